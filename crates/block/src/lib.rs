@@ -7,8 +7,29 @@
 //! Not here, on purpose: any implementation of a driver or a device, any
 //! thread, clock, file or random source. This crate depends on nothing.
 
+mod buf;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod device;
+mod driver;
+mod env;
 mod error;
+mod gate;
+mod pool;
+mod range_lock;
+mod stream;
 mod units;
 
+pub use buf::{Buf, Shared};
+pub use device::{BoxDevice, Content, Device, Geometry};
+pub use driver::{
+    Address, Completion, Driver, Host, Op, Payload, Progress, ShardId, TargetId, Token, Turn,
+    Unpark,
+};
+pub use env::{Env, Executor, Sleep, Spawn, Timer, TimerKey};
 pub use error::{IoError, IoResult, Kind};
+pub use gate::Gate;
+pub use pool::{BUF_BYTES_MAX, PAGE_BYTES, Pool};
+pub use range_lock::{Access, RangeLock};
+pub use stream::{Connector, Listener, Stream};
 pub use units::{Extent, Fua, Lba, Nanos, SECTOR_BYTES, Sectors};

@@ -1,0 +1,245 @@
+//! What every disk, array, cache, filter and network client looks like.
+
+use crate::buf::{Buf, Shared};
+use crate::error::{IoError, IoResult, Kind};
+use crate::units::{Extent, Fua, Lba, Sectors};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// The fixed shape of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// What errors and reports call it.
+    pub name: Arc<str>,
+    /// Its size; a multiple of `block`.
+    pub sectors: Sectors,
+    /// The logical block: addresses and lengths are multiples of it. 1 or 8
+    /// sectors.
+    pub block: Sectors,
+    /// A length and alignment that is served at full speed, such as a stripe.
+    pub optimal: Sectors,
+    /// Whether acknowledged writes need a flush to be durable.
+    pub volatile: bool,
+    /// Whether seeks cost time.
+    pub rotational: bool,
+}
+
+impl Geometry {
+    /// A non-rotational device with a volatile cache.
+    pub fn new(name: impl Into<Arc<str>>, sectors: Sectors, block: Sectors) -> Geometry {
+        assert!(
+            block == Sectors(1) || block == Sectors(8),
+            "a block of {block:?}"
+        );
+        assert!(
+            sectors.0.is_multiple_of(block.0),
+            "{sectors:?} in blocks of {block:?}"
+        );
+        Geometry {
+            name: name.into(),
+            sectors,
+            block,
+            optimal: Sectors(8),
+            volatile: true,
+            rotational: false,
+        }
+    }
+
+    /// The whole device.
+    pub fn extent(&self) -> Extent {
+        Extent::new(Lba::ZERO, self.sectors)
+    }
+
+    /// Refuses an extent that is empty, off the blocks or past the end.
+    pub fn check(&self, extent: Extent) -> IoResult {
+        let fits = extent
+            .start
+            .0
+            .checked_add(extent.len.0)
+            .is_some_and(|e| e <= self.sectors.0);
+        let what = if extent.is_empty() {
+            "an empty extent"
+        } else if !fits {
+            "past the end of the device"
+        } else if !extent.start.0.is_multiple_of(self.block.0)
+            || !extent.len.0.is_multiple_of(self.block.0)
+        {
+            "not on the device's logical blocks"
+        } else {
+            return Ok(());
+        };
+        Err(self.error(Kind::Invalid, what).at(extent))
+    }
+
+    /// The extent of a transfer of `bytes` at `at`, checked.
+    pub fn transfer(&self, at: Lba, bytes: usize) -> IoResult<Extent> {
+        let Some(len) = Sectors::from_bytes(bytes as u64) else {
+            return Err(self.error(Kind::Invalid, "a length that is no multiple of 512 bytes"));
+        };
+        let extent = Extent::new(at, len);
+        self.check(extent)?;
+        Ok(extent)
+    }
+
+    /// An error on this device.
+    pub fn error(&self, kind: Kind, what: &'static str) -> IoError {
+        IoError::new(kind, what).on(self.name.to_string())
+    }
+}
+
+/// What a run of sectors holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Content {
+    /// Bytes that must be read to be known.
+    Data,
+    /// Unallocated, reads as zeroes.
+    Hole,
+    /// Allocated, reads as zeroes.
+    Zero,
+}
+
+/// A block device.
+///
+/// Operations complete in any order. Only `flush` (or `Fua::Yes`) makes
+/// acknowledged writes durable; a flush covers the writes acknowledged before
+/// it was called. Overlapping writes in flight are the caller's bug: the range
+/// lock at the frontend boundary ([`crate::Gate`]) keeps clients' overlaps
+/// apart. A read that overlaps a write in flight returns old or new bytes,
+/// sector by sector.
+///
+/// A future does nothing until polled. Dropping it later abandons the wait,
+/// never the operation: its buffer returns to the pool when it completes.
+///
+/// Addresses and lengths lie on the logical blocks and inside the device; else
+/// the error is `Invalid` and nothing changes. After an error in a write, each
+/// sector holds old, new or unreadable bytes unless the kind says otherwise.
+#[allow(async_fn_in_trait, reason = "shard-local: no future here is Send")]
+pub trait Device: 'static {
+    /// Its shape, which never changes.
+    fn geometry(&self) -> &Geometry;
+
+    /// Fills `buf` from `at`. After an error the buffer's bytes are unspecified.
+    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult);
+
+    /// Writes `data` to `at`.
+    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult;
+
+    /// Makes `extent` read as zeroes.
+    async fn zero(&self, extent: Extent) -> IoResult;
+
+    /// Makes every write acknowledged before this call durable.
+    async fn flush(&self) -> IoResult;
+
+    /// Tells that the bytes of `extent` are not needed; they read as anything
+    /// until written.
+    async fn discard(&self, extent: Extent) -> IoResult;
+
+    /// Appends runs that cover `extent` exactly, in order.
+    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult;
+}
+
+/// A device of a type unknown here, shared; for topologies built at run time.
+/// Costs a boxed future a request, so it belongs on the miss path.
+#[derive(Clone)]
+pub struct BoxDevice(Rc<dyn DynDevice>);
+
+type Fut<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+trait DynDevice {
+    fn geometry(&self) -> &Geometry;
+    fn read(&self, at: Lba, buf: Buf) -> Fut<'_, (Buf, IoResult)>;
+    fn write(&self, at: Lba, data: Shared, fua: Fua) -> Fut<'_, IoResult>;
+    fn zero(&self, extent: Extent) -> Fut<'_, IoResult>;
+    fn flush(&self) -> Fut<'_, IoResult>;
+    fn discard(&self, extent: Extent) -> Fut<'_, IoResult>;
+    fn extents<'a>(
+        &'a self,
+        extent: Extent,
+        out: &'a mut Vec<(Extent, Content)>,
+    ) -> Fut<'a, IoResult>;
+}
+
+impl<D: Device> DynDevice for D {
+    fn geometry(&self) -> &Geometry {
+        Device::geometry(self)
+    }
+    fn read(&self, at: Lba, buf: Buf) -> Fut<'_, (Buf, IoResult)> {
+        Box::pin(Device::read(self, at, buf))
+    }
+    fn write(&self, at: Lba, data: Shared, fua: Fua) -> Fut<'_, IoResult> {
+        Box::pin(Device::write(self, at, data, fua))
+    }
+    fn zero(&self, extent: Extent) -> Fut<'_, IoResult> {
+        Box::pin(Device::zero(self, extent))
+    }
+    fn flush(&self) -> Fut<'_, IoResult> {
+        Box::pin(Device::flush(self))
+    }
+    fn discard(&self, extent: Extent) -> Fut<'_, IoResult> {
+        Box::pin(Device::discard(self, extent))
+    }
+    fn extents<'a>(
+        &'a self,
+        extent: Extent,
+        out: &'a mut Vec<(Extent, Content)>,
+    ) -> Fut<'a, IoResult> {
+        Box::pin(Device::extents(self, extent, out))
+    }
+}
+
+impl BoxDevice {
+    /// Hides the type of `device`.
+    pub fn new(device: impl Device) -> BoxDevice {
+        BoxDevice(Rc::new(device))
+    }
+}
+
+impl Device for BoxDevice {
+    fn geometry(&self) -> &Geometry {
+        self.0.geometry()
+    }
+    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
+        self.0.read(at, buf).await
+    }
+    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+        self.0.write(at, data, fua).await
+    }
+    async fn zero(&self, extent: Extent) -> IoResult {
+        self.0.zero(extent).await
+    }
+    async fn flush(&self) -> IoResult {
+        self.0.flush().await
+    }
+    async fn discard(&self, extent: Extent) -> IoResult {
+        self.0.discard(extent).await
+    }
+    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        self.0.extents(extent, out).await
+    }
+}
+
+impl<D: Device> Device for Rc<D> {
+    fn geometry(&self) -> &Geometry {
+        D::geometry(self)
+    }
+    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
+        D::read(self, at, buf).await
+    }
+    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+        D::write(self, at, data, fua).await
+    }
+    async fn zero(&self, extent: Extent) -> IoResult {
+        D::zero(self, extent).await
+    }
+    async fn flush(&self) -> IoResult {
+        D::flush(self).await
+    }
+    async fn discard(&self, extent: Extent) -> IoResult {
+        D::discard(self, extent).await
+    }
+    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        D::extents(self, extent, out).await
+    }
+}

@@ -1,0 +1,155 @@
+//! The contract between the executor and whatever performs operations.
+//!
+//! Disks and byte streams go through one queue, so that an engine, a block
+//! server and a network origin all run on every driver.
+//!
+//! Invariants every driver keeps (`conformance::driver`):
+//!     each submitted token completes exactly once, and only from `park`
+//!     a buffer handed in with an operation comes back with its completion
+//!     `now` never goes back, and `park(d)` returns no later than it must
+
+use crate::buf::{Buf, Shared};
+use crate::device::Geometry;
+use crate::error::IoResult;
+use crate::pool::Pool;
+use crate::units::{Extent, Fua, Lba, Nanos};
+use std::sync::Arc;
+
+/// Names one operation in flight on one driver; chosen by the submitter.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Token(pub u64);
+
+/// Names a disk, stream or listener; valid on every shard of its host.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct TargetId(pub u32);
+
+impl TargetId {
+    /// The target of [`Op::Connect`], which has none yet.
+    pub const NONE: TargetId = TargetId(u32::MAX);
+}
+
+/// Where a stream connects to.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Address {
+    /// The path of a unix socket.
+    Unix(Box<str>),
+    /// `host:port`.
+    Tcp(Box<str>),
+}
+
+/// One operation. Disk operations lie inside the disk and on its logical
+/// blocks; otherwise they fail with `Invalid` and change nothing.
+#[derive(Debug)]
+pub enum Op {
+    /// Fills the buffer from the disk.
+    Read(Lba, Buf),
+    /// Writes the bytes to the disk.
+    Write(Lba, Shared, Fua),
+    /// Makes the extent read as zeroes.
+    Zero(Extent),
+    /// Makes durable every write acknowledged before this was submitted.
+    Flush,
+    /// Tells that the extent's bytes are not needed; they read as anything.
+    Discard(Extent),
+    /// Waits for a connection on a listener; completes with its target.
+    Accept,
+    /// Opens a stream; completes with its target.
+    Connect(Address),
+    /// Receives at least one byte; completes with how many, 0 at end of stream.
+    Recv(Buf),
+    /// Sends every byte of every part, in order.
+    Send(Vec<Shared>),
+}
+
+/// What an operation owned, coming back.
+#[derive(Debug, Default)]
+pub enum Payload {
+    /// The operation owned nothing, or a `Shared`, which is dropped.
+    #[default]
+    None,
+    /// Of a read or receive. After an error its bytes are unspecified.
+    Buf(Buf),
+    /// Of a send: the vector, empty, for use again.
+    Parts(Vec<Shared>),
+}
+
+/// The end of an operation.
+#[derive(Debug)]
+pub struct Completion {
+    /// The token it was submitted with.
+    pub token: Token,
+    /// Bytes received, the new target of an accept or connect, else 0.
+    pub result: IoResult<u64>,
+    /// What it owned.
+    pub payload: Payload,
+}
+
+/// Ends another shard's `park` early; callable from any thread, cheap when
+/// that shard is awake.
+pub trait Unpark: Send + Sync {
+    /// Makes the current `park`, or else the next, return without delay.
+    fn unpark(&self);
+}
+
+/// One queue pair and one clock, owned by one shard.
+pub trait Driver: 'static {
+    /// Time since the host's epoch; the same epoch on every shard.
+    fn now(&self) -> Nanos;
+
+    /// The shard's buffer memory.
+    fn pool(&self) -> &Pool;
+
+    /// Begins `op` on `target`. It completes exactly once, later, even if
+    /// nobody waits any more. Never blocks and never completes inside the call.
+    fn submit(&mut self, token: Token, target: TargetId, op: Op);
+
+    /// Appends what is due to `done`. If nothing is, blocks (in a simulation:
+    /// lets the world move) until a completion, an unpark, or `deadline`.
+    /// A deadline in the past makes it a poll.
+    fn park(&mut self, deadline: Nanos, done: &mut Vec<Completion>);
+
+    /// A handle that other shards use to end `park`.
+    fn unparker(&self) -> Arc<dyn Unpark>;
+
+    /// The shape of a disk; `None` for a stream or an unknown target.
+    fn geometry(&self, target: TargetId) -> Option<Geometry>;
+
+    /// Closes a stream or listener: operations on it, waiting and later ones,
+    /// complete with `Stream` errors or end of stream.
+    fn close(&mut self, target: TargetId);
+}
+
+/// What the host should do with a shard next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// There is more to do now.
+    Ready,
+    /// Nothing to do until a completion, an unpark, or this time.
+    Idle(Nanos),
+    /// Every task of the shard has ended.
+    Done,
+}
+
+/// A shard as its host drives it: `turn` and `park` alternate.
+pub trait Turn {
+    /// Runs what can run now.
+    fn turn(&mut self) -> Progress;
+    /// Collects completions from the driver, waiting until `deadline` at most.
+    fn park(&mut self, deadline: Nanos);
+}
+
+/// Which shard of how many.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct ShardId(pub u32);
+
+/// Where shards run: threads with a ring each, or one simulated world.
+pub trait Host {
+    /// What each shard gets.
+    type Driver: Driver;
+
+    /// Boots `shards` shards, each on the thread it will live on, and runs them
+    /// until all are done (or, in a simulation, until the power is cut).
+    fn run<B>(&mut self, shards: u32, boot: B)
+    where
+        B: Fn(ShardId, Self::Driver) -> Box<dyn Turn> + Send + Sync + 'static;
+}

@@ -1,0 +1,127 @@
+//! The handles by which a layer starts tasks, sleeps and gets memory, so that
+//! promotion, cleaning and rebuild live in their layers.
+
+use crate::pool::Pool;
+use crate::units::Nanos;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// What an executor offers to the layers it runs.
+pub trait Executor {
+    /// Starts a task; it runs even if nothing waits for it.
+    fn spawn(&self, task: Pin<Box<dyn Future<Output = ()>>>);
+    /// The driver's time.
+    fn now(&self) -> Nanos;
+    /// Wakes `waker` once at `at`, unless cancelled by the key returned.
+    fn set_timer(&self, at: Nanos, waker: Waker) -> TimerKey;
+    /// Forgets a timer that may not have fired.
+    fn cancel_timer(&self, key: TimerKey);
+}
+
+/// Names a timer that has been set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TimerKey(pub u64);
+
+/// Starts tasks on this shard.
+#[derive(Clone)]
+pub struct Spawn(Rc<dyn Executor>);
+
+impl Spawn {
+    /// Starts `task`; it runs even if nothing waits for it.
+    pub fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.0.spawn(Box::pin(task));
+    }
+}
+
+/// Tells the time and sleeps.
+#[derive(Clone)]
+pub struct Timer(Rc<dyn Executor>);
+
+impl Timer {
+    /// Time since the host's epoch.
+    pub fn now(&self) -> Nanos {
+        self.0.now()
+    }
+
+    /// Sleeps until `at`; returns at once if that is past.
+    pub fn until(&self, at: Nanos) -> Sleep {
+        Sleep {
+            executor: self.0.clone(),
+            at,
+            key: None,
+        }
+    }
+
+    /// Sleeps for `span`.
+    pub fn sleep(&self, span: Nanos) -> Sleep {
+        self.until(self.now() + span)
+    }
+
+    /// Runs `work` until `span` has passed; `None` if it did not end by then,
+    /// in which case it is dropped.
+    pub async fn timeout<T>(&self, span: Nanos, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = std::pin::pin!(work);
+        let mut limit = std::pin::pin!(self.sleep(span));
+        std::future::poll_fn(|cx| {
+            if let Poll::Ready(value) = work.as_mut().poll(cx) {
+                return Poll::Ready(Some(value));
+            }
+            limit.as_mut().poll(cx).map(|()| None)
+        })
+        .await
+    }
+}
+
+/// A sleep in progress; dropping it cancels the timer.
+pub struct Sleep {
+    executor: Rc<dyn Executor>,
+    at: Nanos,
+    key: Option<TimerKey>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(key) = self.key.take() {
+            self.executor.cancel_timer(key);
+        }
+        if self.executor.now() >= self.at {
+            return Poll::Ready(());
+        }
+        self.key = Some(self.executor.set_timer(self.at, cx.waker().clone()));
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(key) = self.key.take() {
+            self.executor.cancel_timer(key);
+        }
+    }
+}
+
+/// Everything a layer may use of its shard.
+#[derive(Clone)]
+pub struct Env {
+    /// Starts tasks.
+    pub spawn: Spawn,
+    /// Tells the time and sleeps.
+    pub timer: Timer,
+    /// Buffer memory.
+    pub pool: Pool,
+}
+
+impl Env {
+    /// The handles of one executor and pool.
+    pub fn new(executor: Rc<dyn Executor>, pool: Pool) -> Env {
+        Env {
+            spawn: Spawn(executor.clone()),
+            timer: Timer(executor),
+            pool,
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The frontend boundary of a device: bytes outside, logical blocks inside.
+//!
+//! Invariants:
+//!     two requests inside overlap ⟹ both are reads      (`RangeLock`)
+//!     a request that is not on whole blocks becomes a read, a merge and a
+//!     write of whole blocks under one exclusive lock ⟹ neighbours keep their
+//!     bytes whoever else writes
+//!
+//! Not here: requests over [`Gate::BYTES_MAX`]; a frontend splits them, for
+//! only it knows how many buffers it may hold.
+
+use crate::buf::{Buf, Shared};
+use crate::device::{Content, Device};
+use crate::env::Env;
+use crate::error::{IoError, IoResult, Kind};
+use crate::pool::BUF_BYTES_MAX;
+use crate::range_lock::{Access, RangeLock};
+use crate::units::{Extent, Fua, Lba, SECTOR_BYTES, Sectors};
+use std::ops::Range;
+
+/// A device as its clients see it.
+pub struct Gate<D> {
+    device: D,
+    lock: RangeLock,
+    env: Env,
+}
+
+/// The whole blocks that hold a range of bytes.
+struct Cover {
+    blocks: Extent,
+    inside: Range<usize>,
+}
+
+impl Cover {
+    fn is_exact(&self) -> bool {
+        self.inside.start == 0 && self.inside.end as u64 == self.blocks.len.bytes()
+    }
+}
+
+impl<D: Device> Gate<D> {
+    /// The longest request, unaligned ones included.
+    pub const BYTES_MAX: usize = BUF_BYTES_MAX / 2;
+
+    /// The boundary of `device`.
+    pub fn new(device: D, env: Env) -> Gate<D> {
+        Gate {
+            device,
+            lock: RangeLock::new(),
+            env,
+        }
+    }
+
+    /// What lies inside.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// The size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.device.geometry().sectors.bytes()
+    }
+
+    /// The `len` bytes at `offset`.
+    pub async fn read(&self, offset: u64, len: usize) -> IoResult<Shared> {
+        let cover = self.cover(offset, len)?;
+        let buf = self.bounce(&cover).await;
+        let _guard = self.lock.lock(cover.blocks, Access::Shared).await;
+        let (buf, result) = self.device.read(cover.blocks.start, buf).await;
+        result?;
+        let data = buf.share();
+        Ok(if cover.is_exact() {
+            data
+        } else {
+            data.slice(cover.inside)
+        })
+    }
+
+    /// Writes `data` at `offset`.
+    pub async fn write(&self, offset: u64, data: Shared, fua: Fua) -> IoResult {
+        let cover = self.cover(offset, data.len())?;
+        if cover.is_exact() {
+            let _guard = self.lock.lock(cover.blocks, Access::Exclusive).await;
+            return self.device.write(cover.blocks.start, data, fua).await;
+        }
+        let buf = self.bounce(&cover).await;
+        let _guard = self.lock.lock(cover.blocks, Access::Exclusive).await;
+        self.merge(&cover, buf, fua, |inside| inside.copy_from_slice(&data))
+            .await
+    }
+
+    /// Makes `len` bytes at `offset` read as zeroes.
+    pub async fn zero(&self, offset: u64, len: u64) -> IoResult {
+        self.bounds(offset, len)?;
+        let inner = self.inner_blocks(offset, len);
+        let mut edges = Vec::new();
+        for cover in self.edges(offset, len, inner) {
+            let buf = self.bounce(&cover).await;
+            edges.push((cover, buf));
+        }
+        let _guard = self
+            .lock
+            .lock(self.outer_blocks(offset, len), Access::Exclusive)
+            .await;
+        for (cover, buf) in edges {
+            self.merge(&cover, buf, Fua::No, |inside| inside.fill(0))
+                .await?;
+        }
+        match inner {
+            Some(extent) => self.device.zero(extent).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Tells that `len` bytes at `offset` are not needed. Parts of blocks are
+    /// kept as they are.
+    pub async fn discard(&self, offset: u64, len: u64) -> IoResult {
+        self.bounds(offset, len)?;
+        let Some(extent) = self.inner_blocks(offset, len) else {
+            return Ok(());
+        };
+        let _guard = self.lock.lock(extent, Access::Exclusive).await;
+        self.device.discard(extent).await
+    }
+
+    /// Makes every write acknowledged before this call durable.
+    pub async fn flush(&self) -> IoResult {
+        self.device.flush().await
+    }
+
+    /// What the bytes at `offset` hold, in runs of whole blocks that cover them.
+    pub async fn extents(
+        &self,
+        offset: u64,
+        len: u64,
+        out: &mut Vec<(Extent, Content)>,
+    ) -> IoResult {
+        self.bounds(offset, len)?;
+        self.device
+            .extents(self.outer_blocks(offset, len), out)
+            .await
+    }
+
+    /// Memory for a merge. Taken before the range is locked: a holder of the
+    /// lock must never wait for memory that those who wait for it hold.
+    async fn bounce(&self, cover: &Cover) -> Buf {
+        self.env.pool.get(cover.blocks.len.bytes() as usize).await
+    }
+
+    /// Reads whole blocks, lets `change` write the bytes inside, writes them
+    /// back. The caller holds the range.
+    async fn merge(
+        &self,
+        cover: &Cover,
+        buf: Buf,
+        fua: Fua,
+        change: impl FnOnce(&mut [u8]),
+    ) -> IoResult {
+        let (mut buf, result) = self.device.read(cover.blocks.start, buf).await;
+        result?;
+        change(&mut buf[cover.inside.clone()]);
+        self.device
+            .write(cover.blocks.start, buf.share(), fua)
+            .await
+    }
+
+    /// The parts of blocks at the ends of a range whose whole blocks are `inner`.
+    fn edges(&self, offset: u64, len: u64, inner: Option<Extent>) -> Vec<Cover> {
+        let (end, outer) = (offset + len, self.outer_blocks(offset, len));
+        let cover = |blocks: Extent, from: u64, to: u64| {
+            let start = blocks.start.byte();
+            Cover {
+                blocks,
+                inside: (from - start) as usize..(to - start) as usize,
+            }
+        };
+        let Some(inner) = inner else {
+            return vec![cover(outer, offset, end)];
+        };
+        let mut edges = Vec::new();
+        if offset < inner.start.byte() {
+            let head = extent(outer.start.byte(), inner.start.byte());
+            edges.push(cover(head, offset, inner.start.byte()));
+        }
+        if end > inner.end().byte() {
+            let tail = extent(inner.end().byte(), outer.end().byte());
+            edges.push(cover(tail, inner.end().byte(), end));
+        }
+        edges
+    }
+
+    fn cover(&self, offset: u64, len: usize) -> IoResult<Cover> {
+        self.bounds(offset, len as u64)?;
+        if len > Self::BYTES_MAX {
+            let error = self
+                .device
+                .geometry()
+                .error(Kind::Invalid, "a request over 2 MiB");
+            return Err(error);
+        }
+        let blocks = self.outer_blocks(offset, len as u64);
+        let start = (offset - blocks.start.byte()) as usize;
+        Ok(Cover {
+            blocks,
+            inside: start..start + len,
+        })
+    }
+
+    fn bounds(&self, offset: u64, len: u64) -> IoResult {
+        if len > 0
+            && offset
+                .checked_add(len)
+                .is_some_and(|end| end <= self.bytes())
+        {
+            return Ok(());
+        }
+        let name = self.device.geometry().name.to_string();
+        let size = self.bytes();
+        let what = format!("bytes {offset}+{len} are empty or past the end at {size}");
+        Err(IoError::new(Kind::Invalid, what).on(name))
+    }
+
+    fn outer_blocks(&self, offset: u64, len: u64) -> Extent {
+        let block = self.device.geometry().block.bytes();
+        extent(
+            offset / block * block,
+            (offset + len).next_multiple_of(block),
+        )
+    }
+
+    fn inner_blocks(&self, offset: u64, len: u64) -> Option<Extent> {
+        let block = self.device.geometry().block.bytes();
+        let (start, end) = (
+            offset.next_multiple_of(block),
+            (offset + len) / block * block,
+        );
+        (start < end).then(|| extent(start, end))
+    }
+}
+
+fn extent(start: u64, end: u64) -> Extent {
+    Extent::new(
+        Lba(start / SECTOR_BYTES),
+        Sectors((end - start) / SECTOR_BYTES),
+    )
+}

@@ -1,0 +1,510 @@
+//! The bounded, page-aligned memory that I/O buffers of one shard come from.
+//!
+//! One arena, allocated once (so that a driver can register it with the
+//! kernel), handed out by a buddy allocator in powers of two of a page.
+//!
+//! Invariants:
+//!     bytes handed out + bytes free = arena size          (`Pool::free_bytes`)
+//!     refs(allocation) = number of `Buf`s and `Shared`s on it
+//!     the free lists are touched by the owning thread alone
+//!
+//! A buffer dropped on another thread goes onto a lock-free stack that the
+//! owner empties when it runs short. Waiters are served in order of arrival.
+//!
+//! Not here: growth. Frontends hold at most half of the pool, so that the
+//! layers below, which each take at most one more buffer of the request's
+//! size, always finish; background work takes buffers by `try_get` alone.
+
+use crate::buf::Buf;
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::cell::{Cell, UnsafeCell};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*, fence};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+/// The alignment of every buffer, and the smallest allocation.
+pub const PAGE_BYTES: usize = 4096;
+const ORDERS: usize = 11;
+/// The largest buffer: 4 MiB.
+pub const BUF_BYTES_MAX: usize = PAGE_BYTES << (ORDERS - 1);
+/// Freed blocks of one order kept whole, so that steady traffic of one size
+/// neither splits nor merges.
+const QUICK: usize = 64;
+const NIL: u32 = u32::MAX;
+
+/// A handle to a shard's buffer memory; clones are the same pool.
+#[derive(Clone)]
+pub struct Pool(Arc<Arena>);
+
+pub(crate) struct Arena {
+    base: NonNull<u8>,
+    pages: u32,
+    owner: u64,
+    heads: Box<[Head]>,
+    lists: UnsafeCell<Lists>,
+    freed_elsewhere: AtomicU32,
+    waiting: AtomicUsize,
+    waiters: Mutex<VecDeque<(u64, Waker)>>,
+    tickets: AtomicU64,
+}
+
+struct Head {
+    refs: AtomicU32,
+    order: AtomicU32,
+    next: AtomicU32,
+}
+
+// SAFETY: `lists` is reached only through `Arena::lists`, which checks that the
+// calling thread is the owner; everything else is atomic, locked or immutable.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+struct Lists {
+    first: [u32; ORDERS],
+    quick: [Vec<u32>; ORDERS],
+    next: Vec<u32>,
+    prev: Vec<u32>,
+    /// The order of the free block that starts at this page, or `NOT_FREE`.
+    free_order: Vec<u8>,
+    free_pages: u32,
+}
+
+const NOT_FREE: u8 = u8::MAX;
+
+fn this_thread() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local!(static TOKEN: Cell<u64> = const { Cell::new(0) });
+    TOKEN.with(|token| {
+        if token.get() == 0 {
+            token.set(NEXT.fetch_add(1, Relaxed));
+        }
+        token.get()
+    })
+}
+
+impl Pool {
+    /// A pool of `bytes`, rounded up to 4 MiB, owned by the calling thread.
+    pub fn new(bytes: usize) -> Pool {
+        let bytes = bytes.max(1).next_multiple_of(BUF_BYTES_MAX);
+        let layout = arena_layout(bytes);
+        // SAFETY: the layout is not empty.
+        let base = NonNull::new(unsafe { alloc_zeroed(layout) })
+            .unwrap_or_else(|| handle_alloc_error(layout));
+        let pages = u32::try_from(bytes / PAGE_BYTES).expect("a pool is under 16 TiB");
+        let heads = (0..pages)
+            .map(|_| Head {
+                refs: AtomicU32::new(0),
+                order: AtomicU32::new(0),
+                next: AtomicU32::new(NIL),
+            })
+            .collect();
+        Pool(Arc::new(Arena {
+            base,
+            pages,
+            owner: this_thread(),
+            heads,
+            lists: UnsafeCell::new(Lists::new(pages)),
+            freed_elsewhere: AtomicU32::new(NIL),
+            waiting: AtomicUsize::new(0),
+            waiters: Mutex::new(VecDeque::new()),
+            tickets: AtomicU64::new(0),
+        }))
+    }
+
+    /// A buffer of `len` bytes (1 to [`BUF_BYTES_MAX`]), or `None` if there is
+    /// no room now or others are waiting for it.
+    ///
+    /// The bytes are whatever the last user left.
+    pub fn try_get(&self, len: usize) -> Option<Buf> {
+        if self.0.waiting.load(Acquire) != 0 {
+            return None;
+        }
+        self.allocate(len)
+    }
+
+    /// A buffer of `len` bytes (1 to [`BUF_BYTES_MAX`]); waits its turn for room.
+    pub fn get(&self, len: usize) -> Get<'_> {
+        assert!((1..=BUF_BYTES_MAX).contains(&len), "buffer of {len} bytes");
+        Get {
+            pool: self,
+            len,
+            ticket: None,
+        }
+    }
+
+    /// Bytes not handed out.
+    pub fn free_bytes(&self) -> usize {
+        self.0.collect_freed_elsewhere();
+        // SAFETY: `lists` checks the thread; the borrow ends here.
+        unsafe { self.0.lists() }.free_pages as usize * PAGE_BYTES
+    }
+
+    /// Bytes in all.
+    pub fn total_bytes(&self) -> usize {
+        self.0.pages as usize * PAGE_BYTES
+    }
+
+    /// The whole arena, for a driver to register: address and length.
+    pub fn arena(&self) -> (NonNull<u8>, usize) {
+        (self.0.base, self.total_bytes())
+    }
+
+    fn allocate(&self, len: usize) -> Option<Buf> {
+        assert!((1..=BUF_BYTES_MAX).contains(&len), "buffer of {len} bytes");
+        let order = order_of(len);
+        // SAFETY: `lists` checks the thread; the borrow ends with the statement.
+        let page = unsafe { self.0.lists() }.take(order).or_else(|| {
+            self.0.collect_freed_elsewhere();
+            // SAFETY: as above.
+            let lists = unsafe { self.0.lists() };
+            lists.merge_quick();
+            lists.take(order)
+        })?;
+        let head = &self.0.heads[page as usize];
+        head.refs.store(1, Relaxed);
+        head.order.store(order as u32, Relaxed);
+        // SAFETY: `page` is inside the arena and was free; the allocation owns
+        // one strong count of the arena until `Arena::release`.
+        unsafe {
+            let ptr = self.0.base.add(page as usize * PAGE_BYTES);
+            let arena = NonNull::new_unchecked(Arc::into_raw(self.0.clone()).cast_mut());
+            Some(Buf::from_raw(ptr, len, page, arena))
+        }
+    }
+}
+
+fn arena_layout(bytes: usize) -> Layout {
+    Layout::from_size_align(bytes, PAGE_BYTES).expect("a valid arena layout")
+}
+
+fn order_of(len: usize) -> usize {
+    len.div_ceil(PAGE_BYTES)
+        .next_power_of_two()
+        .trailing_zeros() as usize
+}
+
+impl Arena {
+    pub(crate) fn refs(&self, page: u32) -> &AtomicU32 {
+        &self.heads[page as usize].refs
+    }
+
+    /// # Safety
+    /// No other reference from an earlier call may be alive.
+    #[allow(
+        clippy::mut_from_ref,
+        reason = "the owner check makes the access exclusive"
+    )]
+    unsafe fn lists(&self) -> &mut Lists {
+        assert_eq!(
+            self.owner,
+            this_thread(),
+            "a pool allocates on its own thread"
+        );
+        // SAFETY: one thread, and no other borrow by this function's contract.
+        unsafe { &mut *self.lists.get() }
+    }
+
+    /// Gives back the allocation at `page`, whose last reference is gone, and
+    /// with it one strong count of the arena.
+    ///
+    /// # Safety
+    /// `arena` came from `Pool::allocate`, and this is the only release of `page`.
+    pub(crate) unsafe fn release(arena: NonNull<Arena>, page: u32) {
+        // SAFETY: the allocation owned this count.
+        let arena = unsafe { Arc::from_raw(arena.as_ptr().cast_const()) };
+        if arena.owner == this_thread() {
+            let order = arena.heads[page as usize].order.load(Relaxed) as usize;
+            // SAFETY: `lists` checks the thread; the borrow ends with the statement.
+            unsafe { arena.lists() }.give(page, order);
+        } else {
+            let next = &arena.heads[page as usize].next;
+            let mut top = arena.freed_elsewhere.load(Relaxed);
+            loop {
+                next.store(top, Relaxed);
+                match arena
+                    .freed_elsewhere
+                    .compare_exchange_weak(top, page, AcqRel, Relaxed)
+                {
+                    Ok(_) => break,
+                    Err(now) => top = now,
+                }
+            }
+        }
+        // Pairs with the increment in `Get::poll`, which looks for room again
+        // after it has announced itself.
+        fence(SeqCst);
+        if arena.waiting.load(Relaxed) != 0 {
+            arena.wake_first();
+        }
+    }
+
+    fn collect_freed_elsewhere(&self) {
+        if self.freed_elsewhere.load(Relaxed) == NIL {
+            return;
+        }
+        let mut page = self.freed_elsewhere.swap(NIL, AcqRel);
+        while page != NIL {
+            let head = &self.heads[page as usize];
+            let next = head.next.load(Relaxed);
+            // SAFETY: `lists` checks the thread; the borrow ends with the statement.
+            unsafe { self.lists() }.give(page, head.order.load(Relaxed) as usize);
+            page = next;
+        }
+    }
+
+    fn wake_first(&self) {
+        let waiters = self.waiters.lock().expect("no panic under this lock");
+        let first = waiters.front().map(|(_, waker)| waker.clone());
+        drop(waiters);
+        if let Some(waker) = first {
+            waker.wake();
+        }
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `Pool::new` with this layout; no buffer is left,
+        // for each holds a strong count.
+        unsafe {
+            dealloc(
+                self.base.as_ptr(),
+                arena_layout(self.pages as usize * PAGE_BYTES),
+            )
+        }
+    }
+}
+
+impl Lists {
+    fn new(pages: u32) -> Lists {
+        let mut lists = Lists {
+            first: [NIL; ORDERS],
+            quick: std::array::from_fn(|_| Vec::with_capacity(QUICK)),
+            next: vec![NIL; pages as usize],
+            prev: vec![NIL; pages as usize],
+            free_order: vec![NOT_FREE; pages as usize],
+            free_pages: pages,
+        };
+        let top = ORDERS - 1;
+        for page in (0..pages).step_by(1 << top).rev() {
+            lists.link(page, top);
+        }
+        lists
+    }
+
+    fn take(&mut self, order: usize) -> Option<u32> {
+        let page = match self.quick[order].pop() {
+            Some(page) => page,
+            None => {
+                let from = (order..ORDERS).find(|&o| self.first[o] != NIL)?;
+                let page = self.first[from];
+                self.unlink(page);
+                for o in (order..from).rev() {
+                    self.link(page + (1 << o), o);
+                }
+                page
+            }
+        };
+        self.free_pages -= 1 << order;
+        Some(page)
+    }
+
+    fn give(&mut self, page: u32, order: usize) {
+        self.free_pages += 1 << order;
+        if self.quick[order].len() < QUICK {
+            self.quick[order].push(page);
+        } else {
+            self.merge(page, order);
+        }
+    }
+
+    fn merge_quick(&mut self) {
+        for order in 0..ORDERS {
+            while let Some(page) = self.quick[order].pop() {
+                self.merge(page, order);
+            }
+        }
+    }
+
+    fn merge(&mut self, mut page: u32, mut order: usize) {
+        while order < ORDERS - 1 {
+            let buddy = page ^ (1 << order);
+            if self.free_order[buddy as usize] != order as u8 {
+                break;
+            }
+            self.unlink(buddy);
+            page = page.min(buddy);
+            order += 1;
+        }
+        self.link(page, order);
+    }
+
+    fn link(&mut self, page: u32, order: usize) {
+        let first = self.first[order];
+        self.free_order[page as usize] = order as u8;
+        self.prev[page as usize] = NIL;
+        self.next[page as usize] = first;
+        if first != NIL {
+            self.prev[first as usize] = page;
+        }
+        self.first[order] = page;
+    }
+
+    fn unlink(&mut self, page: u32) {
+        let order = std::mem::replace(&mut self.free_order[page as usize], NOT_FREE) as usize;
+        let (prev, next) = (self.prev[page as usize], self.next[page as usize]);
+        if prev == NIL {
+            self.first[order] = next;
+        } else {
+            self.next[prev as usize] = next;
+        }
+        if next != NIL {
+            self.prev[next as usize] = prev;
+        }
+    }
+}
+
+/// A wait for a buffer; see [`Pool::get`].
+pub struct Get<'a> {
+    pool: &'a Pool,
+    len: usize,
+    ticket: Option<u64>,
+}
+
+impl Future for Get<'_> {
+    type Output = Buf;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Buf> {
+        let arena = &self.pool.0;
+        match self.ticket {
+            None => {
+                if let Some(buf) = self.pool.try_get(self.len) {
+                    return Poll::Ready(buf);
+                }
+                let ticket = arena.tickets.fetch_add(1, Relaxed);
+                let mut waiters = arena.waiters.lock().expect("no panic under this lock");
+                waiters.push_back((ticket, cx.waker().clone()));
+                arena.waiting.store(waiters.len(), SeqCst);
+                drop(waiters);
+                fence(SeqCst);
+                self.ticket = Some(ticket);
+            }
+            Some(ticket) => {
+                let mut waiters = arena.waiters.lock().expect("no panic under this lock");
+                let mine = waiters.iter_mut().find(|(t, _)| *t == ticket);
+                mine.expect("a waiter stays queued until served")
+                    .1
+                    .clone_from(cx.waker());
+            }
+        }
+        let ticket = self.ticket.expect("set above");
+        let first = |arena: &Arena| {
+            let waiters = arena.waiters.lock().expect("no panic under this lock");
+            waiters.front().is_some_and(|(t, _)| *t == ticket)
+        };
+        if first(&self.pool.0)
+            && let Some(buf) = self.pool.allocate(self.len)
+        {
+            self.leave();
+            return Poll::Ready(buf);
+        }
+        Poll::Pending
+    }
+}
+
+impl Get<'_> {
+    /// Gives up the place in the queue and lets the next waiter look.
+    fn leave(&mut self) {
+        let Some(ticket) = self.ticket.take() else {
+            return;
+        };
+        let arena = &self.pool.0;
+        let mut waiters = arena.waiters.lock().expect("no panic under this lock");
+        waiters.retain(|(t, _)| *t != ticket);
+        arena.waiting.store(waiters.len(), SeqCst);
+        drop(waiters);
+        arena.wake_first();
+    }
+}
+
+impl Drop for Get<'_> {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+
+    #[test]
+    fn whole_arena_can_be_used_and_comes_back_in_one_piece() {
+        let pool = Pool::new(8 << 20);
+        let small: Vec<_> = std::iter::from_fn(|| pool.try_get(PAGE_BYTES)).collect();
+        assert_eq!(small.len(), (8 << 20) / PAGE_BYTES);
+        assert_eq!(pool.free_bytes(), 0);
+        drop(small);
+        assert_eq!(pool.free_bytes(), 8 << 20);
+        let large: Vec<_> = std::iter::from_fn(|| pool.try_get(BUF_BYTES_MAX)).collect();
+        assert_eq!(large.len(), 2);
+    }
+
+    #[test]
+    fn waiters_are_served_in_order_of_arrival() {
+        let pool = Pool::new(1);
+        let all = pool.try_get(BUF_BYTES_MAX).unwrap();
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut large = pin!(pool.get(BUF_BYTES_MAX));
+        let mut small = pin!(pool.get(1));
+        assert!(large.as_mut().poll(&mut cx).is_pending());
+        assert!(small.as_mut().poll(&mut cx).is_pending());
+        drop(all);
+        assert!(
+            small.as_mut().poll(&mut cx).is_pending(),
+            "a later request must not overtake"
+        );
+        assert!(pool.try_get(1).is_none(), "nor one that does not wait");
+        let Poll::Ready(buf) = large.as_mut().poll(&mut cx) else {
+            panic!("room, and first")
+        };
+        assert!(small.as_mut().poll(&mut cx).is_pending());
+        drop(buf);
+        assert!(small.as_mut().poll(&mut cx).is_ready());
+    }
+
+    #[test]
+    fn a_waiter_that_gives_up_does_not_block_the_next() {
+        let pool = Pool::new(1);
+        let all = pool.try_get(BUF_BYTES_MAX).unwrap();
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut first = Box::pin(pool.get(1));
+        let mut second = pin!(pool.get(1));
+        assert!(first.as_mut().poll(&mut cx).is_pending());
+        assert!(second.as_mut().poll(&mut cx).is_pending());
+        drop(first);
+        drop(all);
+        assert!(second.as_mut().poll(&mut cx).is_ready());
+    }
+
+    #[test]
+    fn buffers_freed_on_other_threads_come_home() {
+        let pool = Pool::new(4 << 20);
+        for round in 0..100 {
+            let bufs: Vec<_> =
+                std::iter::from_fn(|| pool.try_get(PAGE_BYTES << (round % 4))).collect();
+            std::thread::scope(|s| {
+                let mut halves = bufs.into_iter().collect::<Vec<_>>();
+                let other = halves.split_off(halves.len() / 2);
+                s.spawn(move || drop(halves));
+                s.spawn(move || drop(other));
+            });
+            assert_eq!(pool.free_bytes(), pool.total_bytes());
+        }
+    }
+}
