@@ -1,0 +1,289 @@
+//! Which lines stay on the fast devices.
+//!
+//! A policy hears of accesses and answers each with an [`Instruction`]; the
+//! engine carries it out. The live engine, the trace simulator and the
+//! miniature simulations inside `auto` run the same objects.
+//!
+//! ```text
+//! access ─> Composed ─┬─ Replacement::touch   resident? -> Hit(slot)
+//!                     ├─ Admission::admit     no        -> Bypass(reason)
+//!                     └─ Replacement::insert  yes       -> Admit | Replace
+//! ```
+//!
+//! Invariants, checked by one suite that every policy runs
+//! (`tests/conformance.rs`):
+//!     a key occupies at most one slot, a slot holds at most one key
+//!     Hit(s)            ⟹ the key held s before the access
+//!     Replace{s, v}     ⟹ v held s, s was not pinned, no slot was free
+//!     retired slots are never handed out
+//!     no access allocates memory once the policy is built or grown
+//!
+//! Not here, on purpose: bytes, devices, dirty data, threads, a clock, a random
+//! source. Time comes in through [`Policy::tick`], randomness as a seed.
+//!
+//! A new policy is one file that implements [`Replacement`] (or, if it is made
+//! of linked lists, `lines::ListPolicy`) and one line in [`registry`].
+
+pub mod admission;
+mod composed;
+mod index;
+mod lines;
+mod lru;
+pub mod registry;
+mod s3fifo;
+mod slots;
+
+pub use composed::Composed;
+pub use index::{DenseIndex, HashIndex, Index};
+pub use lru::Lru;
+pub use s3fifo::S3Fifo;
+pub use slots::Slots;
+
+use block::Nanos;
+use std::ops::Range;
+
+/// A line: its number on its volume, with the volume's id in the high bits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Key(pub u64);
+
+/// A place for one line in the pool; dense from zero.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Slot(pub u32);
+
+/// What a request does to the lines it touches.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Op {
+    /// Reads the line, in whole or in part.
+    #[default]
+    Read,
+    /// Writes the line, in whole or in part.
+    Write,
+}
+
+/// The request that an access belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Request {
+    /// Read or write.
+    pub op: Op,
+    /// Length of the whole client request in bytes, not of its part in this line.
+    pub len_bytes: u32,
+    /// The request continues a sequential stream (see [`admission`]).
+    pub sequential: bool,
+}
+
+/// What the engine is to do for one access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Instruction {
+    /// The line is in this slot.
+    Hit(Slot),
+    /// The line is not cached and is not to be.
+    Bypass(Reason),
+    /// The line is not cached; put it in this slot, which is free.
+    Admit(Slot),
+    /// The line is not cached; put it in this slot in place of `victim`.
+    Replace {
+        /// The slot to reuse.
+        slot: Slot,
+        /// The line that held it, and is no longer resident.
+        victim: Key,
+    },
+}
+
+/// Why an access was not cached.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Reason {
+    /// Not touched often enough lately to be admitted.
+    TouchedTooFewTimes,
+    /// Estimated to be used less than the line it would replace.
+    ColderThanVictim,
+    /// Part of a sequential stream, which slow storage serves well.
+    Sequential,
+    /// The allowance of fill bytes is used up for now.
+    WriteBudget,
+    /// Every line that could have made room is pinned by the engine.
+    AllPinned,
+    /// The pool has no usable slot.
+    NoSlots,
+}
+
+impl Reason {
+    /// Every reason, in the order of [`Counters::bypasses`].
+    pub const ALL: [Reason; 6] = [
+        Reason::TouchedTooFewTimes,
+        Reason::ColderThanVictim,
+        Reason::Sequential,
+        Reason::WriteBudget,
+        Reason::AllPinned,
+        Reason::NoSlots,
+    ];
+
+    /// A stable identifier for metrics and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Reason::TouchedTooFewTimes => "touched_too_few_times",
+            Reason::ColderThanVictim => "colder_than_victim",
+            Reason::Sequential => "sequential",
+            Reason::WriteBudget => "write_budget",
+            Reason::AllPinned => "all_pinned",
+            Reason::NoSlots => "no_slots",
+        }
+    }
+}
+
+/// How often each instruction was given since construction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Accesses answered with `Hit`.
+    pub hits: u64,
+    /// Accesses answered with `Admit`.
+    pub admits: u64,
+    /// Accesses answered with `Replace`.
+    pub replaces: u64,
+    /// Accesses answered with `Bypass`, by reason (see [`Reason::ALL`]).
+    pub bypasses: [u64; Reason::ALL.len()],
+}
+
+impl Counters {
+    /// All accesses heard of.
+    pub fn accesses(&self) -> u64 {
+        self.hits + self.misses()
+    }
+
+    /// Accesses that found no resident line.
+    pub fn misses(&self) -> u64 {
+        self.admits + self.replaces + self.bypasses.iter().sum::<u64>()
+    }
+
+    /// Lines the engine was told to fill.
+    pub fn fills(&self) -> u64 {
+        self.admits + self.replaces
+    }
+}
+
+/// The engine's veto over victims: a line with dirty data that cannot be
+/// cleaned now, or with an operation in flight, is pinned.
+pub trait Pins {
+    /// Whether the line in `slot` must stay for now.
+    fn pinned(&self, slot: Slot) -> bool;
+}
+
+/// No slot is pinned.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unpinned;
+
+impl Pins for Unpinned {
+    fn pinned(&self, _: Slot) -> bool {
+        false
+    }
+}
+
+impl<F: Fn(Slot) -> bool> Pins for F {
+    fn pinned(&self, slot: Slot) -> bool {
+        self(slot)
+    }
+}
+
+/// What the engine holds: replacement and admission together, counted.
+///
+/// Usable as `Box<dyn Policy>` (one virtual call an access) or as a concrete
+/// type that the compiler inlines.
+pub trait Policy {
+    /// Records one access to `key` and says what to do.
+    ///
+    /// `pins` is asked only about slots that are about to be replaced. On
+    /// `Replace` the victim is forgotten at once; if the fill then fails, call
+    /// [`Policy::remove`] with the new key.
+    fn access(&mut self, key: Key, request: &Request, pins: &dyn Pins) -> Instruction;
+
+    /// Where `key` is, without recording an access.
+    fn peek(&self, key: Key) -> Option<Slot>;
+
+    /// Forgets `key` and frees its slot, which is returned.
+    fn remove(&mut self, key: Key) -> Option<Slot>;
+
+    /// Declares that `key` already occupies `slot`, as after a restart.
+    /// Returns false, and changes nothing, if either is taken or unusable.
+    fn adopt(&mut self, key: Key, slot: Slot) -> bool;
+
+    /// Makes the slots `..total` exist; those added are free. Allocates.
+    fn grow(&mut self, total: u32);
+
+    /// Takes slots out of use, as when a device is lost or removed. Lines in
+    /// them are forgotten: a device to be emptied is emptied beforehand.
+    fn retire(&mut self, slots: Range<u32>);
+
+    /// Puts retired slots back in use, free.
+    fn revive(&mut self, slots: Range<u32>);
+
+    /// Which slots exist, are free, are retired.
+    fn slots(&self) -> &Slots;
+
+    /// Visits every resident line once, in no particular order.
+    fn for_each(&self, visit: &mut dyn FnMut(Key, Slot));
+
+    /// Tells the time. Call at any steady pace, such as once a second.
+    fn tick(&mut self, now: Nanos);
+
+    /// What has been answered so far.
+    fn counters(&self) -> &Counters;
+
+    /// What was learnt, to be given to [`Policy::restore`] after a restart;
+    /// empty for a policy that learns nothing beyond which lines it holds.
+    fn save(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Takes up what [`Policy::save`] returned. Returns false, and changes
+    /// nothing, if the bytes are damaged or from another version.
+    fn restore(&mut self, saved: &[u8]) -> bool {
+        saved.is_empty()
+    }
+
+    /// Panics if an internal invariant does not hold. Costs O(lines).
+    fn check(&self);
+}
+
+/// A replacement policy: which resident line makes room.
+///
+/// Every access calls `touch`; a miss that was admitted then calls `insert`, a
+/// miss that was refused calls `refused`.
+pub trait Replacement {
+    /// Records an access; the slot if `key` is resident.
+    fn touch(&mut self, key: Key, request: &Request) -> Option<Slot>;
+
+    /// Makes room for `key`, which is not resident.
+    fn insert(&mut self, key: Key, request: &Request, pins: &dyn Pins) -> Instruction;
+
+    /// Hears that admission refused `key`.
+    fn refused(&mut self, _key: Key, _request: &Request) {}
+
+    /// See [`Policy::peek`].
+    fn peek(&self, key: Key) -> Option<Slot>;
+    /// See [`Policy::remove`].
+    fn remove(&mut self, key: Key) -> Option<Slot>;
+    /// See [`Policy::adopt`].
+    fn adopt(&mut self, key: Key, slot: Slot) -> bool;
+    /// See [`Policy::grow`].
+    fn grow(&mut self, total: u32);
+    /// See [`Policy::retire`].
+    fn retire(&mut self, slots: Range<u32>);
+    /// See [`Policy::revive`].
+    fn revive(&mut self, slots: Range<u32>);
+    /// See [`Policy::slots`].
+    fn slots(&self) -> &Slots;
+    /// See [`Policy::for_each`].
+    fn for_each(&self, visit: &mut dyn FnMut(Key, Slot));
+    /// See [`Policy::tick`].
+    fn tick(&mut self, _now: Nanos) {}
+    /// See [`Policy::save`].
+    fn save(&self) -> Vec<u8> {
+        Vec::new()
+    }
+    /// See [`Policy::restore`].
+    fn restore(&mut self, saved: &[u8]) -> bool {
+        saved.is_empty()
+    }
+    /// See [`Policy::check`].
+    fn check(&self);
+}

@@ -1,0 +1,65 @@
+//! The policies by name. A new one is one line in the table below.
+
+use crate::admission::FirstTouch;
+use crate::{Composed, DenseIndex, HashIndex, Index, Lru, Policy, S3Fifo};
+
+/// Code that runs over whichever policy was named, compiled for each.
+pub trait Visit {
+    /// What it returns.
+    type Output;
+    /// Runs with the policy named.
+    fn visit<P: Policy + 'static>(self, policy: P) -> Self::Output;
+}
+
+macro_rules! policies {
+    ($($name:literal, $about:literal => $make:expr;)*) => {
+        /// Every online policy: its name and what it is.
+        pub const POLICIES: &[(&str, &str)] = &[$(($name, $about)),*];
+
+        fn with<I: Index + 'static, V: Visit>(
+            name: &str,
+            universe: I::Universe,
+            slots: u32,
+            visit: V,
+        ) -> Option<V::Output> {
+            match name {
+                $($name => {
+                    let replacement = $make(universe, slots);
+                    Some(visit.visit(Composed::<_, FirstTouch>::new(replacement, FirstTouch)))
+                })*
+                _ => None,
+            }
+        }
+    };
+}
+
+policies! {
+    "lru", "least recently used" => Lru::<I>::new;
+    "s3-fifo", "small, main and ghost FIFO queues" => S3Fifo::<I>::new;
+}
+
+struct IntoBox;
+
+impl Visit for IntoBox {
+    type Output = Box<dyn Policy>;
+    fn visit<P: Policy + 'static>(self, policy: P) -> Box<dyn Policy> {
+        Box::new(policy)
+    }
+}
+
+/// The policy called `name` over any keys, for the live engine; `None` if there
+/// is none of that name. `seed` keys the hash index and any random choice.
+pub fn build(name: &str, slots: u32, seed: u64) -> Option<Box<dyn Policy>> {
+    with::<HashIndex, _>(name, seed, slots, IntoBox)
+}
+
+/// Runs `visit` with the policy called `name` over the keys `0 .. keys`, for
+/// simulation without virtual calls.
+pub fn visit_dense<V: Visit>(name: &str, slots: u32, keys: u32, visit: V) -> Option<V::Output> {
+    with::<DenseIndex, V>(name, keys, slots, visit)
+}
+
+/// Runs `visit` with the policy called `name` over any keys.
+pub fn visit_hashed<V: Visit>(name: &str, slots: u32, seed: u64, visit: V) -> Option<V::Output> {
+    with::<HashIndex, V>(name, seed, slots, visit)
+}

@@ -1,0 +1,50 @@
+//! No access allocates once a policy is built.
+
+use policy::{Key, Op, Request, Unpinned, registry};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: forwards every call unchanged to the system allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's contract is the system allocator's.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: as above; `at` came from `System.alloc`.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn no_access_allocates() {
+    for (name, _) in registry::POLICIES {
+        let mut policy = registry::build(name, 1000, 1).expect("registered");
+        let before = ALLOCATIONS.get();
+        let mut x = 1u64;
+        for i in 0..100_000u64 {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let key = if i % 3 == 0 { i } else { (x >> 40) % 3000 };
+            let request = Request {
+                op: if x & 1 == 0 { Op::Read } else { Op::Write },
+                len_bytes: 4096,
+                sequential: false,
+            };
+            policy.access(Key(key), &request, &Unpinned);
+            if i % 1000 == 0 {
+                policy.remove(Key(key));
+            }
+        }
+        assert_eq!(ALLOCATIONS.get(), before, "{name} allocated");
+    }
+}
