@@ -1,0 +1,202 @@
+//! What describes a hard disk, and which descriptions are possible.
+
+use super::{SeekCurve, Shape, Surface};
+use crate::model::Figure;
+use block::{IoResult, SECTOR_BYTES};
+
+/// A hard disk's description. MB are 10^6 bytes.
+#[derive(Clone, Debug)]
+pub struct HddParameters {
+    /// The model's name.
+    pub name: &'static str,
+    /// Capacity in 512-byte sectors.
+    pub sectors: Figure,
+    /// Turns a minute.
+    pub rpm: Figure,
+    /// Seek to the next cylinder.
+    pub seek_track_ms: Figure,
+    /// Mean seek between independent uniform cylinders.
+    pub seek_average_ms: Figure,
+    /// Seek from the first cylinder to the last.
+    pub seek_full_ms: Figure,
+    /// Sustained media rate at the first (outer) cylinder.
+    pub rate_outer_mb_s: Figure,
+    /// Sustained media rate at the last (inner) cylinder.
+    pub rate_inner_mb_s: Figure,
+    /// Transfer rate between buffer and host.
+    pub bus_mb_s: Figure,
+    /// How it schedules and buffers.
+    pub firmware: HddFirmware,
+}
+
+/// How a hard disk schedules and buffers.
+#[derive(Clone, Debug)]
+pub struct HddFirmware {
+    /// Time to decode a command; hidden while the drive is busy.
+    pub command_us: Figure,
+    /// How far past the last read the drive reads on.
+    pub read_ahead_mb: Figure,
+    /// How much of the last reads it keeps.
+    pub look_behind_mb: Figure,
+    /// How many requests it chooses from.
+    pub queue_depth: Figure,
+    /// What a millisecond of waiting counts against one of service, in choosing.
+    pub age_weight: Figure,
+    /// Time to spare after a seek without which it expects to miss the sector.
+    pub guard_ms: Figure,
+}
+
+impl HddParameters {
+    /// Capacity in sectors.
+    pub fn capacity(&self) -> block::Sectors {
+        block::Sectors(self.sectors.value as u64)
+    }
+
+    /// Every number under its name, in the order of the fields.
+    pub fn figures(&self) -> [(&'static str, Figure); 14] {
+        [
+            ("sectors", self.sectors),
+            ("rpm", self.rpm),
+            ("seek_track_ms", self.seek_track_ms),
+            ("seek_average_ms", self.seek_average_ms),
+            ("seek_full_ms", self.seek_full_ms),
+            ("rate_outer_mb_s", self.rate_outer_mb_s),
+            ("rate_inner_mb_s", self.rate_inner_mb_s),
+            ("bus_mb_s", self.bus_mb_s),
+            ("command_us", self.firmware.command_us),
+            ("read_ahead_mb", self.firmware.read_ahead_mb),
+            ("look_behind_mb", self.firmware.look_behind_mb),
+            ("queue_depth", self.firmware.queue_depth),
+            ("age_weight", self.firmware.age_weight),
+            ("guard_ms", self.firmware.guard_ms),
+        ]
+    }
+
+    /// The drive in the units the model computes with.
+    pub(super) fn shape(&self, phase: f64) -> IoResult<Shape> {
+        let check = |name, figure: Figure, least: f64, most: f64, remedy| {
+            figure.within(self.name, name, least..=most, remedy)
+        };
+        let sectors = check(
+            "sectors",
+            self.sectors,
+            2048.0,
+            1e12,
+            "give the capacity in 512-byte sectors",
+        )? as u64;
+        let rpm = check(
+            "rpm",
+            self.rpm,
+            1_000.0,
+            30_000.0,
+            "give the spindle speed in turns a minute",
+        )?;
+        let rate_outer = check(
+            "rate_outer_mb_s",
+            self.rate_outer_mb_s,
+            1.0,
+            10_000.0,
+            "give the outer sustained rate in MB/s",
+        )?;
+        let rate_inner = check(
+            "rate_inner_mb_s",
+            self.rate_inner_mb_s,
+            1.0,
+            rate_outer,
+            "the inner rate is no higher than the outer rate",
+        )?;
+        let bus = check(
+            "bus_mb_s",
+            self.bus_mb_s,
+            rate_outer,
+            100_000.0,
+            "the bus is no slower than the outer media rate",
+        )?;
+        let command_us = check(
+            "command_us",
+            self.firmware.command_us,
+            0.0,
+            10_000.0,
+            "give the command time in microseconds",
+        )?;
+        let read_ahead_mb = check(
+            "read_ahead_mb",
+            self.firmware.read_ahead_mb,
+            0.0,
+            4_096.0,
+            "give the read-ahead in MB, 0 for none",
+        )?;
+        let look_behind_mb = check(
+            "look_behind_mb",
+            self.firmware.look_behind_mb,
+            0.0,
+            4_096.0,
+            "give the look-behind in MB, 0 for none",
+        )?;
+        let queue_depth = check(
+            "queue_depth",
+            self.firmware.queue_depth,
+            1.0,
+            1_024.0,
+            "give 1 for a drive that does not reorder, 32 for NCQ",
+        )?;
+        let age_weight = check(
+            "age_weight",
+            self.firmware.age_weight,
+            0.0,
+            1_000.0,
+            "give 0 to ignore age, 0.05 for a typical drive",
+        )?;
+        let turn_ms = 60_000.0 / rpm;
+        let guard_ms = check(
+            "guard_ms",
+            self.firmware.guard_ms,
+            0.0,
+            turn_ms,
+            "the guard is shorter than a turn",
+        )?;
+        let phase = Figure::estimate(phase, "argument").within(
+            self.name,
+            "phase",
+            0.0..=1.0,
+            "give the spindle's phase as a share of a turn",
+        )?;
+        Ok(Shape {
+            sectors,
+            seek: self.seek_curve()?,
+            surface: Surface::new(sectors, rate_outer / 1e3, rate_inner / 1e3, turn_ms * 1e6),
+            turn_ns: turn_ms * 1e6,
+            phase,
+            command_ns: command_us * 1e3,
+            bus_rate: bus / 1e3,
+            read_ahead_sectors: (read_ahead_mb * 1e6) as u64 / SECTOR_BYTES,
+            look_behind_sectors: (look_behind_mb * 1e6) as u64 / SECTOR_BYTES,
+            queue_depth: queue_depth as usize,
+            age_weight,
+            guard_ns: guard_ms * 1e6,
+        })
+    }
+
+    /// The seek curve in nanoseconds.
+    fn seek_curve(&self) -> IoResult<SeekCurve> {
+        let track = self.seek_track_ms.within(
+            self.name,
+            "seek_track_ms",
+            0.0..=1_000.0,
+            "give the track-to-track seek in ms",
+        )?;
+        let full = self.seek_full_ms.within(
+            self.name,
+            "seek_full_ms",
+            track..=1_000.0,
+            "the full stroke is no shorter than the seek to the next track",
+        )?;
+        let average = self.seek_average_ms.within(
+            self.name,
+            "seek_average_ms",
+            SeekCurve::averages(track, full),
+            "correct it or seek_full_ms: the seek time must rise with the distance",
+        )?;
+        Ok(SeekCurve::fit(track * 1e6, average * 1e6, full * 1e6))
+    }
+}

@@ -1,0 +1,104 @@
+//! Service-time models: when a device would complete each request.
+//!
+//! A model owns its queue and decides in which order it serves. It is a pure
+//! function of its parameters and of the calls made to it: the same calls give
+//! the same times on every machine, because times are computed with `f64`
+//! addition, multiplication, division and square root only, which IEEE 754
+//! rounds exactly.
+//!
+//! Models nest: a [`Link`] or a [`Controller`] stands in front of other models.
+//! [`Pacer`] runs a model against real time.
+//!
+//! Not here, on purpose: data, errors and power cuts (the simulated world has
+//! them), clocks, threads and random sources (time and phase are arguments).
+
+pub mod catalogue;
+mod hdd;
+pub mod measure;
+mod parameter;
+
+pub use hdd::{Hdd, HddFirmware, HddParameters, SeekCurve, Surface};
+pub use parameter::{Basis, Figure};
+
+use block::{Extent, Fua, Nanos};
+
+/// What a request asks of a device.
+///
+/// Writing zeroes costs what [`Op::Write`] of the same extent costs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Op {
+    /// Move the extent from the device.
+    Read,
+    /// Move the extent to the device.
+    Write,
+    /// Make acknowledged writes durable; the extent is ignored.
+    Flush,
+    /// Forget the extent: command time only.
+    Discard,
+}
+
+/// One request on its way into a model.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// Chosen by the caller; unique among the requests in flight in one model.
+    pub id: u64,
+    /// Which unit behind a controller or a link; a single drive ignores it.
+    pub unit: u32,
+    /// What is asked.
+    pub op: Op,
+    /// The sectors concerned; they must lie inside the unit.
+    pub extent: Extent,
+    /// Whether a write must be on the medium when it completes.
+    pub fua: Fua,
+}
+
+/// A request that has completed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Completed {
+    /// When; never later than the `now` of the call that reported it.
+    pub at: Nanos,
+    /// The id its [`Request`] had.
+    pub id: u64,
+}
+
+/// A device seen as a queue with service times.
+///
+/// Time never goes back from one call to the next. A caller that lets time pass
+/// calls [`advance`](Model::advance) at every [`next_event`](Model::next_event)
+/// on the way, so that each decision is made at its own instant. Every request
+/// completes exactly once, and not before it arrived.
+pub trait Model {
+    /// Takes a request. No event may be due before `now`.
+    fn arrive(&mut self, now: Nanos, request: Request);
+
+    /// When something next completes or must be decided; `None` when idle.
+    fn next_event(&self) -> Option<Nanos>;
+
+    /// Handles the events due up to `now` and appends what completed, in order
+    /// of time.
+    fn advance(&mut self, now: Nanos, done: &mut Vec<Completed>);
+}
+
+impl<M: Model + ?Sized> Model for Box<M> {
+    fn arrive(&mut self, now: Nanos, request: Request) {
+        (**self).arrive(now, request);
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        (**self).next_event()
+    }
+
+    fn advance(&mut self, now: Nanos, done: &mut Vec<Completed>) {
+        (**self).advance(now, done);
+    }
+}
+
+/// Nanoseconds as the models compute with them.
+fn float(at: Nanos) -> f64 {
+    at.0 as f64
+}
+
+/// The nearest whole nanosecond of a time that is not negative.
+fn nanos(ns: f64) -> Nanos {
+    Nanos((ns + 0.5) as u64)
+}

@@ -1,0 +1,74 @@
+//! A number of a device's description: its value, and what vouches for it.
+
+use block::{IoError, IoResult, Kind};
+use std::fmt;
+use std::ops::RangeInclusive;
+
+/// What vouches for a number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Basis {
+    /// Printed by the maker.
+    Datasheet,
+    /// Judged from similar devices, from reviews or from other figures.
+    Estimate,
+}
+
+impl fmt::Display for Basis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Basis::Datasheet => "datasheet",
+            Basis::Estimate => "estimate",
+        })
+    }
+}
+
+/// A number with its basis and its source. The unit is in the field's name.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Figure {
+    /// The number.
+    pub value: f64,
+    /// What vouches for it.
+    pub basis: Basis,
+    /// Where it comes from.
+    pub source: &'static str,
+}
+
+impl Figure {
+    /// A number the maker prints.
+    pub const fn datasheet(value: f64, source: &'static str) -> Figure {
+        Figure {
+            value,
+            basis: Basis::Datasheet,
+            source,
+        }
+    }
+
+    /// A number somebody judged.
+    pub const fn estimate(value: f64, source: &'static str) -> Figure {
+        Figure {
+            value,
+            basis: Basis::Estimate,
+            source,
+        }
+    }
+
+    /// The value, or an error with the name, the value, the range allowed and
+    /// the remedy, if it lies outside `allowed` or is no number.
+    pub(super) fn within(
+        self,
+        device: &'static str,
+        name: &str,
+        allowed: RangeInclusive<f64>,
+        remedy: &str,
+    ) -> IoResult<f64> {
+        if allowed.contains(&self.value) {
+            return Ok(self.value);
+        }
+        let (value, least, most) = (self.value, allowed.start(), allowed.end());
+        Err(IoError::new(
+            Kind::Invalid,
+            format!("parameter {name} = {value} is outside {least}..={most}; {remedy}"),
+        )
+        .on(device))
+    }
+}
