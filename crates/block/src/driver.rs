@@ -61,6 +61,20 @@ pub enum Op {
     Send(Vec<Shared>),
 }
 
+impl Op {
+    /// What the operation owns, as it comes back when it is not performed.
+    pub fn into_payload(self) -> Payload {
+        match self {
+            Op::Read(_, buf) | Op::Recv(buf) => Payload::Buf(buf),
+            Op::Send(mut parts) => {
+                parts.clear();
+                Payload::Parts(parts)
+            }
+            _ => Payload::None,
+        }
+    }
+}
+
 /// What an operation owned, coming back.
 #[derive(Debug, Default)]
 pub enum Payload {
@@ -84,10 +98,12 @@ pub struct Completion {
     pub payload: Payload,
 }
 
-/// Ends another shard's `park` early; callable from any thread, cheap when
-/// that shard is awake.
+/// Ends another shard's `park` early.
 pub trait Unpark: Send + Sync {
     /// Makes the current `park`, or else the next, return without delay.
+    ///
+    /// Called from any thread, and also while a driver drops a buffer inside
+    /// its own calls, so it takes no lock that a driver holds.
     fn unpark(&self);
 }
 
@@ -124,9 +140,10 @@ pub trait Driver: 'static {
 pub enum Progress {
     /// There is more to do now.
     Ready,
-    /// Nothing to do until a completion, an unpark, or this time.
+    /// Nothing to do until a completion, an unpark, or this time. From here to
+    /// the next `turn`, other shards announce their messages by `unpark`.
     Idle(Nanos),
-    /// Every task of the shard has ended.
+    /// The shard's main task has ended; drop the shard.
     Done,
 }
 

@@ -1,0 +1,182 @@
+//! The shard: polls tasks, hands operations to the driver, and tells its host
+//! when it can sleep.
+//!
+//! Order within a turn, fixed so that a simulation repeats: completions, then
+//! messages, then timers, then tasks in the order they were woken.
+
+use crate::local::Local;
+use crate::mesh::{Mailbox, Mesh, Message};
+use crate::ops::Ops;
+use crate::task::{Ready, Running, Tasks};
+use crate::timers::Timers;
+use block::{Completion, Driver, Executor, Nanos, Pool, Progress, ShardId, TimerKey, Turn};
+use std::any::{Any, TypeId};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+
+/// Polls in one turn before the driver is looked at again, so that a busy task
+/// cannot keep completions waiting.
+const POLLS_PER_TURN: usize = 256;
+
+/// The bounds of a shard.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Operations in flight on one target; more wait in order.
+    pub depth: u32,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config { depth: 256 }
+    }
+}
+
+/// What the shard's parts share.
+pub(crate) struct Core<D: Driver> {
+    pub(crate) id: ShardId,
+    pub(crate) mesh: Mesh<D>,
+    pub(crate) ops: Ops<D>,
+    pub(crate) pool: Pool,
+    pub(crate) locals: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
+    home: Arc<Mailbox<D>>,
+    tasks: Tasks<D>,
+    ready: Ready,
+    timers: RefCell<Timers>,
+    main_ended: Cell<bool>,
+}
+
+/// One shard, as its host drives it.
+pub struct Shard<D: Driver> {
+    core: Rc<Core<D>>,
+    done: Vec<Completion>,
+}
+
+impl<D: Driver> Shard<D> {
+    /// Starts a shard on `driver` with `main` as its first task; the shard ends
+    /// when `main` does, and drops the tasks that are left.
+    ///
+    /// `driver` must be the one that the host gave to shard `id`.
+    pub fn boot<F>(
+        id: ShardId,
+        driver: D,
+        mesh: Mesh<D>,
+        config: Config,
+        main: impl FnOnce(Local<D>) -> F,
+    ) -> Box<dyn Turn>
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        let home = mesh.mailbox(id).clone();
+        home.attach(driver.unparker());
+        let core = Rc::new(Core {
+            id,
+            pool: driver.pool().clone(),
+            ops: Ops::new(driver, config.depth),
+            locals: RefCell::default(),
+            tasks: Tasks::new(home.clone()),
+            ready: Ready::default(),
+            timers: RefCell::default(),
+            main_ended: Cell::new(false),
+            home,
+            mesh,
+        });
+        let future = main(Local(core.clone()));
+        let weak = Rc::downgrade(&core);
+        core.spawn(Box::pin(async move {
+            future.await;
+            if let Some(core) = weak.upgrade() {
+                core.main_ended.set(true);
+            }
+        }));
+        Box::new(Shard {
+            core,
+            done: Vec::new(),
+        })
+    }
+}
+
+impl<D: Driver> Executor for Core<D> {
+    fn spawn(&self, task: Pin<Box<dyn Future<Output = ()>>>) {
+        let slot = self.tasks.add(task);
+        self.ready.borrow_mut().push_back(slot);
+    }
+
+    fn now(&self) -> Nanos {
+        self.ops.driver().borrow().now()
+    }
+
+    fn set_timer(&self, at: Nanos, waker: Waker) -> TimerKey {
+        self.timers.borrow_mut().set(at, waker)
+    }
+
+    fn cancel_timer(&self, key: TimerKey) {
+        self.timers.borrow_mut().cancel(key);
+    }
+}
+
+impl<D: Driver> Turn for Shard<D> {
+    fn turn(&mut self) -> Progress {
+        let core = &self.core;
+        let _running = Running::enter(&core.home, &core.ready);
+        core.home.wake();
+        for completion in self.done.drain(..) {
+            core.ops.complete(completion);
+        }
+        while let Some(message) = core.home.receive() {
+            match message {
+                Message::Poll(slot) => core.ready.borrow_mut().push_back(slot),
+                Message::Run(work) => work(&Local(core.clone())),
+            }
+        }
+        if core.timers.borrow_mut().next() != Nanos::MAX {
+            let now = core.now();
+            loop {
+                let due = core.timers.borrow_mut().pop_due(now);
+                let Some(waker) = due else { break };
+                waker.wake();
+            }
+        }
+        for _ in 0..POLLS_PER_TURN {
+            let next = core.ready.borrow_mut().pop_front();
+            let Some(slot) = next else { break };
+            core.tasks.poll(slot);
+            if core.main_ended.get() {
+                return Progress::Done;
+            }
+        }
+        if core.ready.borrow().is_empty() && core.home.sleep() {
+            Progress::Idle(core.timers.borrow_mut().next())
+        } else {
+            Progress::Ready
+        }
+    }
+
+    fn park(&mut self, deadline: Nanos) {
+        let _running = Running::enter(&self.core.home, &self.core.ready);
+        // A wake from here on lands in `ready`, so it must not wait.
+        let deadline = if self.core.ready.borrow().is_empty() {
+            deadline
+        } else {
+            Nanos::ZERO
+        };
+        self.core
+            .ops
+            .driver()
+            .borrow_mut()
+            .park(deadline, &mut self.done);
+    }
+}
+
+impl<D: Driver> Drop for Shard<D> {
+    fn drop(&mut self) {
+        let _running = Running::enter(&self.core.home, &self.core.ready);
+        self.core.tasks.clear();
+        let locals = std::mem::take(&mut *self.core.locals.borrow_mut());
+        drop(locals);
+    }
+}

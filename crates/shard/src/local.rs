@@ -1,0 +1,94 @@
+//! What code on a shard can reach: its leaves, its handles, other shards.
+
+use crate::disk::Disk;
+use crate::executor::Core;
+use crate::mesh::Mesh;
+use crate::stream::{Connect, Listen};
+use block::{Driver, Env, IoError, IoResult, Kind, ShardId, TargetId};
+use futures_channel::oneshot;
+use std::any::TypeId;
+use std::future::Future;
+use std::rc::Rc;
+
+/// A handle to the shard that the code runs on; clones are the same shard.
+pub struct Local<D: Driver>(pub(crate) Rc<Core<D>>);
+
+impl<D: Driver> Clone for Local<D> {
+    fn clone(&self) -> Self {
+        Local(self.0.clone())
+    }
+}
+
+impl<D: Driver> Local<D> {
+    /// Which shard this is.
+    pub fn id(&self) -> ShardId {
+        self.0.id
+    }
+
+    /// All shards of this run.
+    pub fn mesh(&self) -> &Mesh<D> {
+        &self.0.mesh
+    }
+
+    /// The handles that layers use.
+    pub fn env(&self) -> Env {
+        Env::new(self.0.clone(), self.0.pool.clone())
+    }
+
+    /// The leaf device on a disk that the host has opened.
+    pub fn disk(&self, target: TargetId) -> IoResult<Disk<D>> {
+        let geometry = self.0.ops.driver().borrow().geometry(target);
+        match geometry {
+            Some(geometry) => Ok(Disk::new(self.0.clone(), target, geometry)),
+            None => Err(IoError::new(
+                Kind::Invalid,
+                format!("{target:?} is not a disk"),
+            )),
+        }
+    }
+
+    /// The listener that the host has opened.
+    pub fn listener(&self, target: TargetId) -> Listen<D> {
+        Listen::new(self.0.clone(), target)
+    }
+
+    /// Opens streams from this shard.
+    pub fn connector(&self) -> Connect<D> {
+        Connect::new(self.0.clone())
+    }
+
+    /// Keeps `value` as this shard's one value of its type, for [`Local::get`].
+    pub fn put<T: 'static>(&self, value: Rc<T>) {
+        let old = self.0.locals.borrow_mut().insert(TypeId::of::<T>(), value);
+        drop(old);
+    }
+
+    /// This shard's value of a type, where one was put.
+    pub fn get<T: 'static>(&self) -> Option<Rc<T>> {
+        let value = self.0.locals.borrow().get(&TypeId::of::<T>())?.clone();
+        Some(value.downcast().expect("keyed by its type"))
+    }
+
+    /// Runs `work` on shard `to` and waits for what its future returns.
+    ///
+    /// The work is carried out even if this future is dropped once polled.
+    /// Fails with `Gone` if that shard ended first.
+    pub async fn call<T, W, F>(&self, to: ShardId, work: W) -> IoResult<T>
+    where
+        T: Send + 'static,
+        W: FnOnce(Local<D>) -> F + Send + 'static,
+        F: Future<Output = T> + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        self.mesh().post(to, move |local| {
+            let future = work(local.clone());
+            local.env().spawn.spawn(async move {
+                // The caller may have gone; the work was still to be done.
+                let _ = reply.send(future.await);
+            });
+        });
+        answer
+            .await
+            .map_err(|_| IoError::new(Kind::Gone, format!("{to:?} has ended")))
+    }
+}

@@ -1,0 +1,109 @@
+//! Messages between shards.
+//!
+//! Invariants:
+//!     messages from one shard to another arrive in order, exactly once
+//!     a sender makes a system call only if the receiver sleeps
+//!
+//! Not here: back-pressure. A caller bounds its calls in flight as it bounds
+//! its requests.
+
+use crate::local::Local;
+use block::{Driver, ShardId, Unpark};
+use crossbeam_queue::SegQueue;
+use std::sync::atomic::{AtomicBool, Ordering::*, fence};
+use std::sync::{Arc, OnceLock};
+
+type Work<D> = Box<dyn FnOnce(&Local<D>) + Send>;
+
+pub(crate) enum Message<D: Driver> {
+    /// Poll the task in this slot.
+    Poll(u32),
+    /// Run this on the shard.
+    Run(Work<D>),
+}
+
+pub(crate) struct Mailbox<D: Driver> {
+    queue: SegQueue<Message<D>>,
+    sleeping: AtomicBool,
+    unparker: OnceLock<Arc<dyn Unpark>>,
+}
+
+impl<D: Driver> Mailbox<D> {
+    pub(crate) fn send(&self, message: Message<D>) {
+        self.queue.push(message);
+        // Pairs with the fence in `sleep`: either the sleeper sees the message
+        // or this sees that it sleeps.
+        fence(SeqCst);
+        if self.sleeping.load(Relaxed) && self.sleeping.swap(false, AcqRel) {
+            let unparker = self
+                .unparker
+                .get()
+                .expect("attached before it first sleeps");
+            unparker.unpark();
+        }
+    }
+
+    pub(crate) fn receive(&self) -> Option<Message<D>> {
+        self.queue.pop()
+    }
+
+    /// Announces sleep; false if a message is waiting.
+    pub(crate) fn sleep(&self) -> bool {
+        self.sleeping.store(true, Relaxed);
+        fence(SeqCst);
+        if self.queue.is_empty() {
+            return true;
+        }
+        self.wake();
+        false
+    }
+
+    pub(crate) fn wake(&self) {
+        self.sleeping.store(false, Relaxed);
+    }
+
+    pub(crate) fn attach(&self, unparker: Arc<dyn Unpark>) {
+        if self.unparker.set(unparker).is_err() {
+            panic!("a mesh serves one run of its host");
+        }
+    }
+}
+
+/// The mailboxes of all shards of one run; made before the host starts.
+pub struct Mesh<D: Driver>(Arc<[Arc<Mailbox<D>>]>);
+
+impl<D: Driver> Clone for Mesh<D> {
+    fn clone(&self) -> Self {
+        Mesh(self.0.clone())
+    }
+}
+
+impl<D: Driver> Mesh<D> {
+    /// Mailboxes for shards 0 to `shards - 1`.
+    pub fn new(shards: u32) -> Mesh<D> {
+        let mailbox = || {
+            Arc::new(Mailbox {
+                queue: SegQueue::new(),
+                sleeping: AtomicBool::new(false),
+                unparker: OnceLock::new(),
+            })
+        };
+        Mesh((0..shards).map(|_| mailbox()).collect())
+    }
+
+    /// How many shards there are.
+    pub fn shards(&self) -> u32 {
+        self.0.len() as u32
+    }
+
+    /// Runs `work` on shard `to`, from any thread. It may start tasks there.
+    pub fn post(&self, to: ShardId, work: impl FnOnce(&Local<D>) + Send + 'static) {
+        self.mailbox(to).send(Message::Run(Box::new(work)));
+    }
+
+    pub(crate) fn mailbox(&self, shard: ShardId) -> &Arc<Mailbox<D>> {
+        self.0
+            .get(shard.0 as usize)
+            .unwrap_or_else(|| panic!("no {shard:?} in this mesh"))
+    }
+}

@@ -1,0 +1,157 @@
+//! Tasks and their wakers.
+//!
+//! Invariants:
+//!     a task is queued at most once by its own waker        (`queued`)
+//!     a wake on the task's shard touches no other thread's memory; a wake from
+//!     anywhere else is a message
+//!
+//! A waker outlives its task; then a wake at most polls the slot's next task
+//! once too often.
+
+use crate::mesh::{Mailbox, Message};
+use block::Driver;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::task::{Context, Wake, Waker};
+
+pub(crate) type Ready = Rc<RefCell<VecDeque<u32>>>;
+
+thread_local! {
+    /// The shard whose code runs on this thread: its mailbox's address and its
+    /// queue of tasks to poll.
+    static CURRENT: RefCell<Option<(*const (), Ready)>> = const { RefCell::new(None) };
+}
+
+/// Marks a shard as the running one until dropped.
+pub(crate) struct Running(Option<(*const (), Ready)>);
+
+impl Running {
+    pub(crate) fn enter<D: Driver>(home: &Arc<Mailbox<D>>, ready: &Ready) -> Running {
+        let this = Some((Arc::as_ptr(home).cast(), ready.clone()));
+        Running(CURRENT.with(|current| current.replace(this)))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        CURRENT.with(|current| current.replace(self.0.take()));
+    }
+}
+
+struct TaskWaker<D: Driver> {
+    home: Arc<Mailbox<D>>,
+    slot: u32,
+    queued: AtomicBool,
+}
+
+impl<D: Driver> Wake for TaskWaker<D> {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.queued.swap(true, AcqRel) {
+            return;
+        }
+        let here: *const () = Arc::as_ptr(&self.home).cast();
+        let local = CURRENT.with(|current| match &*current.borrow() {
+            Some((shard, ready)) if *shard == here => {
+                ready.borrow_mut().push_back(self.slot);
+                true
+            }
+            _ => false,
+        });
+        if !local {
+            self.home.send(Message::Poll(self.slot));
+        }
+    }
+}
+
+struct Task<D: Driver> {
+    future: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    handle: Arc<TaskWaker<D>>,
+    waker: Waker,
+}
+
+/// The tasks of one shard.
+pub(crate) struct Tasks<D: Driver> {
+    home: Arc<Mailbox<D>>,
+    slots: RefCell<Vec<Option<Task<D>>>>,
+    free: RefCell<Vec<u32>>,
+}
+
+impl<D: Driver> Tasks<D> {
+    pub(crate) fn new(home: Arc<Mailbox<D>>) -> Tasks<D> {
+        Tasks {
+            home,
+            slots: RefCell::default(),
+            free: RefCell::default(),
+        }
+    }
+
+    /// Adds a task and returns the slot to poll.
+    pub(crate) fn add(&self, future: Pin<Box<dyn Future<Output = ()>>>) -> u32 {
+        let mut slots = self.slots.borrow_mut();
+        let slot = self.free.borrow_mut().pop().unwrap_or_else(|| {
+            slots.push(None);
+            u32::try_from(slots.len() - 1).expect("under 2^32 tasks")
+        });
+        let handle = Arc::new(TaskWaker {
+            home: self.home.clone(),
+            slot,
+            queued: AtomicBool::new(true),
+        });
+        let waker = Waker::from(handle.clone());
+        slots[slot as usize] = Some(Task {
+            future: Some(future),
+            handle,
+            waker,
+        });
+        slot
+    }
+
+    /// Polls the task in `slot`; true if it has ended just now.
+    pub(crate) fn poll(&self, slot: u32) -> bool {
+        let (mut future, waker) = {
+            let mut slots = self.slots.borrow_mut();
+            let Some(task) = slots.get_mut(slot as usize).and_then(Option::as_mut) else {
+                return false;
+            };
+            let Some(future) = task.future.take() else {
+                return false;
+            };
+            task.handle.queued.store(false, Release);
+            (future, task.waker.clone())
+        };
+        if future
+            .as_mut()
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+        {
+            let mut slots = self.slots.borrow_mut();
+            slots[slot as usize]
+                .as_mut()
+                .expect("a task is removed only here")
+                .future = Some(future);
+            return false;
+        }
+        drop(future);
+        let ended = self.slots.borrow_mut()[slot as usize].take();
+        self.free.borrow_mut().push(slot);
+        drop(ended);
+        true
+    }
+
+    /// Drops every task.
+    pub(crate) fn clear(&self) {
+        // Dropping a task may drop handles that look at this table.
+        let slots = std::mem::take(&mut *self.slots.borrow_mut());
+        self.free.borrow_mut().clear();
+        drop(slots);
+    }
+}

@@ -1,0 +1,369 @@
+//! The executor over a driver that the test works by hand.
+
+use block::{
+    Address, Completion, Connector, Device, Driver, Fua, Geometry, IoError, Kind, Lba, Nanos, Op,
+    Payload, Pool, Progress, Sectors, ShardId, TargetId, Token, Turn, Unpark,
+};
+use shard::{Config, Local, Mesh, Shard};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::sync::mpsc;
+
+/// What was submitted, what is to complete, and the time.
+#[derive(Default)]
+struct Bench {
+    submitted: Vec<(Token, Op)>,
+    due: VecDeque<Completion>,
+    closed: Vec<TargetId>,
+    now: Nanos,
+}
+
+impl Bench {
+    /// Completes the `i`th submitted operation, counted from the oldest.
+    fn finish(&mut self, i: usize, result: u64) {
+        let (token, op) = self.submitted.remove(i);
+        self.due.push_back(Completion {
+            token,
+            result: Ok(result),
+            payload: op.into_payload(),
+        });
+    }
+}
+
+struct Manual {
+    bench: Rc<RefCell<Bench>>,
+    pool: Pool,
+}
+
+struct CountUnpark(AtomicU32);
+
+impl Unpark for CountUnpark {
+    fn unpark(&self) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+impl Driver for Manual {
+    fn now(&self) -> Nanos {
+        self.bench.borrow().now
+    }
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+    fn submit(&mut self, token: Token, _: TargetId, op: Op) {
+        self.bench.borrow_mut().submitted.push((token, op));
+    }
+    fn park(&mut self, deadline: Nanos, done: &mut Vec<Completion>) {
+        let mut bench = self.bench.borrow_mut();
+        if bench.due.is_empty() && deadline != Nanos::MAX {
+            bench.now = bench.now.max(deadline);
+        }
+        done.extend(bench.due.drain(..));
+    }
+    fn unparker(&self) -> Arc<dyn Unpark> {
+        Arc::new(CountUnpark(AtomicU32::new(0)))
+    }
+    fn geometry(&self, _: TargetId) -> Option<Geometry> {
+        Some(Geometry::new("manual", Sectors(1024), Sectors(1)))
+    }
+    fn close(&mut self, target: TargetId) {
+        self.bench.borrow_mut().closed.push(target);
+    }
+}
+
+struct Rig {
+    bench: Rc<RefCell<Bench>>,
+    turn: Box<dyn Turn>,
+    pool: Pool,
+}
+
+impl Rig {
+    fn boot<F>(depth: u32, main: impl FnOnce(Local<Manual>) -> F) -> Rig
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        let bench = Rc::new(RefCell::new(Bench::default()));
+        let pool = Pool::new(1 << 20);
+        let driver = Manual {
+            bench: bench.clone(),
+            pool: pool.clone(),
+        };
+        let turn = Shard::boot(ShardId(0), driver, Mesh::new(1), Config { depth }, main);
+        Rig { bench, turn, pool }
+    }
+
+    fn run(&mut self) -> Progress {
+        loop {
+            match self.turn.turn() {
+                Progress::Ready => self.turn.park(Nanos::ZERO),
+                progress => return progress,
+            }
+        }
+    }
+
+    fn deliver(&mut self) -> Progress {
+        self.turn.park(Nanos::ZERO);
+        self.run()
+    }
+}
+
+fn never() -> impl Future<Output = ()> {
+    std::future::pending()
+}
+
+#[test]
+fn a_full_target_makes_requests_wait_in_order() {
+    let order = Rc::new(RefCell::new(Vec::new()));
+    let seen = order.clone();
+    let mut rig = Rig::boot(2, |local| async move {
+        let disk = Rc::new(local.disk(TargetId(0)).unwrap());
+        for i in 0..6u64 {
+            let (disk, env, seen) = (disk.clone(), local.env(), seen.clone());
+            local.env().spawn.spawn(async move {
+                let buf = env.pool.get(512).await;
+                let (_, result) = disk.read(Lba(i), buf).await;
+                result.unwrap();
+                seen.borrow_mut().push(i);
+            });
+        }
+        never().await;
+    });
+    rig.run();
+    let mut submitted = Vec::new();
+    for _ in 0..6 {
+        let mut bench = rig.bench.borrow_mut();
+        assert!(bench.submitted.len() <= 2, "in flight within the depth");
+        let Op::Read(at, _) = &bench.submitted[0].1 else {
+            panic!("a read")
+        };
+        submitted.push(at.0);
+        bench.finish(0, 0);
+        drop(bench);
+        rig.deliver();
+    }
+    assert_eq!(submitted, [0, 1, 2, 3, 4, 5]);
+    assert_eq!(*order.borrow(), [0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn a_dropped_future_abandons_the_wait_and_not_the_operation() {
+    let mut rig = Rig::boot(1, |local| async move {
+        let disk = local.disk(TargetId(0)).unwrap();
+        let env = local.env();
+        for at in [0, 1, 2] {
+            let buf = env.pool.get(4096).await;
+            let write = disk.write(Lba(at * 8), buf.share(), Fua::No);
+            assert!(env.timer.timeout(Nanos(10), write).await.is_none());
+        }
+        never().await;
+    });
+    for _ in 0..3 {
+        let Progress::Idle(at) = rig.run() else {
+            panic!("waits for the limit")
+        };
+        rig.turn.park(at);
+    }
+    rig.run();
+    assert_eq!(
+        rig.pool.total_bytes() - rig.pool.free_bytes(),
+        3 * 4096,
+        "held until completion"
+    );
+    for at in [0, 8, 16] {
+        let Op::Write(lba, ..) = rig.bench.borrow().submitted[0].1 else {
+            panic!("a write")
+        };
+        assert_eq!(lba, Lba(at));
+        rig.bench.borrow_mut().finish(0, 0);
+        rig.deliver();
+    }
+    assert_eq!(rig.pool.free_bytes(), rig.pool.total_bytes());
+}
+
+#[test]
+fn a_connection_that_nobody_waits_for_is_closed() {
+    let mut rig = Rig::boot(1, |local| async move {
+        let connector = local.connector();
+        let connect = connector.connect(Address::Unix("x".into()));
+        assert!(
+            local
+                .env()
+                .timer
+                .timeout(Nanos(10), connect)
+                .await
+                .is_none()
+        );
+        never().await;
+    });
+    let Progress::Idle(at) = rig.run() else {
+        panic!("waits for the limit")
+    };
+    rig.turn.park(at);
+    rig.run();
+    rig.bench.borrow_mut().finish(0, 7);
+    rig.deliver();
+    assert_eq!(rig.bench.borrow().closed, [TargetId(7)]);
+}
+
+#[test]
+#[should_panic(expected = "completed twice")]
+fn a_driver_that_completes_twice_is_caught() {
+    let mut rig = Rig::boot(1, |local| async move {
+        let disk = local.disk(TargetId(0)).unwrap();
+        disk.flush().await.unwrap();
+        never().await;
+    });
+    rig.run();
+    let (token, _) = rig.bench.borrow_mut().submitted.remove(0);
+    for _ in 0..2 {
+        let completion = Completion {
+            token,
+            result: Ok(0),
+            payload: Payload::None,
+        };
+        rig.bench.borrow_mut().due.push_back(completion);
+    }
+    rig.deliver();
+}
+
+#[test]
+fn sleeps_end_in_order_and_an_error_reaches_its_caller() {
+    let order = Rc::new(RefCell::new(Vec::new()));
+    let seen = order.clone();
+    let mut rig = Rig::boot(1, |local| async move {
+        for ms in [3, 1, 2] {
+            let (env, seen) = (local.env(), seen.clone());
+            local.env().spawn.spawn(async move {
+                env.timer.sleep(Nanos::from_millis(ms)).await;
+                seen.borrow_mut().push(ms);
+            });
+        }
+        let disk = local.disk(TargetId(0)).unwrap();
+        assert_eq!(disk.flush().await.unwrap_err().kind(), Kind::Media);
+        local.env().timer.sleep(Nanos::from_millis(9)).await;
+    });
+    rig.run();
+    let (token, _) = rig.bench.borrow_mut().submitted.remove(0);
+    let result = Err(IoError::new(Kind::Media, "unreadable"));
+    rig.bench.borrow_mut().due.push_back(Completion {
+        token,
+        result,
+        payload: Payload::None,
+    });
+    loop {
+        match rig.deliver() {
+            Progress::Idle(at) => rig.turn.park(at),
+            Progress::Done => break,
+            Progress::Ready => unreachable!("run goes on until idle"),
+        }
+    }
+    assert_eq!(*order.borrow(), [1, 2, 3]);
+}
+
+/// A driver for real threads: no disks, and a park that a channel ends.
+struct Threaded {
+    pool: Pool,
+    inbox: mpsc::Receiver<()>,
+    unparker: Arc<Sender>,
+}
+
+struct Sender(mpsc::Sender<()>, Arc<AtomicU32>);
+
+impl Unpark for Sender {
+    fn unpark(&self) {
+        self.1.fetch_add(1, Relaxed);
+        // The receiver may have ended.
+        let _ = self.0.send(());
+    }
+}
+
+impl Driver for Threaded {
+    fn now(&self) -> Nanos {
+        Nanos::ZERO
+    }
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+    fn submit(&mut self, _: Token, _: TargetId, op: Op) {
+        panic!("no target performs {op:?}")
+    }
+    fn park(&mut self, deadline: Nanos, _: &mut Vec<Completion>) {
+        if deadline == Nanos::MAX {
+            self.inbox.recv().expect("the unparker keeps a sender");
+        }
+    }
+    fn unparker(&self) -> Arc<dyn Unpark> {
+        self.unparker.clone()
+    }
+    fn geometry(&self, _: TargetId) -> Option<Geometry> {
+        None
+    }
+    fn close(&mut self, _: TargetId) {}
+}
+
+#[test]
+fn calls_between_threads_all_arrive_and_wake_sleepers() {
+    const SHARDS: u32 = 3;
+    const CALLS: u64 = 20_000;
+    let mesh = Mesh::new(SHARDS);
+    let unparks = Arc::new(AtomicU32::new(0));
+    let finished = Arc::new(AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        for id in (0..SHARDS).map(ShardId) {
+            let (mesh, unparks, finished) = (mesh.clone(), unparks.clone(), finished.clone());
+            scope.spawn(move || {
+                let (tx, inbox) = mpsc::channel();
+                let unparker = Arc::new(Sender(tx, unparks));
+                let driver = Threaded {
+                    pool: Pool::new(1 << 20),
+                    inbox,
+                    unparker,
+                };
+                let mut turn = Shard::boot(id, driver, mesh, Config::default(), |local| {
+                    client(local, finished)
+                });
+                loop {
+                    match turn.turn() {
+                        Progress::Ready => turn.park(Nanos::ZERO),
+                        Progress::Idle(at) => turn.park(at),
+                        Progress::Done => break,
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(finished.load(SeqCst), SHARDS);
+    assert!(
+        unparks.load(SeqCst) <= 3 * CALLS as u32 * 2,
+        "no call needs two system calls"
+    );
+
+    async fn client(local: Local<Threaded>, finished: Arc<AtomicU32>) {
+        let next = ShardId((local.id().0 + 1) % SHARDS);
+        let mut sum = 0;
+        for i in 0..CALLS {
+            let mut buf = local.env().pool.get(512).await;
+            buf[..8].copy_from_slice(&i.to_le_bytes());
+            let data = buf.share();
+            sum += local
+                .call(next, move |_| async move {
+                    u64::from_le_bytes(data[..8].try_into().unwrap())
+                })
+                .await
+                .unwrap();
+        }
+        assert_eq!(sum, CALLS * (CALLS - 1) / 2);
+        finished.fetch_add(1, SeqCst);
+        // Stays to serve the others, which call it until they have finished.
+        while finished.load(SeqCst) < SHARDS {
+            let peer = next;
+            let _ = local.call(peer, |_| async {}).await;
+        }
+        for other in (0..SHARDS).map(ShardId) {
+            local.mesh().post(other, |_| {});
+        }
+    }
+}
