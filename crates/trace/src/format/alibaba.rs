@@ -1,0 +1,36 @@
+//! Alibaba Cloud block traces (Li et al., "An in-depth analysis of cloud block
+//! storage workloads in large-scale production", IISWC 2020):
+//! `device_id,opcode,offset,length,timestamp` in bytes and microseconds.
+
+use super::{Line, fields, length, number, op};
+use crate::Record;
+use block::Nanos;
+
+pub(crate) fn parse(line: &str) -> Result<Line, String> {
+    if line.starts_with("device_id,") {
+        return Ok(Line::Other);
+    }
+    let [device, opcode, offset, len, time] = fields(line)?;
+    let time_us: u64 = number(time, "timestamp")?;
+    Ok(Line::Record(Record {
+        time: Nanos::from_micros(time_us),
+        op: op(opcode)?,
+        offset_bytes: number(offset, "offset")?,
+        len_bytes: length(number(len, "length")?)?,
+        volume: number(device, "device_id")?,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parses_a_published_line() {
+        let Ok(Line::Record(record)) = parse("419,W,8792731648,16384,1577808144360767") else {
+            panic!("not parsed");
+        };
+        assert_eq!((record.volume, record.len_bytes), (419, 16_384));
+        assert!(parse("419,W,8792731648,16384,x").is_err());
+    }
+}

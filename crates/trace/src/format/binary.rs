@@ -1,0 +1,101 @@
+//! hotset's compressed binary form: eight bytes of magic, then a zstd stream of
+//! records, each four LEB128 numbers:
+//!
+//! ```text
+//! time_ns - last            (unsigned)
+//! len_bytes << 1 | write    (unsigned)
+//! offset - end of last      (zigzag)
+//! volume ^ last volume      (unsigned)
+//! ```
+//!
+//! About six bytes a request before compression.
+
+use crate::{Op, Record};
+use block::Nanos;
+use std::io::{self, Read};
+
+/// The first bytes of a file.
+pub const MAGIC: [u8; 8] = *b"HOTTRC1\n";
+
+/// What a record is relative to.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Last {
+    time: u64,
+    end: u64,
+    volume: u32,
+}
+
+impl Last {
+    fn set(&mut self, record: &Record) {
+        self.time = record.time.0;
+        self.end = record
+            .offset_bytes
+            .wrapping_add(u64::from(record.len_bytes));
+        self.volume = record.volume;
+    }
+}
+
+/// Appends `record` to `out`.
+pub(crate) fn encode(last: &mut Last, record: &Record, out: &mut Vec<u8>) {
+    let write = u64::from(record.op == Op::Write);
+    let seek = record.offset_bytes.wrapping_sub(last.end) as i64;
+    put(out, record.time.0.wrapping_sub(last.time));
+    put(out, u64::from(record.len_bytes) << 1 | write);
+    put(out, ((seek << 1) ^ (seek >> 63)) as u64);
+    put(out, u64::from(record.volume ^ last.volume));
+    last.set(record);
+}
+
+/// The next record; `None` at a clean end.
+pub(crate) fn decode(last: &mut Last, from: &mut impl Read) -> io::Result<Option<Record>> {
+    let Some(ticks) = get(from, true)? else {
+        return Ok(None);
+    };
+    let mut more = || get(from, false).map(|v| v.expect("an end here is an error"));
+    let (shape, zigzag, volume) = (more()?, more()?, more()?);
+    let bad = |what| io::Error::new(io::ErrorKind::InvalidData, what);
+    let seek = (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64);
+    let record = Record {
+        time: Nanos(last.time.wrapping_add(ticks)),
+        op: if shape & 1 == 1 { Op::Write } else { Op::Read },
+        offset_bytes: last.end.wrapping_add(seek as u64),
+        len_bytes: u32::try_from(shape >> 1).map_err(|_| bad("a length beyond 32 bits"))?,
+        volume: last.volume ^ u32::try_from(volume).map_err(|_| bad("a volume beyond 32 bits"))?,
+    };
+    last.set(&record);
+    Ok(Some(record))
+}
+
+fn put(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// One number; `None` only if `may_end` and the stream ends before it.
+fn get(from: &mut impl Read, may_end: bool) -> io::Result<Option<u64>> {
+    let mut value = 0u64;
+    for shift in (0..70).step_by(7) {
+        let mut byte = [0u8];
+        if from.read(&mut byte)? == 0 {
+            if may_end && shift == 0 {
+                return Ok(None);
+            }
+            let what = "the file is cut off within a record";
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
+        }
+        if shift == 63 && byte[0] > 1 {
+            break;
+        }
+        value |= u64::from(byte[0] & 0x7f) << shift;
+        if byte[0] < 0x80 {
+            return Ok(Some(value));
+        }
+    }
+    Err(io::Error::new(
+        io::ErrorKind::InvalidData,
+        "a number longer than 64 bits",
+    ))
+}

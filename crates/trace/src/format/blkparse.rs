@@ -1,0 +1,69 @@
+//! The default text output of blkparse(1), queue events only:
+//! `8,0 3 1 0.000000000 697 Q WS 223490 + 8 [kjournald]`. Sector numbers and
+//! lengths count 512 bytes. Other events, discards, flushes without data and
+//! the closing summary are passed over.
+
+use super::{Line, length, seconds, sectors};
+use crate::{Op, Record};
+
+pub(crate) fn parse(line: &str) -> Result<Line, String> {
+    let mut words = line.split_ascii_whitespace();
+    let Some((major, minor)) = words.next().and_then(|device| device.split_once(',')) else {
+        return Ok(Line::Other);
+    };
+    let (Ok(major), Ok(minor)) = (major.parse::<u32>(), minor.parse::<u32>()) else {
+        return Ok(Line::Other);
+    };
+    let mut next = |name: &str| words.next().ok_or_else(|| format!("no column {name}"));
+    let (_cpu, _sequence) = (next("cpu")?, next("sequence")?);
+    let time = seconds(next("time")?, "time")?;
+    let (_pid, action, rwbs) = (next("pid")?, next("action")?, next("RWBS")?);
+    let op = match (rwbs.contains('R'), rwbs.contains('W')) {
+        _ if action != "Q" || rwbs.contains('D') => return Ok(Line::Other),
+        (true, false) => Op::Read,
+        (false, true) => Op::Write,
+        _ => return Ok(Line::Other),
+    };
+    let sector = next("sector")?;
+    let plus = next("length")?;
+    if plus != "+" {
+        return Ok(Line::Other);
+    }
+    let len = sectors(next("length")?, "length")?;
+    Ok(Line::Record(Record {
+        time,
+        op,
+        offset_bytes: sectors(sector, "sector")?,
+        len_bytes: length(len)?,
+        volume: major << 20 | minor,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_queued_reads_and_writes() {
+        let line = "  8,0    3        1     0.000000001   697  Q   W 223490 + 8 [kjournald]";
+        let Ok(Line::Record(record)) = parse(line) else {
+            panic!("not parsed");
+        };
+        assert_eq!(
+            (record.offset_bytes, record.len_bytes),
+            (223_490 * 512, 4096)
+        );
+        assert_eq!((record.time.0, record.volume), (1, 8 << 20));
+        let others = [
+            "  8,0    3        2     0.000001829   697  G   W 223490 + 8 [kjournald]",
+            "  8,0    3        2     0.000001829   697  Q  FN [kjournald]",
+            "CPU0 (sda):",
+            " Reads Queued:           0,        0KiB",
+            "  8,0    3       11     0.009507758     0  Q   D 223518 + 8 [swapper]",
+        ];
+        for line in others {
+            assert_eq!(parse(line), Ok(Line::Other), "{line}");
+        }
+        assert!(parse("8,0 3 1 0.0 697 Q W x + 8 [a]").is_err());
+    }
+}

@@ -1,0 +1,61 @@
+//! Block traces: what was asked of a volume, in order.
+//!
+//! [`Reader`] streams any supported format as [`Record`]s in bounded memory;
+//! the formats themselves are pure functions from a line (or a fixed-size
+//! binary record) to a record, one file each under `format/`.
+//!
+//! Invariants of what a reader yields:
+//!     len_bytes > 0; offset_bytes + len_bytes does not overflow
+//!     time never runs back
+//!
+//! Input that breaks them is one error that names the file and the line, or
+//! with [`Strictness::Lenient`] a counted skip.
+//!
+//! Not here: what a trace is replayed against, or any opinion of caches.
+
+mod error;
+mod format;
+mod info;
+mod reader;
+mod writer;
+
+pub use error::Error;
+pub use format::{Format, binary::MAGIC as BINARY_MAGIC};
+pub use info::Info;
+pub use reader::{Reader, Skipped, Strictness};
+pub use writer::Writer;
+
+use block::Nanos;
+
+/// Read or write.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Op {
+    /// A read.
+    #[default]
+    Read,
+    /// A write.
+    Write,
+}
+
+/// One request of a trace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Record {
+    /// When, since the epoch of the trace; zero throughout if not recorded.
+    pub time: Nanos,
+    /// Read or write.
+    pub op: Op,
+    /// Where on the volume, in bytes.
+    pub offset_bytes: u64,
+    /// How much, in bytes.
+    pub len_bytes: u32,
+    /// Which volume; an identifier of the trace's own.
+    pub volume: u32,
+}
+
+impl Record {
+    /// The numbers of the blocks of `block_bytes` that the request touches.
+    pub fn blocks(&self, block_bytes: u64) -> std::ops::RangeInclusive<u64> {
+        let last = self.offset_bytes + u64::from(self.len_bytes.max(1)) - 1;
+        self.offset_bytes / block_bytes..=last / block_bytes
+    }
+}

@@ -1,0 +1,252 @@
+//! A streaming reader of any format, plain or zstd-compressed.
+
+use crate::format::{Line, binary, oracle_general, validate};
+use crate::{Error, Format, Record};
+use block::Nanos;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+/// Longest line accepted, so that a file without newlines cannot fill memory.
+const LINE_BYTES_MAX: u64 = 1 << 16;
+const BUFFER_BYTES: usize = 1 << 16;
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// What to do with input that makes no sense.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Strictness {
+    /// The first such line is an error that ends the reading.
+    #[default]
+    Strict,
+    /// Such lines are left out and counted.
+    Lenient,
+}
+
+/// What was left out by [`Strictness::Lenient`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Skipped {
+    /// Lines or records that could not be understood.
+    pub malformed: u64,
+    /// Requests with an earlier time than one before them.
+    pub out_of_order: u64,
+    /// The end of the file was damaged or cut off.
+    pub truncated: bool,
+}
+
+type Input = Box<dyn BufRead + Send>;
+
+enum Decoder {
+    Text {
+        input: Input,
+        parse: fn(&str) -> Result<Line, String>,
+    },
+    Binary {
+        input: Input,
+        last: binary::Last,
+    },
+    OracleGeneral(Input),
+}
+
+/// Streams the records of one trace.
+pub struct Reader {
+    path: PathBuf,
+    decoder: Decoder,
+    format: Format,
+    strictness: Strictness,
+    skipped: Skipped,
+    line: u64,
+    latest: Nanos,
+    text: Vec<u8>,
+    ended: bool,
+}
+
+/// What one step of a decoder yields.
+enum Step {
+    Record(Record),
+    Nothing,
+    Malformed(String),
+    /// Cannot go on: an I/O error or a broken stream.
+    Broken(String),
+    End,
+}
+
+impl Reader {
+    /// Opens `path`, guessing the format if `format` is `None`.
+    pub fn open(
+        path: &Path,
+        format: Option<Format>,
+        strictness: Strictness,
+    ) -> Result<Reader, Error> {
+        let file = File::open(path).map_err(|e| Error::new(path, None, format!("{e}")))?;
+        Reader::new(path, file, format, strictness)
+    }
+
+    /// Reads from `input`; `path` is for error messages only.
+    pub fn new(
+        path: &Path,
+        input: impl Read + Send + 'static,
+        format: Option<Format>,
+        strictness: Strictness,
+    ) -> Result<Reader, Error> {
+        let fail = |e: io::Error| Error::new(path, None, e.to_string());
+        let (start, input) = peek(input).map_err(fail)?;
+        let mut input: Input = Box::new(BufReader::with_capacity(BUFFER_BYTES, input));
+        let mut start = start;
+        if start.starts_with(&ZSTD_MAGIC) {
+            let plain = zstd::Decoder::with_buffer(input).map_err(fail)?;
+            let (plain_start, plain) = peek(plain).map_err(fail)?;
+            start = plain_start;
+            input = Box::new(BufReader::with_capacity(BUFFER_BYTES, plain));
+        }
+        let format = match format.or_else(|| Format::sniff(&start)) {
+            Some(format) => format,
+            None if start.is_empty() => Format::Csv,
+            None => {
+                let names: Vec<&str> = Format::ALL.iter().map(|f| f.name()).collect();
+                let names = names.join(", ");
+                let what = format!("the format is not recognised; name one of: {names}");
+                return Err(Error::new(path, Some(1), what));
+            }
+        };
+        let decoder = match (format, format.line_parser()) {
+            (_, Some(parse)) => Decoder::Text { input, parse },
+            (Format::Binary, _) => {
+                let mut magic = [0; binary::MAGIC.len()];
+                if input.read_exact(&mut magic).is_err() || magic != binary::MAGIC {
+                    return Err(Error::new(path, None, "not a hotset binary trace"));
+                }
+                let plain = zstd::Decoder::with_buffer(input).map_err(fail)?;
+                Decoder::Binary {
+                    input: Box::new(BufReader::with_capacity(BUFFER_BYTES, plain)),
+                    last: binary::Last::default(),
+                }
+            }
+            _ => Decoder::OracleGeneral(input),
+        };
+        Ok(Reader {
+            path: path.to_path_buf(),
+            decoder,
+            format,
+            strictness,
+            skipped: Skipped::default(),
+            line: 0,
+            latest: Nanos::ZERO,
+            text: Vec::new(),
+            ended: false,
+        })
+    }
+
+    /// The format being read.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// What was left out so far.
+    pub fn skipped(&self) -> Skipped {
+        self.skipped
+    }
+
+    fn step(&mut self) -> Step {
+        self.line += 1;
+        match &mut self.decoder {
+            Decoder::Text { input, parse } => {
+                self.text.clear();
+                let mut limited = input.by_ref().take(LINE_BYTES_MAX);
+                match limited.read_until(b'\n', &mut self.text) {
+                    Err(e) => return Step::Broken(e.to_string()),
+                    Ok(0) => return Step::End,
+                    Ok(n) if n as u64 == LINE_BYTES_MAX => {
+                        return Step::Broken(format!("a line longer than {LINE_BYTES_MAX} bytes"));
+                    }
+                    Ok(_) => {}
+                }
+                let Ok(text) = std::str::from_utf8(&self.text) else {
+                    return Step::Malformed("not text".into());
+                };
+                match text.trim_end() {
+                    "" => Step::Nothing,
+                    text if text.starts_with('#') => Step::Nothing,
+                    text => match parse(text) {
+                        Ok(Line::Record(record)) => Step::Record(record),
+                        Ok(Line::Other) => Step::Nothing,
+                        Err(what) => Step::Malformed(what),
+                    },
+                }
+            }
+            Decoder::Binary { input, last } => match binary::decode(last, input) {
+                Ok(Some(record)) => Step::Record(record),
+                Ok(None) => Step::End,
+                Err(e) => Step::Broken(e.to_string()),
+            },
+            Decoder::OracleGeneral(input) => {
+                let mut raw = [0; oracle_general::RECORD_BYTES];
+                let mut filled = 0;
+                while filled < raw.len() {
+                    match input.read(&mut raw[filled..]) {
+                        Ok(0) if filled == 0 => return Step::End,
+                        Ok(0) => return Step::Broken("the last record is cut off".into()),
+                        Ok(n) => filled += n,
+                        Err(e) => return Step::Broken(e.to_string()),
+                    }
+                }
+                match oracle_general::parse(&raw) {
+                    Ok(record) => Step::Record(record),
+                    Err(what) => Step::Malformed(what),
+                }
+            }
+        }
+    }
+}
+
+impl Iterator for Reader {
+    type Item = Result<Record, Error>;
+
+    fn next(&mut self) -> Option<Result<Record, Error>> {
+        while !self.ended {
+            let lenient = self.strictness == Strictness::Lenient;
+            let what = match self.step() {
+                Step::Nothing => continue,
+                Step::End => break,
+                Step::Record(record) => match validate(&record) {
+                    Err(what) => {
+                        self.skipped.malformed += 1;
+                        what
+                    }
+                    Ok(()) if record.time < self.latest => {
+                        self.skipped.out_of_order += 1;
+                        format!(
+                            "time runs back from {} ns to {} ns",
+                            self.latest.0, record.time.0
+                        )
+                    }
+                    Ok(()) => {
+                        self.latest = record.time;
+                        return Some(Ok(record));
+                    }
+                },
+                Step::Malformed(what) => {
+                    self.skipped.malformed += 1;
+                    what
+                }
+                Step::Broken(what) => {
+                    self.ended = true;
+                    self.skipped.truncated = true;
+                    what
+                }
+            };
+            if !lenient {
+                self.ended = true;
+                return Some(Err(Error::new(&self.path, Some(self.line), what)));
+            }
+        }
+        self.ended = true;
+        None
+    }
+}
+
+/// The first bytes of `input`, and a reader that still yields them.
+fn peek<R: Read>(mut input: R) -> io::Result<(Vec<u8>, impl Read + use<R>)> {
+    let mut start = Vec::new();
+    input.by_ref().take(4096).read_to_end(&mut start)?;
+    Ok((start.clone(), io::Cursor::new(start).chain(input)))
+}

@@ -1,0 +1,80 @@
+//! A streaming writer of the formats that hotset exports.
+
+use crate::format::{binary, csv, oracle_general};
+use crate::{Error, Format, Record};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// zstd's default level: 400 MB/s here, far above any recording.
+const ZSTD_LEVEL: i32 = 3;
+
+enum Encoder<W: Write> {
+    Csv(W),
+    Binary(zstd::Encoder<'static, W>, binary::Last, Vec<u8>),
+    OracleGeneral(W),
+}
+
+/// Writes records one by one; call [`Writer::finish`] at the end.
+pub struct Writer<W: Write> {
+    path: PathBuf,
+    encoder: Encoder<W>,
+}
+
+impl<W: Write> Writer<W> {
+    /// Starts a trace of `format` on `output`; `path` is for error messages
+    /// only. Fails for formats that are only imported.
+    pub fn new(path: &Path, mut output: W, format: Format) -> Result<Writer<W>, Error> {
+        let fail = |e: io::Error| Error::new(path, None, e.to_string());
+        let encoder = match format {
+            Format::Csv => {
+                writeln!(output, "{}", csv::HEADER).map_err(fail)?;
+                Encoder::Csv(output)
+            }
+            Format::Binary => {
+                output.write_all(&binary::MAGIC).map_err(fail)?;
+                let zstd = zstd::Encoder::new(output, ZSTD_LEVEL).map_err(fail)?;
+                Encoder::Binary(zstd, binary::Last::default(), Vec::new())
+            }
+            Format::OracleGeneral => Encoder::OracleGeneral(output),
+            other => {
+                let what = format!(
+                    "{} can be read but not written; write csv, binary or oracle-general",
+                    other.name()
+                );
+                return Err(Error::new(path, None, what));
+            }
+        };
+        Ok(Writer {
+            path: path.to_path_buf(),
+            encoder,
+        })
+    }
+
+    /// Appends one request. Text forms keep whole microseconds.
+    pub fn write(&mut self, record: &Record) -> Result<(), Error> {
+        let result = match &mut self.encoder {
+            Encoder::Csv(output) => writeln!(output, "{}", csv::print(record)),
+            Encoder::Binary(output, last, buffer) => {
+                buffer.clear();
+                binary::encode(last, record, buffer);
+                output.write_all(buffer)
+            }
+            Encoder::OracleGeneral(output) => record
+                .blocks(oracle_general::OBJECT_BYTES)
+                .try_for_each(|block| output.write_all(&oracle_general::print(record.time, block))),
+        };
+        result.map_err(|e| Error::new(&self.path, None, e.to_string()))
+    }
+
+    /// Completes the trace and returns the output, flushed.
+    pub fn finish(self) -> Result<W, Error> {
+        let path = self.path;
+        let fail = |e: io::Error| Error::new(&path, None, e.to_string());
+        let mut output = match self.encoder {
+            Encoder::Csv(output) | Encoder::OracleGeneral(output) => output,
+            Encoder::Binary(output, ..) => output.finish().map_err(fail)?,
+        };
+        output.flush().map_err(fail)?;
+        Ok(output)
+    }
+}
