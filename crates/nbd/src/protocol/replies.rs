@@ -1,0 +1,459 @@
+//! The client's side of transmission: a stream of replies into events.
+//!
+//! Invariants:
+//!   - every event names a request that the caller says is pending;
+//!   - data, holes and extents lie inside that request's range;
+//!   - `End` comes once for each request, after everything else of it.
+//!
+//! Not here: whether the pieces of a read cover it ([`super::coverage`]).
+
+use super::gather::Gather;
+use super::reply::{ReplyHead, ReplyHeads};
+use super::wire::{STRING_BYTES_MAX, chunk};
+
+/// What the caller asked for under a cookie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pending {
+    /// Whether data, extents or neither are expected.
+    pub wants: Wants,
+    /// Byte offset in the export.
+    pub offset: u64,
+    /// Length in bytes.
+    pub len: u32,
+}
+
+/// What a request is answered with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wants {
+    /// The data of a READ.
+    Data,
+    /// The extents of a BLOCK_STATUS.
+    Extents,
+    /// An error or its absence.
+    Nothing,
+}
+
+/// A part of an answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event<'a> {
+    /// Bytes read, at `at` bytes from the start of the request.
+    Data {
+        /// The request.
+        cookie: u64,
+        /// Bytes from the start of the request.
+        at: u32,
+        /// The bytes; more of the same piece may follow.
+        bytes: &'a [u8],
+    },
+    /// Zeroes read.
+    Hole {
+        /// The request.
+        cookie: u64,
+        /// Bytes from the start of the request.
+        at: u32,
+        /// Length in bytes.
+        len: u32,
+    },
+    /// The next extent of a metadata context, in order from the start.
+    Extent {
+        /// The request.
+        cookie: u64,
+        /// The metadata context.
+        context: u32,
+        /// Length in bytes.
+        len: u32,
+        /// The state, see [`super::wire::state`].
+        flags: u32,
+    },
+    /// The request failed.
+    Error {
+        /// The request.
+        cookie: u64,
+        /// The error value, not 0.
+        code: u32,
+        /// What the server says about it; may be empty.
+        message: String,
+    },
+    /// The answer is complete.
+    End {
+        /// The request; its cookie is free again.
+        cookie: u64,
+    },
+}
+
+/// What a server did that it must not. The connection has to be dropped.
+pub type Violation = &'static str;
+
+#[derive(Clone, Debug)]
+enum State {
+    Head,
+    /// The chunk's fixed part is gathered.
+    Fixed(Chunk),
+    Data {
+        cookie: u64,
+        at: u32,
+        left: u32,
+        done: bool,
+    },
+    Extents {
+        chunk: Chunk,
+        context: u32,
+        /// Bytes of the request not yet described.
+        room: u32,
+    },
+    Error {
+        chunk: Chunk,
+        code: u32,
+        message_left: u32,
+        message: Vec<u8>,
+    },
+    End {
+        cookie: u64,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Chunk {
+    cookie: u64,
+    kind: u16,
+    done: bool,
+    /// Bytes of payload not yet taken.
+    left: u32,
+    pending: Pending,
+}
+
+impl Chunk {
+    /// The state once the payload is used up.
+    fn after(&self) -> State {
+        if self.done {
+            State::End {
+                cookie: self.cookie,
+            }
+        } else {
+            State::Head
+        }
+    }
+
+    /// Bytes of the chunk that are gathered before it means anything.
+    fn fixed_bytes(&self) -> u32 {
+        match self.kind {
+            chunk::OFFSET_DATA => 8,
+            chunk::OFFSET_HOLE => 12,
+            chunk::BLOCK_STATUS => 4,
+            _ => 6,
+        }
+    }
+
+    /// "Structured reply types": lengths and where each type may be used.
+    fn check(&self) -> Result<(), Violation> {
+        let (fits, wants) = match self.kind {
+            chunk::NONE => {
+                if self.left != 0 || !self.done {
+                    return Err("an empty chunk has a payload or does not end its reply");
+                }
+                return Ok(());
+            }
+            chunk::OFFSET_DATA => (self.left >= 9, Wants::Data),
+            chunk::OFFSET_HOLE => (self.left == 12, Wants::Data),
+            chunk::BLOCK_STATUS => (self.left >= 12 && self.left % 8 == 4, Wants::Extents),
+            kind if kind & chunk::ERROR_BIT != 0 => (self.left >= 6, self.pending.wants),
+            _ => return Err("a chunk of unknown type"),
+        };
+        if !fits {
+            return Err("a chunk with a length that its type does not allow");
+        }
+        if wants != self.pending.wants {
+            return Err("a chunk that does not answer its request");
+        }
+        Ok(())
+    }
+
+    /// Where `[offset, offset + len)` lies in the request.
+    fn place(&self, offset: u64, len: u32) -> Result<u32, Violation> {
+        let at = offset.wrapping_sub(self.pending.offset);
+        if at > u64::from(self.pending.len) || u64::from(len) > u64::from(self.pending.len) - at {
+            return Err("data outside the range that was asked for");
+        }
+        Ok(at as u32)
+    }
+}
+
+/// Turns the stream of replies into events.
+#[derive(Debug)]
+pub struct Replies {
+    heads: ReplyHeads,
+    fixed: Gather<12>,
+    state: State,
+    structured: bool,
+}
+
+impl Replies {
+    /// A reader for a session with or without structured replies.
+    pub fn new(structured: bool) -> Replies {
+        Replies {
+            heads: ReplyHeads::default(),
+            fixed: Gather::default(),
+            state: State::Head,
+            structured,
+        }
+    }
+
+    /// The next event, taken off `input`; `None` once `input` is used up.
+    ///
+    /// `pending` tells what was asked under a cookie, or that nothing was.
+    pub fn next<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+        pending: impl Fn(u64) -> Option<Pending>,
+    ) -> Result<Option<Event<'a>>, Violation> {
+        loop {
+            match &mut self.state {
+                State::Head => {
+                    let Some(head) = self
+                        .heads
+                        .take(input)
+                        .map_err(|_| "something that is no reply")?
+                    else {
+                        return Ok(None);
+                    };
+                    let cookie = match head {
+                        ReplyHead::Simple { cookie, .. } | ReplyHead::Chunk { cookie, .. } => {
+                            cookie
+                        }
+                    };
+                    let asked = pending(cookie).ok_or("a reply to a request that was not made")?;
+                    if let Some(event) = self.head(head, asked)? {
+                        return Ok(Some(event));
+                    }
+                }
+                State::Fixed(chunk) => {
+                    let n = chunk.fixed_bytes();
+                    let Some(fixed) = self.fixed.take_first(n as usize, input) else {
+                        return Ok(None);
+                    };
+                    let mut chunk = *chunk;
+                    chunk.left -= n;
+                    if let Some(event) = self.fixed(chunk, fixed)? {
+                        return Ok(Some(event));
+                    }
+                }
+                State::Data {
+                    cookie, at, left, ..
+                } => {
+                    if input.is_empty() {
+                        return Ok(None);
+                    }
+                    let n = input.len().min(*left as usize);
+                    let (bytes, rest) = input.split_at(n);
+                    *input = rest;
+                    let (cookie, at) = (*cookie, *at);
+                    self.data_received(n as u32);
+                    return Ok(Some(Event::Data { cookie, at, bytes }));
+                }
+                State::Extents {
+                    chunk,
+                    context,
+                    room,
+                } => {
+                    let Some(wire) = self.fixed.take_first(8, input) else {
+                        return Ok(None);
+                    };
+                    let word = u64::from_be_bytes(*wire.first_chunk().expect("12 bytes"));
+                    let (len, flags) = ((word >> 32) as u32, word as u32);
+                    if len == 0 {
+                        return Err("an empty extent");
+                    }
+                    // The last extent may reach past the request ("REQ_ONE").
+                    let len = len.min(*room);
+                    *room -= len;
+                    let (cookie, context) = (chunk.cookie, *context);
+                    chunk.left -= 8;
+                    if chunk.left == 0 {
+                        self.state = chunk.after();
+                    }
+                    if len > 0 {
+                        return Ok(Some(Event::Extent {
+                            cookie,
+                            context,
+                            len,
+                            flags,
+                        }));
+                    }
+                }
+                State::Error {
+                    chunk,
+                    code,
+                    message_left,
+                    message,
+                } => {
+                    let n = input.len().min(chunk.left as usize);
+                    let (bytes, rest) = input.split_at(n);
+                    *input = rest;
+                    chunk.left -= n as u32;
+                    let text = &bytes[..n.min(*message_left as usize)];
+                    *message_left -= text.len() as u32;
+                    let keep = text.len().min(STRING_BYTES_MAX - message.len());
+                    message.extend(&text[..keep]);
+                    if chunk.left > 0 {
+                        return Ok(None);
+                    }
+                    let event = Event::Error {
+                        cookie: chunk.cookie,
+                        code: *code,
+                        message: String::from_utf8_lossy(message).into_owned(),
+                    };
+                    self.state = chunk.after();
+                    return Ok(Some(event));
+                }
+                State::End { cookie } => {
+                    let cookie = *cookie;
+                    self.state = State::Head;
+                    return Ok(Some(Event::End { cookie }));
+                }
+            }
+        }
+    }
+
+    fn head(
+        &mut self,
+        head: ReplyHead,
+        pending: Pending,
+    ) -> Result<Option<Event<'static>>, Violation> {
+        match head {
+            ReplyHead::Simple { error, cookie } => {
+                if self.structured && pending.wants != Wants::Nothing && error == 0 {
+                    return Err("a simple reply where a structured one was agreed");
+                }
+                if error == 0 && pending.wants == Wants::Data {
+                    self.state = State::Data {
+                        cookie,
+                        at: 0,
+                        left: pending.len,
+                        done: true,
+                    };
+                    return Ok(None);
+                }
+                self.state = State::End { cookie };
+                Ok((error != 0).then(|| Event::Error {
+                    cookie,
+                    code: error,
+                    message: String::new(),
+                }))
+            }
+            ReplyHead::Chunk {
+                flags,
+                kind,
+                cookie,
+                len,
+            } => {
+                if !self.structured {
+                    return Err("a structured reply that was not agreed");
+                }
+                let chunk = Chunk {
+                    cookie,
+                    kind,
+                    done: flags & chunk::DONE != 0,
+                    left: len,
+                    pending,
+                };
+                chunk.check()?;
+                self.state = if kind == chunk::NONE {
+                    chunk.after()
+                } else {
+                    State::Fixed(chunk)
+                };
+                Ok(None)
+            }
+        }
+    }
+
+    /// Acts on the fixed part of a chunk, whose `left` no longer counts it.
+    fn fixed(
+        &mut self,
+        chunk: Chunk,
+        fixed: [u8; 12],
+    ) -> Result<Option<Event<'static>>, Violation> {
+        let cookie = chunk.cookie;
+        let offset = u64::from_be_bytes(*fixed.first_chunk().expect("12 bytes"));
+        let first = (offset >> 32) as u32;
+        match chunk.kind {
+            chunk::OFFSET_DATA => {
+                self.state = State::Data {
+                    cookie,
+                    at: chunk.place(offset, chunk.left)?,
+                    left: chunk.left,
+                    done: chunk.done,
+                };
+                Ok(None)
+            }
+            chunk::OFFSET_HOLE => {
+                let len = u32::from_be_bytes(*fixed.last_chunk().expect("12 bytes"));
+                if len == 0 {
+                    return Err("an empty hole");
+                }
+                let at = chunk.place(offset, len)?;
+                self.state = chunk.after();
+                Ok(Some(Event::Hole { cookie, at, len }))
+            }
+            chunk::BLOCK_STATUS => {
+                self.state = State::Extents {
+                    chunk,
+                    context: first,
+                    room: chunk.pending.len,
+                };
+                Ok(None)
+            }
+            _ => {
+                let message_len = u32::from(u16::from_be_bytes([fixed[4], fixed[5]]));
+                if message_len > chunk.left {
+                    return Err("an error message longer than its chunk");
+                }
+                if first == 0 {
+                    return Err("an error chunk without an error");
+                }
+                self.state = State::Error {
+                    chunk,
+                    code: first,
+                    message_left: message_len,
+                    message: Vec::new(),
+                };
+                Ok(None)
+            }
+        }
+    }
+
+    /// Data that comes next on the stream: its request, its place in it and
+    /// how much is left. A caller may receive it where it belongs and tell
+    /// [`Replies::data_received`], instead of passing it through here.
+    pub fn data_next(&self) -> Option<(u64, u32, u32)> {
+        match self.state {
+            State::Data {
+                cookie, at, left, ..
+            } => Some((cookie, at, left)),
+            _ => None,
+        }
+    }
+
+    /// `n` bytes of the data that came next were received.
+    pub fn data_received(&mut self, n: u32) {
+        let State::Data {
+            cookie,
+            at,
+            left,
+            done,
+        } = &mut self.state
+        else {
+            panic!("no data comes next");
+        };
+        *at += n;
+        *left = left.checked_sub(n).expect("no more than comes next");
+        if *left == 0 {
+            let cookie = *cookie;
+            self.state = if *done {
+                State::End { cookie }
+            } else {
+                State::Head
+            };
+        }
+    }
+}
