@@ -46,8 +46,12 @@ pub fn data_head(cookie: u64, offset: u64, len: u32) -> [u8; DATA_HEAD_BYTES] {
 
 /// Appends the error chunk that ends a structured reply.
 pub fn put_error(out: &mut Vec<u8>, cookie: u64, errno: Errno, message: &str) {
-    let message = &message[..message.floor_char_boundary(MESSAGE_BYTES_MAX)];
-    let len = message.len() as u16;
+    let mut cut = message.len().min(MESSAGE_BYTES_MAX);
+    while !message.is_char_boundary(cut) {
+        cut -= 1;
+    }
+    let message = &message[..cut];
+    let len = cut as u16;
     out.extend(chunk(chunk::DONE, chunk::ERROR, cookie, 6 + u32::from(len)));
     out.extend(errno.code().to_be_bytes());
     out.extend(len.to_be_bytes());

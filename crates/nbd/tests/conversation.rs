@@ -1,0 +1,323 @@
+//! Both sides of the protocol talk to each other through a stream that is cut
+//! anywhere; the bytes a client reads are those of a flat model.
+
+use nbd::protocol::client_handshake::{self, ClientHandshake};
+use nbd::protocol::coverage::Coverage;
+use nbd::protocol::errno::Errno;
+use nbd::protocol::export::{BlockSizes, ExportInfo, Features};
+use nbd::protocol::gather::Gather;
+use nbd::protocol::replies::{Event, Pending, Replies, Wants};
+use nbd::protocol::reply;
+use nbd::protocol::request::Request;
+use nbd::protocol::server_handshake::{self, ServerHandshake, TlsPolicy};
+use nbd::protocol::session::{Command, Session, payload_bytes};
+use nbd::protocol::wire::{REQUEST_BYTES, chunk, cmd, flag};
+use proptest::prelude::*;
+
+const SIZE: usize = 64 << 10;
+
+fn export(name: &str) -> ExportInfo {
+    let features = Features {
+        read_only: false,
+        rotational: false,
+        trim: true,
+        multi_conn: true,
+    };
+    let block = BlockSizes {
+        min: 1,
+        preferred: 4096,
+        payload_max: 32 << 20,
+    };
+    ExportInfo::new(name, "", SIZE as u64, features, block).unwrap()
+}
+
+/// Moves bytes in pieces of the given sizes, again and again.
+struct Wire {
+    cuts: Vec<usize>,
+    next: usize,
+}
+
+impl Wire {
+    fn pieces<'a>(&mut self, mut bytes: &'a [u8]) -> Vec<&'a [u8]> {
+        let mut pieces = Vec::new();
+        while !bytes.is_empty() {
+            let cut = self.cuts[self.next % self.cuts.len()];
+            self.next += 1;
+            let (piece, rest) = bytes.split_at(cut.min(bytes.len()));
+            pieces.push(piece);
+            bytes = rest;
+        }
+        pieces
+    }
+}
+
+/// Runs a handshake to its end; what each side thinks was agreed.
+fn shake(
+    name: &str,
+    tls: bool,
+    policy: TlsPolicy,
+    wire: &mut Wire,
+) -> Result<(usize, Session, Session), String> {
+    let exports = [export(""), export("vol")];
+    let (mut to_client, mut to_server) = (Vec::new(), Vec::new());
+    let mut server = ServerHandshake::new(policy, &mut to_client);
+    let mut client = ClientHandshake::new(name, tls).unwrap();
+    let mut ours = None;
+    let mut theirs = None;
+    while ours.is_none() || theirs.is_none() {
+        let bytes = std::mem::take(&mut to_client);
+        let mut moved = !bytes.is_empty();
+        for mut piece in wire.pieces(&bytes) {
+            while !piece.is_empty() {
+                match client
+                    .feed(&mut piece, &mut to_server)
+                    .map_err(|e| e.to_string())?
+                {
+                    client_handshake::Step::More => assert!(piece.is_empty()),
+                    client_handshake::Step::StartTls => client.encrypted(&mut to_server),
+                    client_handshake::Step::Ready(session) => theirs = Some(session),
+                }
+            }
+        }
+        let bytes = std::mem::take(&mut to_server);
+        moved |= !bytes.is_empty();
+        for mut piece in wire.pieces(&bytes) {
+            while !piece.is_empty() {
+                match server.feed(&mut piece, &exports, &mut to_client) {
+                    server_handshake::Step::More => assert!(piece.is_empty()),
+                    server_handshake::Step::Answered | server_handshake::Step::StartTls => {}
+                    server_handshake::Step::Transmit(index, session) => {
+                        ours = Some((index, session));
+                    }
+                    server_handshake::Step::Close(why) => return Err(why.into()),
+                }
+            }
+        }
+        assert!(moved, "both sides wait for the other");
+    }
+    let (index, ours) = ours.unwrap();
+    Ok((index, ours, theirs.unwrap()))
+}
+
+/// A server of a flat array that answers reads in pieces and out of order.
+struct Model {
+    session: Session,
+    bytes: Vec<u8>,
+    gather: Gather<REQUEST_BYTES>,
+    write: Option<(Request, Vec<u8>)>,
+    piece: usize,
+}
+
+impl Model {
+    fn feed(&mut self, mut input: &[u8], out: &mut Vec<u8>) {
+        loop {
+            if let Some((request, mut payload)) = self.write.take() {
+                let n = input.len().min(request.len as usize - payload.len());
+                payload.extend(&input[..n]);
+                input = &input[n..];
+                if payload.len() < request.len as usize {
+                    self.write = Some((request, payload));
+                    return;
+                }
+                self.answer(&request, &payload, out);
+            }
+            let Some(wire) = self.gather.take(&mut input) else {
+                return;
+            };
+            let request = Request::parse(&wire).expect("an honest client");
+            if payload_bytes(&request) > 0 {
+                self.write = Some((request, Vec::new()));
+            } else {
+                self.answer(&request, &[], out);
+            }
+        }
+    }
+
+    fn answer(&mut self, request: &Request, payload: &[u8], out: &mut Vec<u8>) {
+        let cookie = request.cookie;
+        let range = |offset, len| offset as usize..offset as usize + len as usize;
+        match self.session.admit(request) {
+            Ok(Command::Read { offset, len }) if self.session.structured => {
+                let data = &self.bytes[range(offset, len)];
+                let pieces = data.chunks(self.piece).enumerate();
+                for (i, piece) in pieces.rev() {
+                    let at = offset + (i * self.piece) as u64;
+                    if piece.iter().all(|b| *b == 0) {
+                        out.extend(reply::chunk(0, chunk::OFFSET_HOLE, cookie, 12));
+                        out.extend(at.to_be_bytes());
+                        out.extend((piece.len() as u32).to_be_bytes());
+                    } else {
+                        let len = piece.len() as u32 + 8;
+                        out.extend(reply::chunk(0, chunk::OFFSET_DATA, cookie, len));
+                        out.extend(at.to_be_bytes());
+                        out.extend(piece);
+                    }
+                }
+                out.extend(reply::chunk(chunk::DONE, chunk::NONE, cookie, 0));
+            }
+            Ok(Command::Read { offset, len }) => {
+                out.extend(reply::simple(0, cookie));
+                out.extend(&self.bytes[range(offset, len)]);
+            }
+            Ok(command) => {
+                match command {
+                    Command::Write { offset, len, .. } => {
+                        self.bytes[range(offset, len)].copy_from_slice(payload);
+                    }
+                    Command::Zero { offset, len, .. } => self.bytes[range(offset, len)].fill(0),
+                    _ => {}
+                }
+                out.extend(reply::simple(0, cookie));
+            }
+            Err(refusal) if self.session.structured => {
+                reply::put_error(out, cookie, refusal.errno, refusal.why);
+            }
+            Err(refusal) => out.extend(reply::simple(refusal.errno.code(), cookie)),
+        }
+    }
+}
+
+fn session(structured: bool) -> Session {
+    Session {
+        size_bytes: SIZE as u64,
+        flags: export("").transmission_flags(structured),
+        structured,
+        allocation: None,
+        block_bytes_min: 1,
+        block_bytes_preferred: 4096,
+        payload_bytes_max: 32 << 20,
+    }
+}
+
+fn requests() -> impl Strategy<Value = Vec<(u16, u64, u32, u8)>> {
+    let cmd = prop_oneof![
+        Just(cmd::READ),
+        Just(cmd::WRITE),
+        Just(cmd::WRITE_ZEROES),
+        Just(cmd::FLUSH)
+    ];
+    let request = (cmd, 0..SIZE as u64 + 100, 0u32..5000, any::<u8>());
+    prop::collection::vec(request, 1..30)
+}
+
+fn cuts() -> impl Strategy<Value = Vec<usize>> {
+    let cut = prop_oneof![1usize..40, 1usize..5000];
+    prop::collection::vec(cut, 1..20)
+}
+
+proptest! {
+    #[test]
+    fn both_sides_agree_on_every_handshake(
+        named in any::<bool>(),
+        tls in any::<bool>(),
+        policy in prop_oneof![Just(TlsPolicy::Off), Just(TlsPolicy::Optional), Just(TlsPolicy::Required)],
+        cuts in cuts(),
+    ) {
+        let name = if named { "vol" } else { "" };
+        let outcome = shake(name, tls, policy, &mut Wire { cuts, next: 0 });
+        let possible = match policy {
+            TlsPolicy::Off => !tls,
+            TlsPolicy::Optional => true,
+            TlsPolicy::Required => tls,
+        };
+        prop_assert_eq!(outcome.is_ok(), possible, "{:?}", outcome);
+        if let Ok((index, ours, theirs)) = outcome {
+            prop_assert_eq!(index, usize::from(named));
+            prop_assert_eq!(ours, theirs);
+            prop_assert!(ours.structured && ours.allocation.is_some());
+            prop_assert!(ours.flags & flag::SEND_DF != 0);
+        }
+    }
+
+    #[test]
+    fn an_unknown_export_is_refused(cuts in cuts()) {
+        let outcome = shake("nope", false, TlsPolicy::Off, &mut Wire { cuts, next: 0 });
+        prop_assert!(outcome.unwrap_err().contains("no such export"));
+    }
+
+    #[test]
+    fn what_is_read_is_what_was_written(
+        structured in any::<bool>(),
+        requests in requests(),
+        piece in 100usize..5000,
+        cuts in cuts(),
+    ) {
+        let mut wire = Wire { cuts, next: 0 };
+        let session = session(structured);
+        let mut model = Model {
+            session,
+            bytes: vec![0; SIZE],
+            gather: Gather::default(),
+            write: None,
+            piece,
+        };
+        let mut bytes = Vec::new();
+        let mut truth = vec![0u8; SIZE];
+        let mut expected = Vec::new();
+        for (cookie, (cmd, offset, len, fill)) in requests.iter().copied().enumerate() {
+            let (offset, len) = if cmd == cmd::FLUSH { (0, 0) } else { (offset, len) };
+            let request = Request { flags: 0, cmd, cookie: cookie as u64, offset, len };
+            bytes.extend(request.encode());
+            let payload = vec![fill; payload_bytes(&request) as usize];
+            bytes.extend(&payload);
+            let end = offset as usize + len as usize;
+            let bad = cmd != cmd::FLUSH && (len == 0 || end > SIZE);
+            let past = len > 0 && matches!(cmd, cmd::WRITE | cmd::WRITE_ZEROES);
+            let errno = bad.then_some(if past { Errno::NoSpc } else { Errno::Inval });
+            let mut data = None;
+            if !bad {
+                match cmd {
+                    cmd::WRITE => truth[offset as usize..end].copy_from_slice(&payload),
+                    cmd::WRITE_ZEROES => truth[offset as usize..end].fill(0),
+                    cmd::READ => data = Some(truth[offset as usize..end].to_vec()),
+                    _ => {}
+                }
+            }
+            expected.push((errno, data));
+        }
+        let mut answers = Vec::new();
+        for piece in wire.pieces(&bytes) {
+            model.feed(piece, &mut answers);
+        }
+
+        let pending = |cookie: u64| {
+            let (cmd, offset, len, _) = *requests.get(cookie as usize)?;
+            let wants = if cmd == cmd::READ { Wants::Data } else { Wants::Nothing };
+            Some(Pending { wants, offset, len })
+        };
+        let mut replies = Replies::new(structured);
+        let mut ended = 0;
+        let mut got = vec![(None, vec![0xaa; 5000], Coverage::default()); requests.len()];
+        for mut piece in wire.pieces(&answers) {
+            while let Some(event) = replies.next(&mut piece, pending).unwrap() {
+                match event {
+                    Event::Data { cookie, at, bytes } => {
+                        let (_, data, coverage) = &mut got[cookie as usize];
+                        data[at as usize..][..bytes.len()].copy_from_slice(bytes);
+                        coverage.add(at, bytes.len() as u32).unwrap();
+                    }
+                    Event::Hole { cookie, at, len } => {
+                        let (_, data, coverage) = &mut got[cookie as usize];
+                        data[at as usize..][..len as usize].fill(0);
+                        coverage.add(at, len).unwrap();
+                    }
+                    Event::Error { cookie, code, .. } => {
+                        got[cookie as usize].0 = Some(Errno::from_code(code));
+                    }
+                    Event::End { cookie } => {
+                        ended += 1;
+                        let (errno, data, coverage) = &got[cookie as usize];
+                        let (want_errno, want_data) = &expected[cookie as usize];
+                        prop_assert_eq!(errno, want_errno);
+                        if let Some(want) = want_data {
+                            prop_assert!(coverage.is_whole(want.len() as u32));
+                            prop_assert_eq!(&data[..want.len()], &want[..]);
+                        }
+                    }
+                    Event::Extent { .. } => prop_assert!(false, "nobody asked for extents"),
+                }
+            }
+        }
+        prop_assert_eq!(ended, requests.len());
+    }
+}
