@@ -33,6 +33,48 @@ impl Spawn {
     pub fn spawn(&self, task: impl Future<Output = ()> + 'static) {
         self.0.spawn(Box::pin(task));
     }
+
+    /// `work`, but once polled it is carried through: if the future returned
+    /// here is dropped, the rest of it goes on as a task. For work that holds a
+    /// lock over an operation, which outlives its future.
+    pub fn persist<T: 'static>(&self, work: impl Future<Output = T> + 'static) -> Persist<T> {
+        Persist {
+            work: Some(Box::pin(work)),
+            started: false,
+            spawn: self.clone(),
+        }
+    }
+}
+
+/// Work that is carried through once polled; see [`Spawn::persist`].
+pub struct Persist<T: 'static> {
+    work: Option<Pin<Box<dyn Future<Output = T>>>>,
+    started: bool,
+    spawn: Spawn,
+}
+
+impl<T> Future for Persist<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        self.started = true;
+        let work = self.work.as_mut().expect("polled after its end");
+        let output = work.as_mut().poll(cx);
+        if output.is_ready() {
+            self.work = None;
+        }
+        output
+    }
+}
+
+impl<T> Drop for Persist<T> {
+    fn drop(&mut self) {
+        if let (true, Some(work)) = (self.started, self.work.take()) {
+            self.spawn.spawn(async move {
+                work.await;
+            });
+        }
+    }
 }
 
 /// Tells the time and sleeps.

@@ -5,21 +5,32 @@
 //!     a request that is not on whole blocks becomes a read, a merge and a
 //!     write of whole blocks under one exclusive lock ⟹ neighbours keep their
 //!     bytes whoever else writes
+//!     a write holds its range until the device has answered, even if its
+//!     future is dropped: an abandoned write never meets a later one
 //!
 //! Not here: requests over [`Gate::BYTES_MAX`]; a frontend splits them, for
 //! only it knows how many buffers it may hold.
 
 use crate::buf::{Buf, Shared};
 use crate::device::{Content, Device};
-use crate::env::Env;
+use crate::env::{Env, Persist};
 use crate::error::{IoError, IoResult, Kind};
 use crate::pool::BUF_BYTES_MAX;
 use crate::range_lock::{Access, RangeLock};
 use crate::units::{Extent, Fua, Lba, SECTOR_BYTES, Sectors};
 use std::ops::Range;
+use std::rc::Rc;
 
-/// A device as its clients see it.
-pub struct Gate<D> {
+/// A device as its clients see it; clones are the same boundary.
+pub struct Gate<D>(Rc<Inner<D>>);
+
+impl<D> Clone for Gate<D> {
+    fn clone(&self) -> Gate<D> {
+        Gate(self.0.clone())
+    }
+}
+
+struct Inner<D> {
     device: D,
     lock: RangeLock,
     env: Env,
@@ -43,25 +54,76 @@ impl<D: Device> Gate<D> {
 
     /// The boundary of `device`.
     pub fn new(device: D, env: Env) -> Gate<D> {
-        Gate {
+        Gate(Rc::new(Inner {
             device,
             lock: RangeLock::new(),
             env,
-        }
+        }))
     }
 
     /// What lies inside.
     pub fn device(&self) -> &D {
-        &self.device
+        &self.0.device
     }
 
     /// The size in bytes.
     pub fn bytes(&self) -> u64 {
-        self.device.geometry().sectors.bytes()
+        self.0.bytes()
     }
 
     /// The `len` bytes at `offset`.
     pub async fn read(&self, offset: u64, len: usize) -> IoResult<Shared> {
+        self.0.read(offset, len).await
+    }
+
+    /// Writes `data` at `offset`. Carried through once polled.
+    pub async fn write(&self, offset: u64, data: Shared, fua: Fua) -> IoResult {
+        self.persist(async move |gate| gate.write(offset, data, fua).await)
+            .await
+    }
+
+    /// Makes `len` bytes at `offset` read as zeroes. Carried through once polled.
+    pub async fn zero(&self, offset: u64, len: u64) -> IoResult {
+        self.persist(async move |gate| gate.zero(offset, len).await)
+            .await
+    }
+
+    /// Tells that `len` bytes at `offset` are not needed. Parts of blocks are
+    /// kept as they are. Carried through once polled.
+    pub async fn discard(&self, offset: u64, len: u64) -> IoResult {
+        self.persist(async move |gate| gate.discard(offset, len).await)
+            .await
+    }
+
+    /// Makes every write acknowledged before this call durable.
+    pub async fn flush(&self) -> IoResult {
+        self.0.device.flush().await
+    }
+
+    /// What the bytes at `offset` hold, in runs of whole blocks that cover them.
+    pub async fn extents(
+        &self,
+        offset: u64,
+        len: u64,
+        out: &mut Vec<(Extent, Content)>,
+    ) -> IoResult {
+        self.0.bounds(offset, len)?;
+        let blocks = self.0.outer_blocks(offset, len);
+        self.0.device.extents(blocks, out).await
+    }
+
+    fn persist(
+        &self,
+        work: impl AsyncFnOnce(&Inner<D>) -> IoResult + 'static,
+    ) -> Persist<IoResult> {
+        let inner = self.0.clone();
+        let spawn = &self.0.env.spawn;
+        spawn.persist(async move { work(&inner).await })
+    }
+}
+
+impl<D: Device> Inner<D> {
+    async fn read(&self, offset: u64, len: usize) -> IoResult<Shared> {
         let cover = self.cover(offset, len)?;
         let buf = self.bounce(&cover).await;
         let _guard = self.lock.lock(cover.blocks, Access::Shared).await;
@@ -75,8 +137,7 @@ impl<D: Device> Gate<D> {
         })
     }
 
-    /// Writes `data` at `offset`.
-    pub async fn write(&self, offset: u64, data: Shared, fua: Fua) -> IoResult {
+    async fn write(&self, offset: u64, data: Shared, fua: Fua) -> IoResult {
         let cover = self.cover(offset, data.len())?;
         if cover.is_exact() {
             let _guard = self.lock.lock(cover.blocks, Access::Exclusive).await;
@@ -88,8 +149,7 @@ impl<D: Device> Gate<D> {
             .await
     }
 
-    /// Makes `len` bytes at `offset` read as zeroes.
-    pub async fn zero(&self, offset: u64, len: u64) -> IoResult {
+    async fn zero(&self, offset: u64, len: u64) -> IoResult {
         self.bounds(offset, len)?;
         let inner = self.inner_blocks(offset, len);
         let mut edges = Vec::new();
@@ -111,9 +171,7 @@ impl<D: Device> Gate<D> {
         }
     }
 
-    /// Tells that `len` bytes at `offset` are not needed. Parts of blocks are
-    /// kept as they are.
-    pub async fn discard(&self, offset: u64, len: u64) -> IoResult {
+    async fn discard(&self, offset: u64, len: u64) -> IoResult {
         self.bounds(offset, len)?;
         let Some(extent) = self.inner_blocks(offset, len) else {
             return Ok(());
@@ -122,22 +180,8 @@ impl<D: Device> Gate<D> {
         self.device.discard(extent).await
     }
 
-    /// Makes every write acknowledged before this call durable.
-    pub async fn flush(&self) -> IoResult {
-        self.device.flush().await
-    }
-
-    /// What the bytes at `offset` hold, in runs of whole blocks that cover them.
-    pub async fn extents(
-        &self,
-        offset: u64,
-        len: u64,
-        out: &mut Vec<(Extent, Content)>,
-    ) -> IoResult {
-        self.bounds(offset, len)?;
-        self.device
-            .extents(self.outer_blocks(offset, len), out)
-            .await
+    fn bytes(&self) -> u64 {
+        self.device.geometry().sectors.bytes()
     }
 
     /// Memory for a merge. Taken before the range is locked: a holder of the
@@ -190,7 +234,7 @@ impl<D: Device> Gate<D> {
 
     fn cover(&self, offset: u64, len: usize) -> IoResult<Cover> {
         self.bounds(offset, len as u64)?;
-        if len > Self::BYTES_MAX {
+        if len > Gate::<D>::BYTES_MAX {
             let error = self
                 .device
                 .geometry()

@@ -26,7 +26,7 @@ pub use driver::{
     Address, Completion, Driver, Host, Op, Payload, Progress, ShardId, TargetId, Token, Turn,
     Unpark,
 };
-pub use env::{Env, Executor, Sleep, Spawn, Timer, TimerKey};
+pub use env::{Env, Executor, Persist, Sleep, Spawn, Timer, TimerKey};
 pub use error::{IoError, IoResult, Kind};
 pub use gate::Gate;
 pub use pool::{BUF_BYTES_MAX, PAGE_BYTES, Pool};

@@ -48,6 +48,7 @@ pub(crate) struct Core<D: Driver> {
     ready: Ready,
     timers: RefCell<Timers>,
     main_ended: Cell<bool>,
+    closing: Cell<bool>,
 }
 
 /// One shard, as its host drives it.
@@ -82,6 +83,7 @@ impl<D: Driver> Shard<D> {
             ready: Ready::default(),
             timers: RefCell::default(),
             main_ended: Cell::new(false),
+            closing: Cell::new(false),
             home,
             mesh,
         });
@@ -102,6 +104,9 @@ impl<D: Driver> Shard<D> {
 
 impl<D: Driver> Executor for Core<D> {
     fn spawn(&self, task: Pin<Box<dyn Future<Output = ()>>>) {
+        if self.closing.get() {
+            return;
+        }
         let slot = self.tasks.add(task);
         self.ready.borrow_mut().push_back(slot);
     }
@@ -175,6 +180,7 @@ impl<D: Driver> Turn for Shard<D> {
 impl<D: Driver> Drop for Shard<D> {
     fn drop(&mut self) {
         let _running = Running::enter(&self.core.home, &self.core.ready);
+        self.core.closing.set(true);
         self.core.tasks.clear();
         let locals = std::mem::take(&mut *self.core.locals.borrow_mut());
         drop(locals);

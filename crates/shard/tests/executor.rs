@@ -1,8 +1,8 @@
 //! The executor over a driver that the test works by hand.
 
 use block::{
-    Address, Completion, Connector, Device, Driver, Fua, Geometry, IoError, Kind, Lba, Nanos, Op,
-    Payload, Pool, Progress, Sectors, ShardId, TargetId, Token, Turn, Unpark,
+    Address, Completion, Connector, Device, Driver, Fua, Gate, Geometry, IoError, Kind, Lba, Nanos,
+    Op, Payload, Pool, Progress, Sectors, ShardId, TargetId, Token, Turn, Unpark,
 };
 use shard::{Config, Local, Mesh, Shard};
 use std::cell::RefCell;
@@ -180,6 +180,32 @@ fn a_dropped_future_abandons_the_wait_and_not_the_operation() {
         rig.bench.borrow_mut().finish(0, 0);
         rig.deliver();
     }
+    assert_eq!(rig.pool.free_bytes(), rig.pool.total_bytes());
+}
+
+#[test]
+fn an_abandoned_write_keeps_later_ones_off_its_range() {
+    let mut rig = Rig::boot(8, |local| async move {
+        let env = local.env();
+        let gate = Gate::new(local.disk(TargetId(0)).unwrap(), env.clone());
+        let first = env.pool.get(512).await.share();
+        let second = env.pool.get(512).await.share();
+        let write = gate.write(0, first, Fua::No);
+        assert!(env.timer.timeout(Nanos(10), write).await.is_none());
+        gate.write(0, second, Fua::No).await.unwrap();
+    });
+    let Progress::Idle(at) = rig.run() else {
+        panic!("waits for the limit")
+    };
+    rig.turn.park(at);
+    rig.run();
+    assert_eq!(rig.bench.borrow().submitted.len(), 1, "the second waits");
+    rig.bench.borrow_mut().finish(0, 0);
+    rig.deliver();
+    assert_eq!(rig.bench.borrow().submitted.len(), 1);
+    rig.bench.borrow_mut().finish(0, 0);
+    assert_eq!(rig.deliver(), Progress::Done);
+    drop(rig.turn);
     assert_eq!(rig.pool.free_bytes(), rig.pool.total_bytes());
 }
 
