@@ -1,1 +1,75 @@
+//! One suite per contract, which every implementation runs.
+//!
+//! Each suite panics with a message that names the suite, the case and the seed;
+//! the same seed repeats the same requests. The models that judge results share
+//! no code with what they judge. Suites leave the bytes of the device changed.
+//!
+//! - [`driver`]: the raw queue pair, without an executor; [`host`]: several of them.
+//! - [`device`]: any block device. [`gate`]: bytes in front of one.
+//! - [`stream`]: connectors, listeners and streams.
+//!
+//! A suite holds at most half of the buffer pool, as a frontend does.
+//!
+//! Not here: durability, which only a power cut shows (the simulator's crash
+//! runs), and speed.
 
+mod bytes;
+mod device;
+mod driver;
+mod flow;
+mod gate;
+mod host;
+mod join;
+mod linear;
+mod pipes;
+mod probe;
+mod rng;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+pub use device::device;
+pub use driver::{Rig, driver, run};
+pub use gate::gate;
+pub use host::host;
+pub use stream::stream;
+
+use std::cell::Cell;
+use std::fmt;
+
+/// Where a suite stands, for its messages.
+struct Case {
+    suite: &'static str,
+    seed: u64,
+    name: Cell<&'static str>,
+}
+
+impl Case {
+    fn new(suite: &'static str, seed: u64) -> Case {
+        Case {
+            suite,
+            seed,
+            name: Cell::new("start"),
+        }
+    }
+
+    fn enter(&self, name: &'static str) {
+        self.name.set(name);
+    }
+
+    #[track_caller]
+    fn fail(&self, what: fmt::Arguments<'_>) -> ! {
+        let Case { suite, seed, name } = self;
+        panic!("{suite} conformance, seed {seed}, {}: {what}", name.get())
+    }
+}
+
+/// Fails the case unless the condition holds.
+macro_rules! check {
+    ($case:expr, $condition:expr, $($message:tt)+) => {
+        if !$condition {
+            $case.fail(format_args!($($message)+))
+        }
+    };
+}
+use check;

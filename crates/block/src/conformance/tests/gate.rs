@@ -1,0 +1,118 @@
+//! The gate suite over the real gate, and over gates that lack something.
+
+use super::caught;
+use super::clock::block_on;
+use super::memory::{Flaw, Memory};
+use crate::conformance::gate::{Bytes, bytes, gate};
+use crate::{
+    Content, Device, Env, Extent, Fua, Gate, IoResult, Lba, SECTOR_BYTES, Sectors, Shared,
+};
+
+const POOL: usize = 16 << 20;
+
+#[test]
+fn the_gate_passes_on_both_block_sizes() {
+    for seed in 0..4 {
+        for block in [1, 8] {
+            block_on(POOL, async |env| {
+                gate(Memory::new(&env, 4, block, Flaw::None), &env, seed).await;
+            });
+        }
+    }
+}
+
+#[test]
+fn flaws_beneath_the_gate_are_caught() {
+    for flaw in [
+        Flaw::LosesAWrite,
+        Flaw::MisplacesByOneSector,
+        Flaw::ZeroesTooLittle,
+    ] {
+        caught("must be", || {
+            block_on(POOL, async |env| {
+                gate(Memory::new(&env, 4, 8, flaw), &env, 1).await;
+            })
+        });
+    }
+}
+
+/// A read, a merge and a write, without a lock; or requests widened to blocks.
+struct Broken {
+    memory: Memory,
+    gate: Gate<Memory>,
+    env: Env,
+    widens: bool,
+}
+
+impl Bytes for Broken {
+    fn bytes(&self) -> u64 {
+        self.gate.bytes()
+    }
+    async fn read(&self, offset: u64, len: usize) -> IoResult<Shared> {
+        self.gate.read(offset, len).await
+    }
+    async fn write(&self, offset: u64, data: Shared, fua: Fua) -> IoResult {
+        let bytes = self.bytes();
+        if self.widens
+            || offset
+                .checked_add(data.len() as u64)
+                .is_none_or(|end| end > bytes)
+        {
+            return self.gate.write(offset, data, fua).await;
+        }
+        let block = self.memory.geometry().block.bytes();
+        let start = offset / block * block;
+        let end = (offset + data.len() as u64).next_multiple_of(block);
+        let buf = self.env.pool.get((end - start) as usize).await;
+        let at = Lba(start / SECTOR_BYTES);
+        let (mut buf, result) = self.memory.read(at, buf).await;
+        result?;
+        let inside = (offset - start) as usize;
+        buf[inside..inside + data.len()].copy_from_slice(&data);
+        self.memory.write(at, buf.share(), fua).await
+    }
+    async fn zero(&self, offset: u64, len: u64) -> IoResult {
+        if !self.widens {
+            return self.gate.zero(offset, len).await;
+        }
+        self.gate.zero(offset, len).await?;
+        let block = self.memory.geometry().block.bytes();
+        let start = Lba(offset / block * block / SECTOR_BYTES);
+        self.memory
+            .zero(Extent::new(start, Sectors(block / SECTOR_BYTES)))
+            .await
+    }
+    async fn discard(&self, offset: u64, len: u64) -> IoResult {
+        self.gate.discard(offset, len).await
+    }
+    async fn flush(&self) -> IoResult {
+        self.gate.flush().await
+    }
+    async fn extents(&self, offset: u64, len: u64, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        self.gate.extents(offset, len, out).await
+    }
+}
+
+fn run(widens: bool) {
+    block_on(POOL, async |env| {
+        let memory = Memory::new(&env, 4, 8, Flaw::None);
+        let gate = Gate::new(memory.clone(), env.clone());
+        let broken = Broken {
+            memory,
+            gate,
+            env: env.clone(),
+            widens,
+        };
+        bytes(&broken, 4096, &env, 1).await;
+    });
+}
+
+#[test]
+fn a_gate_without_its_range_lock_is_caught() {
+    caught("no order", || run(false));
+}
+
+#[test]
+fn a_gate_that_zeroes_whole_blocks_is_caught() {
+    caught("must be", || run(true));
+}
