@@ -12,13 +12,22 @@
 //! Not here, on purpose: data, errors and power cuts (the simulated world has
 //! them), clocks, threads and random sources (time and phase are arguments).
 
+mod agenda;
 pub mod catalogue;
+mod controller;
 mod hdd;
+mod link;
 pub mod measure;
+mod pacer;
 mod parameter;
+mod ssd;
 
+pub use controller::{Controller, ControllerParameters};
 pub use hdd::{Hdd, HddFirmware, HddParameters, SeekCurve, Surface};
+pub use link::{Link, LinkParameters};
+pub use pacer::Pacer;
 pub use parameter::{Basis, Figure};
+pub use ssd::{Ssd, SsdParameters, Wear};
 
 use block::{Extent, Fua, Nanos};
 
@@ -50,6 +59,19 @@ pub struct Request {
     pub extent: Extent,
     /// Whether a write must be on the medium when it completes.
     pub fua: Fua,
+}
+
+impl Request {
+    /// Stops a request that the layers above should have refused.
+    fn assert_inside(&self, sectors: u64) {
+        let moves = matches!(self.op, Op::Read | Op::Write);
+        assert!(!moves || !self.extent.is_empty(), "{self:?} moves nothing");
+        let inside = self.extent.end().0 <= sectors;
+        assert!(
+            inside || self.op == Op::Flush,
+            "{self:?} past {sectors} sectors"
+        );
+    }
 }
 
 /// A request that has completed.
@@ -101,4 +123,9 @@ fn float(at: Nanos) -> f64 {
 /// The nearest whole nanosecond of a time that is not negative.
 fn nanos(ns: f64) -> Nanos {
     Nanos((ns + 0.5) as u64)
+}
+
+/// How long `bytes` take at a rate in MB/s, which is bytes a microsecond.
+fn transfer(bytes: u64, mb_s: f64) -> Nanos {
+    nanos(bytes as f64 * 1e3 / mb_s)
 }

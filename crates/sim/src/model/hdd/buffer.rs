@@ -4,11 +4,13 @@
 //! far and `media` the instant the head passed it, a read that begins between
 //! the look-behind and the read-ahead around `end` completes at
 //! `max(start + size/bus, media + (its end - end)/rate)`. The head gets at most
-//! the read-ahead in front of the host and then pauses.
+//! the read-ahead in front of the host and then pauses. A write empties it.
 //!
 //! Left out: the turn a paused head waits before it reads on.
 
 use super::{Shape, Waiting};
+use crate::model::Op;
+use std::ops::RangeInclusive;
 
 /// One segment: sectors `first..end` have been read, and the head reads on.
 #[derive(Clone, Copy, Debug)]
@@ -21,8 +23,19 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    /// The segment after a read from the medium that was done at `done`.
-    pub fn read(request: &Waiting, done: f64) -> Buffer {
+    /// A segment past every sector, which serves nothing.
+    pub const EMPTY: Buffer = Buffer {
+        first: u64::MAX,
+        end: u64::MAX,
+        end_cylinder: 1.0,
+        media: 0.0,
+    };
+
+    /// The segment after the arm served `request` until `done`.
+    pub fn after(request: &Waiting, done: f64) -> Buffer {
+        if request.op != Op::Read {
+            return Buffer::EMPTY;
+        }
         Buffer {
             first: request.first,
             end: request.end,
@@ -31,22 +44,23 @@ impl Buffer {
         }
     }
 
-    /// Whether a read is served from this segment rather than by a seek.
-    pub fn serves(&self, shape: &Shape, request: &Waiting) -> bool {
+    /// The first sectors of the reads that this segment serves.
+    pub fn reach(&self, shape: &Shape) -> RangeInclusive<u64> {
         let oldest = self.end.saturating_sub(shape.look_behind_sectors);
-        request.first >= self.first.max(oldest)
-            && request.first <= self.end + shape.read_ahead_sectors
+        self.first.max(oldest)..=self.end.saturating_add(shape.read_ahead_sectors)
     }
 
-    /// When a read it serves is done, if taken up at `now` with its command
-    /// decoded at `start`.
-    pub fn done(&self, shape: &Shape, request: &Waiting, now: f64, start: f64) -> f64 {
+    /// When `request` is done if this segment serves it from `now` on.
+    pub fn done(&self, shape: &Shape, request: &Waiting, now: f64) -> Option<f64> {
+        if request.op != Op::Read || !self.reach(shape).contains(&request.first) {
+            return None;
+        }
         let bytes = ((request.end - request.first) * block::SECTOR_BYTES) as f64;
-        let from_buffer = start + bytes / shape.bus_rate;
-        from_buffer.max(self.extended(shape, request, now).media)
+        let from_buffer = request.ready.max(now) + bytes / shape.bus_rate;
+        Some(from_buffer.max(self.extended(shape, request, now).media))
     }
 
-    /// The segment after serving a read that was taken up at `now`.
+    /// The segment after serving `request` from `now` on.
     pub fn extended(&self, shape: &Shape, request: &Waiting, now: f64) -> Buffer {
         if request.end <= self.end {
             return *self;
@@ -54,14 +68,14 @@ impl Buffer {
         let room = (shape.read_ahead_sectors * block::SECTOR_BYTES) as f64;
         let paused_since = now - room / shape.surface.rate(self.end_cylinder);
         let resumes = self.media.max(paused_since);
+        let to_end = shape
+            .surface
+            .stream_ns(self.end_cylinder, request.end_cylinder);
         Buffer {
             first: self.first,
             end: request.end,
             end_cylinder: request.end_cylinder,
-            media: resumes
-                + shape
-                    .surface
-                    .stream_ns(self.end_cylinder, request.end_cylinder),
+            media: resumes + to_end,
         }
     }
 }

@@ -15,7 +15,7 @@
 //! `queue_depth` wait in order of arrival.
 //!
 //! Invariants: requests wait only while one is served; a write that completes
-//! is on the medium, so a flush has nothing to wait for.
+//! is on the medium, so a flush has nothing to wait for and passes the queue.
 //!
 //! Left out: a volatile write cache (put a [`Controller`](super::Controller)
 //! with the drive's cache in front), several buffer segments, write settling,
@@ -23,6 +23,7 @@
 
 mod buffer;
 mod parameters;
+mod queue;
 mod seek;
 mod surface;
 
@@ -33,6 +34,7 @@ pub use surface::Surface;
 use super::{Completed, Model, Op, Request, float, nanos};
 use block::{IoResult, Nanos};
 use buffer::Buffer;
+use queue::Queue;
 use std::collections::VecDeque;
 
 /// A hard disk drive.
@@ -41,12 +43,11 @@ pub struct Hdd {
     shape: Shape,
     /// Where the head is: the end of the last transfer, as a share of the stroke.
     head: f64,
-    buffer: Option<Buffer>,
-    /// The requests the drive sees, at most `queue_depth`.
-    queue: Vec<Waiting>,
-    /// Those that do not fit the queue, oldest first.
-    overflow: VecDeque<Waiting>,
+    buffer: Buffer,
+    queue: Queue,
     serving: Option<Completed>,
+    /// Commands that need no arm, in order of completion.
+    commands: VecDeque<Completed>,
 }
 
 /// What never changes in a drive; nanoseconds and bytes a nanosecond.
@@ -56,6 +57,7 @@ struct Shape {
     seek: SeekCurve,
     surface: Surface,
     turn_ns: f64,
+    turns_per_ns: f64,
     phase: f64,
     command_ns: f64,
     bus_rate: f64,
@@ -78,34 +80,34 @@ struct Waiting {
     ready: f64,
     first_cylinder: f64,
     end_cylinder: f64,
-    /// The angle of its first sector, in turns.
+    /// The angle of its first sector against the spindle at time zero, in turns.
     angle: f64,
     transfer_ns: f64,
 }
 
-/// How a request would be served.
+/// When a sector comes under the head.
 #[derive(Clone, Copy, Debug)]
-struct Plan {
-    done: f64,
-    /// What the drive adds to `done` when it compares, as it may miss the sector.
+struct Reach {
+    at: f64,
+    /// What the drive adds to `at` in choosing, as it may miss the sector.
     risk: f64,
 }
 
 impl Hdd {
     /// A drive at rest over its first cylinder, whose spindle stands at `phase`
-    /// turns at time zero (`0.0..1.0`; draw it at random for each drive, since
+    /// turns at time zero (`0.0..=1.0`; draw it at random for each drive, since
     /// spindles are independent).
     ///
     /// `Err` names the parameter that no drive can have, its range and the remedy.
     pub fn new(parameters: &HddParameters, phase: f64) -> IoResult<Hdd> {
         let shape = parameters.shape(phase)?;
         Ok(Hdd {
-            queue: Vec::with_capacity(shape.queue_depth),
+            queue: Queue::new(shape.queue_depth),
             shape,
             head: 0.0,
-            buffer: None,
-            overflow: VecDeque::new(),
+            buffer: Buffer::EMPTY,
             serving: None,
+            commands: VecDeque::new(),
         })
     }
 
@@ -121,84 +123,56 @@ impl Hdd {
 
     /// Takes up the best of the waiting requests, at `now`.
     fn serve_next(&mut self, now: f64) {
-        let mut best = None;
-        for (index, request) in self.queue.iter().enumerate() {
-            let plan = self.plan(now, request);
-            let age = now - request.arrived;
-            let score = plan.done + plan.risk - now - self.shape.age_weight * age;
-            if best.is_none_or(|(least, _)| score < least) {
-                best = Some((score, index));
-            }
-        }
-        self.serving = best.map(|(_, index)| self.serve(now, index));
+        let (shape, buffer) = (&self.shape, &self.buffer);
+        let buffered = |request: &Waiting| buffer.done(shape, request, now);
+        let near = buffer.reach(shape);
+        let chosen = self.queue.choose(shape, self.head, now, near, buffered);
+        self.serving = chosen.map(|index| self.serve(now, index));
     }
 
     /// Takes up the request at `index` of the queue, at `now`.
     fn serve(&mut self, now: f64, index: usize) -> Completed {
-        let request = self.queue.swap_remove(index);
-        let done = self.plan(now, &request).done;
-        if let Some(next) = self.overflow.pop_front() {
-            self.queue.push(next);
-        }
-        self.buffer = match request.op {
-            Op::Read => {
-                self.head = request.end_cylinder;
-                Some(match self.buffer {
-                    Some(buffer) if buffer.serves(&self.shape, &request) => {
-                        buffer.extended(&self.shape, &request, now)
-                    }
-                    _ => Buffer::read(&request, done),
-                })
+        let request = self.queue.remove(index);
+        let (shape, buffer) = (&self.shape, &self.buffer);
+        let done = match buffer.done(shape, &request, now) {
+            Some(done) => {
+                self.buffer = buffer.extended(shape, &request, now);
+                done
             }
-            Op::Write => {
-                self.head = request.end_cylinder;
-                None
+            None => {
+                let start = request.ready.max(now);
+                let reach = shape.reach(self.head, request.first_cylinder, request.angle, start);
+                let done = reach.at + request.transfer_ns;
+                self.buffer = Buffer::after(&request, done);
+                done
             }
-            Op::Flush | Op::Discard => self.buffer,
         };
+        self.head = request.end_cylinder;
         Completed {
             at: nanos(done),
             id: request.id,
         }
     }
-
-    /// How `request` would be served if it were taken up at `now`.
-    fn plan(&self, now: f64, request: &Waiting) -> Plan {
-        let start = now.max(request.ready);
-        match (request.op, &self.buffer) {
-            (Op::Flush | Op::Discard, _) => Plan {
-                done: start,
-                risk: 0.0,
-            },
-            (Op::Read, Some(buffer)) if buffer.serves(&self.shape, request) => Plan {
-                done: buffer.done(&self.shape, request, now, start),
-                risk: 0.0,
-            },
-            (Op::Read | Op::Write, _) => self.shape.reach(self.head, request, start),
-        }
-    }
 }
 
 impl Shape {
-    /// Seeks, waits for the sector to come round, and transfers.
-    fn reach(&self, head: f64, request: &Waiting, start: f64) -> Plan {
-        let distance = (request.first_cylinder - head).abs();
+    /// Seeks to `cylinder` from `start` on and waits for `angle` to come round.
+    #[inline(always)]
+    fn reach(&self, head: f64, cylinder: f64, angle: f64, start: f64) -> Reach {
+        let distance = (cylinder - head).abs();
         let seeks = distance >= self.surface.track();
-        let there = start + if seeks { self.seek.time(distance) } else { 0.0 };
-        let wait = self.turn_ns * ahead(request.angle - there / self.turn_ns - self.phase);
-        let risky = seeks && wait < self.guard_ns;
-        Plan {
-            done: there + wait + request.transfer_ns,
+        let seek = self.seek.time(distance);
+        let there = start + if seeks { seek } else { 0.0 };
+        let wait = self.turn_ns * ahead(angle - there * self.turns_per_ns);
+        let risky = seeks & (wait < self.guard_ns);
+        Reach {
+            at: there + wait,
             risk: if risky { self.turn_ns } else { 0.0 },
         }
     }
 
     fn waiting(&self, now: Nanos, request: Request) -> Waiting {
-        let (first, end) = match request.op {
-            Op::Read | Op::Write => (request.extent.start.0, request.extent.end().0),
-            Op::Flush | Op::Discard => (0, 0),
-        };
-        assert!(end <= self.sectors, "{request:?} past the end of the drive");
+        let (first, end) = (request.extent.start.0, request.extent.end().0);
         let arrived = float(now);
         let first_cylinder = self.surface.cylinder(first);
         let end_cylinder = self.surface.cylinder(end);
@@ -211,7 +185,7 @@ impl Shape {
             ready: arrived + self.command_ns,
             first_cylinder,
             end_cylinder,
-            angle: self.surface.turns(first_cylinder),
+            angle: fraction(self.surface.turns(first_cylinder) - self.phase),
             transfer_ns: self.surface.stream_ns(first_cylinder, end_cylinder),
         }
     }
@@ -219,25 +193,33 @@ impl Shape {
 
 impl Model for Hdd {
     fn arrive(&mut self, now: Nanos, request: Request) {
-        let waiting = self.shape.waiting(now, request);
-        if self.queue.len() < self.shape.queue_depth {
-            self.queue.push(waiting);
-        } else {
-            self.overflow.push_back(waiting);
+        request.assert_inside(self.shape.sectors);
+        if matches!(request.op, Op::Flush | Op::Discard) {
+            self.commands.push_back(Completed {
+                at: nanos(float(now) + self.shape.command_ns),
+                id: request.id,
+            });
+            return;
         }
+        self.queue.push(self.shape.waiting(now, request));
         if self.serving.is_none() {
             self.serve_next(float(now));
         }
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        self.serving.map(|served| served.at)
+        let served = self.serving.iter();
+        served.chain(self.commands.front()).map(|c| c.at).min()
     }
 
     fn advance(&mut self, now: Nanos, done: &mut Vec<Completed>) {
-        while let Some(served) = self.serving.filter(|served| served.at <= now) {
-            done.push(served);
-            self.serve_next(float(served.at));
+        while let Some(at) = self.next_event().filter(|at| *at <= now) {
+            if self.commands.front().is_some_and(|next| next.at == at) {
+                done.extend(self.commands.pop_front());
+            } else {
+                done.extend(self.serving);
+                self.serve_next(float(at));
+            }
         }
     }
 }
@@ -246,17 +228,23 @@ impl Model for Hdd {
 ///
 /// A difference that only rounding makes negative is no turn at all, so that
 /// queued writes that continue one another stream.
+#[inline(always)]
 fn ahead(turns: f64) -> f64 {
     const ROUNDING: f64 = 1e-6;
-    let fraction = turns - (turns as i64) as f64;
-    let fraction = if fraction < 0.0 {
-        fraction + 1.0
-    } else {
-        fraction
-    };
+    let fraction = fraction(turns);
     if fraction > 1.0 - ROUNDING {
         0.0
     } else {
         fraction
     }
+}
+
+/// `turns` less its whole turns, in `0..1`.
+#[inline(always)]
+fn fraction(turns: f64) -> f64 {
+    // Adding and subtracting 1.5 * 2^52 rounds to a whole number, in two
+    // instructions that work on vectors; `floor` would be a call.
+    const ROUND: f64 = 6_755_399_441_055_744.0;
+    let rest = turns - ((turns + ROUND) - ROUND);
+    if rest < 0.0 { rest + 1.0 } else { rest }
 }

@@ -166,6 +166,7 @@ impl HddParameters {
             seek: self.seek_curve()?,
             surface: Surface::new(sectors, rate_outer / 1e3, rate_inner / 1e3, turn_ms * 1e6),
             turn_ns: turn_ms * 1e6,
+            turns_per_ns: 1.0 / (turn_ms * 1e6),
             phase,
             command_ns: command_us * 1e3,
             bus_rate: bus / 1e3,

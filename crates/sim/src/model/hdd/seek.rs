@@ -34,6 +34,7 @@ impl SeekCurve {
     }
 
     /// The time to move by `x` of the full stroke, for `x` in `0..=1`.
+    #[inline]
     pub fn time(&self, x: f64) -> f64 {
         self.a * x.sqrt() + self.b * x + self.c
     }

@@ -20,6 +20,7 @@ pub struct Surface {
     stream_ns: f64,
     /// Turns to stream the whole drive: the number of tracks.
     tracks: f64,
+    track: f64,
 }
 
 impl Surface {
@@ -34,6 +35,7 @@ impl Surface {
             rate_inner,
             stream_ns,
             tracks: stream_ns / turn_ns,
+            track: turn_ns / stream_ns,
         }
     }
 
@@ -64,6 +66,6 @@ impl Surface {
 
     /// The width of one track as a share of the full stroke.
     pub fn track(&self) -> f64 {
-        1.0 / self.tracks
+        self.track
     }
 }

@@ -1,0 +1,59 @@
+//! A model run against real time, to delay a real file as the device would.
+//!
+//! The caller reads its clock, says when requests arrive, sleeps until
+//! [`next_due`](Pacer::next_due), and lets go of those that
+//! [`take_due`](Pacer::take_due) names. A caller that wakes late delays its own
+//! requests but not the model's: the schedule stays the device's.
+//!
+//! Not here: the clock, the sleep, and the file.
+
+use super::{Completed, Model, Request};
+use block::Nanos;
+
+/// Tells when each request of a real device may complete.
+#[derive(Debug)]
+pub struct Pacer<M> {
+    model: M,
+    /// The latest time heard; a clock that steps back is held here.
+    now: Nanos,
+    /// Completed and not yet taken, in order of time.
+    due: Vec<Completed>,
+}
+
+impl<M: Model> Pacer<M> {
+    /// Paces by an idle `model`.
+    pub fn new(model: M) -> Pacer<M> {
+        Pacer {
+            model,
+            now: Nanos::ZERO,
+            due: Vec::new(),
+        }
+    }
+
+    /// A request arrives at the real time `now`.
+    pub fn arrive(&mut self, now: Nanos, request: Request) {
+        self.run(now);
+        self.model.arrive(self.now, request);
+    }
+
+    /// When to call [`take_due`](Pacer::take_due) next; `None` while nothing is
+    /// in flight. It may turn out that nothing is due then, only decided.
+    pub fn next_due(&self) -> Option<Nanos> {
+        let due = self.due.first().map(|completed| completed.at);
+        due.or_else(|| self.model.next_event())
+    }
+
+    /// Appends the requests that may complete by `now`, in order of time, each
+    /// with the time the device would have needed until.
+    pub fn take_due(&mut self, now: Nanos, done: &mut Vec<Completed>) {
+        self.run(now);
+        done.append(&mut self.due);
+    }
+
+    fn run(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+        while let Some(at) = self.model.next_event().filter(|at| *at <= self.now) {
+            self.model.advance(at, &mut self.due);
+        }
+    }
+}

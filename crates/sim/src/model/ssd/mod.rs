@@ -1,0 +1,261 @@
+//! A flash drive: a front end, channels that work side by side, one bus.
+//!
+//! The front end takes each command in turn. A read then senses its 4 KiB pages
+//! on their channels (page modulo channels) and sends them over the bus; a write
+//! comes in over the bus and its pages are programmed on whichever channels are
+//! free, as flash translation layers do. A channel prefers reads to writes.
+//!
+//! Writes stream at the rate of a fresh drive until as many bytes as the spare
+//! area holds have been written. From then on a page that does not continue one
+//! of the last few writes takes `1/steady IOPS` of the whole drive, the cost of
+//! garbage collection with it.
+//!
+//! Invariants: a write completes when its last page is programmed, so a flush
+//! has nothing to wait for beyond the front end; a channel is idle only if no
+//! page waits for it.
+//!
+//! Left out: a volatile write buffer (put a [`Controller`](super::Controller) in
+//! front), suspended programs, garbage collection in idle time, discarded
+//! extents returning to the spare, wear.
+
+mod parameters;
+
+pub use parameters::SsdParameters;
+
+use super::agenda::{Agenda, Server};
+use super::{Completed, Model, Op, Request};
+use block::{IoResult, Nanos, SECTOR_BYTES};
+use parameters::Shape;
+use slab::Slab;
+use std::collections::VecDeque;
+
+/// The bytes of a page, the unit in which channels sense and program.
+const PAGE_BYTES: u64 = 4096;
+const PAGE_SECTORS: u64 = PAGE_BYTES / SECTOR_BYTES;
+
+/// Whether a drive's spare area has been written through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wear {
+    /// As unpacked or erased: writes are fast until the spare area is used up.
+    Fresh,
+    /// In the long run.
+    Steady,
+}
+
+/// A flash drive.
+#[derive(Debug)]
+pub struct Ssd {
+    shape: Shape,
+    front: Server,
+    bus: Server,
+    channels: Vec<Channel>,
+    /// Pages to program, on any channel.
+    programs: VecDeque<Program>,
+    /// Where the search for an idle channel begins.
+    cursor: usize,
+    flights: Slab<Flight>,
+    agenda: Agenda<Event>,
+    spare_bytes: u64,
+    streams: Streams,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Channel {
+    busy: bool,
+    /// The flights whose pages wait to be sensed.
+    reads: VecDeque<usize>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Program {
+    flight: usize,
+    takes: Nanos,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    request: Request,
+    pages_left: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// The front end has taken the command.
+    Decoded(usize),
+    /// The data of a write have come in.
+    Received(usize),
+    /// A channel has sensed or programmed a page.
+    Paged { flight: usize, channel: usize },
+    /// All is done.
+    Done(usize),
+}
+
+impl Ssd {
+    /// An idle drive.
+    ///
+    /// `Err` names the parameter that no drive can have, its range and the remedy.
+    pub fn new(parameters: &SsdParameters, wear: Wear) -> IoResult<Ssd> {
+        let shape = parameters.shape()?;
+        Ok(Ssd {
+            front: Server::default(),
+            bus: Server::default(),
+            channels: vec![Channel::default(); shape.channels],
+            programs: VecDeque::new(),
+            cursor: 0,
+            flights: Slab::new(),
+            agenda: Agenda::new(),
+            spare_bytes: match wear {
+                Wear::Fresh => shape.spare_bytes,
+                Wear::Steady => 0,
+            },
+            streams: Streams::default(),
+            shape,
+        })
+    }
+
+    fn handle(&mut self, now: Nanos, event: Event, done: &mut Vec<Completed>) {
+        match event {
+            Event::Decoded(flight) => self.decoded(now, flight),
+            Event::Received(flight) => self.received(now, flight),
+            Event::Paged { flight, channel } => {
+                self.channels[channel].busy = false;
+                self.work(now, channel);
+                self.paged(now, flight, done);
+            }
+            Event::Done(flight) => self.complete(now, flight, done),
+        }
+    }
+
+    fn decoded(&mut self, now: Nanos, flight: usize) {
+        let Flight { request, .. } = self.flights[flight];
+        match request.op {
+            Op::Read => {
+                for page in pages(request) {
+                    let channel = page as usize % self.channels.len();
+                    self.channels[channel].reads.push_back(flight);
+                    self.work(now, channel);
+                }
+            }
+            Op::Write => {
+                let at = self.bus.serve(now, self.shape.on_bus(request));
+                self.agenda.enter(at, Event::Received(flight));
+            }
+            Op::Flush | Op::Discard => self.agenda.enter(now, Event::Done(flight)),
+        }
+    }
+
+    fn received(&mut self, now: Nanos, flight: usize) {
+        let Flight { request, .. } = self.flights[flight];
+        let bytes = request.extent.len.bytes();
+        let streams = self.streams.continues(request);
+        for _ in pages(request) {
+            let takes = if streams || self.spare_bytes > 0 {
+                self.shape.program_streaming
+            } else {
+                self.shape.program_steady
+            };
+            self.programs.push_back(Program { flight, takes });
+        }
+        self.spare_bytes = self.spare_bytes.saturating_sub(bytes);
+        for _ in 0..self.channels.len() {
+            if self.programs.is_empty() {
+                break;
+            }
+            self.cursor = (self.cursor + 1) % self.channels.len();
+            self.work(now, self.cursor);
+        }
+    }
+
+    /// One page of `flight` is done.
+    fn paged(&mut self, now: Nanos, flight: usize, done: &mut Vec<Completed>) {
+        let Flight {
+            request,
+            pages_left,
+        } = &mut self.flights[flight];
+        *pages_left -= 1;
+        if *pages_left > 0 {
+            return;
+        }
+        if request.op == Op::Write {
+            self.complete(now, flight, done);
+        } else {
+            let at = self.bus.serve(now, self.shape.on_bus(*request));
+            self.agenda.enter(at, Event::Done(flight));
+        }
+    }
+
+    /// Gives an idle channel its next page, if one waits.
+    fn work(&mut self, now: Nanos, channel: usize) {
+        let idle = &mut self.channels[channel];
+        if idle.busy {
+            return;
+        }
+        let (flight, takes) = if let Some(flight) = idle.reads.pop_front() {
+            (flight, self.shape.sense)
+        } else if let Some(program) = self.programs.pop_front() {
+            (program.flight, program.takes)
+        } else {
+            return;
+        };
+        idle.busy = true;
+        self.agenda
+            .enter(now + takes, Event::Paged { flight, channel });
+    }
+
+    fn complete(&mut self, now: Nanos, flight: usize, done: &mut Vec<Completed>) {
+        let Flight { request, .. } = self.flights.remove(flight);
+        done.push(Completed {
+            at: now,
+            id: request.id,
+        });
+    }
+}
+
+impl Model for Ssd {
+    fn arrive(&mut self, now: Nanos, request: Request) {
+        request.assert_inside(self.shape.sectors);
+        let flight = self.flights.insert(Flight {
+            request,
+            pages_left: pages(request).count() as u64,
+        });
+        let at = self.front.serve(now, self.shape.front);
+        self.agenda.enter(at, Event::Decoded(flight));
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        self.agenda.next_at()
+    }
+
+    fn advance(&mut self, now: Nanos, done: &mut Vec<Completed>) {
+        while let Some((at, event)) = self.agenda.take_due(now) {
+            self.handle(at, event, done);
+        }
+    }
+}
+
+/// The pages that a request touches.
+fn pages(request: Request) -> std::ops::Range<u64> {
+    let extent = request.extent;
+    extent.start.0 / PAGE_SECTORS..extent.end().0.div_ceil(PAGE_SECTORS)
+}
+
+/// Where the last few writes ended, to tell streams from random writes.
+#[derive(Debug, Default)]
+struct Streams {
+    ends: [u64; 8],
+    oldest: usize,
+}
+
+impl Streams {
+    /// Whether a write continues a recent one; remembers where it ends.
+    fn continues(&mut self, write: Request) -> bool {
+        let (start, end) = (write.extent.start.0, write.extent.end().0);
+        let found = self.ends.iter().position(|known| *known == start);
+        let place = found.unwrap_or(self.oldest);
+        if found.is_none() {
+            self.oldest = (self.oldest + 1) % self.ends.len();
+        }
+        self.ends[place] = end;
+        found.is_some()
+    }
+}
