@@ -1,0 +1,4 @@
+//! Workloads, experiments, crash sweeps and reports: everything that proves
+//! hotset rather than being it.
+
+pub mod seam;

@@ -1,0 +1,225 @@
+//! A two-leg mirror, as small as it can be and still survive.
+//!
+//! The first 4 KiB of each leg hold an epoch. A leg is left behind by raising
+//! the other's epoch, durably, before any write is acknowledged without it.
+//! Invariants:
+//!     a leg is read ⟹ it holds every acknowledged write
+//!     epoch(a) > epoch(b) ⟹ b is stale, and is copied from a before it serves
+//!
+//! Not here: a write-intent map. Every start copies the first leg to the
+//! second, for unflushed writes may have reached either.
+
+use super::Sabotage;
+use block::{
+    Access, Buf, Content, Device, Env, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba,
+    RangeLock, Sectors, Shared,
+};
+use std::cell::Cell;
+
+const HEAD: Sectors = Sectors(8);
+const MAGIC: u64 = 0x6873_6d69_7272_6f72;
+
+pub(crate) struct Mirror<D> {
+    legs: [D; 2],
+    live: [Cell<bool>; 2],
+    epoch: Cell<u64>,
+    demoting: RangeLock,
+    next_read: Cell<usize>,
+    geometry: Geometry,
+    env: Env,
+    sabotage: Sabotage,
+}
+
+impl<D: Device> Mirror<D> {
+    /// Assembles the mirror: finds the newer leg and copies it to the other.
+    pub(crate) async fn assemble(
+        legs: [D; 2],
+        env: Env,
+        sabotage: Sabotage,
+    ) -> IoResult<Mirror<D>> {
+        let leg = legs[0].geometry();
+        let geometry = Geometry::new("mirror", leg.sectors - HEAD, leg.block);
+        let mirror = Mirror {
+            legs,
+            live: [Cell::new(true), Cell::new(true)],
+            epoch: Cell::new(0),
+            demoting: RangeLock::new(),
+            next_read: Cell::new(0),
+            geometry,
+            env,
+            sabotage,
+        };
+        let epochs = [mirror.read_epoch(0).await, mirror.read_epoch(1).await];
+        let source = match &epochs {
+            [Err(_), Err(_)] => return Err(IoError::new(Kind::Gone, "both legs are lost")),
+            [Err(_), Ok(_)] => 1,
+            [Ok(_), Err(_)] => 0,
+            [Ok(a), Ok(b)] => usize::from(b > a),
+        };
+        mirror
+            .epoch
+            .set(*epochs[source].as_ref().expect("chosen because it is known"));
+        mirror.next_read.set(source);
+        let stale = match &epochs {
+            [Ok(a), Ok(b)] => a != b,
+            _ => true,
+        };
+        if epochs[1 - source].is_err() || mirror.copy(source, stale).await.is_err() {
+            mirror.demote(1 - source).await?;
+        }
+        Ok(mirror)
+    }
+
+    async fn read_epoch(&self, leg: usize) -> IoResult<u64> {
+        let buf = self.env.pool.get(HEAD.bytes() as usize).await;
+        let (buf, result) = self.legs[leg].read(Lba::ZERO, buf).await;
+        result?;
+        let word = |i: usize| u64::from_le_bytes(buf[i..i + 8].try_into().expect("8 bytes"));
+        Ok(if word(0) == MAGIC { word(8) } else { 0 })
+    }
+
+    async fn write_epoch(&self, leg: usize) -> IoResult {
+        let mut buf = self.env.pool.get(HEAD.bytes() as usize).await;
+        buf.fill(0);
+        buf[..8].copy_from_slice(&MAGIC.to_le_bytes());
+        buf[8..16].copy_from_slice(&self.epoch.get().to_le_bytes());
+        self.legs[leg].write(Lba::ZERO, buf.share(), Fua::Yes).await
+    }
+
+    /// Copies every block from `source`. A block that it cannot read comes from
+    /// the other leg, unless that one is `stale`.
+    async fn copy(&self, source: usize, stale: bool) -> IoResult {
+        let end = HEAD + self.geometry.sectors;
+        for at in (HEAD.0..end.0).step_by(HEAD.0 as usize).map(Lba) {
+            let buf = self.env.pool.get(HEAD.bytes() as usize).await;
+            let (buf, result) = self.legs[source].read(at, buf).await;
+            match result {
+                Ok(()) => {
+                    self.legs[1 - source]
+                        .write(at, buf.share(), Fua::No)
+                        .await?
+                }
+                Err(_) if !stale => {
+                    let (buf, result) = self.legs[1 - source].read(at, buf).await;
+                    result?;
+                    self.legs[source].write(at, buf.share(), Fua::No).await?;
+                }
+                // The block is lost; reads of it fail on either leg.
+                Err(error) => return Err(error),
+            }
+        }
+        self.legs[source].flush().await?;
+        self.legs[1 - source].flush().await?;
+        self.write_epoch(1 - source).await
+    }
+
+    /// Leaves `leg` behind: once this returns, no restart takes it for current.
+    async fn demote(&self, leg: usize) -> IoResult {
+        let all = Extent::new(Lba::ZERO, Sectors(1));
+        let _one_at_a_time = self.demoting.lock(all, Access::Exclusive).await;
+        if !self.live[leg].get() {
+            return Ok(());
+        }
+        if !self.live[1 - leg].get() {
+            return Err(self.geometry.error(Kind::Gone, "the last leg failed"));
+        }
+        self.live[leg].set(false);
+        self.epoch.set(self.epoch.get() + 1);
+        let result = self.write_epoch(1 - leg).await;
+        if result.is_err() {
+            self.live[1 - leg].set(false);
+        }
+        result
+    }
+
+    /// What both legs answered to a write or flush.
+    async fn settle(&self, results: [Option<IoResult>; 2]) -> IoResult {
+        for (leg, result) in results.iter().enumerate() {
+            if let Some(Err(_)) = result
+                && self.sabotage != Sabotage::IgnoreError
+            {
+                self.demote(leg).await?;
+            }
+        }
+        // A leg left behind by others in the meantime no longer counts.
+        let counts = |leg: usize| self.live[leg].get() && matches!(results[leg], Some(Ok(())));
+        if counts(0) || counts(1) || self.sabotage == Sabotage::IgnoreError {
+            Ok(())
+        } else {
+            Err(self.geometry.error(Kind::Gone, "no leg took the write"))
+        }
+    }
+
+    async fn both(&self, act: impl AsyncFn(&D) -> IoResult) -> IoResult {
+        let on = async |leg: usize| match self.live[leg].get() {
+            true => Some(act(&self.legs[leg]).await),
+            false => None,
+        };
+        let (a, b) = futures_util::future::join(on(0), on(1)).await;
+        self.settle([a, b]).await
+    }
+
+    fn inner(&self, extent: Extent) -> IoResult<Extent> {
+        self.geometry.check(extent)?;
+        Ok(Extent::new(extent.start + HEAD, extent.len))
+    }
+}
+
+impl<D: Device> Device for Mirror<D> {
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    async fn read(&self, at: Lba, mut buf: Buf) -> (Buf, IoResult) {
+        if let Err(error) = self.geometry.transfer(at, buf.len()) {
+            return (buf, Err(error));
+        }
+        let first = self.next_read.get();
+        self.next_read.set(1 - first);
+        let mut result = Err(self.geometry.error(Kind::Gone, "no leg is left"));
+        for leg in [first, 1 - first] {
+            if !self.live[leg].get() {
+                continue;
+            }
+            (buf, result) = self.legs[leg].read(at + HEAD, buf).await;
+            if result.is_ok() && self.live[leg].get() {
+                return (buf, result);
+            }
+        }
+        (
+            buf,
+            result.and(Err(self
+                .geometry
+                .error(Kind::Gone, "the leg failed meanwhile"))),
+        )
+    }
+
+    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+        self.geometry.transfer(at, data.len())?;
+        self.both(async |leg| leg.write(at + HEAD, data.clone(), fua).await)
+            .await
+    }
+
+    async fn zero(&self, extent: Extent) -> IoResult {
+        let extent = self.inner(extent)?;
+        self.both(async |leg| leg.zero(extent).await).await
+    }
+
+    async fn flush(&self) -> IoResult {
+        if self.sabotage == Sabotage::SkipFlush && self.live[0].get() {
+            return self.legs[0].flush().await;
+        }
+        self.both(async |leg| leg.flush().await).await
+    }
+
+    async fn discard(&self, extent: Extent) -> IoResult {
+        let extent = self.inner(extent)?;
+        self.both(async |leg| leg.discard(extent).await).await
+    }
+
+    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        self.geometry.check(extent)?;
+        out.push((extent, Content::Data));
+        Ok(())
+    }
+}

@@ -1,0 +1,389 @@
+//! The program itself: what each shard does, on any driver.
+//!
+//! Shard 1 owns the disks and the mirror; shard 0 serves connections and runs
+//! the clients, which tell the oracle all they do.
+
+use super::Sabotage;
+use super::client::Client;
+use super::mirror::Mirror;
+use super::oracle::{self, End, Oracle};
+use super::server::{Export, Losable, serve};
+use super::wire::{Ask, FLAG_ABANDON, FLAG_FUA, Status};
+use block::{
+    Address, Connector, Driver, Extent, Gate, Host, IoResult, Kind, Lba, Nanos, Sectors, ShardId,
+    Shared, TargetId,
+};
+use futures_channel::oneshot;
+use futures_util::future::join_all;
+use shard::{Config, Local, Mesh, Shard};
+use std::cell::Cell;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// How many shards the program runs on.
+pub const SHARDS: u32 = 2;
+const FRONT: ShardId = ShardId(0);
+const BACK: ShardId = ShardId(1);
+
+/// Sectors that clients use: as many again as a leg of 512 KiB can lose to
+/// heads without running short.
+pub const SECTORS: u64 = 256;
+/// The last sectors, which both clients write at the same time at the end.
+const RACE: Range<u64> = SECTORS - 8..SECTORS;
+
+/// One request of a client's script.
+#[derive(Clone, Debug)]
+struct Step {
+    ask: Ask,
+    fua: bool,
+    abandon: bool,
+    sectors: Range<u64>,
+}
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Makes the scripts.
+    pub seed: u64,
+    /// Which run on the same disks this is; numbers of writes differ by it.
+    pub boot: u64,
+    /// Requests of each of the two clients.
+    pub steps: usize,
+    /// Requests that a client has in flight.
+    pub window: usize,
+    /// Both clients use all sectors; else each its half, with one answer
+    /// possible to every request.
+    pub contended: bool,
+    /// Take the second disk away halfway.
+    pub lose: bool,
+    /// What to do wrong.
+    pub sabotage: Sabotage,
+}
+
+/// The targets that the host opened for the program.
+#[derive(Clone, Debug)]
+pub struct Targets {
+    /// The mirror's disks.
+    pub legs: [TargetId; 2],
+    /// The server's listener.
+    pub listener: TargetId,
+    /// Where it listens.
+    pub address: Address,
+}
+
+/// What a run left behind. Outlives power cuts.
+pub struct Record {
+    /// Judges every answer.
+    pub oracle: Oracle,
+    /// What the oracle or the program found wrong.
+    pub violations: Vec<String>,
+    /// Of each client: how each request ended, and a digest of what it read.
+    pub answers: [Vec<(String, u64)>; 2],
+    /// Requests answered, and those answered by an error.
+    pub answered: u64,
+    /// Of those, how many failed.
+    pub failed: u64,
+    /// The clients came to the end of their scripts.
+    pub finished: bool,
+    /// Bytes of buffers that were not given back.
+    pub leaked_bytes: usize,
+}
+
+impl Default for Record {
+    fn default() -> Record {
+        Record {
+            oracle: Oracle::new(SECTORS),
+            violations: Vec::new(),
+            answers: Default::default(),
+            answered: 0,
+            failed: 0,
+            finished: false,
+            leaked_bytes: 0,
+        }
+    }
+}
+
+/// The record as the shards share it.
+pub type SharedRecord = Arc<Mutex<Record>>;
+
+/// Runs the program once on `host`.
+pub fn run<H: Host>(host: &mut H, scenario: &Scenario, targets: &Targets, record: &SharedRecord) {
+    let mesh = Mesh::new(SHARDS);
+    let (scenario, targets, record) = (scenario.clone(), targets.clone(), record.clone());
+    host.run(SHARDS, move |id, driver| {
+        let (scenario, targets, record) = (scenario.clone(), targets.clone(), record.clone());
+        let config = Config { depth: 8 };
+        Shard::boot(id, driver, mesh.clone(), config, move |local| async move {
+            match id {
+                FRONT => front(local, scenario, targets, record).await,
+                _ => back(local, scenario, targets, record).await,
+            }
+        })
+    });
+}
+
+/// Ends the device's shard when sent to.
+struct Stop(Cell<Option<oneshot::Sender<()>>>);
+
+/// Set once the mirror serves or cannot.
+struct Ready(bool);
+
+async fn back<D: Driver>(
+    local: Local<D>,
+    scenario: Scenario,
+    targets: Targets,
+    record: SharedRecord,
+) {
+    let (stop, stopped) = oneshot::channel();
+    local.put(Rc::new(Stop(Cell::new(Some(stop)))));
+    let second_lost = Rc::new(Cell::new(false));
+    let opened = async {
+        let first = Losable::new(local.disk(targets.legs[0])?, Rc::default());
+        let second = Losable::new(local.disk(targets.legs[1])?, second_lost.clone());
+        Mirror::assemble([first, second], local.env(), scenario.sabotage).await
+    };
+    let serves = match opened.await {
+        Ok(mirror) => {
+            let gate = Gate::new(mirror, local.env());
+            let sabotage = scenario.sabotage;
+            local.put(Rc::new(Export::<D> {
+                gate,
+                second_lost,
+                sabotage,
+            }));
+            true
+        }
+        Err(error) => {
+            let expected = matches!(error.kind(), Kind::Gone | Kind::Media | Kind::Other);
+            if !expected {
+                lock(&record).violations.push(format!("assembly: {error}"));
+            }
+            false
+        }
+    };
+    local.put(Rc::new(Ready(serves)));
+    // A front that ended without a word ends this shard too.
+    let _ = stopped.await;
+}
+
+async fn front<D: Driver>(
+    local: Local<D>,
+    scenario: Scenario,
+    targets: Targets,
+    record: SharedRecord,
+) {
+    let before = local.env().pool.free_bytes();
+    let result = drive(&local, &scenario, &targets, &record).await;
+    let stop = local.call(BACK, |local| async move {
+        let stop = local.get::<Stop>().and_then(|stop| stop.0.take());
+        stop.is_some_and(|stop| stop.send(()).is_ok())
+    });
+    let stopped = stop.await;
+    let mut record = lock(&record);
+    if let Err(error) = result.and(stopped.map(drop)) {
+        record.failed += 1;
+        record.answers[0].push((format!("{:?}", error.kind()), 0));
+    }
+    record.finished = true;
+    record.leaked_bytes = before.saturating_sub(local.env().pool.free_bytes());
+}
+
+async fn drive<D: Driver>(
+    local: &Local<D>,
+    scenario: &Scenario,
+    targets: &Targets,
+    record: &SharedRecord,
+) -> IoResult {
+    let serves = local
+        .call(BACK, |local| async move {
+            loop {
+                if let Some(ready) = local.get::<Ready>() {
+                    return ready.0;
+                }
+                local.env().timer.sleep(Nanos::from_micros(200)).await;
+            }
+        })
+        .await?;
+    if !serves {
+        return Ok(());
+    }
+    let listener = local.listener(targets.listener);
+    local
+        .env()
+        .spawn
+        .spawn(serve(local.clone(), listener, BACK));
+    let mut clients = Vec::new();
+    for number in 0..2 {
+        let stream = local.connector().connect(targets.address.clone()).await?;
+        clients.push(Talker {
+            client: Client::start(local.clone(), stream),
+            local: local.clone(),
+            number,
+            boot: scenario.boot,
+            record: record.clone(),
+        });
+    }
+    let scripts = join_all(clients.iter().map(|c| c.play(scenario))).await;
+    scripts.into_iter().collect::<IoResult>()?;
+    let race = |ask| Step {
+        ask,
+        fua: false,
+        abandon: false,
+        sectors: RACE,
+    };
+    join_all(
+        clients
+            .iter()
+            .map(|c| c.perform(scenario.steps, race(Ask::Write))),
+    )
+    .await;
+    for pass in 1..=3 {
+        for first in (0..SECTORS).step_by(32) {
+            let mut step = race(Ask::Read);
+            step.sectors = first..first + 32;
+            clients[0].perform(scenario.steps + pass, step).await?;
+        }
+    }
+    for client in clients {
+        client.client.close();
+    }
+    Ok(())
+}
+
+/// A client with its script, telling the oracle.
+struct Talker<D: Driver> {
+    client: Rc<Client<D>>,
+    local: Local<D>,
+    number: usize,
+    boot: u64,
+    record: SharedRecord,
+}
+
+impl<D: Driver> Talker<D> {
+    async fn play(&self, scenario: &Scenario) -> IoResult {
+        let script = script(scenario, self.number);
+        for (i, steps) in script.chunks(scenario.window).enumerate() {
+            let first = i * scenario.window;
+            let numbered = (first..).zip(steps.iter().cloned());
+            let done = join_all(numbered.map(|(at, step)| self.perform(at, step))).await;
+            let answers = done.into_iter().collect::<IoResult<Vec<_>>>()?;
+            lock(&self.record).answers[self.number].extend(answers);
+        }
+        Ok(())
+    }
+
+    /// Sends one request and has its answer judged. An error is a lost answer.
+    async fn perform(&self, at: usize, step: Step) -> IoResult<(String, u64)> {
+        let sectors = step.sectors.clone();
+        let extent = Extent::new(Lba(sectors.start), Sectors(sectors.end - sectors.start));
+        let flags =
+            if step.fua { FLAG_FUA } else { 0 } | if step.abandon { FLAG_ABANDON } else { 0 };
+        let number = (self.boot << 48) | (self.number as u64 + 1) << 32 | (at as u64 + 1);
+        let mut write = None;
+        let mut data = None;
+        let begin = {
+            let mut record = lock(&self.record);
+            match step.ask {
+                Ask::Write | Ask::Zero => {
+                    let zero = step.ask == Ask::Zero;
+                    write = Some(record.oracle.begin_write(sectors.clone(), number, zero));
+                    0
+                }
+                Ask::Flush => record.oracle.begin_flush(),
+                Ask::Read | Ask::Lose => record.oracle.begin_read(),
+            }
+        };
+        if let (Ask::Write, Some((_, stamp))) = (step.ask, &write) {
+            let mut buf = self.local.env().pool.get(extent.len.bytes() as usize).await;
+            oracle::stamp(&mut buf, sectors.start, *stamp);
+            data = Some(buf.share());
+        }
+        let answer = self.client.ask(step.ask, flags, extent, data).await;
+        let mut record = lock(&self.record);
+        record.answered += 1;
+        record.failed += u64::from(!matches!(answer, Ok((Status::Done | Status::Abandoned, _))));
+        if let Some((ticket, _)) = write {
+            let end = match &answer {
+                Ok((Status::Done, _)) if step.fua => End::Durable,
+                Ok((Status::Done, _)) => End::Done,
+                Ok(_) => End::Unknown,
+                Err(_) => End::Lost,
+            };
+            record.oracle.end_write(ticket, end);
+        }
+        let (status, bytes) = answer?;
+        let mut digest = 0;
+        match (step.ask, status, bytes) {
+            (Ask::Read, Status::Done, Some(bytes)) => {
+                digest = digest_of(&bytes);
+                if let Err(why) = record.oracle.end_read(begin, sectors.start, &bytes) {
+                    record
+                        .violations
+                        .push(format!("client {} step {at}: {why}", self.number));
+                }
+            }
+            (Ask::Read, Status::Done, None) => {
+                record
+                    .violations
+                    .push("a read was answered without bytes".into());
+            }
+            (Ask::Flush, Status::Done, _) => record.oracle.end_flush(begin),
+            _ => {}
+        }
+        Ok((format!("{:?} {status:?}", step.ask), digest))
+    }
+}
+
+fn script(scenario: &Scenario, client: usize) -> Vec<Step> {
+    let mut rng = fastrand::Rng::with_seed(scenario.seed ^ (client as u64 + 1) << 40);
+    let half = RACE.start / 2;
+    let range = match (scenario.contended, client) {
+        (true, _) => 0..RACE.start,
+        (false, 0) => 0..half,
+        (false, _) => half..RACE.start,
+    };
+    let step = |i: usize, rng: &mut fastrand::Rng| {
+        if scenario.lose && client == 0 && i == scenario.steps / 2 {
+            return Step {
+                ask: Ask::Lose,
+                fua: false,
+                abandon: false,
+                sectors: 0..0,
+            };
+        }
+        let ask = match rng.u32(0..100) {
+            0..45 => Ask::Write,
+            45..52 => Ask::Zero,
+            52..60 => Ask::Flush,
+            _ => Ask::Read,
+        };
+        let first = rng.u64(range.start..range.end - 1);
+        let len = rng.u64(1..=16).min(range.end - first);
+        Step {
+            ask,
+            fua: ask == Ask::Write && rng.u32(0..5) == 0,
+            abandon: ask != Ask::Flush && rng.u32(0..12) == 0,
+            sectors: if ask == Ask::Flush {
+                0..0
+            } else {
+                first..first + len
+            },
+        }
+    };
+    (0..scenario.steps).map(|i| step(i, &mut rng)).collect()
+}
+
+/// FNV-1a, so that answers of two drivers can be compared.
+fn digest_of(bytes: &Shared) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// The record; a panic elsewhere has already failed the run.
+pub(crate) fn lock(record: &SharedRecord) -> MutexGuard<'_, Record> {
+    record
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
