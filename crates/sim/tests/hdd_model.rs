@@ -3,31 +3,16 @@
 //! Expected values come from the parameters, whose basis (datasheet or estimate)
 //! is printed with every failure, and from integrals computed here.
 
+mod common;
+
 use block::{Extent, Lba, Nanos, Sectors};
+use common::{derived, near, varied};
 use sim::model::catalogue::hdd;
 use sim::model::measure::{ClosedLoop, Measured, random, request, sequential};
-use sim::model::{Figure, Hdd, HddFirmware, HddParameters, Model, Op, SeekCurve};
+use sim::model::{Hdd, HddFirmware, HddParameters, Model, Op, SeekCurve};
 
 const MIB: Sectors = Sectors::from_mib(1);
 const PAGE: Sectors = Sectors(8);
-
-fn near(what: &str, got: f64, expected: Figure, tolerance: f64) -> Result<(), String> {
-    let error = got / expected.value - 1.0;
-    if error.abs() <= tolerance {
-        return Ok(());
-    }
-    Err(format!(
-        "{what}: {got} is {:+.2} % off {} ({}: {})",
-        error * 100.0,
-        expected.value,
-        expected.basis,
-        expected.source
-    ))
-}
-
-fn derived(value: f64) -> Figure {
-    Figure::estimate(value, "computed by the test from the drive's figures")
-}
 
 /// Whether a seek curve in ms meets its three points and never falls.
 fn check_seek(drive: &HddParameters, seek: impl Fn(f64) -> f64) -> Result<(), String> {
@@ -112,7 +97,7 @@ fn canary_a_drive_without_zones_is_found() {
 
 /// A drive with neither buffer nor command time.
 fn bare(drive: HddParameters) -> HddParameters {
-    let zero = Figure::estimate(0.0, "left out by the test");
+    let zero = varied(0.0);
     HddParameters {
         firmware: HddFirmware {
             command_us: zero,
@@ -140,7 +125,7 @@ fn random_reads(drive: &HddParameters, depth: u64, count: u64) -> Measured {
 
 #[test]
 fn waits_half_a_turn_on_average() {
-    let zero = Figure::estimate(0.0, "left out by the test");
+    let zero = varied(0.0);
     for drive in hdd::ALL {
         let half_turn_ms = 60_000.0 / drive.rpm.value / 2.0;
         let arm_at_once = HddParameters {
@@ -226,11 +211,10 @@ fn littles_law_holds_and_deeper_queues_serve_more() {
 
 #[test]
 fn a_drive_that_does_not_reorder_gains_only_its_command_time() {
-    let one = Figure::estimate(1.0, "left out by the test");
     let drive = bare(hdd::SAS15K);
     let in_order = HddParameters {
         firmware: HddFirmware {
-            queue_depth: one,
+            queue_depth: varied(1.0),
             ..drive.firmware.clone()
         },
         ..drive
@@ -244,7 +228,7 @@ fn a_drive_that_does_not_reorder_gains_only_its_command_time() {
 fn age_bounds_the_longest_wait() {
     let weighted = |weight| {
         let mut drive = hdd::ST3500320AS;
-        drive.firmware.age_weight = Figure::estimate(weight, "varied by the test");
+        drive.firmware.age_weight = varied(weight);
         let run = random_reads(&drive, 32, 20_000);
         (*run.latencies.iter().max().unwrap(), run.iops())
     };
@@ -379,7 +363,6 @@ fn an_impossible_parameter_names_value_range_and_remedy() {
         change(&mut drive);
         Hdd::new(&drive, 0.0).unwrap_err().to_string()
     };
-    let estimate = |value| Figure::estimate(value, "test");
     assert_eq!(
         wrong(|drive| drive.rpm.value = 0.0),
         "SAS15K: parameter rpm = 0 is outside 1000..=30000; \
@@ -389,7 +372,7 @@ fn an_impossible_parameter_names_value_range_and_remedy() {
     assert!(wrong(|drive| drive.seek_average_ms.value = 6.5).contains("seek_average_ms = 6.5"));
     assert!(wrong(|drive| drive.firmware.age_weight.value = f64::NAN).contains("age_weight = NaN"));
     let drive = HddParameters {
-        rpm: estimate(10_000.0),
+        rpm: varied(10_000.0),
         ..hdd::SAS15K
     };
     assert!(

@@ -48,8 +48,9 @@ impl ControllerParameters {
     }
 }
 
-/// The longest write that destaging makes of adjacent data.
-const DESTAGE_MAX: Sectors = Sectors::from_mib(1);
+/// The longest write that destaging makes of adjacent data: long enough to stream,
+/// short enough that the writes in flight leave most of a cache to gather more.
+const DESTAGE_MAX: Sectors = Sectors(512);
 
 /// A controller and the units behind it.
 #[derive(Debug)]
