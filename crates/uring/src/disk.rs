@@ -1,0 +1,369 @@
+//! Disk operations: what each asks of the kernel, step by step.
+//!
+//! Invariants:
+//!     a transfer that ends short goes on from the last whole block
+//!     no data within the size known at opening ⟹ the device shrank: `Gone`
+//!     a flush that fails takes the disk out of service, because the kernel
+//!     reports lost writes once only and a second flush would pass
+//!     (Rebello et al., "Can Applications Recover from fsync Failures?", 2020)
+
+use crate::errno;
+use crate::memory::{Arena, Bounce};
+use crate::open::Disk;
+use block::{
+    Buf, Extent, Fua, IoError, IoResult, Kind, Lba, Op, Payload, SECTOR_BYTES, Sectors, Shared,
+};
+use io_uring::{opcode, squeue, types};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What to do after a completion of the kernel.
+pub(crate) enum Step {
+    /// Ask again; the operation's next entry goes on where this one ended.
+    Again,
+    /// The operation has ended.
+    Done(IoResult<u64>),
+}
+
+/// How the ring names a disk: a registered file or a plain descriptor.
+#[derive(Clone, Copy)]
+pub(crate) struct Handle {
+    pub(crate) fd: types::Fd,
+    pub(crate) flags: squeue::Flags,
+}
+
+impl Handle {
+    pub(crate) fn plain(fd: i32) -> Handle {
+        Handle {
+            fd: types::Fd(fd),
+            flags: squeue::Flags::empty(),
+        }
+    }
+
+    pub(crate) fn registered(index: u32) -> Handle {
+        Handle {
+            fd: types::Fd(index as i32),
+            flags: squeue::Flags::FIXED_FILE,
+        }
+    }
+}
+
+/// A disk operation in progress.
+pub(crate) struct DiskOp {
+    at: Lba,
+    bytes: u64,
+    done: u64,
+    action: Action,
+}
+
+enum Action {
+    Read(Buf, Option<Box<Bounce>>),
+    Write(Shared, Fua, Option<Box<Bounce>>),
+    Zero(Zeroing),
+    Flush,
+    Discard,
+}
+
+/// How to zero, best first; the first that a disk offers is remembered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Zeroing {
+    /// Keeps the space allocated.
+    Range = 0,
+    /// Gives the space back.
+    Punch = 1,
+    /// Writes zeroes.
+    Write = 2,
+}
+
+impl Zeroing {
+    fn of(disk: &Disk) -> Zeroing {
+        match disk.zeroing.load(Relaxed) {
+            0 => Zeroing::Range,
+            1 => Zeroing::Punch,
+            _ => Zeroing::Write,
+        }
+    }
+
+    fn worse(self) -> Zeroing {
+        match self {
+            Zeroing::Range => Zeroing::Punch,
+            Zeroing::Punch | Zeroing::Write => Zeroing::Write,
+        }
+    }
+}
+
+#[repr(align(4096))]
+struct Zeroes([u8; 64 << 10]);
+static ZEROES: Zeroes = Zeroes([0; 64 << 10]);
+
+const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+const ZERO_RANGE: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
+
+impl DiskOp {
+    /// Checks `op` against the disk; if it is refused, what it owned comes back.
+    pub(crate) fn begin(disk: &Disk, op: Op) -> Result<DiskOp, (IoError, Payload)> {
+        let checked = disk.check_in_service().and_then(|()| extent_of(disk, &op));
+        let extent = match checked {
+            Ok(extent) => extent,
+            Err(error) => return Err((error, payload_of(op))),
+        };
+        let action = match op {
+            Op::Read(_, buf) => {
+                let bounce = bounce_for(disk, &buf);
+                Action::Read(buf, bounce)
+            }
+            Op::Write(_, data, fua) => {
+                let mut bounce = bounce_for(disk, &data);
+                if let Some(bounce) = &mut bounce {
+                    bounce.bytes().copy_from_slice(&data);
+                }
+                Action::Write(data, fua, bounce)
+            }
+            Op::Zero(_) => Action::Zero(Zeroing::of(disk)),
+            Op::Flush => Action::Flush,
+            Op::Discard(_) => Action::Discard,
+            op => {
+                let what = "a stream operation on a disk";
+                return Err((disk.geometry.error(Kind::Invalid, what), payload_of(op)));
+            }
+        };
+        Ok(DiskOp {
+            at: extent.start,
+            bytes: extent.len.bytes(),
+            done: 0,
+            action,
+        })
+    }
+
+    /// The next request to the kernel.
+    #[inline]
+    pub(crate) fn entry(&mut self, file: Handle, arena: &Arena) -> squeue::Entry {
+        let offset = self.at.byte() + self.done;
+        let left = self.bytes - self.done;
+        let done = self.done as usize;
+        match &mut self.action {
+            Action::Read(buf, bounce) => {
+                let start = match bounce {
+                    Some(bounce) => bounce.as_mut_ptr(),
+                    None => buf.as_mut_ptr(),
+                };
+                // SAFETY: `done` is less than the buffer's length.
+                read(file, unsafe { start.add(done) }, left as u32, offset, arena)
+            }
+            Action::Write(data, fua, bounce) => {
+                let start = match bounce {
+                    Some(bounce) => bounce.as_mut_ptr().cast_const(),
+                    None => data.as_ptr(),
+                };
+                // SAFETY: as above.
+                let from = unsafe { start.add(done) };
+                write(file, from, left as u32, offset, *fua, arena)
+            }
+            Action::Zero(Zeroing::Write) => {
+                let bytes = left.min(ZEROES.0.len() as u64) as u32;
+                write(file, ZEROES.0.as_ptr(), bytes, offset, Fua::No, arena)
+            }
+            Action::Zero(how) => {
+                let mode = if *how == Zeroing::Range {
+                    ZERO_RANGE
+                } else {
+                    PUNCH
+                };
+                fallocate(file, offset, left, mode)
+            }
+            Action::Discard => fallocate(file, offset, left, PUNCH),
+            Action::Flush => opcode::Fsync::new(file.fd)
+                .flags(types::FsyncFlags::DATASYNC)
+                .build(),
+        }
+        .flags(file.flags)
+    }
+
+    /// Takes the kernel's answer: bytes moved, or a negative error number.
+    #[inline]
+    pub(crate) fn advance(&mut self, disk: &Disk, result: i32) -> Step {
+        match &self.action {
+            _ if errno::is_transient(-result) => Step::Again,
+            Action::Read(..) | Action::Write(..) | Action::Zero(Zeroing::Write) => {
+                if result as i64 == (self.bytes - self.done) as i64 {
+                    self.finish();
+                    return Step::Done(Ok(0));
+                }
+                self.advance_transfer(disk, result)
+            }
+            Action::Zero(how) if is_unsupported(-result) => {
+                let how = how.worse();
+                disk.zeroing.fetch_max(how as u8, Relaxed);
+                self.action = Action::Zero(how);
+                Step::Again
+            }
+            Action::Discard if is_unsupported(-result) => Step::Done(Ok(0)),
+            Action::Flush if result < 0 => {
+                disk.lose();
+                let what = "flush failed; writes since the last flush may be lost";
+                Step::Done(Err(self.error(disk, -result, what)))
+            }
+            Action::Zero(_) if result < 0 => {
+                Step::Done(Err(self.error(disk, -result, "zeroing failed")))
+            }
+            Action::Discard if result < 0 => {
+                Step::Done(Err(self.error(disk, -result, "discard failed")))
+            }
+            Action::Zero(_) | Action::Discard | Action::Flush => Step::Done(Ok(0)),
+        }
+    }
+
+    /// A transfer that failed or ended short.
+    #[cold]
+    fn advance_transfer(&mut self, disk: &Disk, result: i32) -> Step {
+        if result < 0 {
+            return Step::Done(Err(self.transfer_failed(disk, -result)));
+        }
+        let block = disk.geometry.block.bytes();
+        let whole = (result as u64) / block * block;
+        if whole == 0 {
+            let what = "the device ended before its size: it shrank or was truncated after it \
+                 was opened; restore its size and open it again";
+            return Step::Done(Err(disk.geometry.error(Kind::Gone, what).at(self.rest())));
+        }
+        self.done += whole;
+        if self.done == self.bytes {
+            self.finish();
+            return Step::Done(Ok(0));
+        }
+        Step::Again
+    }
+
+    fn transfer_failed(&self, disk: &Disk, number: i32) -> IoError {
+        let what = match self.action {
+            Action::Read(..) => "read failed",
+            Action::Write(_, Fua::Yes, _) if disk.buffered || number == libc::EIO => {
+                // The error may be that of the flush inside this write, which
+                // covered the writes before it too.
+                disk.lose();
+                "durable write failed; writes since the last flush may be lost"
+            }
+            _ => "write failed",
+        };
+        // A block device answers "no space" beyond its end.
+        let end = self.at.byte() + self.bytes;
+        if number == libc::ENOSPC
+            && disk.is_block_device
+            && disk.bytes_now().is_ok_and(|bytes| bytes < end)
+        {
+            let what = "the device shrank after it was opened; \
+                 restore its size and open it again";
+            return disk.geometry.error(Kind::Gone, what).at(self.rest());
+        }
+        self.error(disk, number, what)
+    }
+
+    fn finish(&mut self) {
+        if let Action::Read(buf, Some(bounce)) = &mut self.action {
+            buf.copy_from_slice(bounce.bytes());
+        }
+    }
+
+    fn error(&self, disk: &Disk, number: i32, what: &'static str) -> IoError {
+        let error = disk.geometry.error(errno::kind(number), what);
+        let error = error.because(errno::source(number));
+        match self.action {
+            Action::Flush => error,
+            _ => error.at(self.rest()),
+        }
+    }
+
+    fn rest(&self) -> Extent {
+        let start = Lba((self.at.byte() + self.done) / SECTOR_BYTES);
+        Extent::new(start, Sectors((self.bytes - self.done) / SECTOR_BYTES))
+    }
+
+    /// What goes back to the submitter.
+    pub(crate) fn into_payload(self) -> Payload {
+        match self.action {
+            Action::Read(buf, _) => Payload::Buf(buf),
+            _ => Payload::None,
+        }
+    }
+}
+
+/// The sectors `op` concerns, if the disk has them and takes such operations.
+fn extent_of(disk: &Disk, op: &Op) -> IoResult<Extent> {
+    let geometry = &disk.geometry;
+    let (extent, changes) = match op {
+        Op::Read(at, buf) => (geometry.transfer(*at, buf.len())?, false),
+        Op::Write(at, data, _) => (geometry.transfer(*at, data.len())?, true),
+        Op::Zero(extent) | Op::Discard(extent) => {
+            geometry.check(*extent)?;
+            (*extent, true)
+        }
+        _ => (geometry.extent(), false),
+    };
+    if changes && disk.read_only {
+        return Err(geometry
+            .error(Kind::ReadOnly, "opened read-only")
+            .at(extent));
+    }
+    Ok(extent)
+}
+
+/// What an operation that is refused gives back.
+pub(crate) fn payload_of(op: Op) -> Payload {
+    match op {
+        Op::Read(_, buf) | Op::Recv(buf) => Payload::Buf(buf),
+        Op::Send(mut parts) => {
+            parts.clear();
+            Payload::Parts(parts)
+        }
+        _ => Payload::None,
+    }
+}
+
+/// A copy's place, if direct I/O cannot begin where `bytes` lie.
+fn bounce_for(disk: &Disk, bytes: &[u8]) -> Option<Box<Bounce>> {
+    let reachable = disk.buffered || (bytes.as_ptr() as usize).is_multiple_of(disk.memory_align);
+    (!reachable).then(|| Box::new(Bounce::new(bytes.len())))
+}
+
+fn is_unsupported(number: i32) -> bool {
+    matches!(number, libc::EOPNOTSUPP | libc::ENOSYS | libc::ENODEV)
+}
+
+fn read(file: Handle, to: *mut u8, bytes: u32, offset: u64, arena: &Arena) -> squeue::Entry {
+    match arena.index_of(to) {
+        Some(index) => opcode::ReadFixed::new(file.fd, to, bytes, index)
+            .offset(offset)
+            .build(),
+        None => opcode::Read::new(file.fd, to, bytes).offset(offset).build(),
+    }
+}
+
+fn write(
+    file: Handle,
+    from: *const u8,
+    bytes: u32,
+    offset: u64,
+    fua: Fua,
+    arena: &Arena,
+) -> squeue::Entry {
+    let flags = match fua {
+        Fua::No => 0,
+        Fua::Yes => libc::RWF_DSYNC,
+    };
+    match arena.index_of(from) {
+        Some(index) => opcode::WriteFixed::new(file.fd, from, bytes, index)
+            .offset(offset)
+            .rw_flags(flags)
+            .build(),
+        None => opcode::Write::new(file.fd, from, bytes)
+            .offset(offset)
+            .rw_flags(flags)
+            .build(),
+    }
+}
+
+fn fallocate(file: Handle, offset: u64, bytes: u64, mode: i32) -> squeue::Entry {
+    opcode::Fallocate::new(file.fd, bytes)
+        .offset(offset)
+        .mode(mode)
+        .build()
+}

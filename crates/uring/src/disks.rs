@@ -1,0 +1,101 @@
+//! The disks that one shard has used, as its ring knows them.
+//!
+//! A key names a disk for as long as any operation of this shard is on it,
+//! even when the host's table has given the place to another target.
+
+use crate::disk::Handle;
+use crate::open::Disk;
+use crate::ring::Ring;
+use crate::targets::place_of;
+use block::TargetId;
+use slab::Slab;
+use std::sync::Arc;
+
+/// Disks that a ring knows as registered files; further ones work as well,
+/// a little slower.
+const REGISTERED_MAX: u32 = 256;
+
+pub(crate) struct Disks {
+    list: Slab<LocalDisk>,
+    /// Keys in `list` by place in the host's table.
+    by_place: Vec<usize>,
+    /// Keys below this are registered files.
+    registered: u32,
+}
+
+pub(crate) struct LocalDisk {
+    id: TargetId,
+    pub(crate) disk: Arc<Disk>,
+    pub(crate) handle: Handle,
+}
+
+impl Disks {
+    /// None yet; room for registered ones if `wanted` and the kernel agrees.
+    pub(crate) fn new(ring: &Ring, wanted: bool) -> Disks {
+        let submitter = ring.io.submitter();
+        let agreed = wanted && submitter.register_files_sparse(REGISTERED_MAX).is_ok();
+        Disks {
+            list: Slab::new(),
+            by_place: Vec::new(),
+            registered: if agreed { REGISTERED_MAX } else { 0 },
+        }
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, id: TargetId) -> Option<usize> {
+        let key = *self.by_place.get(place_of(id))?;
+        (self.list.get(key)?.id == id).then_some(key)
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, key: usize) -> &LocalDisk {
+        &self.list[key]
+    }
+
+    /// Adds a disk at its first use here.
+    pub(crate) fn add(&mut self, id: TargetId, disk: Arc<Disk>, ring: &Ring) -> usize {
+        let entry = self.list.vacant_entry();
+        let key = entry.key();
+        let fd = disk.fd();
+        let update = |key| {
+            ring.io
+                .submitter()
+                .register_files_update(key, &[fd])
+                .is_ok()
+        };
+        let handle = match u32::try_from(key) {
+            Ok(key) if key < self.registered && update(key) => Handle::registered(key),
+            _ => Handle::plain(fd),
+        };
+        entry.insert(LocalDisk { id, disk, handle });
+        let place = place_of(id);
+        if self.by_place.len() <= place {
+            self.by_place.resize(place + 1, usize::MAX);
+        }
+        self.by_place[place] = key;
+        key
+    }
+
+    /// Lets go of closed disks, except those in use. Returns whether none is left.
+    pub(crate) fn release_closed(&mut self, ring: &Ring, in_use: impl Fn(usize) -> bool) -> bool {
+        let registered = self.registered;
+        let mut none_left = true;
+        self.list.retain(|key, local| {
+            if !local.disk.is_closed() {
+                return true;
+            }
+            if in_use(key) {
+                none_left = false;
+                return true;
+            }
+            if let Ok(key) = u32::try_from(key)
+                && key < registered
+            {
+                // A failure leaves the file open in the ring until it ends.
+                let _ = ring.io.submitter().register_files_update(key, &[-1]);
+            }
+            false
+        });
+        none_left
+    }
+}

@@ -1,0 +1,427 @@
+//! One shard's queue: operations become ring entries, completions come back.
+//!
+//! Invariants:
+//!     an entry is in the ring or the kernel ⟹ its slot is taken, and holds
+//!     everything the entry points at
+//!     `submit` makes no system call on a disk used before; a `park` that finds
+//!     something due makes one if there is anything to submit, else none
+//!     memory that the kernel may still write is never freed     (`Drop`)
+
+use crate::disk::{DiskOp, Step, payload_of};
+use crate::disks::Disks;
+use crate::errno;
+use crate::host::Shared;
+use crate::memory::Arena;
+use crate::resolve::Resolver;
+use crate::ring::{Mode, Ring, Wait};
+use crate::stream::{Connect, Message, StreamOp};
+use crate::targets::Target;
+use crate::waker::Waker;
+use block::{
+    Address, Completion, Driver, Geometry, IoError, IoResult, Kind, Nanos, Op, Payload, Pool,
+    TargetId, Token, Unpark,
+};
+use io_uring::{opcode, squeue, types};
+use slab::Slab;
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::mem;
+use std::sync::Arc;
+
+/// `user_data` of entries without a slot.
+const WAKE: u64 = u64::MAX;
+const CANCEL: u64 = u64::MAX - 1;
+/// How long a driver that is dropped waits for its devices before it gives up
+/// the memory of operations that do not end.
+const DRAIN_MAX: Nanos = Nanos::from_secs(30);
+/// How often it asks waiting operations to end.
+const CANCEL_EVERY: Nanos = Nanos::from_millis(20);
+
+/// The queue pair and clock of one shard. Belongs to the thread that made it.
+pub struct UringDriver {
+    ring: Ring,
+    slots: Slab<Slot>,
+    /// Slots that found the submission queue full, in order.
+    backlog: VecDeque<usize>,
+    /// Operations refused in `submit`, for the next `park` to deliver.
+    refused: Vec<Completion>,
+    disks: Disks,
+    /// How many disks of the host were closed when this shard last let go.
+    disks_closed: u64,
+    arena: Arena,
+    spare_messages: Vec<Message>,
+    resolver: Resolver,
+    waker: Arc<Waker>,
+    wake_count: Box<u64>,
+    wake_is_armed: bool,
+    is_ending: bool,
+    host: Arc<Shared>,
+    pool: Pool,
+    _one_thread: PhantomData<*const ()>,
+}
+
+struct Slot {
+    token: Token,
+    work: Work,
+}
+
+enum Work {
+    /// On the disk with this key in `disks`.
+    Disk(usize, DiskOp),
+    Stream(StreamOp),
+}
+
+impl UringDriver {
+    pub(crate) fn new(host: Arc<Shared>, modes: &[Mode]) -> IoResult<UringDriver> {
+        let options = &host.options;
+        let ring = Ring::new(options.entries.max(1), modes)?;
+        let pool = Pool::new(options.pool_bytes);
+        let arena = Arena::register(&pool, options.registered, &ring.io.submitter());
+        let disks = Disks::new(&ring, options.registered);
+        let waker =
+            Waker::new().map_err(|cause| errno::error(cause, "no eventfd to wake a shard with"))?;
+        let waker = Arc::new(waker);
+        host.add_waker(&waker);
+        Ok(UringDriver {
+            slots: Slab::with_capacity(options.entries as usize),
+            backlog: VecDeque::new(),
+            refused: Vec::new(),
+            disks,
+            disks_closed: host.targets.disks_closed(),
+            arena,
+            spare_messages: Vec::new(),
+            resolver: Resolver::new(waker.clone()),
+            waker,
+            wake_count: Box::new(0),
+            wake_is_armed: false,
+            is_ending: false,
+            ring,
+            host,
+            pool,
+            _one_thread: PhantomData,
+        })
+    }
+
+    /// Whether the kernel took the pool as registered buffers. If it did not,
+    /// locked memory is capped: grant `CAP_IPC_LOCK` or raise `RLIMIT_MEMLOCK`
+    /// to save about a tenth of the processor time of small transfers.
+    pub fn memory_is_registered(&self) -> bool {
+        self.arena.is_registered()
+    }
+
+    fn begin(&mut self, target: TargetId, op: Op) -> Result<Work, (IoError, Payload)> {
+        if let Some(key) = self.disks.find(target) {
+            let disk = &self.disks.get(key).disk;
+            return DiskOp::begin(disk, op).map(|op| Work::Disk(key, op));
+        }
+        match self.host.targets.get(target) {
+            Some(Target::Disk(disk)) => {
+                let key = self.disks.add(target, disk.clone(), &self.ring);
+                DiskOp::begin(&disk, op).map(|op| Work::Disk(key, op))
+            }
+            Some(target) => StreamOp::begin(target, op, &mut self.spare_messages).map(Work::Stream),
+            None => {
+                let kind = match op {
+                    Op::Accept | Op::Recv(_) | Op::Send(_) => Kind::Stream,
+                    _ => Kind::Gone,
+                };
+                let error = IoError::new(kind, "closed, or never opened");
+                Err((error, payload_of(op)))
+            }
+        }
+    }
+
+    fn connect(&mut self, token: Token, address: &Address) -> IoResult {
+        let (connect, host) = Connect::new(address)?;
+        let work = Work::Stream(StreamOp::Connect(Box::new(connect)));
+        let key = self.slots.insert(Slot { token, work });
+        match host {
+            None => self.queue(key),
+            Some(host) => {
+                if let Err(cause) = self.resolver.begin(key, host) {
+                    self.slots.remove(key);
+                    return Err(errno::error(cause, "no thread to look up a host"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn refuse(&mut self, token: Token, error: IoError, payload: Payload) {
+        self.refused.push(Completion {
+            token,
+            result: Err(error),
+            payload,
+        });
+    }
+
+    /// Puts the slot's next entry into the ring, or into the backlog.
+    #[inline]
+    fn queue(&mut self, key: usize) {
+        if !self.backlog.is_empty() || !self.push(key) {
+            self.backlog.push_back(key);
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, key: usize) -> bool {
+        let mut queue = self.ring.io.submission();
+        if queue.is_full() {
+            return false;
+        }
+        let entry = match &mut self.slots[key].work {
+            Work::Disk(disk, op) => op.entry(self.disks.get(*disk).handle, &self.arena),
+            Work::Stream(op) => op.entry(),
+        };
+        // SAFETY: what the entry points at is owned by its slot, which stays
+        // until the kernel's completion or, in `drop`, for ever.
+        unsafe { queue.push(&entry.user_data(key as u64)) }.is_ok()
+    }
+
+    /// Puts an entry without a slot into the ring; false if it stays full.
+    ///
+    /// # Safety
+    /// What it points at lives until its completion.
+    unsafe fn push_bare(&mut self, entry: squeue::Entry) -> bool {
+        if self.ring.io.submission().is_full() {
+            self.enter(Wait::No);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.ring.io.submission().push(&entry) }.is_ok()
+    }
+
+    fn enter(&mut self, wait: Wait) {
+        if let Err(error) = self.ring.enter(wait) {
+            panic!("the ring cannot be entered: {error}");
+        }
+    }
+
+    fn drain_backlog(&mut self) {
+        while let Some(&key) = self.backlog.front() {
+            if !self.push(key) {
+                return;
+            }
+            self.backlog.pop_front();
+        }
+    }
+
+    /// Takes note of what happened outside the ring.
+    fn catch_up(&mut self) {
+        for (key, resolved) in self.resolver.take() {
+            let Work::Stream(StreamOp::Connect(connect)) = &mut self.slots[key].work else {
+                unreachable!("only a connect waits for a host, and keeps its slot")
+            };
+            match connect.resolved(resolved) {
+                Ok(()) => self.queue(key),
+                Err(error) => {
+                    let token = self.slots.remove(key).token;
+                    self.refuse(token, error, Payload::None);
+                }
+            }
+        }
+        let closed = self.host.targets.disks_closed();
+        if closed != self.disks_closed {
+            let slots = &self.slots;
+            let in_use = |disk| {
+                let mut all = slots.iter();
+                all.any(|(_, slot)| matches!(slot.work, Work::Disk(d, _) if d == disk))
+            };
+            if self.disks.release_closed(&self.ring, in_use) {
+                self.disks_closed = closed;
+            }
+        }
+    }
+
+    /// Takes every completion out of the ring.
+    fn reap(&mut self, done: &mut Vec<Completion>) {
+        loop {
+            let entry = self.ring.io.completion().next();
+            let Some(entry) = entry else { return };
+            match entry.user_data() {
+                WAKE => self.wake_is_armed = false,
+                CANCEL => {}
+                key => self.complete(key as usize, entry.result(), done),
+            }
+        }
+    }
+
+    #[inline]
+    fn complete(&mut self, key: usize, answer: i32, done: &mut Vec<Completion>) {
+        let step = match &mut self.slots[key].work {
+            Work::Disk(disk, op) => op.advance(&self.disks.get(*disk).disk, answer),
+            Work::Stream(op) => match op.advance(&self.host.targets, answer) {
+                Step::Again if self.is_ending => Step::Done(Ok(0)),
+                step => step,
+            },
+        };
+        let result = match step {
+            Step::Again => return self.queue(key),
+            Step::Done(result) => result,
+        };
+        let Slot { token, work } = self.slots.remove(key);
+        let payload = match work {
+            Work::Disk(_, op) => op.into_payload(),
+            Work::Stream(op) => op.into_payload(&mut self.spare_messages),
+        };
+        done.push(Completion {
+            token,
+            result,
+            payload,
+        });
+    }
+
+    /// Has the ring end its wait when the waker's event is signalled; false if
+    /// the ring has no room for that now.
+    fn arm_wake(&mut self) -> bool {
+        if self.wake_is_armed {
+            return true;
+        }
+        let fd = types::Fd(self.waker.fd());
+        let count = (&raw mut *self.wake_count).cast();
+        let entry = opcode::Read::new(fd, count, size_of::<u64>() as u32)
+            .build()
+            .user_data(WAKE);
+        // SAFETY: `wake_count` is boxed, and freed when the read has ended.
+        self.wake_is_armed = unsafe { self.push_bare(entry) };
+        self.wake_is_armed
+    }
+
+    fn wait_until(&self, deadline: Nanos) -> Wait {
+        if deadline == Nanos::ZERO {
+            return Wait::No;
+        }
+        if deadline == Nanos::MAX {
+            return Wait::Forever;
+        }
+        match deadline.since(self.now()) {
+            Nanos::ZERO => Wait::No,
+            span => Wait::For(span),
+        }
+    }
+
+    /// Whether a `park` that may not wait has business with the kernel: entries
+    /// to submit or, if nothing is due yet, completion work to run.
+    fn must_enter(&mut self, is_due: bool) -> bool {
+        let queue = self.ring.io.submission();
+        !queue.is_empty() || !is_due && (queue.taskrun() || queue.cq_overflow())
+    }
+
+    /// Ends what waits for others, lets the disks finish, and returns whether
+    /// all has ended within `limit`.
+    fn drain(&mut self, limit: Nanos) -> bool {
+        self.is_ending = true;
+        self.slots
+            .retain(|_, slot| !matches!(&slot.work, Work::Stream(op) if op.is_resolving()));
+        let until = self.now() + limit;
+        let mut done = Vec::new();
+        while self.wake_is_armed || !self.slots.is_empty() {
+            let left = until.since(self.now());
+            if left == Nanos::ZERO {
+                return false;
+            }
+            self.drain_backlog();
+            self.cancel_waiting();
+            self.enter(Wait::For(left.min(CANCEL_EVERY)));
+            self.reap(&mut done);
+            done.clear();
+        }
+        true
+    }
+
+    fn cancel_waiting(&mut self) {
+        let streams = self.slots.iter();
+        let streams = streams.filter(|(_, slot)| matches!(slot.work, Work::Stream(_)));
+        let mut waiting: Vec<u64> = streams.map(|(key, _)| key as u64).collect();
+        if self.wake_is_armed {
+            waiting.push(WAKE);
+        }
+        for user_data in waiting {
+            let entry = opcode::AsyncCancel::new(user_data).build();
+            // SAFETY: it points at nothing. Without room, it is tried again.
+            unsafe { self.push_bare(entry.user_data(CANCEL)) };
+        }
+    }
+}
+
+impl Driver for UringDriver {
+    fn now(&self) -> Nanos {
+        let span = self.host.epoch.elapsed();
+        Nanos(span.as_secs() * 1_000_000_000 + u64::from(span.subsec_nanos()))
+    }
+
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    fn submit(&mut self, token: Token, target: TargetId, op: Op) {
+        if let Op::Connect(address) = &op {
+            if let Err(error) = self.connect(token, address) {
+                self.refuse(token, error, Payload::None);
+            }
+            return;
+        }
+        match self.begin(target, op) {
+            Ok(work) => {
+                let key = self.slots.insert(Slot { token, work });
+                self.queue(key);
+            }
+            Err((error, payload)) => self.refuse(token, error, payload),
+        }
+    }
+
+    fn park(&mut self, deadline: Nanos, done: &mut Vec<Completion>) {
+        let before = done.len();
+        self.catch_up();
+        done.append(&mut self.refused);
+        self.drain_backlog();
+        self.reap(done);
+        loop {
+            let is_due = self.waker.take() || done.len() > before;
+            let wait = if is_due {
+                Wait::No
+            } else {
+                self.wait_until(deadline)
+            };
+            if let Wait::No = wait {
+                if self.must_enter(is_due) {
+                    self.enter(Wait::No);
+                    self.drain_backlog();
+                    self.reap(done);
+                }
+                return;
+            }
+            let may_sleep = self.arm_wake() && self.waker.fall_asleep();
+            self.enter(if may_sleep { wait } else { Wait::No });
+            self.drain_backlog();
+            self.reap(done);
+            self.catch_up();
+            done.append(&mut self.refused);
+        }
+    }
+
+    fn unparker(&self) -> Arc<dyn Unpark> {
+        self.waker.clone()
+    }
+
+    fn geometry(&self, target: TargetId) -> Option<Geometry> {
+        match self.host.targets.get(target)? {
+            Target::Disk(disk) => Some(disk.geometry.clone()),
+            Target::Stream(_) | Target::Listener(_) => None,
+        }
+    }
+
+    fn close(&mut self, target: TargetId) {
+        self.host.close(target);
+    }
+}
+
+impl Drop for UringDriver {
+    fn drop(&mut self) {
+        if !self.drain(DRAIN_MAX) {
+            // A device does not answer. What the kernel may still write to is
+            // given up: buffers keep their arena alive.
+            mem::forget(mem::take(&mut self.slots));
+            Box::leak(mem::take(&mut self.wake_count));
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What the numbers of failed system calls mean to hotset: one table.
+
+use block::{IoError, Kind};
+use std::borrow::Cow;
+use std::io;
+
+/// The kind of `errno`. Block layer statuses are those of `blk_errors` in
+/// Linux `block/blk-core.c`.
+pub(crate) fn kind(errno: i32) -> Kind {
+    match errno {
+        libc::EIO | libc::ENODATA | libc::EILSEQ | libc::EREMOTEIO | libc::EUCLEAN => Kind::Media,
+        libc::ENXIO | libc::ENODEV | libc::ENOLINK | libc::ESHUTDOWN | libc::ESTALE => Kind::Gone,
+        libc::ENOENT | libc::ENOTDIR => Kind::Gone,
+        libc::ETIMEDOUT | libc::ETIME => Kind::Timeout,
+        libc::ENOSPC | libc::EDQUOT | libc::EFBIG => Kind::NoSpace,
+        libc::EROFS => Kind::ReadOnly,
+        libc::EACCES | libc::EPERM => Kind::Denied,
+        libc::EBUSY | libc::ETXTBSY | libc::EADDRINUSE | libc::EAGAIN => Kind::Busy,
+        libc::EOPNOTSUPP | libc::ENOSYS | libc::ENOTTY | libc::EAFNOSUPPORT => Kind::Unsupported,
+        libc::EINVAL | libc::EISDIR | libc::ENAMETOOLONG | libc::EADDRNOTAVAIL => Kind::Invalid,
+        libc::ECONNRESET | libc::EPIPE | libc::ECONNREFUSED | libc::ECONNABORTED => Kind::Stream,
+        libc::ENOTCONN | libc::EHOSTUNREACH | libc::ENETUNREACH | libc::ENETDOWN => Kind::Stream,
+        _ => Kind::Other,
+    }
+}
+
+/// The kind of `errno` on a connected stream: whatever ends it is `Stream`.
+pub(crate) fn stream_kind(errno: i32) -> Kind {
+    match kind(errno) {
+        kind @ (Kind::Denied | Kind::Unsupported | Kind::Other) => kind,
+        _ => Kind::Stream,
+    }
+}
+
+/// Whether the call is to be made again as it was.
+pub(crate) fn is_transient(errno: i32) -> bool {
+    matches!(errno, libc::EINTR | libc::EAGAIN)
+}
+
+/// The operating system's text for `errno`, as the source of an error.
+pub(crate) fn source(errno: i32) -> io::Error {
+    io::Error::from_raw_os_error(errno)
+}
+
+/// An error from a failed system call, of the kind its number means.
+pub(crate) fn error(cause: io::Error, what: impl Into<Cow<'static, str>>) -> IoError {
+    let kind = cause.raw_os_error().map_or(Kind::Other, kind);
+    IoError::new(kind, what).because(cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_change_nothing_and_losses_may() {
+        for refused in [
+            libc::EACCES,
+            libc::EROFS,
+            libc::EINVAL,
+            libc::EOPNOTSUPP,
+            libc::EBUSY,
+        ] {
+            assert!(!kind(refused).data_may_have_changed(), "{refused}");
+        }
+        for lost in [
+            libc::EIO,
+            libc::ENODEV,
+            libc::ENOSPC,
+            libc::EPIPE,
+            libc::ENOMEM,
+        ] {
+            assert!(kind(lost).data_may_have_changed(), "{lost}");
+        }
+    }
+
+    #[test]
+    fn a_broken_stream_is_not_a_broken_disk() {
+        assert_eq!(kind(libc::ETIMEDOUT), Kind::Timeout);
+        assert_eq!(stream_kind(libc::ETIMEDOUT), Kind::Stream);
+        assert_eq!(stream_kind(libc::EIO), Kind::Stream);
+        assert_eq!(stream_kind(libc::ENOMEM), Kind::Other);
+    }
+}

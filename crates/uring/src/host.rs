@@ -1,0 +1,200 @@
+//! The host: what all shards share, and the threads they run on.
+
+use crate::driver::UringDriver;
+use crate::open::{self, DiskOptions};
+use crate::ring::{Mode, Ring};
+use crate::socket;
+use crate::targets::{Target, Targets};
+use crate::waker::Waker;
+use block::{
+    Address, Geometry, Host, IoError, IoResult, Kind, Nanos, Progress, ShardId, TargetId, Turn,
+    Unpark,
+};
+use std::panic::resume_unwind;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread;
+use std::time::Instant;
+
+/// What every shard of a host is given.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Operations that a shard submits at once; more wait in order.
+    pub entries: u32,
+    /// Buffer memory of a shard; rounded up to 4 MiB.
+    pub pool_bytes: usize,
+    /// Whether to register memory and disks with the rings, for speed. Where
+    /// the kernel refuses, a shard does without (see
+    /// [`UringDriver::memory_is_registered`]).
+    pub registered: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            entries: 1024,
+            pool_bytes: 64 << 20,
+            registered: true,
+        }
+    }
+}
+
+/// Shards on threads with a ring each. A handle: clones are the same host, and
+/// may be used from any thread, also while it runs.
+#[derive(Clone)]
+pub struct Uring {
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) options: Options,
+    pub(crate) targets: Targets,
+    pub(crate) epoch: Instant,
+    wakers: Mutex<Vec<Weak<Waker>>>,
+}
+
+impl Shared {
+    pub(crate) fn add_waker(&self, waker: &Arc<Waker>) {
+        let mut wakers = self.wakers.lock().expect("no panic under this lock");
+        wakers.retain(|waker| waker.strong_count() > 0);
+        wakers.push(Arc::downgrade(waker));
+    }
+
+    fn unpark_all(&self) {
+        let wakers = self.wakers.lock().expect("no panic under this lock");
+        for waker in wakers.iter().filter_map(Weak::upgrade) {
+            waker.unpark();
+        }
+    }
+
+    pub(crate) fn close(&self, target: TargetId) {
+        if self.targets.close(target) {
+            // Shards asleep would keep a closed disk's lock.
+            self.unpark_all();
+        }
+    }
+}
+
+impl Uring {
+    /// A host, if this machine lets it have rings; else why not, and the remedy.
+    pub fn new(options: Options) -> IoResult<Uring> {
+        Ring::new(options.entries.max(1), &Mode::ALL)?;
+        Ok(Uring {
+            shared: Arc::new(Shared {
+                options,
+                targets: Targets::default(),
+                epoch: Instant::now(),
+                wakers: Mutex::default(),
+            }),
+        })
+    }
+
+    /// Opens the file or block device at `path`, for every shard.
+    ///
+    /// Errors: `Gone` if it is missing, `Invalid` if it is no file or device,
+    /// too short or not whole blocks, `Denied`, `ReadOnly`, `Busy` if exclusive
+    /// use is asked for and not to be had, `Unsupported` without direct I/O.
+    pub fn open_disk(
+        &self,
+        path: impl AsRef<Path>,
+        options: &DiskOptions,
+    ) -> IoResult<(TargetId, Geometry)> {
+        let disk = open::open(path.as_ref(), options)?;
+        let geometry = disk.geometry.clone();
+        let id = self.insert(Target::Disk(Arc::new(disk)))?;
+        Ok((id, geometry))
+    }
+
+    /// Listens on `address`, for every shard. Returns the address with the port
+    /// that was chosen if it was 0. A unix socket's file that no process
+    /// listens on is replaced.
+    pub fn listen(&self, address: &Address) -> IoResult<(TargetId, Address)> {
+        let (socket, bound) = socket::listen(address)?;
+        let id = self.insert(Target::Listener(Arc::new(socket)))?;
+        Ok((id, bound))
+    }
+
+    /// Closes a disk, stream or listener on every shard. A disk's operations in
+    /// flight end first, and with them its lock; later ones fail with `Gone`.
+    pub fn close(&self, target: TargetId) {
+        self.shared.close(target);
+    }
+
+    /// A driver for the calling thread, for a caller with a loop of its own.
+    pub fn driver(&self) -> IoResult<UringDriver> {
+        UringDriver::new(self.shared.clone(), &Mode::ALL)
+    }
+
+    fn insert(&self, target: Target) -> IoResult<TargetId> {
+        let what = "a million disks and streams are open; close some";
+        let id = self.shared.targets.insert(target);
+        id.ok_or_else(|| IoError::new(Kind::Busy, what))
+    }
+}
+
+/// Stops the other shards if its thread panics: a shard that waits for an
+/// answer from a dead one would wait for ever.
+struct StopOnPanic<'a> {
+    stop: &'a AtomicBool,
+    shared: &'a Shared,
+}
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.stop.store(true, SeqCst);
+            self.shared.unpark_all();
+        }
+    }
+}
+
+impl Host for Uring {
+    type Driver = UringDriver;
+
+    /// Panics, once every shard has stopped, if one of them did, or if the
+    /// machine had no ring left for one.
+    fn run<B>(&mut self, shards: u32, boot: B)
+    where
+        B: Fn(ShardId, UringDriver) -> Box<dyn Turn> + Send + Sync + 'static,
+    {
+        let stop = &AtomicBool::new(false);
+        let (host, boot) = (&*self, &boot);
+        let live = move |id: u32| {
+            let _guard = StopOnPanic {
+                stop,
+                shared: &host.shared,
+            };
+            let driver = host.driver().unwrap_or_else(|e| panic!("shard {id}: {e}"));
+            drive(boot(ShardId(id), driver), stop);
+        };
+        thread::scope(|scope| {
+            let threads: Vec<_> = (0..shards)
+                .map(|id| {
+                    thread::Builder::new()
+                        .name(format!("shard-{id}"))
+                        .spawn_scoped(scope, move || live(id))
+                        .expect("a thread for each shard")
+                })
+                .collect();
+            let ends: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+            if let Some(panic) = ends.into_iter().find_map(Result::err) {
+                resume_unwind(panic);
+            }
+        });
+    }
+}
+
+fn drive(mut shard: Box<dyn Turn>, stop: &AtomicBool) {
+    loop {
+        let deadline = match shard.turn() {
+            Progress::Ready => Nanos::ZERO,
+            Progress::Idle(until) => until,
+            Progress::Done => return,
+        };
+        if stop.load(SeqCst) {
+            return;
+        }
+        shard.park(deadline);
+    }
+}

@@ -1,0 +1,30 @@
+//! The driver for real machines: files, block devices and sockets through
+//! io_uring, one thread and one ring a shard.
+//!
+//! Invariants:
+//!     memory given to the kernel lives until the kernel is done with it: an
+//!     operation's slot owns its buffers and its descriptor, and a driver that
+//!     is dropped waits for its slots
+//!     a 4 KiB read or write allocates nothing
+//!     a device whose flush failed once takes no more operations
+//!
+//! Not here: queue depth limits and fairness (the executor's), retries after
+//! errors of a device, checksums.
+
+mod disk;
+mod disks;
+mod driver;
+mod errno;
+mod host;
+mod memory;
+mod open;
+mod resolve;
+mod ring;
+mod socket;
+mod stream;
+mod targets;
+mod waker;
+
+pub use driver::UringDriver;
+pub use host::{Options, Uring};
+pub use open::DiskOptions;

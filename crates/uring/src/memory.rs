@@ -1,0 +1,87 @@
+//! Memory that the kernel reads and writes: the registered arena, and bounce
+//! buffers for bytes that direct I/O cannot reach where they lie.
+
+use block::{PAGE_BYTES, Pool};
+use io_uring::Submitter;
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+/// The most the kernel takes as one registered buffer. A multiple of the
+/// largest pool allocation, so that no buffer crosses from one into the next.
+const REGISTERED_BYTES_MAX: usize = 1 << 30;
+
+/// A shard's arena as its ring knows it.
+pub(crate) struct Arena {
+    base: usize,
+    /// Zero if the memory is not registered, so that nothing lies inside.
+    bytes: usize,
+}
+
+impl Arena {
+    /// Registers the pool's arena, unless asked not to or the kernel refuses
+    /// (old kernel, or locked memory capped by `RLIMIT_MEMLOCK`).
+    pub(crate) fn register(pool: &Pool, wanted: bool, submitter: &Submitter<'_>) -> Arena {
+        let (base, bytes) = pool.arena();
+        let chunks: Vec<libc::iovec> = (0..bytes)
+            .step_by(REGISTERED_BYTES_MAX)
+            .map(|at| libc::iovec {
+                // SAFETY: `at` is inside the arena.
+                iov_base: unsafe { base.as_ptr().add(at) }.cast(),
+                iov_len: (bytes - at).min(REGISTERED_BYTES_MAX),
+            })
+            .collect();
+        // SAFETY: the driver holds the pool until the ring is gone.
+        let registered = wanted && unsafe { submitter.register_buffers(&chunks) }.is_ok();
+        Arena {
+            base: base.as_ptr() as usize,
+            bytes: if registered { bytes } else { 0 },
+        }
+    }
+
+    /// Which registered buffer holds the bytes at `ptr`, if any.
+    pub(crate) fn index_of(&self, ptr: *const u8) -> Option<u16> {
+        let at = (ptr as usize).wrapping_sub(self.base);
+        (at < self.bytes).then_some((at / REGISTERED_BYTES_MAX) as u16)
+    }
+
+    pub(crate) fn is_registered(&self) -> bool {
+        self.bytes != 0
+    }
+}
+
+/// A page-aligned copy of bytes that lie off the alignment of direct I/O.
+pub(crate) struct Bounce {
+    ptr: NonNull<u8>,
+    len: usize,
+}
+
+impl Bounce {
+    pub(crate) fn new(len: usize) -> Bounce {
+        assert!(len > 0);
+        let layout = Bounce::layout(len);
+        // SAFETY: the layout is not empty.
+        let ptr = NonNull::new(unsafe { alloc_zeroed(layout) })
+            .unwrap_or_else(|| handle_alloc_error(layout));
+        Bounce { ptr, len }
+    }
+
+    fn layout(len: usize) -> Layout {
+        Layout::from_size_align(len, PAGE_BYTES).expect("a buffer is under 4 MiB")
+    }
+
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.ptr.as_ptr()
+    }
+
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: allocated with this length, initialised, and borrowed alone.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Bounce {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout.
+        unsafe { dealloc(self.ptr.as_ptr(), Bounce::layout(self.len)) }
+    }
+}

@@ -1,0 +1,131 @@
+//! A ring set up as well as the kernel allows, and the one way to enter it.
+
+use block::{IoError, IoResult, Kind, Nanos};
+use io_uring::{EnterFlags, IoUring, types};
+use std::io;
+
+/// How completions reach the ring, best first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mode {
+    /// Only while the shard is inside the kernel, in batches (Linux 6.1).
+    Deferred,
+    /// On the shard's next entry into the kernel (Linux 5.19).
+    Cooperative,
+    /// At any time, by interrupting the shard.
+    Interrupting,
+}
+
+impl Mode {
+    pub(crate) const ALL: [Mode; 3] = [Mode::Deferred, Mode::Cooperative, Mode::Interrupting];
+}
+
+/// How long `enter` may block.
+pub(crate) enum Wait {
+    No,
+    For(Nanos),
+    Forever,
+}
+
+pub(crate) struct Ring {
+    pub(crate) io: IoUring,
+}
+
+impl Ring {
+    /// A ring of `entries` in the first of `modes` that the kernel knows.
+    /// Belongs to the calling thread.
+    pub(crate) fn new(entries: u32, modes: &[Mode]) -> IoResult<Ring> {
+        let mut refusal = None;
+        for mode in modes {
+            let mut builder = IoUring::builder();
+            // Clamped, because the kernel's largest ring varies.
+            builder.setup_clamp();
+            if *mode != Mode::Interrupting {
+                builder.setup_submit_all();
+                builder.setup_coop_taskrun().setup_taskrun_flag();
+            }
+            if *mode == Mode::Deferred {
+                builder.setup_single_issuer().setup_defer_taskrun();
+            }
+            match builder.build(entries) {
+                Ok(io) if io.params().is_feature_ext_arg() && io.params().is_feature_nodrop() => {
+                    return Ok(Ring { io });
+                }
+                Ok(_) => refusal = Some(io::Error::from_raw_os_error(libc::ENOSYS)),
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => refusal = Some(error),
+                Err(error) => {
+                    refusal = Some(error);
+                    break;
+                }
+            }
+        }
+        Err(explain(refusal.expect("at least one mode was tried")))
+    }
+
+    /// Submits what is queued, runs completion work, and waits for one
+    /// completion as long as `wait` says. Ends early when interrupted.
+    pub(crate) fn enter(&mut self, wait: Wait) -> io::Result<()> {
+        let queued = self.io.submission().len() as u32;
+        let timespec;
+        let mut args = types::SubmitArgs::new();
+        let want = match wait {
+            Wait::No => 0,
+            Wait::Forever => 1,
+            Wait::For(span) => {
+                timespec = types::Timespec::new()
+                    .sec(span.0 / 1_000_000_000)
+                    .nsec((span.0 % 1_000_000_000) as u32);
+                args = args.timespec(&timespec);
+                1
+            }
+        };
+        let flags = (EnterFlags::GETEVENTS | EnterFlags::EXT_ARG).bits();
+        // SAFETY: entries in the queue point at memory and descriptors that
+        // their slots own; `args` is what EXT_ARG asks for and outlives the call.
+        let entered = unsafe { self.io.submitter().enter(queued, want, flags, Some(&args)) };
+        match entered {
+            Ok(_) => Ok(()),
+            Err(error) => match error.raw_os_error() {
+                // Out of time, interrupted, or completions must be taken first.
+                Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
+                _ => Err(error),
+            },
+        }
+    }
+}
+
+fn explain(refusal: io::Error) -> IoError {
+    let (kind, what) = match refusal.raw_os_error() {
+        Some(libc::ENOSYS | libc::EINVAL) => (
+            Kind::Unsupported,
+            "this kernel lacks the io_uring that hotset needs; run Linux 5.11 or later",
+        ),
+        Some(libc::EPERM | libc::EACCES) => (
+            Kind::Denied,
+            "io_uring is forbidden here; set the sysctl kernel.io_uring_disabled to 0, \
+             or let the container's seccomp profile pass io_uring_setup",
+        ),
+        Some(libc::EMFILE | libc::ENFILE) => (
+            Kind::Other,
+            "no descriptor is left for a ring; raise the limit of open files (ulimit -n)",
+        ),
+        Some(libc::ENOMEM) => (
+            Kind::Other,
+            "no memory for a ring; ask for fewer entries or raise RLIMIT_MEMLOCK",
+        ),
+        _ => (Kind::Other, "the kernel refused a ring"),
+    };
+    IoError::new(kind, what).because(refusal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_ring_names_the_remedy() {
+        let text = |errno| explain(io::Error::from_raw_os_error(errno)).to_string();
+        assert!(text(libc::EPERM).contains("io_uring_disabled"));
+        assert!(text(libc::ENOSYS).contains("Linux 5.11"));
+        assert!(text(libc::EMFILE).contains("ulimit -n"));
+    }
+}

@@ -1,0 +1,233 @@
+//! Sockets before their first operation: addresses, listening, closing.
+
+use crate::errno;
+use block::{Address, IoError, IoResult, Kind};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::*};
+
+/// A stream or a listener. Its descriptor closes when the last operation on it
+/// has ended.
+pub(crate) struct Socket {
+    fd: OwnedFd,
+    is_tcp: bool,
+    closed: AtomicBool,
+    /// The file of a unix listener, removed when it closes.
+    path: Option<PathBuf>,
+}
+
+impl Socket {
+    pub(crate) fn stream(fd: OwnedFd, is_tcp: bool) -> Socket {
+        let socket = Socket {
+            fd,
+            is_tcp,
+            closed: AtomicBool::new(false),
+            path: None,
+        };
+        if is_tcp {
+            socket.send_at_once();
+        }
+        socket
+    }
+
+    /// Turns Nagle's algorithm off: what is sent here is a whole message.
+    fn send_at_once(&self) {
+        let on: libc::c_int = 1;
+        // SAFETY: `on` is readable for its size. A refusal costs latency only.
+        unsafe {
+            libc::setsockopt(
+                self.fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_NODELAY,
+                (&raw const on).cast(),
+                size_of_val(&on) as libc::socklen_t,
+            )
+        };
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    pub(crate) fn is_tcp(&self) -> bool {
+        self.is_tcp
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Relaxed)
+    }
+
+    /// Ends both directions; what waits on any shard completes.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Relaxed);
+        // SAFETY: no pointers are involved. A peer gone first is no error here.
+        unsafe { libc::shutdown(self.fd(), libc::SHUT_RDWR) };
+        if let Some(path) = &self.path {
+            // Someone may have removed it already, which is as good.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn pair_for_test() -> (Socket, Socket) {
+        let (a, b) = UnixStream::pair().unwrap();
+        (
+            Socket::stream(a.into(), false),
+            Socket::stream(b.into(), false),
+        )
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if !self.is_closed() {
+            self.close();
+        }
+    }
+}
+
+/// Listens on `address`. Returns where, for port 0 becomes a number.
+pub(crate) fn listen(address: &Address) -> IoResult<(Socket, Address)> {
+    let (fd, path, bound) = match address {
+        Address::Unix(path) => {
+            let listener = bind_unix(Path::new(&**path))?;
+            (
+                listener.into(),
+                Some(path.to_string().into()),
+                address.clone(),
+            )
+        }
+        Address::Tcp(host) => {
+            let listener = TcpListener::bind(&**host)
+                .map_err(|cause| errno::error(cause, "cannot listen").on(describe(address)))?;
+            let at = listener.local_addr().map_err(|cause| {
+                errno::error(cause, "cannot tell the port listened on").on(describe(address))
+            })?;
+            (listener.into(), None, Address::Tcp(at.to_string().into()))
+        }
+    };
+    let socket = Socket {
+        fd,
+        is_tcp: path.is_none(),
+        closed: AtomicBool::new(false),
+        path,
+    };
+    Ok((socket, bound))
+}
+
+/// Binds, replacing a socket file that no process listens on any more.
+fn bind_unix(path: &Path) -> IoResult<UnixListener> {
+    let name = format!("unix:{}", path.display());
+    let refuse = |cause: io::Error| {
+        let what = match cause.raw_os_error() {
+            Some(libc::EADDRINUSE) => {
+                "a file or a live listener is in the way; stop it or choose another path"
+            }
+            _ if path.as_os_str().len() >= SUN_PATH_BYTES => {
+                "a unix socket path is at most 107 bytes; choose a shorter one"
+            }
+            _ => "cannot listen",
+        };
+        errno::error(cause, what).on(name.clone())
+    };
+    match UnixListener::bind(path) {
+        Err(e) if e.kind() == io::ErrorKind::AddrInUse && is_stale(path) => {
+            std::fs::remove_file(path).map_err(refuse)?;
+            UnixListener::bind(path).map_err(refuse)
+        }
+        bound => bound.map_err(refuse),
+    }
+}
+
+const SUN_PATH_BYTES: usize = 108;
+
+fn is_stale(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_socket())
+        && UnixStream::connect(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+pub(crate) fn describe(address: &Address) -> String {
+    match address {
+        Address::Unix(path) => format!("unix:{path}"),
+        Address::Tcp(host) => format!("tcp:{host}"),
+    }
+}
+
+/// A socket address as the kernel reads it, at a fixed place in memory.
+pub(crate) struct RawAddress {
+    storage: Box<libc::sockaddr_storage>,
+    len: libc::socklen_t,
+}
+
+impl RawAddress {
+    pub(crate) fn unix(path: &str) -> IoResult<RawAddress> {
+        let bytes = path.as_bytes();
+        if bytes.is_empty() || bytes.len() >= SUN_PATH_BYTES || bytes.contains(&0) {
+            let what = "a unix socket path has 1 to 107 bytes and no zero byte";
+            return Err(IoError::new(Kind::Invalid, what).on(format!("unix:{path}")));
+        }
+        Ok(RawAddress::of(|storage| {
+            // SAFETY: a `sockaddr_storage` is large and aligned enough for any address.
+            let address = unsafe { &mut *(&raw mut *storage).cast::<libc::sockaddr_un>() };
+            address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+            for (to, from) in address.sun_path.iter_mut().zip(bytes) {
+                *to = *from as libc::c_char;
+            }
+            size_of::<libc::sockaddr_un>()
+        }))
+    }
+
+    pub(crate) fn tcp(at: SocketAddr) -> RawAddress {
+        RawAddress::of(|storage| match at {
+            SocketAddr::V4(at) => {
+                // SAFETY: as above.
+                let address = unsafe { &mut *(&raw mut *storage).cast::<libc::sockaddr_in>() };
+                address.sin_family = libc::AF_INET as libc::sa_family_t;
+                address.sin_port = at.port().to_be();
+                address.sin_addr.s_addr = u32::from_ne_bytes(at.ip().octets());
+                size_of::<libc::sockaddr_in>()
+            }
+            SocketAddr::V6(at) => {
+                // SAFETY: as above.
+                let address = unsafe { &mut *(&raw mut *storage).cast::<libc::sockaddr_in6>() };
+                address.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+                address.sin6_port = at.port().to_be();
+                address.sin6_flowinfo = at.flowinfo();
+                address.sin6_addr.s6_addr = at.ip().octets();
+                address.sin6_scope_id = at.scope_id();
+                size_of::<libc::sockaddr_in6>()
+            }
+        })
+    }
+
+    fn of(fill: impl FnOnce(&mut libc::sockaddr_storage) -> usize) -> RawAddress {
+        // SAFETY: all zeroes is a valid `sockaddr_storage`.
+        let mut storage: Box<libc::sockaddr_storage> = Box::new(unsafe { std::mem::zeroed() });
+        let len = fill(&mut storage) as libc::socklen_t;
+        RawAddress { storage, len }
+    }
+
+    /// An unconnected socket of this address's family.
+    pub(crate) fn socket(&self) -> io::Result<OwnedFd> {
+        let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+        // SAFETY: no pointers are involved.
+        let fd = unsafe { libc::socket(self.storage.ss_family.into(), kind, 0) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: just created, and owned by nobody else.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+
+    pub(crate) fn as_ptr(&self) -> *const libc::sockaddr {
+        (&raw const *self.storage).cast()
+    }
+
+    pub(crate) fn len(&self) -> libc::socklen_t {
+        self.len
+    }
+}

@@ -1,0 +1,287 @@
+//! Stream operations: what each asks of the kernel, step by step.
+//!
+//! Invariants:
+//!     a send ends when every byte is sent or the stream has failed
+//!     an operation holds its socket, so that its descriptor stays its own
+
+use crate::disk::{Step, payload_of};
+use crate::errno;
+use crate::resolve::Resolved;
+use crate::socket::{RawAddress, Socket, describe};
+use crate::targets::{Target, Targets};
+use block::{Address, Buf, IoError, IoResult, Kind, Op, Payload, Shared};
+use io_uring::{opcode, squeue, types};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+
+/// The most parts that one `sendmsg` takes (`UIO_MAXIOV`).
+const PARTS_MAX: usize = 1024;
+
+/// A stream operation in progress.
+pub(crate) enum StreamOp {
+    Accept(Arc<Socket>),
+    Connect(Box<Connect>),
+    Recv(Arc<Socket>, Buf),
+    Send(Arc<Socket>, Sending),
+}
+
+pub(crate) struct Sending {
+    parts: Vec<Shared>,
+    sent: usize,
+    message: Message,
+}
+
+/// What the kernel reads of a send, at a fixed place in memory.
+pub(crate) struct Message(Box<Gather>);
+
+struct Gather {
+    header: libc::msghdr,
+    vectors: Vec<libc::iovec>,
+}
+
+impl Message {
+    fn new() -> Message {
+        Message(Box::new(Gather {
+            // SAFETY: all zeroes is a valid `msghdr`.
+            header: unsafe { std::mem::zeroed() },
+            vectors: Vec::new(),
+        }))
+    }
+
+    /// Points at what is left of `parts` after `skip` bytes.
+    fn gather(&mut self, parts: &[Shared], mut skip: usize) -> *const libc::msghdr {
+        let Gather { header, vectors } = &mut *self.0;
+        vectors.clear();
+        for part in parts {
+            let rest = &part[skip.min(part.len())..];
+            skip -= part.len() - rest.len();
+            if !rest.is_empty() && vectors.len() < PARTS_MAX {
+                vectors.push(libc::iovec {
+                    iov_base: rest.as_ptr().cast_mut().cast(),
+                    iov_len: rest.len(),
+                });
+            }
+        }
+        header.msg_iov = vectors.as_mut_ptr();
+        header.msg_iovlen = vectors.len() as _;
+        &raw const *header
+    }
+}
+
+pub(crate) struct Connect {
+    name: String,
+    is_tcp: bool,
+    /// Addresses not tried yet, last first.
+    left: Vec<SocketAddr>,
+    attempt: Option<(RawAddress, OwnedFd)>,
+}
+
+impl Connect {
+    /// The connection to come, and the host to look up first, if `address` is
+    /// not a number.
+    pub(crate) fn new(address: &Address) -> IoResult<(Connect, Option<String>)> {
+        let mut connect = Connect {
+            name: describe(address),
+            is_tcp: matches!(address, Address::Tcp(_)),
+            left: Vec::new(),
+            attempt: None,
+        };
+        match address {
+            Address::Unix(path) => connect.attempt(RawAddress::unix(path)?)?,
+            Address::Tcp(host) => match host.parse() {
+                Ok(at) => connect.attempt(RawAddress::tcp(at))?,
+                Err(_) => return Ok((connect, Some(host.to_string()))),
+            },
+        }
+        Ok((connect, None))
+    }
+
+    /// Goes on once the host's addresses are known.
+    pub(crate) fn resolved(&mut self, resolved: Resolved) -> IoResult {
+        self.left = resolved.map_err(|cause| {
+            let what = "the host's address is unknown; check its name and port";
+            IoError::new(Kind::Stream, what)
+                .on(self.name.clone())
+                .because(cause)
+        })?;
+        self.left.reverse();
+        self.next(libc::EADDRNOTAVAIL)
+    }
+
+    /// Tries the next address, or fails for the reason of the last attempt.
+    fn next(&mut self, number: i32) -> IoResult {
+        match self.left.pop() {
+            Some(at) => self.attempt(RawAddress::tcp(at)),
+            None => Err(broken(&self.name, number, "cannot connect")),
+        }
+    }
+
+    fn attempt(&mut self, address: RawAddress) -> IoResult {
+        let socket = address
+            .socket()
+            .map_err(|cause| errno::error(cause, "cannot make a socket").on(self.name.clone()))?;
+        self.attempt = Some((address, socket));
+        Ok(())
+    }
+}
+
+impl StreamOp {
+    /// Begins an operation on a stream or listener.
+    pub(crate) fn begin(
+        target: Target,
+        op: Op,
+        spare: &mut Vec<Message>,
+    ) -> Result<StreamOp, (IoError, Payload)> {
+        let invalid =
+            |op: Op, what: &'static str| Err((IoError::new(Kind::Invalid, what), payload_of(op)));
+        let (socket, is_listener) = match target {
+            Target::Stream(socket) => (socket, false),
+            Target::Listener(socket) => (socket, true),
+            Target::Disk(_) => return invalid(op, "a stream operation on a disk"),
+        };
+        if socket.is_closed() {
+            return Err((closed(), payload_of(op)));
+        }
+        match op {
+            Op::Accept if is_listener => Ok(StreamOp::Accept(socket)),
+            Op::Recv(buf) if !is_listener => {
+                if buf.is_empty() {
+                    return invalid(Op::Recv(buf), "a receive into an empty buffer");
+                }
+                Ok(StreamOp::Recv(socket, buf))
+            }
+            Op::Send(parts) if !is_listener => {
+                let message = spare.pop().unwrap_or_else(Message::new);
+                let sending = Sending {
+                    parts,
+                    sent: 0,
+                    message,
+                };
+                Ok(StreamOp::Send(socket, sending))
+            }
+            op if is_listener => invalid(op, "not an operation of a listener"),
+            op => invalid(op, "not an operation of a stream"),
+        }
+    }
+
+    /// The next request to the kernel.
+    pub(crate) fn entry(&mut self) -> squeue::Entry {
+        match self {
+            StreamOp::Accept(socket) => {
+                let fd = types::Fd(socket.fd());
+                opcode::Accept::new(fd, std::ptr::null_mut(), std::ptr::null_mut())
+                    .flags(libc::SOCK_CLOEXEC)
+                    .build()
+            }
+            StreamOp::Connect(connect) => {
+                let (address, fd) = connect.attempt.as_ref().expect("an address is chosen");
+                let fd = types::Fd(fd.as_raw_fd());
+                opcode::Connect::new(fd, address.as_ptr(), address.len()).build()
+            }
+            StreamOp::Recv(socket, buf) => {
+                let fd = types::Fd(socket.fd());
+                opcode::Recv::new(fd, buf.as_mut_ptr(), buf.len() as u32).build()
+            }
+            StreamOp::Send(socket, sending) => {
+                let header = sending.message.gather(&sending.parts, sending.sent);
+                // Asks the kernel to go on after a short send by itself.
+                let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
+                opcode::SendMsg::new(types::Fd(socket.fd()), header)
+                    .flags(flags as u32)
+                    .build()
+            }
+        }
+    }
+
+    /// Takes the kernel's answer: a count or descriptor, or a negative error
+    /// number.
+    pub(crate) fn advance(&mut self, targets: &Targets, result: i32) -> Step {
+        if errno::is_transient(-result) {
+            return Step::Again;
+        }
+        match self {
+            StreamOp::Accept(listener) => match result {
+                0.. => {
+                    // SAFETY: the kernel made this descriptor for this accept.
+                    let fd = unsafe { OwnedFd::from_raw_fd(result) };
+                    Step::Done(add_stream(targets, fd, listener.is_tcp()))
+                }
+                _ if listener.is_closed() => Step::Done(Err(closed())),
+                _ if -result == libc::ECONNABORTED => Step::Again,
+                _ => Step::Done(Err(broken("listener", -result, "cannot accept"))),
+            },
+            StreamOp::Connect(connect) => match result {
+                0.. => {
+                    let (_, fd) = connect.attempt.take().expect("it has connected");
+                    Step::Done(add_stream(targets, fd, connect.is_tcp))
+                }
+                _ => match connect.next(-result) {
+                    Ok(()) => Step::Again,
+                    Err(error) => Step::Done(Err(error)),
+                },
+            },
+            StreamOp::Recv(..) => match result {
+                0.. => Step::Done(Ok(result as u64)),
+                _ => Step::Done(Err(broken("stream", -result, "receive failed"))),
+            },
+            StreamOp::Send(_, sending) => match result {
+                0.. => {
+                    sending.sent += result as usize;
+                    let bytes: usize = sending.parts.iter().map(|part| part.len()).sum();
+                    if sending.sent == bytes {
+                        Step::Done(Ok(0))
+                    } else {
+                        Step::Again
+                    }
+                }
+                _ => Step::Done(Err(broken("stream", -result, "send failed"))),
+            },
+        }
+    }
+
+    /// Whether this waits for a host's addresses, and not for the kernel.
+    pub(crate) fn is_resolving(&self) -> bool {
+        matches!(self, StreamOp::Connect(connect) if connect.attempt.is_none())
+    }
+
+    /// What goes back to the submitter.
+    pub(crate) fn into_payload(self, spare: &mut Vec<Message>) -> Payload {
+        match self {
+            StreamOp::Recv(_, buf) => Payload::Buf(buf),
+            StreamOp::Send(_, mut sending) => {
+                sending.parts.clear();
+                spare.push(sending.message);
+                Payload::Parts(sending.parts)
+            }
+            StreamOp::Accept(_) | StreamOp::Connect(_) => Payload::None,
+        }
+    }
+}
+
+fn add_stream(targets: &Targets, fd: OwnedFd, is_tcp: bool) -> IoResult<u64> {
+    let target = Target::Stream(Arc::new(Socket::stream(fd, is_tcp)));
+    match targets.insert(target) {
+        Some(id) => Ok(id.0.into()),
+        None => Err(IoError::new(
+            Kind::Busy,
+            "a million streams are open; close some",
+        )),
+    }
+}
+
+fn closed() -> IoError {
+    IoError::new(Kind::Stream, "closed here")
+}
+
+fn broken(name: &str, number: i32, what: &'static str) -> IoError {
+    let what = match number {
+        libc::EMFILE | libc::ENFILE => {
+            "no descriptor is left for a connection; raise the limit of open files (ulimit -n)"
+        }
+        _ => what,
+    };
+    IoError::new(errno::stream_kind(number), what)
+        .on(name.to_owned())
+        .because(errno::source(number))
+}
