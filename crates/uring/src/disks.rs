@@ -1,12 +1,11 @@
 //! The disks that one shard has used, as its ring knows them.
 //!
 //! A key names a disk for as long as any operation of this shard is on it,
-//! even when the host's table has given the place to another target.
+//! even when the host has given its number to another target.
 
 use crate::disk::Handle;
 use crate::open::Disk;
 use crate::ring::Ring;
-use crate::targets::place_of;
 use block::TargetId;
 use slab::Slab;
 use std::sync::Arc;
@@ -15,10 +14,12 @@ use std::sync::Arc;
 /// a little slower.
 const REGISTERED_MAX: u32 = 256;
 
+const UNKNOWN: usize = usize::MAX;
+
 pub(crate) struct Disks {
     list: Slab<LocalDisk>,
-    /// Keys in `list` by place in the host's table.
-    by_place: Vec<usize>,
+    /// Keys in `list` by target number, where open; else `UNKNOWN`.
+    keys: Vec<usize>,
     /// Keys below this are registered files.
     registered: u32,
 }
@@ -36,15 +37,15 @@ impl Disks {
         let agreed = wanted && submitter.register_files_sparse(REGISTERED_MAX).is_ok();
         Disks {
             list: Slab::new(),
-            by_place: Vec::new(),
+            keys: Vec::new(),
             registered: if agreed { REGISTERED_MAX } else { 0 },
         }
     }
 
     #[inline]
     pub(crate) fn find(&self, id: TargetId) -> Option<usize> {
-        let key = *self.by_place.get(place_of(id))?;
-        (self.list.get(key)?.id == id).then_some(key)
+        let key = *self.keys.get(id.0 as usize)?;
+        (key != UNKNOWN).then_some(key)
     }
 
     #[inline]
@@ -68,28 +69,34 @@ impl Disks {
             _ => Handle::plain(fd),
         };
         entry.insert(LocalDisk { id, disk, handle });
-        let place = place_of(id);
-        if self.by_place.len() <= place {
-            self.by_place.resize(place + 1, usize::MAX);
+        let number = id.0 as usize;
+        if self.keys.len() <= number {
+            self.keys.resize(number + 1, UNKNOWN);
         }
-        self.by_place[place] = key;
+        self.keys[number] = key;
         key
     }
 
     /// Lets go of closed disks, except those in use. Returns whether none is left.
     pub(crate) fn release_closed(&mut self, ring: &Ring, in_use: impl Fn(usize) -> bool) -> bool {
-        let registered = self.registered;
+        let Disks {
+            keys, registered, ..
+        } = self;
         let mut none_left = true;
         self.list.retain(|key, local| {
             if !local.disk.is_closed() {
                 return true;
+            }
+            let known = &mut keys[local.id.0 as usize];
+            if *known == key {
+                *known = UNKNOWN;
             }
             if in_use(key) {
                 none_left = false;
                 return true;
             }
             if let Ok(key) = u32::try_from(key)
-                && key < registered
+                && key < *registered
             {
                 // A failure leaves the file open in the ring until it ends.
                 let _ = ring.io.submitter().register_files_update(key, &[-1]);

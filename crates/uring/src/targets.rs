@@ -1,9 +1,8 @@
 //! The table of disks, streams and listeners that all shards of a host share.
 //!
-//! A target's number is its place in the table and the place's generation, so
-//! that a number kept after `close` does not reach the next target there. A
-//! place is used again only after all other free places, at the earliest
-//! 4,096 closes of it later under the same number.
+//! Numbers are small, so that others may index by them. A number is given again
+//! only after thousands of later closes, so that one kept after `close` does
+//! not soon reach another target.
 
 use crate::open::Disk;
 use crate::socket::Socket;
@@ -12,8 +11,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, RwLock};
 
-const PLACE_BITS: u32 = 20;
-const PLACES: usize = 1 << PLACE_BITS;
+const TARGETS_MAX: usize = 1 << 20;
+/// Closed targets whose numbers rest, as long as there are others.
+const RESTING: usize = 4096;
 
 #[derive(Clone)]
 pub(crate) enum Target {
@@ -30,61 +30,35 @@ pub(crate) struct Targets {
 
 #[derive(Default)]
 struct Table {
-    places: Vec<Place>,
-    free: VecDeque<u32>,
-}
-
-#[derive(Default)]
-struct Place {
-    generation: u32,
-    target: Option<Target>,
-}
-
-/// The place in the table that `id` names, whatever is there now.
-pub(crate) fn place_of(id: TargetId) -> usize {
-    id.0 as usize % PLACES
+    open: Vec<Option<Target>>,
+    closed: VecDeque<u32>,
 }
 
 impl Targets {
     /// Adds a target; `None` if a million are open.
     pub(crate) fn insert(&self, target: Target) -> Option<TargetId> {
         let mut table = self.table.write().expect("no panic under this lock");
-        let place = match table.free.pop_front() {
-            Some(place) => place,
-            // The last place stays empty, for `TargetId::NONE` lies there.
-            None if table.places.len() < PLACES - 1 => {
-                table.places.push(Place::default());
-                table.places.len() as u32 - 1
-            }
-            None => return None,
-        };
-        let entry = &mut table.places[place as usize];
-        entry.target = Some(target);
-        Some(TargetId(entry.generation << PLACE_BITS | place))
+        if table.closed.len() <= RESTING && table.open.len() < TARGETS_MAX {
+            table.open.push(Some(target));
+            return Some(TargetId(table.open.len() as u32 - 1));
+        }
+        let number = table.closed.pop_front()?;
+        table.open[number as usize] = Some(target);
+        Some(TargetId(number))
     }
 
     pub(crate) fn get(&self, id: TargetId) -> Option<Target> {
         let table = self.table.read().expect("no panic under this lock");
-        let entry = table.places.get(place_of(id))?;
-        (entry.generation == id.0 >> PLACE_BITS)
-            .then(|| entry.target.clone())
-            .flatten()
+        table.open.get(id.0 as usize)?.clone()
     }
 
     /// Takes a target out and closes it; false if it was not there.
     pub(crate) fn close(&self, id: TargetId) -> bool {
         let mut table = self.table.write().expect("no panic under this lock");
-        let Some(entry) = table.places.get_mut(place_of(id)) else {
+        let Some(target) = table.open.get_mut(id.0 as usize).and_then(Option::take) else {
             return false;
         };
-        if entry.generation != id.0 >> PLACE_BITS {
-            return false;
-        }
-        let Some(target) = entry.target.take() else {
-            return false;
-        };
-        entry.generation = (entry.generation + 1) % (1 << (u32::BITS - PLACE_BITS));
-        table.free.push_back(place_of(id) as u32);
+        table.closed.push_back(id.0);
         drop(table);
         match target {
             Target::Stream(socket) | Target::Listener(socket) => socket.close(),
@@ -107,15 +81,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_kept_after_close_reaches_nothing() {
+    fn a_number_rests_after_close_and_stays_small() {
         let targets = Targets::default();
-        let socket = || Target::Stream(Arc::new(Socket::pair_for_test().0));
-        let first = targets.insert(socket()).unwrap();
+        let open = || {
+            let target = Target::Stream(Arc::new(Socket::pair_for_test().0));
+            targets.insert(target).unwrap()
+        };
+        let first = open();
         assert!(targets.close(first) && !targets.close(first));
-        let second = targets.insert(socket()).unwrap();
-        assert_eq!(place_of(first), place_of(second));
-        assert_ne!(first, second);
-        assert!(targets.get(first).is_none() && targets.get(second).is_some());
+        for _ in 0..RESTING {
+            let id = open();
+            assert_ne!(id, first);
+            assert!(targets.get(first).is_none() && targets.get(id).is_some());
+            targets.close(id);
+        }
+        assert_eq!(open(), first);
         assert!(targets.get(TargetId::NONE).is_none());
     }
 }

@@ -84,7 +84,8 @@ impl<D: Driver> Pipes<D> {
     /// pieces: every byte arrives, in order.
     async fn long_exchange(&self) {
         self.probe.case.enter("a long exchange");
-        let (a, b) = join(self.connected(), self.connected()).await;
+        // One after the other: which accept gets which connection is not said.
+        let (a, b) = (self.connected().await, self.connected().await);
         let flows = [(a.0, a.1), (a.1, a.0), (b.0, b.1), (b.1, b.0)];
         let work = flows.into_iter().zip(0..).map(|((from, to), i)| {
             let id = mix(self.seed ^ i);
