@@ -1,4 +1,39 @@
-//! The driver in virtual time, and the service-time models of the devices that
-//! it pretends to have.
+//! The driver in virtual time: one seeded world of disks and streams, in which
+//! shards run on one thread, things go wrong by plan, and the power can be cut;
+//! and the service-time models of the devices that it pretends to have.
+//!
+//! Same seed, same program, same [`World::trace_hash`], on any machine.
+//!
+//! Not here, on purpose: clocks, threads, files and system randomness.
 
+mod clockwork;
+mod contents;
+mod control;
+mod disk;
+mod driver;
+mod fault;
+mod flight;
+mod heap;
+mod host;
+mod ledger;
 pub mod model;
+mod pages;
+mod plan;
+mod rng;
+mod stream;
+mod trace_hash;
+mod world;
+
+pub use contents::Survival;
+pub use control::Control;
+pub use disk::{DiskSpec, Keep, ModelId, Service, Span};
+pub use driver::SimDriver;
+pub use fault::{
+    Class, Direction, Domain, Effect, Landed, Ops, Outage, Plan, Point, PowerCut, Rule,
+    StreamEffect, StreamRule, Tally, When,
+};
+pub use host::{Budget, Outcome, Sim};
+pub use rng::Rng;
+pub use stream::LinkSpec;
+pub use trace_hash::{Event, Log, Verb};
+pub use world::World;

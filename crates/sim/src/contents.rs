@@ -1,0 +1,325 @@
+//! A disk's bytes and its volatile write cache.
+//!
+//! Invariants:
+//!     latest = durable + the unflushed writes, oldest first
+//!     an acknowledged write leaves `unflushed` only when it is durable
+//!     after a cut, each block holds its durable bytes or those of one write
+//!     that was unflushed or in flight                    (`tests/durability`)
+//!
+//! A cache never promises to keep a write volatile: when more than `unflushed_max` pieces
+//! wait, the oldest become durable of their own accord.
+//!
+//! Not here: when operations happen and how they fail (`disk`).
+
+use crate::pages::{Pages, Piece, WHOLE};
+use crate::rng::Rng;
+use block::{Extent, Lba, Sectors};
+use std::collections::VecDeque;
+
+/// What a power cut leaves of each write that was not durable.
+///
+/// What is neither kept nor torn is lost. A write of one logical block is never
+/// torn.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Survival {
+    /// The probability that a write survives whole.
+    pub kept: f64,
+    /// The probability that only some of its blocks survive.
+    pub torn: f64,
+}
+
+/// What a power cut did to the writes that were not durable.
+#[derive(Default, PartialEq, Eq, Debug)]
+pub(crate) struct Settled {
+    pub lost: Vec<Lba>,
+    pub torn: Vec<Lba>,
+    /// Writes that left bytes although an older one lost some.
+    pub reordered: Vec<Lba>,
+}
+
+pub(crate) struct Contents {
+    durable: Pages,
+    latest: Pages,
+    unflushed: VecDeque<(u64, Piece)>,
+    unflushed_max: usize,
+    /// How many volatile writes have been acknowledged: the number of the last.
+    acknowledged: u64,
+    block: Sectors,
+}
+
+impl Contents {
+    pub fn new(block: Sectors, unflushed_max: usize) -> Contents {
+        Contents {
+            durable: Pages::default(),
+            latest: Pages::default(),
+            unflushed: VecDeque::new(),
+            unflushed_max,
+            acknowledged: 0,
+            block,
+        }
+    }
+
+    pub fn read(&self, at: Lba, out: &mut [u8]) {
+        self.latest.read(at, out);
+    }
+
+    /// What zeroing `extent` would write.
+    pub fn pieces_of_zero(&self, extent: Extent) -> Vec<Piece> {
+        self.latest.pieces_of_zero(extent)
+    }
+
+    /// Takes a write; it is durable now or when a flush covers it.
+    pub fn write(&mut self, pieces: Vec<Piece>, durable: bool) {
+        if !durable {
+            self.acknowledged += 1;
+        }
+        for piece in pieces {
+            self.latest.apply(&piece);
+            if durable {
+                self.supersede(&piece);
+                self.durable.apply(&piece);
+            } else {
+                self.unflushed.push_back((self.acknowledged, piece));
+            }
+        }
+        while self.unflushed.len() > self.unflushed_max {
+            self.destage_oldest();
+        }
+    }
+
+    /// The mark that a flush submitted now has to cover.
+    pub fn acknowledged(&self) -> u64 {
+        self.acknowledged
+    }
+
+    /// Makes the writes acknowledged up to the mark durable.
+    pub fn flush(&mut self, covers: u64) {
+        while self.unflushed.front().is_some_and(|(n, _)| *n <= covers) {
+            self.destage_oldest();
+        }
+    }
+
+    /// Older volatile bytes must not come back over durable ones.
+    fn supersede(&mut self, newer: &Piece) {
+        for (_, older) in &mut self.unflushed {
+            if older.page == newer.page {
+                older.mask &= !newer.mask;
+            }
+        }
+    }
+
+    fn destage_oldest(&mut self) {
+        if let Some((_, piece)) = self.unflushed.pop_front() {
+            self.durable.apply(&piece);
+        }
+    }
+
+    /// The power goes: what was unflushed, and the writes `in_flight`, survive
+    /// as `survival` and the seed decide, in any order.
+    pub fn cut(
+        &mut self,
+        in_flight: Vec<Vec<Piece>>,
+        survival: Option<Survival>,
+        rng: &mut Rng,
+    ) -> Settled {
+        let survival = survival.unwrap_or_else(|| draw_survival(rng));
+        let mut writes: Vec<(u64, Vec<Piece>)> = Vec::new();
+        for (number, piece) in self.unflushed.drain(..) {
+            match writes.last_mut() {
+                Some((n, pieces)) if *n == number => pieces.push(piece),
+                _ => writes.push((number, vec![piece])),
+            }
+        }
+        let acknowledged = self.acknowledged;
+        writes.extend((acknowledged + 1..).zip(in_flight));
+        writes.retain(|(_, pieces)| pieces.iter().any(|p| p.mask != 0));
+
+        let mut settled = Settled::default();
+        let mut oldest_harmed = u64::MAX;
+        let mut survivors = Vec::new();
+        for (age, mut pieces) in writes {
+            let start = start_of(&pieces);
+            let whole = blocks(&pieces, self.block);
+            let kept = match rng.chance(survival.kept) {
+                true => whole,
+                false => {
+                    let torn = survival.torn / (1.0 - survival.kept);
+                    survive_partly(&mut pieces, self.block, rng.chance(torn), rng)
+                }
+            };
+            if kept == 0 {
+                settled.lost.push(start);
+            } else if kept < whole {
+                settled.torn.push(start);
+            }
+            if kept > 0 && oldest_harmed < age {
+                settled.reordered.push(start);
+            }
+            if kept < whole {
+                oldest_harmed = oldest_harmed.min(age);
+            }
+            survivors.push(pieces);
+        }
+        let touched: Vec<u64> = survivors.iter().flatten().map(|p| p.page).collect();
+        rng.shuffle(&mut survivors);
+        for piece in survivors.iter().flatten() {
+            self.durable.apply(piece);
+        }
+        for page in touched {
+            self.latest.set(page, self.durable.page(page));
+        }
+        settled
+    }
+}
+
+/// Independent fates with moderate odds would never show a long queue wholly
+/// lost or wholly kept, so that the odds themselves are drawn for each cut.
+fn draw_survival(rng: &mut Rng) -> Survival {
+    let (kept, torn) = match rng.below(8) {
+        0 => (1.0, 0.0),
+        1 => (0.0, 0.0),
+        2 => (0.0, 1.0),
+        3 => (0.9, 0.05),
+        4 => (0.05, 0.05),
+        _ => (0.35, 0.3),
+    };
+    Survival { kept, torn }
+}
+
+fn start_of(pieces: &[Piece]) -> Lba {
+    let first = pieces.iter().find(|p| p.mask != 0).expect("not empty");
+    Lba(first.page * 8 + u64::from(first.mask.trailing_zeros()))
+}
+
+fn blocks(pieces: &[Piece], block: Sectors) -> u64 {
+    let sectors: u64 = pieces.iter().map(|p| u64::from(p.mask.count_ones())).sum();
+    sectors / block.0
+}
+
+/// Takes blocks out of a write: some of them if it is `torn`, else all. Returns
+/// how many are left.
+pub(crate) fn survive_partly(
+    pieces: &mut [Piece],
+    block: Sectors,
+    torn: bool,
+    rng: &mut Rng,
+) -> u64 {
+    let whole = blocks(pieces, block);
+    let shape = rng.below(3);
+    let edge = if whole > 1 {
+        rng.between(1, whole - 1)
+    } else {
+        0
+    };
+    let mut index = 0;
+    let mut survives = |rng: &mut Rng| {
+        index += 1;
+        torn && match shape {
+            0 => index <= edge,
+            1 => index > edge && edge > 0,
+            _ => edge > 0 && rng.below(2) == 0,
+        }
+    };
+    for piece in pieces.iter_mut() {
+        if block.0 == 8 {
+            if piece.mask == WHOLE && !survives(rng) {
+                piece.mask = 0;
+            }
+            continue;
+        }
+        for bit in (0..8).map(|i| 1 << i) {
+            if piece.mask & bit != 0 && !survives(rng) {
+                piece.mask &= !bit;
+            }
+        }
+    }
+    blocks(pieces, block)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: Sectors = Sectors(1);
+
+    fn write(contents: &mut Contents, at: u64, sectors: usize, value: u8, durable: bool) {
+        let data = vec![value; sectors * 512];
+        contents.write(Pages::pieces_of_write(Lba(at), &data), durable);
+    }
+
+    fn first_bytes(contents: &Contents, sectors: usize) -> Vec<u8> {
+        let mut out = vec![0; sectors * 512];
+        contents.read(Lba(0), &mut out);
+        out.iter().step_by(512).copied().collect()
+    }
+
+    fn cut(contents: &mut Contents, kept: f64, torn: f64, seed: u64) -> Settled {
+        let survival = Some(Survival { kept, torn });
+        contents.cut(Vec::new(), survival, &mut Rng::new(seed))
+    }
+
+    #[test]
+    fn a_flush_covers_what_was_acknowledged_before_it() {
+        let mut c = Contents::new(BLOCK, 100);
+        write(&mut c, 0, 1, 1, false);
+        let mark = c.acknowledged();
+        write(&mut c, 1, 1, 2, false);
+        c.flush(mark);
+        assert_eq!(first_bytes(&c, 2), [1, 2]);
+        let settled = cut(&mut c, 0.0, 0.0, 1);
+        assert_eq!(settled.lost, [Lba(1)]);
+        assert_eq!(first_bytes(&c, 2), [1, 0]);
+    }
+
+    #[test]
+    fn durable_bytes_are_not_undone_by_older_volatile_ones() {
+        let mut c = Contents::new(BLOCK, 100);
+        write(&mut c, 0, 4, 1, false);
+        write(&mut c, 1, 1, 2, true);
+        let settled = cut(&mut c, 1.0, 0.0, 1);
+        assert_eq!(settled, Settled::default());
+        assert_eq!(first_bytes(&c, 4), [1, 2, 1, 1]);
+    }
+
+    #[test]
+    fn cuts_lose_tear_and_reorder() {
+        let (mut torn, mut reordered, mut older_won) = (0, 0, 0);
+        for seed in 0..200 {
+            let mut c = Contents::new(BLOCK, 100);
+            write(&mut c, 0, 6, 1, false);
+            write(&mut c, 0, 6, 2, false);
+            let settled = cut(&mut c, 0.3, 0.4, seed);
+            torn += settled.torn.len();
+            reordered += settled.reordered.len();
+            older_won += usize::from(first_bytes(&c, 6).contains(&1));
+        }
+        assert!(
+            torn > 50 && reordered > 20 && older_won > 50,
+            "{torn} {reordered} {older_won}"
+        );
+    }
+
+    #[test]
+    fn a_large_logical_block_is_never_torn() {
+        for seed in 0..200 {
+            let mut c = Contents::new(Sectors(8), 100);
+            write(&mut c, 0, 24, 1, false);
+            cut(&mut c, 0.0, 1.0, seed);
+            let bytes = first_bytes(&c, 24);
+            assert!(
+                bytes.chunks(8).all(|b| b.iter().all(|x| *x == b[0])),
+                "{bytes:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_full_cache_makes_its_oldest_writes_durable() {
+        let mut c = Contents::new(BLOCK, 2);
+        for at in 0..5 {
+            write(&mut c, at * 8, 1, 1, false);
+        }
+        let settled = cut(&mut c, 0.0, 0.0, 1);
+        assert_eq!(settled.lost, [Lba(24), Lba(32)]);
+    }
+}

@@ -1,0 +1,78 @@
+//! How a test program acts on the world while its shards run.
+
+use crate::fault::Domain;
+use block::TargetId;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::{Arc, Mutex};
+
+#[derive(Clone, Copy)]
+pub(crate) enum Command {
+    Kill(TargetId),
+    Revive(TargetId),
+    Cut(Option<Domain>),
+    PowerOn(Domain),
+    Release(TargetId),
+    Break(TargetId),
+}
+
+/// A handle on the world; takes effect at the next submission of an operation or
+/// when the shard that runs pauses, whichever is first.
+#[derive(Clone, Default)]
+pub struct Control(Arc<Inbox>);
+
+#[derive(Default)]
+struct Inbox {
+    any: AtomicBool,
+    commands: Mutex<VecDeque<Command>>,
+}
+
+impl Control {
+    /// Unplugs a disk; see [`crate::Outage`].
+    pub fn kill(&self, disk: TargetId) {
+        self.send(Command::Kill(disk));
+    }
+
+    /// Plugs a disk in again.
+    pub fn revive(&self, disk: TargetId) {
+        self.send(Command::Revive(disk));
+    }
+
+    /// Cuts the power of one domain, or of all.
+    pub fn cut_power(&self, domain: Option<Domain>) {
+        self.send(Command::Cut(domain));
+    }
+
+    /// Gives the disks of a domain power again; its shards stay dead.
+    pub fn power_on(&self, domain: Domain) {
+        self.send(Command::PowerOn(domain));
+    }
+
+    /// Lets the stuck operations of a disk complete, or a stalled stream, named
+    /// by either end, go on.
+    pub fn release(&self, target: TargetId) {
+        self.send(Command::Release(target));
+    }
+
+    /// Breaks a stream, named by either end.
+    pub fn break_stream(&self, end: TargetId) {
+        self.send(Command::Break(end));
+    }
+
+    fn send(&self, command: Command) {
+        let mut commands = self.0.commands.lock().expect("no panic under this lock");
+        commands.push_back(command);
+        self.0.any.store(true, Release);
+    }
+
+    #[inline]
+    pub(crate) fn take(&self) -> Option<Command> {
+        if !self.0.any.load(Acquire) {
+            return None;
+        }
+        let mut commands = self.0.commands.lock().expect("no panic under this lock");
+        let command = commands.pop_front();
+        self.0.any.store(!commands.is_empty(), Release);
+        command
+    }
+}

@@ -1,0 +1,478 @@
+//! A simulated disk: what an operation does to it, with the faults that strike.
+//!
+//! An operation takes effect when it completes; a read meanwhile sees the old or
+//! the new bytes of a write in flight, block by block.
+//!
+//! Not here: when operations complete (`world` asks the service time), the
+//! volatile cache (`contents`).
+
+use crate::contents::{Contents, Survival, survive_partly};
+use crate::fault::{ActiveRule, Class, Domain, Strike, elsewhere};
+use crate::flight::{Flight, FlightId, Flights};
+use crate::ledger::Ledger;
+use crate::pages::{Pages, Piece};
+use crate::rng::Rng;
+use crate::trace_hash::Verb;
+use block::{
+    Buf, Extent, Fua, Geometry, IoResult, Kind, Lba, Nanos, Op, Payload, SECTOR_BYTES, Sectors,
+    TargetId,
+};
+use rangemap::RangeSet;
+
+/// A span of time drawn anew for each operation, both ends included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// The shortest.
+    pub min: Nanos,
+    /// The longest.
+    pub max: Nanos,
+}
+
+impl Span {
+    /// Always `at`.
+    pub const fn exactly(at: Nanos) -> Span {
+        Span { min: at, max: at }
+    }
+
+    #[inline]
+    pub(crate) fn draw(self, rng: &mut Rng) -> Nanos {
+        if self.min == self.max {
+            return self.min;
+        }
+        Nanos(rng.between(self.min.0, self.max.0))
+    }
+}
+
+/// How long operations take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Service {
+    /// Drawn for each operation alone, with no queue and no limit of parallelism.
+    Fixed {
+        /// Reads.
+        read: Span,
+        /// Writes, zeroing and discards.
+        write: Span,
+        /// Flushes.
+        flush: Span,
+    },
+    /// Decided by a model of the world, in which the disk is this unit.
+    Model {
+        /// What [`crate::World::add_model`] returned.
+        model: ModelId,
+        /// A drive alone in its model ignores it.
+        unit: u32,
+    },
+}
+
+/// Names a service-time model of a world.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ModelId(pub(crate) u32);
+
+impl Service {
+    /// Every operation takes `span`.
+    pub const fn uniform(span: Span) -> Service {
+        Service::Fixed {
+            read: span,
+            write: span,
+            flush: span,
+        }
+    }
+}
+
+/// Whether a disk keeps what is written to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Keep {
+    /// It keeps its bytes, sparsely.
+    Bytes,
+    /// It reads as zeroes whatever was written: for runs too large for memory.
+    Nothing,
+}
+
+/// A disk to be.
+#[derive(Clone, Debug)]
+pub struct DiskSpec {
+    /// Its shape. A disk that is not `volatile` makes every write durable.
+    pub geometry: Geometry,
+    /// How long its operations take.
+    pub service: Service,
+    /// Whether it keeps bytes.
+    pub keep: Keep,
+    /// What it loses power with.
+    pub domain: Domain,
+    /// How many 4 KiB pages its volatile cache holds before the oldest become
+    /// durable.
+    pub cache_pages_max: usize,
+}
+
+impl DiskSpec {
+    /// A disk that keeps bytes, with a volatile cache of 16 MiB and operations of
+    /// 50 to 150 microseconds.
+    pub fn new(geometry: Geometry) -> DiskSpec {
+        let span = Span {
+            min: Nanos::from_micros(50),
+            max: Nanos::from_micros(150),
+        };
+        DiskSpec {
+            geometry,
+            service: Service::uniform(span),
+            keep: Keep::Bytes,
+            domain: Domain(0),
+            cache_pages_max: 4096,
+        }
+    }
+}
+
+pub(crate) struct Disk {
+    pub target: TargetId,
+    pub geometry: Geometry,
+    pub service: Service,
+    pub domain: Domain,
+    pub contents: Option<Contents>,
+    pub rules: Vec<ActiveRule>,
+    /// Sectors that cannot be read.
+    pub latent: RangeSet<u64>,
+    pub powered: bool,
+    pub plugged: bool,
+    /// Writes in flight, kept only for disks with contents.
+    pub writing: Vec<FlightId>,
+    /// Operations that wait for a release.
+    pub stuck: Vec<FlightId>,
+    /// How often a write in flight met another over the same sectors.
+    pub overlaps: u64,
+}
+
+impl Disk {
+    pub fn new(target: TargetId, spec: DiskSpec) -> Disk {
+        let contents = match spec.keep {
+            Keep::Bytes => Some(Contents::new(spec.geometry.block, spec.cache_pages_max)),
+            Keep::Nothing => None,
+        };
+        Disk {
+            target,
+            geometry: spec.geometry,
+            service: spec.service,
+            domain: spec.domain,
+            contents,
+            rules: Vec::new(),
+            latent: RangeSet::new(),
+            powered: true,
+            plugged: true,
+            writing: Vec::new(),
+            stuck: Vec::new(),
+            overlaps: 0,
+        }
+    }
+
+    /// Whether it answers.
+    pub fn is_up(&self) -> bool {
+        self.powered && self.plugged
+    }
+
+    /// What `op` is and which sectors it is about, checked.
+    #[inline]
+    pub fn check(&self, op: &Op) -> (Verb, IoResult<Extent>) {
+        let geometry = &self.geometry;
+        let checked = |extent: Extent| geometry.check(extent).map(|()| extent);
+        match op {
+            Op::Read(at, buf) => (Verb::Read, geometry.transfer(*at, buf.len())),
+            Op::Write(at, data, _) => (Verb::Write, geometry.transfer(*at, data.len())),
+            Op::Zero(extent) => (Verb::Zero, checked(*extent)),
+            Op::Discard(extent) => (Verb::Discard, checked(*extent)),
+            Op::Flush => (Verb::Flush, Ok(geometry.extent())),
+            other => {
+                let error = geometry.error(Kind::Invalid, "a stream operation on a disk");
+                (stream_verb(other), Err(error))
+            }
+        }
+    }
+
+    /// What the fault plan holds for an operation that begins now.
+    #[inline]
+    pub fn judge(&mut self, verb: Verb, op: &Op, extent: Extent, rng: &mut Rng) -> Strike {
+        let mut strike = Strike::NONE;
+        let fua = matches!(op, Op::Write(_, _, Fua::Yes));
+        for rule in &mut self.rules {
+            rule.judge(verb, fua, extent, rng, &mut strike);
+        }
+        strike
+    }
+
+    /// Notes a write that begins, and whether it overlaps another in flight.
+    pub fn begin_write(&mut self, id: FlightId, extent: Extent, flights: &Flights) {
+        if self.contents.is_none() {
+            return;
+        }
+        let overlaps = |other: &FlightId| {
+            let flight = flights.get(*other);
+            flight.is_some_and(|f| extent_of(&f.op).overlaps(extent))
+        };
+        self.overlaps += u64::from(self.writing.iter().any(overlaps));
+        self.writing.push(id);
+    }
+
+    /// Notes that an operation, if it was a write, has ended.
+    #[inline]
+    pub fn end_write(&mut self, id: FlightId) {
+        if let Some(index) = self.writing.iter().position(|w| *w == id) {
+            self.writing.swap_remove(index);
+        }
+    }
+
+    /// Carries out an operation that completes now.
+    #[inline]
+    pub fn perform(
+        &mut self,
+        flight: Flight,
+        flights: &Flights,
+        ledger: &mut Ledger,
+    ) -> (IoResult<u64>, Payload) {
+        let strike = flight.strike;
+        if strike == Strike::NONE && self.contents.is_none() && self.latent.is_empty() {
+            return match flight.op {
+                Op::Read(_, mut buf) => {
+                    buf.fill(0);
+                    (Ok(0), Payload::Buf(buf))
+                }
+                _ => (Ok(0), Payload::None),
+            };
+        }
+        match flight.op {
+            Op::Read(at, mut buf) => {
+                let result = self.read(at, &mut buf, strike, flights, ledger);
+                (result.map(|()| 0), Payload::Buf(buf))
+            }
+            Op::Write(at, data, fua) => {
+                let extent = Extent::new(at, Sectors(data.len() as u64 / SECTOR_BYTES));
+                let result = self.write(extent, Some(&data), fua, strike, ledger);
+                (result.map(|()| 0), Payload::None)
+            }
+            Op::Zero(extent) => {
+                let result = self.write(extent, None, Fua::No, strike, ledger);
+                (result.map(|()| 0), Payload::None)
+            }
+            Op::Discard(extent) => {
+                let result = self.discard(extent, strike, ledger);
+                (result.map(|()| 0), Payload::None)
+            }
+            _ => {
+                let result = self.flush(flight.covers, strike, ledger);
+                (result.map(|()| 0), Payload::None)
+            }
+        }
+    }
+
+    fn read(
+        &mut self,
+        at: Lba,
+        buf: &mut Buf,
+        strike: Strike,
+        flights: &Flights,
+        ledger: &mut Ledger,
+    ) -> IoResult {
+        let extent = Extent::new(at, Sectors(buf.len() as u64 / SECTOR_BYTES));
+        self.fail(strike, extent, ledger)?;
+        let range = extent.start.0..extent.end().0;
+        if let Some(bad) = self.latent.overlapping(range).next() {
+            let len = Sectors(bad.end - bad.start);
+            let bad = Extent::new(Lba(bad.start), len).intersect(extent);
+            ledger.strike(Class::LatentSector, self.target, bad.start.0);
+            let error = self.geometry.error(Kind::Media, "an unreadable sector");
+            return Err(error.at(bad));
+        }
+        let Some(contents) = &self.contents else {
+            buf.fill(0);
+            return Ok(());
+        };
+        contents.read(at, buf);
+        for other in self.writing.iter().filter_map(|id| flights.get(*id)) {
+            self.mix_in(extent, buf, &other.op, &mut ledger.rng);
+        }
+        if strike.flip {
+            let bit = ledger.rng.below(buf.len() as u64 * 8);
+            buf[(bit / 8) as usize] ^= 1 << (bit % 8);
+            ledger.strike(Class::BitFlip, self.target, at.0 + bit / 8 / SECTOR_BYTES);
+        }
+        Ok(())
+    }
+
+    /// Of the blocks that a write in flight is about to change, a read sees some
+    /// already changed.
+    fn mix_in(&self, extent: Extent, buf: &mut [u8], write: &Op, rng: &mut Rng) {
+        let both = extent_of(write).intersect(extent);
+        let block = self.geometry.block;
+        for start in (both.start.0..both.end().0).step_by(block.0 as usize) {
+            if rng.below(2) == 0 {
+                continue;
+            }
+            let bytes = block.bytes() as usize;
+            let to = Lba(start - extent.start.0).byte() as usize;
+            let out = &mut buf[to..to + bytes];
+            match write {
+                Op::Write(at, data, _) => {
+                    let from = Lba(start - at.0).byte() as usize;
+                    out.copy_from_slice(&data[from..from + bytes]);
+                }
+                _ => out.fill(0),
+            }
+        }
+    }
+
+    fn write(
+        &mut self,
+        extent: Extent,
+        data: Option<&[u8]>,
+        fua: Fua,
+        strike: Strike,
+        ledger: &mut Ledger,
+    ) -> IoResult {
+        if let Err(error) = self.fail(strike, extent, ledger) {
+            if error.kind().data_may_have_changed() {
+                let mut pieces = self.pieces(extent, data);
+                survive_partly(&mut pieces, self.geometry.block, true, &mut ledger.rng);
+                self.store(pieces, false);
+            }
+            return Err(error);
+        }
+        if strike.drop {
+            ledger.strike(Class::Dropped, self.target, extent.start.0);
+            return Ok(());
+        }
+        let mut to = extent;
+        if strike.misdirect {
+            let (whole, block) = (self.geometry.extent(), self.geometry.block.0);
+            to.start = elsewhere(extent, whole, block, &mut ledger.rng);
+            ledger.strike(Class::Misdirected, self.target, to.start.0);
+        }
+        self.heal(to);
+        let mut pieces = self.pieces(to, data);
+        if strike.flip && !pieces.is_empty() {
+            self.flip(&mut pieces, ledger);
+        }
+        let lies = strike.ignore_flush && fua == Fua::Yes;
+        if lies {
+            ledger.strike(Class::FlushIgnored, self.target, extent.start.0);
+        }
+        let durable = fua == Fua::Yes && !lies;
+        self.store(pieces, durable);
+        Ok(())
+    }
+
+    fn discard(&mut self, extent: Extent, strike: Strike, ledger: &mut Ledger) -> IoResult {
+        self.fail(strike, extent, ledger)?;
+        // The bytes read as anything from now on: here as zeroes, or as before.
+        if ledger.rng.below(2) == 0 {
+            self.heal(extent);
+            let pieces = self.pieces(extent, None);
+            self.store(pieces, false);
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, covers: u64, strike: Strike, ledger: &mut Ledger) -> IoResult {
+        self.fail(strike, self.geometry.extent(), ledger)?;
+        if strike.ignore_flush {
+            ledger.strike(Class::FlushIgnored, self.target, 0);
+        } else if let Some(contents) = &mut self.contents {
+            contents.flush(covers);
+        }
+        Ok(())
+    }
+
+    fn fail(&self, strike: Strike, extent: Extent, ledger: &mut Ledger) -> IoResult {
+        let Some(kind) = strike.fail else {
+            return Ok(());
+        };
+        ledger.strike(Class::Error, self.target, extent.start.0);
+        Err(self.geometry.error(kind, "an injected fault").at(extent))
+    }
+
+    fn flip(&self, pieces: &mut [Piece], ledger: &mut Ledger) {
+        let piece = &mut pieces[ledger.rng.below(pieces.len() as u64) as usize];
+        let held: Vec<u64> = (0..8).filter(|i| piece.mask & (1 << i) != 0).collect();
+        let sector = held[ledger.rng.below(held.len() as u64) as usize];
+        let bit = ledger.rng.below(SECTOR_BYTES * 8);
+        let bytes = piece.bytes_mut();
+        bytes[(sector * SECTOR_BYTES + bit / 8) as usize] ^= 1 << (bit % 8);
+        ledger.strike(Class::BitFlip, self.target, piece.page * 8 + sector);
+    }
+
+    fn pieces(&self, extent: Extent, data: Option<&[u8]>) -> Vec<Piece> {
+        match (&self.contents, data) {
+            (None, _) => Vec::new(),
+            (Some(_), Some(data)) => Pages::pieces_of_write(extent.start, data),
+            (Some(contents), None) => contents.pieces_of_zero(extent),
+        }
+    }
+
+    fn store(&mut self, pieces: Vec<Piece>, durable: bool) {
+        if let Some(contents) = &mut self.contents {
+            contents.write(pieces, durable || !self.geometry.volatile);
+        }
+    }
+
+    /// Writing a sector makes it readable.
+    fn heal(&mut self, extent: Extent) {
+        if !self.latent.is_empty() {
+            self.latent.remove(extent.start.0..extent.end().0);
+        }
+    }
+
+    /// The disk loses its power with these operations in flight.
+    pub fn lose_power(
+        &mut self,
+        flights: &Flights,
+        survival: Option<Survival>,
+        ledger: &mut Ledger,
+    ) {
+        let writing = std::mem::take(&mut self.writing);
+        self.stuck.clear();
+        let ops = writing.iter().filter_map(|id| flights.get(*id));
+        let landing = ops
+            .filter(|f| !f.strike.drop && f.strike.fail.is_none() && !f.strike.misdirect)
+            .map(|f| match &f.op {
+                Op::Write(at, data, _) => Pages::pieces_of_write(*at, data),
+                other => self.pieces(extent_of(other), None),
+            })
+            .collect();
+        let Some(contents) = &mut self.contents else {
+            return;
+        };
+        let settled = contents.cut(landing, survival, &mut ledger.rng);
+        for (class, places) in [
+            (Class::CutLost, settled.lost),
+            (Class::CutTorn, settled.torn),
+            (Class::CutReordered, settled.reordered),
+        ] {
+            for place in places {
+                ledger.strike(class, self.target, place.0);
+            }
+        }
+    }
+}
+
+/// The sectors that a write or a zeroing changes; of others, none.
+pub(crate) fn extent_of(op: &Op) -> Extent {
+    match op {
+        Op::Write(at, data, _) => Extent::new(*at, Sectors(data.len() as u64 / SECTOR_BYTES)),
+        Op::Zero(extent) => *extent,
+        _ => Extent::default(),
+    }
+}
+
+/// The first sector that an operation of a disk is about.
+pub(crate) fn place_of(op: &Op) -> u64 {
+    match op {
+        Op::Read(at, _) | Op::Write(at, _, _) => at.0,
+        Op::Zero(extent) | Op::Discard(extent) => extent.start.0,
+        _ => 0,
+    }
+}
+
+fn stream_verb(op: &Op) -> Verb {
+    match op {
+        Op::Accept => Verb::Accept,
+        Op::Connect(_) => Verb::Connect,
+        Op::Recv(_) => Verb::Recv,
+        _ => Verb::Send,
+    }
+}

@@ -1,0 +1,89 @@
+//! The driver of one simulated shard.
+//!
+//! A host that steps shards parks them with a deadline that has come, which
+//! makes `park` a poll. Driven without a host, `park` lets the world move until
+//! something is due for this shard.
+
+use crate::world::{Flag, World};
+use block::{Completion, Driver, Geometry, Nanos, Op, Pool, TargetId, Token, Unpark};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// One shard's queue pair in a simulated world.
+pub struct SimDriver {
+    world: Rc<RefCell<World>>,
+    seat: usize,
+    pool: Pool,
+    unparked: Arc<Flag>,
+}
+
+impl SimDriver {
+    pub(crate) fn new(world: Rc<RefCell<World>>, seat: usize, pool: Pool) -> SimDriver {
+        let unparked = world.borrow().seats[seat].unparked.clone();
+        SimDriver {
+            world,
+            seat,
+            pool,
+            unparked,
+        }
+    }
+}
+
+impl Driver for SimDriver {
+    fn now(&self) -> Nanos {
+        self.world.borrow().now()
+    }
+
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    fn submit(&mut self, token: Token, target: TargetId, op: Op) {
+        self.world.borrow_mut().submit(self.seat, token, target, op);
+    }
+
+    /// # Panics
+    /// If it could never return: no deadline, and nothing left to happen.
+    fn park(&mut self, deadline: Nanos, done: &mut Vec<Completion>) {
+        let mut world = self.world.borrow_mut();
+        let world = &mut *world;
+        loop {
+            world.obey();
+            let seat = &mut world.seats[self.seat];
+            let unparked = self.unparked.take();
+            if !seat.ready.is_empty() || unparked || !seat.live {
+                done.append(&mut seat.ready);
+                return;
+            }
+            if world.happen() {
+                continue;
+            }
+            if deadline <= world.now() {
+                return;
+            }
+            let next = world.next_at().unwrap_or(Nanos::MAX).min(deadline);
+            assert!(
+                next < Nanos::MAX,
+                "seed {}: parked for ever, and nothing is left to happen",
+                world.seed()
+            );
+            world.ledger.now = next;
+        }
+    }
+
+    fn unparker(&self) -> Arc<dyn Unpark> {
+        self.unparked.clone()
+    }
+
+    fn geometry(&self, target: TargetId) -> Option<Geometry> {
+        self.world.borrow().geometry(target)
+    }
+
+    fn close(&mut self, target: TargetId) {
+        let mut world = self.world.borrow_mut();
+        if world.seats[self.seat].live {
+            world.close(target);
+        }
+    }
+}

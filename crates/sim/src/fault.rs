@@ -1,0 +1,377 @@
+//! The fault plan: what will go wrong, where and when.
+//!
+//! A plan is data. It is checked as a whole before any of it takes effect, and
+//! a plan that could never do what it says is one clear error.
+//!
+//! Not here: what a fault does to a disk (`disk`) or a stream (`stream`).
+
+use crate::contents::Survival;
+use crate::rng::Rng;
+use crate::trace_hash::Verb;
+use block::{Extent, Kind, Lba, Nanos, TargetId};
+use std::fmt;
+
+/// A power domain: disks and shards that lose power together.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub struct Domain(pub u32);
+
+/// What kind of fault struck, for counting.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Class {
+    /// An operation took longer.
+    Delay,
+    /// An operation failed by a rule.
+    Error,
+    /// A read met a latent bad sector.
+    LatentSector,
+    /// A bit changed on its way in or out.
+    BitFlip,
+    /// A write landed elsewhere and was acknowledged.
+    Misdirected,
+    /// A write landed nowhere and was acknowledged.
+    Dropped,
+    /// An operation did not complete until it was released.
+    Stuck,
+    /// A flush, or the durability of a write, was acknowledged and not done.
+    FlushIgnored,
+    /// A domain lost its power.
+    PowerCut,
+    /// A write that was not durable vanished in a power cut.
+    CutLost,
+    /// A write that was not durable survived in part.
+    CutTorn,
+    /// A write that was not durable left bytes where an older one lost some.
+    CutReordered,
+    /// A disk was unplugged.
+    DeviceGone,
+    /// A disk was plugged in again.
+    DeviceBack,
+    /// A stream broke.
+    StreamCut,
+    /// A stream stood still.
+    StreamStalled,
+    /// A stream's bytes were parted at a chosen place.
+    StreamSplit,
+}
+
+impl Class {
+    /// Every class.
+    pub const ALL: [Class; 17] = [
+        Class::Delay,
+        Class::Error,
+        Class::LatentSector,
+        Class::BitFlip,
+        Class::Misdirected,
+        Class::Dropped,
+        Class::Stuck,
+        Class::FlushIgnored,
+        Class::PowerCut,
+        Class::CutLost,
+        Class::CutTorn,
+        Class::CutReordered,
+        Class::DeviceGone,
+        Class::DeviceBack,
+        Class::StreamCut,
+        Class::StreamStalled,
+        Class::StreamSplit,
+    ];
+}
+
+/// A moment of a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Point {
+    /// This time on the world's clock.
+    At(Nanos),
+    /// Right after the n-th disk step, counted from 1 over the world's life: each
+    /// submission and each completion of a disk operation is a step, so that
+    /// cutting at every step of a run meets every boundary there is.
+    Step(u64),
+}
+
+/// Which operations of a disk a rule looks at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ops {
+    /// Reads.
+    Reads,
+    /// Writes and zeroing.
+    Writes,
+    /// Flushes, and for [`Effect::IgnoreFlush`] also writes that force unit access.
+    Flushes,
+    /// Every operation.
+    All,
+}
+
+impl Ops {
+    fn include(self, verb: Verb) -> bool {
+        match self {
+            Ops::Reads => verb == Verb::Read,
+            Ops::Writes => matches!(verb, Verb::Write | Verb::Zero),
+            Ops::Flushes => verb == Verb::Flush,
+            Ops::All => true,
+        }
+    }
+}
+
+/// Which of the operations that a rule looks at it strikes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum When {
+    /// All of them.
+    Always,
+    /// Each with this probability.
+    Chance(f64),
+    /// The n-th, counted from 1.
+    Nth(u64),
+}
+
+/// What happens to an operation that a rule strikes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// It completes this much later.
+    Delay(Nanos),
+    /// It fails. A write lands in part if the kind says that data may have changed.
+    Fail(Kind),
+    /// One bit of what is read, or of what is stored, is wrong.
+    FlipBit,
+    /// The bytes land on other sectors of the same disk; it succeeds.
+    Misdirect,
+    /// The bytes land nowhere; it succeeds.
+    Drop,
+    /// It does not complete before the disk is released, or before this time.
+    Stick(Option<Nanos>),
+    /// It succeeds and makes nothing durable.
+    IgnoreFlush,
+}
+
+/// A fault of single disk operations.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Rule {
+    /// The disk.
+    pub disk: TargetId,
+    /// Which operations it looks at,
+    pub ops: Ops,
+    /// and only those that touch these sectors, if given;
+    pub within: Option<Extent>,
+    /// which of these it strikes,
+    pub when: When,
+    /// and what it does to them.
+    pub effect: Effect,
+}
+
+/// A disk that is unplugged. It loses its power: what was not durable is
+/// settled as in a power cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outage {
+    /// The disk.
+    pub disk: TargetId,
+    /// When it goes.
+    pub gone: Point,
+    /// When it is back, if ever.
+    pub back: Option<Point>,
+}
+
+/// One way of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// From the end that connected.
+    ToListener,
+    /// From the end that accepted.
+    FromListener,
+}
+
+/// What happens to a stream at a byte.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StreamEffect {
+    /// The connection breaks; bytes not yet received are lost.
+    Cut,
+    /// Later bytes wait this long; without a time, until the stream is released.
+    Stall(Option<Nanos>),
+    /// No receive returns bytes from both sides of this place.
+    Split,
+}
+
+/// A fault of a byte stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StreamRule {
+    /// The n-th connection of the world, counted from 0 over its life; `None`
+    /// is every one.
+    pub connection: Option<u64>,
+    /// Which way.
+    pub direction: Direction,
+    /// After how many bytes.
+    pub byte: u64,
+    /// What happens there.
+    pub effect: StreamEffect,
+}
+
+/// A loss of power.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PowerCut {
+    /// The domain; `None` is all of them.
+    pub domain: Option<Domain>,
+    /// When.
+    pub at: Point,
+}
+
+/// Everything that will go wrong.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Plan {
+    /// Faults of single disk operations. An operation may be struck by several.
+    pub rules: Vec<Rule>,
+    /// Sectors that cannot be read until they are written.
+    pub latent: Vec<(TargetId, Extent)>,
+    /// Disks that go, and may come back.
+    pub outages: Vec<Outage>,
+    /// Losses of power.
+    pub cuts: Vec<PowerCut>,
+    /// Faults of byte streams.
+    pub streams: Vec<StreamRule>,
+    /// What cuts leave of writes that were not durable; drawn for each cut if
+    /// not given.
+    pub survival: Option<Survival>,
+}
+
+/// What the plan holds for one operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Strike {
+    pub delay: Nanos,
+    pub fail: Option<Kind>,
+    pub flip: bool,
+    pub misdirect: bool,
+    pub drop: bool,
+    pub stick: bool,
+    pub stick_until: Option<Nanos>,
+    pub ignore_flush: bool,
+}
+
+impl Strike {
+    pub const NONE: Strike = Strike {
+        delay: Nanos::ZERO,
+        fail: None,
+        flip: false,
+        misdirect: false,
+        drop: false,
+        stick: false,
+        stick_until: None,
+        ignore_flush: false,
+    };
+}
+
+/// A rule at work on its disk.
+pub(crate) struct ActiveRule {
+    rule: Rule,
+    matched: u64,
+}
+
+impl ActiveRule {
+    pub fn new(rule: Rule) -> ActiveRule {
+        ActiveRule { rule, matched: 0 }
+    }
+
+    /// Adds what this rule holds for an operation to `strike`.
+    pub fn judge(
+        &mut self,
+        verb: Verb,
+        fua: bool,
+        extent: Extent,
+        rng: &mut Rng,
+        strike: &mut Strike,
+    ) {
+        let rule = &self.rule;
+        let lies = rule.effect == Effect::IgnoreFlush && fua;
+        let outside = rule.within.is_some_and(|w| !w.overlaps(extent));
+        if !(rule.ops.include(verb) || lies) || outside {
+            return;
+        }
+        self.matched += 1;
+        let struck = match rule.when {
+            When::Always => true,
+            When::Chance(p) => rng.chance(p),
+            When::Nth(n) => self.matched == n,
+        };
+        if !struck {
+            return;
+        }
+        match rule.effect {
+            Effect::Delay(span) => strike.delay += span,
+            Effect::Fail(kind) => strike.fail = Some(kind),
+            Effect::FlipBit => strike.flip = true,
+            Effect::Misdirect => strike.misdirect = true,
+            Effect::Drop => strike.drop = true,
+            Effect::IgnoreFlush => strike.ignore_flush = true,
+            Effect::Stick(until) => {
+                strike.stick = true;
+                strike.stick_until = until;
+            }
+        }
+    }
+}
+
+/// A fault that struck.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Landed {
+    /// When.
+    pub at: Nanos,
+    /// What.
+    pub class: Class,
+    /// The disk, or the end of the stream; of a power cut of all domains
+    /// [`TargetId::NONE`].
+    pub target: TargetId,
+    /// The sector of a disk, the byte of a stream, or the number of a domain.
+    pub place: u64,
+}
+
+/// Every fault that struck, counted, and where.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    counts: [u64; Class::ALL.len()],
+    landed: Vec<Landed>,
+}
+
+impl Tally {
+    /// How many places are remembered; the counts go on.
+    pub const LANDED_MAX: usize = 1 << 16;
+
+    /// How often faults of this class struck.
+    pub fn count(&self, class: Class) -> u64 {
+        self.counts[class as usize]
+    }
+
+    /// Where the first [`Tally::LANDED_MAX`] struck, in order of time.
+    pub fn landed(&self) -> &[Landed] {
+        &self.landed
+    }
+
+    pub(crate) fn add(&mut self, landed: Landed) {
+        self.counts[landed.class as usize] += 1;
+        if self.landed.len() < Self::LANDED_MAX {
+            self.landed.push(landed);
+        }
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut any = false;
+        for class in Class::ALL.into_iter().filter(|c| self.count(*c) > 0) {
+            write!(
+                f,
+                "{}{class:?} {}",
+                if any { ", " } else { "" },
+                self.count(class)
+            )?;
+            any = true;
+        }
+        if any {
+            Ok(())
+        } else {
+            write!(f, "no fault struck")
+        }
+    }
+}
+
+/// Where a misdirected write of `extent` goes: other sectors of the same disk.
+pub(crate) fn elsewhere(extent: Extent, disk: Extent, block: u64, rng: &mut Rng) -> Lba {
+    let places = (disk.len.0 - extent.len.0) / block + 1;
+    let here = extent.start.0 / block;
+    Lba((here + rng.between(1, places - 1)) % places * block)
+}

@@ -1,0 +1,102 @@
+//! Operations in flight: a slab whose slots are used again, so that steady
+//! traffic allocates nothing.
+
+use crate::fault::Strike;
+use block::{Op, Token};
+
+/// Names an operation in flight; stale once it has completed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FlightId {
+    slot: u32,
+    generation: u32,
+}
+
+impl FlightId {
+    /// As one number, for a service-time model.
+    pub fn pack(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.slot)
+    }
+
+    /// Undoes [`FlightId::pack`].
+    pub fn unpack(id: u64) -> FlightId {
+        FlightId {
+            slot: id as u32,
+            generation: (id >> 32) as u32,
+        }
+    }
+}
+
+/// An operation that has been submitted and has not completed.
+pub(crate) struct Flight {
+    pub shard: u32,
+    /// Which disk, listener or stream end, by its index of that sort.
+    pub unit: u32,
+    pub token: Token,
+    /// Its number in order of submission.
+    pub number: u64,
+    pub op: Op,
+    /// What the fault plan holds for it.
+    pub strike: Strike,
+    /// Of a flush: it covers the writes acknowledged before this one.
+    pub covers: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Flights {
+    slots: Vec<(u32, Option<Flight>)>,
+    free: Vec<u32>,
+}
+
+impl Flights {
+    #[inline]
+    pub fn insert(&mut self, flight: Flight) -> FlightId {
+        if let Some(slot) = self.free.pop() {
+            let entry = &mut self.slots[slot as usize];
+            entry.1 = Some(flight);
+            return FlightId {
+                slot,
+                generation: entry.0,
+            };
+        }
+        self.slots.push((0, Some(flight)));
+        FlightId {
+            slot: self.slots.len() as u32 - 1,
+            generation: 0,
+        }
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, id: FlightId) -> Option<&mut Flight> {
+        let (generation, flight) = self.slots.get_mut(id.slot as usize)?;
+        flight.as_mut().filter(|_| *generation == id.generation)
+    }
+
+    #[inline]
+    pub fn get(&self, id: FlightId) -> Option<&Flight> {
+        let (generation, flight) = self.slots.get(id.slot as usize)?;
+        flight.as_ref().filter(|_| *generation == id.generation)
+    }
+
+    #[inline]
+    pub fn remove(&mut self, id: FlightId) -> Option<Flight> {
+        let (generation, flight) = self.slots.get_mut(id.slot as usize)?;
+        if *generation != id.generation {
+            return None;
+        }
+        let flight = flight.take()?;
+        *generation = generation.wrapping_add(1);
+        self.free.push(id.slot);
+        Some(flight)
+    }
+
+    /// Every operation in flight, in the order of the slots.
+    pub fn iter(&self) -> impl Iterator<Item = (FlightId, &Flight)> {
+        self.slots.iter().enumerate().filter_map(|(slot, entry)| {
+            let id = FlightId {
+                slot: slot as u32,
+                generation: entry.0,
+            };
+            entry.1.as_ref().map(|flight| (id, flight))
+        })
+    }
+}

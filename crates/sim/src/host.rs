@@ -1,0 +1,307 @@
+//! The host of a simulated world: boots shards on one thread and steps them.
+//!
+//! Which of the shards that could run runs next is drawn by seed. Time passes
+//! only when none could: a turn takes no time.
+
+use crate::disk::place_of;
+use crate::driver::SimDriver;
+use crate::rng::Rng;
+use crate::trace_hash::Event;
+use crate::world::World;
+use block::{Host, Nanos, Pool, Progress, ShardId, Turn};
+use std::cell::{Ref, RefCell, RefMut};
+use std::fmt::Write;
+use std::rc::Rc;
+
+/// How far a run may go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Budget {
+    /// The world's clock, in absolute time.
+    pub time_max: Nanos,
+    /// Turns of shards in one run.
+    pub turns_max: u64,
+    /// Turns of shards without time passing: more of them are taken for a
+    /// shard that spins.
+    pub turns_per_instant_max: u64,
+}
+
+impl Default for Budget {
+    /// No limit, but for a million turns in one instant.
+    fn default() -> Budget {
+        Budget {
+            time_max: Nanos::MAX,
+            turns_max: u64::MAX,
+            turns_per_instant_max: 1_000_000,
+        }
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// Every shard that kept its power is done.
+    Done,
+    /// No shard is left that has power.
+    PowerCut,
+    /// No shard can run and nothing is left to happen: who waits for what.
+    Deadlock(String),
+    /// Shards run without end and time does not pass.
+    Livelock,
+    /// [`Budget::time_max`] is reached.
+    OutOfTime,
+    /// [`Budget::turns_max`] is reached.
+    OutOfTurns,
+}
+
+/// A simulated world as a host of shards.
+pub struct Sim {
+    world: Rc<RefCell<World>>,
+    pool_bytes: usize,
+    budget: Budget,
+    outcome: Option<Outcome>,
+}
+
+struct Resident {
+    seat: usize,
+    turn: Option<Box<dyn Turn>>,
+    progress: Progress,
+}
+
+impl Sim {
+    /// A host for `world`, with 16 MiB of buffers a shard and no limits.
+    pub fn new(world: World) -> Sim {
+        Sim {
+            world: Rc::new(RefCell::new(world)),
+            pool_bytes: 16 << 20,
+            budget: Budget::default(),
+            outcome: None,
+        }
+    }
+
+    /// Gives each shard `bytes` of buffers.
+    pub fn pool_bytes(mut self, bytes: usize) -> Sim {
+        self.pool_bytes = bytes;
+        self
+    }
+
+    /// Limits later runs.
+    pub fn set_budget(&mut self, budget: Budget) {
+        self.budget = budget;
+    }
+
+    /// The world, between runs.
+    pub fn world(&self) -> Ref<'_, World> {
+        self.world.borrow()
+    }
+
+    /// The world, to be changed between runs.
+    pub fn world_mut(&mut self) -> RefMut<'_, World> {
+        self.world.borrow_mut()
+    }
+
+    /// Boots one shard to be driven without a host, and gives its driver, whose
+    /// `park` moves the world. The next boot ends it.
+    pub fn driver(&mut self) -> SimDriver {
+        self.world.borrow_mut().boot(1);
+        let seat = self.world.borrow().boot;
+        SimDriver::new(self.world.clone(), seat, Pool::new(self.pool_bytes))
+    }
+
+    /// How the last [`Host::run`] ended.
+    pub fn outcome(&self) -> Option<&Outcome> {
+        self.outcome.as_ref()
+    }
+
+    /// Boots `shards` shards and steps them to the end, which it returns.
+    ///
+    /// After a power cut the shards are dropped where they stand, and a later
+    /// run finds on the disks what survived.
+    pub fn drive<B>(&mut self, shards: u32, boot: B) -> Outcome
+    where
+        B: Fn(ShardId, SimDriver) -> Box<dyn Turn>,
+    {
+        self.world.borrow_mut().boot(shards);
+        let first = self.world.borrow().boot;
+        let mut residents = Vec::new();
+        for shard in 0..shards {
+            let seat = first + shard as usize;
+            let pool = Pool::new(self.pool_bytes);
+            let driver = SimDriver::new(self.world.clone(), seat, pool);
+            residents.push(Resident {
+                seat,
+                turn: Some(boot(ShardId(shard), driver)),
+                progress: Progress::Ready,
+            });
+        }
+        let outcome = self.step_to_end(&mut residents);
+        // Tasks that are dropped may close streams and drop buffers, but what a
+        // dead shard does has no effect.
+        let mut world = self.world.borrow_mut();
+        world.seats[first..].iter_mut().for_each(|s| s.live = false);
+        drop(world);
+        drop(residents);
+        outcome
+    }
+
+    fn step_to_end(&mut self, residents: &mut [Resident]) -> Outcome {
+        let mut turns = 0;
+        let mut instant = (Nanos::ZERO, 0);
+        let mut runnable = Vec::with_capacity(residents.len());
+        loop {
+            let next = self.choose(residents, &mut runnable);
+            let index = match next {
+                Ok(Some(index)) => index,
+                Ok(None) => continue,
+                Err(outcome) => return outcome,
+            };
+            let now = self.world.borrow().now();
+            if instant.0 != now {
+                instant = (now, 0);
+            }
+            instant.1 += 1;
+            turns += 1;
+            if instant.1 > self.budget.turns_per_instant_max {
+                return Outcome::Livelock;
+            }
+            if turns > self.budget.turns_max {
+                return Outcome::OutOfTurns;
+            }
+            let resident = &mut residents[index];
+            let turn = resident.turn.as_mut().expect("chosen among the live");
+            turn.park(now);
+            resident.progress = turn.turn();
+        }
+    }
+
+    /// Lets the world move until a shard can run, and draws which. `None`: look
+    /// again.
+    fn choose(
+        &self,
+        residents: &mut [Resident],
+        runnable: &mut Vec<usize>,
+    ) -> Result<Option<usize>, Outcome> {
+        let mut world = self.world.borrow_mut();
+        world.obey();
+        while world.happen() {}
+        runnable.clear();
+        let (mut deadline, mut dead) = (Nanos::MAX, false);
+        let mut waiting = false;
+        for (index, resident) in residents.iter_mut().enumerate() {
+            let seat = &world.seats[resident.seat];
+            if !seat.live {
+                dead |= resident.turn.is_some();
+                continue;
+            }
+            let due = match resident.progress {
+                Progress::Ready => true,
+                Progress::Idle(at) => {
+                    deadline = deadline.min(at);
+                    at <= world.now() || !seat.ready.is_empty() || seat.unparked.is_set()
+                }
+                Progress::Done => continue,
+            };
+            waiting = true;
+            if due {
+                runnable.push(index);
+            }
+        }
+        if dead {
+            drop(world);
+            self.bury(residents);
+            return Ok(None);
+        }
+        if !waiting {
+            let any = residents.iter().any(|r| world.seats[r.seat].live);
+            return Err(if any || residents.is_empty() {
+                Outcome::Done
+            } else {
+                Outcome::PowerCut
+            });
+        }
+        if runnable.is_empty() {
+            let next = world.next_at().unwrap_or(Nanos::MAX).min(deadline);
+            if next == Nanos::MAX {
+                return Err(Outcome::Deadlock(deadlock(&world)));
+            }
+            if next > self.budget.time_max {
+                return Err(Outcome::OutOfTime);
+            }
+            world.ledger.now = next;
+            return Ok(None);
+        }
+        let index = runnable[pick(&mut world.order, runnable.len())];
+        let shard = world.seats[residents[index].seat].shard;
+        world.ledger.record(Event::Turn { shard });
+        Ok(Some(index))
+    }
+
+    /// Drops the shards that have lost their power.
+    fn bury(&self, residents: &mut [Resident]) {
+        for resident in residents {
+            let live = self.world.borrow().seats[resident.seat].live;
+            if !live {
+                resident.turn = None;
+            }
+        }
+    }
+}
+
+fn pick(rng: &mut Rng, len: usize) -> usize {
+    if len == 1 {
+        return 0;
+    }
+    rng.below(len as u64) as usize
+}
+
+/// Who waits for what, one operation a line.
+fn deadlock(world: &World) -> String {
+    let mut text = format!(
+        "seed {}, at {}: no shard can run and nothing is left to happen; in flight:",
+        world.seed(),
+        world.now()
+    );
+    let mut any = false;
+    for (_, flight) in world.flights.iter() {
+        let seat = &world.seats[flight.shard as usize];
+        if !seat.live {
+            continue;
+        }
+        any = true;
+        let place = match crate::world::is_disk_op(&flight.op) {
+            true => {
+                let name = &world.disks[flight.unit as usize].geometry.name;
+                format!("{name}, sector {}", place_of(&flight.op))
+            }
+            false => format!("stream or listener {}", flight.unit),
+        };
+        let (shard, number) = (seat.shard.0, flight.number);
+        let op = format!("{:?}", flight.op);
+        let verb = op.split(['(', ' ']).next().unwrap_or_default();
+        write!(
+            text,
+            "\n    shard {shard}, operation {number}: {verb} on {place}"
+        )
+        .expect("a string takes all");
+    }
+    if !any {
+        text.push_str(" no operation; tasks wait for each other");
+    }
+    text
+}
+
+impl Host for Sim {
+    type Driver = SimDriver;
+
+    /// # Panics
+    /// If the shards stall or the budget is spent: a program that is the same on
+    /// every host could not tell. [`Sim::drive`] returns these instead.
+    fn run<B>(&mut self, shards: u32, boot: B)
+    where
+        B: Fn(ShardId, SimDriver) -> Box<dyn Turn> + Send + Sync + 'static,
+    {
+        let outcome = self.drive(shards, boot);
+        let ended = matches!(outcome, Outcome::Done | Outcome::PowerCut);
+        assert!(ended, "seed {}: {outcome:?}", self.world.borrow().seed());
+        self.outcome = Some(outcome);
+    }
+}

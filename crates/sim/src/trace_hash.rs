@@ -1,0 +1,277 @@
+//! What happened, as one number, and as text for a seed that failed.
+//!
+//! Invariants:
+//!     every event enters the hash, with its time, in order
+//!     the hash depends on no address, no map order and no width of `usize`
+//!
+//! Of the bytes moved, only the first and the last eight of each write and
+//! send enter the hash: enough to notice a program that is not deterministic.
+
+use block::{Kind, Nanos, ShardId, TargetId};
+use std::collections::VecDeque;
+use std::fmt;
+
+/// What an operation is, without what it carries.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Verb {
+    /// `Op::Read`.
+    Read,
+    /// `Op::Write`.
+    Write,
+    /// `Op::Zero`.
+    Zero,
+    /// `Op::Flush`.
+    Flush,
+    /// `Op::Discard`.
+    Discard,
+    /// `Op::Accept`.
+    Accept,
+    /// `Op::Connect`.
+    Connect,
+    /// `Op::Recv`.
+    Recv,
+    /// `Op::Send`.
+    Send,
+}
+
+/// One thing that happened in the world. Operations are named by their number
+/// in order of submission.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the fields are named for what they hold")]
+pub enum Event {
+    /// The shard runs.
+    Turn { shard: ShardId },
+    /// An operation begins: sectors for a disk, bytes for a stream.
+    Submit {
+        op: u64,
+        shard: ShardId,
+        target: TargetId,
+        verb: Verb,
+        start: u64,
+        len: u64,
+    },
+    /// The bytes that an operation carries: their ends, mixed.
+    Data { op: u64, ends: u64 },
+    /// An operation ends well.
+    Complete { op: u64, value: u64 },
+    /// An operation fails.
+    Fail { op: u64, kind: Kind },
+    /// A fault strikes: its class, its target, and where on it.
+    Fault {
+        class: crate::fault::Class,
+        target: TargetId,
+        place: u64,
+    },
+    /// The power of a domain goes.
+    PowerCut { domain: u32 },
+    /// The power of a domain is back.
+    PowerOn { domain: u32 },
+    /// A disk is unplugged.
+    Gone { target: TargetId },
+    /// A disk is plugged in again.
+    Back { target: TargetId },
+    /// Bytes reach the receiving end of a stream.
+    Arrive { stream: TargetId, bytes: u64 },
+    /// A stream or listener is closed by its holder.
+    Close { target: TargetId },
+    /// Shards boot.
+    Boot { shards: u32 },
+}
+
+impl Event {
+    fn words(self) -> [u64; 5] {
+        let id = |t: TargetId| u64::from(t.0);
+        match self {
+            Event::Turn { shard } => [1, u64::from(shard.0), 0, 0, 0],
+            Event::Submit {
+                op,
+                shard,
+                target,
+                verb,
+                start,
+                len,
+            } => {
+                let head = 2 | (verb as u64) << 8 | u64::from(shard.0) << 16;
+                [head, op, id(target), start, len]
+            }
+            Event::Data { op, ends } => [3, op, ends, 0, 0],
+            Event::Complete { op, value } => [4, op, value, 0, 0],
+            Event::Fail { op, kind } => [5, op, kind_number(kind), 0, 0],
+            Event::Fault {
+                class,
+                target,
+                place,
+            } => [6, class as u64, id(target), place, 0],
+            Event::PowerCut { domain } => [7, u64::from(domain), 0, 0, 0],
+            Event::PowerOn { domain } => [8, u64::from(domain), 0, 0, 0],
+            Event::Gone { target } => [9, id(target), 0, 0, 0],
+            Event::Back { target } => [10, id(target), 0, 0, 0],
+            Event::Arrive { stream, bytes } => [11, id(stream), bytes, 0, 0],
+            Event::Close { target } => [12, id(target), 0, 0, 0],
+            Event::Boot { shards } => [13, u64::from(shards), 0, 0, 0],
+        }
+    }
+}
+
+/// Numbered here, so that a kind added in the middle changes no hash.
+fn kind_number(kind: Kind) -> u64 {
+    match kind {
+        Kind::Invalid => 1,
+        Kind::Media => 2,
+        Kind::Corrupt => 3,
+        Kind::Gone => 4,
+        Kind::Timeout => 5,
+        Kind::NoSpace => 6,
+        Kind::ReadOnly => 7,
+        Kind::Denied => 8,
+        Kind::Busy => 9,
+        Kind::Unsupported => 10,
+        Kind::Stream => 11,
+        _ => 0,
+    }
+}
+
+/// The record of a world's events.
+pub(crate) struct Trace {
+    hash: u64,
+    events: u64,
+    log: VecDeque<(Nanos, Event)>,
+    log_max: usize,
+}
+
+impl Trace {
+    pub fn new() -> Trace {
+        Trace {
+            hash: 0,
+            events: 0,
+            log: VecDeque::new(),
+            log_max: 0,
+        }
+    }
+
+    #[inline]
+    pub fn record(&mut self, now: Nanos, event: Event) {
+        self.events += 1;
+        let words = event.words();
+        let mut hash = fold(self.hash ^ now.0, words[0] ^ MIX[0]);
+        hash = fold(hash ^ words[1], words[2] ^ MIX[1]);
+        self.hash = fold(hash ^ words[3], words[4] ^ MIX[2]);
+        if self.log_max > 0 {
+            self.keep(now, event);
+        }
+    }
+
+    #[cold]
+    fn keep(&mut self, now: Nanos, event: Event) {
+        if self.log.len() == self.log_max {
+            self.log.pop_front();
+        }
+        self.log.push_back((now, event));
+    }
+
+    pub fn keep_last(&mut self, events: usize) {
+        self.log_max = events;
+        self.log.truncate(events);
+    }
+
+    pub fn hash(&self) -> u64 {
+        fold(self.hash ^ self.events, MIX[0])
+    }
+
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    pub fn log(&self) -> Log<'_> {
+        Log(&self.log)
+    }
+}
+
+/// The last events of a world, one a line when printed.
+pub struct Log<'a>(&'a VecDeque<(Nanos, Event)>);
+
+impl Log<'_> {
+    /// The events kept, oldest first.
+    pub fn events(&self) -> impl Iterator<Item = (Nanos, Event)> {
+        self.0.iter().copied()
+    }
+}
+
+impl fmt::Display for Log<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, event) in self.0 {
+            writeln!(f, "{:>15}ns  {event:?}", at.0)?;
+        }
+        Ok(())
+    }
+}
+
+const MIX: [u64; 3] = [
+    0xa076_1d64_78bd_642f,
+    0xe703_7ed1_a0b4_28db,
+    0x8ebc_6af0_9c88_c6e3,
+];
+
+/// Multiply and fold, the mixing step of wyhash.
+#[inline]
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a ^ MIX[1]) * u128::from(b);
+    (product as u64) ^ (product >> 64) as u64
+}
+
+/// The first and the last eight bytes of `data`, mixed.
+#[inline]
+pub(crate) fn ends(data: &[u8]) -> u64 {
+    let word = |bytes: &[u8]| {
+        let mut word = [0; 8];
+        let len = bytes.len().min(8);
+        word[..len].copy_from_slice(&bytes[..len]);
+        u64::from_le_bytes(word)
+    };
+    fold(
+        word(data),
+        word(&data[data.len().saturating_sub(8)..]) ^ MIX[2],
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(events: &[(u64, Event)]) -> u64 {
+        let mut trace = Trace::new();
+        for &(at, event) in events {
+            trace.record(Nanos(at), event);
+        }
+        trace.hash()
+    }
+
+    #[test]
+    fn every_part_of_an_event_counts() {
+        let a = Event::Complete { op: 1, value: 0 };
+        let b = Event::Complete { op: 1, value: 1 };
+        let base = hash(&[(5, a), (6, b)]);
+        assert_eq!(base, hash(&[(5, a), (6, b)]));
+        for other in [
+            hash(&[(5, b), (6, a)]),
+            hash(&[(4, a), (6, b)]),
+            hash(&[(5, a)]),
+            hash(&[(5, a), (6, a)]),
+        ] {
+            assert_ne!(base, other);
+        }
+        assert_ne!(ends(&[1; 9]), ends(&[2; 9]));
+    }
+
+    #[test]
+    fn the_log_keeps_the_last_events() {
+        let mut trace = Trace::new();
+        trace.keep_last(2);
+        for op in 0..5 {
+            trace.record(Nanos(op), Event::Complete { op, value: 0 });
+        }
+        assert_eq!(trace.events(), 5);
+        assert_eq!(trace.log().to_string().lines().count(), 2);
+        assert!(trace.log().to_string().contains("op: 4"));
+    }
+}
