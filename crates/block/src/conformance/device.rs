@@ -16,6 +16,8 @@ const STEPS: u64 = 300;
 const DEPTH: u64 = 32;
 /// How long buffers of abandoned requests may take to come home.
 const SETTLE: Nanos = Nanos::from_secs(10);
+/// How long a case may take; far over what any needs, slow disks included.
+const PATIENCE: Nanos = Nanos::from_secs(300);
 
 /// Runs the suite; panics with the seed at the first breach.
 ///
@@ -23,15 +25,15 @@ const SETTLE: Nanos = Nanos::from_secs(10);
 pub async fn device<D: Device>(device: &D, env: &Env, seed: u64) {
     let suite = Suite::new(device, env, seed);
     suite.shape();
-    suite.ends().await;
-    suite.mixed().await;
-    suite.parts().await;
-    suite.laziness().await;
-    suite.invalid().await;
-    suite.disjoint().await;
-    suite.races().await;
-    suite.abandoned().await;
-    suite.verify_all().await;
+    suite.patient(suite.ends()).await;
+    suite.patient(suite.mixed()).await;
+    suite.patient(suite.parts()).await;
+    suite.patient(suite.laziness()).await;
+    suite.patient(suite.invalid()).await;
+    suite.patient(suite.disjoint()).await;
+    suite.patient(suite.races()).await;
+    suite.patient(suite.abandoned()).await;
+    suite.patient(suite.verify_all()).await;
 }
 
 struct Suite<'a, D> {
@@ -58,6 +60,11 @@ impl<'a, D: Device> Suite<'a, D> {
             model: RefCell::default(),
             version: Cell::new(seed << 20),
         }
+    }
+
+    async fn patient(&self, case: impl Future<Output = ()>) {
+        let ended = self.env.timer.timeout(PATIENCE, case).await;
+        check!(self.case, ended.is_some(), "it never ends");
     }
 
     fn shape(&self) {

@@ -11,6 +11,8 @@ use std::cell::RefCell;
 const LONG: u64 = 512 << 10;
 /// How long a buffer of an abandoned receive may take to come home.
 const SETTLE: Nanos = Nanos::from_secs(10);
+/// How long a case may take; far over what any needs.
+const PATIENCE: Nanos = Nanos::from_secs(60);
 
 /// Runs the suite; panics with the seed at the first breach.
 ///
@@ -25,18 +27,19 @@ where
         listener,
         address,
         env,
+        free: env.pool.free_bytes(),
         seed,
         case: Case::new("stream", seed),
         rng: RefCell::new(Rng::new(seed)),
     };
-    suite.long_exchange().await;
-    suite.end_of_stream().await;
-    suite.closed_here().await;
-    suite.dropped_handle().await;
-    suite.closed_there().await;
-    suite.abandoned_recv().await;
-    suite.refused().await;
-    suite.closed_listener().await;
+    suite.patient(suite.long_exchange()).await;
+    suite.patient(suite.end_of_stream()).await;
+    suite.patient(suite.closed_here()).await;
+    suite.patient(suite.dropped_handle()).await;
+    suite.patient(suite.closed_there()).await;
+    suite.patient(suite.abandoned_recv()).await;
+    suite.patient(suite.refused()).await;
+    suite.patient(suite.closed_listener()).await;
 }
 
 struct Suite<'a, C, L> {
@@ -44,12 +47,18 @@ struct Suite<'a, C, L> {
     listener: &'a L,
     address: Address,
     env: &'a Env,
+    free: usize,
     seed: u64,
     case: Case,
     rng: RefCell<Rng>,
 }
 
 impl<C: Connector, L: Listener> Suite<'_, C, L> {
+    async fn patient(&self, case: impl Future<Output = ()>) {
+        let ended = self.env.timer.timeout(PATIENCE, case).await;
+        check!(self.case, ended.is_some(), "it never ends");
+    }
+
     /// The two ends of a new connection: accepted, connected.
     async fn connected(&self) -> (L::Stream, C::Stream) {
         let connect = self.connector.connect(self.address.clone());
@@ -167,6 +176,9 @@ impl<C: Connector, L: Listener> Suite<'_, C, L> {
         self.expect_ended("a recv in flight at the close", result);
         let result = self.recv(&here).await;
         self.expect_ended("a recv after the close", result);
+        drop(there);
+        // A driver may give the closed end's number to the next stream.
+        let (next, peer) = self.connected().await;
         let data = self.env.pool.get(100).await.share();
         let (_, result) = here.send(vec![data]).await;
         check!(
@@ -174,7 +186,12 @@ impl<C: Connector, L: Listener> Suite<'_, C, L> {
             result.is_err(),
             "a send after the close succeeds"
         );
-        drop(there);
+        here.close();
+        join(
+            self.send_flow(&next, self.seed, 1000),
+            self.recv_flow(&peer, self.seed, 1000),
+        )
+        .await;
     }
 
     /// Dropping the last handle of one end is a close.
@@ -217,13 +234,12 @@ impl<C: Connector, L: Listener> Suite<'_, C, L> {
     /// A dropped receive gives its buffer back once the stream ends.
     async fn abandoned_recv(&self) {
         self.case.enter("an abandoned recv");
-        let free = self.env.pool.free_bytes();
         let (here, there) = self.connected().await;
         abandon(here.recv(self.env.pool.get(4096).await)).await;
         drop((here, there));
         let deadline = self.env.timer.now() + SETTLE;
-        while self.env.pool.free_bytes() < free {
-            let missing = free - self.env.pool.free_bytes();
+        while self.env.pool.free_bytes() < self.free {
+            let missing = self.free - self.env.pool.free_bytes();
             check!(
                 self.case,
                 self.env.timer.now() < deadline,

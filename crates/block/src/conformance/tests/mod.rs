@@ -3,8 +3,13 @@
 
 mod clock;
 mod device;
+mod driver;
 mod gate;
 mod memory;
+mod queue;
+mod sockets;
+mod stream;
+mod wire;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
