@@ -1,0 +1,22 @@
+# make demo    see a slow volume become fast, in about two minutes
+# make test    everything that must hold, in about twenty minutes on two cores
+# make bench   measurements beside peers, into target/bench.json
+# make soak    the long sweeps: simulation seeds, mutations, crashes
+# make models  the plots of docs/models.md
+
+SHELL := bash
+PACKAGES_TEST := fio libnbd-bin nbdfuse nbdkit qemu-utils e2fsprogs fuse3 util-linux
+
+.PHONY: test lint unit bench soak models deps-test
+
+test: deps-test lint unit
+
+deps-test:
+	tools/install $(PACKAGES_TEST)
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
+
+unit:
+	cargo test --workspace --quiet
