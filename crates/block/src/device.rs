@@ -63,9 +63,7 @@ impl Geometry {
             "an empty extent"
         } else if !fits {
             "past the end of the device"
-        } else if !extent.start.0.is_multiple_of(self.block.0)
-            || !extent.len.0.is_multiple_of(self.block.0)
-        {
+        } else if (extent.start.0 | extent.len.0) & (self.block.0 - 1) != 0 {
             "not on the device's logical blocks"
         } else {
             return Ok(());

@@ -25,7 +25,7 @@ impl<D: Driver> Disk<D> {
     }
 
     async fn command(&self, op: Op) -> IoResult {
-        self.core.ops.perform(self.target, op).await.0.map(drop)
+        self.core.perform(self.target, op).await.0.map(drop)
     }
 }
 
@@ -38,7 +38,7 @@ impl<D: Driver> Device for Disk<D> {
         if let Err(error) = self.geometry.transfer(at, buf.len()) {
             return (buf, Err(error));
         }
-        match self.core.ops.perform(self.target, Op::Read(at, buf)).await {
+        match self.core.perform(self.target, Op::Read(at, buf)).await {
             (result, Payload::Buf(buf)) => (buf, result.map(drop)),
             (_, other) => panic!("a read gave back {other:?}"),
         }

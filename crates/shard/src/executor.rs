@@ -7,9 +7,12 @@
 use crate::local::Local;
 use crate::mesh::{Mailbox, Mesh, Message};
 use crate::ops::Ops;
+use crate::perform::Perform;
 use crate::task::{Ready, Running, Tasks};
 use crate::timers::Timers;
-use block::{Completion, Driver, Executor, Nanos, Pool, Progress, ShardId, TimerKey, Turn};
+use block::{
+    Completion, Driver, Executor, Nanos, Op, Pool, Progress, ShardId, TargetId, TimerKey, Turn,
+};
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -44,7 +47,7 @@ pub(crate) struct Core<D: Driver> {
     pub(crate) pool: Pool,
     pub(crate) locals: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
     home: Arc<Mailbox<D>>,
-    tasks: Tasks<D>,
+    pub(crate) tasks: Tasks<D>,
     ready: Ready,
     timers: RefCell<Timers>,
     main_ended: Cell<bool>,
@@ -102,6 +105,12 @@ impl<D: Driver> Shard<D> {
     }
 }
 
+impl<D: Driver> Core<D> {
+    pub(crate) fn perform(&self, target: TargetId, op: Op) -> Perform<'_, D> {
+        Perform::new(self, target, op)
+    }
+}
+
 impl<D: Driver> Executor for Core<D> {
     fn spawn(&self, task: Pin<Box<dyn Future<Output = ()>>>) {
         if self.closing.get() {
@@ -130,7 +139,8 @@ impl<D: Driver> Turn for Shard<D> {
         let _running = Running::enter(&core.home, &core.ready);
         core.home.wake();
         for completion in self.done.drain(..) {
-            core.ops.complete(completion);
+            let waiter = core.ops.complete(completion);
+            core.tasks.wake(waiter, &core.ready);
         }
         while let Some(message) = core.home.receive() {
             match message {

@@ -13,6 +13,7 @@ mod executor;
 mod local;
 mod mesh;
 mod ops;
+mod perform;
 mod stream;
 mod task;
 mod timers;

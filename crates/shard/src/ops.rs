@@ -5,12 +5,10 @@
 //!     an operation waits ⟹ its target is full, and it is submitted in order
 //!     a slot is freed by its completion or its future, whichever is later
 
+use crate::task::Waiter;
 use block::{Completion, Driver, IoResult, Op, Payload, TargetId, Token};
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
 
 pub(crate) type Output = (IoResult<u64>, Payload);
 
@@ -37,16 +35,19 @@ struct Queue {
 struct Slot {
     generation: u32,
     target: TargetId,
+    stage: Stage,
     /// Whether success makes a target that somebody must close.
     opens: bool,
-    state: State,
+    waiter: Waiter,
+    output: Option<Output>,
 }
 
-enum State {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
     Free,
-    Pending(Waker),
+    Pending,
     Abandoned,
-    Done(Output),
+    Done,
 }
 
 impl Table {
@@ -61,42 +62,39 @@ impl Table {
         &mut self.targets[i]
     }
 
-    fn take_slot(&mut self, target: TargetId, opens: bool, waker: Waker) -> Token {
-        let i = match self.free.pop() {
-            Some(i) => i,
-            None => {
-                let slot = Slot {
-                    generation: 0,
-                    target,
-                    opens,
-                    state: State::Free,
-                };
-                self.slots.push(slot);
-                (self.slots.len() - 1) as u32
-            }
-        };
+    fn take_slot(&mut self, target: TargetId, opens: bool, waiter: Waiter) -> Token {
+        let i = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot {
+                generation: 0,
+                target,
+                stage: Stage::Free,
+                opens,
+                waiter: Waiter::None,
+                output: None,
+            });
+            (self.slots.len() - 1) as u32
+        });
         let slot = &mut self.slots[i as usize];
         slot.generation = slot.generation.wrapping_add(1);
         slot.target = target;
+        slot.stage = Stage::Pending;
         slot.opens = opens;
-        slot.state = State::Pending(waker);
+        slot.waiter = waiter;
         Token(u64::from(slot.generation) << 32 | u64::from(i))
     }
 
     fn slot(&mut self, token: Token) -> &mut Slot {
         let slot = &mut self.slots[token.0 as u32 as usize];
-        assert_eq!(
-            slot.generation,
-            (token.0 >> 32) as u32,
+        assert!(
+            slot.generation == (token.0 >> 32) as u32 && slot.stage != Stage::Free,
             "{token:?} completed twice"
         );
         slot
     }
 
-    fn free_slot(&mut self, token: Token) -> State {
-        let state = std::mem::replace(&mut self.slot(token).state, State::Free);
+    fn free_slot(&mut self, token: Token) {
+        self.slots[token.0 as u32 as usize].stage = Stage::Free;
         self.free.push(token.0 as u32);
-        state
     }
 }
 
@@ -114,18 +112,11 @@ impl<D: Driver> Ops<D> {
         &self.driver
     }
 
-    /// The operation as a future; nothing happens until it is polled.
-    pub(crate) fn perform(&self, target: TargetId, op: Op) -> Perform<'_, D> {
-        Perform {
-            ops: self,
-            state: Stage::Start(target, op),
-        }
-    }
-
-    fn start(&self, target: TargetId, op: Op, waker: Waker) -> Token {
+    /// Submits the operation, or queues it behind its target.
+    pub(crate) fn start(&self, target: TargetId, op: Op, waiter: Waiter) -> Token {
         let opens = matches!(op, Op::Accept | Op::Connect(_));
         let mut table = self.table.borrow_mut();
-        let token = table.take_slot(target, opens, waker);
+        let token = table.take_slot(target, opens, waiter);
         let queue = table.queue(target);
         if queue.in_flight < self.depth {
             queue.in_flight += 1;
@@ -137,9 +128,9 @@ impl<D: Driver> Ops<D> {
         token
     }
 
-    /// Takes in a completion: submits the next operation that waits for the
-    /// target, and wakes whoever waits for this one.
-    pub(crate) fn complete(&self, completion: Completion) {
+    /// Takes in a completion and submits the next operation that waits for the
+    /// target. Returns who is to be told.
+    pub(crate) fn complete(&self, completion: Completion) -> Waiter {
         let Completion {
             token,
             result,
@@ -147,61 +138,57 @@ impl<D: Driver> Ops<D> {
         } = completion;
         let mut table = self.table.borrow_mut();
         let slot = table.slot(token);
-        assert!(
-            matches!(slot.state, State::Pending(_) | State::Abandoned),
-            "{token:?} completed twice"
-        );
-        let (target, opens) = (slot.target, slot.opens);
-        let state = std::mem::replace(&mut slot.state, State::Free);
+        let (target, stage, opens) = (slot.target, slot.stage, slot.opens);
+        assert!(stage != Stage::Done, "{token:?} completed twice");
+        let waiter = std::mem::take(&mut slot.waiter);
+        let mut unwanted = None;
+        if stage == Stage::Pending {
+            slot.stage = Stage::Done;
+            slot.output = Some((result, payload));
+        } else {
+            table.free_slot(token);
+            unwanted = Some((result, payload));
+        }
         let queue = table.queue(target);
         let next = queue.waiting.pop_front();
         if next.is_none() {
             queue.in_flight -= 1;
         }
-        match state {
-            State::Pending(waker) => {
-                table.slot(token).state = State::Done((result, payload));
-                drop(table);
-                waker.wake();
-            }
-            State::Abandoned => {
-                table.free_slot(token);
-                drop(table);
-                self.discard(opens, (result, payload));
-            }
-            State::Free | State::Done(_) => unreachable!("asserted above"),
+        drop(table);
+        if let Some(output) = unwanted {
+            self.discard(opens, output);
         }
         if let Some((token, op)) = next {
             self.driver.borrow_mut().submit(token, target, op);
         }
+        waiter
     }
 
-    fn poll_done(&self, token: Token, cx: &mut Context<'_>) -> Poll<Output> {
-        let mut table = self.table.borrow_mut();
-        match &mut table.slot(token).state {
-            State::Pending(waker) => {
-                waker.clone_from(cx.waker());
-                Poll::Pending
-            }
-            State::Done(_) => match table.free_slot(token) {
-                State::Done(output) => Poll::Ready(output),
-                _ => unreachable!("matched above"),
-            },
-            State::Free | State::Abandoned => panic!("polled after its end"),
-        }
-    }
-
-    fn abandon(&self, token: Token) {
+    /// The output of an operation that has ended; else `waiter` is told later.
+    pub(crate) fn take(&self, token: Token, waiter: impl FnOnce() -> Waiter) -> Option<Output> {
         let mut table = self.table.borrow_mut();
         let slot = table.slot(token);
-        let opens = slot.opens;
-        let state = if matches!(slot.state, State::Pending(_)) {
-            std::mem::replace(&mut slot.state, State::Abandoned)
-        } else {
-            table.free_slot(token)
-        };
+        let output = slot.output.take();
+        match output {
+            Some(_) => table.free_slot(token),
+            None => slot.waiter = waiter(),
+        }
+        output
+    }
+
+    /// Nobody waits for the operation any more.
+    pub(crate) fn abandon(&self, token: Token) {
+        let mut table = self.table.borrow_mut();
+        let slot = table.slot(token);
+        let (opens, output) = (slot.opens, slot.output.take());
+        let waiter = std::mem::take(&mut slot.waiter);
+        match output {
+            Some(_) => table.free_slot(token),
+            None => slot.stage = Stage::Abandoned,
+        }
         drop(table);
-        if let State::Done(output) = state {
+        drop(waiter);
+        if let Some(output) = output {
             self.discard(opens, output);
         }
     }
@@ -210,51 +197,6 @@ impl<D: Driver> Ops<D> {
     fn discard(&self, opens: bool, (result, _payload): Output) {
         if let (true, Ok(opened)) = (opens, result) {
             self.driver.borrow_mut().close(TargetId(opened as u32));
-        }
-    }
-}
-
-/// An operation; dropping it abandons the wait, never the operation.
-pub(crate) struct Perform<'a, D: Driver> {
-    ops: &'a Ops<D>,
-    state: Stage,
-}
-
-enum Stage {
-    Start(TargetId, Op),
-    Wait(Token),
-    Ended,
-}
-
-impl<D: Driver> Unpin for Perform<'_, D> {}
-
-impl<D: Driver> Future for Perform<'_, D> {
-    type Output = Output;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Output> {
-        let ops = self.ops;
-        match std::mem::replace(&mut self.state, Stage::Ended) {
-            Stage::Start(target, op) => {
-                let token = ops.start(target, op, cx.waker().clone());
-                self.state = Stage::Wait(token);
-                Poll::Pending
-            }
-            Stage::Wait(token) => {
-                let output = ops.poll_done(token, cx);
-                if output.is_pending() {
-                    self.state = Stage::Wait(token);
-                }
-                output
-            }
-            Stage::Ended => panic!("polled after its end"),
-        }
-    }
-}
-
-impl<D: Driver> Drop for Perform<'_, D> {
-    fn drop(&mut self) {
-        if let Stage::Wait(token) = self.state {
-            self.ops.abandon(token);
         }
     }
 }

@@ -39,7 +39,7 @@ impl<D: Driver> Owned<D> {
                 op.into_payload(),
             );
         }
-        self.core.ops.perform(self.target, op).await
+        self.core.perform(self.target, op).await
     }
 }
 
@@ -61,13 +61,7 @@ impl<D: Driver> Stream for Socket<D> {
     }
 
     async fn send(&self, parts: Vec<Shared>) -> (Vec<Shared>, IoResult) {
-        match self
-            .0
-            .core
-            .ops
-            .perform(self.0.target, Op::Send(parts))
-            .await
-        {
+        match self.0.core.perform(self.0.target, Op::Send(parts)).await {
             (result, Payload::Parts(parts)) => (parts, result.map(drop)),
             (_, other) => panic!("a send gave back {other:?}"),
         }
@@ -114,11 +108,7 @@ impl<D: Driver> Connector for Connect<D> {
     type Stream = Socket<D>;
 
     async fn connect(&self, address: Address) -> IoResult<Socket<D>> {
-        let (result, _) = self
-            .0
-            .ops
-            .perform(TargetId::NONE, Op::Connect(address))
-            .await;
+        let (result, _) = self.0.perform(TargetId::NONE, Op::Connect(address)).await;
         let target = TargetId(result? as u32);
         Ok(Socket(Owned::new(self.0.clone(), target)))
     }

@@ -10,7 +10,7 @@
 
 use crate::mesh::{Mailbox, Message};
 use block::Driver;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
@@ -43,6 +43,16 @@ impl Drop for Running {
     }
 }
 
+/// Who is told when an operation ends. A task of the same shard is named by its
+/// slot, which costs no reference count.
+#[derive(Default)]
+pub(crate) enum Waiter {
+    #[default]
+    None,
+    Task(u32),
+    Other(Waker),
+}
+
 struct TaskWaker<D: Driver> {
     home: Arc<Mailbox<D>>,
     slot: u32,
@@ -72,10 +82,12 @@ impl<D: Driver> Wake for TaskWaker<D> {
     }
 }
 
+type Work = Pin<Box<dyn Future<Output = ()>>>;
+
 struct Task<D: Driver> {
-    future: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    /// Taken out while the task is polled.
+    work: Option<(Work, Waker)>,
     handle: Arc<TaskWaker<D>>,
-    waker: Waker,
 }
 
 /// The tasks of one shard.
@@ -83,6 +95,8 @@ pub(crate) struct Tasks<D: Driver> {
     home: Arc<Mailbox<D>>,
     slots: RefCell<Vec<Option<Task<D>>>>,
     free: RefCell<Vec<u32>>,
+    /// The task being polled, and the address that its waker holds.
+    current: Cell<(u32, *const ())>,
 }
 
 impl<D: Driver> Tasks<D> {
@@ -91,11 +105,12 @@ impl<D: Driver> Tasks<D> {
             home,
             slots: RefCell::default(),
             free: RefCell::default(),
+            current: Cell::new((0, std::ptr::null())),
         }
     }
 
     /// Adds a task and returns the slot to poll.
-    pub(crate) fn add(&self, future: Pin<Box<dyn Future<Output = ()>>>) -> u32 {
+    pub(crate) fn add(&self, future: Work) -> u32 {
         let mut slots = self.slots.borrow_mut();
         let slot = self.free.borrow_mut().pop().unwrap_or_else(|| {
             slots.push(None);
@@ -108,42 +123,67 @@ impl<D: Driver> Tasks<D> {
         });
         let waker = Waker::from(handle.clone());
         slots[slot as usize] = Some(Task {
-            future: Some(future),
+            work: Some((future, waker)),
             handle,
-            waker,
         });
         slot
     }
 
+    /// Whoever `waker` wakes, in the cheapest form.
+    pub(crate) fn waiter(&self, waker: &Waker) -> Waiter {
+        let (slot, address) = self.current.get();
+        if waker.data() == address {
+            Waiter::Task(slot)
+        } else {
+            Waiter::Other(waker.clone())
+        }
+    }
+
+    /// Wakes `waiter`; a task of this shard goes to the end of `ready`.
+    pub(crate) fn wake(&self, waiter: Waiter, ready: &Ready) {
+        match waiter {
+            Waiter::None => {}
+            Waiter::Other(waker) => waker.wake(),
+            Waiter::Task(slot) => {
+                let slots = self.slots.borrow();
+                let Some(Some(task)) = slots.get(slot as usize) else {
+                    return;
+                };
+                // A wake from elsewhere at this moment polls it once too often.
+                if !task.handle.queued.load(Acquire) {
+                    task.handle.queued.store(true, Release);
+                    ready.borrow_mut().push_back(slot);
+                }
+            }
+        }
+    }
+
     /// Polls the task in `slot`; true if it has ended just now.
     pub(crate) fn poll(&self, slot: u32) -> bool {
-        let (mut future, waker) = {
-            let mut slots = self.slots.borrow_mut();
-            let Some(task) = slots.get_mut(slot as usize).and_then(Option::as_mut) else {
-                return false;
-            };
-            let Some(future) = task.future.take() else {
-                return false;
-            };
-            task.handle.queued.store(false, Release);
-            (future, task.waker.clone())
+        let mut slots = self.slots.borrow_mut();
+        let Some(task) = slots.get_mut(slot as usize).and_then(Option::as_mut) else {
+            return false;
         };
-        if future
+        let Some((mut future, waker)) = task.work.take() else {
+            return false;
+        };
+        task.handle.queued.store(false, Release);
+        self.current.set((slot, waker.data()));
+        drop(slots);
+        let pending = future
             .as_mut()
             .poll(&mut Context::from_waker(&waker))
-            .is_pending()
-        {
-            let mut slots = self.slots.borrow_mut();
-            slots[slot as usize]
-                .as_mut()
-                .expect("a task is removed only here")
-                .future = Some(future);
+            .is_pending();
+        let mut slots = self.slots.borrow_mut();
+        if pending {
+            let task = slots[slot as usize].as_mut();
+            task.expect("a task is removed only here").work = Some((future, waker));
             return false;
         }
-        drop(future);
-        let ended = self.slots.borrow_mut()[slot as usize].take();
+        let ended = slots[slot as usize].take();
+        drop(slots);
         self.free.borrow_mut().push(slot);
-        drop(ended);
+        drop((future, ended));
         true
     }
 

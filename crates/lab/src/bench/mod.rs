@@ -1,0 +1,3 @@
+//! Measurements beside peers, paired and repeated.
+
+pub mod nop;
