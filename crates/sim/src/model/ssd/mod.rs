@@ -8,7 +8,8 @@
 //! Writes stream at the rate of a fresh drive until as many bytes as the spare
 //! area holds have been written. From then on a page that does not continue one
 //! of the last few writes takes `1/steady IOPS` of the whole drive, the cost of
-//! garbage collection with it.
+//! garbage collection with it. That work is itself made of page programs, so it
+//! gives way to waiting reads after each such time.
 //!
 //! Invariants: a write completes when its last page is programmed, so a flush
 //! has nothing to wait for beyond the front end; a channel is idle only if no
@@ -64,12 +65,15 @@ struct Channel {
     busy: bool,
     /// The flights whose pages wait to be sensed.
     reads: VecDeque<usize>,
+    /// A program begun that gives way to reads.
+    begun: Option<Program>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Program {
     flight: usize,
-    takes: Nanos,
+    /// What is left of its time on the channel.
+    left: Nanos,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +90,8 @@ enum Event {
     Received(usize),
     /// A channel has sensed or programmed a page.
     Paged { flight: usize, channel: usize },
+    /// A channel has done a part of a program.
+    Begun { channel: usize },
     /// All is done.
     Done(usize),
 }
@@ -122,6 +128,10 @@ impl Ssd {
                 self.work(now, channel);
                 self.paged(now, flight, done);
             }
+            Event::Begun { channel } => {
+                self.channels[channel].busy = false;
+                self.work(now, channel);
+            }
             Event::Done(flight) => self.complete(now, flight, done),
         }
     }
@@ -149,12 +159,12 @@ impl Ssd {
         let bytes = request.extent.len.bytes();
         let streams = self.streams.continues(request);
         for _ in pages(request) {
-            let takes = if streams || self.spare_bytes > 0 {
+            let left = if streams || self.spare_bytes > 0 {
                 self.shape.program_streaming
             } else {
                 self.shape.program_steady
             };
-            self.programs.push_back(Program { flight, takes });
+            self.programs.push_back(Program { flight, left });
         }
         self.spare_bytes = self.spare_bytes.saturating_sub(bytes);
         for _ in 0..self.channels.len() {
@@ -184,22 +194,29 @@ impl Ssd {
         }
     }
 
-    /// Gives an idle channel its next page, if one waits.
+    /// Gives an idle channel its next work, if some waits.
     fn work(&mut self, now: Nanos, channel: usize) {
         let idle = &mut self.channels[channel];
         if idle.busy {
             return;
         }
-        let (flight, takes) = if let Some(flight) = idle.reads.pop_front() {
-            (flight, self.shape.sense)
-        } else if let Some(program) = self.programs.pop_front() {
-            (program.flight, program.takes)
+        let (takes, event) = if let Some(flight) = idle.reads.pop_front() {
+            (self.shape.sense, Event::Paged { flight, channel })
+        } else if let Some(program) = idle.begun.take().or_else(|| self.programs.pop_front()) {
+            let Program { flight, left } = program;
+            let part = left.min(self.shape.program_streaming);
+            if part == left {
+                (part, Event::Paged { flight, channel })
+            } else {
+                let left = left - part;
+                idle.begun = Some(Program { flight, left });
+                (part, Event::Begun { channel })
+            }
         } else {
             return;
         };
         idle.busy = true;
-        self.agenda
-            .enter(now + takes, Event::Paged { flight, channel });
+        self.agenda.enter(now + takes, event);
     }
 
     fn complete(&mut self, now: Nanos, flight: usize, done: &mut Vec<Completed>) {
