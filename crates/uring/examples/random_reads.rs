@@ -28,7 +28,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (begin, cpu_begin) = (driver.now(), cpu_time());
     let end = begin + Nanos::from_secs(seconds);
     for token in 0..depth {
-        let buf = driver.pool().try_get(BYTES).ok_or("the pool is too small")?;
+        let buf = driver
+            .pool()
+            .try_get(BYTES)
+            .ok_or("the pool is too small")?;
         driver.submit(Token(token), disk, Op::Read(place(), buf));
     }
     let mut done: Vec<Completion> = Vec::new();
