@@ -30,7 +30,10 @@ pub const FIRMWARE: HddFirmware = HddFirmware {
     command_us: estimate(100.0, ENGINEERING),
     read_ahead_mb: estimate(1.0, ENGINEERING),
     look_behind_mb: estimate(2.0, ENGINEERING),
-    queue_depth: datasheet(32.0, "Serial ATA native command queuing: 32 tags"),
+    queue_depth: estimate(
+        32.0,
+        "Serial ATA queues hold 32 commands; SAS drives taken alike",
+    ),
     age_weight: estimate(0.05, NCQ),
     guard_ms: estimate(0.3, NCQ),
 };
