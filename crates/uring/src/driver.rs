@@ -74,7 +74,7 @@ enum Work {
 impl UringDriver {
     pub(crate) fn new(host: Arc<Shared>, modes: &[Mode]) -> IoResult<UringDriver> {
         let options = &host.options;
-        let ring = Ring::new(options.entries.max(1), modes)?;
+        let ring = Ring::new(options.entries, modes)?;
         let pool = Pool::new(options.pool_bytes);
         let arena = Arena::register(&pool, options.registered, &ring.io.submitter());
         let disks = Disks::new(&ring, options.registered);
@@ -107,6 +107,11 @@ impl UringDriver {
     /// to save about a tenth of the processor time of small transfers.
     pub fn memory_is_registered(&self) -> bool {
         self.arena.is_registered()
+    }
+
+    /// System calls made to submit and to wait, so far.
+    pub fn enters(&self) -> u64 {
+        self.ring.enters
     }
 
     fn begin(&mut self, target: TargetId, op: Op) -> Result<Work, (IoError, Payload)> {
@@ -306,6 +311,17 @@ impl UringDriver {
         !queue.is_empty() || !is_due && (queue.taskrun() || queue.cq_overflow())
     }
 
+    /// Gives up the kernel's hold on this driver's memory, or else the memory.
+    pub(crate) fn end(&mut self, limit: Nanos) {
+        if !self.drain(limit) {
+            // A device does not answer. What it may still write to is never
+            // used again: buffers keep their arena alive.
+            mem::forget(mem::take(&mut self.slots));
+            Box::leak(mem::take(&mut self.wake_count));
+            self.wake_is_armed = false;
+        }
+    }
+
     /// Ends what waits for others, lets the disks finish, and returns whether
     /// all has ended within `limit`.
     fn drain(&mut self, limit: Nanos) -> bool {
@@ -417,11 +433,6 @@ impl Driver for UringDriver {
 
 impl Drop for UringDriver {
     fn drop(&mut self) {
-        if !self.drain(DRAIN_MAX) {
-            // A device does not answer. What the kernel may still write to is
-            // given up: buffers keep their arena alive.
-            mem::forget(mem::take(&mut self.slots));
-            Box::leak(mem::take(&mut self.wake_count));
-        }
+        self.end(DRAIN_MAX);
     }
 }

@@ -20,7 +20,8 @@ use std::time::Instant;
 /// What every shard of a host is given.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Operations that a shard submits at once; more wait in order.
+    /// Operations that a shard submits at once; more wait in order. Fewer if
+    /// locked memory is capped so low that no such ring fits.
     pub entries: u32,
     /// Buffer memory of a shard; rounded up to 4 MiB.
     pub pool_bytes: usize,
@@ -44,7 +45,7 @@ impl Default for Options {
 /// may be used from any thread, also while it runs.
 #[derive(Clone)]
 pub struct Uring {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 pub(crate) struct Shared {
@@ -79,7 +80,7 @@ impl Shared {
 impl Uring {
     /// A host, if this machine lets it have rings; else why not, and the remedy.
     pub fn new(options: Options) -> IoResult<Uring> {
-        Ring::new(options.entries.max(1), &Mode::ALL)?;
+        Ring::new(1, &Mode::ALL)?;
         Ok(Uring {
             shared: Arc::new(Shared {
                 options,

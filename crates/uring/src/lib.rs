@@ -23,6 +23,8 @@ mod ring;
 mod socket;
 mod stream;
 mod targets;
+#[cfg(test)]
+mod tests;
 mod waker;
 
 pub use driver::UringDriver;

@@ -85,3 +85,24 @@ impl Drop for Bounce {
         unsafe { dealloc(self.ptr.as_ptr(), Bounce::layout(self.len)) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_arena_is_several_registered_buffers() {
+        let base = 64 * PAGE_BYTES;
+        let bytes = 2 * REGISTERED_BYTES_MAX + PAGE_BYTES;
+        let arena = Arena { base, bytes };
+        let index = |at: usize| arena.index_of(base.wrapping_add(at) as *const u8);
+        assert_eq!(index(0), Some(0));
+        assert_eq!(index(REGISTERED_BYTES_MAX - 1), Some(0));
+        assert_eq!(index(REGISTERED_BYTES_MAX), Some(1));
+        assert_eq!(index(bytes - 1), Some(2));
+        assert_eq!(index(bytes), None);
+        assert_eq!(index(0usize.wrapping_sub(1)), None);
+        let unregistered = Arena { base, bytes: 0 };
+        assert_eq!(unregistered.index_of(base as *const u8), None);
+    }
+}

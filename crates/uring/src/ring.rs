@@ -17,7 +17,30 @@ pub(crate) enum Mode {
 
 impl Mode {
     pub(crate) const ALL: [Mode; 3] = [Mode::Deferred, Mode::Cooperative, Mode::Interrupting];
+
+    /// Fails with `EINVAL` if the kernel does not know this mode.
+    fn build(self, entries: u32) -> io::Result<IoUring> {
+        let mut builder = IoUring::builder();
+        // The kernel's largest ring varies.
+        builder.setup_clamp();
+        if self != Mode::Interrupting {
+            builder.setup_submit_all();
+            builder.setup_coop_taskrun().setup_taskrun_flag();
+        }
+        if self == Mode::Deferred {
+            builder.setup_single_issuer().setup_defer_taskrun();
+        }
+        let io = builder.build(entries)?;
+        if io.params().is_feature_ext_arg() && io.params().is_feature_nodrop() {
+            Ok(io)
+        } else {
+            Err(io::Error::from_raw_os_error(libc::ENOSYS))
+        }
+    }
 }
+
+/// The fewest entries that a shard can do with.
+const ENTRIES_MIN: u32 = 8;
 
 /// How long `enter` may block.
 pub(crate) enum Wait {
@@ -28,37 +51,32 @@ pub(crate) enum Wait {
 
 pub(crate) struct Ring {
     pub(crate) io: IoUring,
+    /// How often it was entered.
+    pub(crate) enters: u64,
 }
 
 impl Ring {
-    /// A ring of `entries` in the first of `modes` that the kernel knows.
-    /// Belongs to the calling thread.
+    /// A ring of `entries` in the first of `modes` that the kernel knows, or of
+    /// fewer where locked memory is capped. Belongs to the calling thread.
     pub(crate) fn new(entries: u32, modes: &[Mode]) -> IoResult<Ring> {
-        let mut refusal = None;
+        let mut entries = entries.max(ENTRIES_MIN);
+        let mut refusal = io::Error::from_raw_os_error(libc::EINVAL);
         for mode in modes {
-            let mut builder = IoUring::builder();
-            // Clamped, because the kernel's largest ring varies.
-            builder.setup_clamp();
-            if *mode != Mode::Interrupting {
-                builder.setup_submit_all();
-                builder.setup_coop_taskrun().setup_taskrun_flag();
-            }
-            if *mode == Mode::Deferred {
-                builder.setup_single_issuer().setup_defer_taskrun();
-            }
-            match builder.build(entries) {
-                Ok(io) if io.params().is_feature_ext_arg() && io.params().is_feature_nodrop() => {
-                    return Ok(Ring { io });
-                }
-                Ok(_) => refusal = Some(io::Error::from_raw_os_error(libc::ENOSYS)),
-                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => refusal = Some(error),
-                Err(error) => {
-                    refusal = Some(error);
+            loop {
+                refusal = match mode.build(entries) {
+                    Ok(io) => return Ok(Ring { io, enters: 0 }),
+                    Err(error) => error,
+                };
+                if refusal.raw_os_error() != Some(libc::ENOMEM) || entries == ENTRIES_MIN {
                     break;
                 }
+                entries = (entries / 2).max(ENTRIES_MIN);
+            }
+            if refusal.raw_os_error() != Some(libc::EINVAL) {
+                break;
             }
         }
-        Err(explain(refusal.expect("at least one mode was tried")))
+        Err(explain(refusal))
     }
 
     /// Submits what is queued, runs completion work, and waits for one
@@ -78,6 +96,7 @@ impl Ring {
                 1
             }
         };
+        self.enters += 1;
         let flags = (EnterFlags::GETEVENTS | EnterFlags::EXT_ARG).bits();
         // SAFETY: entries in the queue point at memory and descriptors that
         // their slots own; `args` is what EXT_ARG asks for and outlives the call.
@@ -110,7 +129,7 @@ fn explain(refusal: io::Error) -> IoError {
         ),
         Some(libc::ENOMEM) => (
             Kind::Other,
-            "no memory for a ring; ask for fewer entries or raise RLIMIT_MEMLOCK",
+            "no memory for a ring; raise RLIMIT_MEMLOCK or grant CAP_IPC_LOCK",
         ),
         _ => (Kind::Other, "the kernel refused a ring"),
     };

@@ -1,0 +1,76 @@
+//! Where locked memory is capped the driver does without registered buffers.
+
+mod common;
+
+use block::conformance::{self, Rig};
+use common::{directory, file, host};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use uring::{DiskOptions, Options, Uring};
+
+const CAPPED: &str = "URING_TEST_CAPPED";
+/// Less than the pool and less than the ring that is asked for, since newer
+/// kernels count rings too.
+const CAP_BYTES: libc::rlim_t = 256 << 10;
+const ENTRIES: u32 = 8192;
+const CAP_IPC_LOCK: libc::c_ulong = 14;
+
+/// Runs itself again without the privilege to lock memory.
+#[test]
+fn capped_memory_is_done_without() {
+    if std::env::var_os(CAPPED).is_some() {
+        return conforms_unregistered();
+    }
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    again.args(["--exact", "capped_memory_is_done_without", "--nocapture"]);
+    again.env(CAPPED, "1");
+    // SAFETY: only system calls are made between fork and exec.
+    unsafe { again.pre_exec(cap_locked_memory) };
+    let output = again.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}{errors}");
+    assert!(text.contains("1 passed"), "{text}");
+}
+
+fn cap_locked_memory() -> std::io::Result<()> {
+    let limit = libc::rlimit {
+        rlim_cur: CAP_BYTES,
+        rlim_max: CAP_BYTES,
+    };
+    // SAFETY: `limit` is readable. The first call is refused to those who have
+    // no privileges to drop.
+    let result = unsafe {
+        libc::prctl(libc::PR_CAPBSET_DROP, CAP_IPC_LOCK, 0, 0, 0);
+        libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit)
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+fn conforms_unregistered() {
+    let dir = directory();
+    let host = Uring::new(Options {
+        entries: ENTRIES,
+        ..Options::default()
+    });
+    let host = host.unwrap();
+    let path = file(&dir, 4 << 20);
+    let (disk, _) = host.open_disk(path, &DiskOptions::default()).unwrap();
+    let driver = host.driver().unwrap();
+    assert!(!driver.memory_is_registered());
+    let rig = Rig {
+        disk,
+        listener: None,
+    };
+    conformance::run(conformance::driver(driver, rig, 1));
+}
+
+#[test]
+fn uncapped_memory_is_registered() {
+    if std::env::var_os(CAPPED).is_none() {
+        assert!(host().driver().unwrap().memory_is_registered());
+    }
+}
