@@ -1,0 +1,66 @@
+//! A request as filters see it.
+
+use block::{Extent, Fua, Lba, SECTOR_BYTES, Sectors};
+
+/// What is asked of the device.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Verb {
+    /// `Device::read`.
+    Read,
+    /// `Device::write`.
+    Write,
+    /// `Device::zero`.
+    Zero,
+    /// `Device::flush`.
+    Flush,
+    /// `Device::discard`.
+    Discard,
+    /// `Device::extents`.
+    Extents,
+}
+
+impl Verb {
+    /// Every verb, in the order of their numbers.
+    pub const ALL: [Verb; 6] = [
+        Verb::Read,
+        Verb::Write,
+        Verb::Zero,
+        Verb::Flush,
+        Verb::Discard,
+        Verb::Extents,
+    ];
+
+    /// Whether bytes may differ afterwards.
+    pub const fn changes_data(self) -> bool {
+        matches!(self, Verb::Write | Verb::Zero | Verb::Discard)
+    }
+}
+
+/// One request, not yet checked: its extent may lie anywhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Access {
+    /// What is asked.
+    pub verb: Verb,
+    /// Of which sectors; empty for a flush. A length in bytes is rounded down.
+    pub extent: Extent,
+    /// Of a write, whether it must be durable.
+    pub fua: Fua,
+}
+
+impl Access {
+    pub(crate) fn transfer(verb: Verb, at: Lba, bytes: usize, fua: Fua) -> Access {
+        let extent = Extent::new(at, Sectors(bytes as u64 / SECTOR_BYTES));
+        Access { verb, extent, fua }
+    }
+
+    pub(crate) fn of(verb: Verb, extent: Extent) -> Access {
+        let fua = Fua::No;
+        Access { verb, extent, fua }
+    }
+
+    pub(crate) const FLUSH: Access = Access {
+        verb: Verb::Flush,
+        extent: Extent::new(Lba::ZERO, Sectors::ZERO),
+        fua: Fua::No,
+    };
+}

@@ -1,0 +1,29 @@
+//! Devices that wrap one device, one file each.
+//!
+//! - [`Checked`] asserts the device contract on both sides of a boundary.
+//! - [`Delayed`] makes a device as slow as a model says.
+//! - [`Faulty`] injects errors, latency and corruption while it runs.
+//! - [`Metered`] counts, as iostat does.
+//! - [`Traced`] reports each request to a sink.
+//!
+//! Each is exact about what passes: the same buffers, the same order of begin,
+//! and an abandoned request still carries on below.
+//!
+//! Not here: clocks, threads, files and random sources. Time comes from the
+//! shard's timer, seeds from the caller.
+
+mod access;
+mod checked;
+mod delay;
+mod faults;
+mod stats;
+mod trace;
+mod watch;
+
+pub use access::{Access, Verb};
+pub use checked::Checked;
+pub use delay::{Delayed, Pacer};
+pub use faults::{Control, Effect, Faulty, Rule, RuleId};
+pub use stats::{Interval, Meter, Metered, Snapshot, Tally};
+pub use trace::{Last, Record, Sink, Traced, Tracer};
+pub use watch::{Ending, Watch, Watched};

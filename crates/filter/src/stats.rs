@@ -1,0 +1,218 @@
+//! Counts requests as iostat does: rates, latency, queue and utilisation.
+//!
+//! Counters only grow; two [`Snapshot`]s make an [`Interval`]. With `q(t)`
+//! requests in flight at `t`:
+//!     busy     = time with q > 0
+//!     weighted = integral of q, so weighted / time = mean queue depth
+//!
+//! Latency is kept to two significant digits, up to [`LATENCY_MAX`].
+
+use crate::access::{Access, Verb};
+use crate::watch::{Ending, Watch, Watched};
+use block::{Nanos, Timer};
+use hdrhistogram::Histogram;
+use std::cell::RefCell;
+
+/// Longer latencies are counted as this long.
+pub const LATENCY_MAX: Nanos = Nanos::from_secs(3600);
+const DIGITS: u8 = 2;
+
+/// A device whose requests are counted.
+pub type Metered<D> = Watched<D, Meter>;
+
+/// The observer of [`Metered`].
+pub struct Meter(RefCell<Snapshot>);
+
+impl<D> Metered<D> {
+    /// Counts the requests on `inner`.
+    pub fn meter(inner: D, timer: Timer) -> Metered<D> {
+        let snapshot = Snapshot::new(timer.now());
+        Watched::new(inner, Meter(RefCell::new(snapshot)), timer)
+    }
+}
+
+impl Meter {
+    /// The counters at `now`.
+    pub fn snapshot(&self, now: Nanos) -> Snapshot {
+        let mut snapshot = self.0.borrow_mut();
+        snapshot.pass(now);
+        snapshot.clone()
+    }
+}
+
+impl Watch for Meter {
+    fn begin(&self, now: Nanos, _: &Access) {
+        let mut snapshot = self.0.borrow_mut();
+        snapshot.pass(now);
+        snapshot.in_flight += 1;
+    }
+
+    fn end(&self, now: Nanos, access: &Access, began: Nanos, ending: Ending) {
+        let mut snapshot = self.0.borrow_mut();
+        snapshot.pass(now);
+        snapshot.in_flight -= 1;
+        let tally = &mut snapshot.tallies[access.verb as usize];
+        match ending {
+            Ending::Done => {
+                tally.requests += 1;
+                tally.sectors += access.extent.len.0;
+                tally.latency.saturating_record((now - began).0);
+            }
+            Ending::Failed(_) => tally.errors += 1,
+            Ending::Abandoned => tally.abandoned += 1,
+        }
+    }
+}
+
+/// What has happened to requests of one verb.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    /// How many succeeded.
+    pub requests: u64,
+    /// How many failed.
+    pub errors: u64,
+    /// How many were dropped before they ended.
+    pub abandoned: u64,
+    /// Sectors of those that succeeded.
+    pub sectors: u64,
+    /// Nanoseconds from first poll to success.
+    pub latency: Histogram<u64>,
+}
+
+impl Tally {
+    fn new() -> Tally {
+        let latency = Histogram::new_with_bounds(1, LATENCY_MAX.0, DIGITS);
+        Tally {
+            requests: 0,
+            errors: 0,
+            abandoned: 0,
+            sectors: 0,
+            latency: latency.expect("the bounds are in order"),
+        }
+    }
+
+    fn since(&self, earlier: &Tally) -> Tally {
+        let mut latency = self.latency.clone();
+        let subtracted = latency.subtract(&earlier.latency);
+        subtracted.expect("an earlier snapshot of the same meter holds no more");
+        Tally {
+            requests: self.requests - earlier.requests,
+            errors: self.errors - earlier.errors,
+            abandoned: self.abandoned - earlier.abandoned,
+            sectors: self.sectors - earlier.sectors,
+            latency,
+        }
+    }
+}
+
+/// Every counter at one time.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    at: Nanos,
+    tallies: [Tally; Verb::ALL.len()],
+    in_flight: u64,
+    busy: Nanos,
+    weighted: Nanos,
+}
+
+impl Snapshot {
+    fn new(at: Nanos) -> Snapshot {
+        Snapshot {
+            at,
+            tallies: std::array::from_fn(|_| Tally::new()),
+            in_flight: 0,
+            busy: Nanos::ZERO,
+            weighted: Nanos::ZERO,
+        }
+    }
+
+    /// Accounts for the time up to `now`.
+    fn pass(&mut self, now: Nanos) {
+        let passed = now.since(self.at);
+        self.at = self.at.max(now);
+        if self.in_flight > 0 {
+            self.busy += passed;
+            self.weighted += Nanos(passed.0.saturating_mul(self.in_flight));
+        }
+    }
+
+    /// When it was taken.
+    pub fn at(&self) -> Nanos {
+        self.at
+    }
+
+    /// Requests begun and not ended.
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// The counters of one verb since the meter began.
+    pub fn tally(&self, verb: Verb) -> &Tally {
+        &self.tallies[verb as usize]
+    }
+
+    /// What happened since `earlier`, a snapshot of the same meter.
+    pub fn since(&self, earlier: &Snapshot) -> Interval {
+        let tallies = self.tallies.iter().zip(&earlier.tallies);
+        let tallies: Vec<_> = tallies.map(|(now, then)| now.since(then)).collect();
+        Interval {
+            span: self.at - earlier.at,
+            tallies: tallies.try_into().expect("one tally a verb"),
+            busy: self.busy - earlier.busy,
+            weighted: self.weighted - earlier.weighted,
+        }
+    }
+}
+
+/// What happened between two snapshots. Rates over no time are zero.
+#[derive(Clone, Debug)]
+pub struct Interval {
+    /// How long it is.
+    pub span: Nanos,
+    tallies: [Tally; Verb::ALL.len()],
+    busy: Nanos,
+    weighted: Nanos,
+}
+
+impl Interval {
+    /// The counters of one verb.
+    pub fn tally(&self, verb: Verb) -> &Tally {
+        &self.tallies[verb as usize]
+    }
+
+    /// Successful requests of one verb a second.
+    pub fn iops(&self, verb: Verb) -> f64 {
+        self.tally(verb).requests as f64 * self.per_second()
+    }
+
+    /// 10^6 bytes of one verb a second.
+    pub fn mb_s(&self, verb: Verb) -> f64 {
+        let bytes = self.tally(verb).sectors as f64 * block::SECTOR_BYTES as f64;
+        bytes / 1e6 * self.per_second()
+    }
+
+    /// The mean number of requests in flight.
+    pub fn queue_mean(&self) -> f64 {
+        self.weighted.as_secs_f64() * self.per_second()
+    }
+
+    /// The part of the time in which a request was in flight, 0 to 1.
+    pub fn utilisation(&self) -> f64 {
+        self.busy.as_secs_f64() * self.per_second()
+    }
+
+    /// Busy time divided by the requests that ended: what one costs a device
+    /// that serves one at a time, and less than that on one that serves several.
+    pub fn service_mean(&self) -> Nanos {
+        let ended = |t: &Tally| t.requests + t.errors + t.abandoned;
+        let ended: u64 = self.tallies.iter().map(ended).sum();
+        Nanos(self.busy.0.checked_div(ended).unwrap_or(0))
+    }
+
+    fn per_second(&self) -> f64 {
+        match self.span {
+            Nanos::ZERO => 0.0,
+            span => 1.0 / span.as_secs_f64(),
+        }
+    }
+}

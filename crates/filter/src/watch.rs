@@ -1,0 +1,136 @@
+//! A device that tells an observer when each request begins and ends.
+//!
+//! Invariant: every `begin` is followed by exactly one `end`, also when the
+//! future is dropped, which ends the wait and not the operation below.
+
+use crate::access::{Access, Verb};
+use block::{
+    Buf, Content, Device, Extent, Fua, Geometry, IoResult, Kind, Lba, Nanos, Shared, Timer,
+};
+
+/// How a request ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// It succeeded.
+    Done,
+    /// It failed.
+    Failed(Kind),
+    /// Its future was dropped first.
+    Abandoned,
+}
+
+/// Hears of every request; called on the shard's hot path.
+pub trait Watch: 'static {
+    /// A request is first polled.
+    fn begin(&self, now: Nanos, access: &Access);
+    /// It has ended; `began` is the `now` of its `begin`.
+    fn end(&self, now: Nanos, access: &Access, began: Nanos, ending: Ending);
+}
+
+/// The device `D`, watched by `W`.
+pub struct Watched<D, W> {
+    inner: D,
+    watch: W,
+    timer: Timer,
+}
+
+impl<D, W: Watch> Watched<D, W> {
+    /// Watches `inner`, with the times of `timer`.
+    pub fn new(inner: D, watch: W, timer: Timer) -> Watched<D, W> {
+        Watched {
+            inner,
+            watch,
+            timer,
+        }
+    }
+
+    /// The observer.
+    pub fn watch(&self) -> &W {
+        &self.watch
+    }
+
+    fn begin(&self, access: Access) -> Span<'_, W> {
+        let began = self.timer.now();
+        self.watch.begin(began, &access);
+        Span {
+            watch: &self.watch,
+            timer: &self.timer,
+            access,
+            began,
+            ending: Ending::Abandoned,
+        }
+    }
+}
+
+/// A request in progress; dropping it reports its end.
+struct Span<'a, W: Watch> {
+    watch: &'a W,
+    timer: &'a Timer,
+    access: Access,
+    began: Nanos,
+    ending: Ending,
+}
+
+impl<W: Watch> Span<'_, W> {
+    fn end(mut self, result: &IoResult) {
+        self.ending = match result {
+            Ok(()) => Ending::Done,
+            Err(error) => Ending::Failed(error.kind()),
+        };
+    }
+}
+
+impl<W: Watch> Drop for Span<'_, W> {
+    fn drop(&mut self) {
+        let now = self.timer.now();
+        self.watch.end(now, &self.access, self.began, self.ending);
+    }
+}
+
+impl<D: Device, W: Watch> Device for Watched<D, W> {
+    fn geometry(&self) -> &Geometry {
+        self.inner.geometry()
+    }
+
+    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
+        let span = self.begin(Access::transfer(Verb::Read, at, buf.len(), Fua::No));
+        let (buf, result) = self.inner.read(at, buf).await;
+        span.end(&result);
+        (buf, result)
+    }
+
+    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+        let span = self.begin(Access::transfer(Verb::Write, at, data.len(), fua));
+        let result = self.inner.write(at, data, fua).await;
+        span.end(&result);
+        result
+    }
+
+    async fn zero(&self, extent: Extent) -> IoResult {
+        let span = self.begin(Access::of(Verb::Zero, extent));
+        let result = self.inner.zero(extent).await;
+        span.end(&result);
+        result
+    }
+
+    async fn flush(&self) -> IoResult {
+        let span = self.begin(Access::FLUSH);
+        let result = self.inner.flush().await;
+        span.end(&result);
+        result
+    }
+
+    async fn discard(&self, extent: Extent) -> IoResult {
+        let span = self.begin(Access::of(Verb::Discard, extent));
+        let result = self.inner.discard(extent).await;
+        span.end(&result);
+        result
+    }
+
+    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        let span = self.begin(Access::of(Verb::Extents, extent));
+        let result = self.inner.extents(extent, out).await;
+        span.end(&result);
+        result
+    }
+}

@@ -1,0 +1,78 @@
+//! Every filter is still a device.
+
+use crate::common::on_disk;
+use block::conformance::{device, gate};
+use block::{Device, Env, Nanos};
+use filter::{Access, Checked, Delayed, Faulty, Last, Metered, Pacer, Traced};
+use shard::Disk;
+use sim::SimDriver;
+
+const SEEDS: [(u64, u64); 2] = [(1, 1), (2, 8)];
+
+fn passes<D: Device>(wrap: impl Fn(Disk<SimDriver>, &Env) -> D + Clone + 'static) {
+    for (seed, block) in SEEDS {
+        let wrap = wrap.clone();
+        on_disk(seed, block, async move |disk, env| {
+            device(&wrap(disk, &env), &env, seed).await;
+        });
+    }
+}
+
+#[test]
+fn the_bare_disk_passes() {
+    passes(|disk, _| disk);
+}
+
+#[test]
+fn checked_passes() {
+    passes(|disk, _| Checked::new(disk));
+}
+
+#[test]
+fn faulty_without_rules_passes() {
+    passes(|disk, env| Faulty::new(disk, env.clone(), 7));
+}
+
+#[test]
+fn metered_passes() {
+    passes(|disk, env| Metered::meter(disk, env.timer.clone()));
+}
+
+#[test]
+fn traced_passes() {
+    passes(|disk, env| Traced::to_sink(disk, Last::new(100), env.timer.clone()));
+}
+
+/// Every request takes 200 microseconds after the one before it.
+#[derive(Default)]
+struct OneByOne {
+    due: Vec<(Nanos, u64)>,
+}
+
+impl Pacer for OneByOne {
+    fn arrive(&mut self, now: Nanos, id: u64, _: &Access) {
+        let after = self.due.last().map_or(now, |(at, _)| *at);
+        self.due.push((after + Nanos::from_micros(200), id));
+    }
+    fn next_due(&self) -> Option<Nanos> {
+        self.due.first().map(|(at, _)| *at)
+    }
+    fn take_due(&mut self, now: Nanos, due: &mut Vec<u64>) {
+        let ready = self.due.iter().take_while(|(at, _)| *at <= now).count();
+        due.extend(self.due.drain(..ready).map(|(_, id)| id));
+    }
+}
+
+#[test]
+fn delayed_passes() {
+    passes(|disk, env| Delayed::new(disk, OneByOne::default(), env.clone()));
+}
+
+#[test]
+fn the_gate_keeps_the_contract_of_the_device_below() {
+    for (seed, block) in SEEDS {
+        on_disk(seed, block, async move |disk, env| {
+            gate(Checked::new(disk), &env, seed).await;
+        });
+    }
+}

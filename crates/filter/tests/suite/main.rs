@@ -1,0 +1,8 @@
+//! Filters over a simulated disk.
+
+mod checked;
+mod common;
+mod conformance;
+mod delay;
+mod faults;
+mod watch;
