@@ -95,6 +95,26 @@ fn canary_a_drive_without_zones_is_found() {
     assert!(error.contains("inner rate"), "{error}");
 }
 
+#[test]
+fn a_sector_lies_where_the_capacity_up_to_it_says() {
+    for drive in hdd::ALL {
+        let model = Hdd::new(&drive, 0.0).unwrap();
+        let surface = model.surface();
+        // What the cylinders up to `x` hold, by summing the rate over them.
+        let held_up_to = |x: f64| {
+            let steps = 10_000;
+            let middles = (0..steps).map(|i| (f64::from(i) + 0.5) / f64::from(steps) * x);
+            middles.map(|middle| surface.rate(middle)).sum::<f64>() * x
+        };
+        for tenth in 1..=10 {
+            let sector = drive.capacity().0 / 10 * tenth;
+            let share = held_up_to(surface.cylinder(sector)) / held_up_to(1.0);
+            let expected = sector as f64 / drive.sectors.value;
+            near(drive.name, share, derived(expected), 1e-6).unwrap();
+        }
+    }
+}
+
 /// A drive with neither buffer nor command time.
 fn bare(drive: HddParameters) -> HddParameters {
     let zero = varied(0.0);
@@ -260,30 +280,22 @@ fn at_mib(mib: u64, len: Sectors) -> Extent {
 
 #[test]
 fn reads_behind_and_ahead_of_the_last_one_come_from_the_buffer() {
-    let drive = hdd::ST3500320AS;
     let bus_and_command = Nanos::from_micros(100 + 14);
-    let latencies = one_by_one(
-        &drive,
-        Nanos::from_millis(50),
-        &[
-            (Op::Read, at_mib(1_000, MIB)),
-            (Op::Read, at_mib(1_000, PAGE)),
-            (Op::Read, Extent::new(Lba(1_001 * MIB.0 + 900), PAGE)),
-            (Op::Read, at_mib(1_004, PAGE)),
-            (Op::Write, at_mib(1_004, PAGE)),
-            (Op::Read, at_mib(1_004, PAGE)),
-        ],
-    );
-    assert!(latencies[1] < bus_and_command, "look-behind: {latencies:?}");
-    assert!(latencies[2] < bus_and_command, "read-ahead: {latencies:?}");
-    assert!(
-        latencies[3] > bus_and_command,
-        "too far ahead: {latencies:?}"
-    );
-    assert!(
-        latencies[5] > bus_and_command,
-        "after a write: {latencies:?}"
-    );
+    let steps = [
+        ("first read", (Op::Read, at_mib(1_000, MIB)), false),
+        ("look-behind", (Op::Read, at_mib(1_000, PAGE)), true),
+        ("read-ahead", (Op::Read, at_mib(1_001, PAGE)), true),
+        ("too far ahead", (Op::Read, at_mib(1_004, PAGE)), false),
+        ("never read", (Op::Read, at_mib(1_003, PAGE)), false),
+        ("again", (Op::Read, at_mib(1_003, PAGE)), true),
+        ("write", (Op::Write, at_mib(1_003, PAGE)), false),
+        ("after a write", (Op::Read, at_mib(1_003, PAGE)), false),
+    ];
+    let requests = steps.map(|(_, request, _)| request);
+    let latencies = one_by_one(&hdd::ST3500320AS, Nanos::from_millis(50), &requests);
+    for ((what, _, buffered), latency) in steps.into_iter().zip(latencies) {
+        assert_eq!(latency < bus_and_command, buffered, "{what}: {latency}");
+    }
 }
 
 #[test]
@@ -319,8 +331,8 @@ fn a_write_that_comes_too_late_for_its_sector_waits_a_turn() {
             (Op::Write, Extent::new(Lba(8), PAGE)),
         ],
     );
-    // The second command is decoded after the head has passed: a turn, less
-    // nothing, plus its transfer of 20 us.
+    // The second command is decoded after the head has passed its sector, which
+    // comes round a turn after the first write ended and takes 20 us.
     let turn = 60.0 / drive.rpm.value + 4096.0 / 204e6;
     near(
         "second write",

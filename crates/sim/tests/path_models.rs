@@ -10,8 +10,12 @@ use sim::model::catalogue::link::{GIGABIT, TEN_GIGABIT};
 use sim::model::catalogue::ssd::{NYTRO_400, X25_E};
 use sim::model::measure::{ClosedLoop, random, request, sequential};
 use sim::model::{
-    Controller, ControllerParameters, Hdd, Link, LinkParameters, Model, Op, Request, Ssd, Wear,
+    Completed, Controller, ControllerParameters, Hdd, Link, LinkParameters, Model, Op, Request,
+    Ssd, Wear,
 };
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
 
 const PAGE: Sectors = Sectors(8);
 const MIB: Sectors = Sectors::from_mib(1);
@@ -110,6 +114,9 @@ fn idle_time_empties_the_cache_and_dirty_data_are_read_from_it() {
     let now = Nanos::from_millis(6);
     let hit = alone(&mut model, now, request(50, Op::Read, page(4_900)));
     assert_eq!(hit, ACKNOWLEDGED);
+    let half_dirty = Extent::new(page(4_800).start, Sectors(16));
+    let half = alone(&mut model, now + hit, request(51, Op::Read, half_dirty));
+    assert!(half > Nanos::from_millis(1), "{half}");
     let mut done = Vec::new();
     while let Some(at) = model.next_event() {
         model.advance(at, &mut done);
@@ -118,9 +125,57 @@ fn idle_time_empties_the_cache_and_dirty_data_are_read_from_it() {
     let miss = alone(
         &mut model,
         Nanos::from_secs(10),
-        request(51, Op::Read, page(900)),
+        request(52, Op::Read, page(900)),
     );
     assert!(miss > Nanos::from_millis(1), "{miss}");
+}
+
+/// A unit that takes a millisecond for each request in turn and notes where.
+#[derive(Default)]
+struct Noting {
+    queue: VecDeque<(Nanos, u64)>,
+    starts: Rc<RefCell<Vec<u64>>>,
+}
+
+impl Model for Noting {
+    fn arrive(&mut self, now: Nanos, request: Request) {
+        self.starts.borrow_mut().push(request.extent.start.0);
+        let begins = self.queue.back().map_or(now, |(done, _)| *done);
+        let done = begins + Nanos::from_millis(1);
+        self.queue.push_back((done, request.id));
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        self.queue.front().map(|(at, _)| *at)
+    }
+
+    fn advance(&mut self, now: Nanos, done: &mut Vec<Completed>) {
+        while self.next_event().is_some_and(|at| at <= now) {
+            let next = self.queue.pop_front();
+            done.extend(next.map(|(at, id)| Completed { at, id }));
+        }
+    }
+}
+
+#[test]
+fn destaging_sweeps_upwards_and_joins_what_lies_side_by_side() {
+    let unit = Noting::default();
+    let starts = unit.starts.clone();
+    let one_at_a_time = ControllerParameters {
+        destage_depth: varied(1.0),
+        ..H710P
+    };
+    let mut model = Controller::new(&one_at_a_time, vec![unit]).unwrap();
+    // 500 goes out at once; what comes meanwhile is swept from there upwards.
+    for (id, start) in [500, 100, 900, 108, 700, 92].into_iter().enumerate() {
+        let extent = Extent::new(Lba(start), PAGE);
+        model.arrive(Nanos::ZERO, request(id as u64, Op::Write, extent));
+    }
+    let mut done = Vec::new();
+    while let Some(at) = model.next_event() {
+        model.advance(at, &mut done);
+    }
+    assert_eq!(*starts.borrow(), [500, 700, 900, 92]);
 }
 
 #[test]
@@ -132,10 +187,7 @@ fn a_flush_waits_for_a_cache_that_forgets_and_only_for_that() {
         }
         model.arrive(Nanos::ZERO, request(20, Op::Flush, Extent::default()));
         let mut done = Vec::new();
-        while !done
-            .iter()
-            .any(|completed: &sim::model::Completed| completed.id == 20)
-        {
+        while !done.iter().any(|completed: &Completed| completed.id == 20) {
             model.advance(model.next_event().unwrap(), &mut done);
         }
         (model.dirty_bytes(), done.len())

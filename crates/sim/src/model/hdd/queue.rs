@@ -5,6 +5,7 @@
 
 use super::{Shape, Waiting};
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 
 /// The oldest requests in columns, and the rest behind them in order of arrival.
 #[derive(Debug)]
@@ -71,14 +72,14 @@ impl Queue {
     }
 
     /// The index of the request with the least `service - age_weight * age`, if
-    /// any; `buffered` tells when a request whose first sector lies in its range
-    /// is done, if the buffer serves it.
+    /// any waits. Those whose first sector is `near` may be served by the buffer:
+    /// `buffered` says when such a request is done, if so.
     pub fn choose(
         &mut self,
         shape: &Shape,
         head: f64,
         now: f64,
-        near: std::ops::RangeInclusive<u64>,
+        near: RangeInclusive<u64>,
         buffered: impl Fn(&Waiting) -> Option<f64>,
     ) -> Option<usize> {
         let len = self.seen.len();
