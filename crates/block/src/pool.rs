@@ -41,6 +41,8 @@ const NIL: u32 = u32::MAX;
 pub struct Pool(Arc<Arena>);
 
 pub(crate) struct Arena {
+    /// What the allocator gave; `base` is the first page inside.
+    allocated: NonNull<u8>,
     base: NonNull<u8>,
     pages: u32,
     owner: u64,
@@ -93,8 +95,10 @@ impl Pool {
         let bytes = bytes.max(1).next_multiple_of(BUF_BYTES_MAX);
         let layout = arena_layout(bytes);
         // SAFETY: the layout is not empty.
-        let base = NonNull::new(unsafe { alloc_zeroed(layout) })
+        let allocated = NonNull::new(unsafe { alloc_zeroed(layout) })
             .unwrap_or_else(|| handle_alloc_error(layout));
+        // SAFETY: less than the page that the layout has to spare.
+        let base = unsafe { allocated.add(allocated.align_offset(PAGE_BYTES)) };
         let pages = u32::try_from(bytes / PAGE_BYTES).expect("a pool is under 16 TiB");
         let heads = (0..pages)
             .map(|_| Head {
@@ -104,6 +108,7 @@ impl Pool {
             })
             .collect();
         Pool(Arc::new(Arena {
+            allocated,
             base,
             pages,
             owner: this_thread(),
@@ -178,8 +183,10 @@ impl Pool {
     }
 }
 
+/// Aligned by hand, with a page to spare: an allocator asked for aligned zeroes
+/// would write all of them, where it else gets untouched ones from the system.
 fn arena_layout(bytes: usize) -> Layout {
-    Layout::from_size_align(bytes, PAGE_BYTES).expect("a valid arena layout")
+    Layout::from_size_align(bytes + PAGE_BYTES, 1).expect("a valid arena layout")
 }
 
 fn order_of(len: usize) -> usize {
@@ -273,7 +280,7 @@ impl Drop for Arena {
         // for each holds a strong count.
         unsafe {
             dealloc(
-                self.base.as_ptr(),
+                self.allocated.as_ptr(),
                 arena_layout(self.pages as usize * PAGE_BYTES),
             )
         }
