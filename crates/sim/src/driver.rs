@@ -28,6 +28,12 @@ impl SimDriver {
             unparked,
         }
     }
+
+    /// Whether the shard still has power. Without it nothing completes any more,
+    /// and `park` returns at once.
+    pub fn has_power(&self) -> bool {
+        self.world.borrow().seats[self.seat].live
+    }
 }
 
 impl Driver for SimDriver {

@@ -53,6 +53,10 @@ pub enum Outcome {
     OutOfTurns,
 }
 
+/// More than the 32 MiB below which glibc may serve a request from memory used
+/// before, which it then has to clear: so a boot costs only the pages it touches.
+const POOL_BYTES: usize = 40 << 20;
+
 /// A simulated world as a host of shards.
 pub struct Sim {
     world: Rc<RefCell<World>>,
@@ -68,11 +72,11 @@ struct Resident {
 }
 
 impl Sim {
-    /// A host for `world`, with 16 MiB of buffers a shard and no limits.
+    /// A host for `world`, with 40 MiB of buffers a shard and no limits.
     pub fn new(world: World) -> Sim {
         Sim {
             world: Rc::new(RefCell::new(world)),
-            pool_bytes: 16 << 20,
+            pool_bytes: POOL_BYTES,
             budget: Budget::default(),
             outcome: None,
         }

@@ -288,6 +288,7 @@ impl World {
 
     /// Takes seats for a boot of `shards` shards. The power is on again.
     pub(crate) fn boot(&mut self, shards: u32) {
+        self.obey();
         self.seats.iter_mut().for_each(|s| s.live = false);
         self.ledger.record(Event::Boot { shards });
         let mut dark: Vec<Domain> = Vec::new();
