@@ -1,13 +1,13 @@
 //! What a power cut may and may not do, against a reference that knows only the
 //! contract: each sector holds its durable stamp, or one written since.
 
-mod common;
+mod hand;
 
 use block::{
     Completion, Driver, Extent, Fua, Geometry, Lba, Nanos, Op, Payload, Sectors, Shared, TargetId,
     Token,
 };
-use common::Hand;
+use hand::Hand;
 use sim::{Class, DiskSpec, Effect, Ops, Plan, Point, PowerCut, Rng, Rule, Sim, When, World};
 use std::collections::HashMap;
 
