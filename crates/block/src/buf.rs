@@ -7,7 +7,7 @@
 //!     no two live `Buf`s overlap, and no `Buf` overlaps a `Shared`
 //!     the allocation returns to its pool when its last view is dropped
 
-use crate::pool::Arena;
+use crate::pool::{Arena, Pool};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut, Range};
@@ -116,6 +116,22 @@ impl Buf {
         Ok(whole)
     }
 
+    /// One buffer with the bytes of `head` and then those of `tail`: the two
+    /// rejoined where they are neighbours, else copied into new memory. For
+    /// parts that devices were handed apart, since a read may give back another
+    /// buffer than it was handed (see [`crate::Device::read`]).
+    pub async fn join(head: Buf, tail: Buf, pool: &Pool) -> Buf {
+        match Buf::rejoin(head, tail) {
+            Ok(whole) => whole,
+            Err((head, tail)) => {
+                let mut whole = pool.get(head.len() + tail.len()).await;
+                whole[..head.len()].copy_from_slice(&head);
+                whole[head.len()..].copy_from_slice(&tail);
+                whole
+            }
+        }
+    }
+
     /// Gives up writing, so that several may read.
     pub fn share(self) -> Shared {
         Shared(self.0)
@@ -214,6 +230,31 @@ mod tests {
         bufs.sort_by_key(|b| b.as_ptr());
         let b = bufs.remove(1);
         assert!(Buf::rejoin(bufs.remove(0), b).is_err());
+    }
+
+    #[test]
+    fn parts_join_whichever_buffers_they_are() {
+        use std::task::{Context, Poll, Waker};
+        let pool = Pool::new(1);
+        let part = |len: usize, byte: u8| {
+            let mut buf = pool.try_get(len).unwrap();
+            buf.fill(byte);
+            buf
+        };
+        let join = |head, tail| {
+            let mut join = std::pin::pin!(Buf::join(head, tail, &pool));
+            match join.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(whole) => whole,
+                Poll::Pending => panic!("there is memory"),
+            }
+        };
+        let (head, tail) = part(4096, 3).split_at(1024);
+        let at = head.as_ptr();
+        assert_eq!(join(head, tail).as_ptr(), at, "neighbours are not copied");
+        let strangers = join(part(512, 1), part(1024, 2));
+        assert_eq!(strangers.len(), 1536);
+        assert!(strangers[..512].iter().all(|&x| x == 1));
+        assert!(strangers[512..].iter().all(|&x| x == 2));
     }
 
     #[test]

@@ -119,6 +119,10 @@ pub trait Device: 'static {
     fn geometry(&self) -> &Geometry;
 
     /// Fills `buf` from `at`. After an error the buffer's bytes are unspecified.
+    ///
+    /// May give back another buffer of the same length: a layer that gives up
+    /// on a device cannot have the buffer that the device still holds.
+    /// [`Buf::join`] puts parts together whichever buffers they are.
     async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult);
 
     /// Writes `data` to `at`.

@@ -189,9 +189,15 @@ impl<D: Driver> Tasks<D> {
 
     /// Drops every task.
     pub(crate) fn clear(&self) {
-        // Dropping a task may drop handles that look at this table.
-        let slots = std::mem::take(&mut *self.slots.borrow_mut());
-        self.free.borrow_mut().clear();
-        drop(slots);
+        // Dropping a task may drop handles that look at this table, and may
+        // start tasks, which are then dropped as well.
+        loop {
+            let slots = std::mem::take(&mut *self.slots.borrow_mut());
+            self.free.borrow_mut().clear();
+            if slots.is_empty() {
+                break;
+            }
+            drop(slots);
+        }
     }
 }

@@ -1,0 +1,147 @@
+//! How much may be on its way to the pool.
+//!
+//! Invariants:
+//!     bytes of live permits = `in_flight` <= `in_flight_max`
+//!     bytes granted at a rate in any span t <= rate * (t + 1 s)
+//!
+//! The allowance grows by `refill`, called at every tick of the watchdog, so
+//! that no request reads the clock.
+
+use crate::counters::Counter;
+use block::Nanos;
+use std::cell::Cell;
+use std::rc::Rc;
+
+#[derive(Debug)]
+pub(crate) struct Budget {
+    in_flight: Cell<u64>,
+    in_flight_max: u64,
+    /// Bytes a second.
+    rate: Option<u64>,
+    /// Bytes that may be promoted now; unused without a rate.
+    allowance: Cell<u64>,
+    refilled: Cell<Nanos>,
+}
+
+impl Budget {
+    pub(crate) fn new(in_flight_max: u64, rate: Option<u64>, now: Nanos) -> Rc<Budget> {
+        Rc::new(Budget {
+            in_flight: Cell::new(0),
+            in_flight_max,
+            rate,
+            allowance: Cell::new(rate.unwrap_or(0)),
+            refilled: Cell::new(now),
+        })
+    }
+
+    /// Whether `bytes` could be promoted now, and if not, why.
+    #[inline]
+    pub(crate) fn room(&self, bytes: u64) -> Result<(), Counter> {
+        if self.in_flight.get() + bytes > self.in_flight_max {
+            Err(Counter::RejectedInFlight)
+        } else if self.rate.is_some() && self.allowance.get() < bytes {
+            Err(Counter::RejectedRate)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Leave to promote `bytes`.
+    pub(crate) fn promote(self: &Rc<Self>, bytes: u64) -> Result<Permit, Counter> {
+        self.room(bytes)?;
+        self.allowance
+            .set(self.allowance.get().saturating_sub(bytes));
+        Ok(self.grant(bytes))
+    }
+
+    /// Leave to write `bytes` of a client's write to a line that is resident:
+    /// they replace what the pool holds, so they do not count against the rate.
+    pub(crate) fn update(self: &Rc<Self>, bytes: u64) -> Result<Permit, Counter> {
+        if self.in_flight.get() + bytes > self.in_flight_max {
+            return Err(Counter::RejectedInFlight);
+        }
+        Ok(self.grant(bytes))
+    }
+
+    fn grant(self: &Rc<Self>, bytes: u64) -> Permit {
+        self.in_flight.set(self.in_flight.get() + bytes);
+        Permit {
+            budget: self.clone(),
+            bytes,
+        }
+    }
+
+    pub(crate) fn refill(&self, now: Nanos) {
+        let Some(rate) = self.rate else { return };
+        let elapsed = now.since(self.refilled.get());
+        let grown = u128::from(rate) * u128::from(elapsed.0) / 1_000_000_000;
+        if grown > 0 {
+            let allowance = u128::from(self.allowance.get()) + grown;
+            self.allowance.set(allowance.min(u128::from(rate)) as u64);
+            self.refilled.set(now);
+        }
+    }
+}
+
+/// Leave to have bytes in flight to the pool, until dropped.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    budget: Rc<Budget>,
+    bytes: u64,
+}
+
+impl Permit {
+    /// Takes leave for `bytes` out of this one.
+    pub(crate) fn split(&mut self, bytes: u64) -> Permit {
+        assert!(
+            bytes <= self.bytes,
+            "{bytes} out of a permit for {}",
+            self.bytes
+        );
+        self.bytes -= bytes;
+        Permit {
+            budget: self.budget.clone(),
+            bytes,
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let budget = &self.budget;
+        budget.in_flight.set(budget.in_flight.get() - self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn permits_bound_what_is_in_flight() {
+        let budget = Budget::new(100, None, Nanos::ZERO);
+        let mut whole = budget.promote(100).expect("room");
+        assert_eq!(budget.room(1), Err(Counter::RejectedInFlight));
+        let part = whole.split(30);
+        drop(whole);
+        assert!(budget.room(70).is_ok() && budget.room(71).is_err());
+        assert!(budget.update(71).is_err());
+        drop(part);
+        assert!(budget.room(100).is_ok());
+    }
+
+    #[test]
+    fn the_rate_holds_over_time_and_spares_updates() {
+        let budget = Budget::new(1 << 30, Some(1000), Nanos::ZERO);
+        let mut granted = 0;
+        for ms in 0..10_000 {
+            budget.refill(Nanos::from_millis(ms));
+            while budget.promote(7).is_ok() {
+                granted += 7;
+            }
+        }
+        assert!((10_900..=11_000).contains(&granted), "{granted}");
+        assert_eq!(budget.room(7), Err(Counter::RejectedRate));
+        assert!(budget.update(5000).is_ok());
+    }
+}

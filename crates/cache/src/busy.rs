@@ -1,0 +1,269 @@
+//! Operations on the pool in flight, and what has happened to their blocks.
+//!
+//! Invariants:
+//!     a slot with an operation in flight is pinned: the policy keeps its line,
+//!     and no other line is put into it
+//!     two pool writes in flight never overlap
+//!     a pool write to b began while a hit on b was in flight ⟹ the hit is torn
+//!     a client write to b began while a pool write to b was in flight ⟹ the
+//!     pool write is poisoned, and makes nothing valid
+//!
+//! In flight is what costs memory here, not the pool's size.
+
+use crate::budget::Permit;
+use crate::contents::Contents;
+use crate::lines::Run;
+use policy::Slot;
+use slab::Slab;
+use std::ops::Range;
+use std::task::Waker;
+
+/// Ticks of the watchdog after which an operation is late. The first may come
+/// right after the start, so at least four periods have passed at the fifth.
+const TICKS_MAX: u32 = 4;
+/// The watchdog's period as a part of the limit for hits.
+pub(crate) const PERIODS_PER_LIMIT: u64 = TICKS_MAX as u64;
+
+/// How many operations are in flight on each slot, slots that are equal modulo
+/// the table's size counted together: one of them that is busy pins them all,
+/// which costs another choice of victim and nothing else.
+pub(crate) struct Pins(Box<[u32; PINS]>);
+const PINS: usize = 4096;
+
+impl Pins {
+    fn of(&mut self, slot: Slot) -> &mut u32 {
+        &mut self.0[slot.0 as usize % PINS]
+    }
+}
+
+impl policy::Pins for Pins {
+    fn pinned(&self, slot: Slot) -> bool {
+        self.0[slot.0 as usize % PINS] != 0
+    }
+}
+
+struct Hit {
+    slot: Slot,
+    run: Run,
+    tick: u32,
+    torn: bool,
+    late: bool,
+    waker: Option<Waker>,
+}
+
+struct Write {
+    slot: Slot,
+    run: Run,
+    tick: u32,
+    poisoned: bool,
+    /// Given back when the write is late, so that a device that hangs does not
+    /// keep others from being promoted to.
+    permit: Option<Permit>,
+}
+
+pub(crate) struct Busy {
+    pub(crate) pins: Pins,
+    hits: Slab<Hit>,
+    writes: Slab<Write>,
+    tick: u32,
+}
+
+/// An operation that has just become late.
+pub(crate) enum Late {
+    Hit(Slot),
+    Write(Slot),
+}
+
+impl Busy {
+    pub(crate) fn new() -> Busy {
+        Busy {
+            pins: Pins(Box::new([0; PINS])),
+            hits: Slab::new(),
+            writes: Slab::new(),
+            tick: 0,
+        }
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.hits.is_empty() && self.writes.is_empty()
+    }
+
+    pub(crate) fn begin_hit(&mut self, slot: Slot, run: Run) -> usize {
+        *self.pins.of(slot) += 1;
+        self.hits.insert(Hit {
+            slot,
+            run,
+            tick: self.tick,
+            torn: false,
+            late: false,
+            waker: None,
+        })
+    }
+
+    pub(crate) fn end_hit(&mut self, id: usize) {
+        let hit = self.hits.remove(id);
+        *self.pins.of(hit.slot) -= 1;
+    }
+
+    pub(crate) fn is_torn(&self, hit: usize) -> bool {
+        self.hits[hit].torn
+    }
+
+    /// Whether the hit is late; if not, `waker` is woken when it becomes so.
+    pub(crate) fn is_late(&mut self, hit: usize, waker: &Waker) -> bool {
+        let hit = &mut self.hits[hit];
+        match &mut hit.waker {
+            Some(known) => known.clone_from(waker),
+            none => *none = Some(waker.clone()),
+        }
+        hit.late
+    }
+
+    /// The caller has checked [`Busy::is_written`].
+    pub(crate) fn begin_write(&mut self, slot: Slot, run: Run, permit: Permit) -> usize {
+        if policy::Pins::pinned(&self.pins, slot) {
+            for (_, hit) in &mut self.hits {
+                hit.torn |= hit.slot == slot && hit.run.overlaps(run);
+            }
+        }
+        *self.pins.of(slot) += 1;
+        self.writes.insert(Write {
+            slot,
+            run,
+            tick: self.tick,
+            poisoned: false,
+            permit: Some(permit),
+        })
+    }
+
+    pub(crate) fn end_write(&mut self, id: usize) {
+        let write = self.writes.remove(id);
+        *self.pins.of(write.slot) -= 1;
+    }
+
+    pub(crate) fn is_poisoned(&self, write: usize) -> bool {
+        self.writes[write].poisoned
+    }
+
+    /// Whether a pool write to blocks of `run` is in flight.
+    pub(crate) fn is_written(&self, slot: Slot, run: Run) -> bool {
+        policy::Pins::pinned(&self.pins, slot)
+            && self
+                .writes
+                .iter()
+                .any(|(_, w)| w.slot == slot && w.run.overlaps(run))
+    }
+
+    /// Poisons the pool writes to blocks of `run`.
+    pub(crate) fn poison(&mut self, slot: Slot, run: Run) {
+        if policy::Pins::pinned(&self.pins, slot) {
+            for (_, write) in &mut self.writes {
+                write.poisoned |= write.slot == slot && write.run.overlaps(run);
+            }
+        }
+    }
+
+    /// Poisons every pool write to `slots`.
+    pub(crate) fn poison_slots(&mut self, slots: &Range<u32>) {
+        for (_, write) in &mut self.writes {
+            write.poisoned |= slots.contains(&write.slot.0);
+        }
+    }
+
+    /// Panics if a block is valid that is being written, or a pin is wrong.
+    pub(crate) fn check(&self, contents: &Contents) {
+        let mut pins = [0; PINS];
+        for (_, hit) in &self.hits {
+            pins[hit.slot.0 as usize % PINS] += 1;
+        }
+        for (_, write) in &self.writes {
+            pins[write.slot.0 as usize % PINS] += 1;
+            assert_eq!(
+                contents.leading(write.slot, write.run),
+                (false, write.run.count),
+                "{:?} of {:?} is valid and being written",
+                write.run,
+                write.slot
+            );
+        }
+        assert_eq!(*self.pins.0, pins);
+    }
+
+    /// One period has passed: tells of the operations that are late now.
+    pub(crate) fn tick(&mut self, mut late: impl FnMut(Late)) {
+        self.tick = self.tick.wrapping_add(1);
+        let now = self.tick;
+        for (_, hit) in &mut self.hits {
+            if !hit.late && now.wrapping_sub(hit.tick) > TICKS_MAX {
+                hit.late = true;
+                late(Late::Hit(hit.slot));
+                if let Some(waker) = hit.waker.take() {
+                    waker.wake();
+                }
+            }
+        }
+        for (_, write) in &mut self.writes {
+            if write.permit.is_some() && now.wrapping_sub(write.tick) > TICKS_MAX {
+                write.permit = None;
+                late(Late::Write(write.slot));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::Budget;
+    use block::Nanos;
+    use policy::Pins as _;
+
+    const SLOT: Slot = Slot(7);
+
+    fn run(first: u32, count: u32) -> Run {
+        Run { first, count }
+    }
+
+    #[test]
+    fn writes_tear_the_hits_they_overlap_and_no_other() {
+        let budget = Budget::new(1 << 20, None, Nanos::ZERO);
+        let mut busy = Busy::new();
+        let (a, b) = (
+            busy.begin_hit(SLOT, run(0, 2)),
+            busy.begin_hit(SLOT, run(2, 1)),
+        );
+        let other = busy.begin_hit(Slot(8), run(0, 16));
+        let write = busy.begin_write(SLOT, run(1, 1), budget.promote(4096).unwrap());
+        assert!(busy.is_torn(a) && !busy.is_torn(b) && !busy.is_torn(other));
+        assert!(busy.is_written(SLOT, run(0, 2)) && !busy.is_written(SLOT, run(2, 14)));
+        busy.poison(SLOT, run(2, 3));
+        busy.poison(Slot(8), run(0, 16));
+        assert!(!busy.is_poisoned(write));
+        busy.poison(SLOT, run(0, 3));
+        assert!(busy.is_poisoned(write));
+        busy.end_hit(a);
+        busy.end_hit(b);
+        assert!(busy.pins.pinned(SLOT) && busy.pins.pinned(Slot(8)));
+        busy.end_write(write);
+        assert!(!busy.pins.pinned(SLOT));
+        assert!(budget.room(1 << 20).is_ok(), "its permit came back");
+    }
+
+    #[test]
+    fn operations_become_late_once_and_late_writes_free_their_budget() {
+        let budget = Budget::new(4096, None, Nanos::ZERO);
+        let mut busy = Busy::new();
+        let hit = busy.begin_hit(SLOT, run(0, 1));
+        let write = busy.begin_write(Slot(9), run(0, 1), budget.promote(4096).unwrap());
+        let mut late = 0;
+        for tick in 1..20 {
+            busy.tick(|_| late += 1);
+            assert_eq!(late, if tick > TICKS_MAX { 2 } else { 0 });
+        }
+        assert!(busy.is_late(hit, Waker::noop()));
+        assert!(budget.room(4096).is_ok());
+        busy.end_hit(hit);
+        busy.end_write(write);
+        assert!(busy.is_idle());
+    }
+}

@@ -1,0 +1,199 @@
+//! A cache: the devices of its pool and the volumes that share them.
+
+use crate::budget::Budget;
+use crate::busy::{Busy, PERIODS_PER_LIMIT};
+use crate::config::Config;
+use crate::contents::Contents;
+use crate::counters::{Counter, Counters, Snapshot};
+use crate::devices::{DeviceId, DeviceReport, DeviceState, Devices, PoolDevice, Room};
+use crate::finish::Finish;
+use crate::gauge::Gauge;
+use crate::lines::{Shape, VOLUME_IDS};
+use crate::state::State;
+use crate::volume::{Volume, VolumeConfig};
+use crate::watchdog::{Watchdog, watch};
+use block::{BoxDevice, Device, Env, IoError, IoResult, Kind, Nanos};
+use policy::Policy;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// How long the removal of a pool device waits for operations in flight before
+/// it leaves them to end by themselves.
+const DRAIN_MAX: Nanos = Nanos::from_secs(1);
+
+/// Bytes in flight to the pool hold at most one in this many of the shard's
+/// buffers, so that a pool device that hangs cannot starve clients of memory.
+const BUFFERS_PER_FILL: u64 = 8;
+
+/// A pool of devices and the volumes cached on it; clones are the same cache.
+///
+/// It belongs to one shard. Its devices are of one type, so that a hit is a
+/// direct call.
+pub struct Cache<P: Device>(Rc<Core<P>>);
+
+pub(crate) struct Core<P: Device> {
+    pub(crate) config: Config,
+    pub(crate) shape: Shape,
+    pub(crate) env: Env,
+    pub(crate) state: RefCell<State<P>>,
+    /// What belongs to no volume that exists.
+    pub(crate) counters: Rc<Counters>,
+    /// Of the volumes that exist.
+    pub(crate) volume_counters: RefCell<Vec<Rc<Counters>>>,
+    pub(crate) watchdog: Watchdog,
+    /// Tasks that write to the pool.
+    pub(crate) background: Rc<Gauge>,
+    next_volume: Cell<u32>,
+}
+
+impl<P: Device> Clone for Cache<P> {
+    fn clone(&self) -> Self {
+        Cache(self.0.clone())
+    }
+}
+
+impl<P: Device> Cache<P> {
+    /// A cache without devices, which passes everything to the origins.
+    /// `policy` is to be fresh and without slots.
+    pub fn new(config: Config, policy: Box<dyn Policy>, env: Env) -> IoResult<Cache<P>> {
+        config.check()?;
+        let shape = Shape::new(config.line_bytes);
+        let in_flight_max = config
+            .fill_in_flight_bytes_max
+            .min(env.pool.total_bytes() as u64 / BUFFERS_PER_FILL);
+        let counters = Rc::new(Counters::new());
+        let state = State {
+            shape,
+            policy,
+            contents: Contents::new(shape),
+            busy: Busy::new(),
+            devices: Devices::new(),
+            budget: Budget::new(in_flight_max, config.fill_bytes_per_s, env.timer.now()),
+            counters: counters.clone(),
+        };
+        let core = Rc::new(Core {
+            shape,
+            state: RefCell::new(state),
+            counters,
+            volume_counters: RefCell::default(),
+            watchdog: Watchdog::default(),
+            background: Rc::default(),
+            next_volume: Cell::new(0),
+            env,
+            config,
+        });
+        let period = Nanos(core.config.hit_latency_max.0 / PERIODS_PER_LIMIT);
+        let watching = watch(Rc::downgrade(&core), core.env.timer.clone(), period);
+        core.env.spawn.spawn(watching);
+        Ok(Cache(core))
+    }
+
+    /// Puts a device into the pool. Its bytes are overwritten.
+    pub fn add_device(&self, device: PoolDevice<P>) -> IoResult<DeviceId> {
+        let lines = device.lines(self.0.shape)?;
+        let mut state = self.0.state.borrow_mut();
+        let Some(room) = state.devices.place(lines) else {
+            let geometry = device.device.geometry();
+            return Err(geometry.error(
+                Kind::Invalid,
+                "too many lines in one pool: choose longer ones",
+            ));
+        };
+        let slots = match room {
+            Room::Reused(slots) => {
+                state.policy.revive(slots.clone());
+                slots
+            }
+            Room::Added(slots) => {
+                state.policy.grow(slots.end);
+                state.contents.grow(slots.end);
+                slots
+            }
+        };
+        state.counters.count(Counter::DevicesAdded);
+        Ok(state.devices.add(device, slots, self.0.shape))
+    }
+
+    /// Takes a device out of the pool, whatever state it is in. From the first
+    /// poll no operation begins on it. Returns when those in flight have ended,
+    /// or after a second: then they end by themselves, and the device is
+    /// dropped with the last of them.
+    pub async fn remove_device(&self, id: DeviceId) -> IoResult {
+        let core = self.0.clone();
+        let member = {
+            let mut state = core.state.borrow_mut();
+            let Some(member) = state.devices.take(id) else {
+                let what = format!("the pool has no device {}", id.0);
+                return Err(IoError::new(Kind::Invalid, what));
+            };
+            state.retire(&member, DeviceState::Leaving);
+            state.counters.count(Counter::DevicesRemoved);
+            member
+        };
+        let timer = core.env.timer.clone();
+        let drained = Finish::new(core.env.spawn.clone(), async move {
+            member.operations.idle().await;
+            let slots = member.slots.clone();
+            core.state.borrow_mut().devices.vacate(slots);
+        });
+        // Out of time or not, the device is out of the pool.
+        let _ = timer.timeout(DRAIN_MAX, drained).await;
+        Ok(())
+    }
+
+    /// The devices of the pool.
+    pub fn devices(&self) -> Vec<DeviceReport> {
+        self.0.state.borrow().devices.reports()
+    }
+
+    /// A volume over `origin`, cached here from now on.
+    pub fn add_volume(&self, config: VolumeConfig, origin: BoxDevice) -> IoResult<Volume<P>> {
+        let id = self.0.next_volume.get();
+        if id == VOLUME_IDS {
+            let what = "this cache has had all the volumes it can tell apart: restart it";
+            return Err(IoError::new(Kind::Invalid, what));
+        }
+        let volume = Volume::new(self.0.clone(), id, config, origin)?;
+        self.0.next_volume.set(id + 1);
+        Ok(volume)
+    }
+
+    /// What this cache and its volumes have decided since it was made.
+    pub fn counters(&self) -> Snapshot {
+        let mut sum = self.0.counters.snapshot();
+        for volume in self.0.volume_counters.borrow().iter() {
+            sum.merge(&volume.snapshot());
+        }
+        sum
+    }
+
+    /// Lines that hold something, and lines there is room for.
+    pub fn lines(&self) -> (u32, u32) {
+        let state = self.0.state.borrow();
+        (state.policy.slots().used(), state.policy.slots().live())
+    }
+
+    /// Memory for validity and checksums, which grows with the pool; the
+    /// policy's own comes on top.
+    pub fn memory_bytes(&self) -> usize {
+        self.0.state.borrow().contents.memory_bytes()
+    }
+
+    /// Waits until nothing is on its way to the pool.
+    pub async fn settle(&self) {
+        self.0.background.idle().await;
+    }
+
+    /// Panics if the tables contradict each other. Costs O(lines).
+    pub fn check(&self) {
+        let state = self.0.state.borrow();
+        state.policy.check();
+        state.busy.check(&state.contents);
+    }
+}
+
+impl<P: Device> Drop for Core<P> {
+    fn drop(&mut self) {
+        self.watchdog.rouse();
+    }
+}

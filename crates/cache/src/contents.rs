@@ -1,0 +1,175 @@
+//! What each slot of the pool holds: a validity bit and a checksum a block.
+//!
+//! Invariants:
+//!     valid(b) ⟹ the pool's copy of b is what the origin holds, and its
+//!                 CRC32C is crc(b)
+//!     a pool write to b in flight ⟹ not valid(b)
+//!
+//! Two flat arrays, 33 bits a block; nothing is allocated between calls of
+//! `grow`. Which line a slot belongs to is the policy's to know.
+
+use crate::lines::{Run, Shape};
+use policy::Slot;
+use std::ops::Range;
+
+pub(crate) struct Contents {
+    shape: Shape,
+    valid: Vec<u64>,
+    crc: Vec<u32>,
+}
+
+impl Contents {
+    pub(crate) fn new(shape: Shape) -> Contents {
+        Contents {
+            shape,
+            valid: Vec::new(),
+            crc: Vec::new(),
+        }
+    }
+
+    /// Makes the slots `..total` exist; those added hold nothing.
+    pub(crate) fn grow(&mut self, total: u32) {
+        let blocks = (total as usize) << self.shape.shift();
+        self.valid
+            .reserve_exact(blocks.div_ceil(64).saturating_sub(self.valid.len()));
+        self.valid
+            .resize(blocks.div_ceil(64).max(self.valid.len()), 0);
+        self.crc
+            .reserve_exact(blocks.saturating_sub(self.crc.len()));
+        self.crc.resize(blocks.max(self.crc.len()), 0);
+    }
+
+    /// Bytes of memory held.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.valid.capacity() * 8 + self.crc.capacity() * 4
+    }
+
+    fn index(&self, slot: Slot, block: u32) -> usize {
+        ((slot.0 as usize) << self.shape.shift()) + block as usize
+    }
+
+    /// Whether the first block of `run` is valid, and how many blocks from
+    /// there on are the same.
+    #[inline]
+    pub(crate) fn leading(&self, slot: Slot, run: Run) -> (bool, u32) {
+        let start = self.index(slot, run.first);
+        let valid = self.valid[start / 64] >> (start % 64) & 1 == 1;
+        let mut len = 0;
+        while len < run.count {
+            let at = start + len as usize;
+            let word = self.valid[at / 64] >> (at % 64);
+            let same = if valid {
+                (!word).trailing_zeros()
+            } else {
+                word.trailing_zeros()
+            };
+            let here = (64 - at as u32 % 64).min(run.count - len);
+            len += same.min(here);
+            if same < here {
+                break;
+            }
+        }
+        (valid, len)
+    }
+
+    /// Applies `change` to each word of `run` with the mask of its bits.
+    fn words(&mut self, slot: Slot, run: Run, mut change: impl FnMut(&mut u64, u64)) {
+        let start = self.index(slot, run.first);
+        let end = start + run.count as usize;
+        let mut at = start;
+        while at < end {
+            let here = (64 - at % 64).min(end - at);
+            let mask = (u64::MAX >> (64 - here)) << (at % 64);
+            change(&mut self.valid[at / 64], mask);
+            at += here;
+        }
+    }
+
+    pub(crate) fn validate(&mut self, slot: Slot, run: Run) {
+        self.words(slot, run, |word, mask| *word |= mask);
+    }
+
+    /// How many blocks were valid.
+    pub(crate) fn invalidate(&mut self, slot: Slot, run: Run) -> u32 {
+        let mut were = 0;
+        self.words(slot, run, |word, mask| {
+            were += (*word & mask).count_ones();
+            *word &= !mask;
+        });
+        were
+    }
+
+    /// Invalidates all of each slot.
+    pub(crate) fn clear(&mut self, slots: Range<u32>) {
+        let line = self.whole_line();
+        for slot in slots {
+            self.invalidate(Slot(slot), line);
+        }
+    }
+
+    pub(crate) fn is_empty(&self, slot: Slot) -> bool {
+        self.leading(slot, self.whole_line()) == (false, self.shape.blocks())
+    }
+
+    pub(crate) fn crc(&self, slot: Slot, block: u32) -> u32 {
+        self.crc[self.index(slot, block)]
+    }
+
+    pub(crate) fn set_crc(&mut self, slot: Slot, block: u32, crc: u32) {
+        let at = self.index(slot, block);
+        self.crc[at] = crc;
+    }
+
+    fn whole_line(&self) -> Run {
+        Run {
+            first: 0,
+            count: self.shape.blocks(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agrees_with_an_array_of_flags() {
+        for line_bytes in [4096u32, 32768, 65536, 1 << 20] {
+            let shape = Shape::new(line_bytes);
+            let mut contents = Contents::new(shape);
+            contents.grow(5);
+            let mut model = vec![false; 5 * shape.blocks() as usize];
+            let mut x = 9u64;
+            for _ in 0..3000 {
+                x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let slot = (x >> 33) as u32 % 5;
+                let first = (x >> 36) as u32 % shape.blocks();
+                let count = 1 + (x >> 48) as u32 % (shape.blocks() - first);
+                let run = Run { first, count };
+                let flags =
+                    &mut model[(slot * shape.blocks() + first) as usize..][..count as usize];
+                let same = flags.iter().take_while(|v| **v == flags[0]).count() as u32;
+                assert_eq!(contents.leading(Slot(slot), run), (flags[0], same));
+                if x >> 62 & 1 == 0 {
+                    contents.validate(Slot(slot), run);
+                    flags.fill(true);
+                } else {
+                    let were = flags.iter().filter(|v| **v).count() as u32;
+                    assert_eq!(contents.invalidate(Slot(slot), run), were);
+                    flags.fill(false);
+                }
+                let line = &model[(slot * shape.blocks()) as usize..][..shape.blocks() as usize];
+                assert_eq!(contents.is_empty(Slot(slot)), !line.contains(&true));
+            }
+            contents.clear(0..5);
+            assert!((0..5).all(|s| contents.is_empty(Slot(s))));
+        }
+    }
+
+    #[test]
+    fn costs_thirty_three_bits_a_block() {
+        let mut contents = Contents::new(Shape::new(65536));
+        contents.grow(1000);
+        assert_eq!(contents.memory_bytes(), 16_000 * 33 / 8);
+    }
+}

@@ -1,0 +1,218 @@
+//! The pool's devices and which slots are on which.
+//!
+//! Invariants:
+//!     slot ranges of members and vacant ranges are disjoint and cover `..total`
+//!     a range is vacant ⟹ no operation on its former device is in flight
+//!
+//! Slots are numbered through all devices, a contiguous range for each, so a
+//! new pool fills its devices one after the other.
+
+use crate::gauge::Gauge;
+use crate::health::{Fault, Health};
+use crate::lines::{BLOCK_SECTORS, Shape};
+use block::{Device, Extent, IoResult, Kind, Lba, Sectors};
+use policy::Slot;
+use std::cell::Cell;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Names a pool device of one cache; never given twice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct DeviceId(pub u32);
+
+/// A device to be put into the pool.
+pub struct PoolDevice<P> {
+    /// The device.
+    pub device: P,
+    /// The part of it that holds lines, on 4 KiB; what is left of a whole
+    /// number of lines stays unused.
+    pub extent: Extent,
+    /// What it hangs on and fails with: its failure domain.
+    pub controller: Arc<str>,
+}
+
+impl<P: Device> PoolDevice<P> {
+    /// All of `device`.
+    pub fn whole(device: P, controller: impl Into<Arc<str>>) -> PoolDevice<P> {
+        PoolDevice {
+            extent: device.geometry().extent(),
+            controller: controller.into(),
+            device,
+        }
+    }
+
+    /// How many lines it holds; refuses a place that cannot hold any.
+    pub(crate) fn lines(&self, shape: Shape) -> IoResult<u32> {
+        let geometry = self.device.geometry();
+        geometry.check(self.extent)?;
+        let lines = self.extent.len.0 / shape.sectors().0;
+        let what = if !self.extent.start.0.is_multiple_of(BLOCK_SECTORS) {
+            "a pool device's part must start on 4 KiB"
+        } else if lines == 0 {
+            "too small for one line: give more room or choose shorter lines"
+        } else if lines > u64::from(SLOTS_MAX) {
+            "too many lines: choose longer ones"
+        } else {
+            return Ok(lines as u32);
+        };
+        Err(geometry.error(Kind::Invalid, what).at(self.extent))
+    }
+}
+
+/// Slots that a pool can have: a policy numbers them twice over in 32 bits.
+pub(crate) const SLOTS_MAX: u32 = 1 << 30;
+
+/// Whether a pool device serves.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum DeviceState {
+    /// It does.
+    Online,
+    /// No longer, because of faults, the last of which was this.
+    Ejected(Fault),
+    /// It is being removed.
+    Leaving,
+}
+
+/// A pool device as reports show it.
+#[derive(Clone, Debug)]
+pub struct DeviceReport {
+    /// Its name in this cache.
+    pub id: DeviceId,
+    /// What its geometry calls it.
+    pub name: Arc<str>,
+    /// Its failure domain.
+    pub controller: Arc<str>,
+    /// Whether it serves.
+    pub state: DeviceState,
+    /// The lines it has room for.
+    pub lines: u32,
+    /// The bytes of those lines.
+    pub capacity: Sectors,
+    /// Operations in flight.
+    pub in_flight: u32,
+    /// Faults since it was added.
+    pub faults: u64,
+}
+
+pub(crate) struct Member<P> {
+    pub(crate) id: DeviceId,
+    pub(crate) device: P,
+    pub(crate) controller: Arc<str>,
+    pub(crate) slots: Range<u32>,
+    pub(crate) health: Health,
+    pub(crate) state: Cell<DeviceState>,
+    /// Operations in flight that the engine waits for.
+    pub(crate) operations: Gauge,
+    start: Lba,
+    shape: Shape,
+}
+
+impl<P: Device> Member<P> {
+    /// Where a block of one of its slots is.
+    #[inline]
+    pub(crate) fn at(&self, slot: Slot, block: u32) -> Lba {
+        let blocks =
+            (u64::from(slot.0 - self.slots.start) << self.shape.shift()) + u64::from(block);
+        self.start + Sectors(blocks * BLOCK_SECTORS)
+    }
+
+    fn report(&self) -> DeviceReport {
+        let lines = self.slots.end - self.slots.start;
+        DeviceReport {
+            id: self.id,
+            name: self.device.geometry().name.clone(),
+            controller: self.controller.clone(),
+            state: self.state.get(),
+            lines,
+            capacity: Sectors(u64::from(lines) * self.shape.sectors().0),
+            in_flight: self.operations.count(),
+            faults: self.health.faults_ever(),
+        }
+    }
+}
+
+pub(crate) struct Devices<P> {
+    members: Vec<Rc<Member<P>>>,
+    vacant: Vec<Range<u32>>,
+    total: u32,
+    next_id: u32,
+}
+
+/// Where a new device's slots are to be.
+pub(crate) enum Room {
+    /// In place of a device that left.
+    Reused(Range<u32>),
+    /// After all others.
+    Added(Range<u32>),
+}
+
+impl<P: Device> Devices<P> {
+    pub(crate) fn new() -> Devices<P> {
+        Devices {
+            members: Vec::new(),
+            vacant: Vec::new(),
+            total: 0,
+            next_id: 0,
+        }
+    }
+
+    /// Finds room for `lines` slots; `None` if there would be too many.
+    pub(crate) fn place(&mut self, lines: u32) -> Option<Room> {
+        if let Some(i) = self.vacant.iter().position(|r| r.end - r.start >= lines) {
+            let range = self.vacant.remove(i);
+            let used = range.start..range.start + lines;
+            if used.end < range.end {
+                self.vacant.push(used.end..range.end);
+            }
+            return Some(Room::Reused(used));
+        }
+        let total = self.total.checked_add(lines).filter(|t| *t <= SLOTS_MAX)?;
+        let range = self.total..total;
+        self.total = total;
+        Some(Room::Added(range))
+    }
+
+    pub(crate) fn add(
+        &mut self,
+        device: PoolDevice<P>,
+        slots: Range<u32>,
+        shape: Shape,
+    ) -> DeviceId {
+        let id = DeviceId(self.next_id);
+        self.next_id += 1;
+        self.members.push(Rc::new(Member {
+            id,
+            device: device.device,
+            controller: device.controller,
+            slots,
+            health: Health::default(),
+            state: Cell::new(DeviceState::Online),
+            operations: Gauge::default(),
+            start: device.extent.start,
+            shape,
+        }));
+        id
+    }
+
+    /// The device that `slot` is on.
+    #[inline]
+    pub(crate) fn of(&self, slot: Slot) -> Option<&Rc<Member<P>>> {
+        self.members.iter().find(|m| m.slots.contains(&slot.0))
+    }
+
+    /// Takes a device out of the list; its range is vacated later.
+    pub(crate) fn take(&mut self, id: DeviceId) -> Option<Rc<Member<P>>> {
+        let i = self.members.iter().position(|m| m.id == id)?;
+        Some(self.members.remove(i))
+    }
+
+    /// Lets the range of a device that left be used again.
+    pub(crate) fn vacate(&mut self, slots: Range<u32>) {
+        self.vacant.push(slots);
+    }
+
+    pub(crate) fn reports(&self) -> Vec<DeviceReport> {
+        self.members.iter().map(|m| m.report()).collect()
+    }
+}

@@ -1,0 +1,101 @@
+//! Promotion: what a miss has read is copied into the pool, after the reply.
+//!
+//! The line got its slot when the read was planned. By the time its bytes are
+//! here it may have lost it, and a write may have overtaken the read; both are
+//! looked at again before the pool is written, and a write that comes later
+//! poisons the pool write.
+
+use crate::budget::Permit;
+use crate::counters::Counter;
+use crate::flights::ReadFlight;
+use crate::lines::{BLOCK_BYTES, Part};
+use crate::pool_write::PoolWrite;
+use crate::volume::Inner;
+use block::{Buf, Device};
+use std::ops::Range;
+use std::rc::Rc;
+
+/// Starts a promotion for each resident line of `blocks`, whose bytes are
+/// `bytes`. Copies them, waits for nothing.
+pub(crate) fn promote<P: Device>(
+    volume: &Rc<Inner<P>>,
+    flight: ReadFlight,
+    blocks: Range<u64>,
+    bytes: &[u8],
+    mut permit: Permit,
+) {
+    if flight.is_overwritten() {
+        volume.counters.count(Counter::RejectedOverwritten);
+        return give_up(volume, blocks);
+    }
+    let core = &volume.core;
+    let flight = Rc::new(flight);
+    let mut bytes = bytes;
+    for part in core.shape.parts(volume.id, blocks) {
+        let (here, rest) = bytes.split_at(part.run.count as usize * BLOCK_BYTES);
+        bytes = rest;
+        if core.state.borrow().policy.peek(part.key).is_none() {
+            continue;
+        }
+        let Some(mut copy) = core.env.pool.try_get(here.len()) else {
+            volume.counters.count(Counter::RejectedMemory);
+            core.state
+                .borrow_mut()
+                .drop_if_empty(part.key, &volume.counters);
+            continue;
+        };
+        copy.copy_from_slice(here);
+        let permit = permit.split(here.len() as u64);
+        let (volume, flight) = (volume.clone(), flight.clone());
+        let working = core.background.enter();
+        core.env.spawn.spawn(async move {
+            if let Err(why) = fill(&volume, &flight, part, copy, permit).await {
+                volume.counters.count(why);
+                let mut state = volume.core.state.borrow_mut();
+                state.drop_if_empty(part.key, &volume.counters);
+            }
+            drop(working);
+        });
+    }
+}
+
+/// Writes one line's part to the pool; the reason if it does not get there.
+async fn fill<P: Device>(
+    volume: &Rc<Inner<P>>,
+    flight: &ReadFlight,
+    part: Part,
+    copy: Buf,
+    permit: Permit,
+) -> Result<(), Counter> {
+    let core = &volume.core;
+    let write = {
+        let state = &mut *core.state.borrow_mut();
+        if flight.is_overwritten() {
+            return Err(Counter::RejectedOverwritten);
+        }
+        let slot = state
+            .policy
+            .peek(part.key)
+            .ok_or(Counter::RejectedEvicted)?;
+        PoolWrite::begin(core, state, slot, part.run, permit).ok_or(Counter::RejectedCollision)?
+    };
+    if !write.write(copy.share()).await {
+        return Err(Counter::PoolWritesFailed);
+    }
+    if !write.commit() {
+        return Err(Counter::PoolWritesPoisoned);
+    }
+    volume.counters.count(Counter::Promotions);
+    volume
+        .counters
+        .add(Counter::BlocksPromoted, u64::from(part.run.count));
+    Ok(())
+}
+
+/// Gives up the lines of `blocks` that were to be filled and now hold nothing.
+pub(crate) fn give_up<P: Device>(volume: &Inner<P>, blocks: Range<u64>) {
+    let mut state = volume.core.state.borrow_mut();
+    for part in volume.core.shape.parts(volume.id, blocks) {
+        state.drop_if_empty(part.key, &volume.counters);
+    }
+}

@@ -1,0 +1,123 @@
+//! When a pool device is no longer trusted.
+//!
+//! A fault is an operation that failed, took longer than the limit for hits, or
+//! returned bytes that do not match their checksum. Faults are counted over
+//! windows of [`WINDOW`]. A device is ejected when one window holds
+//! [`FAULTS_MAX`] faults that are at least one in [`OPERATIONS_PER_FAULT`] of
+//! its operations, and at once when it says that it is gone.
+//!
+//! The count lets a few bad sectors pass, whose blocks are dropped and not read
+//! again; the ratio lets a fast, busy device have more of them. With every hit
+//! stalling for the default limit of 100 ms, one client at depth 1 waits
+//! through 16 hits, 2 s, before the device is out; at depth 16, 0.1 s.
+
+use block::{Kind, Nanos};
+use std::cell::Cell;
+
+/// The span over which faults are counted.
+pub(crate) const WINDOW: Nanos = Nanos::from_secs(10);
+/// Faults in a window that eject.
+pub(crate) const FAULTS_MAX: u32 = 16;
+/// Operations for each fault above which a device is kept.
+pub(crate) const OPERATIONS_PER_FAULT: u64 = 100;
+
+/// What a pool device did wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Fault {
+    /// It is lost: unplugged, or its link is down.
+    Gone,
+    /// An operation failed.
+    Error,
+    /// An operation took too long.
+    Late,
+    /// It returned bytes that do not match their checksum.
+    Corrupt,
+}
+
+impl Fault {
+    pub(crate) fn of(kind: Kind) -> Fault {
+        if kind == Kind::Gone {
+            Fault::Gone
+        } else {
+            Fault::Error
+        }
+    }
+
+    /// A stable identifier for reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Fault::Gone => "gone",
+            Fault::Error => "error",
+            Fault::Late => "late",
+            Fault::Corrupt => "corrupt",
+        }
+    }
+}
+
+/// The record of one device.
+#[derive(Default)]
+pub(crate) struct Health {
+    window_start: Cell<Nanos>,
+    faults: Cell<u32>,
+    operations: Cell<u64>,
+    faults_ever: Cell<u64>,
+}
+
+impl Health {
+    #[inline]
+    pub(crate) fn operation(&self) {
+        self.operations.set(self.operations.get() + 1);
+    }
+
+    pub(crate) fn faults_ever(&self) -> u64 {
+        self.faults_ever.get()
+    }
+
+    /// Records a fault; true if the device is to be ejected.
+    pub(crate) fn fault(&self, fault: Fault, now: Nanos) -> bool {
+        if now.since(self.window_start.get()) > WINDOW {
+            self.window_start.set(now);
+            self.faults.set(0);
+            self.operations.set(0);
+        }
+        self.faults.set(self.faults.get() + 1);
+        self.faults_ever.set(self.faults_ever.get() + 1);
+        let faults = self.faults.get();
+        fault == Fault::Gone
+            || faults >= FAULTS_MAX
+                && u64::from(faults) * OPERATIONS_PER_FAULT >= self.operations.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gone_ejects_at_once_and_others_by_their_rate() {
+        assert!(Health::default().fault(Fault::Gone, Nanos::ZERO));
+        let health = Health::default();
+        for _ in 1..FAULTS_MAX {
+            assert!(!health.fault(Fault::Late, Nanos::ZERO));
+        }
+        assert!(health.fault(Fault::Late, Nanos::ZERO));
+        assert_eq!(health.faults_ever(), u64::from(FAULTS_MAX));
+    }
+
+    #[test]
+    fn faults_far_apart_do_not_eject() {
+        let health = Health::default();
+        for s in 0..1000 {
+            assert!(!health.fault(Fault::Error, Nanos::from_secs(s)));
+        }
+    }
+
+    #[test]
+    fn few_faults_among_many_operations_do_not_eject() {
+        let health = Health::default();
+        for _ in 0..1000 {
+            (0..200).for_each(|_| health.operation());
+            assert!(!health.fault(Fault::Corrupt, Nanos::from_secs(1)));
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Blocks read from the pool straight into the caller's buffer.
+//!
+//! A hit either delivers bytes that match their checksum and that no pool write
+//! touched meanwhile, or says that the origin must be asked.
+
+use crate::cache::Core;
+use crate::counters::Counter;
+use crate::devices::Member;
+use crate::health::Fault;
+use crate::lines::Run;
+use crate::state::State;
+use block::{Buf, Device, IoResult};
+use policy::Slot;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+/// Valid blocks of one slot, pinned there.
+pub(crate) struct Hit<P: Device> {
+    core: Rc<Core<P>>,
+    member: Rc<Member<P>>,
+    id: usize,
+    slot: Slot,
+    run: Run,
+}
+
+/// Why a hit delivers nothing: the buffer, unless the device still holds it.
+pub(crate) struct Lost(pub(crate) Option<Buf>);
+
+impl<P: Device> Hit<P> {
+    #[inline]
+    pub(crate) fn begin(core: &Rc<Core<P>>, state: &mut State<P>, slot: Slot, run: Run) -> Hit<P> {
+        let member = state
+            .devices
+            .of(slot)
+            .expect("a resident line is on a device")
+            .clone();
+        member.operations.rise();
+        Hit {
+            core: core.clone(),
+            id: state.busy.begin_hit(slot, run),
+            member,
+            slot,
+            run,
+        }
+    }
+
+    pub(crate) async fn read(self, buf: Buf) -> Result<Buf, Lost> {
+        let at = self.member.at(self.slot, self.run.first);
+        match self.in_time(self.member.device.read(at, buf)).await {
+            Some((buf, result)) => self.settle(buf, result),
+            None => Err(Lost(None)),
+        }
+    }
+
+    /// What `work` returns, or `None` once the watchdog has found it late.
+    async fn in_time<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        poll_fn(|cx| {
+            if let Poll::Ready(output) = work.as_mut().poll(cx) {
+                return Poll::Ready(Some(output));
+            }
+            if self
+                .core
+                .state
+                .borrow_mut()
+                .busy
+                .is_late(self.id, cx.waker())
+            {
+                return Poll::Ready(None);
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    fn settle(&self, buf: Buf, result: IoResult) -> Result<Buf, Lost> {
+        let Hit {
+            core,
+            member,
+            slot,
+            run,
+            ..
+        } = self;
+        let state = &mut *core.state.borrow_mut();
+        if let Err(error) = result {
+            state.contents.invalidate(*slot, *run);
+            state.fault(member, Fault::of(error.kind()), core.env.timer.now());
+            core.counters.count(Counter::HitsFailed);
+            return Err(Lost(Some(buf)));
+        }
+        if state.busy.is_torn(self.id) {
+            core.counters.count(Counter::HitsTorn);
+            return Err(Lost(Some(buf)));
+        }
+        let bad = state.verify(*slot, *run, &buf);
+        if bad > 0 {
+            core.counters.add(Counter::BlocksCorrupt, bad);
+            state.fault(member, Fault::Corrupt, core.env.timer.now());
+            return Err(Lost(Some(buf)));
+        }
+        member.health.operation();
+        Ok(buf)
+    }
+}
+
+impl<P: Device> Drop for Hit<P> {
+    fn drop(&mut self) {
+        self.core.state.borrow_mut().busy.end_hit(self.id);
+        self.member.operations.fall();
+    }
+}

@@ -1,0 +1,51 @@
+//! The cache engine: volumes over slow origins that share a pool of fast
+//! devices.
+//!
+//! ```text
+//! Volume ─┬─ read ──┬─ hit ────────────────────> pool device
+//!         │         └─ origin ─> fill ─> pool_write ─> pool device
+//!         └─ write ─┬─ origin
+//!                   └─ update ────────── pool_write ─> pool device
+//! ```
+//!
+//! Invariants, at every instant:
+//!     a block is valid ⟹ the pool holds what the origin holds there
+//!     the origin alone is complete: losing the pool costs hits, never bytes
+//!     an operation of a client fails ⟹ the origin failed it
+//!
+//! A [`Cache`] belongs to one shard and is told everything it may use by its
+//! `Env`: buffers, tasks, time. Which line stays is the policy's to say.
+//!
+//! Not here, on purpose: which thread or driver runs it, memory of lines after
+//! a restart, keeping clients' overlapping writes apart (`block::Gate` does).
+
+mod budget;
+mod busy;
+mod cache;
+mod config;
+mod contents;
+mod counters;
+mod devices;
+mod fill;
+mod finish;
+mod flights;
+mod gauge;
+mod health;
+mod hit;
+mod lines;
+mod modes;
+mod pool_write;
+mod read;
+mod sequential;
+mod state;
+mod volume;
+mod watchdog;
+mod write;
+
+pub use cache::Cache;
+pub use config::{Config, LINE_BYTES_MAX, LINE_BYTES_MIN};
+pub use counters::{Counter, Snapshot};
+pub use devices::{DeviceId, DeviceReport, DeviceState, PoolDevice};
+pub use health::Fault;
+pub use modes::Mode;
+pub use volume::{Volume, VolumeConfig};

@@ -1,0 +1,169 @@
+//! From sectors to blocks to lines, and the keys that name lines.
+//!
+//! A block is 4 KiB, the unit of validity and of checksums. A line is a power
+//! of two of blocks, the unit of replacement, aligned on its volume.
+
+use block::{Extent, Lba, Sectors};
+use policy::Key;
+use std::ops::Range;
+
+/// Bytes of a block.
+pub(crate) const BLOCK_BYTES: usize = 4096;
+pub(crate) const BLOCK_SECTORS: u64 = 8;
+
+/// Bits of a [`Key`] that hold the line's number; the volume's id is above.
+const LINE_BITS: u32 = 40;
+/// Volume ids that exist, over the life of a cache.
+pub(crate) const VOLUME_IDS: u32 = 1 << (64 - LINE_BITS);
+
+/// The blocks that `extent` touches.
+pub(crate) fn covering(extent: Extent) -> Range<u64> {
+    extent.start.0 / BLOCK_SECTORS..extent.end().0.div_ceil(BLOCK_SECTORS)
+}
+
+/// The blocks that lie wholly inside `extent`; possibly none.
+pub(crate) fn inside(extent: Extent) -> Range<u64> {
+    let start = extent.start.0.div_ceil(BLOCK_SECTORS);
+    start..(extent.end().0 / BLOCK_SECTORS).max(start)
+}
+
+/// The sectors of `blocks`.
+pub(crate) fn extent_of(blocks: &Range<u64>) -> Extent {
+    Extent::new(
+        Lba(blocks.start * BLOCK_SECTORS),
+        Sectors((blocks.end - blocks.start) * BLOCK_SECTORS),
+    )
+}
+
+pub(crate) fn bytes_of(blocks: &Range<u64>) -> usize {
+    (blocks.end - blocks.start) as usize * BLOCK_BYTES
+}
+
+pub(crate) fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
+/// A run of blocks inside one line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Run {
+    /// The first block, counted from the start of the line.
+    pub(crate) first: u32,
+    pub(crate) count: u32,
+}
+
+impl Run {
+    pub(crate) fn overlaps(self, other: Run) -> bool {
+        self.first < other.first + other.count && other.first < self.first + self.count
+    }
+}
+
+/// What a request touches of one line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Part {
+    pub(crate) key: Key,
+    pub(crate) run: Run,
+}
+
+/// How many blocks a line has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Shape {
+    shift: u32,
+}
+
+impl Shape {
+    pub(crate) fn new(line_bytes: u32) -> Shape {
+        Shape {
+            shift: (line_bytes as usize / BLOCK_BYTES).trailing_zeros(),
+        }
+    }
+
+    pub(crate) fn shift(self) -> u32 {
+        self.shift
+    }
+
+    pub(crate) fn blocks(self) -> u32 {
+        1 << self.shift
+    }
+
+    pub(crate) fn sectors(self) -> Sectors {
+        Sectors(BLOCK_SECTORS << self.shift)
+    }
+
+    /// Blocks whose lines have keys.
+    pub(crate) fn blocks_max(self) -> u64 {
+        1 << (LINE_BITS + self.shift)
+    }
+
+    /// The lines that `blocks` of a volume touch, in order.
+    #[inline]
+    pub(crate) fn parts(self, volume: u32, blocks: Range<u64>) -> impl Iterator<Item = Part> {
+        let mut at = blocks.start;
+        std::iter::from_fn(move || {
+            if at >= blocks.end {
+                return None;
+            }
+            let line = at >> self.shift;
+            let end = blocks.end.min((line + 1) << self.shift);
+            let part = Part {
+                key: Key(u64::from(volume) << LINE_BITS | line),
+                run: Run {
+                    first: (at - (line << self.shift)) as u32,
+                    count: (end - at) as u32,
+                },
+            };
+            at = end;
+            Some(part)
+        })
+    }
+
+    /// How many lines `blocks` touch.
+    pub(crate) fn lines(self, blocks: &Range<u64>) -> u64 {
+        ((blocks.end + u64::from(self.blocks()) - 1) >> self.shift) - (blocks.start >> self.shift)
+    }
+
+    /// What `blocks` of a volume touch of the line `key`.
+    pub(crate) fn part_of(self, volume: u32, blocks: &Range<u64>, key: Key) -> Option<Run> {
+        let line = key.0 & ((1 << LINE_BITS) - 1);
+        let start = (line << self.shift).max(blocks.start);
+        let end = ((line + 1) << self.shift).min(blocks.end);
+        ((key.0 >> LINE_BITS) as u32 == volume && start < end).then(|| Run {
+            first: (start - (line << self.shift)) as u32,
+            count: (end - start) as u32,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_touched_and_blocks_whole() {
+        let extent = |s, n| Extent::new(Lba(s), Sectors(n));
+        assert_eq!(covering(extent(7, 2)), 0..2);
+        assert_eq!(inside(extent(7, 2)), 1..1);
+        assert_eq!(inside(extent(7, 18)), 1..3);
+        assert_eq!(covering(extent(8, 16)), inside(extent(8, 16)));
+        assert_eq!(extent_of(&(1..3)), extent(8, 16));
+    }
+
+    #[test]
+    fn parts_cover_the_blocks_exactly() {
+        for line_bytes in [4096, 16384, 65536, 1 << 20] {
+            let shape = Shape::new(line_bytes);
+            for blocks in [0..1, 3..40, 15..17, 256..1024, 5..5] {
+                let parts: Vec<_> = shape.parts(3, blocks.clone()).collect();
+                let covered: u64 = parts.iter().map(|p| u64::from(p.run.count)).sum();
+                assert_eq!(covered, blocks.end - blocks.start);
+                if covered > 0 {
+                    assert_eq!(parts.len() as u64, shape.lines(&blocks));
+                }
+                for part in parts {
+                    assert!(part.run.first + part.run.count <= shape.blocks());
+                    assert_eq!(shape.part_of(3, &blocks, part.key), Some(part.run));
+                    assert_eq!(shape.part_of(2, &blocks, part.key), None);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Blocks written to the pool, by a promotion or beside a client's write.
+//!
+//! The blocks are not valid from `begin` on. They become so by `commit`, unless
+//! a client's write or the loss of the device has poisoned them meanwhile.
+
+use crate::budget::Permit;
+use crate::cache::Core;
+use crate::devices::Member;
+use crate::health::Fault;
+use crate::lines::{BLOCK_BYTES, Run};
+use crate::state::State;
+use block::{Device, Fua, Shared};
+use policy::Slot;
+use std::rc::Rc;
+
+/// A run of one slot under a write, pinned there.
+pub(crate) struct PoolWrite<P: Device> {
+    core: Rc<Core<P>>,
+    member: Rc<Member<P>>,
+    id: usize,
+    slot: Slot,
+    run: Run,
+}
+
+impl<P: Device> PoolWrite<P> {
+    /// Begins a write to `run`; `None` if another is in flight there.
+    pub(crate) fn begin(
+        core: &Rc<Core<P>>,
+        state: &mut State<P>,
+        slot: Slot,
+        run: Run,
+        permit: Permit,
+    ) -> Option<PoolWrite<P>> {
+        if state.busy.is_written(slot, run) {
+            return None;
+        }
+        let member = state
+            .devices
+            .of(slot)
+            .expect("a resident line is on a device")
+            .clone();
+        member.operations.rise();
+        state.contents.invalidate(slot, run);
+        Some(PoolWrite {
+            core: core.clone(),
+            id: state.busy.begin_write(slot, run, permit),
+            member,
+            slot,
+            run,
+        })
+    }
+
+    /// Writes the blocks; whether that succeeded.
+    pub(crate) async fn write(&self, data: Shared) -> bool {
+        self.record_checksums(&data);
+        let at = self.member.at(self.slot, self.run.first);
+        match self.member.device.write(at, data, Fua::No).await {
+            Ok(()) => {
+                self.member.health.operation();
+                true
+            }
+            Err(error) => {
+                let now = self.core.env.timer.now();
+                let mut state = self.core.state.borrow_mut();
+                state.fault(&self.member, Fault::of(error.kind()), now);
+                false
+            }
+        }
+    }
+
+    /// The blocks are not valid and nobody else writes them, so their checksums
+    /// are this write's to set.
+    fn record_checksums(&self, data: &[u8]) {
+        let mut state = self.core.state.borrow_mut();
+        for (block, bytes) in (self.run.first..).zip(data.chunks_exact(BLOCK_BYTES)) {
+            state
+                .contents
+                .set_crc(self.slot, block, crc32c::crc32c(bytes));
+        }
+    }
+
+    /// Makes the blocks valid, unless they were poisoned; returns whether.
+    pub(crate) fn commit(self) -> bool {
+        let mut state = self.core.state.borrow_mut();
+        let good = !state.busy.is_poisoned(self.id);
+        if good {
+            state.contents.validate(self.slot, self.run);
+        }
+        good
+    }
+}
+
+impl<P: Device> Drop for PoolWrite<P> {
+    fn drop(&mut self) {
+        self.core.state.borrow_mut().busy.end_write(self.id);
+        self.member.operations.fall();
+    }
+}

@@ -1,0 +1,302 @@
+//! The path of a read.
+//!
+//! A request is cut into hits (valid runs of one line), runs that an origin
+//! read in flight will bring, and runs to be read from the origin. Runs missing
+//! from neighbouring lines are one origin read. A hit of one run, the common
+//! case, goes straight to the device and allocates nothing; the rest is boxed.
+//!
+//! Not here: 4 KiB at the end of a volume that is no multiple of it. A request
+//! that touches them goes to the origin.
+
+use crate::budget::{Budget, Permit};
+use crate::counters::Counter;
+use crate::fill;
+use crate::hit::{Hit, Lost};
+use crate::lines::{BLOCK_BYTES, Run, bytes_of, covering, extent_of, inside};
+use crate::state::Place;
+use crate::volume::Inner;
+use block::{BUF_BYTES_MAX, Buf, Device, Extent, IoResult};
+use futures_util::future::join_all;
+use policy::{Op, Request};
+use std::ops::Range;
+use std::rc::Rc;
+
+pub(crate) async fn read<P: Device>(
+    volume: &Rc<Inner<P>>,
+    extent: Extent,
+    buf: Buf,
+) -> (Buf, IoResult) {
+    volume.core.watchdog.note();
+    let blocks = covering(extent);
+    if !volume.rules().reads_cached
+        || extent.end() > volume.cacheable_end
+        || bytes_of(&blocks) > BUF_BYTES_MAX
+    {
+        volume.counters.count(Counter::ReadsPassed);
+        return volume.origin.read(extent.start, buf).await;
+    }
+    if inside(extent) == blocks {
+        read_blocks(volume, blocks, buf).await
+    } else {
+        read_part(volume, extent, buf).await
+    }
+}
+
+/// A read off the blocks: whole blocks are read, verified and cut.
+async fn read_part<P: Device>(
+    volume: &Rc<Inner<P>>,
+    extent: Extent,
+    mut buf: Buf,
+) -> (Buf, IoResult) {
+    let blocks = covering(extent);
+    let whole = volume.core.env.pool.get(bytes_of(&blocks)).await;
+    let (whole, result) = read_blocks(volume, blocks.clone(), whole).await;
+    let from = (extent.start - extent_of(&blocks).start).bytes() as usize;
+    buf.copy_from_slice(&whole[from..from + extent.len.bytes() as usize]);
+    (buf, result)
+}
+
+async fn read_blocks<P: Device>(
+    volume: &Rc<Inner<P>>,
+    blocks: Range<u64>,
+    buf: Buf,
+) -> (Buf, IoResult) {
+    match plan(volume, &blocks) {
+        Plan::Hit(hit) => match hit.read(buf).await {
+            Ok(buf) => (buf, Ok(())),
+            Err(lost) => Box::pin(recover(volume, blocks, lost)).await,
+        },
+        Plan::Pieces(pieces) => Box::pin(read_pieces(volume, blocks.start, pieces, buf)).await,
+    }
+}
+
+enum Plan<P: Device> {
+    /// The whole request is valid in one slot.
+    Hit(Hit<P>),
+    /// How many blocks come from where, in order.
+    Pieces(Vec<(u64, Piece<P>)>),
+}
+
+enum Piece<P: Device> {
+    Hit(Hit<P>),
+    /// From the origin, and if permitted into the pool.
+    Origin(Option<Permit>),
+    /// With an origin read in flight.
+    Join,
+}
+
+/// Looks each line up once and decides where every block comes from.
+#[inline]
+fn plan<P: Device>(volume: &Rc<Inner<P>>, blocks: &Range<u64>) -> Plan<P> {
+    let (core, counters) = (&volume.core, &volume.counters);
+    let bytes = bytes_of(blocks);
+    let request = Request {
+        op: Op::Read,
+        len_bytes: bytes as u32,
+        sequential: volume.sequential.borrow_mut().observe(blocks),
+    };
+    let state = &mut *core.state.borrow_mut();
+    let may_enter = if request.sequential {
+        Err(Counter::RejectedSequential)
+    } else {
+        state.budget.room(bytes as u64)
+    };
+    let mut pieces = Vec::new();
+    let mut at = blocks.start;
+    let mut missing = at..at;
+    for part in core.shape.parts(volume.id, blocks.clone()) {
+        let slot = state
+            .look_up(part.key, &request, may_enter, counters)
+            .map(Place::slot);
+        let mut run = part.run;
+        while run.count > 0 {
+            let (valid, count) = match slot {
+                Some(slot) => state.contents.leading(slot, run),
+                None => (false, run.count),
+            };
+            let here = Run { count, ..run };
+            let count = u64::from(count);
+            if let (Some(slot), true) = (slot, valid) {
+                let hit = Hit::begin(core, state, slot, here);
+                if count == blocks.end - blocks.start {
+                    counters.count(Counter::ReadsHit);
+                    counters.add(Counter::BlocksHit, count);
+                    return Plan::Hit(hit);
+                }
+                cut_missing(
+                    volume,
+                    &state.budget,
+                    missing,
+                    may_enter.is_ok(),
+                    &mut pieces,
+                );
+                pieces.push((count, Piece::Hit(hit)));
+                missing = at + count..at + count;
+            } else {
+                missing.end += count;
+            }
+            at += count;
+            run.first += here.count;
+            run.count -= here.count;
+        }
+    }
+    cut_missing(
+        volume,
+        &state.budget,
+        missing,
+        may_enter.is_ok(),
+        &mut pieces,
+    );
+    count_pieces(volume, &pieces);
+    Plan::Pieces(pieces)
+}
+
+/// Adds the pieces of a missing run.
+fn cut_missing<P: Device>(
+    volume: &Inner<P>,
+    budget: &Rc<Budget>,
+    missing: Range<u64>,
+    promote: bool,
+    pieces: &mut Vec<(u64, Piece<P>)>,
+) {
+    volume.flights.split(missing, |run, join| {
+        let piece = if join {
+            Piece::Join
+        } else if promote {
+            Piece::Origin(permit(volume, budget, &run))
+        } else {
+            Piece::Origin(None)
+        };
+        pieces.push((run.end - run.start, piece));
+    });
+}
+
+fn permit<P: Device>(
+    volume: &Inner<P>,
+    budget: &Rc<Budget>,
+    blocks: &Range<u64>,
+) -> Option<Permit> {
+    budget
+        .promote(bytes_of(blocks) as u64)
+        .inspect_err(|why| volume.counters.count(*why))
+        .ok()
+}
+
+fn count_pieces<P: Device>(volume: &Inner<P>, pieces: &[(u64, Piece<P>)]) {
+    let mut missed = false;
+    for (count, piece) in pieces {
+        let hit = matches!(piece, Piece::Hit(_));
+        missed |= !hit;
+        let counter = if hit {
+            Counter::BlocksHit
+        } else {
+            Counter::BlocksMissed
+        };
+        volume.counters.add(counter, *count);
+    }
+    let counter = if missed {
+        Counter::ReadsMissed
+    } else {
+        Counter::ReadsHit
+    };
+    volume.counters.count(counter);
+}
+
+/// Carries out all pieces at once and joins what they bring.
+async fn read_pieces<P: Device>(
+    volume: &Rc<Inner<P>>,
+    first: u64,
+    pieces: Vec<(u64, Piece<P>)>,
+    buf: Buf,
+) -> (Buf, IoResult) {
+    let (mut at, mut rest) = (first, buf);
+    let mut parts = Vec::with_capacity(pieces.len());
+    for (count, piece) in pieces {
+        let (head, tail) = rest.split_at(count as usize * BLOCK_BYTES);
+        parts.push(read_piece(volume, at..at + count, piece, head));
+        (at, rest) = (at + count, tail);
+    }
+    drop(rest);
+    let mut done = join_all(parts).await.into_iter();
+    let (mut whole, mut result) = done.next().expect("a request has a piece");
+    for (buf, outcome) in done {
+        whole = Buf::join(whole, buf, &volume.core.env.pool).await;
+        result = result.and(outcome);
+    }
+    (whole, result)
+}
+
+async fn read_piece<P: Device>(
+    volume: &Rc<Inner<P>>,
+    blocks: Range<u64>,
+    piece: Piece<P>,
+    buf: Buf,
+) -> (Buf, IoResult) {
+    match piece {
+        Piece::Hit(hit) => match hit.read(buf).await {
+            Ok(buf) => (buf, Ok(())),
+            Err(lost) => recover(volume, blocks, lost).await,
+        },
+        Piece::Origin(permit) => read_origin(volume, blocks, permit, buf).await,
+        Piece::Join => {
+            let buf = match volume.flights.join(blocks.clone(), buf) {
+                Ok(answer) => {
+                    volume.counters.count(Counter::ReadsJoined);
+                    let answer = answer.await;
+                    let (buf, filled) = answer.expect("a flight answers all who joined");
+                    if filled {
+                        return (buf, Ok(()));
+                    }
+                    buf
+                }
+                Err(buf) => buf,
+            };
+            volume.counters.count(Counter::JoinsFailed);
+            retry(volume, blocks, buf).await
+        }
+    }
+}
+
+/// Serves from the origin what a hit did not deliver.
+async fn recover<P: Device>(
+    volume: &Rc<Inner<P>>,
+    blocks: Range<u64>,
+    lost: Lost,
+) -> (Buf, IoResult) {
+    let buf = match lost.0 {
+        Some(buf) => buf,
+        None => volume.core.env.pool.get(bytes_of(&blocks)).await,
+    };
+    retry(volume, blocks, buf).await
+}
+
+async fn retry<P: Device>(volume: &Rc<Inner<P>>, blocks: Range<u64>, buf: Buf) -> (Buf, IoResult) {
+    let permit = permit(volume, &volume.core.state.borrow().budget, &blocks);
+    read_origin(volume, blocks, permit, buf).await
+}
+
+async fn read_origin<P: Device>(
+    volume: &Rc<Inner<P>>,
+    blocks: Range<u64>,
+    permit: Option<Permit>,
+    buf: Buf,
+) -> (Buf, IoResult) {
+    volume.counters.count(Counter::OriginReads);
+    let flight = volume.flights.begin_read(blocks.clone());
+    let (buf, result) = volume.origin.read(extent_of(&blocks).start, buf).await;
+    match &result {
+        Ok(()) => {
+            flight.deliver(&buf);
+            match permit {
+                Some(permit) => fill::promote(volume, flight, blocks, &buf, permit),
+                None => drop(flight),
+            }
+        }
+        Err(_) => {
+            volume.counters.count(Counter::OriginReadErrors);
+            drop(flight);
+            fill::give_up(volume, blocks);
+        }
+    }
+    (buf, result)
+}

@@ -1,0 +1,191 @@
+//! The tables of a cache, and the steps that change several of them at once.
+//!
+//! Nothing here waits: each step is atomic on its shard.
+
+use crate::budget::Budget;
+use crate::busy::{Busy, Late};
+use crate::contents::Contents;
+use crate::counters::{Counter, Counters};
+use crate::devices::{DeviceState, Devices, Member};
+use crate::health::Fault;
+use crate::lines::{BLOCK_BYTES, Part, Run, Shape};
+use block::{Device, Nanos};
+use policy::{Instruction, Key, Pins, Policy, Reason, Request, Slot};
+use std::ops::Range;
+use std::rc::Rc;
+
+/// Where a line is.
+#[derive(Clone, Copy)]
+pub(crate) enum Place {
+    /// It was there before.
+    Resident(Slot),
+    /// From now on; nothing in it is valid.
+    Entered(Slot),
+}
+
+impl Place {
+    pub(crate) fn slot(self) -> Slot {
+        match self {
+            Place::Resident(slot) | Place::Entered(slot) => slot,
+        }
+    }
+}
+
+pub(crate) struct State<P> {
+    pub(crate) shape: Shape,
+    pub(crate) policy: Box<dyn Policy>,
+    pub(crate) contents: Contents,
+    pub(crate) busy: Busy,
+    pub(crate) devices: Devices<P>,
+    pub(crate) budget: Rc<Budget>,
+    /// Of the cache, as against those of each volume.
+    pub(crate) counters: Rc<Counters>,
+}
+
+impl<P: Device> State<P> {
+    /// The one look-up of a request in a line: where the line is, or is to be
+    /// from now on. A line that is not resident and may not enter, for the
+    /// reason in `may_enter`, is not told to the policy: it would make room.
+    #[inline]
+    pub(crate) fn look_up(
+        &mut self,
+        key: Key,
+        request: &Request,
+        may_enter: Result<(), Counter>,
+        counters: &Counters,
+    ) -> Option<Place> {
+        if let Err(why) = may_enter
+            && self.policy.peek(key).is_none()
+        {
+            counters.count(why);
+            return None;
+        }
+        match self.policy.access(key, request, &self.busy.pins) {
+            Instruction::Hit(slot) => Some(Place::Resident(slot)),
+            Instruction::Bypass(reason) => {
+                counters.count(rejection(reason));
+                None
+            }
+            Instruction::Admit(slot) => {
+                if self.busy.pins.pinned(slot) {
+                    self.policy.remove(key);
+                    counters.count(Counter::RejectedPinned);
+                    return None;
+                }
+                self.admitted(slot, counters);
+                Some(Place::Entered(slot))
+            }
+            Instruction::Replace { slot, .. } => {
+                counters.count(Counter::LinesEvicted);
+                self.admitted(slot, counters);
+                Some(Place::Entered(slot))
+            }
+        }
+    }
+
+    fn admitted(&mut self, slot: Slot, counters: &Counters) {
+        counters.count(Counter::LinesAdmitted);
+        self.contents.clear(slot.0..slot.0 + 1);
+    }
+
+    /// A client is about to change `blocks` of a volume: nothing of them is
+    /// valid any more, nor will pool writes in flight make it so.
+    pub(crate) fn invalidate(&mut self, volume: u32, blocks: Range<u64>, counters: &Counters) {
+        let mut dropped = 0;
+        let resident = u64::from(self.policy.slots().used());
+        if self.shape.lines(&blocks) <= resident {
+            for Part { key, run } in self.shape.parts(volume, blocks) {
+                if let Some(slot) = self.policy.peek(key) {
+                    self.busy.poison(slot, run);
+                    dropped += self.contents.invalidate(slot, run);
+                }
+            }
+        } else {
+            let Self {
+                shape,
+                policy,
+                contents,
+                busy,
+                ..
+            } = self;
+            policy.for_each(&mut |key, slot| {
+                if let Some(run) = shape.part_of(volume, &blocks, key) {
+                    busy.poison(slot, run);
+                    dropped += contents.invalidate(slot, run);
+                }
+            });
+        }
+        counters.add(Counter::BlocksInvalidated, u64::from(dropped));
+    }
+
+    /// Gives up the line of `key` if nothing in it is or is becoming valid.
+    pub(crate) fn drop_if_empty(&mut self, key: Key, counters: &Counters) {
+        if let Some(slot) = self.policy.peek(key)
+            && self.contents.is_empty(slot)
+            && !self.busy.pins.pinned(slot)
+        {
+            self.policy.remove(key);
+            counters.count(Counter::LinesDropped);
+        }
+    }
+
+    /// Verifies the bytes of a hit; drops the blocks that are bad and returns
+    /// how many those are.
+    #[inline]
+    pub(crate) fn verify(&mut self, slot: Slot, run: Run, bytes: &[u8]) -> u64 {
+        let mut bad = 0;
+        for (first, bytes) in (run.first..).zip(bytes.chunks_exact(BLOCK_BYTES)) {
+            if crc32c::crc32c(bytes) != self.contents.crc(slot, first) {
+                self.contents.invalidate(slot, Run { first, count: 1 });
+                bad += 1;
+            }
+        }
+        bad
+    }
+
+    /// Records what a device did wrong; ejects it if that was too much.
+    pub(crate) fn fault(&mut self, member: &Member<P>, fault: Fault, now: Nanos) {
+        if member.health.fault(fault, now) && member.state.get() == DeviceState::Online {
+            self.retire(member, DeviceState::Ejected(fault));
+            self.counters.count(Counter::DevicesEjected);
+        }
+    }
+
+    /// Takes the slots of a device out of use.
+    pub(crate) fn retire(&mut self, member: &Member<P>, state: DeviceState) {
+        if member.state.replace(state) == DeviceState::Online {
+            self.policy.retire(member.slots.clone());
+            self.contents.clear(member.slots.clone());
+            self.busy.poison_slots(&member.slots);
+        }
+    }
+
+    /// One period of the watchdog: faults for operations that are late.
+    pub(crate) fn tick(&mut self, now: Nanos) {
+        let mut late = Vec::new();
+        self.busy.tick(|operation| late.push(operation));
+        for operation in late {
+            let (slot, counter) = match operation {
+                Late::Hit(slot) => (slot, Counter::HitsLate),
+                Late::Write(slot) => (slot, Counter::PoolWritesLate),
+            };
+            self.counters.count(counter);
+            if let Some(member) = self.devices.of(slot).cloned() {
+                self.fault(&member, Fault::Late, now);
+            }
+        }
+        self.budget.refill(now);
+    }
+}
+
+/// The counter of a refusal by the policy.
+fn rejection(reason: Reason) -> Counter {
+    match reason {
+        Reason::TouchedTooFewTimes => Counter::RejectedTouches,
+        Reason::ColderThanVictim => Counter::RejectedCold,
+        Reason::Sequential => Counter::RejectedSequential,
+        Reason::WriteBudget => Counter::RejectedRate,
+        Reason::AllPinned => Counter::RejectedPinned,
+        Reason::NoSlots => Counter::RejectedNoSlots,
+    }
+}
