@@ -70,6 +70,7 @@ counters! {
     HitsFailed, "hits_failed", "Hits read again from the origin because the pool device failed.";
     BlocksCorrupt, "blocks_corrupt", "4 KiB blocks dropped because their checksum did not match.";
     PoolWritesFailed, "pool_writes_failed", "Writes to the pool that failed.";
+    PoolWritesInVain, "pool_writes_in_vain", "Writes to the pool discarded because the origin failed the same write.";
     PoolWritesPoisoned, "pool_writes_poisoned", "Writes to the pool discarded because a later client write overlapped them.";
     PoolWritesLate, "pool_writes_late", "Writes to the pool that took too long.";
     DevicesAdded, "devices_added", "Pool devices added.";

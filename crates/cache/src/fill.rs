@@ -49,10 +49,17 @@ pub(crate) fn promote<P: Device>(
         let (volume, flight) = (volume.clone(), flight.clone());
         let working = core.background.enter();
         core.env.spawn.spawn(async move {
-            if let Err(why) = fill(&volume, &flight, part, copy, permit).await {
-                volume.counters.count(why);
-                let mut state = volume.core.state.borrow_mut();
-                state.drop_if_empty(part.key, &volume.counters);
+            match fill(&volume, &flight, part, copy, permit).await {
+                Ok(()) => {
+                    let blocks = u64::from(part.run.count);
+                    volume.counters.count(Counter::Promotions);
+                    volume.counters.add(Counter::BlocksPromoted, blocks);
+                }
+                Err(why) => {
+                    volume.counters.count(why);
+                    let mut state = volume.core.state.borrow_mut();
+                    state.drop_if_empty(part.key, &volume.counters);
+                }
             }
             drop(working);
         });
@@ -85,10 +92,6 @@ async fn fill<P: Device>(
     if !write.commit() {
         return Err(Counter::PoolWritesPoisoned);
     }
-    volume.counters.count(Counter::Promotions);
-    volume
-        .counters
-        .add(Counter::BlocksPromoted, u64::from(part.run.count));
     Ok(())
 }
 

@@ -2,21 +2,22 @@
 //!
 //! Order: the blocks it touches stop being valid, promotions of them are put
 //! off, then the origin is written. Where the mode says so the pool is written
-//! beside it from the same memory. The caller is answered when the origin is
-//! done; the pool's copy becomes valid when both have succeeded.
+//! beside it from the same memory, and its copy becomes valid when both have
+//! succeeded.
 //!
 //! A block written in part only stops being valid.
 
 use crate::counters::Counter;
 use crate::finish::Finish;
+use crate::flights::WriteFlight;
 use crate::lines::{BLOCK_BYTES, BLOCK_SECTORS, Part, covering, extent_of, inside};
 use crate::pool_write::PoolWrite;
 use crate::state::Place;
 use crate::volume::Inner;
 use block::{BoxDevice, Device, Extent, Fua, IoResult, Shared};
-use futures_channel::oneshot;
-use futures_util::future::join_all;
+use futures_util::future::{Either, join_all, select};
 use policy::{Op, Request};
+use std::pin::pin;
 use std::rc::Rc;
 
 pub(crate) async fn write<P: Device>(
@@ -26,56 +27,71 @@ pub(crate) async fn write<P: Device>(
     fua: Fua,
 ) -> IoResult {
     volume.counters.count(Counter::Writes);
-    let (landed, known) = oneshot::channel();
-    let fate = volume.rules().writes_update.then(|| data.clone());
-    let changed = change(volume, extent, async move |origin| {
-        let result = origin.write(extent.start, data, fua).await;
-        // Nobody waits if there was nothing to write to the pool.
-        let _ = landed.send(result.is_ok());
-        result
-    });
-    if let Some(data) = fate {
-        update(volume, extent, data, known);
-    }
-    changed.await
+    let flight = begin(volume, extent);
+    let updates = if volume.rules().writes_update {
+        begin_updates(volume, extent, &data)
+    } else {
+        Vec::new()
+    };
+    let this = volume.clone();
+    Finish::new(volume.core.env.spawn.clone(), async move {
+        let origin = this.origin.write(extent.start, data, fua);
+        let result = if updates.is_empty() {
+            origin.await
+        } else {
+            write_both(&this, origin, updates).await
+        };
+        end(&this, flight, result)
+    })
+    .await
 }
 
-/// Changes `extent` of the origin by `work`, carried out even if the caller
-/// gives up. The blocks have stopped being valid when this returns.
-pub(crate) fn change<P: Device>(
+/// Changes `extent` of the origin by `work`, which leaves nothing to cache.
+pub(crate) async fn change<P: Device>(
     volume: &Rc<Inner<P>>,
     extent: Extent,
     work: impl AsyncFnOnce(&BoxDevice) -> IoResult + 'static,
-) -> Finish<IoResult> {
+) -> IoResult {
+    let flight = begin(volume, extent);
+    let this = volume.clone();
+    Finish::new(volume.core.env.spawn.clone(), async move {
+        let result = work(&this.origin).await;
+        end(&this, flight, result)
+    })
+    .await
+}
+
+/// From here on nothing of `extent` is valid, nor becomes so by what was begun
+/// earlier, nor by origin reads before `end`.
+fn begin<P: Device>(volume: &Inner<P>, extent: Extent) -> WriteFlight {
     volume.core.watchdog.note();
     let blocks = covering(extent);
     let flight = volume.flights.begin_write(blocks.clone());
     let mut state = volume.core.state.borrow_mut();
     state.invalidate(volume.id, blocks, &volume.counters);
-    drop(state);
-    let this = volume.clone();
-    Finish::new(volume.core.env.spawn.clone(), async move {
-        let result = work(&this.origin).await;
-        if result.is_err() {
-            this.counters.count(Counter::OriginWriteErrors);
-        }
-        drop(flight);
-        result
-    })
+    flight
 }
 
-/// Starts writing the whole blocks of `extent` to the lines they are in, or are
-/// to be in.
-fn update<P: Device>(
+fn end<P: Device>(volume: &Inner<P>, flight: WriteFlight, result: IoResult) -> IoResult {
+    if result.is_err() {
+        volume.counters.count(Counter::OriginWriteErrors);
+    }
+    drop(flight);
+    result
+}
+
+/// Begins to write the whole blocks of `extent` to the lines they are in, or
+/// are to be in.
+fn begin_updates<P: Device>(
     volume: &Rc<Inner<P>>,
     extent: Extent,
-    data: Shared,
-    landed: oneshot::Receiver<bool>,
-) {
+    data: &Shared,
+) -> Vec<Update<P>> {
     let mut blocks = inside(extent);
     blocks.end = blocks.end.min(volume.cacheable_end.0 / BLOCK_SECTORS);
+    let mut updates = Vec::new();
     if blocks.start >= blocks.end {
-        return;
+        return updates;
     }
     let request = Request {
         op: Op::Write,
@@ -83,7 +99,6 @@ fn update<P: Device>(
         sequential: volume.sequential.borrow_mut().observe(&blocks),
     };
     let mut from = (extent_of(&blocks).start - extent.start).bytes() as usize;
-    let mut updates = Vec::new();
     for part in volume.core.shape.parts(volume.id, blocks) {
         let to = from + part.run.count as usize * BLOCK_BYTES;
         if let Some(write) = begin_update(volume, part, &request) {
@@ -95,13 +110,7 @@ fn update<P: Device>(
         }
         from = to;
     }
-    if !updates.is_empty() {
-        let (volume, working) = (volume.clone(), volume.core.background.enter());
-        volume.core.env.spawn.clone().spawn(async move {
-            finish_update(&volume, updates, landed).await;
-            drop(working);
-        });
-    }
+    updates
 }
 
 /// One line's part of a client's write, on its way to the pool.
@@ -142,39 +151,51 @@ fn begin_update<P: Device>(
         .ok()
 }
 
-/// Writes the pool, waits for the origin, and makes valid what both have.
-async fn finish_update<P: Device>(
-    volume: &Inner<P>,
+/// Writes the origin and the pool at once, and makes valid what both have.
+///
+/// Waits for the pool after the origin is done, so that the caller has its
+/// memory back, but no longer than for a hit; what the pool has not done by
+/// then stays invalid.
+async fn write_both<P: Device>(
+    volume: &Rc<Inner<P>>,
+    origin: impl Future<Output = IoResult>,
     updates: Vec<Update<P>>,
-    landed: oneshot::Receiver<bool>,
-) {
-    let mut writing = Vec::with_capacity(updates.len());
-    for Update { part, write, data } in updates {
-        writing.push(async move { (part, write.write(data).await, write) });
-    }
-    let written = join_all(writing).await;
-    let landed = landed.await.unwrap_or(false);
-    for (part, ok, write) in written {
-        let problem = if !ok {
-            Some(Counter::PoolWritesFailed)
-        } else if !landed {
-            drop(write);
-            None
-        } else if write.commit() {
-            volume
-                .counters
-                .add(Counter::BlocksUpdated, u64::from(part.run.count));
-            continue;
-        } else {
-            Some(Counter::PoolWritesPoisoned)
-        };
-        if let Some(counter) = problem {
-            volume.counters.count(counter);
+) -> IoResult {
+    let working = volume.core.background.enter();
+    let writing = Finish::new(volume.core.env.spawn.clone(), async move {
+        let _working = working;
+        join_all(updates.into_iter().map(Update::write)).await
+    });
+    let (result, written) = match select(pin!(origin), writing).await {
+        Either::Left((Ok(()), writing)) => {
+            let limit = volume.core.config.hit_latency_max;
+            (Ok(()), volume.core.env.timer.timeout(limit, writing).await)
         }
-        volume
-            .core
-            .state
-            .borrow_mut()
-            .drop_if_empty(part.key, &volume.counters);
+        Either::Left((failed, _)) => (failed, None),
+        Either::Right((written, origin)) => (origin.await, Some(written)),
+    };
+    for (part, write, done) in written.unwrap_or_default() {
+        let committed = done && result.is_ok() && write.commit();
+        if committed {
+            let blocks = u64::from(part.run.count);
+            volume.counters.add(Counter::BlocksUpdated, blocks);
+            continue;
+        }
+        let why_not = match (done, &result) {
+            (false, _) => Counter::PoolWritesFailed,
+            (true, Err(_)) => Counter::PoolWritesInVain,
+            (true, Ok(())) => Counter::PoolWritesPoisoned,
+        };
+        volume.counters.count(why_not);
+        let mut state = volume.core.state.borrow_mut();
+        state.drop_if_empty(part.key, &volume.counters);
+    }
+    result
+}
+
+impl<P: Device> Update<P> {
+    async fn write(self) -> (Part, PoolWrite<P>, bool) {
+        let done = self.write.write(self.data).await;
+        (self.part, self.write, done)
     }
 }

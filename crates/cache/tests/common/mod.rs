@@ -1,0 +1,184 @@
+//! A cache on simulated disks: one origin, a pool, and what tests ask of them.
+
+#![allow(dead_code, reason = "each test program uses a part")]
+
+use block::{
+    BoxDevice, Buf, Device, Env, Extent, Fua, Geometry, IoResult, Lba, Nanos, SECTOR_BYTES,
+    Sectors, ShardId, TargetId,
+};
+use cache::{Cache, Config, Counter, DeviceId, Mode, PoolDevice, Volume, VolumeConfig};
+use shard::{Config as ShardConfig, Disk, Local, Mesh, Shard};
+use sim::{Control, DiskSpec, Outcome, Plan, Service, Sim, SimDriver, Span, World};
+use std::rc::Rc;
+
+/// The leaf that volumes' pools are made of here.
+pub type Leaf = Disk<SimDriver>;
+
+/// Service times: the origin's is a slow disk's, the pool's a fast one's.
+pub const ORIGIN_TIME: Nanos = Nanos::from_millis(5);
+pub const POOL_TIME: Nanos = Nanos::from_micros(100);
+
+/// What a test's world is made of.
+#[derive(Clone)]
+pub struct Setup {
+    pub seed: u64,
+    pub config: Config,
+    pub policy: &'static str,
+    pub mode: Mode,
+    pub origin: Sectors,
+    pub block: Sectors,
+    /// Sizes of the pool's devices.
+    pub pool: Vec<Sectors>,
+    pub plan: fn(origin: TargetId, pool: &[TargetId]) -> Plan,
+}
+
+impl Default for Setup {
+    fn default() -> Setup {
+        Setup {
+            seed: 1,
+            config: Config::default(),
+            policy: "lru",
+            mode: Mode::WriteThrough,
+            origin: Sectors::from_mib(64),
+            block: Sectors(1),
+            pool: vec![Sectors::from_mib(8)],
+            plan: |_, _| Plan::default(),
+        }
+    }
+}
+
+/// A running cache with one volume.
+pub struct Rig {
+    pub env: Env,
+    pub local: Local<SimDriver>,
+    pub cache: Cache<Leaf>,
+    pub volume: Volume<Leaf>,
+    pub devices: Vec<DeviceId>,
+    pub origin: TargetId,
+    pub disks: Vec<TargetId>,
+    pub control: Control,
+}
+
+fn disk(name: &str, sectors: Sectors, block: Sectors, time: Nanos) -> DiskSpec {
+    let mut spec = DiskSpec::new(Geometry::new(name, sectors, block));
+    spec.service = Service::uniform(Span::exactly(time));
+    spec
+}
+
+/// Runs `test` on one shard in a world made as `setup` says; returns the world.
+pub fn run<F>(setup: Setup, test: impl Fn(Rig) -> F + 'static) -> Sim
+where
+    F: Future<Output = ()> + 'static,
+{
+    let mut world = World::new(setup.seed);
+    let origin = disk("origin", setup.origin, setup.block, ORIGIN_TIME);
+    let origin = world.add_disk(origin).unwrap();
+    let disks: Vec<_> = setup
+        .pool
+        .iter()
+        .enumerate()
+        .map(|(i, sectors)| {
+            let spec = disk(&format!("pool-{i}"), *sectors, Sectors(8), POOL_TIME);
+            world.add_disk(spec).unwrap()
+        })
+        .collect();
+    world.set_plan((setup.plan)(origin, &disks)).unwrap();
+    let control = world.control();
+    let mut sim = Sim::new(world);
+    let test = Rc::new(test);
+    let outcome = sim.drive(1, move |_, driver| {
+        let (setup, disks, control) = (setup.clone(), disks.clone(), control.clone());
+        let test = test.clone();
+        Shard::boot(
+            ShardId(0),
+            driver,
+            Mesh::new(1),
+            ShardConfig::default(),
+            move |local| async move { test(start(local, setup, origin, disks, control)).await },
+        )
+    });
+    assert_eq!(outcome, Outcome::Done);
+    sim
+}
+
+fn start(
+    local: Local<SimDriver>,
+    setup: Setup,
+    origin: TargetId,
+    disks: Vec<TargetId>,
+    control: Control,
+) -> Rig {
+    let policy = policy::registry::build(setup.policy, 0, setup.seed).expect("registered");
+    let cache = Cache::new(setup.config, policy, local.env()).unwrap();
+    let devices = disks
+        .iter()
+        .map(|disk| {
+            let device = PoolDevice::whole(local.disk(*disk).unwrap(), "controller-0");
+            cache.add_device(device).unwrap()
+        })
+        .collect();
+    let config = VolumeConfig {
+        name: "volume".into(),
+        sectors: None,
+        mode: setup.mode,
+    };
+    let volume = cache
+        .add_volume(config, BoxDevice::new(local.disk(origin).unwrap()))
+        .unwrap();
+    Rig {
+        env: local.env(),
+        local,
+        cache,
+        volume,
+        devices,
+        origin,
+        disks,
+        control,
+    }
+}
+
+impl Rig {
+    pub async fn buf(&self, sectors: u64) -> Buf {
+        self.env.pool.get((sectors * SECTOR_BYTES) as usize).await
+    }
+
+    /// Reads and checks that each sector holds `byte`.
+    pub async fn expect(&self, at: u64, sectors: u64, byte: u8) {
+        let (buf, result) = self.volume.read(Lba(at), self.buf(sectors).await).await;
+        result.unwrap();
+        assert!(buf.len() as u64 == sectors * SECTOR_BYTES);
+        let wrong = buf.iter().position(|b| *b != byte);
+        assert_eq!(
+            wrong,
+            None,
+            "sectors {at}+{sectors}: {:?} for {byte}",
+            wrong.map(|i| buf[i])
+        );
+    }
+
+    pub async fn read(&self, at: u64, sectors: u64) -> IoResult<Vec<u8>> {
+        let (buf, result) = self.volume.read(Lba(at), self.buf(sectors).await).await;
+        result.map(|()| buf.to_vec())
+    }
+
+    pub async fn write(&self, at: u64, sectors: u64, byte: u8) -> IoResult {
+        let mut buf = self.buf(sectors).await;
+        buf.fill(byte);
+        self.volume.write(Lba(at), buf.share(), Fua::No).await
+    }
+
+    /// How long `work` takes.
+    pub async fn timed<T>(&self, work: impl Future<Output = T>) -> (T, Nanos) {
+        let start = self.env.timer.now();
+        let output = work.await;
+        (output, self.env.timer.now() - start)
+    }
+
+    pub fn count(&self, counter: Counter) -> u64 {
+        self.cache.counters().get(counter)
+    }
+}
+
+pub fn extent(at: u64, sectors: u64) -> Extent {
+    Extent::new(Lba(at), Sectors(sectors))
+}
