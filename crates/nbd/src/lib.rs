@@ -1,7 +1,16 @@
-//! The Network Block Device protocol.
+//! The Network Block Device protocol: a server of any [`block::Device`] and a
+//! client that is one.
 //!
-//! [`protocol`] turns bytes into events and events into bytes and does no I/O.
+//! [`protocol`] turns bytes into events and events into bytes and does no I/O;
+//! [`serve`] and [`client`] run it over any [`block::Stream`], with TLS where
+//! asked for.
 //!
 //! What is spoken, the limits and the errors are in `docs/nbd.md`.
 
+pub mod client;
+mod inbox;
+mod outbox;
 pub mod protocol;
+pub mod serve;
+mod signal;
+pub mod tls;

@@ -422,20 +422,7 @@ impl Replies {
         }
     }
 
-    /// Data that comes next on the stream: its request, its place in it and
-    /// how much is left. A caller may receive it where it belongs and tell
-    /// [`Replies::data_received`], instead of passing it through here.
-    pub fn data_next(&self) -> Option<(u64, u32, u32)> {
-        match self.state {
-            State::Data {
-                cookie, at, left, ..
-            } => Some((cookie, at, left)),
-            _ => None,
-        }
-    }
-
-    /// `n` bytes of the data that came next were received.
-    pub fn data_received(&mut self, n: u32) {
+    fn data_received(&mut self, n: u32) {
         let State::Data {
             cookie,
             at,
@@ -583,26 +570,6 @@ mod tests {
         };
         let want = [extent(512, 0), extent(512, 3), Event::End { cookie }];
         assert_eq!(run(true, &wire).unwrap(), want);
-    }
-
-    #[test]
-    fn data_may_be_received_where_it_belongs() {
-        let wire = data(chunk::DONE, 4096, &[1; 1024]);
-        let mut replies = Replies::new(true);
-        let (mut head, rest) = wire.split_at(28);
-        assert_eq!(replies.next(&mut head, pending), Ok(None));
-        assert_eq!(replies.data_next(), Some((READ, 0, 1024)));
-        replies.data_received(1000);
-        assert_eq!(replies.data_next(), Some((READ, 1000, 24)));
-        let last = replies.next(&mut &rest[1000..], pending).unwrap();
-        let want = Event::Data {
-            cookie: READ,
-            at: 1000,
-            bytes: &[1; 24],
-        };
-        assert_eq!(last, Some(want));
-        let end = Event::End { cookie: READ };
-        assert_eq!(replies.next(&mut &[][..], pending), Ok(Some(end)));
     }
 
     #[test]

@@ -34,11 +34,11 @@ pub fn chunk(flags: u16, kind: u16, cookie: u64, len: u32) -> [u8; CHUNK_BYTES] 
     wire
 }
 
-/// What precedes `len` bytes of data that answer a whole read in one chunk.
+/// What precedes `len` bytes of data in a structured reply.
 #[inline]
-pub fn data_head(cookie: u64, offset: u64, len: u32) -> [u8; DATA_HEAD_BYTES] {
+pub fn data_head(flags: u16, cookie: u64, offset: u64, len: u32) -> [u8; DATA_HEAD_BYTES] {
     let mut wire = [0; DATA_HEAD_BYTES];
-    let head = chunk(chunk::DONE, chunk::OFFSET_DATA, cookie, len + 8);
+    let head = chunk(flags, chunk::OFFSET_DATA, cookie, len + 8);
     wire[..CHUNK_BYTES].copy_from_slice(&head);
     wire[CHUNK_BYTES..].copy_from_slice(&offset.to_be_bytes());
     wire
@@ -163,7 +163,7 @@ mod tests {
             0, 0, 0x10, 0x08, // length: the offset and 4096 bytes
             0, 0, 0, 0, 0, 0, 0x20, 0, // offset
         ];
-        assert_eq!(data_head(9, 0x2000, 4096), wire);
+        assert_eq!(data_head(chunk::DONE, 9, 0x2000, 4096), wire);
     }
 
     /// `NBD_REPLY_TYPE_ERROR`: error, message length, message.

@@ -1,0 +1,424 @@
+//! A client: another server's export as a [`Device`].
+//!
+//! Invariants:
+//!   - a request is answered once, whatever becomes of the connection: one
+//!     that was lost unanswered is asked again on the next, and all requests
+//!     may be carried out twice with the same effect;
+//!   - a flush succeeds only if every write acknowledged before it was
+//!     acknowledged by the same connection: a server that was started anew may
+//!     have forgotten the others, so the first flush after a loss says so.
+//!
+//! Not here: a server that still carries out a request of a connection it has
+//! lost can undo a later write to the same place; NBD has no way to prevent it.
+
+mod link;
+mod slots;
+
+use crate::protocol::client_handshake::{ClientHandshake, Step};
+use crate::protocol::session::Session;
+use crate::protocol::wire::{cmd, cmd_flag, flag, state};
+use crate::tls::Dialer;
+use block::{
+    Address, Buf, Connector, Content, Device, Env, Extent, Fua, Geometry, IoError, IoResult, Kind,
+    Lba, Nanos, SECTOR_BYTES, Sectors, Shared,
+};
+use link::Link;
+use slots::{Ask, Failure};
+use std::rc::Rc;
+
+/// Where a client connects to, and how patient it is.
+#[derive(Clone)]
+pub struct Options {
+    /// The server.
+    pub address: Address,
+    /// The export; empty for the server's default.
+    pub export: String,
+    /// Whom to trust. With it, a server without TLS is refused.
+    pub tls: Option<Dialer>,
+    /// Requests in flight; more wait.
+    pub requests_max: u32,
+    /// Time to connect and negotiate.
+    pub connect_timeout: Nanos,
+    /// A server that owes a reply and sends nothing for this time is taken for
+    /// lost, at the latest after twice of it.
+    pub reply_timeout: Nanos,
+    /// The first pause before connecting again; each is twice the last.
+    pub retry_pause: Nanos,
+    /// The longest pause before connecting again.
+    pub retry_pause_max: Nanos,
+    /// How long requests wait for a lost connection before they fail. It is
+    /// sought all the same, and later requests succeed once it is back.
+    pub give_up_after: Nanos,
+    /// How often one request is asked before it fails.
+    pub attempts_max: u32,
+}
+
+impl Options {
+    /// The default patience: 30 s in all.
+    pub fn new(address: Address, export: impl Into<String>) -> Options {
+        Options {
+            address,
+            export: export.into(),
+            tls: None,
+            requests_max: 64,
+            connect_timeout: Nanos::from_secs(10),
+            reply_timeout: Nanos::from_secs(15),
+            retry_pause: Nanos::from_millis(100),
+            retry_pause_max: Nanos::from_secs(5),
+            give_up_after: Nanos::from_secs(30),
+            attempts_max: 5,
+        }
+    }
+
+    /// What errors and reports call the device.
+    fn name(&self) -> String {
+        match &self.address {
+            Address::Unix(path) => format!("nbd+unix:{path}/{}", self.export),
+            Address::Tcp(host) => format!("nbd:{host}/{}", self.export),
+        }
+    }
+}
+
+/// An export of another server.
+pub struct Client {
+    link: Rc<Link>,
+    geometry: Geometry,
+}
+
+/// A long zero or trim is asked for in pieces of this many bytes.
+const RANGE_BYTES_MAX: u64 = 32 << 20;
+/// A block status is asked for at most this many bytes.
+const STATUS_BYTES_MAX: u64 = 1 << 30;
+
+impl Client {
+    /// Connects; fails at once if the server cannot be reached or refuses.
+    pub async fn connect<C: Connector>(
+        env: Env,
+        connector: C,
+        options: Options,
+    ) -> IoResult<Client> {
+        let name = options.name();
+        let (link, session) = Link::open(env, connector, options)
+            .await
+            .map_err(|e| e.on(name.clone()))?;
+        let geometry = geometry(&name, &session).inspect_err(|_| link.close())?;
+        Ok(Client { link, geometry })
+    }
+
+    fn session(&self) -> &Session {
+        &self.link.session
+    }
+
+    /// Asks until there is an answer, or reason to give up.
+    async fn ask(&self, mut ask: Ask) -> (Option<Buf>, Vec<(u32, u32)>, IoResult) {
+        let attempts = self.link.options.attempts_max;
+        for _ in 0..attempts {
+            let answer = self.link.ask(ask).await;
+            match answer.outcome {
+                Ok(()) => return (answer.ask.buf, answer.extents, Ok(())),
+                Err(Failure::Told(error)) => {
+                    let error = error.on(self.geometry.name.to_string());
+                    return (answer.ask.buf, answer.extents, Err(error));
+                }
+                Err(Failure::Lost) => ask = answer.ask,
+            }
+        }
+        let what = format!("the connection was lost {attempts} times during one request");
+        let error = IoError::new(Kind::Gone, what).on(self.geometry.name.to_string());
+        (ask.buf, Vec::new(), Err(error))
+    }
+
+    /// A command without data.
+    async fn tell(&self, cmd: u16, flags: u16, offset: u64, len: u32) -> IoResult {
+        self.ask(Ask::new(cmd, flags, offset, len)).await.2
+    }
+
+    /// A change to `extent` that the server may take long over, in pieces.
+    async fn tell_pieces(&self, cmd: u16, extent: Extent) -> IoResult {
+        let end = extent.end().byte();
+        let mut at = extent.start.byte();
+        while at < end {
+            let n = RANGE_BYTES_MAX.min(end - at);
+            self.tell(cmd, 0, at, n as u32).await?;
+            at += n;
+        }
+        Ok(())
+    }
+
+    fn has(&self, bit: u16) -> bool {
+        self.session().flags & bit != 0
+    }
+
+    fn check_writable(&self) -> IoResult {
+        if self.has(flag::READ_ONLY) {
+            return Err(self
+                .geometry
+                .error(Kind::ReadOnly, "the NBD export is read-only"));
+        }
+        Ok(())
+    }
+
+    /// Bytes of one transfer; the rest of a longer one follows.
+    fn piece(&self, len: usize) -> usize {
+        len.min(self.session().payload_bytes_max as usize)
+    }
+
+    async fn read_piece(&self, offset: u64, buf: Buf) -> (Buf, IoResult) {
+        let len = buf.len();
+        let mut ask = Ask::new(cmd::READ, 0, offset, len as u32);
+        ask.buf = Some(buf);
+        let (buf, _, result) = self.ask(ask).await;
+        (buf.expect("a read keeps its buffer"), result)
+    }
+
+    async fn write_pieces(&self, offset: u64, data: Shared, fua: Fua) -> IoResult {
+        // Without FUA on the server's side, a flush does the same.
+        let flags = match fua {
+            Fua::Yes if self.has(flag::SEND_FUA) => cmd_flag::FUA,
+            _ => 0,
+        };
+        let mut at = 0;
+        while at < data.len() {
+            let n = self.piece(data.len() - at);
+            let mut ask = Ask::new(cmd::WRITE, flags, offset + at as u64, n as u32);
+            ask.payload = Some(data.slice(at..at + n));
+            self.ask(ask).await.2?;
+            at += n;
+        }
+        if fua == Fua::Yes && flags == 0 {
+            self.flush().await?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.link.close();
+    }
+}
+
+/// The shape of an export; `Err(Unsupported)` if no device has it.
+fn geometry(name: &str, session: &Session) -> IoResult<Geometry> {
+    let odd = |what: String| Err(IoError::new(Kind::Unsupported, what).on(name.to_owned()));
+    let Some(sectors) = Sectors::from_bytes(session.size_bytes) else {
+        return odd(format!(
+            "a size of {} bytes, which is no multiple of 512",
+            session.size_bytes
+        ));
+    };
+    let block = match session.block_bytes_min {
+        0..=512 => Sectors(1),
+        513..=4096 => Sectors(8),
+        min => return odd(format!("a block of {min} bytes; up to 4096 is supported")),
+    };
+    if !sectors.0.is_multiple_of(block.0) {
+        return odd(format!(
+            "{sectors:?}, which are no whole blocks of 4096 bytes"
+        ));
+    }
+    let mut geometry = Geometry::new(name, sectors, block);
+    let preferred = u64::from(session.block_bytes_preferred).clamp(4096, 1 << 20);
+    geometry.optimal = Sectors(preferred / SECTOR_BYTES);
+    geometry.volatile = session.flags & flag::SEND_FLUSH != 0;
+    geometry.rotational = session.flags & flag::ROTATIONAL != 0;
+    Ok(geometry)
+}
+
+impl Device for Client {
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
+        if let Err(error) = self.geometry.transfer(at, buf.len()) {
+            return (buf, Err(error));
+        }
+        let mut rest = buf;
+        let mut done: Option<Buf> = None;
+        loop {
+            let start = done.as_ref().map_or(0, |d| d.len());
+            let piece = self.piece(rest.len());
+            let tail = if piece < rest.len() {
+                let (head, tail) = rest.split_at(piece);
+                rest = head;
+                Some(tail)
+            } else {
+                None
+            };
+            let (head, result) = self.read_piece(at.byte() + start as u64, rest).await;
+            let all = match done.take() {
+                None => head,
+                Some(done) => Buf::rejoin(done, head).expect("split above"),
+            };
+            match (tail, result) {
+                (Some(tail), Ok(())) => (done, rest) = (Some(all), tail),
+                (None, result) => return (all, result),
+                (Some(tail), error) => {
+                    return (Buf::rejoin(all, tail).expect("split above"), error);
+                }
+            }
+        }
+    }
+
+    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+        self.geometry.transfer(at, data.len())?;
+        self.check_writable()?;
+        self.write_pieces(at.byte(), data, fua).await
+    }
+
+    async fn zero(&self, extent: Extent) -> IoResult {
+        self.geometry.check(extent)?;
+        self.check_writable()?;
+        if self.has(flag::SEND_WRITE_ZEROES) {
+            return self.tell_pieces(cmd::WRITE_ZEROES, extent).await;
+        }
+        let bytes = extent.len.bytes().min(64 << 10);
+        let mut zeroes = self.link.env.pool.get(bytes as usize).await;
+        zeroes.fill(0);
+        let zeroes = zeroes.share();
+        let mut at = extent.start.byte();
+        while at < extent.end().byte() {
+            let n = bytes.min(extent.end().byte() - at);
+            let data = zeroes.slice(0..n as usize);
+            self.write_pieces(at, data, Fua::No).await?;
+            at += n;
+        }
+        Ok(())
+    }
+
+    async fn flush(&self) -> IoResult {
+        if !self.has(flag::SEND_FLUSH) {
+            return Ok(());
+        }
+        let covered = self
+            .link
+            .begin_flush()
+            .map_err(|e| e.on(self.geometry.name.to_string()))?;
+        self.tell(cmd::FLUSH, 0, 0, 0).await?;
+        self.link
+            .end_flush(covered)
+            .map_err(|e| e.on(self.geometry.name.to_string()))
+    }
+
+    /// Without TRIM on the server's side this does nothing.
+    async fn discard(&self, extent: Extent) -> IoResult {
+        self.geometry.check(extent)?;
+        self.check_writable()?;
+        if !self.has(flag::SEND_TRIM) {
+            return Ok(());
+        }
+        self.tell_pieces(cmd::TRIM, extent).await
+    }
+
+    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        self.geometry.check(extent)?;
+        if self.session().allocation.is_none() {
+            out.push((extent, Content::Data));
+            return Ok(());
+        }
+        let mut at = extent.start;
+        while at < extent.end() {
+            let left = (extent.end() - at).bytes();
+            let len = left.min(STATUS_BYTES_MAX) as u32;
+            let (_, told, result) = self
+                .ask(Ask::new(cmd::BLOCK_STATUS, 0, at.byte(), len))
+                .await;
+            result?;
+            at = runs(at, extent.end(), &told, out);
+        }
+        Ok(())
+    }
+}
+
+/// Appends the runs of whole sectors that a server told from `at`; where the
+/// next begins. A sector that is told in parts counts as data.
+fn runs(at: Lba, end: Lba, told: &[(u32, u32)], out: &mut Vec<(Extent, Content)>) -> Lba {
+    let mut next = at;
+    let mut push = |to: Lba, content| {
+        let to = to.min(end);
+        if to <= next {
+            return;
+        }
+        let run = Extent::new(next, to - next);
+        match out.last_mut() {
+            Some((last, same)) if *same == content && last.end() == run.start => {
+                last.len += run.len;
+            }
+            _ => out.push((run, content)),
+        }
+        next = to;
+    };
+    let mut byte = at.byte();
+    for (len, flags) in told {
+        let from = Lba(byte.div_ceil(SECTOR_BYTES));
+        byte += u64::from(*len);
+        let to = Lba(byte / SECTOR_BYTES);
+        let content = match flags & (state::HOLE | state::ZERO) {
+            state::ZERO => Content::Zero,
+            both if both == state::HOLE | state::ZERO => Content::Hole,
+            _ => Content::Data,
+        };
+        push(from, Content::Data);
+        push(to, content);
+    }
+    // What was told always reaches a sector further, so that this ends.
+    push(Lba(byte.div_ceil(SECTOR_BYTES)), Content::Data);
+    next
+}
+
+/// What a handshake needs to have happen.
+async fn negotiate<S: block::Stream>(
+    handshake: &mut ClientHandshake,
+    stream: &S,
+    env: &Env,
+    out: &mut Vec<u8>,
+    inbox: &mut crate::inbox::Inbox,
+) -> IoResult<Option<Session>> {
+    loop {
+        if !out.is_empty() {
+            let mut buf = env.pool.get(out.len()).await;
+            buf.copy_from_slice(out);
+            out.clear();
+            stream.send(vec![buf.share()]).await.1?;
+        }
+        match inbox.parse(|input| handshake.feed(input, out))? {
+            Step::More => {}
+            Step::StartTls => return Ok(None),
+            Step::Ready(session) => return Ok(Some(session)),
+        }
+        if out.is_empty() && !inbox.fill(stream).await? {
+            let what = "the NBD server closed the connection during the handshake";
+            return Err(IoError::new(Kind::Stream, what));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(at: u64, end: u64, told: &[(u32, u32)]) -> (u64, Vec<(u64, u64, Content)>) {
+        let mut out = Vec::new();
+        let next = runs(Lba(at), Lba(end), told, &mut out);
+        let runs = out.iter().map(|(e, c)| (e.start.0, e.len.0, *c));
+        (next.0, runs.collect())
+    }
+
+    #[test]
+    fn runs_are_whole_sectors() {
+        use Content::*;
+        assert_eq!(
+            told(8, 16, &[(2048, 3), (1024, 0), (1024, 2)]),
+            (16, vec![(8, 4, Hole), (12, 2, Data), (14, 2, Zero)])
+        );
+        // A sector that is half hole counts as data.
+        assert_eq!(
+            told(0, 4, &[(768, 3), (1280, 3)]),
+            (4, vec![(0, 1, Hole), (1, 1, Data), (2, 2, Hole)])
+        );
+        // Less than a sector still moves on; more than asked is cut off.
+        assert_eq!(told(0, 4, &[(100, 3)]), (1, vec![(0, 1, Data)]));
+        assert_eq!(told(0, 4, &[(1 << 20, 3)]), (4, vec![(0, 4, Hole)]));
+    }
+}

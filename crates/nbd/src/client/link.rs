@@ -1,0 +1,467 @@
+//! The connection to the server: kept up, and requests passed over it.
+//!
+//! One task, the keeper, connects, reads replies, and connects again; one task
+//! a connection sends. Requests wait in [`Link::ask`].
+
+use super::slots::{Answer, Ask, Slots};
+use super::{Options, negotiate};
+use crate::inbox::Inbox;
+use crate::outbox::{Frame, Outbox};
+use crate::protocol::client_handshake::ClientHandshake;
+use crate::protocol::replies::Replies;
+use crate::protocol::request::Request;
+use crate::protocol::session::Session;
+use crate::protocol::wire::cmd;
+use crate::signal::{Signal, unless};
+use crate::tls::TlsStream;
+use block::{Address, Connector, Env, IoError, IoResult, Kind, Nanos, Stream};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::{Rc, Weak};
+
+/// How the connection is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Health {
+    Up,
+    /// Lost and sought; requests wait.
+    Down,
+    /// Lost for so long that requests fail; still sought.
+    GivenUp,
+}
+
+pub(super) struct Link {
+    pub(super) env: Env,
+    pub(super) options: Options,
+    /// As agreed on the first connection; later ones must agree the same.
+    pub(super) session: Session,
+    health: Cell<Health>,
+    last_error: RefCell<Option<IoError>>,
+    slots: RefCell<Slots>,
+    frames: RefCell<VecDeque<Frame>>,
+    /// Something to send, or a reason to stop.
+    unsent: Signal,
+    /// A slot is free, or `health` has changed.
+    changed: Signal,
+    connection: RefCell<Rc<Connection>>,
+    /// A connection must end, or the link is closed.
+    breaks: Signal,
+    closed: Cell<bool>,
+    progress: Cell<u64>,
+    /// Of the changes acknowledged, those that a flush has made durable or
+    /// whose loss has been noticed.
+    settled: Cell<u64>,
+    /// Losses of a connection with changes not settled, and those told.
+    losses: Cell<u64>,
+    losses_told: Cell<u64>,
+}
+
+/// What the two tasks of one connection share.
+#[derive(Default)]
+struct Connection {
+    /// It must end.
+    broken: Cell<bool>,
+    /// Its sender has ended.
+    sent: Cell<bool>,
+}
+
+/// What a flush covers, taken when it begins.
+#[derive(Clone, Copy)]
+pub(super) struct Covered {
+    acknowledged: u64,
+    losses: u64,
+}
+
+impl Link {
+    /// Connects for the first time, and keeps the connection from then on.
+    pub(super) async fn open<C: Connector>(
+        env: Env,
+        connector: C,
+        options: Options,
+    ) -> IoResult<(Rc<Link>, Session)> {
+        let wire = connect(&env, &connector, &options).await?;
+        let session = wire.session();
+        let link = Rc::new(Link {
+            session,
+            health: Cell::new(Health::Up),
+            last_error: RefCell::default(),
+            slots: RefCell::new(Slots::new(options.requests_max.max(1))),
+            frames: RefCell::default(),
+            unsent: Signal::default(),
+            changed: Signal::default(),
+            connection: RefCell::default(),
+            breaks: Signal::default(),
+            closed: Cell::new(false),
+            progress: Cell::new(0),
+            settled: Cell::new(0),
+            losses: Cell::new(0),
+            losses_told: Cell::new(0),
+            env: env.clone(),
+            options,
+        });
+        env.spawn.spawn(keep(link.clone(), connector, wire));
+        env.spawn.spawn(watch(Rc::downgrade(&link), env.clone()));
+        Ok((link, session))
+    }
+
+    /// Ends the connection once what is in flight has been sent.
+    pub(super) fn close(&self) {
+        self.closed.set(true);
+        self.breaks.notify();
+        self.unsent.notify();
+    }
+
+    /// Asks once; waits for a connection and a free slot first.
+    pub(super) async fn ask(&self, ask: Ask) -> Answer {
+        let ready = || match self.health.get() {
+            Health::Up if !self.slots.borrow().is_full() => Some(Ok(())),
+            Health::GivenUp => Some(Err(self.unreachable())),
+            _ => None,
+        };
+        if let Err(error) = self.changed.until(ready).await {
+            return Answer {
+                ask,
+                extents: Vec::new(),
+                outcome: Err(super::Failure::Told(error)),
+            };
+        }
+        let payload = ask.payload.clone();
+        let mut slots = self.slots.borrow_mut();
+        let request = ask.request(0);
+        let cookie = slots.begin(ask);
+        drop(slots);
+        let request = Request { cookie, ..request };
+        self.frames
+            .borrow_mut()
+            .push_back(Frame::new(request.encode(), payload));
+        self.unsent.notify();
+        let waiting = Waiting {
+            link: self,
+            cookie: Some(cookie),
+        };
+        waiting.answer().await
+    }
+
+    fn unreachable(&self) -> IoError {
+        let secs = self.options.give_up_after.as_secs_f64();
+        let error = IoError::new(
+            Kind::Gone,
+            format!("the NBD server has not been reached for {secs} s"),
+        );
+        match &*self.last_error.borrow() {
+            Some(last) => error.because(last.to_string()),
+            None => error,
+        }
+    }
+
+    /// What a flush that begins now covers. `Err` if the server may have
+    /// forgotten some of it; said once.
+    pub(super) fn begin_flush(&self) -> IoResult<Covered> {
+        let losses = self.losses.get();
+        if self.losses_told.replace(losses) != losses {
+            return Err(forgotten());
+        }
+        Ok(Covered {
+            acknowledged: self.slots.borrow().acknowledged(),
+            losses,
+        })
+    }
+
+    /// A flush has succeeded. `Err` if a connection was lost meanwhile.
+    pub(super) fn end_flush(&self, covered: Covered) -> IoResult {
+        if self.losses.get() != covered.losses {
+            self.losses_told.set(self.losses.get());
+            return Err(forgotten());
+        }
+        self.settled
+            .set(self.settled.get().max(covered.acknowledged));
+        Ok(())
+    }
+
+    fn lost(&self, error: IoError) {
+        let acknowledged = self.slots.borrow().acknowledged();
+        if self.settled.replace(acknowledged) != acknowledged {
+            self.losses.set(self.losses.get() + 1);
+        }
+        *self.last_error.borrow_mut() = Some(error);
+        self.health.set(Health::Down);
+        self.frames.borrow_mut().clear();
+        self.slots.borrow_mut().lose();
+        self.changed.notify();
+    }
+
+    fn break_off(&self, connection: &Connection) {
+        connection.broken.set(true);
+        self.breaks.notify();
+        self.unsent.notify();
+    }
+}
+
+fn forgotten() -> IoError {
+    let what =
+        "the connection was lost before a flush; writes acknowledged until then may not be durable";
+    IoError::new(Kind::Gone, what)
+}
+
+/// A wait for an answer; the slot is given up with it.
+struct Waiting<'a> {
+    link: &'a Link,
+    cookie: Option<u64>,
+}
+
+impl Waiting<'_> {
+    async fn answer(mut self) -> Answer {
+        let cookie = self.cookie.expect("not answered yet");
+        let slots = &self.link.slots;
+        let answer = std::future::poll_fn(|cx| slots.borrow_mut().poll(cookie, cx)).await;
+        self.cookie = None;
+        self.link.changed.notify();
+        answer
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some(cookie) = self.cookie {
+            self.link.slots.borrow_mut().abandon(cookie);
+            self.link.changed.notify();
+        }
+    }
+}
+
+/// A stream with or without TLS, after its handshake.
+enum Wire<S> {
+    Plain(Rc<S>, Inbox, Session),
+    Secure(Rc<TlsStream<S>>, Inbox, Session),
+}
+
+impl<S> Wire<S> {
+    fn session(&self) -> Session {
+        match self {
+            Wire::Plain(_, _, session) | Wire::Secure(_, _, session) => *session,
+        }
+    }
+}
+
+async fn connect<C: Connector>(
+    env: &Env,
+    connector: &C,
+    options: &Options,
+) -> IoResult<Wire<C::Stream>> {
+    let span = options.connect_timeout;
+    let work = async {
+        let address = &options.address;
+        let stream = connector.connect(address.clone()).await?;
+        shake(env, Rc::new(stream), options).await
+    };
+    match env.timer.timeout(span, work).await {
+        Some(result) => result,
+        None => Err(IoError::new(
+            Kind::Timeout,
+            format!(
+                "no NBD session with {} within {} s",
+                display(&options.address),
+                span.as_secs_f64()
+            ),
+        )),
+    }
+}
+
+fn display(address: &Address) -> &str {
+    match address {
+        Address::Unix(path) => path,
+        Address::Tcp(host) => host,
+    }
+}
+
+async fn shake<S: Stream>(env: &Env, stream: Rc<S>, options: &Options) -> IoResult<Wire<S>> {
+    let mut out = Vec::new();
+    let mut inbox = Inbox::new(&env.pool).await;
+    let mut handshake = ClientHandshake::new(&options.export, options.tls.is_some())?;
+    let agreed = negotiate(&mut handshake, &*stream, env, &mut out, &mut inbox).await?;
+    if let Some(session) = agreed {
+        return Ok(Wire::Plain(stream, inbox, session));
+    }
+    let dialer = options.tls.as_ref().expect("TLS was asked for");
+    if !inbox.bytes().is_empty() {
+        let what = "the NBD server sent plain text after it agreed to TLS";
+        return Err(IoError::new(Kind::Stream, what));
+    }
+    let secure = Rc::new(dialer.dial(stream, &env.pool).await?);
+    handshake.encrypted(&mut out);
+    match negotiate(&mut handshake, &*secure, env, &mut out, &mut inbox).await? {
+        Some(session) => Ok(Wire::Secure(secure, inbox, session)),
+        None => Err(IoError::new(
+            Kind::Stream,
+            "the NBD server asked for TLS twice",
+        )),
+    }
+}
+
+/// Uses one connection after the other until the link is closed.
+async fn keep<C: Connector>(link: Rc<Link>, connector: C, mut wire: Wire<C::Stream>) {
+    loop {
+        link.health.set(Health::Up);
+        link.changed.notify();
+        let error = match wire {
+            Wire::Plain(stream, inbox, _) => converse(&link, stream, inbox).await,
+            Wire::Secure(stream, inbox, _) => converse(&link, stream, inbox).await,
+        };
+        link.lost(error);
+        match reconnect(&link, &connector).await {
+            Some(next) => wire = next,
+            None => return,
+        }
+    }
+}
+
+async fn reconnect<C: Connector>(link: &Link, connector: &C) -> Option<Wire<C::Stream>> {
+    let options = &link.options;
+    let since = link.env.timer.now();
+    let mut pause = options.retry_pause;
+    while !link.closed.get() {
+        let closed = link.breaks.until(|| link.closed.get().then_some(()));
+        let attempt = async {
+            link.env.timer.sleep(pause).await;
+            let wire = connect(&link.env, connector, options).await?;
+            check_same(&link.session, &wire.session())?;
+            Ok(wire)
+        };
+        match unless(closed, attempt).await? {
+            Ok(wire) => return Some(wire),
+            Err(error) => *link.last_error.borrow_mut() = Some(error),
+        }
+        if link.env.timer.now().since(since) >= options.give_up_after {
+            link.health.set(Health::GivenUp);
+            link.changed.notify();
+        }
+        pause = (pause + pause).min(options.retry_pause_max);
+    }
+    None
+}
+
+/// An export that has changed its shape is another export.
+fn check_same(first: &Session, now: &Session) -> IoResult {
+    if first == now {
+        return Ok(());
+    }
+    let what = if first.size_bytes == now.size_bytes {
+        "the NBD export offers other features than before".into()
+    } else {
+        format!(
+            "the NBD export has {} bytes now and had {}",
+            now.size_bytes, first.size_bytes
+        )
+    };
+    Err(IoError::new(Kind::Invalid, what))
+}
+
+/// Passes requests and replies until the connection ends; why it did.
+async fn converse<S: Stream>(link: &Rc<Link>, stream: Rc<S>, inbox: Inbox) -> IoError {
+    let this = Rc::new(Connection::default());
+    *link.connection.borrow_mut() = this.clone();
+    let sender = send(link.clone(), this.clone(), stream.clone());
+    link.env.spawn.spawn(sender);
+    let ends = || (this.broken.get() || link.closed.get()).then_some(());
+    let ended = unless(link.breaks.until(ends), read(link, &*stream, inbox)).await;
+    if link.closed.get() {
+        // The farewell goes out if the server still listens.
+        let farewell = link.changed.until(|| this.sent.get().then_some(()));
+        let _ = link.env.timer.timeout(Nanos::from_secs(1), farewell).await;
+    }
+    link.break_off(&this);
+    stream.close();
+    ended.unwrap_or_else(|| IoError::new(Kind::Stream, "the NBD connection was broken off"))
+}
+
+async fn read<S: Stream>(link: &Link, stream: &S, mut inbox: Inbox) -> IoError {
+    let mut replies = Replies::new(link.session.structured);
+    loop {
+        match inbox.parse(|input| take(link, &mut replies, input)) {
+            Ok(false) => {}
+            Ok(true) => return IoError::new(Kind::Gone, "the NBD server is shutting down"),
+            Err(violation) => {
+                let what = format!("the NBD server sent {violation}");
+                return IoError::new(Kind::Stream, what);
+            }
+        }
+        link.changed.notify();
+        match inbox.fill(stream).await {
+            Ok(true) => link.progress.set(link.progress.get() + 1),
+            Ok(false) => {
+                return IoError::new(Kind::Stream, "the NBD server closed the connection");
+            }
+            Err(error) => return error,
+        }
+    }
+}
+
+/// Takes every reply in `input`. True if the server is ending.
+fn take(link: &Link, replies: &mut Replies, input: &mut &[u8]) -> Result<bool, &'static str> {
+    loop {
+        let pending = |cookie| link.slots.borrow().pending(cookie);
+        let Some(event) = replies.next(input, pending)? else {
+            return Ok(false);
+        };
+        if link.slots.borrow_mut().take(event)? {
+            return Ok(true);
+        }
+    }
+}
+
+async fn send<S: Stream>(link: Rc<Link>, this: Rc<Connection>, stream: Rc<S>) {
+    let mut outbox = Outbox::new(&link.env.pool);
+    let mut parts = Vec::new();
+    loop {
+        let ready = || {
+            let ends = this.broken.get() || link.closed.get();
+            (ends || !link.frames.borrow().is_empty()).then_some(())
+        };
+        link.unsent.until(ready).await;
+        if this.broken.get() {
+            break;
+        }
+        let farewell = link.frames.borrow().is_empty();
+        if farewell {
+            let request = Request {
+                cmd: cmd::DISC,
+                ..Request::default()
+            };
+            let frame = Frame::new(request.encode(), None);
+            link.frames.borrow_mut().push_back(frame);
+        }
+        outbox.gather(&link.frames, &mut parts).await;
+        let result;
+        (parts, result) = stream.send(parts).await;
+        link.progress.set(link.progress.get() + 1);
+        if farewell || result.is_err() {
+            break;
+        }
+    }
+    this.sent.set(true);
+    link.break_off(&this);
+    link.changed.notify();
+}
+
+/// Ends a connection whose server owes a reply and sends nothing.
+async fn watch(link: Weak<Link>, env: Env) {
+    let mut seen = None;
+    loop {
+        let Some(span) = link.upgrade().map(|l| l.options.reply_timeout) else {
+            return;
+        };
+        env.timer.sleep(span).await;
+        let Some(link) = link.upgrade() else {
+            return;
+        };
+        if link.closed.get() {
+            return;
+        }
+        let owes = link.slots.borrow().in_flight() > 0;
+        let progress = link.progress.get();
+        if owes && seen == Some(progress) && link.health.get() == Health::Up {
+            link.break_off(&link.connection.borrow().clone());
+        }
+        // A server that owed nothing starts afresh.
+        seen = owes.then_some(progress);
+    }
+}

@@ -1,0 +1,361 @@
+//! What the tasks of one connection share: requests not begun, answers not
+//! sent, and how much of its share of memory is in use.
+//!
+//! Invariants:
+//!   - `requests` counts from parsing to the last answer's being sent;
+//!   - `bytes` is the memory of those requests, at most the share.
+
+use super::Limits;
+use crate::inbox::INBOX_BYTES;
+use crate::outbox::{Frame, Load};
+use crate::protocol::session::Command;
+use crate::signal::Signal;
+use crate::tls::TLS_BYTES;
+use block::{IoError, PAGE_BYTES, Shared};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// A request on its way to the device.
+pub(super) struct Job {
+    pub(super) cookie: u64,
+    pub(super) command: Command,
+    /// The memory it was charged for, in bytes.
+    pub(super) charge: u32,
+    /// A write's bytes, or a part of them.
+    pub(super) payload: Option<Shared>,
+    /// The other parts of the same write.
+    pub(super) parts: Option<Rc<Parts>>,
+}
+
+/// A write that is carried out in several parts.
+pub(super) struct Parts {
+    pub(super) left: Cell<u32>,
+    pub(super) error: RefCell<Option<IoError>>,
+}
+
+/// What was counted for a request that has no job yet; uncounted when dropped.
+pub(super) struct Admitted<'a> {
+    link: &'a Link,
+    load: Load,
+}
+
+impl Admitted<'_> {
+    /// Leaves it counted: whoever answers the request gives it back.
+    pub(super) fn keep(mut self) {
+        self.load = Load::default();
+    }
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        if self.load != Load::default() {
+            self.link.release(self.load);
+        }
+    }
+}
+
+pub(super) struct Link {
+    requests_max: u32,
+    bytes_max: u32,
+    /// The longest piece of a request that is carried out at once, in bytes.
+    pub(super) piece_bytes: u32,
+    requests: Cell<u32>,
+    bytes: Cell<u32>,
+    room: Signal,
+
+    jobs: RefCell<VecDeque<Job>>,
+    /// Workers without a job.
+    idle: Signal,
+    pub(super) workers: Cell<u32>,
+
+    pub(super) frames: RefCell<VecDeque<Frame>>,
+    /// Frames of the answer that nothing may come between.
+    pub(super) undivided: RefCell<VecDeque<Frame>>,
+    is_undivided: Cell<bool>,
+    /// Frames ever queued in `frames` and ever sent from it.
+    queued_total: Cell<u64>,
+    sent_total: Cell<u64>,
+    /// Something to send, or a reason to stop.
+    unsent: Signal,
+    /// Something was sent.
+    sent: Signal,
+
+    /// No more requests will come.
+    finished: Cell<bool>,
+    killed: Cell<Option<&'static str>>,
+    kill: Signal,
+    /// Set when the export is withdrawn.
+    withdrawn: RefCell<Option<Rc<Cell<bool>>>>,
+
+    /// The peer owes bytes, or to take some.
+    pub(super) receiving: Cell<bool>,
+    pub(super) sending: Cell<bool>,
+    progress: Cell<u32>,
+    progress_seen: Cell<u32>,
+}
+
+impl Link {
+    pub(super) fn new(limits: &Limits) -> Link {
+        let share = limits.share_bytes().min(1 << 30);
+        // A part that is off the blocks takes a buffer for itself and one of
+        // twice its size to be merged in: three quarters of the share.
+        let piece = (share / 4 + 1).next_power_of_two() / 2;
+        Link {
+            requests_max: limits.requests_max,
+            bytes_max: (share - INBOX_BYTES - TLS_BYTES - PAGE_BYTES) as u32,
+            piece_bytes: piece.min(1 << 20) as u32,
+            requests: Cell::new(0),
+            bytes: Cell::new(0),
+            room: Signal::default(),
+            jobs: RefCell::default(),
+            idle: Signal::default(),
+            workers: Cell::new(0),
+            frames: RefCell::default(),
+            undivided: RefCell::default(),
+            is_undivided: Cell::new(false),
+            queued_total: Cell::new(0),
+            sent_total: Cell::new(0),
+            unsent: Signal::default(),
+            sent: Signal::default(),
+            finished: Cell::new(false),
+            killed: Cell::new(None),
+            kill: Signal::default(),
+            withdrawn: RefCell::default(),
+            receiving: Cell::new(false),
+            sending: Cell::new(false),
+            progress: Cell::new(0),
+            progress_seen: Cell::new(0),
+        }
+    }
+
+    /// Waits until one more request of `charge` bytes is within the limits,
+    /// and counts it.
+    pub(super) async fn admit(&self, charge: u32) -> Admitted<'_> {
+        let ready = || {
+            let admitted = self.requests.get() < self.requests_max && self.try_charge(charge);
+            admitted.then_some(())
+        };
+        self.room.until(ready).await;
+        self.requests.set(self.requests.get() + 1);
+        Admitted {
+            link: self,
+            load: Load {
+                requests: 1,
+                charge,
+                frames: 0,
+            },
+        }
+    }
+
+    /// Waits until `charge` more bytes are within the limits, and counts them.
+    pub(super) async fn charge(&self, charge: u32) -> Admitted<'_> {
+        let ready = || self.try_charge(charge).then_some(());
+        self.room.until(ready).await;
+        Admitted {
+            link: self,
+            load: Load {
+                requests: 0,
+                charge,
+                frames: 0,
+            },
+        }
+    }
+
+    fn try_charge(&self, charge: u32) -> bool {
+        let bytes = self.bytes.get() + charge;
+        let fits = bytes <= self.bytes_max;
+        if fits {
+            self.bytes.set(bytes);
+        }
+        fits
+    }
+
+    /// Gives memory back.
+    pub(super) fn discharge(&self, charge: u32) {
+        self.release(Load {
+            charge,
+            ..Load::default()
+        });
+    }
+
+    /// Counts what was sent, or never will be.
+    pub(super) fn release(&self, load: Load) {
+        self.requests.set(self.requests.get() - load.requests);
+        self.bytes.set(self.bytes.get() - load.charge);
+        self.room.notify();
+        if self.is_drained() {
+            self.unsent.notify();
+            self.idle.notify();
+        }
+    }
+
+    /// Hands a job to a worker; true if one more worker is needed.
+    pub(super) fn dispatch(&self, job: Job) -> bool {
+        self.jobs.borrow_mut().push_back(job);
+        !self.idle.notify_one() && self.workers.get() < self.requests_max
+    }
+
+    /// The next job, or `None` when there will be no more.
+    pub(super) async fn next_job(&self) -> Option<Job> {
+        self.idle
+            .until(|| {
+                let job = self.jobs.borrow_mut().pop_front();
+                match job {
+                    Some(job) => Some(Some(job)),
+                    None => self.is_drained().then_some(None),
+                }
+            })
+            .await
+    }
+
+    /// Queues an answer.
+    pub(super) fn answer(&self, frame: Frame) {
+        self.queue(frame, &self.frames);
+        self.queued_total.set(self.queued_total.get() + 1);
+    }
+
+    fn queue(&self, frame: Frame, frames: &RefCell<VecDeque<Frame>>) {
+        if self.killed.get().is_some() {
+            self.release(Load {
+                requests: u32::from(frame.last),
+                charge: frame.charge,
+                frames: 0,
+            });
+            self.sent.notify();
+            return;
+        }
+        frames.borrow_mut().push_back(frame);
+        self.unsent.notify();
+    }
+
+    /// Queues one frame of an answer that nothing may come between, and waits
+    /// until it is on its way. The caller holds the right by
+    /// [`Link::begin_undivided`].
+    pub(super) async fn answer_undivided(&self, frame: Frame) {
+        self.queue(frame, &self.undivided);
+        let gone = || self.undivided.borrow().is_empty() && !self.sending.get();
+        self.sent.until(|| gone().then_some(())).await;
+    }
+
+    /// Waits for the right to send an answer that nothing may come between.
+    pub(super) async fn begin_undivided(&self) {
+        let free = || (!self.is_undivided.get()).then_some(());
+        self.sent.until(free).await;
+        self.is_undivided.set(true);
+    }
+
+    pub(super) fn end_undivided(&self) {
+        self.is_undivided.set(false);
+        self.sent.notify();
+        self.unsent.notify();
+    }
+
+    /// Waits until every answer queued before now has been sent.
+    pub(super) async fn all_sent(&self) {
+        let queued = self.queued_total.get();
+        let ready = || self.sent_total.get() >= queued || self.killed.get().is_some();
+        self.sent.until(|| ready().then_some(())).await;
+    }
+
+    /// Waits for frames to send; `None` when there will be no more.
+    pub(super) async fn next_frames(&self) -> Option<&RefCell<VecDeque<Frame>>> {
+        self.unsent
+            .until(|| {
+                let frames = match self.is_undivided.get() {
+                    true => &self.undivided,
+                    false => &self.frames,
+                };
+                if self.killed.get().is_some() || self.is_drained() {
+                    return Some(None);
+                }
+                (!frames.borrow().is_empty()).then_some(Some(frames))
+            })
+            .await
+    }
+
+    /// A send has ended.
+    pub(super) fn has_sent(&self, load: Load) {
+        self.sending.set(false);
+        self.has_progressed();
+        if !self.is_undivided.get() {
+            let frames = u64::from(load.frames);
+            self.sent_total.set(self.sent_total.get() + frames);
+        }
+        self.release(load);
+        self.sent.notify();
+    }
+
+    /// The peer did something.
+    pub(super) fn has_progressed(&self) {
+        self.progress.set(self.progress.get().wrapping_add(1));
+    }
+
+    /// Whether the peer has owed something since the last call.
+    pub(super) fn has_stalled(&self) -> bool {
+        let progress = self.progress.get();
+        let same = self.progress_seen.replace(progress) == progress;
+        // A peer that owes nothing starts afresh.
+        let owes = self.receiving.get() || self.sending.get();
+        if !owes {
+            self.has_progressed();
+        }
+        same && owes
+    }
+
+    /// No more requests will come; those in flight are still answered.
+    pub(super) fn finish(&self) {
+        self.finished.set(true);
+        self.unsent.notify();
+        self.idle.notify();
+    }
+
+    fn is_drained(&self) -> bool {
+        self.finished.get() && self.requests.get() == 0
+    }
+
+    /// Waits until every request is answered or given up.
+    pub(super) async fn drained(&self) {
+        let drained = || self.is_drained().then_some(());
+        self.room.until(drained).await;
+    }
+
+    /// Ends the connection without regard for what is in flight.
+    pub(super) fn kill(&self, why: &'static str) {
+        if self.killed.get().is_some() {
+            return;
+        }
+        self.killed.set(Some(why));
+        for frames in [&self.frames, &self.undivided] {
+            let mut load = Load::default();
+            for frame in frames.borrow_mut().drain(..) {
+                load.requests += u32::from(frame.last);
+                load.charge += frame.charge;
+            }
+            self.release(load);
+        }
+        self.kill.notify();
+        self.unsent.notify();
+        self.sent.notify();
+    }
+
+    /// Waits for [`Link::kill`].
+    pub(super) async fn is_killed(&self) {
+        self.kill.until(|| self.killed.get().map(|_| ())).await;
+    }
+
+    /// Why it was killed, if it was.
+    pub(super) fn killed(&self) -> Option<&'static str> {
+        self.killed.get()
+    }
+
+    /// Names the flag that is set when the export is withdrawn.
+    pub(super) fn serves(&self, withdrawn: Rc<Cell<bool>>) {
+        *self.withdrawn.borrow_mut() = Some(withdrawn);
+    }
+
+    /// Whether the export it serves has been withdrawn.
+    pub(super) fn is_withdrawn(&self) -> bool {
+        self.withdrawn.borrow().as_ref().is_some_and(|w| w.get())
+    }
+}

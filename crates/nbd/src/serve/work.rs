@@ -1,0 +1,401 @@
+//! Carrying out requests, and saying how it went.
+
+use super::link::{Job, Link, Parts};
+use super::{Export, Server};
+use crate::outbox::{Frame, Load};
+use crate::protocol::errno::Errno;
+use crate::protocol::reply;
+use crate::protocol::session::{Command, Session};
+use crate::protocol::wire::{chunk, state};
+use block::{
+    BUF_BYTES_MAX, Content, Device, Extent, Fua, Gate, IoError, IoResult, Kind, PAGE_BYTES, Pool,
+    Shared,
+};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// A long zero or trim goes to the device in pieces of this many bytes.
+const RANGE_BYTES_MAX: u64 = 64 << 20;
+/// A block status is looked up in pieces of this many bytes.
+const STATUS_BYTES_MAX: u64 = 16 << 20;
+/// Extents told in one block status; the client asks again for the rest.
+const EXTENTS_MAX: usize = 1024;
+
+/// Memory that a buffer of `len` bytes takes.
+pub(super) fn rounded(len: u32) -> u32 {
+    len.next_power_of_two().max(PAGE_BYTES as u32)
+}
+
+/// Memory that reading or merging `len` bytes at `offset` takes at the most.
+pub(super) fn charge(offset: u64, len: u32) -> u32 {
+    let page = PAGE_BYTES as u64;
+    let end = (offset + u64::from(len)).next_multiple_of(page);
+    rounded((end - offset / page * page) as u32)
+}
+
+/// Carries out jobs until there are no more.
+pub(super) async fn worker<D: Device>(
+    server: Rc<Server<D>>,
+    link: Rc<Link>,
+    export: Rc<Export<D>>,
+    session: Session,
+) {
+    let worker = Worker {
+        server: &server,
+        link: &link,
+        gate: &export.gate,
+        session: &session,
+    };
+    while let Some(job) = link.next_job().await {
+        worker.perform(job).await;
+    }
+}
+
+struct Worker<'a, D: Device> {
+    server: &'a Server<D>,
+    link: &'a Link,
+    gate: &'a Gate<D>,
+    session: &'a Session,
+}
+
+impl<D: Device> Worker<'_, D> {
+    async fn perform(&self, job: Job) {
+        let (cookie, charge) = (job.cookie, job.charge);
+        let result = match job.command {
+            Command::Read { offset, len } if len <= self.link.piece_bytes => {
+                match self.gate.read(offset, len as usize).await {
+                    Ok(data) => return self.answer_read(cookie, offset, charge, data),
+                    Err(error) => Err(error),
+                }
+            }
+            Command::Read { offset, len } => {
+                return self.long_read(cookie, charge, offset, len).await;
+            }
+            Command::Write { offset, fua, .. } => {
+                let payload = job.payload.expect("a write has its payload");
+                let n = payload.len() as u64;
+                let result = self.gate.write(offset, payload, fua).await;
+                if let Some(parts) = job.parts {
+                    return self.part_written(cookie, charge, &parts, n, result).await;
+                }
+                result.map(|()| {
+                    self.server.count(|s| {
+                        s.writes += 1;
+                        s.written_bytes += n;
+                    });
+                })
+            }
+            Command::Flush => {
+                let result = self.gate.flush().await;
+                result.map(|()| self.server.count(|s| s.flushes += 1))
+            }
+            Command::BlockStatus { offset, len, one } => {
+                match self.block_status(cookie, offset, len, one).await {
+                    Ok(()) => return self.server.count(|s| s.others += 1),
+                    Err(error) => Err(error),
+                }
+            }
+            command => {
+                let result = self.range(command).await;
+                result.map(|()| self.server.count(|s| s.others += 1))
+            }
+        };
+        match result {
+            Ok(()) => self.link.answer(success(cookie, charge)),
+            Err(error) => self.fail(cookie, charge, &error).await,
+        }
+    }
+
+    fn answer_read(&self, cookie: u64, offset: u64, charge: u32, data: Shared) {
+        let n = data.len() as u32;
+        self.server.count(|s| {
+            s.reads += 1;
+            s.read_bytes += u64::from(n);
+        });
+        let mut frame = if self.session.structured {
+            Frame::new(reply::data_head(chunk::DONE, cookie, offset, n), Some(data))
+        } else {
+            Frame::new(reply::simple(0, cookie), Some(data))
+        };
+        frame.charge = charge;
+        self.link.answer(frame);
+    }
+
+    /// A read that is longer than a piece: one piece in memory at a time.
+    async fn long_read(&self, cookie: u64, charge: u32, offset: u64, len: u32) {
+        if self.session.structured {
+            self.long_structured_read(cookie, charge, offset, len).await;
+        } else {
+            self.long_simple_read(cookie, charge, offset, len).await;
+        }
+    }
+
+    fn pieces(&self, offset: u64, len: u32) -> impl Iterator<Item = (u64, u32)> + use<D> {
+        let piece = self.link.piece_bytes;
+        (0..len)
+            .step_by(piece as usize)
+            .map(move |at| (offset + u64::from(at), piece.min(len - at)))
+    }
+
+    async fn long_structured_read(&self, cookie: u64, charge: u32, offset: u64, len: u32) {
+        for (at, n) in self.pieces(offset, len) {
+            let data = match self.gate.read(at, n as usize).await {
+                Ok(data) => data,
+                Err(error) => return self.fail(cookie, charge, &error).await,
+            };
+            let done = at + u64::from(n) == offset + u64::from(len);
+            let flags = if done { chunk::DONE } else { 0 };
+            let mut frame = Frame::new(reply::data_head(flags, cookie, at, n), Some(data));
+            frame.last = done;
+            frame.charge = if done { charge } else { 0 };
+            self.link.answer(frame);
+            if !done {
+                self.link.all_sent().await;
+            }
+        }
+        self.count_read(len);
+    }
+
+    /// The header of a simple reply promises success for all of it, so nothing
+    /// may come between its pieces, and a failure after it ends the connection
+    /// (`NBD_CMD_READ`, "Simple replies").
+    async fn long_simple_read(&self, cookie: u64, charge: u32, offset: u64, len: u32) {
+        let mut begun = false;
+        for (at, n) in self.pieces(offset, len) {
+            let data = match self.gate.read(at, n as usize).await {
+                Ok(data) => data,
+                Err(error) if !begun => return self.fail(cookie, charge, &error).await,
+                Err(_) => {
+                    self.link.end_undivided();
+                    self.link.kill("a read failed after its reply was begun");
+                    let (requests, frames) = (1, 0);
+                    return self.link.release(Load {
+                        requests,
+                        charge,
+                        frames,
+                    });
+                }
+            };
+            let mut frame = if begun {
+                Frame::new([], Some(data))
+            } else {
+                self.link.begin_undivided().await;
+                Frame::new(reply::simple(0, cookie), Some(data))
+            };
+            begun = true;
+            frame.last = at + u64::from(n) == offset + u64::from(len);
+            frame.charge = if frame.last { charge } else { 0 };
+            self.link.answer_undivided(frame).await;
+        }
+        self.link.end_undivided();
+        self.count_read(len);
+    }
+
+    fn count_read(&self, len: u32) {
+        self.server.count(|s| {
+            s.reads += 1;
+            s.read_bytes += u64::from(len);
+        });
+    }
+
+    async fn part_written(
+        &self,
+        cookie: u64,
+        charge: u32,
+        parts: &Parts,
+        bytes: u64,
+        result: IoResult,
+    ) {
+        self.server.count(|s| s.written_bytes += bytes);
+        self.link.discharge(charge);
+        if let Err(error) = result {
+            parts.error.borrow_mut().get_or_insert(error);
+        }
+        parts.left.set(parts.left.get() - 1);
+        if parts.left.get() > 0 {
+            return;
+        }
+        match parts.error.take() {
+            Some(error) => self.fail(cookie, 0, &error).await,
+            None => {
+                self.server.count(|s| s.writes += 1);
+                self.link.answer(success(cookie, 0));
+            }
+        }
+    }
+
+    /// Commands on ranges that may be longer than memory.
+    async fn range(&self, command: Command) -> IoResult {
+        match command {
+            Command::Zero {
+                offset,
+                len,
+                fua,
+                keep_space,
+            } => {
+                if keep_space {
+                    return self.write_zeroes(offset, len, fua).await;
+                }
+                for (at, n) in chunks(offset, len, RANGE_BYTES_MAX) {
+                    self.gate.zero(at, n).await?;
+                }
+                self.flush_if(fua).await
+            }
+            Command::Trim { offset, len, fua } => {
+                for (at, n) in chunks(offset, len, RANGE_BYTES_MAX) {
+                    match self.gate.discard(at, n).await {
+                        // A trim is a hint; a device may not care.
+                        Err(error) if error.kind() == Kind::Unsupported => break,
+                        result => result?,
+                    }
+                }
+                self.flush_if(fua).await
+            }
+            Command::Cache { offset, len } => {
+                for (at, n) in self.pieces(offset, len) {
+                    self.gate.read(at, n as usize).await?;
+                }
+                Ok(())
+            }
+            other => unreachable!("{other:?} has no range"),
+        }
+    }
+
+    /// Writes zeroes where a hole must not appear.
+    async fn write_zeroes(&self, offset: u64, len: u32, fua: Fua) -> IoResult {
+        let piece = u64::from(self.link.piece_bytes) / 4;
+        let mut zeroes = self.server.env.pool.get(piece as usize).await;
+        zeroes.fill(0);
+        let zeroes = zeroes.share();
+        for (at, n) in chunks(offset, len, piece) {
+            self.gate
+                .write(at, zeroes.slice(0..n as usize), fua)
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn flush_if(&self, fua: Fua) -> IoResult {
+        match fua {
+            Fua::Yes => self.gate.flush().await,
+            Fua::No => Ok(()),
+        }
+    }
+
+    async fn block_status(&self, cookie: u64, offset: u64, len: u32, one: bool) -> IoResult {
+        let mut told = Vec::new();
+        let mut runs = Vec::new();
+        let want = if one { 1 } else { EXTENTS_MAX };
+        for (at, n) in chunks(offset, len, STATUS_BYTES_MAX) {
+            runs.clear();
+            self.gate.extents(at, n, &mut runs).await?;
+            append(&mut told, at, at + n, &runs);
+            if told.len() > want {
+                break;
+            }
+        }
+        told.truncate(want);
+        if told.is_empty() {
+            return Err(IoError::new(Kind::Other, "the device told no extents"));
+        }
+        let context = self.session.allocation.expect("admitted only with it");
+        let mut wire = Vec::new();
+        reply::put_block_status(&mut wire, cookie, context, &told);
+        self.link.answer(body(&self.server.env.pool, &wire).await);
+        Ok(())
+    }
+
+    async fn fail(&self, cookie: u64, charge: u32, error: &IoError) {
+        self.server.count(|s| s.errors += 1);
+        self.link.discharge(charge);
+        let errno = Errno::from_kind(error.kind());
+        let message = error.to_string();
+        let pool = &self.server.env.pool;
+        let frame = self::error(pool, self.session, cookie, errno, &message).await;
+        self.link.answer(frame);
+    }
+}
+
+impl Parts {
+    /// The parts of a write that is carried out in `n`.
+    pub(super) fn new(n: u32) -> Parts {
+        Parts {
+            left: Cell::new(n),
+            error: RefCell::default(),
+        }
+    }
+
+    /// Gives up `n` parts that will never arrive.
+    pub(super) fn abandon(&self, link: &Link, n: u32) {
+        self.left.set(self.left.get() - n);
+        if self.left.get() > 0 {
+            let gone = IoError::new(Kind::Stream, "the stream ended inside a write");
+            self.error.borrow_mut().get_or_insert(gone);
+        } else {
+            link.release(Load {
+                requests: 1,
+                ..Load::default()
+            });
+        }
+    }
+}
+
+/// A success without data.
+fn success(cookie: u64, charge: u32) -> Frame {
+    let mut frame = Frame::new(reply::simple(0, cookie), None);
+    frame.charge = charge;
+    frame
+}
+
+/// The answer to a request that failed.
+pub(super) async fn error(
+    pool: &Pool,
+    session: &Session,
+    cookie: u64,
+    errno: Errno,
+    message: &str,
+) -> Frame {
+    if !session.structured {
+        return Frame::new(reply::simple(errno.code(), cookie), None);
+    }
+    let mut wire = Vec::new();
+    reply::put_error(&mut wire, cookie, errno, message);
+    body(pool, &wire).await
+}
+
+/// A frame of bytes built elsewhere; they fit a page or a few.
+async fn body(pool: &Pool, wire: &[u8]) -> Frame {
+    assert!(wire.len() <= BUF_BYTES_MAX);
+    let mut buf = pool.get(wire.len()).await;
+    buf.copy_from_slice(wire);
+    Frame::new([], Some(buf.share()))
+}
+
+/// `len` bytes from `offset` in pieces of `max` bytes.
+fn chunks(offset: u64, len: u32, max: u64) -> impl Iterator<Item = (u64, u64)> {
+    let end = offset + u64::from(len);
+    (offset..end)
+        .step_by(max as usize)
+        .map(move |at| (at, max.min(end - at)))
+}
+
+/// Appends what `runs` say of the bytes `from..to`, joining equal neighbours.
+fn append(told: &mut Vec<(u32, u32)>, from: u64, to: u64, runs: &[(Extent, Content)]) {
+    for (extent, content) in runs {
+        let start = extent.start.byte().max(from);
+        let end = extent.end().byte().min(to);
+        if start >= end {
+            continue;
+        }
+        let len = (end - start) as u32;
+        let flags = match content {
+            Content::Data => 0,
+            Content::Hole => state::HOLE | state::ZERO,
+            Content::Zero => state::ZERO,
+        };
+        match told.last_mut() {
+            Some(last) if last.1 == flags => last.0 += len,
+            _ => told.push((len, flags)),
+        }
+    }
+}

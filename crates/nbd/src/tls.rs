@@ -1,0 +1,301 @@
+//! TLS over any stream, by rustls, which does no I/O of its own.
+//!
+//! Invariants:
+//!   - memory held for a peer is one receive, one send and what rustls keeps of
+//!     a record, whatever the peer claims;
+//!   - no borrow of the session is held across a wait, so that receiving and
+//!     sending run at the same time.
+//!
+//! Not here: reading files; the caller passes what is in them. The end of a
+//! stream without TLS's own farewell reads as its end: NBD frames its messages
+//! and notices what is cut short.
+
+use block::{Buf, IoError, IoResult, Kind, Pool, Shared, Stream};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{
+    ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection,
+};
+use std::cell::RefCell;
+use std::io::{ErrorKind, Read, Write};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Bytes received or sent at one time.
+const RECORDS_BYTES: usize = 64 << 10;
+/// Plain text that fits one send together with its records' overhead.
+const PLAIN_BYTES: usize = 48 << 10;
+/// Buffer memory of one TLS stream.
+pub(crate) const TLS_BYTES: usize = 2 * RECORDS_BYTES;
+
+/// What a server shows, and whom it asks to show something.
+#[derive(Clone)]
+pub struct Acceptor(Arc<ServerConfig>);
+
+/// Whom a client trusts, and what it shows.
+#[derive(Clone)]
+pub struct Dialer {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+fn wrong(what: &'static str, why: impl std::fmt::Display) -> IoError {
+    IoError::new(Kind::Invalid, format!("{what}: {why}"))
+}
+
+fn certificates(what: &'static str, pem: &[u8]) -> IoResult<Vec<CertificateDer<'static>>> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let all = all.map_err(|e| wrong(what, e))?;
+    if all.is_empty() {
+        return Err(wrong(what, "no certificate in it"));
+    }
+    Ok(all)
+}
+
+fn roots(what: &'static str, pem: &[u8]) -> IoResult<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(what, pem)? {
+        roots.add(certificate).map_err(|e| wrong(what, e))?;
+    }
+    Ok(roots)
+}
+
+fn key(pem: &[u8]) -> IoResult<PrivateKeyDer<'static>> {
+    PrivateKeyDer::from_pem_slice(pem).map_err(|e| wrong("the TLS key", e))
+}
+
+/// A certificate chain and its key, both in PEM.
+#[derive(Clone, Copy)]
+pub struct Identity<'a> {
+    /// The certificate, then those that vouch for it.
+    pub certificates: &'a [u8],
+    /// The key of the first.
+    pub key: &'a [u8],
+}
+
+impl Acceptor {
+    /// A server that shows `identity` and, where `client_ca` is given, takes
+    /// only clients that show a certificate of that authority.
+    ///
+    /// `Err(Invalid)`: something in the PEM is wrong; it says what.
+    pub fn new(identity: Identity<'_>, client_ca: Option<&[u8]>) -> IoResult<Acceptor> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|e| wrong("TLS", e))?;
+        let builder = match client_ca {
+            None => builder.with_no_client_auth(),
+            Some(pem) => {
+                let what = "the authority for clients' certificates";
+                let roots = Arc::new(roots(what, pem)?);
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider)
+                    .build()
+                    .map_err(|e| wrong(what, e))?;
+                builder.with_client_cert_verifier(verifier)
+            }
+        };
+        let chain = certificates("the TLS certificate", identity.certificates)?;
+        let config = builder
+            .with_single_cert(chain, key(identity.key)?)
+            .map_err(|e| wrong("the TLS certificate and key", e))?;
+        Ok(Acceptor(Arc::new(config)))
+    }
+
+    pub(crate) async fn accept<S: Stream>(
+        &self,
+        stream: Rc<S>,
+        received: &[u8],
+        pool: &Pool,
+    ) -> IoResult<TlsStream<S>> {
+        let session = ServerConnection::new(self.0.clone()).map_err(|e| wrong("TLS", e))?;
+        TlsStream::shake(stream, session.into(), received, pool).await
+    }
+}
+
+impl Dialer {
+    /// A client that trusts servers of authority `ca` if they show a
+    /// certificate for `name`, and that shows `identity` where one is given.
+    ///
+    /// `Err(Invalid)`: the name or something in the PEM is wrong.
+    pub fn new(name: &str, ca: &[u8], identity: Option<Identity<'_>>) -> IoResult<Dialer> {
+        let name = ServerName::try_from(name.to_owned())
+            .map_err(|e| wrong("the name of the TLS server", e))?;
+        let roots = roots("the authority for the server's certificate", ca)?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|e| wrong("TLS", e))?
+            .with_root_certificates(roots);
+        let config = match identity {
+            None => builder.with_no_client_auth(),
+            Some(identity) => {
+                let chain = certificates("the TLS certificate", identity.certificates)?;
+                builder
+                    .with_client_auth_cert(chain, key(identity.key)?)
+                    .map_err(|e| wrong("the TLS certificate and key", e))?
+            }
+        };
+        Ok(Dialer {
+            config: Arc::new(config),
+            name,
+        })
+    }
+
+    pub(crate) async fn dial<S: Stream>(
+        &self,
+        stream: Rc<S>,
+        pool: &Pool,
+    ) -> IoResult<TlsStream<S>> {
+        let session = ClientConnection::new(self.config.clone(), self.name.clone())
+            .map_err(|e| wrong("TLS", e))?;
+        TlsStream::shake(stream, session.into(), &[], pool).await
+    }
+}
+
+/// A stream whose bytes travel under TLS.
+pub(crate) struct TlsStream<S> {
+    stream: Rc<S>,
+    pool: Pool,
+    session: RefCell<Connection>,
+    received: RefCell<Received>,
+}
+
+/// Records received and not yet decrypted.
+#[derive(Default)]
+struct Received {
+    buf: Option<Buf>,
+    start: usize,
+    end: usize,
+}
+
+fn broken(error: impl std::fmt::Display) -> IoError {
+    IoError::new(Kind::Stream, format!("TLS: {error}"))
+}
+
+impl<S: Stream> TlsStream<S> {
+    async fn shake(
+        stream: Rc<S>,
+        session: Connection,
+        mut received: &[u8],
+        pool: &Pool,
+    ) -> IoResult<TlsStream<S>> {
+        let this = TlsStream {
+            stream,
+            pool: pool.clone(),
+            session: RefCell::new(session),
+            received: RefCell::default(),
+        };
+        while !received.is_empty() {
+            this.decrypt(&mut received)?;
+        }
+        while this.session.borrow().is_handshaking() {
+            this.send_records().await?;
+            if this.session.borrow().is_handshaking() && !this.receive_records().await? {
+                return Err(broken("the peer left during the handshake"));
+            }
+        }
+        this.send_records().await?;
+        Ok(this)
+    }
+
+    /// Decrypts some of `records`; on an error the alert is left to be sent.
+    fn decrypt(&self, records: &mut &[u8]) -> IoResult {
+        let mut session = self.session.borrow_mut();
+        session.read_tls(records).map_err(broken)?;
+        session.process_new_packets().map_err(broken)?;
+        Ok(())
+    }
+
+    /// Receives records, if none are left, and decrypts some. False at the end
+    /// of the stream.
+    async fn receive_records(&self) -> IoResult<bool> {
+        let mut received = std::mem::take(&mut *self.received.borrow_mut());
+        if received.start == received.end {
+            let buf = match received.buf.take() {
+                Some(buf) => buf,
+                None => self.pool.get(RECORDS_BYTES).await,
+            };
+            let (buf, result) = self.stream.recv(buf).await;
+            received = Received {
+                buf: Some(buf),
+                start: 0,
+                end: result?,
+            };
+            if received.end == 0 {
+                return Ok(false);
+            }
+        }
+        let buf = received.buf.as_ref().expect("received above");
+        let mut records = &buf[received.start..received.end];
+        let result = self.decrypt(&mut records);
+        received.start = received.end - records.len();
+        *self.received.borrow_mut() = received;
+        if result.is_err() {
+            // Tells the peer why; that it fails matters no more.
+            let _ = self.send_records().await;
+        }
+        result.map(|()| true)
+    }
+
+    /// Sends the records that rustls has ready.
+    async fn send_records(&self) -> IoResult {
+        while self.session.borrow().wants_write() {
+            let mut buf = self.pool.get(RECORDS_BYTES).await;
+            let room = buf.len();
+            let mut free = &mut buf[..];
+            {
+                let mut session = self.session.borrow_mut();
+                while session.wants_write() && !free.is_empty() {
+                    session.write_tls(&mut free).map_err(broken)?;
+                }
+            }
+            let used = room - free.len();
+            let records = buf.share().slice(0..used);
+            self.stream.send(vec![records]).await.1?;
+        }
+        Ok(())
+    }
+
+    async fn send_plain(&self, mut plain: &[u8]) -> IoResult {
+        while !plain.is_empty() {
+            let n = plain.len().min(PLAIN_BYTES);
+            let taken = self.session.borrow_mut().writer().write(&plain[..n]);
+            plain = &plain[taken.map_err(broken)?..];
+            self.send_records().await?;
+        }
+        Ok(())
+    }
+}
+
+impl<S: Stream> Stream for TlsStream<S> {
+    async fn recv(&self, mut buf: Buf) -> (Buf, IoResult<usize>) {
+        loop {
+            let read = self.session.borrow_mut().reader().read(&mut buf);
+            match read {
+                Ok(n) => return (buf, Ok(n)),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+                Err(e) => return (buf, Err(broken(e))),
+            }
+            match self.receive_records().await {
+                Ok(true) => {}
+                Ok(false) => return (buf, Ok(0)),
+                Err(e) => return (buf, Err(e)),
+            }
+        }
+    }
+
+    async fn send(&self, mut parts: Vec<Shared>) -> (Vec<Shared>, IoResult) {
+        let mut result = Ok(());
+        for part in parts.drain(..) {
+            if result.is_ok() {
+                result = self.send_plain(&part).await;
+            }
+        }
+        (parts, result)
+    }
+
+    fn close(&self) {
+        self.stream.close();
+    }
+}
