@@ -33,8 +33,8 @@ fn client_bytes() -> Vec<u8> {
     option(3, b"");
     option(8, b"");
     let meta = b"\0\0\0\x03vol\0\0\0\x01\0\0\0\x0fbase:allocation";
+    option(9, meta);
     option(10, meta);
-    option(11, meta);
     option(6, b"\0\0\0\x03vol\0\x02\0\x01\0\x03");
     option(7, b"\0\0\0\x03vol\0\x01\0\x03");
     for (cmd, offset, len) in [
@@ -65,8 +65,8 @@ fn server_bytes() -> Vec<u8> {
         wire.extend(data);
     };
     reply(8, 1, b"");
-    reply(11, 4, b"\0\0\0\x01base:allocation");
-    reply(11, 1, b"");
+    reply(10, 4, b"\0\0\0\x01base:allocation");
+    reply(10, 1, b"");
     reply(7, 3, b"\0\0\0\0\0\0\0\x10\0\0\x0d\xff");
     reply(7, 3, b"\0\x03\0\0\x02\0\0\0\x10\0\x02\0\0\0");
     reply(7, 1, b"");

@@ -125,10 +125,8 @@ impl Link {
             };
         }
         let payload = ask.payload.clone();
-        let mut slots = self.slots.borrow_mut();
         let request = ask.request(0);
-        let cookie = slots.begin(ask);
-        drop(slots);
+        let cookie = self.slots.borrow_mut().begin(ask);
         let request = Request { cookie, ..request };
         self.frames
             .borrow_mut()

@@ -422,7 +422,7 @@ mod tests {
         let out = go_on(&mut c, &reply(option::STRUCTURED_REPLY, rep::ACK, b""));
         assert_eq!(
             out,
-            b"IHAVEOPT\0\0\0\x0b\0\0\0\x1e\0\0\0\x03vol\0\0\0\x01\0\0\0\x0fbase:allocation"
+            b"IHAVEOPT\0\0\0\x0a\0\0\0\x1e\0\0\0\x03vol\0\0\0\x01\0\0\0\x0fbase:allocation"
         );
         let mut context = vec![0, 0, 0, 9];
         context.extend(b"base:allocation");

@@ -559,7 +559,8 @@ mod tests {
             types[0]
         };
         assert_eq!(error(option(99, b"what")), rep::ERR_UNSUP);
-        assert_eq!(error(option(12, b"")), rep::ERR_UNSUP);
+        // EXTENDED_HEADERS.
+        assert_eq!(error(option(11, b"")), rep::ERR_UNSUP);
         assert_eq!(error(option(option::STARTTLS, b"")), rep::ERR_POLICY);
         assert_eq!(
             error(option(option::GO, &go_data("nope", &[]))),

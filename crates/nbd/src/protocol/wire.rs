@@ -77,9 +77,9 @@ pub mod option {
     /// Use structured replies.
     pub const STRUCTURED_REPLY: u32 = 8;
     /// List metadata contexts.
-    pub const LIST_META_CONTEXT: u32 = 10;
+    pub const LIST_META_CONTEXT: u32 = 9;
     /// Select metadata contexts.
-    pub const SET_META_CONTEXT: u32 = 11;
+    pub const SET_META_CONTEXT: u32 = 10;
 }
 
 /// Types of reply to an option ("Option reply types").

@@ -1,0 +1,272 @@
+//! A server on a real file and a real socket, and programs to aim at it.
+
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use block::{Address, Host, Nanos, ShardId};
+use nbd::protocol::server_handshake::TlsPolicy;
+use nbd::serve::{ExportOptions, Limits, Server, Stats};
+use nbd::tls::{Acceptor, Identity};
+use shard::{Config, Disk, Local, Mesh, Shard};
+use std::cell::RefCell;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::rc::Rc;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use tempfile::TempDir;
+use uring::{DiskOptions, Options, Uring, UringDriver};
+
+/// The device that the tests serve.
+pub type Real = Disk<UringDriver>;
+
+/// Bytes of the export "vol".
+pub const BYTES: u64 = 64 << 20;
+
+pub fn host() -> Uring {
+    Uring::new(Options {
+        pool_bytes: 64 << 20,
+        ..Options::default()
+    })
+    .unwrap()
+}
+
+/// A directory on the file system that the build is on, for `/tmp` may have no
+/// direct I/O. Short, because socket paths must be.
+pub fn directory() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// Certificates for tests, in PEM.
+pub struct Certificates {
+    pub ca: String,
+    pub server: String,
+    pub server_key: String,
+    pub client: String,
+    pub client_key: String,
+}
+
+impl Certificates {
+    pub fn new() -> Certificates {
+        use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new([]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let ca = params.self_signed(&key).unwrap().pem();
+        let issuer = Issuer::new(params, key);
+        let leaf = || {
+            let key = KeyPair::generate().unwrap();
+            let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+            let leaf = CertificateParams::new(names).unwrap();
+            let certificate = leaf.signed_by(&key, &issuer).unwrap();
+            (certificate.pem(), key.serialize_pem())
+        };
+        let ((server, server_key), (client, client_key)) = (leaf(), leaf());
+        Certificates {
+            ca,
+            server,
+            server_key,
+            client,
+            client_key,
+        }
+    }
+
+    pub fn acceptor(&self, ask_clients: bool) -> Acceptor {
+        let identity = Identity {
+            certificates: self.server.as_bytes(),
+            key: self.server_key.as_bytes(),
+        };
+        Acceptor::new(identity, ask_clients.then_some(self.ca.as_bytes())).unwrap()
+    }
+
+    /// Writes the files that gnutls programs look for in a directory.
+    pub fn write(&self, dir: &Path) {
+        for (name, pem) in [
+            ("ca-cert.pem", &self.ca),
+            ("server-cert.pem", &self.server),
+            ("server-key.pem", &self.server_key),
+            ("client-cert.pem", &self.client),
+            ("client-key.pem", &self.client_key),
+        ] {
+            std::fs::write(dir.join(name), pem).unwrap();
+        }
+    }
+}
+
+/// A server that runs in a thread until dropped.
+pub struct Served {
+    pub dir: TempDir,
+    pub address: Address,
+    mesh: Mesh<UringDriver>,
+    thread: Option<JoinHandle<()>>,
+    /// What was logged.
+    pub log: mpsc::Receiver<String>,
+}
+
+pub struct Setup {
+    pub limits: Limits,
+    pub tls: Option<(Acceptor, TlsPolicy)>,
+    pub tcp: bool,
+}
+
+impl Default for Setup {
+    fn default() -> Setup {
+        let limits = Limits {
+            connections_max: 16,
+            memory_bytes_max: 32 << 20,
+            ..Limits::default()
+        };
+        Setup {
+            limits,
+            tls: None,
+            tcp: false,
+        }
+    }
+}
+
+/// The running server, kept on its shard for those who ask for it.
+struct Running(RefCell<Option<Rc<Server<Real>>>>);
+
+impl Served {
+    /// Serves "vol" of 64 MiB, writable, and "ro", the same file read-only.
+    pub fn start(setup: Setup) -> Served {
+        let dir = directory();
+        let path = dir.path().join("disk");
+        File::create(&path).unwrap().set_len(BYTES).unwrap();
+        let mut host = host();
+        let disk = host.open_disk(&path, &DiskOptions::default()).unwrap().0;
+        let address = if setup.tcp {
+            Address::Tcp("127.0.0.1:0".into())
+        } else {
+            Address::Unix(dir.path().join("s").to_str().unwrap().into())
+        };
+        let (listener, address) = host.listen(&address).unwrap();
+        let mesh = Mesh::new(1);
+        let (log, logged) = mpsc::channel();
+        let (ready, is_ready) = mpsc::channel();
+        let inner = mesh.clone();
+        let thread = std::thread::spawn(move || {
+            host.run(1, move |id, driver| {
+                let (tls, limits) = (setup.tls.clone(), setup.limits);
+                let (log, ready) = (log.clone(), ready.clone());
+                Shard::boot(
+                    id,
+                    driver,
+                    inner.clone(),
+                    Config::default(),
+                    |local| async move {
+                        let log = Rc::new(move |line: &str| drop(log.send(line.to_owned())));
+                        let server = Server::new(local.env(), limits, tls, log).unwrap();
+                        for (name, read_only) in [("vol", false), ("ro", true)] {
+                            let options = ExportOptions {
+                                description: format!("the {name} export"),
+                                read_only,
+                            };
+                            server
+                                .add(name, local.disk(disk).unwrap(), &options)
+                                .unwrap();
+                        }
+                        local.put(Rc::new(Running(RefCell::new(Some(server.clone())))));
+                        ready.send(()).unwrap();
+                        server.serve(local.listener(listener)).await.unwrap();
+                        server.shut_down(Nanos::from_secs(5)).await;
+                    },
+                )
+            });
+        });
+        is_ready.recv().unwrap();
+        Served {
+            dir,
+            address,
+            mesh,
+            thread: Some(thread),
+            log: logged,
+        }
+    }
+
+    /// Runs `work` on the server's shard.
+    pub fn with<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Local<UringDriver>, &Rc<Server<Real>>) -> T + Send + 'static,
+    ) -> T {
+        let (send, receive) = mpsc::channel();
+        self.mesh.post(ShardId(0), move |local| {
+            let running = local.get::<Running>().unwrap();
+            let server = running.0.borrow().clone().unwrap();
+            send.send(work(local, &server)).unwrap();
+        });
+        receive.recv().unwrap()
+    }
+
+    pub fn stats(&self) -> Stats {
+        self.with(|_, server| server.stats())
+    }
+
+    pub fn disk(&self) -> PathBuf {
+        self.dir.path().join("disk")
+    }
+
+    pub fn socket(&self) -> &str {
+        match &self.address {
+            Address::Unix(path) => path,
+            Address::Tcp(host) => host,
+        }
+    }
+
+    /// The export as NBD's URI.
+    pub fn uri(&self, export: &str) -> String {
+        match &self.address {
+            Address::Unix(path) => format!("nbd+unix:///{export}?socket={path}"),
+            Address::Tcp(host) => format!("nbd://{host}/{export}"),
+        }
+    }
+
+    /// Ends the server as a signal would, and waits until it has.
+    pub fn stop(&mut self) {
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        self.mesh.post(ShardId(0), |local| {
+            let running = local.get::<Running>().unwrap();
+            let server = running.0.take().unwrap();
+            local.env().spawn.spawn(async move {
+                server.shut_down(Nanos::from_secs(5)).await;
+            });
+        });
+        thread.join().unwrap();
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A program of a Debian package; panics with what to install if it is missing.
+pub fn tool(program: &str, package: &str) -> Command {
+    let found = std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).exists()));
+    assert!(
+        found,
+        "`{program}` is missing: install the Debian package `{package}`"
+    );
+    let mut command = Command::new("timeout");
+    command.args(["60", program]);
+    command
+}
+
+/// Runs a program; its output, or a panic with what it said.
+pub fn run(command: &mut Command) -> String {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().unwrap();
+    let (stdout, stderr) = (
+        String::from_utf8_lossy(&stdout).into_owned(),
+        String::from_utf8_lossy(&stderr),
+    );
+    assert!(status.success(), "{command:?}: {status}\n{stdout}{stderr}");
+    stdout
+}
