@@ -42,10 +42,12 @@ impl Disks {
         }
     }
 
+    /// The key of an open disk that this shard has used before.
     #[inline]
     pub(crate) fn find(&self, id: TargetId) -> Option<usize> {
         let key = *self.keys.get(id.0 as usize)?;
-        (key != UNKNOWN).then_some(key)
+        let local = self.list.get(key)?;
+        (!local.disk.is_closed()).then_some(key)
     }
 
     #[inline]
@@ -87,13 +89,13 @@ impl Disks {
             if !local.disk.is_closed() {
                 return true;
             }
-            let known = &mut keys[local.id.0 as usize];
-            if *known == key {
-                *known = UNKNOWN;
-            }
             if in_use(key) {
                 none_left = false;
                 return true;
+            }
+            let known = &mut keys[local.id.0 as usize];
+            if *known == key {
+                *known = UNKNOWN;
             }
             if let Ok(key) = u32::try_from(key)
                 && key < *registered

@@ -103,8 +103,8 @@ impl UringDriver {
     }
 
     /// Whether the kernel took the pool as registered buffers. If it did not,
-    /// locked memory is capped: grant `CAP_IPC_LOCK` or raise `RLIMIT_MEMLOCK`
-    /// to save about a tenth of the processor time of small transfers.
+    /// locked memory is capped: `CAP_IPC_LOCK` or a higher `RLIMIT_MEMLOCK`
+    /// would save it from pinning the pages of every transfer.
     pub fn memory_is_registered(&self) -> bool {
         self.arena.is_registered()
     }
@@ -255,7 +255,7 @@ impl UringDriver {
         let step = match &mut self.slots[key].work {
             Work::Disk(disk, op) => op.advance(&self.disks.get(*disk).disk, answer),
             Work::Stream(op) => match op.advance(&self.host.targets, answer) {
-                Step::Again if self.is_ending => Step::Done(Ok(0)),
+                Step::Again if self.is_ending => return drop(self.slots.remove(key)),
                 step => step,
             },
         };
@@ -264,6 +264,13 @@ impl UringDriver {
             Step::Done(result) => result,
         };
         let Slot { token, work } = self.slots.remove(key);
+        if self.is_ending
+            && let (Work::Stream(op), Ok(opened)) = (&work, &result)
+            && op.opens()
+        {
+            // Nobody is left who could close it.
+            self.host.close(TargetId(*opened as u32));
+        }
         let payload = match work {
             Work::Disk(_, op) => op.into_payload(),
             Work::Stream(op) => op.into_payload(&mut self.spare_messages),

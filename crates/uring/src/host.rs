@@ -130,7 +130,7 @@ impl Uring {
     fn insert(&self, target: Target) -> IoResult<TargetId> {
         let what = "a million disks and streams are open; close some";
         let id = self.shared.targets.insert(target);
-        id.ok_or_else(|| IoError::new(Kind::Busy, what))
+        id.ok_or_else(|| IoError::new(Kind::Other, what))
     }
 }
 

@@ -8,6 +8,10 @@
 //!     a 4 KiB read or write allocates nothing
 //!     a device whose flush failed once takes no more operations
 //!
+//! What falls short: a file truncated under its disk fails reads beyond its end,
+//! but a write there extends it again, and what was cut off then reads as
+//! zeroes; only a block device refuses such writes. Holes are not reported.
+//!
 //! Not here: queue depth limits and fairness (the executor's), retries after
 //! errors of a device, checksums.
 

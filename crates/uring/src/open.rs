@@ -61,17 +61,14 @@ impl Disk {
         self.closed.load(Relaxed)
     }
 
-    /// Refuses every operation on a disk that is lost or closed.
+    /// Refuses every operation on a disk that is lost.
     pub(crate) fn check_in_service(&self) -> IoResult {
-        if self.is_closed() {
-            return Err(self.geometry.error(Kind::Gone, "closed"));
+        if !self.lost.load(Relaxed) {
+            return Ok(());
         }
-        if self.lost.load(Relaxed) {
-            let what = "out of service since a flush failed, for acknowledged writes may be lost; \
-                 check the device and open it again";
-            return Err(self.geometry.error(Kind::Gone, what));
-        }
-        Ok(())
+        let what = "out of service since a flush failed, for acknowledged writes may be lost; \
+             check the device and open it again";
+        Err(self.geometry.error(Kind::Gone, what))
     }
 
     /// The present size in bytes.
@@ -122,6 +119,9 @@ fn open_named(path: &Path, options: &DiskOptions, name: &str) -> IoResult<Disk> 
     let block = choose_block(options.block, &limits)?;
     let bytes = bytes_of(&file, is_block_device)
         .map_err(|cause| errno::error(cause, "cannot tell its size"))?;
+    if is_block_device && bytes == 0 {
+        return Err(IoError::new(Kind::Gone, NO_DEVICE));
+    }
     let sectors = whole_blocks(bytes, block)?;
 
     let queue = Queue::of(if is_block_device {
@@ -173,12 +173,13 @@ fn cannot_open(cause: io::Error, options: &DiskOptions) -> IoError {
                  move it to one that does (ext4, XFS), or ask for buffered I/O";
             return IoError::new(Kind::Unsupported, what).because(cause);
         }
-        Some(libc::ENXIO | libc::ENODEV | libc::ENOMEDIUM) => "no device is behind it; attach it",
+        Some(libc::ENXIO | libc::ENODEV | libc::ENOMEDIUM) => NO_DEVICE,
         _ => "cannot be opened",
     };
     errno::error(cause, what)
 }
 
+const NO_DEVICE: &str = "has no device behind it; attach one";
 const IN_USE: &str = "is in use by another process, or mounted; stop that first";
 
 /// An advisory lock that goes when the last descriptor of this opening closes.

@@ -245,6 +245,11 @@ impl StreamOp {
         matches!(self, StreamOp::Connect(connect) if connect.attempt.is_none())
     }
 
+    /// Whether success makes a target that somebody must close.
+    pub(crate) fn opens(&self) -> bool {
+        matches!(self, StreamOp::Accept(_) | StreamOp::Connect(_))
+    }
+
     /// What goes back to the submitter.
     pub(crate) fn into_payload(self, spare: &mut Vec<Message>) -> Payload {
         match self {
@@ -264,7 +269,7 @@ fn add_stream(targets: &Targets, fd: OwnedFd, is_tcp: bool) -> IoResult<u64> {
     match targets.insert(target) {
         Some(id) => Ok(id.0.into()),
         None => Err(IoError::new(
-            Kind::Busy,
+            Kind::Other,
             "a million streams are open; close some",
         )),
     }

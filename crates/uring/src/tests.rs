@@ -9,7 +9,7 @@ use block::{Address, Driver, Lba, Nanos, Op, Token};
 use std::fs::File;
 
 /// A host with a disk of `bytes`, which lives in a directory of its own.
-fn host_and_disk(bytes: u64) -> (tempfile::TempDir, Uring, block::TargetId) {
+fn host_and_disk(bytes: u64, registered: bool) -> (tempfile::TempDir, Uring, block::TargetId) {
     // Beside the test itself, for `/tmp` may have no direct I/O.
     let here = std::env::current_exe().unwrap();
     let dir = tempfile::tempdir_in(here.parent().unwrap()).unwrap();
@@ -17,6 +17,7 @@ fn host_and_disk(bytes: u64) -> (tempfile::TempDir, Uring, block::TargetId) {
     File::create(&path).unwrap().set_len(bytes).unwrap();
     let options = Options {
         pool_bytes: 64 << 20,
+        registered,
         ..Options::default()
     };
     let host = Uring::new(options).unwrap();
@@ -27,7 +28,7 @@ fn host_and_disk(bytes: u64) -> (tempfile::TempDir, Uring, block::TargetId) {
 #[test]
 fn every_mode_of_ring_conforms() {
     for mode in Mode::ALL {
-        let (_dir, host, disk) = host_and_disk(4 << 20);
+        let (_dir, host, disk) = host_and_disk(4 << 20, mode != Mode::Interrupting);
         let tcp = Address::Tcp("127.0.0.1:0".into());
         let listener = Some(host.listen(&tcp).unwrap());
         let driver = UringDriver::new(host.shared.clone(), &[mode]).unwrap();
@@ -37,7 +38,7 @@ fn every_mode_of_ring_conforms() {
 
 #[test]
 fn memory_of_operations_that_do_not_end_is_never_used_again() {
-    let (_dir, host, disk) = host_and_disk(64 << 20);
+    let (_dir, host, disk) = host_and_disk(64 << 20, true);
     let mut driver = host.driver().unwrap();
     let pool = driver.pool().clone();
     for token in 0..8 {

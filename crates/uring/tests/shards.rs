@@ -7,6 +7,8 @@ use block::{
     Turn,
 };
 use common::{buf_of, directory, file, filled, host, perform, wait};
+use std::io::Read;
+use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -110,6 +112,72 @@ fn a_driver_dropped_with_work_in_flight_gives_every_buffer_back() {
     let (result, payload) = perform(&mut driver, disk, Op::Read(Lba(255 * 8), buf));
     result.unwrap();
     assert!(buf_of(payload).iter().all(|&byte| byte == 2));
+}
+
+#[test]
+fn a_stream_accepted_while_its_driver_ends_is_closed() {
+    let dir = directory();
+    let path = dir.path().join("socket");
+    let host = host();
+    let address = Address::Unix(path.to_str().unwrap().into());
+    let (listener, _) = host.listen(&address).unwrap();
+    let mut peer = UnixStream::connect(&path).unwrap();
+    let mut driver = host.driver().unwrap();
+    driver.submit(Token(1), listener, Op::Accept);
+    drop(driver);
+    assert_eq!(peer.read(&mut [0; 8]).unwrap(), 0);
+}
+
+#[test]
+fn more_disks_than_are_registered() {
+    let dir = directory();
+    let host = host();
+    let mut driver = host.driver().unwrap();
+    for i in 0..300 {
+        let path = dir.path().join(format!("disk{i}"));
+        std::fs::write(&path, [i as u8; BLOCK]).unwrap();
+        let (disk, _) = host.open_disk(path, &DiskOptions::default()).unwrap();
+        let buf = filled(&driver, BLOCK, 0);
+        let (result, payload) = perform(&mut driver, disk, Op::Read(Lba::ZERO, buf));
+        result.unwrap();
+        assert_eq!(buf_of(payload)[BLOCK - 1], i as u8);
+    }
+}
+
+#[test]
+fn a_disk_under_an_old_number_is_the_new_disk() {
+    let dir = directory();
+    let host = host();
+    let mut driver = host.driver().unwrap();
+    let paths = [1u8, 2].map(|value| {
+        let path = dir.path().join(format!("disk{value}"));
+        std::fs::write(&path, [value; BLOCK]).unwrap();
+        path
+    });
+    let open = |i: usize| {
+        host.open_disk(&paths[i], &DiskOptions::default())
+            .unwrap()
+            .0
+    };
+    let mut first_byte = |disk| {
+        let buf = filled(&driver, BLOCK, 0);
+        let (result, payload) = perform(&mut driver, disk, Op::Read(Lba::ZERO, buf));
+        result.unwrap();
+        buf_of(payload)[0]
+    };
+    let old = open(0);
+    assert_eq!(first_byte(old), 1);
+    host.close(old);
+    let reused = (0..10_000).any(|_| {
+        let disk = open(1);
+        let is_old = disk == old;
+        if !is_old {
+            host.close(disk);
+        }
+        is_old
+    });
+    assert!(reused, "a number comes back some day");
+    assert_eq!(first_byte(old), 2);
 }
 
 #[test]
