@@ -1,0 +1,34 @@
+# shellcheck shell=bash
+# What `prepare` and `run` share: where things lie, and how a tree for the guest is filled and packed.
+# Sourced, never run.
+
+VM=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+# Everything in it can be deleted at any time; `prepare` makes it again.
+# shellcheck disable=SC2034  # for those who source this file
+CACHE=$(dirname -- "$VM")/var/vm
+# A directory that the loader searches without being told to.
+LIBRARIES=lib/x86_64-linux-gnu
+
+die() {
+    printf '%s: %s\n' "$(basename -- "$0")" "$1" >&2
+    exit 125
+}
+
+# add_file TREE FILE DEST: copies FILE to TREE/DEST, with every library it is linked against.
+add_file() {
+    local tree=$1 file=$2 dest=$3 library
+    mkdir -p "$tree/$(dirname -- "$dest")" "$tree/$LIBRARIES" "$tree/lib64"
+    cp -L -- "$file" "$tree/$dest"
+    # ldd fails on scripts, data and static programs: those have no libraries.
+    { ldd -- "$(realpath -- "$file")" 2>/dev/null || true; } | grep -o '/[^ ]*' | while read -r library; do
+        case $library in
+            /lib64/*) cp -L -- "$library" "$tree/lib64/" ;;
+            *) cp -L -- "$library" "$tree/$LIBRARIES/" ;;
+        esac
+    done
+}
+
+# pack TREE: writes TREE as the uncompressed archive that the kernel unpacks into its root.
+pack() {
+    (cd -- "$1" && find . -mindepth 1 -print0 | cpio --null --create --format=newc --quiet)
+}
