@@ -2,11 +2,11 @@
 
 use super::bytes::{Model, describe, stamp};
 use super::join::{Boxed, abandon, join, join_all};
-use super::rng::Rng;
+use super::places::Places;
 use super::{Case, check};
 use crate::{
-    BUF_BYTES_MAX, Buf, Content, Device, Env, Extent, Fua, Geometry, IoResult, Kind, Lba, Nanos,
-    Pool, SECTOR_BYTES, Sectors,
+    Buf, Content, Device, Env, Extent, Fua, Geometry, IoResult, Kind, Lba, Nanos, SECTOR_BYTES,
+    Sectors,
 };
 use std::cell::{Cell, RefCell};
 
@@ -42,7 +42,7 @@ struct Suite<'a, D> {
     case: Case,
     block: u64,
     sectors: u64,
-    rng: RefCell<Rng>,
+    places: Places,
     model: RefCell<Model>,
     version: Cell<u64>,
 }
@@ -56,7 +56,7 @@ impl<'a, D: Device> Suite<'a, D> {
             case: Case::new("device", seed),
             block: geometry.block.0,
             sectors: geometry.sectors.0,
-            rng: RefCell::new(Rng::new(seed)),
+            places: Places::new(geometry, &env.pool, seed),
             model: RefCell::default(),
             version: Cell::new(seed << 20),
         }
@@ -103,8 +103,8 @@ impl<'a, D: Device> Suite<'a, D> {
     async fn mixed(&self) {
         self.case.enter("mixed requests");
         for _ in 0..STEPS {
-            let extent = self.somewhere();
-            match self.below(16) {
+            let extent = self.places.somewhere();
+            match self.places.below(16) {
                 0..=6 => self.write(extent, Fua::No).await,
                 7 => self.write(extent, Fua::Yes).await,
                 8..=11 => self.read(extent).await,
@@ -124,7 +124,7 @@ impl<'a, D: Device> Suite<'a, D> {
     async fn parts(&self) {
         self.case.enter("parts of buffers");
         for _ in 0..16 {
-            let slots = self.slots(3, 8);
+            let slots = self.places.slots(3, 8);
             let lens: Vec<u64> = slots.iter().map(|e| e.len.bytes()).collect();
             let total = lens.iter().sum::<u64>() as usize;
             let version = self.next_version();
@@ -248,8 +248,8 @@ impl<'a, D: Device> Suite<'a, D> {
     async fn disjoint(&self) {
         self.case.enter("disjoint requests at once");
         for _ in 0..8 {
-            let work = self.slots(DEPTH, 16).into_iter().map(|slot| {
-                let work: Boxed<'_, ()> = match self.below(8) {
+            let work = self.places.slots(DEPTH, 16).into_iter().map(|slot| {
+                let work: Boxed<'_, ()> = match self.places.below(8) {
                     0..=3 => Box::pin(self.write(slot, Fua::No)),
                     4 => Box::pin(self.zero(slot)),
                     5 => Box::pin(self.discard(slot)),
@@ -268,7 +268,7 @@ impl<'a, D: Device> Suite<'a, D> {
     async fn races(&self) {
         self.case.enter("reads racing a write");
         for _ in 0..32 {
-            let extent = self.slots(1, 32)[0];
+            let extent = self.places.slots(1, 32)[0];
             let (old, new) = (self.next_version(), self.next_version());
             let first = self.stamped(extent, old).await.share();
             let result = self.device.write(extent.start, first, Fua::No).await;
@@ -277,7 +277,7 @@ impl<'a, D: Device> Suite<'a, D> {
             self.model.borrow_mut().write(extent.start, &data);
             let write = self.device.write(extent.start, data, Fua::No);
             let reads: Vec<_> = (0..4)
-                .map(|_| self.read_old_or_new(self.within(extent), old, new))
+                .map(|_| self.read_old_or_new(self.places.within(extent), old, new))
                 .collect();
             let (result, _) = join(write, join_all(reads)).await;
             self.expect_ok("write", result);
@@ -308,14 +308,14 @@ impl<'a, D: Device> Suite<'a, D> {
         self.case.enter("abandoned requests");
         let free = self.env.pool.free_bytes();
         for _ in 0..8 {
-            let slots = self.slots(8, 16);
+            let slots = self.places.slots(8, 16);
             for &slot in &slots {
                 self.write(slot, Fua::No).await;
             }
             let old = self.version.get() - slots.len() as u64;
             let new = self.next_version();
             for &slot in &slots {
-                if self.below(4) == 0 {
+                if self.places.below(4) == 0 {
                     let buf = self.buf(slot.len.bytes() as usize).await;
                     abandon(self.device.read(slot.start, buf)).await;
                 } else {
@@ -348,9 +348,7 @@ impl<'a, D: Device> Suite<'a, D> {
     }
 
     async fn verify_all(&self) {
-        let most = (self.request_max() / SECTOR_BYTES).min(2048);
-        let most = most / self.block * self.block;
-        let runs = self.model.borrow().runs(most);
+        let runs = self.model.borrow().runs(self.places.run_max());
         for (start, len) in runs {
             self.read(Extent::new(Lba(start), Sectors(len))).await;
         }
@@ -445,10 +443,6 @@ impl<'a, D: Device> Suite<'a, D> {
         }
     }
 
-    fn below(&self, n: u64) -> u64 {
-        self.rng.borrow_mut().below(n)
-    }
-
     fn next_version(&self) -> u64 {
         self.version.set(self.version.get() + 1);
         self.version.get()
@@ -463,60 +457,4 @@ impl<'a, D: Device> Suite<'a, D> {
         stamp(&mut buf, extent.start, version);
         buf
     }
-
-    fn request_max(&self) -> u64 {
-        request_max(&self.env.pool)
-    }
-
-    /// Somewhere on the device, mostly short, often near the ends.
-    fn somewhere(&self) -> Extent {
-        let block = self.block;
-        let most = self.request_max().min(self.sectors * SECTOR_BYTES / 2) / SECTOR_BYTES / block;
-        let scale = 1 << self.below(u64::from(most.ilog2()) + 1);
-        let len = (1 + self.below(scale)) * block;
-        let room = (self.sectors - len) / block;
-        let near = room.min((2 << 11) / block);
-        let start = match self.below(4) {
-            0 | 1 => self.below(near + 1),
-            2 => room - self.below(near + 1),
-            _ => self.below(room + 1),
-        };
-        Extent::new(Lba(start * block), Sectors(len))
-    }
-
-    /// `n` extents of at most `blocks` blocks, none of which overlap, in
-    /// random order.
-    fn slots(&self, n: u64, blocks: u64) -> Vec<Extent> {
-        let cell = self.request_max() / n.next_power_of_two() / SECTOR_BYTES / self.block;
-        let blocks = blocks.min(cell).min(self.sectors / self.block / n);
-        let places = self.sectors / self.block / blocks - n;
-        let first = self.below(places.min(1 << 16) + 1) * blocks;
-        let mut slots: Vec<_> = (0..n)
-            .map(|i| {
-                let len = 1 + self.below(blocks);
-                let start = first + i * blocks + self.below(blocks - len + 1);
-                Extent::new(Lba(start * self.block), Sectors(len * self.block))
-            })
-            .collect();
-        for i in (1..slots.len()).rev() {
-            slots.swap(i, self.below(i as u64 + 1) as usize);
-        }
-        slots
-    }
-
-    fn within(&self, outer: Extent) -> Extent {
-        let blocks = outer.len.0 / self.block;
-        let len = 1 + self.below(blocks);
-        let start = self.below(blocks - len + 1);
-        Extent::new(
-            outer.start + Sectors(start * self.block),
-            Sectors(len * self.block),
-        )
-    }
-}
-
-/// The most that may be in flight: half of the pool, where each buffer may take
-/// up to twice its length.
-fn request_max(pool: &Pool) -> u64 {
-    (pool.total_bytes() / 4).min(BUF_BYTES_MAX) as u64
 }

@@ -22,6 +22,7 @@ mod host;
 mod join;
 mod linear;
 mod pipes;
+mod places;
 mod probe;
 mod rng;
 mod stream;

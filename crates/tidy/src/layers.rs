@@ -1,0 +1,178 @@
+//! Who may depend on whom, from the manifests.
+//!
+//! Development dependencies are free: tests may name any layer.
+
+use crate::tree::{Finding, Tree, in_crate};
+use std::collections::BTreeSet;
+use toml::Table;
+
+/// What a crate may depend on.
+enum May {
+    /// These workspace crates, and any crate from elsewhere.
+    Use(&'static [&'static str]),
+    /// Nothing, not even from elsewhere.
+    Nothing,
+    /// Every workspace crate but these.
+    AllBut(&'static [&'static str]),
+}
+
+const DRIVERS: &[&str] = &["uring", "sim"];
+
+/// Every crate, from the ground up.
+const LAYERS: [(&str, May); 18] = [
+    ("block", May::Nothing),
+    ("policy", May::Use(&["block"])),
+    ("layout", May::Use(&["block"])),
+    ("uring", May::Use(&["block"])),
+    ("sim", May::Use(&["block"])),
+    ("shard", May::Use(&["block"])),
+    ("trace", May::Use(&["block"])),
+    ("cache", May::Use(&["block", "policy", "layout"])),
+    ("raid", May::Use(&["block", "policy", "layout"])),
+    ("filter", May::Use(&["block", "policy", "layout"])),
+    ("nbd", May::Use(&["block"])),
+    ("ublk", May::Use(&["block"])),
+    ("vhost", May::Use(&["block"])),
+    ("control", May::AllBut(DRIVERS)),
+    ("lab", May::AllBut(&[])),
+    ("hotset", May::AllBut(&[])),
+    ("bench", May::AllBut(&[])),
+    ("tidy", May::Use(&[])),
+];
+
+/// Dependencies that the layering forbids, crates that have no layer, and
+/// manifests that leave the workspace's lints out.
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    let manifests: Vec<_> = tree
+        .ending("/Cargo.toml")
+        .filter_map(|(path, text)| match in_crate(path)? {
+            (name, "Cargo.toml") => Some((name, path, text)),
+            _ => None,
+        })
+        .collect();
+    let ours: BTreeSet<&str> = manifests.iter().map(|(name, ..)| *name).collect();
+    let mut findings = Vec::new();
+    for (name, path, text) in manifests {
+        check_manifest(name, path, text, &ours, &mut findings);
+    }
+    findings
+}
+
+fn check_manifest(
+    name: &str,
+    path: &str,
+    text: &str,
+    ours: &BTreeSet<&str>,
+    findings: &mut Vec<Finding>,
+) {
+    let mut find = |what: String| findings.push(Finding::new(path, 1, what));
+    let manifest: Table = match text.parse() {
+        Ok(manifest) => manifest,
+        Err(error) => return find(format!("not a manifest: {error}")),
+    };
+    let lints = manifest
+        .get("lints")
+        .and_then(|lints| lints.get("workspace"));
+    if lints.and_then(|on| on.as_bool()) != Some(true) {
+        find("leaves the workspace's lints out: add [lints] workspace = true".into());
+    }
+    let Some((_, may)) = LAYERS.iter().find(|(layer, _)| *layer == name) else {
+        return find(format!(
+            "{name} has no layer: give it a row in tidy's LAYERS"
+        ));
+    };
+    for needed in dependencies(&manifest) {
+        let inside = ours.contains(needed.as_str());
+        let (allowed, rule) = match may {
+            May::Nothing => (false, "on nothing".to_string()),
+            May::Use(list) => {
+                let allowed = !inside || list.contains(&needed.as_str());
+                (allowed, format!("on {list:?} of the workspace alone"))
+            }
+            May::AllBut(list) => {
+                let allowed = !list.contains(&needed.as_str());
+                (allowed, format!("on everything but {list:?}"))
+            }
+        };
+        if !allowed {
+            find(format!(
+                "{name} depends on {needed}, and may depend {rule}: move the code to the layer \
+                 that may, or pass what it needs in as an argument or a trait of block"
+            ));
+        }
+    }
+}
+
+/// Normal and build dependencies, those of targets included, by package name.
+fn dependencies(manifest: &Table) -> Vec<String> {
+    let mut tables = Vec::new();
+    for kind in ["dependencies", "build-dependencies"] {
+        tables.extend(manifest.get(kind));
+        let targets = manifest.get("target").and_then(|target| target.as_table());
+        let targets = targets.into_iter().flat_map(|targets| targets.values());
+        tables.extend(targets.filter_map(|target| target.get(kind)));
+    }
+    let named = |(key, value): (&String, &toml::Value)| {
+        let package = value.get("package").and_then(|package| package.as_str());
+        package.unwrap_or(key).to_string()
+    };
+    let tables = tables.into_iter().filter_map(|table| table.as_table());
+    tables.flat_map(|table| table.iter().map(named)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINTS: &str = "[lints]\nworkspace = true\n";
+
+    fn found(name: &str, dependencies: &str) -> Vec<String> {
+        let path = format!("crates/{name}/Cargo.toml");
+        let text = format!("{dependencies}\n{LINTS}");
+        let tree = Tree::from_texts(&[
+            (&path, &text),
+            ("crates/sim/Cargo.toml", LINTS),
+            ("crates/lab/Cargo.toml", LINTS),
+        ]);
+        let findings = check(&tree);
+        findings.iter().map(|f| f.what().to_string()).collect()
+    }
+
+    #[test]
+    fn canary_a_layer_that_names_a_driver_is_found() {
+        for (name, dependencies) in [
+            ("cache", "[dependencies]\nsim.workspace = true"),
+            ("policy", "[build-dependencies]\nlab.workspace = true"),
+            (
+                "nbd",
+                "[target.'cfg(unix)'.dependencies]\nlab = { path = \"../lab\" }",
+            ),
+            (
+                "raid",
+                "[dependencies]\nother = { package = \"sim\", path = \"../sim\" }",
+            ),
+            ("block", "[dependencies]\nlibc = \"1\""),
+            ("control", "[dependencies]\nsim.workspace = true"),
+        ] {
+            let found = found(name, dependencies);
+            assert!(
+                found.len() == 1 && found[0].contains("depends on"),
+                "{name}: {found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn canary_an_unknown_crate_and_missing_lints_are_found() {
+        assert!(found("novel", "")[0].contains("has no layer"));
+        let tree = Tree::from_texts(&[("crates/policy/Cargo.toml", "")]);
+        assert!(check(&tree)[0].what().contains("lints"));
+    }
+
+    #[test]
+    fn what_the_layering_allows_passes() {
+        assert!(found("lab", "[dependencies]\nsim.workspace = true").is_empty());
+        assert!(found("cache", "[dev-dependencies]\nsim.workspace = true").is_empty());
+        assert!(found("policy", "[dependencies]\nlibc.workspace = true").is_empty());
+    }
+}

@@ -1,0 +1,36 @@
+//! Checks of the tree itself, run by `cargo test -p tidy`.
+//!
+//! One file a check. Each takes the tree as paths and texts, returns findings
+//! that name the remedy, and has a canary: a tree on which it must find
+//! something.
+//!
+//! Not here: what rustfmt and clippy check. Left out of every check: `fuzz/`,
+//! which is a workspace of its own, and build output.
+
+pub mod comments;
+pub mod documents;
+pub mod layers;
+pub mod length;
+pub mod names;
+pub mod reach;
+pub mod sizes;
+mod source;
+mod tree;
+pub mod words;
+
+pub use tree::{Finding, Tree};
+
+/// A check of the whole tree.
+pub type Check = fn(&Tree) -> Vec<Finding>;
+
+/// Every check, by name.
+pub const CHECKS: [(&str, Check); 8] = [
+    ("comments", comments::check),
+    ("documents", documents::check),
+    ("layers", layers::check),
+    ("length", length::check),
+    ("names", names::check),
+    ("reach", reach::check),
+    ("sizes", sizes::check),
+    ("words", words::check),
+];

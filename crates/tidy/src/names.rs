@@ -1,0 +1,140 @@
+//! Names that the layers above the seam may not use, with what to use instead.
+//!
+//! Only what ships is looked at: tests may do as they like.
+
+use crate::reach::Reach;
+use crate::source::{Source, line_of, words};
+use crate::tree::{Finding, Tree, in_crate};
+
+/// A name, why it is banned, and the replacement.
+struct Ban {
+    name: &'static str,
+    instead: &'static str,
+}
+
+const CLOCK: &str = "a clock of its own cannot be simulated: take Nanos as an argument, or use \
+                     block::Timer";
+const THREAD: &str = "threads belong to hosts: start tasks with block::Spawn";
+const FILE: &str = "files belong to drivers: use a block::Device, or take the bytes as an argument";
+const NETWORK: &str = "the network belongs to drivers: use block::Stream, Listener or Connector";
+const RANDOM: &str = "an unseeded source cannot be repeated: take a seed as an argument";
+
+const BANS: [Ban; 19] = [
+    ban("std::time", CLOCK),
+    ban("Instant", CLOCK),
+    ban("SystemTime", CLOCK),
+    ban("std::thread", THREAD),
+    ban(
+        "thread_local",
+        "a shard's state is its own: keep it in a value that the shard owns",
+    ),
+    ban("std::fs", FILE),
+    ban("File", FILE),
+    ban("OpenOptions", FILE),
+    ban("std::os", FILE),
+    ban("std::net", NETWORK),
+    ban("TcpStream", NETWORK),
+    ban("UnixStream", NETWORK),
+    ban(
+        "std::process",
+        "processes belong to the command line: return an error",
+    ),
+    ban("std::env", "settings come in as arguments, from control"),
+    ban("getrandom", RANDOM),
+    ban("thread_rng", RANDOM),
+    ban("RandomState", RANDOM),
+    ban(
+        "libc",
+        "the operating system belongs to drivers: add what is needed to block::Driver",
+    ),
+    ban(
+        "io_uring",
+        "only the crate uring names it: use block::Driver",
+    ),
+];
+
+const fn ban(name: &'static str, instead: &'static str) -> Ban {
+    Ban { name, instead }
+}
+
+/// The crates above the seam, the seam and the simulator, which runs them all.
+const QUIET: [&str; 13] = [
+    "block", "policy", "layout", "cache", "raid", "filter", "shard", "nbd", "ublk", "vhost", "sim",
+    "volume", "frontend",
+];
+
+/// Uses that have their reason.
+const ALLOWED: [(&str, &str); 2] = [
+    // A pool asks which thread it is on, to stay off the others' lists.
+    ("crates/block/src/pool.rs", "thread_local"),
+    // A waker asks whether it is woken on its own shard's thread.
+    ("crates/shard/src/task.rs", "thread_local"),
+];
+
+/// Uses of banned names in what ships.
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    let reach = Reach::of(tree);
+    let mut findings = Vec::new();
+    for (path, text) in tree.ending(".rs") {
+        let Some((name, inside)) = in_crate(path) else {
+            continue;
+        };
+        if !QUIET.contains(&name) || !inside.starts_with("src/") || reach.is_test(path) {
+            continue;
+        }
+        let code = Source::parse(text).shipped();
+        for Ban { name, instead } in &BANS {
+            if ALLOWED.contains(&(path, name)) {
+                continue;
+            }
+            for at in words(&code, name) {
+                let what = format!("names {name}: {instead}");
+                findings.push(Finding::new(path, line_of(text, at), what));
+            }
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str, text: &str) -> Vec<String> {
+        let tree = Tree::from_texts(&[(path, text)]);
+        check(&tree).iter().map(|f| f.to_string()).collect()
+    }
+
+    #[test]
+    fn canary_a_clock_above_the_seam_is_found() {
+        let text = "use std::time::Duration;\nfn now() { Instant::now(); }\n";
+        let found = found("crates/cache/src/lib.rs", text);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].contains(":1: names std::time") && found[1].contains(":2: names Instant"));
+    }
+
+    #[test]
+    fn tests_comments_and_drivers_may_name_it() {
+        let tested = "// Instant\n#[cfg(test)]\nmod tests { use std::time::Instant; }\n";
+        assert!(found("crates/cache/src/lib.rs", tested).is_empty());
+        assert!(found("crates/cache/tests/a.rs", "use std::time::Instant;").is_empty());
+        assert!(found("crates/uring/src/lib.rs", "use std::time::Instant;").is_empty());
+        assert!(found("crates/cache/src/lib.rs", "struct InstantNoodle;").is_empty());
+    }
+
+    #[test]
+    fn a_file_that_only_tests_reach_may_name_it() {
+        let tree = Tree::from_texts(&[
+            (
+                "crates/cache/src/lib.rs",
+                "#[cfg(test)]\nmod tests;\nmod real;",
+            ),
+            ("crates/cache/src/tests.rs", "mod deep;\nuse std::fs;"),
+            ("crates/cache/src/tests/deep.rs", "use std::fs;"),
+            ("crates/cache/src/real.rs", "use std::fs;"),
+        ]);
+        let findings = check(&tree);
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert!(findings[0].to_string().contains("real.rs"));
+    }
+}
