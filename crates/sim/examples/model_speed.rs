@@ -16,6 +16,7 @@ const DEPTH: u64 = 32;
 const SIMULATED: Nanos = Nanos::from_secs(200);
 const RUNS: usize = 5;
 
+#[allow(clippy::disallowed_methods, reason = "it measures wall-clock speed")]
 fn main() -> IoResult {
     let mut speeds = Vec::new();
     for run in 0..RUNS {
