@@ -1,15 +1,17 @@
-//! How fast the world moves: raw operations at depth 32 on several disks that
-//! keep no contents, driven without an executor.
+//! How fast the world moves: raw operations at depth 32, driven without an
+//! executor, on disks that keep no contents: eight of fixed service time, then
+//! sixteen modelled hard disks.
 //!
 //! Run: `cargo run --release -p sim --example world_speed [operations]`
 
-use block::{Buf, Completion, Driver, Fua, Geometry, Lba, Nanos, Op, Payload, Sectors};
+use block::{Buf, Completion, Driver, Fua, Geometry, IoResult, Lba, Nanos, Op, Payload, Sectors};
 use block::{TargetId, Token};
-use sim::{DiskSpec, Keep, Rng, Sim, SimDriver, World};
+use sim::model::Hdd;
+use sim::model::catalogue::hdd::SAS15K;
+use sim::{DiskSpec, Keep, Rng, Service, Sim, SimDriver, World};
 use std::time::Instant;
 
-const DISKS: u32 = 8;
-const DEPTH: u32 = 32;
+const DEPTH: u64 = 32;
 const ROUNDS: usize = 5;
 
 struct Load {
@@ -20,8 +22,9 @@ struct Load {
 }
 
 impl Load {
+    /// One read, or one time in four a write, of a random 4 KiB.
     fn submit(&mut self, slot: u64, buf: Buf) {
-        let disk = self.disks[(slot / u64::from(DEPTH)) as usize];
+        let disk = self.disks[(slot / DEPTH) as usize];
         let at = Lba(self.rng.below(self.blocks) * 8);
         let op = match self.rng.below(4) {
             0 => Op::Write(at, buf.share(), Fua::No),
@@ -37,7 +40,7 @@ impl Load {
 
     fn run(&mut self, operations: u64) {
         let mut done: Vec<Completion> = Vec::new();
-        for slot in 0..u64::from(DISKS * DEPTH) {
+        for slot in 0..self.disks.len() as u64 * DEPTH {
             let buf = self.buf();
             self.submit(slot, buf);
         }
@@ -57,19 +60,37 @@ impl Load {
     }
 }
 
-fn main() {
-    let operations = std::env::args().nth(1).map_or(2_000_000, |n| {
-        n.parse()
-            .expect("the number of operations, such as 2000000")
-    });
-    let mut rates = Vec::new();
+fn disk_of(sectors: Sectors) -> DiskSpec {
+    let mut spec = DiskSpec::new(Geometry::new("disk", sectors, Sectors(8)));
+    spec.keep = Keep::Nothing;
+    spec
+}
+
+fn fixed(world: &mut World) -> IoResult<Vec<TargetId>> {
+    let spec = disk_of(Sectors::from_mib(1 << 20));
+    (0..8).map(|_| world.add_disk(spec.clone())).collect()
+}
+
+fn hard_disks(world: &mut World) -> IoResult<Vec<TargetId>> {
+    let add = |index| {
+        let model = world.add_model(Hdd::new(&SAS15K, f64::from(index) / 16.0)?);
+        let mut spec = disk_of(Sectors(SAS15K.capacity().0 / 8 * 8));
+        spec.service = Service::Model { model, unit: 0 };
+        world.add_disk(spec)
+    };
+    (0..16).map(add).collect()
+}
+
+fn measure(
+    name: &str,
+    disks: impl Fn(&mut World) -> IoResult<Vec<TargetId>>,
+    operations: u64,
+) -> IoResult {
+    let mut runs = Vec::new();
     for _ in 0..ROUNDS {
         let mut world = World::new(1);
-        let shape = Geometry::new("disk", Sectors::from_mib(1 << 20), Sectors(8));
-        let mut spec = DiskSpec::new(shape.clone());
-        spec.keep = Keep::Nothing;
-        let disks = (0..DISKS).map(|_| world.add_disk(spec.clone()));
-        let disks = disks.collect::<Result<_, _>>().expect("a sound disk");
+        let disks = disks(&mut world)?;
+        let shape = world.geometry(disks[0]).expect("a disk");
         let mut sim = Sim::new(world);
         let mut load = Load {
             driver: sim.driver(),
@@ -81,22 +102,28 @@ fn main() {
         load.run(operations);
         let wall = start.elapsed().as_secs_f64();
         let world = sim.world();
-        rates.push((
-            operations as f64 / wall / 1e6,
-            world.events() as f64 / wall / 1e6,
-        ));
-        println!(
-            "{:.2} M operations/s, {:.2} M events/s, {:.1} simulated s per wall s, trace {:016x}",
-            operations as f64 / wall / 1e6,
-            world.events() as f64 / wall / 1e6,
-            world.now().as_secs_f64() / wall,
-            world.trace_hash()
-        );
+        let simulated = world.now().as_secs_f64() / wall;
+        let hash = world.trace_hash();
+        runs.push((wall, world.events() as f64 / wall / 1e6, simulated, hash));
     }
-    rates.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let (least, middle, most) = (rates[0], rates[ROUNDS / 2], rates[ROUNDS - 1]);
+    runs.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let million = |wall: f64| operations as f64 / wall / 1e6;
+    let (wall, events, simulated, hash) = runs[ROUNDS / 2];
     println!(
-        "median of {ROUNDS}: {:.2} M operations/s ({:.2} to {:.2}), {:.2} M events/s",
-        middle.0, least.0, most.0, middle.1
+        "{name}: {:.2} M operations/s ({:.2} to {:.2}), {events:.2} M events/s, \
+         {simulated:.1} simulated s a wall s, trace {hash:016x}; median of {ROUNDS}",
+        million(wall),
+        million(runs[ROUNDS - 1].0),
+        million(runs[0].0),
     );
+    Ok(())
+}
+
+fn main() -> IoResult {
+    let operations = std::env::args().nth(1).map_or(2_000_000, |n| {
+        n.parse()
+            .expect("the number of operations, such as 2000000")
+    });
+    measure("8 disks of fixed service time", fixed, operations)?;
+    measure("16 hard disks", hard_disks, operations / 4)
 }

@@ -271,7 +271,7 @@ fn deadlock(world: &World) -> String {
             continue;
         }
         any = true;
-        let place = match crate::world::is_disk_op(&flight.op) {
+        let place = match crate::operation::is_disk_op(&flight.op) {
             true => {
                 let name = &world.disks[flight.unit as usize].geometry.name;
                 format!("{name}, sector {}", place_of(&flight.op))

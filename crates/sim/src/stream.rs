@@ -1,9 +1,4 @@
-//! Byte streams: listeners, connections, and the two pipes of each connection.
-//!
-//! Invariants, for each pipe:
-//!     bytes received are the bytes sent, in order, none twice
-//!     sent and not yet received <= the link's buffer; a send waits for room
-//!     a receive returns at least one byte, and how many more is drawn by seed
+//! Byte streams: listeners, and connections from their beginning to their end.
 //!
 //! End `2n` of connection `n` is the one that connected, `2n+1` the one that
 //! accepted; end `e` sends into pipe `e` and receives from pipe `e ^ 1`.
@@ -11,14 +6,20 @@
 //! A connection that is closed delivers what was sent before, then its end; the
 //! other end's sends fail once it has heard. Closing never loses bytes in
 //! flight, as a TCP reset can; a cut connection ([`crate::StreamEffect`]) does.
+//! A shard that loses its power breaks its connections: its peers need no
+//! timeout to notice.
+//!
+//! Not here: how bytes move (`pipe`).
 
 use crate::disk::Span;
-use crate::fault::{Class, Direction, StreamEffect, StreamRule};
+use crate::fault::{Class, Direction, StreamRule};
 use crate::flight::{Flight, FlightId};
+use crate::operation::{is_disk_op, payload_of, unknown};
+use crate::pipe::{Pipe, Sending};
 use crate::plan::check_span;
 use crate::rng::Rng;
 use crate::trace_hash::{Event, Verb, ends};
-use crate::world::{self, Target, World, is_disk_op, payload_of, unknown};
+use crate::world::{self, Target, World};
 use block::{Address, IoError, IoResult, Kind, Nanos, Op, TargetId, Token};
 use std::collections::VecDeque;
 
@@ -76,7 +77,7 @@ const NO_LISTENER: u32 = u32::MAX;
 /// `listen` in most servers.
 const BACKLOG_MAX: usize = 128;
 
-struct Listener {
+pub(crate) struct Listener {
     target: TargetId,
     address: Address,
     link: LinkSpec,
@@ -86,53 +87,22 @@ struct Listener {
     backlog: VecDeque<u32>,
 }
 
-struct End {
-    target: TargetId,
+pub(crate) struct End {
+    pub target: TargetId,
     /// Whose it is; none yet while it waits to be accepted.
     seat: Option<usize>,
-    link: LinkSpec,
-    receiving: Option<FlightId>,
-    sending: Option<Sending>,
-    closed: bool,
-}
-
-/// How far a send has come.
-#[derive(Clone, Copy)]
-struct Sending {
-    id: FlightId,
-    part: usize,
-    byte: usize,
-}
-
-#[derive(Default)]
-struct Pipe {
-    /// Sent and not received; the first `arrived` can be received.
-    bytes: VecDeque<u8>,
-    arrived: usize,
-    sent: u64,
-    received: u64,
-    /// When the line is free to carry more, and when what it carries arrives.
-    free_at: Nanos,
-    arrives_at: Nanos,
-    /// Faults to come, by byte; the first is the next.
-    faults: VecDeque<(u64, StreamEffect)>,
-    /// Places that no receive may span.
-    splits: VecDeque<u64>,
-    stalled: bool,
-    breaking: bool,
-    broken: bool,
-    /// The sender has closed; true once the receiver has been told.
-    closing: bool,
-    ended: bool,
-    deaf: bool,
+    pub link: LinkSpec,
+    pub receiving: Option<FlightId>,
+    pub sending: Option<Sending>,
+    pub closed: bool,
 }
 
 pub(crate) struct Streams {
     listeners: Vec<Listener>,
-    ends: Vec<End>,
-    pipes: Vec<Pipe>,
+    pub ends: Vec<End>,
+    pub pipes: Vec<Pipe>,
     pub rules: Vec<StreamRule>,
-    rng: Rng,
+    pub rng: Rng,
 }
 
 impl Streams {
@@ -175,17 +145,9 @@ impl Streams {
             backlog: VecDeque::new(),
         });
     }
-
-    /// How many of `most` bytes a transfer moves.
-    fn piece(&mut self, most: usize, split: f64) -> usize {
-        if most > 1 && self.rng.chance(split) {
-            return self.rng.between(1, most as u64) as usize;
-        }
-        most
-    }
 }
 
-fn stream_error(what: &'static str) -> IoError {
+pub(crate) fn stream_error(what: &'static str) -> IoError {
     IoError::new(Kind::Stream, what)
 }
 
@@ -277,11 +239,11 @@ impl World {
         }
     }
 
-    fn later(&mut self, span: Nanos, due: Due) {
+    pub(crate) fn later(&mut self, span: Nanos, due: Due) {
         self.push(self.ledger.now + span, world::Due::Stream(due));
     }
 
-    fn latency(&mut self, link: LinkSpec) -> Nanos {
+    pub(crate) fn latency(&mut self, link: LinkSpec) -> Nanos {
         link.latency.draw(&mut self.streams.rng)
     }
 
@@ -396,232 +358,6 @@ impl World {
         }
     }
 
-    fn begin_recv(&mut self, id: FlightId, end: u32) {
-        let it = &mut self.streams.ends[end as usize];
-        if it.closed {
-            self.end(id, Err(stream_error("the stream is closed")));
-        } else if it.receiving.is_some() {
-            let what = "a second receive on one stream";
-            self.end(id, Err(IoError::new(Kind::Invalid, what)));
-        } else {
-            it.receiving = Some(id);
-            self.receive(end);
-        }
-    }
-
-    /// Completes the receive that waits at `end`, if it can be.
-    fn receive(&mut self, end: u32) {
-        let pipe = (end ^ 1) as usize;
-        let Some(id) = self.streams.ends[end as usize].receiving else {
-            return;
-        };
-        let split = self.streams.ends[end as usize].link.split;
-        let Some(flight) = self.flights.get_mut(id) else {
-            self.streams.ends[end as usize].receiving = None;
-            return;
-        };
-        let Op::Recv(buf) = &mut flight.op else {
-            unreachable!("a receive");
-        };
-        let state = &mut self.streams.pipes[pipe];
-        let result = if state.arrived > 0 {
-            while state.splits.front().is_some_and(|s| *s <= state.received) {
-                state.splits.pop_front();
-            }
-            let before_split = state
-                .splits
-                .front()
-                .map_or(u64::MAX, |s| s - state.received);
-            let most = state.arrived.min(buf.len()).min(before_split as usize);
-            let len = self.streams.piece(most, split);
-            let state = &mut self.streams.pipes[pipe];
-            for (to, from) in buf.iter_mut().zip(state.bytes.drain(..len)) {
-                *to = from;
-            }
-            state.arrived -= len;
-            state.received += len as u64;
-            Ok(len as u64)
-        } else if state.broken || state.deaf {
-            Err(stream_error("the connection is broken"))
-        } else if state.ended {
-            Ok(0)
-        } else {
-            return;
-        };
-        self.streams.ends[end as usize].receiving = None;
-        self.end(id, result);
-        self.pump(end ^ 1);
-    }
-
-    fn begin_send(&mut self, id: FlightId, end: u32) {
-        let it = &mut self.streams.ends[end as usize];
-        if it.closed {
-            self.end(id, Err(stream_error("the stream is closed")));
-        } else if it.sending.is_some() {
-            let what = "a second send on one stream";
-            self.end(id, Err(IoError::new(Kind::Invalid, what)));
-        } else {
-            it.sending = Some(Sending {
-                id,
-                part: 0,
-                byte: 0,
-            });
-            if self.streams.pipes[end as usize].broken {
-                self.fail_send(end, "the connection is broken");
-            } else {
-                self.pump(end);
-            }
-        }
-    }
-
-    /// Moves what it can of the send that waits at `end` into its pipe.
-    fn pump(&mut self, end: u32) {
-        while let Some(sending) = self.streams.ends[end as usize].sending {
-            let Some(flight) = self.flights.get(sending.id) else {
-                self.streams.ends[end as usize].sending = None;
-                return;
-            };
-            let Op::Send(parts) = &flight.op else {
-                unreachable!("a send");
-            };
-            let Some(part) = parts.get(sending.part) else {
-                self.streams.ends[end as usize].sending = None;
-                self.end(sending.id, Ok(0));
-                return;
-            };
-            let link = self.streams.ends[end as usize].link;
-            let pipe = &self.streams.pipes[end as usize];
-            if pipe.stalled || pipe.breaking || pipe.broken {
-                return;
-            }
-            let room = link.buffer_bytes as usize - pipe.bytes.len();
-            let before_fault = pipe.faults.front().map_or(u64::MAX, |f| f.0 - pipe.sent);
-            let rest = &part[sending.byte..];
-            let most = rest.len().min(room).min(before_fault as usize);
-            if most == 0 && !rest.is_empty() {
-                return;
-            }
-            let len = self.streams.piece(most, link.split);
-            let pipe = &mut self.streams.pipes[end as usize];
-            pipe.bytes.extend(&rest[..len]);
-            let next = match len == rest.len() {
-                true => (sending.part + 1, 0),
-                false => (sending.part, sending.byte + len),
-            };
-            self.streams.ends[end as usize].sending = Some(Sending {
-                part: next.0,
-                byte: next.1,
-                ..sending
-            });
-            if len > 0 {
-                self.carry(end, len, link);
-                self.strike_pipe(end);
-            }
-        }
-    }
-
-    /// Puts `len` bytes onto the line.
-    fn carry(&mut self, pipe: u32, len: usize, link: LinkSpec) {
-        let now = self.ledger.now;
-        let latency = self.latency(link);
-        let state = &mut self.streams.pipes[pipe as usize];
-        let ns = (len as u128 * 1_000_000_000).div_ceil(u128::from(link.bytes_per_sec));
-        state.free_at = state.free_at.max(now) + Nanos(ns as u64);
-        state.arrives_at = state.arrives_at.max(state.free_at + latency);
-        state.sent += len as u64;
-        let at = state.arrives_at;
-        let bytes = len as u32;
-        self.push(at, world::Due::Stream(Due::Arrive { pipe, bytes }));
-    }
-
-    fn arrive(&mut self, pipe: u32, bytes: u32) {
-        let stream = self.streams.ends[(pipe ^ 1) as usize].target;
-        let state = &mut self.streams.pipes[pipe as usize];
-        if state.broken {
-            return;
-        }
-        self.ledger.record(Event::Arrive {
-            stream,
-            bytes: u64::from(bytes),
-        });
-        state.arrived += bytes as usize;
-        if state.deaf {
-            state.bytes.drain(..state.arrived);
-            state.received += state.arrived as u64;
-            state.arrived = 0;
-            self.pump(pipe);
-        } else {
-            self.receive(pipe ^ 1);
-        }
-    }
-
-    /// Lets the faults that wait at the byte a pipe has reached take effect.
-    fn strike_pipe(&mut self, pipe: u32) {
-        let target = self.streams.ends[pipe as usize].target;
-        loop {
-            let state = &mut self.streams.pipes[pipe as usize];
-            let Some(&(byte, effect)) = state.faults.front().filter(|f| f.0 <= state.sent) else {
-                return;
-            };
-            if state.stalled {
-                return;
-            }
-            state.faults.pop_front();
-            match effect {
-                StreamEffect::Split => {
-                    state.splits.push_back(byte);
-                    self.ledger.strike(Class::StreamSplit, target, byte);
-                }
-                StreamEffect::Cut => {
-                    state.breaking = true;
-                    let at = state.arrives_at.max(self.ledger.now);
-                    self.ledger.strike(Class::StreamCut, target, byte);
-                    // After the bytes before the cut, which are due by then.
-                    let at = at + Nanos(1);
-                    self.push(at, world::Due::Stream(Due::Break { pipe }));
-                }
-                StreamEffect::Stall(span) => {
-                    state.stalled = true;
-                    self.ledger.strike(Class::StreamStalled, target, byte);
-                    if let Some(span) = span {
-                        self.later(span, Due::Resume { pipe });
-                    }
-                }
-            }
-        }
-    }
-
-    fn resume(&mut self, pipe: u32) {
-        let state = &mut self.streams.pipes[pipe as usize];
-        if !std::mem::replace(&mut state.stalled, false) {
-            return;
-        }
-        self.strike_pipe(pipe);
-        self.pump(pipe);
-        if self.streams.pipes[pipe as usize].closing {
-            self.announce_end(pipe);
-        }
-    }
-
-    fn fail_send(&mut self, end: u32, what: &'static str) {
-        if let Some(sending) = self.streams.ends[end as usize].sending.take() {
-            self.end(sending.id, Err(stream_error(what)));
-        }
-    }
-
-    /// Breaks both ways of the connection of `end`. What has arrived can still
-    /// be received.
-    fn break_pipes(&mut self, end: u32) {
-        for pipe in [end, end ^ 1] {
-            let state = &mut self.streams.pipes[pipe as usize];
-            state.broken = true;
-            state.bytes.truncate(state.arrived);
-            self.fail_send(pipe, "the connection is broken");
-        }
-        self.receive(end);
-        self.receive(end ^ 1);
-    }
-
     pub(crate) fn break_stream(&mut self, target: TargetId) {
         if let Some(Target::End(end)) = self.targets.get(target.0 as usize) {
             let end = *end;
@@ -688,19 +424,10 @@ impl World {
         incoming.deaf = true;
         incoming.bytes.drain(..incoming.arrived);
         incoming.arrived = 0;
+        incoming.bytes.shrink_to_fit();
         let span = self.latency(link);
         self.later(span, Due::Reset { pipe: end ^ 1 });
         self.pump(end ^ 1);
-    }
-
-    /// Tells the receiving end, after all that was sent, that no more will come.
-    fn announce_end(&mut self, pipe: u32) {
-        let latency = self.latency(self.streams.ends[pipe as usize].link);
-        let state = &self.streams.pipes[pipe as usize];
-        if !state.stalled {
-            let at = state.arrives_at.max(self.ledger.now + latency) + Nanos(1);
-            self.push(at, world::Due::Stream(Due::Fin { pipe }));
-        }
     }
 
     /// The streams of shards that have died break; their listeners fall silent.

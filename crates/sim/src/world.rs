@@ -5,24 +5,24 @@
 //!     time moves only when the host or a parked driver lets it
 //!     each operation of a live shard completes exactly once
 //!
-//! Not here: which shard runs (`host`), what an operation does to a disk
-//! (`disk`) or a stream (`stream`), what can go wrong (`fault`).
+//! Not here: which shard runs (`host`), how operations begin and end
+//! (`operation`, `stream`), what they do to a disk (`disk`), what can go wrong
+//! (`fault`) and how it is done (`power`).
 
-use crate::clockwork::{Clockwork, Wake};
-use crate::control::{Command, Control};
+use crate::clockwork::Clockwork;
+use crate::control::Control;
 use crate::disk::{Disk, DiskSpec, ModelId};
-use crate::fault::{Class, Domain, Plan, Strike, Tally};
-use crate::flight::{Flight, FlightId, Flights};
+use crate::fault::{Domain, Plan, Tally};
+use crate::flight::{FlightId, Flights};
 use crate::heap::EventHeap;
 use crate::ledger::Ledger;
 use crate::model::{Completed, Model};
-use crate::plan::{Action, Agenda};
+use crate::plan::Agenda;
 use crate::rng::Rng;
 use crate::stream::{LinkSpec, Streams};
-use crate::trace_hash::{Event, Log, Trace, Verb, ends};
+use crate::trace_hash::{Event, Log, Trace};
 use block::{
-    Address, Completion, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos, Op, Payload,
-    ShardId, TargetId, Token, Unpark,
+    Address, Completion, Geometry, IoError, IoResult, Lba, Nanos, ShardId, TargetId, Unpark,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -94,15 +94,15 @@ pub struct World {
     /// The first seat of the latest boot.
     pub(crate) boot: usize,
     domains: Vec<(ShardId, Domain)>,
-    agenda: Agenda,
-    control: Control,
+    pub(crate) agenda: Agenda,
+    pub(crate) control: Control,
     /// Orders what happens at one instant, and shards.
     pub(crate) order: Rng,
-    clockwork: Clockwork,
+    pub(crate) clockwork: Clockwork,
     /// Kept to be used again.
-    served: Vec<Completed>,
-    submitted: u64,
-    steps: u64,
+    pub(crate) served: Vec<Completed>,
+    pub(crate) submitted: u64,
+    pub(crate) steps: u64,
 }
 
 impl World {
@@ -286,10 +286,13 @@ impl World {
         self.heap.push(at, random, due);
     }
 
-    /// Takes seats for a boot of `shards` shards. The power is on again.
+    /// Takes seats for a boot of `shards` shards. The power is on again, and what
+    /// earlier shards left in flight on disks has ended: an operating system
+    /// lets nobody in before.
     pub(crate) fn boot(&mut self, shards: u32) {
         self.obey();
         self.seats.iter_mut().for_each(|s| s.live = false);
+        self.settle_orphans();
         self.ledger.record(Event::Boot { shards });
         let mut dark: Vec<Domain> = Vec::new();
         dark.extend(self.disks.iter().filter(|d| !d.powered).map(|d| d.domain));
@@ -318,192 +321,6 @@ impl World {
         self.seats.len() - 1
     }
 
-    /// Begins an operation for the shard in `seat`.
-    #[inline]
-    pub(crate) fn submit(&mut self, seat: usize, token: Token, target: TargetId, op: Op) {
-        self.obey();
-        if !self.seats[seat].live {
-            return;
-        }
-        let number = self.submitted;
-        self.submitted += 1;
-        match self.targets.get(target.0 as usize) {
-            Some(Target::Disk(disk)) => {
-                let disk = *disk;
-                self.submit_to_disk(seat, token, disk, number, op);
-            }
-            _ => self.submit_to_stream(seat, token, target, number, op),
-        }
-    }
-
-    fn submit_to_disk(&mut self, seat: usize, token: Token, unit: u32, number: u64, op: Op) {
-        let disk = &mut self.disks[unit as usize];
-        let (verb, checked) = disk.check(&op);
-        let extent = *checked.as_ref().unwrap_or(&Extent::default());
-        self.ledger.record(Event::Submit {
-            op: number,
-            shard: self.seats[seat].shard,
-            target: disk.target,
-            verb,
-            start: extent.start.0,
-            len: extent.len.0,
-        });
-        if let Op::Write(_, data, _) = &op {
-            let ends = ends(data);
-            self.ledger.record(Event::Data { op: number, ends });
-        }
-        let refused = match checked {
-            Ok(_) if disk.is_up() => None,
-            Ok(_) => Some(
-                disk.geometry
-                    .error(Kind::Gone, "the disk is gone")
-                    .at(extent),
-            ),
-            Err(error) => Some(error),
-        };
-        if let Some(error) = refused {
-            self.step();
-            self.complete(seat, number, token, Err(error), payload_of(op));
-            return;
-        }
-        let strike = match disk.rules.is_empty() {
-            true => Strike::NONE,
-            false => disk.judge(verb, &op, extent, &mut self.ledger.rng),
-        };
-        let (service, fua) = (disk.service, is_fua(&op));
-        let id = self.flights.insert(Flight {
-            shard: seat as u32,
-            unit,
-            token,
-            number,
-            op,
-            strike,
-            covers: disk.contents.as_ref().map_or(0, |c| c.acknowledged()),
-        });
-        if matches!(verb, Verb::Write | Verb::Zero) {
-            disk.begin_write(id, extent, &self.flights);
-        }
-        match self
-            .clockwork
-            .begin(service, verb, fua, extent, id, self.ledger.now)
-        {
-            Wake::Served(at) => self.push(at, Due::Served(id)),
-            Wake::Model(at, model) => self.push(at, Due::Model(model)),
-            Wake::Nothing => {}
-        }
-        self.step();
-    }
-
-    /// A model has something to decide or to complete.
-    fn advance_model(&mut self, model: u32) {
-        let mut served = std::mem::take(&mut self.served);
-        let wake = self.clockwork.advance(model, self.ledger.now, &mut served);
-        if let Some(at) = wake {
-            self.push(at, Due::Model(model));
-        }
-        for id in served.drain(..) {
-            self.served(FlightId::unpack(id.id));
-        }
-        self.served = served;
-    }
-
-    /// A disk operation has been served; unless a fault holds it, it ends.
-    #[inline]
-    fn served(&mut self, id: FlightId) {
-        let Some(flight) = self.flights.get(id) else {
-            return;
-        };
-        let strike = flight.strike;
-        if strike.delay != Nanos::ZERO || strike.stick {
-            self.hold(id, strike);
-        } else {
-            self.finish_disk(id);
-        }
-    }
-
-    #[cold]
-    fn hold(&mut self, id: FlightId, strike: Strike) {
-        let flight = self.flights.get_mut(id).expect("in flight");
-        let disk = &mut self.disks[flight.unit as usize];
-        let place = crate::disk::place_of(&flight.op);
-        flight.strike.delay = Nanos::ZERO;
-        if strike.delay != Nanos::ZERO {
-            self.ledger.strike(Class::Delay, disk.target, place);
-            self.push(self.ledger.now + strike.delay, Due::Served(id));
-            return;
-        }
-        self.ledger.strike(Class::Stuck, disk.target, place);
-        disk.stuck.push(id);
-        if let Some(until) = strike.stick_until {
-            self.push(until.max(self.ledger.now), Due::Released(id));
-        }
-    }
-
-    #[inline]
-    fn finish_disk(&mut self, id: FlightId) {
-        let Some(flight) = self.flights.remove(id) else {
-            return;
-        };
-        let disk = &mut self.disks[flight.unit as usize];
-        disk.end_write(id);
-        let (seat, number, token) = (flight.shard as usize, flight.number, flight.token);
-        let (result, payload) = disk.perform(flight, &self.flights, &mut self.ledger);
-        self.complete(seat, number, token, result, payload);
-        self.step();
-    }
-
-    /// Ends an operation that did nothing but fail, or that a stream carried out.
-    pub(crate) fn end(&mut self, id: FlightId, result: IoResult<u64>) {
-        if let Some(flight) = self.flights.remove(id) {
-            let seat = flight.shard as usize;
-            self.complete(
-                seat,
-                flight.number,
-                flight.token,
-                result,
-                payload_of(flight.op),
-            );
-        }
-    }
-
-    #[inline]
-    pub(crate) fn complete(
-        &mut self,
-        seat: usize,
-        number: u64,
-        token: Token,
-        result: IoResult<u64>,
-        payload: Payload,
-    ) {
-        self.ledger.record(match &result {
-            Ok(value) => Event::Complete {
-                op: number,
-                value: *value,
-            },
-            Err(error) => Event::Fail {
-                op: number,
-                kind: error.kind(),
-            },
-        });
-        let seat = &mut self.seats[seat];
-        if seat.live {
-            seat.ready.push(Completion {
-                token,
-                result,
-                payload,
-            });
-        }
-    }
-
-    /// Counts a disk step and lets the plan act on it.
-    #[inline]
-    fn step(&mut self) {
-        self.steps += 1;
-        while let Some(action) = self.agenda.at_step(self.steps) {
-            self.act(action);
-        }
-    }
-
     /// Whether anything is due now.
     #[inline]
     pub(crate) fn next_at(&self) -> Option<Nanos> {
@@ -527,135 +344,4 @@ impl World {
         }
         true
     }
-
-    /// Carries out what the test program has asked for.
-    #[inline]
-    pub(crate) fn obey(&mut self) {
-        while let Some(command) = self.control.take() {
-            match command {
-                Command::Kill(disk) => self.act(Action::Gone(disk)),
-                Command::Revive(disk) => self.act(Action::Back(disk)),
-                Command::Cut(domain) => self.act(Action::Cut(domain)),
-                Command::PowerOn(domain) => self.power_on(domain),
-                Command::Release(target) => self.release(target),
-                Command::Break(target) => self.break_stream(target),
-            }
-        }
-    }
-
-    fn act(&mut self, action: Action) {
-        match action {
-            Action::Gone(target) => self.unplug(target),
-            Action::Back(target) => self.plug_in(target),
-            Action::Cut(domain) => self.cut(domain),
-        }
-    }
-
-    fn unplug(&mut self, target: TargetId) {
-        let Some(unit) = self.disk_index(target) else {
-            return;
-        };
-        if !std::mem::replace(&mut self.disks[unit].plugged, false) {
-            return;
-        }
-        self.ledger.record(Event::Gone { target });
-        self.ledger.strike(Class::DeviceGone, target, 0);
-        self.lose_disk(unit);
-    }
-
-    fn plug_in(&mut self, target: TargetId) {
-        let Some(unit) = self.disk_index(target) else {
-            return;
-        };
-        if !std::mem::replace(&mut self.disks[unit].plugged, true) {
-            self.ledger.record(Event::Back { target });
-            self.ledger.strike(Class::DeviceBack, target, 0);
-        }
-    }
-
-    /// A disk loses power: its cache settles, its operations in flight fail.
-    fn lose_disk(&mut self, unit: usize) {
-        let disk = &mut self.disks[unit];
-        disk.lose_power(&self.flights, self.agenda.survival, &mut self.ledger);
-        let flights = self.flights.iter();
-        let on_it = flights.filter(|(_, f)| f.unit as usize == unit && is_disk_op(&f.op));
-        let lost: Vec<FlightId> = on_it.map(|(id, _)| id).collect();
-        for id in lost {
-            let error = self.disks[unit]
-                .geometry
-                .error(Kind::Gone, "the disk is gone");
-            self.end(id, Err(error));
-        }
-    }
-
-    /// The power goes, of one domain or of all.
-    fn cut(&mut self, domain: Option<Domain>) {
-        let hit = |d: Domain| domain.is_none_or(|only| only == d);
-        let number = domain.map_or(u32::MAX, |d| d.0);
-        self.ledger.record(Event::PowerCut { domain: number });
-        self.ledger
-            .strike(Class::PowerCut, TargetId::NONE, u64::from(number));
-        let dying = self.seats.iter_mut().filter(|s| s.live && hit(s.domain));
-        for seat in dying {
-            seat.live = false;
-            seat.ready.clear();
-        }
-        for unit in 0..self.disks.len() {
-            let disk = &mut self.disks[unit];
-            if hit(disk.domain) && std::mem::replace(&mut disk.powered, false) {
-                self.lose_disk(unit);
-            }
-        }
-        self.cut_dead_streams();
-    }
-
-    fn power_on(&mut self, domain: Domain) {
-        self.ledger.record(Event::PowerOn { domain: domain.0 });
-        let here = self.disks.iter_mut().filter(|d| d.domain == domain);
-        here.for_each(|d| d.powered = true);
-    }
-
-    /// Lets go what a fault holds.
-    fn release(&mut self, target: TargetId) {
-        match self.targets.get(target.0 as usize) {
-            Some(Target::Disk(unit)) => {
-                for id in std::mem::take(&mut self.disks[*unit as usize].stuck) {
-                    self.finish_disk(id);
-                }
-            }
-            _ => self.release_stream(target),
-        }
-    }
-}
-
-/// Whether the operation is one of a disk.
-pub(crate) fn is_disk_op(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Read(..) | Op::Write(..) | Op::Zero(_) | Op::Flush | Op::Discard(_)
-    )
-}
-
-fn is_fua(op: &Op) -> Fua {
-    match op {
-        Op::Write(_, _, fua) => *fua,
-        _ => Fua::No,
-    }
-}
-
-/// What an operation gives back.
-pub(crate) fn payload_of(op: Op) -> Payload {
-    match op {
-        Op::Read(_, buf) | Op::Recv(buf) => Payload::Buf(buf),
-        Op::Send(mut parts) => {
-            parts.clear();
-            Payload::Parts(parts)
-        }
-        _ => Payload::None,
-    }
-}
-
-/// The error of an operation on something that is not there.
-pub(crate) fn unknown(target: TargetId) -> IoError {
-    IoError::new(Kind::Invalid, format!("no such target: {}", target.0))
 }

@@ -3,13 +3,15 @@
 mod hand;
 
 use block::{
-    Address, Completion, Driver, Extent, Fua, Host, Kind, Lba, Nanos, Op, Progress, Sectors,
-    ShardId, TargetId, Token, Turn,
+    Address, Completion, Driver, Extent, Fua, Geometry, Host, Kind, Lba, Nanos, Op, Progress,
+    Sectors, ShardId, TargetId, Token, Turn,
 };
 use hand::{Hand, one_disk, small_disk};
+use sim::model::catalogue::{controller::WRITE_THROUGH, hdd::SAS15K};
+use sim::model::{Controller, Hdd};
 use sim::{
-    Budget, Class, Domain, Effect, LinkSpec, Ops, Outcome, Plan, Point, PowerCut, Rng, Rule, Sim,
-    SimDriver, Survival, When, World,
+    Budget, Class, DiskSpec, Domain, Effect, LinkSpec, Ops, Outcome, Plan, Point, PowerCut, Rng,
+    Rule, Service, Sim, SimDriver, Survival, When, World,
 };
 use std::sync::{Arc, Mutex};
 
@@ -267,6 +269,54 @@ fn a_cut_ends_the_run_and_the_next_boot_finds_what_was_durable() {
     assert_eq!(sim.world().now(), Nanos::from_secs(1));
     let mut hand = Hand::new(&mut sim);
     assert_eq!(hand.read(disk, 0, 2).unwrap(), [1, 0]);
+}
+
+#[test]
+fn what_a_boot_leaves_in_flight_ends_before_the_next() {
+    let (world, disk) = one_disk(1);
+    let mut sim = Sim::new(world);
+    let outcome = sim.drive(1, |_, driver| {
+        script(driver, move |driver, _| {
+            write(driver, disk, 5, 6, Fua::No);
+            Progress::Done
+        })
+    });
+    assert_eq!(outcome, Outcome::Done);
+    let mut hand = Hand::new(&mut sim);
+    hand.write(disk, 0, 8, 7).unwrap();
+    assert_eq!(hand.read(disk, 0, 8).unwrap(), [7; 8]);
+    assert_eq!(sim.world().overlaps(disk), 0);
+}
+
+#[test]
+fn models_decide_when_operations_end_and_cuts_find_them_in_flight() {
+    let (mut world, _) = one_disk(1);
+    let drive = |phase| Hdd::new(&SAS15K, phase).unwrap();
+    let pair = Controller::new(&WRITE_THROUGH, vec![drive(0.0), drive(0.5)]).unwrap();
+    let model = world.add_model(pair);
+    let disks = [0, 1].map(|unit| {
+        let mut spec = DiskSpec::new(Geometry::new("hdd", SAS15K.capacity(), Sectors(1)));
+        spec.service = Service::Model { model, unit };
+        world.add_disk(spec).unwrap()
+    });
+    let mut sim = Sim::new(world);
+    let mut hand = Hand::new(&mut sim);
+    hand.write(disks[0], 0, 1, 1).unwrap();
+    hand.write(disks[1], 1 << 28, 1, 2).unwrap();
+    assert_eq!(hand.read(disks[1], 1 << 28, 1).unwrap(), [2]);
+    let before = sim.world().now();
+    hand.read(disks[0], 1 << 28, 1).unwrap();
+    let seek = sim.world().now() - before;
+    assert!((2_000..20_000).contains(&seek.as_micros()), "{seek}");
+
+    let data = hand.filled(512, 3);
+    hand.start(disks[0], Op::Write(Lba(0), data, Fua::Yes));
+    sim.world().control().cut_power(None);
+    let mut hand = Hand::new(&mut sim);
+    let seen = hand.read(disks[0], 0, 1).unwrap()[0];
+    assert!(seen <= 3, "old, volatile or in flight: {seen}");
+    hand.write(disks[0], 0, 1, 4).unwrap();
+    assert_eq!(hand.read(disks[0], 0, 1).unwrap(), [4]);
 }
 
 #[test]

@@ -1,0 +1,234 @@
+//! Disk operations from submission to completion.
+//!
+//! Invariants:
+//!     each submission and each completion of a disk operation is one step
+//!     an operation takes effect at its completion, in `Disk::perform`
+
+use crate::clockwork::Wake;
+use crate::fault::{Class, Strike};
+use crate::flight::{Flight, FlightId};
+use crate::trace_hash::{Event, Verb, ends};
+use crate::world::{Due, Target, World};
+use block::{
+    Completion, Extent, Fua, IoError, IoResult, Kind, Nanos, Op, Payload, TargetId, Token,
+};
+
+impl World {
+    /// Begins an operation for the shard in `seat`.
+    #[inline]
+    pub(crate) fn submit(&mut self, seat: usize, token: Token, target: TargetId, op: Op) {
+        self.obey();
+        if !self.seats[seat].live {
+            return;
+        }
+        let number = self.submitted;
+        self.submitted += 1;
+        match self.targets.get(target.0 as usize) {
+            Some(Target::Disk(disk)) => {
+                let disk = *disk;
+                self.submit_to_disk(seat, token, disk, number, op);
+            }
+            _ => self.submit_to_stream(seat, token, target, number, op),
+        }
+    }
+
+    fn submit_to_disk(&mut self, seat: usize, token: Token, unit: u32, number: u64, op: Op) {
+        let disk = &mut self.disks[unit as usize];
+        let (verb, checked) = disk.check(&op);
+        let extent = *checked.as_ref().unwrap_or(&Extent::default());
+        self.ledger.record(Event::Submit {
+            op: number,
+            shard: self.seats[seat].shard,
+            target: disk.target,
+            verb,
+            start: extent.start.0,
+            len: extent.len.0,
+        });
+        if let Op::Write(_, data, _) = &op {
+            let ends = ends(data);
+            self.ledger.record(Event::Data { op: number, ends });
+        }
+        let refused = match checked {
+            Ok(_) if disk.is_up() => None,
+            Ok(_) => Some(
+                disk.geometry
+                    .error(Kind::Gone, "the disk is gone")
+                    .at(extent),
+            ),
+            Err(error) => Some(error),
+        };
+        if let Some(error) = refused {
+            self.step();
+            self.complete(seat, number, token, Err(error), payload_of(op));
+            return;
+        }
+        let strike = match disk.rules.is_empty() {
+            true => Strike::NONE,
+            false => disk.judge(verb, &op, extent, &mut self.ledger.rng),
+        };
+        let (service, fua) = (disk.service, is_fua(&op));
+        let id = self.flights.insert(Flight {
+            shard: seat as u32,
+            unit,
+            token,
+            number,
+            op,
+            strike,
+            covers: disk.contents.as_ref().map_or(0, |c| c.acknowledged()),
+        });
+        if matches!(verb, Verb::Write | Verb::Zero) {
+            disk.begin_write(id, extent, &self.flights);
+        }
+        match self
+            .clockwork
+            .begin(service, verb, fua, extent, id, self.ledger.now)
+        {
+            Wake::Served(at) => self.push(at, Due::Served(id)),
+            Wake::Model(at, model) => self.push(at, Due::Model(model)),
+            Wake::Nothing => {}
+        }
+        self.step();
+    }
+
+    /// A model has something to decide or to complete.
+    pub(crate) fn advance_model(&mut self, model: u32) {
+        let mut served = std::mem::take(&mut self.served);
+        let wake = self.clockwork.advance(model, self.ledger.now, &mut served);
+        if let Some(at) = wake {
+            self.push(at, Due::Model(model));
+        }
+        for id in served.drain(..) {
+            self.served(FlightId::unpack(id.id));
+        }
+        self.served = served;
+    }
+
+    /// A disk operation has been served; unless a fault holds it, it ends.
+    #[inline]
+    pub(crate) fn served(&mut self, id: FlightId) {
+        let Some(flight) = self.flights.get(id) else {
+            return;
+        };
+        let strike = flight.strike;
+        if strike.delay != Nanos::ZERO || strike.stick {
+            self.hold(id, strike);
+        } else {
+            self.finish_disk(id);
+        }
+    }
+
+    #[cold]
+    fn hold(&mut self, id: FlightId, strike: Strike) {
+        let flight = self.flights.get_mut(id).expect("in flight");
+        let disk = &mut self.disks[flight.unit as usize];
+        let place = crate::disk::place_of(&flight.op);
+        flight.strike.delay = Nanos::ZERO;
+        if strike.delay != Nanos::ZERO {
+            self.ledger.strike(Class::Delay, disk.target, place);
+            self.push(self.ledger.now + strike.delay, Due::Served(id));
+            return;
+        }
+        self.ledger.strike(Class::Stuck, disk.target, place);
+        disk.stuck.push(id);
+        if let Some(until) = strike.stick_until {
+            self.push(until.max(self.ledger.now), Due::Released(id));
+        }
+    }
+
+    #[inline]
+    pub(crate) fn finish_disk(&mut self, id: FlightId) {
+        let Some(flight) = self.flights.remove(id) else {
+            return;
+        };
+        let disk = &mut self.disks[flight.unit as usize];
+        disk.end_write(id);
+        let (seat, number, token) = (flight.shard as usize, flight.number, flight.token);
+        let (result, payload) = disk.perform(flight, &self.flights, &mut self.ledger);
+        self.complete(seat, number, token, result, payload);
+        self.step();
+    }
+
+    /// Ends an operation that did nothing but fail, or that a stream carried out.
+    pub(crate) fn end(&mut self, id: FlightId, result: IoResult<u64>) {
+        if let Some(flight) = self.flights.remove(id) {
+            let seat = flight.shard as usize;
+            self.complete(
+                seat,
+                flight.number,
+                flight.token,
+                result,
+                payload_of(flight.op),
+            );
+        }
+    }
+
+    #[inline]
+    pub(crate) fn complete(
+        &mut self,
+        seat: usize,
+        number: u64,
+        token: Token,
+        result: IoResult<u64>,
+        payload: Payload,
+    ) {
+        self.ledger.record(match &result {
+            Ok(value) => Event::Complete {
+                op: number,
+                value: *value,
+            },
+            Err(error) => Event::Fail {
+                op: number,
+                kind: error.kind(),
+            },
+        });
+        let seat = &mut self.seats[seat];
+        if seat.live {
+            seat.ready.push(Completion {
+                token,
+                result,
+                payload,
+            });
+        }
+    }
+
+    /// Counts a disk step and lets the plan act on it.
+    #[inline]
+    fn step(&mut self) {
+        self.steps += 1;
+        while let Some(action) = self.agenda.at_step(self.steps) {
+            self.act(action);
+        }
+    }
+}
+
+/// Whether the operation is one of a disk.
+pub(crate) fn is_disk_op(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Read(..) | Op::Write(..) | Op::Zero(_) | Op::Flush | Op::Discard(_)
+    )
+}
+
+fn is_fua(op: &Op) -> Fua {
+    match op {
+        Op::Write(_, _, fua) => *fua,
+        _ => Fua::No,
+    }
+}
+
+/// What an operation gives back.
+pub(crate) fn payload_of(op: Op) -> Payload {
+    match op {
+        Op::Read(_, buf) | Op::Recv(buf) => Payload::Buf(buf),
+        Op::Send(mut parts) => {
+            parts.clear();
+            Payload::Parts(parts)
+        }
+        _ => Payload::None,
+    }
+}
+
+/// The error of an operation on something that is not there.
+pub(crate) fn unknown(target: TargetId) -> IoError {
+    IoError::new(Kind::Invalid, format!("no such target: {}", target.0))
+}

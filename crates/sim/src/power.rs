@@ -1,0 +1,122 @@
+//! What the plan and the test program do to the world: disks that go and come
+//! back, power that is cut, operations that are released.
+
+use crate::control::Command;
+use crate::fault::{Class, Domain};
+use crate::flight::{Flight, FlightId};
+use crate::operation::is_disk_op;
+use crate::plan::Action;
+use crate::trace_hash::Event;
+use crate::world::{Target, World};
+use block::{Kind, TargetId};
+
+impl World {
+    /// Carries out what the test program has asked for.
+    #[inline]
+    pub(crate) fn obey(&mut self) {
+        while let Some(command) = self.control.take() {
+            match command {
+                Command::Kill(disk) => self.act(Action::Gone(disk)),
+                Command::Revive(disk) => self.act(Action::Back(disk)),
+                Command::Cut(domain) => self.act(Action::Cut(domain)),
+                Command::PowerOn(domain) => self.power_on(domain),
+                Command::Release(target) => self.release(target),
+                Command::Break(target) => self.break_stream(target),
+            }
+        }
+    }
+
+    pub(crate) fn act(&mut self, action: Action) {
+        match action {
+            Action::Gone(target) => self.unplug(target),
+            Action::Back(target) => self.plug_in(target),
+            Action::Cut(domain) => self.cut(domain),
+        }
+    }
+
+    fn unplug(&mut self, target: TargetId) {
+        let Some(unit) = self.disk_index(target) else {
+            return;
+        };
+        if !std::mem::replace(&mut self.disks[unit].plugged, false) {
+            return;
+        }
+        self.ledger.record(Event::Gone { target });
+        self.ledger.strike(Class::DeviceGone, target, 0);
+        self.lose_disk(unit);
+    }
+
+    fn plug_in(&mut self, target: TargetId) {
+        let Some(unit) = self.disk_index(target) else {
+            return;
+        };
+        if !std::mem::replace(&mut self.disks[unit].plugged, true) {
+            self.ledger.record(Event::Back { target });
+            self.ledger.strike(Class::DeviceBack, target, 0);
+        }
+    }
+
+    /// A disk loses power: its cache settles, its operations in flight fail.
+    fn lose_disk(&mut self, unit: usize) {
+        let disk = &mut self.disks[unit];
+        disk.lose_power(&self.flights, self.agenda.survival, &mut self.ledger);
+        let flights = self.flights.iter();
+        let on_it = flights.filter(|(_, f)| f.unit as usize == unit && is_disk_op(&f.op));
+        let lost: Vec<FlightId> = on_it.map(|(id, _)| id).collect();
+        for id in lost {
+            let error = self.disks[unit]
+                .geometry
+                .error(Kind::Gone, "the disk is gone");
+            self.end(id, Err(error));
+        }
+    }
+
+    /// The power goes, of one domain or of all.
+    fn cut(&mut self, domain: Option<Domain>) {
+        let hit = |d: Domain| domain.is_none_or(|only| only == d);
+        let number = domain.map_or(u32::MAX, |d| d.0);
+        self.ledger.record(Event::PowerCut { domain: number });
+        self.ledger
+            .strike(Class::PowerCut, TargetId::NONE, u64::from(number));
+        let dying = self.seats.iter_mut().filter(|s| s.live && hit(s.domain));
+        for seat in dying {
+            seat.live = false;
+            seat.ready.clear();
+        }
+        for unit in 0..self.disks.len() {
+            let disk = &mut self.disks[unit];
+            if hit(disk.domain) && std::mem::replace(&mut disk.powered, false) {
+                self.lose_disk(unit);
+            }
+        }
+        self.cut_dead_streams();
+    }
+
+    pub(crate) fn power_on(&mut self, domain: Domain) {
+        self.ledger.record(Event::PowerOn { domain: domain.0 });
+        let here = self.disks.iter_mut().filter(|d| d.domain == domain);
+        here.for_each(|d| d.powered = true);
+    }
+
+    /// Ends the operations on disks whose shards are dead.
+    pub(crate) fn settle_orphans(&mut self) {
+        let orphaned = |f: &Flight| is_disk_op(&f.op) && !self.seats[f.shard as usize].live;
+        let flights = self.flights.iter().filter(|(_, f)| orphaned(f));
+        let orphans: Vec<FlightId> = flights.map(|(id, _)| id).collect();
+        for id in orphans {
+            self.finish_disk(id);
+        }
+    }
+
+    /// Lets go what a fault holds.
+    fn release(&mut self, target: TargetId) {
+        match self.targets.get(target.0 as usize) {
+            Some(Target::Disk(unit)) => {
+                for id in std::mem::take(&mut self.disks[*unit as usize].stuck) {
+                    self.finish_disk(id);
+                }
+            }
+            _ => self.release_stream(target),
+        }
+    }
+}
