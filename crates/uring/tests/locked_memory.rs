@@ -70,7 +70,10 @@ fn conforms_unregistered() {
 
 #[test]
 fn uncapped_memory_is_registered() {
-    if std::env::var_os(CAPPED).is_none() {
-        assert!(host().driver().unwrap().memory_is_registered());
+    // SAFETY: no pointers are involved.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("skipped: only root is sure to lock memory without a cap");
+        return;
     }
+    assert!(host().driver().unwrap().memory_is_registered());
 }
