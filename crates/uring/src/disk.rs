@@ -9,20 +9,13 @@
 
 use crate::errno;
 use crate::memory::{Arena, Bounce};
+use crate::op::Step;
 use crate::open::Disk;
 use block::{
     Buf, Extent, Fua, IoError, IoResult, Kind, Lba, Op, Payload, SECTOR_BYTES, Sectors, Shared,
 };
 use io_uring::{opcode, squeue, types};
 use std::sync::atomic::Ordering::Relaxed;
-
-/// What to do after a completion of the kernel.
-pub(crate) enum Step {
-    /// Ask again; the operation's next entry goes on where this one ended.
-    Again,
-    /// The operation has ended.
-    Done(IoResult<u64>),
-}
 
 /// How the ring names a disk: a registered file or a plain descriptor.
 #[derive(Clone, Copy)]
@@ -104,7 +97,7 @@ impl DiskOp {
         let checked = disk.check_in_service().and_then(|()| extent_of(disk, &op));
         let extent = match checked {
             Ok(extent) => extent,
-            Err(error) => return Err((error, payload_of(op))),
+            Err(error) => return Err((error, op.into_payload())),
         };
         let action = match op {
             Op::Read(_, buf) => {
@@ -123,7 +116,7 @@ impl DiskOp {
             Op::Discard(_) => Action::Discard,
             op => {
                 let what = "a stream operation on a disk";
-                return Err((disk.geometry.error(Kind::Invalid, what), payload_of(op)));
+                return Err((disk.geometry.error(Kind::Invalid, what), op.into_payload()));
             }
         };
         Ok(DiskOp {
@@ -304,18 +297,6 @@ fn extent_of(disk: &Disk, op: &Op) -> IoResult<Extent> {
             .at(extent));
     }
     Ok(extent)
-}
-
-/// What an operation that is refused gives back.
-pub(crate) fn payload_of(op: Op) -> Payload {
-    match op {
-        Op::Read(_, buf) | Op::Recv(buf) => Payload::Buf(buf),
-        Op::Send(mut parts) => {
-            parts.clear();
-            Payload::Parts(parts)
-        }
-        _ => Payload::None,
-    }
 }
 
 /// A copy's place, if direct I/O cannot begin where `bytes` lie.

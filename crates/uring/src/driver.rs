@@ -7,11 +7,12 @@
 //!     something due makes one if there is anything to submit, else none
 //!     memory that the kernel may still write is never freed     (`Drop`)
 
-use crate::disk::{DiskOp, Step, payload_of};
+use crate::disk::DiskOp;
 use crate::disks::Disks;
 use crate::errno;
 use crate::host::Shared;
 use crate::memory::Arena;
+use crate::op::Step;
 use crate::resolve::Resolver;
 use crate::ring::{Mode, Ring, Wait};
 use crate::stream::{Connect, Message, StreamOp};
@@ -131,7 +132,7 @@ impl UringDriver {
                     _ => Kind::Gone,
                 };
                 let error = IoError::new(kind, "closed, or never opened");
-                Err((error, payload_of(op)))
+                Err((error, op.into_payload()))
             }
         }
     }
@@ -201,7 +202,7 @@ impl UringDriver {
         }
     }
 
-    fn drain_backlog(&mut self) {
+    fn push_backlog(&mut self) {
         while let Some(&key) = self.backlog.front() {
             if !self.push(key) {
                 return;
@@ -342,7 +343,7 @@ impl UringDriver {
             if left == Nanos::ZERO {
                 return false;
             }
-            self.drain_backlog();
+            self.push_backlog();
             self.cancel_waiting();
             self.enter(Wait::For(left.min(CANCEL_EVERY)));
             self.reap(&mut done);
@@ -396,7 +397,7 @@ impl Driver for UringDriver {
         let before = done.len();
         self.catch_up();
         done.append(&mut self.refused);
-        self.drain_backlog();
+        self.push_backlog();
         self.reap(done);
         loop {
             let is_due = self.waker.take() || done.len() > before;
@@ -408,14 +409,14 @@ impl Driver for UringDriver {
             if let Wait::No = wait {
                 if self.must_enter(is_due) {
                     self.enter(Wait::No);
-                    self.drain_backlog();
+                    self.push_backlog();
                     self.reap(done);
                 }
                 return;
             }
             let may_sleep = self.arm_wake() && self.waker.fall_asleep();
             self.enter(if may_sleep { wait } else { Wait::No });
-            self.drain_backlog();
+            self.push_backlog();
             self.reap(done);
             self.catch_up();
             done.append(&mut self.refused);

@@ -21,6 +21,7 @@ mod driver;
 mod errno;
 mod host;
 mod memory;
+mod op;
 mod open;
 mod resolve;
 mod ring;

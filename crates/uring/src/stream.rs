@@ -4,8 +4,8 @@
 //!     a send ends when every byte is sent or the stream has failed
 //!     an operation holds its socket, so that its descriptor stays its own
 
-use crate::disk::{Step, payload_of};
 use crate::errno;
+use crate::op::Step;
 use crate::resolve::Resolved;
 use crate::socket::{RawAddress, Socket, describe};
 use crate::targets::{Target, Targets};
@@ -133,15 +133,16 @@ impl StreamOp {
         op: Op,
         spare: &mut Vec<Message>,
     ) -> Result<StreamOp, (IoError, Payload)> {
-        let invalid =
-            |op: Op, what: &'static str| Err((IoError::new(Kind::Invalid, what), payload_of(op)));
+        let invalid = |op: Op, what: &'static str| {
+            Err((IoError::new(Kind::Invalid, what), op.into_payload()))
+        };
         let (socket, is_listener) = match target {
             Target::Stream(socket) => (socket, false),
             Target::Listener(socket) => (socket, true),
             Target::Disk(_) => return invalid(op, "a stream operation on a disk"),
         };
         if socket.is_closed() {
-            return Err((closed(), payload_of(op)));
+            return Err((closed(), op.into_payload()));
         }
         match op {
             Op::Accept if is_listener => Ok(StreamOp::Accept(socket)),
