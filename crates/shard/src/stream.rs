@@ -61,7 +61,7 @@ impl<D: Driver> Stream for Socket<D> {
     }
 
     async fn send(&self, parts: Vec<Shared>) -> (Vec<Shared>, IoResult) {
-        match self.0.core.perform(self.0.target, Op::Send(parts)).await {
+        match self.0.perform(Op::Send(parts)).await {
             (result, Payload::Parts(parts)) => (parts, result.map(drop)),
             (_, other) => panic!("a send gave back {other:?}"),
         }

@@ -2,7 +2,7 @@
 
 use block::{
     Address, Completion, Connector, Device, Driver, Fua, Gate, Geometry, IoError, Kind, Lba, Nanos,
-    Op, Payload, Pool, Progress, Sectors, ShardId, TargetId, Token, Turn, Unpark,
+    Op, Payload, Pool, Progress, Sectors, ShardId, Stream, TargetId, Token, Turn, Unpark,
 };
 use shard::{Config, Local, Mesh, Shard};
 use std::cell::RefCell;
@@ -232,6 +232,27 @@ fn a_connection_that_nobody_waits_for_is_closed() {
     rig.bench.borrow_mut().finish(0, 7);
     rig.deliver();
     assert_eq!(rig.bench.borrow().closed, [TargetId(7)]);
+}
+
+/// The driver may have given the number of a closed stream to another one.
+#[test]
+fn a_closed_stream_submits_nothing_more() {
+    let mut rig = Rig::boot(2, |local| async move {
+        let address = Address::Unix("peer".into());
+        let socket = local.connector().connect(address).await.unwrap();
+        socket.close();
+        let env = local.env();
+        let data = env.pool.get(100).await.share();
+        let (parts, sent) = socket.send(vec![data]).await;
+        assert!(parts.is_empty());
+        assert_eq!(sent.unwrap_err().kind(), Kind::Stream);
+        let (_, received) = socket.recv(env.pool.get(100).await).await;
+        assert_eq!(received.unwrap_err().kind(), Kind::Stream);
+    });
+    rig.run();
+    rig.bench.borrow_mut().finish(0, 7);
+    assert_eq!(rig.deliver(), Progress::Done);
+    assert!(rig.bench.borrow().submitted.is_empty());
 }
 
 #[test]
