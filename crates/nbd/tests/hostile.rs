@@ -83,7 +83,7 @@ impl Raw {
     }
 
     /// Whether the server closes without another byte.
-    fn is_closed(mut self) -> bool {
+    fn closes(mut self) -> bool {
         match self.0.read(&mut [0; 1]) {
             Ok(n) => n == 0,
             Err(e) => e.kind() == std::io::ErrorKind::ConnectionReset,
@@ -124,13 +124,13 @@ fn nonsense_closes_that_connection_alone() {
     let mut other = Raw::open(&served, "vol");
     let mut garbage = Raw::greet(&served);
     garbage.put(b"GET / HTTP/1.1\r\nHost: example\r\n\r\n");
-    assert!(garbage.is_closed());
+    assert!(garbage.closes());
     let mut unknown = Raw::greet(&served);
     unknown.option(1, b"no such export");
-    assert!(unknown.is_closed());
+    assert!(unknown.closes());
     let mut late = Raw::open(&served, "vol");
     late.put(&[0x55; 28]);
-    assert!(late.is_closed());
+    assert!(late.closes());
     other.ask(READ, 1, 0, 512);
     assert_eq!(other.reply(), (0, 1));
     other.take(512);
@@ -225,16 +225,16 @@ fn a_peer_that_stalls_is_closed_and_one_that_rests_is_not() {
     let served = Served::start(quick());
     let mut resting = Raw::open(&served, "vol");
     let silent = Raw::greet(&served);
-    assert!(silent.is_closed(), "no handshake in time");
+    assert!(silent.closes(), "no handshake in time");
 
     let mut halfway = Raw::open(&served, "vol");
     halfway.ask(WRITE, 1, 0, 1 << 20);
     halfway.put(&[1; 1000]);
-    assert!(halfway.is_closed(), "a payload that never ends");
+    assert!(halfway.closes(), "a payload that never ends");
 
     let mut header = Raw::open(&served, "vol");
     header.put(&Raw::head(READ, 1, 0, 512)[..10]);
-    assert!(header.is_closed(), "a header that never ends");
+    assert!(header.closes(), "a header that never ends");
 
     // Reads and reads and takes nothing.
     let mut greedy = Raw::open(&served, "vol");
@@ -350,7 +350,7 @@ fn shutting_down_finishes_what_is_in_flight() {
     assert_eq!(cookies, (0..32).collect::<Vec<u64>>());
     assert_eq!(raw.reply(), (0, 99));
     raw.take(4096);
-    assert!(raw.is_closed() && idle.is_closed() && handshaking.is_closed());
+    assert!(raw.closes() && idle.closes() && handshaking.closes());
 }
 
 #[test]
@@ -364,12 +364,12 @@ fn withdrawing_an_export_closes_its_connections_alone() {
             server.remove("vol", Nanos::from_secs(5)).await.unwrap();
         });
     });
-    assert!(vol.is_closed());
+    assert!(vol.closes());
     ro.ask(READ, 1, 0, 512);
     assert_eq!(ro.reply(), (0, 1));
     let mut again = Raw::greet(&served);
     again.option(1, b"vol");
-    assert!(again.is_closed());
+    assert!(again.closes());
 }
 
 #[test]
