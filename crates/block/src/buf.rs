@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn parts_rejoin_in_order_only() {
-        let pool = Pool::new(1);
+        let pool = Pool::new(1 << 20);
         let mut buf = pool.try_get(4096).unwrap();
         buf.fill(7);
         let (a, b) = buf.split_at(1024);
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn neighbours_from_two_allocations_do_not_join() {
-        let pool = Pool::new(1);
+        let pool = Pool::new(1 << 20);
         let mut bufs: Vec<_> = (0..8).map(|_| pool.try_get(4096).unwrap()).collect();
         bufs.sort_by_key(|b| b.as_ptr());
         let b = bufs.remove(1);
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn parts_join_whichever_buffers_they_are() {
         use std::task::{Context, Poll, Waker};
-        let pool = Pool::new(1);
+        let pool = Pool::new(1 << 20);
         let part = |len: usize, byte: u8| {
             let mut buf = pool.try_get(len).unwrap();
             buf.fill(byte);
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn sharing_copies_nothing_and_ends_when_the_last_view_goes() {
-        let pool = Pool::new(1);
+        let pool = Pool::new(1 << 20);
         let mut buf = pool.try_get(8192).unwrap();
         buf[4096] = 9;
         let at = buf.as_ptr();

@@ -100,6 +100,12 @@ impl<D: Device> Gate<D> {
         self.0.device.flush().await
     }
 
+    /// Waits until every request begun before has ended, abandoned ones too.
+    pub async fn drain(&self) {
+        let whole = self.0.device.geometry().extent();
+        drop(self.0.lock.lock(whole, Access::Exclusive).await);
+    }
+
     /// What the bytes at `offset` hold, in runs of whole blocks that cover them.
     pub async fn extents(
         &self,

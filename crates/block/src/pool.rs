@@ -90,9 +90,11 @@ fn this_thread() -> u64 {
 }
 
 impl Pool {
-    /// A pool of `bytes`, rounded up to 4 MiB, owned by the calling thread.
+    /// A pool of `bytes`, owned by the calling thread: rounded up to 4 MiB, or
+    /// below that to a power of two, which is then also its largest buffer.
     pub fn new(bytes: usize) -> Pool {
-        let bytes = bytes.max(1).next_multiple_of(BUF_BYTES_MAX);
+        let small = bytes.max(PAGE_BYTES).next_power_of_two();
+        let bytes = small.min(bytes.max(1).next_multiple_of(BUF_BYTES_MAX));
         let layout = arena_layout(bytes);
         // SAFETY: the layout is not empty.
         let allocated = NonNull::new(unsafe { alloc_zeroed(layout) })
@@ -134,7 +136,8 @@ impl Pool {
 
     /// A buffer of `len` bytes (1 to [`BUF_BYTES_MAX`]); waits its turn for room.
     pub fn get(&self, len: usize) -> Get<'_> {
-        assert!((1..=BUF_BYTES_MAX).contains(&len), "buffer of {len} bytes");
+        let largest = self.total_bytes().min(BUF_BYTES_MAX);
+        assert!((1..=largest).contains(&len), "buffer of {len} bytes");
         Get {
             pool: self,
             len,
@@ -297,7 +300,7 @@ impl Lists {
             free_order: vec![NOT_FREE; pages as usize],
             free_pages: pages,
         };
-        let top = ORDERS - 1;
+        let top = (pages.ilog2() as usize).min(ORDERS - 1);
         for page in (0..pages).step_by(1 << top).rev() {
             lists.link(page, top);
         }
@@ -341,7 +344,7 @@ impl Lists {
     fn merge(&mut self, mut page: u32, mut order: usize) {
         while order < ORDERS - 1 {
             let buddy = page ^ (1 << order);
-            if self.free_order[buddy as usize] != order as u8 {
+            if self.free_order.get(buddy as usize) != Some(&(order as u8)) {
                 break;
             }
             self.unlink(buddy);
@@ -451,6 +454,14 @@ mod tests {
     use std::pin::pin;
 
     #[test]
+    fn a_small_pool_is_one_power_of_two() {
+        let pool = Pool::new(5000);
+        assert_eq!((pool.total_bytes(), pool.free_bytes()), (8192, 8192));
+        assert!(pool.try_get(8192).is_some());
+        assert!(pool.try_get(8193).is_none());
+    }
+
+    #[test]
     fn whole_arena_can_be_used_and_comes_back_in_one_piece() {
         let pool = Pool::new(8 << 20);
         let small: Vec<_> = std::iter::from_fn(|| pool.try_get(PAGE_BYTES)).collect();
@@ -464,7 +475,7 @@ mod tests {
 
     #[test]
     fn waiters_are_served_in_order_of_arrival() {
-        let pool = Pool::new(1);
+        let pool = Pool::new(BUF_BYTES_MAX);
         let all = pool.try_get(BUF_BYTES_MAX).unwrap();
         let mut cx = Context::from_waker(Waker::noop());
         let mut large = pin!(pool.get(BUF_BYTES_MAX));
@@ -487,7 +498,7 @@ mod tests {
 
     #[test]
     fn a_waiter_that_gives_up_does_not_block_the_next() {
-        let pool = Pool::new(1);
+        let pool = Pool::new(BUF_BYTES_MAX);
         let all = pool.try_get(BUF_BYTES_MAX).unwrap();
         let mut cx = Context::from_waker(Waker::noop());
         let mut first = Box::pin(pool.get(1));

@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn those_who_join_get_the_bytes_or_their_buffer_back() {
-        let pool = Pool::new(1);
+        let pool = Pool::new(4 << 20);
         let flights = Rc::new(Flights::default());
         let join = |blocks: Range<u64>| {
             let buf = pool.try_get(bytes_of(&blocks)).unwrap();

@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn heads_without_payload_travel_together() {
-        let pool = Pool::new(1);
+        let pool = Pool::new(4 << 20);
         let mut outbox = Outbox::new(&pool);
         let mut body = pool.try_get(512).unwrap();
         body.fill(9);
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn one_send_takes_no_more_than_a_page_of_heads() {
-        let pool = Pool::new(1);
+        let pool = Pool::new(4 << 20);
         let frames = (0..1000).map(|_| Frame::new([0; 28], None)).collect();
         let frames = RefCell::new(frames);
         let mut parts = Vec::new();

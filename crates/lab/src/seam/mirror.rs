@@ -1,10 +1,12 @@
 //! A two-leg mirror, as small as it can be and still survive.
 //!
-//! The first 4 KiB of each leg hold an epoch. A leg is left behind by raising
-//! the other's epoch, durably, before any write is acknowledged without it.
+//! The first 4 KiB of each leg hold its mark. A leg is left behind by raising
+//! the other's epoch and marking it sole, durably, before any write is
+//! acknowledged without it.
 //! Invariants:
 //!     a leg is read ⟹ it holds every acknowledged write
 //!     epoch(a) > epoch(b) ⟹ b is stale, and is copied from a before it serves
+//!     a leg starts without the other ⟹ it is marked sole
 //!
 //! Not here: a write-intent map. Every start copies the first leg to the
 //! second, for unflushed writes may have reached either.
@@ -17,7 +19,17 @@ use block::{
 use std::cell::Cell;
 
 const HEAD: Sectors = Sectors(8);
+/// A copy that gives up leaves a single leg, so it bears with passing errors.
+const COPY_RETRIES: u32 = 6;
 const MAGIC: u64 = 0x6873_6d69_7272_6f72;
+
+/// What a leg says of itself.
+#[derive(Clone, Copy, Default)]
+struct Mark {
+    epoch: u64,
+    /// The other leg was left behind.
+    sole: bool,
+}
 
 pub(crate) struct Mirror<D> {
     legs: [D; 2],
@@ -49,40 +61,51 @@ impl<D: Device> Mirror<D> {
             env,
             sabotage,
         };
-        let epochs = [mirror.read_epoch(0).await, mirror.read_epoch(1).await];
-        let source = match &epochs {
-            [Err(_), Err(_)] => return Err(IoError::new(Kind::Gone, "both legs are lost")),
-            [Err(_), Ok(_)] => 1,
-            [Ok(_), Err(_)] => 0,
-            [Ok(a), Ok(b)] => usize::from(b > a),
+        let alone = match [mirror.read_mark(0).await, mirror.read_mark(1).await] {
+            [Ok(a), Ok(b)] => {
+                let source = usize::from(b.epoch > a.epoch);
+                mirror.epoch.set(a.epoch.max(b.epoch));
+                match mirror.copy(source, a.epoch != b.epoch).await {
+                    Ok(()) => return Ok(mirror),
+                    Err(_) => source,
+                }
+            }
+            [Ok(mark), Err(_)] if mark.sole => mirror.alone(0, mark),
+            [Err(_), Ok(mark)] if mark.sole => mirror.alone(1, mark),
+            _ => return Err(IoError::new(Kind::Gone, "a leg that may be newer is lost")),
         };
-        mirror
-            .epoch
-            .set(*epochs[source].as_ref().expect("chosen because it is known"));
-        mirror.next_read.set(source);
-        let stale = match &epochs {
-            [Ok(a), Ok(b)] => a != b,
-            _ => true,
-        };
-        if epochs[1 - source].is_err() || mirror.copy(source, stale).await.is_err() {
-            mirror.demote(1 - source).await?;
-        }
+        mirror.demote(1 - alone).await?;
         Ok(mirror)
     }
 
-    async fn read_epoch(&self, leg: usize) -> IoResult<u64> {
+    fn alone(&self, leg: usize, mark: Mark) -> usize {
+        self.epoch.set(mark.epoch);
+        leg
+    }
+
+    async fn read_mark(&self, leg: usize) -> IoResult<Mark> {
         let buf = self.env.pool.get(HEAD.bytes() as usize).await;
         let (buf, result) = self.legs[leg].read(Lba::ZERO, buf).await;
         result?;
         let word = |i: usize| u64::from_le_bytes(buf[i..i + 8].try_into().expect("8 bytes"));
-        Ok(if word(0) == MAGIC { word(8) } else { 0 })
+        if word(0) != MAGIC {
+            return Ok(Mark::default());
+        }
+        Ok(Mark {
+            epoch: word(8),
+            sole: word(16) != 0,
+        })
     }
 
-    async fn write_epoch(&self, leg: usize) -> IoResult {
+    async fn write_mark(&self, leg: usize, sole: bool) -> IoResult {
         let mut buf = self.env.pool.get(HEAD.bytes() as usize).await;
         buf.fill(0);
-        buf[..8].copy_from_slice(&MAGIC.to_le_bytes());
-        buf[8..16].copy_from_slice(&self.epoch.get().to_le_bytes());
+        for (i, word) in [MAGIC, self.epoch.get(), u64::from(sole)]
+            .iter()
+            .enumerate()
+        {
+            buf[i * 8..][..8].copy_from_slice(&word.to_le_bytes());
+        }
         self.legs[leg].write(Lba::ZERO, buf.share(), Fua::Yes).await
     }
 
@@ -92,7 +115,12 @@ impl<D: Device> Mirror<D> {
         let end = HEAD + self.geometry.sectors;
         for at in (HEAD.0..end.0).step_by(HEAD.0 as usize).map(Lba) {
             let buf = self.env.pool.get(HEAD.bytes() as usize).await;
-            let (buf, result) = self.legs[source].read(at, buf).await;
+            let (mut buf, mut result) = self.legs[source].read(at, buf).await;
+            for _ in 0..COPY_RETRIES {
+                if result.is_err() {
+                    (buf, result) = self.legs[source].read(at, buf).await;
+                }
+            }
             match result {
                 Ok(()) => {
                     self.legs[1 - source]
@@ -110,7 +138,8 @@ impl<D: Device> Mirror<D> {
         }
         self.legs[source].flush().await?;
         self.legs[1 - source].flush().await?;
-        self.write_epoch(1 - source).await
+        self.write_mark(1 - source, false).await?;
+        self.write_mark(source, false).await
     }
 
     /// Leaves `leg` behind: once this returns, no restart takes it for current.
@@ -125,7 +154,7 @@ impl<D: Device> Mirror<D> {
         }
         self.live[leg].set(false);
         self.epoch.set(self.epoch.get() + 1);
-        let result = self.write_epoch(1 - leg).await;
+        let result = self.write_mark(1 - leg, true).await;
         if result.is_err() {
             self.live[1 - leg].set(false);
         }

@@ -6,6 +6,7 @@
 //! and shares no code with what it judges. [`Sabotage`] takes out one flush,
 //! one lock or one error check, which the campaign must notice.
 
+pub mod campaign;
 mod client;
 mod mirror;
 pub mod oracle;

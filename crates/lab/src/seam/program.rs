@@ -86,8 +86,6 @@ pub struct Record {
     pub failed: u64,
     /// The clients came to the end of their scripts.
     pub finished: bool,
-    /// Bytes of buffers that were not given back.
-    pub leaked_bytes: usize,
 }
 
 impl Default for Record {
@@ -99,7 +97,6 @@ impl Default for Record {
             answered: 0,
             failed: 0,
             finished: false,
-            leaked_bytes: 0,
         }
     }
 }
@@ -165,6 +162,12 @@ async fn back<D: Driver>(
     local.put(Rc::new(Ready(serves)));
     // A front that ended without a word ends this shard too.
     let _ = stopped.await;
+    // An orderly end leaves no leg behind unnoticed: one that lost its cache
+    // fails here and is marked, or else the next start would copy from it.
+    if let Some(export) = local.get::<Export<D>>() {
+        export.gate.drain().await;
+        let _ = export.gate.flush().await;
+    }
 }
 
 async fn front<D: Driver>(
@@ -173,7 +176,6 @@ async fn front<D: Driver>(
     targets: Targets,
     record: SharedRecord,
 ) {
-    let before = local.env().pool.free_bytes();
     let result = drive(&local, &scenario, &targets, &record).await;
     let stop = local.call(BACK, |local| async move {
         let stop = local.get::<Stop>().and_then(|stop| stop.0.take());
@@ -186,7 +188,6 @@ async fn front<D: Driver>(
         record.answers[0].push((format!("{:?}", error.kind()), 0));
     }
     record.finished = true;
-    record.leaked_bytes = before.saturating_sub(local.env().pool.free_bytes());
 }
 
 async fn drive<D: Driver>(
@@ -382,7 +383,7 @@ fn digest_of(bytes: &Shared) -> u64 {
 }
 
 /// The record; a panic elsewhere has already failed the run.
-pub(crate) fn lock(record: &SharedRecord) -> MutexGuard<'_, Record> {
+pub fn lock(record: &SharedRecord) -> MutexGuard<'_, Record> {
     record
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner())

@@ -1,0 +1,225 @@
+//! Seeds of the program in a simulated world: power cuts, lost disks, errors,
+//! bad sectors, delays, broken streams, over several boots of the same disks.
+
+use super::Sabotage;
+use super::program::{self, Record, SECTORS, Scenario, SharedRecord, Targets, lock};
+use block::{Address, Extent, Geometry, Kind, Lba, Nanos, Sectors, TargetId};
+use fastrand::Rng;
+use sim::{
+    Budget, Class, Direction, DiskSpec, Effect, LinkSpec, Ops, Outage, Outcome, Plan, Point,
+    PowerCut, Rule, Sim, StreamEffect, StreamRule, When, World,
+};
+use std::collections::BTreeMap;
+
+/// What many seeds did and found.
+#[derive(Default, Debug)]
+pub struct Report {
+    /// Seeds run.
+    pub seeds: u64,
+    /// Starts of the program, the first of each seed included.
+    pub boots: u64,
+    /// Requests answered.
+    pub answered: u64,
+    /// Of those, by an error.
+    pub failed: u64,
+    /// Faults that struck, by class.
+    pub faults: BTreeMap<Class, u64>,
+    /// Seeds with a violation, and the first violation of each.
+    pub violations: Vec<(u64, String)>,
+}
+
+/// What one seed did and found.
+pub struct SeedReport {
+    /// The hash of everything that happened.
+    pub trace_hash: u64,
+    /// What was recorded over all boots.
+    pub record: Record,
+    /// Starts of the program.
+    pub boots: u64,
+    /// Faults that struck, by class.
+    pub faults: BTreeMap<Class, u64>,
+    /// How each boot ended, and what struck before it did.
+    pub story: Vec<String>,
+}
+
+/// Runs `seeds`, each with `sabotage`.
+pub fn run(seeds: std::ops::Range<u64>, sabotage: Sabotage) -> Report {
+    let mut report = Report::default();
+    for seed in seeds {
+        let one = run_seed(seed, sabotage);
+        report.seeds += 1;
+        report.boots += one.boots;
+        report.answered += one.record.answered;
+        report.failed += one.record.failed;
+        for (class, count) in one.faults {
+            *report.faults.entry(class).or_default() += count;
+        }
+        if let Some(first) = one.record.violations.into_iter().next() {
+            report.violations.push((seed, first));
+        }
+    }
+    report
+}
+
+/// Runs one seed to the end of its last boot.
+pub fn run_seed(seed: u64, sabotage: Sabotage) -> SeedReport {
+    let mut rng = Rng::with_seed(seed);
+    let (world, targets) = world(seed, &mut rng);
+    let boots = rng.u64(2..=4);
+    // Bad sectors on one leg and the loss of the other are more than two legs
+    // survive, so a seed has the one or the other.
+    let losses = rng.u32(0..4) != 0;
+    let record = SharedRecord::default();
+    let mut sim = Sim::new(world).pool_bytes(512 << 10);
+    sim.set_budget(Budget {
+        time_max: Nanos::from_secs(600),
+        ..Budget::default()
+    });
+    let (mut story, mut told) = (Vec::new(), 0);
+    for boot in 0..boots {
+        let last = boot == boots - 1;
+        // One leg a boot may fail; what failed before is back, to be copied.
+        let victim = rng.usize(0..2);
+        for leg in targets.legs {
+            sim.world().control().revive(leg);
+        }
+        let scenario = Scenario {
+            seed: seed ^ boot << 32,
+            boot,
+            steps: rng.usize(20..60),
+            window: rng.usize(1..=4),
+            contended: true,
+            lose: losses && victim == 1 && rng.bool(),
+            sabotage,
+        };
+        if last {
+            let plan = Plan::default();
+            sim.world_mut().set_plan(plan).expect("an empty plan");
+        } else {
+            let at = Point::Step(sim.world().steps() + rng.u64(1..1500));
+            let now = sim.world().now();
+            let plan = Plan {
+                cuts: vec![PowerCut { domain: None, at }],
+                ..faults(&mut rng, targets.legs, victim, losses.then_some(now))
+            };
+            sim.world_mut().set_plan(plan).expect("a possible plan");
+        }
+        program::run(&mut sim, &scenario, &targets, &record);
+        let outcome = sim.outcome().expect("it has run").clone();
+        conclude(&outcome, &mut lock(&record));
+        let landed = sim.world().tally().landed()[told..].to_vec();
+        told += landed.len();
+        let what = landed.iter().filter(|l| l.class != Class::Delay);
+        story.extend(what.map(|l| format!("{l:?}")));
+        story.push(format!("boot {boot} of {scenario:?} ended: {outcome:?}"));
+    }
+    let world = sim.world();
+    let faults = Class::ALL.map(|class| (class, world.tally().count(class)));
+    SeedReport {
+        trace_hash: world.trace_hash(),
+        record: std::mem::take(&mut *lock(&record)),
+        boots,
+        faults: faults.into_iter().collect(),
+        story,
+    }
+}
+
+fn world(seed: u64, rng: &mut Rng) -> (World, Targets) {
+    let mut world = World::new(seed);
+    let block = Sectors(if rng.bool() { 1 } else { 8 });
+    let legs = ["a", "b"].map(|name| {
+        let mut geometry = Geometry::new(name, Sectors(SECTORS + 8), block);
+        geometry.volatile = rng.u32(0..8) != 0;
+        let disk = world.add_disk(DiskSpec::new(geometry));
+        disk.expect("a possible disk")
+    });
+    let address = Address::Unix("server".into());
+    let listener = world.listen(address.clone(), LinkSpec::local());
+    let targets = Targets {
+        legs,
+        listener: listener.expect("a free address"),
+        address,
+    };
+    (world, targets)
+}
+
+fn conclude(outcome: &Outcome, record: &mut Record) {
+    match outcome {
+        Outcome::PowerCut => record.oracle.power_cut(),
+        Outcome::Done => {}
+        other => record
+            .violations
+            .push(format!("the program did not end: {other:?}")),
+    }
+}
+
+/// Faults that a mirror of two must survive: any on one leg, delays on both.
+fn faults(rng: &mut Rng, legs: [TargetId; 2], victim: usize, losses_from: Option<Nanos>) -> Plan {
+    let mut plan = Plan::default();
+    let victim = legs[victim];
+    let rule = |disk, ops, when, effect| Rule {
+        disk,
+        ops,
+        within: None,
+        when,
+        effect,
+    };
+    for disk in legs {
+        if rng.bool() {
+            let span = Nanos::from_micros(rng.u64(1..5_000));
+            plan.rules.push(rule(
+                disk,
+                Ops::All,
+                When::Chance(0.05),
+                Effect::Delay(span),
+            ));
+        }
+    }
+    if rng.u32(0..3) == 0 {
+        let (ops, kind) = match rng.u32(0..4) {
+            0 => (Ops::Writes, Kind::Media),
+            1 => (Ops::Flushes, Kind::Other),
+            _ => (Ops::Reads, Kind::Media),
+        };
+        let when = if ops == Ops::Reads {
+            When::Chance(0.05)
+        } else {
+            When::Nth(rng.u64(1..80))
+        };
+        plan.rules.push(rule(victim, ops, when, Effect::Fail(kind)));
+    }
+    if losses_from.is_none() {
+        let extent = Extent::new(Lba(8 * rng.u64(1..SECTORS / 8)), Sectors(8));
+        plan.latent.push((victim, extent));
+    }
+    if let (Some(now), 0) = (losses_from, rng.u32(0..3)) {
+        plan.outages.push(Outage {
+            disk: victim,
+            gone: Point::At(now + Nanos::from_micros(rng.u64(100..20_000))),
+            back: None,
+        });
+    }
+    if rng.u32(0..3) == 0 {
+        plan.streams.push(stream_fault(rng));
+    }
+    plan
+}
+
+fn stream_fault(rng: &mut Rng) -> StreamRule {
+    let effect = match rng.u32(0..3) {
+        0 => StreamEffect::Cut,
+        1 => StreamEffect::Stall(Some(Nanos::from_micros(rng.u64(10..3_000)))),
+        _ => StreamEffect::Split,
+    };
+    let direction = if rng.bool() {
+        Direction::ToListener
+    } else {
+        Direction::FromListener
+    };
+    StreamRule {
+        connection: None,
+        direction,
+        byte: rng.u64(1..40_000),
+        effect,
+    }
+}
