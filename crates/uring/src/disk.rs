@@ -88,6 +88,10 @@ impl Zeroing {
 struct Zeroes([u8; 64 << 10]);
 static ZEROES: Zeroes = Zeroes([0; 64 << 10]);
 
+/// No data where there was some when the device was opened.
+const ENDED: &str = "the device is gone, shrank or was truncated since it was opened; \
+     restore it and open it again";
+
 const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 const ZERO_RANGE: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
 
@@ -214,9 +218,7 @@ impl DiskOp {
         let block = disk.geometry.block.bytes();
         let whole = (result as u64) / block * block;
         if whole == 0 {
-            let what = "the device ended before its size: it shrank or was truncated after it \
-                 was opened; restore its size and open it again";
-            return Step::Done(Err(disk.geometry.error(Kind::Gone, what).at(self.rest())));
+            return Step::Done(Err(disk.geometry.error(Kind::Gone, ENDED).at(self.rest())));
         }
         self.done += whole;
         if self.done == self.bytes {
@@ -243,9 +245,7 @@ impl DiskOp {
             && disk.is_block_device
             && disk.bytes_now().is_ok_and(|bytes| bytes < end)
         {
-            let what = "the device shrank after it was opened; \
-                 restore its size and open it again";
-            return disk.geometry.error(Kind::Gone, what).at(self.rest());
+            return disk.geometry.error(Kind::Gone, ENDED).at(self.rest());
         }
         self.error(disk, number, what)
     }
