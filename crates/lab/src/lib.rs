@@ -3,3 +3,4 @@
 
 pub mod bench;
 pub mod seam;
+pub mod tracesim;

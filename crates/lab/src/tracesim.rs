@@ -1,0 +1,18 @@
+//! The trace simulator: traces x policies x sizes, as the live engine would
+//! decide them, because the policy objects are the engine's own.
+//!
+//! A [`Source`] turns a trace into accesses to lines numbered densely from
+//! zero; a cell runs one policy of one size over it; [`Plan::run`] runs all
+//! cells over all cores. Results do not depend on the number of threads.
+//!
+//! Memory is bounded by the trace's footprint, not by its length: traces of
+//! more than [`source::KEPT_ACCESSES_MAX`] accesses are read from the file once
+//! for each cell.
+
+mod cell;
+mod plan;
+mod source;
+
+pub use cell::Tally;
+pub use plan::{BELADY, Plan, Row};
+pub use source::{Chunk, Source, SourceError};

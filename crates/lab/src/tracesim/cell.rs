@@ -1,0 +1,65 @@
+//! One policy of one size over one trace.
+
+use super::source::{Source, SourceError};
+use block::Nanos;
+use policy::registry::Visit;
+use policy::{Counters, Instruction, Key, Op, Policy, Unpinned};
+use std::time::Instant;
+
+/// How often the policy is told the time, in the time of the trace.
+const TICK: Nanos = Nanos(1_000_000_000);
+
+/// What a run counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// What the policy answered.
+    pub counters: Counters,
+    /// Requests all of whose lines were resident.
+    pub request_hits: u64,
+    /// Requests.
+    pub requests: u64,
+    /// Read accesses to lines that were resident.
+    pub read_hits: u64,
+    /// Read accesses to lines.
+    pub reads: u64,
+    /// Time the run took, without reading the trace.
+    pub seconds: f64,
+}
+
+/// Runs whichever policy it is given over `source`.
+pub(crate) struct RunCell<'a> {
+    pub(crate) source: &'a Source,
+}
+
+impl Visit for RunCell<'_> {
+    type Output = Result<Tally, SourceError>;
+
+    fn visit<P: Policy + 'static>(self, mut policy: P) -> Result<Tally, SourceError> {
+        let mut tally = Tally::default();
+        let mut next_tick = Nanos::ZERO;
+        self.source.for_each_chunk(|chunk| {
+            let started = Instant::now();
+            let mut lines = chunk.lines.iter();
+            for r in &chunk.requests {
+                if r.time >= next_tick {
+                    policy.tick(r.time);
+                    next_tick = r.time + TICK;
+                }
+                let mut hits = 0;
+                for line in lines.by_ref().take(r.lines as usize) {
+                    let answer = policy.access(Key(u64::from(*line)), &r.request, &Unpinned);
+                    hits += u32::from(matches!(answer, Instruction::Hit(_)));
+                }
+                tally.requests += 1;
+                tally.request_hits += u64::from(hits == r.lines);
+                if r.request.op == Op::Read {
+                    tally.reads += u64::from(r.lines);
+                    tally.read_hits += u64::from(hits);
+                }
+            }
+            tally.seconds += started.elapsed().as_secs_f64();
+        })?;
+        tally.counters = *policy.counters();
+        Ok(tally)
+    }
+}

@@ -1,0 +1,116 @@
+//! Which cells to run, over all cores, and the rows they give.
+
+use super::cell::{RunCell, Tally};
+use super::source::{BLOCK_BYTES, Source, SourceError};
+use policy::registry;
+use serde::Serialize;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The offline optimum, which is no entry of the registry because it has to be
+/// told the future.
+pub const BELADY: &str = "belady";
+
+/// One result.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The trace's name.
+    pub trace: String,
+    /// The policy's name.
+    pub policy: String,
+    /// The size asked for: a share of the trace's unique 4 KiB blocks if below 1.
+    pub size_fraction: f64,
+    /// The size in 4 KiB blocks.
+    pub cache_blocks: u64,
+    /// Accesses to lines.
+    pub accesses: u64,
+    /// Of them, those that found no resident line.
+    pub misses: u64,
+    /// `misses / accesses`.
+    pub miss_ratio: f64,
+    /// Bytes filled: admitted lines times their length.
+    pub admitted_bytes: u64,
+    /// Time the policy took.
+    pub seconds: f64,
+    /// The length of a line.
+    pub line_bytes: u64,
+    /// Share of requests all of whose lines were resident.
+    pub request_hit_ratio: f64,
+    /// Share of read accesses that found a resident line.
+    pub read_hit_ratio: f64,
+}
+
+/// What to simulate on one trace.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Names from [`registry::POLICIES`], or [`BELADY`].
+    pub policies: Vec<String>,
+    /// See [`Source::pool_lines`].
+    pub sizes: Vec<f64>,
+    /// How many cells run at once.
+    pub threads: usize,
+}
+
+impl Plan {
+    /// Runs every cell; rows come by size and then by policy, as listed. `done`
+    /// is called after each cell, from any thread.
+    pub fn run(&self, source: &Source, done: &(dyn Fn() + Sync)) -> Result<Vec<Row>, SourceError> {
+        let cells: Vec<(f64, &str)> = self
+            .sizes
+            .iter()
+            .flat_map(|size| self.policies.iter().map(|p| (*size, p.as_str())))
+            .collect();
+        let next = AtomicUsize::new(0);
+        let rows = Mutex::new(vec![None; cells.len()]);
+        let failure = Mutex::new(None);
+        std::thread::scope(|scope| {
+            for _ in 0..self.threads.clamp(1, cells.len().max(1)) {
+                scope.spawn(|| {
+                    loop {
+                        let at = next.fetch_add(1, Ordering::Relaxed);
+                        let Some((size, name)) = cells.get(at) else {
+                            break;
+                        };
+                        match run_cell(source, name, *size) {
+                            Ok(row) => rows.lock().expect("no panic holds it")[at] = Some(row),
+                            Err(e) => *failure.lock().expect("no panic holds it") = Some(e),
+                        }
+                        done();
+                    }
+                });
+            }
+        });
+        if let Some(e) = failure.into_inner().expect("no thread is left") {
+            return Err(e);
+        }
+        let rows = rows.into_inner().expect("no thread is left");
+        Ok(rows.into_iter().flatten().collect())
+    }
+}
+
+fn run_cell(source: &Source, name: &str, size: f64) -> Result<Row, SourceError> {
+    let lines = source.pool_lines(size);
+    let run = RunCell { source };
+    let tally = registry::visit_dense(name, lines, source.unique_lines(), run)
+        .expect("the caller checked the name")?;
+    Ok(row(source, name, size, lines, &tally))
+}
+
+fn row(source: &Source, name: &str, size: f64, lines: u32, tally: &Tally) -> Row {
+    let (accesses, misses) = (tally.counters.accesses(), tally.counters.misses());
+    let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+    Row {
+        trace: source.name(),
+        policy: name.to_string(),
+        size_fraction: size,
+        cache_blocks: u64::from(lines) * source.line_bytes() / BLOCK_BYTES,
+        accesses,
+        misses,
+        miss_ratio: share(misses, accesses),
+        admitted_bytes: tally.counters.fills() * source.line_bytes(),
+        seconds: tally.seconds,
+        line_bytes: source.line_bytes(),
+        request_hit_ratio: share(tally.request_hits, tally.requests),
+        read_hit_ratio: share(tally.read_hits, tally.reads),
+    }
+}

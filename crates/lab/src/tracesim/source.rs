@@ -1,0 +1,243 @@
+//! A trace as accesses to densely numbered lines.
+
+use block::Nanos;
+use policy::{Op, Request};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use trace::{Format, Info, Reader, Record, Skipped, Strictness};
+
+/// Accesses up to which a trace is kept in memory between cells (about 1 GiB).
+pub const KEPT_ACCESSES_MAX: u64 = 1 << 26;
+
+/// Accesses in a chunk, about.
+const CHUNK_ACCESSES: usize = 1 << 20;
+
+/// The granularity in which sizes and footprints are stated.
+pub(crate) const BLOCK_BYTES: u64 = 4096;
+
+/// Requests, and the lines each of them touches, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Chunk {
+    /// The requests.
+    pub requests: Vec<ChunkRequest>,
+    /// The dense numbers of the lines they touch.
+    pub lines: Vec<u32>,
+}
+
+/// One request of a chunk.
+#[derive(Clone, Copy, Debug)]
+pub struct ChunkRequest {
+    /// When.
+    pub time: Nanos,
+    /// What the policy is told of it.
+    pub request: Request,
+    /// How many of the chunk's lines are its own.
+    pub lines: u32,
+}
+
+/// Why a trace cannot be simulated.
+#[derive(Debug)]
+pub enum SourceError {
+    /// It cannot be read.
+    Trace(trace::Error),
+    /// It touches more lines than a slot number can count.
+    TooManyLines(PathBuf),
+    /// It holds no request.
+    Empty(PathBuf),
+}
+
+impl std::fmt::Display for SourceError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            SourceError::Trace(e) => e.fmt(f),
+            SourceError::TooManyLines(path) => {
+                write!(
+                    f,
+                    "{}: more than 2^32 lines; use longer lines",
+                    path.display()
+                )
+            }
+            SourceError::Empty(path) => write!(f, "{}: no requests", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for SourceError {}
+
+impl From<trace::Error> for SourceError {
+    fn from(e: trace::Error) -> SourceError {
+        SourceError::Trace(e)
+    }
+}
+
+/// A trace, read once to number its lines.
+pub struct Source {
+    path: PathBuf,
+    format: Format,
+    strictness: Strictness,
+    line_bytes: u64,
+    numbers: HashMap<(u32, u64), u32>,
+    info: Info,
+    accesses: u64,
+    skipped: Skipped,
+    kept: Option<Vec<Chunk>>,
+}
+
+impl Source {
+    /// Reads the trace at `path` in lines of `line_bytes`.
+    pub fn open(
+        path: &Path,
+        format: Option<Format>,
+        strictness: Strictness,
+        line_bytes: u64,
+    ) -> Result<Source, SourceError> {
+        let mut reader = Reader::open(path, format, strictness)?;
+        let mut source = Source {
+            path: path.to_path_buf(),
+            format: reader.format(),
+            strictness,
+            line_bytes,
+            numbers: HashMap::new(),
+            info: Info::default(),
+            accesses: 0,
+            skipped: Skipped::default(),
+            kept: Some(Vec::new()),
+        };
+        let mut builder = Builder::new(line_bytes);
+        for record in reader.by_ref() {
+            let record = record?;
+            source.info.add(&record);
+            let numbers = &mut source.numbers;
+            builder.add(&record, |key| {
+                let next = u32::try_from(numbers.len()).ok()?;
+                Some(*numbers.entry(key).or_insert(next))
+            });
+            if numbers.len() >= u32::MAX as usize {
+                return Err(SourceError::TooManyLines(path.to_path_buf()));
+            }
+            if builder.chunk.lines.len() >= CHUNK_ACCESSES {
+                source.keep(builder.take());
+            }
+        }
+        source.keep(builder.take());
+        source.skipped = reader.skipped();
+        if source.accesses == 0 {
+            return Err(SourceError::Empty(path.to_path_buf()));
+        }
+        Ok(source)
+    }
+
+    fn keep(&mut self, chunk: Chunk) {
+        self.accesses += chunk.lines.len() as u64;
+        if self.accesses > KEPT_ACCESSES_MAX {
+            self.kept = None;
+        }
+        if let Some(kept) = &mut self.kept {
+            kept.push(chunk);
+        }
+    }
+
+    /// The file's name without directory and endings.
+    pub fn name(&self) -> String {
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        name.split('.').next().unwrap_or_default().to_string()
+    }
+
+    /// The length of a line.
+    pub fn line_bytes(&self) -> u64 {
+        self.line_bytes
+    }
+
+    /// Distinct lines.
+    pub fn unique_lines(&self) -> u32 {
+        self.numbers.len() as u32
+    }
+
+    /// Accesses to lines.
+    pub fn accesses(&self) -> u64 {
+        self.accesses
+    }
+
+    /// The trace in numbers.
+    pub fn info(&self) -> &Info {
+        &self.info
+    }
+
+    /// What lenient reading left out.
+    pub fn skipped(&self) -> Skipped {
+        self.skipped
+    }
+
+    /// The lines that a pool of `size` holds: below 1 a share of the trace's
+    /// unique 4 KiB blocks, from 1 on a number of such blocks. At least one.
+    pub fn pool_lines(&self, size: f64) -> u32 {
+        let blocks = if size < 1.0 {
+            size * self.info.unique_blocks() as f64
+        } else {
+            size
+        };
+        let lines = blocks * BLOCK_BYTES as f64 / self.line_bytes as f64;
+        (lines as u32).max(1)
+    }
+
+    /// Calls `each` with every chunk in order.
+    pub fn for_each_chunk(&self, mut each: impl FnMut(&Chunk)) -> Result<(), SourceError> {
+        if let Some(kept) = &self.kept {
+            kept.iter().for_each(each);
+            return Ok(());
+        }
+        let reader = Reader::open(&self.path, Some(self.format), self.strictness)?;
+        let mut builder = Builder::new(self.line_bytes);
+        for record in reader {
+            builder.add(&record?, |key| self.numbers.get(&key).copied());
+            if builder.chunk.lines.len() >= CHUNK_ACCESSES {
+                each(&builder.take());
+            }
+        }
+        each(&builder.take());
+        Ok(())
+    }
+}
+
+/// Collects records into a chunk.
+struct Builder {
+    line_bytes: u64,
+    chunk: Chunk,
+    ends: HashMap<u32, u64>,
+}
+
+impl Builder {
+    fn new(line_bytes: u64) -> Builder {
+        Builder {
+            line_bytes,
+            chunk: Chunk::default(),
+            ends: HashMap::new(),
+        }
+    }
+
+    fn take(&mut self) -> Chunk {
+        std::mem::take(&mut self.chunk)
+    }
+
+    fn add(&mut self, record: &Record, mut number: impl FnMut((u32, u64)) -> Option<u32>) {
+        let before = self.chunk.lines.len();
+        let lines = record.blocks(self.line_bytes);
+        self.chunk
+            .lines
+            .extend(lines.filter_map(|line| number((record.volume, line))));
+        let end = record.offset_bytes + u64::from(record.len_bytes);
+        let last_end = self.ends.insert(record.volume, end);
+        self.chunk.requests.push(ChunkRequest {
+            time: record.time,
+            request: Request {
+                op: match record.op {
+                    trace::Op::Read => Op::Read,
+                    trace::Op::Write => Op::Write,
+                },
+                len_bytes: record.len_bytes,
+                sequential: last_end == Some(record.offset_bytes),
+            },
+            lines: (self.chunk.lines.len() - before) as u32,
+        });
+    }
+}
