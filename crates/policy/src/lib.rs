@@ -25,19 +25,29 @@
 //! of linked lists, `lines::ListPolicy`) and one line in [`registry`].
 
 pub mod admission;
+mod arc;
+mod clock;
+mod clock2q_plus;
 mod composed;
 mod index;
 mod lines;
 mod lru;
 pub mod registry;
 mod s3fifo;
+mod sieve;
 mod slots;
+mod twoq;
 
+pub use arc::Arc;
+pub use clock::Clock;
+pub use clock2q_plus::Clock2QPlus;
 pub use composed::Composed;
 pub use index::{DenseIndex, HashIndex, Index};
 pub use lru::Lru;
 pub use s3fifo::S3Fifo;
+pub use sieve::Sieve;
 pub use slots::Slots;
+pub use twoq::TwoQ;
 
 use block::Nanos;
 use std::ops::Range;

@@ -1,7 +1,10 @@
 //! The policies by name. A new one is one line in the table below.
 
 use crate::admission::FirstTouch;
-use crate::{Composed, DenseIndex, HashIndex, Index, Lru, Policy, S3Fifo};
+use crate::{
+    Arc, Clock, Clock2QPlus, Composed, DenseIndex, HashIndex, Index, Lru, Policy, S3Fifo, Sieve,
+    TwoQ,
+};
 
 /// Code that runs over whichever policy was named, compiled for each.
 pub trait Visit {
@@ -35,6 +38,11 @@ macro_rules! policies {
 
 policies! {
     "lru", "least recently used" => Lru::<I>::new;
+    "clock", "FIFO with a second chance" => Clock::<I>::new;
+    "2q", "FIFO for newcomers, LRU for lines that return" => TwoQ::<I>::new;
+    "arc", "recency and frequency balanced by ghost hits" => Arc::<I>::new;
+    "sieve", "FIFO whose survivors keep their place" => Sieve::<I>::new;
+    "clock2q-plus", "small, main and ghost queues with a correlation window" => Clock2QPlus::<I>::new;
     "s3-fifo", "small, main and ghost FIFO queues" => S3Fifo::<I>::new;
 }
 

@@ -27,8 +27,6 @@ pub struct S3Fifo<I> {
     main: List,
     ghost: List,
     small_max: u32,
-    /// The pool has been full once; until then the small queue may spill.
-    filled: bool,
 }
 
 impl<I: Index> S3Fifo<I> {
@@ -40,7 +38,6 @@ impl<I: Index> S3Fifo<I> {
             main: List::EMPTY,
             ghost: List::EMPTY,
             small_max: 0,
-            filled: false,
         };
         policy.resized();
         policy
@@ -74,7 +71,7 @@ impl<I: Index> S3Fifo<I> {
         let node = self.lines.pop_back(&mut self.small)?;
         let hits = self.lines.meta(node) & HITS_MAX;
         if hits >= HITS_TO_STAY || self.lines.pinned(node, pins) {
-            self.push_main(node, hits);
+            self.push_main(node, 0);
             return None;
         }
         let evicted = self.lines.evict_to_ghost(node);
@@ -118,19 +115,15 @@ impl<I: Index> ListPolicy for S3Fifo<I> {
     }
 
     fn evict(&mut self, _: bool, pins: &dyn Pins) -> Option<(Slot, Key)> {
-        self.filled = true;
-        // Each line is passed over at most once for each hit it holds, and the
-        // pinned ones are bounded apart.
+        // A line is passed over once for each hit it holds, a pinned one once.
         let steps = u64::from(self.lines.slots().live()) * u64::from(HITS_MAX + 2);
         let mut pinned = 0;
+        let mut from_main = self.main.len() > self.main_max();
         for _ in 0..steps {
-            let from_main = self.main.len() > self.main_max() || self.small.len() == 0;
-            let oldest = if from_main {
-                self.main.back()
-            } else {
-                self.small.back()
-            };
-            pinned += u32::from(oldest.is_some_and(|node| self.lines.pinned(node, pins)));
+            from_main |= self.small.len() == 0;
+            let list = if from_main { &self.main } else { &self.small };
+            let oldest = list.back()?;
+            pinned += u32::from(self.lines.pinned(oldest, pins));
             if pinned > PINNED_MAX {
                 return None;
             }
@@ -151,8 +144,7 @@ impl<I: Index> ListPolicy for S3Fifo<I> {
     }
 
     fn place(&mut self, node: u32, recalled: bool) {
-        let spill = !self.filled && self.small.len() >= self.small_max;
-        if recalled || spill {
+        if recalled {
             self.push_main(node, 0);
         } else {
             self.lines.set_meta(node, 0);
@@ -171,7 +163,6 @@ impl<I: Index> ListPolicy for S3Fifo<I> {
 
     fn resized(&mut self) {
         self.small_max = (self.lines.slots().live() / 10).max(1);
-        self.filled = false;
         self.trim_ghosts();
     }
 

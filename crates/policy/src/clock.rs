@@ -1,0 +1,77 @@
+//! CLOCK: FIFO with a second chance for lines hit since they were last passed.
+//!
+//! Corbató, "A paging experiment with the Multics system", MIT Project MAC 1968.
+//! The circle is kept as a list: passing a line moves it to the front.
+
+use crate::lines::{Lines, List, ListPolicy, PINNED_MAX};
+use crate::{Index, Key, Pins, Request, Slot};
+
+/// Second-chance FIFO, one reference bit a line.
+#[derive(Clone, Debug)]
+pub struct Clock<I> {
+    lines: Lines<I>,
+    list: List,
+}
+
+impl<I: Index> Clock<I> {
+    /// For up to `slots` lines.
+    pub fn new(universe: I::Universe, slots: u32) -> Clock<I> {
+        Clock {
+            lines: Lines::new(universe, slots, 0),
+            list: List::EMPTY,
+        }
+    }
+}
+
+impl<I: Index> ListPolicy for Clock<I> {
+    type Index = I;
+
+    fn lines(&self) -> &Lines<I> {
+        &self.lines
+    }
+
+    fn lines_mut(&mut self) -> &mut Lines<I> {
+        &mut self.lines
+    }
+
+    fn ghosts_max(_: u32) -> u32 {
+        0
+    }
+
+    #[inline]
+    fn hit(&mut self, node: u32, _: &Request) {
+        self.lines.set_meta(node, 1);
+    }
+
+    fn evict(&mut self, _: bool, pins: &dyn Pins) -> Option<(Slot, Key)> {
+        let mut pinned = 0;
+        while pinned < PINNED_MAX {
+            let node = self.list.back()?;
+            let referenced = self.lines.meta(node) == 1;
+            if !referenced && !self.lines.pinned(node, pins) {
+                self.lines.unlink(&mut self.list, node);
+                return Some(self.lines.evict(node));
+            }
+            pinned += u32::from(!referenced);
+            self.lines.set_meta(node, 0);
+            self.lines.move_to_front(&mut self.list, node);
+        }
+        None
+    }
+
+    fn recall(&mut self, _: u32) {}
+
+    fn place(&mut self, node: u32, _: bool) {
+        self.lines.push_front(&mut self.list, node);
+    }
+
+    fn unlink(&mut self, node: u32) {
+        self.lines.unlink(&mut self.list, node);
+    }
+
+    fn resized(&mut self) {}
+
+    fn check(&self) {
+        self.lines.check(&[&self.list]);
+    }
+}
