@@ -309,6 +309,9 @@ pub(crate) trait ListPolicy {
     /// Takes a node, resident or ghost, out of its list.
     fn unlink(&mut self, node: u32);
 
+    /// The node last unlinked has been dropped.
+    fn removed(&mut self) {}
+
     /// The number of live slots changed: adjusts targets and drops ghosts.
     fn resized(&mut self);
 
@@ -360,7 +363,9 @@ impl<P: ListPolicy> Replacement for P {
     fn remove(&mut self, key: Key) -> Option<Slot> {
         let node = self.lines().find(key)?;
         self.unlink(node);
-        self.lines_mut().drop_node(node)
+        let slot = self.lines_mut().drop_node(node);
+        self.removed();
+        slot
     }
 
     fn adopt(&mut self, key: Key, slot: Slot) -> bool {
@@ -394,6 +399,7 @@ impl<P: ListPolicy> Replacement for P {
             if self.lines().slot(id).is_some_and(|s| range.contains(&s.0)) {
                 self.unlink(id);
                 self.lines_mut().drop_node(id);
+                self.removed();
             }
         }
         self.lines_mut().slots.retire(range);

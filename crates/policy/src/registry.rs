@@ -2,8 +2,8 @@
 
 use crate::admission::FirstTouch;
 use crate::{
-    Arc, Clock, Clock2QPlus, Composed, DenseIndex, HashIndex, Index, Lru, Policy, S3Fifo, Sieve,
-    TwoQ,
+    Arc, Clock, Clock2QPlus, Composed, DenseIndex, HashIndex, Index, Lirs, Lru, Policy, S3Fifo,
+    Sieve, TwoQ,
 };
 
 /// Code that runs over whichever policy was named, compiled for each.
@@ -43,6 +43,7 @@ policies! {
     "arc", "recency and frequency balanced by ghost hits" => Arc::<I>::new;
     "sieve", "FIFO whose survivors keep their place" => Sieve::<I>::new;
     "clock2q-plus", "small, main and ghost queues with a correlation window" => Clock2QPlus::<I>::new;
+    "lirs", "ranks by the recency of re-use" => Lirs::<I>::new;
     "s3-fifo", "small, main and ghost FIFO queues" => S3Fifo::<I>::new;
 }
 
