@@ -10,6 +10,7 @@ mod hash;
 
 pub use dense::DenseIndex;
 pub use hash::HashIndex;
+pub(crate) use hash::mix;
 
 use crate::Key;
 

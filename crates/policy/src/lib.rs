@@ -36,7 +36,9 @@ mod lru;
 pub mod registry;
 mod s3fifo;
 mod sieve;
+mod sketch;
 mod slots;
+mod tinylfu;
 mod twoq;
 
 pub use arc::Arc;
@@ -49,6 +51,7 @@ pub use lru::Lru;
 pub use s3fifo::S3Fifo;
 pub use sieve::Sieve;
 pub use slots::Slots;
+pub use tinylfu::WTinyLfu;
 pub use twoq::TwoQ;
 
 use block::Nanos;

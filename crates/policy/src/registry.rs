@@ -3,7 +3,7 @@
 use crate::admission::FirstTouch;
 use crate::{
     Arc, Clock, Clock2QPlus, Composed, DenseIndex, HashIndex, Index, Lirs, Lru, Policy, S3Fifo,
-    Sieve, TwoQ,
+    Sieve, TwoQ, WTinyLfu,
 };
 
 /// Code that runs over whichever policy was named, compiled for each.
@@ -44,6 +44,8 @@ policies! {
     "sieve", "FIFO whose survivors keep their place" => Sieve::<I>::new;
     "clock2q-plus", "small, main and ghost queues with a correlation window" => Clock2QPlus::<I>::new;
     "lirs", "ranks by the recency of re-use" => Lirs::<I>::new;
+    "w-tinylfu-1", "frequency decides who leaves a window of 1%" => |u, s| WTinyLfu::<I>::new(u, s, 1);
+    "w-tinylfu-20", "frequency decides who leaves a window of 20%" => |u, s| WTinyLfu::<I>::new(u, s, 20);
     "s3-fifo", "small, main and ghost FIFO queues" => S3Fifo::<I>::new;
 }
 
