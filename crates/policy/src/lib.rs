@@ -26,6 +26,8 @@
 
 pub mod admission;
 mod arc;
+mod auto;
+pub mod belady;
 mod clock;
 mod clock2q_plus;
 mod composed;
@@ -42,6 +44,7 @@ mod tinylfu;
 mod twoq;
 
 pub use arc::Arc;
+pub use auto::Auto;
 pub use clock::Clock;
 pub use clock2q_plus::Clock2QPlus;
 pub use composed::Composed;

@@ -1,9 +1,10 @@
 //! The policies by name. A new one is one line in the table below.
 
 use crate::admission::FirstTouch;
+use crate::belady::Belady;
 use crate::{
-    Arc, Clock, Clock2QPlus, Composed, DenseIndex, HashIndex, Index, Lirs, Lru, Policy, S3Fifo,
-    Sieve, TwoQ, WTinyLfu,
+    Arc, Auto, Clock, Clock2QPlus, Composed, DenseIndex, HashIndex, Index, Lirs, Lru, Policy,
+    S3Fifo, Sieve, TwoQ, WTinyLfu,
 };
 
 /// Code that runs over whichever policy was named, compiled for each.
@@ -37,6 +38,7 @@ macro_rules! policies {
 }
 
 policies! {
+    "auto", "learns reuse and picks the rule that misses least" => |u, s| Auto::<I>::new(u, s, 0.0);
     "lru", "least recently used" => Lru::<I>::new;
     "clock", "FIFO with a second chance" => Clock::<I>::new;
     "2q", "FIFO for newcomers, LRU for lines that return" => TwoQ::<I>::new;
@@ -73,4 +75,16 @@ pub fn visit_dense<V: Visit>(name: &str, slots: u32, keys: u32, visit: V) -> Opt
 /// Runs `visit` with the policy called `name` over any keys.
 pub fn visit_hashed<V: Visit>(name: &str, slots: u32, seed: u64, visit: V) -> Option<V::Output> {
     with::<HashIndex, V>(name, seed, slots, visit)
+}
+
+/// Runs `visit` with Belady's optimum over the keys `0 .. keys`; `next_use` as
+/// for [`Belady::new`].
+pub fn visit_belady<V: Visit>(
+    slots: u32,
+    keys: u32,
+    next_use: std::sync::Arc<Vec<u32>>,
+    visit: V,
+) -> V::Output {
+    let replacement = Belady::<DenseIndex>::new(keys, slots, next_use);
+    visit.visit(Composed::new(replacement, FirstTouch))
 }

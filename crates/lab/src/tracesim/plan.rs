@@ -91,8 +91,12 @@ impl Plan {
 fn run_cell(source: &Source, name: &str, size: f64) -> Result<Row, SourceError> {
     let lines = source.pool_lines(size);
     let run = RunCell { source };
-    let tally = registry::visit_dense(name, lines, source.unique_lines(), run)
-        .expect("the caller checked the name")?;
+    let unique = source.unique_lines();
+    let tally = if name == BELADY {
+        registry::visit_belady(lines, unique, source.next_use()?, run)?
+    } else {
+        registry::visit_dense(name, lines, unique, run).expect("the caller checked the name")?
+    };
     Ok(row(source, name, size, lines, &tally))
 }
 

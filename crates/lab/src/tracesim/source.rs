@@ -1,9 +1,11 @@
 //! A trace as accesses to densely numbered lines.
 
 use block::Nanos;
+use policy::belady::NEVER;
 use policy::{Op, Request};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use trace::{Format, Info, Reader, Record, Skipped, Strictness};
 
 /// Accesses up to which a trace is kept in memory between cells (about 1 GiB).
@@ -42,6 +44,8 @@ pub enum SourceError {
     Trace(trace::Error),
     /// It touches more lines than a slot number can count.
     TooManyLines(PathBuf),
+    /// The offline optimum was asked for over more than 2^32 accesses.
+    TooLongForOptimum(PathBuf),
     /// It holds no request.
     Empty(PathBuf),
 }
@@ -57,6 +61,11 @@ impl std::fmt::Display for SourceError {
                     path.display()
                 )
             }
+            SourceError::TooLongForOptimum(path) => write!(
+                f,
+                "{}: too long for the offline optimum; leave out that policy",
+                path.display()
+            ),
             SourceError::Empty(path) => write!(f, "{}: no requests", path.display()),
         }
     }
@@ -178,6 +187,27 @@ impl Source {
         };
         let lines = blocks * BLOCK_BYTES as f64 / self.line_bytes as f64;
         (lines as u32).max(1)
+    }
+
+    /// For each access, the index of the next one to the same line. Takes four
+    /// bytes an access.
+    pub(crate) fn next_use(&self) -> Result<Arc<Vec<u32>>, SourceError> {
+        if self.accesses >= u64::from(NEVER) {
+            return Err(SourceError::TooLongForOptimum(self.path.clone()));
+        }
+        let mut next = vec![NEVER; self.accesses as usize];
+        let mut last = vec![NEVER; self.numbers.len()];
+        let mut at = 0u32;
+        self.for_each_chunk(|chunk| {
+            for line in &chunk.lines {
+                let earlier = std::mem::replace(&mut last[*line as usize], at);
+                if earlier != NEVER {
+                    next[earlier as usize] = at;
+                }
+                at += 1;
+            }
+        })?;
+        Ok(Arc::new(next))
     }
 
     /// Calls `each` with every chunk in order.

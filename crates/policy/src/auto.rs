@@ -1,0 +1,319 @@
+//! The default: learns which lines are reused when, and which rule does best.
+//!
+//! It keeps no lists. A resident line has eight bytes: its last access, how
+//! often it was seen, and its class ([`class`]). A sample of the keys
+//! ([`monitor`]) teaches how likely lines of each class are to be reused at each
+//! age ([`hazard`]) and runs miniature caches of the rules it may follow
+//! ([`expert`]): learned reuse, recency, frequency. The rule that misses least
+//! in miniature decides here, by looking at a few random resident lines and
+//! taking the one worth least. All rules read the same bytes, so a change of
+//! rule hands nothing over and costs nothing.
+//!
+//! Invariants:
+//!     meta[s].class is RESIDENT-less ⟺ slot s holds no line
+//!     the index holds exactly the resident keys
+
+mod class;
+mod expert;
+mod ghosts;
+mod hazard;
+mod monitor;
+mod random;
+
+use crate::index::mix;
+use crate::{Index, Instruction, Key, Pins, Reason, Replacement, Request, Slot, Slots};
+use class::{COUNT_MAX, Class};
+use expert::{EXPERTS, Expert, Line, Scale, score};
+use ghosts::Ghosts;
+use hazard::Hazards;
+use monitor::{Monitor, SAMPLES};
+use random::Random;
+use std::ops::Range;
+
+/// Ghosts remembered for each slot.
+const GHOSTS_PER_SLOT: u32 = 2;
+/// Tries to find a resident line among random slots, for each sample.
+const TRIES: u32 = 4;
+/// Sampled accesses over which the rules' misses fade, in miniature pools.
+const MEMORY_POOLS: f32 = 4.0;
+/// Miss ratio by which another rule has to be better.
+const HYSTERESIS: f32 = 0.01;
+/// Accesses to a pool's worth of lines in which every class is recomputed so
+/// many times.
+const ROUNDS_PER_POOL: u32 = 4;
+const VACANT: Class = Class(u16::MAX);
+
+/// Self-tuning replacement and admission.
+#[derive(Clone, Debug)]
+pub struct Auto<I> {
+    index: I,
+    keys: Vec<Key>,
+    lines: Vec<Line>,
+    slots: Slots,
+    ghosts: Ghosts,
+    hazards: Hazards,
+    monitor: Monitor,
+    random: Random,
+    scale: Scale,
+    accesses: u64,
+    /// Accesses until the next step of the hazards.
+    step_in: u32,
+    active: Expert,
+    /// Faded misses of each rule, and faded sampled accesses.
+    misses: [f32; EXPERTS],
+    sampled: f32,
+    chance_min: f32,
+}
+
+impl<I: Index> Auto<I> {
+    /// For up to `slots` lines. A line is not filled if its chance of a reuse
+    /// in time is below `chance_min`: zero for most hits, more for fewer writes
+    /// to the pool.
+    pub fn new(universe: I::Universe, slots: u32, chance_min: f32) -> Auto<I> {
+        let vacant = Line {
+            last: 0,
+            class: VACANT,
+            count: 0,
+        };
+        Auto {
+            index: I::new(universe, slots),
+            keys: vec![Key(0); slots as usize],
+            lines: vec![vacant; slots as usize],
+            slots: Slots::new(slots),
+            ghosts: Ghosts::new(slots.saturating_mul(GHOSTS_PER_SLOT)),
+            hazards: Hazards::new(),
+            monitor: Monitor::new(slots),
+            random: Random::new(2),
+            scale: Scale::of(slots),
+            accesses: 0,
+            step_in: 1,
+            active: Expert::Reuse,
+            misses: [0.0; EXPERTS],
+            sampled: 0.0,
+            chance_min,
+        }
+    }
+
+    #[inline]
+    fn now(&self) -> u32 {
+        (self.accesses >> self.scale.shift) as u32
+    }
+
+    fn find(&self, key: Key) -> Option<u32> {
+        self.index.get(key, |slot| self.keys[slot as usize])
+    }
+
+    /// What every access does, hit or miss.
+    #[inline]
+    fn observe(&mut self, key: Key, request: &Request) {
+        self.accesses += 1;
+        let hash = (mix(key.0 ^ 0x5eed) >> 32) as u32;
+        if self.monitor.sampled(hash) {
+            self.learn(key, request);
+        }
+        self.step_in -= 1;
+        if self.step_in == 0 {
+            self.hazards.step();
+            let live = self.slots.live();
+            self.step_in = (live / (class::CLASSES as u32 * ROUNDS_PER_POOL)).clamp(8, 1000);
+        }
+    }
+
+    fn learn(&mut self, key: Key, request: &Request) {
+        let now = self.now();
+        let missed = self
+            .monitor
+            .access(key, request, &mut self.hazards, self.scale, now);
+        let keep = 1.0 - 1.0 / (MEMORY_POOLS * self.monitor.mini_lines() as f32);
+        self.sampled = self.sampled * keep + 1.0;
+        for (misses, missed) in self.misses.iter_mut().zip(missed) {
+            *misses = *misses * keep + f32::from(u8::from(missed));
+        }
+        let best = Expert::ALL
+            .into_iter()
+            .min_by(|a, b| self.misses[*a as usize].total_cmp(&self.misses[*b as usize]))
+            .expect("there are rules");
+        let gain = self.misses[self.active as usize] - self.misses[best as usize];
+        if gain > HYSTERESIS * self.sampled {
+            self.active = best;
+        }
+    }
+
+    /// The resident line worth least among a few, and its worth.
+    fn victim(&mut self, pins: &dyn Pins, now: u32) -> Option<(Slot, f32)> {
+        let mut worst: Option<(f32, u32, u32)> = None;
+        for _ in 0..SAMPLES {
+            let Some(slot) = self.random_resident() else {
+                continue;
+            };
+            let line = self.lines[slot as usize];
+            let worth = score(self.active, &self.hazards, self.scale, line, now);
+            let age = now.wrapping_sub(line.last);
+            let worse = worst.is_none_or(|(w, a, _)| worth < w || (worth == w && age > a));
+            if worse && !pins.pinned(Slot(slot)) {
+                worst = Some((worth, age, slot));
+            }
+        }
+        worst.map(|(worth, _, slot)| (Slot(slot), worth))
+    }
+
+    fn random_resident(&mut self) -> Option<u32> {
+        (0..TRIES)
+            .map(|_| self.random.below(self.slots.total()))
+            .find(|slot| self.lines[*slot as usize].class != VACANT)
+    }
+
+    fn vacate(&mut self, slot: u32) {
+        self.lines[slot as usize].class = VACANT;
+        self.index.remove(self.keys[slot as usize], slot);
+    }
+
+    fn occupy(&mut self, slot: Slot, key: Key, line: Line) {
+        self.keys[slot.0 as usize] = key;
+        self.lines[slot.0 as usize] = line;
+        self.index.insert(key, slot.0);
+    }
+
+    /// What is known of a line that is not resident, now that it is accessed.
+    fn newcomer(&mut self, key: Key, request: &Request, now: u32) -> Line {
+        let (count, distance) = match self.ghosts.take(key, now) {
+            Some(ghost) => {
+                let count = self.scale.faded(ghost.count, ghost.age) + 1;
+                (count.min(COUNT_MAX), Some(ghost.age))
+            }
+            None => (1, None),
+        };
+        Line {
+            last: now,
+            class: Class::of(count, distance, request, self.scale.lines),
+            count,
+        }
+    }
+
+    fn resized(&mut self) {
+        self.scale = Scale::of(self.slots.live());
+    }
+}
+
+impl<I: Index> Replacement for Auto<I> {
+    #[inline]
+    fn touch(&mut self, key: Key, request: &Request) -> Option<Slot> {
+        self.observe(key, request);
+        let slot = self.find(key)?;
+        let now = self.now();
+        let line = &mut self.lines[slot as usize];
+        let age = now.wrapping_sub(line.last);
+        let count = (self.scale.faded(line.count, age) + 1).min(COUNT_MAX);
+        *line = Line {
+            last: now,
+            class: Class::of(count, Some(age), request, self.scale.lines),
+            count,
+        };
+        Some(Slot(slot))
+    }
+
+    fn insert(&mut self, key: Key, request: &Request, pins: &dyn Pins) -> Instruction {
+        if self.slots.live() == 0 {
+            return Instruction::Bypass(Reason::NoSlots);
+        }
+        let now = self.now();
+        let line = self.newcomer(key, request, now);
+        if let Some(slot) = self.slots.take() {
+            self.occupy(slot, key, line);
+            return Instruction::Admit(slot);
+        }
+        let victim = self.victim(pins, now);
+        let Some((slot, worth)) = victim else {
+            self.ghosts.put(key, line.count, now, now);
+            return Instruction::Bypass(Reason::AllPinned);
+        };
+        let own = score(self.active, &self.hazards, self.scale, line, now);
+        if own < worth || self.hazards.chance(line.class) < self.chance_min {
+            self.ghosts.put(key, line.count, now, now);
+            return Instruction::Bypass(Reason::ColderThanVictim);
+        }
+        let old = self.lines[slot.0 as usize];
+        let victim = self.keys[slot.0 as usize];
+        self.vacate(slot.0);
+        self.ghosts.put(victim, old.count, old.last, now);
+        self.occupy(slot, key, line);
+        Instruction::Replace { slot, victim }
+    }
+
+    fn peek(&self, key: Key) -> Option<Slot> {
+        self.find(key).map(Slot)
+    }
+
+    fn remove(&mut self, key: Key) -> Option<Slot> {
+        let slot = self.find(key)?;
+        self.vacate(slot);
+        self.slots.release(Slot(slot));
+        Some(Slot(slot))
+    }
+
+    fn adopt(&mut self, key: Key, slot: Slot) -> bool {
+        if self.find(key).is_some() || !self.slots.take_this(slot) {
+            return false;
+        }
+        let now = self.now();
+        let line = self.newcomer(key, &Request::default(), now);
+        self.occupy(slot, key, line);
+        true
+    }
+
+    fn grow(&mut self, total: u32) {
+        if total <= self.slots.total() {
+            return;
+        }
+        let vacant = Line {
+            last: 0,
+            class: VACANT,
+            count: 0,
+        };
+        self.slots.grow(total);
+        self.keys.resize(total as usize, Key(0));
+        self.lines.resize(total as usize, vacant);
+        let keys = &self.keys;
+        self.index.grow(total, |slot| keys[slot as usize]);
+        self.resized();
+    }
+
+    fn retire(&mut self, slots: Range<u32>) {
+        for slot in slots.start..slots.end.min(self.slots.total()) {
+            if self.lines[slot as usize].class != VACANT {
+                self.vacate(slot);
+                self.slots.release(Slot(slot));
+            }
+        }
+        self.slots.retire(slots);
+        self.resized();
+    }
+
+    fn revive(&mut self, slots: Range<u32>) {
+        self.slots.revive(slots);
+        self.resized();
+    }
+
+    fn slots(&self) -> &Slots {
+        &self.slots
+    }
+
+    fn for_each(&self, visit: &mut dyn FnMut(Key, Slot)) {
+        for (slot, line) in self.lines.iter().enumerate() {
+            if line.class != VACANT {
+                visit(self.keys[slot], Slot(slot as u32));
+            }
+        }
+    }
+
+    fn check(&self) {
+        for (slot, line) in self.lines.iter().enumerate() {
+            let slot = slot as u32;
+            assert_eq!(line.class != VACANT, self.slots.is_used(Slot(slot)));
+            if line.class != VACANT {
+                assert_eq!(self.find(self.keys[slot as usize]), Some(slot));
+            }
+        }
+        self.monitor.check();
+    }
+}

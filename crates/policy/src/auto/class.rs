@@ -1,0 +1,115 @@
+//! What is known of a line at its last access, as a small number: how often it
+//! was seen, how far apart the last two accesses were, and the shape of the
+//! request. Lines of one class are expected to be reused alike.
+
+use crate::{Op, Request};
+
+/// Ages and distances fall into this many half-octave buckets of ticks.
+pub(crate) const BUCKETS: usize = 32;
+/// A count saturates here.
+pub(crate) const COUNT_MAX: u8 = 15;
+
+const COUNTS: u16 = 6;
+const DISTANCES: u16 = 8;
+const SHAPES: u16 = 8;
+
+/// Classes of the finest level.
+pub(crate) const CLASSES: usize = (COUNTS * DISTANCES * SHAPES) as usize;
+/// Classes without the shape of the request.
+pub(crate) const COARSE: usize = (COUNTS * DISTANCES) as usize;
+
+/// A class of the finest level.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Class(pub(crate) u16);
+
+impl Class {
+    /// The class of a line seen `count` times, the last time `distance` ticks
+    /// after the time before; `None` if it was not known.
+    #[inline]
+    pub(crate) fn of(count: u8, distance: Option<u32>, request: &Request, lines: u32) -> Class {
+        let count = match count {
+            0 | 1 => 0,
+            2 => 1,
+            3 => 2,
+            4 | 5 => 3,
+            6..=9 => 4,
+            _ => 5,
+        };
+        // Eighths of the pool, so that the octaves are the same at every size.
+        let distance = match distance {
+            None => 0,
+            Some(ticks) => 1 + octave(ticks.saturating_mul(16) / lines.max(1)).min(6),
+        };
+        let length = match request.len_bytes {
+            0..=4096 => 0,
+            4097..=16_384 => 1,
+            16_385..=65_536 => 2,
+            _ => 3,
+        };
+        let shape = length * 2 + u16::from(request.op == Op::Write);
+        Class((count * DISTANCES + distance) * SHAPES + shape)
+    }
+
+    /// The class without the shape of the request.
+    pub(crate) fn coarse(self) -> usize {
+        (self.0 / SHAPES) as usize
+    }
+}
+
+/// Zero for zero, else one more than the binary logarithm, rounded down.
+#[inline]
+fn octave(x: u32) -> u16 {
+    (u32::BITS - x.leading_zeros()) as u16
+}
+
+/// The bucket of an age in ticks.
+#[inline]
+pub(crate) fn bucket(ticks: u32) -> usize {
+    if ticks < 2 {
+        return ticks as usize;
+    }
+    let log = u32::BITS - 1 - ticks.leading_zeros();
+    let half = ticks >> (log - 1) & 1;
+    ((2 * log + half) as usize).min(BUCKETS - 1)
+}
+
+/// The least age in ticks of a bucket.
+pub(crate) const fn bucket_start(bucket: usize) -> u32 {
+    match bucket {
+        0 | 1 => bucket as u32,
+        _ => (2 + (bucket as u32 & 1)) << (bucket / 2 - 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_partition_the_ages() {
+        for b in 0..BUCKETS {
+            assert_eq!(bucket(bucket_start(b)), b);
+            assert!(b == 0 || bucket(bucket_start(b) - 1) == b - 1);
+        }
+        assert_eq!(bucket(u32::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn every_class_is_in_range() {
+        for count in 0..=COUNT_MAX {
+            for distance in [None, Some(0), Some(100), Some(u32::MAX)] {
+                for len_bytes in [512, 1 << 14, 1 << 16, 1 << 20] {
+                    for op in [Op::Read, Op::Write] {
+                        let request = Request {
+                            op,
+                            len_bytes,
+                            sequential: false,
+                        };
+                        let class = Class::of(count, distance, &request, 1000);
+                        assert!((class.0 as usize) < CLASSES && class.coarse() < COARSE);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The rules that `auto` chooses between. All judge a line by the same few
+//! bytes, so that a change of rule moves nothing.
+
+use super::class::{Class, bucket};
+use super::hazard::Hazards;
+
+/// How many rules there are.
+pub(crate) const EXPERTS: usize = 3;
+
+/// A rule for which line is worth least.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Expert {
+    /// Learned reuse: see [`super::hazard`].
+    Reuse,
+    /// Recency: LRU.
+    Recency,
+    /// Frequency with a window of recency: TinyLFU.
+    Frequency,
+}
+
+impl Expert {
+    pub(crate) const ALL: [Expert; EXPERTS] = [Expert::Reuse, Expert::Recency, Expert::Frequency];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Expert::Reuse => "reuse",
+            Expert::Recency => "recency",
+            Expert::Frequency => "frequency",
+        }
+    }
+}
+
+/// What is known of one line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line {
+    /// Ticks at its last access.
+    pub(crate) last: u32,
+    pub(crate) class: Class,
+    /// Accesses remembered, faded.
+    pub(crate) count: u8,
+}
+
+/// Ages that depend on the size of the pool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scale {
+    /// Accesses in a tick, as a power of two.
+    pub(crate) shift: u32,
+    /// The pool's lines in ticks: how long it takes to touch as many.
+    pub(crate) lines: u32,
+}
+
+/// Ticks for as many accesses as the pool has lines, at the most.
+const TICKS_PER_POOL: u32 = 4096;
+/// Pools' worth of accesses after which a count is halved.
+const FADE_POOLS: u32 = 8;
+
+impl Scale {
+    pub(crate) fn of(lines: u32) -> Scale {
+        let shift = (lines / TICKS_PER_POOL)
+            .checked_ilog2()
+            .map_or(0, |log| log + 1);
+        Scale {
+            shift,
+            lines: (lines >> shift).max(1),
+        }
+    }
+
+    /// A count after `age` ticks without an access.
+    #[inline]
+    pub(crate) fn faded(&self, count: u8, age: u32) -> u8 {
+        count >> (age / (self.lines * FADE_POOLS)).min(7)
+    }
+
+    /// Age below which the frequency rule keeps any line.
+    fn window(&self) -> u32 {
+        self.lines / 100
+    }
+}
+
+/// What `line` is worth under `expert`: higher is kept.
+#[inline]
+pub(crate) fn score(expert: Expert, hazards: &Hazards, scale: Scale, line: Line, now: u32) -> f32 {
+    let age = now.wrapping_sub(line.last);
+    match expert {
+        Expert::Reuse => hazards.worth(line.class, bucket(age)),
+        Expert::Recency => -(age as f32),
+        Expert::Frequency if age <= scale.window() => f32::MAX,
+        Expert::Frequency => {
+            f32::from(scale.faded(line.count, age)) - age as f32 / (scale.lines * 1024) as f32
+        }
+    }
+}

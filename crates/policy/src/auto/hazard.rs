@@ -1,0 +1,181 @@
+//! How likely a line is to be reused at each age, by class, and what that makes
+//! it worth.
+//!
+//! For each class and age bucket: how many lines left the bucket, reused or
+//! grown older, and how many of them were reused. Their quotient is the hazard;
+//! fine classes are shrunk towards coarse ones, those towards all lines, and
+//! those towards a prior under which older means worse, which is LRU.
+//!
+//! The worth is the Gittins index (Gittins, "Bandit processes and dynamic
+//! allocation indices", JRSS B 1979): the best ratio, over all horizons, of the
+//! chance of a reuse within the horizon to the expected time until reuse or
+//! horizon.
+
+use super::class::{BUCKETS, CLASSES, COARSE, Class, bucket_start};
+
+/// Hazard of the prior in every bucket: a line is as likely to be reused in one
+/// half-octave of age as in the next.
+const PRIOR_HAZARD: f32 = 0.05;
+/// Observations that the next coarser level is worth.
+const SHRINKAGE: f32 = 8.0;
+/// What remains of an observation after one round over all classes.
+const RETENTION: f32 = 0.9;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Cell {
+    /// Lines that left the bucket.
+    left: f32,
+    /// Of them, by being reused.
+    reused: f32,
+}
+
+type Row = [Cell; BUCKETS];
+
+/// Observed reuse and the worth computed from it.
+#[derive(Clone, Debug)]
+pub(crate) struct Hazards {
+    fine: Vec<Row>,
+    coarse: Vec<Row>,
+    all: Row,
+    worth: Vec<[f32; BUCKETS]>,
+    /// For a line just accessed: the chance of a reuse within the best horizon.
+    chance: Vec<f32>,
+    next: usize,
+}
+
+impl Hazards {
+    pub(crate) fn new() -> Hazards {
+        let mut hazards = Hazards {
+            fine: vec![Row::default(); CLASSES],
+            coarse: vec![Row::default(); COARSE],
+            all: Row::default(),
+            worth: vec![[0.0; BUCKETS]; CLASSES],
+            chance: vec![0.0; CLASSES],
+            next: 0,
+        };
+        for class in 0..CLASSES {
+            hazards.rebuild(Class(class as u16));
+        }
+        hazards
+    }
+
+    /// A line of `class` left `bucket`.
+    pub(crate) fn left(&mut self, class: Class, bucket: usize, reused: bool) {
+        let rows = [
+            &mut self.fine[class.0 as usize],
+            &mut self.coarse[class.coarse()],
+            &mut self.all,
+        ];
+        for row in rows {
+            row[bucket].left += 1.0;
+            row[bucket].reused += f32::from(u8::from(reused));
+        }
+    }
+
+    /// What a line of `class` and of an age in `bucket` is worth.
+    #[inline]
+    pub(crate) fn worth(&self, class: Class, bucket: usize) -> f32 {
+        self.worth[class.0 as usize][bucket]
+    }
+
+    /// The chance that a line of `class` just accessed is reused in time.
+    #[inline]
+    pub(crate) fn chance(&self, class: Class) -> f32 {
+        self.chance[class.0 as usize]
+    }
+
+    /// Recomputes the worth of one class and lets its observations fade; after
+    /// as many calls as there are classes it has been every class's turn.
+    pub(crate) fn step(&mut self) {
+        let class = Class(self.next as u16);
+        if self.coarse[class.coarse()].iter().any(|cell| cell.left > 0.5) {
+            self.rebuild(class);
+        }
+        fade(&mut self.fine[self.next]);
+        if self.next.is_multiple_of(CLASSES / COARSE) {
+            fade(&mut self.coarse[class.coarse()]);
+        }
+        self.next += 1;
+        if self.next == CLASSES {
+            self.next = 0;
+            fade(&mut self.all);
+        }
+    }
+
+    fn rebuild(&mut self, class: Class) {
+        let mut hazard = [0.0; BUCKETS];
+        for (b, hazard) in hazard.iter_mut().enumerate() {
+            let levels = [
+                self.all[b],
+                self.coarse[class.coarse()][b],
+                self.fine[class.0 as usize][b],
+            ];
+            *hazard = levels.iter().fold(PRIOR_HAZARD, |above, cell| {
+                (cell.reused + SHRINKAGE * above) / (cell.left + SHRINKAGE)
+            });
+        }
+        for age in 0..BUCKETS {
+            let (worth, chance) = gittins(&hazard, age);
+            self.worth[class.0 as usize][age] = worth;
+            if age == 0 {
+                self.chance[class.0 as usize] = chance;
+            }
+        }
+    }
+}
+
+fn fade(row: &mut Row) {
+    for cell in row {
+        cell.left *= RETENTION;
+        cell.reused *= RETENTION;
+    }
+}
+
+/// The index of a line at the start of bucket `age`, and the chance of a reuse
+/// within the horizon that attains it.
+fn gittins(hazard: &[f32; BUCKETS], age: usize) -> (f32, f32) {
+    let (mut alive, mut chance, mut time) = (1.0f32, 0.0f32, 0.0f32);
+    let mut best = (0.0f32, 0.0f32);
+    for b in age..BUCKETS {
+        let width = (bucket_start(b + 1) - bucket_start(b)) as f32;
+        chance += alive * hazard[b];
+        time += alive * width * (1.0 - hazard[b] / 2.0);
+        alive *= 1.0 - hazard[b];
+        let index = chance / time;
+        if index > best.0 {
+            best = (index, chance);
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_observations_older_is_worth_less() {
+        let hazards = Hazards::new();
+        for class in [0, 5, CLASSES as u16 - 1] {
+            for b in 3..BUCKETS {
+                let class = Class(class);
+                assert!(hazards.worth(class, b) < hazards.worth(class, b - 1));
+            }
+        }
+    }
+
+    #[test]
+    fn a_loop_makes_the_older_line_worth_more() {
+        let mut hazards = Hazards::new();
+        for _ in 0..1000 {
+            for b in 0..20 {
+                hazards.left(Class(0), b, false);
+            }
+            hazards.left(Class(0), 20, true);
+        }
+        hazards.rebuild(Class(0));
+        assert!(hazards.worth(Class(0), 19) > 5.0 * hazards.worth(Class(0), 2));
+        assert!(hazards.chance(Class(0)) > 0.9);
+        assert!(hazards.worth(Class(0), 24) < hazards.worth(Class(0), 19));
+    }
+}

@@ -1,0 +1,290 @@
+//! A spatial sample of the keys, followed whether resident or not: it teaches
+//! the hazards, and runs one miniature cache for each rule.
+//!
+//! Sampling keys by hash keeps every access to a sampled key, so that a cache
+//! of `rate * lines` over the sample misses like the pool would (Waldspurger,
+//! Saemundsson, Ahmad and Park, "Cache modeling and optimization using
+//! miniature simulations", ATC 2017).
+//!
+//! Invariants:
+//!     a followed key is in exactly one age queue, that of its age's bucket as
+//!     of the last advance; queues are ordered by last access
+//!     mini[e][entry.place[e]] = entry, for each rule e it is resident under
+
+use super::class::{BUCKETS, COUNT_MAX, Class, bucket_start};
+use super::expert::{EXPERTS, Expert, Line, Scale, score};
+use super::hazard::Hazards;
+use super::random::Random;
+use crate::{HashIndex, Index, Key, Request};
+
+/// Lines of a miniature cache, unless the pool has fewer.
+const MINI_LINES: u32 = 4096;
+/// Keys followed for each line of a miniature cache.
+const FOLLOWED_PER_LINE: u32 = 8;
+/// Resident lines looked at for a victim.
+pub(crate) const SAMPLES: u32 = 32;
+/// Resident keys passed over when a followed key is given up.
+const TURNS: u32 = 8;
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    key: Key,
+    line: Line,
+    bucket: u8,
+    older: u32,
+    newer: u32,
+    place: [u32; EXPERTS],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Queue {
+    oldest: u32,
+    newest: u32,
+}
+
+/// The sample.
+#[derive(Clone, Debug)]
+pub(crate) struct Monitor {
+    /// A key is sampled if its hash is below this.
+    threshold: u32,
+    index: HashIndex,
+    entries: Vec<Entry>,
+    entries_max: u32,
+    queues: [Queue; BUCKETS],
+    minis: [Vec<u32>; EXPERTS],
+    mini_lines: u32,
+    random: Random,
+}
+
+impl Monitor {
+    /// For a pool of `lines`.
+    pub(crate) fn new(lines: u32) -> Monitor {
+        let mini_lines = lines.clamp(1, MINI_LINES);
+        let rate = f64::from(mini_lines) / f64::from(lines.max(1));
+        let entries_max = mini_lines * FOLLOWED_PER_LINE + 64;
+        Monitor {
+            threshold: (rate * f64::from(u32::MAX)) as u32,
+            index: HashIndex::new(0, entries_max),
+            entries: Vec::with_capacity(entries_max as usize),
+            entries_max,
+            queues: [Queue {
+                oldest: NONE,
+                newest: NONE,
+            }; BUCKETS],
+            minis: [(); EXPERTS].map(|()| Vec::with_capacity(mini_lines as usize)),
+            mini_lines,
+            random: Random::new(1),
+        }
+    }
+
+    /// Lines of a miniature cache.
+    pub(crate) fn mini_lines(&self) -> u32 {
+        self.mini_lines
+    }
+
+    /// Whether a key of this hash is in the sample.
+    #[inline]
+    pub(crate) fn sampled(&self, hash: u32) -> bool {
+        hash <= self.threshold
+    }
+
+    /// Follows one access to a sampled key; says which rules missed it.
+    pub(crate) fn access(
+        &mut self,
+        key: Key,
+        request: &Request,
+        hazards: &mut Hazards,
+        scale: Scale,
+        now: u32,
+    ) -> [bool; EXPERTS] {
+        self.advance(hazards, now);
+        let id = match self.index.get(key, |n| self.entries[n as usize].key) {
+            Some(id) => {
+                let entry = self.entries[id as usize];
+                hazards.left(entry.line.class, entry.bucket as usize, true);
+                self.unlink(id);
+                let age = now.wrapping_sub(entry.line.last);
+                let count = (scale.faded(entry.line.count, age) + 1).min(COUNT_MAX);
+                let class = Class::of(count, Some(age), request, scale.lines);
+                self.entries[id as usize].line = Line {
+                    last: now,
+                    class,
+                    count,
+                };
+                id
+            }
+            None => self.follow(key, Class::of(1, None, request, scale.lines), hazards, now),
+        };
+        self.push(id, 0);
+        let mut missed = [false; EXPERTS];
+        for expert in Expert::ALL {
+            let e = expert as usize;
+            missed[e] = self.entries[id as usize].place[e] == NONE;
+            if missed[e] {
+                self.admit(id, expert, hazards, scale, now);
+            }
+        }
+        missed
+    }
+
+    /// Moves the keys that grew older into the queues of their age.
+    fn advance(&mut self, hazards: &mut Hazards, now: u32) {
+        for b in 0..BUCKETS - 1 {
+            loop {
+                let id = self.queues[b].oldest;
+                if id == NONE {
+                    break;
+                }
+                let entry = &self.entries[id as usize];
+                if now.wrapping_sub(entry.line.last) < bucket_start(b + 1) {
+                    break;
+                }
+                hazards.left(entry.line.class, b, false);
+                self.unlink(id);
+                self.push(id, b + 1);
+            }
+        }
+    }
+
+    /// An entry for a key that is not followed; if there is none left, the one
+    /// unused for longest and resident under no rule is given up.
+    fn follow(&mut self, key: Key, class: Class, hazards: &mut Hazards, now: u32) -> u32 {
+        let entry = Entry {
+            key,
+            line: Line {
+                last: now,
+                class,
+                count: 1,
+            },
+            bucket: 0,
+            older: NONE,
+            newer: NONE,
+            place: [NONE; EXPERTS],
+        };
+        let id = if (self.entries.len() as u32) < self.entries_max {
+            self.entries.push(entry);
+            self.entries.len() as u32 - 1
+        } else {
+            let id = self.stalest();
+            let old = self.entries[id as usize];
+            hazards.left(old.line.class, old.bucket as usize, false);
+            self.unlink(id);
+            self.index.remove(old.key, id);
+            self.entries[id as usize] = entry;
+            id
+        };
+        self.index.insert(key, id);
+        id
+    }
+
+    /// The key to give up: the one unused for longest, but for a few that are
+    /// resident under some rule, which get another turn.
+    fn stalest(&mut self) -> u32 {
+        let b = (0..BUCKETS)
+            .rev()
+            .find(|b| self.queues[*b].oldest != NONE)
+            .expect("every entry is in a queue");
+        for _ in 0..TURNS {
+            let id = self.queues[b].oldest;
+            if self.entries[id as usize].place == [NONE; EXPERTS] {
+                return id;
+            }
+            self.unlink(id);
+            self.push(id, b);
+        }
+        let id = self.queues[b].oldest;
+        for e in 0..EXPERTS {
+            self.expel(id, e);
+        }
+        id
+    }
+
+    /// Takes an entry out of a miniature cache, if it is there.
+    fn expel(&mut self, id: u32, e: usize) {
+        let place = std::mem::replace(&mut self.entries[id as usize].place[e], NONE);
+        if place != NONE {
+            self.minis[e].swap_remove(place as usize);
+            if let Some(moved) = self.minis[e].get(place as usize) {
+                self.entries[*moved as usize].place[e] = place;
+            }
+        }
+    }
+
+    fn admit(&mut self, id: u32, expert: Expert, hazards: &Hazards, scale: Scale, now: u32) {
+        let e = expert as usize;
+        if self.minis[e].len() < self.mini_lines as usize {
+            self.entries[id as usize].place[e] = self.minis[e].len() as u32;
+            self.minis[e].push(id);
+            return;
+        }
+        let mut worst = (f32::INFINITY, 0, 0);
+        for _ in 0..SAMPLES {
+            let place = self.random.below(self.mini_lines);
+            let line = self.entries[self.minis[e][place as usize] as usize].line;
+            let found = score(expert, hazards, scale, line, now);
+            let age = now.wrapping_sub(line.last);
+            if found < worst.0 || (found == worst.0 && age > worst.1) {
+                worst = (found, age, place);
+            }
+        }
+        let newcomer = score(expert, hazards, scale, self.entries[id as usize].line, now);
+        if newcomer < worst.0 {
+            return;
+        }
+        let place = worst.2;
+        let victim = std::mem::replace(&mut self.minis[e][place as usize], id);
+        self.entries[victim as usize].place[e] = NONE;
+        self.entries[id as usize].place[e] = place;
+    }
+
+    fn push(&mut self, id: u32, b: usize) {
+        let older = std::mem::replace(&mut self.queues[b].newest, id);
+        let entry = &mut self.entries[id as usize];
+        entry.bucket = b as u8;
+        entry.older = older;
+        entry.newer = NONE;
+        match older {
+            NONE => self.queues[b].oldest = id,
+            older => self.entries[older as usize].newer = id,
+        }
+    }
+
+    fn unlink(&mut self, id: u32) {
+        let Entry {
+            bucket,
+            older,
+            newer,
+            ..
+        } = self.entries[id as usize];
+        let queue = &mut self.queues[bucket as usize];
+        match older {
+            NONE => queue.oldest = newer,
+            older => self.entries[older as usize].newer = newer,
+        }
+        match newer {
+            NONE => queue.newest = older,
+            newer => self.entries[newer as usize].older = older,
+        }
+    }
+
+    /// Panics if an invariant does not hold.
+    pub(crate) fn check(&self) {
+        for (e, mini) in self.minis.iter().enumerate() {
+            assert!(mini.len() <= self.mini_lines as usize);
+            for (place, id) in mini.iter().enumerate() {
+                assert_eq!(self.entries[*id as usize].place[e], place as u32);
+            }
+        }
+        let mut followed = 0;
+        for b in 0..BUCKETS {
+            let mut at = self.queues[b].oldest;
+            while at != NONE {
+                assert_eq!(self.entries[at as usize].bucket as usize, b);
+                followed += 1;
+                at = self.entries[at as usize].newer;
+            }
+        }
+        assert_eq!(followed, self.entries.len());
+    }
+}
