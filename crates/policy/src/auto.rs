@@ -10,7 +10,7 @@
 //! rule hands nothing over and costs nothing.
 //!
 //! Invariants:
-//!     meta[s].class is RESIDENT-less ⟺ slot s holds no line
+//!     lines[s].class = VACANT ⟺ slot s holds no line
 //!     the index holds exactly the resident keys
 
 mod class;
@@ -19,15 +19,20 @@ mod ghosts;
 mod hazard;
 mod monitor;
 mod random;
+mod state;
 
 use crate::index::mix;
-use crate::{Index, Instruction, Key, Pins, Reason, Replacement, Request, Slot, Slots};
+use crate::{
+    Explanation, Index, Instruction, Key, Pins, Reason, Replacement, Request, Slot, Slots,
+};
+use block::Nanos;
 use class::{COUNT_MAX, Class};
 use expert::{EXPERTS, Expert, Line, Scale, score};
 use ghosts::Ghosts;
 use hazard::Hazards;
 use monitor::{Monitor, SAMPLES};
 use random::Random;
+use state::State;
 use std::ops::Range;
 
 /// Ghosts remembered for each slot.
@@ -35,9 +40,9 @@ const GHOSTS_PER_SLOT: u32 = 2;
 /// Tries to find a resident line among random slots, for each sample.
 const TRIES: u32 = 4;
 /// Sampled accesses over which the rules' misses fade, in miniature pools.
-const MEMORY_POOLS: f32 = 4.0;
+const MEMORY_POOLS: f32 = 8.0;
 /// Miss ratio by which another rule has to be better.
-const HYSTERESIS: f32 = 0.01;
+const HYSTERESIS: f32 = 0.02;
 /// Accesses to a pool's worth of lines in which every class is recomputed so
 /// many times.
 const ROUNDS_PER_POOL: u32 = 4;
@@ -59,6 +64,9 @@ pub struct Auto<I> {
     /// Accesses until the next step of the hazards.
     step_in: u32,
     active: Expert,
+    active_since: Nanos,
+    changes: u64,
+    time: Nanos,
     /// Faded misses of each rule, and faded sampled accesses.
     misses: [f32; EXPERTS],
     sampled: f32,
@@ -88,6 +96,9 @@ impl<I: Index> Auto<I> {
             accesses: 0,
             step_in: 1,
             active: Expert::Reuse,
+            active_since: Nanos::ZERO,
+            changes: 0,
+            time: Nanos::ZERO,
             misses: [0.0; EXPERTS],
             sampled: 0.0,
             chance_min,
@@ -136,6 +147,8 @@ impl<I: Index> Auto<I> {
         let gain = self.misses[self.active as usize] - self.misses[best as usize];
         if gain > HYSTERESIS * self.sampled {
             self.active = best;
+            self.active_since = self.time;
+            self.changes += 1;
         }
     }
 
@@ -304,6 +317,40 @@ impl<I: Index> Replacement for Auto<I> {
                 visit(self.keys[slot], Slot(slot as u32));
             }
         }
+    }
+
+    fn tick(&mut self, now: Nanos) {
+        self.time = now;
+    }
+
+    fn save(&self) -> Vec<u8> {
+        state::encode(&State {
+            active: self.active,
+            misses: self.misses,
+            sampled: self.sampled,
+            hazards: self.hazards.clone(),
+        })
+    }
+
+    fn restore(&mut self, saved: &[u8]) -> bool {
+        let Some(state) = state::decode(saved) else {
+            return false;
+        };
+        self.active = state.active;
+        self.misses = state.misses;
+        self.sampled = state.sampled;
+        self.hazards = state.hazards;
+        true
+    }
+
+    fn explanation(&self) -> Option<Explanation> {
+        let miss_ratio = |e: Expert| f64::from(self.misses[e as usize] / self.sampled.max(1.0));
+        Some(Explanation {
+            active: self.active.name(),
+            since: self.active_since,
+            changes: self.changes,
+            rules: Expert::ALL.map(|e| (e.name(), miss_ratio(e))).to_vec(),
+        })
     }
 
     fn check(&self) {

@@ -1,7 +1,9 @@
 //! A replacement and an admission policy as one counted [`Policy`].
 
 use crate::admission::Admission;
-use crate::{Counters, Instruction, Key, Pins, Policy, Replacement, Request, Slot, Slots};
+use crate::{
+    Counters, Explanation, Instruction, Key, Pins, Policy, Replacement, Request, Slot, Slots,
+};
 use block::Nanos;
 use std::ops::Range;
 
@@ -102,6 +104,10 @@ impl<R: Replacement, A: Admission> Policy for Composed<R, A> {
 
     fn restore(&mut self, saved: &[u8]) -> bool {
         self.replacement.restore(saved)
+    }
+
+    fn explanation(&self) -> Option<Explanation> {
+        self.replacement.explanation()
     }
 
     fn check(&self) {

