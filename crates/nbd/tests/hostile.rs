@@ -83,7 +83,7 @@ impl Raw {
     }
 
     /// Whether the server closes without another byte.
-    fn closes(mut self) -> bool {
+    fn sees_the_end(mut self) -> bool {
         match self.0.read(&mut [0; 1]) {
             Ok(n) => n == 0,
             Err(e) => e.kind() == std::io::ErrorKind::ConnectionReset,
@@ -124,13 +124,13 @@ fn nonsense_closes_that_connection_alone() {
     let mut other = Raw::open(&served, "vol");
     let mut garbage = Raw::greet(&served);
     garbage.put(b"GET / HTTP/1.1\r\nHost: example\r\n\r\n");
-    assert!(garbage.closes());
+    assert!(garbage.sees_the_end());
     let mut unknown = Raw::greet(&served);
     unknown.option(1, b"no such export");
-    assert!(unknown.closes());
+    assert!(unknown.sees_the_end());
     let mut late = Raw::open(&served, "vol");
     late.put(&[0x55; 28]);
-    assert!(late.closes());
+    assert!(late.sees_the_end());
     other.ask(READ, 1, 0, 512);
     assert_eq!(other.reply(), (0, 1));
     other.take(512);
@@ -225,16 +225,16 @@ fn a_peer_that_stalls_is_closed_and_one_that_rests_is_not() {
     let served = Served::start(quick());
     let mut resting = Raw::open(&served, "vol");
     let silent = Raw::greet(&served);
-    assert!(silent.closes(), "no handshake in time");
+    assert!(silent.sees_the_end(), "no handshake in time");
 
     let mut halfway = Raw::open(&served, "vol");
     halfway.ask(WRITE, 1, 0, 1 << 20);
     halfway.put(&[1; 1000]);
-    assert!(halfway.closes(), "a payload that never ends");
+    assert!(halfway.sees_the_end(), "a payload that never ends");
 
     let mut header = Raw::open(&served, "vol");
     header.put(&Raw::head(READ, 1, 0, 512)[..10]);
-    assert!(header.closes(), "a header that never ends");
+    assert!(header.sees_the_end(), "a header that never ends");
 
     // Reads and reads and takes nothing.
     let mut greedy = Raw::open(&served, "vol");
@@ -350,7 +350,7 @@ fn shutting_down_finishes_what_is_in_flight() {
     assert_eq!(cookies, (0..32).collect::<Vec<u64>>());
     assert_eq!(raw.reply(), (0, 99));
     raw.take(4096);
-    assert!(raw.closes() && idle.closes() && handshaking.closes());
+    assert!(raw.sees_the_end() && idle.sees_the_end() && handshaking.sees_the_end());
 }
 
 #[test]
@@ -364,12 +364,12 @@ fn withdrawing_an_export_closes_its_connections_alone() {
             server.remove("vol", Nanos::from_secs(5)).await.unwrap();
         });
     });
-    assert!(vol.closes());
+    assert!(vol.sees_the_end());
     ro.ask(READ, 1, 0, 512);
     assert_eq!(ro.reply(), (0, 1));
     let mut again = Raw::greet(&served);
     again.option(1, b"vol");
-    assert!(again.closes());
+    assert!(again.sees_the_end());
 }
 
 #[test]

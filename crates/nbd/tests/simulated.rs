@@ -1,0 +1,308 @@
+//! Client and server back to back in the simulator: the device contract, and
+//! connections that break or stand still wherever the plan says.
+
+use block::conformance;
+use block::{
+    Address, Buf, Device, Env, Fua, Geometry, IoResult, Kind, Lba, Nanos, Sectors, Shared,
+};
+use nbd::client::{Client, Options};
+use nbd::serve::{ExportOptions, Limits, Server};
+use shard::{Config, Local, Mesh, Shard};
+use sim::{
+    Class, Direction, DiskSpec, LinkSpec, Outcome, Plan, Rng, Sim, SimDriver, StreamEffect,
+    StreamRule, World,
+};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+const MIB: u64 = 16;
+
+fn address() -> Address {
+    Address::Unix("/run/nbd".into())
+}
+
+/// Runs `client` on one shard against a server on another; how it ended.
+fn back_to_back<F, W>(seed: u64, block: Sectors, plan: Plan, client: W) -> (Outcome, Sim)
+where
+    F: Future<Output = ()> + 'static,
+    W: Fn(Local<SimDriver>, Env) -> F + 'static,
+{
+    let mut world = World::new(seed);
+    let geometry = Geometry::new("disk", Sectors::from_mib(MIB), block);
+    let disk = world.add_disk(DiskSpec::new(geometry)).unwrap();
+    let listener = world.listen(address(), LinkSpec::local()).unwrap();
+    world.set_plan(plan).unwrap();
+    let mut sim = Sim::new(world);
+    let mesh = Mesh::new(2);
+    let client = Rc::new(client);
+    let outcome = sim.drive(2, move |id, driver| {
+        let client = client.clone();
+        let serves = id.0 == 0;
+        Shard::boot(
+            id,
+            driver,
+            mesh.clone(),
+            Config::default(),
+            |local| async move {
+                if !serves {
+                    client(local.clone(), local.env()).await;
+                    return shut_down(&local);
+                }
+                let limits = Limits {
+                    connections_max: 8,
+                    memory_bytes_max: 16 << 20,
+                    stall_timeout: Nanos::from_secs(5),
+                    ..Limits::default()
+                };
+                let server = Server::new(local.env(), limits, None, Rc::new(|_| ())).unwrap();
+                let disk = local.disk(disk).unwrap();
+                server.add("", disk, &ExportOptions::default()).unwrap();
+                local.put(server.clone());
+                server.serve(local.listener(listener)).await.unwrap();
+                server.shut_down(Nanos::from_secs(1)).await;
+            },
+        )
+    });
+    (outcome, sim)
+}
+
+/// Tells the server to end.
+fn shut_down(local: &Local<SimDriver>) {
+    local.mesh().post(block::ShardId(0), |local| {
+        let Some(server) = local.get::<Server<shard::Disk<SimDriver>>>() else {
+            return;
+        };
+        local.env().spawn.spawn(async move {
+            server.shut_down(Nanos::from_secs(1)).await;
+        });
+    });
+}
+
+async fn connect(local: &Local<SimDriver>, env: &Env) -> Client {
+    let mut options = Options::new(address(), "");
+    // More than the connections that any plan here breaks.
+    options.attempts_max = 40;
+    Client::connect(env.clone(), local.connector(), options)
+        .await
+        .unwrap()
+}
+
+#[test]
+fn a_client_is_a_device() {
+    for seed in 0..6 {
+        let block = Sectors(if seed % 2 == 0 { 1 } else { 8 });
+        let (outcome, _) =
+            back_to_back(seed, block, Plan::default(), move |local, env| async move {
+                let client = connect(&local, &env).await;
+                conformance::device(&client, &env, seed).await;
+            });
+        assert_eq!(outcome, Outcome::Done, "seed {seed}");
+    }
+}
+
+/// Keeps what was written, and compares.
+struct Checked {
+    client: Client,
+    env: Env,
+    model: RefCell<Vec<u8>>,
+}
+
+impl Checked {
+    async fn new(local: &Local<SimDriver>, env: &Env) -> Checked {
+        Checked {
+            client: connect(local, env).await,
+            env: env.clone(),
+            model: RefCell::new(vec![0; (MIB << 20) as usize]),
+        }
+    }
+
+    fn data(&self, sectors: u64, fill: u8) -> Shared {
+        let mut buf: Buf = self.env.pool.try_get((sectors * 512) as usize).unwrap();
+        buf.fill(fill);
+        buf.share()
+    }
+
+    async fn write(&self, at: u64, sectors: u64, fill: u8) -> IoResult {
+        let data = self.data(sectors, fill);
+        self.client.write(Lba(at), data, Fua::No).await?;
+        let range = (at * 512) as usize..((at + sectors) * 512) as usize;
+        self.model.borrow_mut()[range].fill(fill);
+        Ok(())
+    }
+
+    async fn verify(&self, at: u64, sectors: u64) -> IoResult {
+        let buf = self.env.pool.try_get((sectors * 512) as usize).unwrap();
+        let (buf, result) = self.client.read(Lba(at), buf).await;
+        result?;
+        let start = (at * 512) as usize;
+        let model = self.model.borrow();
+        assert!(
+            buf[..] == model[start..start + buf.len()],
+            "sectors {at}+{sectors} differ"
+        );
+        Ok(())
+    }
+}
+
+fn streams(rules: impl IntoIterator<Item = StreamRule>) -> Plan {
+    Plan {
+        streams: rules.into_iter().collect(),
+        ..Plan::default()
+    }
+}
+
+/// Connections that break at many places, in messages and between them: every
+/// request succeeds in the end, and what is read is what was written.
+#[test]
+fn connections_that_break_cost_time_alone() {
+    let mut cuts = 0;
+    for seed in 0..20 {
+        let mut rng = Rng::new(seed);
+        let rules = (0..30).map(|connection| {
+            let scale = rng.between(4, 17);
+            StreamRule {
+                connection: Some(connection),
+                direction: match rng.between(0, 1) {
+                    0 => Direction::ToListener,
+                    _ => Direction::FromListener,
+                },
+                byte: 200 + rng.between(0, 1 << scale),
+                effect: StreamEffect::Cut,
+            }
+        });
+        let plan = streams(rules);
+        let (outcome, sim) = back_to_back(seed, Sectors(1), plan, move |local, env| async move {
+            let disk = Checked::new(&local, &env).await;
+            let mut rng = Rng::new(seed);
+            for _ in 0..60 {
+                let sectors = rng.between(1, 200);
+                let at = rng.between(0, MIB * 2048 - 200);
+                let result = match rng.between(0, 9) {
+                    0..=4 => disk.write(at, sectors, rng.between(1, 255) as u8).await,
+                    5..=8 => disk.verify(at, sectors).await,
+                    _ => match disk.client.flush().await {
+                        // Said once after a loss.
+                        Err(error) if error.kind() == Kind::Gone => Ok(()),
+                        result => result,
+                    },
+                };
+                if let Err(error) = result {
+                    panic!("seed {seed}: {error}");
+                }
+            }
+            for at in (0..MIB * 2048).step_by(2048) {
+                disk.verify(at, 2048).await.unwrap();
+            }
+        });
+        assert_eq!(outcome, Outcome::Done, "seed {seed}");
+        cuts += sim.world().tally().count(Class::StreamCut);
+    }
+    assert!(cuts > 100, "only {cuts} connections were cut");
+}
+
+/// A write acknowledged on a connection that is lost before the flush may be
+/// forgotten by a server that starts anew, so the flush must not claim it.
+#[test]
+fn a_flush_never_claims_what_another_connection_acknowledged() {
+    let cut = StreamRule {
+        connection: Some(0),
+        direction: Direction::ToListener,
+        byte: 100_000,
+        effect: StreamEffect::Cut,
+    };
+    let (outcome, sim) = back_to_back(1, Sectors(1), streams([cut]), |local, env| async move {
+        let disk = Checked::new(&local, &env).await;
+        disk.write(0, 8, 1).await.unwrap();
+        disk.client.flush().await.unwrap();
+        disk.write(8, 8, 2).await.unwrap();
+        // This one meets the cut and is sent again.
+        disk.write(1000, 400, 3).await.unwrap();
+        let error = disk.client.flush().await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Gone);
+        assert!(error.to_string().contains("may not be durable"), "{error}");
+        disk.client.flush().await.unwrap();
+        disk.verify(0, 2000).await.unwrap();
+    });
+    assert_eq!(outcome, Outcome::Done);
+    assert_eq!(sim.world().tally().count(Class::StreamCut), 1);
+}
+
+/// Nothing was unflushed, so nothing can have been forgotten.
+#[test]
+fn a_loss_after_a_flush_is_not_reported() {
+    let cut = StreamRule {
+        connection: Some(0),
+        direction: Direction::FromListener,
+        byte: 20_000,
+        effect: StreamEffect::Cut,
+    };
+    let (outcome, sim) = back_to_back(1, Sectors(1), streams([cut]), |local, env| async move {
+        let disk = Checked::new(&local, &env).await;
+        disk.write(0, 8, 1).await.unwrap();
+        disk.client.flush().await.unwrap();
+        disk.verify(0, 100).await.unwrap();
+        disk.client.flush().await.unwrap();
+    });
+    assert_eq!(outcome, Outcome::Done);
+    assert_eq!(sim.world().tally().count(Class::StreamCut), 1);
+}
+
+/// A server that stands still is taken for lost in bounded time.
+#[test]
+fn a_server_that_stands_still_is_left() {
+    let stall = StreamRule {
+        connection: Some(0),
+        direction: Direction::FromListener,
+        byte: 20_000,
+        effect: StreamEffect::Stall(None),
+    };
+    let (outcome, sim) = back_to_back(1, Sectors(1), streams([stall]), |local, env| async move {
+        let disk = Checked::new(&local, &env).await;
+        let begun = env.timer.now();
+        disk.verify(0, 100).await.unwrap();
+        let waited = env.timer.now().since(begun);
+        assert!(waited >= Nanos::from_secs(15), "{waited}");
+        assert!(waited <= Nanos::from_secs(31), "{waited}");
+    });
+    assert_eq!(outcome, Outcome::Done);
+    assert_eq!(sim.world().tally().count(Class::StreamStalled), 1);
+}
+
+/// A server that is gone for good: one clear error in bounded time, and later
+/// requests fail at once.
+#[test]
+fn a_server_that_is_gone_fails_requests_in_bounded_time() {
+    let (outcome, _) = back_to_back(1, Sectors(1), Plan::default(), |local, env| async move {
+        let disk = Checked::new(&local, &env).await;
+        disk.verify(0, 8).await.unwrap();
+        shut_down(&local);
+        env.timer.sleep(Nanos::from_secs(1)).await;
+        let begun = env.timer.now();
+        let error = disk.verify(0, 8).await.unwrap_err();
+        let waited = env.timer.now().since(begun);
+        assert_eq!(error.kind(), Kind::Gone, "{error}");
+        let said = error.to_string();
+        assert!(said.contains("has not been reached for 30 s"), "{said}");
+        assert!(waited >= Nanos::from_secs(30), "{waited}");
+        assert!(waited <= Nanos::from_secs(60), "{waited}");
+        let begun = env.timer.now();
+        disk.verify(0, 8).await.unwrap_err();
+        assert!(env.timer.now().since(begun) < Nanos::from_millis(1));
+    });
+    assert_eq!(outcome, Outcome::Done);
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    let run = || {
+        let (_, sim) = back_to_back(9, Sectors(1), Plan::default(), |local, env| async move {
+            let disk = Checked::new(&local, &env).await;
+            for at in 0..50 {
+                disk.write(at * 100, 100, at as u8 + 1).await.unwrap();
+                disk.verify(at * 50, 80).await.unwrap();
+            }
+        });
+        sim.world().trace_hash()
+    };
+    assert_eq!(run(), run());
+}
