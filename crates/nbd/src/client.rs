@@ -335,14 +335,15 @@ impl Device for Client {
 /// next begins. A sector that is told in parts counts as data.
 fn runs(at: Lba, end: Lba, told: &[(u32, u32)], out: &mut Vec<(Extent, Content)>) -> Lba {
     let mut next = at;
+    let before = out.len();
     let mut push = |to: Lba, content| {
         let to = to.min(end);
         if to <= next {
             return;
         }
         let run = Extent::new(next, to - next);
-        match out.last_mut() {
-            Some((last, same)) if *same == content && last.end() == run.start => {
+        match out[before..].last_mut() {
+            Some((last, same)) if *same == content => {
                 last.len += run.len;
             }
             _ => out.push((run, content)),
@@ -420,5 +421,10 @@ mod tests {
         // Less than a sector still moves on; more than asked is cut off.
         assert_eq!(told(0, 4, &[(100, 3)]), (1, vec![(0, 1, Data)]));
         assert_eq!(told(0, 4, &[(1 << 20, 3)]), (4, vec![(0, 4, Hole)]));
+        // What the caller had is left as it was.
+        let had = (Extent::new(Lba(0), Sectors(4)), Data);
+        let mut out = vec![had];
+        runs(Lba(4), Lba(8), &[(2048, 0)], &mut out);
+        assert_eq!(out, [had, (Extent::new(Lba(4), Sectors(4)), Data)]);
     }
 }
