@@ -73,10 +73,12 @@ impl Contents {
         if !durable {
             self.acknowledged += 1;
         }
+        if durable {
+            self.supersede(&pieces);
+        }
         for piece in pieces {
             self.latest.apply(&piece);
             if durable {
-                self.supersede(&piece);
                 self.durable.apply(&piece);
             } else {
                 self.unflushed.push_back((self.acknowledged, piece));
@@ -99,11 +101,12 @@ impl Contents {
         }
     }
 
-    /// Older volatile bytes must not come back over durable ones.
-    fn supersede(&mut self, newer: &Piece) {
+    /// Older volatile bytes must not come back over durable ones. The pieces
+    /// are in order of their pages.
+    fn supersede(&mut self, newer: &[Piece]) {
         for (_, older) in &mut self.unflushed {
-            if older.page == newer.page {
-                older.mask &= !newer.mask;
+            if let Ok(i) = newer.binary_search_by_key(&older.page, |p| p.page) {
+                older.mask &= !newer[i].mask;
             }
         }
     }

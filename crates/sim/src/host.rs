@@ -276,7 +276,7 @@ fn deadlock(world: &World) -> String {
                 let name = &world.disks[flight.unit as usize].geometry.name;
                 format!("{name}, sector {}", place_of(&flight.op))
             }
-            false => format!("stream or listener {}", flight.unit),
+            false => world.streams.describe(&flight.op, flight.unit),
         };
         let (shard, number) = (seat.shard.0, flight.number);
         let op = format!("{:?}", flight.op);

@@ -135,6 +135,15 @@ impl Streams {
         check_span(link.latency, "a link's latency")
     }
 
+    /// What an operation waits on, for people.
+    pub fn describe(&self, op: &Op, unit: u32) -> String {
+        match op {
+            Op::Accept => format!("{:?}", self.listeners[unit as usize].address),
+            Op::Connect(address) => format!("{address:?}"),
+            _ => format!("stream {}", self.ends[unit as usize].target.0),
+        }
+    }
+
     pub fn add_listener(&mut self, target: TargetId, address: Address, link: LinkSpec) {
         self.listeners.push(Listener {
             target,
@@ -430,7 +439,7 @@ impl World {
         self.pump(end ^ 1);
     }
 
-    /// The streams of shards that have died break; their listeners fall silent.
+    /// The streams of shards that have died break, and their operations vanish.
     pub(crate) fn cut_dead_streams(&mut self) {
         let dead: Vec<FlightId> = self
             .flights

@@ -177,7 +177,7 @@ fn a_deadlock_tells_who_waits_for_what() {
     let zero = || Op::Zero(Extent::new(Lba(24), Sectors(8)));
     for (target, op, expected) in [
         (disk, &zero as &dyn Fn() -> Op, "Zero on disk, sector 24"),
-        (listener, &|| Op::Accept, "Accept on stream or listener"),
+        (listener, &|| Op::Accept, "Accept on Tcp(\"host:1\")"),
     ] {
         let Outcome::Deadlock(text) = wait_for(&mut sim, target, op) else {
             panic!("nothing can happen")
