@@ -80,6 +80,7 @@ fn hard_disks(world: &mut World) -> IoResult<Vec<TargetId>> {
     };
     (0..16).map(add).collect()
 }
+
 #[allow(clippy::disallowed_methods, reason = "it measures wall-clock speed")]
 fn measure(
     name: &str,
