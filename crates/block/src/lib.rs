@@ -7,6 +7,7 @@
 //! Not here, on purpose: any implementation of a driver or a device, any
 //! thread, clock, file or random source. This crate depends on nothing.
 
+mod buddy;
 mod buf;
 #[cfg(feature = "conformance")]
 pub mod conformance;

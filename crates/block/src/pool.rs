@@ -15,6 +15,7 @@
 //! layers below, which each take at most one more buffer of the request's
 //! size, always finish; background work takes buffers by `try_get` alone.
 
+use crate::buddy::{Lists, NIL, ORDERS};
 use crate::buf::Buf;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::{Cell, UnsafeCell};
@@ -28,13 +29,8 @@ use std::task::{Context, Poll, Waker};
 
 /// The alignment of every buffer, and the smallest allocation.
 pub const PAGE_BYTES: usize = 4096;
-const ORDERS: usize = 11;
 /// The largest buffer: 4 MiB.
 pub const BUF_BYTES_MAX: usize = PAGE_BYTES << (ORDERS - 1);
-/// Freed blocks of one order kept whole, so that steady traffic of one size
-/// neither splits nor merges.
-const QUICK: usize = 64;
-const NIL: u32 = u32::MAX;
 
 /// A handle to a shard's buffer memory; clones are the same pool.
 #[derive(Clone)]
@@ -65,18 +61,6 @@ struct Head {
 unsafe impl Send for Arena {}
 // SAFETY: as above.
 unsafe impl Sync for Arena {}
-
-struct Lists {
-    first: [u32; ORDERS],
-    quick: [Vec<u32>; ORDERS],
-    next: Vec<u32>,
-    prev: Vec<u32>,
-    /// The order of the free block that starts at this page, or `NOT_FREE`.
-    free_order: Vec<u8>,
-    free_pages: u32,
-}
-
-const NOT_FREE: u8 = u8::MAX;
 
 fn this_thread() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -286,95 +270,6 @@ impl Drop for Arena {
                 self.allocated.as_ptr(),
                 arena_layout(self.pages as usize * PAGE_BYTES),
             )
-        }
-    }
-}
-
-impl Lists {
-    fn new(pages: u32) -> Lists {
-        let mut lists = Lists {
-            first: [NIL; ORDERS],
-            quick: std::array::from_fn(|_| Vec::with_capacity(QUICK)),
-            next: vec![NIL; pages as usize],
-            prev: vec![NIL; pages as usize],
-            free_order: vec![NOT_FREE; pages as usize],
-            free_pages: pages,
-        };
-        let top = (pages.ilog2() as usize).min(ORDERS - 1);
-        for page in (0..pages).step_by(1 << top).rev() {
-            lists.link(page, top);
-        }
-        lists
-    }
-
-    fn take(&mut self, order: usize) -> Option<u32> {
-        let page = match self.quick[order].pop() {
-            Some(page) => page,
-            None => {
-                let from = (order..ORDERS).find(|&o| self.first[o] != NIL)?;
-                let page = self.first[from];
-                self.unlink(page);
-                for o in (order..from).rev() {
-                    self.link(page + (1 << o), o);
-                }
-                page
-            }
-        };
-        self.free_pages -= 1 << order;
-        Some(page)
-    }
-
-    fn give(&mut self, page: u32, order: usize) {
-        self.free_pages += 1 << order;
-        if self.quick[order].len() < QUICK {
-            self.quick[order].push(page);
-        } else {
-            self.merge(page, order);
-        }
-    }
-
-    fn merge_quick(&mut self) {
-        for order in 0..ORDERS {
-            while let Some(page) = self.quick[order].pop() {
-                self.merge(page, order);
-            }
-        }
-    }
-
-    fn merge(&mut self, mut page: u32, mut order: usize) {
-        while order < ORDERS - 1 {
-            let buddy = page ^ (1 << order);
-            if self.free_order.get(buddy as usize) != Some(&(order as u8)) {
-                break;
-            }
-            self.unlink(buddy);
-            page = page.min(buddy);
-            order += 1;
-        }
-        self.link(page, order);
-    }
-
-    fn link(&mut self, page: u32, order: usize) {
-        let first = self.first[order];
-        self.free_order[page as usize] = order as u8;
-        self.prev[page as usize] = NIL;
-        self.next[page as usize] = first;
-        if first != NIL {
-            self.prev[first as usize] = page;
-        }
-        self.first[order] = page;
-    }
-
-    fn unlink(&mut self, page: u32) {
-        let order = std::mem::replace(&mut self.free_order[page as usize], NOT_FREE) as usize;
-        let (prev, next) = (self.prev[page as usize], self.next[page as usize]);
-        if prev == NIL {
-            self.first[order] = next;
-        } else {
-            self.next[prev as usize] = next;
-        }
-        if next != NIL {
-            self.prev[next as usize] = prev;
         }
     }
 }

@@ -13,7 +13,6 @@ pub const SLACK: usize = 50;
 type Long = (&'static str, usize);
 
 const LONG: &[Long] = &[
-    ("crates/block/src/pool.rs", 520),
     ("crates/nbd/src/protocol/client_handshake.rs", 540),
     ("crates/nbd/src/protocol/replies.rs", 640),
     ("crates/nbd/src/protocol/server_handshake.rs", 720),
