@@ -134,8 +134,8 @@ impl Uring {
     }
 }
 
-/// Stops the other shards if its thread panics: a shard that waits for an
-/// answer from a dead one would wait for ever.
+/// Stops every shard if its thread panics: one that waits for an answer from a
+/// dead shard would wait for ever.
 struct StopOnPanic<'a> {
     stop: &'a AtomicBool,
     shared: &'a Shared,
@@ -161,15 +161,17 @@ impl Host for Uring {
     {
         let stop = &AtomicBool::new(false);
         let (host, boot) = (&*self, &boot);
+        let guard = move || StopOnPanic {
+            stop,
+            shared: &host.shared,
+        };
         let live = move |id: u32| {
-            let _guard = StopOnPanic {
-                stop,
-                shared: &host.shared,
-            };
+            let _guard = guard();
             let driver = host.driver().unwrap_or_else(|e| panic!("shard {id}: {e}"));
             drive(boot(ShardId(id), driver), stop);
         };
         thread::scope(|scope| {
+            let _guard = guard();
             let threads: Vec<_> = (0..shards)
                 .map(|id| {
                     thread::Builder::new()
