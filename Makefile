@@ -6,8 +6,9 @@
 
 SHELL := bash
 PACKAGES_TEST := fio libnbd-bin nbdfuse nbdkit qemu-utils e2fsprogs fuse3 util-linux
+PACKAGES_BENCH := valgrind
 
-.PHONY: test lint unit bench soak models deps-test
+.PHONY: test lint unit bench soak models deps-test deps-bench
 
 test: deps-test lint unit
 
@@ -20,3 +21,16 @@ lint:
 
 unit:
 	cargo test --workspace --quiet
+
+bench: deps-bench
+	cargo build --release --quiet -p lab --examples
+	target/release/examples/bench
+
+deps-bench:
+	tools/install $(PACKAGES_TEST) $(PACKAGES_BENCH)
+
+soak:
+	cargo run --release --quiet -p lab --example seam -- 100000 10000
+
+models:
+	cargo run --release --quiet -p sim --example plot_models

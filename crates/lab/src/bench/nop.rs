@@ -1,11 +1,15 @@
 //! What the executor itself costs: operations on a driver that completes at
 //! once.
 
+use super::{Goal, Row, alone};
 use block::{
     Completion, Device, Driver, Geometry, Lba, Nanos, Op, Pool, Progress, Sectors, ShardId,
     TargetId, Token, Unpark,
 };
 use shard::{Config, Mesh, Shard};
+use std::io;
+use std::path::Path;
+use std::process::Command;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -83,4 +87,41 @@ pub fn reads(ops: u64, depth: u64) -> Duration {
         shard.park(Nanos::MAX);
     }
     start.elapsed()
+}
+
+/// Nanoseconds an operation, and instructions where valgrind is installed;
+/// `example` is the program `nop`, for the latter.
+pub fn rows(runs: usize, example: &Path) -> io::Result<Vec<Row>> {
+    const OPS: u64 = 2_000_000;
+    let mut rows = Vec::new();
+    for depth in [1, 32] {
+        let nanos = |_| reads(OPS, depth).as_nanos() as f64 / OPS as f64;
+        let runs: Vec<f64> = (0..runs).map(nanos).collect();
+        let name = format!("executor alone, depth {depth}: time of an operation");
+        rows.push(alone(name, "ns", Some(Goal::AtMost(100.0)), &runs));
+        let per_op = instructions(example, depth)?;
+        let name = format!("executor alone, depth {depth}: instructions of an operation");
+        rows.push(alone(name, "instructions", None, &[per_op]));
+    }
+    Ok(rows)
+}
+
+/// Instructions an operation, counted by callgrind: the difference between a
+/// short and a long run, so that start-up does not count.
+fn instructions(example: &Path, depth: u64) -> io::Result<f64> {
+    const SHORT: u64 = 20_000;
+    const LONG: u64 = 120_000;
+    let count = |ops: u64| {
+        let output = Command::new("valgrind")
+            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+            .arg(example)
+            .args([ops.to_string(), depth.to_string()])
+            .output()
+            .map_err(|e| io::Error::other(format!("valgrind (Debian package valgrind): {e}")))?;
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        let line = text.lines().find_map(|line| line.split_once("Collected :"));
+        line.and_then(|(_, number)| number.trim().parse::<f64>().ok())
+            .ok_or_else(|| io::Error::other(format!("valgrind counted nothing: {text}")))
+    };
+    Ok((count(LONG)? - count(SHORT)?) / (LONG - SHORT) as f64)
 }

@@ -1,0 +1,140 @@
+//! 4 KiB direct random reads through the executor and `uring`.
+
+use super::fio::{self, Load};
+use super::{Goal, Row, paired};
+use block::{Device, Lba, Nanos, ShardId};
+use shard::{Config, Mesh, Shard};
+use std::io::{self, Write};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::time::Duration;
+use uring::{DiskOptions, Options, Uring};
+
+/// What a run of reads came to.
+#[derive(Clone, Copy, Debug)]
+pub struct Reads {
+    /// Reads a second.
+    pub iops: f64,
+    /// CPU time of the process, user and system, for each read.
+    pub cpu_us_per_read: f64,
+}
+
+const BLOCK_SECTORS: u64 = 8;
+
+/// Reads `path` at random for `span` with `depth` in flight.
+pub fn ours(path: &Path, depth: u64, span: Duration, seed: u64) -> io::Result<Reads> {
+    let mut host = Uring::new(Options::default()).map_err(io::Error::other)?;
+    let (disk, geometry) = host
+        .open_disk(path, &DiskOptions::default())
+        .map_err(io::Error::other)?;
+    let blocks = geometry.sectors.0 / BLOCK_SECTORS;
+    let (count, nanos) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let span = Nanos(span.as_nanos() as u64);
+    let mesh = Mesh::new(1);
+    let (total, took) = (count.clone(), nanos.clone());
+    let before = cpu_time();
+    use block::Host;
+    host.run(1, move |id: ShardId, driver| {
+        let (count, nanos) = (count.clone(), nanos.clone());
+        Shard::boot(
+            id,
+            driver,
+            mesh.clone(),
+            Config::default(),
+            move |local| async move {
+                let disk = Rc::new(local.disk(disk).expect("opened above"));
+                let start = local.env().timer.now();
+                let mut tasks = Vec::new();
+                for task in 0..depth {
+                    let (disk, env) = (disk.clone(), local.env());
+                    let (done, ended) = futures_channel::oneshot::channel();
+                    local.env().spawn.spawn(async move {
+                        let mut rng = fastrand::Rng::with_seed(seed ^ task << 32);
+                        let mut buf = env.pool.get(4096).await;
+                        let mut reads = 0u64;
+                        // The clock costs as much as a submission: look now and then.
+                        while !reads.is_multiple_of(16) || env.timer.now() < start + span {
+                            let at = Lba(rng.u64(0..blocks) * BLOCK_SECTORS);
+                            let (back, result) = disk.read(at, buf).await;
+                            result.expect("the file is readable");
+                            buf = back;
+                            reads += 1;
+                        }
+                        // The shard outlives its tasks.
+                        let _ = done.send(reads);
+                    });
+                    tasks.push(ended);
+                }
+                for ended in tasks {
+                    count.fetch_add(ended.await.expect("the task ends"), Relaxed);
+                }
+                nanos.store((local.env().timer.now() - start).0, Relaxed);
+            },
+        )
+    });
+    let cpu = cpu_time() - before;
+    let reads = total.load(Relaxed) as f64;
+    Ok(Reads {
+        iops: reads / Nanos(took.load(Relaxed)).as_secs_f64(),
+        cpu_us_per_read: cpu.as_secs_f64() * 1e6 / reads,
+    })
+}
+
+/// User and system time of this process so far.
+pub fn cpu_time() -> Duration {
+    // SAFETY: `usage` is a valid out-parameter of the right type.
+    let usage = unsafe {
+        let mut usage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    };
+    let span = |t: libc::timeval| {
+        Duration::from_secs(t.tv_sec as u64) + Duration::from_micros(t.tv_usec as u64)
+    };
+    span(usage.ru_utime) + span(usage.ru_stime)
+}
+
+/// Makes `path` a file of `bytes` of noise, unless it is one already.
+pub fn make_file(path: &Path, bytes: u64) -> io::Result<()> {
+    if std::fs::metadata(path).is_ok_and(|m| m.len() == bytes) {
+        return Ok(());
+    }
+    let mut file = std::fs::File::create(path)?;
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut chunk = vec![0; 1 << 20];
+    for _ in 0..bytes / chunk.len() as u64 {
+        rng.fill(&mut chunk);
+        file.write_all(&chunk)?;
+    }
+    file.sync_all()
+}
+
+/// Rows of IOPS and CPU beside fio, at each depth.
+pub fn rows(path: &Path, runs: usize, span: Duration) -> io::Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for depth in [1, 32] {
+        let mut iops = Vec::new();
+        let mut cpu = Vec::new();
+        for run in 0..runs {
+            let a = ours(path, depth, span, run as u64)?;
+            let b = fio::run(path, &Load::random_reads(depth, span))?;
+            iops.push((a.iops, b.iops));
+            cpu.push((a.cpu_us_per_read, b.cpu_us_per_op));
+        }
+        let name = format!("4 KiB direct random reads, depth {depth}");
+        let peer = "fio io_uring, registered files and buffers";
+        let goal = Some(Goal::RatioAtLeast(0.97));
+        rows.push(paired(format!("{name}: IOPS"), "IOPS", peer, goal, &iops));
+        let goal = Some(Goal::RatioAtMost(0.7));
+        rows.push(paired(
+            format!("{name}: CPU"),
+            "us per operation",
+            peer,
+            goal,
+            &cpu,
+        ));
+    }
+    Ok(rows)
+}
