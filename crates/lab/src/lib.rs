@@ -2,5 +2,7 @@
 //! hotset rather than being it.
 
 pub mod bench;
+pub mod cachesim;
+pub mod mutants;
 pub mod seam;
 pub mod tracesim;

@@ -1,0 +1,211 @@
+//! The troublemaker: switches modes, adds and removes pool devices, and unplugs
+//! them at the moments that matter.
+
+use super::report::Class;
+use super::run::Shared;
+use block::Nanos;
+use cache::{Counter, DeviceId, DeviceState, Mode, PoolDevice};
+use futures_util::future::join;
+use sim::Rng;
+use std::rc::Rc;
+
+/// How often the troublemaker looks whether its moment has come.
+const LOOK: Nanos = Nanos::from_micros(10);
+/// How often before it gives up.
+const LOOKS: u32 = 200;
+
+pub(crate) struct Chaos {
+    shared: Rc<Shared>,
+    rng: Rng,
+    /// Where each pool disk is.
+    places: Vec<Option<DeviceId>>,
+    dead: Vec<bool>,
+}
+
+impl Chaos {
+    pub(crate) fn new(shared: Rc<Shared>) -> Chaos {
+        let disks = shared.pool.len();
+        let mut chaos = Chaos {
+            rng: Rng::fork(shared.scenario.seed, 3),
+            places: vec![None; disks],
+            dead: vec![false; disks],
+            shared,
+        };
+        for disk in 0..chaos.shared.scenario.in_pool {
+            chaos.add(disk);
+        }
+        chaos
+    }
+
+    /// Makes trouble until the clients are done.
+    pub(crate) async fn rage(&mut self) {
+        while !self.shared.is_over() {
+            let pause = self.rng.between(200_000, 20_000_000);
+            self.shared.env.timer.sleep(Nanos(pause)).await;
+            match self.rng.below(32) {
+                0..8 => self.switch_mode(),
+                8..10 => self.add_some(),
+                10 => self.remove_some().await,
+                11 => self.shared.cache.check(),
+                12..14 => self.lose_in_promotion().await,
+                14..16 => self.lose_in_eviction().await,
+                16..18 => self.lose_in_switch().await,
+                18 => self.lose_in_removal().await,
+                19 => self.lose_all(),
+                _ => self.repair().await,
+            }
+        }
+    }
+
+    fn switch_mode(&mut self) {
+        let targets = &self.shared.targets;
+        let target = &targets[self.rng.below(targets.len() as u64) as usize];
+        let modes = [
+            Mode::WriteThrough,
+            Mode::WriteThrough,
+            Mode::WriteAround,
+            Mode::PassThrough,
+        ];
+        target.volume.set_mode(modes[self.rng.below(4) as usize]);
+    }
+
+    fn add(&mut self, disk: usize) {
+        let leaf = self
+            .shared
+            .local
+            .disk(self.shared.pool[disk])
+            .expect("a disk");
+        let device = PoolDevice::whole(leaf, format!("controller-{}", disk % 2));
+        let id = self
+            .shared
+            .cache
+            .add_device(device)
+            .expect("room for a line");
+        self.places[disk] = Some(id);
+    }
+
+    fn add_some(&mut self) {
+        let disk = self.rng.below(self.places.len() as u64) as usize;
+        if self.places[disk].is_none() && !self.dead[disk] {
+            self.add(disk);
+        }
+    }
+
+    async fn remove(&mut self, disk: usize) {
+        if let Some(id) = self.places[disk].take() {
+            let removed = self.shared.cache.remove_device(id).await;
+            removed.expect("it is in the pool");
+        }
+    }
+
+    async fn remove_some(&mut self) {
+        let disk = self.rng.below(self.places.len() as u64) as usize;
+        self.remove(disk).await;
+    }
+
+    fn kill(&mut self, disk: usize) {
+        self.dead[disk] = true;
+        self.shared.control.kill(self.shared.pool[disk]);
+    }
+
+    /// Plugs a disk in again and puts it back into the pool.
+    async fn repair(&mut self) {
+        let broken = |c: &Chaos, d: usize| c.dead[d] || c.is_ejected(d);
+        if let Some(disk) = (0..self.places.len()).find(|d| broken(self, *d)) {
+            self.remove(disk).await;
+            let target = self.shared.pool[disk];
+            if std::mem::take(&mut self.dead[disk]) {
+                self.shared.control.revive(target);
+            }
+            self.shared.control.release(target);
+            self.add(disk);
+        }
+    }
+
+    fn is_ejected(&self, disk: usize) -> bool {
+        let state = self.report(disk).map(|r| r.state);
+        state.is_some_and(|s| s != DeviceState::Online)
+    }
+
+    fn report(&self, disk: usize) -> Option<cache::DeviceReport> {
+        let id = self.places[disk]?;
+        self.shared.cache.devices().into_iter().find(|d| d.id == id)
+    }
+
+    /// A disk that serves and has operations in flight.
+    fn busy(&self) -> Option<usize> {
+        (0..self.places.len()).find(|disk| {
+            let report = self.report(*disk);
+            !self.dead[*disk]
+                && report.is_some_and(|r| r.state == DeviceState::Online && r.in_flight > 0)
+        })
+    }
+
+    /// Waits for a moment; what `moment` found in it.
+    async fn await_moment<T>(&mut self, mut moment: impl FnMut(&Chaos) -> Option<T>) -> Option<T> {
+        for _ in 0..LOOKS {
+            if self.shared.is_over() {
+                return None;
+            }
+            if let Some(found) = moment(self) {
+                return Some(found);
+            }
+            self.shared.env.timer.sleep(LOOK).await;
+        }
+        None
+    }
+
+    fn meet(&self, class: Class) {
+        self.shared.report.borrow_mut().meet(class);
+    }
+
+    async fn lose_in_promotion(&mut self) {
+        let moment = |c: &Chaos| c.busy().filter(|_| c.shared.cache.filling() > 0);
+        if let Some(disk) = self.await_moment(moment).await {
+            self.kill(disk);
+            self.meet(Class::Promotion);
+        }
+    }
+
+    async fn lose_in_eviction(&mut self) {
+        let mut evicted = None;
+        let moment = move |c: &Chaos| {
+            let now = c.shared.cache.counters().get(Counter::LinesEvicted);
+            let before = evicted.replace(now).unwrap_or(now);
+            c.busy().filter(|_| now > before)
+        };
+        if let Some(disk) = self.await_moment(moment).await {
+            self.kill(disk);
+            self.meet(Class::Eviction);
+        }
+    }
+
+    async fn lose_in_switch(&mut self) {
+        if let Some(disk) = self.await_moment(Chaos::busy).await {
+            self.kill(disk);
+            self.switch_mode();
+            self.meet(Class::ModeSwitch);
+        }
+    }
+
+    async fn lose_in_removal(&mut self) {
+        if let Some(disk) = self.await_moment(Chaos::busy).await {
+            let id = self.places[disk].take().expect("it is in the pool");
+            let (shared, target) = (self.shared.clone(), self.shared.pool[disk]);
+            self.dead[disk] = true;
+            let lose = async { shared.control.kill(target) };
+            let (removed, ()) = join(shared.cache.remove_device(id), lose).await;
+            removed.expect("it is in the pool");
+            self.meet(Class::PoolRemoval);
+        }
+    }
+
+    fn lose_all(&mut self) {
+        for disk in 0..self.places.len() {
+            if self.places[disk].is_some() && !self.dead[disk] {
+                self.kill(disk);
+            }
+        }
+        self.meet(Class::PoolLost);
+    }
+}

@@ -1,0 +1,228 @@
+//! A client: one operation after another through the volume's gate, each
+//! checked against the model.
+
+use super::model::{End, Model};
+use super::report::Class;
+use super::run::{Leaf, Shared, Target};
+use super::scenario::Scenario;
+use super::stamp::{self, ANYTHING, Value, ZERO};
+use block::{Fua, IoError, IoResult, Nanos, SECTOR_BYTES};
+use sim::Rng;
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// Client `number` does its share of the scenario's operations.
+pub(crate) async fn work(shared: Rc<Shared>, number: u64) {
+    let scenario = shared.scenario.clone();
+    let mut rng = Rng::fork(scenario.seed, 100 + number);
+    let share = scenario.operations / scenario.clients;
+    let extra = u64::from(number < scenario.operations % scenario.clients);
+    let mut next = 0;
+    for _ in 0..share + extra {
+        if shared.report.borrow().violation.is_some() {
+            return;
+        }
+        let target = &shared.targets[rng.below(shared.targets.len() as u64) as usize];
+        let sectors = place(&mut rng, target, next);
+        next = sectors.end;
+        let operation = Operation {
+            shared: &shared,
+            scenario: &scenario,
+            target,
+            sectors,
+        };
+        let start = shared.env.timer.now();
+        operation.perform(&mut rng).await;
+        let took = shared.env.timer.now() - start;
+        shared.finished(took);
+        if rng.chance(0.2) {
+            shared.env.timer.sleep(Nanos(rng.below(1_000_000))).await;
+        }
+    }
+}
+
+/// Where the next operation goes: near the front, anywhere, or on from `next`.
+fn place(rng: &mut Rng, target: &Target, next: u64) -> Range<u64> {
+    let total = target.sectors;
+    let len = match rng.below(10) {
+        0..3 => rng.between(1, 8),
+        3..7 => 8 * rng.between(1, 2),
+        7..9 => rng.between(1, 128),
+        _ => rng.between(1, 512),
+    }
+    .min(total);
+    let start = match rng.below(10) {
+        0..6 => rng.below(total / 4 + 1),
+        6..9 => rng.below(total),
+        _ => next,
+    };
+    let start = if rng.chance(0.6) {
+        start / 8 * 8
+    } else {
+        start
+    };
+    let start = start.min(total - len);
+    start..start + len
+}
+
+struct Operation<'a> {
+    shared: &'a Shared,
+    scenario: &'a Scenario,
+    target: &'a Target,
+    sectors: Range<u64>,
+}
+
+impl Operation<'_> {
+    fn offset(&self) -> u64 {
+        self.sectors.start * SECTOR_BYTES
+    }
+
+    fn bytes(&self) -> u64 {
+        (self.sectors.end - self.sectors.start) * SECTOR_BYTES
+    }
+
+    fn model(&self) -> &RefCell<Model> {
+        &self.target.model
+    }
+
+    async fn perform(&self, rng: &mut Rng) {
+        match rng.below(100) {
+            0..52 => self.read(rng).await,
+            52..88 => self.write(rng).await,
+            88..92 => {
+                self.change(ZERO, self.target.gate.zero(self.offset(), self.bytes()))
+                    .await
+            }
+            92..94 => {
+                self.discard().await;
+            }
+            94..98 => self.judge(self.target.gate.flush().await),
+            _ => {
+                let mut runs = Vec::new();
+                let told = self
+                    .target
+                    .gate
+                    .extents(self.offset(), self.bytes(), &mut runs)
+                    .await;
+                self.judge(told);
+            }
+        }
+    }
+
+    /// How long the client waits, if not to the end.
+    fn patience(&self, rng: &mut Rng) -> Option<Nanos> {
+        (self.scenario.abandon && rng.chance(0.05)).then(|| Nanos(rng.below(2_000_000)))
+    }
+
+    async fn read(&self, rng: &mut Rng) {
+        let id = self.model().borrow_mut().read(self.sectors.clone());
+        let read = self.target.gate.read(self.offset(), self.bytes() as usize);
+        let answer = match self.patience(rng) {
+            None => Some(read.await),
+            Some(span) => self.shared.env.timer.timeout(span, read).await,
+        };
+        let bytes = match answer {
+            Some(Ok(data)) => Some(data),
+            Some(Err(error)) => {
+                self.judge(Err(error));
+                None
+            }
+            None => None,
+        };
+        let right = self.model().borrow_mut().was_read(id, bytes.as_deref());
+        if let Err(what) = right {
+            let what = format!(
+                "read of sectors {:?} of {}: {what}",
+                self.sectors, self.target.name
+            );
+            self.shared.violate(what);
+        }
+    }
+
+    async fn write(&self, rng: &mut Rng) {
+        let version = self.model().borrow_mut().version();
+        let mut buf = self.shared.env.pool.get(self.bytes() as usize).await;
+        stamp::stamp(&mut buf, self.sectors.start, version);
+        let fua = if rng.chance(0.1) { Fua::Yes } else { Fua::No };
+        let write = self.target.gate.write(self.offset(), buf.share(), fua);
+        // A merge of part of a block that nobody waits for could put its
+        // neighbours' old bytes back: the caller of a gate must not do that.
+        let block = self.scenario.block.0;
+        let whole =
+            self.sectors.start.is_multiple_of(block) && self.sectors.end.is_multiple_of(block);
+        match self.patience(rng).filter(|_| whole) {
+            None => self.change(version, write).await,
+            Some(span) => {
+                self.begin(version);
+                let answer = self.shared.env.timer.timeout(span, write).await;
+                if answer.is_none() {
+                    self.shared.report.borrow_mut().meet(Class::Abandoned);
+                }
+                self.end(version, answer);
+            }
+        }
+    }
+
+    /// Only whole blocks are discarded; the gate keeps the rest.
+    async fn discard(&self) {
+        let block = self.scenario.block.0;
+        let start = self.sectors.start.next_multiple_of(block);
+        let end = self.sectors.end / block * block;
+        let discard = self.target.gate.discard(self.offset(), self.bytes());
+        if start < end {
+            let inner = Operation {
+                sectors: start..end,
+                ..*self
+            };
+            inner.change(ANYTHING, discard).await;
+        } else {
+            self.judge(discard.await);
+        }
+    }
+
+    async fn change(&self, value: Value, work: impl Future<Output = IoResult>) {
+        self.begin(value);
+        let result = work.await;
+        self.end(value, Some(result));
+    }
+
+    fn begin(&self, value: Value) {
+        self.model()
+            .borrow_mut()
+            .change(self.sectors.clone(), value);
+    }
+
+    fn end(&self, value: Value, answer: Option<IoResult>) {
+        let end = match &answer {
+            None => End::Abandoned,
+            Some(Ok(())) => End::Done,
+            Some(Err(_)) => End::Failed,
+        };
+        self.model()
+            .borrow_mut()
+            .changed(self.sectors.clone(), value, end);
+        self.judge(answer.unwrap_or(Ok(())));
+    }
+
+    fn judge(&self, result: IoResult) {
+        if let Err(error) = result
+            && !is_origins(self.scenario, &error)
+        {
+            let what = format!(
+                "{} at sectors {:?}: {error}",
+                self.target.name, self.sectors
+            );
+            self.shared
+                .violate(format!("an error that the origin did not cause: {what}"));
+        }
+    }
+}
+
+/// Whether the origin may have caused `error`.
+pub(crate) fn is_origins(scenario: &Scenario, error: &IoError) -> bool {
+    scenario.origin_faults && error.device().is_some_and(|d| d.starts_with("origin"))
+}
+
+/// What clients and troublemaker see of a volume.
+pub(crate) type Volume = cache::Volume<Leaf>;

@@ -1,0 +1,277 @@
+//! One run: builds the world of a scenario, lets it go, and looks at what is
+//! left.
+
+use super::chaos::Chaos;
+use super::client::{self, Volume, is_origins};
+use super::model::Model;
+use super::report::Report;
+use super::scenario::Scenario;
+use block::{
+    BoxDevice, Device, Env, Gate, Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, ShardId, TargetId,
+};
+use cache::{Cache, Config, Mode, VolumeConfig};
+use futures_util::future::join_all;
+use shard::{Config as ShardConfig, Disk, Local, Mesh, Shard};
+use sim::{Budget, Control, DiskSpec, Outcome, Service, Sim, SimDriver, Span, World};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// No operation may take longer. A client waits for late hits, other clients'
+/// overlapping requests and their late hits: some tens of milliseconds here.
+pub const STALL_MAX: Nanos = Nanos::from_secs(1);
+/// How long a run may last.
+const TIME_MAX: Nanos = Nanos::from_secs(600);
+/// Attempts to read from an origin that fails now and then.
+const ATTEMPTS: u32 = 100;
+
+pub(crate) type Leaf = Disk<SimDriver>;
+
+/// A volume under test.
+pub(crate) struct Target {
+    pub(crate) name: String,
+    pub(crate) sectors: u64,
+    pub(crate) volume: Volume,
+    pub(crate) gate: Gate<Volume>,
+    pub(crate) model: RefCell<Model>,
+    origin: TargetId,
+}
+
+/// What the tasks of a run share.
+pub(crate) struct Shared {
+    pub(crate) scenario: Arc<Scenario>,
+    pub(crate) env: Env,
+    pub(crate) local: Local<SimDriver>,
+    pub(crate) control: Control,
+    pub(crate) cache: Cache<Leaf>,
+    pub(crate) targets: Vec<Target>,
+    pub(crate) pool: Vec<TargetId>,
+    pub(crate) report: Rc<RefCell<Report>>,
+    over: Cell<bool>,
+}
+
+impl Shared {
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.get()
+    }
+
+    pub(crate) fn violate(&self, what: String) {
+        let what = format!("{} at {}", what, self.env.timer.now());
+        self.report.borrow_mut().violate(what);
+    }
+
+    /// A client's operation has ended.
+    pub(crate) fn finished(&self, took: Nanos) {
+        let mut report = self.report.borrow_mut();
+        report.operations += 1;
+        report.stall_us_max = report.stall_us_max.max(took.as_micros());
+        drop(report);
+        if took > STALL_MAX {
+            self.violate(format!("a client waited {took}"));
+        }
+    }
+}
+
+/// Runs the scenario of `seed`. A panic in the engine is a violation.
+pub fn run(seed: u64) -> Report {
+    std::panic::catch_unwind(|| run_once(seed)).unwrap_or_else(|cause| {
+        let text = cause.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(cause.downcast_ref::<&str>().copied());
+        let mut report = Report::default();
+        report.violate(format!("a panic: {}", text.unwrap_or("without words")));
+        report
+    })
+}
+
+fn run_once(seed: u64) -> Report {
+    let scenario = Arc::new(Scenario::new(seed));
+    let mut world = World::new(seed);
+    let mut add = |name: String, sectors, block, time: Span| {
+        let mut spec = DiskSpec::new(Geometry::new(name, sectors, block));
+        spec.service = Service::uniform(time);
+        world.add_disk(spec).expect("a sound disk")
+    };
+    let origins: Vec<_> = (0..)
+        .zip(&scenario.volumes)
+        .map(|(i, s)| {
+            add(
+                format!("origin-{i}"),
+                *s,
+                scenario.block,
+                scenario.origin_time,
+            )
+        })
+        .collect();
+    let pool: Vec<_> = (0..)
+        .zip(&scenario.pool)
+        .map(|(i, s)| add(format!("pool-{i}"), *s, Sectors(8), scenario.pool_time))
+        .collect();
+    world
+        .set_plan(scenario.plan(&origins, &pool))
+        .expect("a sound plan");
+    let control = world.control();
+    let report = Rc::new(RefCell::new(Report::default()));
+    let mut sim = Sim::new(world).pool_bytes(scenario.buffer_bytes);
+    sim.set_budget(Budget {
+        time_max: TIME_MAX,
+        ..Budget::default()
+    });
+    let outcome = sim.drive(1, |_, driver| {
+        let (scenario, report) = (scenario.clone(), report.clone());
+        let (origins, pool, control) = (origins.clone(), pool.clone(), control.clone());
+        Shard::boot(
+            ShardId(0),
+            driver,
+            Mesh::new(1),
+            ShardConfig::default(),
+            move |local| async move {
+                let shared = build(scenario, local, control, &origins, pool, report);
+                live(Rc::new(shared)).await;
+            },
+        )
+    });
+    let mut report = report.take();
+    if outcome != Outcome::Done {
+        report.violate(format!("the run did not end: {outcome:?}"));
+    }
+    if !scenario.abandon {
+        for disk in origins.iter().chain(&pool) {
+            let overlaps = sim.world().overlaps(*disk);
+            if overlaps > 0 {
+                report.violate(format!("{overlaps} writes overlapped on target {}", disk.0));
+            }
+        }
+    }
+    report
+}
+
+fn build(
+    scenario: Arc<Scenario>,
+    local: Local<SimDriver>,
+    control: Control,
+    origins: &[TargetId],
+    pool: Vec<TargetId>,
+    report: Rc<RefCell<Report>>,
+) -> Shared {
+    let env = local.env();
+    let config = Config {
+        line_bytes: scenario.line_bytes,
+        hit_latency_max: scenario.hit_latency_max,
+        fill_bytes_per_s: scenario.fill_bytes_per_s,
+        sequential_bytes: scenario.sequential_bytes,
+        ..Config::default()
+    };
+    let policy = policy::registry::build(scenario.policy, 0, scenario.seed).expect("registered");
+    let cache = Cache::new(config, policy, env.clone()).expect("a sound configuration");
+    let targets = (0..)
+        .zip(origins)
+        .map(|(i, origin)| {
+            let config = VolumeConfig {
+                name: format!("volume-{i}").into(),
+                sectors: None,
+                mode: Mode::WriteThrough,
+            };
+            let below = BoxDevice::new(local.disk(*origin).expect("a disk"));
+            let volume = cache.add_volume(config, below).expect("a sound volume");
+            let sectors = volume.geometry().sectors.0;
+            Target {
+                name: format!("volume-{i}"),
+                sectors,
+                gate: Gate::new(volume.clone(), env.clone()),
+                volume,
+                model: RefCell::new(Model::new(sectors)),
+                origin: *origin,
+            }
+        })
+        .collect();
+    Shared {
+        scenario,
+        env,
+        local,
+        control,
+        cache,
+        targets,
+        pool,
+        report,
+        over: Cell::new(false),
+    }
+}
+
+async fn live(shared: Rc<Shared>) {
+    let mut chaos = Chaos::new(shared.clone());
+    let clients = (0..shared.scenario.clients).map(|i| client::work(shared.clone(), i));
+    let clients = async {
+        join_all(clients).await;
+        shared.over.set(true);
+    };
+    futures_util::future::join(clients, chaos.rage()).await;
+    settle(&shared).await;
+    if shared.report.borrow().violation.is_none() {
+        for round in 0..2 {
+            for target in &shared.targets {
+                examine(&shared, target, round).await;
+            }
+            settle(&shared).await;
+        }
+    }
+    shared
+        .report
+        .borrow_mut()
+        .take_counters(&shared.cache.counters());
+}
+
+/// Waits until nothing is in flight, releasing what is stuck.
+async fn settle(shared: &Shared) {
+    let span = Nanos::from_millis(20);
+    shared.env.timer.sleep(span).await;
+    while shared
+        .env
+        .timer
+        .timeout(span, shared.cache.settle())
+        .await
+        .is_none()
+    {
+        for disk in &shared.pool {
+            shared.control.release(*disk);
+        }
+    }
+    shared.cache.check();
+}
+
+/// Everything on the volume is allowed, and is what the origin holds.
+async fn examine(shared: &Shared, target: &Target, round: u32) {
+    let origin = shared.local.disk(target.origin).expect("a disk");
+    for start in (0..target.sectors).step_by(128) {
+        let sectors = start..(start + 128).min(target.sectors);
+        let len = ((sectors.end - start) * SECTOR_BYTES) as usize;
+        for attempt in 1.. {
+            let id = target.model.borrow_mut().read(sectors.clone());
+            let seen = target.gate.read(start * SECTOR_BYTES, len).await;
+            let allowed = target.model.borrow_mut().was_read(id, seen.as_deref().ok());
+            if let Err(what) = allowed {
+                shared.violate(format!("round {round} over {}: {what}", target.name));
+            }
+            let (raw, read) = origin
+                .read(Lba(start), shared.env.pool.get(len).await)
+                .await;
+            match (seen, read) {
+                (Ok(seen), Ok(())) if seen[..] != raw[..] => {
+                    let at = seen.iter().zip(&raw[..]).position(|(a, b)| a != b);
+                    let sector = start + at.unwrap_or(0) as u64 / SECTOR_BYTES;
+                    let what =
+                        format!("{} differs from its origin at sector {sector}", target.name);
+                    return shared.violate(format!("round {round}: {what}"));
+                }
+                (Ok(_), Ok(())) => break,
+                (Err(error), _) if !is_origins(&shared.scenario, &error) => {
+                    let what = "an error that the origin did not cause";
+                    return shared.violate(format!("round {round}: {what}: {error}"));
+                }
+                _ if attempt == ATTEMPTS => {
+                    return shared.violate("the origin fails without end".into());
+                }
+                _ => {}
+            }
+        }
+    }
+}

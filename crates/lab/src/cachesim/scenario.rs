@@ -1,0 +1,146 @@
+//! What a seed stands for.
+
+use block::{Nanos, Sectors, TargetId};
+use sim::{Effect, Ops, Plan, Rng, Rule, Span, When};
+
+/// Everything that a run is made of.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Seeds the world and every choice.
+    pub seed: u64,
+    /// Sizes of the volumes' origins.
+    pub volumes: Vec<Sectors>,
+    /// The origins' logical block.
+    pub block: Sectors,
+    /// Bytes of a line.
+    pub line_bytes: u32,
+    /// The replacement policy.
+    pub policy: &'static str,
+    /// Sizes of pool disks; all exist from the start, not all are in the pool.
+    pub pool: Vec<Sectors>,
+    /// How many of them are in the pool at first.
+    pub in_pool: usize,
+    /// Clients at work at once.
+    pub clients: u64,
+    /// Operations of all clients together.
+    pub operations: u64,
+    /// The engine's limit for hits.
+    pub hit_latency_max: Nanos,
+    /// Promoted bytes a second, if bounded.
+    pub fill_bytes_per_s: Option<u64>,
+    /// The engine's cutoff for sequential streams.
+    pub sequential_bytes: Option<u64>,
+    /// Clients give up on some operations.
+    pub abandon: bool,
+    /// The origins fail some operations.
+    pub origin_faults: bool,
+    /// Service times.
+    pub origin_time: Span,
+    /// Service times.
+    pub pool_time: Span,
+    /// The shard's buffers.
+    pub buffer_bytes: usize,
+}
+
+impl Scenario {
+    /// The scenario of `seed`.
+    pub fn new(seed: u64) -> Scenario {
+        let mut rng = Rng::fork(seed, 1);
+        let rng = &mut rng;
+        let block = Sectors(if rng.chance(0.7) { 1 } else { 8 });
+        let volumes: Vec<_> = (0..rng.between(1, 2))
+            .map(|_| {
+                let sectors = rng.between(256, 4096);
+                Sectors(if rng.chance(0.5) {
+                    sectors / 128 * 128
+                } else {
+                    sectors / 8 * 8 + block.0 % 8 * 3
+                })
+            })
+            .collect();
+        let line_bytes = 4096 << (2 * rng.below(4));
+        let line = u64::from(line_bytes) / 512;
+        let disks = rng.between(1, 4);
+        // From a tenth to all of the volumes fits.
+        let all: u64 = volumes.iter().map(|v: &Sectors| v.0).sum();
+        let each = all * rng.between(10, 110) / 100 / disks;
+        let pool = (0..disks)
+            .map(|_| Sectors((each / line).max(1) * line + 8 * rng.below(3)))
+            .collect();
+        Scenario {
+            seed,
+            volumes,
+            block,
+            line_bytes,
+            policy: policy::registry::POLICIES
+                [rng.below(policy::registry::POLICIES.len() as u64) as usize]
+                .0,
+            pool,
+            in_pool: rng.between(1, disks) as usize,
+            clients: rng.between(1, 8),
+            operations: rng.between(100, 900),
+            hit_latency_max: Nanos::from_millis(rng.between(1, 5)),
+            fill_bytes_per_s: rng.chance(0.1).then(|| rng.between(1 << 20, 16 << 20)),
+            sequential_bytes: rng.chance(0.5).then(|| rng.between(16 << 10, 1 << 20)),
+            abandon: rng.chance(0.3),
+            origin_faults: rng.chance(0.3),
+            origin_time: Span {
+                min: Nanos::from_micros(20),
+                max: Nanos::from_micros(rng.between(100, 2000)),
+            },
+            pool_time: Span {
+                min: Nanos::from_micros(5),
+                max: Nanos::from_micros(rng.between(20, 500)),
+            },
+            buffer_bytes: if rng.chance(0.3) { 4 << 20 } else { 16 << 20 },
+        }
+    }
+
+    /// What the disks do wrong of their own accord.
+    pub fn plan(&self, origins: &[TargetId], pool: &[TargetId]) -> Plan {
+        let mut rng = Rng::fork(self.seed, 2);
+        let rng = &mut rng;
+        let late = Nanos(self.hit_latency_max.0 * rng.between(1, 3));
+        let media = Effect::Fail(block::Kind::Media);
+        let kinds = [
+            (Ops::Reads, media, 0.05),
+            (Ops::Writes, media, 0.05),
+            (Ops::Reads, Effect::FlipBit, 0.05),
+            (Ops::Writes, Effect::FlipBit, 0.05),
+            (Ops::Writes, Effect::Drop, 0.03),
+            (Ops::Writes, Effect::Misdirect, 0.03),
+            (Ops::All, Effect::Delay(late), 0.05),
+            (Ops::All, Effect::Stick(None), 0.005),
+        ];
+        let mut plan = Plan::default();
+        for disk in pool {
+            for (ops, effect, most) in kinds {
+                if rng.chance(0.25) {
+                    let when = When::Chance(most * rng.between(1, 100) as f64 / 100.0);
+                    plan.rules.push(Rule {
+                        disk: *disk,
+                        ops,
+                        within: None,
+                        when,
+                        effect,
+                    });
+                }
+            }
+        }
+        if self.origin_faults {
+            for disk in origins {
+                for ops in [Ops::Reads, Ops::Writes] {
+                    let when = When::Chance(0.02);
+                    plan.rules.push(Rule {
+                        disk: *disk,
+                        ops,
+                        within: None,
+                        when,
+                        effect: media,
+                    });
+                }
+            }
+        }
+        plan
+    }
+}

@@ -1,0 +1,63 @@
+//! What a sector holds, so that it can be told who wrote it.
+//!
+//! A stamped sector names its version and its place and repeats both, mixed,
+//! to its end: bytes of two writes, or of another place, are seen.
+
+use block::SECTOR_BYTES;
+
+/// What a sector may hold: a version, or one of these.
+pub type Value = u64;
+/// Zeroes.
+pub const ZERO: Value = 0;
+/// Anything, after a discard.
+pub const ANYTHING: Value = u64::MAX;
+
+fn word(version: Value, sector: u64, i: u64) -> u64 {
+    let x = version.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ sector.rotate_left(32) ^ i;
+    x.wrapping_mul(0xbf58_476d_1ce4_e5b9)
+}
+
+/// Fills `bytes`, whole sectors from `first`, with `version`.
+pub fn stamp(bytes: &mut [u8], first: u64, version: Value) {
+    for (sector, bytes) in (first..).zip(bytes.chunks_exact_mut(SECTOR_BYTES as usize)) {
+        bytes[..8].copy_from_slice(&version.to_le_bytes());
+        for (i, chunk) in bytes.chunks_exact_mut(8).enumerate().skip(1) {
+            chunk.copy_from_slice(&word(version, sector, i as u64).to_le_bytes());
+        }
+    }
+}
+
+/// What the bytes of one sector are; `None` if nobody wrote that.
+pub fn read(bytes: &[u8], sector: u64) -> Option<Value> {
+    let mut words = bytes
+        .chunks_exact(8)
+        .map(|w| u64::from_le_bytes(w.try_into().expect("eight bytes")));
+    let version = words.next().expect("a sector is not empty");
+    if version == ZERO {
+        return words.all(|w| w == 0).then_some(ZERO);
+    }
+    (1..)
+        .zip(words)
+        .all(|(i, w)| w == word(version, sector, i))
+        .then_some(version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_byte_or_place_is_seen() {
+        let mut bytes = vec![0; 1024];
+        assert_eq!(read(&bytes[..512], 3), Some(ZERO));
+        stamp(&mut bytes, 3, 9);
+        assert_eq!(read(&bytes[..512], 3), Some(9));
+        assert_eq!(read(&bytes[512..], 4), Some(9));
+        assert_eq!(read(&bytes[512..], 3), None);
+        for at in 0..512 {
+            bytes[at] ^= 4;
+            assert_eq!(read(&bytes[..512], 3), None);
+            bytes[at] ^= 4;
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Faults put into the product's source by hand, to see that a campaign would
+//! find them.
+//!
+//! A set of mutations is a data file. Each is applied alone to a copy of the
+//! workspace, which is built and made to run its campaign; a campaign that
+//! passes has let the mutation live.
+
+use serde::Deserialize;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+/// One fault.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mutation {
+    /// What is wrong with the product then.
+    pub name: String,
+    /// The file changed, from the workspace's root.
+    pub file: PathBuf,
+    /// Text that occurs in it exactly once.
+    pub find: String,
+    /// What takes its place.
+    pub replace: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Set {
+    mutation: Vec<Mutation>,
+}
+
+/// What became of a mutation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// The campaign failed, as it should.
+    Caught,
+    /// The campaign passed.
+    Survived,
+}
+
+/// The mutations of a data file; the error names the file.
+pub fn read(path: &Path) -> Result<Vec<Mutation>, String> {
+    let text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let set: Set = toml::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok(set.mutation)
+}
+
+impl Mutation {
+    /// The file's text with the fault, the workspace being at `root`.
+    pub fn apply(&self, root: &Path) -> Result<String, String> {
+        let path = root.join(&self.file);
+        let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        match text.matches(&self.find).count() {
+            1 => Ok(text.replace(&self.find, &self.replace)),
+            n => Err(format!(
+                "\"{}\": its text occurs {n} times in {}, not once: bring it up to date",
+                self.name,
+                self.file.display()
+            )),
+        }
+    }
+}
+
+/// A copy of the workspace in which mutations are tried.
+pub struct Copy {
+    from: PathBuf,
+    to: PathBuf,
+}
+
+impl Copy {
+    /// Copies what a build of the workspace at `from` needs to `to`.
+    pub fn new(from: &Path, to: &Path) -> Result<Copy, String> {
+        let copy = Copy {
+            from: from.to_path_buf(),
+            to: to.to_path_buf(),
+        };
+        for name in ["Cargo.toml", "Cargo.lock", "crates"] {
+            copy_tree(&from.join(name), &to.join(name))?;
+        }
+        Ok(copy)
+    }
+
+    /// Builds and runs `example` of the laboratory with `mutation` applied.
+    pub fn try_out(
+        &self,
+        mutation: &Mutation,
+        example: &str,
+        arguments: &[String],
+    ) -> Result<Fate, String> {
+        let path = self.to.join(&mutation.file);
+        put(&path, &mutation.apply(&self.from)?)?;
+        let built = self.cargo("build", example, &[])?;
+        let ran = if built.success() {
+            Some(self.cargo("run", example, arguments)?)
+        } else {
+            None
+        };
+        copy_tree(&self.from.join(&mutation.file), &path)?;
+        match ran {
+            None => Err(format!("\"{}\" does not compile", mutation.name)),
+            Some(status) if status.success() => Ok(Fate::Survived),
+            Some(_) => Ok(Fate::Caught),
+        }
+    }
+
+    fn cargo(&self, verb: &str, example: &str, arguments: &[String]) -> Result<ExitStatus, String> {
+        let mut command = Command::new("cargo");
+        command.current_dir(&self.to);
+        // A mutation may leave code unused or never true.
+        command.env("RUSTFLAGS", "--cap-lints=allow");
+        command.args([verb, "--quiet", "-p", "lab", "--example", example]);
+        if verb == "run" {
+            command.arg("--").args(arguments);
+            let log = fs::File::create(self.to.join("campaign.log"));
+            let log = log.map_err(|e| e.to_string())?;
+            command
+                .stderr(log.try_clone().map_err(|e| e.to_string())?)
+                .stdout(log);
+        }
+        command.status().map_err(|e| format!("cargo: {e}"))
+    }
+}
+
+fn copy_tree(from: &Path, to: &Path) -> Result<(), String> {
+    let explain = |e: std::io::Error| format!("{}: {e}", from.display());
+    if from.is_dir() {
+        fs::create_dir_all(to).map_err(explain)?;
+        for entry in fs::read_dir(from).map_err(explain)? {
+            let entry = entry.map_err(explain)?;
+            copy_tree(&entry.path(), &to.join(entry.file_name()))?;
+        }
+        return Ok(());
+    }
+    let text = fs::read(from).map_err(explain)?;
+    // Files that stay as they are keep their time, so that they are not rebuilt.
+    if fs::read(to).is_ok_and(|old| old == text) {
+        return Ok(());
+    }
+    fs::write(to, text).map_err(explain)
+}
+
+fn put(path: &Path, text: &str) -> Result<(), String> {
+    fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn root() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    }
+
+    #[test]
+    fn every_mutation_still_fits_the_source() {
+        let sets = fs::read_dir(root().join("crates/lab/mutations")).unwrap();
+        for set in sets {
+            for mutation in read(&set.unwrap().path()).unwrap() {
+                let mutated = mutation.apply(&root()).unwrap();
+                let source = fs::read_to_string(root().join(&mutation.file)).unwrap();
+                assert_ne!(mutated, source, "{}", mutation.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_mutation_that_fits_nowhere_or_twice_is_refused() {
+        let mut mutation = Mutation {
+            name: "none".into(),
+            file: "crates/lab/src/mutants.rs".into(),
+            find: "text that is ".to_string() + "nowhere",
+            replace: String::new(),
+        };
+        assert!(mutation.apply(&root()).unwrap_err().contains("0 times"));
+        mutation.find = "fn ".into();
+        assert!(mutation.apply(&root()).is_err());
+    }
+}
