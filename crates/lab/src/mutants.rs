@@ -75,6 +75,7 @@ impl Copy {
             from: from.to_path_buf(),
             to: to.to_path_buf(),
         };
+        fs::create_dir_all(to).map_err(|e| format!("{}: {e}", to.display()))?;
         for name in ["Cargo.toml", "Cargo.lock", "crates"] {
             copy_tree(&from.join(name), &to.join(name))?;
         }

@@ -61,11 +61,12 @@ impl Scenario {
         let line_bytes = 4096 << (2 * rng.below(4));
         let line = u64::from(line_bytes) / 512;
         let disks = rng.between(1, 4);
-        // From a tenth to all of the volumes fits.
+        // From a tenth to all of the volumes fits. A disk of one line has room
+        // beside it, for a write that goes astray.
         let all: u64 = volumes.iter().map(|v: &Sectors| v.0).sum();
         let each = all * rng.between(10, 110) / 100 / disks;
         let pool = (0..disks)
-            .map(|_| Sectors((each / line).max(1) * line + 8 * rng.below(3)))
+            .map(|_| Sectors((each / line).max(1) * line + 8 * rng.between(1, 3)))
             .collect();
         Scenario {
             seed,

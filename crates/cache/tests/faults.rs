@@ -1,0 +1,308 @@
+//! The engine on pool devices that fail: hits are lost, never bytes.
+
+mod common;
+
+use block::{Device, Kind, Lba, Nanos, Sectors};
+use cache::{Config, Counter, DeviceState, Fault, Mode, PoolDevice};
+use common::{ORIGIN_TIME, POOL_TIME, Setup, run};
+use futures_util::future::{join, join_all};
+use sim::{Effect, Ops, Plan, Rule, When};
+
+fn strike(ops: Ops, when: When, effect: Effect) -> impl Fn(block::TargetId) -> Rule {
+    move |disk| Rule {
+        disk,
+        ops,
+        within: None,
+        when,
+        effect,
+    }
+}
+
+fn always(ops: Ops, effect: Effect) -> impl Fn(block::TargetId) -> Rule {
+    strike(ops, When::Always, effect)
+}
+
+fn plan(rule: impl Fn(block::TargetId) -> Rule, pool: &[block::TargetId]) -> Plan {
+    Plan {
+        rules: pool.iter().map(|disk| rule(*disk)).collect(),
+        ..Plan::default()
+    }
+}
+
+#[test]
+fn a_flipped_bit_is_found_dropped_and_read_again() {
+    let setup = Setup {
+        plan: |_, pool| plan(strike(Ops::Reads, When::Nth(1), Effect::FlipBit), pool),
+        ..Setup::default()
+    };
+    run(setup, |rig| async move {
+        rig.write(0, 64, 7).await.unwrap();
+        rig.expect(0, 64, 7).await;
+        assert_eq!(rig.count(Counter::BlocksCorrupt), 1);
+        assert_eq!(rig.cache.devices()[0].faults, 1);
+        rig.cache.settle().await;
+        let (_, time) = rig.timed(rig.expect(0, 64, 7)).await;
+        assert_eq!(time, POOL_TIME, "promoted again");
+    });
+}
+
+#[test]
+fn writes_that_vanish_or_go_astray_in_the_pool_are_found() {
+    for effect in [Effect::Drop, Effect::Misdirect] {
+        let plan_of: fn(_, &[_]) -> Plan = match effect {
+            Effect::Drop => |_, pool| plan(always(Ops::Writes, Effect::Drop), pool),
+            _ => |_, pool| plan(always(Ops::Writes, Effect::Misdirect), pool),
+        };
+        run(
+            Setup {
+                plan: plan_of,
+                ..Setup::default()
+            },
+            |rig| async move {
+                for round in 1..4 {
+                    rig.write(0, 64, round).await.unwrap();
+                    rig.expect(0, 64, round).await;
+                }
+                assert!(rig.count(Counter::BlocksCorrupt) > 0);
+            },
+        );
+    }
+}
+
+#[test]
+fn a_device_that_is_gone_is_ejected_at_once_and_costs_only_hits() {
+    run(Setup::default(), |rig| async move {
+        rig.write(0, 512, 3).await.unwrap();
+        rig.control.kill(rig.disks[0]);
+        let reads = (0..8).map(|i| rig.expect(i * 64, 64, 3));
+        join_all(reads).await;
+        let report = &rig.cache.devices()[0];
+        assert_eq!(report.state, DeviceState::Ejected(Fault::Gone));
+        assert_eq!(rig.cache.lines(), (0, 0));
+        rig.write(0, 512, 4).await.unwrap();
+        rig.expect(0, 512, 4).await;
+        assert_eq!(rig.count(Counter::DevicesEjected), 1);
+        assert!(rig.count(Counter::RejectedNoSlots) > 0);
+
+        rig.control.revive(rig.disks[0]);
+        rig.cache.remove_device(rig.devices[0]).await.unwrap();
+        let disk = rig.local.disk(rig.disks[0]).unwrap();
+        rig.cache
+            .add_device(PoolDevice::whole(disk, "controller-0"))
+            .unwrap();
+        rig.expect(0, 512, 4).await;
+        rig.cache.settle().await;
+        let (_, time) = rig.timed(rig.expect(0, 128, 4)).await;
+        assert_eq!(
+            time, POOL_TIME,
+            "it serves again, with what the origin holds"
+        );
+    });
+}
+
+#[test]
+fn errors_eject_by_their_rate() {
+    let setup = Setup {
+        plan: |_, pool| plan(always(Ops::Reads, Effect::Fail(Kind::Media)), pool),
+        ..Setup::default()
+    };
+    run(setup, |rig| async move {
+        let mut hits = 0;
+        while rig.count(Counter::DevicesEjected) == 0 {
+            rig.write(hits * 8, 8, 5).await.unwrap();
+            rig.expect(hits * 8, 8, 5).await;
+            hits += 1;
+        }
+        assert_eq!(hits, 16);
+        assert_eq!(
+            rig.cache.devices()[0].state,
+            DeviceState::Ejected(Fault::Error)
+        );
+    });
+}
+
+#[test]
+fn a_hit_that_hangs_is_served_by_the_origin_within_the_limit() {
+    let setup = Setup {
+        plan: |_, pool| plan(always(Ops::Reads, Effect::Stick(None)), pool),
+        ..Setup::default()
+    };
+    run(setup, |rig| async move {
+        let limit = Config::default().hit_latency_max;
+        rig.write(0, 8 * 32, 6).await.unwrap();
+        let (_, time) = rig.timed(rig.expect(0, 8, 6)).await;
+        assert!(
+            time >= limit && time <= Nanos(limit.0 * 5 / 4) + ORIGIN_TIME,
+            "{time}"
+        );
+        assert_eq!(rig.count(Counter::HitsLate), 1);
+        // A large request whose parts come from both sides is put together.
+        rig.volume.set_mode(Mode::WriteAround);
+        rig.write(256, 256, 6).await.unwrap();
+        rig.expect(0, 512, 6).await;
+        let (_, time) = rig
+            .timed(join_all((0..16).map(|i| rig.expect(i * 8, 8, 6))))
+            .await;
+        assert!(time <= Nanos(limit.0 * 3) + ORIGIN_TIME, "{time}");
+        assert_eq!(rig.count(Counter::DevicesEjected), 1);
+        let (_, time) = rig.timed(rig.expect(0, 8, 6)).await;
+        assert_eq!(time, ORIGIN_TIME);
+    });
+}
+
+#[test]
+fn a_pool_write_that_hangs_keeps_a_client_no_longer_than_a_hit() {
+    let setup = Setup {
+        plan: |_, pool| plan(always(Ops::Writes, Effect::Stick(None)), pool),
+        ..Setup::default()
+    };
+    run(setup, |rig| async move {
+        let limit = Config::default().hit_latency_max;
+        let (_, time) = rig.timed(rig.write(0, 64, 6)).await;
+        assert_eq!(time, ORIGIN_TIME + limit);
+        rig.expect(0, 64, 6).await;
+        let (_, time) = rig.timed(rig.write(0, 64, 7)).await;
+        assert_eq!(
+            time, ORIGIN_TIME,
+            "the blocks under the write that hangs are left alone"
+        );
+        rig.expect(0, 64, 7).await;
+        rig.control.release(rig.disks[0]);
+        rig.cache.settle().await;
+        rig.cache.check();
+        rig.expect(0, 64, 7).await;
+    });
+}
+
+#[test]
+fn a_device_is_removed_under_load_in_bounded_time() {
+    for stuck in [false, true] {
+        let plan_of: fn(_, &[_]) -> Plan = if stuck {
+            |_, pool| {
+                plan(
+                    strike(Ops::All, When::Chance(0.1), Effect::Stick(None)),
+                    pool,
+                )
+            }
+        } else {
+            |_, _| Plan::default()
+        };
+        let pool = vec![Sectors::from_mib(2); 2];
+        run(
+            Setup {
+                plan: plan_of,
+                pool,
+                ..Setup::default()
+            },
+            move |rig| async move {
+                rig.write(0, 4096, 8).await.unwrap();
+                let load = async {
+                    for i in 0..64 {
+                        rig.expect(i * 64, 64, 8).await;
+                    }
+                };
+                let remove = rig.timed(rig.cache.remove_device(rig.devices[0]));
+                let (_, (removed, time)) = join(load, remove).await;
+                removed.unwrap();
+                assert!(time <= Nanos::from_secs(1), "{time}");
+                assert_eq!(rig.cache.devices().len(), 1);
+                rig.expect(0, 4096, 8).await;
+                let again = rig.cache.remove_device(rig.devices[0]).await;
+                assert_eq!(again.unwrap_err().kind(), Kind::Invalid);
+            },
+        );
+    }
+}
+
+#[test]
+fn slots_of_a_device_that_left_are_used_again() {
+    run(Setup::default(), |rig| async move {
+        let memory = rig.cache.memory_bytes();
+        let mut device = rig.devices[0];
+        for round in 0..5 {
+            rig.write(0, 1024, round).await.unwrap();
+            rig.cache.remove_device(device).await.unwrap();
+            let disk = rig.local.disk(rig.disks[0]).unwrap();
+            device = rig
+                .cache
+                .add_device(PoolDevice::whole(disk, "controller-0"))
+                .unwrap();
+            rig.expect(0, 1024, round).await;
+        }
+        assert_eq!(rig.cache.memory_bytes(), memory);
+    });
+}
+
+#[test]
+fn a_pool_device_that_holds_no_line_is_refused() {
+    let setup = Setup {
+        pool: vec![Sectors(64), Sectors(256)],
+        ..Setup::default()
+    };
+    let config = Config {
+        line_bytes: 1 << 15,
+        ..Config::default()
+    };
+    run(Setup { config, ..setup }, |rig| async move {
+        assert_eq!(rig.cache.lines(), (0, 5));
+        let part = |start, len| {
+            let disk = rig.local.disk(rig.disks[1]).unwrap();
+            let mut device = PoolDevice::whole(disk, "controller-0");
+            device.extent = common::extent(start, len);
+            rig.cache.add_device(device).map_err(|e| e.kind())
+        };
+        assert_eq!(part(0, 32), Err(Kind::Invalid));
+        assert_eq!(part(4, 64), Err(Kind::Invalid));
+        assert_eq!(part(0, 512), Err(Kind::Invalid));
+        assert!(part(128, 64).is_ok());
+    });
+}
+
+#[test]
+fn an_error_of_the_origin_reaches_its_client_and_no_other() {
+    let setup = Setup {
+        mode: Mode::WriteThrough,
+        plan: |origin, _| Plan {
+            latent: vec![(origin, common::extent(8, 1))],
+            rules: vec![strike(Ops::Writes, When::Nth(1), Effect::Fail(Kind::Media))(origin)],
+            ..Plan::default()
+        },
+        ..Setup::default()
+    };
+    run(setup, |rig| async move {
+        let reads = join(rig.read(0, 16), rig.read(0, 8)).await;
+        assert_eq!(reads.0.unwrap_err().device(), Some("origin"));
+        reads.1.expect("its own sectors can be read");
+        assert!(rig.write(64, 8, 1).await.is_err());
+        assert_eq!(rig.count(Counter::PoolWritesInVain), 1);
+        let (buf, result) = rig.volume.read(Lba(64), rig.buf(8).await).await;
+        result.unwrap();
+        let raw = rig
+            .local
+            .disk(rig.origin)
+            .unwrap()
+            .read(Lba(64), rig.buf(8).await)
+            .await
+            .0;
+        assert_eq!(buf[..], raw[..], "whatever the origin made of it");
+    });
+}
+
+#[test]
+fn no_memory_for_a_promotion_is_counted_and_harmless() {
+    run(Setup::default(), |rig| async move {
+        let mut hog = Vec::new();
+        let keep = rig.buf(8).await;
+        while let Some(buf) = rig.env.pool.try_get(4096) {
+            hog.push(buf);
+        }
+        drop(keep);
+        rig.expect(0, 8, 0).await;
+        assert_eq!(rig.count(Counter::RejectedMemory), 1);
+        assert_eq!(
+            rig.cache.lines().0,
+            0,
+            "a line that holds nothing keeps no slot"
+        );
+    });
+}
