@@ -1,0 +1,31 @@
+//! What is wrong with a configuration, all of it at once.
+//!
+//! [`agreement`] looks at the configuration alone; [`machine`] asks this machine
+//! about its files and sockets, changes nothing, and holds nothing afterwards.
+
+mod agreement;
+mod machine;
+
+pub use agreement::agreement;
+pub use machine::{machine, openable};
+
+use crate::config::{Config, parse};
+use crate::problem::Problem;
+
+/// Reads `text` and checks it against itself and this machine. Problems are in
+/// the order of their lines.
+pub fn check(text: &str) -> Result<Config, Vec<Problem>> {
+    let mut problems = Vec::new();
+    let config = parse(text, &mut problems);
+    // A section that could not be read would be missed by those that name it.
+    if problems.is_empty() {
+        agreement(&config, &mut problems);
+    }
+    machine(&config, &mut problems);
+    if problems.is_empty() {
+        return Ok(config);
+    }
+    problems.sort();
+    problems.dedup();
+    Err(problems)
+}

@@ -1,0 +1,392 @@
+//! Whether the sections of a configuration agree with each other.
+
+use crate::config::{At, Config, Device, Listen, Name, Pool};
+use crate::problem::Problem;
+use block::{Nanos, Sectors};
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+/// The least memory for data in flight.
+const BUFFERS_BYTES_MIN: u64 = 32 << 20;
+/// The least memory of an NBD connection.
+const CONNECTION_BYTES: u64 = 1 << 20;
+
+/// Appends what does not agree.
+pub fn agreement(config: &Config, problems: &mut Vec<Problem>) {
+    daemon(config, problems);
+    unique(config, problems);
+    for device in &config.devices {
+        place(device, problems);
+    }
+    for pool in &config.pools {
+        engine(pool, problems);
+    }
+    uses(config, problems);
+    same_place(config, problems);
+    if config.listeners.is_empty() {
+        let what = "no [[listen]] section: nobody could connect";
+        problems.push(Problem::new(1, what, "add one with `unix` or `tcp`"));
+    }
+    for listen in &config.listeners {
+        listener(listen, problems);
+    }
+}
+
+fn daemon(config: &Config, problems: &mut Vec<Problem>) {
+    let daemon = &config.daemon;
+    let buffers = &daemon.buffers;
+    if buffers.value.0 < BUFFERS_BYTES_MIN {
+        let what = format!("`buffers` of {} are too few", buffers.value);
+        problems.push(Problem::new(buffers.line, what, "give at least 32MiB"));
+    }
+    let connections = &daemon.connections;
+    let most = buffers.value.0 / 2 / CONNECTION_BYTES;
+    if connections.value == 0 || u64::from(connections.value) > most {
+        let what = format!("{} connections do not fit the buffers", connections.value);
+        let remedy = format!("choose from 1 to {most}, or raise `buffers` by 2 MiB for each");
+        problems.push(Problem::new(connections.line, what, remedy));
+    }
+    if daemon.requests.value == 0 {
+        let what = "a connection with no request in flight does nothing";
+        let remedy = "give `requests` of at least 1";
+        problems.push(Problem::new(daemon.requests.line, what, remedy));
+    }
+}
+
+fn unique(config: &Config, problems: &mut Vec<Problem>) {
+    let mut check = |kind: &str, names: Vec<&At<Name>>| {
+        let mut lines: HashMap<&Name, u32> = HashMap::new();
+        for name in names {
+            if let Some(first) = lines.insert(&name.value, name.line) {
+                let what = format!("a second {kind} is named {} (line {first})", name.value);
+                problems.push(Problem::new(name.line, what, "give each its own name"));
+            }
+        }
+    };
+    check("device", config.devices.iter().map(|d| &d.name).collect());
+    check("pool", config.pools.iter().map(|p| &p.name).collect());
+    check("volume", config.volumes.iter().map(|v| &v.name).collect());
+}
+
+/// Whether a device says where it is, and is modelled as can be.
+fn place(device: &Device, problems: &mut Vec<Problem>) {
+    let name = &device.name.value;
+    if device.path.is_some() == device.nbd.is_some() {
+        let what = format!("device {name} must have either `path` or `nbd`");
+        let remedy = "give one of the two";
+        problems.push(Problem::new(device.line, what, remedy));
+    }
+    if device.nbd.is_some() && device.buffered.value {
+        let what = format!("device {name} is an NBD export, which has no page cache");
+        problems.push(Problem::new(
+            device.buffered.line,
+            what,
+            "remove `buffered`",
+        ));
+    }
+    let stripe = &device.model_stripe;
+    if !stripe.value.0.is_power_of_two() || stripe.value.0 < 4096 {
+        let what = format!("a stripe of {} is not possible", stripe.value);
+        let remedy = "give `model_stripe` a power of two from 4KiB";
+        problems.push(Problem::new(stripe.line, what, remedy));
+    }
+    let disks = &device.model_disks;
+    if !(1..=256).contains(&disks.value) {
+        let what = format!("{} model disks are not possible", disks.value);
+        problems.push(Problem::new(disks.line, what, "give from 1 to 256"));
+    }
+    if device.model.is_none() && disks.value != 1 {
+        let what = format!("device {name} has `model_disks` and no `model`");
+        let remedy = "name the drive that it is to be as slow as, or remove it";
+        problems.push(Problem::new(disks.line, what, remedy));
+    }
+}
+
+impl Pool {
+    /// What the cache engine is told.
+    pub fn engine(&self) -> cache::Config {
+        let sequential = self.sequential.value.0;
+        let latency = u64::try_from(self.hit_latency_max.value.as_nanos()).unwrap_or(u64::MAX);
+        let line = self.line_size.value.0;
+        let defaults = cache::Config::default();
+        cache::Config {
+            line_bytes: u32::try_from(line).unwrap_or(u32::MAX),
+            fill_bytes_per_s: self.fill_rate.as_ref().map(|rate| rate.value.0),
+            hit_latency_max: Nanos(latency),
+            sequential_bytes: (sequential > 0).then_some(sequential),
+            ..defaults
+        }
+    }
+}
+
+fn engine(pool: &Pool, problems: &mut Vec<Problem>) {
+    if let Err(error) = pool.engine().check() {
+        let text = error.to_string();
+        let (what, remedy) = text.split_once(": ").unwrap_or((&text, "correct it"));
+        let what = format!("pool {} cannot be: {what}", pool.name.value);
+        problems.push(Problem::new(pool.line, what, remedy));
+    }
+}
+
+/// Whether what is named exists, and each device has one use.
+fn uses(config: &Config, problems: &mut Vec<Problem>) {
+    let device = |name: &Name| config.devices.iter().find(|d| d.name.value == *name);
+    let mut used: HashMap<&Name, String> = HashMap::new();
+    let mut take = |name, line, by: String, problems: &mut Vec<Problem>| {
+        if device(name).is_none() {
+            let what = format!("{by} names a device {name} that does not exist");
+            let remedy = "add a [[device]] of that name, or correct the name";
+            problems.push(Problem::new(line, what, remedy));
+        } else if let Some(other) = used.get(name) {
+            let what = format!("{by} uses device {name}, which {other} uses");
+            let remedy = "give each its own device: one would overwrite the other's data";
+            problems.push(Problem::new(line, what, remedy));
+        } else {
+            used.insert(name, by);
+        }
+    };
+    for volume in &config.volumes {
+        let by = format!("volume {}", volume.name.value);
+        take(&volume.origin.value, volume.origin.line, by, problems);
+        if !config
+            .pools
+            .iter()
+            .any(|p| p.name.value == volume.pool.value)
+        {
+            let what = format!(
+                "volume {} names a pool {} that does not exist",
+                volume.name.value, volume.pool.value
+            );
+            let remedy = "add a [[pool]] of that name, or correct the name";
+            problems.push(Problem::new(volume.pool.line, what, remedy));
+        }
+        if let Some(size) = &volume.size
+            && (size.value.0 == 0 || Sectors::from_bytes(size.value.0).is_none())
+        {
+            let what = format!("a volume of {} is not possible", size.value);
+            problems.push(Problem::new(
+                size.line,
+                what,
+                "give a multiple of 512 bytes",
+            ));
+        }
+        let origin = device(&volume.origin.value);
+        if origin.is_some_and(|d| d.read_only.value) && !volume.read_only.value {
+            let what = format!(
+                "volume {} is writable on a read-only device",
+                volume.name.value
+            );
+            let remedy = "give the volume `read_only = true`, or let its device be written";
+            problems.push(Problem::new(volume.line, what, remedy));
+        }
+    }
+    for pool in &config.pools {
+        for name in &pool.devices.value {
+            let by = format!("pool {}", pool.name.value);
+            take(name, pool.devices.line, by, problems);
+            if let Some(device) = device(name)
+                && device.read_only.value
+            {
+                let what = format!(
+                    "pool {} cannot use the read-only device {name}",
+                    pool.name.value
+                );
+                let remedy = "remove `read_only` from it, or take another device";
+                problems.push(Problem::new(device.read_only.line, what, remedy));
+            }
+        }
+    }
+}
+
+/// Whether two devices are one place under two names.
+fn same_place(config: &Config, problems: &mut Vec<Problem>) {
+    let mut places: HashMap<String, &Device> = HashMap::new();
+    for device in &config.devices {
+        let (place, line) = match (&device.path, &device.nbd) {
+            (Some(path), None) => (real(&path.value), path.line),
+            (None, Some(uri)) => (uri.value.to_string(), uri.line),
+            _ => continue,
+        };
+        if let Some(other) = places.get(&place) {
+            let (name, other) = (&device.name.value, &other.name.value);
+            let what = format!("device {name} is the same place as device {other}: {place}");
+            let remedy = "remove one: two uses of one place overwrite each other's data";
+            problems.push(Problem::new(line, what, remedy));
+        } else {
+            places.insert(place, device);
+        }
+    }
+}
+
+/// The path without links, if there is such a file.
+fn real(path: &PathBuf) -> String {
+    let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+    real.display().to_string()
+}
+
+fn listener(listen: &Listen, problems: &mut Vec<Problem>) {
+    if listen.unix.is_some() == listen.tcp.is_some() {
+        let what = "a [[listen]] section must have either `unix` or `tcp`";
+        problems.push(Problem::new(listen.line, what, "give one of the two"));
+    }
+    let tls = listen.tls_certificate.is_some();
+    if tls != listen.tls_key.is_some() {
+        let what = "`tls_certificate` and `tls_key` belong together";
+        problems.push(Problem::new(listen.line, what, "give both or none"));
+    }
+    if let Some(authority) = &listen.tls_client_ca
+        && !tls
+    {
+        let what = "`tls_client_ca` needs TLS";
+        let remedy = "give `tls_certificate` and `tls_key` as well";
+        problems.push(Problem::new(authority.line, what, remedy));
+    }
+    if let Some(tcp) = &listen.tcp
+        && !tcp.is_loopback()
+        && !tls
+        && !listen.allow_plaintext.value
+    {
+        let what = format!(
+            "{} can be reached by others, and nothing is encrypted",
+            tcp.0
+        );
+        let remedy = "give `tls_certificate` and `tls_key`, listen on 127.0.0.1, \
+             or accept it with `allow_plaintext = true`";
+        problems.push(Problem::new(tcp.line, what, remedy));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::parse;
+
+    const GOOD: &str = r#"
+[[device]]
+name = "hdd"
+path = "/nonexistent/hdd"
+[[device]]
+name = "ssd"
+path = "/nonexistent/ssd"
+[[pool]]
+name = "fast"
+devices = ["ssd"]
+[[volume]]
+name = "web"
+origin = "hdd"
+pool = "fast"
+[[listen]]
+unix = "/nonexistent/socket"
+"#;
+
+    fn problems(text: &str) -> Vec<String> {
+        let mut problems = Vec::new();
+        let config = parse(text, &mut problems);
+        assert_eq!(problems, [], "{text}");
+        agreement(&config, &mut problems);
+        problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_sound_configuration_has_no_problem() {
+        assert_eq!(problems(GOOD), Vec::<String>::new());
+    }
+
+    /// Each case changes one line of the sound one, and is told on its line.
+    #[test]
+    fn each_disagreement_is_told_once_on_its_line() {
+        for (from, to, told) in [
+            (
+                "origin = \"hdd\"",
+                "origin = \"ssd\"",
+                "10: pool fast uses device ssd",
+            ),
+            (
+                "origin = \"hdd\"",
+                "origin = \"hd\"",
+                "13: volume web names a device hd",
+            ),
+            (
+                "pool = \"fast\"",
+                "pool = \"quick\"",
+                "14: volume web names a pool quick",
+            ),
+            ("/ssd", "/hdd", "7: device ssd is the same place"),
+            (
+                "name = \"ssd\"",
+                "name = \"hdd\"",
+                "6: a second device is named hdd",
+            ),
+            (
+                "path = \"/nonexistent/hdd\"",
+                "",
+                "2: device hdd must have either",
+            ),
+            (
+                "path = \"/nonexistent/hdd\"",
+                "nbd = \"nbd://h\"\nbuffered = true",
+                "5: device hdd is an NBD",
+            ),
+            (
+                "name = \"hdd\"",
+                "name = \"hdd\"\nmodel_disks = 4",
+                "4: device hdd has `model_disks`",
+            ),
+            (
+                "name = \"hdd\"",
+                "name = \"hdd\"\nmodel_stripe = 5000",
+                "4: a stripe of",
+            ),
+            (
+                "name = \"hdd\"",
+                "name = \"hdd\"\nread_only = true",
+                "12: volume web is writable",
+            ),
+            (
+                "name = \"ssd\"",
+                "name = \"ssd\"\nread_only = true",
+                "7: pool fast cannot use",
+            ),
+            (
+                "name = \"fast\"",
+                "name = \"fast\"\nline_size = 5000",
+                "8: pool fast cannot be",
+            ),
+            (
+                "name = \"web\"",
+                "name = \"web\"\nsize = 1000",
+                "13: a volume of",
+            ),
+            ("unix = \"/nonexistent/socket\"", "", "15: a [[listen]]"),
+            (
+                "unix = \"/nonexistent/socket\"",
+                "tcp = \"0.0.0.0:1\"",
+                "16: 0.0.0.0:1 can be reached",
+            ),
+            (
+                "unix = \"/nonexistent/socket\"",
+                "tcp = \"0.0.0.0:1\"\ntls_key = \"/k\"",
+                "`tls_certificate`",
+            ),
+            (
+                "[[listen]]",
+                "[daemon]\nbuffers = \"1MiB\"\nconnections = 0\n[[listen]]",
+                "buffers",
+            ),
+        ] {
+            let text = GOOD.replacen(from, to, 1);
+            assert_ne!(text, GOOD);
+            let problems = problems(&text);
+            let found = problems.iter().any(|problem| problem.contains(told));
+            assert!(found, "{told:?} is not in {problems:#?}");
+        }
+    }
+
+    #[test]
+    fn two_volumes_on_one_origin_are_refused() {
+        let second = "[[volume]]\nname = \"b\"\norigin = \"hdd\"\npool = \"fast\"\n";
+        let problems = problems(&format!("{GOOD}{second}"));
+        assert_eq!(problems.len(), 1, "{problems:#?}");
+        assert!(problems[0].contains("volume b uses device hdd, which volume web uses"));
+    }
+}

@@ -1,0 +1,190 @@
+//! Whether this machine has what a configuration names.
+
+use crate::config::{Config, Device};
+use crate::problem::Problem;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Seek, SeekFrom};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+/// The longest path of a unix socket, in bytes.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// Appends what this machine lacks.
+pub fn machine(config: &Config, problems: &mut Vec<Problem>) {
+    for device in &config.devices {
+        let Some(path) = &device.path else { continue };
+        let size = match openable(device) {
+            Ok(size) => size,
+            Err((what, remedy)) => {
+                problems.push(Problem::new(path.line, what, remedy));
+                continue;
+            }
+        };
+        for volume in &config.volumes {
+            if volume.origin.value == device.name.value
+                && let Some(wanted) = &volume.size
+                && wanted.value.0 > size
+            {
+                let what = format!(
+                    "volume {} of {} is larger than its origin {} of {size} B",
+                    volume.name.value, wanted.value, device.name.value
+                );
+                let remedy = "make the origin larger, or the volume smaller";
+                problems.push(Problem::new(wanted.line, what, remedy));
+            }
+        }
+    }
+    let control = &config.daemon.control;
+    socket(control.line, &control.value, problems);
+    for listen in &config.listeners {
+        if let Some(path) = &listen.unix {
+            socket(path.line, &path.value, problems);
+        }
+        for file in [
+            &listen.tls_certificate,
+            &listen.tls_key,
+            &listen.tls_client_ca,
+        ] {
+            if let Some(file) = file
+                && let Err(cause) = File::open(&file.value)
+            {
+                let what = format!("{} cannot be read ({cause})", file.value.display());
+                let remedy = "correct the path, or let this user read it";
+                problems.push(Problem::new(file.line, what, remedy));
+            }
+        }
+    }
+}
+
+/// The size of a device's file in bytes, if it can be opened as configured;
+/// else what is wrong and the remedy.
+pub fn openable(device: &Device) -> Result<u64, (String, &'static str)> {
+    let Some(path) = device.path.as_deref() else {
+        return Err(("an NBD export is no file".into(), "give a `path`"));
+    };
+    let name = path.display();
+    let cannot = |cause: std::io::Error| {
+        let remedy = match cause.kind() {
+            ErrorKind::NotFound => "correct the path, or create it with `truncate -s SIZE FILE`",
+            ErrorKind::PermissionDenied => {
+                "let this user read and write it, or give the device `read_only = true`"
+            }
+            ErrorKind::ReadOnlyFilesystem => "give the device `read_only = true`",
+            _ => "see that the device is attached and works",
+        };
+        (format!("{name} cannot be opened ({cause})"), remedy)
+    };
+    let meta = std::fs::metadata(path).map_err(cannot)?;
+    if !meta.is_file() && !meta.file_type().is_block_device() {
+        let what = format!("{name} is neither a file nor a block device");
+        return Err((what, "name one of these"));
+    }
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(!device.read_only.value)
+        .open(path)
+        .map_err(cannot)?;
+    file.seek(SeekFrom::End(0)).map_err(cannot)
+}
+
+/// Whether a unix socket can be made at `path`.
+fn socket(line: u32, path: &Path, problems: &mut Vec<Problem>) {
+    let name = path.display();
+    if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
+        let what = format!("the path of the socket {name} is too long");
+        let remedy = format!("choose one of at most {SOCKET_PATH_BYTES_MAX} bytes");
+        problems.push(Problem::new(line, what, remedy));
+        return;
+    }
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    if !directory.is_dir() {
+        let what = format!("there is no directory {} for a socket", directory.display());
+        let remedy = format!("create it: mkdir -p {}", directory.display());
+        problems.push(Problem::new(line, what, remedy));
+        return;
+    }
+    match std::fs::symlink_metadata(path) {
+        Ok(meta) if !meta.file_type().is_socket() => {
+            let what = format!("{name} exists and is no socket");
+            problems.push(Problem::new(
+                line,
+                what,
+                "choose another path, or remove it",
+            ));
+        }
+        Ok(_) if UnixStream::connect(path).is_ok() => {
+            let what = format!("the socket {name} is in use by another process");
+            let remedy = "stop that, perhaps another hotset, or choose another path";
+            problems.push(Problem::new(line, what, remedy));
+        }
+        _ => (),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::parse;
+    use std::os::unix::net::UnixListener;
+
+    fn problems(text: &str) -> Vec<String> {
+        let mut problems = Vec::new();
+        let config = parse(text, &mut problems);
+        assert_eq!(problems, [], "{text}");
+        machine(&config, &mut problems);
+        problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_the_machine_lacks_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name).display().to_string();
+        let file = at("file");
+        std::fs::write(&file, [0; 4096]).unwrap();
+        let live = at("live");
+        let _listener = UnixListener::bind(&live).unwrap();
+        let long = at(&"x".repeat(100));
+        let device = |path: &str| format!("[[device]]\nname = \"d\"\npath = \"{path}\"\n");
+        let listen =
+            |rest: &str| format!("[daemon]\ncontrol = \"{}\"\n[[listen]]\n{rest}\n", at("c"));
+        let volume = "[[volume]]\nname = \"v\"\norigin = \"d\"\npool = \"p\"\nsize = \"1MiB\"\n";
+        let directory = dir.path().display().to_string();
+        for (text, told) in [
+            (device(&at("missing")), "3: "),
+            (device(&directory), "is neither a file"),
+            (
+                device(&file) + volume,
+                "8: volume v of 1 MiB is larger than its origin",
+            ),
+            (listen(&format!("unix = \"{live}\"")), "4: the socket"),
+            (
+                listen(&format!("unix = \"{file}\"")),
+                "exists and is no socket",
+            ),
+            (listen(&format!("unix = \"{long}\"")), "too long"),
+            (
+                listen(&format!("unix = \"{}\"", at("no/where"))),
+                "there is no directory",
+            ),
+            (
+                listen(&format!("tls_key = \"{}\"", at("key"))),
+                "cannot be read",
+            ),
+        ] {
+            let mut text = text;
+            if !text.contains("[daemon]") {
+                text += &listen("");
+            }
+            let problems = problems(&text);
+            assert_eq!(problems.len(), 1, "{told:?}: {problems:#?}");
+            assert!(problems[0].contains(told), "{told:?}: {problems:#?}");
+        }
+        assert_eq!(
+            problems(&(device(&file) + &listen(""))),
+            Vec::<String>::new()
+        );
+        assert_eq!(std::fs::read(&file).unwrap(), [0; 4096]);
+    }
+}

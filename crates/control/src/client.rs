@@ -1,0 +1,99 @@
+//! The operator's end of the control socket.
+
+use crate::protocol::{Reply, Request};
+use crate::status::Status;
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a daemon may take to answer. Removing a volume waits for its
+/// requests in flight.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A connection to a daemon.
+pub struct Client {
+    path: PathBuf,
+    stream: BufReader<UnixStream>,
+}
+
+/// Why a request failed.
+#[derive(Debug)]
+pub enum Error {
+    /// There is no talking to the daemon.
+    Unreachable(PathBuf, io::Error),
+    /// It refused.
+    Refused(String),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (path, cause) = match self {
+            Error::Refused(what) => return f.write_str(what),
+            Error::Unreachable(path, cause) => (path.display(), cause),
+        };
+        let remedy = match cause.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                "start `hotset serve`, or name its socket with --control"
+            }
+            io::ErrorKind::PermissionDenied => "run this as the user that the daemon runs as",
+            io::ErrorKind::WouldBlock => "the daemon does not answer; see its log",
+            _ => "see whether the daemon still runs",
+        };
+        write!(f, "no daemon answers on {path} ({cause}); {remedy}")
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl Client {
+    /// Connects to the daemon whose control socket is `path`.
+    pub fn connect(path: &Path) -> Result<Client, Error> {
+        let connect = || {
+            let stream = UnixStream::connect(path)?;
+            stream.set_read_timeout(Some(TIMEOUT))?;
+            stream.set_write_timeout(Some(TIMEOUT))?;
+            Ok(stream)
+        };
+        let stream = connect().map_err(|cause| Error::Unreachable(path.to_owned(), cause))?;
+        Ok(Client {
+            path: path.to_owned(),
+            stream: BufReader::new(stream),
+        })
+    }
+
+    fn exchange(&mut self, request: &Request) -> io::Result<Reply> {
+        let mut line = serde_json::to_string(request)?;
+        line.push('\n');
+        self.stream.get_mut().write_all(line.as_bytes())?;
+        line.clear();
+        if self.stream.read_line(&mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(serde_json::from_str(&line)?)
+    }
+
+    fn ask(&mut self, request: &Request) -> Result<Reply, Error> {
+        match self.exchange(request) {
+            Ok(Reply::Error(what)) => Err(Error::Refused(what)),
+            Ok(reply) => Ok(reply),
+            Err(cause) => Err(Error::Unreachable(self.path.clone(), cause)),
+        }
+    }
+
+    /// Has `request` carried out.
+    pub fn command(&mut self, request: &Request) -> Result<(), Error> {
+        self.ask(request).map(drop)
+    }
+
+    /// The report, over the time since the last call.
+    pub fn status(&mut self) -> Result<Status, Error> {
+        match self.ask(&Request::Status)? {
+            Reply::Status(status) => Ok(*status),
+            other => Err(Error::Refused(format!(
+                "the daemon answered {other:?} to a request for its status; is it of this version?"
+            ))),
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! The configuration file: what it may say, and reading it.
+//!
+//! Each parameter is defined once, in the table below. The table makes the
+//! types, the reader with its errors, and the tables of `docs/configuration.md`.
+
+use crate::address::{NbdUri, TcpAddress};
+pub use crate::parameter::{Bytes, DriveName, Name, PolicyName};
+use crate::problem::Problem;
+pub use crate::schema::{At, Row};
+use crate::schema::{Reader, line_of, sections};
+use cache::Mode;
+use std::path::PathBuf;
+use std::time::Duration;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+sections! {
+    /// The process itself. May be left out.
+    Daemon, "[daemon]" {
+        control: PathBuf = "/run/hotset/control.sock",
+            "The unix socket that `hotset status`, `volume` and `pool` speak to. Its mode is 0600.";
+        buffers: Bytes = "256MiB",
+            "Memory for data in flight, at least 32 MiB. Half of it is for clients.";
+        connections: u32 = 32,
+            "NBD connections at one time, each with at least 1 MiB of the clients' memory; one more is closed at once.";
+        requests: u32 = 128,
+            "Requests of one NBD connection in flight; more wait.";
+        grace: Duration = "10s",
+            "How long a shutdown waits for requests in flight before it cuts their connections.";
+    }
+
+    /// A place that holds data: a file, a block device, or an export of an NBD server.
+    Device, "[[device]]" {
+        name: Name = required,
+            "What pools, volumes and reports call it.";
+        path: PathBuf = optional,
+            "A file or a block device. Give either this or `nbd`.";
+        nbd: NbdUri = optional,
+            "An NBD export: `nbd+unix:///EXPORT?socket=PATH` or `nbd://HOST:PORT/EXPORT`.";
+        controller: String = "",
+            "What the device hangs on and fails with: its failure domain. Empty: the device itself.";
+        buffered: bool = false,
+            "Go through the page cache, where a file system has no direct I/O.";
+        read_only: bool = false,
+            "Refuse every write.";
+        model: DriveName = optional,
+            "Be as slow as this drive, in real time: a simulated disk. The file must be the faster one.";
+        model_disks: u32 = 1,
+            "How many such drives, striped.";
+        model_stripe: Bytes = "64KiB",
+            "The length of a stripe on one of them.";
+    }
+
+    /// Fast devices that volumes share as their cache. Their content is overwritten.
+    Pool, "[[pool]]" {
+        name: Name = required,
+            "What volumes and reports call it.";
+        devices: Vec<Name> = required,
+            "Its devices; may be empty, and changed while it runs.";
+        line_size: Bytes = "64KiB",
+            "The unit of replacement: a power of two from 4 KiB to 1 MiB.";
+        policy: PolicyName = "s3-fifo",
+            "Which line makes room for another.";
+        sequential: Bytes = "4MiB",
+            "A stream that reads or writes on for longer than this is not promoted; 0 promotes all.";
+        fill_rate: Bytes = optional,
+            "Bytes a second that may be promoted. Without it, there is no limit.";
+        hit_latency_max: Duration = "100ms",
+            "A hit that takes longer is served by the origin.";
+    }
+
+    /// A slow device as its clients see it, cached in a pool.
+    Volume, "[[volume]]" {
+        name: Name = required,
+            "Its name, also as an NBD export.";
+        origin: Name = required,
+            "The device that holds its data, from the first byte on. It is neither formatted nor moved.";
+        pool: Name = required,
+            "The pool it is cached in.";
+        mode: Mode = "write-through",
+            "How it uses the pool.";
+        size: Bytes = optional,
+            "Its size, at most the origin's. Without it, all of the origin.";
+        read_only: bool = false,
+            "Refuse every write of clients.";
+    }
+
+    /// A socket on which every volume is offered as an NBD export.
+    Listen, "[[listen]]" {
+        unix: PathBuf = optional,
+            "The path of a unix socket. Give either this or `tcp`.";
+        tcp: TcpAddress = optional,
+            "An IP address and a port.";
+        tls_certificate: PathBuf = optional,
+            "A certificate chain in PEM. With it, clients must use TLS.";
+        tls_key: PathBuf = optional,
+            "The key of the certificate, in PEM.";
+        tls_client_ca: PathBuf = optional,
+            "Take only clients that show a certificate of this authority.";
+        allow_plaintext: bool = false,
+            "Listen without TLS on an address that other machines can reach.";
+    }
+}
+
+/// A configuration whose every value is valid by itself; see [`crate::check`]
+/// for whether they agree with each other and with the machine.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The process.
+    pub daemon: Daemon,
+    /// Places that hold data.
+    pub devices: Vec<Device>,
+    /// Caches.
+    pub pools: Vec<Pool>,
+    /// What is served.
+    pub volumes: Vec<Volume>,
+    /// Where.
+    pub listeners: Vec<Listen>,
+}
+
+/// The name of each section in the file, and whether it may be repeated.
+const SECTIONS: [(&str, bool); 5] = [
+    ("daemon", false),
+    ("device", true),
+    ("pool", true),
+    ("volume", true),
+    ("listen", true),
+];
+
+/// Reads a configuration. Appends what is wrong with it; the configuration then
+/// lacks the sections concerned, and only the problems are of use.
+pub fn parse(text: &str, problems: &mut Vec<Problem>) -> Config {
+    let (document, errors) = DeTable::parse_recoverable(text);
+    for error in errors {
+        let line = line_of(text, &error.span().unwrap_or_default());
+        let remedy = "correct the TOML (https://toml.io)";
+        problems.push(Problem::new(line, error.message().trim(), remedy));
+    }
+    // What was made up to go on after an error would only cause more of them.
+    let nothing = DeTable::new();
+    let root = if problems.is_empty() {
+        document.get_ref()
+    } else {
+        &nothing
+    };
+    for (key, value) in root {
+        let line = line_of(text, &key.span());
+        let name = key.get_ref().as_ref();
+        let section = SECTIONS.iter().find(|(known, _)| *known == name);
+        let (what, remedy) = match (section, value.get_ref()) {
+            (None, _) => {
+                let known = SECTIONS.map(|(name, repeated)| title(name, repeated));
+                let what = format!("the file has no section `{name}`");
+                (what, format!("use {}", known.join(", ")))
+            }
+            (Some((_, true)), DeValue::Array(_)) | (Some((_, false)), DeValue::Table(_)) => {
+                continue;
+            }
+            (Some((_, repeated)), _) => {
+                let title = title(name, *repeated);
+                (
+                    format!("`{name}` is not written so"),
+                    format!("write {title}"),
+                )
+            }
+        };
+        problems.push(Problem::new(line, what, remedy));
+    }
+    let daemon = match root.get("daemon").map(Spanned::get_ref) {
+        Some(DeValue::Table(table)) => {
+            let line = root
+                .get("daemon")
+                .map_or(1, |found| line_of(text, &found.span()));
+            Daemon::read(reader(text, Daemon::TITLE, table, line, problems))
+        }
+        _ => None,
+    };
+    let defaults = || {
+        let read = Daemon::read(reader(text, Daemon::TITLE, &nothing, 1, &mut Vec::new()));
+        read.expect("every parameter has a default")
+    };
+    Config {
+        daemon: daemon.unwrap_or_else(defaults),
+        devices: each(root, "device", text, Device::TITLE, Device::read, problems),
+        pools: each(root, "pool", text, Pool::TITLE, Pool::read, problems),
+        volumes: each(root, "volume", text, Volume::TITLE, Volume::read, problems),
+        listeners: each(root, "listen", text, Listen::TITLE, Listen::read, problems),
+    }
+}
+
+fn title(name: &str, repeated: bool) -> String {
+    if repeated {
+        format!("[[{name}]]")
+    } else {
+        format!("[{name}]")
+    }
+}
+
+fn reader<'a>(
+    text: &'a str,
+    section: &'static str,
+    table: &'a DeTable<'a>,
+    line: u32,
+    problems: &'a mut Vec<Problem>,
+) -> Reader<'a> {
+    Reader {
+        section,
+        text,
+        table,
+        line,
+        problems,
+    }
+}
+
+/// Reads every section called `name`.
+fn each<T>(
+    root: &DeTable<'_>,
+    name: &str,
+    text: &str,
+    title: &'static str,
+    read: impl Fn(Reader<'_>) -> Option<T>,
+    problems: &mut Vec<Problem>,
+) -> Vec<T> {
+    let Some(DeValue::Array(sections)) = root.get(name).map(Spanned::get_ref) else {
+        return Vec::new();
+    };
+    let mut all = Vec::new();
+    for section in sections.iter() {
+        let line = line_of(text, &section.span());
+        match section.get_ref() {
+            DeValue::Table(table) => all.extend(read(reader(text, title, table, line, problems))),
+            other => {
+                let what = format!("`{name}` holds a {}", other.type_str());
+                problems.push(Problem::new(line, what, format!("write {title}")));
+            }
+        }
+    }
+    all
+}
+
+/// Reads the parameters of one section alone, as a command gives them.
+fn alone<T>(
+    text: &str,
+    title: &'static str,
+    read: impl Fn(Reader<'_>) -> Option<T>,
+) -> Result<T, String> {
+    let table = DeTable::parse(text).map_err(|error| error.message().to_owned())?;
+    let mut problems = Vec::new();
+    let section = read(reader(text, title, table.get_ref(), 1, &mut problems));
+    let told = || {
+        let told = problems.iter().map(|p| format!("{}; {}", p.what, p.remedy));
+        told.collect::<Vec<_>>().join("; ")
+    };
+    section.ok_or_else(told)
+}
+
+impl Device {
+    /// Reads the parameters of a device, as TOML.
+    pub fn parse(text: &str) -> Result<Device, String> {
+        alone(text, Device::TITLE, Device::read)
+    }
+}
+
+impl Volume {
+    /// Reads the parameters of a volume, as TOML.
+    pub fn parse(text: &str) -> Result<Volume, String> {
+        alone(text, Volume::TITLE, Volume::read)
+    }
+}
+
+/// The reference of every section, in Markdown.
+pub fn reference() -> String {
+    let sections = [
+        (Daemon::TITLE, Daemon::ABOUT, Daemon::rows()),
+        (Device::TITLE, Device::ABOUT, Device::rows()),
+        (Pool::TITLE, Pool::ABOUT, Pool::rows()),
+        (Volume::TITLE, Volume::ABOUT, Volume::rows()),
+        (Listen::TITLE, Listen::ABOUT, Listen::rows()),
+    ];
+    let mut out = String::new();
+    for (title, about, rows) in sections {
+        out += &format!("### `{title}`\n\n{}\n\n", about.trim());
+        out += "| Parameter | Value | Default | Meaning |\n|---|---|---|---|\n";
+        for row in rows {
+            let default = match row.default {
+                Some(default) => format!("`{default}`"),
+                None if row.required => "must be given".into(),
+                None => "none".into(),
+            };
+            let Row {
+                name, form, help, ..
+            } = row;
+            out += &format!("| `{name}` | {form} | {default} | {help} |\n");
+        }
+        out += "\n";
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(text: &str) -> Vec<String> {
+        let mut problems = Vec::new();
+        parse(text, &mut problems);
+        problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn every_default_is_valid() {
+        let config = "[[device]]\nname = 'a'\n[[pool]]\nname = 'p'\ndevices = []\n\
+             [[volume]]\nname = 'v'\norigin = 'a'\npool = 'p'\n[[listen]]\n";
+        let mut problems = Vec::new();
+        let config = parse(config, &mut problems);
+        assert_eq!(problems, []);
+        assert_eq!(config.daemon.buffers.value, Bytes(256 << 20));
+        assert_eq!(config.pools[0].line_size.value, Bytes(64 << 10));
+        assert_eq!(config.volumes[0].mode.value, Mode::WriteThrough);
+        assert_eq!(config.volumes[0].line, 6);
+    }
+
+    #[test]
+    fn every_error_is_told_with_its_line() {
+        let told = problems(
+            "colour = 1\n[[device]]\nname = 3\nsize = 1\n[[pool]]\nline_size = \"3k\"\npolicy = \"fifo\"\n",
+        );
+        let lines: Vec<&str> = told.iter().filter_map(|p| p.split(':').next()).collect();
+        assert_eq!(lines, ["1", "4", "3", "5", "5", "6", "7"], "{told:#?}");
+        assert!(
+            told[1].contains("remove it, or use one of: name, path"),
+            "{told:#?}"
+        );
+    }
+
+    #[test]
+    fn broken_toml_is_told_with_its_line() {
+        let told = problems("[daemon]\nbuffers = \n[[pool\n");
+        assert_eq!(told.len(), 2, "{told:#?}");
+        assert!(
+            told[0].starts_with("3: ") && told[1].starts_with("2: "),
+            "{told:#?}"
+        );
+    }
+
+    #[test]
+    fn sections_of_the_wrong_shape_are_refused() {
+        let told = problems("device = 1\npool = [2]\n[[daemon]]\n");
+        assert_eq!(told.len(), 3, "{told:#?}");
+    }
+
+    #[test]
+    fn a_section_alone_is_read_as_in_the_file() {
+        let volume = Volume::parse("name = \"v\"\norigin = \"o\"\npool = \"p\"\n").unwrap();
+        assert_eq!(volume.mode.value, Mode::WriteThrough);
+        assert!(
+            Volume::parse("name = \"v\"")
+                .unwrap_err()
+                .contains("`origin`")
+        );
+        Device::parse("name = ").unwrap_err();
+    }
+}

@@ -1,0 +1,22 @@
+//! What an operator says to hotset and hears from it: the configuration file,
+//! the control protocol, the status report.
+//!
+//! - [`config`]: the file's sections, each parameter defined once.
+//! - [`check`]: what is wrong with a configuration, all of it at once.
+//! - [`protocol`]: requests and replies, a line of JSON each.
+//! - [`serve`] and [`client`]: the two ends of the control socket.
+//! - [`status`]: what a running daemon reports.
+//!
+//! Not here: acting on any of it. The command line does that.
+
+pub mod address;
+pub mod check;
+pub mod client;
+pub mod config;
+mod lines;
+mod parameter;
+pub mod problem;
+pub mod protocol;
+mod schema;
+pub mod serve;
+pub mod status;

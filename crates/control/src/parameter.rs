@@ -1,0 +1,286 @@
+//! The types that a parameter of the configuration can have.
+
+use crate::address::{NbdUri, TcpAddress};
+use cache::Mode;
+use policy::registry::POLICIES;
+use sim::model::catalogue::Drive;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+use toml::de::DeValue;
+
+/// A type that can be read from a value of the configuration.
+pub trait Parameter: Sized {
+    /// What may be written, for the documentation and for errors.
+    fn form() -> String;
+
+    /// Reads `value`; the error says what is wrong with a value of the right
+    /// type, `None` that the type is wrong.
+    fn read(value: &DeValue<'_>) -> Result<Self, Option<String>>;
+}
+
+fn text<'a>(value: &'a DeValue<'_>) -> Result<&'a str, Option<String>> {
+    value.as_str().ok_or(None)
+}
+
+/// The name of a device, pool or volume: 1 to 64 letters, digits and `._-`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Name(String);
+
+impl Name {
+    /// Checks a name.
+    pub fn new(text: &str) -> Result<Name, String> {
+        let fits = (1..=64).contains(&text.len());
+        let known = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        if !fits || !text.chars().all(known) {
+            return Err(format!(
+                "{text:?} is no name: use 1 to 64 letters, digits, dots, hyphens and underscores"
+            ));
+        }
+        Ok(Name(text.to_owned()))
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Parameter for Name {
+    fn form() -> String {
+        "a name".into()
+    }
+    fn read(value: &DeValue<'_>) -> Result<Name, Option<String>> {
+        Name::new(text(value)?).map_err(Some)
+    }
+}
+
+impl Parameter for String {
+    fn form() -> String {
+        "text".into()
+    }
+    fn read(value: &DeValue<'_>) -> Result<String, Option<String>> {
+        Ok(text(value)?.to_owned())
+    }
+}
+
+impl Parameter for PathBuf {
+    fn form() -> String {
+        "an absolute path".into()
+    }
+    fn read(value: &DeValue<'_>) -> Result<PathBuf, Option<String>> {
+        let path = PathBuf::from(text(value)?);
+        if !path.is_absolute() {
+            let what = format!("{} is not an absolute path", path.display());
+            return Err(Some(what));
+        }
+        Ok(path)
+    }
+}
+
+impl Parameter for bool {
+    fn form() -> String {
+        "true or false".into()
+    }
+    fn read(value: &DeValue<'_>) -> Result<bool, Option<String>> {
+        value.as_bool().ok_or(None)
+    }
+}
+
+impl Parameter for u32 {
+    fn form() -> String {
+        "a number".into()
+    }
+    fn read(value: &DeValue<'_>) -> Result<u32, Option<String>> {
+        let number = value.as_integer().ok_or(None)?;
+        u32::from_str_radix(number.as_str(), number.radix())
+            .map_err(|_| Some(format!("{number} is not from 0 to {}", u32::MAX)))
+    }
+}
+
+/// A number of bytes: an integer, or text with a binary unit.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Bytes(pub u64);
+
+const UNITS: [(&str, u32); 5] = [("B", 0), ("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
+
+impl Bytes {
+    /// Reads text such as "64KiB".
+    pub fn parse(text: &str) -> Result<Bytes, String> {
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, unit) = text.split_at(digits);
+        let unit = unit.trim_start();
+        let shift = UNITS.iter().find(|(name, _)| *name == unit);
+        let (Ok(number), Some((_, shift))) = (number.parse::<u64>(), shift) else {
+            return Err(format!(
+                "{text:?} is no size: write a whole number and B, KiB, MiB, GiB or TiB"
+            ));
+        };
+        let bytes = number.checked_mul(1 << shift);
+        bytes
+            .map(Bytes)
+            .ok_or_else(|| format!("{text:?} is more than 16 EiB"))
+    }
+}
+
+impl fmt::Display for Bytes {
+    /// Exactly, in the largest unit that divides it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fits = |(_, shift): &&(&str, u32)| self.0 != 0 && self.0 % (1 << shift) == 0;
+        let (unit, shift) = UNITS.iter().rev().find(fits).unwrap_or(&UNITS[0]);
+        write!(f, "{} {unit}", self.0 >> shift)
+    }
+}
+
+impl Parameter for Bytes {
+    fn form() -> String {
+        "bytes, such as \"64KiB\"".into()
+    }
+    fn read(value: &DeValue<'_>) -> Result<Bytes, Option<String>> {
+        if let Some(number) = value.as_integer() {
+            return u64::from_str_radix(number.as_str(), number.radix())
+                .map(Bytes)
+                .map_err(|_| Some(format!("{number} is no number of bytes")));
+        }
+        Bytes::parse(text(value)?).map_err(Some)
+    }
+}
+
+impl Parameter for Duration {
+    fn form() -> String {
+        "a time, such as \"100ms\"".into()
+    }
+    fn read(value: &DeValue<'_>) -> Result<Duration, Option<String>> {
+        let text = text(value)?;
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, unit) = text.split_at(digits);
+        match (number.parse(), unit.trim_start()) {
+            (Ok(n), "us") => Ok(Duration::from_micros(n)),
+            (Ok(n), "ms") => Ok(Duration::from_millis(n)),
+            (Ok(n), "s") => Ok(Duration::from_secs(n)),
+            _ => Err(Some(format!(
+                "{text:?} is no time: write a whole number and us, ms or s"
+            ))),
+        }
+    }
+}
+
+impl Parameter for Mode {
+    fn form() -> String {
+        one_of(Mode::ALL.iter().map(|mode| mode.name()))
+    }
+    fn read(value: &DeValue<'_>) -> Result<Mode, Option<String>> {
+        let text = text(value)?;
+        Mode::from_name(text)
+            .ok_or_else(|| Some(format!("{text:?} is no mode: choose {}", Mode::form())))
+    }
+}
+
+/// The name of a replacement policy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PolicyName(pub &'static str);
+
+impl Parameter for PolicyName {
+    fn form() -> String {
+        one_of(POLICIES.iter().map(|(name, _)| *name))
+    }
+    fn read(value: &DeValue<'_>) -> Result<PolicyName, Option<String>> {
+        let text = text(value)?;
+        let known = POLICIES.iter().find(|(name, _)| *name == text);
+        known.map(|(name, _)| PolicyName(name)).ok_or_else(|| {
+            Some(format!(
+                "{text:?} is no policy: choose {}",
+                PolicyName::form()
+            ))
+        })
+    }
+}
+
+/// The name of a drive whose speed is imitated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DriveName(pub &'static str);
+
+impl Parameter for DriveName {
+    fn form() -> String {
+        one_of(Drive::all().map(|drive| drive.name()))
+    }
+    fn read(value: &DeValue<'_>) -> Result<DriveName, Option<String>> {
+        let text = text(value)?;
+        let known = Drive::all().find(|drive| drive.name() == text);
+        known.map(|drive| DriveName(drive.name())).ok_or_else(|| {
+            Some(format!(
+                "{text:?} is no drive model: choose {}",
+                DriveName::form()
+            ))
+        })
+    }
+}
+
+fn one_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<String> = names.map(|name| format!("\"{name}\"")).collect();
+    names.join(", ")
+}
+
+impl Parameter for NbdUri {
+    fn form() -> String {
+        "an NBD URI".into()
+    }
+    fn read(value: &DeValue<'_>) -> Result<NbdUri, Option<String>> {
+        NbdUri::parse(text(value)?).map_err(Some)
+    }
+}
+
+impl Parameter for TcpAddress {
+    fn form() -> String {
+        "an IP address and port".into()
+    }
+    fn read(value: &DeValue<'_>) -> Result<TcpAddress, Option<String>> {
+        TcpAddress::parse(text(value)?).map_err(Some)
+    }
+}
+
+impl<T: Parameter> Parameter for Vec<T> {
+    fn form() -> String {
+        format!("a list, each {}", T::form())
+    }
+    fn read(value: &DeValue<'_>) -> Result<Vec<T>, Option<String>> {
+        let array = value.as_array().ok_or(None)?;
+        array.iter().map(|item| T::read(item.get_ref())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_and_printed_exactly() {
+        for (text, bytes, printed) in [
+            ("64KiB", 64 << 10, "64 KiB"),
+            ("1536 MiB", 1536 << 20, "1536 MiB"),
+            ("2TiB", 2 << 40, "2 TiB"),
+            ("4097B", 4097, "4097 B"),
+            ("0B", 0, "0 B"),
+        ] {
+            assert_eq!(Bytes::parse(text), Ok(Bytes(bytes)));
+            assert_eq!(Bytes(bytes).to_string(), printed);
+        }
+        for bad in ["", "KiB", "1.5GiB", "64k", "-1B", "17179869184GiB"] {
+            Bytes::parse(bad).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn names_are_short_and_plain() {
+        Name::new("ssd-0.a_B").unwrap();
+        for bad in ["", "a b", "a/b", "ä", &"x".repeat(65)] {
+            Name::new(bad).unwrap_err();
+        }
+    }
+}

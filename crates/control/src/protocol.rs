@@ -1,0 +1,105 @@
+//! The control protocol: a request is a line of JSON, and so is its reply.
+//!
+//! A connection may send any number of requests, one after the other. A line
+//! that is no request is answered with an error and ends the connection.
+
+use crate::status::Status;
+use serde::{Deserialize, Serialize};
+
+/// What is asked of a daemon.
+///
+/// A `device` or `volume` is the text of its section in the configuration, and
+/// is read and checked as there.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Request {
+    /// The report. Rates are over the time since this connection last asked,
+    /// or since the daemon began.
+    Status,
+    /// Changes how a volume uses its pool.
+    SetMode {
+        /// The volume.
+        volume: String,
+        /// The mode's name.
+        mode: String,
+    },
+    /// Adds a volume, and its origin if that is not in the configuration.
+    AddVolume {
+        /// The volume.
+        volume: String,
+        /// Its origin.
+        device: Option<String>,
+    },
+    /// Removes a volume, once its clients' requests in flight have ended.
+    RemoveVolume {
+        /// The volume.
+        volume: String,
+    },
+    /// Adds a device to a pool. Its content is overwritten.
+    AddDevice {
+        /// The pool.
+        pool: String,
+        /// The name of a device of the configuration, or a new device.
+        device: NamedOrNew,
+    },
+    /// Takes a device out of a pool.
+    RemoveDevice {
+        /// The pool.
+        pool: String,
+        /// The device.
+        device: String,
+    },
+}
+
+/// A device that the daemon knows, or one that it does not.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NamedOrNew {
+    /// The name of a device of the configuration.
+    Named(String),
+    /// The text of a section for a new one.
+    New(String),
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reply {
+    /// It is done.
+    Done,
+    /// The report.
+    Status(Box<Status>),
+    /// It is not done, and nothing has changed: why, and what to do.
+    Error(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_read_as_people_would_write_them() {
+        for (text, request) in [
+            (r#"{"request":"status"}"#, Request::Status),
+            (
+                r#"{"request":"set-mode","volume":"v","mode":"pass-through"}"#,
+                Request::SetMode {
+                    volume: "v".into(),
+                    mode: "pass-through".into(),
+                },
+            ),
+            (
+                r#"{"request":"add-device","pool":"p","device":{"named":"d"}}"#,
+                Request::AddDevice {
+                    pool: "p".into(),
+                    device: NamedOrNew::Named("d".into()),
+                },
+            ),
+        ] {
+            assert_eq!(serde_json::from_str::<Request>(text).unwrap(), request);
+        }
+        serde_json::from_str::<Request>(r#"{"request":"set-mode","volume":"v","mode":"m","x":1}"#)
+            .unwrap_err();
+        serde_json::from_str::<Request>(r#"{"request":"explode"}"#).unwrap_err();
+    }
+}

@@ -1,0 +1,178 @@
+//! How a section of the configuration is defined: once, as a table of
+//! parameters, which makes its type, its reader and its documentation.
+
+use crate::parameter::Parameter;
+use crate::problem::Problem;
+use std::ops::{Deref, Range};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A value and the line it stands on.
+#[derive(Clone, Debug)]
+pub struct At<T> {
+    /// The value.
+    pub value: T,
+    /// Its line, from 1; of a default, the line of its section.
+    pub line: u32,
+}
+
+impl<T> Deref for At<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+/// A parameter as the documentation shows it.
+pub struct Row {
+    /// Its key.
+    pub name: &'static str,
+    /// What may be written.
+    pub form: String,
+    /// The default; `None` if there is none.
+    pub default: Option<&'static str>,
+    /// Whether it must be given.
+    pub required: bool,
+    /// What it means.
+    pub help: &'static str,
+}
+
+/// A section being read.
+pub(crate) struct Reader<'a> {
+    /// What errors call the section.
+    pub(crate) section: &'static str,
+    pub(crate) text: &'a str,
+    pub(crate) table: &'a DeTable<'a>,
+    /// The line of the section.
+    pub(crate) line: u32,
+    pub(crate) problems: &'a mut Vec<Problem>,
+}
+
+/// The line of a place in `text`.
+pub(crate) fn line_of(text: &str, span: &Range<usize>) -> u32 {
+    let before = &text.as_bytes()[..span.start.min(text.len())];
+    before.iter().filter(|byte| **byte == b'\n').count() as u32 + 1
+}
+
+impl Reader<'_> {
+    fn find(&self, key: &str) -> Option<&Spanned<DeValue<'_>>> {
+        self.table.get(key)
+    }
+
+    fn value<T: Parameter>(&mut self, key: &str) -> Option<At<T>> {
+        let found = self.find(key)?;
+        let line = line_of(self.text, &found.span());
+        let (what, remedy) = match T::read(found.get_ref()) {
+            Ok(value) => return Some(At { value, line }),
+            Err(Some(what)) => (what, format!("correct `{key}` of {}", self.section)),
+            Err(None) => {
+                let kind = found.get_ref().type_str();
+                let what = format!("`{key}` of {} cannot be of type {kind}", self.section);
+                (what, format!("write {}", T::form()))
+            }
+        };
+        self.problems.push(Problem::new(line, what, remedy));
+        None
+    }
+
+    pub(crate) fn required<T: Parameter>(&mut self, key: &str) -> Option<At<T>> {
+        if self.find(key).is_none() {
+            let what = format!("{} has no `{key}`", self.section);
+            let remedy = format!("add it: {}", T::form());
+            self.problems.push(Problem::new(self.line, what, remedy));
+            return None;
+        }
+        self.value(key)
+    }
+
+    pub(crate) fn optional<T: Parameter>(&mut self, key: &str) -> Option<At<T>> {
+        self.value(key)
+    }
+
+    pub(crate) fn default<T: Parameter>(&mut self, key: &str, default: &str) -> Option<At<T>> {
+        if self.find(key).is_some() {
+            return self.value(key);
+        }
+        let parsed = DeValue::parse(default).ok();
+        let value = parsed.and_then(|value| T::read(value.get_ref()).ok());
+        Some(At {
+            value: value.expect("defaults are valid; a test reads each"),
+            line: self.line,
+        })
+    }
+
+    /// Refuses keys that are not `known`.
+    pub(crate) fn refuse_others(&mut self, known: &[&str]) {
+        for (key, _) in self.table {
+            let name = key.get_ref().as_ref();
+            if !known.contains(&name) {
+                let line = line_of(self.text, &key.span());
+                let what = format!("{} has no parameter `{name}`", self.section);
+                let remedy = format!("remove it, or use one of: {}", known.join(", "));
+                self.problems.push(Problem::new(line, what, remedy));
+            }
+        }
+    }
+}
+
+/// Defines sections. After the equals sign stands `required`, `optional`, or
+/// the default as it would stand in the file.
+macro_rules! sections {
+    ($($(#[doc = $about:literal])+ $section:ident, $title:literal {
+        $($field:ident: $type:ty = $default:tt, $help:literal;)*
+    })*) => {$(
+        $(#[doc = $about])+
+        #[derive(Clone, Debug)]
+        pub struct $section {
+            /// The line on which it begins.
+            pub line: u32,
+            $(#[doc = $help] pub $field: sections!(@type $default $type),)*
+        }
+
+        impl $section {
+            /// How the section is written.
+            pub const TITLE: &'static str = $title;
+            /// What the section is for.
+            pub const ABOUT: &'static str = concat!($($about),+);
+
+            pub(crate) fn read(mut reader: $crate::schema::Reader<'_>) -> Option<$section> {
+                reader.refuse_others(&[$(stringify!($field)),*]);
+                let problems = reader.problems.len();
+                $(let $field = sections!(@read reader $field $default);)*
+                if reader.problems.len() > problems {
+                    return None;
+                }
+                Some($section {
+                    line: reader.line,
+                    $($field: sections!(@take $field $default),)*
+                })
+            }
+
+            /// Its parameters, in order.
+            pub fn rows() -> Vec<$crate::schema::Row> {
+                vec![$($crate::schema::Row {
+                    name: stringify!($field),
+                    form: <$type as $crate::parameter::Parameter>::form(),
+                    default: sections!(@default $default),
+                    required: sections!(@required $default),
+                    help: $help.trim_ascii(),
+                }),*]
+            }
+        }
+    )*};
+    (@type optional $type:ty) => { Option<$crate::schema::At<$type>> };
+    (@type $default:tt $type:ty) => { $crate::schema::At<$type> };
+    (@read $reader:ident $field:ident required) => { $reader.required(stringify!($field)) };
+    (@read $reader:ident $field:ident optional) => { $reader.optional(stringify!($field)) };
+    (@read $reader:ident $field:ident $default:tt) => {
+        $reader.default(stringify!($field), stringify!($default))
+    };
+    (@take $field:ident optional) => { $field };
+    (@take $field:ident $default:tt) => { $field? };
+    (@default required) => { None };
+    (@default optional) => { None };
+    (@default $default:tt) => { Some(stringify!($default)) };
+    (@required required) => { true };
+    (@required $default:tt) => { false };
+}
+pub(crate) use sections;

@@ -1,0 +1,102 @@
+//! The daemon's end of the control socket, over any listener.
+//!
+//! Invariants:
+//!     a connection holds at most one line and one reply, whatever it sends
+//!     a connection beyond the limit is told so and closed
+//!
+//! Not here: what a request does (the handler's), and who may connect (the
+//! mode of the socket says).
+
+use crate::lines::{LINE_BYTES_MAX, Lines, TooLong};
+use crate::protocol::{Reply, Request};
+use block::{BUF_BYTES_MAX, Env, IoResult, Listener, Nanos, Stream};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Connections at one time.
+const CONNECTIONS_MAX: u32 = 16;
+/// Bytes received at one time.
+const RECEIVE_BYTES: usize = 4096;
+/// How long after a failed accept the next is tried.
+const ACCEPT_PAUSE: Nanos = Nanos::from_millis(100);
+
+/// Acts on requests.
+#[allow(async_fn_in_trait, reason = "shard-local: no future here is Send")]
+pub trait Handler: 'static {
+    /// What it remembers of one connection.
+    type Memory: Default + 'static;
+
+    /// Carries out `request`.
+    async fn handle(&self, request: Request, memory: &mut Self::Memory) -> Reply;
+}
+
+/// Serves what `listener` accepts, until dropped.
+pub async fn serve<L: Listener, H: Handler>(listener: L, handler: Rc<H>, env: Env) {
+    let open = Rc::new(Cell::new(0));
+    loop {
+        let Ok(stream) = listener.accept().await else {
+            // Such as too many open files, which may pass.
+            env.timer.sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let (open, handler, pool) = (open.clone(), handler.clone(), env.clone());
+        open.set(open.get() + 1);
+        env.spawn.spawn(async move {
+            // A peer that is gone needs no answer.
+            let _ = if open.get() > CONNECTIONS_MAX {
+                let what = format!("{CONNECTIONS_MAX} control connections are open; close one");
+                send(&stream, &Reply::Error(what), &pool).await
+            } else {
+                converse(&stream, &*handler, &pool).await
+            };
+            stream.close();
+            open.set(open.get() - 1);
+        });
+    }
+}
+
+/// Answers the requests of one connection until it ends or sends nonsense.
+async fn converse<S: Stream, H: Handler>(stream: &S, handler: &H, env: &Env) -> IoResult {
+    let mut lines = Lines::default();
+    let mut memory = H::Memory::default();
+    loop {
+        let line = match lines.next() {
+            Ok(Some(line)) => line,
+            Ok(None) => {
+                let (buf, received) = stream.recv(env.pool.get(RECEIVE_BYTES).await).await;
+                match received? {
+                    0 => return Ok(()),
+                    n => lines.push(&buf[..n]),
+                }
+                continue;
+            }
+            Err(TooLong) => {
+                let what = format!("a request is at most {LINE_BYTES_MAX} bytes; send less");
+                return send(stream, &Reply::Error(what), env).await;
+            }
+        };
+        match serde_json::from_slice(&line) {
+            Ok(request) => {
+                let reply = handler.handle(request, &mut memory).await;
+                send(stream, &reply, env).await?;
+            }
+            Err(error) => {
+                let what = format!(
+                    "that is no request ({error}); see docs/commands/control.md, or use `hotset`"
+                );
+                return send(stream, &Reply::Error(what), env).await;
+            }
+        }
+    }
+}
+
+async fn send<S: Stream>(stream: &S, reply: &Reply, env: &Env) -> IoResult {
+    let mut bytes = serde_json::to_vec(reply).expect("a reply is plain data");
+    bytes.push(b'\n');
+    for piece in bytes.chunks(BUF_BYTES_MAX) {
+        let mut buf = env.pool.get(piece.len()).await;
+        buf.copy_from_slice(piece);
+        stream.send(vec![buf.share()]).await.1?;
+    }
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! What a running daemon reports. Field names are the names in the JSON.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Counters under their names; see `docs/commands/status.md`.
+pub type Counters = BTreeMap<String, u64>;
+
+/// The report.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// The daemon's process number.
+    pub pid: u32,
+    /// Time since it began.
+    pub uptime_s: f64,
+    /// The time that rates and percentages are over.
+    pub span_s: f64,
+    /// Processor time used, in percent of one processor.
+    pub cpu_percent: f64,
+    /// Memory resident.
+    pub resident_bytes: u64,
+    /// The NBD server.
+    pub nbd: Nbd,
+    /// What is served.
+    pub volumes: Vec<Volume>,
+    /// Caches.
+    pub pools: Vec<Pool>,
+    /// Every open device.
+    pub devices: Vec<Device>,
+}
+
+/// The NBD server, since the daemon began.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Nbd {
+    /// Where it listens, as URIs.
+    pub listeners: Vec<String>,
+    /// Connections that are open.
+    pub connections: u32,
+    /// Connections ended for a violation, a stall or a failed handshake.
+    pub connections_failed: u64,
+    /// Connections closed at once because there were too many.
+    pub connections_refused: u64,
+    /// Requests answered without an error.
+    pub requests: u64,
+    /// Requests answered with an error.
+    pub errors: u64,
+}
+
+/// A volume.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Volume {
+    /// Its name.
+    pub name: String,
+    /// The device that holds its data.
+    pub origin: String,
+    /// The pool it is cached in.
+    pub pool: String,
+    /// How it uses the pool.
+    pub mode: String,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Of the 4 KiB blocks looked up in the pool during the span, those found.
+    /// Nothing if none was looked up.
+    pub hit_percent: Option<f64>,
+    /// Since it was added.
+    pub counters: Counters,
+}
+
+/// A pool.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Pool {
+    /// Its name.
+    pub name: String,
+    /// Which line makes room for another.
+    pub policy: String,
+    /// The unit of replacement.
+    pub line_bytes: u32,
+    /// Lines that hold something.
+    pub lines_used: u32,
+    /// Lines that there is room for.
+    pub lines: u32,
+    /// Memory for validity and checksums.
+    pub memory_bytes: u64,
+    /// Its devices.
+    pub devices: Vec<PoolDevice>,
+    /// Of the pool and all its volumes, since the daemon began.
+    pub counters: Counters,
+}
+
+/// A device as a part of a pool.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PoolDevice {
+    /// Its name.
+    pub name: String,
+    /// Its failure domain.
+    pub controller: String,
+    /// `online`, `leaving`, or `ejected (FAULT)`.
+    pub state: String,
+    /// Bytes of its lines.
+    pub capacity_bytes: u64,
+    /// Faults since it was added.
+    pub faults: u64,
+}
+
+/// What a device did during the span.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Device {
+    /// Its name.
+    pub name: String,
+    /// `origin` or `pool`.
+    pub role: String,
+    /// The file, block device or NBD export behind it.
+    pub place: String,
+    /// Its failure domain.
+    pub controller: String,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Reads.
+    pub read: Flow,
+    /// Writes, zeroes and discards left out.
+    pub write: Flow,
+    /// Requests of any kind that failed since it was opened.
+    pub errors: u64,
+    /// Requests in flight now.
+    pub in_flight: u64,
+    /// The mean number of requests in flight.
+    pub queue_mean: f64,
+    /// The part of the time in which a request was in flight.
+    pub busy_percent: f64,
+}
+
+/// Requests of one kind during the span. Latencies are those of successes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Flow {
+    /// Requests a second.
+    pub iops: f64,
+    /// 10^6 bytes a second.
+    pub mb_s: f64,
+    /// The mean latency.
+    pub latency_us_mean: f64,
+    /// The latency that 99% of the requests stayed within.
+    pub latency_us_p99: f64,
+    /// The longest latency.
+    pub latency_us_max: f64,
+}

@@ -1,0 +1,200 @@
+//! The command line's shape, from which help, completions and the manual page
+//! are made.
+
+use crate::{Failure, commands, serve};
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Keeps the hot set of slow storage on fast storage.
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Serve the volumes of a configuration until SIGTERM or SIGINT
+    Serve {
+        /// The configuration; docs/configuration.md explains it
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+    },
+    /// Tell everything that is wrong with a configuration
+    ///
+    /// Changes nothing. Prints FILE:LINE, the error and its remedy for each,
+    /// and exits with status 2 if there is one.
+    Check {
+        /// The configuration
+        file: PathBuf,
+    },
+    /// Show what a running daemon does
+    Status {
+        #[command(flatten)]
+        control: Control,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        /// Go on, with the rates of each interval
+        #[arg(long)]
+        watch: bool,
+        /// The interval, in seconds
+        #[arg(long, value_name = "SECONDS", default_value_t = 1.0, requires = "watch",
+              value_parser = interval)]
+        interval: f64,
+        /// End after this many reports
+        #[arg(long, value_name = "N", requires = "watch")]
+        count: Option<u64>,
+    },
+    /// List and change the volumes of a running daemon
+    ///
+    /// What is changed holds until the daemon ends; the configuration file
+    /// stays as it is.
+    #[command(subcommand)]
+    Volume(Volume),
+    /// List and change the pools of a running daemon
+    ///
+    /// What is changed holds until the daemon ends; the configuration file
+    /// stays as it is.
+    #[command(subcommand)]
+    Pool(Pool),
+    /// Print the reference of the configuration file, in Markdown
+    #[command(hide = true)]
+    Reference,
+    /// Print a script that completes commands in a shell
+    #[command(hide = true)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    #[command(hide = true)]
+    Man,
+}
+
+fn interval(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (0.05..=86_400.0).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err("choose from 0.05 to 86400".into())
+    }
+}
+
+#[derive(Args)]
+pub struct Control {
+    /// The daemon's control socket
+    #[arg(
+        long,
+        value_name = "PATH",
+        env = "HOTSET_CONTROL",
+        default_value = "/run/hotset/control.sock"
+    )]
+    pub control: PathBuf,
+}
+
+#[derive(Subcommand)]
+pub enum Volume {
+    /// List the volumes
+    List {
+        #[command(flatten)]
+        control: Control,
+    },
+    /// Change how a volume uses its pool
+    SetMode {
+        #[command(flatten)]
+        control: Control,
+        /// The volume
+        volume: String,
+        /// write-through, write-around or pass-through
+        mode: String,
+    },
+    /// Add a volume and offer it to clients
+    Add {
+        #[command(flatten)]
+        control: Control,
+        /// Its name
+        volume: String,
+        /// A device of the configuration, the path of a file or block device, or an NBD URI
+        #[arg(long)]
+        origin: String,
+        /// The pool it is cached in
+        #[arg(long)]
+        pool: String,
+        /// write-through, write-around or pass-through
+        #[arg(long)]
+        mode: Option<String>,
+        /// Its size, such as 10GiB; all of the origin unless given
+        #[arg(long)]
+        size: Option<String>,
+        /// Refuse every write of clients
+        #[arg(long)]
+        read_only: bool,
+    },
+    /// Remove a volume once its requests in flight have ended; its data stay on the origin
+    Remove {
+        #[command(flatten)]
+        control: Control,
+        /// The volume
+        volume: String,
+    },
+}
+
+#[derive(Subcommand)]
+pub enum Pool {
+    /// List the pools and their devices
+    List {
+        #[command(flatten)]
+        control: Control,
+    },
+    /// Add a device to a pool; what is on it is overwritten
+    AddDevice {
+        #[command(flatten)]
+        control: Control,
+        /// The pool
+        pool: String,
+        /// A device of the configuration, the path of a file or block device, or an NBD URI
+        device: String,
+        /// What reports call it; made from its path unless given
+        #[arg(long)]
+        name: Option<String>,
+        /// What it hangs on and fails with
+        #[arg(long)]
+        controller: Option<String>,
+    },
+    /// Take a device out of a pool
+    RemoveDevice {
+        #[command(flatten)]
+        control: Control,
+        /// The pool
+        pool: String,
+        /// The device's name
+        device: String,
+    },
+}
+
+impl Command {
+    /// Carries it out.
+    pub fn run(self) -> Result<(), Failure> {
+        match self {
+            Command::Serve { config } => serve::serve(&config),
+            Command::Check { file } => commands::check::run(&file),
+            Command::Status {
+                control,
+                json,
+                watch,
+                interval,
+                count,
+            } => {
+                let count = if watch { count } else { Some(1) };
+                commands::status::run(&control.control, json, interval, count)
+            }
+            Command::Volume(command) => commands::volume::run(command),
+            Command::Pool(command) => commands::pool::run(command),
+            Command::Reference => commands::documents::reference(),
+            Command::Completions { shell } => commands::documents::completions(shell),
+            Command::Man => commands::documents::manual(),
+        }
+    }
+}

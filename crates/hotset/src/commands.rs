@@ -1,0 +1,9 @@
+//! What the commands do, beside `serve`.
+
+pub mod check;
+pub mod documents;
+pub mod pool;
+pub mod status;
+mod table;
+mod text;
+pub mod volume;

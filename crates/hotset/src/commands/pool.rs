@@ -1,0 +1,43 @@
+//! `hotset pool`.
+
+use super::status::pools;
+use super::text::{Argument, argument};
+use crate::Failure;
+use crate::cli::Pool;
+use control::client::Client;
+use control::protocol::{NamedOrNew, Request};
+
+pub fn run(command: Pool) -> Result<(), Failure> {
+    let (control, request) = match command {
+        Pool::List { control } => {
+            let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
+            let status = client.status().map_err(Failure::runtime)?;
+            print!("{}", pools(&status));
+            return Ok(());
+        }
+        Pool::AddDevice {
+            control,
+            pool,
+            device,
+            name,
+            controller,
+        } => {
+            let device = match argument(&device, name.as_deref()) {
+                Argument::Named(name) => NamedOrNew::Named(name),
+                Argument::New(name, section) => {
+                    let section = section.text("name", &name);
+                    let section = section.optional("controller", controller.as_deref());
+                    NamedOrNew::New(section.finish())
+                }
+            };
+            (control, Request::AddDevice { pool, device })
+        }
+        Pool::RemoveDevice {
+            control,
+            pool,
+            device,
+        } => (control, Request::RemoveDevice { pool, device }),
+    };
+    let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
+    client.command(&request).map_err(Failure::runtime)
+}

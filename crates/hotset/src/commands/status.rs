@@ -1,0 +1,137 @@
+//! `hotset status`.
+
+use super::table::{Table, bytes};
+use crate::Failure;
+use control::client::Client;
+use control::status::{Device, Status};
+use std::io::{IsTerminal, Write, stdout};
+use std::path::Path;
+use std::time::Duration;
+
+/// Clears the screen and goes to its top (ECMA-48: ED 2, CUP).
+const CLEAR: &str = "\x1b[2J\x1b[H";
+
+/// Prints `count` reports, or goes on for ever.
+pub fn run(control: &Path, json: bool, interval: f64, count: Option<u64>) -> Result<(), Failure> {
+    let mut client = Client::connect(control).map_err(Failure::runtime)?;
+    let clear = count != Some(1) && !json && stdout().is_terminal();
+    let mut left = count.unwrap_or(u64::MAX);
+    while left > 0 {
+        let status = client.status().map_err(Failure::runtime)?;
+        let text = if json {
+            let line = serde_json::to_string(&status).map_err(Failure::runtime)?;
+            format!("{line}\n")
+        } else {
+            format!("{}{}", if clear { CLEAR } else { "" }, table(&status))
+        };
+        let mut out = stdout().lock();
+        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        written.map_err(Failure::runtime)?;
+        left -= 1;
+        if left > 0 {
+            std::thread::sleep(Duration::from_secs_f64(interval));
+        }
+    }
+    Ok(())
+}
+
+fn table(status: &Status) -> String {
+    let nbd = &status.nbd;
+    let mut text = format!(
+        "up {:.0} s, rates over {:.1} s, processor {:.1}%, memory {}\n\
+         {} connections, {} requests, {} errors on {}\n\n",
+        status.uptime_s,
+        status.span_s,
+        status.cpu_percent,
+        bytes(status.resident_bytes),
+        nbd.connections,
+        nbd.requests,
+        nbd.errors,
+        nbd.listeners.join(", "),
+    );
+    text += &volumes(status).to_string();
+    text += "\n";
+    text += &pools(status).to_string();
+    text += "\n";
+    text += &devices(&status.devices).to_string();
+    text
+}
+
+/// A table of the volumes.
+pub fn volumes(status: &Status) -> Table {
+    let mut table = Table::new(&["VOLUME", "ORIGIN", "POOL", "MODE", "SIZE", "HIT %"]);
+    for volume in &status.volumes {
+        let hit = volume.hit_percent.map(|percent| format!("{percent:.1}"));
+        table.row([
+            volume.name.clone(),
+            volume.origin.clone(),
+            volume.pool.clone(),
+            volume.mode.clone(),
+            bytes(volume.size_bytes),
+            hit.unwrap_or_else(|| "-".into()),
+        ]);
+    }
+    table
+}
+
+/// A table of the pools and their devices.
+pub fn pools(status: &Status) -> Table {
+    let head = [
+        "POOL",
+        "POLICY",
+        "LINE",
+        "USED",
+        "DEVICE",
+        "CONTROLLER",
+        "STATE",
+        "SIZE",
+        "FAULTS",
+    ];
+    let mut table = Table::new(&head);
+    for pool in &status.pools {
+        let used = 100.0 * f64::from(pool.lines_used) / f64::from(pool.lines.max(1));
+        let mut cells = vec![
+            pool.name.clone(),
+            pool.policy.clone(),
+            bytes(pool.line_bytes.into()),
+            format!("{used:.0}%"),
+        ];
+        if pool.devices.is_empty() {
+            cells.push("none".into());
+            table.row(std::mem::take(&mut cells));
+        }
+        for device in &pool.devices {
+            cells.resize(4, String::new());
+            cells.extend([
+                device.name.clone(),
+                device.controller.clone(),
+                device.state.clone(),
+                bytes(device.capacity_bytes),
+                device.faults.to_string(),
+            ]);
+            table.row(std::mem::take(&mut cells));
+        }
+    }
+    table
+}
+
+fn devices(devices: &[Device]) -> Table {
+    let mut table = Table::new(&[
+        "DEVICE", "ROLE", "r/s", "r MB/s", "r us", "r us p99", "w/s", "w MB/s", "w us", "w us p99",
+        "queue", "busy %", "errors",
+    ]);
+    for device in devices {
+        let mut cells = vec![device.name.clone(), device.role.clone()];
+        for flow in [&device.read, &device.write] {
+            cells.push(format!("{:.0}", flow.iops));
+            cells.push(format!("{:.1}", flow.mb_s));
+            cells.push(format!("{:.0}", flow.latency_us_mean));
+            cells.push(format!("{:.0}", flow.latency_us_p99));
+        }
+        cells.push(format!("{:.1}", device.queue_mean));
+        cells.push(format!("{:.0}", device.busy_percent));
+        cells.push(device.errors.to_string());
+        table.row(cells);
+    }
+    table
+}

@@ -1,0 +1,110 @@
+//! Sections of the configuration as a command line gives them.
+
+use control::address::NbdUri;
+use control::config::Name;
+use std::fmt::Write;
+
+/// The text of a section, built parameter by parameter.
+#[derive(Default)]
+pub struct Section(String);
+
+impl Section {
+    /// A parameter that is text.
+    pub fn text(mut self, key: &str, value: &str) -> Section {
+        // What JSON escapes, TOML's basic strings escape alike.
+        let quoted = serde_json::Value::from(value);
+        let _ = writeln!(self.0, "{key} = {quoted}");
+        self
+    }
+
+    /// A parameter that is text, where given.
+    pub fn optional(self, key: &str, value: Option<&str>) -> Section {
+        match value {
+            Some(value) => self.text(key, value),
+            None => self,
+        }
+    }
+
+    /// A parameter that is true, or left out.
+    pub fn flag(mut self, key: &str, value: bool) -> Section {
+        if value {
+            let _ = writeln!(self.0, "{key} = true");
+        }
+        self
+    }
+
+    /// The text.
+    pub fn finish(self) -> String {
+        self.0
+    }
+}
+
+/// A device as an argument names it.
+pub enum Argument {
+    /// One of the configuration.
+    Named(String),
+    /// A file, block device or NBD export: its name and the rest of its section.
+    New(String, Section),
+}
+
+/// Tells what `argument` is: text with a slash is a path or an NBD URI.
+pub fn argument(argument: &str, name: Option<&str>) -> Argument {
+    if !argument.contains('/') {
+        return Argument::Named(argument.to_owned());
+    }
+    let named = |default: &str| match name {
+        Some(name) => name.to_owned(),
+        None => plain(default),
+    };
+    if NbdUri::is_uri(argument) {
+        let export = NbdUri::parse(argument).map(|uri| uri.export);
+        let name = named(&export.unwrap_or_default());
+        let section = Section::default().text("nbd", argument);
+        return Argument::New(name, section);
+    }
+    // A daemon may run in another directory.
+    let path = std::path::absolute(argument).unwrap_or_else(|_| argument.into());
+    let last = path.file_name().unwrap_or_default().to_string_lossy();
+    let section = Section::default().text("path", &path.display().to_string());
+    Argument::New(named(&last), section)
+}
+
+/// A name made from any text.
+fn plain(text: &str) -> String {
+    let plain = |c: char| {
+        if Name::new(&c.to_string()).is_ok() {
+            c
+        } else {
+            '-'
+        }
+    };
+    let name: String = text.chars().map(plain).take(64).collect();
+    if name.is_empty() { "nbd".into() } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::config::Device;
+
+    fn device(text: &str) -> Device {
+        let Argument::New(name, section) = argument(text, None) else {
+            panic!("{text} is taken for a name")
+        };
+        Device::parse(&section.text("name", &name).finish()).unwrap()
+    }
+
+    #[test]
+    fn paths_and_uris_become_sections_whatever_they_hold() {
+        let odd = device("/dev/disk \"a\"\\\n#");
+        assert_eq!(
+            odd.path.unwrap().value.to_str(),
+            Some("/dev/disk \"a\"\\\n#")
+        );
+        assert_eq!(odd.name.value.as_str(), "disk--a----");
+        assert_eq!(device("nbd://h/v").name.value.as_str(), "v");
+        assert_eq!(device("nbd://h").name.value.as_str(), "nbd");
+        assert!(device("./x").path.unwrap().value.is_absolute());
+        assert!(matches!(argument("ssd0", None), Argument::Named(_)));
+    }
+}

@@ -1,0 +1,53 @@
+//! `hotset volume`.
+
+use super::status::volumes;
+use super::text::{Argument, Section, argument};
+use crate::Failure;
+use crate::cli::Volume;
+use control::client::Client;
+use control::protocol::Request;
+
+pub fn run(command: Volume) -> Result<(), Failure> {
+    let (control, request) = match command {
+        Volume::List { control } => {
+            let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
+            let status = client.status().map_err(Failure::runtime)?;
+            print!("{}", volumes(&status));
+            return Ok(());
+        }
+        Volume::SetMode {
+            control,
+            volume,
+            mode,
+        } => (control, Request::SetMode { volume, mode }),
+        Volume::Add {
+            control,
+            volume,
+            origin,
+            pool,
+            mode,
+            size,
+            read_only,
+        } => {
+            let (origin, device) = match argument(&origin, None) {
+                Argument::Named(name) => (name, None),
+                Argument::New(name, section) => {
+                    let section = section.flag("read_only", read_only).text("name", &name);
+                    (name, Some(section.finish()))
+                }
+            };
+            let volume = Section::default()
+                .text("name", &volume)
+                .text("origin", &origin)
+                .text("pool", &pool)
+                .optional("mode", mode.as_deref())
+                .optional("size", size.as_deref())
+                .flag("read_only", read_only)
+                .finish();
+            (control, Request::AddVolume { volume, device })
+        }
+        Volume::Remove { control, volume } => (control, Request::RemoveVolume { volume }),
+    };
+    let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
+    client.command(&request).map_err(Failure::runtime)
+}

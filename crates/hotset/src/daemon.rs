@@ -1,0 +1,345 @@
+//! A running daemon: its devices, pools and volumes, and changing them.
+//!
+//! Invariants:
+//!     a device is open ⟺ a volume or a pool uses it, and only one does
+//!     one change runs at a time; a change that fails has changed nothing
+//!
+//! Everything lives on one shard.
+
+use crate::devices::{Leaf, Opened, Opener, Role};
+use crate::report::Memory;
+use block::{BoxDevice, Device, Nanos, Sectors};
+use cache::{Cache, DeviceId, Mode, PoolDevice, VolumeConfig};
+use control::config::{self, Config, Name};
+use control::protocol::{NamedOrNew, Reply, Request};
+use control::serve::Handler;
+use nbd::serve::{ExportOptions, Limits, Server};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// What clients see.
+pub type Export = cache::Volume<Leaf>;
+
+/// A pool and the devices it was given.
+pub struct Pool {
+    pub cache: Cache<Leaf>,
+    pub policy: &'static str,
+    pub line_bytes: u32,
+    pub devices: RefCell<BTreeMap<Name, DeviceId>>,
+}
+
+/// A volume that is served.
+pub struct Served {
+    pub volume: Export,
+    pub origin: Name,
+    pub pool: Name,
+}
+
+/// What runs.
+pub struct Daemon {
+    pub opener: Opener,
+    pub began: Nanos,
+    pub server: Rc<Server<Export>>,
+    /// Where it listens, as URIs.
+    pub listeners: Vec<String>,
+    pub pools: BTreeMap<Name, Pool>,
+    pub volumes: RefCell<BTreeMap<Name, Served>>,
+    pub open: RefCell<BTreeMap<Name, Opened>>,
+    /// Devices of the configuration, open or not.
+    known: Vec<config::Device>,
+    grace: Nanos,
+    changing: Cell<bool>,
+}
+
+/// Why a change was refused: one line with the remedy.
+type Refusal = String;
+
+impl Daemon {
+    /// Opens everything that `config` names.
+    pub async fn start(
+        config: &Config,
+        opener: Opener,
+        listeners: Vec<String>,
+    ) -> Result<Rc<Daemon>, Refusal> {
+        let env = opener.local.env();
+        let limits = Limits {
+            connections_max: config.daemon.connections.value,
+            requests_max: config.daemon.requests.value,
+            memory_bytes_max: env.pool.total_bytes() / 2,
+            ..Limits::default()
+        };
+        let log = Rc::new(|line: &str| eprintln!("hotset: {line}"));
+        let server = Server::new(env.clone(), limits, None, log).map_err(told)?;
+        let mut pools = BTreeMap::new();
+        for pool in &config.pools {
+            let engine = pool.engine();
+            let policy = policy::registry::build(pool.policy.value.0, 0, seed());
+            let policy = policy.expect("the configuration took only names of the registry");
+            let line_bytes = engine.line_bytes;
+            let cache = Cache::new(engine, policy, env.clone()).map_err(told)?;
+            let pool_of = Pool {
+                cache,
+                policy: pool.policy.value.0,
+                line_bytes,
+                devices: RefCell::default(),
+            };
+            pools.insert(pool.name.value.clone(), pool_of);
+        }
+        let daemon = Rc::new(Daemon {
+            began: env.timer.now(),
+            opener,
+            server,
+            listeners,
+            pools,
+            volumes: RefCell::default(),
+            open: RefCell::default(),
+            known: config.devices.clone(),
+            grace: Nanos(config.daemon.grace.value.as_nanos() as u64),
+            changing: Cell::new(false),
+        });
+        for pool in &config.pools {
+            for device in &pool.devices.value {
+                let device = daemon.known(device)?;
+                daemon.add_device(&pool.name.value, &device).await?;
+            }
+        }
+        for volume in &config.volumes {
+            let origin = daemon.known(&volume.origin.value)?;
+            daemon.add_volume(volume, &origin).await?;
+        }
+        Ok(daemon)
+    }
+
+    fn known(&self, name: &Name) -> Result<config::Device, Refusal> {
+        let known = self.known.iter().find(|d| d.name.value == *name);
+        known.cloned().ok_or_else(|| {
+            format!("the configuration has no device {name}; give the path of a file or device")
+        })
+    }
+
+    fn pool(&self, name: &str) -> Result<(Name, &Pool), Refusal> {
+        let found = self.pools.iter().find(|(known, _)| known.as_str() == name);
+        let found = found.map(|(name, pool)| (name.clone(), pool));
+        found.ok_or_else(|| format!("no pool is named {name}; see `hotset pool list`"))
+    }
+
+    /// The device of a request.
+    fn named_or_new(&self, device: NamedOrNew) -> Result<config::Device, Refusal> {
+        match device {
+            NamedOrNew::Named(name) => self.known(&Name::new(&name)?),
+            NamedOrNew::New(text) => {
+                let device = config::Device::parse(&text)?;
+                if self.known.iter().any(|d| d.name.value == device.name.value) {
+                    return Err(format!(
+                        "the configuration has a device {}; choose another name",
+                        device.name.value
+                    ));
+                }
+                Ok(device)
+            }
+        }
+    }
+
+    async fn open(&self, device: &config::Device, role: Role) -> Result<Opened, Refusal> {
+        let name = &device.name.value;
+        if let Some(open) = self.open.borrow().get(name) {
+            return Err(format!(
+                "device {name} is in use as {}; give each use its own device",
+                open.role.name()
+            ));
+        }
+        self.opener.open(device, role).await.map_err(told)
+    }
+
+    async fn add_device(&self, pool: &Name, device: &config::Device) -> Result<(), Refusal> {
+        let pool = &self.pools[pool];
+        let opened = self.open(device, Role::Pool).await?;
+        let member = PoolDevice::whole(opened.leaf.clone(), opened.controller.clone());
+        let id = pool.cache.add_device(member).map_err(told)?;
+        let name = device.name.value.clone();
+        pool.devices.borrow_mut().insert(name.clone(), id);
+        self.open.borrow_mut().insert(name, opened);
+        Ok(())
+    }
+
+    async fn remove_device(&self, pool: &str, device: &str) -> Result<(), Refusal> {
+        let (_, pool) = self.pool(pool)?;
+        let name = Name::new(device)?;
+        let id = pool.devices.borrow_mut().remove(&name);
+        let id =
+            id.ok_or_else(|| format!("the pool has no device {name}; see `hotset pool list`"))?;
+        pool.cache.remove_device(id).await.map_err(told)?;
+        self.open.borrow_mut().remove(&name);
+        Ok(())
+    }
+
+    async fn add_volume(
+        &self,
+        volume: &config::Volume,
+        origin: &config::Device,
+    ) -> Result<(), Refusal> {
+        let name = &volume.name.value;
+        if self.volumes.borrow().contains_key(name) {
+            return Err(format!("a volume is named {name}; choose another name"));
+        }
+        let (pool_name, pool) = self.pool(volume.pool.as_str())?;
+        if origin.read_only.value && !volume.read_only.value {
+            return Err(format!(
+                "volume {name} is writable on a read-only device; make it read-only too"
+            ));
+        }
+        let opened = self.open(origin, Role::Origin).await?;
+        let below = opened.leaf.geometry();
+        let sectors = match &volume.size {
+            None => None,
+            Some(size) if size.value.0 > below.sectors.bytes() => {
+                return Err(format!(
+                    "volume {name} of {} is larger than its origin {} of {}; \
+                     make the origin larger, or the volume smaller",
+                    size.value,
+                    below.name,
+                    config::Bytes(below.sectors.bytes()),
+                ));
+            }
+            Some(size) => Some(Sectors(size.value.0 / block::SECTOR_BYTES)),
+        };
+        let config = VolumeConfig {
+            name: name.as_str().into(),
+            sectors,
+            mode: volume.mode.value,
+        };
+        let origin_device = BoxDevice::new(opened.leaf.clone());
+        let cached = pool.cache.add_volume(config, origin_device).map_err(told)?;
+        let options = ExportOptions {
+            description: format!("{} cached in pool {pool_name}", opened.place),
+            read_only: volume.read_only.value,
+        };
+        let added = self.server.add(name.as_str(), cached.clone(), &options);
+        added.map_err(told)?;
+        let origin = origin.name.value.clone();
+        self.open.borrow_mut().insert(origin.clone(), opened);
+        let served = Served {
+            volume: cached,
+            origin,
+            pool: pool_name,
+        };
+        self.volumes.borrow_mut().insert(name.clone(), served);
+        Ok(())
+    }
+
+    async fn remove_volume(&self, name: &str) -> Result<(), Refusal> {
+        let name = Name::new(name)?;
+        let none = || format!("no volume is named {name}; see `hotset volume list`");
+        let volume = self.volumes.borrow().get(&name).map(|v| v.volume.clone());
+        let volume = volume.ok_or_else(none)?;
+        // Clients' writes that were acknowledged are made durable before the
+        // device is let go of.
+        self.server
+            .remove(name.as_str(), self.grace)
+            .await
+            .map_err(told)?;
+        let flushed = volume.flush().await;
+        volume.close().await;
+        let served = self.volumes.borrow_mut().remove(&name).ok_or_else(none)?;
+        self.open.borrow_mut().remove(&served.origin);
+        flushed.map_err(|error| {
+            format!("the volume is removed, but its origin may have lost writes: {error}; check it")
+        })
+    }
+
+    fn set_mode(&self, volume: &str, mode: &str) -> Result<(), Refusal> {
+        let Some(mode) = Mode::from_name(mode) else {
+            let names = Mode::ALL.map(Mode::name).join(", ");
+            return Err(format!("{mode:?} is no mode; choose one of {names}"));
+        };
+        let volumes = self.volumes.borrow();
+        let found = volumes.iter().find(|(name, _)| name.as_str() == volume);
+        let (_, served) = found
+            .ok_or_else(|| format!("no volume is named {volume}; see `hotset volume list`"))?;
+        served.volume.set_mode(mode);
+        Ok(())
+    }
+
+    async fn change(&self, request: Request) -> Result<(), Refusal> {
+        match request {
+            Request::Status => Ok(()),
+            Request::SetMode { volume, mode } => self.set_mode(&volume, &mode),
+            Request::AddVolume { volume, device } => {
+                let volume = config::Volume::parse(&volume)?;
+                let origin = match device {
+                    Some(text) => self.named_or_new(NamedOrNew::New(text))?,
+                    None => self.known(&volume.origin.value)?,
+                };
+                self.add_volume(&volume, &origin).await
+            }
+            Request::RemoveVolume { volume } => self.remove_volume(&volume).await,
+            Request::AddDevice { pool, device } => {
+                let (pool, _) = self.pool(&pool)?;
+                let device = self.named_or_new(device)?;
+                self.add_device(&pool, &device).await
+            }
+            Request::RemoveDevice { pool, device } => self.remove_device(&pool, &device).await,
+        }
+    }
+
+    /// Stops accepting, finishes what is in flight, makes it durable.
+    pub async fn stop(&self) -> Result<(), Refusal> {
+        self.server.shut_down(self.grace).await;
+        let mut lost = Vec::new();
+        for name in self.volumes.borrow().keys().cloned().collect::<Vec<_>>() {
+            let volume = self.volumes.borrow()[&name].volume.clone();
+            if let Err(error) = volume.flush().await {
+                lost.push(format!(
+                    "volume {name} may have lost writes: {error}; check it"
+                ));
+            }
+        }
+        if lost.is_empty() {
+            Ok(())
+        } else {
+            Err(lost.join("; "))
+        }
+    }
+}
+
+fn told(error: impl ToString) -> Refusal {
+    error.to_string()
+}
+
+/// A key for hash tables that clients cannot guess.
+fn seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}
+
+/// Marks that a change runs.
+struct Changing<'a>(&'a Cell<bool>);
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+/// The control socket's view of a daemon.
+pub struct Controlled(pub Rc<Daemon>);
+
+impl Handler for Controlled {
+    type Memory = Memory;
+
+    async fn handle(&self, request: Request, memory: &mut Memory) -> Reply {
+        let daemon = &self.0;
+        if request == Request::Status {
+            return Reply::Status(Box::new(daemon.report(memory)));
+        }
+        if daemon.changing.replace(true) {
+            return Reply::Error("another change is going on; try again".into());
+        }
+        let _changing = Changing(&daemon.changing);
+        match daemon.change(request).await {
+            Ok(()) => Reply::Done,
+            Err(refusal) => Reply::Error(refusal),
+        }
+    }
+}

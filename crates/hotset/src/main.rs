@@ -1,0 +1,47 @@
+//! The command line of hotset.
+//!
+//! Exit status: 0 if it was done, 1 if it could not be, 2 if the command line
+//! or the configuration is wrong.
+
+mod cli;
+mod commands;
+mod daemon;
+mod devices;
+mod model;
+mod report;
+mod serve;
+
+use clap::Parser;
+use std::fmt;
+use std::process::ExitCode;
+
+/// Why a command ends without success.
+#[derive(Debug)]
+enum Failure {
+    /// The command line or the configuration is wrong; one line for each error.
+    Usage(String),
+    /// It could not be done.
+    Runtime(String),
+}
+
+impl Failure {
+    fn runtime(cause: impl fmt::Display) -> Failure {
+        Failure::Runtime(cause.to_string())
+    }
+}
+
+fn main() -> ExitCode {
+    // Clap ends the process with status 2 for a wrong command line.
+    let cli = cli::Cli::parse();
+    match cli.command.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Usage(what)) => {
+            eprintln!("{what}");
+            ExitCode::from(2)
+        }
+        Err(Failure::Runtime(what)) => {
+            eprintln!("hotset: {what}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Makes the status report of a daemon.
+
+use crate::daemon::{Daemon, Pool, Served};
+use crate::devices::Opened;
+use block::{Device as _, Nanos};
+use cache::{Counter, DeviceState};
+use control::config::Name;
+use control::status::Pool as PoolStatus;
+use control::status::{Counters, Device, Flow, Nbd, PoolDevice, Status, Volume};
+use filter::{Interval, Snapshot, Verb};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// What one connection was last told, to tell it what happened since.
+#[derive(Default)]
+pub struct Memory {
+    at: Option<Nanos>,
+    cpu: Duration,
+    /// By device, with the counters when it was opened, which tell one use of
+    /// a name from a later one.
+    devices: HashMap<Name, (Nanos, Snapshot)>,
+    /// Blocks hit and missed, by volume.
+    lookups: HashMap<Name, (u64, u64)>,
+}
+
+impl Daemon {
+    /// The report, over the time since `memory` was last used.
+    pub fn report(&self, memory: &mut Memory) -> Status {
+        let now = self.opener.local.env().timer.now();
+        let since = memory.at.replace(now).unwrap_or(self.began);
+        let span_s = (now - since).as_secs_f64();
+        let cpu = cpu_time();
+        let used = cpu.saturating_sub(std::mem::replace(&mut memory.cpu, cpu));
+        let mut devices = Vec::new();
+        let mut snapshots = HashMap::new();
+        for (name, opened) in self.open.borrow().iter() {
+            let snapshot = opened.leaf.meter().snapshot(now);
+            let opened_at = opened.at_first.at();
+            let earlier = match memory.devices.get(name) {
+                Some((at, earlier)) if *at == opened_at => earlier,
+                _ => &opened.at_first,
+            };
+            devices.push(device(name, opened, &snapshot, &snapshot.since(earlier)));
+            snapshots.insert(name.clone(), (opened_at, snapshot));
+        }
+        memory.devices = snapshots;
+        let mut lookups = HashMap::new();
+        let mut volumes = Vec::new();
+        for (name, served) in self.volumes.borrow().iter() {
+            let counters = served.volume.counters();
+            let both = (
+                counters.get(Counter::BlocksHit),
+                counters.get(Counter::BlocksMissed),
+            );
+            // A volume of a former volume's name begins anew.
+            let earlier = memory.lookups.get(name).copied().unwrap_or_default();
+            let hits = both.0.saturating_sub(earlier.0);
+            let all = hits + both.1.saturating_sub(earlier.1);
+            let percent = (all > 0).then(|| 100.0 * hits as f64 / all as f64);
+            volumes.push(volume(name, served, percent));
+            lookups.insert(name.clone(), both);
+        }
+        memory.lookups = lookups;
+        Status {
+            pid: std::process::id(),
+            uptime_s: (now - self.began).as_secs_f64(),
+            span_s,
+            cpu_percent: per(used.as_secs_f64() * 100.0, span_s),
+            resident_bytes: resident_bytes(),
+            nbd: self.nbd(),
+            volumes,
+            pools: self.pools.iter().map(|(name, p)| pool(name, p)).collect(),
+            devices,
+        }
+    }
+
+    fn nbd(&self) -> Nbd {
+        let stats = self.server.stats();
+        Nbd {
+            listeners: self.listeners.clone(),
+            connections: stats.connections,
+            connections_failed: stats.failed,
+            connections_refused: stats.refused,
+            requests: stats.reads + stats.writes + stats.flushes + stats.others,
+            errors: stats.errors,
+        }
+    }
+}
+
+/// A rate; none over no time.
+fn per(amount: f64, span_s: f64) -> f64 {
+    if span_s > 0.0 { amount / span_s } else { 0.0 }
+}
+
+fn counters(snapshot: &cache::Snapshot) -> Counters {
+    let named = snapshot.iter().map(|(c, n)| (c.name().to_owned(), n));
+    named.collect()
+}
+
+fn volume(name: &Name, served: &Served, hit_percent: Option<f64>) -> Volume {
+    Volume {
+        name: name.to_string(),
+        origin: served.origin.to_string(),
+        pool: served.pool.to_string(),
+        mode: served.volume.mode().name().to_owned(),
+        size_bytes: served.volume.geometry().sectors.bytes(),
+        hit_percent,
+        counters: counters(&served.volume.counters()),
+    }
+}
+
+fn pool(name: &Name, pool: &Pool) -> PoolStatus {
+    let (lines_used, lines) = pool.cache.lines();
+    let reports = pool.cache.devices();
+    let devices = pool.devices.borrow();
+    let devices = devices.iter().filter_map(|(name, id)| {
+        let report = reports.iter().find(|report| report.id == *id)?;
+        let state = match report.state {
+            DeviceState::Online => "online".to_owned(),
+            DeviceState::Leaving => "leaving".to_owned(),
+            DeviceState::Ejected(fault) => format!("ejected ({})", fault.name()),
+        };
+        Some(PoolDevice {
+            name: name.to_string(),
+            controller: report.controller.to_string(),
+            state,
+            capacity_bytes: report.capacity.bytes(),
+            faults: report.faults,
+        })
+    });
+    PoolStatus {
+        name: name.to_string(),
+        policy: pool.policy.to_owned(),
+        line_bytes: pool.line_bytes,
+        lines_used,
+        lines,
+        memory_bytes: pool.cache.memory_bytes() as u64,
+        devices: devices.collect(),
+        counters: counters(&pool.cache.counters()),
+    }
+}
+
+fn device(name: &Name, opened: &Opened, now: &Snapshot, interval: &Interval) -> Device {
+    Device {
+        name: name.to_string(),
+        role: opened.role.name().to_owned(),
+        place: opened.place.clone(),
+        controller: opened.controller.to_string(),
+        size_bytes: opened.leaf.geometry().sectors.bytes(),
+        read: flow(interval, Verb::Read),
+        write: flow(interval, Verb::Write),
+        errors: Verb::ALL.iter().map(|verb| now.tally(*verb).errors).sum(),
+        in_flight: now.in_flight(),
+        queue_mean: interval.queue_mean(),
+        busy_percent: interval.utilisation() * 100.0,
+    }
+}
+
+fn flow(interval: &Interval, verb: Verb) -> Flow {
+    let latency = &interval.tally(verb).latency;
+    if latency.is_empty() {
+        return Flow::default();
+    }
+    let us = |ns: u64| ns as f64 / 1e3;
+    Flow {
+        iops: interval.iops(verb),
+        mb_s: interval.mb_s(verb),
+        latency_us_mean: latency.mean() / 1e3,
+        latency_us_p99: us(latency.value_at_quantile(0.99)),
+        latency_us_max: us(latency.max()),
+    }
+}
+
+/// User and system time of this process.
+fn cpu_time() -> Duration {
+    // SAFETY: all zeroes is a valid `rusage`, and it is writable.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+        usage
+    };
+    let span = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
+    span(usage.ru_utime) + span(usage.ru_stime)
+}
+
+/// Resident memory of this process; 0 where the system does not tell.
+fn resident_bytes() -> u64 {
+    let told = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = told
+        .split_whitespace()
+        .nth(1)
+        .and_then(|pages| pages.parse().ok())
+        .unwrap_or(0);
+    // SAFETY: no pointers are involved.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    pages * u64::try_from(page).unwrap_or(0)
+}

@@ -1,0 +1,181 @@
+//! `hotset serve`: from a configuration to a running daemon and its end.
+
+use crate::Failure;
+use crate::daemon::{Controlled, Daemon};
+use crate::devices::Opener;
+use block::{Address, Host, IoResult, ShardId, TargetId};
+use control::config::Config;
+use sd_notify::NotifyState;
+use shard::{Local, Mesh, Shard};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
+use uring::{Options, Uring, UringDriver};
+
+/// Everything runs on this shard.
+const HOME: ShardId = ShardId(0);
+
+/// Serves until told to end.
+pub fn serve(file: &Path) -> Result<(), Failure> {
+    let config = crate::commands::check::read(file)?;
+    let mut host = Uring::new(Options {
+        pool_bytes: usize::try_from(config.daemon.buffers.value.0).unwrap_or(usize::MAX),
+        ..Options::default()
+    })
+    .map_err(Failure::runtime)?;
+    let sockets = Sockets::open(&host, &config).map_err(Failure::runtime)?;
+    let mesh = Mesh::new(1);
+    end_on_signals(mesh.clone()).map_err(Failure::runtime)?;
+    let outcome = Arc::new(Mutex::new(Ok(())));
+    let told = outcome.clone();
+    let opened = host.clone();
+    host.run(1, move |id, driver| {
+        let (host, config, sockets, told) = (
+            opened.clone(),
+            config.clone(),
+            sockets.clone(),
+            told.clone(),
+        );
+        let depth = shard::Config::default();
+        Shard::boot(id, driver, mesh.clone(), depth, move |local| {
+            local.put(Rc::new(End::default()));
+            async move {
+                let ended = run(config, Opener { host, local }, sockets).await;
+                *told.lock().expect("no panic under this lock") = ended;
+            }
+        })
+    });
+    let ended = outcome.lock().expect("no panic under this lock").clone();
+    ended.map_err(Failure::Runtime)
+}
+
+/// The sockets that are listened on.
+#[derive(Clone)]
+struct Sockets {
+    control: TargetId,
+    nbd: Vec<TargetId>,
+    /// Of the latter.
+    uris: Vec<String>,
+}
+
+impl Sockets {
+    fn open(host: &Uring, config: &Config) -> IoResult<Sockets> {
+        let control = config.daemon.control.value.display().to_string();
+        let control = with_umask(0o177, || host.listen(&Address::Unix(control.into())))?.0;
+        let mut sockets = Sockets {
+            control,
+            nbd: Vec::new(),
+            uris: Vec::new(),
+        };
+        for listen in &config.listeners {
+            let address = match (&listen.unix, &listen.tcp) {
+                (Some(path), _) => Address::Unix(path.value.display().to_string().into()),
+                (None, Some(tcp)) => Address::Tcp(tcp.value.0.to_string().into()),
+                (None, None) => continue,
+            };
+            let (target, bound) = host.listen(&address)?;
+            sockets.nbd.push(target);
+            sockets.uris.push(match bound {
+                Address::Unix(path) => format!("nbd+unix:///?socket={path}"),
+                Address::Tcp(host) => format!("nbd://{host}/"),
+            });
+        }
+        Ok(sockets)
+    }
+}
+
+/// Runs `work` with a mask for the modes of files it makes. The process has
+/// one thread so far.
+fn with_umask<T>(mask: libc::mode_t, work: impl FnOnce() -> T) -> T {
+    // SAFETY: no pointers are involved.
+    let before = unsafe { libc::umask(mask) };
+    let output = work();
+    // SAFETY: as above.
+    unsafe { libc::umask(before) };
+    output
+}
+
+/// Whether the daemon is to end, and who waits for it.
+#[derive(Default)]
+struct End {
+    due: Cell<bool>,
+    waiting: RefCell<Option<Waker>>,
+}
+
+impl End {
+    fn call(&self) {
+        self.due.set(true);
+        if let Some(waker) = self.waiting.take() {
+            waker.wake();
+        }
+    }
+
+    async fn called(&self) {
+        poll_fn(|cx| {
+            if self.due.get() {
+                return Poll::Ready(());
+            }
+            *self.waiting.borrow_mut() = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// Ends the daemon at the first SIGTERM or SIGINT, the process at the second.
+fn end_on_signals(mesh: Mesh<UringDriver>) -> std::io::Result<()> {
+    let mut signals = Signals::new([SIGTERM, SIGINT])?;
+    let wait = move || {
+        for (n, _) in signals.forever().enumerate() {
+            if n > 0 {
+                eprintln!("hotset: ended by a second signal, with requests in flight");
+                std::process::exit(1);
+            }
+            mesh.post(HOME, |local: &Local<UringDriver>| {
+                local.get::<End>().expect("put at boot").call();
+            });
+        }
+    };
+    let thread = std::thread::Builder::new().name("signals".into());
+    thread.spawn(wait).map(drop)
+}
+
+/// The daemon's life on its shard.
+async fn run(config: Config, opener: Opener, sockets: Sockets) -> Result<(), String> {
+    let (local, env) = (opener.local.clone(), opener.local.env());
+    let end = local.get::<End>().expect("put at boot");
+    let daemon = Daemon::start(&config, opener, sockets.uris.clone()).await?;
+    for socket in &sockets.nbd {
+        let (server, listener) = (daemon.server.clone(), local.listener(*socket));
+        env.spawn.spawn(async move {
+            if let Err(error) = server.serve(listener).await {
+                eprintln!("hotset: no connections are accepted any more: {error}");
+            }
+        });
+    }
+    let control = local.listener(sockets.control);
+    let handler = Rc::new(Controlled(daemon.clone()));
+    env.spawn
+        .spawn(control::serve::serve(control, handler, env.clone()));
+    eprintln!(
+        "hotset: serving {} volumes on {}",
+        config.volumes.len(),
+        sockets.uris.join(", ")
+    );
+    notify(&[NotifyState::Ready]);
+    end.called().await;
+    notify(&[NotifyState::Stopping]);
+    daemon.stop().await
+}
+
+/// Tells the service manager, where there is one.
+fn notify(state: &[NotifyState]) {
+    if let Err(error) = sd_notify::notify(false, state) {
+        eprintln!("hotset: the service manager cannot be told: {error}");
+    }
+}
