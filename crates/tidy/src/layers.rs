@@ -19,7 +19,7 @@ enum May {
 const DRIVERS: &[&str] = &["uring", "sim"];
 
 /// Every crate, from the ground up.
-const LAYERS: [(&str, May); 18] = [
+const LAYERS: [(&str, May); 17] = [
     ("block", May::Nothing),
     ("policy", May::Use(&["block"])),
     ("layout", May::Use(&["block"])),
@@ -36,7 +36,6 @@ const LAYERS: [(&str, May); 18] = [
     ("control", May::AllBut(DRIVERS)),
     ("lab", May::AllBut(&[])),
     ("hotset", May::AllBut(&[])),
-    ("bench", May::AllBut(&[])),
     ("tidy", May::Use(&[])),
 ];
 

@@ -58,9 +58,8 @@ const fn ban(name: &'static str, instead: &'static str) -> Ban {
 }
 
 /// The crates above the seam, the seam and the simulator, which runs them all.
-const QUIET: [&str; 13] = [
+const QUIET: [&str; 11] = [
     "block", "policy", "layout", "cache", "raid", "filter", "shard", "nbd", "ublk", "vhost", "sim",
-    "volume", "frontend",
 ];
 
 /// Uses that have their reason.
