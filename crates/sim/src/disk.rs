@@ -326,7 +326,9 @@ impl Disk {
         ledger: &mut Ledger,
     ) -> IoResult {
         if let Err(error) = self.fail(strike, extent, ledger) {
-            if error.kind().data_may_have_changed() {
+            if strike.ruin {
+                self.latent.insert(extent.start.0..extent.end().0);
+            } else if error.kind().data_may_have_changed() {
                 let mut pieces = self.pieces(extent, data);
                 survive_partly(&mut pieces, self.geometry.block, true, &mut ledger.rng);
                 self.store(pieces, false);

@@ -130,6 +130,9 @@ pub enum Effect {
     Delay(Nanos),
     /// It fails. A write lands in part if the kind says that data may have changed.
     Fail(Kind),
+    /// It fails with `Media`, and its sectors cannot be read until they are
+    /// written.
+    Ruin,
     /// One bit of what is read, or of what is stored, is wrong.
     FlipBit,
     /// The bytes land on other sectors of the same disk; it succeeds.
@@ -235,6 +238,7 @@ pub struct Plan {
 pub(crate) struct Strike {
     pub delay: Nanos,
     pub fail: Option<Kind>,
+    pub ruin: bool,
     pub flip: bool,
     pub misdirect: bool,
     pub drop: bool,
@@ -247,6 +251,7 @@ impl Strike {
     pub const NONE: Strike = Strike {
         delay: Nanos::ZERO,
         fail: None,
+        ruin: false,
         flip: false,
         misdirect: false,
         drop: false,
@@ -294,6 +299,10 @@ impl ActiveRule {
         match rule.effect {
             Effect::Delay(span) => strike.delay += span,
             Effect::Fail(kind) => strike.fail = Some(kind),
+            Effect::Ruin => {
+                strike.fail = Some(Kind::Media);
+                strike.ruin = true;
+            }
             Effect::FlipBit => strike.flip = true,
             Effect::Misdirect => strike.misdirect = true,
             Effect::Drop => strike.drop = true,

@@ -164,7 +164,7 @@ fn check_rule(rule: &Rule, disk: &Disk) -> IoResult {
     let elsewhere = disk.geometry.sectors > disk.geometry.block;
     let impossible = match rule.effect {
         Effect::FlipBit if !moves => Some("a bit flip in operations that move no bytes"),
-        Effect::Misdirect | Effect::Drop if !stores => {
+        Effect::Ruin | Effect::Misdirect | Effect::Drop if !stores => {
             Some("a write fault on operations that do not write")
         }
         Effect::Misdirect if !elsewhere => Some("a misdirected write on a disk of one block"),

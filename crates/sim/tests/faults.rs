@@ -125,6 +125,18 @@ fn latent_sectors_fail_reads_until_they_are_written() {
 }
 
 #[test]
+fn a_ruined_write_leaves_sectors_that_cannot_be_read() {
+    let (mut sim, disk) = with(|disk| rule(disk, Ops::Writes, When::Nth(2), Effect::Ruin));
+    let mut hand = Hand::new(&mut sim);
+    hand.write(disk, 0, 8, 1).unwrap();
+    assert_eq!(kind(hand.write(disk, 2, 2, 2)), Some(Kind::Media));
+    assert_eq!(kind(hand.read(disk, 0, 8)), Some(Kind::Media));
+    assert_eq!(hand.read(disk, 4, 4).unwrap(), [1; 4]);
+    hand.write(disk, 2, 2, 3).unwrap();
+    assert_eq!(hand.read(disk, 0, 5).unwrap(), [1, 1, 3, 3, 1]);
+}
+
+#[test]
 fn bit_flips_change_one_bit_of_what_is_read_or_stored() {
     for (ops, stays) in [(Ops::Reads, false), (Ops::Writes, true)] {
         let (mut sim, disk) = with(|disk| rule(disk, ops, When::Nth(1), Effect::FlipBit));
