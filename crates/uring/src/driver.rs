@@ -22,7 +22,7 @@ use block::{
     Address, Completion, Driver, Geometry, IoError, IoResult, Kind, Nanos, Op, Payload, Pool,
     TargetId, Token, Unpark,
 };
-use io_uring::{opcode, squeue, types};
+use io_uring::{cqueue, opcode, squeue, types};
 use slab::Slab;
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -53,7 +53,6 @@ pub struct UringDriver {
     spare_messages: Vec<Message>,
     resolver: Resolver,
     waker: Arc<Waker>,
-    wake_count: Box<u64>,
     wake_is_armed: bool,
     is_ending: bool,
     host: Arc<Shared>,
@@ -93,7 +92,6 @@ impl UringDriver {
             spare_messages: Vec::new(),
             resolver: Resolver::new(waker.clone()),
             waker,
-            wake_count: Box::new(0),
             wake_is_armed: false,
             is_ending: false,
             ring,
@@ -244,7 +242,7 @@ impl UringDriver {
             let entry = self.ring.io.completion().next();
             let Some(entry) = entry else { return };
             match entry.user_data() {
-                WAKE => self.wake_is_armed = false,
+                WAKE => self.wake_is_armed = cqueue::more(entry.flags()),
                 CANCEL => {}
                 key => self.complete(key as usize, entry.result(), done),
             }
@@ -283,19 +281,19 @@ impl UringDriver {
         });
     }
 
-    /// Has the ring end its wait when the waker's event is signalled; false if
+    /// Has the ring end its waits when the waker's event is signalled; false if
     /// the ring has no room for that now.
     fn arm_wake(&mut self) -> bool {
-        if self.wake_is_armed {
-            return true;
+        if !self.wake_is_armed {
+            // Each signal completes it once, and it stays armed: the event is
+            // never read.
+            let entry = opcode::PollAdd::new(types::Fd(self.waker.fd()), libc::POLLIN as u32)
+                .multi(true)
+                .build()
+                .user_data(WAKE);
+            // SAFETY: it points at nothing.
+            self.wake_is_armed = unsafe { self.push_bare(entry) };
         }
-        let fd = types::Fd(self.waker.fd());
-        let count = (&raw mut *self.wake_count).cast();
-        let entry = opcode::Read::new(fd, count, size_of::<u64>() as u32)
-            .build()
-            .user_data(WAKE);
-        // SAFETY: `wake_count` is boxed, and freed when the read has ended.
-        self.wake_is_armed = unsafe { self.push_bare(entry) };
         self.wake_is_armed
     }
 
@@ -325,8 +323,6 @@ impl UringDriver {
             // A device does not answer. What it may still write to is never
             // used again: buffers keep their arena alive.
             mem::forget(mem::take(&mut self.slots));
-            Box::leak(mem::take(&mut self.wake_count));
-            self.wake_is_armed = false;
         }
     }
 
@@ -338,7 +334,7 @@ impl UringDriver {
             .retain(|_, slot| !matches!(&slot.work, Work::Stream(op) if op.is_resolving()));
         let until = self.now() + limit;
         let mut done = Vec::new();
-        while self.wake_is_armed || !self.slots.is_empty() {
+        while !self.slots.is_empty() {
             let left = until.since(self.now());
             if left == Nanos::ZERO {
                 return false;
@@ -355,10 +351,7 @@ impl UringDriver {
     fn cancel_waiting(&mut self) {
         let streams = self.slots.iter();
         let streams = streams.filter(|(_, slot)| matches!(slot.work, Work::Stream(_)));
-        let mut waiting: Vec<u64> = streams.map(|(key, _)| key as u64).collect();
-        if self.wake_is_armed {
-            waiting.push(WAKE);
-        }
+        let waiting: Vec<u64> = streams.map(|(key, _)| key as u64).collect();
         for user_data in waiting {
             let entry = opcode::AsyncCancel::new(user_data).build();
             // SAFETY: it points at nothing. Without room, it is tried again.

@@ -116,7 +116,7 @@ fn explain(refusal: io::Error) -> IoError {
     let (kind, what) = match refusal.raw_os_error() {
         Some(libc::ENOSYS | libc::EINVAL) => (
             Kind::Unsupported,
-            "this kernel lacks the io_uring that hotset needs; run Linux 5.11 or later",
+            "this kernel lacks the io_uring that hotset needs; run Linux 5.13 or later",
         ),
         Some(libc::EPERM | libc::EACCES) => (
             Kind::Denied,
@@ -144,7 +144,7 @@ mod tests {
     fn a_refused_ring_names_the_remedy() {
         let text = |errno| explain(io::Error::from_raw_os_error(errno)).to_string();
         assert!(text(libc::EPERM).contains("io_uring_disabled"));
-        assert!(text(libc::ENOSYS).contains("Linux 5.11"));
+        assert!(text(libc::ENOSYS).contains("Linux 5.13"));
         assert!(text(libc::EMFILE).contains("ulimit -n"));
     }
 }

@@ -15,7 +15,7 @@ const NOTIFIED: u8 = 2;
 
 pub(crate) struct Waker {
     state: AtomicU8,
-    /// An eventfd whose read, armed in the ring, ends a sleep in the kernel.
+    /// An eventfd whose poll, armed in the ring, ends a sleep in the kernel.
     event: OwnedFd,
 }
 
@@ -54,8 +54,8 @@ impl Unpark for Waker {
     fn unpark(&self) {
         if self.state.swap(NOTIFIED, SeqCst) == ASLEEP {
             let one = 1u64.to_ne_bytes();
-            // SAFETY: eight bytes are readable at `one`. The write fails only
-            // when the counter is full, and then the read is due anyway.
+            // SAFETY: eight bytes are readable at `one`. The counter, which
+            // nobody reads, is full only after centuries.
             unsafe { libc::write(self.fd(), one.as_ptr().cast(), one.len()) };
         }
     }
