@@ -19,8 +19,8 @@ add_file() {
     local tree=$1 file=$2 dest=$3 library
     mkdir -p "$tree/$(dirname -- "$dest")" "$tree/$LIBRARIES" "$tree/lib64"
     cp -L -- "$file" "$tree/$dest"
-    # ldd fails on scripts, data and static programs: those have no libraries.
-    { ldd -- "$(realpath -- "$file")" 2>/dev/null || true; } | grep -o '/[^ ]*' | while read -r library; do
+    # Both fail on scripts, data and static programs: those have no libraries.
+    { ldd -- "$(realpath -- "$file")" 2>/dev/null | grep -o '/[^ ]*' || true; } | while read -r library; do
         case $library in
             /lib64/*) cp -L -- "$library" "$tree/lib64/" ;;
             *) cp -L -- "$library" "$tree/$LIBRARIES/" ;;

@@ -1,0 +1,95 @@
+# shellcheck shell=sh
+# For measurements in the guest: sets up the caches that are compared, and fills them. Follows /lib/guest.sh.
+
+# make_cache CACHE FAST SLOW: caches the block device SLOW in FAST, write-through; sets `device` to the result.
+make_cache() {
+    case $1 in
+        raw) device=$2 ;;
+        bcache)
+            modprobe bcache
+            make-bcache --block 4k --bucket 128k -C "$2" -B "$3" >/dev/null
+            echo "$2" >/sys/fs/bcache/register
+            echo "$3" >/sys/fs/bcache/register
+            wait_until 10 test -e /sys/block/bcache0/bcache/cache
+            device=/dev/bcache0
+            # Let neither sequential nor congested traffic pass by. Write-through is the default.
+            echo 0 >/sys/block/bcache0/bcache/sequential_cutoff
+            echo 0 >/sys/block/bcache0/bcache/cache/congested_read_threshold_us
+            echo 0 >/sys/block/bcache0/bcache/cache/congested_write_threshold_us
+            ;;
+        dm-cache)
+            modprobe dm-cache-smq
+            null_device metadata 16 0
+            dmsetup create cached --table "0 $(blockdev --getsz "$3") cache /dev/metadata $2 $3 \
+                128 2 metadata2 writethrough smq 2 migration_threshold 204800"
+            device=/dev/mapper/cached
+            ;;
+        qemu-nbd) # no cache: what the way over the kernel's NBD client costs
+            qemu-nbd --fork --persistent --format=raw --cache=none --aio=io_uring --socket=/run/nbd "$2"
+            attach_nbd
+            ;;
+        hotset)
+            cat >/run/hotset.toml <<END
+[daemon]
+control = "/run/control"
+buffers = "64MiB"
+[[device]]
+name = "fast"
+path = "$2"
+[[device]]
+name = "slow"
+path = "$3"
+[[pool]]
+name = "pool"
+devices = ["fast"]
+sequential = 0
+[[volume]]
+name = "volume"
+origin = "slow"
+pool = "pool"
+[[listen]]
+unix = "/run/nbd"
+END
+            hotset serve --config /run/hotset.toml >&2 &
+            wait_until 10 test -S /run/nbd
+            attach_nbd -name volume
+            ;;
+        *) fail "unknown cache $1" ;;
+    esac
+}
+
+# attach_nbd OPTION...: attaches the server at /run/nbd.
+# shellcheck disable=SC2034  # `device` is for the caller
+attach_nbd() {
+    modprobe nbd
+    nbd-client -unix /run/nbd /dev/nbd0 "$@" >/dev/null
+    wait_until 5 test -e /sys/block/nbd0/pid
+    device=/dev/nbd0
+}
+
+# read_hot_set DEVICE MIB FIO_OPTION...: 4 KiB random reads of the first MIB; prints fio's JSON.
+# libaio, because io_uring hands each read to a worker thread on bcache and dm-cache, which cannot promise not to wait.
+read_hot_set() {
+    filename=$1 mib=$2
+    shift 2
+    fio --name=read --filename="$filename" --size="${mib}M" --rw=randread --bs=4k --direct=1 --ioengine=libaio \
+        --gtod_reduce=1 --output-format=json "$@"
+}
+
+# Reads that a block device has served: Documentation/admin-guide/iostats.rst.
+reads_of() {
+    awk '{ print $1 }' "/sys/block/$1/stat"
+}
+
+# fill_cache DEVICE MIB ORIGIN: reads the hot set until ORIGIN is no longer asked.
+fill_cache() {
+    passes=0
+    until
+        reads_before=$(reads_of "$3")
+        read_hot_set "$1" "$2" --iodepth=4 >/dev/null
+        [ "$(reads_of "$3")" = "$reads_before" ]
+    do
+        [ $((passes += 1)) -lt 30 ] || fail "the origin is still read after $passes passes"
+        sleep 1
+    done
+}
