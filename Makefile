@@ -5,12 +5,13 @@
 # make models  the plots of docs/models.md
 
 SHELL := bash
-PACKAGES_TEST := fio libnbd-bin nbdfuse nbdkit qemu-utils e2fsprogs fuse3 util-linux
+PACKAGES_TEST := fio libnbd-bin nbdfuse nbdkit qemu-utils e2fsprogs fuse3 shellcheck util-linux
 PACKAGES_BENCH := valgrind
+SHELL_SCRIPTS := tools/install vm/prepare vm/run vm/test vm/with-forwards vm/guest/init $(wildcard vm/tests/* vm/bench/*)
 
-.PHONY: test lint unit bench soak models deps-test deps-bench
+.PHONY: test lint unit guest bench soak models deps-test deps-bench
 
-test: deps-test lint unit
+test: deps-test lint unit guest
 
 deps-test:
 	tools/install $(PACKAGES_TEST)
@@ -18,9 +19,13 @@ deps-test:
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	shellcheck --external-sources $(SHELL_SCRIPTS)
 
 unit:
 	cargo test --workspace --quiet
+
+guest:
+	vm/test
 
 bench: deps-bench
 	cargo build --release --quiet -p lab --examples
