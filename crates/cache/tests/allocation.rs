@@ -1,0 +1,185 @@
+//! What a hit and a pool cost in memory, counted by the allocator.
+
+use block::{
+    BoxDevice, Buf, Content, Device, Env, Executor, Extent, Fua, Geometry, IoResult, Lba, Nanos,
+    Pool, Sectors, Shared, TimerKey,
+};
+use cache::{Cache, Config, Counter, Mode, PoolDevice, VolumeConfig};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static LIVE_BYTES: Cell<i64> = const { Cell::new(0) };
+}
+
+// SAFETY: forwards every call unchanged to the system allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        LIVE_BYTES.set(LIVE_BYTES.get() + layout.size() as i64);
+        // SAFETY: the caller's contract is the system allocator's.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        LIVE_BYTES.set(LIVE_BYTES.get() - layout.size() as i64);
+        // SAFETY: as above; `at` came from `System.alloc`.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+type Task = Pin<Box<dyn Future<Output = ()>>>;
+
+/// Runs tasks when told to, at a time that stands still.
+#[derive(Default)]
+struct Still(RefCell<Vec<Task>>);
+
+impl Executor for Still {
+    fn spawn(&self, task: Task) {
+        self.0.borrow_mut().push(task);
+    }
+    fn now(&self) -> Nanos {
+        Nanos::ZERO
+    }
+    fn set_timer(&self, _: Nanos, _: Waker) -> TimerKey {
+        TimerKey(0)
+    }
+    fn cancel_timer(&self, _: TimerKey) {}
+}
+
+impl Still {
+    fn run(&self) {
+        let tasks = self.0.take();
+        for mut task in tasks {
+            let mut cx = Context::from_waker(Waker::noop());
+            if task.as_mut().poll(&mut cx).is_pending() {
+                self.0.borrow_mut().push(task);
+            }
+        }
+    }
+}
+
+/// Reads as zeroes, and as any disk does makes its caller wait.
+struct Zeroes(Geometry);
+
+async fn wait_once() {
+    let mut waited = false;
+    poll_fn(|_| match std::mem::replace(&mut waited, true) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    })
+    .await;
+}
+
+impl Device for Zeroes {
+    fn geometry(&self) -> &Geometry {
+        &self.0
+    }
+    async fn read(&self, _: Lba, mut buf: Buf) -> (Buf, IoResult) {
+        wait_once().await;
+        buf.fill(0);
+        (buf, Ok(()))
+    }
+    async fn write(&self, _: Lba, _: Shared, _: Fua) -> IoResult {
+        wait_once().await;
+        Ok(())
+    }
+    async fn zero(&self, _: Extent) -> IoResult {
+        Ok(())
+    }
+    async fn flush(&self) -> IoResult {
+        Ok(())
+    }
+    async fn discard(&self, _: Extent) -> IoResult {
+        Ok(())
+    }
+    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        out.push((extent, Content::Zero));
+        Ok(())
+    }
+}
+
+fn zeroes(gib: u64) -> Zeroes {
+    Zeroes(Geometry::new(
+        "zeroes",
+        Sectors::from_mib(gib << 10),
+        Sectors(1),
+    ))
+}
+
+fn finish<T>(work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    loop {
+        if let Poll::Ready(done) = work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return done;
+        }
+    }
+}
+
+fn cache(policy: &str, config: Config) -> (Cache<Zeroes>, Rc<Still>, Pool) {
+    let (still, pool) = (Rc::new(Still::default()), Pool::new(16 << 20));
+    let env = Env::new(still.clone(), pool.clone());
+    let policy = policy::registry::build(policy, 0, 1).unwrap();
+    (Cache::new(config, policy, env).unwrap(), still, pool)
+}
+
+#[test]
+fn a_hit_allocates_nothing() {
+    for policy in ["lru", "s3-fifo"] {
+        let (cache, still, pool) = cache(policy, Config::default());
+        cache
+            .add_device(PoolDevice::whole(zeroes(1), "controller"))
+            .unwrap();
+        let config = VolumeConfig {
+            name: "volume".into(),
+            sectors: None,
+            mode: Mode::WriteThrough,
+        };
+        let volume = cache.add_volume(config, BoxDevice::new(zeroes(4))).unwrap();
+        let read = |at: u64, bytes: usize| {
+            let buf = pool.try_get(bytes).unwrap();
+            finish(volume.read(Lba(at), buf)).1.unwrap();
+        };
+        for line in 0..100 {
+            read(line * 256, 65536);
+            still.run();
+            still.run();
+        }
+        read(0, 4096);
+        let before = ALLOCATIONS.get();
+        for i in 0..10_000u64 {
+            let at = i * 37 % 100 * 256;
+            read(at, 65536);
+            read(at + i % 16 * 8, 4096);
+            read(at + i % 127, 512);
+        }
+        assert_eq!(ALLOCATIONS.get() - before, 0, "{policy}");
+        assert_eq!(cache.counters().get(Counter::ReadsHit), 30_001);
+    }
+}
+
+#[test]
+fn a_pool_costs_at_most_eight_bytes_a_block() {
+    for policy in ["lru", "s3-fifo"] {
+        let (cache, _still, _pool) = cache(policy, Config::default());
+        let before = LIVE_BYTES.get();
+        cache
+            .add_device(PoolDevice::whole(zeroes(16), "controller"))
+            .unwrap();
+        let blocks = (16u64 << 30) / 4096;
+        let per_block = (LIVE_BYTES.get() - before) as f64 / blocks as f64;
+        println!("{policy}: {per_block:.2} bytes for each 4 KiB at 64 KiB a line");
+        assert!(per_block <= 8.0, "{policy}: {per_block}");
+        let own = cache.memory_bytes() as f64 / blocks as f64;
+        assert!(own <= 33.0 / 8.0, "{own}");
+    }
+}
