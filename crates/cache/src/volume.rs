@@ -124,7 +124,7 @@ impl<P: Device> Inner<P> {
         Ok(())
     }
 
-    fn changes(&self, extent: Extent) -> IoResult {
+    fn check(&self, extent: Extent) -> IoResult {
         self.check_open()?;
         self.geometry.check(extent)
     }
@@ -158,7 +158,7 @@ impl<P: Device> Device for Volume<P> {
     }
 
     async fn zero(&self, extent: Extent) -> IoResult {
-        self.0.changes(extent)?;
+        self.0.check(extent)?;
         self.0.counters.count(Counter::Zeroes);
         write::change(&self.0, extent, async move |origin| {
             origin.zero(extent).await
@@ -173,7 +173,7 @@ impl<P: Device> Device for Volume<P> {
     }
 
     async fn discard(&self, extent: Extent) -> IoResult {
-        self.0.changes(extent)?;
+        self.0.check(extent)?;
         self.0.counters.count(Counter::Discards);
         write::change(&self.0, extent, async move |origin| {
             origin.discard(extent).await
@@ -182,7 +182,7 @@ impl<P: Device> Device for Volume<P> {
     }
 
     async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
-        self.0.changes(extent)?;
+        self.0.check(extent)?;
         self.0.origin.extents(extent, out).await
     }
 }

@@ -1,7 +1,7 @@
 //! `bench [--quick]`: every measurement beside its peer, into
 //! `target/bench.json` and `docs/performance.md`. Run by `make bench`.
 
-use lab::bench::{Row, mesh, nop, reads, report, simulator};
+use lab::bench::{Row, hits, mesh, nop, reads, report, simulator};
 use std::error::Error;
 use std::path::Path;
 use std::process::Command;
@@ -21,6 +21,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let nop_program = std::env::current_exe()?.with_file_name("nop");
     add("the executor", nop::rows(runs, &nop_program)?);
+    let hits_program = nop_program.with_file_name("hits");
+    add(
+        "hits of the engine",
+        hits::rows(&hits_program, &nop_program)?,
+    );
     add("messages between shards", mesh::rows(runs)?);
     add("the simulator", simulator::rows(runs.min(5), 2_000_000)?);
     add("random reads", reads::rows(file, runs, span)?);

@@ -10,6 +10,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
+/// What a campaign exits with when it has seen something wrong.
+pub const VIOLATION: i32 = 1;
+
 /// One fault.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,9 +36,9 @@ struct Set {
 /// What became of a mutation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
-    /// The campaign failed, as it should.
+    /// The campaign saw something wrong, as it should.
     Caught,
-    /// The campaign passed.
+    /// It did not.
     Survived,
 }
 
@@ -100,8 +103,8 @@ impl Copy {
         copy_tree(&self.from.join(&mutation.file), &path)?;
         match ran {
             None => Err(format!("\"{}\" does not compile", mutation.name)),
-            Some(status) if status.success() => Ok(Fate::Survived),
-            Some(_) => Ok(Fate::Caught),
+            Some(status) if status.code() == Some(VIOLATION) => Ok(Fate::Caught),
+            Some(_) => Ok(Fate::Survived),
         }
     }
 

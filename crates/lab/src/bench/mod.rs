@@ -6,6 +6,7 @@
 //! single absolute time.
 
 pub mod fio;
+pub mod hits;
 pub mod mesh;
 pub mod nop;
 pub mod reads;

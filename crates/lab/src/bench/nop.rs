@@ -15,9 +15,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Completes every operation at the next park.
-struct Nop {
+pub(super) struct Nop {
     pool: Pool,
     due: Vec<Completion>,
+}
+
+impl Nop {
+    pub(super) fn new() -> Nop {
+        Nop {
+            pool: Pool::new(16 << 20),
+            due: Vec::new(),
+        }
+    }
 }
 
 struct Never;
@@ -54,10 +63,6 @@ impl Driver for Nop {
 
 /// Performs `ops` reads of 4 KiB by `depth` tasks; the wall time it took.
 pub fn reads(ops: u64, depth: u64) -> Duration {
-    let driver = Nop {
-        pool: Pool::new(16 << 20),
-        due: Vec::new(),
-    };
     let main = move |local: shard::Local<Nop>| async move {
         let disk = Rc::new(local.disk(TargetId(0)).expect("nop is a disk"));
         let mut tasks = Vec::new();
@@ -81,12 +86,21 @@ pub fn reads(ops: u64, depth: u64) -> Duration {
             ended.await.expect("the task ends");
         }
     };
-    let mut shard = Shard::boot(ShardId(0), driver, Mesh::new(1), Config::default(), main);
     let start = Instant::now();
+    drive(main);
+    start.elapsed()
+}
+
+/// Runs `main` on a shard of this driver to its end.
+pub(super) fn drive<F>(main: impl FnOnce(shard::Local<Nop>) -> F)
+where
+    F: Future<Output = ()> + 'static,
+{
+    let config = Config::default();
+    let mut shard = Shard::boot(ShardId(0), Nop::new(), Mesh::new(1), config, main);
     while shard.turn() != Progress::Done {
         shard.park(Nanos::MAX);
     }
-    start.elapsed()
 }
 
 /// Nanoseconds an operation, and instructions where valgrind is installed;
@@ -99,7 +113,7 @@ pub fn rows(runs: usize, example: &Path) -> io::Result<Vec<Row>> {
         let runs: Vec<f64> = (0..runs).map(nanos).collect();
         let name = format!("executor alone, depth {depth}: time of an operation");
         rows.push(alone(name, "ns", Some(Goal::AtMost(100.0)), &runs));
-        let per_op = instructions(example, depth)?;
+        let per_op = instructions(example, &[&depth.to_string()])?;
         let name = format!("executor alone, depth {depth}: instructions of an operation");
         rows.push(alone(name, "instructions", None, &[per_op]));
     }
@@ -107,15 +121,17 @@ pub fn rows(runs: usize, example: &Path) -> io::Result<Vec<Row>> {
 }
 
 /// Instructions an operation, counted by callgrind: the difference between a
-/// short and a long run, so that start-up does not count.
-fn instructions(example: &Path, depth: u64) -> io::Result<f64> {
+/// short and a long run, so that start-up does not count. `example` takes the
+/// number of operations first.
+pub(super) fn instructions(example: &Path, arguments: &[&str]) -> io::Result<f64> {
     const SHORT: u64 = 20_000;
     const LONG: u64 = 120_000;
     let count = |ops: u64| {
         let output = Command::new("valgrind")
             .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
             .arg(example)
-            .args([ops.to_string(), depth.to_string()])
+            .arg(ops.to_string())
+            .args(arguments)
             .output()
             .map_err(|e| io::Error::other(format!("valgrind (Debian package valgrind): {e}")))?;
         let text = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,0 +1,102 @@
+//! What a hit of the cache engine costs: 4 KiB reads of resident blocks, on a
+//! driver that completes at once.
+
+use super::nop::{drive, instructions};
+use super::{Goal, Row, alone};
+use block::{BoxDevice, Device, Lba, TargetId};
+use cache::{Cache, Config, Counter, Mode, PoolDevice, VolumeConfig};
+use std::hint::black_box;
+use std::io;
+use std::path::Path;
+
+/// Lines that are read, 64 KiB each; few enough for the processor's caches, so
+/// that instructions are counted and not misses.
+const LINES: u64 = 64;
+const LINE_SECTORS: u64 = 128;
+
+/// Reads 4 KiB `ops` times from the pool, `depth` at a time.
+pub fn reads(ops: u64, depth: u64) {
+    drive(move |local| async move {
+        let policy = policy::registry::build("lru", 0, 1).expect("registered");
+        let config = Config {
+            sequential_bytes: None,
+            ..Config::default()
+        };
+        let cache = Cache::new(config, policy, local.env()).expect("sound");
+        let disk = |target| local.disk(TargetId(target)).expect("nop is a disk");
+        let mut device = PoolDevice::whole(disk(0), "controller");
+        device.extent.len = block::Sectors(2 * LINES * LINE_SECTORS);
+        cache.add_device(device).expect("room for lines");
+        let config = VolumeConfig {
+            name: "volume".into(),
+            sectors: None,
+            mode: Mode::WriteThrough,
+        };
+        let volume = cache
+            .add_volume(config, BoxDevice::new(disk(1)))
+            .expect("sound");
+        for line in 0..LINES {
+            let buf = local.env().pool.get(65536).await;
+            volume
+                .read(Lba(line * LINE_SECTORS), buf)
+                .await
+                .1
+                .expect("nop never fails");
+            cache.settle().await;
+        }
+        let mut tasks = Vec::new();
+        for task in 0..depth {
+            let (volume, pool) = (volume.clone(), local.env().pool);
+            let (done, ended) = futures_channel::oneshot::channel();
+            local.env().spawn.spawn(async move {
+                let mut buf = pool.get(4096).await;
+                for i in 0..ops / depth {
+                    let at = Lba((task * 7919 + i * 4099) % (LINES * 16) * 8);
+                    let (back, result) = volume.read(at, buf).await;
+                    result.expect("nop never fails");
+                    buf = back;
+                }
+                // The shard outlives its tasks.
+                let _ = done.send(());
+            });
+            tasks.push(ended);
+        }
+        for ended in tasks {
+            ended.await.expect("the task ends");
+        }
+        let hits = cache.counters().get(Counter::ReadsHit);
+        assert_eq!(hits, ops / depth * depth, "every read is a hit");
+    });
+}
+
+/// Computes the checksum of 4 KiB `ops` times.
+pub fn checksums(ops: u64) {
+    let block = vec![0u8; 4096];
+    for _ in 0..ops {
+        black_box(crc32c::crc32c(black_box(&block)));
+    }
+}
+
+/// Instructions of a hit beyond the executor's, and its checksum apart; `hits`
+/// and `nop` are the programs of those names.
+pub fn rows(hits: &Path, nop: &Path) -> io::Result<Vec<Row>> {
+    let checksum = instructions(hits, &["checksum"])?;
+    let mut rows = vec![alone(
+        "checksum of 4 KiB: instructions",
+        "instructions",
+        None,
+        &[checksum],
+    )];
+    for depth in ["1", "32"] {
+        let engine = instructions(hits, &[depth])? - instructions(nop, &[depth])? - checksum;
+        rows.push(alone(
+            format!(
+                "cache engine, depth {depth}: instructions of a 4 KiB hit without its checksum"
+            ),
+            "instructions",
+            Some(Goal::AtMost(600.0)),
+            &[engine],
+        ));
+    }
+    Ok(rows)
+}
