@@ -160,6 +160,28 @@ fn a_block_device_in_use() {
     owner.open_disk(device.path(), &exclusive).unwrap();
 }
 
+/// A loop device that is added by number, so that none is free by accident.
+#[test]
+fn a_device_with_nothing_behind_it() {
+    const NUMBER: libc::c_long = 977;
+    let Ok(control) = File::open("/dev/loop-control") else {
+        eprintln!("skipped: no loop devices here");
+        return;
+    };
+    let fd = std::os::fd::AsRawFd::as_raw_fd(&control);
+    // `LOOP_CTL_ADD` and `LOOP_CTL_REMOVE` of Linux `include/uapi/linux/loop.h`.
+    // SAFETY: no pointers are involved.
+    if unsafe { libc::ioctl(fd, 0x4C80, NUMBER) } < 0 {
+        eprintln!("skipped: no loop device can be added here");
+        return;
+    }
+    let words = ["no device behind it", "attach one"];
+    let path = format!("/dev/loop{NUMBER}");
+    refused(path, &DiskOptions::default(), Kind::Gone, &words);
+    // SAFETY: as above.
+    unsafe { libc::ioctl(fd, 0x4C81, NUMBER) };
+}
+
 #[test]
 fn a_device_with_large_blocks_and_a_wish_for_small_ones() {
     let dir = directory();

@@ -61,6 +61,12 @@ impl Loop {
     pub fn path(&self) -> &str {
         &self.0
     }
+
+    /// Detaches now: its number may be another's a moment later.
+    pub fn detach(self) {
+        run("losetup", &["--detach", &self.0]).unwrap();
+        std::mem::forget(self);
+    }
 }
 
 impl Drop for Loop {
