@@ -168,21 +168,17 @@ impl Disk {
         self.powered && self.plugged
     }
 
-    /// What `op` is and which sectors it is about, checked.
+    /// Which sectors `op` is about, checked.
     #[inline]
-    pub fn check(&self, op: &Op) -> (Verb, IoResult<Extent>) {
+    pub fn check(&self, op: &Op) -> IoResult<Extent> {
         let geometry = &self.geometry;
         let checked = |extent: Extent| geometry.check(extent).map(|()| extent);
         match op {
-            Op::Read(at, buf) => (Verb::Read, geometry.transfer(*at, buf.len())),
-            Op::Write(at, data, _) => (Verb::Write, geometry.transfer(*at, data.len())),
-            Op::Zero(extent) => (Verb::Zero, checked(*extent)),
-            Op::Discard(extent) => (Verb::Discard, checked(*extent)),
-            Op::Flush => (Verb::Flush, Ok(geometry.extent())),
-            other => {
-                let error = geometry.error(Kind::Invalid, "a stream operation on a disk");
-                (stream_verb(other), Err(error))
-            }
+            Op::Read(at, buf) => geometry.transfer(*at, buf.len()),
+            Op::Write(at, data, _) => geometry.transfer(*at, data.len()),
+            Op::Zero(extent) | Op::Discard(extent) => checked(*extent),
+            Op::Flush => Ok(geometry.extent()),
+            _ => Err(geometry.error(Kind::Invalid, "a stream operation on a disk")),
         }
     }
 
@@ -467,14 +463,5 @@ pub(crate) fn place_of(op: &Op) -> u64 {
         Op::Read(at, _) | Op::Write(at, _, _) => at.0,
         Op::Zero(extent) | Op::Discard(extent) => extent.start.0,
         _ => 0,
-    }
-}
-
-fn stream_verb(op: &Op) -> Verb {
-    match op {
-        Op::Accept => Verb::Accept,
-        Op::Connect(_) => Verb::Connect,
-        Op::Recv(_) => Verb::Recv,
-        _ => Verb::Send,
     }
 }

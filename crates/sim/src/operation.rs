@@ -1,7 +1,8 @@
 //! Disk operations from submission to completion.
 //!
 //! Invariants:
-//!     each submission and each completion of a disk operation is one step
+//!     each submission and each completion of a disk operation is one step; one
+//!     that is refused at once is a single step
 //!     an operation takes effect at its completion, in `Disk::perform`
 
 use crate::clockwork::Wake;
@@ -34,7 +35,7 @@ impl World {
 
     fn submit_to_disk(&mut self, seat: usize, token: Token, unit: u32, number: u64, op: Op) {
         let disk = &mut self.disks[unit as usize];
-        let (verb, checked) = disk.check(&op);
+        let (verb, checked) = (Verb::of(&op), disk.check(&op));
         let extent = *checked.as_ref().unwrap_or(&Extent::default());
         self.ledger.record(Event::Submit {
             op: number,
@@ -66,7 +67,7 @@ impl World {
             true => Strike::NONE,
             false => disk.judge(verb, &op, extent, &mut self.ledger.rng),
         };
-        let (service, fua) = (disk.service, is_fua(&op));
+        let (service, fua) = (disk.service, fua_of(&op));
         let id = self.flights.insert(Flight {
             shard: seat as u32,
             unit,
@@ -209,7 +210,7 @@ pub(crate) fn is_disk_op(op: &Op) -> bool {
     )
 }
 
-fn is_fua(op: &Op) -> Fua {
+fn fua_of(op: &Op) -> Fua {
     match op {
         Op::Write(_, _, fua) => *fua,
         _ => Fua::No,

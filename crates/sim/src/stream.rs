@@ -169,13 +169,11 @@ impl World {
         number: u64,
         op: Op,
     ) {
-        let (verb, len) = match &op {
-            Op::Accept => (Verb::Accept, 0),
-            Op::Connect(_) => (Verb::Connect, 0),
-            Op::Recv(buf) => (Verb::Recv, buf.len() as u64),
-            Op::Send(parts) => (Verb::Send, parts.iter().map(|p| p.len() as u64).sum()),
-            other if is_disk_op(other) => (Verb::Read, 0),
-            _ => (Verb::Flush, 0),
+        let verb = Verb::of(&op);
+        let len = match &op {
+            Op::Recv(buf) => buf.len() as u64,
+            Op::Send(parts) => parts.iter().map(|p| p.len() as u64).sum(),
+            _ => 0,
         };
         self.ledger.record(Event::Submit {
             op: number,

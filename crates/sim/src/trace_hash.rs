@@ -7,7 +7,7 @@
 //! Of the bytes moved, only the first and the last eight of each write and
 //! send enter the hash: enough to notice a program that is not deterministic.
 
-use block::{Kind, Nanos, ShardId, TargetId};
+use block::{Kind, Nanos, Op, ShardId, TargetId};
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -32,6 +32,24 @@ pub enum Verb {
     Recv,
     /// `Op::Send`.
     Send,
+}
+
+impl Verb {
+    /// What `op` is.
+    #[inline]
+    pub fn of(op: &Op) -> Verb {
+        match op {
+            Op::Read(..) => Verb::Read,
+            Op::Write(..) => Verb::Write,
+            Op::Zero(_) => Verb::Zero,
+            Op::Flush => Verb::Flush,
+            Op::Discard(_) => Verb::Discard,
+            Op::Accept => Verb::Accept,
+            Op::Connect(_) => Verb::Connect,
+            Op::Recv(_) => Verb::Recv,
+            Op::Send(_) => Verb::Send,
+        }
+    }
 }
 
 /// One thing that happened in the world. Operations are named by their number
