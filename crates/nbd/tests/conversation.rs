@@ -137,7 +137,7 @@ impl Model {
         let cookie = request.cookie;
         let range = |offset, len| offset as usize..offset as usize + len as usize;
         match self.session.admit(request) {
-            Ok(Command::Read { offset, len }) if self.session.structured => {
+            Ok(Command::Read { offset, len, .. }) if self.session.structured => {
                 let data = &self.bytes[range(offset, len)];
                 let pieces = data.chunks(self.piece).enumerate();
                 for (i, piece) in pieces.rev() {
@@ -155,7 +155,7 @@ impl Model {
                 }
                 out.extend(reply::chunk(chunk::DONE, chunk::NONE, cookie, 0));
             }
-            Ok(Command::Read { offset, len }) => {
+            Ok(Command::Read { offset, len, .. }) => {
                 out.extend(reply::simple(0, cookie));
                 out.extend(&self.bytes[range(offset, len)]);
             }

@@ -220,6 +220,31 @@ fn long_simple_reads_are_whole() {
     }
 }
 
+/// `NBD_CMD_FLAG_DF`: one content chunk, or EOVERFLOW; never for 64 KiB or less.
+#[test]
+fn reads_not_to_be_fragmented_are_not() {
+    let served = Served::start(Setup::default());
+    let mut raw = Raw::greet(&served);
+    raw.option(8, b"");
+    assert_eq!(raw.take(20)[8..16], [0, 0, 0, 8, 0, 0, 0, 1]);
+    raw.option(1, b"vol");
+    raw.take(10);
+    for (len, answered) in [(64 << 10, true), (32 << 20, false)] {
+        let mut ask = Raw::head(READ, 1, 0, len);
+        ask[5] = 1 << 2;
+        raw.put(&ask);
+        let head = raw.take(20);
+        assert_eq!(head[4..6], [0, 1], "one chunk");
+        let payload = u32::from_be_bytes(*head[16..].first_chunk().unwrap());
+        let payload = raw.take(payload as usize);
+        if answered {
+            assert_eq!((head[6..8].to_vec(), payload.len()), (vec![0, 1], 65544));
+        } else {
+            assert_eq!((head[6..8].to_vec(), payload[3]), (vec![0x80, 1], 75));
+        }
+    }
+}
+
 #[test]
 fn a_peer_that_stalls_is_closed_and_one_that_rests_is_not() {
     let served = Served::start(quick());

@@ -36,8 +36,9 @@ pub struct Session {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "fields are offset and length in bytes")]
 pub enum Command {
-    /// Read; the length is within the payload limit.
-    Read { offset: u64, len: u32 },
+    /// Read; the length is within the payload limit. With `df`, "don't
+    /// fragment": in one content chunk or not at all.
+    Read { offset: u64, len: u32, df: bool },
     /// Write the payload that follows; its length is within the limit.
     Write { offset: u64, len: u32, fua: Fua },
     /// Write zeroes; `keep_space` asks that they stay allocated.
@@ -89,7 +90,8 @@ impl Session {
         } = request;
         // The two that a hit path serves, in their plain form, come first.
         if cmd == cmd::READ && flags & !cmd_flag::FUA == 0 && self.in_range(offset, len, true) {
-            return Ok(Command::Read { offset, len });
+            let df = false;
+            return Ok(Command::Read { offset, len, df });
         }
         if cmd == cmd::WRITE
             && flags & !cmd_flag::FUA == 0
@@ -162,7 +164,11 @@ impl Session {
         }
         self.check_range(cmd, offset, len)?;
         Ok(match cmd {
-            cmd::READ => Command::Read { offset, len },
+            cmd::READ => Command::Read {
+                offset,
+                len,
+                df: flags & cmd_flag::DF != 0,
+            },
             cmd::WRITE => Command::Write { offset, len, fua },
             cmd::TRIM => Command::Trim { offset, len, fua },
             cmd::WRITE_ZEROES => Command::Zero {
@@ -265,9 +271,9 @@ mod tests {
         let s = session();
         let (offset, len) = (512, 1024);
         let of = |cmd, flags| s.admit(&request(cmd, flags, offset, len)).unwrap();
-        let read = Command::Read { offset, len };
-        assert_eq!(of(cmd::READ, 0), read);
-        assert_eq!(of(cmd::READ, cmd_flag::DF | cmd_flag::FUA), read);
+        for (flags, df) in [(0, false), (cmd_flag::DF | cmd_flag::FUA, true)] {
+            assert_eq!(of(cmd::READ, flags), Command::Read { offset, len, df });
+        }
         for (flags, fua) in [(0, Fua::No), (cmd_flag::FUA, Fua::Yes)] {
             assert_eq!(of(cmd::WRITE, flags), Command::Write { offset, len, fua });
             assert_eq!(of(cmd::TRIM, flags), Command::Trim { offset, len, fua });
@@ -353,7 +359,7 @@ mod tests {
             let offset = if near { SIZE.wrapping_add(offset % 8192).wrapping_sub(4096) } else { offset };
             let len = if near { len % 8192 } else { len };
             let range = match s.admit(&request(cmd, flags, offset, len)) {
-                Ok(Command::Read { offset, len } | Command::Write { offset, len, .. }) => {
+                Ok(Command::Read { offset, len, .. } | Command::Write { offset, len, .. }) => {
                     prop_assert!(len <= PAYLOAD_BYTES_MAX);
                     Some((offset, len))
                 }

@@ -255,7 +255,7 @@ impl<D: Device, S: Stream> Reader<D, S> {
 
     async fn begin(&self, cookie: u64, command: Command) {
         let charge = match command {
-            Command::Read { offset, len } | Command::Cache { offset, len } => {
+            Command::Read { offset, len, .. } | Command::Cache { offset, len } => {
                 work::charge(offset, len.min(self.link.piece_bytes))
             }
             Command::Zero { .. } => self.link.piece_bytes,

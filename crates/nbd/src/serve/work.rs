@@ -62,13 +62,18 @@ impl<D: Device> Worker<'_, D> {
     async fn perform(&self, job: Job) {
         let (cookie, charge) = (job.cookie, job.charge);
         let result = match job.command {
-            Command::Read { offset, len } if len <= self.link.piece_bytes => {
+            Command::Read { offset, len, .. } if len <= self.link.piece_bytes => {
                 match self.gate.read(offset, len as usize).await {
                     Ok(data) => return self.answer_read(cookie, offset, charge, data),
                     Err(error) => Err(error),
                 }
             }
-            Command::Read { offset, len } => {
+            Command::Read { df: true, .. } => {
+                self.link.discharge(charge);
+                let why = "too long for one chunk";
+                return self.refuse(cookie, Errno::Overflow, why).await;
+            }
+            Command::Read { offset, len, .. } => {
                 return self.long_read(cookie, charge, offset, len).await;
             }
             Command::Write { offset, fua, .. } => {
@@ -306,12 +311,15 @@ impl<D: Device> Worker<'_, D> {
     }
 
     async fn fail(&self, cookie: u64, charge: u32, error: &IoError) {
-        self.server.count(|s| s.errors += 1);
         self.link.discharge(charge);
         let errno = Errno::from_kind(error.kind());
-        let message = error.to_string();
+        self.refuse(cookie, errno, &error.to_string()).await;
+    }
+
+    async fn refuse(&self, cookie: u64, errno: Errno, why: &str) {
+        self.server.count(|s| s.errors += 1);
         let pool = &self.server.env.pool;
-        let frame = self::error(pool, self.session, cookie, errno, &message).await;
+        let frame = self::error(pool, self.session, cookie, errno, why).await;
         self.link.answer(frame);
     }
 }

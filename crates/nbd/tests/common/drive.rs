@@ -91,7 +91,7 @@ pub fn server(bytes: &[u8]) -> usize {
 }
 
 fn check(session: &Session, command: Command) {
-    if let Command::Read { offset, len }
+    if let Command::Read { offset, len, .. }
     | Command::Write { offset, len, .. }
     | Command::Zero { offset, len, .. }
     | Command::Trim { offset, len, .. }

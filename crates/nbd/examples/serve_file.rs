@@ -1,0 +1,67 @@
+//! Serves a file or block device over NBD on a unix socket, for measurements:
+//! `serve_file FILE SOCKET [buffered]`. Ends when its last client has left.
+
+use block::{Address, Host, IoResult, Nanos};
+use nbd::serve::{ExportOptions, Limits, Server};
+use shard::{Config, Mesh, Shard};
+use std::rc::Rc;
+use uring::{DiskOptions, Options, Uring};
+
+fn main() -> IoResult {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (file, socket, buffered) = match &arguments[..] {
+        [file, socket] => (file, socket, false),
+        [file, socket, mode] if mode == "buffered" => (file, socket, true),
+        _ => {
+            eprintln!("usage: serve_file FILE SOCKET [buffered]");
+            std::process::exit(2);
+        }
+    };
+    let mut host = Uring::new(Options {
+        pool_bytes: 128 << 20,
+        ..Options::default()
+    })?;
+    let options = DiskOptions {
+        buffered,
+        ..DiskOptions::default()
+    };
+    let (disk, _) = host.open_disk(file, &options)?;
+    let (listener, _) = host.listen(&Address::Unix(socket.as_str().into()))?;
+    let mesh = Mesh::new(1);
+    host.run(1, move |id, driver| {
+        Shard::boot(
+            id,
+            driver,
+            mesh.clone(),
+            Config::default(),
+            |local| async move {
+                let log = Rc::new(|line: &str| eprintln!("{line}"));
+                let served: IoResult = async {
+                    let server = Server::new(local.env(), Limits::default(), None, log)?;
+                    server.add("", local.disk(disk)?, &ExportOptions::default())?;
+                    let serving = server.clone();
+                    let listener = local.listener(listener);
+                    local.env().spawn.spawn(async move {
+                        if let Err(error) = serving.serve(listener).await {
+                            eprintln!("{error}");
+                        }
+                    });
+                    let timer = local.env().timer;
+                    loop {
+                        timer.sleep(Nanos::from_millis(100)).await;
+                        let stats = server.stats();
+                        if stats.reads + stats.writes > 0 && stats.connections == 0 {
+                            return Ok(());
+                        }
+                    }
+                }
+                .await;
+                if let Err(error) = served {
+                    eprintln!("{error}");
+                    std::process::exit(1);
+                }
+            },
+        )
+    });
+    Ok(())
+}
