@@ -281,7 +281,8 @@ impl<I: Index> ListPolicy for Lirs<I> {
     }
 
     fn check(&self) {
-        assert!(self.stack.back().is_none_or(|node| self.is_lir(node)));
+        let bottom = self.stack.back();
+        assert!(self.lir == 0 || bottom.is_some_and(|node| self.is_lir(node)));
         let in_stack: Vec<u32> = self.lines.iter(&self.stack).collect();
         let lir = in_stack.iter().filter(|node| self.is_lir(**node)).count();
         assert_eq!(lir, self.lir as usize);
