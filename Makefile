@@ -5,7 +5,7 @@
 # make models  the plots of docs/models.md
 
 SHELL := bash
-PACKAGES_TEST := fio libnbd-bin nbdfuse nbdkit qemu-utils e2fsprogs fuse3 shellcheck util-linux
+PACKAGES_TEST := fio libnbd-bin nbdfuse nbdkit qemu-utils e2fsprogs fuse3 mount openssl shellcheck util-linux
 PACKAGES_BENCH := valgrind
 SHELL_SCRIPTS := tools/install vm/prepare vm/run vm/test vm/with-forwards vm/guest/init $(wildcard vm/tests/* vm/bench/*)
 

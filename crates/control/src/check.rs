@@ -12,14 +12,14 @@ pub use machine::{machine, openable};
 use crate::config::{Config, parse};
 use crate::problem::Problem;
 
-/// Reads `text` and checks it against itself and this machine. Problems are in
-/// the order of their lines.
-pub fn check(text: &str) -> Result<Config, Vec<Problem>> {
+/// Reads `text` and checks it against itself, the names of the drive models
+/// there are, and this machine. Problems are in the order of their lines.
+pub fn check(text: &str, drives: &[&str]) -> Result<Config, Vec<Problem>> {
     let mut problems = Vec::new();
     let config = parse(text, &mut problems);
     // A section that could not be read would be missed by those that name it.
     if problems.is_empty() {
-        agreement(&config, &mut problems);
+        agreement(&config, drives, &mut problems);
     }
     machine(&config, &mut problems);
     if problems.is_empty() {

@@ -4,7 +4,7 @@
 //! types, the reader with its errors, and the tables of `docs/configuration.md`.
 
 use crate::address::{NbdUri, TcpAddress};
-pub use crate::parameter::{Bytes, DriveName, Name, PolicyName};
+pub use crate::parameter::{Bytes, Name, PolicyName};
 use crate::problem::Problem;
 pub use crate::schema::{At, Row};
 use crate::schema::{Reader, line_of, sections};
@@ -43,8 +43,8 @@ sections! {
             "Go through the page cache, where a file system has no direct I/O.";
         read_only: bool = false,
             "Refuse every write.";
-        model: DriveName = optional,
-            "Be as slow as this drive, in real time: a simulated disk. The file must be the faster one.";
+        model: String = optional,
+            "Be as slow as this drive of [the catalogue](models.md), in real time: a simulated disk. The file must be the faster one.";
         model_disks: u32 = 1,
             "How many such drives, striped.";
         model_stripe: Bytes = "64KiB",

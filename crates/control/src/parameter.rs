@@ -3,7 +3,6 @@
 use crate::address::{NbdUri, TcpAddress};
 use cache::Mode;
 use policy::registry::POLICIES;
-use sim::model::catalogue::Drive;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -132,7 +131,7 @@ impl Bytes {
 impl fmt::Display for Bytes {
     /// Exactly, in the largest unit that divides it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fits = |(_, shift): &&(&str, u32)| self.0 != 0 && self.0 % (1 << shift) == 0;
+        let fits = |(_, shift): &&(&str, u32)| self.0 != 0 && self.0.is_multiple_of(1 << shift);
         let (unit, shift) = UNITS.iter().rev().find(fits).unwrap_or(&UNITS[0]);
         write!(f, "{} {unit}", self.0 >> shift)
     }
@@ -197,26 +196,6 @@ impl Parameter for PolicyName {
             Some(format!(
                 "{text:?} is no policy: choose {}",
                 PolicyName::form()
-            ))
-        })
-    }
-}
-
-/// The name of a drive whose speed is imitated.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DriveName(pub &'static str);
-
-impl Parameter for DriveName {
-    fn form() -> String {
-        one_of(Drive::all().map(|drive| drive.name()))
-    }
-    fn read(value: &DeValue<'_>) -> Result<DriveName, Option<String>> {
-        let text = text(value)?;
-        let known = Drive::all().find(|drive| drive.name() == text);
-        known.map(|drive| DriveName(drive.name())).ok_or_else(|| {
-            Some(format!(
-                "{text:?} is no drive model: choose {}",
-                DriveName::form()
             ))
         })
     }

@@ -132,7 +132,7 @@ impl Daemon {
                 let device = config::Device::parse(&text)?;
                 if self.known.iter().any(|d| d.name.value == device.name.value) {
                     return Err(format!(
-                        "the configuration has a device {}; choose another name",
+                        "the configuration has a device {}; name that, or choose another name",
                         device.name.value
                     ));
                 }
@@ -287,8 +287,12 @@ impl Daemon {
     pub async fn stop(&self) -> Result<(), Refusal> {
         self.server.shut_down(self.grace).await;
         let mut lost = Vec::new();
-        for name in self.volumes.borrow().keys().cloned().collect::<Vec<_>>() {
-            let volume = self.volumes.borrow()[&name].volume.clone();
+        let volumes: Vec<(Name, Export)> = {
+            let volumes = self.volumes.borrow();
+            let each = volumes.iter().map(|(n, v)| (n.clone(), v.volume.clone()));
+            each.collect()
+        };
+        for (name, volume) in volumes {
             if let Err(error) = volume.flush().await {
                 lost.push(format!(
                     "volume {name} may have lost writes: {error}; check it"

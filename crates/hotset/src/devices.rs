@@ -214,7 +214,7 @@ impl Opener {
 
     /// Makes `raw` as slow as the model that `device` names.
     fn slow_down(&self, raw: impl Device, device: &config::Device) -> IoResult<BoxDevice> {
-        let model = device.model.as_ref().map_or("", |model| model.value.0);
+        let model = device.model.as_ref().map_or("", |model| model.as_str());
         let drives = device.model_disks.value;
         let stripe = Sectors(device.model_stripe.value.0 / block::SECTOR_BYTES);
         let capacity = Stripe::capacity(model, drives, stripe)?;

@@ -3,15 +3,18 @@
 use crate::Failure;
 use crate::daemon::{Controlled, Daemon};
 use crate::devices::Opener;
-use block::{Address, Host, IoResult, ShardId, TargetId};
-use control::config::Config;
+use block::{Address, Host, IoError, IoResult, Kind, ShardId, TargetId};
+use control::config::{At, Config, Listen};
+use nbd::protocol::server_handshake::TlsPolicy;
+use nbd::serve::Tls;
+use nbd::tls::{Acceptor, Identity};
 use sd_notify::NotifyState;
 use shard::{Local, Mesh, Shard};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
@@ -58,7 +61,7 @@ pub fn serve(file: &Path) -> Result<(), Failure> {
 #[derive(Clone)]
 struct Sockets {
     control: TargetId,
-    nbd: Vec<TargetId>,
+    nbd: Vec<(TargetId, Option<Tls>)>,
     /// Of the latter.
     uris: Vec<String>,
 }
@@ -78,8 +81,9 @@ impl Sockets {
                 (None, Some(tcp)) => Address::Tcp(tcp.value.0.to_string().into()),
                 (None, None) => continue,
             };
+            let tls = tls(listen)?;
             let (target, bound) = host.listen(&address)?;
-            sockets.nbd.push(target);
+            sockets.nbd.push((target, tls));
             sockets.uris.push(match bound {
                 Address::Unix(path) => format!("nbd+unix:///?socket={path}"),
                 Address::Tcp(host) => format!("nbd://{host}/"),
@@ -87,6 +91,29 @@ impl Sockets {
         }
         Ok(sockets)
     }
+}
+
+/// What a listener's clients are shown.
+fn tls(listen: &Listen) -> IoResult<Option<Tls>> {
+    let (Some(certificate), Some(key)) = (&listen.tls_certificate, &listen.tls_key) else {
+        return Ok(None);
+    };
+    let read = |file: &At<PathBuf>| {
+        let cannot = |cause: std::io::Error| {
+            let what = "cannot be read; let this user read it";
+            let error = IoError::new(Kind::Denied, what).on(file.value.display().to_string());
+            error.because(cause)
+        };
+        std::fs::read(&file.value).map_err(cannot)
+    };
+    let (certificates, key) = (read(certificate)?, read(key)?);
+    let identity = Identity {
+        certificates: &certificates,
+        key: &key,
+    };
+    let authority = listen.tls_client_ca.as_ref().map(read).transpose()?;
+    let acceptor = Acceptor::new(identity, authority.as_deref())?;
+    Ok(Some((acceptor, TlsPolicy::Required)))
 }
 
 /// Runs `work` with a mask for the modes of files it makes. The process has
@@ -150,10 +177,10 @@ async fn run(config: Config, opener: Opener, sockets: Sockets) -> Result<(), Str
     let (local, env) = (opener.local.clone(), opener.local.env());
     let end = local.get::<End>().expect("put at boot");
     let daemon = Daemon::start(&config, opener, sockets.uris.clone()).await?;
-    for socket in &sockets.nbd {
-        let (server, listener) = (daemon.server.clone(), local.listener(*socket));
+    for (socket, tls) in sockets.nbd {
+        let (server, listener) = (daemon.server.clone(), local.listener(socket));
         env.spawn.spawn(async move {
-            if let Err(error) = server.serve(listener).await {
+            if let Err(error) = server.serve_with(listener, tls).await {
                 eprintln!("hotset: no connections are accepted any more: {error}");
             }
         });

@@ -119,6 +119,9 @@ pub struct Stats {
     pub written_bytes: u64,
 }
 
+/// What a server shows to those who ask for TLS, or to everybody.
+pub type Tls = (Acceptor, TlsPolicy);
+
 /// What the server does to have something logged, one line without its end.
 pub type Log = Rc<dyn Fn(&str)>;
 
@@ -147,8 +150,7 @@ pub struct ExportOptions {
 pub struct Server<D: Device> {
     env: Env,
     limits: Limits,
-    tls: Option<Acceptor>,
-    tls_policy: TlsPolicy,
+    tls: Option<Tls>,
     exports: RefCell<Exports<D>>,
     links: RefCell<Vec<Rc<Link>>>,
     stopping: Cell<bool>,
@@ -164,21 +166,11 @@ impl<D: Device> Server<D> {
     /// A server without exports, and TLS for those who ask or for everybody.
     ///
     /// `Err(Invalid)`: the limits do not fit the memory, or each other.
-    pub fn new(
-        env: Env,
-        limits: Limits,
-        tls: Option<(Acceptor, TlsPolicy)>,
-        log: Log,
-    ) -> IoResult<Rc<Server<D>>> {
+    pub fn new(env: Env, limits: Limits, tls: Option<Tls>, log: Log) -> IoResult<Rc<Server<D>>> {
         limits.check(env.pool.total_bytes())?;
-        let (tls, tls_policy) = match tls {
-            Some((_, TlsPolicy::Off)) | None => (None, TlsPolicy::Off),
-            Some((acceptor, policy)) => (Some(acceptor), policy),
-        };
         let server = Rc::new(Server {
             limits,
             tls,
-            tls_policy,
             exports: RefCell::new(Exports {
                 infos: Vec::new(),
                 exports: Vec::new(),
@@ -287,13 +279,22 @@ impl<D: Device> Server<D> {
     ///
     /// `Err`: the listener has failed again and again, or was closed.
     pub async fn serve<L: Listener>(self: &Rc<Self>, listener: L) -> IoResult {
+        self.serve_with(listener, self.tls.clone()).await
+    }
+
+    /// As [`Server::serve`], with TLS of the listener's own.
+    pub async fn serve_with<L: Listener>(
+        self: &Rc<Self>,
+        listener: L,
+        tls: Option<Tls>,
+    ) -> IoResult {
         let stopping = || self.stopping.get().then_some(());
         let mut failures = 0;
         while let Some(accepted) = unless(self.stop.until(stopping), listener.accept()).await {
             match accepted {
                 Ok(stream) => {
                     failures = 0;
-                    self.admit(stream);
+                    self.admit_with(stream, tls.clone());
                 }
                 Err(error) if failures == ACCEPT_FAILURES_MAX => return Err(error),
                 Err(error) => {
@@ -310,6 +311,10 @@ impl<D: Device> Server<D> {
 
     /// Serves one stream, in a task of its own.
     pub fn admit<S: Stream>(self: &Rc<Self>, stream: S) {
+        self.admit_with(stream, self.tls.clone());
+    }
+
+    fn admit_with<S: Stream>(self: &Rc<Self>, stream: S, tls: Option<Tls>) {
         self.count(|s| s.accepted += 1);
         if self.links.borrow().len() >= self.limits.connections_max as usize {
             self.count(|s| s.refused += 1);
@@ -322,7 +327,7 @@ impl<D: Device> Server<D> {
         self.count(|s| s.connections += 1);
         let server = self.clone();
         self.env.spawn.spawn(async move {
-            let ending = connection::run(&server, &link, Rc::new(stream)).await;
+            let ending = connection::run(&server, &link, Rc::new(stream), tls).await;
             if let Some(why) = ending {
                 server.count(|s| s.failed += 1);
                 (server.log)(&format!("an NBD connection was closed: {why}"));

@@ -4,19 +4,20 @@ use crate::config::{At, Config, Device, Listen, Name, Pool};
 use crate::problem::Problem;
 use block::{Nanos, Sectors};
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::Path;
 
 /// The least memory for data in flight.
 const BUFFERS_BYTES_MIN: u64 = 32 << 20;
 /// The least memory of an NBD connection.
 const CONNECTION_BYTES: u64 = 1 << 20;
 
-/// Appends what does not agree.
-pub fn agreement(config: &Config, problems: &mut Vec<Problem>) {
+/// Appends what does not agree; `drives` are the models that a device can have.
+pub fn agreement(config: &Config, drives: &[&str], problems: &mut Vec<Problem>) {
     daemon(config, problems);
     unique(config, problems);
     for device in &config.devices {
         place(device, problems);
+        model(device, drives, problems);
     }
     for pool in &config.pools {
         engine(pool, problems);
@@ -68,7 +69,7 @@ fn unique(config: &Config, problems: &mut Vec<Problem>) {
     check("volume", config.volumes.iter().map(|v| &v.name).collect());
 }
 
-/// Whether a device says where it is, and is modelled as can be.
+/// Whether a device says where it is.
 fn place(device: &Device, problems: &mut Vec<Problem>) {
     let name = &device.name.value;
     if device.path.is_some() == device.nbd.is_some() {
@@ -83,6 +84,17 @@ fn place(device: &Device, problems: &mut Vec<Problem>) {
             what,
             "remove `buffered`",
         ));
+    }
+}
+
+fn model(device: &Device, drives: &[&str], problems: &mut Vec<Problem>) {
+    let name = &device.name.value;
+    if let Some(model) = &device.model
+        && !drives.contains(&model.as_str())
+    {
+        let what = format!("no drive model is called {:?}", model.value);
+        let remedy = format!("choose one of: {}", drives.join(", "));
+        problems.push(Problem::new(model.line, what, remedy));
     }
     let stripe = &device.model_stripe;
     if !stripe.value.0.is_power_of_two() || stripe.value.0 < 4096 {
@@ -219,8 +231,8 @@ fn same_place(config: &Config, problems: &mut Vec<Problem>) {
 }
 
 /// The path without links, if there is such a file.
-fn real(path: &PathBuf) -> String {
-    let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+fn real(path: &Path) -> String {
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     real.display().to_string()
 }
 
@@ -283,7 +295,7 @@ unix = "/nonexistent/socket"
         let mut problems = Vec::new();
         let config = parse(text, &mut problems);
         assert_eq!(problems, [], "{text}");
-        agreement(&config, &mut problems);
+        agreement(&config, &["SAS15K"], &mut problems);
         problems.iter().map(ToString::to_string).collect()
     }
 
@@ -331,6 +343,11 @@ unix = "/nonexistent/socket"
                 "name = \"hdd\"",
                 "name = \"hdd\"\nmodel_disks = 4",
                 "4: device hdd has `model_disks`",
+            ),
+            (
+                "name = \"hdd\"",
+                "name = \"hdd\"\nmodel = \"floppy\"",
+                "4: no drive model is called \"floppy\"; choose one of: SAS15K",
             ),
             (
                 "name = \"hdd\"",

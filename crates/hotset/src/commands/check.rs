@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use control::config::Config;
+use sim::model::catalogue::Drive;
 use std::path::Path;
 
 /// Reads a configuration that is right in itself and for this machine.
@@ -12,7 +13,8 @@ pub fn read(file: &Path) -> Result<Config, Failure> {
             "hotset: {name} cannot be read ({cause}); name a configuration file"
         ))
     })?;
-    control::check::check(&text).map_err(|problems| {
+    let drives: Vec<&str> = Drive::all().map(|drive| drive.name()).collect();
+    control::check::check(&text, &drives).map_err(|problems| {
         let lines = problems.iter().map(|problem| format!("{name}:{problem}"));
         Failure::Usage(lines.collect::<Vec<_>>().join("\n"))
     })

@@ -1,12 +1,12 @@
 //! One connection: handshake, then requests until either side ends it.
 
 use super::link::{Job, Link, Parts};
-use super::{Export, Server, work};
+use super::{Export, Server, Tls, work};
 use crate::inbox::Inbox;
 use crate::outbox::Outbox;
 use crate::protocol::gather::Gather;
 use crate::protocol::request::Request;
-use crate::protocol::server_handshake::{ServerHandshake, Step};
+use crate::protocol::server_handshake::{ServerHandshake, Step, TlsPolicy};
 use crate::protocol::session::{Command, Refusal, Session, payload_bytes};
 use crate::protocol::wire::REQUEST_BYTES;
 use crate::signal::unless;
@@ -21,8 +21,13 @@ pub(super) async fn run<D: Device, S: Stream>(
     server: &Rc<Server<D>>,
     link: &Rc<Link>,
     stream: Rc<S>,
+    tls: Option<Tls>,
 ) -> Ending {
-    let ending = unless(link.is_killed(), negotiate(server, link, stream.clone())).await;
+    let ending = unless(
+        link.is_killed(),
+        negotiate(server, link, stream.clone(), tls),
+    )
+    .await;
     stream.close();
     match ending {
         Some(ending) => ending,
@@ -40,11 +45,13 @@ async fn negotiate<D: Device, S: Stream>(
     server: &Rc<Server<D>>,
     link: &Rc<Link>,
     stream: Rc<S>,
+    tls: Option<Tls>,
 ) -> Ending {
     let pool = &server.env.pool;
     let mut inbox = Inbox::new(pool).await;
     let mut out = Vec::new();
-    let mut handshake = ServerHandshake::new(server.tls_policy, &mut out);
+    let policy = tls.as_ref().map_or(TlsPolicy::Off, |(_, policy)| *policy);
+    let mut handshake = ServerHandshake::new(policy, &mut out);
     let deadline = server.env.timer.now() + server.limits.handshake_timeout;
     let time_left = || deadline.since(server.env.timer.now());
     let shaking = shake(server, &mut handshake, &*stream, &mut inbox, &mut out);
@@ -55,7 +62,7 @@ async fn negotiate<D: Device, S: Stream>(
     if let Some(chosen) = shaken {
         return transmit(server, link, stream, inbox, chosen).await;
     }
-    let acceptor = server.tls.as_ref().expect("STARTTLS needs a configuration");
+    let (acceptor, _) = tls.expect("STARTTLS needs a configuration");
     let secure = acceptor.accept(stream, inbox.bytes(), pool);
     let stream = match timed(server, time_left(), async {
         secure

@@ -1,0 +1,59 @@
+//! Pool devices that die under load: hits are lost, and nothing else.
+
+mod common;
+
+use common::{Place, Process, USUAL, faultless, fio, run, tool, until};
+
+#[test]
+fn a_pool_device_killed_under_load_costs_no_error() {
+    let place = Place::usual();
+    let mut server = tool("nbdkit", "nbdkit");
+    server
+        .args(["--foreground", "--unix"])
+        .arg(place.path("ram"));
+    server.args(["memory", "64M"]);
+    // Without the wrapper that would outlive a kill of nbdkit alone.
+    server.arg("--exit-with-parent");
+    let server = Process(server.spawn().unwrap());
+    until("nbdkit", || place.path("ram").exists());
+    place.config(&USUAL.replace("path = \"$/pool\"", "nbd = \"nbd+unix:///?socket=$/ram\""));
+    let daemon = place.serve();
+    let options = [
+        "--rw=randwrite",
+        "--bsrange=4k-64k",
+        "--iodepth=8",
+        "--numjobs=4",
+        "--size=8m",
+        "--offset_increment=32m",
+        "--verify=crc32c",
+        "--verify_fatal=1",
+        "--time_based",
+        "--runtime=12",
+    ];
+    let stall_s = std::thread::scope(|scope| {
+        let uri = daemon.uri("vol");
+        let (place, options) = (&place, &options);
+        let load = scope.spawn(move || faultless(&fio(place, "load", &uri, options)));
+        until("hits", || daemon.count("blocks_hit") > 1000);
+        server.kill();
+        until("the ejection", || {
+            let status = daemon.status();
+            let state = status["pools"][0]["devices"][0]["state"].as_str().unwrap();
+            state.starts_with("ejected")
+        });
+        // Another takes its place while the load goes on.
+        run(&mut place.command("pool remove-device fast pool"));
+        let add = format!("pool add-device fast {} --name spare", place.text("pool"));
+        run(&mut place.command(&add));
+        let before = daemon.count("blocks_hit");
+        until("hits on the spare", || {
+            daemon.count("blocks_hit") > before + 100
+        });
+        load.join().unwrap()
+    });
+    let status = daemon.status();
+    assert_eq!(status["nbd"]["errors"], 0, "{}", status["nbd"]);
+    assert_eq!(status["pools"][0]["counters"]["devices_ejected"], 1);
+    println!("the longest request took {stall_s:.3} s");
+    daemon.stop();
+}
