@@ -158,7 +158,7 @@ pub struct Server<D: Device> {
     stop: Signal,
     /// A connection has ended.
     ended: Signal,
-    stats: Cell<Stats>,
+    stats: RefCell<Stats>,
     log: Log,
 }
 
@@ -179,7 +179,7 @@ impl<D: Device> Server<D> {
             stopping: Cell::new(false),
             stop: Signal::default(),
             ended: Signal::default(),
-            stats: Cell::default(),
+            stats: RefCell::default(),
             log,
             env,
         });
@@ -272,7 +272,7 @@ impl<D: Device> Server<D> {
 
     /// What has been done so far.
     pub fn stats(&self) -> Stats {
-        self.stats.get()
+        *self.stats.borrow()
     }
 
     /// Serves what `listener` accepts until the server is shut down.
@@ -339,9 +339,7 @@ impl<D: Device> Server<D> {
     }
 
     fn count(&self, change: impl FnOnce(&mut Stats)) {
-        let mut stats = self.stats.get();
-        change(&mut stats);
-        self.stats.set(stats);
+        change(&mut self.stats.borrow_mut());
     }
 }
 
