@@ -23,6 +23,17 @@ impl NbdUri {
         text.starts_with("nbd") && text.contains("://")
     }
 
+    /// The name that a server's certificate must be for.
+    pub fn host(&self) -> &str {
+        match &self.address {
+            Address::Unix(_) => "localhost",
+            Address::Tcp(host) => {
+                let host = host.rsplit_once(':').map_or(&**host, |(host, _)| host);
+                host.trim_start_matches('[').trim_end_matches(']')
+            }
+        }
+    }
+
     /// Reads a URI; the error says what is wrong with it.
     pub fn parse(text: &str) -> Result<NbdUri, String> {
         if let Some(rest) = text.strip_prefix("nbd+unix://") {
@@ -130,6 +141,7 @@ mod tests {
         assert_eq!(unix.export, "vol a");
         let tcp = NbdUri::parse("nbd://[::1]/v").unwrap();
         assert_eq!(tcp.address, Address::Tcp("[::1]:10809".into()));
+        assert_eq!(tcp.host(), "::1");
         let tcp = NbdUri::parse("nbd://san:7").unwrap();
         assert_eq!(tcp.address, Address::Tcp("san:7".into()));
         assert_eq!(tcp.export, "");

@@ -37,6 +37,8 @@ sections! {
             "A file or a block device. Give either this or `nbd`.";
         nbd: NbdUri = optional,
             "An NBD export: `nbd+unix:///EXPORT?socket=PATH` or `nbd://HOST:PORT/EXPORT`.";
+        tls_ca: PathBuf = optional,
+            "Use TLS towards the NBD server, which must show a certificate of this authority (PEM) for its host name, or for `localhost` on a unix socket.";
         controller: String = "",
             "What the device hangs on and fails with: its failure domain. Empty: the device itself.";
         buffered: bool = false,

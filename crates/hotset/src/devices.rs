@@ -5,10 +5,13 @@ use block::{
     BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos,
     Sectors, Shared, TargetId,
 };
+use control::address::NbdUri;
 use control::config;
 use filter::{Delayed, Meter, Metered, Snapshot};
 use nbd::client::{Client, Options};
+use nbd::tls::Dialer;
 use shard::{Disk, Local};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use uring::{DiskOptions, Uring, UringDriver};
@@ -147,7 +150,8 @@ impl Opener {
                 (leaf, Some(file), path.value.display().to_string())
             }
             (None, Some(uri)) => {
-                let client = self.connect(&uri.value, role).await?;
+                let authority = device.tls_ca.as_ref().map(|file| file.value.as_path());
+                let client = self.connect(&uri.value, authority, role).await?;
                 let device = match device.model {
                     None => BoxDevice::new(client),
                     Some(_) => self.slow_down(client, device)?,
@@ -185,7 +189,7 @@ impl Opener {
     fn open_file(
         &self,
         device: &config::Device,
-        path: &std::path::Path,
+        path: &Path,
     ) -> IoResult<(Disk<UringDriver>, OpenFile)> {
         let options = DiskOptions {
             buffered: device.buffered.value,
@@ -202,8 +206,16 @@ impl Opener {
         Ok((self.local.disk(target)?, file))
     }
 
-    async fn connect(&self, uri: &control::address::NbdUri, role: Role) -> IoResult<Client> {
+    async fn connect(
+        &self,
+        uri: &NbdUri,
+        authority: Option<&Path>,
+        role: Role,
+    ) -> IoResult<Client> {
         let mut options = Options::new(uri.address.clone(), uri.export.as_str());
+        if let Some(authority) = authority {
+            options.tls = Some(Dialer::new(uri.host(), &read(authority)?, None)?);
+        }
         if role == Role::Pool {
             options.give_up_after = POOL_PATIENCE;
             options.reply_timeout = POOL_PATIENCE;
@@ -227,4 +239,13 @@ impl Opener {
         let pacer = Stripe::new(model, drives, stripe)?;
         Ok(BoxDevice::new(Delayed::new(raw, pacer, self.local.env())))
     }
+}
+
+/// The bytes of a file of certificates or a key.
+pub fn read(file: &Path) -> IoResult<Vec<u8>> {
+    std::fs::read(file).map_err(|cause| {
+        let what = "cannot be read; correct the path, or let this user read it";
+        let error = IoError::new(Kind::Denied, what).on(file.display().to_string());
+        error.because(cause)
+    })
 }

@@ -2,9 +2,9 @@
 
 use crate::Failure;
 use crate::daemon::{Controlled, Daemon};
-use crate::devices::Opener;
-use block::{Address, Host, IoError, IoResult, Kind, ShardId, TargetId};
-use control::config::{At, Config, Listen};
+use crate::devices::{Opener, read};
+use block::{Address, Host, IoResult, ShardId, TargetId};
+use control::config::{Config, Listen};
 use nbd::protocol::server_handshake::TlsPolicy;
 use nbd::serve::Tls;
 use nbd::tls::{Acceptor, Identity};
@@ -14,7 +14,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
@@ -98,20 +98,13 @@ fn tls(listen: &Listen) -> IoResult<Option<Tls>> {
     let (Some(certificate), Some(key)) = (&listen.tls_certificate, &listen.tls_key) else {
         return Ok(None);
     };
-    let read = |file: &At<PathBuf>| {
-        let cannot = |cause: std::io::Error| {
-            let what = "cannot be read; let this user read it";
-            let error = IoError::new(Kind::Denied, what).on(file.value.display().to_string());
-            error.because(cause)
-        };
-        std::fs::read(&file.value).map_err(cannot)
-    };
-    let (certificates, key) = (read(certificate)?, read(key)?);
+    let (certificates, key) = (read(&certificate.value)?, read(&key.value)?);
     let identity = Identity {
         certificates: &certificates,
         key: &key,
     };
-    let authority = listen.tls_client_ca.as_ref().map(read).transpose()?;
+    let authority = listen.tls_client_ca.as_ref();
+    let authority = authority.map(|file| read(&file.value)).transpose()?;
     let acceptor = Acceptor::new(identity, authority.as_deref())?;
     Ok(Some((acceptor, TlsPolicy::Required)))
 }

@@ -121,6 +121,41 @@ fn an_nbd_server_is_an_origin() {
     );
 }
 
+/// An origin that must prove who it is, and does or does not.
+#[test]
+fn an_origin_is_spoken_to_over_tls() {
+    let place = Place::usual();
+    certificates(&place);
+    let bytes = noise(8, 128 << 20);
+    fs::write(place.path("origin"), &bytes).unwrap();
+    let mut server = tool("nbdkit", "nbdkit");
+    server.args([
+        "--foreground",
+        "--exit-with-parent",
+        "--tls=require",
+        "--unix",
+    ]);
+    server.arg(place.path("san"));
+    server.arg(format!("--tls-certificates={}", place.dir.path().display()));
+    server.arg("file").arg(place.path("origin"));
+    let server = common::Process(server.spawn().unwrap());
+    common::until("nbdkit", || place.path("san").exists());
+    let origin = |authority: &str| {
+        let nbd = format!("nbd = \"nbd+unix:///?socket=$/san\"\ntls_ca = \"$/{authority}\"");
+        place.config(&USUAL.replace("path = \"$/origin\"", &nbd))
+    };
+    let stranger = origin("server-cert.pem");
+    let mut refused = common::hotset();
+    refused.args(["serve", "--config"]).arg(stranger);
+    common::refused(&mut refused, 1, &["nbd+unix:", "certificate"]);
+    origin("ca-cert.pem");
+    let daemon = place.serve();
+    let out = copy_out(&daemon.uri("vol"), &place.path("out"));
+    assert!(out == bytes, "what nbdkit serves is not what is read");
+    daemon.stop();
+    drop(server);
+}
+
 /// A model of a hard disk makes the origin slow, and the pool hides it.
 #[test]
 fn a_model_disk_is_slow_and_the_pool_is_not() {
@@ -149,11 +184,8 @@ fn a_model_disk_is_slow_and_the_pool_is_not() {
     daemon.stop();
 }
 
-/// A listener with a certificate takes nobody without TLS, and one without
-/// stays as it is.
-#[test]
-fn tls_is_per_listener() {
-    let place = Place::usual();
+/// An authority and a server's certificate by it, in files that gnutls looks for.
+fn certificates(place: &Place) {
     let openssl = |words: &str| {
         let mut command = tool("openssl", "openssl");
         run(command.current_dir(place.dir.path()).args(words.split(' ')));
@@ -163,15 +195,23 @@ fn tls_is_per_listener() {
         "{new} /CN=authority -x509 -keyout ca-key.pem -out ca-cert.pem"
     ));
     openssl(&format!(
-        "{new} /CN=localhost -keyout key.pem -out request.pem"
+        "{new} /CN=localhost -keyout server-key.pem -out request.pem"
     ));
     fs::write(place.path("names"), "subjectAltName=DNS:localhost\n").unwrap();
     openssl(
         "x509 -req -in request.pem -CA ca-cert.pem -CAkey ca-key.pem -CAcreateserial \
-         -extfile names -out cert.pem",
+         -extfile names -out server-cert.pem",
     );
-    let listen = "[[listen]]\ntcp = \"127.0.0.1:0\"\ntls_certificate = \"$/cert.pem\"\n\
-         tls_key = \"$/key.pem\"\n[[listen]]";
+}
+
+/// A listener with a certificate takes nobody without TLS, and one without
+/// stays as it is.
+#[test]
+fn tls_is_per_listener() {
+    let place = Place::usual();
+    certificates(&place);
+    let listen = "[[listen]]\ntcp = \"127.0.0.1:0\"\ntls_certificate = \"$/server-cert.pem\"\n\
+         tls_key = \"$/server-key.pem\"\n[[listen]]";
     place.config(&USUAL.replace("[[listen]]", listen));
     let daemon = place.serve();
     let status = daemon.status();

@@ -77,6 +77,12 @@ fn place(device: &Device, problems: &mut Vec<Problem>) {
         let remedy = "give one of the two";
         problems.push(Problem::new(device.line, what, remedy));
     }
+    if device.nbd.is_none()
+        && let Some(authority) = &device.tls_ca
+    {
+        let what = format!("device {name} has `tls_ca` and is no NBD export");
+        problems.push(Problem::new(authority.line, what, "remove `tls_ca`"));
+    }
     if device.nbd.is_some() && device.buffered.value {
         let what = format!("device {name} is an NBD export, which has no page cache");
         problems.push(Problem::new(
@@ -343,6 +349,11 @@ unix = "/nonexistent/socket"
                 "name = \"hdd\"",
                 "name = \"hdd\"\nmodel_disks = 4",
                 "4: device hdd has `model_disks`",
+            ),
+            (
+                "name = \"hdd\"",
+                "name = \"hdd\"\ntls_ca = \"/ca\"",
+                "4: device hdd has `tls_ca` and is no NBD export",
             ),
             (
                 "name = \"hdd\"",

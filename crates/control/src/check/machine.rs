@@ -1,12 +1,12 @@
 //! Whether this machine has what a configuration names.
 
-use crate::config::{Config, Device};
+use crate::config::{At, Config, Device};
 use crate::problem::Problem;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Seek, SeekFrom};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The longest path of a unix socket, in bytes.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
@@ -14,6 +14,7 @@ const SOCKET_PATH_BYTES_MAX: usize = 107;
 /// Appends what this machine lacks.
 pub fn machine(config: &Config, problems: &mut Vec<Problem>) {
     for device in &config.devices {
+        readable(&device.tls_ca, problems);
         let Some(path) = &device.path else { continue };
         let size = match openable(device) {
             Ok(size) => size,
@@ -42,19 +43,25 @@ pub fn machine(config: &Config, problems: &mut Vec<Problem>) {
         if let Some(path) = &listen.unix {
             socket(path.line, &path.value, problems);
         }
-        for file in [
+        let files = [
             &listen.tls_certificate,
             &listen.tls_key,
             &listen.tls_client_ca,
-        ] {
-            if let Some(file) = file
-                && let Err(cause) = File::open(&file.value)
-            {
-                let what = format!("{} cannot be read ({cause})", file.value.display());
-                let remedy = "correct the path, or let this user read it";
-                problems.push(Problem::new(file.line, what, remedy));
-            }
+        ];
+        for file in files {
+            readable(file, problems);
         }
+    }
+}
+
+/// Whether a file of certificates or a key can be read, where one is given.
+fn readable(file: &Option<At<PathBuf>>, problems: &mut Vec<Problem>) {
+    if let Some(file) = file
+        && let Err(cause) = File::open(&file.value)
+    {
+        let what = format!("{} cannot be read ({cause})", file.value.display());
+        let remedy = "correct the path, or let this user read it";
+        problems.push(Problem::new(file.line, what, remedy));
     }
 }
 

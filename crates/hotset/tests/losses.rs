@@ -1,4 +1,5 @@
-//! Pool devices that die under load: hits are lost, and nothing else.
+//! Devices that die under load: a pool device, which costs hits, and an origin
+//! that comes back.
 
 mod common;
 
@@ -56,4 +57,49 @@ fn a_pool_device_killed_under_load_costs_no_error() {
     assert_eq!(status["pools"][0]["counters"]["devices_ejected"], 1);
     println!("the longest request took {stall_s:.3} s");
     daemon.stop();
+}
+
+/// Reads that an NBD origin owes while it is down are answered when it is back.
+#[test]
+fn an_nbd_origin_that_restarts_costs_no_read() {
+    let place = Place::usual();
+    let start = || {
+        let mut server = tool("nbdkit", "nbdkit");
+        server
+            .args(["--foreground", "--exit-with-parent", "--unix"])
+            .arg(place.path("san"));
+        server.arg("file").arg(place.path("origin"));
+        let server = Process(server.spawn().unwrap());
+        until("nbdkit", || place.path("san").exists());
+        server
+    };
+    let server = start();
+    place.config(&USUAL.replace("path = \"$/origin\"", "nbd = \"nbd+unix:///?socket=$/san\""));
+    let daemon = place.serve();
+    run(&mut place.command("volume set-mode vol pass-through"));
+    let options = [
+        "--rw=randread",
+        "--bs=4k",
+        "--iodepth=8",
+        "--size=64m",
+        "--time_based",
+        "--runtime=6",
+    ];
+    let reads = || daemon.status()["nbd"]["requests"].as_u64().unwrap();
+    let again = std::thread::scope(|scope| {
+        let (place, uri, options) = (&place, daemon.uri("vol"), &options);
+        let load = scope.spawn(move || faultless(&fio(place, "load", &uri, options)));
+        until("reads", || reads() > 1000);
+        server.kill();
+        std::fs::remove_file(place.path("san")).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let again = start();
+        let before = reads();
+        until("reads after the restart", || reads() > before + 1000);
+        load.join().unwrap();
+        again
+    });
+    assert_eq!(daemon.status()["nbd"]["errors"], 0);
+    daemon.stop();
+    drop(again);
 }

@@ -1,0 +1,40 @@
+//! What must hold whatever an operator's bytes are; shared with the fuzzer.
+
+use control::address::{NbdUri, TcpAddress};
+use control::config::{Device, Volume, parse};
+use control::protocol::Request;
+
+/// Reads `bytes` as everything that they may be.
+pub fn drive(bytes: &[u8]) {
+    // A request that was read can be written and read again.
+    if let Ok(request) = serde_json::from_slice::<Request>(bytes) {
+        let text = serde_json::to_string(&request).unwrap();
+        assert_eq!(serde_json::from_str::<Request>(&text).unwrap(), request);
+    }
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    // What is wrong is on a line there is, and says something.
+    let mut problems = Vec::new();
+    let config = parse(text, &mut problems);
+    if problems.is_empty() {
+        control::check::agreement(&config, &["SAS15K"], &mut problems);
+    }
+    let lines = text.matches('\n').count() as u32 + 1;
+    for problem in &problems {
+        assert!(
+            (1..=lines).contains(&problem.line),
+            "{problem} in {lines} lines"
+        );
+        assert!(!problem.what.is_empty() && !problem.remedy.is_empty());
+    }
+    let _ = (Device::parse(text), Volume::parse(text));
+    // A URI that was read prints as one that reads alike, unless it has
+    // characters that must be encoded.
+    if let Ok(uri) = NbdUri::parse(text)
+        && !text.contains('%')
+    {
+        assert_eq!(NbdUri::parse(&uri.to_string()), Ok(uri));
+    }
+    let _ = TcpAddress::parse(text);
+}
