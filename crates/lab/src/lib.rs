@@ -1,6 +1,7 @@
 //! Workloads, experiments, crash sweeps and reports: everything that proves
 //! hotset rather than being it.
 
+pub mod advise;
 pub mod bench;
 pub mod cachesim;
 pub mod mutants;
