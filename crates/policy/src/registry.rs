@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// The chance of a reuse from which `auto-endurance` spends a write on a line.
-const CHANCE_MIN: f32 = 0.3;
+const CHANCE_MIN: f32 = 0.12;
 
 /// Code that runs over whichever policy was named, compiled for each.
 pub trait Visit {
