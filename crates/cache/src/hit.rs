@@ -46,29 +46,17 @@ impl<P: Device> Hit<P> {
         }
     }
 
+    /// Reads the blocks, unless the watchdog finds that late.
     pub(crate) async fn read(self, buf: Buf) -> Result<Buf, Lost> {
         let at = self.member.at(self.slot, self.run.first);
-        match self.in_time(self.member.device.read(at, buf)).await {
-            Some((buf, result)) => self.settle(buf, result),
-            None => Err(Lost(None)),
-        }
-    }
-
-    /// What `work` returns, or `None` once the watchdog has found it late.
-    async fn in_time<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        let mut work = pin!(work);
+        let mut work = pin!(self.member.device.read(at, buf));
         poll_fn(|cx| {
-            if let Poll::Ready(output) = work.as_mut().poll(cx) {
-                return Poll::Ready(Some(output));
+            if let Poll::Ready((buf, result)) = work.as_mut().poll(cx) {
+                return Poll::Ready(self.settle(buf, result));
             }
-            if self
-                .core
-                .state
-                .borrow_mut()
-                .busy
-                .is_late(self.id, cx.waker())
-            {
-                return Poll::Ready(None);
+            let mut state = self.core.state.borrow_mut();
+            if state.busy.is_late(self.id, cx.waker()) {
+                return Poll::Ready(Err(Lost(None)));
             }
             Poll::Pending
         })

@@ -15,17 +15,17 @@ use crate::hit::{Hit, Lost};
 use crate::lines::{BLOCK_BYTES, Run, bytes_of, covering, extent_of, inside};
 use crate::state::Place;
 use crate::volume::Inner;
-use block::{BUF_BYTES_MAX, Buf, Device, Extent, IoResult};
+use block::{BUF_BYTES_MAX, Buf, Device, Extent, IoResult, Lba};
 use futures_util::future::join_all;
 use policy::{Op, Request};
 use std::ops::Range;
 use std::rc::Rc;
 
-pub(crate) async fn read<P: Device>(
-    volume: &Rc<Inner<P>>,
-    extent: Extent,
-    buf: Buf,
-) -> (Buf, IoResult) {
+pub(crate) async fn read<P: Device>(volume: &Rc<Inner<P>>, at: Lba, buf: Buf) -> (Buf, IoResult) {
+    let extent = match volume.check_transfer(at, buf.len()) {
+        Ok(extent) => extent,
+        Err(error) => return (buf, Err(error)),
+    };
     volume.core.watchdog.note();
     let blocks = covering(extent);
     if !volume.rules().reads_cached
@@ -33,41 +33,33 @@ pub(crate) async fn read<P: Device>(
         || bytes_of(&blocks) > BUF_BYTES_MAX
     {
         volume.counters.count(Counter::ReadsPassed);
-        return volume.origin.read(extent.start, buf).await;
+        return Box::pin(volume.origin.read(at, buf)).await;
     }
-    if inside(extent) == blocks {
-        read_blocks(volume, blocks, buf).await
+    // Off the blocks, whole blocks are read, verified and cut.
+    let (whole, part) = if inside(extent) == blocks {
+        (buf, None)
     } else {
-        read_part(volume, extent, buf).await
-    }
-}
-
-/// A read off the blocks: whole blocks are read, verified and cut.
-async fn read_part<P: Device>(
-    volume: &Rc<Inner<P>>,
-    extent: Extent,
-    mut buf: Buf,
-) -> (Buf, IoResult) {
-    let blocks = covering(extent);
-    let whole = volume.core.env.pool.get(bytes_of(&blocks)).await;
-    let (whole, result) = read_blocks(volume, blocks.clone(), whole).await;
-    let from = (extent.start - extent_of(&blocks).start).bytes() as usize;
-    buf.copy_from_slice(&whole[from..from + extent.len.bytes() as usize]);
-    (buf, result)
-}
-
-async fn read_blocks<P: Device>(
-    volume: &Rc<Inner<P>>,
-    blocks: Range<u64>,
-    buf: Buf,
-) -> (Buf, IoResult) {
-    match plan(volume, &blocks) {
-        Plan::Hit(hit) => match hit.read(buf).await {
-            Ok(buf) => (buf, Ok(())),
+        (volume.core.env.pool.get(bytes_of(&blocks)).await, Some(buf))
+    };
+    let (whole, result) = match plan(volume, &blocks) {
+        Plan::Hit(hit) => match hit.read(whole).await {
+            Ok(whole) => (whole, Ok(())),
             Err(lost) => Box::pin(recover(volume, blocks, lost)).await,
         },
-        Plan::Pieces(pieces) => Box::pin(read_pieces(volume, blocks.start, pieces, buf)).await,
+        Plan::Pieces(pieces) => Box::pin(read_pieces(volume, blocks.start, pieces, whole)).await,
+    };
+    match part {
+        None => (whole, result),
+        Some(buf) => (cut(extent, &whole, buf), result),
     }
+}
+
+/// The part of the blocks around `extent` that was asked for.
+fn cut(extent: Extent, whole: &[u8], mut part: Buf) -> Buf {
+    let blocks = covering(extent);
+    let from = (extent.start - extent_of(&blocks).start).bytes() as usize;
+    part.copy_from_slice(&whole[from..from + extent.len.bytes() as usize]);
+    part
 }
 
 enum Plan<P: Device> {

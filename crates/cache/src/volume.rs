@@ -124,6 +124,12 @@ impl<P: Device> Inner<P> {
         Ok(())
     }
 
+    #[inline]
+    pub(crate) fn check_transfer(&self, at: Lba, bytes: usize) -> IoResult<Extent> {
+        self.check_open()?;
+        self.geometry.transfer(at, bytes)
+    }
+
     fn check(&self, extent: Extent) -> IoResult {
         self.check_open()?;
         self.geometry.check(extent)
@@ -143,17 +149,12 @@ impl<P: Device> Device for Volume<P> {
         &self.0.geometry
     }
 
-    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
-        let checked = self.0.check_open();
-        match checked.and_then(|()| self.0.geometry.transfer(at, buf.len())) {
-            Ok(extent) => read::read(&self.0, extent, buf).await,
-            Err(error) => (buf, Err(error)),
-        }
+    fn read(&self, at: Lba, buf: Buf) -> impl Future<Output = (Buf, IoResult)> {
+        read::read(&self.0, at, buf)
     }
 
     async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
-        self.0.check_open()?;
-        let extent = self.0.geometry.transfer(at, data.len())?;
+        let extent = self.0.check_transfer(at, data.len())?;
         write::write(&self.0, extent, data, fua).await
     }
 

@@ -238,6 +238,8 @@ impl<I: Index> ListPolicy for Lirs<I> {
         self.push_stack(node);
         if self.lir < self.lir_max {
             self.make_lir(node);
+            // Below the first LIR line nothing stays in S.
+            self.prune();
         } else if recalled {
             self.make_lir(node);
             self.demote_bottom();
