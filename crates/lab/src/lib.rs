@@ -7,3 +7,4 @@ pub mod cachesim;
 pub mod mutants;
 pub mod seam;
 pub mod tracesim;
+pub mod web;

@@ -1,0 +1,200 @@
+//! Visitors: each loads a page, then its images, then takes the next page of
+//! the list that all share.
+//!
+//! Pages are drawn by Zipf's law, so that some are hot and most are not.
+
+use super::site::Site;
+use fastrand::Rng;
+use std::io::{self, Read};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+/// What visitors do.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The site.
+    pub site: Site,
+    /// The pages to load, in order; from [`pages`].
+    pub pages: Vec<u32>,
+    /// Visitors at the same time.
+    pub visitors: usize,
+    /// Where the site is served, such as `http://127.0.0.1:8080`.
+    pub base: String,
+}
+
+/// One page with its images, as a visitor saw it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Visit {
+    /// When the page was there in full, since the run began.
+    pub at: Duration,
+    /// From the first request to the last byte.
+    pub page: Duration,
+    /// From the request for the HTML to the first byte of its answer.
+    pub first_byte: Duration,
+    /// Bytes of HTML and images.
+    pub bytes: u64,
+}
+
+/// The pages of `count` loads: drawn by Zipf's law with exponent `skew`.
+pub fn pages(site: &Site, count: usize, skew: f64, seed: u64) -> Vec<u32> {
+    let mut rng = Rng::with_seed(seed);
+    // Popularity is no matter of the place on the disk.
+    let mut order: Vec<u32> = (0..site.pages).collect();
+    rng.shuffle(&mut order);
+    let mut total = 0.0;
+    let weights: Vec<f64> = (1..=site.pages)
+        .map(|rank| {
+            total += f64::from(rank).powf(-skew);
+            total
+        })
+        .collect();
+    let draw = |rng: &mut Rng| {
+        let at = rng.f64() * total;
+        order[weights.partition_point(|&w| w < at).min(order.len() - 1)]
+    };
+    (0..count).map(|_| draw(&mut rng)).collect()
+}
+
+/// Loads every page of the plan, telling `seen` of each. Ends at the first
+/// failed request, naming it.
+pub fn run(plan: &Plan, seen: &Sender<Visit>) -> io::Result<Duration> {
+    let next = AtomicUsize::new(0);
+    let failed = Mutex::new(None);
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..plan.visitors {
+            let (seen, next, failed) = (seen.clone(), &next, &failed);
+            scope.spawn(move || {
+                let agent = ureq::Agent::new_with_defaults();
+                while let Some(page) = plan.pages.get(next.fetch_add(1, Relaxed)) {
+                    match visit(&agent, plan, *page, start) {
+                        // A listener that has gone does not stop the visitors.
+                        Ok(visit) => drop(seen.send(visit)),
+                        Err(error) => {
+                            next.store(plan.pages.len(), Relaxed);
+                            *failed.lock().expect("no panic under this lock") = Some(error);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    match failed.into_inner().expect("no panic under this lock") {
+        Some(error) => Err(error),
+        None => Ok(start.elapsed()),
+    }
+}
+
+fn visit(agent: &ureq::Agent, plan: &Plan, page: u32, start: Instant) -> io::Result<Visit> {
+    let begin = Instant::now();
+    let (mut bytes, first_byte) = get(agent, &plan.base, &Site::page_path(page))?;
+    for image in plan.site.images_of(page) {
+        bytes += get(agent, &plan.base, &Site::image_path(image))?.0;
+    }
+    Ok(Visit {
+        at: start.elapsed(),
+        page: begin.elapsed(),
+        first_byte,
+        bytes,
+    })
+}
+
+/// Loads one file: its length, and the time to its first byte.
+fn get(agent: &ureq::Agent, base: &str, path: &str) -> io::Result<(u64, Duration)> {
+    let begin = Instant::now();
+    let url = format!("{base}/{path}");
+    let failed = |e: ureq::Error| io::Error::other(format!("{url}: {e}"));
+    let mut answer = agent.get(&url).call().map_err(failed)?;
+    let mut body = answer.body_mut().as_reader();
+    let mut chunk = vec![0; 64 << 10];
+    let mut length = body.read(&mut chunk)? as u64;
+    let first_byte = begin.elapsed();
+    loop {
+        match body.read(&mut chunk)? {
+            0 => return Ok((length, first_byte)),
+            n => length += n as u64,
+        }
+    }
+}
+
+/// What a run of visits came to.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Summary {
+    /// Pages a second.
+    pub pages_per_s: f64,
+    /// Megabits of bodies a second.
+    pub mbit_per_s: f64,
+    /// The middle time of a page with its images.
+    pub page_ms_median: f64,
+    /// The time that 99 of 100 pages stayed within.
+    pub page_ms_p99: f64,
+    /// The middle time to the first byte.
+    pub first_byte_ms_median: f64,
+}
+
+impl Summary {
+    /// Of visits over `span`; `None` without a visit.
+    pub fn of(visits: &[Visit], span: Duration) -> Option<Summary> {
+        let sorted = |of: fn(&Visit) -> Duration| {
+            let mut all: Vec<f64> = visits.iter().map(|v| of(v).as_secs_f64() * 1e3).collect();
+            all.sort_by(f64::total_cmp);
+            all
+        };
+        let (pages, firsts) = (sorted(|v| v.page), sorted(|v| v.first_byte));
+        let at = |sorted: &[f64], share: f64| {
+            sorted
+                .get(((sorted.len() as f64 * share) as usize).min(sorted.len().saturating_sub(1)))
+                .copied()
+        };
+        let bytes: u64 = visits.iter().map(|v| v.bytes).sum();
+        Some(Summary {
+            pages_per_s: visits.len() as f64 / span.as_secs_f64(),
+            mbit_per_s: bytes as f64 * 8.0 / 1e6 / span.as_secs_f64(),
+            page_ms_median: at(&pages, 0.5)?,
+            page_ms_p99: at(&pages, 0.99)?,
+            first_byte_ms_median: at(&firsts, 0.5)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_repeat_and_some_are_hot() {
+        let site = Site {
+            seed: 1,
+            pages: 1000,
+            images: 10,
+        };
+        let list = pages(&site, 10_000, 1.0, 3);
+        assert_eq!(list, pages(&site, 10_000, 1.0, 3));
+        assert_ne!(list, pages(&site, 10_000, 1.0, 4));
+        let mut counts = vec![0u32; 1000];
+        list.iter().for_each(|&page| counts[page as usize] += 1);
+        counts.sort_unstable_by(|a, b| b.cmp(a));
+        // The first of 1000 ranks has one part in H(1000) = 7.49.
+        assert!((1150..1550).contains(&counts[0]), "{}", counts[0]);
+        assert!(counts[500] < 20);
+    }
+
+    #[test]
+    fn a_summary_is_of_the_middle() {
+        let visit = |ms: u64| Visit {
+            at: Duration::from_millis(ms),
+            page: Duration::from_millis(ms),
+            first_byte: Duration::from_millis(ms / 10),
+            bytes: 125_000,
+        };
+        let visits: Vec<Visit> = (1..=100).map(|i| visit(i * 10)).collect();
+        let summary = Summary::of(&visits, Duration::from_secs(10)).unwrap();
+        assert_eq!(summary.pages_per_s, 10.0);
+        assert_eq!(summary.mbit_per_s, 10.0);
+        assert_eq!(summary.page_ms_median, 510.0);
+        assert_eq!(summary.page_ms_p99, 1000.0);
+        assert!(Summary::of(&[], Duration::from_secs(1)).is_none());
+    }
+}
