@@ -1,15 +1,23 @@
 # make demo    see a slow volume become fast, in about two minutes
 # make test    everything that must hold, in about twenty minutes on two cores
 # make bench   measurements beside peers, into target/bench.json
-# make soak    the long sweeps: simulation seeds, mutations, crashes
+# make soak    the long sweeps: simulation seeds by the hundred thousand
 # make models  the plots of docs/models.md
+#
+# Each installs the Debian packages it lacks, and says which.
 
 SHELL := bash
 PACKAGES_TEST := fio libnbd-bin nbdfuse nbdkit qemu-utils e2fsprogs fuse3 mount openssl shellcheck util-linux
-PACKAGES_BENCH := valgrind
+PACKAGES_BENCH := fio valgrind
+PACKAGES_DEMO := nginx-light nbdfuse e2fsprogs fuse3 mount util-linux util-linux-extra
 SHELL_SCRIPTS := tools/install vm/prepare vm/run vm/test vm/with-forwards vm/guest/init $(wildcard vm/tests/* vm/bench/*)
 
-.PHONY: test lint unit guest bench soak models deps-test deps-bench
+.PHONY: demo test lint unit guest bench soak models deps-test
+
+demo:
+	tools/install $(PACKAGES_DEMO)
+	cargo build --release --quiet -p hotset
+	target/release/hotset demo
 
 test: deps-test lint unit guest
 
@@ -25,17 +33,17 @@ unit:
 	cargo test --workspace --quiet
 
 guest:
-	vm/test
+	cargo build --quiet -p hotset
+	HOTSET=$(CURDIR)/target/debug/hotset vm/test
 
-bench: deps-bench
+bench:
+	tools/install $(PACKAGES_BENCH)
 	cargo build --release --quiet -p lab --examples
 	target/release/examples/bench
 
-deps-bench:
-	tools/install $(PACKAGES_TEST) $(PACKAGES_BENCH)
-
 soak:
 	cargo run --release --quiet -p lab --example seam -- 100000 10000
+	cargo run --release --quiet -p lab --example cachesim -- --seeds 100000 --start 0
 
 models:
 	cargo run --release --quiet -p sim --example plot_models

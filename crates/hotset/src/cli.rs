@@ -1,7 +1,7 @@
 //! The command line's shape, from which help, completions and the manual page
 //! are made.
 
-use crate::{Failure, commands, serve};
+use crate::{Failure, commands, demo, serve};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -59,6 +59,19 @@ pub enum Command {
     /// stays as it is.
     #[command(subcommand)]
     Pool(Pool),
+    /// Show a web server on slow disks, without and with the cache
+    ///
+    /// Needs root, nginx, nbdfuse, FUSE and loop devices; takes about two
+    /// minutes. The disks are simulated in real time; everything else is real.
+    Demo {
+        /// Where its files go; made if missing
+        #[arg(long, value_name = "DIRECTORY", default_value = "var/demo")]
+        directory: PathBuf,
+        /// Pages that each of the two runs loads
+        #[arg(long, value_name = "N", default_value_t = 4500,
+              value_parser = clap::value_parser!(u32).range(20..))]
+        pages: u32,
+    },
     /// Print the reference of the configuration file, in Markdown
     #[command(hide = true)]
     Reference,
@@ -192,6 +205,7 @@ impl Command {
             }
             Command::Volume(command) => commands::volume::run(command),
             Command::Pool(command) => commands::pool::run(command),
+            Command::Demo { directory, pages } => demo::run(&directory, pages as usize),
             Command::Reference => commands::documents::reference(),
             Command::Completions { shell } => commands::documents::completions(shell),
             Command::Man => commands::documents::manual(),

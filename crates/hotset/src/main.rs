@@ -6,6 +6,7 @@
 mod cli;
 mod commands;
 mod daemon;
+mod demo;
 mod devices;
 mod model;
 mod report;

@@ -36,6 +36,8 @@ pub fn draw(path: &Path, title: &str, series: &[Series]) -> Result<(), Box<dyn E
         .configure_mesh()
         .x_desc("pages loaded")
         .y_desc("page with its images, ms")
+        .x_label_formatter(&|x| format!("{x:.0}"))
+        .y_label_formatter(&|y| format!("{y:.0}"))
         .label_style(("sans-serif", 14))
         .light_line_style(WHITE)
         .draw()?;

@@ -145,6 +145,6 @@ mod tests {
                 assert_eq!(same, fs::read(dirs[1].join(&path)).unwrap());
             }
         }
-        dirs.each_ref().map(|dir| fs::remove_dir_all(dir).unwrap());
+        dirs.iter().for_each(|dir| fs::remove_dir_all(dir).unwrap());
     }
 }
