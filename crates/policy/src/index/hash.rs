@@ -68,14 +68,23 @@ pub(crate) fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// A bit for each way whose tag equals `tag`.
+/// One in every byte of the tags.
+const ONES: u128 = (u128::MAX / 255) >> (128 - 8 * WAYS);
+
+/// The top bit of each byte whose tag equals `tag`. The lowest bit set is always
+/// true; one above it may be false, so a match is confirmed by its key.
 #[inline]
-fn matches(tags: &[u8; WAYS], tag: u8) -> u32 {
-    let mut mask = 0;
-    for (way, t) in tags.iter().enumerate() {
-        mask |= u32::from(*t == tag) << way;
-    }
-    mask
+fn matches(tags: &[u8; WAYS], tag: u8) -> u128 {
+    let mut wide = [0; 16];
+    wide[..WAYS].copy_from_slice(tags);
+    let differing = u128::from_le_bytes(wide) ^ (ONES * u128::from(tag));
+    differing.wrapping_sub(ONES) & !differing & (ONES << 7)
+}
+
+/// The way that the lowest bit of a mask stands for.
+#[inline]
+fn lowest(mask: u128) -> usize {
+    mask.trailing_zeros() as usize / 8
 }
 
 impl Index for HashIndex {
@@ -111,7 +120,7 @@ impl Index for HashIndex {
             let bucket = &self.buckets[at];
             let mut mask = matches(&bucket.tags, tag);
             while mask != 0 {
-                let node = bucket.nodes[mask.trailing_zeros() as usize];
+                let node = bucket.nodes[lowest(mask)];
                 if key_of(node) == key {
                     return Some(node);
                 }
@@ -131,7 +140,7 @@ impl Index for HashIndex {
             let bucket = &mut self.buckets[at];
             let empty = matches(&bucket.tags, 0);
             if empty != 0 {
-                let way = empty.trailing_zeros() as usize;
+                let way = lowest(empty);
                 bucket.tags[way] = tag;
                 bucket.nodes[way] = node;
                 return;
@@ -148,8 +157,8 @@ impl Index for HashIndex {
             let bucket = &mut self.buckets[at];
             let mut mask = matches(&bucket.tags, tag);
             while mask != 0 {
-                let way = mask.trailing_zeros() as usize;
-                if bucket.nodes[way] == node {
+                let way = lowest(mask);
+                if bucket.nodes[way] == node && bucket.tags[way] == tag {
                     bucket.tags[way] = 0;
                     return;
                 }
