@@ -43,7 +43,7 @@ fn a_wrong_configuration() {
     wrong(
         "pool = \"fast\"",
         "pool = \"fast\"\nmode = \"write-sideways\"",
-        &[":18: ", "write-through"],
+        &[":19: ", "write-through"],
     );
 }
 
@@ -84,7 +84,7 @@ fn an_origin_smaller_than_its_volume() {
     wrong(
         "origin = \"origin\"",
         "origin = \"origin\"\nsize = \"2MiB\"",
-        &[":17: ", "larger than its origin", "make the origin larger"],
+        &[":18: ", "larger than its origin", "make the origin larger"],
     );
 }
 
@@ -94,7 +94,7 @@ fn two_volumes_on_one_origin() {
         "[[listen]]",
         "[[volume]]\nname = \"second\"\norigin = \"origin\"\npool = \"fast\"\n[[listen]]",
         &[
-            ":20: ",
+            ":21: ",
             "volume second uses device origin, which volume vol uses",
         ],
     );
@@ -119,7 +119,7 @@ fn a_plain_text_listener_for_the_world() {
     wrong(
         "unix = \"$/nbd\"",
         "tcp = \"0.0.0.0:0\"",
-        &[":19: ", "allow_plaintext"],
+        &[":20: ", "allow_plaintext"],
     );
 }
 
@@ -144,7 +144,7 @@ fn a_socket_path_in_use() {
     refused(
         hotset().args(["serve", "--config"]).arg(&config),
         2,
-        &[":19: ", "in use"],
+        &[":20: ", "in use"],
     );
     drop(held);
     fs::remove_file(place.path("nbd")).unwrap();
@@ -152,7 +152,7 @@ fn a_socket_path_in_use() {
     refused(
         hotset().args(["serve", "--config"]).arg(&config),
         2,
-        &[":19: ", "is no socket"],
+        &[":20: ", "is no socket"],
     );
     assert_eq!(fs::read(place.path("nbd")).unwrap(), b"precious");
 }

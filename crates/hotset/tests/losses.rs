@@ -17,7 +17,9 @@ fn a_pool_device_killed_under_load_costs_no_error() {
     server.arg("--exit-with-parent");
     let server = Process(server.spawn().unwrap());
     until("nbdkit", || place.path("ram").exists());
-    place.config(&USUAL.replace("path = \"$/pool\"", "nbd = \"nbd+unix:///?socket=$/ram\""));
+    let nbd = "nbd = \"nbd+unix:///?socket=$/ram\"";
+    let text = USUAL.replace("path = \"$/pool\"", nbd);
+    place.config(&text.replace("\"10s\"", "\"500ms\""));
     let daemon = place.serve();
     let options = [
         "--rw=randwrite",

@@ -208,7 +208,7 @@ impl Place {
     }
 }
 
-/// One volume `vol`.
+/// One volume `vol`. A busy machine's disk is not to be taken for a broken one.
 pub const USUAL: &str = r#"
 [daemon]
 control = "$/control"
@@ -222,6 +222,7 @@ controller = "pcie0"
 [[pool]]
 name = "fast"
 devices = ["pool"]
+hit_latency_max = "10s"
 [[volume]]
 name = "vol"
 origin = "origin"
