@@ -9,14 +9,17 @@
 use crate::devices::{Leaf, Opened, Opener, Role};
 use crate::report::Memory;
 use block::{BoxDevice, Device, Nanos, Sectors};
-use cache::{Cache, DeviceId, Mode, PoolDevice, VolumeConfig};
+use cache::{Cache, DeviceId, DeviceState, Mode, PoolDevice, VolumeConfig};
 use control::config::{self, Config, Name};
 use control::protocol::{NamedOrNew, Reply, Request};
 use control::serve::Handler;
 use nbd::serve::{ExportOptions, Limits, Server};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
+
+/// How often ejected devices are looked for.
+const EJECTIONS_PERIOD: Nanos = Nanos::from_secs(1);
 
 /// What clients see.
 pub type Export = cache::Volume<Leaf>;
@@ -280,6 +283,30 @@ impl Daemon {
                 self.add_device(&pool, &device).await
             }
             Request::RemoveDevice { pool, device } => self.remove_device(&pool, &device).await,
+        }
+    }
+
+    /// Says on standard error when a pool device is ejected, until dropped.
+    pub async fn tell_ejections(daemon: Rc<Daemon>) {
+        let timer = daemon.opener.local.env().timer;
+        let mut told = HashSet::new();
+        loop {
+            timer.sleep(EJECTIONS_PERIOD).await;
+            for (pool_name, pool) in &daemon.pools {
+                for report in pool.cache.devices() {
+                    let DeviceState::Ejected(fault) = report.state else {
+                        continue;
+                    };
+                    if told.insert((pool_name.clone(), report.id)) {
+                        eprintln!(
+                            "hotset: {} was ejected from pool {pool_name} ({}): its hits are lost, \
+                             no data is; check it, then remove it from the pool and add it again",
+                            report.name,
+                            fault.name(),
+                        );
+                    }
+                }
+            }
         }
     }
 

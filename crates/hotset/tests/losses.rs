@@ -44,6 +44,8 @@ fn a_pool_device_killed_under_load_costs_no_error() {
             let state = status["pools"][0]["devices"][0]["state"].as_str().unwrap();
             state.starts_with("ejected")
         });
+        // The log is written once a second.
+        std::thread::sleep(std::time::Duration::from_secs(2));
         // Another takes its place while the load goes on.
         run(&mut place.command("pool remove-device fast pool"));
         let add = format!("pool add-device fast {} --name spare", place.text("pool"));
@@ -58,7 +60,8 @@ fn a_pool_device_killed_under_load_costs_no_error() {
     assert_eq!(status["nbd"]["errors"], 0, "{}", status["nbd"]);
     assert_eq!(status["pools"][0]["counters"]["devices_ejected"], 1);
     println!("the longest request took {stall_s:.3} s");
-    daemon.stop();
+    let log = daemon.stop();
+    assert!(log.contains("was ejected from pool fast"), "{log}");
 }
 
 /// Reads that an NBD origin owes while it is down are answered when it is back.

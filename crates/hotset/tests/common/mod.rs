@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -179,7 +179,15 @@ impl Place {
         command.env("NOTIFY_SOCKET", &notify).stderr(Stdio::piped());
         let mut process = Process(command.spawn().unwrap());
         let mut state = [0; 64];
-        let Ok(len) = socket.recv(&mut state) else {
+        // A wait with a time limit ends early when the process is stopped and
+        // goes on.
+        let received = loop {
+            match socket.recv(&mut state) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => (),
+                other => break other,
+            }
+        };
+        let Ok(len) = received else {
             process.0.kill().unwrap();
             let mut error = String::new();
             process
@@ -189,7 +197,7 @@ impl Place {
                 .unwrap()
                 .read_to_string(&mut error)
                 .unwrap();
-            panic!("the daemon is not ready: {error}");
+            panic!("the daemon is not ready ({received:?}): {error}");
         };
         assert!(state[..len].starts_with(b"READY=1"), "{state:?}");
         Daemon {
@@ -253,8 +261,8 @@ impl Daemon<'_> {
             .unwrap()
     }
 
-    /// Ends it as systemd would; it must succeed.
-    pub fn stop(mut self) {
+    /// Ends it as systemd would; it must succeed. Returns what it has logged.
+    pub fn stop(mut self) -> String {
         self.process.signal(libc::SIGTERM);
         let status = self.process.0.wait().unwrap();
         let mut error = String::new();
@@ -269,6 +277,7 @@ impl Daemon<'_> {
         for socket in ["control", "nbd"] {
             assert!(!self.place.path(socket).exists(), "{socket} is left behind");
         }
+        error
     }
 }
 
