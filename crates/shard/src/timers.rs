@@ -10,12 +10,15 @@ pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(Nanos, u64)>>,
     wakers: HashMap<u64, Waker>,
     next: u64,
+    /// What [`Timers::next`] returns, while it is known: it is asked every turn.
+    upcoming: Option<Nanos>,
 }
 
 impl Timers {
     pub(crate) fn set(&mut self, at: Nanos, waker: Waker) -> TimerKey {
         let key = self.next;
         self.next += 1;
+        self.upcoming = self.upcoming.map(|upcoming| upcoming.min(at));
         self.wakers.insert(key, waker);
         self.heap.push(Reverse((at, key)));
         TimerKey(key)
@@ -23,6 +26,7 @@ impl Timers {
 
     pub(crate) fn cancel(&mut self, key: TimerKey) {
         self.wakers.remove(&key.0);
+        self.upcoming = None;
         // Cancelled entries are skipped when they come up; a heap that is
         // mostly cancelled is rebuilt so that timeouts cost no memory.
         if self.heap.len() > 64 && self.heap.len() > 4 * self.wakers.len() {
@@ -34,6 +38,15 @@ impl Timers {
 
     /// The next deadline; `Nanos::MAX` if none.
     pub(crate) fn next(&mut self) -> Nanos {
+        if let Some(upcoming) = self.upcoming {
+            return upcoming;
+        }
+        let upcoming = self.find_next();
+        self.upcoming = Some(upcoming);
+        upcoming
+    }
+
+    fn find_next(&mut self) -> Nanos {
         while let Some(&Reverse((at, key))) = self.heap.peek() {
             if self.wakers.contains_key(&key) {
                 return at;
@@ -45,6 +58,10 @@ impl Timers {
 
     /// Takes the waker of one timer that is due.
     pub(crate) fn pop_due(&mut self, now: Nanos) -> Option<Waker> {
+        if self.next() > now {
+            return None;
+        }
+        self.upcoming = None;
         while let Some(&Reverse((at, key))) = self.heap.peek() {
             if at > now {
                 return None;
@@ -75,6 +92,14 @@ mod tests {
         assert!(timers.pop_due(Nanos(4_999)).is_none());
         assert!(timers.pop_due(Nanos(5_000)).is_some());
         timers.cancel(keep);
+        assert_eq!(timers.next(), Nanos::MAX);
+        let later = timers.set(Nanos(9_000), Waker::noop().clone());
+        assert_eq!(timers.next(), Nanos(9_000));
+        timers.set(Nanos(8_000), Waker::noop().clone());
+        assert_eq!(timers.next(), Nanos(8_000));
+        assert!(timers.pop_due(Nanos(8_500)).is_some());
+        assert_eq!(timers.next(), Nanos(9_000));
+        timers.cancel(later);
         assert_eq!(timers.next(), Nanos::MAX);
     }
 }
