@@ -1,0 +1,82 @@
+//! What the default promises beyond the invariants: scans do not flush the hot
+//! set, and a working set that moves is followed.
+
+use policy::{Instruction, Key, Policy, Request, Unpinned, registry};
+
+const POOL: u32 = 4000;
+
+struct Load {
+    policy: Box<dyn Policy>,
+    state: u64,
+}
+
+impl Load {
+    fn new(name: &str) -> Load {
+        Load {
+            policy: registry::build(name, POOL, 1).expect("registered"),
+            state: 9,
+        }
+    }
+
+    fn access(&mut self, key: u64) -> bool {
+        let answer = self.policy.access(Key(key), &Request::default(), &Unpinned);
+        matches!(answer, Instruction::Hit(_))
+    }
+
+    /// One access to a random line of `from .. from + len`.
+    fn random(&mut self, from: u64, len: u64) -> bool {
+        self.state = self
+            .state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        self.access(from + (self.state >> 33) % len)
+    }
+}
+
+/// The hit ratio that a hot set of half the pool loses while a scan of ten pools
+/// passes, one line of the scan for each hot access.
+fn lost_to_a_scan(name: &str) -> f64 {
+    let mut load = Load::new(name);
+    let hot = u64::from(POOL / 2);
+    for _ in 0..hot * 20 {
+        load.random(0, hot);
+    }
+    let scan = u64::from(POOL) * 10;
+    let mut hits = 0;
+    for i in 0..scan {
+        load.access(1_000_000 + i);
+        hits += u64::from(load.random(0, hot));
+    }
+    1.0 - hits as f64 / scan as f64
+}
+
+#[test]
+fn a_scan_does_not_flush_the_hot_set() {
+    let lost = lost_to_a_scan("auto");
+    println!("auto loses {lost:.4}, lru {:.4}", lost_to_a_scan("lru"));
+    assert!(lost < 0.02, "{lost}");
+}
+
+#[test]
+fn a_working_set_that_moves_is_followed() {
+    let mut load = Load::new("auto");
+    let len = u64::from(POOL / 2);
+    for _ in 0..len * 40 {
+        load.random(0, len);
+    }
+    for i in 0..u64::from(POOL) {
+        load.access(500_000 + i);
+    }
+    let mut accesses = 0u64;
+    let mut recent = 0.0f64;
+    while recent < 0.9 && accesses < len * 100 {
+        let hit = load.random(1_000_000, len);
+        recent += (f64::from(u8::from(hit)) - recent) / 500.0;
+        accesses += 1;
+    }
+    println!(
+        "90% after {:.1} accesses a line of the new set",
+        accesses as f64 / len as f64
+    );
+    assert!(accesses < len * 10, "{accesses}");
+}
