@@ -71,14 +71,15 @@ pub(crate) fn mix(mut x: u64) -> u64 {
 /// One in every byte of the tags.
 const ONES: u128 = (u128::MAX / 255) >> (128 - 8 * WAYS);
 
-/// The top bit of each byte whose tag equals `tag`. The lowest bit set is always
-/// true; one above it may be false, so a match is confirmed by its key.
+/// The top bit of each byte whose tag equals `tag`, and no other bit.
 #[inline]
 fn matches(tags: &[u8; WAYS], tag: u8) -> u128 {
+    const LOW_BITS: u128 = ONES * 0x7f;
     let mut wide = [0; 16];
     wide[..WAYS].copy_from_slice(tags);
     let differing = u128::from_le_bytes(wide) ^ (ONES * u128::from(tag));
-    differing.wrapping_sub(ONES) & !differing & (ONES << 7)
+    // A byte keeps its top bit clear only if it is zero; no carry leaves a byte.
+    !(((differing & LOW_BITS) + LOW_BITS) | differing | LOW_BITS) & (ONES << 7)
 }
 
 /// The way that the lowest bit of a mask stands for.
@@ -158,7 +159,7 @@ impl Index for HashIndex {
             let mut mask = matches(&bucket.tags, tag);
             while mask != 0 {
                 let way = lowest(mask);
-                if bucket.nodes[way] == node && bucket.tags[way] == tag {
+                if bucket.nodes[way] == node {
                     bucket.tags[way] = 0;
                     return;
                 }
@@ -207,6 +208,19 @@ mod tests {
                 index.remove(Key(k), k as u32);
             }
             prop_assert!(index.buckets.iter().all(|b| b.passed == 0 && b.tags == [0; WAYS]));
+        }
+    }
+
+    #[test]
+    fn only_equal_tags_match() {
+        for tag in 0..=255u8 {
+            let mut tags = [tag; WAYS];
+            for (way, t) in tags.iter_mut().enumerate().skip(1) {
+                *t ^= [1, 0, 128][way % 3];
+            }
+            let expected = (0..WAYS).filter(|way| tags[*way] == tag);
+            let expected = expected.fold(0u128, |mask, way| mask | 0x80 << (8 * way));
+            assert_eq!(matches(&tags, tag), expected, "{tag}");
         }
     }
 
