@@ -42,9 +42,15 @@ pub(crate) async fn work(shared: Rc<Shared>, number: u64) {
     }
 }
 
-/// Where the next operation goes: near the front, anywhere, or on from `next`.
+/// Where the next operation goes: near the front, anywhere, or on from `next`;
+/// now and then a sector or two of the same few blocks, where requests that the
+/// gate lets pass each other meet in one block.
 fn place(rng: &mut Rng, target: &Target, next: u64) -> Range<u64> {
     let total = target.sectors;
+    if rng.chance(0.1) {
+        let start = rng.below(32);
+        return start..start + rng.between(1, 2);
+    }
     let len = match rng.below(10) {
         0..3 => rng.between(1, 8),
         3..7 => 8 * rng.between(1, 2),
