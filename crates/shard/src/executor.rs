@@ -191,6 +191,7 @@ impl<D: Driver> Drop for Shard<D> {
     fn drop(&mut self) {
         let _running = Running::enter(&self.core.home, &self.core.ready);
         self.core.closing.set(true);
+        self.core.home.close();
         self.core.tasks.clear();
         let locals = std::mem::take(&mut *self.core.locals.borrow_mut());
         drop(locals);

@@ -3,6 +3,7 @@
 //! Invariants:
 //!     messages from one shard to another arrive in order, exactly once
 //!     a sender makes a system call only if the receiver sleeps
+//!     a message to a shard that has ended is dropped, whichever came first
 //!
 //! Not here: back-pressure. A caller bounds its calls in flight as it bounds
 //! its requests.
@@ -25,6 +26,7 @@ pub(crate) enum Message<D: Driver> {
 pub(crate) struct Mailbox<D: Driver> {
     queue: SegQueue<Message<D>>,
     sleeping: AtomicBool,
+    closed: AtomicBool,
     unparker: OnceLock<Arc<dyn Unpark>>,
 }
 
@@ -34,6 +36,10 @@ impl<D: Driver> Mailbox<D> {
         // Pairs with the fence in `sleep`: either the sleeper sees the message
         // or this sees that it sleeps.
         fence(SeqCst);
+        if self.closed.load(Relaxed) {
+            self.discard();
+            return;
+        }
         if self.sleeping.load(Relaxed) && self.sleeping.swap(false, AcqRel) {
             let unparker = self
                 .unparker
@@ -45,6 +51,20 @@ impl<D: Driver> Mailbox<D> {
 
     pub(crate) fn receive(&self) -> Option<Message<D>> {
         self.queue.pop()
+    }
+
+    /// The shard has ended: messages are dropped unrun from now on, so that who
+    /// waits for an answer hears of it.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Relaxed);
+        fence(SeqCst);
+        self.discard();
+    }
+
+    fn discard(&self) {
+        while let Some(message) = self.queue.pop() {
+            drop(message);
+        }
     }
 
     /// Announces sleep; false if a message is waiting.
@@ -85,6 +105,7 @@ impl<D: Driver> Mesh<D> {
             Arc::new(Mailbox {
                 queue: SegQueue::new(),
                 sleeping: AtomicBool::new(false),
+                closed: AtomicBool::new(false),
                 unparker: OnceLock::new(),
             })
         };

@@ -102,7 +102,8 @@ impl Workspace {
              path = {ssd:?}\n\n\
              [[pool]]\n\
              name = \"fast\"\n\
-             devices = [\"ssd\"]\n\n\
+             devices = [\"ssd\"]\n\
+             hit_latency_max = \"1s\"\n\n\
              [[volume]]\n\
              name = \"site\"\n\
              origin = \"disks\"\n\
