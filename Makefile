@@ -38,7 +38,7 @@ guest:
 
 bench:
 	tools/install $(PACKAGES_BENCH)
-	cargo build --release --quiet -p lab --examples
+	cargo build --release --quiet -p lab --example bench --example nop --example hits
 	target/release/examples/bench
 
 soak:
