@@ -7,9 +7,9 @@
 # Each installs the Debian packages it lacks, and says which.
 
 SHELL := bash
-PACKAGES_TEST := fio libnbd-bin nbdfuse nbdkit qemu-utils e2fsprogs fuse3 mount openssl shellcheck util-linux
+PACKAGES_TEST := fio libnbd-bin nbdkit qemu-utils e2fsprogs fuse3 mount openssl shellcheck util-linux
 PACKAGES_BENCH := fio valgrind
-PACKAGES_DEMO := nginx-light nbdfuse e2fsprogs fuse3 mount util-linux util-linux-extra
+PACKAGES_DEMO := nginx-light libnbd-bin e2fsprogs fuse3 mount util-linux util-linux-extra
 SHELL_SCRIPTS := tools/install vm/prepare vm/run vm/test vm/with-forwards vm/guest/init $(wildcard vm/tests/* vm/bench/*)
 
 .PHONY: demo test lint unit guest bench soak models deps-test

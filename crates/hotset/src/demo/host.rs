@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 /// A tool and the Debian package that holds it.
 const TOOLS: [(&str, &str); 6] = [
     ("nginx", "nginx-light"),
-    ("nbdfuse", "nbdfuse"),
+    ("nbdfuse", "libnbd-bin"),
     ("mkfs.ext4", "e2fsprogs"),
     ("losetup", "util-linux"),
     ("fincore", "util-linux-extra"),
