@@ -36,7 +36,7 @@ impl Attached {
     fn new(daemon: &Daemon) -> Attached {
         let fuse = daemon.place.path("fuse");
         fs::create_dir_all(&fuse).unwrap();
-        let mut nbdfuse = tool("nbdfuse", "nbdfuse");
+        let mut nbdfuse = tool("nbdfuse", "libnbd-bin");
         nbdfuse
             .arg(fuse.join("disk"))
             .arg(daemon.uri("vol"))
