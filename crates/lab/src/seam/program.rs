@@ -26,8 +26,8 @@ pub const SHARDS: u32 = 2;
 const FRONT: ShardId = ShardId(0);
 const BACK: ShardId = ShardId(1);
 
-/// Sectors that clients use: as many again as a leg of 512 KiB can lose to
-/// heads without running short.
+/// Sectors that clients use: few, so that their requests meet often. A leg
+/// needs 8 more, for its mark.
 pub const SECTORS: u64 = 256;
 /// The last sectors, which both clients write at the same time at the end.
 const RACE: Range<u64> = SECTORS - 8..SECTORS;
