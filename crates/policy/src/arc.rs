@@ -12,7 +12,7 @@
 //!     every node is in the list its `meta` names
 
 use crate::lines::{Lines, List, ListPolicy, PINNED_MAX};
-use crate::{Index, Key, Pins, Request, Slot};
+use crate::{Index, Key, Pins, Slot};
 
 const T1: u32 = 0;
 const T2: u32 = 1;
@@ -97,7 +97,7 @@ impl<I: Index> ListPolicy for Arc<I> {
     }
 
     #[inline]
-    fn hit(&mut self, node: u32, _: &Request) {
+    fn hit(&mut self, node: u32) {
         self.unlink(node);
         self.push(T2, node);
     }
@@ -131,6 +131,14 @@ impl<I: Index> ListPolicy for Arc<I> {
     fn place(&mut self, node: u32, recalled: bool) {
         self.push(if recalled { T2 } else { T1 }, node);
         self.trim();
+    }
+
+    fn resident(&self) -> Vec<&List> {
+        self.lists[T1 as usize..=T2 as usize].iter().collect()
+    }
+
+    fn uses(&self, node: u32) -> u8 {
+        u8::from(self.lines.meta(node) == T2)
     }
 
     fn unlink(&mut self, node: u32) {

@@ -23,10 +23,10 @@ mod state;
 
 use crate::index::mix;
 use crate::{
-    Explanation, Index, Instruction, Key, Pins, Reason, Replacement, Request, Slot, Slots,
+    Explanation, Heat, Index, Instruction, Key, Pins, Reason, Replacement, Request, Slot, Slots,
 };
 use block::Nanos;
-use class::{COUNT_MAX, Class};
+use class::{COUNT_MAX, Class, bucket, bucket_start};
 use expert::{EXPERTS, Expert, Line, Scale, score};
 use ghosts::Ghosts;
 use hazard::Hazards;
@@ -264,14 +264,30 @@ impl<I: Index> Replacement for Auto<I> {
         Some(Slot(slot))
     }
 
-    fn adopt(&mut self, key: Key, slot: Slot) -> bool {
+    fn adopt(&mut self, key: Key, slot: Slot, heat: Heat) -> bool {
         if self.find(key).is_some() || !self.slots.take_this(slot) {
             return false;
         }
-        let now = self.now();
-        let line = self.newcomer(key, &Request::default(), now);
+        let count = (heat.uses() + 1).min(COUNT_MAX);
+        let age = bucket_start(usize::from(heat.age()));
+        let line = Line {
+            last: self.now().wrapping_sub(age),
+            class: Class::recalled(count, heat.kind()),
+            count,
+        };
         self.occupy(slot, key, line);
         true
+    }
+
+    fn export(&self, visit: &mut dyn FnMut(Key, Slot, Heat)) {
+        let now = self.now();
+        for (slot, line) in self.lines.iter().enumerate() {
+            if line.class != VACANT {
+                let age = bucket(now.wrapping_sub(line.last)) as u8;
+                let heat = Heat::new(line.count.saturating_sub(1), age, line.class.kind());
+                visit(self.keys[slot], Slot(slot as u32), heat);
+            }
+        }
     }
 
     fn grow(&mut self, total: u32) {

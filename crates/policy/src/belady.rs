@@ -5,7 +5,7 @@
 //! IBM Systems Journal 1966. Every miss is admitted, as in the paper.
 
 use crate::lines::{Lines, List, ListPolicy, PINNED_MAX};
-use crate::{Index, Key, Pins, Request, Slot};
+use crate::{Index, Key, Pins, Slot};
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ impl<I: Index> ListPolicy for Belady<I> {
         0
     }
 
-    fn hit(&mut self, node: u32, _: &Request) {
+    fn hit(&mut self, node: u32) {
         self.used(node);
     }
 
@@ -96,6 +96,14 @@ impl<I: Index> ListPolicy for Belady<I> {
     fn place(&mut self, node: u32, _: bool) {
         self.lines.push_front(&mut self.list, node);
         self.used(node);
+    }
+
+    fn resident(&self) -> Vec<&List> {
+        vec![&self.list]
+    }
+
+    fn uses(&self, _: u32) -> u8 {
+        0
     }
 
     fn unlink(&mut self, node: u32) {

@@ -4,7 +4,7 @@
 //! The circle is kept as a list: passing a line moves it to the front.
 
 use crate::lines::{Lines, List, ListPolicy, PINNED_MAX};
-use crate::{Index, Key, Pins, Request, Slot};
+use crate::{Index, Key, Pins, Slot};
 
 /// Second-chance FIFO, one reference bit a line.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl<I: Index> ListPolicy for Clock<I> {
     }
 
     #[inline]
-    fn hit(&mut self, node: u32, _: &Request) {
+    fn hit(&mut self, node: u32) {
         self.lines.set_meta(node, 1);
     }
 
@@ -63,6 +63,19 @@ impl<I: Index> ListPolicy for Clock<I> {
 
     fn place(&mut self, node: u32, _: bool) {
         self.lines.push_front(&mut self.list, node);
+    }
+
+    fn place_used(&mut self, node: u32, uses: u8) {
+        self.place(node, false);
+        self.lines.set_meta(node, u32::from(uses > 0));
+    }
+
+    fn resident(&self) -> Vec<&List> {
+        vec![&self.list]
+    }
+
+    fn uses(&self, node: u32) -> u8 {
+        self.lines.meta(node) as u8
     }
 
     fn unlink(&mut self, node: u32) {

@@ -11,7 +11,7 @@
 //! Invariant: every node is in the list its `meta` names.
 
 use crate::lines::{Lines, List, ListPolicy, PINNED_MAX};
-use crate::{Index, Key, Pins, Request, Slot};
+use crate::{Index, Key, Pins, Slot};
 
 const REFERENCED: u32 = 1;
 const IN_MAIN: u32 = 2;
@@ -90,7 +90,7 @@ impl<I: Index> ListPolicy for Clock2QPlus<I> {
     }
 
     #[inline]
-    fn hit(&mut self, node: u32, _: &Request) {
+    fn hit(&mut self, node: u32) {
         let meta = self.lines.meta(node);
         let age = (self.serial.wrapping_sub(meta >> SERIAL_SHIFT)) << SERIAL_SHIFT >> SERIAL_SHIFT;
         if meta & IN_MAIN != 0 || age >= self.window {
@@ -140,6 +140,23 @@ impl<I: Index> ListPolicy for Clock2QPlus<I> {
             self.lines.set_meta(node, self.serial << SERIAL_SHIFT);
             self.lines.push_front(&mut self.small, node);
         }
+    }
+
+    fn place_used(&mut self, node: u32, uses: u8) {
+        self.place(node, uses > 0);
+        if uses > 1 {
+            let meta = self.lines.meta(node);
+            self.lines.set_meta(node, meta | REFERENCED);
+        }
+    }
+
+    fn resident(&self) -> Vec<&List> {
+        vec![&self.small, &self.main]
+    }
+
+    fn uses(&self, node: u32) -> u8 {
+        let meta = self.lines.meta(node);
+        u8::from(meta & IN_MAIN != 0) + u8::from(meta & REFERENCED != 0)
     }
 
     fn unlink(&mut self, node: u32) {

@@ -2,7 +2,7 @@
 
 use crate::admission::Admission;
 use crate::{
-    Counters, Explanation, Instruction, Key, Pins, Policy, Replacement, Request, Slot, Slots,
+    Counters, Explanation, Heat, Instruction, Key, Pins, Policy, Replacement, Request, Slot, Slots,
 };
 use block::Nanos;
 use std::ops::Range;
@@ -62,8 +62,12 @@ impl<R: Replacement, A: Admission> Policy for Composed<R, A> {
         self.replacement.remove(key)
     }
 
-    fn adopt(&mut self, key: Key, slot: Slot) -> bool {
-        self.replacement.adopt(key, slot)
+    fn adopt(&mut self, key: Key, slot: Slot, heat: Heat) -> bool {
+        self.replacement.adopt(key, slot, heat)
+    }
+
+    fn export(&self, visit: &mut dyn FnMut(Key, Slot, Heat)) {
+        self.replacement.export(visit);
     }
 
     fn grow(&mut self, total: u32) {

@@ -31,6 +31,7 @@ pub mod belady;
 mod clock;
 mod clock2q_plus;
 mod composed;
+mod heat;
 mod index;
 mod lines;
 mod lirs;
@@ -48,6 +49,7 @@ pub use auto::Auto;
 pub use clock::Clock;
 pub use clock2q_plus::Clock2QPlus;
 pub use composed::Composed;
+pub use heat::Heat;
 pub use index::{DenseIndex, HashIndex, Index};
 pub use lirs::Lirs;
 pub use lru::Lru;
@@ -233,9 +235,22 @@ pub trait Policy {
     /// Forgets `key` and frees its slot, which is returned.
     fn remove(&mut self, key: Key) -> Option<Slot>;
 
-    /// Declares that `key` already occupies `slot`, as after a restart.
-    /// Returns false, and changes nothing, if either is taken or unusable.
-    fn adopt(&mut self, key: Key, slot: Slot) -> bool;
+    /// Declares that `key` already occupies `slot`, as after a restart, with
+    /// the heat that [`Policy::export`] told of it or the default if that is
+    /// lost. Returns false, and changes nothing, if either is taken or
+    /// unusable. Counts as no access.
+    fn adopt(&mut self, key: Key, slot: Slot, heat: Heat) -> bool;
+
+    /// Visits every resident line once, with its heat, in the order in which
+    /// they are to be adopted after a restart: of lines of equal heat the one
+    /// unused for longest comes first.
+    ///
+    /// A restart that forgets nothing: store the lines in this order and the
+    /// bytes of [`Policy::save`]; afterwards build a policy of the same name
+    /// and size, `restore` the bytes, `adopt` the lines in the stored order.
+    /// Lines that are no longer valid are left out. Another policy may adopt
+    /// them too: it uses of the heat what it understands.
+    fn export(&self, visit: &mut dyn FnMut(Key, Slot, Heat));
 
     /// Makes the slots `..total` exist; those added are free. Allocates.
     fn grow(&mut self, total: u32);
@@ -299,7 +314,9 @@ pub trait Replacement {
     /// See [`Policy::remove`].
     fn remove(&mut self, key: Key) -> Option<Slot>;
     /// See [`Policy::adopt`].
-    fn adopt(&mut self, key: Key, slot: Slot) -> bool;
+    fn adopt(&mut self, key: Key, slot: Slot, heat: Heat) -> bool;
+    /// See [`Policy::export`].
+    fn export(&self, visit: &mut dyn FnMut(Key, Slot, Heat));
     /// See [`Policy::grow`].
     fn grow(&mut self, total: u32);
     /// See [`Policy::retire`].

@@ -11,7 +11,7 @@
 //!
 //! 24 bytes a node and 6.7 in the index.
 
-use crate::{Index, Instruction, Key, Pins, Reason, Replacement, Request, Slot, Slots};
+use crate::{Heat, Index, Instruction, Key, Pins, Reason, Replacement, Request, Slot, Slots};
 use std::ops::Range;
 
 /// No node, or no slot.
@@ -291,7 +291,7 @@ pub(crate) trait ListPolicy {
     fn ghosts_max(slots: u32) -> u32;
 
     /// A resident node was accessed.
-    fn hit(&mut self, node: u32, request: &Request);
+    fn hit(&mut self, node: u32);
 
     /// Makes one of the resident lines give way and returns what it held; it is
     /// no longer resident. `ghost` says whether the newcomer is remembered.
@@ -305,6 +305,26 @@ pub(crate) trait ListPolicy {
     /// Puts a node, in no list, into the list where newcomers or recalled
     /// ghosts start. It is given its slot afterwards.
     fn place(&mut self, node: u32, recalled: bool);
+
+    /// Puts a resident node, in no list, where it belongs after that many uses
+    /// since it came.
+    fn place_used(&mut self, node: u32, uses: u8) {
+        self.place(node, uses > 0);
+        for _ in 1..uses {
+            self.hit(node);
+        }
+    }
+
+    /// The lists that hold the resident nodes, in the order of export.
+    fn resident(&self) -> Vec<&List>;
+
+    /// Resident nodes in none of those lists; exported before the others.
+    fn rest(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
+    /// What [`Heat::uses`] says of a resident node.
+    fn uses(&self, node: u32) -> u8;
 
     /// Takes a node, resident or ghost, out of its list.
     fn unlink(&mut self, node: u32);
@@ -320,10 +340,10 @@ pub(crate) trait ListPolicy {
 
 impl<P: ListPolicy> Replacement for P {
     #[inline]
-    fn touch(&mut self, key: Key, request: &Request) -> Option<Slot> {
+    fn touch(&mut self, key: Key, _: &Request) -> Option<Slot> {
         let node = self.lines().find(key)?;
         let slot = self.lines().slot(node)?;
-        self.hit(node, request);
+        self.hit(node);
         Some(slot)
     }
 
@@ -368,7 +388,7 @@ impl<P: ListPolicy> Replacement for P {
         slot
     }
 
-    fn adopt(&mut self, key: Key, slot: Slot) -> bool {
+    fn adopt(&mut self, key: Key, slot: Slot, heat: Heat) -> bool {
         if self.peek(key).is_some() || !self.lines_mut().slots.take_this(slot) {
             return false;
         }
@@ -377,9 +397,23 @@ impl<P: ListPolicy> Replacement for P {
             self.recall(node);
         }
         let node = ghost.unwrap_or_else(|| self.lines_mut().add(key));
-        self.place(node, ghost.is_some());
         self.lines_mut().set_slot(node, slot);
+        let uses = heat.uses().max(u8::from(ghost.is_some()));
+        self.place_used(node, uses);
         true
+    }
+
+    fn export(&self, visit: &mut dyn FnMut(Key, Slot, Heat)) {
+        let lines = self.lines();
+        let listed = self
+            .resident()
+            .into_iter()
+            .flat_map(|list| std::iter::successors(list.back(), |node| lines.newer(*node)));
+        for node in self.rest().into_iter().chain(listed) {
+            if let Some(slot) = lines.slot(node) {
+                visit(lines.key(node), slot, Heat::of_uses(self.uses(node)));
+            }
+        }
     }
 
     fn grow(&mut self, total: u32) {

@@ -12,7 +12,7 @@
 //!     resident HIR lines = Q;  ghosts are in S and in the queue of ghosts
 
 use crate::lines::{Lines, List, ListPolicy, PINNED_MAX};
-use crate::{Index, Key, Pins, Request, Slot};
+use crate::{Index, Key, Pins, Slot};
 
 const LIR: u32 = 1;
 const IN_S: u32 = 2;
@@ -189,7 +189,7 @@ impl<I: Index> ListPolicy for Lirs<I> {
         slots * GHOSTS_PER_SLOT + 1
     }
 
-    fn hit(&mut self, node: u32, _: &Request) {
+    fn hit(&mut self, node: u32) {
         let meta = self.lines.meta(node);
         if meta & LIR != 0 {
             self.lines.move_to_front(&mut self.stack, node);
@@ -246,6 +246,36 @@ impl<I: Index> ListPolicy for Lirs<I> {
         } else {
             self.queue.push(&mut self.links, node);
         }
+    }
+
+    fn place_used(&mut self, node: u32, uses: u8) {
+        self.lines.set_meta(node, 0);
+        self.push_stack(node);
+        if uses > 0 && self.lir < self.lir_max {
+            self.make_lir(node);
+        } else {
+            self.queue.push(&mut self.links, node);
+        }
+        self.prune();
+    }
+
+    /// See `rest` for the HIR lines that have left S.
+    fn resident(&self) -> Vec<&List> {
+        vec![&self.stack]
+    }
+
+    fn rest(&self) -> Vec<u32> {
+        let node = |id: u32| (id != NONE).then_some(id);
+        let queued = std::iter::successors(node(self.queue.oldest), |id| {
+            node(self.links[*id as usize].newer)
+        });
+        queued
+            .filter(|id| self.lines.meta(*id) & IN_S == 0)
+            .collect()
+    }
+
+    fn uses(&self, node: u32) -> u8 {
+        u8::from(self.is_lir(node))
     }
 
     fn unlink(&mut self, node: u32) {

@@ -4,7 +4,7 @@
 //! for storage hierarchies", IBM Systems Journal 1970.
 
 use crate::lines::{Lines, List, ListPolicy, PINNED_MAX};
-use crate::{Index, Key, Pins, Request, Slot};
+use crate::{Index, Key, Pins, Slot};
 
 /// Least recently used.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl<I: Index> ListPolicy for Lru<I> {
     }
 
     #[inline]
-    fn hit(&mut self, node: u32, _: &Request) {
+    fn hit(&mut self, node: u32) {
         self.lines.move_to_front(&mut self.list, node);
     }
 
@@ -59,6 +59,14 @@ impl<I: Index> ListPolicy for Lru<I> {
 
     fn place(&mut self, node: u32, _: bool) {
         self.lines.push_front(&mut self.list, node);
+    }
+
+    fn resident(&self) -> Vec<&List> {
+        vec![&self.list]
+    }
+
+    fn uses(&self, _: u32) -> u8 {
+        0
     }
 
     fn unlink(&mut self, node: u32) {

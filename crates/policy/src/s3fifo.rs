@@ -10,7 +10,7 @@
 //! Invariant: every node is in the list its `meta` names.
 
 use crate::lines::{Lines, List, ListPolicy, PINNED_MAX};
-use crate::{Index, Key, Pins, Request, Slot};
+use crate::{Index, Key, Pins, Slot};
 
 /// The two low bits of `meta` count hits, up to this many.
 const HITS_MAX: u32 = 3;
@@ -107,7 +107,7 @@ impl<I: Index> ListPolicy for S3Fifo<I> {
     }
 
     #[inline]
-    fn hit(&mut self, node: u32, _: &Request) {
+    fn hit(&mut self, node: u32) {
         let meta = self.lines.meta(node);
         if meta & HITS_MAX < HITS_MAX {
             self.lines.set_meta(node, meta + 1);
@@ -149,6 +149,19 @@ impl<I: Index> ListPolicy for S3Fifo<I> {
         } else {
             self.lines.set_meta(node, 0);
             self.lines.push_front(&mut self.small, node);
+        }
+    }
+
+    fn resident(&self) -> Vec<&List> {
+        vec![&self.small, &self.main]
+    }
+
+    fn uses(&self, node: u32) -> u8 {
+        let meta = self.lines.meta(node);
+        let hits = meta & HITS_MAX;
+        match meta & IN_MAIN {
+            0 => u8::from(hits >= HITS_TO_STAY),
+            _ => 1 + hits as u8,
         }
     }
 

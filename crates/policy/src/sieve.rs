@@ -7,7 +7,7 @@
 //! Invariant: the hand is a node of the list, or `None` for the oldest.
 
 use crate::lines::{Lines, List, ListPolicy, PINNED_MAX};
-use crate::{Index, Key, Pins, Request, Slot};
+use crate::{Index, Key, Pins, Slot};
 
 /// SIEVE, one reference bit a line.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ impl<I: Index> ListPolicy for Sieve<I> {
     }
 
     #[inline]
-    fn hit(&mut self, node: u32, _: &Request) {
+    fn hit(&mut self, node: u32) {
         self.lines.set_meta(node, 1);
     }
 
@@ -70,6 +70,19 @@ impl<I: Index> ListPolicy for Sieve<I> {
 
     fn place(&mut self, node: u32, _: bool) {
         self.lines.push_front(&mut self.list, node);
+    }
+
+    fn place_used(&mut self, node: u32, uses: u8) {
+        self.place(node, false);
+        self.lines.set_meta(node, u32::from(uses > 0));
+    }
+
+    fn resident(&self) -> Vec<&List> {
+        vec![&self.list]
+    }
+
+    fn uses(&self, node: u32) -> u8 {
+        self.lines.meta(node) as u8
     }
 
     fn unlink(&mut self, node: u32) {

@@ -9,7 +9,7 @@
 
 use crate::lines::{Lines, List, ListPolicy, PINNED_MAX};
 use crate::sketch::Sketch;
-use crate::{Index, Key, Pins, Request, Slot};
+use crate::{Index, Key, Pins, Slot};
 
 const WINDOW: u32 = 0;
 const PROBATION: u32 = 1;
@@ -88,7 +88,7 @@ impl<I: Index> ListPolicy for WTinyLfu<I> {
         0
     }
 
-    fn hit(&mut self, node: u32, _: &Request) {
+    fn hit(&mut self, node: u32) {
         self.sketch.add(self.lines.key(node));
         let list = self.lines.meta(node);
         if list == PROBATION {
@@ -133,6 +133,26 @@ impl<I: Index> ListPolicy for WTinyLfu<I> {
         self.sketch.add(self.lines.key(node));
         self.push(WINDOW, node);
         self.overflow(WINDOW, self.window_max);
+    }
+
+    fn place_used(&mut self, node: u32, uses: u8) {
+        self.push(if uses > 1 { PROTECTED } else { PROBATION }, node);
+        self.overflow(PROTECTED, self.protected_max);
+        for _ in 0..uses {
+            self.sketch.add(self.lines.key(node));
+        }
+    }
+
+    fn resident(&self) -> Vec<&List> {
+        let [window, probation, protected] = &self.lists;
+        vec![probation, window, protected]
+    }
+
+    fn uses(&self, node: u32) -> u8 {
+        match self.lines.meta(node) {
+            PROTECTED => self.frequency(node).clamp(2, 15) as u8,
+            _ => u8::from(self.frequency(node) > 1),
+        }
     }
 
     fn unlink(&mut self, node: u32) {

@@ -8,7 +8,7 @@
 //! Invariant: every node is in the list its `meta` names.
 
 use crate::lines::{Lines, List, ListPolicy, PINNED_MAX};
-use crate::{Index, Key, Pins, Request, Slot};
+use crate::{Index, Key, Pins, Slot};
 
 const IN_RECENT: u32 = 0;
 const IN_HOT: u32 = 1;
@@ -88,7 +88,7 @@ impl<I: Index> ListPolicy for TwoQ<I> {
     }
 
     #[inline]
-    fn hit(&mut self, node: u32, _: &Request) {
+    fn hit(&mut self, node: u32) {
         if self.lines.meta(node) == IN_HOT {
             self.lines.move_to_front(&mut self.hot, node);
         }
@@ -127,6 +127,14 @@ impl<I: Index> ListPolicy for TwoQ<I> {
             self.lines.set_meta(node, IN_RECENT);
             self.lines.push_front(&mut self.recent, node);
         }
+    }
+
+    fn resident(&self) -> Vec<&List> {
+        vec![&self.recent, &self.hot]
+    }
+
+    fn uses(&self, node: u32) -> u8 {
+        u8::from(self.lines.meta(node) == IN_HOT)
     }
 
     fn unlink(&mut self, node: u32) {

@@ -2,7 +2,8 @@
 //! with random accesses, removals, losses and growth.
 
 use policy::{
-    Counters, Instruction, Key, Op, Pins, Policy, Reason, Request, Slot, Slots, Unpinned, registry,
+    Counters, Heat, Instruction, Key, Op, Pins, Policy, Reason, Request, Slot, Slots, Unpinned,
+    registry,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeSet, HashMap};
@@ -20,7 +21,7 @@ enum Step {
         len: u64,
     },
     Remove(u64),
-    Adopt(u64, u32),
+    Adopt(u64, u32, u16),
     Grow(u32),
     Retire(u32, u32),
     Revive(u32, u32),
@@ -40,7 +41,7 @@ fn step() -> impl Strategy<Value = Step> {
         200 => access,
         2 => (0u64..400, 1u64..80).prop_map(|(from, len)| Step::Scan { from, len }),
         4 => (0u64..400).prop_map(Step::Remove),
-        2 => (0u64..400, 0u32..130).prop_map(|(k, s)| Step::Adopt(k, s)),
+        2 => (0u64..400, 0u32..130, any::<u16>()).prop_map(|(k, s, h)| Step::Adopt(k, s, h)),
         1 => (1u32..20).prop_map(Step::Grow),
         1 => (0u32..130, 1u32..60).prop_map(|(a, n)| Step::Retire(a, n)),
         1 => (0u32..130, 1u32..90).prop_map(|(a, n)| Step::Revive(a, n)),
@@ -135,11 +136,12 @@ impl Model {
                 }
                 assert_eq!(self.policy.remove(Key(key)), slot);
             }
-            Step::Adopt(key, slot) => {
+            Step::Adopt(key, slot, heat) => {
                 let usable = slot < self.total && !self.retired.contains(&slot);
                 let free = usable && !self.key_in.contains_key(&Slot(slot));
                 let expected = free && !self.slot_of.contains_key(&Key(key));
-                assert_eq!(self.policy.adopt(Key(key), Slot(slot)), expected);
+                let adopted = self.policy.adopt(Key(key), Slot(slot), Heat(heat));
+                assert_eq!(adopted, expected);
                 if expected {
                     self.put(Key(key), Slot(slot));
                 }
@@ -179,6 +181,11 @@ impl Model {
             assert_eq!(seen.insert(key, slot), None, "{key:?} visited twice");
         });
         assert_eq!(seen, self.slot_of);
+        let mut exported = HashMap::new();
+        self.policy.export(&mut |key, slot, _| {
+            assert_eq!(exported.insert(key, slot), None, "{key:?} exported twice");
+        });
+        assert_eq!(exported, self.slot_of);
         assert_eq!(self.policy.counters().accesses(), self.accesses);
     }
 }
@@ -271,8 +278,11 @@ impl Policy for Forgetful {
     fn remove(&mut self, key: Key) -> Option<Slot> {
         self.0.remove(key)
     }
-    fn adopt(&mut self, key: Key, slot: Slot) -> bool {
-        self.0.adopt(key, slot)
+    fn adopt(&mut self, key: Key, slot: Slot, heat: Heat) -> bool {
+        self.0.adopt(key, slot, heat)
+    }
+    fn export(&self, visit: &mut dyn FnMut(Key, Slot, Heat)) {
+        self.0.export(visit);
     }
     fn grow(&mut self, total: u32) {
         self.0.grow(total);

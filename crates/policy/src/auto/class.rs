@@ -27,14 +27,6 @@ impl Class {
     /// after the time before; `None` if it was not known.
     #[inline]
     pub(crate) fn of(count: u8, distance: Option<u32>, request: &Request, lines: u32) -> Class {
-        let count = match count {
-            0 | 1 => 0,
-            2 => 1,
-            3 => 2,
-            4 | 5 => 3,
-            6..=9 => 4,
-            _ => 5,
-        };
         // Eighths of the pool, so that the octaves are the same at every size.
         let distance = match distance {
             None => 0,
@@ -47,12 +39,36 @@ impl Class {
             _ => 3,
         };
         let shape = length * 2 + u16::from(request.op == Op::Write);
-        Class((count * DISTANCES + distance) * SHAPES + shape)
+        Class((counted(count) * DISTANCES + distance) * SHAPES + shape)
+    }
+
+    /// All of the class but the count.
+    pub(crate) fn kind(self) -> u8 {
+        (self.0 % (DISTANCES * SHAPES)) as u8
+    }
+
+    /// From what [`Class::kind`] gave; bits beyond its range are ignored.
+    pub(crate) fn recalled(count: u8, kind: u8) -> Class {
+        let kind = u16::from(kind) % (DISTANCES * SHAPES);
+        Class(counted(count) * DISTANCES * SHAPES + kind)
     }
 
     /// The class without the shape of the request.
     pub(crate) fn coarse(self) -> usize {
         (self.0 / SHAPES) as usize
+    }
+}
+
+/// The group of a count.
+#[inline]
+fn counted(count: u8) -> u16 {
+    match count {
+        0 | 1 => 0,
+        2 => 1,
+        3 => 2,
+        4 | 5 => 3,
+        6..=9 => 4,
+        _ => 5,
     }
 }
 
@@ -107,6 +123,7 @@ mod tests {
                         };
                         let class = Class::of(count, distance, &request, 1000);
                         assert!((class.0 as usize) < CLASSES && class.coarse() < COARSE);
+                        assert_eq!(Class::recalled(count, class.kind()), class);
                     }
                 }
             }
