@@ -1,0 +1,331 @@
+//! An array as its user sees it: a device, and what can be done to it.
+
+use crate::core::{Core, Event};
+use crate::format::{MemberState, Uuid};
+use crate::levels::{Level, Shape};
+use crate::member::{Candidate, Member, MemberCounts};
+use crate::recover::Progress;
+use crate::replicated::Change;
+use crate::scrub::ScrubReport;
+use block::{
+    Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos, Sectors,
+    Shared,
+};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A running array. Clones are the same array, which rests when the last is
+/// gone.
+#[derive(Clone)]
+pub struct Array(Rc<Handle>);
+
+struct Handle(Rc<Core>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.closed.set(true);
+    }
+}
+
+/// One member, as reports show it.
+#[derive(Clone, Debug)]
+pub struct MemberReport {
+    /// Its role.
+    pub role: usize,
+    /// Its device; `None` if it is missing.
+    pub device: Option<Arc<str>>,
+    /// What it fails with.
+    pub domain: Option<Arc<str>>,
+    /// What is known of it.
+    pub state: MemberState,
+    /// What it did and suffered.
+    pub counts: MemberCounts,
+}
+
+/// How an array is.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its level.
+    pub level: Level,
+    /// Its size.
+    pub sectors: Sectors,
+    /// Its chunk, of striped levels.
+    pub chunk: Sectors,
+    /// Its identity; `None` for one without superblocks.
+    pub uuid: Option<Uuid>,
+    /// Its members, by role.
+    pub members: Vec<MemberReport>,
+    /// The devices that wait to replace one.
+    pub spares: Vec<Arc<str>>,
+    /// What goes on, if anything.
+    pub progress: Option<Progress>,
+    /// Sectors that are lost.
+    pub bad: Vec<Extent>,
+    /// Why writes are refused.
+    pub down: Option<String>,
+    /// What would be lost together.
+    pub warnings: Vec<String>,
+}
+
+impl Array {
+    pub(crate) fn start(core: Rc<Core>) -> Array {
+        let tend = crate::recover::tend(Rc::downgrade(&core));
+        if core.intent.is_some() {
+            core.env.spawn.spawn(tend);
+        }
+        Array(Rc::new(Handle(core)))
+    }
+
+    fn core(&self) -> &Rc<Core> {
+        &self.0.0
+    }
+
+    /// How the array is.
+    pub fn report(&self) -> Report {
+        let core = self.core();
+        let members = core.slots.iter().enumerate().map(|(role, slot)| {
+            let member = slot.member.borrow();
+            MemberReport {
+                role,
+                device: member.as_ref().map(|m| m.name.clone()),
+                domain: member.as_ref().map(|m| m.domain.clone()),
+                state: slot.entry.get().state,
+                counts: member.as_ref().map(|m| m.counts.get()).unwrap_or_default(),
+            }
+        });
+        let progress = core.progress.get();
+        let domains = core
+            .live()
+            .into_iter()
+            .map(|(role, m)| (role, m.domain.clone()));
+        Report {
+            name: core.name.clone(),
+            level: core.shape.level(),
+            sectors: core.geometry.sectors,
+            chunk: core.shape.chunk(),
+            uuid: core.meta.as_ref().map(|meta| meta.array),
+            members: members.collect(),
+            spares: core
+                .spares
+                .borrow()
+                .iter()
+                .map(|m| m.name.clone())
+                .collect(),
+            progress: (progress.total > Sectors::ZERO).then_some(progress),
+            bad: core.bad.borrow().clone(),
+            down: core.down.borrow().clone(),
+            warnings: crate::place::warnings(&core.shape, &domains.collect::<Vec<_>>()),
+        }
+    }
+
+    /// What happened, the newest last, and how much in all.
+    pub fn events(&self) -> (Vec<Event>, u64) {
+        let core = self.core();
+        (core.events.borrow().clone(), core.event_count.get())
+    }
+
+    /// Where sectors lie.
+    pub fn shape(&self) -> &Shape {
+        &self.core().shape
+    }
+
+    /// Whether nothing is left to be brought into agreement or filled.
+    pub fn is_settled(&self) -> bool {
+        let core = self.core();
+        core.is_whole() && core.unsynced.borrow().is_empty()
+    }
+
+    /// Leaves a member behind, as if it had failed.
+    pub async fn fail(&self, role: usize) -> IoResult {
+        let core = self.core();
+        if role >= core.slots.len() {
+            return Err(core.no_role(role));
+        }
+        let error = IoError::new(Kind::Other, "it was taken out by hand");
+        if !core.fail(role, &error) {
+            let what = format!("member {role} holds data that no other member has; it stays");
+            return Err(core.error(Kind::Invalid, what));
+        }
+        core.commit().await
+    }
+
+    /// Fails at once every member in `domain` that can be done without.
+    pub async fn fail_domain(&self, domain: &str) -> IoResult {
+        let core = self.core();
+        let error = IoError::new(Kind::Gone, format!("its domain {domain} was pulled"));
+        for (role, member) in core.live() {
+            if &*member.domain == domain {
+                core.fail(role, &error);
+            }
+        }
+        core.commit().await?;
+        core.check_up()
+    }
+
+    /// Gives the array a device: a member of this array that returns takes what
+    /// it missed; any other becomes a spare, and all that it holds is lost. With
+    /// `overwrite` unset the latter is refused if it belongs to an array.
+    pub async fn add(&self, candidate: Candidate, fresh: Uuid, overwrite: bool) -> IoResult {
+        let core = self.core();
+        let Some(meta) = core.meta.as_ref().filter(|_| core.intent.is_some()) else {
+            let what = format!(
+                "{} has no use for another member",
+                core.shape.level().name()
+            );
+            return Err(core.error(Kind::Invalid, what));
+        };
+        let name = candidate.device.geometry().name.clone();
+        let known = core
+            .live()
+            .into_iter()
+            .any(|(_, member)| member.name == name);
+        if known || core.spares.borrow().iter().any(|spare| spare.name == name) {
+            return Err(core.error(Kind::Busy, format!("{name} is in this array already")));
+        }
+        let found = crate::assemble::examine(&core.env, &candidate.device).await?;
+        let member = |candidate, uuid| {
+            let (patience, env) = (core.options.patience, core.env.clone());
+            Rc::new(Member::new(candidate, uuid, meta.data_at, patience, env))
+        };
+        if let Some(found) = &found
+            && found.array == meta.array
+            && let Some(role) = core
+                .slots
+                .iter()
+                .position(|s| s.entry.get().uuid == found.member)
+        {
+            let entry = core.slots[role].entry.get();
+            let MemberState::Failed { whole } = entry.state else {
+                let what = format!("{name} is a copy of member {role}, which is here");
+                return Err(core.error(Kind::Invalid, what));
+            };
+            if found.events >= entry.failed_at {
+                let what =
+                    format!("{name} was used apart from this array; to use it again, wipe it");
+                return Err(core.error(Kind::Invalid, what));
+            }
+            // What it missed is marked, unless it was lost before it was filled.
+            let whole = whole || found.events + 2 < entry.failed_at;
+            return core
+                .adopt(role, member(candidate, found.member), whole)
+                .await;
+        }
+        if let Some(found) = found.filter(|_| !overwrite) {
+            let what = format!(
+                "{name} belongs to array {}; confirm that it may be overwritten",
+                found.name
+            );
+            return Err(core.error(Kind::Invalid, what));
+        }
+        crate::create::check_spare(core, &candidate)?;
+        let spare = member(candidate, fresh);
+        core.write_spare(&spare).await?;
+        core.tell(format!("{}: {name} is a spare", core.name));
+        core.spares.borrow_mut().push(spare);
+        Ok(())
+    }
+
+    /// Takes a member's place with `candidate`, which is filled from the others.
+    pub async fn replace(
+        &self,
+        role: usize,
+        candidate: Candidate,
+        fresh: Uuid,
+        overwrite: bool,
+    ) -> IoResult {
+        let core = self.core();
+        if role >= core.slots.len() {
+            return Err(core.no_role(role));
+        }
+        let waiting = core.spares.borrow().len();
+        self.add(candidate, fresh, overwrite).await?;
+        if core.spares.borrow().len() == waiting {
+            return Ok(());
+        }
+        if !matches!(core.state(role), MemberState::Failed { .. }) {
+            self.fail(role).await?;
+        }
+        let spare = core.spares.borrow_mut().pop();
+        match spare {
+            Some(spare) => core.adopt(role, spare, true).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Compares all copies, or data with parity; with `repair` brings what
+    /// differs into agreement.
+    pub async fn scrub(&self, repair: bool) -> IoResult<ScrubReport> {
+        self.core().scrub(repair).await
+    }
+
+    /// Makes everything durable, and takes away every mark that can be: the next
+    /// start has nothing to do. No request may be in flight, and none may follow.
+    pub async fn close(&self) -> IoResult {
+        let core = self.core();
+        core.closed.set(true);
+        core.flush_members().await?;
+        if core.unsynced.borrow().is_empty() {
+            core.clear_marks(Nanos::MAX).await?;
+        }
+        for journal in &core.journals {
+            journal.retire(core).await?;
+        }
+        Ok(())
+    }
+
+    async fn change(&self, extent: Extent, change: Change) -> IoResult {
+        let core = self.core().clone();
+        match core.shape.level() {
+            Level::Linear | Level::Raid0 => core.change(extent, change).await,
+            // What holds a range goes on until members have answered.
+            Level::Raid1 | Level::Raid10 => {
+                let spawn = core.env.spawn.clone();
+                spawn.persist(core.change(extent, change)).await
+            }
+            Level::Raid5 => {
+                let spawn = core.env.spawn.clone();
+                spawn.persist(core.change_parity(extent, change)).await
+            }
+        }
+    }
+}
+
+impl Device for Array {
+    fn geometry(&self) -> &Geometry {
+        &self.core().geometry
+    }
+
+    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
+        match self.core().geometry.transfer(at, buf.len()) {
+            Ok(extent) => self.core().read(extent, buf).await,
+            Err(error) => (buf, Err(error)),
+        }
+    }
+
+    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+        let extent = self.core().geometry.transfer(at, data.len())?;
+        self.change(extent, Change::Data(data, fua)).await
+    }
+
+    async fn zero(&self, extent: Extent) -> IoResult {
+        self.core().geometry.check(extent)?;
+        self.change(extent, Change::Zero).await
+    }
+
+    async fn flush(&self) -> IoResult {
+        self.core().flush_members().await
+    }
+
+    async fn discard(&self, extent: Extent) -> IoResult {
+        self.core().geometry.check(extent)?;
+        self.change(extent, Change::Discard).await
+    }
+
+    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        self.core().geometry.check(extent)?;
+        out.push((extent, Content::Data));
+        Ok(())
+    }
+}

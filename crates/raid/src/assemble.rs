@@ -1,0 +1,310 @@
+//! Putting arrays together from what their members say.
+//!
+//! The superblock with the most events is the truth. A member that it calls
+//! failed missed writes, and is filled with what it missed. An array starts
+//! without a member only if those that are absent could not have carried it on
+//! by themselves: what is here may be old then.
+//!
+//! Not here: what a superblock looks like (`format`), making arrays (`create`).
+
+use crate::array::Array;
+use crate::core::{Core, Meta, Options, Parts};
+use crate::format::{
+    BLOCK_BYTES, MAP, MemberEntry, MemberState, ROLE_SPARE, SUPERBLOCKS, Superblock,
+};
+use crate::levels::Shape;
+use crate::member::{Candidate, Member};
+use block::{BoxDevice, Device, Env, IoError, IoResult, Kind, Lba, Sectors};
+use std::collections::HashSet;
+use std::rc::Rc;
+
+pub(crate) fn invalid(what: impl Into<String>) -> IoError {
+    IoError::new(Kind::Invalid, what.into())
+}
+
+/// The superblock of a device; `None` if it has none.
+pub async fn examine(env: &Env, device: &BoxDevice) -> IoResult<Option<Superblock>> {
+    let mut best: Option<Superblock> = None;
+    let mut last = Ok(());
+    let mut read = 0;
+    for copy in SUPERBLOCKS {
+        let geometry = device.geometry();
+        if geometry.sectors < copy + Sectors(8) {
+            continue;
+        }
+        let buf = env.pool.get(BLOCK_BYTES).await;
+        let (buf, result) = device.read(Lba(copy.0), buf).await;
+        match result {
+            Ok(()) => {
+                read += 1;
+                let found = Superblock::decode(&buf);
+                let newer = |f: &Superblock| best.as_ref().is_none_or(|b| f.events > b.events);
+                if let Some(found) = found.filter(newer) {
+                    best = Some(found);
+                }
+            }
+            Err(error) => last = Err(error),
+        }
+    }
+    if best.is_none() && read < 2 {
+        last?;
+    }
+    Ok(best)
+}
+
+/// How an array is put together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Start {
+    /// Start although members are absent that may hold newer data.
+    pub degraded: bool,
+}
+
+/// Puts an array together from `candidates`, in whatever order. Those that
+/// cannot be read count as absent.
+pub async fn assemble(
+    env: &Env,
+    name: Option<&str>,
+    candidates: Vec<Candidate>,
+    start: Start,
+    options: Options,
+) -> IoResult<Array> {
+    let mut found = Vec::new();
+    let mut notes = Vec::new();
+    for candidate in candidates {
+        let device = candidate.device.geometry().name.clone();
+        match examine(env, &candidate.device).await {
+            Ok(Some(superblock)) => found.push((candidate, superblock)),
+            Ok(None) => {
+                return Err(invalid(format!(
+                    "{device} belongs to no array; remove it from the members, or add it to the \
+                     running array as a spare"
+                )));
+            }
+            Err(error) => notes.push(format!("{device} cannot be read: {error}")),
+        }
+    }
+    let Some(newest) = found
+        .iter()
+        .max_by_key(|(_, s)| s.events)
+        .map(|(_, s)| s.clone())
+    else {
+        let notes = notes.join("; ");
+        return Err(invalid(format!("no device belongs to an array {notes}")));
+    };
+    check_found(&found, &newest, name)?;
+    let (core, returned) = parts_of(env, found, &newest, start, options, &mut notes)?;
+    for note in notes {
+        core.tell(note);
+    }
+    let core = Rc::new(core);
+    take_over_marks(&core).await?;
+    core.want_commit();
+    core.commit().await?;
+    if !core.journals.is_empty() {
+        let stripes = core.replay().await?;
+        if stripes > 0 {
+            core.tell(format!(
+                "{}: {stripes} stripes were done again from the journal",
+                core.name
+            ));
+        }
+    }
+    for (role, member, whole) in returned {
+        core.adopt(role, member, whole).await?;
+    }
+    Ok(Array::start(core))
+}
+
+/// Refuses what cannot be one array.
+fn check_found(
+    found: &[(Candidate, Superblock)],
+    newest: &Superblock,
+    name: Option<&str>,
+) -> IoResult {
+    if let Some(name) = name
+        && newest.name != name
+    {
+        return Err(invalid(format!(
+            "these devices belong to array {}, not {name}; correct the name or the members",
+            newest.name
+        )));
+    }
+    let mut seen = HashSet::new();
+    for (candidate, superblock) in found {
+        let device = &candidate.device.geometry().name;
+        if superblock.array != newest.array {
+            return Err(invalid(format!(
+                "{device} belongs to another array, {} ({}); remove it from the members",
+                superblock.name, superblock.array
+            )));
+        }
+        if !seen.insert(superblock.member) {
+            return Err(invalid(format!(
+                "{device} is a copy of another member (role {}); remove one of the two",
+                superblock.role
+            )));
+        }
+        let entry = newest
+            .table
+            .iter()
+            .find(|entry| entry.uuid == superblock.member);
+        if let Some(entry) = entry
+            && matches!(entry.state, MemberState::Failed { .. })
+            && superblock.events >= entry.failed_at
+        {
+            return Err(invalid(format!(
+                "{device} was used apart from the other members, so that both hold data the other \
+                 has not; remove it from the members, then add it to the array, which overwrites it"
+            )));
+        }
+    }
+    Ok(())
+}
+
+type Returned = Vec<(usize, Rc<Member>, bool)>;
+
+/// Gives each member found its role.
+fn parts_of(
+    env: &Env,
+    mut found: Vec<(Candidate, Superblock)>,
+    newest: &Superblock,
+    start: Start,
+    options: Options,
+    notes: &mut Vec<String>,
+) -> IoResult<(Core, Returned)> {
+    let sizes: Vec<_> = newest.table.iter().map(|entry| entry.sectors).collect();
+    let shape = Shape::new(newest.level, &sizes, newest.chunk)?;
+    let new = |candidate, uuid| {
+        let (patience, env) = (options.patience, env.clone());
+        Rc::new(Member::new(candidate, uuid, newest.data_at, patience, env))
+    };
+    let (mut members, mut returned, mut absent) = (Vec::new(), Vec::new(), Vec::new());
+    for (role, entry) in newest.table.iter().enumerate() {
+        let mut entry = *entry;
+        let at = found.iter().position(|(_, s)| s.member == entry.uuid);
+        let here = at.map(|at| found.swap_remove(at));
+        if let Some((candidate, _)) = &here {
+            let needed = newest.data_at + entry.sectors;
+            if candidate.device.geometry().sectors < needed {
+                return Err(invalid(format!(
+                    "{} is smaller than it was: it needs {} MiB",
+                    candidate.device.geometry().name,
+                    needed.bytes().div_ceil(1 << 20)
+                )));
+            }
+        }
+        let member = match (here, entry.state) {
+            (Some((candidate, superblock)), MemberState::Failed { whole }) => {
+                let whole = whole || superblock.events + 2 < entry.failed_at;
+                returned.push((role, new(candidate, entry.uuid), whole));
+                None
+            }
+            (Some((candidate, superblock)), _) if superblock.events + 1 >= newest.events => {
+                Some(new(candidate, entry.uuid))
+            }
+            (Some((candidate, _)), _) => {
+                notes.push(format!(
+                    "{} is older than the other members; it is filled anew",
+                    candidate.device.geometry().name
+                ));
+                returned.push((role, new(candidate, entry.uuid), true));
+                None
+            }
+            (None, state) => {
+                if state == MemberState::InSync {
+                    absent.push(role);
+                }
+                None
+            }
+        };
+        if member.is_none() && !matches!(entry.state, MemberState::Failed { .. }) {
+            let whole = matches!(entry.state, MemberState::Rebuilding { whole: true });
+            entry.state = MemberState::Failed { whole };
+            entry.failed_at = newest.events + 1;
+        }
+        members.push((member, entry));
+    }
+    check_absent(&shape, &absent, &members, newest, start)?;
+    let mut spares = Vec::new();
+    for (candidate, superblock) in found {
+        if superblock.role == ROLE_SPARE {
+            spares.push(new(candidate, superblock.member));
+        } else {
+            notes.push(format!(
+                "{} was replaced by another member; add it as a spare, or remove it",
+                candidate.device.geometry().name
+            ));
+        }
+    }
+    let parts = Parts {
+        name: newest.name.as_str().into(),
+        block: newest.block,
+        members,
+        spares,
+        meta: Some(Meta {
+            array: newest.array,
+            data_at: newest.data_at,
+            region: newest.region,
+            journal_slots: newest.journal_slots,
+        }),
+        generation: newest.events,
+        bad: newest.bad.clone(),
+        shape,
+    };
+    Ok((Core::new(parts, env.clone(), options), returned))
+}
+
+fn check_absent(
+    shape: &Shape,
+    absent: &[usize],
+    members: &[(Option<Rc<Member>>, MemberEntry)],
+    newest: &Superblock,
+    start: Start,
+) -> IoResult {
+    let in_sync = |role: usize| {
+        let (member, entry) = &members[role];
+        member.is_some() && entry.state == MemberState::InSync
+    };
+    let roles: Vec<_> = absent.iter().map(ToString::to_string).collect();
+    if !shape.can_run(in_sync) {
+        return Err(invalid(format!(
+            "array {} cannot start: too many members are missing (roles {}); bring them back",
+            newest.name,
+            roles.join(", ")
+        )));
+    }
+    if !absent.is_empty() && shape.can_run(|role| absent.contains(&role)) && !start.degraded {
+        return Err(invalid(format!(
+            "array {} may have gone on without the members that are here: bring back the missing \
+             (roles {}), or start it degraded if they are lost for good",
+            newest.name,
+            roles.join(", ")
+        )));
+    }
+    Ok(())
+}
+
+/// Reads which regions may differ, from every member that is in sync.
+async fn take_over_marks(core: &Rc<Core>) -> IoResult {
+    let Some(intent) = &core.intent else {
+        return Ok(());
+    };
+    for (role, member) in core.live() {
+        if !core.is_in_sync(role) {
+            continue;
+        }
+        let buf = core.env.pool.get(BLOCK_BYTES).await;
+        let (mut buf, result) = member.read_meta(MAP, buf).await;
+        if result.is_err() {
+            buf.fill(0);
+        }
+        intent.adopt(&buf, core.meta().array);
+    }
+    if core.journals.is_empty() {
+        *core.unsynced.borrow_mut() = intent.marks().into_iter().collect();
+    }
+    if intent.marked() > 0 {
+        intent.write_now(core).await?;
+    }
+    Ok(())
+}

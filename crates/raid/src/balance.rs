@@ -1,0 +1,61 @@
+//! Which leg serves a read.
+//!
+//! A read that goes on where a leg's last one ended stays on that leg: its head
+//! is there, and its read-ahead. Else the leg with the shorter queue serves;
+//! with queues alike, on rotating members the one whose head is nearest. A leg
+//! that takes [`SLOW`] times as long as the quickest is spared, but asked now
+//! and then, lest it never be found to have recovered.
+
+use crate::levels::Leg;
+use crate::member::Member;
+use block::{Device, Nanos};
+use std::rc::Rc;
+
+/// How much slower than the quickest a leg may be.
+const SLOW: u64 = 4;
+/// Differences of less than this are no reason.
+const SLOW_MIN: Nanos = Nanos::from_millis(2);
+/// Of this many reads, one goes to a slow leg.
+const PROBE: u64 = 64;
+/// A stream stays on its leg while that has at most so many requests more than
+/// another in flight.
+const STREAM_LEAD: u32 = 8;
+
+/// The index of the leg that should serve read number `turn`.
+pub(crate) fn choose(legs: &[(Leg, Rc<Member>)], turn: u64) -> Option<usize> {
+    if legs.len() < 2 {
+        return (!legs.is_empty()).then_some(0);
+    }
+    let times = legs.iter().map(|(_, member)| member.read_time.get());
+    let quickest = times.min().unwrap_or_default();
+    let is_slow = |member: &Member| {
+        let time = member.read_time.get();
+        time > SLOW_MIN && time.0 > quickest.0 * SLOW
+    };
+    let probing = turn.is_multiple_of(PROBE);
+    let shortest = legs.iter().map(|(_, m)| m.in_flight.get()).min()?;
+    let fit = |member: &Member| probing || !is_slow(member);
+    let streaming = legs.iter().position(|(leg, member)| {
+        fit(member)
+            && member.head.get() == leg.at
+            && leg.at.0 > 0
+            && member.in_flight.get() <= shortest + STREAM_LEAD
+    });
+    if streaming.is_some() {
+        return streaming;
+    }
+    let first = (turn % legs.len() as u64) as usize;
+    let cost = |index: usize| {
+        let (leg, member) = &legs[index];
+        let way = match member.device.geometry().rotational {
+            true => leg.at.0.abs_diff(member.head.get().0),
+            false => 0,
+        };
+        let spared = is_slow(member) != (probing && is_slow(member));
+        (spared, member.in_flight.get(), way)
+    };
+    // With all alike the legs take turns.
+    (0..legs.len())
+        .map(|i| (first + i) % legs.len())
+        .min_by_key(|index| cost(*index))
+}

@@ -1,0 +1,240 @@
+//! Making arrays.
+//!
+//! Not here: finding out what devices belong to (`assemble`).
+
+use crate::array::Array;
+use crate::assemble::{examine, invalid};
+use crate::core::{Core, Meta, Options, Parts};
+use crate::format::{
+    ALIGNMENT, BLOCK_BYTES, JOURNAL, MAP, MemberEntry, NAME_BYTES_MAX, SUPERBLOCKS, Uuid,
+};
+use crate::intent::region_for;
+use crate::journal::slot_sectors;
+use crate::levels::{Level, Shape};
+use crate::member::{Candidate, Member};
+use block::{Device, Env, Extent, IoResult, Kind, Lba, Sectors};
+use futures_util::future::try_join_all;
+use std::rc::Rc;
+
+/// Records that the journal of a member holds.
+const JOURNAL_SLOTS: u32 = 16;
+/// Sectors that are zeroed at once when an array is made.
+const ZERO_STEP: u64 = 1 << 21;
+
+/// What an array is to be.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Its name.
+    pub name: String,
+    /// Its level.
+    pub level: Level,
+    /// The chunk of striped levels.
+    pub chunk: Sectors,
+    /// Whether members may be overwritten that belong to an array.
+    pub overwrite: bool,
+}
+
+fn block_of(candidates: &[Candidate]) -> Sectors {
+    let blocks = candidates.iter().map(|c| c.device.geometry().block);
+    blocks.max().unwrap_or(Sectors(8))
+}
+
+/// An array without superblocks over whole devices, for the levels that have
+/// nothing to remember.
+pub fn raw(
+    env: &Env,
+    name: &str,
+    level: Level,
+    candidates: Vec<Candidate>,
+    chunk: Sectors,
+    options: Options,
+) -> IoResult<Array> {
+    if level.is_redundant() {
+        return Err(invalid(format!(
+            "{} needs superblocks, or a stale member would be taken for a current one after a \
+             restart; create it instead",
+            level.name()
+        )));
+    }
+    let sizes: Vec<_> = candidates
+        .iter()
+        .map(|c| c.device.geometry().sectors)
+        .collect();
+    let shape = Shape::new(level, &sizes, chunk)?;
+    let block = block_of(&candidates);
+    let members = candidates.into_iter().map(|candidate| {
+        let (patience, env) = (options.patience, env.clone());
+        let member = Member::new(candidate, Uuid::default(), Sectors::ZERO, patience, env);
+        (Some(Rc::new(member)), MemberEntry::default())
+    });
+    let parts = Parts {
+        name: name.into(),
+        block,
+        members: members.collect(),
+        spares: Vec::new(),
+        meta: None,
+        generation: 0,
+        bad: Vec::new(),
+        shape,
+    };
+    Ok(Array::start(Rc::new(Core::new(
+        parts,
+        env.clone(),
+        options,
+    ))))
+}
+
+/// Makes an array of `candidates`, in this order, with `spares`. What they hold
+/// is lost; redundant levels zero it, so that copies agree and parity fits.
+pub async fn create(
+    env: &Env,
+    plan: &Plan,
+    candidates: Vec<Candidate>,
+    spares: Vec<Candidate>,
+    fresh: &mut dyn FnMut() -> Uuid,
+    options: Options,
+) -> IoResult<Array> {
+    if plan.name.is_empty() || plan.name.len() > NAME_BYTES_MAX {
+        let what = format!(
+            "a name has from 1 to {NAME_BYTES_MAX} bytes: {:?}",
+            plan.name
+        );
+        return Err(invalid(what));
+    }
+    let journaled = plan.level == Level::Raid5;
+    let slot = slot_sectors(candidates.len(), plan.chunk);
+    if journaled && slot.bytes() > block::BUF_BYTES_MAX as u64 {
+        let most = block::BUF_BYTES_MAX / candidates.len() / BLOCK_BYTES;
+        return Err(invalid(format!(
+            "stripes of {} chunks of {} KiB are too large; give a chunk of less than {} KiB",
+            candidates.len(),
+            plan.chunk.bytes() >> 10,
+            most * 4
+        )));
+    }
+    if !plan.overwrite {
+        for candidate in candidates.iter().chain(&spares) {
+            if let Some(found) = examine(env, &candidate.device).await? {
+                return Err(invalid(format!(
+                    "{} belongs to array {}; confirm that it may be overwritten",
+                    candidate.device.geometry().name,
+                    found.name
+                )));
+            }
+        }
+    }
+    let journal_slots = if journaled { JOURNAL_SLOTS } else { 0 };
+    let meta_end = JOURNAL.0 + u64::from(journal_slots) * slot.0;
+    let data_at = Sectors(meta_end.next_multiple_of(ALIGNMENT.0));
+    let room = |c: &Candidate| Sectors(c.device.geometry().sectors.0.saturating_sub(data_at.0));
+    let sizes: Vec<_> = candidates.iter().map(room).collect();
+    let shape = Shape::new(plan.level, &sizes, plan.chunk)?;
+    let block = block_of(&candidates);
+    let meta = Meta {
+        array: fresh(),
+        data_at,
+        region: region_for(shape.sectors(), shape.width()),
+        journal_slots,
+    };
+    let new = |candidate: Candidate, uuid| {
+        Rc::new(Member::new(
+            candidate,
+            uuid,
+            data_at,
+            options.patience,
+            env.clone(),
+        ))
+    };
+    let mut members = Vec::new();
+    for (role, candidate) in candidates.into_iter().enumerate() {
+        let entry = MemberEntry {
+            uuid: fresh(),
+            sectors: shape.member_sectors(role),
+            ..MemberEntry::default()
+        };
+        members.push((Some(new(candidate, entry.uuid)), entry));
+    }
+    let spares: Vec<_> = spares
+        .into_iter()
+        .map(|spare| new(spare, fresh()))
+        .collect();
+    let parts = Parts {
+        name: plan.name.as_str().into(),
+        shape,
+        block,
+        members,
+        spares: Vec::new(),
+        meta: Some(meta),
+        generation: 0,
+        bad: Vec::new(),
+    };
+    let core = Rc::new(Core::new(parts, env.clone(), options));
+    let fills = core
+        .live()
+        .into_iter()
+        .map(|(role, member)| prepare(&core, role, member));
+    try_join_all(fills).await?;
+    // Both copies of each superblock.
+    for _ in 0..2 {
+        core.want_commit();
+        core.commit().await?;
+    }
+    for spare in spares {
+        check_spare(
+            &core,
+            &Candidate {
+                device: spare.device.clone(),
+                domain: spare.domain.clone(),
+            },
+        )?;
+        core.write_spare(&spare).await?;
+        core.spares.borrow_mut().push(spare);
+    }
+    Ok(Array::start(core))
+}
+
+/// Leaves nothing on a new member that could be taken for this array's.
+async fn prepare(core: &Rc<Core>, role: usize, member: Rc<Member>) -> IoResult {
+    for copy in SUPERBLOCKS {
+        let mut buf = core.env.pool.get(BLOCK_BYTES).await;
+        buf.fill(0);
+        member.write_meta(copy, buf.share()).await?;
+    }
+    if let Some(journal) = core.journals.get(role) {
+        journal.wipe(core, &member).await?;
+    }
+    let mut buf = core.env.pool.get(BLOCK_BYTES).await;
+    crate::format::map::encode(&mut buf, core.meta().array, |_| false);
+    member.write_meta(MAP, buf.share()).await?;
+    if core.shape.level().is_redundant() {
+        let all = core.shape.member_sectors(role).0;
+        for start in (0..all).step_by(ZERO_STEP as usize) {
+            let len = ZERO_STEP.min(all - start);
+            member.zero(Extent::new(Lba(start), Sectors(len))).await?;
+        }
+        member.flush().await?;
+    }
+    Ok(())
+}
+
+/// Refuses a spare that could take no member's place.
+pub(crate) fn check_spare(core: &Core, spare: &Candidate) -> IoResult {
+    let geometry = spare.device.geometry();
+    let needed = core.meta().data_at + core.shape.member_sectors(0);
+    if geometry.sectors < needed {
+        return Err(core.error(
+            Kind::Invalid,
+            format!(
+                "{} has {} MiB, a member needs {} MiB; give a larger device",
+                geometry.name,
+                geometry.sectors.bytes() >> 20,
+                needed.bytes().div_ceil(1 << 20)
+            ),
+        ));
+    }
+    if geometry.block > core.geometry.block {
+        let what = format!("{} has larger logical blocks than the array", geometry.name);
+        return Err(core.error(Kind::Invalid, what));
+    }
+    Ok(())
+}

@@ -1,0 +1,192 @@
+//! A record of the RAID 5 journal: what is about to be written to one stripe.
+//!
+//! A record lies on the member that holds the stripe's parity. It is a header
+//! of 4096 bytes, then the bytes of its runs one after the other.
+
+use super::{BLOCK_BYTES, Fields, Uuid, checksum, put};
+use crate::levels::MEMBERS_MAX;
+use block::Sectors;
+
+const MAGIC: &[u8; 8] = b"hotsetJR";
+const AT_CHECKSUM: usize = 8;
+const AT_RUNS: usize = 128;
+const RUN_BYTES: usize = 16;
+const AT_SUMS: usize = AT_RUNS + MEMBERS_MAX * RUN_BYTES;
+const _: () = assert!(AT_SUMS + MEMBERS_MAX * 4 <= BLOCK_BYTES);
+
+/// Bytes for one member's chunk of a stripe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Run {
+    /// The member's role.
+    pub member: usize,
+    /// Where in its chunk.
+    pub from: Sectors,
+    /// How long.
+    pub len: Sectors,
+}
+
+/// What is about to happen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Intent {
+    /// These runs, whose bytes follow, are written; to be done again after a
+    /// crash.
+    Redo {
+        /// The runs, parity's among them.
+        runs: Vec<Run>,
+        /// The checksum of their bytes.
+        sum: u32,
+    },
+    /// The whole stripe is written; these are the checksums of its new chunks,
+    /// by role.
+    Whole(Vec<u32>),
+    /// Nothing; the record only carries the tail.
+    Retire,
+}
+
+/// A record's header.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Record {
+    /// The array.
+    pub array: Uuid,
+    /// Its number on this member, counted from 1.
+    pub number: u64,
+    /// Records before this one are done with.
+    pub tail: u64,
+    /// The stripe.
+    pub stripe: u64,
+    /// What is about to happen to it.
+    pub intent: Intent,
+}
+
+impl Record {
+    /// Writes the header into `block`, of 4096 bytes.
+    pub(crate) fn encode(&self, block: &mut [u8]) {
+        block.fill(0);
+        put(block, 0, MAGIC);
+        put(block, 16, &self.array.0);
+        put(block, 32, &self.number.to_le_bytes());
+        put(block, 40, &self.tail.to_le_bytes());
+        put(block, 48, &self.stripe.to_le_bytes());
+        match &self.intent {
+            Intent::Redo { runs, sum } => {
+                (block[56], block[57]) = (1, runs.len() as u8);
+                put(block, 60, &sum.to_le_bytes());
+                for (i, run) in runs.iter().enumerate() {
+                    let at = AT_RUNS + i * RUN_BYTES;
+                    put(block, at, &(run.member as u32).to_le_bytes());
+                    put(block, at + 4, &(run.from.0 as u32).to_le_bytes());
+                    put(block, at + 8, &(run.len.0 as u32).to_le_bytes());
+                }
+            }
+            Intent::Whole(sums) => {
+                (block[56], block[57]) = (2, sums.len() as u8);
+                for (i, sum) in sums.iter().enumerate() {
+                    put(block, AT_SUMS + i * 4, &sum.to_le_bytes());
+                }
+            }
+            Intent::Retire => block[56] = 3,
+        }
+        let sum = checksum(block, AT_CHECKSUM);
+        put(block, AT_CHECKSUM, &sum.to_le_bytes());
+    }
+
+    /// Reads a header of `array`, whose stripes are chunks of `chunk` on
+    /// `members` members; `None` if `block` holds none.
+    pub(crate) fn decode(
+        block: &[u8],
+        array: Uuid,
+        members: usize,
+        chunk: Sectors,
+    ) -> Option<Record> {
+        let fields = Fields(block.get(..BLOCK_BYTES)?);
+        let sound = block[..8] == *MAGIC
+            && fields.u32(AT_CHECKSUM) == checksum(&block[..BLOCK_BYTES], AT_CHECKSUM)
+            && fields.uuid(16) == array;
+        let count = usize::from(fields.u8(57));
+        if !sound || count > members {
+            return None;
+        }
+        let run = |i: usize| {
+            let at = AT_RUNS + i * RUN_BYTES;
+            let run = Run {
+                member: fields.u32(at) as usize,
+                from: Sectors(u64::from(fields.u32(at + 4))),
+                len: Sectors(u64::from(fields.u32(at + 8))),
+            };
+            let inside = run.from.0 + run.len.0 <= chunk.0 && run.len.0 > 0;
+            (run.member < members && inside).then_some(run)
+        };
+        let intent = match fields.u8(56) {
+            1 => Intent::Redo {
+                runs: (0..count).map(run).collect::<Option<_>>()?,
+                sum: fields.u32(60),
+            },
+            2 if count == members => {
+                Intent::Whole((0..count).map(|i| fields.u32(AT_SUMS + i * 4)).collect())
+            }
+            3 => Intent::Retire,
+            _ => return None,
+        };
+        Some(Record {
+            array,
+            number: fields.u64(32),
+            tail: fields.u64(40),
+            stripe: fields.u64(48),
+            intent,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_read_back_and_changed_bytes_seen() {
+        let run = |member, from| Run {
+            member,
+            from: Sectors(from),
+            len: Sectors(8),
+        };
+        let intents = [
+            Intent::Redo {
+                runs: vec![run(0, 0), run(2, 120)],
+                sum: 7,
+            },
+            Intent::Whole(vec![1, 2, 3]),
+            Intent::Retire,
+        ];
+        for intent in intents {
+            let record = Record {
+                array: Uuid([5; 16]),
+                number: 12,
+                tail: 9,
+                stripe: 1 << 40,
+                intent,
+            };
+            let mut block = vec![0xff; BLOCK_BYTES];
+            record.encode(&mut block);
+            let read = |block: &[u8]| Record::decode(block, record.array, 3, Sectors(128));
+            assert_eq!(read(&block), Some(record.clone()));
+            assert_eq!(Record::decode(&block, Uuid([6; 16]), 3, Sectors(128)), None);
+            for at in 0..BLOCK_BYTES {
+                block[at] ^= 0x10;
+                assert_eq!(read(&block), None, "byte {at}");
+                block[at] ^= 0x10;
+            }
+        }
+        let record = Record {
+            array: Uuid([5; 16]),
+            number: 1,
+            tail: 1,
+            stripe: 0,
+            intent: Intent::Redo {
+                runs: vec![run(1, 124)],
+                sum: 0,
+            },
+        };
+        let mut block = vec![0; BLOCK_BYTES];
+        record.encode(&mut block);
+        assert_eq!(Record::decode(&block, record.array, 3, Sectors(128)), None);
+    }
+}

@@ -1,0 +1,66 @@
+//! What an array writes to its members besides data: pure encoding and
+//! decoding, drawn bit for bit in `docs/array-format.md`.
+//!
+//! Integers are little-endian. Every block carries a CRC-32C of itself.
+//!
+//! Not here: when what is written (`commit`, `intent`, `journal`).
+
+pub(crate) mod journal;
+pub(crate) mod map;
+mod superblock;
+
+pub use superblock::{
+    BAD_MAX, MemberEntry, MemberState, NAME_BYTES_MAX, ROLE_SPARE, Superblock, Uuid,
+};
+
+use block::Sectors;
+
+/// The unit in which metadata is written.
+pub const BLOCK_BYTES: usize = 4096;
+/// Where the two copies of the superblock are.
+pub(crate) const SUPERBLOCKS: [Sectors; 2] = [Sectors(0), Sectors(8)];
+/// Where the write-intent map is.
+pub(crate) const MAP: Sectors = Sectors(16);
+/// Where the journal begins.
+pub(crate) const JOURNAL: Sectors = Sectors(32);
+/// Data begins on a multiple of this.
+pub(crate) const ALIGNMENT: Sectors = Sectors(2048);
+
+const _: () = assert!(SUPERBLOCKS[1].0 * 512 == BLOCK_BYTES as u64);
+const _: () = assert!(SUPERBLOCKS[1].0 + 8 <= MAP.0 && MAP.0 + 8 <= JOURNAL.0);
+
+/// Fields of a block, by offset.
+pub(crate) struct Fields<'a>(pub &'a [u8]);
+
+impl Fields<'_> {
+    fn bytes<const N: usize>(&self, at: usize) -> [u8; N] {
+        self.0[at..at + N].try_into().expect("inside the block")
+    }
+    pub fn u8(&self, at: usize) -> u8 {
+        self.0[at]
+    }
+    pub fn u16(&self, at: usize) -> u16 {
+        u16::from_le_bytes(self.bytes(at))
+    }
+    pub fn u32(&self, at: usize) -> u32 {
+        u32::from_le_bytes(self.bytes(at))
+    }
+    pub fn u64(&self, at: usize) -> u64 {
+        u64::from_le_bytes(self.bytes(at))
+    }
+    pub fn uuid(&self, at: usize) -> Uuid {
+        Uuid(self.bytes(at))
+    }
+}
+
+/// Puts `bytes` at `at`.
+pub(crate) fn put(block: &mut [u8], at: usize, bytes: &[u8]) {
+    block[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+/// The checksum of `block` with the four bytes at `at` taken as zeroes.
+pub(crate) fn checksum(block: &[u8], at: usize) -> u32 {
+    let head = crc32c::crc32c(&block[..at]);
+    let head = crc32c::crc32c_append(head, &[0; 4]);
+    crc32c::crc32c_append(head, &block[at + 4..])
+}

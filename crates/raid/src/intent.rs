@@ -1,0 +1,185 @@
+//! The write-intent map: the regions whose members may differ after a crash,
+//! and those that an absent member has missed.
+//!
+//! Invariants, at every instant:
+//!     a write is in flight to r ⟹ r is marked durably on every live member
+//!     a mark is taken away ⟹ all members are in sync, and a flush has covered
+//!                             the writes to r
+//!
+//! Not here: who copies what (`recover`).
+
+use crate::core::Core;
+use crate::format::map::REGIONS_MAX;
+use crate::format::{BLOCK_BYTES, MAP, map};
+use block::{Access, Extent, IoResult, Nanos, RangeLock, Sectors};
+use futures_util::future::join_all;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+#[derive(Clone, Copy, Default)]
+struct Region {
+    writers: u32,
+    /// Marked on the members.
+    durable: bool,
+    /// To be marked.
+    wanted: bool,
+    /// When the last write ended.
+    idle_since: Nanos,
+}
+
+pub(crate) struct Intent {
+    regions: RefCell<Vec<Region>>,
+    region: Sectors,
+    writing: RangeLock,
+    /// How many are marked.
+    marked: Cell<usize>,
+}
+
+/// The regions' size for an array: a multiple of its stripes, as small as the
+/// map can tell apart, and at least 64 KiB.
+pub(crate) fn region_for(sectors: Sectors, width: Sectors) -> Sectors {
+    let least = sectors.0.div_ceil(REGIONS_MAX as u64).max(128);
+    Sectors(least.div_ceil(width.0) * width.0)
+}
+
+impl Intent {
+    pub fn new(sectors: Sectors, region: Sectors) -> Intent {
+        let regions = sectors.0.div_ceil(region.0) as usize;
+        Intent {
+            regions: RefCell::new(vec![Region::default(); regions]),
+            region,
+            writing: RangeLock::new(),
+            marked: Cell::new(0),
+        }
+    }
+
+    pub fn regions(&self) -> usize {
+        self.regions.borrow().len()
+    }
+
+    pub fn marked(&self) -> usize {
+        self.marked.get()
+    }
+
+    pub fn region_of(&self, extent: Extent) -> std::ops::Range<usize> {
+        let first = extent.start.0 / self.region.0;
+        let end = extent.end().0.div_ceil(self.region.0);
+        first as usize..end as usize
+    }
+
+    /// The sectors of a region.
+    pub fn extent(&self, region: usize, array: Sectors) -> Extent {
+        let start = region as u64 * self.region.0;
+        let len = self.region.0.min(array.0 - start);
+        Extent::new(block::Lba(start), Sectors(len))
+    }
+
+    /// Takes over the marks that were found on a member.
+    pub fn adopt(&self, block: &[u8], array: crate::format::Uuid) {
+        let mut regions = self.regions.borrow_mut();
+        map::decode(block, array, |index| {
+            if let Some(region) = regions.get_mut(index) {
+                (region.wanted, region.durable) = (true, true);
+            }
+        });
+        self.marked
+            .set(regions.iter().filter(|r| r.durable).count());
+    }
+
+    /// The regions that are marked.
+    pub fn marks(&self) -> Vec<usize> {
+        let regions = self.regions.borrow();
+        (0..regions.len()).filter(|r| regions[*r].wanted).collect()
+    }
+
+    /// A write to `extent` begins; returns once its regions are durably marked.
+    /// `Err`: the members must not be touched. [`Intent::end`] follows either.
+    pub async fn begin(&self, core: &Rc<Core>, extent: Extent) -> IoResult {
+        let range = self.region_of(extent);
+        let mut durable = true;
+        for region in &mut self.regions.borrow_mut()[range.clone()] {
+            region.writers += 1;
+            region.wanted = true;
+            durable &= region.durable;
+        }
+        if durable {
+            return Ok(());
+        }
+        self.write(core, |regions| {
+            regions[range.clone()].iter().all(|r| r.durable)
+        })
+        .await
+    }
+
+    /// The write has ended.
+    pub fn end(&self, extent: Extent, now: Nanos) {
+        let range = self.region_of(extent);
+        for region in &mut self.regions.borrow_mut()[range] {
+            region.writers -= 1;
+            region.idle_since = now;
+        }
+    }
+
+    /// Writes the map to every live member, unless `is_done` by then.
+    async fn write(&self, core: &Rc<Core>, is_done: impl Fn(&[Region]) -> bool) -> IoResult {
+        let all = Extent::new(block::Lba::ZERO, Sectors(1));
+        let _alone = self.writing.lock(all, Access::Exclusive).await;
+        if is_done(&self.regions.borrow()) {
+            return Ok(());
+        }
+        let mut buf = core.env.pool.get(BLOCK_BYTES).await;
+        {
+            let regions = self.regions.borrow();
+            let wanted = |i: usize| regions.get(i).is_some_and(|r| r.wanted);
+            map::encode(&mut buf, core.meta().array, wanted);
+        }
+        let written: Vec<usize> = self.marks();
+        for region in self.regions.borrow_mut().iter_mut() {
+            // From here on a mark counts only once it is written again.
+            region.durable &= region.wanted;
+        }
+        let block = buf.share();
+        let live = core.live();
+        let writes = live
+            .iter()
+            .map(|(_, member)| member.write_meta(MAP, block.clone()));
+        let results = join_all(writes).await;
+        for ((role, _), result) in live.iter().zip(results) {
+            if let Err(error) = result
+                && !core.fail(*role, &error)
+            {
+                return Err(error);
+            }
+        }
+        core.commit().await?;
+        let mut regions = self.regions.borrow_mut();
+        for region in written {
+            regions[region].durable = true;
+        }
+        self.marked
+            .set(regions.iter().filter(|r| r.durable).count());
+        Ok(())
+    }
+
+    /// Writes the map as it is wanted.
+    pub async fn write_now(&self, core: &Rc<Core>) -> IoResult {
+        self.write(core, |_| false).await
+    }
+
+    /// Takes away the marks of regions that are idle since `before`, which a
+    /// flush has covered. Members must all be in sync.
+    pub async fn clear(&self, core: &Rc<Core>, before: Nanos) -> IoResult {
+        let mut any = false;
+        for (i, region) in self.regions.borrow_mut().iter_mut().enumerate() {
+            let idle = region.wanted && region.writers == 0 && region.idle_since < before;
+            if idle && !core.unsynced.borrow().contains(&i) {
+                (region.wanted, any) = (false, true);
+            }
+        }
+        if any {
+            self.write_now(core).await
+        } else {
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The journal that closes RAID 5's write hole.
+//!
+//! Before a stripe is changed in part, what is to be written, the new parity
+//! among it, is made durable on the member that holds the stripe's parity. Then
+//! whatever is lost together with the power, one member can be done without:
+//!     the parity's member: the data chunks stand for themselves
+//!     a data member:       the record is done again, and parity is right
+//! A stripe that is written whole needs no bytes in the journal, only its new
+//! checksums: parity is computed again, or, with a member gone, the sums tell
+//! whether all of the others are new.
+//!
+//! Invariants:
+//!     a stripe is written in place ⟹ its record is durable, or its parity's
+//!                                     member is not in sync
+//!     a record is done with ⟺ a flush has covered what it announced
+//!     a partial write to a stripe begins ⟹ no record of it as a whole is left
+//!
+//! A record names the first that is not done with (its tail): older ones that
+//! are still legible count for nothing.
+//!
+//! Not here: what is written to a stripe (`parity`), replay (`replay`).
+
+use crate::core::{Core, Meta};
+use crate::format::journal::{Intent, Record};
+use crate::format::{BLOCK_BYTES, JOURNAL, Uuid};
+use crate::levels::Shape;
+use crate::member::Member;
+use block::{Access, Buf, Extent, IoResult, Lba, RangeLock, Sectors, Shared};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+struct Live {
+    number: u64,
+    stripe: u64,
+    whole: bool,
+    /// What it announced has been written.
+    done: bool,
+}
+
+/// The journal on one member.
+pub(crate) struct Journal {
+    role: usize,
+    array: Uuid,
+    slots: u64,
+    slot: Sectors,
+    state: RefCell<State>,
+    freeing: RangeLock,
+}
+
+struct State {
+    next: u64,
+    live: VecDeque<Live>,
+    waiting: Vec<Waker>,
+}
+
+/// The sectors that one record may take.
+pub(crate) fn slot_sectors(members: usize, chunk: Sectors) -> Sectors {
+    Sectors(BLOCK_BYTES as u64 / 512 + members as u64 * chunk.0)
+}
+
+impl Journal {
+    pub fn new(role: usize, meta: &Meta, shape: &Shape) -> Journal {
+        Journal {
+            role,
+            array: meta.array,
+            slots: u64::from(meta.journal_slots),
+            slot: slot_sectors(shape.members(), shape.chunk()),
+            state: RefCell::new(State {
+                next: 1,
+                live: VecDeque::new(),
+                waiting: Vec::new(),
+            }),
+            freeing: RangeLock::new(),
+        }
+    }
+
+    pub fn slots(&self) -> u64 {
+        self.slots
+    }
+
+    /// Where a record lies on the member.
+    pub fn place(&self, number: u64) -> Sectors {
+        Sectors(JOURNAL.0 + number % self.slots * self.slot.0)
+    }
+
+    /// Numbers go on after `number`.
+    pub fn resume_after(&self, number: u64) {
+        self.state.borrow_mut().next = number + 1;
+    }
+
+    /// Records before this one have been written in place.
+    pub fn done_before(&self) -> u64 {
+        let state = self.state.borrow();
+        let open = state.live.iter().find(|record| !record.done);
+        open.map_or(state.next, |record| record.number)
+    }
+
+    /// A flush has covered what the records before `number` announced.
+    pub fn free_before(&self, number: u64) {
+        let mut state = self.state.borrow_mut();
+        while state
+            .live
+            .front()
+            .is_some_and(|record| record.number < number)
+        {
+            state.live.pop_front();
+        }
+    }
+
+    /// Whether a record of this stripe as a whole is left.
+    pub fn has_whole(&self, stripe: u64) -> bool {
+        let state = self.state.borrow();
+        state
+            .live
+            .iter()
+            .any(|record| record.whole && record.stripe == stripe)
+    }
+
+    /// What record `number` announced has been written, or never will be.
+    pub fn finish(&self, number: u64) {
+        let mut state = self.state.borrow_mut();
+        let mut live = state.live.iter_mut();
+        live.find(|record| record.number == number)
+            .expect("it began")
+            .done = true;
+        state.waiting.drain(..).for_each(Waker::wake);
+    }
+
+    /// Makes the record of `intent` durable. `block` begins with room for its
+    /// header, and goes on with the bytes of its runs. Returns it with the
+    /// record's number, of which [`Journal::finish`] must follow.
+    pub async fn write(
+        &self,
+        core: &Rc<Core>,
+        member: &Member,
+        stripe: u64,
+        intent: Intent,
+        mut block: Buf,
+    ) -> (u64, Shared, IoResult) {
+        let room = self.make_room(core).await;
+        let record = {
+            let mut state = self.state.borrow_mut();
+            let number = state.next;
+            state.next += 1;
+            state.live.push_back(Live {
+                number,
+                stripe,
+                whole: matches!(intent, Intent::Whole(_)),
+                done: false,
+            });
+            Record {
+                array: self.array,
+                number,
+                tail: state.live.front().map_or(number, |record| record.number),
+                stripe,
+                intent,
+            }
+        };
+        record.encode(&mut block[..BLOCK_BYTES]);
+        let block = block.share();
+        let len = match record.intent {
+            Intent::Redo { .. } => block.len(),
+            Intent::Whole(_) | Intent::Retire => BLOCK_BYTES,
+        };
+        if let Err(error) = room {
+            return (record.number, block, Err(error));
+        }
+        let place = self.place(record.number);
+        let result = member.write_meta(place, block.slice(0..len)).await;
+        (record.number, block, result)
+    }
+
+    /// Waits for a free slot.
+    async fn make_room(&self, core: &Rc<Core>) -> IoResult {
+        let is_full = || self.state.borrow().live.len() as u64 >= self.slots;
+        while is_full() {
+            let all = Extent::new(Lba::ZERO, Sectors(1));
+            let _alone = self.freeing.lock(all, Access::Exclusive).await;
+            if !is_full() {
+                return Ok(());
+            }
+            poll_fn(|cx| {
+                let mut state = self.state.borrow_mut();
+                if state.live.front().is_none_or(|record| record.done) {
+                    return Poll::Ready(());
+                }
+                state.waiting.push(cx.waker().clone());
+                Poll::Pending
+            })
+            .await;
+            core.flush_members().await?;
+        }
+        Ok(())
+    }
+
+    /// Makes durable that every record so far is done with; a flush has covered
+    /// them.
+    pub async fn retire(&self, core: &Rc<Core>) -> IoResult {
+        let Some(member) = core.in_sync(self.role) else {
+            return Ok(());
+        };
+        let block = core.env.pool.get(BLOCK_BYTES).await;
+        let (number, _, result) = self.write(core, &member, 0, Intent::Retire, block).await;
+        self.finish(number);
+        match result {
+            Err(error) if !core.fail(self.role, &error) => Err(error),
+            _ => core.commit().await,
+        }
+    }
+
+    /// Leaves no legible record on a member that is to join.
+    pub async fn wipe(&self, core: &Core, member: &Member) -> IoResult {
+        for number in 0..self.slots {
+            let mut block = core.env.pool.get(BLOCK_BYTES).await;
+            block.fill(0);
+            member.write_meta(self.place(number), block.share()).await?;
+        }
+        Ok(())
+    }
+}

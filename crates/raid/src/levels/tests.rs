@@ -1,0 +1,112 @@
+use super::*;
+use proptest::prelude::*;
+use std::collections::HashSet;
+
+fn shapes() -> impl Strategy<Value = Shape> {
+    let level = prop::sample::select(Level::ALL.to_vec());
+    (
+        level,
+        1..9_usize,
+        1..5_u64,
+        prop::collection::vec(40..200_u64, 9),
+    )
+        .prop_map(|(level, members, pages, sizes)| {
+            let (fewest, most) = level.members();
+            let members = members.clamp(fewest, most);
+            let sizes: Vec<_> = sizes[..members].iter().map(|s| Sectors(*s)).collect();
+            Shape::new(level, &sizes, Sectors(8 * pages)).unwrap()
+        })
+}
+
+proptest! {
+    #[test]
+    fn every_sector_has_places_of_its_own(shape in shapes()) {
+        let mut taken = HashSet::new();
+        let all = Extent::new(Lba::ZERO, shape.sectors());
+        let mut next = Lba::ZERO;
+        for piece in shape.pieces(all) {
+            prop_assert_eq!(piece.extent.start, next);
+            next = piece.extent.end();
+            let members: HashSet<_> = piece.legs().iter().map(|leg| leg.member).collect();
+            prop_assert_eq!(members.len(), piece.legs().len());
+            for leg in piece.legs() {
+                for at in leg.at.0..leg.at.0 + piece.extent.len.0 {
+                    prop_assert!(at < shape.member_sectors(leg.member).0);
+                    prop_assert!(taken.insert((leg.member, at)));
+                }
+            }
+        }
+        prop_assert_eq!(next, all.end());
+        let used: u64 = (0..shape.members()).map(|m| shape.member_sectors(m).0).sum();
+        let idle = match shape.level() {
+            Level::Raid5 => shape.member_sectors(0).0,
+            Level::Raid10 => used - taken.len() as u64,
+            _ => 0,
+        };
+        prop_assert_eq!(taken.len() as u64 + idle, used);
+        prop_assert!(idle < used);
+    }
+
+    #[test]
+    fn a_part_lies_where_the_whole_does(shape in shapes(), start in 0..1000_u64, len in 1..300_u64) {
+        let sectors = shape.sectors().0;
+        let start = start % sectors;
+        let part = Extent::new(Lba(start), Sectors(len.min(sectors - start)));
+        for piece in shape.pieces(part) {
+            let whole = shape.pieces(Extent::new(Lba::ZERO, shape.sectors()));
+            let holder = whole.into_iter().find(|w| w.extent.overlaps(piece.extent)).unwrap();
+            prop_assert!(holder.extent.contains(piece.extent));
+            let offset = piece.extent.start - holder.extent.start;
+            for (a, b) in piece.legs().iter().zip(holder.legs()) {
+                prop_assert_eq!((a.member, a.at), (b.member, b.at + offset));
+            }
+        }
+    }
+
+    #[test]
+    fn an_array_runs_exactly_when_each_sector_has_a_source(shape in shapes(), lost in 0..512_u32) {
+        let present = |role: usize| lost & (1 << role) == 0;
+        let all = Extent::new(Lba::ZERO, shape.sectors());
+        let readable = match shape.level() {
+            Level::Raid5 => (0..shape.members()).filter(|r| !present(*r)).count() <= 1,
+            _ => shape.pieces(all).all(|p| p.legs().iter().any(|leg| present(leg.member))),
+        };
+        // A small array of an odd number of members may have unused pairs.
+        if shape.can_run(present) {
+            prop_assert!(readable);
+        } else if shape.level() != Level::Raid10 || shape.members() % 2 == 0 {
+            prop_assert!(!readable);
+        }
+    }
+}
+
+#[test]
+fn a_stripes_columns_are_the_other_members() {
+    let shape = Shape::new(Level::Raid5, &[Sectors(800); 5], Sectors(8)).unwrap();
+    for number in 0..20 {
+        let stripe = shape.stripe(number);
+        assert_eq!(stripe.column(stripe.parity), None);
+        for column in 0..stripe.columns() {
+            assert_eq!(stripe.column(stripe.data(column)), Some(column));
+            let piece = shape.first_piece(stripe.place(column, Sectors(3), Sectors(2)));
+            assert_eq!(piece.legs()[0].member, stripe.data(column));
+            assert_eq!(piece.legs()[0].at, stripe.row() + Sectors(3));
+        }
+    }
+    let parities: Vec<_> = (0..6).map(|n| shape.stripe(n).parity).collect();
+    assert_eq!(parities, [4, 3, 2, 1, 0, 4]);
+}
+
+#[test]
+fn impossible_shapes_are_refused_with_the_remedy() {
+    let refused = |level, members: usize, chunk| {
+        let sizes = vec![Sectors(100); members];
+        Shape::new(level, &sizes, Sectors(chunk))
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(refused(Level::Raid1, 5, 8).contains("from 2 to 4"));
+    assert!(refused(Level::Raid5, 2, 8).contains("from 3 to 32"));
+    assert!(refused(Level::Raid0, 2, 9).contains("multiple of 4 KiB"));
+    assert!(refused(Level::Raid0, 2, 128).contains("too small"));
+}

@@ -1,0 +1,41 @@
+//! Arrays: several devices as one, behind the contract of a device, so that
+//! arrays nest.
+//!
+//! `levels` says where sectors lie, `format` what members carry besides data,
+//! `assemble` who belongs to an array, `core` who is in it now. `replicated`
+//! and `parity` read and write; `intent` and `journal` see to it that a loss of
+//! power harms nothing, `replay` and `recover` mend what it left.
+//!
+//! Not here, on purpose: opening devices, asking people, clocks and random
+//! sources. Identities come in as arguments.
+
+mod array;
+mod assemble;
+mod balance;
+mod core;
+mod create;
+mod format;
+mod intent;
+mod journal;
+mod levels;
+mod member;
+mod parity;
+mod place;
+mod recover;
+mod replay;
+mod replicated;
+mod scrub;
+mod xor;
+
+pub use array::{Array, MemberReport, Report};
+pub use assemble::{Start, assemble, examine};
+pub use core::{Event, Options};
+pub use create::{Plan, create, raw};
+pub use format::{
+    BAD_MAX, BLOCK_BYTES, MemberEntry, MemberState, NAME_BYTES_MAX, ROLE_SPARE, Superblock, Uuid,
+};
+pub use levels::{LEGS_MAX, Leg, Level, MEMBERS_MAX, Piece, Shape, Stripe};
+pub use member::{Candidate, MemberCounts};
+pub use place::{order, warnings};
+pub use recover::Progress;
+pub use scrub::ScrubReport;

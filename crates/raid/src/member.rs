@@ -1,0 +1,190 @@
+//! A member: a device with what is known of its health and where it stands.
+//!
+//! Not here: whether it is in the array (`state`), which leg serves (`balance`).
+
+use crate::format::Uuid;
+use block::{
+    BoxDevice, Buf, Device, Env, Extent, Fua, IoError, IoResult, Kind, Lba, Nanos, Sectors, Shared,
+};
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// A device that is to be, or is found to be, a member.
+#[derive(Clone)]
+pub struct Candidate {
+    /// The device.
+    pub device: BoxDevice,
+    /// What it hangs on and fails with: its failure domain.
+    pub domain: Arc<str>,
+}
+
+/// What a member did and suffered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MemberCounts {
+    /// Reads that succeeded.
+    pub reads: u64,
+    /// Writes that succeeded.
+    pub writes: u64,
+    /// Reads that failed.
+    pub read_errors: u64,
+    /// Writes and flushes that failed.
+    pub write_errors: u64,
+    /// Sectors that could not be read and were written again from elsewhere.
+    pub repaired: u64,
+}
+
+pub(crate) struct Member {
+    pub device: BoxDevice,
+    pub domain: Arc<str>,
+    pub name: Arc<str>,
+    pub uuid: Uuid,
+    pub counts: Cell<MemberCounts>,
+    /// Operations in flight.
+    pub in_flight: Cell<u32>,
+    /// Where its last read ended.
+    pub head: Cell<Lba>,
+    /// The moving average of its reads.
+    pub read_time: Cell<Nanos>,
+    data_at: Sectors,
+    patience: Option<Nanos>,
+    env: Env,
+}
+
+/// Whether the device itself is lost, rather than some of its sectors.
+pub(crate) fn is_loss(error: &IoError) -> bool {
+    matches!(error.kind(), Kind::Gone | Kind::Timeout | Kind::Stream)
+}
+
+impl Member {
+    pub fn new(
+        candidate: Candidate,
+        uuid: Uuid,
+        data_at: Sectors,
+        patience: Option<Nanos>,
+        env: Env,
+    ) -> Member {
+        Member {
+            name: candidate.device.geometry().name.clone(),
+            device: candidate.device,
+            domain: candidate.domain,
+            uuid,
+            counts: Cell::default(),
+            in_flight: Cell::new(0),
+            head: Cell::new(Lba::ZERO),
+            read_time: Cell::new(Nanos::ZERO),
+            data_at,
+            patience,
+            env,
+        }
+    }
+
+    pub fn count(&self, change: impl FnOnce(&mut MemberCounts)) {
+        let mut counts = self.counts.get();
+        change(&mut counts);
+        self.counts.set(counts);
+    }
+
+    /// `work`, for as long as the array waits for a member.
+    async fn within<T>(&self, work: impl Future<Output = T>) -> IoResult<T> {
+        self.in_flight.set(self.in_flight.get() + 1);
+        let _done = Done(&self.in_flight);
+        let Some(patience) = self.patience else {
+            return Ok(work.await);
+        };
+        let ended = self.env.timer.timeout(patience, work).await;
+        let late = || {
+            self.device
+                .geometry()
+                .error(Kind::Timeout, "no answer in time")
+        };
+        ended.ok_or_else(late)
+    }
+
+    /// Reads data. After a timeout the device keeps the buffer it was given.
+    pub async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
+        let (len, began) = (buf.len(), self.env.timer.now());
+        self.head.set(at + Sectors((len / 512) as u64));
+        let (buf, result) = match self.within(self.device.read(at + self.data_at, buf)).await {
+            Ok(answer) => answer,
+            Err(late) => (self.env.pool.get(len).await, Err(late)),
+        };
+        let took = self.env.timer.now() - began;
+        let average = self.read_time.get().0;
+        self.read_time
+            .set(Nanos(average - average / 8 + took.0 / 8));
+        self.count(|c| match result {
+            Ok(()) => c.reads += 1,
+            Err(_) => c.read_errors += 1,
+        });
+        (buf, result)
+    }
+
+    fn wrote(&self, result: &IoResult) {
+        self.count(|c| match result {
+            Ok(()) => c.writes += 1,
+            Err(_) => c.write_errors += 1,
+        });
+    }
+
+    /// Writes data.
+    pub async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+        let write = self.device.write(at + self.data_at, data, fua);
+        let result = self.within(write).await.and_then(|result| result);
+        self.wrote(&result);
+        result
+    }
+
+    /// Zeroes data.
+    pub async fn zero(&self, extent: Extent) -> IoResult {
+        let zero = self.device.zero(self.outer(extent));
+        let result = self.within(zero).await.and_then(|result| result);
+        self.wrote(&result);
+        result
+    }
+
+    /// Discards data.
+    pub async fn discard(&self, extent: Extent) -> IoResult {
+        let discard = self.device.discard(self.outer(extent));
+        self.within(discard).await.and_then(|result| result)
+    }
+
+    /// Makes what was acknowledged durable.
+    pub async fn flush(&self) -> IoResult {
+        let result = self.within(self.device.flush()).await.and_then(|r| r);
+        if result.is_err() {
+            self.count(|c| c.write_errors += 1);
+        }
+        result
+    }
+
+    /// Reads a block of metadata at `at` of the device.
+    pub async fn read_meta(&self, at: Sectors, buf: Buf) -> (Buf, IoResult) {
+        let len = buf.len();
+        match self.within(self.device.read(Lba(at.0), buf)).await {
+            Ok(answer) => answer,
+            Err(late) => (self.env.pool.get(len).await, Err(late)),
+        }
+    }
+
+    /// Writes metadata at `at` of the device, durable at once.
+    pub async fn write_meta(&self, at: Sectors, data: Shared) -> IoResult {
+        let write = self.device.write(Lba(at.0), data, Fua::Yes);
+        let result = self.within(write).await.and_then(|result| result);
+        if result.is_err() {
+            self.count(|c| c.write_errors += 1);
+        }
+        result
+    }
+
+    fn outer(&self, extent: Extent) -> Extent {
+        Extent::new(extent.start + self.data_at, extent.len)
+    }
+}
+
+struct Done<'a>(&'a Cell<u32>);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}

@@ -1,0 +1,453 @@
+//! RAID 5: writing stripes, and reading without a member.
+//!
+//! A stripe is written by one request at a time. If all of its data is new
+//! nothing is read. Else the old bytes of what changes and of the parity are
+//! read, and the difference goes into the parity; where one of these members is
+//! missing, the others' bytes of the same band are read instead.
+//!
+//! Not here: what makes this safe against a loss of power (`journal`).
+
+use crate::core::Core;
+use crate::format::BLOCK_BYTES;
+use crate::format::journal::{Intent, Run};
+use crate::levels::{Piece, Stripe};
+use crate::member::is_loss;
+use crate::replicated::Change;
+use crate::xor::xor;
+use block::{
+    Access, Buf, Extent, Fua, IoError, IoResult, Kind, Lba, SECTOR_BYTES, Sectors, Shared,
+};
+use futures_util::future::{join_all, try_join_all};
+use std::rc::Rc;
+
+/// The most bytes that a reconstruction takes at once.
+const SCRATCH_BYTES: usize = 1 << 20;
+
+/// The bytes of a write that fall on one data chunk.
+struct Part {
+    run: Run,
+    data: Shared,
+}
+
+/// A change of one stripe.
+struct Update {
+    stripe: Stripe,
+    parts: Vec<Part>,
+    /// The band of the chunks that changes: where parity changes.
+    from: Sectors,
+    len: Sectors,
+    fua: Fua,
+}
+
+fn bytes(sectors: Sectors) -> usize {
+    sectors.bytes() as usize
+}
+
+impl Update {
+    fn new(core: &Core, stripe: Stripe, extent: Extent, data: &Shared, fua: Fua) -> Update {
+        let parts = core.shape.pieces(extent).map(|piece| {
+            let leg = piece.legs()[0];
+            let run = Run {
+                member: leg.member,
+                from: leg.at - stripe.row(),
+                len: piece.extent.len,
+            };
+            let data = data.slice(piece.bytes(extent.start));
+            Part { run, data }
+        });
+        let parts: Vec<_> = parts.collect();
+        let from = parts.iter().map(|p| p.run.from).min().unwrap_or_default();
+        let ends = parts.iter().map(|p| p.run.from + p.run.len);
+        let end = ends.max().unwrap_or_default();
+        Update {
+            stripe,
+            parts,
+            from,
+            len: end - from,
+            fua,
+        }
+    }
+
+    /// Whether every data chunk is new over the whole band.
+    fn is_complete(&self) -> bool {
+        let all = self.parts.iter().all(|part| part.run.len == self.len);
+        all && self.parts.len() == self.stripe.columns()
+    }
+
+    fn parity_run(&self) -> Run {
+        Run {
+            member: self.stripe.parity,
+            from: self.from,
+            len: self.len,
+        }
+    }
+
+    /// Where a part's bytes lie in the band.
+    fn inside(&self, part: &Part) -> std::ops::Range<usize> {
+        let from = bytes(part.run.from - self.from);
+        from..from + part.data.len()
+    }
+
+    fn data_bytes(&self) -> usize {
+        self.parts.iter().map(|part| part.data.len()).sum()
+    }
+}
+
+impl Core {
+    /// Changes `extent`, stripe by stripe.
+    pub async fn change_parity(self: Rc<Core>, extent: Extent, change: Change) -> IoResult {
+        self.last_use.set(self.env.timer.now());
+        match change {
+            Change::Data(data, fua) => self.write_stripes(extent, &data, fua).await,
+            // Members that forgot bytes would leave the parity of others wrong.
+            Change::Discard => Ok(()),
+            Change::Zero => {
+                let width = self.shape.width().0;
+                let step =
+                    Sectors((SCRATCH_BYTES as u64 / SECTOR_BYTES).max(width) / width * width);
+                let step = Sectors(step.0.min(block::BUF_BYTES_MAX as u64 / SECTOR_BYTES));
+                let mut at = extent.start;
+                while at < extent.end() {
+                    let end = Lba((at.0 / step.0 + 1) * step.0).min(extent.end());
+                    let mut zeroes = self.env.pool.get(bytes(end - at)).await;
+                    zeroes.fill(0);
+                    let part = Extent::new(at, end - at);
+                    self.write_stripes(part, &zeroes.share(), Fua::No).await?;
+                    at = end;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    async fn write_stripes(self: &Rc<Core>, extent: Extent, data: &Shared, fua: Fua) -> IoResult {
+        self.check_up()?;
+        let intent = self.intent.as_ref().expect("a level with redundancy");
+        let marked = intent.begin(self, extent).await;
+        let result = match marked {
+            Err(error) => Err(error),
+            Ok(()) => {
+                let first = self.shape.stripe_at(extent.start).number;
+                let last = self.shape.stripe_at(extent.end() + Sectors(0)).number;
+                let stripes = (first..=last).map(|number| self.shape.stripe(number));
+                let updates = stripes.filter_map(|stripe| {
+                    let part = stripe.extent().intersect(extent);
+                    let from = bytes(part.start.max(extent.start) - extent.start);
+                    let part_data =
+                        (!part.is_empty()).then(|| data.slice(from..from + bytes(part.len)))?;
+                    Some(self.write_stripe(stripe, part, part_data, fua))
+                });
+                let results = join_all(updates.collect::<Vec<_>>()).await;
+                results.into_iter().collect()
+            }
+        };
+        intent.end(extent, self.env.timer.now());
+        result
+    }
+
+    async fn write_stripe(
+        self: &Rc<Core>,
+        stripe: Stripe,
+        extent: Extent,
+        data: Shared,
+        fua: Fua,
+    ) -> IoResult {
+        // Bounds the memory, and the records that a journal can have open.
+        let lanes = (self.journals[stripe.parity].slots() / 2).max(1);
+        let lane = Extent::new(Lba(stripe.number % lanes), Sectors(1));
+        let _lane = self.lanes.lock(lane, Access::Exclusive).await;
+        let _busy = self.busy.lock(stripe.extent(), Access::Exclusive).await;
+        let update = Update::new(self, stripe, extent, &data, fua);
+        let whole = update.is_complete() && update.len == self.shape.chunk() && self.is_whole();
+        if !whole && self.journals[stripe.parity].has_whole(stripe.number) {
+            self.flush_members().await?;
+        }
+        let (block, parity) = self.new_parity(&update).await?;
+        self.put(&update, block, parity, whole).await?;
+        self.remove_bad(extent);
+        self.commit().await
+    }
+
+    /// A block with room for a record's header, the new data, and the new
+    /// parity; and where in it the parity begins, if any member takes parity.
+    async fn new_parity(self: &Rc<Core>, update: &Update) -> IoResult<(Buf, Option<usize>)> {
+        let at = BLOCK_BYTES + update.data_bytes();
+        let takes_parity = self.writable(update.stripe.parity).is_some();
+        let len = at + if takes_parity { bytes(update.len) } else { 0 };
+        let (mut head, mut parity) = self.env.pool.get(len).await.split_at(at);
+        if takes_parity {
+            parity = match self.difference(update, parity).await {
+                Ok(parity) => parity,
+                Err(parity) => self.from_band(update, parity).await?,
+            };
+        }
+        let mut to = BLOCK_BYTES;
+        for part in &update.parts {
+            head[to..to + part.data.len()].copy_from_slice(&part.data);
+            to += part.data.len();
+        }
+        let block = Buf::join(head, parity, &self.env.pool).await;
+        Ok((block, takes_parity.then_some(at)))
+    }
+
+    /// The new parity from the old one and the old data; gives the buffer back
+    /// if these cannot all be read, or need not be.
+    async fn difference(self: &Rc<Core>, update: &Update, parity: Buf) -> Result<Buf, Buf> {
+        let old = update.parts.iter().map(|p| self.in_sync(p.run.member));
+        let holder = self.in_sync(update.stripe.parity);
+        let (Some(old), Some(holder)) = (old.collect::<Option<Vec<_>>>(), holder) else {
+            return Err(parity);
+        };
+        if update.is_complete() {
+            return Err(parity);
+        }
+        let row = update.stripe.row();
+        let len = parity.len();
+        let mut rest = self.env.pool.get(update.data_bytes()).await;
+        let mut reads = Vec::new();
+        for (part, member) in update.parts.iter().zip(&old) {
+            let (mine, tail) = rest.split_at(part.data.len());
+            reads.push((part.run.member, member, row + part.run.from, mine));
+            rest = tail;
+        }
+        let reads = reads.into_iter().map(|(role, member, at, buf)| async move {
+            let (buf, result) = member.read(at, buf).await;
+            self.judge_read(role, &result);
+            result.map(|()| buf)
+        });
+        let read_parity = holder.read(row + update.from, parity);
+        let both = futures_util::future::join(read_parity, try_join_all(reads)).await;
+        let ((mut parity, result), old) = both;
+        self.judge_read(update.stripe.parity, &result);
+        let (Ok(()), Ok(old)) = (result, old) else {
+            return Err(parity);
+        };
+        debug_assert_eq!(parity.len(), len);
+        for (part, old) in update.parts.iter().zip(old) {
+            let range = update.inside(part);
+            xor(&mut parity[range.clone()], &old);
+            xor(&mut parity[range], &part.data);
+        }
+        Ok(parity)
+    }
+
+    /// The new parity from all data of the band, one chunk of which may have to
+    /// be computed from the others.
+    async fn from_band(self: &Rc<Core>, update: &Update, mut parity: Buf) -> IoResult<Buf> {
+        parity.fill(0);
+        if update.is_complete() {
+            for part in &update.parts {
+                xor(&mut parity, &part.data);
+            }
+            return Ok(parity);
+        }
+        let (stripe, len) = (update.stripe, bytes(update.len));
+        let roles: Vec<usize> = (0..self.shape.members()).collect();
+        let all = self.env.pool.get(len * roles.len()).await;
+        let at = stripe.row() + update.from;
+        let (mut band, lost) = self.read_band(at, &roles, all).await;
+        if let Some(lost) = lost.filter(|lost| *lost != stripe.parity) {
+            rebuild_in(&mut band, len, lost);
+        }
+        for role in roles.into_iter().filter(|role| *role != stripe.parity) {
+            let chunk = &mut band[role * len..][..len];
+            if let Some(part) = update.parts.iter().find(|part| part.run.member == role) {
+                chunk[update.inside(part)].copy_from_slice(&part.data);
+            }
+            xor(&mut parity, chunk);
+        }
+        if lost.is_some_and(|lost| lost == usize::MAX) {
+            let what = "two members cannot be read; these sectors cannot be written in part";
+            return Err(self.error(Kind::Media, what).at(stripe.extent()));
+        }
+        Ok(parity)
+    }
+
+    /// Reads the same run of all `roles` into `all`; says which one could not
+    /// be read, `usize::MAX` if several.
+    async fn read_band(
+        self: &Rc<Core>,
+        at: Lba,
+        roles: &[usize],
+        all: Buf,
+    ) -> (Buf, Option<usize>) {
+        let len = all.len() / roles.len();
+        let (mut reads, mut rest) = (Vec::new(), all);
+        for role in roles {
+            let (mine, tail) = rest.split_at(len);
+            reads.push(async move {
+                let Some(member) = self.in_sync(*role) else {
+                    return (mine, false);
+                };
+                let (mine, result) = member.read(at, mine).await;
+                self.judge_read(*role, &result);
+                (mine, result.is_ok())
+            });
+            rest = tail;
+        }
+        drop(rest);
+        let mut whole: Option<Buf> = None;
+        let mut lost = None;
+        for (role, (part, good)) in roles.iter().zip(join_all(reads).await) {
+            if !good {
+                lost = Some(lost.map_or(*role, |_| usize::MAX));
+            }
+            whole = Some(match whole {
+                None => part,
+                Some(head) => Buf::join(head, part, &self.env.pool).await,
+            });
+        }
+        (whole.expect("an array has members"), lost)
+    }
+
+    fn judge_read(self: &Rc<Core>, role: usize, result: &IoResult) {
+        if let Err(error) = result
+            && is_loss(error)
+        {
+            self.fail(role, error);
+        }
+    }
+
+    /// Journals an update and writes it in place.
+    async fn put(
+        self: &Rc<Core>,
+        update: &Update,
+        mut block: Buf,
+        parity: Option<usize>,
+        whole: bool,
+    ) -> IoResult {
+        let stripe = update.stripe;
+        let journal = &self.journals[stripe.parity];
+        let keeper = self.in_sync(stripe.parity).filter(|_| parity.is_some());
+        let mut record = None;
+        let shared = match keeper {
+            None => block.share(),
+            Some(keeper) => {
+                let intent = match whole {
+                    true => self.sums(update, &block[parity.expect("it has a keeper")..]),
+                    false => Intent::Redo {
+                        runs: update
+                            .parts
+                            .iter()
+                            .map(|p| p.run)
+                            .chain([update.parity_run()])
+                            .collect(),
+                        sum: crc32c::crc32c(&block[BLOCK_BYTES..]),
+                    },
+                };
+                block[..BLOCK_BYTES].fill(0);
+                let (number, shared, written) = journal
+                    .write(self, &keeper, stripe.number, intent, block)
+                    .await;
+                if let Err(error) = written {
+                    let failed = self.fail(stripe.parity, &error);
+                    if !failed {
+                        journal.finish(number);
+                        return Err(error);
+                    }
+                }
+                record = Some(number);
+                shared
+            }
+        };
+        // A durable record makes the write durable.
+        let fua = match record {
+            Some(_) if !whole && self.is_in_sync(stripe.parity) => Fua::No,
+            _ => update.fua,
+        };
+        let result = self.put_in_place(update, shared, parity, fua).await;
+        if let Some(number) = record {
+            journal.finish(number);
+        }
+        result
+    }
+
+    fn sums(&self, update: &Update, parity: &[u8]) -> Intent {
+        let mut sums = vec![crc32c::crc32c(parity); self.shape.members()];
+        for part in &update.parts {
+            sums[part.run.member] = crc32c::crc32c(&part.data);
+        }
+        Intent::Whole(sums)
+    }
+
+    async fn put_in_place(
+        self: &Rc<Core>,
+        update: &Update,
+        block: Shared,
+        parity: Option<usize>,
+        fua: Fua,
+    ) -> IoResult {
+        let row = update.stripe.row();
+        let data = update
+            .parts
+            .iter()
+            .map(|part| (part.run, part.data.clone()));
+        let parity = parity.map(|at| (update.parity_run(), block.slice(at..block.len())));
+        let writes = data.chain(parity).filter_map(|(run, data)| {
+            let member = self.writable(run.member)?;
+            Some(async move { (run.member, member.write(row + run.from, data, fua).await) })
+        });
+        let writes: Vec<_> = writes.collect();
+        let mut failed: Option<IoError> = None;
+        for (role, result) in join_all(writes).await {
+            if let Err(error) = result
+                && !self.fail(role, &error)
+            {
+                failed = Some(error);
+            }
+        }
+        self.commit().await?;
+        self.check_up()?;
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Reads a piece of a member that cannot be read itself.
+    pub async fn read_from_others(self: &Rc<Core>, piece: Piece, buf: Buf) -> (Buf, IoResult) {
+        let stripe = self.shape.stripe_at(piece.extent.start);
+        let leg = piece.legs()[0];
+        let _busy = self.busy.lock(stripe.extent(), Access::Shared).await;
+        self.reconstruct(stripe, leg.member, leg.at - stripe.row(), buf)
+            .await
+    }
+
+    /// Computes what `role` should hold from `from` on in its chunk of `stripe`,
+    /// which nobody writes meanwhile.
+    pub async fn reconstruct(
+        self: &Rc<Core>,
+        stripe: Stripe,
+        role: usize,
+        from: Sectors,
+        mut buf: Buf,
+    ) -> (Buf, IoResult) {
+        let others: Vec<usize> = (0..self.shape.members()).filter(|r| *r != role).collect();
+        let step = (SCRATCH_BYTES / others.len() / BLOCK_BYTES).max(1) * BLOCK_BYTES;
+        let mut done = 0;
+        while done < buf.len() {
+            let len = step.min(buf.len() - done);
+            let all = self.env.pool.get(len * others.len()).await;
+            let at = stripe.row() + from + Sectors((done / SECTOR_BYTES as usize) as u64);
+            let (all, lost) = self.read_band(at, &others, all).await;
+            if lost.is_some() {
+                let what = "another member cannot be read either";
+                return (buf, Err(self.error(Kind::Media, what)));
+            }
+            let into = &mut buf[done..done + len];
+            into.fill(0);
+            all.chunks_exact(len).for_each(|chunk| xor(into, chunk));
+            done += len;
+        }
+        (buf, Ok(()))
+    }
+}
+
+/// Computes chunk `lost` of `band`, chunks of `len`, from the others.
+fn rebuild_in(band: &mut [u8], len: usize, lost: usize) {
+    let Some(at) = lost.checked_mul(len).filter(|at| at + len <= band.len()) else {
+        return;
+    };
+    let (before, rest) = band.split_at_mut(at);
+    let (into, after) = rest.split_at_mut(len);
+    into.fill(0);
+    before.chunks_exact(len).for_each(|chunk| xor(into, chunk));
+    after.chunks_exact(len).for_each(|chunk| xor(into, chunk));
+}

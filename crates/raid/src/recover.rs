@@ -1,0 +1,426 @@
+//! What an array does for itself while it serves: brings copies into agreement
+//! after a crash, fills members, calls in spares, and takes marks away.
+//!
+//! A rebuild goes region by region and holds each bit only while it copies it.
+//! While the array is in use it moves no more than its floor, else as much as
+//! the members give. A rebuild from the start on notes how far it came, and
+//! goes on from there after a restart.
+
+use crate::core::Core;
+use crate::format::{BLOCK_BYTES, MemberState};
+use crate::levels::{Level, Piece, Stripe};
+use crate::member::Member;
+use crate::xor::xor;
+use block::{Access, Buf, Extent, Fua, IoError, IoResult, Kind, Lba, Nanos, SECTOR_BYTES, Sectors};
+use std::rc::{Rc, Weak};
+
+/// How often an array looks whether there is something to do.
+const TICK: Nanos = Nanos::from_millis(100);
+/// Bytes that are copied at once.
+const STEP_BYTES: u64 = 256 << 10;
+/// How often a rebuild notes how far it came.
+const CHECKPOINTS: usize = 16;
+
+/// How far a rebuild or resynchronisation is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    /// The member that is filled; `None` while copies are compared after a crash.
+    pub role: Option<usize>,
+    /// Sectors of the array that have been gone over.
+    pub done: Sectors,
+    /// Sectors to go over; 0 if nothing goes on.
+    pub total: Sectors,
+    /// When it began.
+    pub began: Nanos,
+}
+
+impl Progress {
+    /// How long it will still take at the rate so far.
+    pub fn left(&self, now: Nanos) -> Option<Nanos> {
+        let (done, left) = (self.done.0, self.total.0.saturating_sub(self.done.0));
+        let spent = (now - self.began).0;
+        (done > 0).then(|| Nanos((u128::from(spent) * u128::from(left) / u128::from(done)) as u64))
+    }
+}
+
+/// Tends an array until its last handle is gone.
+pub(crate) async fn tend(core: Weak<Core>) {
+    let mut cleared = Nanos::ZERO;
+    loop {
+        let timer = match core.upgrade() {
+            Some(core) if !core.closed.get() => {
+                core.tend_once(&mut cleared).await;
+                core.env.timer.clone()
+            }
+            _ => return,
+        };
+        timer.sleep(TICK).await;
+    }
+}
+
+impl Core {
+    async fn tend_once(self: &Rc<Core>, cleared: &mut Nanos) {
+        if self.down.borrow().is_some() || self.intent.is_none() {
+            return;
+        }
+        if !self.unsynced.borrow().is_empty() {
+            let done = self.resync().await;
+            self.end_of("resynchronisation", done);
+            return;
+        }
+        let roles = 0..self.shape.members();
+        let rebuilding = |role: &usize| matches!(self.state(*role), MemberState::Rebuilding { .. });
+        if let Some(role) = roles.clone().find(rebuilding) {
+            let done = self.rebuild(role).await;
+            self.end_of("rebuild", done);
+            return;
+        }
+        let failed = |role: &usize| matches!(self.state(*role), MemberState::Failed { .. });
+        if let Some(role) = roles.clone().find(failed) {
+            let spare = self.spares.borrow_mut().pop();
+            if let Some(spare) = spare
+                && let Err(error) = self.adopt(role, spare, true).await
+            {
+                self.tell(format!("{}: a spare cannot serve: {error}", self.name));
+            }
+            return;
+        }
+        let now = self.env.timer.now();
+        if now - *cleared >= self.options.clear_after {
+            *cleared = now;
+            // A failure is seen by whoever writes next.
+            let _ = self.clear_marks(now - self.options.clear_after).await;
+        }
+    }
+
+    fn end_of(&self, what: &str, result: IoResult<bool>) {
+        self.progress.set(Progress::default());
+        match result {
+            Ok(true) => self.tell(format!("{}: {what} done", self.name)),
+            Ok(false) => {}
+            Err(error) => self.tell(format!("{}: {what} stopped: {error}", self.name)),
+        }
+    }
+
+    /// Takes away the marks of regions that are idle since `before`.
+    pub async fn clear_marks(self: &Rc<Core>, before: Nanos) -> IoResult {
+        let Some(intent) = self.intent.as_ref().filter(|i| i.marked() > 0) else {
+            return Ok(());
+        };
+        if !self.is_whole() {
+            return Ok(());
+        }
+        self.flush_members().await?;
+        if self.is_whole() {
+            intent.clear(self, before).await?;
+        }
+        Ok(())
+    }
+
+    /// The parts of a region that are gone over at once.
+    fn steps(&self, region: Extent) -> Vec<Extent> {
+        let width = self.shape.width().0;
+        let step = (STEP_BYTES / SECTOR_BYTES).max(width) / width * width;
+        let end = region.end().0;
+        let starts = (region.start.0..end).step_by(step as usize);
+        starts
+            .map(|start| Extent::new(Lba(start), Sectors(step.min(end - start))))
+            .collect()
+    }
+
+    /// Goes over `regions`, at the rate that is allowed. `false` if it was left
+    /// unfinished.
+    async fn go_over(
+        self: &Rc<Core>,
+        role: Option<usize>,
+        regions: Vec<usize>,
+        work: impl AsyncFn(Extent) -> IoResult,
+        region_done: impl AsyncFn(usize, usize) -> IoResult,
+    ) -> IoResult<bool> {
+        let intent = self.intent.as_ref().expect("a level with redundancy");
+        let all = self.geometry.sectors;
+        let total = regions.iter().map(|r| intent.extent(*r, all).len.0).sum();
+        let mut progress = Progress {
+            role,
+            done: Sectors::ZERO,
+            total: Sectors(total),
+            began: self.env.timer.now(),
+        };
+        for (index, region) in regions.into_iter().enumerate() {
+            for step in self.steps(intent.extent(region, all)) {
+                let gone = role.is_some_and(|role| self.writable(role).is_none());
+                if self.closed.get() || self.down.borrow().is_some() || gone {
+                    return Ok(false);
+                }
+                self.progress.set(progress);
+                work(step).await?;
+                progress.done += step.len;
+                self.pace(step.len).await;
+            }
+            region_done(index, region).await?;
+        }
+        Ok(true)
+    }
+
+    /// Waits as long as moving `sectors` may take while the array is in use.
+    pub async fn pace(&self, sectors: Sectors) {
+        let timer = &self.env.timer;
+        let in_use = timer.now() - self.last_use.get() < self.options.busy_for;
+        if in_use && self.last_use.get() > Nanos::ZERO {
+            let span = u128::from(sectors.bytes()) * 1_000_000_000;
+            let floor = u128::from(self.options.rebuild_floor.max(1));
+            timer.sleep(Nanos((span / floor) as u64)).await;
+        }
+    }
+
+    /// Brings the copies of every region in doubt into agreement.
+    async fn resync(self: &Rc<Core>) -> IoResult<bool> {
+        let regions: Vec<usize> = self.unsynced.borrow().iter().copied().collect();
+        let done = async |_: usize, region: usize| {
+            self.unsynced.borrow_mut().remove(&region);
+            Ok(())
+        };
+        self.go_over(
+            None,
+            regions,
+            async |step| self.clone().agree(step).await,
+            done,
+        )
+        .await
+    }
+
+    /// Puts `member` into `role`, to be filled.
+    pub async fn adopt(self: &Rc<Core>, role: usize, member: Rc<Member>, whole: bool) -> IoResult {
+        if let Some(journal) = self.journals.get(role) {
+            journal.wipe(self, &member).await?;
+        }
+        let uuid = member.uuid;
+        *self.slots[role].member.borrow_mut() = Some(member);
+        self.set_entry(role, |entry| {
+            entry.uuid = uuid;
+            entry.state = MemberState::Rebuilding { whole };
+            entry.checkpoint = Sectors::ZERO;
+        });
+        self.tell(format!("{}: member {role} is being filled", self.name));
+        self.commit().await
+    }
+
+    async fn rebuild(self: &Rc<Core>, role: usize) -> IoResult<bool> {
+        let intent = self.intent.as_ref().expect("a level with redundancy");
+        let entry = self.slots[role].entry.get();
+        let whole = entry.state == MemberState::Rebuilding { whole: true };
+        let mut regions = intent.marks();
+        if whole {
+            let first = intent
+                .region_of(Extent::new(Lba(entry.checkpoint.0), Sectors(1)))
+                .start;
+            regions.retain(|region| *region < first);
+            regions.extend(first..intent.regions());
+        }
+        let every = regions.len() / CHECKPOINTS + 1;
+        let note = async |index: usize, region: usize| {
+            let after = intent.extent(region, self.geometry.sectors).end();
+            let further = after.0 > self.slots[role].entry.get().checkpoint.0;
+            if !whole || !further || !(index + 1).is_multiple_of(every) {
+                return Ok(());
+            }
+            let Some(member) = self.writable(role) else {
+                return Ok(());
+            };
+            if let Err(error) = member.flush().await {
+                self.fail(role, &error);
+                return Err(error);
+            }
+            self.set_entry(role, |entry| entry.checkpoint = Sectors(after.0));
+            self.commit().await
+        };
+        let fill = async |step| self.fill(role, step).await;
+        if !self.go_over(Some(role), regions, fill, note).await? {
+            return Ok(false);
+        }
+        // Nothing is in flight while the member becomes one that serves.
+        let _all = self
+            .busy
+            .lock(self.geometry.extent(), Access::Exclusive)
+            .await;
+        self.flush_members().await?;
+        intent.write_now(self).await?;
+        if !matches!(self.state(role), MemberState::Rebuilding { .. }) {
+            return Ok(false);
+        }
+        self.set_entry(role, |entry| {
+            entry.state = MemberState::InSync;
+            entry.checkpoint = Sectors::ZERO;
+        });
+        self.commit().await?;
+        Ok(true)
+    }
+
+    /// Memory for work that nobody waits for.
+    pub async fn spare_buf(&self, len: usize) -> Buf {
+        loop {
+            match self.env.pool.try_get(len) {
+                Some(buf) => return buf,
+                None => self.env.timer.sleep(Nanos::from_millis(1)).await,
+            }
+        }
+    }
+
+    /// Fills what `role` holds of `extent`.
+    async fn fill(self: &Rc<Core>, role: usize, extent: Extent) -> IoResult {
+        if self.shape.level() == Level::Raid5 {
+            let first = self.shape.stripe_at(extent.start).number;
+            let count = extent.len.0.div_ceil(self.shape.width().0);
+            for number in first..first + count {
+                self.fill_stripe(role, self.shape.stripe(number)).await?;
+            }
+            return Ok(());
+        }
+        let _busy = self.busy.lock(extent, Access::Exclusive).await;
+        for piece in self.shape.pieces(extent) {
+            if piece.legs().iter().any(|leg| leg.member == role) {
+                self.fill_piece(role, piece).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn fill_piece(self: &Rc<Core>, role: usize, piece: Piece) -> IoResult {
+        let mut buf = self.spare_buf(piece.extent.len.bytes() as usize).await;
+        let mut result;
+        for (leg, member) in self.readable(&piece) {
+            (buf, result) = member.read(leg.at, buf).await;
+            match result {
+                Ok(()) => {
+                    return self.spread(piece, buf.share(), |leg| leg == role).await;
+                }
+                Err(error) if crate::member::is_loss(&error) => {
+                    self.fail(leg.member, &error);
+                    return Err(error);
+                }
+                Err(_) => {}
+            }
+        }
+        drop(buf);
+        if piece.extent.len > self.geometry.block {
+            // What can be read of it block by block is saved.
+            let block = self.geometry.block;
+            for at in (piece.extent.start.0..piece.extent.end().0).step_by(block.0 as usize) {
+                let part = self.shape.first_piece(Extent::new(Lba(at), block));
+                Box::pin(self.fill_piece(role, part)).await?;
+            }
+            return Ok(());
+        }
+        self.add_bad(piece.extent)?;
+        self.commit().await?;
+        let mut zeroes = self.spare_buf(piece.extent.len.bytes() as usize).await;
+        zeroes.fill(0);
+        self.spread(piece, zeroes.share(), |_| true).await
+    }
+
+    async fn fill_stripe(self: &Rc<Core>, role: usize, stripe: Stripe) -> IoResult {
+        let _busy = self.busy.lock(stripe.extent(), Access::Exclusive).await;
+        let Some(member) = self.writable(role) else {
+            return Ok(());
+        };
+        let chunk = self.shape.chunk();
+        let buf = self.spare_buf(chunk.bytes() as usize).await;
+        let (buf, result) = self.reconstruct(stripe, role, Sectors::ZERO, buf).await;
+        if result.is_ok() {
+            return self.written(role, member.write(stripe.row(), buf.share(), Fua::No).await);
+        }
+        drop(buf);
+        let unit = self.geometry.block;
+        for from in (0..chunk.0).step_by(unit.0 as usize).map(Sectors) {
+            self.check_can_fill(role)?;
+            let buf = self.spare_buf(unit.bytes() as usize).await;
+            let (buf, result) = self.reconstruct(stripe, role, from, buf).await;
+            if result.is_ok() {
+                let at = stripe.row() + from;
+                self.written(role, member.write(at, buf.share(), Fua::No).await)?;
+            } else {
+                drop(buf);
+                self.give_up(stripe, role, from, unit).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_can_fill(&self, role: usize) -> IoResult {
+        let others = (0..self.shape.members()).filter(|other| *other != role);
+        match others
+            .into_iter()
+            .all(|other| self.in_sync(other).is_some())
+        {
+            true => Ok(()),
+            false => Err(self.error(Kind::Gone, "another member was lost")),
+        }
+    }
+
+    fn written(self: &Rc<Core>, role: usize, result: IoResult) -> IoResult {
+        if let Err(error) = &result {
+            self.fail(role, error);
+        }
+        result
+    }
+
+    /// Two chunks of a stripe cannot be read in `from .. from + len`: their
+    /// data is lost. Zeroes take its place, with a parity that fits.
+    async fn give_up(
+        self: &Rc<Core>,
+        stripe: Stripe,
+        role: usize,
+        from: Sectors,
+        len: Sectors,
+    ) -> IoResult {
+        self.check_can_fill(role)?;
+        let at = stripe.row() + from;
+        let bytes = len.bytes() as usize;
+        let mut parity = self.spare_buf(bytes).await;
+        parity.fill(0);
+        let mut lost = vec![role];
+        for column in 0..stripe.columns() {
+            let holder = stripe.data(column);
+            let Some(member) = self.in_sync(holder).filter(|_| holder != role) else {
+                continue;
+            };
+            let (buf, result) = member.read(at, self.spare_buf(bytes).await).await;
+            match result {
+                Ok(()) => xor(&mut parity, &buf),
+                Err(_) => lost.push(holder),
+            }
+        }
+        for holder in &lost {
+            if let Some(column) = stripe.column(*holder) {
+                self.add_bad(stripe.place(column, from, len))?;
+            }
+        }
+        self.commit().await?;
+        // No record may bring back a parity that goes with what is lost.
+        self.flush_members().await?;
+        for journal in &self.journals {
+            journal.retire(self).await?;
+        }
+        let parity = parity.share();
+        let mut zeroes = self.spare_buf(bytes.max(BLOCK_BYTES)).await;
+        zeroes.fill(0);
+        let zeroes = zeroes.share().slice(0..bytes);
+        for holder in lost.into_iter().chain([stripe.parity]) {
+            let data = if holder == stripe.parity {
+                &parity
+            } else {
+                &zeroes
+            };
+            if let Some(member) = self.writable(holder) {
+                self.written(holder, member.write(at, data.clone(), Fua::No).await)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets nothing: an error for whoever asked for what `role` cannot give.
+    pub fn no_role(&self, role: usize) -> IoError {
+        let what = format!("it has no member {role}; see its status");
+        self.error(Kind::Invalid, what)
+    }
+}

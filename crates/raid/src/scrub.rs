@@ -1,0 +1,153 @@
+//! Comparing what ought to agree: copies with each other, data with parity.
+//!
+//! Sectors that cannot be read are written again from the others, as a read
+//! would. Where copies differ the one that most legs hold is right; two that
+//! differ, or a parity that does not fit, do not tell which is wrong: a repair
+//! then makes them agree, on the first copy or with the data.
+
+use crate::core::Core;
+use crate::levels::{Level, Piece, Stripe};
+use crate::xor::xor;
+use block::{Access, Extent, Fua, IoResult, Lba, Sectors};
+use std::rc::Rc;
+
+/// What a scrub found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ScrubReport {
+    /// Sectors of the array that were looked at.
+    pub sectors: u64,
+    /// Places that could not be read on one member.
+    pub unreadable: u64,
+    /// Places where copies, or data and parity, differed.
+    pub mismatches: u64,
+    /// Of these, how many were brought into agreement.
+    pub repaired: u64,
+}
+
+/// The sectors that are compared at once.
+const STEP: Sectors = Sectors(128);
+
+impl Core {
+    /// Looks at the whole array.
+    pub async fn scrub(self: &Rc<Core>, repair: bool) -> IoResult<ScrubReport> {
+        let mut report = ScrubReport::default();
+        if self.intent.is_none() {
+            let what = format!(
+                "{} keeps nothing twice to compare",
+                self.shape.level().name()
+            );
+            return Err(self.error(block::Kind::Invalid, what));
+        }
+        let mut at = Lba::ZERO;
+        let end = self.geometry.extent().end();
+        while at < end {
+            let step = match self.shape.level() {
+                Level::Raid5 => self.shape.width(),
+                _ => Sectors(STEP.0.min((end - at).0)),
+            };
+            let extent = Extent::new(at, step);
+            self.check_up()?;
+            if self.is_unsynced(extent) {
+                self.clone().agree(extent).await?;
+            }
+            let _busy = self.busy.lock(extent, Access::Exclusive).await;
+            match self.shape.level() {
+                Level::Raid5 => {
+                    self.scrub_stripe(self.shape.stripe_at(at), repair, &mut report)
+                        .await?;
+                }
+                _ => {
+                    for piece in self.shape.pieces(extent) {
+                        self.scrub_piece(piece, repair, &mut report).await?;
+                    }
+                }
+            }
+            report.sectors += step.0;
+            at = at + step;
+            self.pace(step).await;
+        }
+        Ok(report)
+    }
+
+    async fn scrub_piece(
+        self: &Rc<Core>,
+        piece: Piece,
+        repair: bool,
+        report: &mut ScrubReport,
+    ) -> IoResult {
+        let (mut copies, mut unreadable) = (Vec::new(), Vec::new());
+        for (leg, member) in self.readable(&piece) {
+            let buf = self.spare_buf(piece.extent.len.bytes() as usize).await;
+            let (buf, result) = member.read(leg.at, buf).await;
+            match result {
+                Ok(()) => copies.push((leg.member, buf.share())),
+                Err(_) => unreadable.push(leg.member),
+            }
+        }
+        report.unreadable += unreadable.len() as u64;
+        let alike = |data: &block::Shared| copies.iter().filter(|(_, c)| c[..] == data[..]).count();
+        // Among equals the first leg's: `max_by_key` takes the last.
+        let best = copies.iter().rev().max_by_key(|(_, data)| alike(data));
+        let Some((_, best)) = best else { return Ok(()) };
+        let differ = copies.iter().filter(|(_, copy)| copy[..] != best[..]);
+        let mut wrong: Vec<usize> = differ.map(|(role, _)| *role).collect();
+        report.mismatches += wrong.len() as u64;
+        if !repair {
+            wrong.clear();
+        }
+        report.repaired += wrong.len() as u64;
+        wrong.extend(&unreadable);
+        let best = best.clone();
+        self.spread(piece, best, |role| wrong.contains(&role)).await
+    }
+
+    async fn scrub_stripe(
+        self: &Rc<Core>,
+        stripe: Stripe,
+        repair: bool,
+        report: &mut ScrubReport,
+    ) -> IoResult {
+        let chunk = self.shape.chunk();
+        let len = chunk.bytes() as usize;
+        let mut sum = self.spare_buf(len).await;
+        sum.fill(0);
+        let mut unreadable = Vec::new();
+        for role in 0..self.shape.members() {
+            let Some(member) = self.in_sync(role) else {
+                return Ok(());
+            };
+            let (buf, result) = member.read(stripe.row(), self.spare_buf(len).await).await;
+            match result {
+                Ok(()) => xor(&mut sum, &buf),
+                Err(_) => unreadable.push(role),
+            }
+        }
+        report.unreadable += unreadable.len() as u64;
+        let (role, data) = match unreadable[..] {
+            [] if sum.iter().all(|byte| *byte == 0) => return Ok(()),
+            [] => {
+                report.mismatches += 1;
+                if !repair {
+                    return Ok(());
+                }
+                report.repaired += 1;
+                let buf = self.spare_buf(len).await;
+                let (buf, result) = self
+                    .reconstruct(stripe, stripe.parity, Sectors::ZERO, buf)
+                    .await;
+                result?;
+                (stripe.parity, buf)
+            }
+            [role] => (role, sum),
+            _ => return Ok(()),
+        };
+        let Some(member) = self.writable(role) else {
+            return Ok(());
+        };
+        if let Err(error) = member.write(stripe.row(), data.share(), Fua::No).await {
+            self.fail(role, &error);
+            self.commit().await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,24 @@
+//! Parity: exclusive or, a word at a time in a form that compilers vectorise.
+
+/// `into ^= from`; both have the same length.
+pub(crate) fn xor(into: &mut [u8], from: &[u8]) {
+    assert_eq!(into.len(), from.len());
+    for (a, b) in into.iter_mut().zip(from) {
+        *a ^= *b;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::xor;
+
+    #[test]
+    fn what_is_taken_twice_is_gone() {
+        let (a, b): (Vec<u8>, Vec<u8>) = (0..4099_u32).map(|i| (i as u8, (i * 7) as u8)).unzip();
+        let mut c = a.clone();
+        xor(&mut c, &b);
+        assert!(c.iter().zip(&a).zip(&b).all(|((c, a), b)| *c == a ^ b));
+        xor(&mut c, &b);
+        assert_eq!(c, a);
+    }
+}

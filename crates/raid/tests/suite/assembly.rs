@@ -1,0 +1,200 @@
+//! Putting arrays together, and refusing what cannot be one.
+
+use crate::common::{Bench, drive, options, refused, run};
+use block::{Device, Lba, Sectors};
+use raid::{Level, MemberState, Start, assemble};
+
+#[test]
+fn the_order_of_the_devices_does_not_matter() {
+    for level in Level::ALL {
+        run(1, 8, &[8, 8, 9, 8], async move |bench| {
+            let count = level.members().1.min(4);
+            let roles: Vec<_> = (0..count).collect();
+            let array = bench.create(level, &roles, &[]).await.unwrap();
+            let sectors = array.geometry().sectors.0;
+            bench.write(&array, 0, 512, 3).await.unwrap();
+            bench.write(&array, sectors - 512, 512, 4).await.unwrap();
+            array.close().await.unwrap();
+            drop(array);
+            let reversed: Vec<_> = roles.into_iter().rev().collect();
+            let array = bench.assemble(&reversed).await.unwrap();
+            assert_eq!(array.geometry().sectors.0, sectors);
+            assert!(bench.holds(&array, 0, 512, 3).await, "{level:?}");
+            assert!(bench.holds(&array, sectors - 512, 512, 4).await);
+            assert!(array.is_settled());
+        });
+    }
+}
+
+#[test]
+fn foreign_blank_and_duplicate_members_are_refused() {
+    run(2, 1, &[8; 5], async |bench| {
+        let one = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
+        let other = bench.create(Level::Raid1, &[2, 3], &[]).await.unwrap();
+        drop((one, other));
+        let told = refused(bench.assemble(&[0, 1, 2]).await);
+        assert!(told.contains("belongs to another array"), "{told}");
+        let told = refused(bench.assemble(&[0, 1, 4]).await);
+        assert!(told.contains("disk-4 belongs to no array"), "{told}");
+        let candidates = bench.candidates(&[0, 1]);
+        let start = Start::default();
+        let told = refused(assemble(&bench.env, Some("b"), candidates, start, options()).await);
+        assert!(told.contains("belong to array array, not b"), "{told}");
+        copy(&bench, 0, 4).await;
+        let told = refused(bench.assemble(&[0, 1, 4]).await);
+        assert!(told.contains("is a copy of another member"), "{told}");
+        let told = refused(bench.create(Level::Raid1, &[0, 1], &[]).await);
+        assert!(
+            told.contains("confirm that it may be overwritten"),
+            "{told}"
+        );
+    });
+}
+
+async fn copy(bench: &Bench, from: usize, to: usize) {
+    let (from, to) = (bench.candidate(from).device, bench.candidate(to).device);
+    let buf = bench.env.pool.get(16 * 512).await;
+    let (buf, result) = from.read(Lba(0), buf).await;
+    result.unwrap();
+    to.write(Lba(0), buf.share(), block::Fua::No).await.unwrap();
+}
+
+#[test]
+fn an_array_does_not_start_on_members_that_may_be_old() {
+    run(3, 1, &[8; 3], async |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
+        bench.write(&array, 0, 8, 1).await.unwrap();
+        drop(array);
+        let told = refused(bench.assemble(&[0]).await);
+        assert!(told.contains("may have gone on without"), "{told}");
+        let candidates = bench.candidates(&[0]);
+        let start = Start { degraded: true };
+        let array = assemble(&bench.env, None, candidates, start, options())
+            .await
+            .unwrap();
+        bench.write(&array, 0, 8, 2).await.unwrap();
+        drop(array);
+        bench.sleep(300).await;
+        // The one that was left behind knows nothing of it: it may not start alone,
+        let told = refused(bench.assemble(&[1]).await);
+        assert!(told.contains("may have gone on without"), "{told}");
+        // and with the other it is filled with what it missed.
+        let array = bench.assemble(&[1, 0]).await.unwrap();
+        assert_ne!(array.report().members[1].state, MemberState::InSync);
+        assert!(bench.holds(&array, 0, 8, 2).await);
+        bench.settled(&array).await;
+        assert_eq!(array.scrub(false).await.unwrap().mismatches, 0);
+        // A member that is known to be lost is not waited for.
+        array.fail(0).await.unwrap();
+        drop(array);
+        bench.sleep(300).await;
+        bench.assemble(&[1]).await.unwrap();
+    });
+}
+
+#[test]
+fn members_that_went_on_apart_are_refused() {
+    run(4, 1, &[8; 2], async |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
+        drop(array);
+        let start = Start { degraded: true };
+        for index in [0, 1] {
+            let candidates = bench.candidates(&[index]);
+            let array = assemble(&bench.env, None, candidates, start, options())
+                .await
+                .unwrap();
+            bench.write(&array, 0, 8, index as u8).await.unwrap();
+            drop(array);
+            bench.sleep(300).await;
+        }
+        let told = refused(bench.assemble(&[0, 1]).await);
+        assert!(told.contains("used apart from the other members"), "{told}");
+        // Added by hand it is overwritten.
+        let array = bench.assemble(&[0]).await.unwrap();
+        let told = refused(array.add(bench.candidate(1), bench.uuid(), false).await);
+        assert!(told.contains("used apart"), "{told}");
+    });
+}
+
+#[test]
+fn missing_members_are_named() {
+    run(5, 1, &[8; 4], async |bench| {
+        let array = bench
+            .create(Level::Raid5, &[0, 1, 2, 3], &[])
+            .await
+            .unwrap();
+        bench.write(&array, 0, 700, 6).await.unwrap();
+        drop(array);
+        let told = refused(bench.assemble(&[0, 2]).await);
+        assert!(
+            told.contains("too many members are missing (roles 1, 3)"),
+            "{told}"
+        );
+        // Three of four are more than the fourth could have gone on with.
+        let array = bench.assemble(&[3, 0, 2]).await.unwrap();
+        assert!(bench.holds(&array, 0, 700, 6).await);
+    });
+}
+
+#[test]
+fn sizes_differ_and_a_spare_may_be_too_small() {
+    run(6, 1, &[8, 10, 9, 4], async |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
+        assert_eq!(array.geometry().sectors, Sectors::from_mib(7));
+        let told = refused(array.add(bench.candidate(3), bench.uuid(), false).await);
+        assert!(
+            told.contains("disk-3 has 4 MiB, a member needs 8 MiB"),
+            "{told}"
+        );
+        array
+            .add(bench.candidate(2), bench.uuid(), false)
+            .await
+            .unwrap();
+        let told = refused(array.add(bench.candidate(2), bench.uuid(), false).await);
+        assert!(told.contains("is in this array already"), "{told}");
+        assert_eq!(array.report().spares.len(), 1);
+    });
+}
+
+#[test]
+fn a_rebuild_goes_on_after_a_restart() {
+    let (mut sim, disks) = run(7, 1, &[40; 3], async |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1], &[2]).await.unwrap();
+        for at in 0..16 {
+            bench
+                .write(&array, at * 4096, 4096, at as u8 + 1)
+                .await
+                .unwrap();
+        }
+        // Marks go once nothing is written any more.
+        bench.sleep(1000).await;
+        array.fail(1).await.unwrap();
+        while array
+            .report()
+            .progress
+            .is_none_or(|p| p.done.0 < p.total.0 * 3 / 4)
+        {
+            bench.sleep(1).await;
+        }
+        bench.control.cut_power(None);
+        bench.sleep(10).await;
+        unreachable!("the power is gone");
+    });
+    let control = sim.world().control();
+    control.power_on(sim::Domain(0));
+    drive(&mut sim, &control, &disks, async |bench| {
+        let array = bench.assemble(&[0, 1, 2]).await.unwrap();
+        let state = array.report().members[1].state;
+        assert_eq!(state, MemberState::Rebuilding { whole: true });
+        bench.settled(&array).await;
+        let regions = array.report().members[1].counts.writes;
+        assert!(
+            (1..312).contains(&regions),
+            "{regions} of 624 were filled again"
+        );
+        assert_eq!(array.scrub(false).await.unwrap().mismatches, 0);
+        for at in 0..16 {
+            assert!(bench.holds(&array, at * 4096, 4096, at as u8 + 1).await);
+        }
+    });
+}

@@ -1,0 +1,178 @@
+//! Arrays over simulated disks.
+
+use block::{BoxDevice, Buf, Device, Env, Fua, Geometry, IoResult, Lba, Nanos, Sectors, TargetId};
+use raid::{Array, Candidate, Level, Options, Plan, Start, Uuid, assemble, create};
+use shard::{Config, Local, Mesh, Shard};
+use sim::{Control, DiskSpec, Outcome, Sim, SimDriver, World};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// What a test has.
+#[derive(Clone)]
+pub struct Bench {
+    pub local: Local<SimDriver>,
+    pub env: Env,
+    pub control: Control,
+    pub disks: Rc<Vec<TargetId>>,
+    next: Rc<Cell<u8>>,
+}
+
+/// Runs `test` beside disks of `mib` MiB; disk `i` is in domain `c(i % 2)`.
+pub fn run(
+    seed: u64,
+    block: u64,
+    mib: &[u64],
+    test: impl AsyncFn(Bench) + Clone + 'static,
+) -> (Sim, Vec<TargetId>) {
+    let mut world = World::new(seed);
+    let disks = mib.iter().enumerate().map(|(i, mib)| {
+        let geometry = Geometry::new(format!("disk-{i}"), Sectors::from_mib(*mib), Sectors(block));
+        world
+            .add_disk(DiskSpec::new(geometry))
+            .expect("a sound disk")
+    });
+    let disks: Vec<_> = disks.collect();
+    let control = world.control();
+    let mut sim = Sim::new(world);
+    drive(&mut sim, &control, &disks, test);
+    (sim, disks)
+}
+
+/// Runs `test` on the disks of a world that may have run before.
+pub fn drive(
+    sim: &mut Sim,
+    control: &Control,
+    disks: &[TargetId],
+    test: impl AsyncFn(Bench) + Clone + 'static,
+) {
+    let ended = Rc::new(Cell::new(false));
+    let (seen, disks) = (ended.clone(), Rc::new(disks.to_vec()));
+    let (mesh, control) = (Mesh::new(1), control.clone());
+    let outcome = sim.drive(1, move |id, driver| {
+        let (test, ended, control) = (test.clone(), ended.clone(), control.clone());
+        let disks = disks.clone();
+        Shard::boot(
+            id,
+            driver,
+            mesh.clone(),
+            Config::default(),
+            async move |local| {
+                let env = local.env();
+                let next = Rc::new(Cell::new(1));
+                test(Bench {
+                    local,
+                    env,
+                    control,
+                    disks,
+                    next,
+                })
+                .await;
+                ended.set(true);
+            },
+        )
+    });
+    assert!(
+        matches!(outcome, Outcome::Done | Outcome::PowerCut),
+        "{outcome:?}"
+    );
+    let ended = seen.get() || outcome == Outcome::PowerCut;
+    assert!(ended, "the test did not end");
+}
+
+impl Bench {
+    pub fn candidate(&self, index: usize) -> Candidate {
+        let disk = self.local.disk(self.disks[index]).expect("a disk");
+        Candidate {
+            device: BoxDevice::new(disk),
+            domain: format!("c{}", index % 2).into(),
+        }
+    }
+
+    pub fn candidates(&self, indices: &[usize]) -> Vec<Candidate> {
+        indices.iter().map(|i| self.candidate(*i)).collect()
+    }
+
+    pub fn uuid(&self) -> Uuid {
+        self.next.set(self.next.get() + 1);
+        Uuid([self.next.get(); 16])
+    }
+
+    pub async fn create(
+        &self,
+        level: Level,
+        members: &[usize],
+        spares: &[usize],
+    ) -> IoResult<Array> {
+        let plan = Plan {
+            name: "array".into(),
+            level,
+            chunk: Sectors(64),
+            overwrite: false,
+        };
+        let mut fresh = || self.uuid();
+        let (members, spares) = (self.candidates(members), self.candidates(spares));
+        create(&self.env, &plan, members, spares, &mut fresh, options()).await
+    }
+
+    pub async fn assemble(&self, members: &[usize]) -> IoResult<Array> {
+        let candidates = self.candidates(members);
+        assemble(
+            &self.env,
+            Some("array"),
+            candidates,
+            Start::default(),
+            options(),
+        )
+        .await
+    }
+
+    pub async fn sleep(&self, millis: u64) {
+        self.env.timer.sleep(Nanos::from_millis(millis)).await;
+    }
+
+    /// Fills `sectors` from `at` with `byte`.
+    pub async fn write(&self, array: &Array, at: u64, sectors: u64, byte: u8) -> IoResult {
+        let mut buf = self.env.pool.get(sectors as usize * 512).await;
+        buf.fill(byte);
+        array.write(Lba(at), buf.share(), Fua::No).await
+    }
+
+    pub async fn read(&self, array: &Array, at: u64, sectors: u64) -> IoResult<Buf> {
+        let buf = self.env.pool.get(sectors as usize * 512).await;
+        let (buf, result) = array.read(Lba(at), buf).await;
+        result.map(|()| buf)
+    }
+
+    /// Whether `sectors` from `at` all hold `byte`.
+    pub async fn holds(&self, array: &Array, at: u64, sectors: u64, byte: u8) -> bool {
+        let buf = self.read(array, at, sectors).await.expect("it can be read");
+        buf.iter().all(|b| *b == byte)
+    }
+
+    /// Waits until every member is in sync again.
+    pub async fn settled(&self, array: &Array) {
+        for _ in 0..10_000 {
+            if array.is_settled() {
+                return;
+            }
+            self.sleep(10).await;
+        }
+        panic!("never settled: {:#?}", array.report());
+    }
+}
+
+pub fn options() -> Options {
+    Options {
+        rebuild_floor: 1 << 30,
+        clear_after: Nanos::from_millis(200),
+        ..Options::default()
+    }
+}
+
+/// The text of an error that must be.
+pub fn refused<T>(result: IoResult<T>) -> String {
+    match result {
+        Ok(_) => panic!("it was not refused"),
+        Err(error) => error.to_string(),
+    }
+}

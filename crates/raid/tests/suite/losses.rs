@@ -1,0 +1,235 @@
+//! Members that fail, return, or cannot be read.
+
+use crate::common::{drive, refused, run};
+use block::{Device, Extent, Lba, Sectors};
+use raid::{Level, MemberState};
+use sim::{Plan, Sim, World};
+
+const REDUNDANT: [(Level, usize); 4] = [
+    (Level::Raid1, 2),
+    (Level::Raid1, 3),
+    (Level::Raid10, 4),
+    (Level::Raid5, 4),
+];
+
+fn counted(array: &raid::Array) -> (u64, u64) {
+    let members = array.report().members;
+    let writes = members.iter().map(|m| m.counts.writes).sum();
+    (writes, members.iter().map(|m| m.counts.repaired).sum())
+}
+
+#[test]
+fn a_member_that_returns_gets_what_it_missed_and_no_more() {
+    for (level, members) in REDUNDANT {
+        run(1, 1, &vec![16; members], async move |bench| {
+            let roles: Vec<_> = (0..members).collect();
+            let array = bench.create(level, &roles, &[]).await.unwrap();
+            bench.write(&array, 0, 4096, 1).await.unwrap();
+            array.flush().await.unwrap();
+            bench.control.kill(bench.disks[1]);
+            bench.write(&array, 300, 300, 2).await.unwrap();
+            let state = array.report().members[1].state;
+            assert_eq!(state, MemberState::Failed { whole: false }, "{level:?}");
+            bench.write(&array, 900, 5, 3).await.unwrap();
+            assert!(bench.holds(&array, 300, 300, 2).await);
+            bench.control.revive(bench.disks[1]);
+            bench.sleep(1).await;
+            array
+                .add(bench.candidate(1), bench.uuid(), false)
+                .await
+                .unwrap();
+            bench.settled(&array).await;
+            // Counted anew since it is back: of 16 MiB some regions of 64 KiB.
+            let written = array.report().members[1].counts.writes;
+            assert!((1..60).contains(&written), "{level:?}: {written}");
+            assert_eq!(array.scrub(false).await.unwrap().mismatches, 0, "{level:?}");
+            for (at, len, byte) in [(0, 300, 1), (300, 300, 2), (900, 5, 3), (905, 1000, 1)] {
+                assert!(bench.holds(&array, at, len, byte).await);
+            }
+        });
+    }
+}
+
+#[test]
+fn a_spare_takes_the_place_of_a_lost_member_while_io_goes_on() {
+    for (level, members) in REDUNDANT {
+        run(2, 1, &vec![8; members + 1], async move |bench| {
+            let roles: Vec<_> = (0..members).collect();
+            let array = bench.create(level, &roles, &[members]).await.unwrap();
+            for at in 0..16 {
+                bench
+                    .write(&array, at * 128, 128, at as u8 + 1)
+                    .await
+                    .unwrap();
+            }
+            bench.control.kill(bench.disks[0]);
+            for at in 0..16 {
+                bench
+                    .write(&array, at * 128 + 5, 20, 100 + at as u8)
+                    .await
+                    .unwrap();
+                bench.sleep(20).await;
+            }
+            bench.settled(&array).await;
+            assert_eq!(array.scrub(false).await.unwrap().mismatches, 0, "{level:?}");
+            for at in 0..16 {
+                assert!(bench.holds(&array, at * 128, 5, at as u8 + 1).await);
+                assert!(bench.holds(&array, at * 128 + 5, 20, 100 + at as u8).await);
+                assert!(bench.holds(&array, at * 128 + 25, 103, at as u8 + 1).await);
+            }
+        });
+    }
+}
+
+#[test]
+fn unreadable_sectors_are_read_elsewhere_and_written_again() {
+    for (level, members) in REDUNDANT {
+        let mut world = World::new(3);
+        let disks: Vec<_> = (0..members)
+            .map(|i| {
+                let name = format!("disk-{i}");
+                let geometry = block::Geometry::new(name, Sectors::from_mib(8), Sectors(1));
+                world.add_disk(sim::DiskSpec::new(geometry)).unwrap()
+            })
+            .collect();
+        let control = world.control();
+        let mut sim = Sim::new(world);
+        drive(&mut sim, &control, &disks, async move |bench| {
+            let roles: Vec<_> = (0..members).collect();
+            let array = bench.create(level, &roles, &[]).await.unwrap();
+            bench.write(&array, 0, 2048, 7).await.unwrap();
+            array.close().await.unwrap();
+        });
+        // Where data begins: RAID 5 has its journal before it.
+        let bad = if level == Level::Raid5 { 6144 } else { 2048 };
+        let latent = (disks[0], Extent::new(Lba(bad), Sectors(64)));
+        sim.world_mut()
+            .set_plan(Plan {
+                latent: vec![latent],
+                ..Plan::default()
+            })
+            .unwrap();
+        drive(&mut sim, &control, &disks, async move |bench| {
+            let roles: Vec<_> = (0..members).collect();
+            let array = bench.assemble(&roles).await.unwrap();
+            for _ in 0..members {
+                for at in (0..2048).step_by(64) {
+                    assert!(bench.holds(&array, at, 64, 7).await);
+                }
+            }
+            bench.sleep(5).await;
+            assert!(
+                array.is_settled(),
+                "a bad sector is no reason to lose a member"
+            );
+            assert_eq!(counted(&array).1, 64, "{level:?}");
+            assert_eq!(array.report().members[0].counts.read_errors, 1);
+        });
+    }
+}
+
+#[test]
+fn too_many_losses_stop_writes_and_say_why() {
+    run(4, 1, &[8; 3], async |bench| {
+        let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
+        bench.write(&array, 0, 256, 1).await.unwrap();
+        bench.control.kill(bench.disks[0]);
+        bench.control.kill(bench.disks[1]);
+        refused(bench.write(&array, 0, 8, 2).await);
+        let told = refused(bench.write(&array, 0, 8, 2).await);
+        assert!(
+            told.contains("writes are refused: too few members"),
+            "{told}"
+        );
+        // What the member that is left holds can still be read.
+        let mut readable = 0;
+        for at in (0..256).step_by(64) {
+            readable += usize::from(bench.read(&array, at, 64).await.is_ok());
+        }
+        assert!((1..4).contains(&readable), "{readable}");
+        assert!(array.report().down.is_some());
+    });
+}
+
+#[test]
+fn a_controller_that_is_pulled_takes_its_members_at_once() {
+    run(5, 1, &[8; 4], async |bench| {
+        // Disks 0 and 2 are on one controller, 1 and 3 on the other.
+        let array = bench
+            .create(Level::Raid10, &[0, 1, 2, 3], &[])
+            .await
+            .unwrap();
+        assert_eq!(array.report().warnings, Vec::<String>::new());
+        bench.write(&array, 0, 1024, 1).await.unwrap();
+        bench.control.kill(bench.disks[0]);
+        bench.control.kill(bench.disks[2]);
+        // One request to one of them shows both.
+        bench.write(&array, 0, 8, 2).await.unwrap();
+        bench.sleep(1).await;
+        let failed = |m: &&raid::MemberReport| matches!(m.state, MemberState::Failed { .. });
+        let report = array.report();
+        let roles: Vec<_> = report
+            .members
+            .iter()
+            .filter(failed)
+            .map(|m| m.role)
+            .collect();
+        assert_eq!(roles, [0, 2]);
+        assert!(bench.holds(&array, 8, 1000, 1).await);
+        assert_eq!(report.warnings.len(), 1, "{:?}", report.warnings);
+    });
+}
+
+#[test]
+fn whole_stripes_are_written_without_reading() {
+    run(6, 1, &[8; 5], async |bench| {
+        let array = bench
+            .create(Level::Raid5, &[0, 1, 2, 3, 4], &[])
+            .await
+            .unwrap();
+        let reads = |array: &raid::Array| -> u64 {
+            array.report().members.iter().map(|m| m.counts.reads).sum()
+        };
+        let before = reads(&array);
+        bench.write(&array, 256, 256 * 3, 5).await.unwrap();
+        assert_eq!(reads(&array), before);
+        bench.write(&array, 260, 8, 6).await.unwrap();
+        assert_eq!(reads(&array), before + 2, "old data and old parity");
+        assert_eq!(array.scrub(false).await.unwrap().mismatches, 0);
+    });
+}
+
+#[test]
+fn a_scrub_finds_what_differs_and_a_majority_decides() {
+    run(7, 1, &[8; 3], async |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1, 2], &[]).await.unwrap();
+        bench.write(&array, 0, 1024, 9).await.unwrap();
+        // Behind the array's back, on the first member.
+        let mut buf = bench.env.pool.get(512).await;
+        buf.fill(1);
+        let first = bench.candidate(0).device;
+        first
+            .write(Lba(2048 + 77), buf.share(), block::Fua::No)
+            .await
+            .unwrap();
+        let found = array.scrub(false).await.unwrap();
+        assert_eq!((found.mismatches, found.repaired), (1, 0));
+        let found = array.scrub(true).await.unwrap();
+        assert_eq!((found.mismatches, found.repaired), (1, 1));
+        assert_eq!(array.scrub(false).await.unwrap().mismatches, 0);
+        for _ in 0..3 {
+            assert!(bench.holds(&array, 77, 1, 9).await);
+        }
+    });
+}
+
+#[test]
+fn a_hand_cannot_take_the_last_copy() {
+    run(8, 1, &[8; 2], async |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
+        array.fail(0).await.unwrap();
+        assert!(refused(array.fail(1).await).contains("no other member has"));
+        assert!(refused(array.fail(2).await).contains("no member 2"));
+        bench.write(&array, 0, 8, 1).await.unwrap();
+    });
+}

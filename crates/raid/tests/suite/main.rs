@@ -1,0 +1,4 @@
+mod assembly;
+mod common;
+mod conformance;
+mod losses;
