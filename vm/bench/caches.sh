@@ -32,6 +32,7 @@ make_cache() {
             cat >/run/hotset.toml <<END
 [daemon]
 control = "/run/control"
+state = "/run/state"
 buffers = "64MiB"
 [[device]]
 name = "fast"

@@ -6,6 +6,7 @@ use crate::config::Config;
 use crate::contents::Contents;
 use crate::counters::{Counter, Counters, Snapshot};
 use crate::devices::{DeviceId, DeviceReport, DeviceState, Devices, PoolDevice, Room};
+use crate::durable::{Durable, NewStore};
 use crate::finish::Finish;
 use crate::gauge::Gauge;
 use crate::lines::{Shape, VOLUME_IDS};
@@ -29,7 +30,7 @@ const BUFFERS_PER_FILL: u64 = 8;
 ///
 /// It belongs to one shard. Its devices are of one type, so that a hit is a
 /// direct call.
-pub struct Cache<P: Device>(Rc<Core<P>>);
+pub struct Cache<P: Device>(pub(crate) Rc<Core<P>>);
 
 pub(crate) struct Core<P: Device> {
     pub(crate) config: Config,
@@ -43,6 +44,8 @@ pub(crate) struct Core<P: Device> {
     pub(crate) watchdog: Watchdog,
     /// Tasks that write to the pool.
     pub(crate) background: Rc<Gauge>,
+    /// What the pool's devices keep, if they keep anything.
+    pub(crate) durable: Option<Rc<Durable>>,
     next_volume: Cell<u32>,
 }
 
@@ -53,9 +56,19 @@ impl<P: Device> Clone for Cache<P> {
 }
 
 impl<P: Device> Cache<P> {
-    /// A cache without devices, which passes everything to the origins.
-    /// `policy` is to be fresh and without slots.
+    /// A cache without devices, which passes everything to the origins, and
+    /// which remembers nothing: no metadata is written to the devices it is
+    /// given. `policy` is to be fresh and without slots. See [`Cache::open`].
     pub fn new(config: Config, policy: Box<dyn Policy>, env: Env) -> IoResult<Cache<P>> {
+        Cache::with(config, policy, env, None)
+    }
+
+    pub(crate) fn with(
+        config: Config,
+        policy: Box<dyn Policy>,
+        env: Env,
+        durable: Option<Rc<Durable>>,
+    ) -> IoResult<Cache<P>> {
         config.check()?;
         let shape = Shape::new(config.line_bytes);
         let in_flight_max = config
@@ -65,11 +78,12 @@ impl<P: Device> Cache<P> {
         let state = State {
             shape,
             policy,
-            contents: Contents::new(shape),
+            contents: Contents::new(shape, durable.is_some()),
             busy: Busy::new(),
             devices: Devices::new(),
             budget: Budget::new(in_flight_max, config.fill_bytes_per_s, env.timer.now()),
             counters: counters.clone(),
+            durable: durable.clone(),
         };
         let core = Rc::new(Core {
             shape,
@@ -78,6 +92,7 @@ impl<P: Device> Cache<P> {
             volume_counters: RefCell::default(),
             watchdog: Watchdog::default(),
             background: Rc::default(),
+            durable,
             next_volume: Cell::new(0),
             env,
             config,
@@ -88,9 +103,22 @@ impl<P: Device> Cache<P> {
         Ok(Cache(core))
     }
 
-    /// Puts a device into the pool. Its bytes are overwritten.
+    /// Puts a device into a pool that remembers nothing. Its bytes are
+    /// overwritten. See [`Cache::join`] for a pool that remembers.
     pub fn add_device(&self, device: PoolDevice<P>) -> IoResult<DeviceId> {
+        self.add_member(device, None)
+    }
+
+    /// Puts a device into the pool; what is known of its metadata in `store`.
+    pub(crate) fn add_member(
+        &self,
+        device: PoolDevice<P>,
+        store: Option<NewStore>,
+    ) -> IoResult<DeviceId> {
         let lines = device.lines(self.0.shape)?;
+        let store = store.map(|store| store.build(&device, self.0.shape, &self.0.env));
+        let store = store.transpose()?;
+        let lines = store.as_ref().map_or(lines, |store| store.plan.slots);
         let mut state = self.0.state.borrow_mut();
         let Some(room) = state.devices.place(lines) else {
             let geometry = device.device.geometry();
@@ -111,7 +139,11 @@ impl<P: Device> Cache<P> {
             }
         };
         state.counters.count(Counter::DevicesAdded);
-        Ok(state.devices.add(device, slots, self.0.shape))
+        // Until their lines are known the slots of such a device are not used.
+        if store.as_ref().is_some_and(|store| !store.warm.get()) {
+            state.policy.retire(slots.clone());
+        }
+        Ok(state.devices.add(device, slots, self.0.shape, store))
     }
 
     /// Takes a device out of the pool, whatever state it is in. From the first
@@ -146,16 +178,28 @@ impl<P: Device> Cache<P> {
         self.0.state.borrow().devices.reports()
     }
 
-    /// A volume over `origin`, cached here from now on.
+    /// A volume over `origin`, cached here from now on. A pool that remembers
+    /// knows it by its name, and its lines of an earlier run are its own again.
     pub fn add_volume(&self, config: VolumeConfig, origin: BoxDevice) -> IoResult<Volume<P>> {
-        let id = self.0.next_volume.get();
-        if id == VOLUME_IDS {
-            let what = "this cache has had all the volumes it can tell apart: restart it";
-            return Err(IoError::new(Kind::Invalid, what));
+        Volume::new(self.0.clone(), config, origin)
+    }
+
+    /// The id of a volume's keys: of an earlier run if it is remembered, else
+    /// one that was never given.
+    pub(crate) fn volume_id(&self, name: &str, sectors: u64) -> IoResult<u32> {
+        let refuse = |what: &'static str| Err(IoError::new(Kind::Invalid, what));
+        let Some(durable) = &self.0.durable else {
+            let id = self.0.next_volume.get();
+            if id == VOLUME_IDS {
+                return refuse("this cache has had all the volumes it can tell apart: restart it");
+            }
+            self.0.next_volume.set(id + 1);
+            return Ok(id);
+        };
+        match durable.volume_id(name, sectors) {
+            Some(id) => Ok(id),
+            None => refuse("the pool has no room to remember another volume: remove one first"),
         }
-        let volume = Volume::new(self.0.clone(), id, config, origin)?;
-        self.0.next_volume.set(id + 1);
-        Ok(volume)
     }
 
     /// What this cache and its volumes have decided since it was made.
@@ -200,5 +244,8 @@ impl<P: Device> Cache<P> {
 impl<P: Device> Drop for Core<P> {
     fn drop(&mut self) {
         self.watchdog.rouse();
+        if let Some(durable) = &self.durable {
+            durable.end();
+        }
     }
 }

@@ -22,6 +22,12 @@ pub struct Config {
     /// A stream that reads or writes on without a gap is not promoted beyond
     /// its first bytes; `None` promotes all. bcache's default: 4 MiB.
     pub sequential_bytes: Option<u64>,
+    /// How often a pool that remembers brings its map up to date: what it admits
+    /// in one period is lost by a crash.
+    pub commit_period: Nanos,
+    /// A marked region stays marked until nothing was written in it for so many
+    /// periods. Ten seconds: long enough that a region in use is marked once.
+    pub mark_idle_periods: u32,
 }
 
 impl Default for Config {
@@ -32,6 +38,8 @@ impl Default for Config {
             fill_bytes_per_s: None,
             hit_latency_max: Nanos::from_millis(100),
             sequential_bytes: Some(4 << 20),
+            commit_period: Nanos::from_secs(1),
+            mark_idle_periods: 10,
         }
     }
 }
@@ -73,6 +81,9 @@ impl Config {
                 "a hit limit of {}: allow at least 1 ms",
                 self.hit_latency_max
             ));
+        }
+        if self.commit_period == Nanos::ZERO {
+            return refuse("a commit period of zero: allow at least 1 ms".into());
         }
         Ok(())
     }

@@ -8,22 +8,29 @@
 //! Two flat arrays, 33 bits a block; nothing is allocated between calls of
 //! `grow`. Which line a slot belongs to is the policy's to know.
 
+use crate::durable::changes::{Changes, Pending};
 use crate::lines::{Run, Shape};
-use policy::Slot;
+use layout::{Change, Mask};
+use policy::{Key, Slot};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 pub(crate) struct Contents {
     shape: Shape,
     valid: Vec<u64>,
     crc: Vec<u32>,
+    /// What the devices do not know yet; `None` if they never do.
+    changes: Option<Changes>,
 }
 
 impl Contents {
-    pub(crate) fn new(shape: Shape) -> Contents {
+    /// `remembers` says whether the pool's devices keep what is here.
+    pub(crate) fn new(shape: Shape, remembers: bool) -> Contents {
         Contents {
             shape,
             valid: Vec::new(),
             crc: Vec::new(),
+            changes: remembers.then(Changes::default),
         }
     }
 
@@ -87,6 +94,9 @@ impl Contents {
 
     pub(crate) fn validate(&mut self, slot: Slot, run: Run) {
         self.words(slot, run, |word, mask| *word |= mask);
+        if let Some(changes) = &mut self.changes {
+            changes.validated(slot, run);
+        }
     }
 
     /// How many blocks were valid.
@@ -96,7 +106,80 @@ impl Contents {
             were += (*word & mask).count_ones();
             *word &= !mask;
         });
+        if let (Some(changes), true) = (&mut self.changes, were > 0) {
+            changes.touched(slot);
+        }
         were
+    }
+
+    /// The slot is `key`'s from now on; nothing of it is valid.
+    pub(crate) fn enter(&mut self, slot: Slot, key: Key) {
+        self.clear(slot.0..slot.0 + 1);
+        if let Some(changes) = &mut self.changes {
+            changes.entered(slot, key);
+        }
+    }
+
+    /// The device of these slots is lost: nothing is valid, nothing to be kept.
+    pub(crate) fn lose(&mut self, slots: &Range<u32>) {
+        self.clear(slots.clone());
+        if let Some(changes) = &mut self.changes {
+            changes.forget(slots);
+        }
+    }
+
+    /// Takes what the device of `slots` does not know yet.
+    pub(crate) fn take_changes(&mut self, slots: &Range<u32>) -> BTreeMap<u32, Pending> {
+        let changes = self.changes.as_mut();
+        changes.map_or_else(BTreeMap::new, |changes| changes.take(slots))
+    }
+
+    /// Slots that differ from what the devices know.
+    pub(crate) fn changes_due(&self) -> usize {
+        self.changes.as_ref().map_or(0, Changes::len)
+    }
+
+    /// What a device says of a slot that is not in use yet.
+    pub(crate) fn restore(&mut self, slot: Slot, valid: &Mask, crcs: &[u32]) {
+        self.wipe(slot);
+        let at = self.index(slot, 0);
+        self.crc[at..at + crcs.len()].copy_from_slice(crcs);
+        self.set_valid(slot, valid);
+    }
+
+    /// What a record of the log says of a slot that is not in use yet.
+    pub(crate) fn replay(&mut self, slot: Slot, change: &Change) {
+        self.wipe(slot);
+        self.set_valid(slot, &change.valid);
+        let blocks = (0..256).filter(|b| change.changed[*b as usize / 64] >> (b % 64) & 1 == 1);
+        for (block, crc) in blocks.zip(&change.crcs) {
+            self.set_crc(slot, block, *crc);
+        }
+    }
+
+    /// Nothing of the slot is valid, which its device knows.
+    pub(crate) fn wipe(&mut self, slot: Slot) {
+        self.words(slot, self.whole_line(), |word, mask| *word &= !mask);
+    }
+
+    fn set_valid(&mut self, slot: Slot, valid: &Mask) {
+        for block in 0..self.shape.blocks() {
+            if valid[block as usize / 64] >> (block % 64) & 1 == 1 {
+                let at = self.index(slot, block);
+                self.valid[at / 64] |= 1 << (at % 64);
+            }
+        }
+    }
+
+    /// Which blocks of the slot are valid.
+    pub(crate) fn valid_mask(&self, slot: Slot) -> Mask {
+        let mut mask = Mask::default();
+        for block in 0..self.shape.blocks() {
+            let at = self.index(slot, block);
+            let valid = self.valid[at / 64] >> (at % 64) & 1;
+            mask[block as usize / 64] |= valid << (block % 64);
+        }
+        mask
     }
 
     /// Invalidates all of each slot.
@@ -136,7 +219,7 @@ mod tests {
     fn agrees_with_an_array_of_flags() {
         for line_bytes in [4096u32, 32768, 65536, 1 << 20] {
             let shape = Shape::new(line_bytes);
-            let mut contents = Contents::new(shape);
+            let mut contents = Contents::new(shape, true);
             contents.grow(5);
             let mut model = vec![false; 5 * shape.blocks() as usize];
             let mut x = 9u64;
@@ -161,6 +244,14 @@ mod tests {
                 let line = &model[(slot * shape.blocks()) as usize..][..shape.blocks() as usize];
                 assert_eq!(contents.is_empty(Slot(slot)), !line.contains(&true));
             }
+            let mut again = Contents::new(shape, true);
+            again.grow(5);
+            for slot in (0..5).map(Slot) {
+                let crcs: Vec<u32> = (0..shape.blocks()).map(|b| contents.crc(slot, b)).collect();
+                again.restore(slot, &contents.valid_mask(slot), &crcs);
+            }
+            assert_eq!(again.valid, contents.valid);
+            assert_eq!((contents.changes_due(), again.changes_due()), (5, 0));
             contents.clear(0..5);
             assert!((0..5).all(|s| contents.is_empty(Slot(s))));
         }
@@ -168,7 +259,7 @@ mod tests {
 
     #[test]
     fn costs_thirty_three_bits_a_block() {
-        let mut contents = Contents::new(Shape::new(65536));
+        let mut contents = Contents::new(Shape::new(65536), false);
         contents.grow(1000);
         assert_eq!(contents.memory_bytes(), 16_000 * 33 / 8);
     }

@@ -76,6 +76,17 @@ counters! {
     DevicesAdded, "devices_added", "Pool devices added.";
     DevicesRemoved, "devices_removed", "Pool devices removed by request.";
     DevicesEjected, "devices_ejected", "Pool devices ejected for faults.";
+    LinesRestored, "lines_restored", "Lines taken over from an earlier run.";
+    LinesInDoubt, "lines_in_doubt", "Lines of an earlier run dropped, since a write may have overtaken them.";
+    MarkCommits, "mark_commits", "Writes of marks to the pool, each for all writes that waited.";
+    MapCommits, "map_commits", "Writes of changes of the map to a pool device.";
+    Checkpoints, "checkpoints", "Whole maps written to a pool device.";
+    HeadWrites, "head_writes", "Writes of heads to the pool.";
+    MetadataBytes, "metadata_bytes", "Bytes of metadata written to the pool.";
+    WitnessErrors, "witness_errors", "Failed writes of the record beside the pool.";
+    MapsDamaged, "maps_damaged", "Pool devices whose map could not be believed.";
+    MapPagesDamaged, "map_pages_damaged", "Pages of a map dropped because they were damaged.";
+    MemosDamaged, "memos_damaged", "What the policy remembered, dropped because it was damaged or of another policy.";
     ModeSwitches, "mode_switches", "Changes of a volume's mode.";
 }
 

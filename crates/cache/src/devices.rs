@@ -7,6 +7,7 @@
 //! Slots are numbered through all devices, a contiguous range for each, so a
 //! new pool fills its devices one after the other.
 
+use crate::durable::Store;
 use crate::gauge::Gauge;
 use crate::health::{Fault, Health};
 use crate::lines::{BLOCK_SECTORS, Shape};
@@ -104,6 +105,8 @@ pub(crate) struct Member<P> {
     pub(crate) state: Cell<DeviceState>,
     /// Operations in flight that the engine waits for.
     pub(crate) operations: Gauge,
+    /// What is kept on it of the pool, if anything is.
+    pub(crate) store: Option<Store>,
     start: Lba,
     shape: Shape,
 }
@@ -178,6 +181,7 @@ impl<P: Device> Devices<P> {
         device: PoolDevice<P>,
         slots: Range<u32>,
         shape: Shape,
+        store: Option<Store>,
     ) -> DeviceId {
         let id = DeviceId(self.next_id);
         self.next_id += 1;
@@ -189,7 +193,11 @@ impl<P: Device> Devices<P> {
             health: Health::default(),
             state: Cell::new(DeviceState::Online),
             operations: Gauge::default(),
-            start: device.extent.start,
+            start: match &store {
+                Some(store) => store.at(store.plan.lines, 0),
+                None => device.extent.start,
+            },
+            store,
             shape,
         }));
         id
@@ -199,6 +207,26 @@ impl<P: Device> Devices<P> {
     #[inline]
     pub(crate) fn of(&self, slot: Slot) -> Option<&Rc<Member<P>>> {
         self.members.iter().find(|m| m.slots.contains(&slot.0))
+    }
+
+    /// The devices that serve and keep what they hold.
+    pub(crate) fn kept(&self) -> Vec<Rc<Member<P>>> {
+        let kept = |m: &&Rc<Member<P>>| m.store.is_some() && m.state.get() == DeviceState::Online;
+        self.members.iter().filter(kept).cloned().collect()
+    }
+
+    /// Whether all devices that serve have their lines in use.
+    pub(crate) fn all_warm(&self) -> bool {
+        self.cold() == 0
+    }
+
+    /// Devices that serve and do not have their lines in use yet.
+    pub(crate) fn cold(&self) -> usize {
+        let cold = |m: &&Rc<Member<P>>| {
+            let cold = m.store.as_ref().is_some_and(|store| !store.warm.get());
+            cold && m.state.get() == DeviceState::Online
+        };
+        self.members.iter().filter(cold).count()
     }
 
     /// Takes a device out of the list; its range is vacated later.

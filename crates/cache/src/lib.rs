@@ -16,8 +16,11 @@
 //! A [`Cache`] belongs to one shard and is told everything it may use by its
 //! `Env`: buffers, tasks, time. Which line stays is the policy's to say.
 //!
-//! Not here, on purpose: which thread or driver runs it, memory of lines after
-//! a restart, keeping clients' overlapping writes apart (`block::Gate` does).
+//! A cache made by [`Cache::open`] remembers its lines on its devices (`durable`);
+//! one made by `Cache::new` writes nothing there but lines.
+//!
+//! Not here, on purpose: which thread or driver runs it, keeping clients'
+//! overlapping writes apart (`block::Gate` does).
 
 mod budget;
 mod busy;
@@ -26,6 +29,7 @@ mod config;
 mod contents;
 mod counters;
 mod devices;
+mod durable;
 mod fill;
 mod finish;
 mod flights;
@@ -46,6 +50,7 @@ pub use cache::Cache;
 pub use config::{Config, LINE_BYTES_MAX, LINE_BYTES_MIN};
 pub use counters::{Counter, Snapshot};
 pub use devices::{DeviceId, DeviceReport, DeviceState, PoolDevice};
+pub use durable::{Durability, Found, OpenReport, Opened};
 pub use health::Fault;
 pub use modes::Mode;
 pub use volume::{Volume, VolumeConfig};

@@ -12,9 +12,14 @@ pub(crate) const BLOCK_BYTES: usize = 4096;
 pub(crate) const BLOCK_SECTORS: u64 = 8;
 
 /// Bits of a [`Key`] that hold the line's number; the volume's id is above.
-const LINE_BITS: u32 = 40;
+const LINE_BITS: u32 = layout::LINE_BITS;
 /// Volume ids that exist, over the life of a cache.
 pub(crate) const VOLUME_IDS: u32 = 1 << (64 - LINE_BITS);
+
+/// The volume and the line that a key names.
+pub(crate) fn split_key(key: Key) -> (u32, u64) {
+    ((key.0 >> LINE_BITS) as u32, key.0 & ((1 << LINE_BITS) - 1))
+}
 
 /// The blocks that `extent` touches.
 pub(crate) fn covering(extent: Extent) -> Range<u64> {

@@ -85,6 +85,9 @@ impl<P: Device> PoolWrite<P> {
         let good = !state.busy.is_poisoned(self.id);
         if good {
             state.contents.validate(self.slot, self.run);
+            if let Some(durable) = &state.durable {
+                durable.note();
+            }
         }
         good
     }

@@ -7,6 +7,7 @@ use crate::busy::{Busy, Late};
 use crate::contents::Contents;
 use crate::counters::{Counter, Counters};
 use crate::devices::{DeviceState, Devices, Member};
+use crate::durable::Durable;
 use crate::health::Fault;
 use crate::lines::{BLOCK_BYTES, Part, Run, Shape};
 use block::{Device, Nanos};
@@ -40,6 +41,8 @@ pub(crate) struct State<P> {
     pub(crate) budget: Rc<Budget>,
     /// Of the cache, as against those of each volume.
     pub(crate) counters: Rc<Counters>,
+    /// What the pool's devices keep, if they keep anything.
+    pub(crate) durable: Option<Rc<Durable>>,
 }
 
 impl<P: Device> State<P> {
@@ -72,20 +75,20 @@ impl<P: Device> State<P> {
                     counters.count(Counter::RejectedPinned);
                     return None;
                 }
-                self.admitted(slot, counters);
+                self.admitted(slot, key, counters);
                 Some(Place::Entered(slot))
             }
             Instruction::Replace { slot, .. } => {
                 counters.count(Counter::LinesEvicted);
-                self.admitted(slot, counters);
+                self.admitted(slot, key, counters);
                 Some(Place::Entered(slot))
             }
         }
     }
 
-    fn admitted(&mut self, slot: Slot, counters: &Counters) {
+    fn admitted(&mut self, slot: Slot, key: Key, counters: &Counters) {
         counters.count(Counter::LinesAdmitted);
-        self.contents.clear(slot.0..slot.0 + 1);
+        self.contents.enter(slot, key);
     }
 
     /// A client is about to change `blocks` of a volume: nothing of them is
@@ -145,7 +148,14 @@ impl<P: Device> State<P> {
 
     /// Records what a device did wrong; ejects it if that was too much.
     pub(crate) fn fault(&mut self, member: &Member<P>, fault: Fault, now: Nanos) {
-        if member.health.fault(fault, now) && member.state.get() == DeviceState::Online {
+        if member.health.fault(fault, now) {
+            self.eject(member, fault);
+        }
+    }
+
+    /// Ejects a device, whatever its record.
+    pub(crate) fn eject(&mut self, member: &Member<P>, fault: Fault) {
+        if member.state.get() == DeviceState::Online {
             self.retire(member, DeviceState::Ejected(fault));
             self.counters.count(Counter::DevicesEjected);
         }
@@ -155,8 +165,11 @@ impl<P: Device> State<P> {
     pub(crate) fn retire(&mut self, member: &Member<P>, state: DeviceState) {
         if member.state.replace(state) == DeviceState::Online {
             self.policy.retire(member.slots.clone());
-            self.contents.clear(member.slots.clone());
+            self.contents.lose(&member.slots);
             self.busy.poison_slots(&member.slots);
+            if let (Some(durable), Some(_)) = (&self.durable, &member.store) {
+                durable.member_left();
+            }
         }
     }
 

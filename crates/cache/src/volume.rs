@@ -1,7 +1,8 @@
 //! A volume: an origin as its clients see it, with a cache in front.
 
-use crate::cache::Core;
+use crate::cache::{Cache, Core};
 use crate::counters::{Counter, Counters, Snapshot};
+use crate::durable::Writes;
 use crate::flights::Flights;
 use crate::lines::BLOCK_SECTORS;
 use crate::modes::{Mode, Rules};
@@ -41,6 +42,8 @@ pub(crate) struct Inner<P: Device> {
     pub(crate) flights: Rc<Flights>,
     pub(crate) sequential: RefCell<Sequential>,
     pub(crate) counters: Rc<Counters>,
+    /// How far the origin's writes are durable, for a pool that remembers.
+    pub(crate) writes: Option<Rc<Writes>>,
     mode: Cell<Mode>,
     closed: Cell<bool>,
 }
@@ -54,7 +57,6 @@ impl<P: Device> Clone for Volume<P> {
 impl<P: Device> Volume<P> {
     pub(crate) fn new(
         core: Rc<Core<P>>,
-        id: u32,
         config: VolumeConfig,
         origin: BoxDevice,
     ) -> IoResult<Volume<P>> {
@@ -68,6 +70,9 @@ impl<P: Device> Volume<P> {
             ..below.clone()
         };
         let blocks = (sectors.0 / BLOCK_SECTORS).min(core.shape.blocks_max());
+        let id = Cache(core.clone()).volume_id(&geometry.name, sectors.0)?;
+        let durable = core.durable.as_ref();
+        let writes = durable.map(|durable| durable.attach(id, origin.clone()));
         let counters = Rc::new(Counters::new());
         core.volume_counters.borrow_mut().push(counters.clone());
         Ok(Volume(Rc::new(Inner {
@@ -78,6 +83,7 @@ impl<P: Device> Volume<P> {
             flights: Rc::default(),
             sequential: RefCell::new(Sequential::new(core.config.sequential_bytes)),
             counters,
+            writes,
             mode: Cell::new(config.mode),
             closed: Cell::new(false),
             core,
@@ -141,6 +147,9 @@ impl<P: Device> Drop for Inner<P> {
         let mut live = self.core.volume_counters.borrow_mut();
         live.retain(|counters| !Rc::ptr_eq(counters, &self.counters));
         self.core.counters.absorb(&self.counters.snapshot());
+        if let Some(durable) = &self.core.durable {
+            durable.detach(self.id);
+        }
     }
 }
 
@@ -170,7 +179,10 @@ impl<P: Device> Device for Volume<P> {
     async fn flush(&self) -> IoResult {
         self.0.check_open()?;
         self.0.counters.count(Counter::Flushes);
-        self.0.origin.flush().await
+        match &self.0.writes {
+            None => self.0.origin.flush().await,
+            Some(writes) => writes.flush(&self.0.origin).await,
+        }
     }
 
     async fn discard(&self, extent: Extent) -> IoResult {

@@ -6,8 +6,12 @@
 //! succeeded.
 //!
 //! A block written in part only stops being valid.
+//!
+//! Where the pool remembers, its devices know which region is written before
+//! the origin is.
 
 use crate::counters::Counter;
+use crate::durable::Marking;
 use crate::finish::Finish;
 use crate::flights::WriteFlight;
 use crate::lines::{BLOCK_BYTES, BLOCK_SECTORS, Part, covering, extent_of, inside};
@@ -27,7 +31,7 @@ pub(crate) async fn write<P: Device>(
     fua: Fua,
 ) -> IoResult {
     volume.counters.count(Counter::Writes);
-    let flight = begin(volume, extent);
+    let begun = begin(volume, extent);
     let updates = if volume.rules().writes_update {
         begin_updates(volume, extent, &data)
     } else {
@@ -35,13 +39,14 @@ pub(crate) async fn write<P: Device>(
     };
     let this = volume.clone();
     Finish::new(volume.core.env.spawn.clone(), async move {
+        begun.known().await;
         let origin = this.origin.write(extent.start, data, fua);
         let result = if updates.is_empty() {
             origin.await
         } else {
             write_both(&this, origin, updates).await
         };
-        end(&this, flight, result)
+        end(&this, begun, result)
     })
     .await
 }
@@ -52,31 +57,55 @@ pub(crate) async fn change<P: Device>(
     extent: Extent,
     work: impl AsyncFnOnce(&BoxDevice) -> IoResult + 'static,
 ) -> IoResult {
-    let flight = begin(volume, extent);
+    let begun = begin(volume, extent);
     let this = volume.clone();
     Finish::new(volume.core.env.spawn.clone(), async move {
+        begun.known().await;
         let result = work(&this.origin).await;
-        end(&this, flight, result)
+        end(&this, begun, result)
     })
     .await
 }
 
 /// From here on nothing of `extent` is valid, nor becomes so by what was begun
 /// earlier, nor by origin reads before `end`.
-fn begin<P: Device>(volume: &Inner<P>, extent: Extent) -> WriteFlight {
+fn begin<P: Device>(volume: &Inner<P>, extent: Extent) -> Begun {
     volume.core.watchdog.note();
     let blocks = covering(extent);
+    let durable = volume.core.durable.as_ref();
+    let marking = durable.map(|durable| Marking::begin(durable, volume.id, &blocks));
     let flight = volume.flights.begin_write(blocks.clone());
     let mut state = volume.core.state.borrow_mut();
     state.invalidate(volume.id, blocks, &volume.counters);
-    flight
+    Begun {
+        marking,
+        _flight: flight,
+    }
 }
 
-fn end<P: Device>(volume: &Inner<P>, flight: WriteFlight, result: IoResult) -> IoResult {
+/// A change of the origin from its begin to its end.
+struct Begun {
+    marking: Option<Marking>,
+    _flight: WriteFlight,
+}
+
+impl Begun {
+    /// Waits until the pool's devices know of it.
+    async fn known(&self) {
+        if let Some(marking) = &self.marking {
+            marking.known().await;
+        }
+    }
+}
+
+fn end<P: Device>(volume: &Inner<P>, begun: Begun, result: IoResult) -> IoResult {
     if result.is_err() {
         volume.counters.count(Counter::OriginWriteErrors);
     }
-    drop(flight);
+    if let Some(writes) = &volume.writes {
+        writes.end();
+    }
+    drop(begun);
     result
 }
 

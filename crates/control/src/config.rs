@@ -25,6 +25,8 @@ sections! {
             "NBD connections at one time, each with at least 1 MiB of the clients' memory; one more is closed at once.";
         requests: u32 = 128,
             "Requests of one NBD connection in flight; more wait.";
+        state: PathBuf = "/var/lib/hotset",
+            "A directory on a disk that is neither an origin nor a pool's, where a small file for each pool tells what its devices may be believed. Made if missing.";
         grace: Duration = "10s",
             "How long a shutdown waits for requests in flight before it cuts their connections.";
     }
@@ -53,7 +55,7 @@ sections! {
             "The length of a stripe on one of them.";
     }
 
-    /// Fast devices that volumes share as their cache. Their content is overwritten.
+    /// Fast devices that volumes share as their cache.
     Pool, "[[pool]]" {
         name: Name = required,
             "What volumes and reports call it.";
@@ -69,6 +71,10 @@ sections! {
             "Bytes a second that may be promoted. Without it, there is no limit.";
         hit_latency_max: Duration = "100ms",
             "A hit that takes longer is served by the origin.";
+        commit: Duration = "1s",
+            "How often the devices are told what they hold. A crash forgets what was promoted since.";
+        cold: bool = false,
+            "Forget everything that the devices hold when the daemon starts.";
     }
 
     /// A slow device as its clients see it, cached in a pool.

@@ -176,6 +176,28 @@ pub enum Pool {
         #[arg(long)]
         controller: Option<String>,
     },
+    /// Tell what a pool device, or the file beside a pool, holds and what of it is damaged
+    ///
+    /// Reads only, and only while no daemon uses it. Exits with status 1 if
+    /// something is damaged.
+    Inspect {
+        /// The path of the file or block device
+        device: PathBuf,
+        /// Read every line and verify its checksums
+        #[arg(long)]
+        lines: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Blank a device, so that a pool takes it: what it holds is lost
+    Format {
+        /// The path of the file or block device
+        device: PathBuf,
+        /// Do so although it holds something
+        #[arg(long)]
+        yes: bool,
+    },
     /// Take a device out of a pool
     RemoveDevice {
         #[command(flatten)]

@@ -2,6 +2,8 @@
 
 pub mod check;
 pub mod documents;
+mod format;
+mod inspect;
 pub mod pool;
 pub mod status;
 mod table;

@@ -7,9 +7,10 @@
 //! Everything lives on one shard.
 
 use crate::devices::{Leaf, Opened, Opener, Role};
+use crate::memory;
 use crate::report::Memory;
 use block::{BoxDevice, Device, Nanos, Sectors};
-use cache::{Cache, DeviceId, DeviceState, Mode, PoolDevice, VolumeConfig};
+use cache::{Cache, DeviceId, DeviceState, Durability, Found, Mode, PoolDevice, VolumeConfig};
 use control::config::{self, Config, Name};
 use control::protocol::{NamedOrNew, Reply, Request};
 use control::serve::Handler;
@@ -74,20 +75,12 @@ impl Daemon {
         };
         let log = Rc::new(|line: &str| eprintln!("hotset: {line}"));
         let server = Server::new(env.clone(), limits, None, log).map_err(told)?;
+        refuse_claimed(config)?;
         let mut pools = BTreeMap::new();
+        let mut open = BTreeMap::new();
         for pool in &config.pools {
-            let engine = pool.engine();
-            let policy = policy::registry::build(pool.policy.value.0, 0, seed());
-            let policy = policy.expect("the configuration took only names of the registry");
-            let line_bytes = engine.line_bytes;
-            let cache = Cache::new(engine, policy, env.clone()).map_err(told)?;
-            let pool_of = Pool {
-                cache,
-                policy: pool.policy.value.0,
-                line_bytes,
-                devices: RefCell::default(),
-            };
-            pools.insert(pool.name.value.clone(), pool_of);
+            let opened = Pool::open(config, pool, &opener, &mut open).await?;
+            pools.insert(pool.name.value.clone(), opened);
         }
         let daemon = Rc::new(Daemon {
             began: env.timer.now(),
@@ -96,15 +89,18 @@ impl Daemon {
             listeners,
             pools,
             volumes: RefCell::default(),
-            open: RefCell::default(),
+            open: RefCell::new(open),
             known: config.devices.clone(),
             grace: Nanos(config.daemon.grace.value.as_nanos() as u64),
             changing: Cell::new(false),
         });
-        for pool in &config.pools {
-            for device in &pool.devices.value {
-                let device = daemon.known(device)?;
-                daemon.add_device(&pool.name.value, &device).await?;
+        for (name, pool) in &daemon.pools {
+            let here = |volume: &config::Volume| volume.pool.value == *name;
+            for (volume, _) in pool.cache.remembered() {
+                let mut volumes = config.volumes.iter().filter(|v| here(v));
+                if !volumes.any(|v| v.name.as_str() == volume) {
+                    pool.cache.forget(&volume);
+                }
             }
         }
         for volume in &config.volumes {
@@ -159,7 +155,11 @@ impl Daemon {
         let pool = &self.pools[pool];
         let opened = self.open(device, Role::Pool).await?;
         let member = PoolDevice::whole(opened.leaf.clone(), opened.controller.clone());
-        let id = pool.cache.add_device(member).map_err(told)?;
+        let id = pool
+            .cache
+            .join(member, memory::uuid())
+            .await
+            .map_err(told)?;
         let name = device.name.value.clone();
         pool.devices.borrow_mut().insert(name.clone(), id);
         self.open.borrow_mut().insert(name, opened);
@@ -213,6 +213,17 @@ impl Daemon {
             mode: volume.mode.value,
         };
         let origin_device = BoxDevice::new(opened.leaf.clone());
+        let now = config.sectors.unwrap_or(below.sectors);
+        for (known, before) in pool.cache.remembered() {
+            if known == name.as_str() && before != now {
+                let (before, now) = (config::Bytes(before.bytes()), config::Bytes(now.bytes()));
+                eprintln!(
+                    "hotset: volume {name} had {before} and has {now} now: the pool's lines of it \
+                     are dropped; if its origin {} was cut short, restore it before it is used",
+                    origin.name.value
+                );
+            }
+        }
         let cached = pool.cache.add_volume(config, origin_device).map_err(told)?;
         let options = ExportOptions {
             description: format!("{} cached in pool {pool_name}", opened.place),
@@ -245,6 +256,9 @@ impl Daemon {
         let flushed = volume.flush().await;
         volume.close().await;
         let served = self.volumes.borrow_mut().remove(&name).ok_or_else(none)?;
+        let cache = &self.pools[&served.pool].cache;
+        cache.forget(name.as_str());
+        cache.remember().await;
         self.open.borrow_mut().remove(&served.origin);
         flushed.map_err(|error| {
             format!("the volume is removed, but its origin may have lost writes: {error}; check it")
@@ -325,6 +339,10 @@ impl Daemon {
                     "volume {name} may have lost writes: {error}; check it"
                 ));
             }
+            volume.close().await;
+        }
+        for pool in self.pools.values() {
+            pool.cache.close().await;
         }
         if lost.is_empty() {
             Ok(())
@@ -332,6 +350,83 @@ impl Daemon {
             Err(lost.join("; "))
         }
     }
+}
+
+impl Pool {
+    /// Opens the pool that `pool` describes on its devices, which it adds to
+    /// `open`, and says what was found there.
+    async fn open(
+        config: &Config,
+        pool: &config::Pool,
+        opener: &Opener,
+        open: &mut BTreeMap<Name, Opened>,
+    ) -> Result<Pool, Refusal> {
+        let (name, env) = (pool.name.as_str(), opener.local.env());
+        let state = &config.daemon.state.value;
+        let witness = memory::witness(state, name, &opener.host, &opener.local);
+        let durability = Durability {
+            label: name.to_owned(),
+            host: memory::host(),
+            witness: Some(BoxDevice::new(witness.map_err(told)?)),
+            uuids: Box::new(memory::uuid),
+            overwrite: false,
+            cold: pool.cold.value,
+        };
+        let mut members = Vec::new();
+        for name in &pool.devices.value {
+            let device = config.devices.iter().find(|d| d.name.value == *name);
+            let device = device.expect("checked with the configuration");
+            let opened = opener.open(device, Role::Pool).await.map_err(told)?;
+            members.push(PoolDevice::whole(
+                opened.leaf.clone(),
+                opened.controller.clone(),
+            ));
+            open.insert(name.clone(), opened);
+        }
+        let engine = pool.engine();
+        let line_bytes = engine.line_bytes;
+        let policy = policy::registry::build(pool.policy.value.0, 0, seed());
+        let policy = policy.expect("the configuration took only names of the registry");
+        let opened = Cache::open(engine, policy, env, durability, members).await;
+        let (cache, found) = opened.map_err(told)?;
+        for device in &found.devices {
+            if let Found::Unusable(why) = device.found {
+                eprintln!(
+                    "hotset: pool {name} starts without the lines of {}: {why}",
+                    device.name
+                );
+            }
+        }
+        for device in &found.missing {
+            eprintln!("hotset: pool {name} has lost {device}: its lines are not used again");
+        }
+        let ids = found.devices.iter().map(|device| device.id);
+        let devices = pool.devices.value.iter().cloned().zip(ids).collect();
+        Ok(Pool {
+            cache,
+            policy: pool.policy.value.0,
+            line_bytes,
+            devices: RefCell::new(devices),
+        })
+    }
+}
+
+/// Refuses volumes that a pool which is not in the configuration remembers: its
+/// lines would be stale when it comes back.
+fn refuse_claimed(config: &Config) -> Result<(), Refusal> {
+    let ours: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
+    for (file, pool, volumes) in memory::others(&config.daemon.state.value, &ours) {
+        let claimed = |v: &&config::Volume| volumes.iter().any(|name| name == v.name.as_str());
+        if let Some(volume) = config.volumes.iter().find(claimed) {
+            return Err(format!(
+                "volume {} is claimed by two pools, {} and {pool}, which is not in the                  configuration; put it back there, or give it up by removing {}",
+                volume.name.value,
+                volume.pool.value,
+                file.display()
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn told(error: impl ToString) -> Refusal {

@@ -8,6 +8,7 @@ mod commands;
 mod daemon;
 mod demo;
 mod devices;
+mod memory;
 mod model;
 mod report;
 mod serve;

@@ -132,6 +132,7 @@ impl Pool {
             fill_bytes_per_s: self.fill_rate.as_ref().map(|rate| rate.value.0),
             hit_latency_max: Nanos(latency),
             sequential_bytes: (sequential > 0).then_some(sequential),
+            commit_period: Nanos(u64::try_from(self.commit.value.as_nanos()).unwrap_or(u64::MAX)),
             ..defaults
         }
     }

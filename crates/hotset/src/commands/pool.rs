@@ -9,6 +9,12 @@ use control::protocol::{NamedOrNew, Request};
 
 pub fn run(command: Pool) -> Result<(), Failure> {
     let (control, request) = match command {
+        Pool::Inspect {
+            device,
+            lines,
+            json,
+        } => return super::inspect::run(&device, lines, json),
+        Pool::Format { device, yes } => return super::format::run(&device, yes),
         Pool::List { control } => {
             let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
             let status = client.status().map_err(Failure::runtime)?;

@@ -89,9 +89,11 @@ impl Workspace {
     pub fn configure(&self, mode: &str) -> Result<PathBuf, Failure> {
         let (image, ssd) = (self.image(), self.ssd());
         let (control, socket) = (self.control(), self.socket());
+        let state = self.directory.join("state");
         let text = format!(
             "[daemon]\n\
-             control = {control:?}\n\n\
+             control = {control:?}\n\
+             state = {state:?}\n\n\
              [[device]]\n\
              name = \"disks\"\n\
              path = {image:?}\n\
@@ -103,7 +105,8 @@ impl Workspace {
              [[pool]]\n\
              name = \"fast\"\n\
              devices = [\"ssd\"]\n\
-             hit_latency_max = \"1s\"\n\n\
+             hit_latency_max = \"1s\"\n\
+             cold = true\n\n\
              [[volume]]\n\
              name = \"site\"\n\
              origin = \"disks\"\n\

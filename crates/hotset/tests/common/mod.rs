@@ -220,6 +220,7 @@ impl Place {
 pub const USUAL: &str = r#"
 [daemon]
 control = "$/control"
+state = "$/state"
 [[device]]
 name = "origin"
 path = "$/origin"

@@ -1,0 +1,96 @@
+//! What the map on the devices does not know yet.
+//!
+//! Invariant:
+//!     the map of a slot in memory differs from checkpoint and log ⟹ the slot
+//!     is pending here, or in a commit under way
+
+use crate::lines::Run;
+use layout::Mask;
+use policy::{Key, Slot};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// What a slot's next record in the log must say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Pending {
+    /// The line that entered since the last record.
+    pub(crate) key: Option<Key>,
+    /// Blocks whose checksums are new.
+    pub(crate) changed: Mask,
+}
+
+/// The slots whose record is due.
+#[derive(Debug, Default)]
+pub(crate) struct Changes(BTreeMap<u32, Pending>);
+
+impl Changes {
+    /// A line was given the slot; nothing of it is valid.
+    pub(crate) fn entered(&mut self, slot: Slot, key: Key) {
+        let pending = Pending {
+            key: Some(key),
+            changed: Mask::default(),
+        };
+        self.0.insert(slot.0, pending);
+    }
+
+    /// Blocks became valid.
+    pub(crate) fn validated(&mut self, slot: Slot, run: Run) {
+        let pending = self.0.entry(slot.0).or_default();
+        for block in run.first..run.first + run.count {
+            pending.changed[block as usize / 64] |= 1 << (block % 64);
+        }
+    }
+
+    /// Blocks stopped being valid.
+    pub(crate) fn touched(&mut self, slot: Slot) {
+        self.0.entry(slot.0).or_default();
+    }
+
+    /// Forgets what is due for `slots`: their device is lost.
+    pub(crate) fn forget(&mut self, slots: &Range<u32>) {
+        self.take(slots);
+    }
+
+    /// Takes what is due for `slots`, in order.
+    pub(crate) fn take(&mut self, slots: &Range<u32>) -> BTreeMap<u32, Pending> {
+        let mut here = self.0.split_off(&slots.start);
+        let mut after = here.split_off(&slots.end);
+        self.0.append(&mut after);
+        here
+    }
+
+    /// How many slots are due.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_taken_by_device_and_a_new_line_forgets_the_old_one() {
+        let mut changes = Changes::default();
+        changes.validated(Slot(3), Run { first: 1, count: 2 });
+        changes.entered(Slot(3), Key(9));
+        changes.validated(
+            Slot(3),
+            Run {
+                first: 64,
+                count: 1,
+            },
+        );
+        changes.touched(Slot(10));
+        changes.touched(Slot(2));
+        let here = changes.take(&(3..10));
+        let pending = Pending {
+            key: Some(Key(9)),
+            changed: [0, 1, 0, 0],
+        };
+        assert_eq!(here.into_iter().collect::<Vec<_>>(), [(3, pending)]);
+        assert_eq!(changes.len(), 2);
+        changes.forget(&(0..100));
+        assert_eq!(changes.len(), 0);
+    }
+}

@@ -1,0 +1,262 @@
+//! Bringing the map on the devices up to date, a period at a time.
+//!
+//! Order of a commit: origins are flushed, the records due are taken, each
+//! member is flushed, its log is written; then marks go under which nothing was
+//! written since the first of these. So a line is in the log only after its
+//! bytes are on the device, and a mark goes only after the origin's writes under
+//! it are durable and the log says what became of the lines.
+//!
+//! Order of a checkpoint: the place in the log is remembered, all pages are
+//! written, a commit, the head. Pages may hold newer states than the place in
+//! the log says; replaying what follows gives the same map all the same, since
+//! every record that was written since is after that place.
+
+use super::io::{Do, perform};
+use super::mark::{ALL, write_marks};
+use super::{Durable, REGION_BLOCKS};
+use crate::cache::Core;
+use crate::counters::Counter;
+use crate::devices::{DeviceState, Member};
+use block::{Access, Device, Fua};
+use layout::{BLOCK_BYTES, Change, Entry, LogBlock, MapPage, entries_per_page};
+use policy::Slot;
+use std::collections::VecDeque;
+use std::rc::{Rc, Weak};
+
+/// Blocks of log or map that are written at once.
+const CHUNK_BLOCKS: usize = 16;
+
+const _: () = assert!(REGION_BLOCKS as usize >= 256, "a line is in one region");
+
+/// Commits at most once a period, while there is anything to commit.
+pub(super) async fn keep_committed<P: Device>(core: Weak<Core<P>>, durable: Rc<Durable>) {
+    loop {
+        let due = || match core.upgrade() {
+            None => true,
+            Some(core) => is_due(&core, &durable),
+        };
+        durable.activity.until(due).await;
+        let Some((timer, period)) = core
+            .upgrade()
+            .map(|core| (core.env.timer.clone(), core.config.commit_period))
+        else {
+            return;
+        };
+        timer.sleep(period).await;
+        let Some(core) = core.upgrade() else { return };
+        if durable.closed.get() {
+            return;
+        }
+        durable.table.borrow_mut().tick();
+        let ticks = core.config.mark_idle_periods;
+        commit(&core, &durable, ticks).await;
+    }
+}
+
+fn is_due<P: Device>(core: &Core<P>, durable: &Durable) -> bool {
+    let state = core.state.borrow();
+    durable.heads_due.get()
+        || state.contents.changes_due() > 0
+        || state.devices.all_warm() && durable.table.borrow().wanted.count() > 0
+}
+
+/// One commit; marks that were idle for `ticks` periods go.
+pub(super) async fn commit<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>, ticks: u32) {
+    let _one = durable.committing.lock(ALL, Access::Exclusive).await;
+    let mut idle = Vec::new();
+    if core.state.borrow().devices.all_warm() {
+        idle = durable.table.borrow().idle(ticks);
+        if !idle.is_empty() && !flush_origins(durable).await {
+            idle.clear();
+        }
+    }
+    if durable.heads_due.get() {
+        let _held = durable.lock.lock(ALL, Access::Exclusive).await;
+        super::heads::write_heads(core, durable).await;
+    }
+    let mut complete = true;
+    let members = core.state.borrow().devices.kept();
+    for member in &members {
+        let store = member.store.as_ref().expect("a member that is kept");
+        if !store.warm.get() {
+            continue;
+        }
+        if store.log_used() > store.plan.log.blocks / 2 {
+            checkpoint(core, durable, member).await;
+        }
+        complete &= write_log(core, durable, member).await;
+    }
+    if complete && durable.table.borrow_mut().clear(&idle, ticks) {
+        durable.image_due.set(true);
+        durable.signal.wake();
+    }
+}
+
+/// Makes what was written to the origins durable; whether that succeeded.
+async fn flush_origins(durable: &Durable) -> bool {
+    let due = |(_, origin): (&u32, &super::Origin)| {
+        let due = !origin.writes.are_durable();
+        due.then(|| (origin.device.clone(), origin.writes.clone()))
+    };
+    let origins: Vec<_> = durable.origins.borrow().iter().filter_map(due).collect();
+    let mut all = true;
+    for (device, writes) in origins {
+        all &= writes.flush(&device).await.is_ok();
+    }
+    all
+}
+
+/// Writes the records that are due for `member`; false if they are not durable.
+async fn write_log<P: Device>(
+    core: &Rc<Core<P>>,
+    durable: &Durable,
+    member: &Rc<Member<P>>,
+) -> bool {
+    let store = member.store.as_ref().expect("a member that is kept");
+    let mut due = records(core, member);
+    if due.is_empty() {
+        return true;
+    }
+    core.counters.count(Counter::MapCommits);
+    if !perform(core, member, Do::Flush).await {
+        return false;
+    }
+    while !due.is_empty() {
+        let first = store.log_next.get();
+        // The ring's end, and what a checkpoint still needs, bound a write.
+        let ring = store.plan.log.blocks;
+        let room = (ring - first % ring).min(ring - store.log_used());
+        assert!(room > 0, "the log is full: a checkpoint comes before");
+        let blocks = room.min(CHUNK_BLOCKS as u64) as usize;
+        let mut buf = core.env.pool.get(blocks * BLOCK_BYTES).await;
+        let mut filled = 0;
+        while filled < blocks && !due.is_empty() {
+            let bytes = &mut buf[filled * BLOCK_BYTES..][..BLOCK_BYTES];
+            let mut block = LogBlock::new(bytes, store.plan.line_blocks);
+            while due.front().is_some_and(|change| block.push(change)) {
+                due.pop_front();
+            }
+            let sequence = first + filled as u64;
+            block.seal(store.device, sequence, durable.opening.get());
+            filled += 1;
+        }
+        let data = buf.share().slice(0..filled * BLOCK_BYTES);
+        let write = Do::Write(store.log_at(first), data, Fua::Yes);
+        if !perform(core, member, write).await {
+            return false;
+        }
+        store.log_next.set(first + filled as u64);
+    }
+    true
+}
+
+/// Takes what is due for `member`, as it is now.
+fn records<P: Device>(core: &Core<P>, member: &Member<P>) -> VecDeque<Change> {
+    let state = &mut *core.state.borrow_mut();
+    let due = state.contents.take_changes(&member.slots);
+    let record = |(slot, pending): (u32, super::changes::Pending)| {
+        let valid = state.contents.valid_mask(Slot(slot));
+        let mut changed = pending.changed;
+        for (changed, valid) in changed.iter_mut().zip(valid) {
+            *changed &= valid;
+        }
+        let blocks = (0..256u32).filter(|b| changed[*b as usize / 64] >> (b % 64) & 1 == 1);
+        Change {
+            slot: slot - member.slots.start,
+            key: pending.key.map(|key| key.0),
+            valid,
+            changed,
+            crcs: blocks.map(|b| state.contents.crc(Slot(slot), b)).collect(),
+        }
+    };
+    due.into_iter().map(record).collect()
+}
+
+/// Writes the whole map of `member` and lets its log begin anew.
+async fn checkpoint<P: Device>(
+    core: &Rc<Core<P>>,
+    durable: &Rc<Durable>,
+    member: &Rc<Member<P>>,
+) -> bool {
+    let store = member.store.as_ref().expect("a member that is kept");
+    let plan = &store.plan;
+    let begin = store.log_next.get();
+    let generation = store.generation.get().wrapping_add(1);
+    let map = store.map.get().map_or(0, |map| 1 - map);
+    let area = plan.maps[usize::from(map)];
+    core.counters.count(Counter::Checkpoints);
+    let keys = keys_of(core, member);
+    let mut page = 0;
+    while page < area.blocks {
+        let pages = (area.blocks - page).min(CHUNK_BLOCKS as u64);
+        let mut buf = core.env.pool.get(pages as usize * BLOCK_BYTES).await;
+        for (number, bytes) in (page..).zip(buf.chunks_exact_mut(BLOCK_BYTES)) {
+            let entries = entries(core, member, &keys, number);
+            let sheet = MapPage {
+                number,
+                generation,
+                entries,
+            };
+            sheet.encode(store.device, plan.line_blocks, bytes);
+        }
+        let write = Do::Write(store.at(area, page), buf.share(), Fua::No);
+        if member.state.get() != DeviceState::Online || !perform(core, member, write).await {
+            return false;
+        }
+        page += pages;
+    }
+    if !write_log(core, durable, member).await || !perform(core, member, Do::Flush).await {
+        return false;
+    }
+    super::memo::write_memos(core).await;
+    let _held = durable.lock.lock(ALL, Access::Exclusive).await;
+    store.map.set(Some(map));
+    store.generation.set(generation);
+    store.log_start.set(begin);
+    super::heads::write_heads(core, durable).await;
+    member.state.get() == DeviceState::Online
+}
+
+/// The lines in the slots of `member`; 0 for none.
+fn keys_of<P: Device>(core: &Core<P>, member: &Member<P>) -> Vec<u64> {
+    let mut keys = vec![0; member.slots.len()];
+    core.state.borrow().policy.for_each(&mut |key, slot| {
+        if member.slots.contains(&slot.0) {
+            keys[(slot.0 - member.slots.start) as usize] = key.0;
+        }
+    });
+    keys
+}
+
+fn entries<P: Device>(core: &Core<P>, member: &Member<P>, keys: &[u64], page: u64) -> Vec<Entry> {
+    let state = core.state.borrow();
+    let line_blocks = state.shape.blocks();
+    let each = u64::from(entries_per_page(line_blocks));
+    let first = (page * each) as usize;
+    let last = (first + each as usize).min(keys.len());
+    let entry = |local: usize| {
+        let slot = Slot(member.slots.start + local as u32);
+        Entry {
+            key: keys[local],
+            valid: state.contents.valid_mask(slot),
+            crcs: (0..line_blocks)
+                .map(|b| state.contents.crc(slot, b))
+                .collect(),
+            ..Entry::default()
+        }
+    };
+    (first..last).map(entry).collect()
+}
+
+/// Writes everything, so that the next opening finds it complete. What cannot
+/// be written stays marked.
+pub(super) async fn close<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>) {
+    durable.closed.set(true);
+    durable.table.borrow_mut().tick();
+    commit(core, durable, 0).await;
+    write_marks(core, durable).await;
+    super::memo::write_memos(core).await;
+    let _held = durable.lock.lock(ALL, Access::Exclusive).await;
+    durable.clean.set(true);
+    super::heads::write_heads(core, durable).await;
+}

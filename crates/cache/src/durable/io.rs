@@ -1,0 +1,84 @@
+//! Reading and writing metadata. A member that fails at it is ejected: what it
+//! holds could not be told from stale.
+
+use crate::cache::Core;
+use crate::counters::Counter;
+use crate::devices::{DeviceState, Member};
+use crate::health::Fault;
+use block::{Buf, Device, Fua, IoResult, Kind, Lba, Shared};
+use std::rc::Rc;
+
+/// Attempts before a write counts as failed: one sector may have been bad, and
+/// is another one below by the next attempt.
+const ATTEMPTS: u32 = 3;
+
+/// What is done to a member.
+pub(crate) enum Do {
+    Write(Lba, Shared, Fua),
+    Flush,
+}
+
+/// Whether `member` did it; if not, it is ejected.
+pub(crate) async fn perform<P: Device>(
+    core: &Rc<Core<P>>,
+    member: &Rc<Member<P>>,
+    what: Do,
+) -> bool {
+    for attempt in 1.. {
+        if member.state.get() != DeviceState::Online {
+            return false;
+        }
+        // The device may hold on to it after nobody waits any more.
+        let (device, work) = (member.clone(), what.again());
+        let working = core.env.spawn.persist(async move {
+            device.operations.rise();
+            let result = match work {
+                Do::Write(at, data, fua) => device.device.write(at, data, fua).await,
+                Do::Flush => device.device.flush().await,
+            };
+            device.operations.fall();
+            result
+        });
+        let fault = match core.env.timer.timeout(core.patience(), working).await {
+            Some(Ok(())) => {
+                if let Do::Write(_, data, _) = &what {
+                    core.counters.add(Counter::MetadataBytes, data.len() as u64);
+                }
+                return true;
+            }
+            Some(Err(error)) if error.kind() == Kind::Media && attempt < ATTEMPTS => continue,
+            Some(Err(error)) => Fault::of(error.kind()),
+            None => Fault::Late,
+        };
+        core.state.borrow_mut().eject(member, fault);
+        return false;
+    }
+    unreachable!("the attempts are counted")
+}
+
+impl Do {
+    fn again(&self) -> Do {
+        match self {
+            Do::Write(at, data, fua) => Do::Write(*at, data.clone(), *fua),
+            Do::Flush => Do::Flush,
+        }
+    }
+}
+
+/// Reads `bytes` at `at` of a device that is not served from yet.
+pub(crate) async fn read<D: Device>(
+    device: &D,
+    at: Lba,
+    bytes: usize,
+    pool: &block::Pool,
+) -> IoResult<Buf> {
+    let mut attempt = 1;
+    loop {
+        let (buf, result) = device.read(at, pool.get(bytes).await).await;
+        match result {
+            Ok(()) => return Ok(buf),
+            Err(error) if error.kind() != Kind::Media || attempt == ATTEMPTS => return Err(error),
+            Err(_) => attempt += 1,
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Marking regions before they are written, for many writes at once.
+//!
+//! Order: heads first if a member was lost, then the marks of every member with
+//! a flush, then the writes that wait. A member that does not take its marks is
+//! lost, which begins anew.
+
+use super::heads::write_heads;
+use super::io::{Do, perform};
+use super::{Bits, Durable};
+use crate::cache::Core;
+use crate::counters::Counter;
+use crate::devices::Member;
+use block::{Access, Device, Extent, Fua, Lba, Sectors};
+use futures_util::future::join_all;
+use layout::{BLOCK_BYTES, Marks};
+use std::ops::Range;
+use std::rc::{Rc, Weak};
+
+/// The only thing that [`Durable::lock`] locks.
+pub(super) const ALL: Extent = Extent::new(Lba(0), Sectors(1));
+
+/// A write of a client to the origin, known to the table until dropped.
+pub(crate) struct Marking {
+    durable: Rc<Durable>,
+    bits: Bits,
+}
+
+impl Marking {
+    /// From here on the regions of `blocks` are in doubt.
+    pub(crate) fn begin(durable: &Rc<Durable>, volume: u32, blocks: &Range<u64>) -> Marking {
+        Marking {
+            bits: durable.table.borrow_mut().begin(volume, blocks),
+            durable: durable.clone(),
+        }
+    }
+
+    /// Waits until every member knows.
+    pub(crate) async fn known(&self) {
+        let durable = &self.durable;
+        let known = || durable.table.borrow().is_marked(self.bits);
+        if !known() {
+            durable.signal.wake();
+            durable.marked.until(known).await;
+        }
+    }
+}
+
+impl Drop for Marking {
+    fn drop(&mut self) {
+        self.durable.table.borrow_mut().end(self.bits);
+        self.durable.activity.wake();
+    }
+}
+
+/// Writes marks and losses of members whenever they are due, until the cache is
+/// gone.
+pub(super) async fn keep_marked<P: Device>(core: Weak<Core<P>>, durable: Rc<Durable>) {
+    loop {
+        let due = || {
+            durable.departed.get()
+                || durable.image_due.get()
+                || core.strong_count() == 0
+                || durable.table.borrow().is_due()
+        };
+        durable.signal.until(due).await;
+        let Some(core) = core.upgrade() else { return };
+        write_marks(&core, &durable).await;
+    }
+}
+
+/// Writes the marks that are wanted now, to every member.
+pub(super) async fn write_marks<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>) {
+    let _held = durable.lock.lock(ALL, Access::Exclusive).await;
+    if durable.departed.get() {
+        write_heads(core, durable).await;
+    }
+    let members = core.state.borrow().devices.kept();
+    durable.image_due.set(false);
+    let image = durable.table.borrow_mut().begin_image();
+    if members.is_empty() {
+        durable.table.borrow_mut().nobody_listens();
+        durable.marked.wake();
+        return;
+    }
+    core.counters.count(Counter::MarkCommits);
+    let writes = members
+        .iter()
+        .map(|member| write_image(core, durable, member, &image));
+    let written = join_all(writes).await;
+    // A member that failed is out of the pool now; the others do not know yet.
+    if written.iter().all(|done| *done) && !durable.departed.get() {
+        durable.table.borrow_mut().end_image(image);
+    } else {
+        durable.image_due.set(true);
+    }
+    durable.marked.wake();
+}
+
+/// Writes `image` as the next version of the marks of `member`, durably.
+pub(super) async fn write_image<P: Device>(
+    core: &Rc<Core<P>>,
+    durable: &Durable,
+    member: &Rc<Member<P>>,
+    image: &Marks,
+) -> bool {
+    let store = member.store.as_ref().expect("a member that is kept");
+    let mut marks = image.clone();
+    marks.version = store.marks_version.get() + 1;
+    marks.epoch = durable.epoch.get();
+    marks.log_end = store.log_next.get();
+    let mut pair = match store.marks_buffer.take() {
+        Some(pair) => pair,
+        None => core.env.pool.get(2 * BLOCK_BYTES).await,
+    };
+    let (first, second) = pair.split_at_mut(BLOCK_BYTES);
+    marks.encode(store.device, first);
+    second.copy_from_slice(first);
+    let at = store.at(store.plan.marks, Marks::place(marks.version));
+    let pair = pair.share();
+    let written = perform(core, member, Do::Write(at, pair.clone(), Fua::Yes)).await;
+    *store.marks_buffer.borrow_mut() = pair.unshare().ok();
+    if written {
+        store.marks_version.set(marks.version);
+    }
+    written
+}

@@ -1,0 +1,220 @@
+//! What makes a cache remember: the pool's metadata and the rules of writing it.
+//!
+//! ```text
+//! a client's write ─> mark ──────────> marks of every member ─> origin
+//! a change of the map ─> changes ─> commit ─> log ─> checkpoint ─> map
+//! a member lost ─> heads of all others and of the witness
+//! ```
+//!
+//! Invariants, at every instant:
+//!     a write to the origin in region r is in flight
+//!         ⟹ every member that may ever be trusted again has r marked
+//!     a member was lost ⟹ no region that it has not marked is written before
+//!         all others, and the witness, know that it is stale
+//!     r is not marked on a member ⟹ its log and its map agree with what the
+//!         origin holds durably in r
+//!
+//! The order of each is in the file that does it. `docs/failure-model.md` says
+//! which failures this stands, and which not.
+
+pub(crate) mod changes;
+mod commit;
+mod heads;
+mod io;
+mod mark;
+mod memo;
+mod open;
+mod store;
+mod table;
+mod volumes;
+mod warm;
+
+pub(crate) use mark::Marking;
+pub use open::{Durability, Found, OpenReport, Opened};
+pub(crate) use store::{NewStore, Store};
+use table::Bits;
+
+use crate::cache::Core;
+use block::{BoxDevice, Device, Nanos, RangeLock};
+use layout::{Uuid, Volume};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use table::Table;
+
+/// Blocks of a region that a mark stands for: 4 MiB. The marks of a volume up
+/// to 126 GiB are exact to this, those of larger ones share bits.
+pub(crate) const REGION_BLOCKS: u32 = 1024;
+
+/// Metadata that is not written within so many times the limit for hits ejects
+/// its device.
+const PATIENCE: u64 = 10;
+
+/// The state of a pool that is kept on its devices.
+pub(crate) struct Durable {
+    pub(crate) label: String,
+    pub(crate) host: String,
+    pub(crate) witness: Option<BoxDevice>,
+    witness_uuid: Cell<Uuid>,
+    pub(crate) pool: Uuid,
+    epoch: Cell<u64>,
+    sequence: Cell<u64>,
+    /// Of blocks of the log written since the pool was opened.
+    opening: Cell<u32>,
+    pub(crate) volumes: RefCell<Vec<Volume>>,
+    next_volume: Cell<u32>,
+    /// The rows of volumes have changed since the heads were written.
+    heads_due: Cell<bool>,
+    /// A member was lost since the heads were written.
+    departed: Cell<bool>,
+    /// The devices have marks that are not wanted any more.
+    image_due: Cell<bool>,
+    clean: Cell<bool>,
+    /// Members whose map is being read.
+    loading: Cell<usize>,
+    closed: Cell<bool>,
+    table: RefCell<Table>,
+    /// Origins of the volumes, by id.
+    origins: RefCell<BTreeMap<u32, Origin>>,
+    /// Held by who writes heads or marks.
+    lock: RangeLock,
+    /// Held by who commits.
+    committing: RangeLock,
+    signal: Signal,
+    marked: Signal,
+    activity: Signal,
+    warmed: Signal,
+}
+
+/// A volume's origin, as far as its durability goes.
+pub(crate) struct Origin {
+    device: BoxDevice,
+    writes: Rc<Writes>,
+}
+
+/// Writes of a volume's origin that ended, and how many of them are durable.
+#[derive(Default)]
+pub(crate) struct Writes {
+    ended: Cell<u64>,
+    flushed: Cell<u64>,
+}
+
+impl Writes {
+    pub(crate) fn end(&self) {
+        self.ended.set(self.ended.get() + 1);
+    }
+
+    /// Flushes `origin`; what had ended before is durable then.
+    pub(crate) async fn flush(&self, origin: &BoxDevice) -> block::IoResult {
+        let covered = self.ended.get();
+        origin.flush().await?;
+        self.flushed.set(self.flushed.get().max(covered));
+        Ok(())
+    }
+
+    fn are_durable(&self) -> bool {
+        self.flushed.get() == self.ended.get()
+    }
+}
+
+/// Wakes all who wait for something to have happened.
+#[derive(Default)]
+pub(crate) struct Signal(RefCell<Vec<Waker>>);
+
+impl Signal {
+    pub(crate) fn wake(&self) {
+        for waker in self.0.take() {
+            waker.wake();
+        }
+    }
+
+    /// Waits until `done`, which changes only before a `wake`.
+    pub(crate) async fn until(&self, done: impl Fn() -> bool) {
+        poll_fn(|cx| {
+            if done() {
+                return Poll::Ready(());
+            }
+            self.0.borrow_mut().push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl Durable {
+    /// A member is out of the pool, in memory so far.
+    pub(crate) fn member_left(&self) {
+        self.departed.set(true);
+        self.signal.wake();
+    }
+
+    /// The cache is gone: the tasks end.
+    pub(crate) fn end(&self) {
+        self.signal.wake();
+        self.activity.wake();
+    }
+
+    /// The map or the marks have changed.
+    pub(crate) fn note(&self) {
+        self.activity.wake();
+    }
+
+    /// The id of a volume: a new one if it is not remembered, or in another size.
+    pub(crate) fn volume_id(&self, name: &str, sectors: u64) -> Option<u32> {
+        let mut volumes = self.volumes.borrow_mut();
+        if let Some(known) = volumes.iter().position(|v| v.name == name) {
+            if volumes[known].sectors == sectors {
+                return Some(volumes[known].id);
+            }
+            // Its end may have been cut off and grown again since.
+            volumes.remove(known);
+        }
+        let id = self.next_volume.get();
+        if id >= crate::lines::VOLUME_IDS || volumes.len() == layout::VOLUMES_MAX {
+            return None;
+        }
+        self.next_volume.set(id + 1);
+        volumes.push(Volume {
+            id,
+            flags: 0,
+            sectors,
+            name: name.to_owned(),
+            origin: Vec::new(),
+        });
+        self.heads_due.set(true);
+        self.activity.wake();
+        Some(id)
+    }
+
+    /// Lines of this id are known from now on for a volume that exists.
+    pub(crate) fn attach(&self, id: u32, device: BoxDevice) -> Rc<Writes> {
+        let writes = Rc::new(Writes::default());
+        let origin = Origin {
+            device,
+            writes: writes.clone(),
+        };
+        self.origins.borrow_mut().insert(id, origin);
+        writes
+    }
+
+    pub(crate) fn detach(&self, id: u32) {
+        self.origins.borrow_mut().remove(&id);
+    }
+
+    /// Whether an entry of the map with this key may be believed now.
+    pub(crate) fn is_believed(&self, key: policy::Key, line_shift: u32) -> bool {
+        let (volume, line) = crate::lines::split_key(key);
+        let known = |v: &Volume| v.id == volume;
+        self.volumes.borrow().iter().any(known)
+            && !self.table.borrow().is_doubtful(volume, line << line_shift)
+    }
+}
+
+impl<P: Device> Core<P> {
+    /// How long a device may take to write metadata.
+    pub(crate) fn patience(&self) -> Nanos {
+        Nanos(self.config.hit_latency_max.0 * PATIENCE)
+    }
+}

@@ -1,0 +1,485 @@
+//! Opening a pool: what each device is to it, and what becomes of it.
+//!
+//! A device is *current* if it belongs to this pool, has the greatest epoch that
+//! any device or the witness knows, and the witness counts it as a member. Only
+//! the lines of current devices are used. The rest of what is ours begins anew;
+//! what is not ours is left alone, unless told otherwise.
+//!
+//! Order: everything is read and decided before anything is written. Devices
+//! that begin anew get their marks, then all get their heads; if the members are
+//! others than before, with a greater epoch.
+
+use super::heads::{WITNESS_SECTORS, write_heads};
+use super::io::read;
+use super::mark::{ALL, keep_marked, write_image};
+use super::store::NewStore;
+use super::{Durable, Signal};
+use crate::cache::{Cache, Core};
+use crate::config::Config;
+use crate::devices::{DeviceId, Member, PoolDevice};
+use block::{Access, BoxDevice, Device, Env, Extent, IoError, IoResult, Kind, Lba, RangeLock};
+use layout::{
+    BLOCK_BYTES, BLOCK_SECTORS, HEAD_BLOCKS, Head, HeadError, MARK_BLOCKS, PROBE_BYTES, Role, Uuid,
+    newest, newest_marks,
+};
+use policy::Policy;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+const HEAD_BYTES: usize = HEAD_BLOCKS as usize * BLOCK_BYTES;
+
+/// What a pool that remembers is to be.
+pub struct Durability {
+    /// What the pool is called.
+    pub label: String,
+    /// Names this host for ever.
+    pub host: String,
+    /// A small device that outlives the pool's, such as a file of the system
+    /// disk. Without it nothing that was on the pool is believed.
+    pub witness: Option<BoxDevice>,
+    /// Random numbers, to name the pool and its devices.
+    pub uuids: Box<dyn FnMut() -> u128>,
+    /// Take devices that hold something else: it is overwritten.
+    pub overwrite: bool,
+    /// Believe nothing that is on the pool.
+    pub cold: bool,
+}
+
+/// What was found on a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Found {
+    /// Its lines are read back; whether it was closed in order.
+    Lines {
+        /// It was closed in order.
+        clean: bool,
+    },
+    /// Nothing; it is new here.
+    Nothing,
+    /// Lines that cannot be believed, and why.
+    Unusable(&'static str),
+}
+
+/// A device of a pool that was opened.
+#[derive(Clone, Debug)]
+pub struct OpenReport {
+    /// Its name in this cache.
+    pub id: DeviceId,
+    /// What its geometry calls it.
+    pub name: String,
+    /// What was found on it.
+    pub found: Found,
+}
+
+/// A pool that was opened.
+#[derive(Clone, Debug)]
+pub struct Opened {
+    /// Its devices, as they were given.
+    pub devices: Vec<OpenReport>,
+    /// Members that were not given, and are lost to the pool.
+    pub missing: Vec<String>,
+}
+
+/// What a device is to the pool.
+enum Standing {
+    New,
+    Stale(&'static str),
+    Current(Box<Head>),
+}
+
+const STALE_EPOCH: &str = "the volumes were written without it since";
+const STALE_WITNESS: &str =
+    "no record beside the pool tells whether the volumes were written without it";
+const STALE_LINES: &str = "its lines have another length";
+const STALE_COLD: &str = "the pool was to be opened cold";
+
+fn refuse<T>(device: &impl Device, what: String) -> IoResult<T> {
+    let name = device.geometry().name.to_string();
+    Err(IoError::new(Kind::Invalid, what).on(name))
+}
+
+/// The head of a device or of a part of it.
+async fn probe<D: Device>(
+    device: &D,
+    part: Extent,
+    env: &Env,
+) -> IoResult<Result<Head, HeadError>> {
+    let bytes = part.len.bytes();
+    if bytes < (2 * HEAD_BYTES) as u64 {
+        return refuse(
+            device,
+            "too small to hold metadata: give it more room".into(),
+        );
+    }
+    let probe = (bytes as usize).min(PROBE_BYTES);
+    let start = read(device, part.start, probe, &env.pool).await?;
+    let mut first = Head::decode(&start[..HEAD_BYTES]);
+    if first == Err(HeadError::Blank)
+        && let Some(what) = layout::foreign(&start)
+    {
+        first = Err(HeadError::Foreign(what));
+    }
+    drop(start);
+    let blocks = match &first {
+        Ok(head) if head.role == Role::Member => head.blocks.min(bytes / BLOCK_BYTES as u64),
+        Ok(_) => 2 * HEAD_BLOCKS,
+        Err(_) => bytes / BLOCK_BYTES as u64,
+    };
+    let last = part.start + block::Sectors((blocks - HEAD_BLOCKS) * BLOCK_SECTORS);
+    let end = read(device, last, HEAD_BYTES, &env.pool).await?;
+    let second = match Head::decode(&end) {
+        // The end of something else says nothing.
+        Err(HeadError::Foreign(_)) => Err(HeadError::Blank),
+        other => other,
+    };
+    // A first head that something else has overwritten is not ours any more.
+    if let (Err(HeadError::Foreign(what)), Ok(_)) = (&first, &second) {
+        return Ok(Err(HeadError::Foreign(*what)));
+    }
+    Ok(newest(first, second))
+}
+
+impl<P: Device> Cache<P> {
+    /// Opens the pool that `durability` names, on `devices`, and brings back the
+    /// lines that can be believed, while it serves. See [`Cache::close`].
+    ///
+    /// Fails, having written nothing, if a device holds what is not this pool's
+    /// (unless that is to be overwritten) or metadata of another version.
+    pub async fn open(
+        config: Config,
+        policy: Box<dyn Policy>,
+        env: Env,
+        mut durability: Durability,
+        devices: Vec<PoolDevice<P>>,
+    ) -> IoResult<(Cache<P>, Opened)> {
+        let line_blocks = config.line_bytes / BLOCK_BYTES as u32;
+        let witness = witness_head(&durability, &env).await?;
+        let mut heads = Vec::new();
+        for device in &devices {
+            heads.push(probe(&device.device, device.extent, &env).await?);
+        }
+        let pool = pool_of(&durability, witness.as_ref(), &devices, &heads)?;
+        let ours = |head: &Head| Some(head.pool) == pool;
+        let known = heads.iter().flatten().filter(|head| ours(head));
+        let newest_head = known
+            .clone()
+            .chain(&witness)
+            .max_by_key(|head| head.sequence)
+            .cloned();
+        let epoch = known
+            .chain(&witness)
+            .map(|head| head.epoch)
+            .max()
+            .unwrap_or(0);
+        let mut standings = Vec::new();
+        for (device, head) in devices.iter().zip(heads) {
+            let head = head.ok().filter(ours);
+            standings.push(match head {
+                None => Standing::New,
+                Some(_) if durability.cold => Standing::Stale(STALE_COLD),
+                Some(head) => standing(head, witness.as_ref(), epoch, line_blocks, device)?,
+            });
+        }
+        let current = |uuid: Uuid| {
+            let is = |s: &Standing| matches!(s, Standing::Current(head) if head.device == uuid);
+            standings.iter().any(is)
+        };
+        let before = newest_head.as_ref().map_or(&[][..], |head| &head.members);
+        let missing: Vec<String> = before
+            .iter()
+            .filter(|member| !current(member.device))
+            .map(|member| member.name.clone())
+            .collect();
+        let as_before = missing.is_empty()
+            && witness.is_some()
+            && standings.iter().all(|s| matches!(s, Standing::Current(_)));
+        let durable = Rc::new(Durable {
+            pool: pool.unwrap_or_else(|| Uuid((durability.uuids)())),
+            label: durability.label,
+            host: durability.host,
+            witness: durability.witness,
+            witness_uuid: Cell::new(match &witness {
+                Some(head) => head.device,
+                None => Uuid((durability.uuids)()),
+            }),
+            epoch: Cell::new(if as_before { epoch } else { epoch + 1 }),
+            sequence: Cell::new(newest_head.as_ref().map_or(0, |head| head.sequence)),
+            opening: Cell::new(0),
+            volumes: RefCell::new(
+                newest_head
+                    .as_ref()
+                    .map_or(Vec::new(), |h| h.volumes.clone()),
+            ),
+            next_volume: Cell::new(newest_head.as_ref().map_or(1, |h| h.next_volume.max(1))),
+            heads_due: Cell::new(false),
+            departed: Cell::new(false),
+            image_due: Cell::new(false),
+            clean: Cell::new(false),
+            loading: Cell::new(0),
+            closed: Cell::new(false),
+            table: RefCell::new(super::table::Table::new(super::REGION_BLOCKS)),
+            origins: RefCell::default(),
+            lock: RangeLock::new(),
+            committing: RangeLock::new(),
+            signal: Signal::default(),
+            marked: Signal::default(),
+            activity: Signal::default(),
+            warmed: Signal::default(),
+        });
+        let cache = Cache::with(config, policy, env, Some(durable.clone()))?;
+        let mut reports = Vec::new();
+        for (device, standing) in devices.into_iter().zip(standings) {
+            let name = device.device.geometry().name.to_string();
+            let (store, found) =
+                store(&cache.0.env, &device, standing, &mut durability.uuids).await?;
+            let id = cache.add_member(device, Some(store))?;
+            reports.push(OpenReport { id, name, found });
+        }
+        cache.begin(&durable).await;
+        let opened = Opened {
+            devices: reports,
+            missing,
+        };
+        Ok((cache, opened))
+    }
+
+    /// Writes what opening has decided, and starts the tasks that go on with it.
+    async fn begin(&self, durable: &Rc<Durable>) {
+        let core = &self.0;
+        let members = core.state.borrow().devices.kept();
+        {
+            let mut table = durable.table.borrow_mut();
+            for member in &members {
+                let store = member.store.as_ref().expect("a member that is kept");
+                match store.found.as_ref().map(|found| &found.marks) {
+                    None => {}
+                    Some(Some(marks)) => table.wanted.merge(marks),
+                    Some(None) => table.wanted.set_all(),
+                }
+            }
+        }
+        let held = durable.lock.lock(ALL, Access::Exclusive).await;
+        for member in members.iter().filter(|m| is_new(m)) {
+            write_new_marks(core, durable, member).await;
+        }
+        durable.opening.set(durable.sequence.get() as u32 + 1);
+        write_heads(core, durable).await;
+        drop(held);
+        let spawn = &core.env.spawn;
+        spawn.spawn(keep_marked(Rc::downgrade(core), durable.clone()));
+        spawn.spawn(super::commit::keep_committed(
+            Rc::downgrade(core),
+            durable.clone(),
+        ));
+        let found: Vec<_> = members.into_iter().filter(|m| !is_new(m)).collect();
+        durable.loading.set(found.len());
+        for member in found {
+            spawn.spawn(super::warm::warm(core.clone(), durable.clone(), member));
+        }
+    }
+
+    /// Puts a device into a pool that remembers, or into any other as
+    /// [`Cache::add_device`] does. `uuid` is to name it.
+    ///
+    /// Fails, having written nothing, if it holds what is not this pool's.
+    pub async fn join(&self, device: PoolDevice<P>, uuid: u128) -> IoResult<DeviceId> {
+        let core = &self.0;
+        let Some(durable) = &core.durable else {
+            return self.add_device(device);
+        };
+        let head = probe(&device.device, device.extent, &core.env).await?;
+        let format = format!(
+            "to use it here all the same, and lose that, run `hotset pool format --yes {}`",
+            device.device.geometry().name
+        );
+        match head {
+            Err(HeadError::Blank) => {}
+            Ok(head) if head.pool == durable.pool => {}
+            Ok(head) => {
+                let what = format!(
+                    "it belongs to pool {} ({}); {format}",
+                    head.label, head.pool
+                );
+                return refuse(&device.device, what);
+            }
+            Err(error) => return refuse(&device.device, format!("{error}; {format}")),
+        }
+        let _held = durable.lock.lock(ALL, Access::Exclusive).await;
+        let id = self.add_member(device, Some(NewStore::New(Uuid(uuid))))?;
+        let members = core.state.borrow().devices.kept();
+        for member in members.iter().filter(|member| member.id == id) {
+            write_new_marks(core, durable, member).await;
+        }
+        write_heads(core, durable).await;
+        Ok(id)
+    }
+
+    /// Ends the use of the pool in order, so that the next opening finds all of
+    /// it. Close the volumes before: what writes later is not followed.
+    pub async fn close(&self) {
+        let Some(durable) = &self.0.durable else {
+            return;
+        };
+        self.settle().await;
+        super::commit::close(&self.0, durable).await;
+    }
+
+    /// Waits until all lines that were found are in use.
+    pub async fn warmed(&self) {
+        let Some(durable) = &self.0.durable else {
+            return;
+        };
+        let warm = || self.0.state.borrow().devices.all_warm();
+        durable.warmed.until(warm).await;
+    }
+}
+
+/// Writes both pairs of marks, so that no older one is left.
+async fn write_new_marks<P: Device>(core: &Rc<Core<P>>, durable: &Durable, member: &Rc<Member<P>>) {
+    for _ in 0..2 {
+        let image = durable.table.borrow().wanted.clone();
+        write_image(core, durable, member, &image).await;
+    }
+}
+
+fn is_new<P: Device>(member: &Member<P>) -> bool {
+    member
+        .store
+        .as_ref()
+        .is_some_and(|store| store.found.is_none())
+}
+
+async fn witness_head(durability: &Durability, env: &Env) -> IoResult<Option<Head>> {
+    let Some(witness) = &durability.witness else {
+        return Ok(None);
+    };
+    let geometry = witness.geometry();
+    if geometry.sectors.0 < WITNESS_SECTORS {
+        return refuse(
+            witness,
+            format!("a record beside the pool needs {WITNESS_SECTORS} sectors"),
+        );
+    }
+    match probe(witness, geometry.extent(), env).await? {
+        Ok(head) if head.role == Role::Witness => Ok(Some(head)),
+        Ok(_) | Err(HeadError::Foreign(_)) => refuse(
+            witness,
+            "it is no record of a pool: move it away, or correct the path".into(),
+        ),
+        Err(HeadError::Version(version)) => refuse(
+            witness,
+            format!(
+                "written by a newer hotset (format {version}): use that, or move the file away to start cold"
+            ),
+        ),
+        // Without it nothing is believed, which is safe.
+        Err(HeadError::Blank | HeadError::Damaged(_)) => Ok(None),
+    }
+}
+
+/// Which pool this is; `None` if it is new.
+fn pool_of<P: Device>(
+    durability: &Durability,
+    witness: Option<&Head>,
+    devices: &[PoolDevice<P>],
+    heads: &[Result<Head, HeadError>],
+) -> IoResult<Option<Uuid>> {
+    let mut pool = witness.map(|head| head.pool);
+    for (device, head) in devices.iter().zip(heads) {
+        let remedy = format!(
+            "to use it here all the same, and lose that, run `hotset pool format --yes {}`",
+            device.device.geometry().name
+        );
+        let head = match head {
+            Ok(head) => head,
+            Err(HeadError::Blank) => continue,
+            Err(_) if durability.overwrite => continue,
+            Err(error) => return refuse(&device.device, format!("{error}; {remedy}")),
+        };
+        let same_host = head.host == durability.host;
+        let same_pool = match pool {
+            Some(pool) => pool == head.pool,
+            None => head.label == durability.label && same_host && head.role == Role::Member,
+        };
+        if same_pool {
+            pool = Some(head.pool);
+        } else if !durability.overwrite {
+            let whose = if same_host {
+                "this host"
+            } else {
+                "another host"
+            };
+            let what = format!(
+                "it belongs to pool {} ({}) of {whose}; put that into the configuration, or {remedy}",
+                head.label, head.pool
+            );
+            return refuse(&device.device, what);
+        }
+    }
+    Ok(pool)
+}
+
+fn standing<P: Device>(
+    head: Head,
+    witness: Option<&Head>,
+    epoch: u64,
+    line_blocks: u32,
+    device: &PoolDevice<P>,
+) -> IoResult<Standing> {
+    let blocks = device.extent.len.0 / BLOCK_SECTORS;
+    if head.blocks > blocks {
+        let what = format!(
+            "it was cut short, from {} to {blocks} blocks of 4 KiB: restore its size, or run \
+             `hotset pool format --yes {}`",
+            head.blocks,
+            device.device.geometry().name
+        );
+        return refuse(&device.device, what);
+    }
+    let is_member = |head: &Head, witness: &Head| {
+        witness
+            .members
+            .iter()
+            .any(|member| member.device == head.device)
+    };
+    Ok(match witness {
+        None => Standing::Stale(STALE_WITNESS),
+        Some(_) if head.epoch < epoch => Standing::Stale(STALE_EPOCH),
+        // The witness is written last: it may lack a member that has just come.
+        Some(witness) if witness.epoch == epoch && !is_member(&head, witness) => {
+            Standing::Stale(STALE_EPOCH)
+        }
+        Some(_) if head.line_blocks != line_blocks => Standing::Stale(STALE_LINES),
+        Some(_) if head.region_blocks != super::REGION_BLOCKS => Standing::Stale(STALE_LINES),
+        Some(_) => Standing::Current(Box::new(head)),
+    })
+}
+
+/// What is kept of a device's metadata, and what was found there.
+async fn store<P: Device>(
+    env: &Env,
+    device: &PoolDevice<P>,
+    standing: Standing,
+    uuids: &mut dyn FnMut() -> u128,
+) -> IoResult<(NewStore, Found)> {
+    Ok(match standing {
+        Standing::New => (NewStore::New(Uuid(uuids())), Found::Nothing),
+        Standing::Stale(why) => (NewStore::New(Uuid(uuids())), Found::Unusable(why)),
+        Standing::Current(head) => {
+            let plan = head.plan().expect("checked when it was read");
+            let at: Lba = plan.marks.lba(device.extent.start, 0);
+            let area = read(
+                &device.device,
+                at,
+                MARK_BLOCKS as usize * BLOCK_BYTES,
+                &env.pool,
+            )
+            .await?;
+            let marks = newest_marks(&area, head.device);
+            let clean = head.clean;
+            (
+                NewStore::Known { plan, head, marks },
+                Found::Lines { clean },
+            )
+        }
+    })
+}

@@ -1,0 +1,136 @@
+//! What a cache knows of the metadata on one member.
+
+use crate::devices::PoolDevice;
+use crate::lines::Shape;
+use block::{Buf, Device, Env, IoError, IoResult, Kind, Lba};
+use layout::{Area, BLOCK_BYTES, Head, Marks, Plan, PlanError, Uuid};
+use std::cell::{Cell, RefCell};
+
+/// The metadata of one member.
+pub(crate) struct Store {
+    pub(crate) device: Uuid,
+    pub(crate) name: String,
+    pub(crate) plan: Plan,
+    /// Where the part of the device begins.
+    pub(crate) base: Lba,
+    /// Which of its two maps the newest checkpoint is in.
+    pub(crate) map: Cell<Option<u8>>,
+    pub(crate) generation: Cell<u32>,
+    /// The first block of the log that the checkpoint does not cover.
+    pub(crate) log_start: Cell<u64>,
+    /// The next block of the log; all before it are durable.
+    pub(crate) log_next: Cell<u64>,
+    /// What the policy remembers: which memo, bytes, their checksum, which part.
+    pub(crate) memo: Cell<Option<(u8, u32, u32, u32)>>,
+    /// The version of the marks last written.
+    pub(crate) marks_version: Cell<u64>,
+    /// What was marked when the pool was opened.
+    pub(crate) found: Option<Recovered>,
+    /// Its map is known; until then its lines are not used.
+    pub(crate) warm: Cell<bool>,
+    /// The line of each slot, until it is in use; 0 for none.
+    pub(crate) keys: RefCell<Vec<u64>>,
+    /// Memory for marks, so that a client's write never waits for any.
+    pub(crate) marks_buffer: RefCell<Option<Buf>>,
+}
+
+/// What must be read back before a member's lines can be used.
+pub(crate) struct Recovered {
+    /// The log reaches at least up to here, or the map cannot be believed.
+    pub(crate) log_end_min: u64,
+    /// The marks on it; `None` if they cannot be read.
+    pub(crate) marks: Option<Marks>,
+}
+
+impl Store {
+    /// Where block `n` of `area` is.
+    pub(crate) fn at(&self, area: Area, n: u64) -> Lba {
+        area.lba(self.base, n)
+    }
+
+    /// Where block `sequence` of the log is.
+    pub(crate) fn log_at(&self, sequence: u64) -> Lba {
+        self.at(self.plan.log, sequence % self.plan.log.blocks)
+    }
+
+    /// Blocks of the log that hold what no checkpoint covers.
+    pub(crate) fn log_used(&self) -> u64 {
+        self.log_next.get() - self.log_start.get()
+    }
+}
+
+/// The metadata of a device that is about to be a member.
+pub(crate) enum NewStore {
+    New(Uuid),
+    Known {
+        plan: Plan,
+        head: Box<Head>,
+        marks: Option<Marks>,
+    },
+}
+
+impl NewStore {
+    /// The metadata of `device`, whose lines have this shape.
+    pub(crate) fn build<P: Device>(
+        self,
+        device: &PoolDevice<P>,
+        shape: Shape,
+        env: &Env,
+    ) -> IoResult<Store> {
+        let plan = match &self {
+            NewStore::Known { plan, .. } => *plan,
+            NewStore::New(_) => {
+                let plan = Plan::new(device.extent.len, shape.blocks());
+                let what = |error| match error {
+                    PlanError::TooSmall => {
+                        "too small for a line beside the metadata: give it more room"
+                    }
+                    PlanError::TooManyLines => "too many lines: choose longer ones",
+                };
+                plan.map_err(|error| {
+                    let name = device.device.geometry().name.to_string();
+                    IoError::new(Kind::Invalid, what(error)).on(name)
+                })?
+            }
+        };
+        let blank = |uuid| Store {
+            device: uuid,
+            name: device.device.geometry().name.to_string(),
+            plan,
+            base: device.extent.start,
+            map: Cell::new(None),
+            generation: Cell::new(0),
+            log_start: Cell::new(1),
+            log_next: Cell::new(1),
+            memo: Cell::new(None),
+            marks_version: Cell::new(0),
+            found: None,
+            warm: Cell::new(true),
+            keys: RefCell::default(),
+            marks_buffer: RefCell::new(env.pool.try_get(2 * BLOCK_BYTES)),
+        };
+        Ok(match self {
+            NewStore::New(uuid) => blank(uuid),
+            NewStore::Known { head, marks, .. } => {
+                let by_marks = marks.as_ref().map_or(0, |marks| marks.log_end);
+                let by_head = if head.clean {
+                    head.log_end
+                } else {
+                    head.log_start
+                };
+                let log_end_min = by_marks.max(by_head);
+                Store {
+                    map: Cell::new(head.map),
+                    generation: Cell::new(head.generation),
+                    log_start: Cell::new(head.log_start),
+                    log_next: Cell::new(log_end_min),
+                    memo: Cell::new(head.memo),
+                    marks_version: Cell::new(marks.as_ref().map_or(0, |marks| marks.version)),
+                    found: Some(Recovered { log_end_min, marks }),
+                    warm: Cell::new(false),
+                    ..blank(head.device)
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,75 @@
+//! The volumes that a pool remembers, and what is kept of their origins.
+
+use super::Durable;
+use super::heads::write_heads;
+use super::mark::ALL;
+use crate::cache::Cache;
+use block::{Access, Device, Sectors};
+use layout::ORIGIN_RECORD_BYTES_MAX;
+use std::rc::Rc;
+
+impl<P: Device> Cache<P> {
+    fn durable(&self) -> Option<&Rc<Durable>> {
+        self.0.durable.as_ref()
+    }
+
+    /// The names and sizes of the volumes whose lines the pool may hold.
+    pub fn remembered(&self) -> Vec<(String, Sectors)> {
+        self.durable().map_or_else(Vec::new, |durable| {
+            let volumes = durable.volumes.borrow();
+            let each = volumes.iter().map(|v| (v.name.clone(), Sectors(v.sectors)));
+            each.collect()
+        })
+    }
+
+    /// What was last kept about the origin of a volume; empty if nothing was.
+    pub fn origin_record(&self, volume: &str) -> Vec<u8> {
+        let find = |durable: &Rc<Durable>| {
+            let volumes = durable.volumes.borrow();
+            let found = volumes.iter().find(|v| v.name == volume);
+            found.map(|v| v.origin.clone())
+        };
+        self.durable().and_then(find).unwrap_or_default()
+    }
+
+    /// Keeps `record` about the origin of a volume, from the next
+    /// [`Cache::remember`] on. False, and nothing is changed, if the pool does
+    /// not remember the volume or the record is too long.
+    pub fn set_origin_record(&self, volume: &str, record: &[u8]) -> bool {
+        let Some(durable) = self.durable() else {
+            return false;
+        };
+        let mut volumes = durable.volumes.borrow_mut();
+        let found = volumes.iter_mut().find(|v| v.name == volume);
+        let Some(found) = found.filter(|_| record.len() <= ORIGIN_RECORD_BYTES_MAX) else {
+            return false;
+        };
+        found.origin = record.to_vec();
+        drop(volumes);
+        durable.heads_due.set(true);
+        durable.note();
+        true
+    }
+
+    /// Forgets the lines of a volume that has not been added: when it is, it
+    /// has none. O(1); durable by the next [`Cache::remember`].
+    pub fn forget(&self, volume: &str) {
+        let Some(durable) = self.durable() else {
+            return;
+        };
+        durable.volumes.borrow_mut().retain(|v| v.name != volume);
+        durable.heads_due.set(true);
+        durable.note();
+    }
+
+    /// Makes what the pool remembers of its volumes durable.
+    pub async fn remember(&self) {
+        let Some(durable) = self.durable() else {
+            return;
+        };
+        if durable.heads_due.get() {
+            let _held = durable.lock.lock(ALL, Access::Exclusive).await;
+            write_heads(&self.0, durable).await;
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Reading back what the pool held: the map, the log over it, what the policy
+//! remembers. Clients are served meanwhile, from the origins.
+//!
+//! An entry is believed if its volume is known and its region is marked neither
+//! on the device nor since. One that is not is dropped and logged as dropped,
+//! before which no mark goes.
+
+use super::Durable;
+use super::heads::write_heads;
+use super::io::read;
+use super::mark::ALL;
+use super::memo::read_memo;
+use crate::cache::Core;
+use crate::counters::Counter;
+use crate::devices::{DeviceState, Member};
+use crate::health::Fault;
+use crate::state::State;
+use block::{Access, Device, Nanos};
+use layout::{BLOCK_BYTES, LogReader, MapPage, entries_per_page};
+use policy::{Heat, Key, Slot};
+use std::rc::Rc;
+
+/// Blocks of map or log that are read at once.
+const CHUNK_BLOCKS: u64 = 64;
+/// Slots that are put into use at once.
+const BATCH: usize = 4096;
+
+/// Why a member's map was not believed.
+enum Unusable {
+    /// It cannot be read.
+    Unread(Fault),
+    /// It contradicts itself.
+    Damaged,
+}
+
+impl From<block::IoError> for Unusable {
+    fn from(error: block::IoError) -> Unusable {
+        Unusable::Unread(Fault::of(error.kind()))
+    }
+}
+
+/// Reads the map of `member`; the last of all to be read brings the lines of all
+/// into use.
+pub(super) async fn warm<P: Device>(
+    core: Rc<Core<P>>,
+    durable: Rc<Durable>,
+    member: Rc<Member<P>>,
+) {
+    let store = member.store.as_ref().expect("a member that is warmed");
+    match load(&core, &member).await {
+        Ok(keys) => *store.keys.borrow_mut() = keys,
+        Err(Unusable::Unread(fault)) => core.state.borrow_mut().eject(&member, fault),
+        Err(Unusable::Damaged) => {
+            core.counters.count(Counter::MapsDamaged);
+            begin_anew(&core, &durable, &member).await;
+            *store.keys.borrow_mut() = vec![0; member.slots.len()];
+        }
+    }
+    durable.loading.set(durable.loading.get() - 1);
+    if durable.loading.get() > 0 {
+        return;
+    }
+    adopt(&core, &durable).await;
+    for member in core.state.borrow().devices.kept() {
+        let store = member.store.as_ref().expect("a member that is kept");
+        store.warm.set(true);
+    }
+    durable.note();
+    durable.warmed.wake();
+}
+
+/// Makes the map of `member` empty, on the device too: its log begins where no
+/// block of the old one can be taken for one of the new.
+async fn begin_anew<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>, member: &Rc<Member<P>>) {
+    let store = member.store.as_ref().expect("a member that is warmed");
+    let next = store.log_next.get().max(store.log_start.get()) + 2 * store.plan.log.blocks;
+    store.map.set(None);
+    store.log_start.set(next);
+    store.log_next.set(next);
+    let _held = durable.lock.lock(ALL, Access::Exclusive).await;
+    write_heads(core, durable).await;
+}
+
+/// Reads map and log; the line of each slot, 0 for none. Validity and checksums
+/// go to their tables, where nobody sees them before the slots are in use.
+async fn load<P: Device>(core: &Rc<Core<P>>, member: &Rc<Member<P>>) -> Result<Vec<u64>, Unusable> {
+    let store = member.store.as_ref().expect("a member that is warmed");
+    let found = store.found.as_ref().expect("a member that was found");
+    if found.marks.is_none() {
+        return Err(Unusable::Damaged);
+    }
+    let mut keys = vec![0; member.slots.len()];
+    let mut lost = vec![false; member.slots.len()];
+    if let Some(map) = store.map.get() {
+        load_map(core, member, map, &mut keys, &mut lost).await?;
+    }
+    let end = replay(core, member, &mut keys, &lost).await?;
+    if end < found.log_end_min {
+        return Err(Unusable::Damaged);
+    }
+    store.log_next.set(end);
+    Ok(keys)
+}
+
+async fn load_map<P: Device>(
+    core: &Rc<Core<P>>,
+    member: &Rc<Member<P>>,
+    map: u8,
+    keys: &mut [u64],
+    lost: &mut [bool],
+) -> Result<(), Unusable> {
+    let store = member.store.as_ref().expect("a member that is warmed");
+    let plan = &store.plan;
+    let area = plan.maps[usize::from(map)];
+    let each = entries_per_page(plan.line_blocks) as usize;
+    let mut page = 0;
+    while page < area.blocks {
+        let pages = (area.blocks - page).min(CHUNK_BLOCKS);
+        let bytes = pages as usize * BLOCK_BYTES;
+        let buf = read(&member.device, store.at(area, page), bytes, &core.env.pool).await?;
+        for (number, block) in (page..).zip(buf.chunks_exact(BLOCK_BYTES)) {
+            let generation = store.generation.get();
+            let first = number as usize * each;
+            let slots = first..(first + each).min(keys.len());
+            match MapPage::decode(block, store.device, plan.line_blocks, number, generation) {
+                Ok(sheet) if sheet.entries.len() == slots.len() => {
+                    let state = &mut *core.state.borrow_mut();
+                    for (local, entry) in slots.zip(&sheet.entries) {
+                        keys[local] = entry.key;
+                        let slot = Slot(member.slots.start + local as u32);
+                        state.contents.restore(slot, &entry.valid, &entry.crcs);
+                    }
+                }
+                _ => {
+                    core.counters.count(Counter::MapPagesDamaged);
+                    lost[slots].fill(true);
+                }
+            }
+        }
+        page += pages;
+    }
+    Ok(())
+}
+
+/// Applies the log; returns the sequence number after its last block.
+async fn replay<P: Device>(
+    core: &Rc<Core<P>>,
+    member: &Rc<Member<P>>,
+    keys: &mut [u64],
+    lost: &[bool],
+) -> Result<u64, Unusable> {
+    let store = member.store.as_ref().expect("a member that is warmed");
+    let ring = store.plan.log.blocks;
+    let (mut sequence, mut opening) = (store.log_start.get(), 0);
+    let last = sequence + ring;
+    while sequence < last {
+        let blocks = (ring - sequence % ring)
+            .min(CHUNK_BLOCKS)
+            .min(last - sequence);
+        let bytes = blocks as usize * BLOCK_BYTES;
+        let buf = read(
+            &member.device,
+            store.log_at(sequence),
+            bytes,
+            &core.env.pool,
+        )
+        .await?;
+        for block in buf.chunks_exact(BLOCK_BYTES) {
+            let reader = LogReader::open(block, store.device, store.plan.line_blocks, sequence);
+            let Ok(reader) = reader else {
+                return Ok(sequence);
+            };
+            if reader.opening() < opening {
+                return Ok(sequence);
+            }
+            opening = reader.opening();
+            let state = &mut *core.state.borrow_mut();
+            for change in reader {
+                let Ok(change) = change else {
+                    return Err(Unusable::Damaged);
+                };
+                let local = change.slot as usize;
+                match lost.get(local) {
+                    Some(false) => {}
+                    Some(true) => continue,
+                    None => return Err(Unusable::Damaged),
+                }
+                if let Some(key) = change.key {
+                    keys[local] = key;
+                }
+                let slot = Slot(member.slots.start + change.slot);
+                state.contents.replay(slot, &change);
+            }
+            sequence += 1;
+        }
+    }
+    Ok(sequence)
+}
+
+/// Gives the slots of all members to the policy, with the lines that are
+/// believed, the least recently used first.
+async fn adopt<P: Device>(core: &Rc<Core<P>>, durable: &Durable) {
+    let members = core.state.borrow().devices.kept();
+    let mut lines = Vec::new();
+    let mut maps = Vec::new();
+    for (at, member) in members.iter().enumerate() {
+        let store = member.store.as_ref().expect("a member that is kept");
+        let keys = store.keys.take();
+        let mut ranked = vec![false; keys.len()];
+        for rank in read_memo(core, member).await {
+            if let Some(ranked) = ranked.get_mut(rank.slot as usize) {
+                lines.push((rank.rank, at, rank.slot, rank.heat));
+                *ranked = true;
+            }
+        }
+        // What came since is the newest.
+        let others = (0..).zip(ranked).filter(|(_, ranked)| !ranked);
+        lines.extend(others.map(|(slot, _)| (u32::MAX, at, slot, Heat::default())));
+        maps.push(keys);
+    }
+    lines.sort_by_key(|line| line.0);
+    for batch in lines.chunks(BATCH) {
+        {
+            let state = &mut *core.state.borrow_mut();
+            for (_, at, slot, heat) in batch {
+                let member = &members[*at];
+                if member.state.get() == DeviceState::Online {
+                    let key = Key(maps[*at][*slot as usize]);
+                    adopt_line(
+                        core,
+                        durable,
+                        state,
+                        Slot(member.slots.start + slot),
+                        key,
+                        *heat,
+                    );
+                }
+            }
+        }
+        // Clients come between two batches.
+        core.env.timer.sleep(Nanos(1)).await;
+    }
+}
+
+/// Puts a slot into use, with its line if that is believed.
+fn adopt_line<P: Device>(
+    core: &Core<P>,
+    durable: &Durable,
+    state: &mut State<P>,
+    slot: Slot,
+    key: Key,
+    heat: Heat,
+) {
+    state.policy.revive(slot.0..slot.0 + 1);
+    if key == Key(0) || state.contents.is_empty(slot) {
+        state.contents.wipe(slot);
+    } else if durable.is_believed(key, core.shape.shift()) && state.policy.adopt(key, slot, heat) {
+        core.counters.count(Counter::LinesRestored);
+    } else {
+        core.counters.count(Counter::LinesInDoubt);
+        state.contents.clear(slot.0..slot.0 + 1);
+    }
+}

@@ -1,0 +1,39 @@
+//! `hotset pool format`: blanks a device, so that a pool takes it as new.
+
+use super::inspect::{Image, head_of};
+use crate::Failure;
+use layout::{BLOCK_BYTES, HEAD_BLOCKS, HeadError, PROBE_BYTES};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+pub fn run(path: &Path, yes: bool) -> Result<(), Failure> {
+    let image = Image::open(path, true)?;
+    let mut ends = vec![image.bytes / BLOCK_BYTES as u64];
+    let holds = match head_of(&image)? {
+        Err(HeadError::Blank) => None,
+        Ok(head) => {
+            // A device that has grown has its other head where it ended.
+            ends.push(head.blocks);
+            Some(format!("it belongs to pool {} ({})", head.label, head.pool))
+        }
+        Err(error) => Some(error.to_string()),
+    };
+    if let (Some(holds), false) = (&holds, yes) {
+        return Err(Failure::Runtime(format!(
+            "{}: {holds}; give --yes to lose that",
+            path.display()
+        )));
+    }
+    let blank = |at: u64, bytes: u64| {
+        let zeroes = vec![0; bytes as usize];
+        let written = image.file.write_all_at(&zeroes, at);
+        written.map_err(|cause| image.failure("cannot be written", cause))
+    };
+    blank(0, image.bytes.min(PROBE_BYTES as u64))?;
+    for end in ends.into_iter().filter(|end| *end >= HEAD_BLOCKS) {
+        let head = HEAD_BLOCKS * BLOCK_BYTES as u64;
+        blank((end - HEAD_BLOCKS) * BLOCK_BYTES as u64, head)?;
+    }
+    let synced = image.file.sync_all();
+    synced.map_err(|cause| image.failure("may not have reached the disk", cause))
+}

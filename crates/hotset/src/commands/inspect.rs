@@ -1,0 +1,385 @@
+//! `hotset pool inspect`: what is on a pool device, and what of it is damaged.
+
+use crate::Failure;
+use layout::{
+    BLOCK_BYTES, Change, HEAD_BLOCKS, Head, HeadError, LINE_BITS, LogReader, MARK_BITS,
+    MARK_BLOCKS, MapPage, Mask, PROBE_BYTES, Plan, Role, entries_per_page, newest, newest_marks,
+};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+const HEAD_BYTES: u64 = HEAD_BLOCKS * BLOCK_BYTES as u64;
+
+/// A file or block device that no daemon uses.
+pub struct Image {
+    pub file: File,
+    pub bytes: u64,
+    name: String,
+}
+
+impl Image {
+    pub fn open(path: &Path, write: bool) -> Result<Image, Failure> {
+        let name = path.display().to_string();
+        let failure = |what: &str, cause: std::io::Error| {
+            Failure::Runtime(format!("{name}: {what}: {cause}"))
+        };
+        let opened = File::options().read(true).write(write).open(path);
+        let mut file = opened.map_err(|cause| failure("cannot be opened", cause))?;
+        // SAFETY: no pointers are involved.
+        let locked = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+        if locked != 0 {
+            let what = "is in use; stop the daemon that uses it first";
+            return Err(Failure::Runtime(format!("{name}: {what}")));
+        }
+        let end = file.seek(SeekFrom::End(0));
+        let bytes = end.map_err(|cause| failure("its size cannot be told", cause))?;
+        Ok(Image { file, bytes, name })
+    }
+
+    pub fn failure(&self, what: &str, cause: std::io::Error) -> Failure {
+        Failure::Runtime(format!("{}: {what}: {cause}", self.name))
+    }
+
+    fn read(&self, at: u64, bytes: u64) -> Result<Vec<u8>, Failure> {
+        let mut out = vec![0; bytes as usize];
+        let read = self.file.read_exact_at(&mut out, at);
+        read.map_err(|cause| {
+            self.failure(&format!("{bytes} bytes at {at} cannot be read"), cause)
+        })?;
+        Ok(out)
+    }
+
+    fn blocks(&self, area: layout::Area) -> Result<Vec<u8>, Failure> {
+        let block = BLOCK_BYTES as u64;
+        self.read(area.start * block, area.blocks * block)
+    }
+}
+
+/// The two copies of the head, the first where it must be.
+fn copies(image: &Image) -> Result<[Result<Head, HeadError>; 2], Failure> {
+    if image.bytes < 2 * HEAD_BYTES {
+        let cut = || Err(HeadError::Damaged("it is cut short"));
+        return Ok([cut(), cut()]);
+    }
+    let start = image.read(0, image.bytes.min(PROBE_BYTES as u64))?;
+    let mut first = Head::decode(&start);
+    if first == Err(HeadError::Blank)
+        && let Some(what) = layout::foreign(&start)
+    {
+        first = Err(HeadError::Foreign(what));
+    }
+    let whole = image.bytes / BLOCK_BYTES as u64;
+    let blocks = match &first {
+        Ok(head) if head.role == Role::Member => head.blocks.min(whole),
+        Ok(_) => 2 * HEAD_BLOCKS,
+        Err(_) => whole,
+    };
+    let second = image.read((blocks - HEAD_BLOCKS) * BLOCK_BYTES as u64, HEAD_BYTES)?;
+    Ok([first, Head::decode(&second)])
+}
+
+/// The head that holds.
+pub fn head_of(image: &Image) -> Result<Result<Head, HeadError>, Failure> {
+    let [first, second] = copies(image)?;
+    let ours = !matches!(&first, Err(HeadError::Foreign(_)));
+    let second = second.map_err(|error| match error {
+        HeadError::Foreign(_) => HeadError::Blank,
+        other => other,
+    });
+    Ok(if ours { newest(first, second) } else { first })
+}
+
+pub fn run(path: &Path, lines: bool, as_json: bool) -> Result<(), Failure> {
+    let image = Image::open(path, false)?;
+    let head = match head_of(&image)? {
+        Ok(head) => head,
+        Err(error) => {
+            let what = format!("{}: {error}; no pool can be read here", path.display());
+            return Err(Failure::Runtime(what));
+        }
+    };
+    let mut damaged = Vec::new();
+    for (copy, which) in copies(&image)?.iter().zip(["A", "B"]) {
+        match copy {
+            Ok(copy) if copy.sequence != head.sequence => {
+                damaged.push(format!("head {which} is older than the other"));
+            }
+            Ok(_) => {}
+            Err(error) => damaged.push(format!("head {which}: {error}")),
+        }
+    }
+    let mut report = json!({
+        "format": layout::VERSION,
+        "role": if head.role == Role::Member { "member" } else { "witness" },
+        "pool": head.label,
+        "pool_uuid": head.pool.to_string(),
+        "device": head.name,
+        "device_uuid": head.device.to_string(),
+        "host": head.host,
+        "sequence": head.sequence,
+        "epoch": head.epoch,
+        "closed_in_order": head.clean,
+        "line_bytes": u64::from(head.line_blocks) * BLOCK_BYTES as u64,
+        "members": head.members.iter().map(|m| json!({
+            "device": m.name, "uuid": m.device.to_string(), "domain": m.domain, "lines": m.slots,
+        })).collect::<Vec<_>>(),
+        "volumes": head.volumes.iter().map(|v| json!({
+            "name": v.name, "id": v.id, "bytes": v.sectors * block::SECTOR_BYTES,
+            "origin_record_bytes": v.origin.len(),
+        })).collect::<Vec<_>>(),
+    });
+    if let Some(plan) = head.plan() {
+        inspect_member(&image, &head, &plan, lines, &mut report, &mut damaged)?;
+    }
+    report["damaged"] = json!(damaged);
+    if as_json {
+        println!("{report:#}");
+    } else {
+        print(&report, 0);
+    }
+    if damaged.is_empty() {
+        Ok(())
+    } else {
+        let what = format!("{}: {} damaged; see above", path.display(), damaged.len());
+        Err(Failure::Runtime(what))
+    }
+}
+
+fn inspect_member(
+    image: &Image,
+    head: &Head,
+    plan: &Plan,
+    lines: bool,
+    report: &mut Value,
+    damaged: &mut Vec<String>,
+) -> Result<(), Failure> {
+    let areas = plan.areas().map(|(name, area)| {
+        let block = BLOCK_BYTES as u64;
+        json!({ "area": name, "at": area.start * block, "bytes": area.blocks * block })
+    });
+    report["areas"] = json!(areas);
+    if plan.blocks * BLOCK_BYTES as u64 > image.bytes {
+        damaged.push(format!("cut short: {} bytes are left", image.bytes));
+        return Ok(());
+    }
+    let marks = image.blocks(plan.marks)?;
+    for (n, block) in marks.chunks_exact(BLOCK_BYTES).enumerate() {
+        // Of a pair, one may be torn by a crash; the other pair holds then.
+        if layout::Marks::decode(block, head.device).is_err() {
+            damaged.push(format!("marks, block {n} of {MARK_BLOCKS}"));
+        }
+    }
+    let marks = newest_marks(&marks, head.device);
+    report["marked_regions"] = json!(marks.as_ref().map_or(MARK_BITS, |marks| marks.count()));
+    report["region_bytes"] = json!(u64::from(head.region_blocks) * BLOCK_BYTES as u64);
+    let log_end_min = marks.map_or(0, |marks| marks.log_end);
+    let mut map = read_map(image, head, plan, damaged)?;
+    let end = replay(image, head, plan, &mut map)?;
+    let expected = if head.clean {
+        head.log_end
+    } else {
+        log_end_min
+    };
+    if end < expected {
+        damaged.push(format!(
+            "log: it ends before block {end}, and is known to reach {expected}"
+        ));
+    }
+    report["log_blocks"] = json!(end - head.log_start);
+    let mut by_volume: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    for slot in map.values().filter(|slot| slot.key != 0) {
+        let valid: u32 = slot.valid.iter().map(|word| word.count_ones()).sum();
+        let sums = by_volume.entry(slot.key >> LINE_BITS).or_default();
+        *sums = (sums.0 + u64::from(valid > 0), sums.1 + u64::from(valid));
+    }
+    report["lines"] = json!({
+        "room": plan.slots,
+        "by_volume_id": by_volume.iter().map(|(id, (lines, blocks))| {
+            json!({ "volume": id, "lines": lines, "bytes": blocks * BLOCK_BYTES as u64 })
+        }).collect::<Vec<_>>(),
+    });
+    if lines {
+        verify(image, plan, &map, damaged)?;
+    }
+    Ok(())
+}
+
+/// What the map says of a slot.
+#[derive(Default)]
+struct Slot {
+    key: u64,
+    valid: Mask,
+    crcs: BTreeMap<u32, u32>,
+}
+
+fn bits(mask: &Mask) -> impl Iterator<Item = u32> + '_ {
+    (0..256).filter(|bit| mask[*bit as usize / 64] >> (bit % 64) & 1 == 1)
+}
+
+fn read_map(
+    image: &Image,
+    head: &Head,
+    plan: &Plan,
+    damaged: &mut Vec<String>,
+) -> Result<BTreeMap<u32, Slot>, Failure> {
+    let mut map = BTreeMap::new();
+    let Some(which) = head.map else {
+        return Ok(map);
+    };
+    let each = entries_per_page(plan.line_blocks);
+    let pages = image.blocks(plan.maps[usize::from(which)])?;
+    for (number, block) in (0..).zip(pages.chunks_exact(BLOCK_BYTES)) {
+        let page = MapPage::decode(
+            block,
+            head.device,
+            plan.line_blocks,
+            number,
+            head.generation,
+        );
+        let Ok(page) = page else {
+            damaged.push(format!("map, page {number}: its {each} lines are lost"));
+            continue;
+        };
+        for (n, entry) in (0..).zip(page.entries) {
+            let slot = Slot {
+                key: entry.key,
+                valid: entry.valid,
+                crcs: (0..).zip(entry.crcs).collect(),
+            };
+            map.insert(number as u32 * each + n, slot);
+        }
+    }
+    Ok(map)
+}
+
+/// Applies the log; the sequence number after its end.
+fn replay(
+    image: &Image,
+    head: &Head,
+    plan: &Plan,
+    map: &mut BTreeMap<u32, Slot>,
+) -> Result<u64, Failure> {
+    let log = image.blocks(plan.log)?;
+    let mut opening = 0;
+    for sequence in head.log_start..head.log_start + plan.log.blocks {
+        let at = (sequence % plan.log.blocks) as usize * BLOCK_BYTES;
+        let block = &log[at..at + BLOCK_BYTES];
+        let reader = LogReader::open(block, head.device, plan.line_blocks, sequence);
+        let Ok(reader) = reader else {
+            return Ok(sequence);
+        };
+        if reader.opening() < opening {
+            return Ok(sequence);
+        }
+        opening = reader.opening();
+        for change in reader.flatten() {
+            apply(map.entry(change.slot).or_default(), &change);
+        }
+    }
+    Ok(head.log_start + plan.log.blocks)
+}
+
+fn apply(slot: &mut Slot, change: &Change) {
+    if let Some(key) = change.key {
+        *slot = Slot {
+            key,
+            ..Slot::default()
+        };
+    }
+    slot.valid = change.valid;
+    let crcs = bits(&change.changed).zip(change.crcs.iter().copied());
+    slot.crcs.extend(crcs);
+}
+
+/// Reads every valid block.
+fn verify(
+    image: &Image,
+    plan: &Plan,
+    map: &BTreeMap<u32, Slot>,
+    damaged: &mut Vec<String>,
+) -> Result<(), Failure> {
+    for (number, slot) in map.iter().filter(|(_, slot)| slot.key != 0) {
+        for block in bits(&slot.valid) {
+            let at = plan.lines.start + u64::from(number * plan.line_blocks + block);
+            let bytes = image.read(at * BLOCK_BYTES as u64, BLOCK_BYTES as u64)?;
+            if slot.crcs.get(&block) != Some(&crc32c::crc32c(&bytes)) {
+                damaged.push(format!(
+                    "line in slot {number}: block {block} is not what was written"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Prints a report for a person: a line a value, indented.
+fn print(value: &Value, depth: usize) {
+    let indent = "  ".repeat(depth);
+    let plain = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let name = name.replace('_', " ");
+                match value {
+                    Value::Object(_) => {
+                        println!("{indent}{name}:");
+                        print(value, depth + 1);
+                    }
+                    Value::Array(items) if items.is_empty() => println!("{indent}{name}: none"),
+                    Value::Array(items) => {
+                        println!("{indent}{name}:");
+                        items.iter().for_each(|item| print_row(item, &indent));
+                    }
+                    other => println!("{indent}{name}: {}", plain(other)),
+                }
+            }
+        }
+        other => println!("{indent}{}", plain(other)),
+    }
+}
+
+/// A row of a list on one line.
+fn print_row(value: &Value, indent: &str) {
+    let Value::Object(fields) = value else {
+        return println!("{indent}  {}", value.as_str().unwrap_or_default());
+    };
+    let field = |(name, value): (&String, &Value)| {
+        let text = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
+        format!("{} {text}", name.replace('_', " "))
+    };
+    let fields: Vec<String> = fields.iter().map(field).collect();
+    println!("{indent}  {}", fields.join(", "));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_with_a_new_line_forgets_the_old_checksums() {
+        let mut slot = Slot::default();
+        let change = |key, valid, changed, crcs: &[u32]| Change {
+            slot: 0,
+            key,
+            valid: [valid, 0, 0, 0],
+            changed: [changed, 0, 0, 0],
+            crcs: crcs.to_vec(),
+        };
+        apply(&mut slot, &change(Some(5), 3, 3, &[10, 11]));
+        apply(&mut slot, &change(None, 6, 4, &[12]));
+        assert_eq!((slot.key, slot.valid[0], slot.crcs.len()), (5, 6, 3));
+        apply(&mut slot, &change(Some(6), 1, 1, &[20]));
+        assert_eq!(slot.crcs.get(&0), Some(&20));
+        assert_eq!(slot.crcs.len(), 1);
+    }
+}

@@ -1,0 +1,111 @@
+//! What pools remember by: the directory beside them, this host's name, and
+//! random names.
+//!
+//! A file there, one a pool, is the *witness*: it knows which devices were in
+//! the pool when its volumes were last written, whatever becomes of the devices.
+
+use block::{IoError, IoResult, Kind};
+use layout::{HEAD_BLOCKS, Head, newest};
+use shard::{Disk, Local};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use uring::{DiskOptions, Uring, UringDriver};
+
+const HEAD_BYTES: usize = HEAD_BLOCKS as usize * layout::BLOCK_BYTES;
+const SUFFIX: &str = "pool";
+
+/// The file beside a pool.
+pub fn file_of(state: &Path, pool: &str) -> PathBuf {
+    state.join(format!("{pool}.{SUFFIX}"))
+}
+
+fn cannot(path: &Path, cause: std::io::Error) -> IoError {
+    let what = "what pools remember cannot be kept here: let this user write it, free some space, \
+                or set `state` of [daemon] to a directory that can be written";
+    let error = IoError::new(Kind::Denied, what).on(path.display().to_string());
+    error.because(cause)
+}
+
+/// Makes the file beside a pool if it is missing, written out in full so that a
+/// disk that fills up later does not matter, and opens it.
+pub fn witness(
+    state: &Path,
+    pool: &str,
+    host: &Uring,
+    local: &Local<UringDriver>,
+) -> IoResult<Disk<UringDriver>> {
+    let path = file_of(state, pool);
+    fs::create_dir_all(state).map_err(|cause| cannot(state, cause))?;
+    let whole = (2 * HEAD_BYTES) as u64;
+    let length = fs::metadata(&path).map_or(0, |file| file.len());
+    if length < whole {
+        let fill = || {
+            let mut file = fs::OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(&path)?;
+            file.write_all(&vec![0; (whole - length) as usize])?;
+            file.sync_all()?;
+            File::open(state)?.sync_all()
+        };
+        fill().map_err(|cause| cannot(&path, cause))?;
+    }
+    let options = DiskOptions {
+        buffered: true,
+        read_only: false,
+        exclusive: true,
+        block: None,
+        name: Some(path.display().to_string()),
+    };
+    let (target, _) = host.open_disk(&path, &options)?;
+    local.disk(target)
+}
+
+/// Pools of other configurations that remember volumes: the file of each, the
+/// pool's name and the volumes'.
+pub fn others(state: &Path, ours: &[&str]) -> Vec<(PathBuf, String, Vec<String>)> {
+    let files = fs::read_dir(state).into_iter().flatten().flatten();
+    let mut found = Vec::new();
+    for path in files.map(|file| file.path()) {
+        let stem = path.file_stem().and_then(|stem| stem.to_str());
+        let ours = stem.is_some_and(|stem| ours.contains(&stem));
+        if ours || path.extension().is_none_or(|suffix| suffix != SUFFIX) {
+            continue;
+        }
+        let mut bytes = Vec::new();
+        let read = File::open(&path).and_then(|mut file| file.read_to_end(&mut bytes));
+        if read.is_err() || bytes.len() < 2 * HEAD_BYTES {
+            continue;
+        }
+        let (first, second) = bytes.split_at(HEAD_BYTES);
+        if let Ok(head) = newest(Head::decode(first), Head::decode(second)) {
+            let volumes = head.volumes.into_iter().map(|volume| volume.name);
+            found.push((path, head.label, volumes.collect()));
+        }
+    }
+    found
+}
+
+/// This host's name for ever.
+pub fn host() -> String {
+    let read = |path| {
+        fs::read_to_string(path)
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
+    };
+    let id = read("/etc/machine-id");
+    if id.is_empty() {
+        read("/etc/hostname")
+    } else {
+        id
+    }
+}
+
+/// A random name.
+pub fn uuid() -> u128 {
+    use std::hash::{BuildHasher, RandomState};
+    let half = |n: u64| u128::from(RandomState::new().hash_one((n, std::process::id())));
+    half(1) << 64 | half(2)
+}

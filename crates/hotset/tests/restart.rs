@@ -1,0 +1,272 @@
+//! A daemon that ends, in order or not, and what its successor still knows.
+
+mod common;
+
+use common::{
+    Daemon, Place, USUAL, all, copy_out, faultless, fio, hotset, noise, refused, run, tool, until,
+};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::process::Stdio;
+
+/// A pool that holds all of the origin's 32 MiB, and promotes all that is read.
+fn place() -> Place {
+    let place = Place::new();
+    fs::write(place.path("origin"), noise(1, 32 << 20)).unwrap();
+    place.file("pool", 64);
+    place.config(&USUAL.replace("\"10s\"", "\"10s\"\nsequential = \"0\""));
+    place
+}
+
+const LINES: u64 = (32 << 20) / (64 << 10);
+const BLOCKS: u64 = (32 << 20) / 4096;
+
+/// Reads everything, twice, since a line is promoted after the answer.
+fn fill(place: &Place, daemon: &Daemon) {
+    for _ in 0..4 {
+        copy_out(&daemon.uri("vol"), &place.path("copy"));
+        let status = daemon.status();
+        if status["pools"][0]["lines"]["used"].as_u64() == Some(LINES) {
+            return;
+        }
+    }
+}
+
+fn same(place: &Place, daemon: &Daemon) {
+    let volume = copy_out(&daemon.uri("vol"), &place.path("copy"));
+    let origin = fs::read(place.path("origin")).unwrap();
+    assert!(volume == origin, "the volume is not what its origin holds");
+}
+
+#[test]
+fn what_was_read_before_an_orderly_end_hits_at_once_after_it() {
+    let place = place();
+    let daemon = place.serve();
+    fill(&place, &daemon);
+    let promoted = daemon.count("blocks_promoted");
+    assert!(promoted > BLOCKS / 2, "{promoted}");
+    daemon.stop();
+    let daemon = place.serve();
+    until("the lines", || daemon.count("lines_restored") > LINES / 2);
+    same(&place, &daemon);
+    assert!(daemon.count("blocks_hit") >= promoted - promoted / 16);
+    assert_eq!(daemon.count("blocks_corrupt"), 0);
+    daemon.stop();
+    let report = run(hotset()
+        .args(["pool", "inspect", "--lines"])
+        .arg(place.path("pool")));
+    assert!(report.contains("closed in order: true"), "{report}");
+    let json = run(hotset()
+        .args(["pool", "inspect", "--json"])
+        .arg(place.path("pool")));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert!(json["lines"]["by_volume_id"][0]["lines"].as_u64().unwrap() > LINES / 2);
+    assert_eq!(json["volumes"][0]["name"], "vol");
+    let witness = place.path("state/fast.pool");
+    assert!(run(hotset().args(["pool", "inspect"]).arg(witness)).contains("role: witness"));
+}
+
+#[test]
+fn a_kill_loses_no_write_and_leaves_no_stale_byte() {
+    let place = place();
+    for round in 0..4 {
+        let daemon = place.serve();
+        same(&place, &daemon);
+        let seed = format!("--randseed={round}");
+        let options = [
+            "--rw=randrw",
+            "--bsrange=4k-64k",
+            "--iodepth=8",
+            "--size=32m",
+            "--time_based",
+            "--runtime=30",
+            "--fsync=32",
+            seed.as_str(),
+        ];
+        let mut load = tool("fio", "fio");
+        load.args(["--ioengine=nbd", "--thread", "--name=load"])
+            .arg(format!("--uri={}", daemon.uri("vol")))
+            .args(options)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let mut load = load.spawn().unwrap();
+        until("writes", || daemon.count("writes") > 200 * (round + 1));
+        let known = daemon.count("mark_commits");
+        assert!(known > 0);
+        daemon.process.kill();
+        load.wait().unwrap();
+    }
+    let daemon = place.serve();
+    until("the lines", || {
+        daemon.count("lines_restored") + daemon.count("lines_in_doubt") > 0
+    });
+    same(&place, &daemon);
+    faultless(&fio(
+        &place,
+        "again",
+        &daemon.uri("vol"),
+        &["--rw=randread", "--size=32m", "--bs=64k"],
+    ));
+    assert_eq!(daemon.count("blocks_corrupt"), 0);
+    daemon.stop();
+}
+
+/// A daemon that is to refuse its configuration's pool, in one line.
+fn refuses(place: &Place, told: &[&str]) {
+    let before = fs::read(place.path("pool")).unwrap();
+    refused(
+        hotset()
+            .arg("serve")
+            .arg("--config")
+            .arg(place.path("hotset.toml")),
+        1,
+        told,
+    );
+    assert!(
+        fs::read(place.path("pool")).unwrap() == before,
+        "the pool was written"
+    );
+}
+
+#[test]
+fn a_pool_device_that_holds_something_else_is_left_alone_until_told() {
+    let place = place();
+    run(tool("mkfs.ext4", "e2fsprogs")
+        .args(["-q", "-F"])
+        .arg(place.path("pool")));
+    refuses(&place, &["ext file system", "pool format --yes"]);
+    let path = place.path("pool");
+    refused(
+        hotset().args(["pool", "format"]).arg(&path),
+        1,
+        &["ext file system", "--yes"],
+    );
+    run(hotset().args(["pool", "format", "--yes"]).arg(&path));
+    let daemon = place.serve();
+    refused(
+        hotset().args(["pool", "inspect"]).arg(&path),
+        1,
+        &["in use"],
+    );
+    daemon.stop();
+    fs::write(place.path("second"), noise(5, 8 << 20)).unwrap();
+    let daemon = place.serve();
+    let add = format!("pool add-device fast {}", place.text("second"));
+    refused(
+        &mut place.command(&add),
+        1,
+        &["data of an unknown kind", "format --yes"],
+    );
+    daemon.stop();
+}
+
+#[test]
+fn pools_that_cannot_be_read_have_their_messages() {
+    let place = place();
+    place.serve().stop();
+    let good = fs::read(place.path("pool")).unwrap();
+    let pool = place.path("pool");
+    // Cut short.
+    File::options()
+        .write(true)
+        .open(&pool)
+        .unwrap()
+        .set_len(32 << 20)
+        .unwrap();
+    refuses(&place, &["cut short", "restore its size"]);
+    refused(
+        hotset().args(["pool", "inspect"]).arg(&pool),
+        1,
+        &["damaged"],
+    );
+    // Of a newer format.
+    fs::write(&pool, &good).unwrap();
+    let mut head = good[..4096].to_vec();
+    head[8] = 2;
+    let crc = crc32c::crc32c(&head[..4092]);
+    head[4092..].copy_from_slice(&crc.to_le_bytes());
+    let file = File::options().write(true).open(&pool).unwrap();
+    file.write_all_at(&head, 0).unwrap();
+    refuses(&place, &["version 2"]);
+    // Both heads are damaged.
+    fs::write(&pool, &good).unwrap();
+    let file = File::options().write(true).open(&pool).unwrap();
+    file.write_all_at(&[9], 100).unwrap();
+    file.write_all_at(&[9], good.len() as u64 - (64 << 10) + 100)
+        .unwrap();
+    refuses(&place, &["head is damaged", "format --yes"]);
+    // One head is: the other holds, and what is damaged is told.
+    fs::write(&pool, &good).unwrap();
+    let file = File::options().write(true).open(&pool).unwrap();
+    file.write_all_at(&[9], 100).unwrap();
+    let told = hotset()
+        .args(["pool", "inspect"])
+        .arg(&pool)
+        .output()
+        .unwrap();
+    assert!(all(&told).contains("head A"), "{}", all(&told));
+    place.serve().stop();
+    // Zeroed: it starts anew.
+    File::create(&pool).unwrap().set_len(64 << 20).unwrap();
+    let daemon = place.serve();
+    same(&place, &daemon);
+    assert!(daemon.stop().contains("has lost"));
+}
+
+#[test]
+fn a_pool_of_another_host_or_of_another_name_is_left_alone() {
+    let place = place();
+    place.serve().stop();
+    // As another host would see it: the same device, none of what is beside it.
+    fs::rename(place.path("state"), place.path("elsewhere")).unwrap();
+    let text = fs::read_to_string(place.path("hotset.toml")).unwrap();
+    place.config(&text.replace("\"fast\"", "\"quick\""));
+    refuses(&place, &["belongs to pool fast", "format --yes"]);
+    // The same pool, whose record is lost, starts cold.
+    place.config(&text);
+    let daemon = place.serve();
+    same(&place, &daemon);
+    assert!(daemon.stop().contains("without the lines"));
+}
+
+#[test]
+fn a_volume_is_one_pools_only() {
+    let place = place();
+    place.serve().stop();
+    place.file("other", 64);
+    let text = fs::read_to_string(place.path("hotset.toml")).unwrap();
+    let other = text
+        .replace("\"fast\"", "\"quick\"")
+        .replace("$/pool", "$/other");
+    place.config(&other.replace(&place.text("pool"), &place.text("other")));
+    refuses(
+        &place,
+        &["claimed by two pools", "quick and fast", "fast.pool"],
+    );
+    fs::remove_file(place.path("state/fast.pool")).unwrap();
+    place.serve().stop();
+}
+
+#[test]
+fn an_origin_that_shrank_drops_its_lines_and_says_so() {
+    let place = place();
+    let daemon = place.serve();
+    fill(&place, &daemon);
+    daemon.stop();
+    let origin = File::options()
+        .write(true)
+        .open(place.path("origin"))
+        .unwrap();
+    origin.set_len(16 << 20).unwrap();
+    let daemon = place.serve();
+    same(&place, &daemon);
+    assert_eq!(daemon.count("lines_restored"), 0);
+    assert!(daemon.stop().contains("was cut short"));
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_refused() {
+    let place = place();
+    fs::write(place.path("state"), "a file").unwrap();
+    refuses(&place, &["cannot be kept here", "`state`"]);
+}

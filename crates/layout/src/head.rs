@@ -1,0 +1,468 @@
+//! The head: what a device is, which pool it belongs to, and the volumes whose
+//! lines it may hold. Two copies, at both ends of the device.
+//!
+//! The same head, with another role and no lines, is written to the pool's
+//! witness: a small device beside the pool that outlives its members.
+
+use crate::plan::{HEAD_BLOCKS, Plan};
+use crate::record::record;
+use crate::signature::{Foreign, foreign};
+use crate::{BLOCK_BYTES, Uuid, VERSION};
+use std::fmt;
+
+const MAGIC: [u8; 8] = *b"HOTSETPL";
+const HEAD_BYTES: usize = HEAD_BLOCKS as usize * BLOCK_BYTES;
+/// Members that a head has room for.
+pub const MEMBERS_MAX: usize = 16;
+/// Volumes that a head has room for, with the longest records of their origins.
+pub const VOLUMES_MAX: usize =
+    (HEAD_BYTES - TABLE_AT) / (VolumeRow::BYTES + ORIGIN_RECORD_BYTES_MAX);
+const _: () = assert!(VOLUMES_MAX == 28);
+/// Wrong bits up to which eight bytes are taken for a damaged magic.
+const MAGIC_BITS_WRONG_MAX: u32 = 8;
+/// Where the volumes begin: after the superblock's own block.
+const TABLE_AT: usize = BLOCK_BYTES;
+/// Where the superblock's checksum is.
+const CRC_AT: usize = BLOCK_BYTES - 4;
+const FLAG_CLEAN: u8 = 1;
+/// The longest name of a pool, device, host or volume.
+pub const NAME_BYTES_MAX: usize = 63;
+/// The longest record of an origin.
+pub const ORIGIN_RECORD_BYTES_MAX: usize = 2048;
+
+type NameField = [u8; NAME_BYTES_MAX + 1];
+
+record! {
+    /// The first block of a head. Its last four bytes are the CRC32C of the rest
+    /// of the block.
+    Superblock, 368 {
+        0 magic: [u8; 8], "`HOTSETPL`";
+        8 version: u32, "1; any other is refused";
+        12 role: u8, "1 a member that holds lines, 2 a witness";
+        13 flags: u8, "bit 0: closed in order, and complete";
+        14 members: u8, "rows of members that follow";
+        15 map: u8, "the newest checkpoint: 0 none, 1 map A, 2 map B";
+        16 pool: u128, "the pool's uuid";
+        32 device: u128, "this device's uuid";
+        48 sequence: u64, "counts the writes of the head; the copy with the greater one holds";
+        56 epoch: u64, "counts the losses of members; a device with a lesser one than another is stale";
+        64 blocks: u64, "blocks of the device that are used";
+        72 slots: u32, "lines it has room for";
+        76 line_blocks: u32, "blocks of a line";
+        80 region_blocks: u32, "blocks of a marked region";
+        84 generation: u32, "of the newest checkpoint; its pages carry it";
+        88 log_start: u64, "the first sequence number of the log that the checkpoint does not cover";
+        96 log_end: u64, "if closed in order: the sequence number after the last of the log";
+        104 next_volume: u32, "the id that the next new volume gets; never given twice";
+        108 volumes: u32, "rows of volumes";
+        112 table_bytes: u32, "bytes of the rows of volumes, from the second block on";
+        116 table_crc: u32, "their CRC32C";
+        120 memo: u8, "what the policy remembers: 0 nothing, 1 in memo A, 2 in memo B";
+        121 reserved: [u8; 3], "zero";
+        124 memo_bytes: u32, "how many bytes of it are on this device";
+        128 memo_crc: u32, "their CRC32C";
+        132 memo_part: u32, "which part of it this is, of as many as there are members";
+        136 reserved2: u64, "zero";
+        144 label: [u8; 64], "the pool's name: its length, then its bytes";
+        208 name: [u8; 64], "the device's name, likewise";
+        272 host: [u8; 64], "the host that used it last, likewise";
+        336 reserved3: [u8; 32], "zero";
+    }
+}
+
+record! {
+    /// A member of the pool, as all of them and the witness know it.
+    MemberRow, 160 {
+        0 device: u128, "its uuid";
+        16 slots: u32, "lines it has room for";
+        20 flags: u32, "zero";
+        24 reserved: u64, "zero";
+        32 name: [u8; 64], "its name: length, then bytes";
+        96 domain: [u8; 64], "its failure domain, likewise";
+    }
+}
+
+record! {
+    /// The fixed part of a volume's row; the record of its origin follows.
+    VolumeRow, 96 {
+        0 id: u32, "its id in the keys of lines";
+        4 flags: u32, "what the engine remembers of its state";
+        8 sectors: u64, "its size in sectors of 512 bytes";
+        16 record_bytes: u32, "bytes of its origin's record, at most 2048";
+        20 reserved: u32, "zero";
+        24 reserved2: u64, "zero";
+        32 name: [u8; 64], "its name: length, then bytes";
+    }
+}
+
+const _: () = assert!(Superblock::BYTES + MEMBERS_MAX * MemberRow::BYTES <= CRC_AT);
+
+/// What a device is to its pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// It holds lines.
+    Member,
+    /// It holds only the head.
+    Witness,
+}
+
+/// Another member, as a head knows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Member {
+    /// Its uuid.
+    pub device: Uuid,
+    /// Lines it has room for.
+    pub slots: u32,
+    /// What it was called.
+    pub name: String,
+    /// What it fails with.
+    pub domain: String,
+}
+
+/// A volume whose lines the pool may hold.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Volume {
+    /// Its id in the keys of lines; never 0.
+    pub id: u32,
+    /// What the engine remembers of its state.
+    pub flags: u32,
+    /// Its size in sectors.
+    pub sectors: u64,
+    /// What it is called.
+    pub name: String,
+    /// What is known of its origin; opaque here.
+    pub origin: Vec<u8>,
+}
+
+/// A head.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Head {
+    /// What the device is to the pool.
+    pub role: Role,
+    /// Closed in order: log and map are complete.
+    pub clean: bool,
+    /// The pool.
+    pub pool: Uuid,
+    /// The device.
+    pub device: Uuid,
+    /// Counts the writes of the head.
+    pub sequence: u64,
+    /// Counts the losses of members.
+    pub epoch: u64,
+    /// Blocks of the device that are used; 0 for a witness.
+    pub blocks: u64,
+    /// Lines it has room for.
+    pub slots: u32,
+    /// Blocks of a line.
+    pub line_blocks: u32,
+    /// Blocks of a marked region.
+    pub region_blocks: u32,
+    /// Which of the two maps the newest checkpoint is in.
+    pub map: Option<u8>,
+    /// Of the newest checkpoint.
+    pub generation: u32,
+    /// The first log block that the checkpoint does not cover.
+    pub log_start: u64,
+    /// If clean: after the last log block.
+    pub log_end: u64,
+    /// The id that the next new volume gets.
+    pub next_volume: u32,
+    /// What the policy remembers: which memo, bytes, their checksum, which part.
+    pub memo: Option<(u8, u32, u32, u32)>,
+    /// What the pool is called.
+    pub label: String,
+    /// What the device is called.
+    pub name: String,
+    /// The host that used it last.
+    pub host: String,
+    /// The members of the pool.
+    pub members: Vec<Member>,
+    /// The volumes whose lines it may hold.
+    pub volumes: Vec<Volume>,
+}
+
+/// Why there is no head.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum HeadError {
+    /// Nothing but zeroes.
+    Blank,
+    /// The head of another version.
+    Version(u32),
+    /// A head, but damaged: how.
+    Damaged(&'static str),
+    /// Something else.
+    Foreign(Foreign),
+}
+
+impl fmt::Display for HeadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HeadError::Blank => write!(f, "it is blank"),
+            HeadError::Version(version) => {
+                write!(
+                    f,
+                    "its format has version {version}, this is version {VERSION}"
+                )
+            }
+            HeadError::Damaged(how) => write!(f, "its head is damaged: {how}"),
+            HeadError::Foreign(what) => write!(f, "it holds {what}"),
+        }
+    }
+}
+
+fn name_field(name: &str) -> NameField {
+    let mut end = name.len().min(NAME_BYTES_MAX);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    let mut field = [0; NAME_BYTES_MAX + 1];
+    field[0] = end as u8;
+    field[1..=end].copy_from_slice(&name.as_bytes()[..end]);
+    field
+}
+
+fn name_of(field: &NameField) -> Result<String, HeadError> {
+    let bytes = field.get(1..=usize::from(field[0]));
+    let text = bytes.and_then(|bytes| std::str::from_utf8(bytes).ok());
+    text.map(str::to_owned)
+        .ok_or(HeadError::Damaged("a name is no text"))
+}
+
+impl Head {
+    /// Bytes that the rows of volumes take.
+    fn table_bytes(&self) -> usize {
+        let row = |v: &Volume| VolumeRow::BYTES + v.origin.len();
+        self.volumes.iter().map(row).sum()
+    }
+
+    /// Whether it can be written: members, volumes and their records fit.
+    pub fn fits(&self) -> bool {
+        self.members.len() <= MEMBERS_MAX
+            && self.table_bytes() <= HEAD_BYTES - TABLE_AT
+            && self
+                .volumes
+                .iter()
+                .all(|v| v.origin.len() <= ORIGIN_RECORD_BYTES_MAX)
+    }
+
+    /// Writes the head; the bytes that are to be written, a whole number of
+    /// blocks. `out` has room for [`HEAD_BLOCKS`].
+    pub fn encode(&self, out: &mut [u8]) -> usize {
+        assert!(out.len() == HEAD_BYTES && self.fits());
+        out.fill(0);
+        let mut at = TABLE_AT;
+        for volume in &self.volumes {
+            let row = VolumeRow {
+                id: volume.id,
+                flags: volume.flags,
+                sectors: volume.sectors,
+                record_bytes: volume.origin.len() as u32,
+                reserved: 0,
+                reserved2: 0,
+                name: name_field(&volume.name),
+            };
+            row.encode(&mut out[at..]);
+            at += VolumeRow::BYTES;
+            out[at..at + volume.origin.len()].copy_from_slice(&volume.origin);
+            at += volume.origin.len();
+        }
+        let (memo, memo_bytes, memo_crc, memo_part) = match self.memo {
+            None => (0, 0, 0, 0),
+            Some((which, bytes, crc, part)) => (which + 1, bytes, crc, part),
+        };
+        let row = Superblock {
+            magic: MAGIC,
+            version: VERSION,
+            role: if self.role == Role::Member { 1 } else { 2 },
+            flags: if self.clean { FLAG_CLEAN } else { 0 },
+            members: self.members.len() as u8,
+            map: self.map.map_or(0, |map| map + 1),
+            pool: self.pool.0,
+            device: self.device.0,
+            sequence: self.sequence,
+            epoch: self.epoch,
+            blocks: self.blocks,
+            slots: self.slots,
+            line_blocks: self.line_blocks,
+            region_blocks: self.region_blocks,
+            generation: self.generation,
+            log_start: self.log_start,
+            log_end: self.log_end,
+            next_volume: self.next_volume,
+            volumes: self.volumes.len() as u32,
+            table_bytes: (at - TABLE_AT) as u32,
+            table_crc: crc32c::crc32c(&out[TABLE_AT..at]),
+            memo,
+            reserved: [0; 3],
+            memo_bytes,
+            memo_crc,
+            memo_part,
+            reserved2: 0,
+            label: name_field(&self.label),
+            name: name_field(&self.name),
+            host: name_field(&self.host),
+            reserved3: [0; 32],
+        };
+        row.encode(out);
+        let rows = out[Superblock::BYTES..CRC_AT].chunks_exact_mut(MemberRow::BYTES);
+        for (member, out) in self.members.iter().zip(rows) {
+            let row = MemberRow {
+                device: member.device.0,
+                slots: member.slots,
+                flags: 0,
+                reserved: 0,
+                name: name_field(&member.name),
+                domain: name_field(&member.domain),
+            };
+            row.encode(out);
+        }
+        let crc = crc32c::crc32c(&out[..CRC_AT]);
+        out[CRC_AT..BLOCK_BYTES].copy_from_slice(&crc.to_le_bytes());
+        at.next_multiple_of(BLOCK_BYTES)
+    }
+
+    /// Reads a copy of a head from the bytes of its area.
+    pub fn decode(bytes: &[u8]) -> Result<Head, HeadError> {
+        if bytes.len() < HEAD_BYTES {
+            return Err(HeadError::Damaged("it is cut short"));
+        }
+        let row = Superblock::decode(bytes);
+        let wrong = u64::from_le_bytes(row.magic) ^ u64::from_le_bytes(MAGIC);
+        if wrong != 0 && wrong.count_ones() <= MAGIC_BITS_WRONG_MAX {
+            return Err(HeadError::Damaged("its magic is damaged"));
+        }
+        if wrong != 0 {
+            return Err(foreign(bytes).map_or(HeadError::Blank, HeadError::Foreign));
+        }
+        let crc = u32::from_le_bytes(bytes[CRC_AT..BLOCK_BYTES].try_into().expect("four bytes"));
+        if crc != crc32c::crc32c(&bytes[..CRC_AT]) {
+            return Err(HeadError::Damaged(
+                "the superblock's checksum does not match",
+            ));
+        }
+        // A newer version may mean anything by its bytes, but not by these.
+        if row.version != VERSION {
+            return Err(HeadError::Version(row.version));
+        }
+        let table = TABLE_AT + row.table_bytes as usize;
+        let table = bytes[..HEAD_BYTES].get(TABLE_AT..table);
+        let table = table.filter(|table| crc32c::crc32c(table) == row.table_crc);
+        let table = table.ok_or(HeadError::Damaged("the volumes' checksum does not match"))?;
+        let head = Head {
+            role: match row.role {
+                1 => Role::Member,
+                2 => Role::Witness,
+                _ => return Err(HeadError::Damaged("its role makes no sense")),
+            },
+            clean: row.flags & FLAG_CLEAN != 0,
+            pool: Uuid(row.pool),
+            device: Uuid(row.device),
+            sequence: row.sequence,
+            epoch: row.epoch,
+            blocks: row.blocks,
+            slots: row.slots,
+            line_blocks: row.line_blocks,
+            region_blocks: row.region_blocks,
+            map: row.map.checked_sub(1),
+            generation: row.generation,
+            log_start: row.log_start,
+            log_end: row.log_end,
+            next_volume: row.next_volume,
+            memo: row
+                .memo
+                .checked_sub(1)
+                .map(|which| (which, row.memo_bytes, row.memo_crc, row.memo_part)),
+            label: name_of(&row.label)?,
+            name: name_of(&row.name)?,
+            host: name_of(&row.host)?,
+            members: members(bytes, row.members)?,
+            volumes: volumes(table, row.volumes)?,
+        };
+        head.check()?;
+        Ok(head)
+    }
+
+    fn check(&self) -> Result<(), HeadError> {
+        let damaged = |how| Err(HeadError::Damaged(how));
+        if !self.line_blocks.is_power_of_two() || self.line_blocks > 256 {
+            return damaged("its line length makes no sense");
+        }
+        if !self.region_blocks.is_power_of_two() || self.region_blocks < self.line_blocks {
+            return damaged("its region length makes no sense");
+        }
+        if self.map.is_some_and(|map| map > 1) || self.memo.is_some_and(|(which, ..)| which > 1) {
+            return damaged("it names a place that does not exist");
+        }
+        if self.role == Role::Member && self.plan().is_none() {
+            return damaged("its size and its lines do not agree");
+        }
+        Ok(())
+    }
+
+    /// Where everything is on the device; `None` for a witness.
+    pub fn plan(&self) -> Option<Plan> {
+        let sectors = block::Sectors(self.blocks.checked_mul(crate::BLOCK_SECTORS)?);
+        let plan = Plan::new(sectors, self.line_blocks).ok()?;
+        (self.role == Role::Member && plan.slots == self.slots).then_some(plan)
+    }
+}
+
+fn members(bytes: &[u8], count: u8) -> Result<Vec<Member>, HeadError> {
+    if usize::from(count) > MEMBERS_MAX {
+        return Err(HeadError::Damaged("it has too many members"));
+    }
+    let rows = bytes[Superblock::BYTES..CRC_AT].chunks_exact(MemberRow::BYTES);
+    let member = |bytes| {
+        let row = MemberRow::decode(bytes);
+        Ok(Member {
+            device: Uuid(row.device),
+            slots: row.slots,
+            name: name_of(&row.name)?,
+            domain: name_of(&row.domain)?,
+        })
+    };
+    rows.take(usize::from(count)).map(member).collect()
+}
+
+fn volumes(mut table: &[u8], count: u32) -> Result<Vec<Volume>, HeadError> {
+    let mut volumes = Vec::new();
+    for _ in 0..count {
+        let cut = HeadError::Damaged("the rows of volumes end too soon");
+        let (row, rest) = table
+            .split_at_checked(VolumeRow::BYTES)
+            .ok_or(cut.clone())?;
+        let row = VolumeRow::decode(row);
+        let (origin, rest) = rest
+            .split_at_checked(row.record_bytes as usize)
+            .ok_or(cut)?;
+        table = rest;
+        volumes.push(Volume {
+            id: row.id,
+            flags: row.flags,
+            sectors: row.sectors,
+            name: name_of(&row.name)?,
+            origin: origin.to_vec(),
+        });
+    }
+    Ok(volumes)
+}
+
+/// The head that holds, of its two copies. If neither can be read: what the
+/// better one is.
+pub fn newest(a: Result<Head, HeadError>, b: Result<Head, HeadError>) -> Result<Head, HeadError> {
+    let rank = |error: &HeadError| match error {
+        HeadError::Version(_) => 0,
+        HeadError::Damaged(_) => 1,
+        HeadError::Foreign(_) => 2,
+        HeadError::Blank => 3,
+    };
+    match (a, b) {
+        // A newer version has written here since: what the other says is old.
+        (Err(HeadError::Version(v)), _) | (_, Err(HeadError::Version(v))) => {
+            Err(HeadError::Version(v))
+        }
+        (Ok(a), Ok(b)) => Ok(if a.sequence >= b.sequence { a } else { b }),
+        (Ok(head), Err(_)) | (Err(_), Ok(head)) => Ok(head),
+        (Err(a), Err(b)) => Err(if rank(&a) <= rank(&b) { a } else { b }),
+    }
+}

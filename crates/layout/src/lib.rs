@@ -1,0 +1,79 @@
+//! Everything that is written to a pool device, without any I/O.
+//!
+//! ```text
+//! head A | marks x4 | log (a ring) | map A | map B | memo A | memo B | lines | head B
+//! ```
+//!
+//! `docs/format.md` has the offsets. All integers are little-endian. Every block
+//! carries a CRC32C, the identity of its device and its own number, so that a
+//! block that was torn, flipped, sent astray or left over is known for it.
+//!
+//! Invariants:
+//!     decode(encode(x)) = x
+//!     a single flipped bit in anything encoded here is an error to `decode`
+//!     a version other than [`VERSION`] is refused, never guessed
+//!
+//! Not here: when what is written, and what follows from damage (`cache`).
+
+mod head;
+mod log;
+mod map;
+mod marks;
+mod plan;
+mod record;
+mod sheet;
+mod signature;
+
+pub use head::{
+    Head, HeadError, MEMBERS_MAX, Member, MemberRow, NAME_BYTES_MAX, ORIGIN_RECORD_BYTES_MAX, Role,
+    Superblock, VOLUMES_MAX, Volume, VolumeRow, newest,
+};
+pub use log::{Change, LogBlock, LogReader};
+pub use map::{Entry, EntryRow, MapPage, Mask, entries_per_page};
+pub use marks::{MARK_BITS, Marks, MarksRow, newest_marks};
+pub use plan::{Area, HEAD_BLOCKS, MARK_BLOCKS, Plan, PlanError};
+pub use record::Row;
+pub use sheet::{SheetError, SheetHeader};
+pub use signature::{Foreign, PROBE_BYTES, foreign};
+
+use std::fmt;
+
+/// The version of the format.
+pub const VERSION: u32 = 1;
+/// Bytes of a block: the unit of every area, of validity and of checksums.
+pub const BLOCK_BYTES: usize = 4096;
+/// Sectors of a block.
+pub const BLOCK_SECTORS: u64 = (BLOCK_BYTES / 512) as u64;
+/// Bits of a line's key that hold its number; its volume's id is above.
+pub const LINE_BITS: u32 = 40;
+
+/// Names a pool or a device of one for ever: a random number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Uuid(pub u128);
+
+impl Uuid {
+    /// What the blocks of a device carry of its name.
+    pub fn salt(self) -> u64 {
+        (self.0 ^ (self.0 >> 64)) as u64
+    }
+}
+
+impl fmt::Display for Uuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hex = format!("{:032x}", self.0);
+        let parts = [
+            &hex[..8],
+            &hex[8..12],
+            &hex[12..16],
+            &hex[16..20],
+            &hex[20..],
+        ];
+        f.write_str(&parts.join("-"))
+    }
+}
+
+impl fmt::Debug for Uuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

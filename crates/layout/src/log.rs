@@ -1,0 +1,186 @@
+//! The log: changes of the map since its last checkpoint.
+//!
+//! A ring of blocks, each with the next sequence number. A record says what a
+//! slot holds from then on: the line if that is new, the whole mask of valid
+//! blocks, and the checksums of those that became valid since the slot's last
+//! record. Replayed in order over a checkpoint no newer than its first record
+//! but one, they give the map.
+//!
+//! ```text
+//! slot u32 | flags u8 | key u64 if flag 1 | valid mask | mask of checksums | CRC32C ...
+//! ```
+
+use crate::map::{Mask, get_mask, mask_bytes, mask_fits, put_mask};
+use crate::sheet::{BODY_BYTES, SheetError, SheetHeader, kind, open, seal};
+use crate::{BLOCK_BYTES, Uuid};
+
+const KIND: u32 = kind(*b"HSLG");
+/// The record names the line that the slot holds from now on.
+const FLAG_KEY: u8 = 1;
+
+const fn change_bytes_max(line_blocks: u32) -> usize {
+    4 + 1 + 8 + 2 * mask_bytes(line_blocks) + 4 * line_blocks as usize
+}
+const _: () = assert!(change_bytes_max(256) <= BODY_BYTES);
+
+/// What a slot holds from now on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Change {
+    /// The slot, counted on its device.
+    pub slot: u32,
+    /// The line, if it is another than before. Its other checksums are unknown.
+    pub key: Option<u64>,
+    /// The blocks that are valid.
+    pub valid: Mask,
+    /// The blocks whose checksums follow.
+    pub changed: Mask,
+    /// Their checksums, in order.
+    pub crcs: Vec<u32>,
+}
+
+impl Change {
+    /// Bytes of its record.
+    pub fn bytes(&self, line_blocks: u32) -> usize {
+        let key = if self.key.is_some() { 8 } else { 0 };
+        4 + 1 + key + 2 * mask_bytes(line_blocks) + 4 * self.crcs.len()
+    }
+}
+
+/// A block of the log being written.
+pub struct LogBlock<'a> {
+    out: &'a mut [u8],
+    used: usize,
+    line_blocks: u32,
+}
+
+impl<'a> LogBlock<'a> {
+    /// An empty one, in a buffer of one block.
+    pub fn new(out: &'a mut [u8], line_blocks: u32) -> LogBlock<'a> {
+        assert!(out.len() == BLOCK_BYTES);
+        LogBlock {
+            out,
+            used: 0,
+            line_blocks,
+        }
+    }
+
+    /// Adds a record; false if there is no room for it.
+    pub fn push(&mut self, change: &Change) -> bool {
+        let bytes = change.bytes(self.line_blocks);
+        if self.used + bytes > BODY_BYTES {
+            return false;
+        }
+        let mask = mask_bytes(self.line_blocks);
+        let out = &mut self.out[SheetHeader::BYTES + self.used..][..bytes];
+        out[..4].copy_from_slice(&change.slot.to_le_bytes());
+        out[4] = if change.key.is_some() { FLAG_KEY } else { 0 };
+        let mut at = 5;
+        if let Some(key) = change.key {
+            out[at..at + 8].copy_from_slice(&key.to_le_bytes());
+            at += 8;
+        }
+        put_mask(&change.valid, &mut out[at..at + mask]);
+        put_mask(&change.changed, &mut out[at + mask..at + 2 * mask]);
+        let crcs = out[at + 2 * mask..].chunks_exact_mut(4);
+        for (out, crc) in crcs.zip(&change.crcs) {
+            out.copy_from_slice(&crc.to_le_bytes());
+        }
+        self.used += bytes;
+        true
+    }
+
+    /// Whether it holds no record.
+    pub fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    /// Completes it.
+    pub fn seal(self, device: Uuid, sequence: u64, opening: u32) {
+        seal(self.out, KIND, device, sequence, self.used, opening);
+    }
+}
+
+/// The records of a block of the log.
+pub struct LogReader<'a> {
+    rest: &'a [u8],
+    line_blocks: u32,
+    opening: u32,
+}
+
+impl<'a> LogReader<'a> {
+    /// Opens the block that is to have number `sequence`.
+    pub fn open(
+        block: &'a [u8],
+        device: Uuid,
+        line_blocks: u32,
+        sequence: u64,
+    ) -> Result<LogReader<'a>, SheetError> {
+        let (header, rest) = open(block, KIND, device)?;
+        if header.number != sequence {
+            return Err(SheetError::Misplaced);
+        }
+        Ok(LogReader {
+            rest,
+            line_blocks,
+            opening: header.generation,
+        })
+    }
+
+    /// Which opening of the pool wrote it. A block of an earlier one than the
+    /// block before it is what a crash left there.
+    pub fn opening(&self) -> u32 {
+        self.opening
+    }
+
+    fn take(&mut self, bytes: usize) -> Result<&'a [u8], SheetError> {
+        let (head, tail) = self
+            .rest
+            .split_at_checked(bytes)
+            .ok_or(SheetError::Nonsense)?;
+        self.rest = tail;
+        Ok(head)
+    }
+
+    fn read(&mut self) -> Result<Change, SheetError> {
+        let four = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
+        let slot = four(self.take(4)?);
+        let key = match self.take(1)?[0] {
+            0 => None,
+            FLAG_KEY => {
+                let bytes = self.take(8)?.try_into().expect("eight bytes");
+                Some(u64::from_le_bytes(bytes))
+            }
+            _ => return Err(SheetError::Nonsense),
+        };
+        let mask = mask_bytes(self.line_blocks);
+        let valid = get_mask(self.take(mask)?);
+        let changed = get_mask(self.take(mask)?);
+        if !mask_fits(&valid, self.line_blocks) || !mask_fits(&changed, self.line_blocks) {
+            return Err(SheetError::Nonsense);
+        }
+        let count: u32 = changed.iter().map(|word| word.count_ones()).sum();
+        let crcs = self.take(4 * count as usize)?.chunks_exact(4);
+        Ok(Change {
+            slot,
+            key,
+            valid,
+            changed,
+            crcs: crcs.map(four).collect(),
+        })
+    }
+}
+
+impl Iterator for LogReader<'_> {
+    type Item = Result<Change, SheetError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let change = self.read();
+        if change.is_err() {
+            self.rest = &[];
+        }
+        Some(change)
+    }
+}

@@ -1,0 +1,205 @@
+//! Marks: regions of volumes in which lines may no longer agree with the origin.
+//!
+//! A bit stands for a region of one volume, or of several, since there are more
+//! regions than bits. The bits of neighbouring regions are neighbours. Two pairs
+//! of blocks are written in turn, each pair with the same bits twice, so that
+//! neither a write that was torn nor a flipped bit loses a mark.
+
+use crate::record::record;
+use crate::sheet::{BODY_BYTES, SheetError, SheetHeader, kind, open, seal};
+use crate::{BLOCK_BYTES, Uuid};
+
+const KIND: u32 = kind(*b"HSMK");
+
+record! {
+    /// What precedes the bits of the marks.
+    MarksRow, 32 {
+        0 epoch: u64, "the epoch of the pool in which they were written";
+        8 log_end: u64, "the log was durable up to before this sequence number";
+        16 reserved: u128, "zero";
+    }
+}
+
+/// Bits of marks.
+pub const MARK_BITS: u32 = ((BODY_BYTES - MarksRow::BYTES) * 8) as u32;
+const WORDS: usize = MARK_BITS as usize / 64;
+const _: () = assert!(MARK_BITS == 32_256 && MARK_BITS.is_multiple_of(64));
+const _: () = assert!(SheetHeader::BYTES + MarksRow::BYTES + WORDS * 8 == BLOCK_BYTES);
+
+/// One version of the marks of a device.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Marks {
+    /// Which version; counts up.
+    pub version: u64,
+    /// The epoch in which they were written.
+    pub epoch: u64,
+    /// The log was durable up to before this when they were written.
+    pub log_end: u64,
+    words: Vec<u64>,
+}
+
+impl Marks {
+    /// No mark.
+    pub fn none() -> Marks {
+        Marks {
+            version: 0,
+            epoch: 0,
+            log_end: 0,
+            words: vec![0; WORDS],
+        }
+    }
+
+    /// The bit of region `region` of the volume with this id.
+    ///
+    /// Volumes start at places spread by the golden ratio's multiplier (Knuth,
+    /// volume 3, 6.4), so that small ones seldom share bits.
+    pub fn bit(volume: u32, region: u64) -> u32 {
+        let start = u64::from(volume.wrapping_mul(0x9e37_79b1)) % u64::from(MARK_BITS);
+        ((start + region) % u64::from(MARK_BITS)) as u32
+    }
+
+    /// Whether `bit` is set.
+    #[inline]
+    pub fn get(&self, bit: u32) -> bool {
+        self.words[bit as usize / 64] >> (bit % 64) & 1 == 1
+    }
+
+    /// Sets `bit`.
+    pub fn set(&mut self, bit: u32) {
+        self.words[bit as usize / 64] |= 1 << (bit % 64);
+    }
+
+    /// Clears `bit`.
+    pub fn clear(&mut self, bit: u32) {
+        self.words[bit as usize / 64] &= !(1 << (bit % 64));
+    }
+
+    /// Sets every bit.
+    pub fn set_all(&mut self) {
+        self.words.fill(u64::MAX);
+    }
+
+    /// Adds the bits of `other`.
+    pub fn merge(&mut self, other: &Marks) {
+        for (mine, theirs) in self.words.iter_mut().zip(&other.words) {
+            *mine |= theirs;
+        }
+    }
+
+    /// Removes the bits that `other` has not.
+    pub fn keep_only(&mut self, other: &Marks) {
+        for (mine, theirs) in self.words.iter_mut().zip(&other.words) {
+            *mine &= theirs;
+        }
+    }
+
+    /// Whether it has a bit that `other` has not.
+    pub fn exceeds(&self, other: &Marks) -> bool {
+        let mut words = self.words.iter().zip(&other.words);
+        words.any(|(mine, theirs)| mine & !theirs != 0)
+    }
+
+    /// Bits that are set.
+    pub fn count(&self) -> u32 {
+        self.words.iter().map(|w| w.count_ones()).sum()
+    }
+
+    /// The bits that are set, in order.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        let words = (0u32..).zip(&self.words).filter(|(_, word)| **word != 0);
+        words.flat_map(|(at, word)| {
+            let bits = (0..64).filter(move |bit| word >> bit & 1 == 1);
+            bits.map(move |bit| at * 64 + bit)
+        })
+    }
+
+    /// Writes one of the two equal blocks of a pair.
+    pub fn encode(&self, device: Uuid, out: &mut [u8]) {
+        let row = MarksRow {
+            epoch: self.epoch,
+            log_end: self.log_end,
+            reserved: 0,
+        };
+        row.encode(&mut out[SheetHeader::BYTES..]);
+        let bits = &mut out[SheetHeader::BYTES + MarksRow::BYTES..];
+        for (bytes, word) in bits.chunks_exact_mut(8).zip(&self.words) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        seal(out, KIND, device, self.version, BODY_BYTES, 0);
+    }
+
+    /// Reads one block.
+    pub fn decode(block: &[u8], device: Uuid) -> Result<Marks, SheetError> {
+        let (header, body) = open(block, KIND, device)?;
+        if body.len() != BODY_BYTES {
+            return Err(SheetError::Nonsense);
+        }
+        let row = MarksRow::decode(body);
+        let words = body[MarksRow::BYTES..].chunks_exact(8);
+        let words = words.map(|w| u64::from_le_bytes(w.try_into().expect("eight bytes")));
+        Ok(Marks {
+            version: header.number,
+            epoch: row.epoch,
+            log_end: row.log_end,
+            words: words.collect(),
+        })
+    }
+
+    /// The block of the area at which version `version` is written, with the
+    /// one after it.
+    pub fn place(version: u64) -> u64 {
+        version % 2 * 2
+    }
+}
+
+/// The newest marks in their area; `None` if no block of it is sound, which
+/// means that every region must be taken for marked.
+pub fn newest_marks(area: &[u8], device: Uuid) -> Option<Marks> {
+    let blocks = area.chunks_exact(BLOCK_BYTES);
+    let sound = blocks.filter_map(|block| Marks::decode(block, device).ok());
+    sound.max_by_key(|marks| marks.version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(versions: &[u64]) -> Vec<u8> {
+        let mut area = vec![0; 4 * BLOCK_BYTES];
+        for version in versions {
+            let mut marks = Marks::none();
+            marks.version = *version;
+            marks.set(*version as u32);
+            let at = Marks::place(*version) as usize * BLOCK_BYTES;
+            for copy in 0..2 {
+                let at = at + copy * BLOCK_BYTES;
+                marks.encode(Uuid(7), &mut area[at..at + BLOCK_BYTES]);
+            }
+        }
+        area
+    }
+
+    #[test]
+    fn the_newest_survives_a_flip_and_a_torn_successor() {
+        let mut area = written(&[5, 6]);
+        assert!(newest_marks(&area, Uuid(7)).unwrap().get(6));
+        assert_eq!(newest_marks(&area, Uuid(8)), None);
+        let newest = Marks::place(6) as usize * BLOCK_BYTES;
+        area[newest + 99] ^= 4;
+        assert_eq!(newest_marks(&area, Uuid(7)).unwrap().version, 6);
+        area[newest + BLOCK_BYTES + 99] ^= 4;
+        let older = newest_marks(&area, Uuid(7)).unwrap();
+        assert!(older.version == 5 && older.get(5) && !older.get(6));
+        area.fill(0);
+        assert_eq!(newest_marks(&area, Uuid(7)), None);
+    }
+
+    #[test]
+    fn neighbours_have_neighbouring_bits_and_all_wrap() {
+        for volume in [0, 1, 77, u32::MAX] {
+            let at = |region| Marks::bit(volume, region);
+            assert_eq!((at(0) + 1) % MARK_BITS, at(1));
+            assert_eq!(at(3), at(3 + u64::from(MARK_BITS)));
+        }
+    }
+}

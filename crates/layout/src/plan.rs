@@ -1,0 +1,192 @@
+//! Where everything is on a pool device.
+//!
+//! The plan follows from the device's size and the length of a line alone, so
+//! that one head is enough to find the rest, and a head that disagrees with it
+//! is known for damaged.
+
+use crate::map::entries_per_page;
+use crate::{BLOCK_BYTES, BLOCK_SECTORS};
+use block::{Extent, Lba, Sectors};
+
+/// Blocks of each of the two heads.
+pub const HEAD_BLOCKS: u64 = 16;
+/// Blocks of marks: two pairs, written in turn.
+pub const MARK_BLOCKS: u64 = 4;
+/// Blocks of log that even the smallest device has.
+const LOG_BLOCKS_MIN: u64 = 16;
+/// Blocks of log for each page of the map. A page holds more than what its slots
+/// can have pending, so a commit is at most as many blocks as the map has pages:
+/// one fits beside a half full log, and so does the last one of a checkpoint.
+const LOG_BLOCKS_PER_PAGE: u64 = 4;
+/// Bytes for what the policy wants to remember, for each slot.
+const MEMO_BYTES_PER_SLOT: u64 = 16;
+/// Slots of a device; a policy numbers them twice over in 32 bits.
+const SLOTS_MAX: u64 = 1 << 30;
+
+/// A run of blocks on the device, counted in blocks from its start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Area {
+    /// The first.
+    pub start: u64,
+    /// How many.
+    pub blocks: u64,
+}
+
+impl Area {
+    /// The first block after it.
+    pub const fn end(self) -> u64 {
+        self.start + self.blocks
+    }
+
+    /// Where its block `n` is on a part of a device that starts at `base`.
+    pub fn lba(self, base: Lba, n: u64) -> Lba {
+        assert!(n < self.blocks, "block {n} of {self:?}");
+        base + Sectors((self.start + n) * BLOCK_SECTORS)
+    }
+
+    /// The sectors of it.
+    pub fn extent(self, base: Lba) -> Extent {
+        let start = base + Sectors(self.start * BLOCK_SECTORS);
+        Extent::new(start, Sectors(self.blocks * BLOCK_SECTORS))
+    }
+}
+
+/// Why a device cannot be laid out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PlanError {
+    /// It has no room for a line beside the metadata.
+    TooSmall,
+    /// It would have too many lines.
+    TooManyLines,
+}
+
+/// Where everything is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// Blocks of the device's part that is used.
+    pub blocks: u64,
+    /// Blocks of a line.
+    pub line_blocks: u32,
+    /// Lines it has room for.
+    pub slots: u32,
+    /// The two copies of the head.
+    pub heads: [Area; 2],
+    /// Two pairs of marks.
+    pub marks: Area,
+    /// The ring of map changes.
+    pub log: Area,
+    /// The two places of a checkpoint of the map.
+    pub maps: [Area; 2],
+    /// The two places of what the policy remembers.
+    pub memos: [Area; 2],
+    /// The lines themselves.
+    pub lines: Area,
+}
+
+impl Plan {
+    /// The plan of a part of a device, `len` long, with lines of `line_blocks`
+    /// blocks.
+    pub fn new(len: Sectors, line_blocks: u32) -> Result<Plan, PlanError> {
+        assert!(line_blocks.is_power_of_two() && line_blocks <= 256);
+        let blocks = len.0 / BLOCK_SECTORS;
+        let fits = |slots| Plan::of(blocks, line_blocks, slots).is_some();
+        let (mut low, mut high) = (0, blocks / u64::from(line_blocks) + 1);
+        while low + 1 < high {
+            let middle = low + (high - low) / 2;
+            if fits(middle) {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        match low {
+            0 => Err(PlanError::TooSmall),
+            slots if slots > SLOTS_MAX => Err(PlanError::TooManyLines),
+            slots => Ok(Plan::of(blocks, line_blocks, slots).expect("it fits")),
+        }
+    }
+
+    fn of(blocks: u64, line_blocks: u32, slots: u64) -> Option<Plan> {
+        let pages = slots.div_ceil(u64::from(entries_per_page(line_blocks)));
+        let memo = (slots * MEMO_BYTES_PER_SLOT).div_ceil(BLOCK_BYTES as u64) + 1;
+        let mut at = 0;
+        let mut take = |blocks| {
+            let start = at;
+            at += blocks;
+            Area { start, blocks }
+        };
+        let head = take(HEAD_BLOCKS);
+        let marks = take(MARK_BLOCKS);
+        let log = take((pages * LOG_BLOCKS_PER_PAGE).max(LOG_BLOCKS_MIN));
+        let maps = [take(pages), take(pages)];
+        let memos = [take(memo), take(memo)];
+        let start = memos[1].end().next_multiple_of(u64::from(line_blocks));
+        let lines = Area {
+            start,
+            blocks: slots * u64::from(line_blocks),
+        };
+        let last = Area {
+            start: blocks.checked_sub(HEAD_BLOCKS)?,
+            blocks: HEAD_BLOCKS,
+        };
+        (lines.end() <= last.start).then_some(Plan {
+            blocks,
+            line_blocks,
+            slots: u32::try_from(slots).unwrap_or(u32::MAX),
+            heads: [head, last],
+            marks,
+            log,
+            maps,
+            memos,
+            lines,
+        })
+    }
+
+    /// Its areas by name, in order.
+    pub fn areas(&self) -> [(&'static str, Area); 9] {
+        [
+            ("head A", self.heads[0]),
+            ("marks", self.marks),
+            ("log", self.log),
+            ("map A", self.maps[0]),
+            ("map B", self.maps[1]),
+            ("memo A", self.memos[0]),
+            ("memo B", self.memos[1]),
+            ("lines", self.lines),
+            ("head B", self.heads[1]),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn areas_are_disjoint_and_nothing_more_would_fit(
+            sectors in 0u64..1 << 40,
+            shift in 0u32..9,
+        ) {
+            let Ok(plan) = Plan::new(Sectors(sectors), 1 << shift) else { return Ok(()) };
+            let mut at = 0;
+            for (name, area) in plan.areas() {
+                prop_assert!(area.start >= at && area.blocks > 0, "{name}: {area:?} after {at}");
+                at = area.end();
+            }
+            prop_assert!(at <= sectors / BLOCK_SECTORS);
+            prop_assert!(Plan::of(plan.blocks, 1 << shift, u64::from(plan.slots) + 1).is_none());
+        }
+    }
+
+    #[test]
+    fn metadata_stays_small_beside_the_lines() {
+        for (line_blocks, most) in [(1, 0.06), (16, 0.01), (256, 0.02)] {
+            let plan = Plan::new(Sectors::from_mib(16 << 10), line_blocks).unwrap();
+            let share = 1.0 - plan.lines.blocks as f64 / plan.blocks as f64;
+            assert!(share < most, "{line_blocks} blocks a line: {share}");
+        }
+        assert_eq!(Plan::new(Sectors(8 * 40), 1), Err(PlanError::TooSmall));
+    }
+}

@@ -1,0 +1,80 @@
+//! A sheet: one block of marks, log or map, with what tells it from any other.
+
+use crate::record::record;
+use crate::{BLOCK_BYTES, Uuid};
+
+record! {
+    /// The start of every block of marks, log and map.
+    SheetHeader, 32 {
+        0 crc: u32, "CRC32C of the rest of the block";
+        4 kind: u32, "what the block is: `HSMK` marks, `HSLG` log, `HSMP` map";
+        8 salt: u64, "the two halves of the device's uuid, exclusive-or";
+        16 number: u64, "marks: their version; log: the sequence number; map: the page";
+        24 used: u32, "bytes in use after this header";
+        28 generation: u32, "map: which checkpoint; log: which opening of the pool; marks: 0";
+    }
+}
+
+/// Why a block is not what was expected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SheetError {
+    /// The checksum does not match: torn, flipped, or never written.
+    Checksum,
+    /// Sound, but of another kind or another device.
+    Foreign,
+    /// Sound, but of another place or time.
+    Misplaced,
+    /// Sound, but its content makes no sense.
+    Nonsense,
+}
+
+/// Bytes after the header.
+pub(crate) const BODY_BYTES: usize = BLOCK_BYTES - SheetHeader::BYTES;
+
+pub(crate) const fn kind(name: [u8; 4]) -> u32 {
+    u32::from_le_bytes(name)
+}
+
+/// Seals a block: the header first, then what `body` has put after it.
+pub(crate) fn seal(
+    out: &mut [u8],
+    kind: u32,
+    device: Uuid,
+    number: u64,
+    used: usize,
+    generation: u32,
+) {
+    assert!(out.len() == BLOCK_BYTES && used <= BODY_BYTES);
+    out[SheetHeader::BYTES + used..].fill(0);
+    let mut header = SheetHeader {
+        crc: 0,
+        kind,
+        salt: device.salt(),
+        number,
+        used: used as u32,
+        generation,
+    };
+    header.encode(out);
+    header.crc = crc32c::crc32c(&out[4..]);
+    header.encode(out);
+}
+
+/// The header and the bytes in use of a block of `kind` on `device`.
+pub(crate) fn open(
+    block: &[u8],
+    kind: u32,
+    device: Uuid,
+) -> Result<(SheetHeader, &[u8]), SheetError> {
+    let header = SheetHeader::decode(block);
+    if header.crc != crc32c::crc32c(&block[4..BLOCK_BYTES]) {
+        return Err(SheetError::Checksum);
+    }
+    if header.kind != kind || header.salt != device.salt() {
+        return Err(SheetError::Foreign);
+    }
+    let used = header.used as usize;
+    if used > BODY_BYTES {
+        return Err(SheetError::Nonsense);
+    }
+    Ok((header, &block[SheetHeader::BYTES..][..used]))
+}

@@ -1,0 +1,37 @@
+//! `docs/format.md` has the tables of the definitions.
+
+use layout::{EntryRow, MarksRow, MemberRow, Row, SheetHeader, Superblock, VolumeRow};
+use std::fmt::Write;
+
+fn table(rows: &[Row]) -> String {
+    let mut text = String::from("| Offset | Bytes | Field | Meaning |\n|---|---|---|---|\n");
+    for row in rows {
+        let Row {
+            offset,
+            bytes,
+            name,
+            help,
+        } = row;
+        writeln!(text, "| {offset} | {bytes} | `{name}` | {help} |").unwrap();
+    }
+    text
+}
+
+/// To renew a table: copy what the failure prints.
+#[test]
+fn the_tables_are_those_of_the_definitions() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/format.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    for rows in [
+        Superblock::ROWS,
+        MemberRow::ROWS,
+        VolumeRow::ROWS,
+        SheetHeader::ROWS,
+        MarksRow::ROWS,
+        EntryRow::ROWS,
+    ] {
+        let table = table(rows);
+        assert!(page.contains(&table), "docs/format.md lacks:\n{table}");
+    }
+    assert!(!page.contains("| 4 | 4 | `nothing` |"));
+}

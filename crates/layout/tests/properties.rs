@@ -1,0 +1,205 @@
+//! What was written is read again, and a flipped bit is told from it.
+
+use layout::{
+    BLOCK_BYTES, Change, Entry, HEAD_BLOCKS, Head, HeadError, LogBlock, LogReader, MARK_BITS,
+    MapPage, Marks, Mask, Member, Plan, Role, SheetError, Uuid, Volume, entries_per_page, newest,
+};
+use proptest::prelude::*;
+
+const HEAD_BYTES: usize = HEAD_BLOCKS as usize * BLOCK_BYTES;
+
+fn name() -> impl Strategy<Value = String> {
+    "[a-zäß0-9]{0,20}"
+}
+
+prop_compose! {
+    fn head()(
+        ids in any::<[u64; 8]>(),
+        clean in any::<bool>(),
+        names in [name(), name(), name()],
+        members in prop::collection::vec((any::<u128>(), any::<u32>(), name(), name()), 0..16),
+        volumes in prop::collection::vec(
+            (any::<[u32; 2]>(), any::<u64>(), name(), prop::collection::vec(any::<u8>(), 0..2048)),
+            0..layout::VOLUMES_MAX,
+        ),
+        line in 0u32..9,
+        blocks in 200_000u64..1 << 30,
+        memo in prop::option::of((0u8..2, any::<u32>(), any::<u32>(), any::<u32>())),
+        map in prop::option::of(0u8..2),
+    ) -> Head {
+        let plan = Plan::new(block::Sectors(blocks * 8), 1 << line).unwrap();
+        let [label, name, host] = names;
+        Head {
+            role: Role::Member,
+            clean,
+            pool: Uuid(ids[0].into()),
+            device: Uuid(ids[1].into()),
+            sequence: ids[2],
+            epoch: ids[3],
+            blocks,
+            slots: plan.slots,
+            line_blocks: 1 << line,
+            region_blocks: 1024,
+            map,
+            generation: ids[4] as u32,
+            log_start: ids[5],
+            log_end: ids[6],
+            next_volume: ids[7] as u32,
+            memo,
+            label,
+            name,
+            host,
+            members: members
+                .into_iter()
+                .map(|(uuid, slots, name, domain)| Member { device: Uuid(uuid), slots, name, domain })
+                .collect(),
+            volumes: volumes
+                .into_iter()
+                .map(|([id, flags], sectors, name, origin)| Volume { id, flags, sectors, name, origin })
+                .collect(),
+        }
+    }
+}
+
+fn mask(line_blocks: u32) -> impl Strategy<Value = Mask> {
+    any::<[u64; 4]>().prop_map(move |words| {
+        let mut mask = Mask::default();
+        for block in 0..line_blocks as usize {
+            mask[block / 64] |= words[block / 64] & 1 << (block % 64);
+        }
+        mask
+    })
+}
+
+fn change(line_blocks: u32) -> impl Strategy<Value = Change> {
+    let crcs = prop::collection::vec(any::<u32>(), line_blocks as usize);
+    let parts = (
+        any::<u32>(),
+        any::<Option<u64>>(),
+        mask(line_blocks),
+        mask(line_blocks),
+        crcs,
+    );
+    parts.prop_map(|(slot, key, valid, changed, mut crcs)| {
+        crcs.truncate(changed.iter().map(|word| word.count_ones()).sum::<u32>() as usize);
+        Change {
+            slot,
+            key,
+            valid,
+            changed,
+            crcs,
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn heads(head in head(), flip in any::<u64>()) {
+        let mut bytes = vec![0xa5; HEAD_BYTES];
+        let used = head.encode(&mut bytes);
+        prop_assert!(used <= HEAD_BYTES && used % BLOCK_BYTES == 0);
+        // Only what is used is written; what was there before follows.
+        bytes[used..].fill(0x5a);
+        prop_assert_eq!(Head::decode(&bytes), Ok(head.clone()));
+        let at = flip % (used as u64 * 8);
+        bytes[at as usize / 8] ^= 1 << (at % 8);
+        match Head::decode(&bytes) {
+            // Past the last volume nothing is meant.
+            Ok(other) => prop_assert_eq!(&other, &head),
+            Err(error) => prop_assert!(matches!(error, HeadError::Damaged(_)), "{:?}", error),
+        }
+        let mut older = head.clone();
+        older.sequence = head.sequence.saturating_sub(1);
+        let chosen = newest(Ok(older), Ok(head.clone())).unwrap();
+        prop_assert_eq!(chosen.sequence, head.sequence);
+    }
+
+    #[test]
+    fn marks(bits in prop::collection::vec(0..MARK_BITS, 0..200), ids in any::<[u64; 3]>(), flip in 0usize..BLOCK_BYTES * 8) {
+        let mut marks = Marks::none();
+        (marks.version, marks.epoch, marks.log_end) = (ids[0], ids[1], ids[2]);
+        bits.iter().for_each(|bit| marks.set(*bit));
+        let mut block = vec![0; BLOCK_BYTES];
+        marks.encode(Uuid(5), &mut block);
+        prop_assert_eq!(&Marks::decode(&block, Uuid(5)).unwrap(), &marks);
+        let mut sorted = bits.clone();
+        sorted.sort();
+        sorted.dedup();
+        prop_assert_eq!(marks.iter().collect::<Vec<_>>(), sorted);
+        block[flip / 8] ^= 1 << (flip % 8);
+        prop_assert_eq!(Marks::decode(&block, Uuid(5)), Err(SheetError::Checksum));
+    }
+
+    #[test]
+    fn pages(shift in 0u32..9, fill in any::<[u64; 4]>(), number in any::<u64>(), flip in 0usize..BLOCK_BYTES * 8) {
+        let line_blocks = 1 << shift;
+        let entry = |n: u64| {
+            let mut valid = Mask::default();
+            for block in 0..line_blocks as usize {
+                valid[block / 64] |= fill[block / 64] & 1 << (block % 64);
+            }
+            Entry {
+                key: fill[0] ^ n,
+                heat: n as u16,
+                valid,
+                crcs: (0..line_blocks).map(|b| b ^ fill[1] as u32).collect(),
+                ..Entry::default()
+            }
+        };
+        let entries = (0..u64::from(entries_per_page(line_blocks))).map(entry).collect();
+        let page = MapPage { number, generation: fill[2] as u32, entries };
+        let mut block = vec![0; BLOCK_BYTES];
+        page.encode(Uuid(9), line_blocks, &mut block);
+        let read = |block: &[u8], device, number| {
+            MapPage::decode(block, device, line_blocks, number, page.generation)
+        };
+        prop_assert_eq!(read(&block, Uuid(9), number), Ok(page.clone()));
+        prop_assert_eq!(read(&block, Uuid(9), number ^ 1), Err(SheetError::Misplaced));
+        prop_assert_eq!(read(&block, Uuid(8), number), Err(SheetError::Foreign));
+        block[flip / 8] ^= 1 << (flip % 8);
+        prop_assert_eq!(read(&block, Uuid(9), number), Err(SheetError::Checksum));
+    }
+
+    #[test]
+    fn logs(changes in prop::collection::vec(change(16), 0..60), sequence in any::<u64>(), flip in 0usize..BLOCK_BYTES * 8) {
+        let mut block = vec![0; BLOCK_BYTES];
+        let mut out = LogBlock::new(&mut block, 16);
+        let kept: Vec<_> = changes.into_iter().take_while(|change| out.push(change)).collect();
+        out.seal(Uuid(3), sequence, 7);
+        let read = LogReader::open(&block, Uuid(3), 16, sequence).unwrap();
+        prop_assert_eq!(read.opening(), 7);
+        let read: Result<Vec<_>, _> = read.collect();
+        prop_assert_eq!(read.unwrap(), kept);
+        block[flip / 8] ^= 1 << (flip % 8);
+        let flipped = LogReader::open(&block, Uuid(3), 16, sequence).map(|_| ());
+        prop_assert_eq!(flipped, Err(SheetError::Checksum));
+    }
+
+    #[test]
+    fn no_bytes_make_a_decoder_panic(mut bytes in prop::collection::vec(any::<u8>(), HEAD_BYTES), shift in 0u32..9) {
+        let _ = Head::decode(&bytes);
+        // With a right checksum, so that what follows it is reached.
+        let crc = crc32c::crc32c(&bytes[4..BLOCK_BYTES]);
+        bytes[..4].copy_from_slice(&crc.to_le_bytes());
+        let block = &bytes[..BLOCK_BYTES];
+        let salt = u64::from_le_bytes(block[8..16].try_into().unwrap());
+        let _ = Marks::decode(block, Uuid(salt.into()));
+        let _ = MapPage::decode(block, Uuid(salt.into()), 1 << shift, 0, 0);
+        for kind in [*b"HSLG", *b"HSMP", *b"HSMK"] {
+            bytes[4..8].copy_from_slice(&kind);
+            bytes[24..28].copy_from_slice(&(1000u32 + bytes[999] as u32).to_le_bytes());
+            let crc = crc32c::crc32c(&bytes[4..BLOCK_BYTES]);
+            bytes[..4].copy_from_slice(&crc.to_le_bytes());
+            let block = &bytes[..BLOCK_BYTES];
+            let number = u64::from_le_bytes(block[16..24].try_into().unwrap());
+            let generation = u32::from_le_bytes(block[28..32].try_into().unwrap());
+            let _ = MapPage::decode(block, Uuid(salt.into()), 1 << shift, number, generation);
+            let _ = Marks::decode(block, Uuid(salt.into()));
+            if let Ok(reader) = LogReader::open(block, Uuid(salt.into()), 1 << shift, number) {
+                assert!(reader.count() <= BLOCK_BYTES);
+            }
+        }
+    }
+}

@@ -1,0 +1,30 @@
+#![no_main]
+//! Every decoder of what is on a pool device, on bytes with right checksums.
+
+use layout::{BLOCK_BYTES, HEAD_BLOCKS, Head, LogReader, MapPage, Marks, Uuid};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let mut bytes = data.to_vec();
+    bytes.resize(HEAD_BLOCKS as usize * BLOCK_BYTES, 0);
+    let _ = Head::decode(&bytes);
+    let crc = crc32c::crc32c(&bytes[..BLOCK_BYTES - 4]);
+    bytes[BLOCK_BYTES - 4..BLOCK_BYTES].copy_from_slice(&crc.to_le_bytes());
+    if let Ok(head) = Head::decode(&bytes) {
+        assert!(head.fits());
+        let mut again = vec![0; bytes.len()];
+        head.encode(&mut again);
+        assert_eq!(Head::decode(&again), Ok(head));
+    }
+    let crc = crc32c::crc32c(&bytes[4..BLOCK_BYTES]);
+    bytes[..4].copy_from_slice(&crc.to_le_bytes());
+    let block = &bytes[..BLOCK_BYTES];
+    let field = |at: usize| u64::from_le_bytes(block[at..at + 8].try_into().unwrap());
+    let device = Uuid(field(8).into());
+    let line_blocks = 1 << (block[28] % 9);
+    let _ = Marks::decode(block, device);
+    let _ = MapPage::decode(block, device, line_blocks, field(16), (field(24) >> 32) as u32);
+    if let Ok(log) = LogReader::open(block, device, line_blocks, field(16)) {
+        assert!(log.count() <= BLOCK_BYTES);
+    }
+});
