@@ -44,6 +44,8 @@ bench:
 soak:
 	cargo run --release --quiet -p lab --example seam -- 100000 10000
 	cargo run --release --quiet -p lab --example cachesim -- --seeds 100000 --start 0
+	cargo run --release --quiet -p hotset -- lab crash --cases 100000 --threads "$$(nproc)" --json
+	cargo run --release --quiet -p hotset -- lab crash --cases 100 --boundaries
 
 models:
 	cargo run --release --quiet -p sim --example plot_models

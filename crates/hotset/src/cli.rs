@@ -72,6 +72,9 @@ pub enum Command {
               value_parser = clap::value_parser!(u32).range(20..))]
         pages: u32,
     },
+    /// Put hotset to the proof
+    #[command(subcommand)]
+    Lab(Lab),
     /// Print the reference of the configuration file, in Markdown
     #[command(hide = true)]
     Reference,
@@ -155,6 +158,36 @@ pub enum Volume {
 }
 
 #[derive(Subcommand)]
+pub enum Lab {
+    /// Kill simulated daemons and cut their power, and check every answer
+    ///
+    /// Exits with status 1 if an answer was wrong, or if the cuts of 1000 cases
+    /// or more never landed in one of the situations that are counted.
+    Crash {
+        /// How many cases; one that fails alone is made smaller and printed
+        #[arg(long, value_name = "N", default_value_t = 1000)]
+        cases: u64,
+        /// The first case's seed; the next have the numbers after it
+        #[arg(long, value_name = "S", default_value_t = 0)]
+        seed: u64,
+        /// Threads
+        #[arg(long, value_name = "T", default_value_t = 1,
+              value_parser = clap::value_parser!(u64).range(1..=256))]
+        threads: u64,
+        /// Short cases that are cut at every boundary of every disk operation instead
+        #[arg(long)]
+        boundaries: bool,
+        /// Also try the mutations of this file on a copy of the source tree that is the
+        /// current directory
+        #[arg(long, value_name = "FILE")]
+        mutations: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Subcommand)]
 pub enum Pool {
     /// List the pools and their devices
     List {
@@ -228,6 +261,7 @@ impl Command {
             Command::Volume(command) => commands::volume::run(command),
             Command::Pool(command) => commands::pool::run(command),
             Command::Demo { directory, pages } => demo::run(&directory, pages as usize),
+            Command::Lab(command) => commands::lab::run(command),
             Command::Reference => commands::documents::reference(),
             Command::Completions { shell } => commands::documents::completions(shell),
             Command::Man => commands::documents::manual(),

@@ -4,6 +4,7 @@ pub mod check;
 pub mod documents;
 mod format;
 mod inspect;
+pub mod lab;
 pub mod pool;
 pub mod status;
 mod table;

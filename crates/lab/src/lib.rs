@@ -4,6 +4,8 @@
 pub mod advise;
 pub mod bench;
 pub mod cachesim;
+pub mod crash;
+pub mod kill;
 pub mod mutants;
 pub mod seam;
 pub mod tracesim;

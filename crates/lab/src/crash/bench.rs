@@ -1,0 +1,186 @@
+//! What outlives a daemon in a case: the script's progress, the models, what is
+//! plugged in, and the report.
+
+use super::case::{Case, Cut};
+use super::model::Model;
+use super::report::{Landing, Report};
+use super::stage::Leaf;
+use block::{Nanos, TargetId};
+use cache::{Cache, Counter, DeviceId, Mode};
+use sim::Control;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// How long after a line was evicted, or a device ejected, a cut counts as one
+/// in the midst of that.
+const MIDST: Nanos = Nanos::from_micros(300);
+
+pub(super) struct Bench {
+    pub(super) case: Arc<Case>,
+    pub(super) origins: Vec<TargetId>,
+    pub(super) pool: Vec<TargetId>,
+    pub(super) control: Control,
+    pub(super) models: Vec<RefCell<Model>>,
+    pub(super) report: RefCell<Report>,
+    next: Cell<usize>,
+    plugged: RefCell<Vec<bool>>,
+    places: RefCell<Vec<Option<DeviceId>>>,
+    modes: RefCell<Vec<Mode>>,
+    cache: RefCell<Option<Cache<Leaf>>>,
+    /// What was on its way to the pool when the daemon ended.
+    filling: Cell<u32>,
+    evicted: Cell<(u64, Nanos)>,
+    ejected: Cell<(u64, Nanos)>,
+}
+
+/// Looks once more at the daemon when it is dropped, before its other tasks are.
+pub(super) struct LastLook(pub(super) Rc<Bench>);
+
+impl Drop for LastLook {
+    fn drop(&mut self) {
+        self.0.last_look();
+    }
+}
+
+impl Bench {
+    pub(super) fn new(
+        case: Arc<Case>,
+        origins: Vec<TargetId>,
+        pool: Vec<TargetId>,
+        control: Control,
+    ) -> Bench {
+        let models = case
+            .volumes
+            .iter()
+            .map(|space| RefCell::new(Model::new(*space)));
+        Bench {
+            models: models.collect(),
+            report: RefCell::default(),
+            next: Cell::new(0),
+            plugged: RefCell::new(vec![true; pool.len()]),
+            places: RefCell::new(vec![None; pool.len()]),
+            modes: RefCell::new(vec![Mode::WriteThrough; origins.len()]),
+            cache: RefCell::default(),
+            filling: Cell::default(),
+            evicted: Cell::default(),
+            ejected: Cell::default(),
+            case,
+            origins,
+            pool,
+            control,
+        }
+    }
+
+    /// The number of the next step of the script that nobody has begun.
+    pub(super) fn next_step(&self) -> Option<usize> {
+        let next = self.next.get();
+        if next == self.case.steps.len() || self.has_failed() {
+            return None;
+        }
+        self.next.set(next + 1);
+        Some(next)
+    }
+
+    pub(super) fn is_scripted_out(&self) -> bool {
+        self.next.get() == self.case.steps.len()
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.report.borrow().violation.is_some()
+    }
+
+    pub(super) fn violate(&self, what: String) {
+        self.report.borrow_mut().violation.get_or_insert(what);
+    }
+
+    pub(super) fn is_plugged(&self, disk: usize) -> bool {
+        self.plugged.borrow()[disk]
+    }
+
+    pub(super) fn plug(&self, disk: usize, plugged: bool) {
+        if std::mem::replace(&mut self.plugged.borrow_mut()[disk], plugged) != plugged {
+            if plugged {
+                self.control.revive(self.pool[disk]);
+            } else {
+                self.control.kill(self.pool[disk]);
+            }
+        }
+    }
+
+    pub(super) fn place(&self, disk: usize) -> Option<DeviceId> {
+        self.places.borrow()[disk]
+    }
+
+    pub(super) fn put(&self, disk: usize, place: Option<DeviceId>) {
+        self.places.borrow_mut()[disk] = place;
+    }
+
+    pub(super) fn mode(&self, volume: usize) -> Mode {
+        self.modes.borrow()[volume]
+    }
+
+    pub(super) fn set_mode(&self, volume: usize, mode: Mode) {
+        self.modes.borrow_mut()[volume] = mode;
+    }
+
+    /// A new daemon starts.
+    pub(super) fn begin_life(&self) {
+        self.places.borrow_mut().fill(None);
+        self.filling.set(0);
+        self.evicted.set(Default::default());
+        self.ejected.set(Default::default());
+    }
+
+    /// The daemon has opened its pool.
+    pub(super) fn opened(&self, cache: &Cache<Leaf>) {
+        *self.cache.borrow_mut() = Some(cache.clone());
+    }
+
+    /// Notes what the cache has just done.
+    pub(super) fn look(&self, now: Nanos) {
+        if let Some(cache) = &*self.cache.borrow() {
+            let counters = cache.counters();
+            for (seen, counter) in [
+                (&self.evicted, Counter::LinesEvicted),
+                (&self.ejected, Counter::DevicesEjected),
+            ] {
+                let count = counters.get(counter);
+                if count != seen.get().0 {
+                    seen.set((count, now));
+                }
+            }
+        }
+    }
+
+    /// The daemon is about to be gone, with all its tasks.
+    fn last_look(&self) {
+        let filling = self.cache.borrow().as_ref().map(Cache::filling);
+        self.filling.set(filling.unwrap_or(0));
+    }
+
+    /// The daemon is dead: what the cut met. Forgets its cache.
+    pub(super) fn autopsy(&self, now: Nanos, cut: Option<Cut>) {
+        self.look(now);
+        drop(self.cache.take());
+        if cut.is_none() {
+            return;
+        }
+        let report = &mut *self.report.borrow_mut();
+        report.cuts += 1;
+        let filling = self.filling.get() > 0;
+        let lately = |seen: &Cell<(u64, Nanos)>| {
+            let (count, at) = seen.get();
+            count > 0 && now - at <= MIDST
+        };
+        if filling {
+            report.meet(Landing::Promotion);
+        }
+        if filling && lately(&self.evicted) {
+            report.meet(Landing::Eviction);
+        }
+        if lately(&self.ejected) {
+            report.meet(Landing::Ejection);
+        }
+    }
+}

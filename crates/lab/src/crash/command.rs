@@ -1,0 +1,125 @@
+//! The command: campaigns and what they print.
+
+use super::case::{Case, Length};
+use super::replay;
+use super::report::{Mutated, Summary};
+use super::shrink::shrink;
+use super::sweep::{campaign, sweep};
+use crate::mutants::{Copy, Fate, read};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// From here on the cuts of a campaign are expected to land everywhere.
+const CASES_FOR_ALL_LANDINGS: u64 = 1000;
+/// Cases that have to find a mutation.
+const CASES_PER_MUTATION: u64 = 2000;
+
+/// What is asked of the laboratory.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// How many cases.
+    pub cases: u64,
+    /// The first one's seed.
+    pub seed: u64,
+    /// Threads.
+    pub threads: u64,
+    /// Cut short cases at every boundary instead of long ones at random.
+    pub boundaries: bool,
+    /// Mutations to be tried on a copy of the tree in the current directory.
+    pub mutations: Option<PathBuf>,
+    /// Print JSON.
+    pub json: bool,
+}
+
+/// Carries out a request and prints the report; the error says what was wrong.
+pub fn command(request: &Request) -> Result<(), String> {
+    if request.boundaries {
+        return boundaries(request);
+    }
+    let seeds = request.seed..request.seed + request.cases;
+    let begin = Instant::now();
+    let totals = campaign(seeds, request.threads);
+    let mut summary = totals.summary(begin.elapsed().as_secs_f64(), replay);
+    if let Some(file) = &request.mutations {
+        summary.mutations = mutate(file)?;
+    }
+    if request.json {
+        let text = serde_json::to_string_pretty(&summary).expect("plain data");
+        println!("{text}");
+    } else {
+        print(&summary);
+    }
+    if let ([(seed, _)], 1) = (&totals.violations[..], request.cases) {
+        let (case, how) = shrink(&Case::new(*seed, Length::Long));
+        println!("made smaller: {case:#?}\n{how}");
+    }
+    let missed = totals.missed();
+    let survived = summary.mutations.iter().filter(|m| !m.caught).count();
+    if !summary.violations.is_empty() {
+        Err(format!("{} cases failed", summary.violations.len()))
+    } else if request.cases >= CASES_FOR_ALL_LANDINGS && !missed.is_empty() {
+        Err(format!("no cut landed in {missed:?}"))
+    } else if survived > 0 {
+        Err(format!("{survived} mutations were not caught"))
+    } else {
+        Ok(())
+    }
+}
+
+fn print(summary: &Summary) {
+    println!(
+        "{} cases of {} operations (median), {} cuts, {} hits, {:.1} cases/s, {} violations",
+        summary.cases,
+        summary.operations_median,
+        summary.power_cuts,
+        summary.hits,
+        summary.cases_per_second,
+        summary.violations.len(),
+    );
+    for (landing, times) in &summary.landed {
+        println!("{times:>10}  cuts in {landing}");
+    }
+    for violation in &summary.violations {
+        println!("seed {}: {}", violation.seed, violation.what);
+        println!("    replay: {}", violation.replay);
+    }
+    for mutation in &summary.mutations {
+        let fate = if mutation.caught {
+            "caught"
+        } else {
+            "SURVIVED"
+        };
+        println!("{fate}: {}", mutation.name);
+    }
+}
+
+fn boundaries(request: &Request) -> Result<(), String> {
+    let mut cuts = 0;
+    for seed in request.seed..request.seed + request.cases {
+        let swept = sweep(seed);
+        cuts += swept.cuts;
+        if let Some((case, _)) = swept.failed {
+            let (case, how) = shrink(&case);
+            return Err(format!("seed {seed}: {how}\n{case:#?}"));
+        }
+    }
+    if request.json {
+        println!("{{\"cases\": {}, \"boundaries\": {cuts}}}", request.cases);
+    } else {
+        println!("{} short cases cut at {cuts} boundaries", request.cases);
+    }
+    Ok(())
+}
+
+fn mutate(file: &Path) -> Result<Vec<Mutated>, String> {
+    let copy = Copy::new(Path::new("."), Path::new("target/mutants"))?;
+    let cases = CASES_PER_MUTATION.to_string();
+    let one = |mutation: crate::mutants::Mutation| {
+        let fate = copy.try_out(&mutation, "crash", std::slice::from_ref(&cases))?;
+        Ok(Mutated {
+            name: mutation.name,
+            caught: fate == Fate::Caught,
+        })
+    };
+    read(file)?.into_iter().map(one).collect()
+}

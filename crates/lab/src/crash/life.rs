@@ -1,0 +1,199 @@
+//! One life of a daemon: it opens, clients take steps from the script, and it
+//! ends in order unless the power goes first.
+
+use super::bench::{Bench, LastLook};
+use super::case::Step;
+use super::stage::{self, Stage};
+use crate::cachesim::stamp::{self, ANYTHING, Value, ZERO};
+use block::{Device, Fua, IoError, IoResult, Lba, Nanos, SECTOR_BYTES};
+use cache::Counter;
+use futures_util::future::join_all;
+use shard::Local;
+use sim::SimDriver;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// How long the end waits before it releases what is stuck.
+const PATIENCE: Nanos = Nanos::from_millis(20);
+/// Sectors compared at a time when everything is read back.
+const EXAMINED: u64 = 64;
+
+/// Lives until the script is used up.
+pub(super) async fn live(bench: Rc<Bench>, local: Local<SimDriver>) {
+    let stage = Rc::new(stage::open(&bench, &local).await);
+    bench.opened(&stage.cache);
+    let _last_look = LastLook(bench.clone());
+    let clients = (0..bench.case.clients).map(|_| client(&bench, &local, &stage));
+    join_all(clients).await;
+    settle(&bench, &local, &stage).await;
+    if bench.is_scripted_out() && !bench.has_failed() {
+        // Twice: from wherever it is, and then from the pool as far as it got there.
+        for _ in 0..2 {
+            for volume in 0..bench.origins.len() {
+                examine(&bench, &local, &stage, volume).await;
+            }
+            settle(&bench, &local, &stage).await;
+        }
+    }
+    let hits = stage.cache.counters().get(Counter::ReadsHit);
+    bench.report.borrow_mut().hits += hits;
+    stage::close(&stage).await;
+}
+
+async fn client(bench: &Rc<Bench>, local: &Local<SimDriver>, stage: &Stage) {
+    while let Some(number) = bench.next_step() {
+        bench.report.borrow_mut().operations += 1;
+        let step = &bench.case.steps[number];
+        perform(bench, local, stage, step).await;
+        bench.look(local.env().timer.now());
+    }
+}
+
+async fn perform(bench: &Rc<Bench>, local: &Local<SimDriver>, stage: &Stage, step: &Step) {
+    let env = local.env();
+    let offset = |sectors: &Range<u64>| sectors.start * SECTOR_BYTES;
+    let bytes = |sectors: &Range<u64>| (sectors.end - sectors.start) * SECTOR_BYTES;
+    match step {
+        Step::Read(volume, sectors) => {
+            read(bench, stage, *volume, sectors).await;
+        }
+        Step::Write(volume, sectors, fua) => {
+            let version = bench.models[*volume].borrow_mut().version();
+            let mut buf = env.pool.get(bytes(sectors) as usize).await;
+            stamp::stamp(&mut buf, sectors.start, version);
+            let force = if *fua { Fua::Yes } else { Fua::No };
+            let write = stage.gates[*volume].write(offset(sectors), buf.share(), force);
+            change(bench, *volume, sectors, version, *fua, write).await;
+        }
+        Step::Zero(volume, sectors) => {
+            let zero = stage.gates[*volume].zero(offset(sectors), bytes(sectors));
+            change(bench, *volume, sectors, ZERO, false, zero).await;
+        }
+        Step::Discard(volume, sectors) => {
+            let discard = stage.gates[*volume].discard(offset(sectors), bytes(sectors));
+            change(bench, *volume, sectors, ANYTHING, false, discard).await;
+        }
+        Step::Flush(volume) => {
+            let mark = bench.models[*volume].borrow().begin_flush();
+            let flushed = stage.gates[*volume].flush().await;
+            if judge(bench, flushed) {
+                bench.models[*volume].borrow_mut().end_flush(mark);
+            }
+        }
+        Step::Mode(volume, mode) => {
+            bench.set_mode(*volume, *mode);
+            stage.gates[*volume].device().set_mode(*mode);
+        }
+        Step::Unplug(disk) => bench.plug(*disk, false),
+        Step::Plug(disk) => plug(bench, local, stage, *disk).await,
+        Step::Pause(span) => env.timer.sleep(*span).await,
+    }
+}
+
+/// Puts a disk that is not in the pool, or was ejected, back into it.
+async fn plug(bench: &Rc<Bench>, local: &Local<SimDriver>, stage: &Stage, disk: usize) {
+    let id = bench.place(disk);
+    let healthy = |id| {
+        let devices = stage.cache.devices();
+        let found = devices.into_iter().find(|d| d.id == id);
+        found.is_some_and(|d| d.state == cache::DeviceState::Online)
+    };
+    if bench.is_plugged(disk) && id.is_some_and(healthy) {
+        return;
+    }
+    bench.put(disk, None);
+    if let Some(id) = id {
+        let removed = stage.cache.remove_device(id).await;
+        removed.expect("it is in the pool");
+    }
+    bench.control.release(bench.pool[disk]);
+    bench.plug(disk, true);
+    // The world hears of it when this task pauses.
+    local.env().timer.sleep(Nanos(1)).await;
+    if bench.place(disk).is_none() {
+        let device = stage::device(bench, local, disk);
+        if let Ok(id) = stage.cache.add_device(device) {
+            bench.put(disk, Some(id));
+        }
+    }
+}
+
+async fn change(
+    bench: &Bench,
+    volume: usize,
+    sectors: &Range<u64>,
+    value: Value,
+    durable: bool,
+    work: impl Future<Output = IoResult>,
+) {
+    bench.models[volume].borrow_mut().begin(sectors, value);
+    let done = judge(bench, work.await);
+    bench.models[volume]
+        .borrow_mut()
+        .end(sectors, value, done, durable);
+}
+
+async fn read(bench: &Bench, stage: &Stage, volume: usize, sectors: &Range<u64>) {
+    let id = bench.models[volume].borrow_mut().begin_read(sectors);
+    let len = (sectors.end - sectors.start) * SECTOR_BYTES;
+    let gate = &stage.gates[volume];
+    let answer = gate.read(sectors.start * SECTOR_BYTES, len as usize).await;
+    let bytes = answer.as_deref().ok();
+    let right = bench.models[volume].borrow_mut().end_read(id, bytes);
+    if let Err(what) = right {
+        bench.violate(format!(
+            "a read of sectors {sectors:?} of volume {volume}: {what}"
+        ));
+    }
+    judge(bench, answer.map(drop));
+}
+
+/// Whether it succeeded. No operation may fail: origins have no faults here.
+fn judge(bench: &Bench, result: IoResult) -> bool {
+    result
+        .map_err(|error: IoError| bench.violate(format!("a client was given an error: {error}")))
+        .is_ok()
+}
+
+/// Waits until nothing is in flight, releasing what is stuck.
+async fn settle(bench: &Bench, local: &Local<SimDriver>, stage: &Stage) {
+    let timer = local.env().timer;
+    while timer
+        .timeout(PATIENCE, stage.cache.settle())
+        .await
+        .is_none()
+    {
+        for disk in &bench.pool {
+            bench.control.release(*disk);
+        }
+    }
+    stage.cache.check();
+}
+
+/// All of a volume is what its origin holds, and allowed.
+async fn examine(bench: &Bench, local: &Local<SimDriver>, stage: &Stage, volume: usize) {
+    let origin = local.disk(bench.origins[volume]).expect("a disk");
+    let space = bench.case.volumes[volume];
+    let windows = (0..space.windows).map(|number| space.window(number));
+    let runs = windows.flat_map(|window| {
+        let end = window.end;
+        let starts = window.step_by(EXAMINED as usize);
+        starts.map(move |start| start..(start + EXAMINED).min(end))
+    });
+    for sectors in runs {
+        let start = sectors.start;
+        read(bench, stage, volume, &sectors).await;
+        let len = ((sectors.end - start) * SECTOR_BYTES) as usize;
+        let seen = stage.gates[volume].read(start * SECTOR_BYTES, len).await;
+        let (raw, held) = origin
+            .read(Lba(start), local.env().pool.get(len).await)
+            .await;
+        if let (Ok(seen), Ok(())) = (seen, held)
+            && seen[..] != raw[..]
+        {
+            bench.violate(format!(
+                "volume {volume} differs from its origin near sector {start}"
+            ));
+        }
+    }
+}

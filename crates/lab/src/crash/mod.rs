@@ -1,0 +1,40 @@
+//! The crash laboratory: daemons that are killed, and lose power, over and over.
+//!
+//! A seed makes a [`Case`]: a topology, a script, faults, and the moments at
+//! which power goes, at any boundary of any disk operation, in serving and again
+//! in recovery. The origins, the pool and the daemon are power domains of their
+//! own. A [`model::Model`] for each volume, which shares no code with the
+//! engine, judges every answer. A case passes if
+//!
+//! - every acknowledged write is read until the next, and every durable one
+//!   after any loss;
+//! - no byte is read that was never written, or that a later acknowledged write
+//!   replaced, or that changes without a write;
+//! - the origin alone is complete after each loss;
+//! - no client is given an error that no origin caused, and every life ends;
+//! - no two writes to the same sectors of a disk are in flight together.
+//!
+//! A case that fails is made smaller ([`shrink`]) and repeats from its seed.
+
+mod bench;
+mod case;
+mod command;
+mod life;
+pub mod model;
+mod report;
+mod run;
+mod shrink;
+mod stage;
+mod sweep;
+
+pub use case::{Case, Cut, Fault, Length, Loss, Space, Step};
+pub use command::{Request, command};
+pub use report::{Landing, Mutated, Report, Summary, Totals, Violation};
+pub use run::{Outcomes, run};
+pub use shrink::shrink;
+pub use sweep::{Swept, campaign, sweep};
+
+/// The command that repeats the case of `seed` and prints it made smaller.
+pub fn replay(seed: u64) -> String {
+    format!("hotset lab crash --cases 1 --seed {seed}")
+}

@@ -1,0 +1,159 @@
+//! What a case met, and what many met together.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+macro_rules! landings {
+    ($($variant:ident, $name:literal, $help:literal;)*) => {
+        /// What a cut landed in. A campaign that never cut one of these has
+        /// proved nothing about it.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Landing {
+            $(#[doc = $help] $variant,)*
+        }
+
+        impl Landing {
+            /// Every landing.
+            pub const ALL: &[Landing] = &[$(Landing::$variant,)*];
+
+            /// Its name in reports.
+            pub const fn name(self) -> &'static str {
+                match self { $(Landing::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+landings! {
+    Promotion, "promotion", "Lines or updates were on their way to the pool.";
+    Eviction, "eviction", "A line had just made room for one that was on its way.";
+    Ejection, "ejection", "A pool device had just been ejected.";
+}
+
+/// What a case met.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Operations that clients began.
+    pub operations: u64,
+    /// Of these, reads served from the pool alone.
+    pub hits: u64,
+    /// Losses of power, and kills of the daemon.
+    pub cuts: u64,
+    /// What was wrong; the first of it.
+    pub violation: Option<String>,
+    landed: [u64; Landing::ALL.len()],
+}
+
+impl Report {
+    pub(super) fn meet(&mut self, landing: Landing) {
+        self.landed[landing as usize] += 1;
+    }
+}
+
+/// What many cases met.
+#[derive(Default)]
+pub struct Totals {
+    operations: Vec<u32>,
+    hits: u64,
+    cuts: u64,
+    landed: [u64; Landing::ALL.len()],
+    /// The seeds that failed, with what was wrong.
+    pub violations: Vec<(u64, String)>,
+}
+
+/// A mutation of the engine, and whether the laboratory saw it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Mutated {
+    /// What was wrong with the engine.
+    pub name: String,
+    /// A case found it.
+    pub caught: bool,
+}
+
+/// The report of a campaign, as `--json` prints it.
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    /// Cases.
+    pub cases: usize,
+    /// The median of a case's operations.
+    pub operations_median: u32,
+    /// Losses of power in all of them.
+    pub power_cuts: u64,
+    /// How often a loss landed in each situation.
+    pub landed: BTreeMap<&'static str, u64>,
+    /// Reads served from the pool alone.
+    pub hits: u64,
+    /// What was wrong.
+    pub violations: Vec<Violation>,
+    /// Cases a second, of all threads together.
+    pub cases_per_second: f64,
+    /// What became of the mutations, if they were tried.
+    pub mutations: Vec<Mutated>,
+}
+
+/// A case that failed.
+#[derive(Debug, Serialize)]
+pub struct Violation {
+    /// Its seed.
+    pub seed: u64,
+    /// What was wrong.
+    pub what: String,
+    /// The command that repeats it.
+    pub replay: String,
+}
+
+impl Totals {
+    /// Adds the case of `seed`.
+    pub fn add(&mut self, seed: u64, report: Report) {
+        self.operations.push(report.operations as u32);
+        self.hits += report.hits;
+        self.cuts += report.cuts;
+        for (sum, n) in self.landed.iter_mut().zip(report.landed) {
+            *sum += n;
+        }
+        let violation = report.violation.map(|what| (seed, what));
+        self.violations.extend(violation);
+    }
+
+    /// Joins the cases of two.
+    pub fn merge(&mut self, other: Totals) {
+        self.operations.extend(other.operations);
+        self.hits += other.hits;
+        self.cuts += other.cuts;
+        for (sum, n) in self.landed.iter_mut().zip(other.landed) {
+            *sum += n;
+        }
+        self.violations.extend(other.violations);
+    }
+
+    /// The situations that no cut landed in.
+    pub fn missed(&self) -> Vec<Landing> {
+        let missed = |landing: &&Landing| self.landed[**landing as usize] == 0;
+        Landing::ALL.iter().filter(missed).copied().collect()
+    }
+
+    /// The report, over cases that took `seconds`; `replay` makes the command
+    /// that repeats a seed.
+    pub fn summary(&self, seconds: f64, replay: impl Fn(u64) -> String) -> Summary {
+        let mut operations = self.operations.clone();
+        operations.sort_unstable();
+        let landed = Landing::ALL
+            .iter()
+            .map(|l| (l.name(), self.landed[*l as usize]));
+        let violation = |(seed, what): &(u64, String)| Violation {
+            seed: *seed,
+            what: what.clone(),
+            replay: replay(*seed),
+        };
+        Summary {
+            cases: operations.len(),
+            operations_median: operations.get(operations.len() / 2).copied().unwrap_or(0),
+            power_cuts: self.cuts,
+            landed: landed.collect(),
+            hits: self.hits,
+            violations: self.violations.iter().map(violation).collect(),
+            cases_per_second: operations.len() as f64 / seconds.max(1e-9),
+            mutations: Vec::new(),
+        }
+    }
+}

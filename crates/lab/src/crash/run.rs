@@ -1,0 +1,136 @@
+//! Runs one case: lives of a daemon on the same disks, one after the other.
+
+use super::bench::Bench;
+use super::case::{Case, Cut, DAEMON, ORIGINS, POOL};
+use super::life;
+use super::report::Report;
+use block::{Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, ShardId};
+use shard::{Config, Mesh, Shard};
+use sim::{Budget, DiskSpec, Outcome, Service, Sim, World};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// How long a life may last.
+const LIFE_MAX: Nanos = Nanos::from_secs(600);
+
+/// What a case came to.
+#[derive(Clone, Debug, Default)]
+pub struct Outcomes {
+    /// What it met.
+    pub report: Report,
+    /// Disk steps of all lives together.
+    pub steps: u64,
+}
+
+/// Runs a case. A panic in the engine is a violation.
+pub fn run(case: &Case) -> Outcomes {
+    let case = Arc::new(case.clone());
+    std::panic::catch_unwind(|| run_once(case)).unwrap_or_else(|cause| {
+        let text = cause.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(cause.downcast_ref::<&str>().copied());
+        let mut outcomes = Outcomes::default();
+        outcomes.report.violation = Some(format!("a panic: {}", text.unwrap_or("without words")));
+        outcomes
+    })
+}
+
+fn run_once(case: Arc<Case>) -> Outcomes {
+    let mut world = World::new(case.seed);
+    world.place(ShardId(0), DAEMON);
+    let mut add = |name: String, sectors, block, service, domain| {
+        let mut spec = DiskSpec::new(Geometry::new(name, sectors, block));
+        spec.service = Service::uniform(service);
+        spec.domain = domain;
+        spec.cache_pages_max = 256;
+        world.add_disk(spec).expect("a sound disk")
+    };
+    let origins = (0..).zip(&case.volumes).map(|(i, space)| {
+        let name = format!("origin-{i}");
+        add(name, space.sectors(), case.block, case.origin_time, ORIGINS)
+    });
+    let origins: Vec<_> = origins.collect();
+    let pool = (0..).zip(&case.pool).map(|(i, sectors)| {
+        add(
+            format!("pool-{i}"),
+            *sectors,
+            Sectors(8),
+            case.pool_time,
+            POOL,
+        )
+    });
+    let pool: Vec<_> = pool.collect();
+    let control = world.control();
+    let bench = Rc::new(Bench::new(case, origins, pool, control));
+    let mut sim = Sim::new(world);
+    let mut cuts = bench.case.cuts.iter().copied();
+    while one_life(&mut sim, &bench, cuts.next()) {}
+    overlaps(&sim, &bench);
+    let steps = sim.world().steps();
+    Outcomes {
+        report: bench.report.take(),
+        steps,
+    }
+}
+
+/// One life; whether there is to be another.
+fn one_life(sim: &mut Sim, bench: &Rc<Bench>, cut: Option<Cut>) -> bool {
+    bench.begin_life();
+    let steps = sim.world().steps();
+    let plan = bench.case.plan(&bench.pool, steps, cut);
+    sim.world_mut().set_plan(plan).expect("a sound plan");
+    let now = sim.world().now();
+    sim.set_budget(Budget {
+        time_max: now + LIFE_MAX,
+        ..Budget::default()
+    });
+    let outcome = sim.drive(1, |_, driver| {
+        let bench = bench.clone();
+        Shard::boot(
+            ShardId(0),
+            driver,
+            Mesh::new(1),
+            Config::default(),
+            |local| life::live(bench, local),
+        )
+    });
+    let died = outcome == Outcome::PowerCut;
+    bench.autopsy(sim.world().now(), cut.filter(|_| died));
+    if !died && outcome != Outcome::Done {
+        bench.violate(format!("the daemon did not end: {outcome:?}"));
+    }
+    let origin_lost = died && cut.is_some_and(|cut| cut.loss.takes_origins());
+    for model in &bench.models {
+        model.borrow_mut().cut(origin_lost);
+    }
+    inspect_origins(sim, bench);
+    !bench.has_failed() && died
+}
+
+/// The origins alone are complete: nothing that hotset holds is needed.
+fn inspect_origins(sim: &mut Sim, bench: &Bench) {
+    // What the dead daemon had in flight ends when the disks are taken over.
+    drop(sim.driver());
+    for (volume, origin) in bench.origins.iter().enumerate() {
+        let space = bench.case.volumes[volume];
+        let mut bytes = vec![0; (space.each * SECTOR_BYTES) as usize];
+        for window in 0..space.windows {
+            let start = space.window(window).start;
+            sim.world().peek(*origin, Lba(start), &mut bytes);
+            let held = bench.models[volume]
+                .borrow_mut()
+                .origin_holds(start, &bytes);
+            if let Err(what) = held {
+                bench.violate(format!("the origin of volume {volume} alone: {what}"));
+            }
+        }
+    }
+}
+
+fn overlaps(sim: &Sim, bench: &Bench) {
+    for disk in bench.origins.iter().chain(&bench.pool) {
+        let overlaps = sim.world().overlaps(*disk);
+        if overlaps > 0 {
+            bench.violate(format!("{overlaps} writes overlapped on target {}", disk.0));
+        }
+    }
+}

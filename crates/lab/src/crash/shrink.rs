@@ -1,0 +1,75 @@
+//! Makes a case that fails smaller while it still fails.
+
+use super::case::Case;
+use super::run::run;
+
+/// Runs that may be spent.
+const RUNS_MAX: u32 = 2000;
+
+/// The smallest case found that fails too, and how it fails.
+pub fn shrink(case: &Case) -> (Case, String) {
+    let mut search = Search {
+        best: case.clone(),
+        how: run(case).report.violation.unwrap_or_default(),
+        runs: RUNS_MAX,
+    };
+    loop {
+        let before = search.size();
+        search.thin(|case| &mut case.steps);
+        search.thin(|case| &mut case.faults);
+        search.thin(|case| &mut case.cuts);
+        search.try_one(|case| case.clients = 1);
+        for cut in 0..search.best.cuts.len() {
+            while search.try_one(|case| case.cuts[cut].after /= 2) {}
+        }
+        if search.size() == before || search.runs == 0 {
+            return (search.best, search.how);
+        }
+    }
+}
+
+struct Search {
+    best: Case,
+    how: String,
+    runs: u32,
+}
+
+impl Search {
+    fn size(&self) -> (usize, u64) {
+        let case = &self.best;
+        let after: u64 = case.cuts.iter().map(|c| c.after).sum();
+        let pieces = case.steps.len() + case.faults.len() + case.cuts.len();
+        (pieces, after + case.clients)
+    }
+
+    /// Takes the changed case if it fails; whether it did.
+    fn try_one(&mut self, change: impl FnOnce(&mut Case)) -> bool {
+        let mut case = self.best.clone();
+        let before = self.size();
+        change(&mut case);
+        if self.runs == 0 {
+            return false;
+        }
+        self.runs -= 1;
+        let Some(how) = run(&case).report.violation else {
+            return false;
+        };
+        self.best = case;
+        self.how = how;
+        self.size() < before
+    }
+
+    /// Leaves out ever smaller runs of a list.
+    fn thin<T>(&mut self, list: impl Fn(&mut Case) -> &mut Vec<T>) {
+        let mut len = list(&mut self.best).len();
+        while len > 0 {
+            let mut at = 0;
+            while at < list(&mut self.best).len() {
+                let end = (at + len).min(list(&mut self.best).len());
+                let left_out = self.try_one(|case| drop(list(case).drain(at..end)));
+                at = if left_out { at } else { end };
+            }
+            len /= 2;
+        }
+    }
+}

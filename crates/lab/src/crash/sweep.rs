@@ -1,0 +1,64 @@
+//! Many cases: campaigns of drawn ones, and every boundary of short ones.
+
+use super::case::{Case, Cut, Length, Loss};
+use super::report::Totals;
+use super::run::run;
+use std::ops::Range;
+
+/// Runs the cases of `seeds` on `threads` threads.
+pub fn campaign(seeds: Range<u64>, threads: u64) -> Totals {
+    let one = |worker: u64| {
+        let mut totals = Totals::default();
+        for seed in seeds
+            .clone()
+            .skip(worker as usize)
+            .step_by(threads as usize)
+        {
+            totals.add(seed, run(&Case::new(seed, Length::Long)).report);
+        }
+        totals
+    };
+    let mut totals = Totals::default();
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|w| scope.spawn(move || one(w))).collect();
+        for worker in workers {
+            totals.merge(worker.join().expect("a case's panic is caught"));
+        }
+    });
+    totals
+}
+
+/// What a sweep over every boundary of a short case found.
+#[derive(Clone, Debug, Default)]
+pub struct Swept {
+    /// Boundaries, each with each sort of loss.
+    pub cuts: u64,
+    /// The case that failed first, and how.
+    pub failed: Option<(Case, String)>,
+}
+
+/// Boundaries of the next life at which the power goes again, in turn.
+const RECOVERY: u64 = 40;
+
+/// Cuts the short case of `seed` at each boundary of its disk operations, with
+/// each sort of loss, and again while the daemon comes up.
+pub fn sweep(seed: u64) -> Swept {
+    let case = Case::new(seed, Length::Short);
+    let boundaries = run(&case).steps;
+    let mut swept = Swept::default();
+    for after in 1..=boundaries {
+        for (i, loss) in (0..).zip(Loss::ALL) {
+            let again = Cut {
+                after: 1 + (after + i) % RECOVERY,
+                loss: Loss::ALL[((after + i) / 2 % 4) as usize],
+            };
+            let mut case = case.clone();
+            case.cuts = vec![Cut { after, loss }, again];
+            swept.cuts += 1;
+            if let Some(what) = run(&case).report.violation {
+                swept.failed.get_or_insert((case, what));
+            }
+        }
+    }
+    swept
+}
