@@ -17,10 +17,11 @@ enum May {
 }
 
 /// Every crate, from the ground up.
-const LAYERS: [(&str, May); 17] = [
+const LAYERS: [(&str, May); 18] = [
     ("block", May::Nothing),
     ("policy", May::Use(&["block"])),
     ("layout", May::Use(&["block"])),
+    ("origin", May::Use(&["block"])),
     ("uring", May::Use(&["block"])),
     ("sim", May::Use(&["block"])),
     ("shard", May::Use(&["block"])),

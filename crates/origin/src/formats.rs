@@ -1,0 +1,266 @@
+//! Recognises what is on a device by its first bytes, and names the sectors
+//! that whoever changes it must rewrite.
+//!
+//! The numbers are those of the formats' documentation: ext4 and jbd2 in the
+//! Linux kernel's `Documentation/filesystems/ext4`, the XFS Algorithms & Data
+//! Structures book, the Btrfs on-disk format page, LVM2's `format_text`.
+//!
+//! What is read may be anything: a field that leads outside the device is left
+//! out, and nothing here panics.
+
+use block::{Extent, Lba, SECTOR_BYTES, Sectors};
+
+/// How much of a device's start [`recognise`] wants to see.
+pub const HEAD_BYTES: usize = 256 << 10;
+
+macro_rules! whats {
+    ($($variant:ident = $code:literal, $name:literal;)*) => {
+        /// What a watched place is.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(u8)]
+        pub enum What {
+            $(#[doc = $name] $variant = $code,)*
+        }
+
+        impl What {
+            /// Its name in messages.
+            pub const fn name(self) -> &'static str {
+                match self { $(What::$variant => $name,)* }
+            }
+
+            /// From the byte that stands for it in a record.
+            pub(crate) const fn from_code(code: u8) -> Option<What> {
+                match code { $($code => Some(What::$variant),)* _ => None }
+            }
+        }
+    };
+}
+
+whats! {
+    Sample = 0, "a sample";
+    Ext4Superblock = 1, "the superblock of ext4";
+    Ext4Journal = 2, "the journal superblock of ext4";
+    XfsSuperblock = 3, "the superblock of XFS";
+    XfsLog = 4, "the log head of XFS";
+    BtrfsSuperblock = 5, "the superblock of Btrfs";
+    LvmLabel = 6, "the label of LVM";
+    LvmMetadata = 7, "the metadata header of LVM";
+    Table = 8, "the partition table";
+}
+
+/// A log that is written around and around; its head has to be looked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Log {
+    /// All of it.
+    pub extent: Extent,
+}
+
+/// What a device's head tells.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Recognised {
+    /// Places to watch, each written as a whole by its owner.
+    pub sentinels: Vec<(What, Extent)>,
+    /// An XFS log whose head is to be watched too.
+    pub log: Option<Log>,
+}
+
+/// Names the sentinels of a device of `sectors` that begins with `head`.
+pub fn recognise(head: &[u8], sectors: Sectors) -> Recognised {
+    let mut found = Recognised::default();
+    ext4(head, &mut found);
+    xfs(head, &mut found);
+    btrfs(head, &mut found);
+    lvm(head, &mut found);
+    if found.sentinels.is_empty() {
+        table(head, &mut found);
+    }
+    let fits = |e: &Extent| {
+        let end = e.start.0.checked_add(e.len.0);
+        !e.is_empty() && end.is_some_and(|end| end <= sectors.0)
+    };
+    found.sentinels.retain(|(_, extent)| fits(extent));
+    found.log = found.log.filter(|log| fits(&log.extent));
+    found
+}
+
+fn extent(byte: u64, bytes: u64) -> Extent {
+    Extent::new(Lba(byte / SECTOR_BYTES), Sectors(bytes / SECTOR_BYTES))
+}
+
+fn bytes<const N: usize>(head: &[u8], at: usize) -> Option<[u8; N]> {
+    head.get(at..at.checked_add(N)?)?.try_into().ok()
+}
+
+fn le16(head: &[u8], at: usize) -> Option<u64> {
+    bytes(head, at).map(|b| u64::from(u16::from_le_bytes(b)))
+}
+
+fn le32(head: &[u8], at: usize) -> Option<u64> {
+    bytes(head, at).map(|b| u64::from(u32::from_le_bytes(b)))
+}
+
+fn le64(head: &[u8], at: usize) -> Option<u64> {
+    bytes(head, at).map(u64::from_le_bytes)
+}
+
+fn be32(head: &[u8], at: usize) -> Option<u64> {
+    bytes(head, at).map(|b| u64::from(u32::from_be_bytes(b)))
+}
+
+fn be64(head: &[u8], at: usize) -> Option<u64> {
+    bytes(head, at).map(u64::from_be_bytes)
+}
+
+/// Mounting writes the superblock; the journal's is written when its tail moves
+/// and at every clean unmount.
+fn ext4(head: &[u8], found: &mut Recognised) {
+    const SUPERBLOCK: usize = 1024;
+    const HAS_JOURNAL: u64 = 4;
+    if le16(head, SUPERBLOCK + 0x38) != Some(0xef53) {
+        return;
+    }
+    let whole = extent(SUPERBLOCK as u64, 1024);
+    found.sentinels.push((What::Ext4Superblock, whole));
+    let journal = || {
+        let shift = le32(head, SUPERBLOCK + 0x18).filter(|s| *s <= 6)?;
+        let has = le32(head, SUPERBLOCK + 0x5c)? & HAS_JOURNAL != 0;
+        // The superblock backs up where the journal's inode says its blocks are.
+        let backed_up = *head.get(SUPERBLOCK + 0xfd)? == 1;
+        let map = SUPERBLOCK + 0x10c;
+        let block = if le16(head, map)? == 0xf30a {
+            let (entries, depth) = (le16(head, map + 2)?, le16(head, map + 6)?);
+            let is_first = entries > 0 && depth == 0 && le32(head, map + 12)? == 0;
+            let start = le16(head, map + 18)? << 32 | le32(head, map + 20)?;
+            is_first.then_some(start)?
+        } else {
+            le32(head, map)?
+        };
+        let byte = block.checked_mul(1024 << shift)?;
+        (has && backed_up && block > 0).then(|| extent(byte, 1024))
+    };
+    if let Some(extent) = journal() {
+        found.sentinels.push((What::Ext4Journal, extent));
+    }
+}
+
+/// Mounting writes to the log; the superblock is written at unmount.
+fn xfs(head: &[u8], found: &mut Recognised) {
+    if bytes(head, 0) != Some(*b"XFSB") {
+        return;
+    }
+    let superblock = extent(0, SECTOR_BYTES);
+    found.sentinels.push((What::XfsSuperblock, superblock));
+    let log = || {
+        let block_bytes = be32(head, 4).filter(|b| b.is_power_of_two() && *b <= 65536)?;
+        let (start, group_blocks) = (be64(head, 48)?, be32(head, 84)?);
+        let (blocks, group_bits) = (be32(head, 96)?, u32::from(*head.get(124)?));
+        let group = start.checked_shr(group_bits)?;
+        let in_group = start & (1u64.checked_shl(group_bits)?.wrapping_sub(1));
+        let block = group.checked_mul(group_blocks)?.checked_add(in_group)?;
+        let byte = block.checked_mul(block_bytes)?;
+        // A log on a device of its own begins nowhere on this one.
+        (start > 0 && blocks > 0).then(|| extent(byte, blocks * block_bytes))
+    };
+    found.log = log().map(|extent| Log { extent });
+}
+
+/// Every commit writes the superblock, and its copies.
+fn btrfs(head: &[u8], found: &mut Recognised) {
+    const SUPERBLOCK: usize = 64 << 10;
+    if bytes(head, SUPERBLOCK + 0x40) == Some(*b"_BHRfS_M") {
+        for byte in [SUPERBLOCK as u64, 64 << 20] {
+            let whole = extent(byte, 4096);
+            found.sentinels.push((What::BtrfsSuperblock, whole));
+        }
+    }
+}
+
+/// Every change of a volume group writes the header of each metadata area.
+fn lvm(head: &[u8], found: &mut Recognised) {
+    let labelled = |sector: &usize| {
+        let at = sector * SECTOR_BYTES as usize;
+        bytes(head, at) == Some(*b"LABELONE") && bytes(head, at + 24) == Some(*b"LVM2 001")
+    };
+    let Some(sector) = (0..4).find(labelled) else {
+        return;
+    };
+    let at = sector * SECTOR_BYTES as usize;
+    found
+        .sentinels
+        .push((What::LvmLabel, extent(at as u64, SECTOR_BYTES)));
+    // The list of data areas ends with zeroes, and then comes that of metadata.
+    const AREAS: usize = 16;
+    let mut next = at + le32(head, at + 20).unwrap_or(0) as usize + 40;
+    let mut lists = 0;
+    for _ in 0..AREAS {
+        let (Some(offset), Some(size)) = (le64(head, next), le64(head, next + 8)) else {
+            return;
+        };
+        next += 16;
+        if offset == 0 && size == 0 {
+            lists += 1;
+            if lists == 2 {
+                return;
+            }
+        } else if lists == 1 {
+            let header = extent(offset, SECTOR_BYTES);
+            found.sentinels.push((What::LvmMetadata, header));
+        }
+    }
+}
+
+/// A partition table tells only of being repartitioned, but a GPT's header
+/// holds a checksum of its entries.
+fn table(head: &[u8], found: &mut Recognised) {
+    if head.get(510..512) == Some(&[0x55, 0xaa]) {
+        found.sentinels.push((What::Table, extent(0, SECTOR_BYTES)));
+    }
+    if bytes(head, 512) == Some(*b"EFI PART") {
+        found
+            .sentinels
+            .push((What::Table, extent(512, SECTOR_BYTES)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn nothing_is_recognised_in_nothing() {
+        for head in [&[][..], &[0; 512], &[0xff; HEAD_BYTES]] {
+            assert_eq!(recognise(head, Sectors(1 << 20)), Recognised::default());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_heads_lead_nowhere_outside(
+            magic in 0..5usize,
+            noise in prop::collection::vec(any::<u8>(), 4096),
+            sectors in 8u64..1 << 40,
+        ) {
+            let mut head = vec![0; HEAD_BYTES];
+            head[..4096].copy_from_slice(&noise);
+            let (at, text): (usize, &[u8]) = [
+                (1024 + 0x38, &[0x53, 0xef][..]),
+                (0, b"XFSB"),
+                ((64 << 10) + 0x40, b"_BHRfS_M"),
+                (512, b"LABELONE"),
+                (510, &[0x55, 0xaa]),
+            ][magic];
+            head[at..at + text.len()].copy_from_slice(text);
+            if magic == 3 {
+                head[512 + 24..512 + 32].copy_from_slice(b"LVM2 001");
+            }
+            let found = recognise(&head, Sectors(sectors));
+            for (_, extent) in &found.sentinels {
+                prop_assert!(extent.end().0 <= sectors && !extent.is_empty());
+            }
+            if let Some(log) = found.log {
+                prop_assert!(log.extent.end().0 <= sectors);
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! An origin as a device that keeps its own record true.
+//!
+//! Invariant: a write reaches the device below only after a record that allows
+//! it is durable (`Keep`).
+//!
+//! Not here: where the record is kept.
+
+use crate::record::{Identity, Record};
+use crate::survey;
+use crate::watch::Watch;
+use block::{
+    Access, Buf, Content, Device, Env, Extent, Fua, Geometry, IoResult, Lba, Nanos, RangeLock,
+    Sectors, Shared,
+};
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+/// How often a record that could allow less is made durable.
+const NARROW_PERIOD: Nanos = Nanos::from_secs(10);
+/// The only thing that [`Inner::keeping`] locks.
+const ALL: Extent = Extent::new(Lba(0), Sectors(1));
+
+/// Makes the bytes of a record durable.
+pub type Keep = Box<dyn Fn(Vec<u8>) -> Pin<Box<dyn Future<Output = ()>>>>;
+
+/// A guarded origin; clones are the same device.
+pub struct Guarded<D: Device>(Rc<Inner<D>>);
+
+struct Inner<D: Device> {
+    device: D,
+    env: Env,
+    watch: RefCell<Watch>,
+    keep: Keep,
+    keeping: RangeLock,
+    /// How often the record has changed, and of these how many are durable.
+    changes: Cell<u64>,
+    durable: Cell<u64>,
+    narrowed: Cell<Nanos>,
+}
+
+impl<D: Device> Clone for Guarded<D> {
+    fn clone(&self) -> Self {
+        Guarded(self.0.clone())
+    }
+}
+
+impl<D: Device> Guarded<D> {
+    /// Guards `device`, of which `record` is true. Nothing may be written before
+    /// [`Guarded::begin`] has ended.
+    pub fn new(device: D, env: Env, record: Record, keep: Keep) -> Guarded<D> {
+        Guarded(Rc::new(Inner {
+            device,
+            narrowed: Cell::new(env.timer.now()),
+            env,
+            watch: RefCell::new(Watch::new(record)),
+            keep,
+            keeping: RangeLock::new(),
+            changes: Cell::new(1),
+            durable: Cell::new(0),
+        }))
+    }
+
+    /// Makes the record durable.
+    pub async fn begin(&self) {
+        self.0.make_durable(1).await;
+    }
+
+    /// Makes a new record of the device, which nobody writes meanwhile, and makes
+    /// it durable: the next survey compares with this.
+    pub async fn renew(&self, identity: Identity, seed: u64) -> IoResult {
+        let inner = &self.0;
+        let record = survey::take(&inner.device, &inner.env.pool, identity, seed).await?;
+        *inner.watch.borrow_mut() = Watch::new(record);
+        let change = inner.changed();
+        inner.make_durable(change).await;
+        Ok(())
+    }
+}
+
+impl<D: Device> Inner<D> {
+    fn changed(&self) -> u64 {
+        self.changes.set(self.changes.get() + 1);
+        self.changes.get()
+    }
+
+    /// Returns when the record is durable as it was at `change`, or later.
+    async fn make_durable(&self, change: u64) {
+        let _held = self.keeping.lock(ALL, Access::Exclusive).await;
+        if self.durable.get() < change {
+            let upto = self.changes.get();
+            let bytes = self.watch.borrow().record().encode();
+            (self.keep)(bytes).await;
+            self.durable.set(upto);
+        }
+    }
+
+    async fn change(
+        &self,
+        extent: Extent,
+        data: Option<&[u8]>,
+        work: impl Future<Output = IoResult>,
+    ) -> IoResult {
+        let (mark, grown) = self.watch.borrow_mut().begin_write(extent, data);
+        // Another's change of the same place may be on its way.
+        let change = if grown {
+            self.changed()
+        } else {
+            self.changes.get()
+        };
+        if self.durable.get() < change && mark.is_watched() {
+            self.make_durable(change).await;
+        }
+        let result = work.await;
+        self.watch.borrow_mut().end_write(mark, &result);
+        result
+    }
+
+    /// Brings back what can be compared after a crash.
+    fn narrow(self: &Rc<Self>) {
+        let now = self.env.timer.now();
+        if now - self.narrowed.get() < NARROW_PERIOD || !self.watch.borrow_mut().narrow() {
+            return;
+        }
+        self.narrowed.set(now);
+        let (inner, change) = (self.clone(), self.changed());
+        self.env.spawn.spawn(async move {
+            inner.make_durable(change).await;
+        });
+    }
+}
+
+impl<D: Device> Device for Guarded<D> {
+    fn geometry(&self) -> &Geometry {
+        self.0.device.geometry()
+    }
+
+    fn read(&self, at: Lba, buf: Buf) -> impl Future<Output = (Buf, IoResult)> {
+        self.0.device.read(at, buf)
+    }
+
+    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+        let inner = &self.0;
+        let len = Sectors(data.len() as u64 / block::SECTOR_BYTES);
+        let extent = Extent::new(at, len);
+        let bytes = data.clone();
+        let write = inner.device.write(at, data, fua);
+        inner.change(extent, Some(&bytes), write).await
+    }
+
+    async fn zero(&self, extent: Extent) -> IoResult {
+        let zero = self.0.device.zero(extent);
+        self.0.change(extent, None, zero).await
+    }
+
+    async fn flush(&self) -> IoResult {
+        let mark = self.0.watch.borrow().begin_flush();
+        self.0.device.flush().await?;
+        self.0.watch.borrow_mut().end_flush(mark);
+        self.0.narrow();
+        Ok(())
+    }
+
+    async fn discard(&self, extent: Extent) -> IoResult {
+        let discard = self.0.device.discard(extent);
+        self.0.change(extent, None, discard).await
+    }
+
+    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        self.0.device.extents(extent, out).await
+    }
+}

@@ -1,0 +1,33 @@
+//! Whether an origin still is what it was when hotset last had it.
+//!
+//! Nothing is written to an origin but its own data, so it carries no mark of
+//! ours. Instead a [`Record`] is kept elsewhere: who the device is, how large it
+//! is, and hashes of a few places. *Sentinels* are sectors that the owner of
+//! the data rewrites whenever it changes anything (superblocks, heads of logs);
+//! *samples* are spread over the device by a seed. A [`Survey`] reads them
+//! again, and [`judge`] compares.
+//!
+//! ```text
+//! open:   survey ─> judge(record) ─> same | changed | unknown
+//! write:  Watch::begin_write ─> the record must be durable first, if it grew
+//! flush:  Watch::begin_flush, end_flush ─> older values are allowed no more
+//! ```
+//!
+//! Invariant: what hotset itself may have left in a watched place is among the
+//! values that the durable record allows there.
+//!
+//! Not here: where a record is kept, and what becomes of the cached lines.
+
+mod formats;
+mod guard;
+mod record;
+mod survey;
+mod verdict;
+mod watch;
+
+pub use formats::{HEAD_BYTES, Log, Recognised, What, recognise};
+pub use guard::{Guarded, Keep};
+pub use record::{Allowed, Identity, NotARecord, RECORD_BYTES_MAX, Record, VALUES_MAX, Watched};
+pub use survey::{SAMPLES, Survey, again, take};
+pub use verdict::{Reason, Verdict, judge};
+pub use watch::{FlushMark, Watch, WriteMark};

@@ -1,0 +1,277 @@
+//! What is remembered of an origin, and its bytes.
+//!
+//! ```text
+//! version u8 = 1 | flags u8 = 0 | watched u16 | identity length u16 | block u16
+//! sectors u64 | identity, 0 to 64 bytes
+//! watched times: what u8 | values u8, 255 for any | sectors u16 | reserved u32
+//!                start u64 | values times hash u64
+//! ```
+//!
+//! Integers are little-endian. Whoever keeps a record protects it by a checksum
+//! of its own.
+
+use crate::formats::What;
+use block::{Extent, Lba, Sectors};
+use twox_hash::XxHash3_64;
+
+/// A record is never longer.
+pub const RECORD_BYTES_MAX: usize = 1536;
+/// Hashes that may be allowed in one place before anything is.
+pub const VALUES_MAX: usize = 4;
+
+const VERSION: u8 = 1;
+const HEAD_BYTES: usize = 16;
+const IDENTITY_BYTES_MAX: usize = 64;
+const PLACE_BYTES: usize = 16;
+const ANY: u8 = u8::MAX;
+
+/// Who a device is, as far as its driver can tell: a serial number, a file
+/// system's id with an inode, a URI. Opaque here; compared as bytes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Identity(Vec<u8>);
+
+impl Identity {
+    /// `text`, if it is short; else its beginning and a hash of all of it.
+    pub fn new(text: &str) -> Identity {
+        let bytes = text.as_bytes();
+        if bytes.len() <= IDENTITY_BYTES_MAX {
+            return Identity(bytes.to_vec());
+        }
+        let mut short = bytes[..IDENTITY_BYTES_MAX - 8].to_vec();
+        short.extend(hash(bytes).to_le_bytes());
+        Identity(short)
+    }
+}
+
+/// The hash (XXH3, 64 bits) of what a place holds. Not a CRC: superblocks end
+/// with a CRC32C of themselves, over which another one is always the same.
+pub(crate) fn hash(bytes: &[u8]) -> u64 {
+    XxHash3_64::oneshot(bytes)
+}
+
+/// The hashes that a place may have.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Allowed {
+    /// One of these.
+    These(Vec<u64>),
+    /// Any: hotset itself has written there and not said what.
+    Any,
+}
+
+/// A place that is watched.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Watched {
+    /// What it is.
+    pub what: What,
+    /// Where it is; at most 128 sectors.
+    pub extent: Extent,
+    /// What it may hold.
+    pub allowed: Allowed,
+}
+
+/// What is remembered of an origin.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// Who it is.
+    pub identity: Identity,
+    /// How large it is.
+    pub sectors: Sectors,
+    /// Its logical block.
+    pub block: Sectors,
+    /// Places, in order of their addresses.
+    pub watched: Vec<Watched>,
+}
+
+/// Bytes that are no record of this version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NotARecord;
+
+impl Record {
+    /// Its bytes, at most [`RECORD_BYTES_MAX`]: places that do not fit are left
+    /// out from the end, samples first.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut room = RECORD_BYTES_MAX - HEAD_BYTES - self.identity.0.len();
+        let mut kept = vec![false; self.watched.len()];
+        for sentinels in [true, false] {
+            for (place, kept) in self.watched.iter().zip(&mut kept) {
+                let bytes = place.bytes();
+                if (place.what != What::Sample) == sentinels && bytes <= room {
+                    room -= bytes;
+                    *kept = true;
+                }
+            }
+        }
+        let places = kept.iter().filter(|k| **k).count() as u16;
+        let mut out = vec![VERSION, 0];
+        out.extend(places.to_le_bytes());
+        out.extend((self.identity.0.len() as u16).to_le_bytes());
+        out.extend((self.block.0 as u16).to_le_bytes());
+        out.extend(self.sectors.0.to_le_bytes());
+        out.extend(&self.identity.0);
+        for (place, _) in self.watched.iter().zip(kept).filter(|(_, k)| *k) {
+            place.encode(&mut out);
+        }
+        assert!(out.len() <= RECORD_BYTES_MAX);
+        out
+    }
+
+    /// The record in `bytes`, which may be anything.
+    pub fn decode(bytes: &[u8]) -> Result<Record, NotARecord> {
+        let mut from = Reader(bytes);
+        let [version, flags] = from.take()?;
+        if version != VERSION || flags != 0 {
+            return Err(NotARecord);
+        }
+        let places = u16::from_le_bytes(from.take()?);
+        let identity_len = usize::from(u16::from_le_bytes(from.take()?));
+        let block = Sectors(u64::from(u16::from_le_bytes(from.take()?)));
+        let sectors = Sectors(u64::from_le_bytes(from.take()?));
+        if identity_len > IDENTITY_BYTES_MAX {
+            return Err(NotARecord);
+        }
+        let identity = Identity(from.run(identity_len)?.to_vec());
+        let places = (0..places).map(|_| Watched::decode(&mut from, sectors));
+        let record = Record {
+            identity,
+            sectors,
+            block,
+            watched: places.collect::<Result<_, _>>()?,
+        };
+        let in_order = |w: &[Watched]| w[0].extent.start <= w[1].extent.start;
+        let sound = record.watched.windows(2).all(in_order) && from.0.is_empty();
+        sound.then_some(record).ok_or(NotARecord)
+    }
+}
+
+impl Watched {
+    fn bytes(&self) -> usize {
+        match &self.allowed {
+            Allowed::These(values) => PLACE_BYTES + 8 * values.len(),
+            Allowed::Any => PLACE_BYTES,
+        }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        let (count, values) = match &self.allowed {
+            Allowed::These(values) => (values.len() as u8, &values[..]),
+            Allowed::Any => (ANY, &[][..]),
+        };
+        out.extend([self.what as u8, count]);
+        out.extend((self.extent.len.0 as u16).to_le_bytes());
+        out.extend([0; 4]);
+        out.extend(self.extent.start.0.to_le_bytes());
+        for value in values {
+            out.extend(value.to_le_bytes());
+        }
+    }
+
+    fn decode(from: &mut Reader, sectors: Sectors) -> Result<Watched, NotARecord> {
+        let [what, count] = from.take()?;
+        let len = Sectors(u64::from(u16::from_le_bytes(from.take()?)));
+        let reserved: [u8; 4] = from.take()?;
+        let start = Lba(u64::from_le_bytes(from.take()?));
+        let end = start.0.checked_add(len.0);
+        let inside = end.is_some_and(|end| end <= sectors.0);
+        let few = count == ANY || usize::from(count) <= VALUES_MAX;
+        if !inside || !few || !(1..=128).contains(&len.0) || reserved != [0; 4] {
+            return Err(NotARecord);
+        }
+        let allowed = if count == ANY {
+            Allowed::Any
+        } else {
+            let values = (0..count).map(|_| from.take().map(u64::from_le_bytes));
+            Allowed::These(values.collect::<Result<_, _>>()?)
+        };
+        Ok(Watched {
+            what: What::from_code(what).ok_or(NotARecord)?,
+            extent: Extent::new(start, len),
+            allowed,
+        })
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn run(&mut self, len: usize) -> Result<&'a [u8], NotARecord> {
+        let (run, rest) = self.0.split_at_checked(len).ok_or(NotARecord)?;
+        self.0 = rest;
+        Ok(run)
+    }
+
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], NotARecord> {
+        Ok(self.run(N)?.try_into().expect("of that length"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn place(start: u64, what: What, allowed: Allowed) -> Watched {
+        Watched {
+            what,
+            extent: Extent::new(Lba(start), Sectors(8)),
+            allowed,
+        }
+    }
+
+    pub(crate) fn record() -> Record {
+        Record {
+            identity: Identity::new("disk-a"),
+            sectors: Sectors(1 << 20),
+            block: Sectors(1),
+            watched: vec![
+                place(0, What::BtrfsSuperblock, Allowed::These(vec![1, 2, 3])),
+                place(64, What::Sample, Allowed::Any),
+                place(800, What::Sample, Allowed::These(vec![7])),
+            ],
+        }
+    }
+
+    #[test]
+    fn a_record_comes_back() {
+        assert_eq!(Record::decode(&record().encode()), Ok(record()));
+    }
+
+    #[test]
+    fn too_many_places_cost_samples_first() {
+        let mut all = record();
+        all.watched = (0..200)
+            .map(|i| place(i * 8, What::Sample, Allowed::These(vec![1])))
+            .collect();
+        all.watched
+            .push(place(1 << 16, What::XfsLog, Allowed::These(vec![9; 4])));
+        let bytes = all.encode();
+        assert!(bytes.len() <= RECORD_BYTES_MAX);
+        let back = Record::decode(&bytes).unwrap();
+        assert_eq!(back.watched.last(), all.watched.last());
+        assert!(back.watched.len() > 40);
+    }
+
+    #[test]
+    fn long_identities_differ_by_their_ends_too() {
+        let long = |end| Identity::new(&format!("{}{end}", "x".repeat(100)));
+        assert_ne!(long('a'), long('b'));
+        assert_eq!(long('a').0.len(), IDENTITY_BYTES_MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_that_are_no_record_are_refused(
+            cut in 0usize..200, at in 0usize..120, bit in 0u8..8,
+        ) {
+            let mut bytes = record().encode();
+            if cut < bytes.len() {
+                prop_assert!(Record::decode(&bytes[..cut]).is_err());
+            }
+            let at = at % bytes.len();
+            bytes[at] ^= 1 << bit;
+            // Whatever is made of it, it encodes to the same bytes again.
+            if let Ok(other) = Record::decode(&bytes) {
+                prop_assert_eq!(other.encode(), bytes);
+            }
+        }
+    }
+}

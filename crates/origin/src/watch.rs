@@ -1,0 +1,298 @@
+//! Keeps a record true while hotset itself writes to the origin.
+//!
+//! Invariant, at every instant, if whoever persists keeps the order of
+//! [`Watch::begin_write`] and [`Watch::narrow`]:
+//!     a watched place may hold x, by a write of ours ⟹ the durable record
+//!     allows x there
+//!
+//! Only a record that grows must be durable before the write that made it grow.
+//! A place that would allow more than [`VALUES_MAX`] values allows anything, so
+//! between two calls of `narrow` a place costs a bounded number of durable
+//! records, however often it is written.
+//!
+//! A write that fails or is torn may leave a mixture that the record does not
+//! allow; the origin is then taken for changed, which costs hits and no byte.
+
+use crate::record::{Allowed, Record, VALUES_MAX, Watched, hash};
+use block::{Extent, IoResult};
+
+/// What writes have left in one place, or may have.
+struct Place {
+    /// What it holds if no loose write is there; `None` if that is not known.
+    settled: Option<u64>,
+    /// Writes that no flush has covered, in the order they began.
+    loose: Vec<Loose>,
+}
+
+struct Loose {
+    /// `None` if only a part was written, or what is not known.
+    value: Option<u64>,
+    write: u64,
+    /// The number of its acknowledgement, if it was acknowledged.
+    acknowledged: Option<u64>,
+}
+
+/// Watches the writes to one origin.
+pub struct Watch {
+    record: Record,
+    places: Vec<Place>,
+    writes: u64,
+    acknowledgements: u64,
+}
+
+/// A write that has begun.
+#[must_use]
+#[derive(Clone, Copy, Debug)]
+pub struct WriteMark(Option<u64>);
+
+impl WriteMark {
+    /// Whether the write touches a watched place.
+    pub fn is_watched(self) -> bool {
+        self.0.is_some()
+    }
+}
+
+/// A flush that has begun.
+#[must_use]
+#[derive(Clone, Copy, Debug)]
+pub struct FlushMark(u64);
+
+impl Watch {
+    /// Watches on from `record`, which is durable and true.
+    pub fn new(record: Record) -> Watch {
+        let place = |watched: &Watched| Place {
+            settled: match &watched.allowed {
+                Allowed::These(values) if values.len() == 1 => Some(values[0]),
+                _ => None,
+            },
+            loose: Vec::new(),
+        };
+        Watch {
+            places: record.watched.iter().map(place).collect(),
+            record,
+            writes: 0,
+            acknowledgements: 0,
+        }
+    }
+
+    /// What is to be made durable when [`Watch::begin_write`] says so.
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// A change of `extent` begins; `data` is what it writes there, if that is
+    /// known. `true`: the record has grown and must be durable before the origin
+    /// is touched.
+    pub fn begin_write(&mut self, extent: Extent, data: Option<&[u8]>) -> (WriteMark, bool) {
+        let touched = self.touched(extent);
+        if touched.is_empty() {
+            return (WriteMark(None), false);
+        }
+        self.writes += 1;
+        let mut grown = false;
+        for i in touched {
+            let watched = self.record.watched[i].extent;
+            let whole = data.filter(|_| extent.contains(watched));
+            let value = whole.map(|bytes| {
+                let from = (watched.start - extent.start).bytes() as usize;
+                hash(&bytes[from..][..watched.len.bytes() as usize])
+            });
+            self.places[i].loose.push(Loose {
+                value,
+                write: self.writes,
+                acknowledged: None,
+            });
+            grown |= self.grow(i, value);
+        }
+        (WriteMark(Some(self.writes)), grown)
+    }
+
+    /// The places that overlap `extent`. They are in order of their starts.
+    #[inline]
+    fn touched(&self, extent: Extent) -> Vec<usize> {
+        let watched = &self.record.watched;
+        let end = watched.partition_point(|w| w.extent.start < extent.end());
+        let mut touched = Vec::new();
+        for (i, place) in watched[..end].iter().enumerate() {
+            if place.extent.overlaps(extent) {
+                touched.push(i);
+            }
+        }
+        touched
+    }
+
+    /// Allows `value` in place `i`; whether it was not allowed before.
+    fn grow(&mut self, i: usize, value: Option<u64>) -> bool {
+        let allowed = &mut self.record.watched[i].allowed;
+        let Allowed::These(values) = allowed else {
+            return false;
+        };
+        match value {
+            Some(value) if values.contains(&value) => return false,
+            Some(value) if values.len() < VALUES_MAX => values.push(value),
+            _ => *allowed = Allowed::Any,
+        }
+        true
+    }
+
+    /// The write has ended.
+    pub fn end_write(&mut self, mark: WriteMark, result: &IoResult) {
+        let (Some(write), Ok(())) = (mark.0, result) else {
+            return;
+        };
+        self.acknowledgements += 1;
+        let loose = self.places.iter_mut().flat_map(|p| &mut p.loose);
+        for loose in loose.filter(|l| l.write == write) {
+            loose.acknowledged = Some(self.acknowledgements);
+        }
+    }
+
+    /// A flush of the origin begins.
+    pub fn begin_flush(&self) -> FlushMark {
+        FlushMark(self.acknowledgements)
+    }
+
+    /// The flush has succeeded: what was acknowledged before it began is there.
+    pub fn end_flush(&mut self, mark: FlushMark) {
+        for place in &mut self.places {
+            let covered = |l: &Loose| l.acknowledged.is_some_and(|at| at <= mark.0);
+            if let Some(last) = place.loose.iter().rposition(covered) {
+                place.settled = place.loose[last].value;
+                place.loose.drain(..=last);
+            }
+        }
+    }
+
+    /// Makes the record allow no more than it has to; whether it allows less
+    /// than before, and is worth being made durable.
+    pub fn narrow(&mut self) -> bool {
+        let mut narrower = false;
+        for (watched, place) in self.record.watched.iter_mut().zip(&self.places) {
+            let allowed = place.allowed();
+            narrower |= allowed != watched.allowed;
+            watched.allowed = allowed;
+        }
+        narrower
+    }
+}
+
+impl Place {
+    fn allowed(&self) -> Allowed {
+        let all = std::iter::once(self.settled).chain(self.loose.iter().map(|l| l.value));
+        let mut values = Vec::new();
+        for value in all {
+            match value {
+                Some(value) if values.contains(&value) => {}
+                Some(value) if values.len() < VALUES_MAX => values.push(value),
+                _ => return Allowed::Any,
+            }
+        }
+        Allowed::These(values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::What;
+    use crate::record::Identity;
+    use block::{IoError, Kind, Lba, Sectors};
+    use proptest::prelude::*;
+
+    fn watch(places: &[u64]) -> Watch {
+        let place = |start: &u64| Watched {
+            what: What::Sample,
+            extent: Extent::new(Lba(*start), Sectors(2)),
+            allowed: Allowed::These(vec![hash(&[0; 1024])]),
+        };
+        Watch::new(Record {
+            identity: Identity::default(),
+            sectors: Sectors(1000),
+            block: Sectors(1),
+            watched: places.iter().map(place).collect(),
+        })
+    }
+
+    #[test]
+    fn writes_elsewhere_cost_nothing() {
+        let mut watch = watch(&[0, 80]);
+        for at in [2, 40, 78, 82] {
+            let data = vec![1; 1024];
+            let extent = Extent::new(Lba(at), Sectors(2));
+            assert!(!watch.begin_write(extent, Some(&data)).1);
+        }
+    }
+
+    #[test]
+    fn a_place_costs_a_bounded_number_of_records_until_it_is_narrowed() {
+        let mut watch = watch(&[80]);
+        let extent = Extent::new(Lba(80), Sectors(2));
+        let write = |watch: &mut Watch, byte| {
+            let (mark, grown) = watch.begin_write(extent, Some(&[byte; 1024]));
+            watch.end_write(mark, &Ok(()));
+            u32::from(grown)
+        };
+        let records: u32 = (1..100).map(|i| write(&mut watch, i)).sum();
+        assert_eq!(records, VALUES_MAX as u32);
+        assert_eq!(watch.record().watched[0].allowed, Allowed::Any);
+        let flush = watch.begin_flush();
+        watch.end_flush(flush);
+        assert!(watch.narrow());
+        let last = Allowed::These(vec![hash(&[99; 1024])]);
+        assert_eq!(watch.record().watched[0].allowed, last);
+        assert!(!watch.narrow());
+        assert_eq!(write(&mut watch, 3), 1);
+    }
+
+    proptest! {
+        /// A device of one place: what it may hold after a loss of power is
+        /// always allowed by the record that is durable then.
+        #[test]
+        fn what_may_be_there_is_allowed(steps in prop::collection::vec((0u8..8, 0u8..6), 1..80)) {
+            let mut watch = watch(&[80]);
+            let extent = Extent::new(Lba(80), Sectors(2));
+            let mut durable = watch.record().clone();
+            let (mut held, mut loose): (u8, Vec<(u8, bool)>) = (0, Vec::new());
+            let mut in_flight = None;
+            let mut flush = None;
+            for (step, byte) in steps {
+                match (step, in_flight.take()) {
+                    (0..4, None) => {
+                        let (mark, grown) = watch.begin_write(extent, Some(&[byte; 1024]));
+                        if grown {
+                            durable = watch.record().clone();
+                        }
+                        in_flight = Some(mark);
+                        loose.push((byte, false));
+                    }
+                    (_, Some(mark)) => {
+                        let failed = step == 7;
+                        let error = IoError::new(Kind::Media, "a failure");
+                        let result = if failed { Err(error) } else { Ok(()) };
+                        watch.end_write(mark, &result);
+                        loose.last_mut().unwrap().1 = !failed;
+                    }
+                    (4, None) => flush = Some((watch.begin_flush(), loose.len())),
+                    (5, None) => if let Some((mark, covers)) = flush.take() {
+                        watch.end_flush(mark);
+                        if let Some(last) = loose[..covers].iter().rposition(|l| l.1) {
+                            held = loose[last].0;
+                            loose.drain(..=last);
+                        }
+                    },
+                    _ => if watch.narrow() {
+                        durable = watch.record().clone();
+                    },
+                }
+                for byte in loose.iter().map(|l| l.0).chain([held]) {
+                    let value = hash(&[byte; 1024]);
+                    let allowed = match &durable.watched[0].allowed {
+                        Allowed::Any => true,
+                        Allowed::These(values) => values.contains(&value),
+                    };
+                    prop_assert!(allowed, "{byte} is not among {:?}", durable.watched[0]);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Sentinels of real file systems, made and changed by their own tools.
+
+use block::{
+    Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Pool, Sectors,
+    Shared,
+};
+use origin::{Identity, Reason, Record, Verdict, What, again, judge, take};
+use std::fs::File;
+use std::future::Future;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::process::{Command, Stdio};
+use std::task::{Context, Poll, Waker};
+
+/// A file as a device, for reading.
+struct Image(Geometry, File);
+
+impl Image {
+    fn open(path: &Path) -> Image {
+        let file = File::open(path).unwrap();
+        let sectors = Sectors(file.metadata().unwrap().len() / 512);
+        Image(Geometry::new("image", sectors, Sectors(8)), file)
+    }
+}
+
+fn refuse() -> IoResult {
+    Err(IoError::new(Kind::Unsupported, "an image is for reading"))
+}
+
+impl Device for Image {
+    fn geometry(&self) -> &Geometry {
+        &self.0
+    }
+    async fn read(&self, at: Lba, mut buf: Buf) -> (Buf, IoResult) {
+        let result = self.0.transfer(at, buf.len()).map(drop);
+        self.1.read_exact_at(&mut buf, at.byte()).unwrap();
+        (buf, result)
+    }
+    async fn write(&self, _: Lba, _: Shared, _: Fua) -> IoResult {
+        refuse()
+    }
+    async fn zero(&self, _: Extent) -> IoResult {
+        refuse()
+    }
+    async fn flush(&self) -> IoResult {
+        refuse()
+    }
+    async fn discard(&self, _: Extent) -> IoResult {
+        refuse()
+    }
+    async fn extents(&self, _: Extent, _: &mut Vec<(Extent, Content)>) -> IoResult {
+        refuse()
+    }
+}
+
+/// Nothing here ever waits.
+fn now<T>(work: impl Future<Output = T>) -> T {
+    match pin!(work).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("a read of a file waits"),
+    }
+}
+
+fn record(image: &Path) -> Record {
+    let pool = Pool::new(4 << 20);
+    now(take(&Image::open(image), &pool, Identity::new("image"), 7)).unwrap()
+}
+
+fn verdict(image: &Path, record: &Record) -> Verdict {
+    let (image, pool) = (Image::open(image), Pool::new(4 << 20));
+    let survey = now(again(&image, &pool, Identity::new("image"), record));
+    judge(record, &survey)
+}
+
+/// A directory that is removed at the end, with a sparse image in it.
+fn image(mib: u64) -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = dir.path().join("image");
+    File::create(&path).unwrap().set_len(mib << 20).unwrap();
+    (dir, path)
+}
+
+/// Runs a tool of a Debian package on the image.
+fn tool(package: &str, program: &str, arguments: &[&str], image: &Path) {
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    let mut command = Command::new(program);
+    command.env("PATH", path).args(arguments).arg(image);
+    let output = match command.stdin(Stdio::null()).output() {
+        Ok(output) => output,
+        Err(error) => panic!("{program}: {error}: install the Debian package {package}"),
+    };
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {told}");
+}
+
+fn watches(record: &Record) -> Vec<What> {
+    let sentinel = |what: &What| *what != What::Sample;
+    record
+        .watched
+        .iter()
+        .map(|w| w.what)
+        .filter(sentinel)
+        .collect()
+}
+
+/// The image is the same until `change`, which a sentinel tells of.
+#[track_caller]
+fn tells(image: &Path, change: impl FnOnce()) {
+    let record = record(image);
+    let stored = Record::decode(&record.encode()).unwrap();
+    assert_eq!(stored, record);
+    assert_eq!(verdict(image, &stored), Verdict::Same);
+    change();
+    match verdict(image, &stored) {
+        Verdict::Changed(Reason::Content(what, _)) if what != What::Sample => {}
+        other => panic!("after a change by others: {other:?}"),
+    }
+}
+
+#[test]
+fn ext4() {
+    for block in ["1024", "4096"] {
+        let (_dir, path) = image(64);
+        let make = ["-q", "-F", "-b", block];
+        tool("e2fsprogs", "mkfs.ext4", &make, &path);
+        let watched = watches(&record(&path));
+        assert_eq!(
+            watched,
+            [What::Ext4Superblock, What::Ext4Journal],
+            "{block}"
+        );
+        let journal = record(&path).watched;
+        let journal = journal
+            .iter()
+            .find(|w| w.what == What::Ext4Journal)
+            .unwrap();
+        let mut magic = [0; 4];
+        let at = journal.extent.start.byte();
+        File::open(&path)
+            .unwrap()
+            .read_exact_at(&mut magic, at)
+            .unwrap();
+        assert_eq!(magic, 0xc03b_3998_u32.to_be_bytes(), "not a journal's");
+        tells(&path, || tool("e2fsprogs", "tune2fs", &["-C", "5"], &path));
+    }
+}
+
+#[test]
+fn xfs() {
+    let (_dir, path) = image(320);
+    tool("xfsprogs", "mkfs.xfs", &["-q", "-f"], &path);
+    let watched = watches(&record(&path));
+    assert_eq!(watched, [What::XfsSuperblock, What::XfsLog]);
+    tells(&path, || {
+        tool("xfsprogs", "xfs_admin", &["-L", "other"], &path)
+    });
+    // The log alone: another round of it.
+    let log = record(&path);
+    let head = log.watched.iter().find(|w| w.what == What::XfsLog).unwrap();
+    let head = head.extent.start;
+    let file = File::options().write(true).open(&path).unwrap();
+    tells(&path, || {
+        file.write_all_at(&[0xfe, 0xed, 0xba, 0xbe, 0, 0, 0, 1], head.byte())
+            .unwrap()
+    });
+    let moved = record(&path).watched;
+    let moved = moved.iter().find(|w| w.what == What::XfsLog).unwrap();
+    assert_eq!(
+        moved.extent.start,
+        head + Sectors(1),
+        "the head has moved on"
+    );
+}
+
+#[test]
+fn btrfs() {
+    let (_dir, path) = image(128);
+    tool("btrfs-progs", "mkfs.btrfs", &["-q", "-f"], &path);
+    assert_eq!(watches(&record(&path)), [What::BtrfsSuperblock; 2]);
+    let label = |text| {
+        let mut command = Command::new("btrfs");
+        command.args(["filesystem", "label"]).arg(&path).arg(text);
+        assert!(command.status().unwrap().success());
+    };
+    tells(&path, || label("other"));
+}
+
+#[test]
+fn lvm() {
+    let (_dir, path) = image(64);
+    // The tools take only block devices of the system: a loop device, as root.
+    // SAFETY: no pointers are involved.
+    let root = std::fs::metadata("/dev/loop-control").is_ok() && unsafe { libc::geteuid() } == 0;
+    if !root {
+        println!("skipped: this needs root and loop devices");
+        return;
+    }
+    let attach = Command::new("losetup")
+        .args(["--find", "--show"])
+        .arg(&path)
+        .output()
+        .unwrap();
+    let device = PathBuf::from(String::from_utf8(attach.stdout).unwrap().trim());
+    let quiet = [
+        "--config",
+        "devices{filter=[\"a|^/dev/loop|\",\"r|.*|\"]}",
+        "-qq",
+        "-y",
+    ];
+    let outcome = std::panic::catch_unwind(|| {
+        tool("lvm2", "pvcreate", &quiet, &device);
+        assert_eq!(watches(&record(&path)), [What::LvmLabel, What::LvmMetadata]);
+        let group = format!("hotset-test-{}", std::process::id());
+        let mut arguments = quiet.to_vec();
+        arguments.push(&group);
+        tells(&path, || {
+            tool("lvm2", "vgcreate", &arguments, &device);
+            assert!(Command::new("sync").status().unwrap().success());
+        });
+    });
+    let detached = Command::new("losetup")
+        .arg("--detach")
+        .arg(&device)
+        .status();
+    assert!(detached.unwrap().success());
+    outcome.unwrap();
+}
+
+#[test]
+fn data_without_a_format_rest_on_samples() {
+    let (_dir, path) = image(16);
+    let record = record(&path);
+    assert_eq!(watches(&record), []);
+    assert_eq!(verdict(&path, &record), Verdict::Same);
+    let sampled = record.watched[9].extent.start.byte();
+    let file = File::options().write(true).open(&path).unwrap();
+    file.write_all_at(b"x", sampled + 4095).unwrap();
+    let told = verdict(&path, &record);
+    assert!(
+        matches!(told, Verdict::Changed(Reason::Content(What::Sample, _))),
+        "{told:?}"
+    );
+    file.set_len(8 << 20).unwrap();
+    let told = verdict(&path, &record);
+    let Verdict::Changed(reason) = told else {
+        panic!("{told:?}")
+    };
+    assert_eq!(reason.to_string(), "it shrank from 32768 to 16384 sectors");
+}

@@ -1,0 +1,143 @@
+//! A guarded origin that loses its power again and again: what hotset itself
+//! wrote is never taken for another's change, and another's change is seen.
+
+use block::{Device, Env, Fua, Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, ShardId, TargetId};
+use futures_util::future::join;
+use origin::{Guarded, Identity, Keep, Record, Verdict, again, judge, take};
+use shard::{Config, Disk, Local, Mesh, Shard};
+use sim::{DiskSpec, Plan, Point, PowerCut, Rng, Sim, SimDriver, World};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+type Kept = Rc<RefCell<Vec<u8>>>;
+type Leaf = Rc<Disk<SimDriver>>;
+
+fn identity() -> Identity {
+    Identity::new("origin")
+}
+
+/// A place for the record that takes a while.
+fn keep(kept: &Kept, env: &Env) -> Keep {
+    let (kept, timer) = (kept.clone(), env.timer.clone());
+    Box::new(move |bytes| {
+        let (kept, timer) = (kept.clone(), timer.clone());
+        Box::pin(async move {
+            timer.sleep(Nanos::from_micros(300)).await;
+            *kept.borrow_mut() = bytes;
+        })
+    })
+}
+
+fn live<F>(sim: &mut Sim, disk: TargetId, work: impl Fn(Leaf, Env) -> F + 'static)
+where
+    F: Future<Output = ()> + 'static,
+{
+    let work = Rc::new(work);
+    sim.drive(1, move |_, driver| {
+        let work = work.clone();
+        Shard::boot(
+            ShardId(0),
+            driver,
+            Mesh::new(1),
+            Config::default(),
+            move |local: Local<SimDriver>| async move {
+                let disk = Rc::new(local.disk(disk).unwrap());
+                work(disk, local.env()).await;
+            },
+        )
+    });
+}
+
+async fn verdict(disk: &Leaf, env: &Env, kept: &Kept) -> Verdict {
+    let record = Record::decode(&kept.borrow()).unwrap();
+    let survey = again(disk, &env.pool, identity(), &record).await;
+    judge(&record, &survey)
+}
+
+/// Two writers over all of a small device, so that every place is met.
+async fn write(device: Guarded<Leaf>, env: Env, seed: u64) {
+    let writer = async |half: u64| {
+        let mut rng = Rng::fork(seed, half);
+        loop {
+            let len = rng.between(1, 24);
+            let at = 512 * half + rng.below(512 - len);
+            let mut buf = env.pool.get((len * SECTOR_BYTES) as usize).await;
+            buf.fill(rng.below(5) as u8);
+            let written = device.write(Lba(at), buf.share(), Fua::No).await;
+            if written.is_err() || rng.chance(0.2) && device.flush().await.is_err() {
+                return;
+            }
+        }
+    };
+    join(writer(0), writer(1)).await;
+}
+
+#[test]
+fn own_writes_are_never_another_s() {
+    for seed in 0..150 {
+        let mut world = World::new(seed);
+        let geometry = Geometry::new("origin", Sectors(1024), Sectors(1));
+        let disk = world.add_disk(DiskSpec::new(geometry)).unwrap();
+        let mut sim = Sim::new(world);
+        let kept = Kept::default();
+        for life in 0..4 {
+            let mut rng = Rng::fork(seed, 100 + life);
+            let at = Point::Step(sim.world().steps() + 200 + rng.below(400));
+            let cuts = vec![PowerCut { domain: None, at }];
+            let plan = Plan {
+                cuts,
+                ..Plan::default()
+            };
+            sim.world_mut().set_plan(plan).unwrap();
+            let kept = kept.clone();
+            live(&mut sim, disk, move |disk, env| {
+                let kept = kept.clone();
+                async move {
+                    if life > 0 {
+                        let verdict = verdict(&disk, &env, &kept).await;
+                        // With all places in doubt it cannot be told.
+                        let fine = !matches!(verdict, Verdict::Changed(_));
+                        assert!(fine, "seed {seed}, life {life}: {verdict:?}");
+                    }
+                    let record = take(&disk, &env.pool, identity(), seed + life)
+                        .await
+                        .unwrap();
+                    let keep = keep(&kept, &env);
+                    let device = Guarded::new(disk, env.clone(), record, keep);
+                    device.begin().await;
+                    write(device, env, seed ^ life).await;
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn another_s_write_is_seen_after_an_end_in_order() {
+    let mut world = World::new(1);
+    let geometry = Geometry::new("origin", Sectors(1024), Sectors(1));
+    let disk = world.add_disk(DiskSpec::new(geometry)).unwrap();
+    let mut sim = Sim::new(world);
+    live(&mut sim, disk, |disk, env| async move {
+        let kept = Kept::default();
+        let record = take(&disk, &env.pool, identity(), 1).await.unwrap();
+        let place = record.watched[5].extent;
+        let keep = keep(&kept, &env);
+        let device = Guarded::new(disk.clone(), env.clone(), record, keep);
+        device.begin().await;
+        let write = async |byte: u8| {
+            let mut buf = env.pool.get(place.len.bytes() as usize).await;
+            buf.fill(byte);
+            buf.share()
+        };
+        let own = write(7).await;
+        device.write(place.start, own, Fua::No).await.unwrap();
+        assert_eq!(verdict(&disk, &env, &kept).await, Verdict::Same);
+        device.renew(identity(), 1).await.unwrap();
+        assert_eq!(verdict(&disk, &env, &kept).await, Verdict::Same);
+        let others = write(8).await;
+        disk.write(place.start, others, Fua::No).await.unwrap();
+        let told = verdict(&disk, &env, &kept).await;
+        assert!(matches!(told, Verdict::Changed(_)), "{told:?}");
+    });
+}
