@@ -7,10 +7,10 @@
 # Each installs the Debian packages it lacks, and says which.
 
 SHELL := bash
-PACKAGES_TEST := fio libnbd-bin nbdkit qemu-utils e2fsprogs fuse3 mount openssl shellcheck util-linux
+PACKAGES_TEST := fio libnbd-bin nbdkit qemu-utils e2fsprogs fuse3 mount openssl shellcheck util-linux xfsprogs btrfs-progs lvm2
 PACKAGES_BENCH := fio valgrind
 PACKAGES_DEMO := nginx-light libnbd-bin e2fsprogs fuse3 mount util-linux util-linux-extra
-SHELL_SCRIPTS := tools/install vm/prepare vm/run vm/test vm/with-forwards vm/guest/init $(wildcard vm/tests/* vm/bench/*)
+SHELL_SCRIPTS := tools/install contrib/snapshot vm/prepare vm/run vm/test vm/with-forwards vm/guest/init $(wildcard vm/tests/* vm/bench/*)
 
 .PHONY: demo test lint unit guest bench soak models deps-test
 
@@ -46,6 +46,7 @@ soak:
 	cargo run --release --quiet -p lab --example cachesim -- --seeds 100000 --start 0
 	cargo run --release --quiet -p hotset -- lab crash --cases 100000 --threads "$$(nproc)" --json
 	cargo run --release --quiet -p hotset -- lab crash --cases 100 --boundaries
+	cargo run --release --quiet -p hotset -- lab kill --rounds 200
 
 models:
 	cargo run --release --quiet -p sim --example plot_models

@@ -80,6 +80,7 @@ counters! {
     LinesInDoubt, "lines_in_doubt", "Lines of an earlier run dropped, since a write may have overtaken them.";
     MarkCommits, "mark_commits", "Writes of marks to the pool, each for all writes that waited.";
     MapCommits, "map_commits", "Writes of changes of the map to a pool device.";
+    LogWraps, "log_wraps", "Times that the log of a pool device came round to its start.";
     Checkpoints, "checkpoints", "Whole maps written to a pool device.";
     HeadWrites, "head_writes", "Writes of heads to the pool.";
     MetadataBytes, "metadata_bytes", "Bytes of metadata written to the pool.";
@@ -87,6 +88,7 @@ counters! {
     MapsDamaged, "maps_damaged", "Pool devices whose map could not be believed.";
     MapPagesDamaged, "map_pages_damaged", "Pages of a map dropped because they were damaged.";
     MemosDamaged, "memos_damaged", "What the policy remembered, dropped because it was damaged or of another policy.";
+    Invalidations, "invalidations", "Times that all lines of a volume were forgotten by request.";
     ModeSwitches, "mode_switches", "Changes of a volume's mode.";
 }
 

@@ -7,7 +7,7 @@ use super::report::{Landing, Report};
 use super::stage::Leaf;
 use block::{Nanos, TargetId};
 use cache::{Cache, Counter, DeviceId, Mode};
-use sim::Control;
+use sim::{Control, Rng};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,23 +16,49 @@ use std::sync::Arc;
 /// in the midst of that.
 const MIDST: Nanos = Nanos::from_micros(300);
 
+/// Where a life of the daemon is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    Opening,
+    Serving,
+    Closing,
+}
+
 pub(super) struct Bench {
     pub(super) case: Arc<Case>,
     pub(super) origins: Vec<TargetId>,
     pub(super) pool: Vec<TargetId>,
+    pub(super) witness: TargetId,
     pub(super) control: Control,
     pub(super) models: Vec<RefCell<Model>>,
     pub(super) report: RefCell<Report>,
+    pub(super) phase: Cell<Phase>,
     next: Cell<usize>,
     plugged: RefCell<Vec<bool>>,
+    /// Disks that a client is putting back.
+    pub(super) plugging: Vec<Cell<bool>>,
     places: RefCell<Vec<Option<DeviceId>>>,
     modes: RefCell<Vec<Mode>>,
     cache: RefCell<Option<Cache<Leaf>>>,
     /// What was on its way to the pool when the daemon ended.
     filling: Cell<u32>,
-    evicted: Cell<(u64, Nanos)>,
-    ejected: Cell<(u64, Nanos)>,
+    /// The pool was open once.
+    pub(super) formed: Cell<bool>,
+    /// Random names that were given.
+    named: Rc<Cell<u128>>,
+    /// How often each of [`RECENT`] was counted, and when last.
+    recent: [Cell<(u64, Nanos)>; RECENT.len()],
 }
+
+/// What a cut may land in the midst of.
+const RECENT: [(Counter, Landing); 6] = [
+    (Counter::LinesEvicted, Landing::Eviction),
+    (Counter::DevicesEjected, Landing::Ejection),
+    (Counter::MapCommits, Landing::MapCommit),
+    (Counter::LogWraps, Landing::JournalWrap),
+    (Counter::Checkpoints, Landing::Checkpoint),
+    (Counter::MarkCommits, Landing::Mark),
+];
 
 /// Looks once more at the daemon when it is dropped, before its other tasks are.
 pub(super) struct LastLook(pub(super) Rc<Bench>);
@@ -48,6 +74,7 @@ impl Bench {
         case: Arc<Case>,
         origins: Vec<TargetId>,
         pool: Vec<TargetId>,
+        witness: TargetId,
         control: Control,
     ) -> Bench {
         let models = case
@@ -57,17 +84,21 @@ impl Bench {
         Bench {
             models: models.collect(),
             report: RefCell::default(),
+            phase: Cell::new(Phase::Opening),
             next: Cell::new(0),
             plugged: RefCell::new(vec![true; pool.len()]),
+            plugging: vec![Cell::new(false); pool.len()],
             places: RefCell::new(vec![None; pool.len()]),
             modes: RefCell::new(vec![Mode::WriteThrough; origins.len()]),
             cache: RefCell::default(),
             filling: Cell::default(),
-            evicted: Cell::default(),
-            ejected: Cell::default(),
+            formed: Cell::default(),
+            named: Rc::default(),
+            recent: Default::default(),
             case,
             origins,
             pool,
+            witness,
             control,
         }
     }
@@ -126,25 +157,45 @@ impl Bench {
 
     /// A new daemon starts.
     pub(super) fn begin_life(&self) {
+        self.phase.set(Phase::Opening);
         self.places.borrow_mut().fill(None);
+        self.plugging.iter().for_each(|busy| busy.set(false));
         self.filling.set(0);
-        self.evicted.set(Default::default());
-        self.ejected.set(Default::default());
+        for seen in &self.recent {
+            seen.take();
+        }
     }
 
-    /// The daemon has opened its pool.
+    /// The daemon serves, and reads back what its pool holds.
     pub(super) fn opened(&self, cache: &Cache<Leaf>) {
         *self.cache.borrow_mut() = Some(cache.clone());
+    }
+
+    /// Whether a pool that cannot be opened is no wonder.
+    pub(super) fn may_be_refused(&self) -> bool {
+        !self.formed.get() || !self.case.faults.is_empty()
+    }
+
+    /// A random name.
+    pub(super) fn uuid(&self) -> u128 {
+        self.uuids()()
+    }
+
+    /// Random names, of which none is given twice in a case.
+    pub(super) fn uuids(&self) -> impl FnMut() -> u128 + 'static {
+        let (named, seed) = (self.named.clone(), self.case.seed);
+        move || {
+            named.set(named.get() + 1);
+            let mut rng = Rng::fork(seed, 1 << 32 | named.get() as u64);
+            u128::from(rng.bits()) << 64 | u128::from(rng.bits())
+        }
     }
 
     /// Notes what the cache has just done.
     pub(super) fn look(&self, now: Nanos) {
         if let Some(cache) = &*self.cache.borrow() {
             let counters = cache.counters();
-            for (seen, counter) in [
-                (&self.evicted, Counter::LinesEvicted),
-                (&self.ejected, Counter::DevicesEjected),
-            ] {
+            for (seen, (counter, _)) in self.recent.iter().zip(RECENT) {
                 let count = counters.get(counter);
                 if count != seen.get().0 {
                     seen.set((count, now));
@@ -168,6 +219,9 @@ impl Bench {
         }
         let report = &mut *self.report.borrow_mut();
         report.cuts += 1;
+        if self.phase.get() == Phase::Opening {
+            report.meet(Landing::Recovery);
+        }
         let filling = self.filling.get() > 0;
         let lately = |seen: &Cell<(u64, Nanos)>| {
             let (count, at) = seen.get();
@@ -176,11 +230,11 @@ impl Bench {
         if filling {
             report.meet(Landing::Promotion);
         }
-        if filling && lately(&self.evicted) {
-            report.meet(Landing::Eviction);
-        }
-        if lately(&self.ejected) {
-            report.meet(Landing::Ejection);
+        for (seen, (_, landing)) in self.recent.iter().zip(RECENT) {
+            // A line that was evicted for nothing that was on its way does not count.
+            if lately(seen) && (landing != Landing::Eviction || filling) {
+                report.meet(landing);
+            }
         }
     }
 }

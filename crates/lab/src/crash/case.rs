@@ -111,6 +111,9 @@ pub struct Cut {
     pub after: u64,
     /// What is lost.
     pub loss: Loss,
+    /// Whether pool disks that were unplugged are there again, as they were,
+    /// when the next daemon starts.
+    pub returns: bool,
 }
 
 /// A fault of a pool disk's operations.
@@ -155,6 +158,10 @@ pub struct Case {
     pub pool_time: Span,
     /// The engine's limit for hits.
     pub hit_latency_max: Nanos,
+    /// How often the engine brings its map up to date.
+    pub commit_period: Nanos,
+    /// Of these, after how many an unused mark goes.
+    pub mark_idle_periods: u32,
 }
 
 /// How long cases are.
@@ -210,6 +217,8 @@ impl Case {
                 max: Nanos::from_micros(rng.between(20, 300)),
             },
             hit_latency_max: Nanos::from_millis(rng.between(1, 5)),
+            commit_period: Nanos::from_micros(rng.between(100, 3000)),
+            mark_idle_periods: rng.between(1, 3) as u32,
             volumes,
         };
         let write_share = rng.between(20, 60);
@@ -231,8 +240,8 @@ impl Case {
                 volume,
                 [Mode::WriteThrough, Mode::WriteAround, Mode::PassThrough][rng.below(3) as usize],
             ),
-            12..20 => Step::Unplug(disk),
-            20..40 => Step::Plug(disk),
+            12..24 => Step::Unplug(disk),
+            24..40 => Step::Plug(disk),
             40..60 => Step::Pause(Nanos(rng.below(3_000_000))),
             60..85 => Step::Flush(volume),
             85..100 => Step::Zero(volume, self.place(rng, volume)),
@@ -279,6 +288,7 @@ impl Case {
             let mut cut = |most| Cut {
                 after: rng.between(1, most),
                 loss: Loss::ALL[rng.below(4) as usize],
+                returns: rng.chance(0.6),
             };
             let main = cut(each.max(2));
             self.cuts.push(main);

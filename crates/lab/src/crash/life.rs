@@ -1,7 +1,7 @@
 //! One life of a daemon: it opens, clients take steps from the script, and it
 //! ends in order unless the power goes first.
 
-use super::bench::{Bench, LastLook};
+use super::bench::{Bench, LastLook, Phase};
 use super::case::Step;
 use super::stage::{self, Stage};
 use crate::cachesim::stamp::{self, ANYTHING, Value, ZERO};
@@ -20,9 +20,14 @@ const EXAMINED: u64 = 64;
 
 /// Lives until the script is used up.
 pub(super) async fn live(bench: Rc<Bench>, local: Local<SimDriver>) {
-    let stage = Rc::new(stage::open(&bench, &local).await);
+    let stage = stage::open(&bench, &local).await;
     bench.opened(&stage.cache);
     let _last_look = LastLook(bench.clone());
+    let (recovering, cache) = (bench.clone(), stage.cache.clone());
+    local.env().spawn.spawn(async move {
+        cache.warmed().await;
+        recovering.phase.set(Phase::Serving);
+    });
     let clients = (0..bench.case.clients).map(|_| client(&bench, &local, &stage));
     join_all(clients).await;
     settle(&bench, &local, &stage).await;
@@ -37,7 +42,8 @@ pub(super) async fn live(bench: Rc<Bench>, local: Local<SimDriver>) {
     }
     let hits = stage.cache.counters().get(Counter::ReadsHit);
     bench.report.borrow_mut().hits += hits;
-    stage::close(&stage).await;
+    bench.phase.set(Phase::Closing);
+    stage::close(&bench, &local, stage).await;
 }
 
 async fn client(bench: &Rc<Bench>, local: &Local<SimDriver>, stage: &Stage) {
@@ -90,8 +96,16 @@ async fn perform(bench: &Rc<Bench>, local: &Local<SimDriver>, stage: &Stage, ste
     }
 }
 
-/// Puts a disk that is not in the pool, or was ejected, back into it.
+/// Puts a disk that is not in the pool, or was ejected, back into it, unless
+/// another client is about it.
 async fn plug(bench: &Rc<Bench>, local: &Local<SimDriver>, stage: &Stage, disk: usize) {
+    if !bench.plugging[disk].replace(true) {
+        put_back(bench, local, stage, disk).await;
+        bench.plugging[disk].set(false);
+    }
+}
+
+async fn put_back(bench: &Rc<Bench>, local: &Local<SimDriver>, stage: &Stage, disk: usize) {
     let id = bench.place(disk);
     let healthy = |id| {
         let devices = stage.cache.devices();
@@ -110,11 +124,9 @@ async fn plug(bench: &Rc<Bench>, local: &Local<SimDriver>, stage: &Stage, disk: 
     bench.plug(disk, true);
     // The world hears of it when this task pauses.
     local.env().timer.sleep(Nanos(1)).await;
-    if bench.place(disk).is_none() {
-        let device = stage::device(bench, local, disk);
-        if let Ok(id) = stage.cache.add_device(device) {
-            bench.put(disk, Some(id));
-        }
+    // A disk that fails meanwhile is left out.
+    if let Ok(id) = stage::join(bench, local, stage, disk).await {
+        bench.put(disk, Some(id));
     }
 }
 

@@ -27,7 +27,12 @@ macro_rules! landings {
 landings! {
     Promotion, "promotion", "Lines or updates were on their way to the pool.";
     Eviction, "eviction", "A line had just made room for one that was on its way.";
+    MapCommit, "map_commit", "Changes of the map were on their way to a pool device.";
+    JournalWrap, "journal_wrap", "The log had just come round to its start.";
+    Checkpoint, "checkpoint", "A whole map had just been written to a pool device.";
+    Mark, "mark", "Marks were on their way to the pool.";
     Ejection, "ejection", "A pool device had just been ejected.";
+    Recovery, "recovery", "The daemon was opening its pool.";
 }
 
 /// What a case met.

@@ -4,6 +4,7 @@ use super::bench::Bench;
 use super::case::{Case, Cut, DAEMON, ORIGINS, POOL};
 use super::life;
 use super::report::Report;
+use super::stage::{WITNESS, pool_name};
 use block::{Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, ShardId};
 use shard::{Config, Mesh, Shard};
 use sim::{Budget, DiskSpec, Outcome, Service, Sim, World};
@@ -49,18 +50,13 @@ fn run_once(case: Arc<Case>) -> Outcomes {
         add(name, space.sectors(), case.block, case.origin_time, ORIGINS)
     });
     let origins: Vec<_> = origins.collect();
-    let pool = (0..).zip(&case.pool).map(|(i, sectors)| {
-        add(
-            format!("pool-{i}"),
-            *sectors,
-            Sectors(8),
-            case.pool_time,
-            POOL,
-        )
-    });
+    let pool = (0..)
+        .zip(&case.pool)
+        .map(|(i, sectors)| add(pool_name(i), *sectors, Sectors(8), case.pool_time, POOL));
     let pool: Vec<_> = pool.collect();
+    let witness = add("witness".into(), WITNESS, Sectors(8), case.pool_time, POOL);
     let control = world.control();
-    let bench = Rc::new(Bench::new(case, origins, pool, control));
+    let bench = Rc::new(Bench::new(case, origins, pool, witness, control));
     let mut sim = Sim::new(world);
     let mut cuts = bench.case.cuts.iter().copied();
     while one_life(&mut sim, &bench, cuts.next()) {}
@@ -97,6 +93,9 @@ fn one_life(sim: &mut Sim, bench: &Rc<Bench>, cut: Option<Cut>) -> bool {
     bench.autopsy(sim.world().now(), cut.filter(|_| died));
     if !died && outcome != Outcome::Done {
         bench.violate(format!("the daemon did not end: {outcome:?}"));
+    }
+    if cut.is_some_and(|cut| cut.returns) {
+        (0..bench.pool.len()).for_each(|disk| bench.plug(disk, true));
     }
     let origin_lost = died && cut.is_some_and(|cut| cut.loss.takes_origins());
     for model in &bench.models {

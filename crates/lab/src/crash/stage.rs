@@ -2,13 +2,24 @@
 //! daemon puts one together.
 
 use super::bench::Bench;
-use block::{BoxDevice, Gate, Sectors, TargetId};
-use cache::{Cache, Config, PoolDevice, Volume, VolumeConfig};
+use block::{BoxDevice, Gate, IoResult, Kind, Nanos, Sectors, TargetId};
+use cache::{Cache, Config, DeviceId, Durability, PoolDevice, Volume, VolumeConfig};
 use shard::{Disk, Local};
 use sim::SimDriver;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 
-/// What a pool disk has beside the lines that a case wants on it.
-pub(super) const METADATA: Sectors = Sectors(24);
+/// What a pool disk has beside the lines that a case wants on it: heads, marks,
+/// log, maps and what the policy remembers.
+pub(super) const METADATA: Sectors = Sectors(96 * 8);
+/// The size of the disk beside the pool.
+pub(super) const WITNESS: Sectors = Sectors(64 * 8);
+/// How often what is stuck is released while a pool is opened: no client waits
+/// for it, but somebody who looks on does.
+const PATIENCE: Nanos = Nanos::from_millis(5);
+/// Attempts to open a pool whose disks fail now and then, before it is formatted.
+const ATTEMPTS: u32 = 50;
 
 pub(super) type Leaf = Disk<SimDriver>;
 
@@ -18,51 +29,128 @@ pub(super) struct Stage {
     pub(super) gates: Vec<Gate<Volume<Leaf>>>,
 }
 
+/// What a disk of the pool is called.
+pub(super) fn pool_name(disk: usize) -> String {
+    format!("pool-{disk}")
+}
+
 fn leaf(local: &Local<SimDriver>, target: TargetId) -> Leaf {
     local.disk(target).expect("a disk")
 }
 
-pub(super) fn device(bench: &Bench, local: &Local<SimDriver>, disk: usize) -> PoolDevice<Leaf> {
+fn device(bench: &Bench, local: &Local<SimDriver>, disk: usize) -> PoolDevice<Leaf> {
     let leaf = leaf(local, bench.pool[disk]);
     PoolDevice::whole(leaf, format!("controller-{}", disk % 2))
 }
 
+/// Puts a disk into the pool that was not in it when it was opened.
+pub(super) async fn join(
+    bench: &Bench,
+    local: &Local<SimDriver>,
+    stage: &Stage,
+    disk: usize,
+) -> IoResult<DeviceId> {
+    let joined = stage.cache.join(device(bench, local, disk), bench.uuid());
+    unstuck(bench, local, joined).await
+}
+
 /// Opens the pool with the disks that are plugged in, and every volume.
+///
+/// A pool that was never opened before, or whose disks are faulty, may be
+/// refused: the power went while it was made, both copies of a head are bad, or
+/// a disk cannot be read. An administrator would then have it formatted, or leave
+/// that disk out.
 pub(super) async fn open(bench: &Bench, local: &Local<SimDriver>) -> Stage {
+    for number in 1.. {
+        let format = number > ATTEMPTS;
+        let error = match unstuck(bench, local, attempt(bench, local, format)).await {
+            Ok(stage) => {
+                bench.formed.set(true);
+                return stage;
+            }
+            Err(error) => error,
+        };
+        let in_vain = number >= ATTEMPTS;
+        assert!(
+            !in_vain || bench.may_be_refused(),
+            "the pool cannot be opened: {error}"
+        );
+        let blamed = (0..bench.pool.len()).find(|d| error.device() == Some(&*pool_name(*d)));
+        if let (true, Some(disk)) = (in_vain && error.kind() == Kind::Media, blamed) {
+            bench.plug(disk, false);
+        }
+        local.env().timer.sleep(Nanos(1000)).await;
+    }
+    unreachable!("attempts are without end")
+}
+
+async fn attempt(bench: &Bench, local: &Local<SimDriver>, format: bool) -> IoResult<Stage> {
     let (case, env) = (&bench.case, local.env());
     let config = Config {
         line_bytes: case.line_bytes,
         hit_latency_max: case.hit_latency_max,
         sequential_bytes: None,
+        commit_period: case.commit_period,
+        mark_idle_periods: case.mark_idle_periods,
         ..Config::default()
     };
     let policy = policy::registry::build(case.policy, 0, case.seed).expect("registered");
-    let cache = Cache::new(config, policy, env.clone()).expect("a sound configuration");
-    for disk in 0..bench.pool.len() {
-        if bench.is_plugged(disk) {
-            let id = cache.add_device(device(bench, local, disk));
-            bench.put(disk, Some(id.expect("room for a line")));
-        }
+    let uuids = bench.uuids();
+    let durability = Durability {
+        label: "pool".into(),
+        host: "laboratory".into(),
+        witness: Some(BoxDevice::new(leaf(local, bench.witness))),
+        uuids: Box::new(uuids),
+        overwrite: format,
+        cold: false,
+    };
+    let plugged: Vec<usize> = (0..bench.pool.len())
+        .filter(|d| bench.is_plugged(*d))
+        .collect();
+    let devices = plugged.iter().map(|disk| device(bench, local, *disk));
+    let (cache, opened) =
+        Cache::open(config, policy, env.clone(), durability, devices.collect()).await?;
+    for (disk, report) in plugged.iter().zip(opened.devices) {
+        bench.put(*disk, Some(report.id));
     }
-    let gates = (0..bench.origins.len()).map(|volume| {
+    let mut gates = Vec::new();
+    for (volume, origin) in bench.origins.iter().enumerate() {
         let config = VolumeConfig {
             name: format!("volume-{volume}").into(),
             sectors: None,
             mode: bench.mode(volume),
         };
-        let origin = BoxDevice::new(leaf(local, bench.origins[volume]));
-        let opened = cache.add_volume(config, origin).expect("a sound volume");
-        Gate::new(opened, env.clone())
-    });
-    Stage {
-        gates: gates.collect(),
-        cache,
+        let opened = cache.add_volume(config, BoxDevice::new(leaf(local, *origin)))?;
+        gates.push(Gate::new(opened, env.clone()));
     }
+    Ok(Stage { cache, gates })
 }
 
 /// Ends what [`open`] began, in order.
-pub(super) async fn close(stage: &Stage) {
+pub(super) async fn close(bench: &Bench, local: &Local<SimDriver>, stage: Stage) {
     for gate in &stage.gates {
         gate.device().close().await;
+    }
+    unstuck(bench, local, stage.cache.close()).await;
+}
+
+/// `work`, releasing what disks hold on to.
+async fn unstuck<T>(bench: &Bench, local: &Local<SimDriver>, work: impl Future<Output = T>) -> T {
+    let timer = local.env().timer;
+    let mut work = pin!(work);
+    loop {
+        let mut pause = pin!(timer.sleep(PATIENCE));
+        let done = poll_fn(|cx| {
+            if let Poll::Ready(value) = work.as_mut().poll(cx) {
+                return Poll::Ready(Some(value));
+            }
+            pause.as_mut().poll(cx).map(|()| None)
+        });
+        if let Some(value) = done.await {
+            return value;
+        }
+        for disk in &bench.pool {
+            bench.control.release(*disk);
+        }
     }
 }

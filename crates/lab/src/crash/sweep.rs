@@ -51,9 +51,15 @@ pub fn sweep(seed: u64) -> Swept {
             let again = Cut {
                 after: 1 + (after + i) % RECOVERY,
                 loss: Loss::ALL[((after + i) / 2 % 4) as usize],
+                returns: true,
             };
             let mut case = case.clone();
-            case.cuts = vec![Cut { after, loss }, again];
+            let first = Cut {
+                after,
+                loss,
+                returns: after % 2 == 0,
+            };
+            case.cuts = vec![first, again];
             swept.cuts += 1;
             if let Some(what) = run(&case).report.violation {
                 swept.failed.get_or_insert((case, what));

@@ -65,7 +65,8 @@ impl Place {
 
     fn configuration(&self) -> String {
         let dir = self.dir.display();
-        let device = |name| format!("[[device]]\nname = \"{name}-disk\"\npath = \"{dir}/{name}\"\n");
+        let device =
+            |name| format!("[[device]]\nname = \"{name}-disk\"\npath = \"{dir}/{name}\"\n");
         let volume = |name| {
             format!("[[volume]]\nname = \"{name}\"\norigin = \"{name}-disk\"\npool = \"fast\"\n")
         };
@@ -74,7 +75,8 @@ impl Place {
             device("checked"),
             device("fio"),
             device("pool"),
-            "[[pool]]\nname = \"fast\"\ndevices = [\"pool-disk\"]\nhit_latency_max = \"10s\"\n".into(),
+            "[[pool]]\nname = \"fast\"\ndevices = [\"pool-disk\"]\nhit_latency_max = \"10s\"\n"
+                .into(),
             volume("checked"),
             volume("fio"),
             format!("[[listen]]\nunix = \"{dir}/nbd\"\n"),

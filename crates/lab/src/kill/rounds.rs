@@ -81,7 +81,9 @@ pub fn rounds(rounds: u64, seed: u64, dir: &Path, program: &Path) -> Result<Kill
             }
         }
         let wrong = parts.iter_mut().filter_map(|part| part.violation.take());
-        kills.violations.extend(wrong.map(|what| format!("round {round}: {what}")));
+        kills
+            .violations
+            .extend(wrong.map(|what| format!("round {round}: {what}")));
     }
     kills.requests = parts.iter().map(|part| part.requests).sum();
     Ok(kills)
@@ -179,7 +181,10 @@ impl Part {
     /// there.
     fn examine(&mut self, socket: &Path) {
         let outcome = Client::connect(socket, "checked").and_then(|mut client| {
-            for at in (0..PART).step_by(EXAMINED as usize).chain((0..PART).step_by(512)) {
+            for at in (0..PART)
+                .step_by(EXAMINED as usize)
+                .chain((0..PART).step_by(512))
+            {
                 self.read(&mut client, at..at + EXAMINED)?;
             }
             Ok(())
@@ -208,7 +213,12 @@ fn fio(place: &Place, how: &str, seed: u64) -> Result<Fio, String> {
     let socket = place.path("nbd").display().to_string();
     let child = process::Command::new("fio")
         .args(["--name=fio", "--ioengine=nbd", "--thread", "--rw=randwrite"])
-        .args(["--bsrange=4k-64k", "--iodepth=8", "--verify=crc32c", "--verify_fatal=1"])
+        .args([
+            "--bsrange=4k-64k",
+            "--iodepth=8",
+            "--verify=crc32c",
+            "--verify_fatal=1",
+        ])
         .arg(format!("--uri=nbd+unix:///fio?socket={socket}"))
         .args([format!("--size={FIO_SIZE}"), format!("--randseed={seed}")])
         .args(["--output-format=terse", how])
