@@ -187,19 +187,34 @@ impl<P: Device> Cache<P> {
     /// The id of a volume's keys: of an earlier run if it is remembered, else
     /// one that was never given.
     pub(crate) fn volume_id(&self, name: &str, sectors: u64) -> IoResult<u32> {
-        let refuse = |what: &'static str| Err(IoError::new(Kind::Invalid, what));
         let Some(durable) = &self.0.durable else {
-            let id = self.0.next_volume.get();
-            if id == VOLUME_IDS {
-                return refuse("this cache has had all the volumes it can tell apart: restart it");
-            }
-            self.0.next_volume.set(id + 1);
-            return Ok(id);
+            return self.unused_id();
         };
-        match durable.volume_id(name, sectors) {
-            Some(id) => Ok(id),
-            None => refuse("the pool has no room to remember another volume: remove one first"),
+        durable.volume_id(name, sectors).ok_or_else(|| {
+            let what = "the pool has no room to remember another volume: remove one first";
+            IoError::new(Kind::Invalid, what)
+        })
+    }
+
+    /// An id that was never given, for the volume that has had `old`.
+    pub(crate) fn other_id(&self, old: u32) -> IoResult<u32> {
+        let Some(durable) = &self.0.durable else {
+            return self.unused_id();
+        };
+        durable.renumber(old).ok_or_else(|| {
+            let what = "the pool has had all the volumes it can tell apart: format it";
+            IoError::new(Kind::Invalid, what)
+        })
+    }
+
+    fn unused_id(&self) -> IoResult<u32> {
+        let id = self.0.next_volume.get();
+        if id == VOLUME_IDS {
+            let what = "this cache has had all the volumes it can tell apart: restart it";
+            return Err(IoError::new(Kind::Invalid, what));
         }
+        self.0.next_volume.set(id + 1);
+        Ok(id)
     }
 
     /// What this cache and its volumes have decided since it was made.

@@ -31,7 +31,7 @@ pub(crate) fn promote<P: Device>(
     let core = &volume.core;
     let flight = Rc::new(flight);
     let mut bytes = bytes;
-    for part in core.shape.parts(volume.id, blocks) {
+    for part in core.shape.parts(volume.id(), blocks) {
         let (here, rest) = bytes.split_at(part.run.count as usize * BLOCK_BYTES);
         bytes = rest;
         if core.state.borrow().policy.peek(part.key).is_none() {
@@ -98,7 +98,7 @@ async fn fill<P: Device>(
 /// Gives up the lines of `blocks` that were to be filled and now hold nothing.
 pub(crate) fn give_up<P: Device>(volume: &Inner<P>, blocks: Range<u64>) {
     let mut state = volume.core.state.borrow_mut();
-    for part in volume.core.shape.parts(volume.id, blocks) {
+    for part in volume.core.shape.parts(volume.id(), blocks) {
         state.drop_if_empty(part.key, &volume.counters);
     }
 }

@@ -36,6 +36,7 @@ mod flights;
 mod gauge;
 mod health;
 mod hit;
+mod hold;
 mod lines;
 mod modes;
 mod pool_write;

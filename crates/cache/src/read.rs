@@ -96,7 +96,7 @@ fn plan<P: Device>(volume: &Rc<Inner<P>>, blocks: &Range<u64>) -> Plan<P> {
     let mut pieces = Vec::new();
     let mut at = blocks.start;
     let mut missing = at..at;
-    for part in core.shape.parts(volume.id, blocks.clone()) {
+    for part in core.shape.parts(volume.id(), blocks.clone()) {
         let slot = state
             .look_up(part.key, &request, may_enter, counters)
             .map(Place::slot);

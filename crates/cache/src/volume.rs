@@ -4,6 +4,7 @@ use crate::cache::{Cache, Core};
 use crate::counters::{Counter, Counters, Snapshot};
 use crate::durable::Writes;
 use crate::flights::Flights;
+use crate::hold::Hold;
 use crate::lines::BLOCK_SECTORS;
 use crate::modes::{Mode, Rules};
 use crate::sequential::Sequential;
@@ -34,7 +35,8 @@ pub struct Volume<P: Device>(pub(crate) Rc<Inner<P>>);
 
 pub(crate) struct Inner<P: Device> {
     pub(crate) core: Rc<Core<P>>,
-    pub(crate) id: u32,
+    id: Cell<u32>,
+    hold: Hold,
     pub(crate) origin: BoxDevice,
     pub(crate) geometry: Geometry,
     /// Blocks from here on do not fit whole into the volume, or have no key.
@@ -76,7 +78,8 @@ impl<P: Device> Volume<P> {
         let counters = Rc::new(Counters::new());
         core.volume_counters.borrow_mut().push(counters.clone());
         Ok(Volume(Rc::new(Inner {
-            id,
+            id: Cell::new(id),
+            hold: Hold::default(),
             origin,
             geometry,
             cacheable_end: Lba(blocks * BLOCK_SECTORS),
@@ -107,11 +110,72 @@ impl<P: Device> Volume<P> {
         self.0.counters.snapshot()
     }
 
+    /// Whether changes are held back; see [`Volume::quiesce`].
+    pub fn is_quiesced(&self) -> bool {
+        self.0.hold.is_held()
+    }
+
+    /// Brings the origin to a standstill, so that a snapshot can be taken of it:
+    /// from the first poll, writes, zeroes and discards wait; those in flight
+    /// end, and the origin is flushed. Reads go on.
+    ///
+    /// `Busy` if it stands still already. If the flush fails, all goes on.
+    pub async fn quiesce(&self) -> IoResult {
+        if !self.0.hold.hold() {
+            let what = "it is quiesced already; resume it first";
+            return Err(self.0.geometry.error(Kind::Busy, what));
+        }
+        let stands = self.0.come_to_rest().await;
+        if stands.is_err() {
+            self.0.hold.release();
+        }
+        stands
+    }
+
+    /// Lets what [`Volume::quiesce`] holds back go on. `Invalid` if it held nothing.
+    pub fn resume(&self) -> IoResult {
+        if !self.0.hold.release() {
+            let what = "it is not quiesced";
+            return Err(self.0.geometry.error(Kind::Invalid, what));
+        }
+        Ok(())
+    }
+
+    /// Forgets every line of this volume, at a cost that does not depend on how
+    /// many there are: what its origin holds may have been replaced by others.
+    /// Durable when it returns. Writes wait meanwhile, as for [`Volume::quiesce`].
+    ///
+    /// Reads that have begun may still return what was there before. The lines
+    /// make room as others need it.
+    pub async fn invalidate(&self) -> IoResult {
+        let held = self.0.hold.hold();
+        let forgotten = self.forget_lines().await;
+        if held {
+            self.0.hold.release();
+        }
+        forgotten
+    }
+
+    /// Nothing may be written meanwhile: a write is marked under the id that the
+    /// volume had when it began.
+    async fn forget_lines(&self) -> IoResult {
+        self.0.come_to_rest().await?;
+        let cache = Cache(self.0.core.clone());
+        let id = cache.other_id(self.0.id())?;
+        // What was read before is neither joined nor promoted any more.
+        drop(self.0.flights.begin_write(0..u64::MAX));
+        self.0.id.set(id);
+        self.0.counters.count(Counter::Invalidations);
+        cache.remember().await;
+        Ok(())
+    }
+
     /// Ends the volume: operations that begin from now on fail with `Gone`.
     /// Returns when the last write has ended at the origin. Its lines are never
     /// found again, and make room as others need it.
     pub async fn close(&self) {
         self.0.closed.set(true);
+        self.0.hold.release();
         self.0.flights.writing.idle().await;
     }
 }
@@ -120,6 +184,25 @@ impl<P: Device> Inner<P> {
     #[inline]
     pub(crate) fn rules(&self) -> &'static Rules {
         self.mode.get().rules()
+    }
+
+    /// What is part of the keys of its lines.
+    #[inline]
+    pub(crate) fn id(&self) -> u32 {
+        self.id.get()
+    }
+
+    /// Waits until no write is in flight, and all are durable.
+    async fn come_to_rest(&self) -> IoResult {
+        self.flights.writing.idle().await;
+        self.flush_origin().await
+    }
+
+    async fn flush_origin(&self) -> IoResult {
+        match &self.writes {
+            None => self.origin.flush().await,
+            Some(writes) => writes.flush(&self.origin).await,
+        }
     }
 
     #[inline]
@@ -148,7 +231,7 @@ impl<P: Device> Drop for Inner<P> {
         live.retain(|counters| !Rc::ptr_eq(counters, &self.counters));
         self.core.counters.absorb(&self.counters.snapshot());
         if let Some(durable) = &self.core.durable {
-            durable.detach(self.id);
+            durable.detach(self.id());
         }
     }
 }
@@ -163,11 +246,13 @@ impl<P: Device> Device for Volume<P> {
     }
 
     async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+        self.0.hold.passed().await;
         let extent = self.0.check_transfer(at, data.len())?;
         write::write(&self.0, extent, data, fua).await
     }
 
     async fn zero(&self, extent: Extent) -> IoResult {
+        self.0.hold.passed().await;
         self.0.check(extent)?;
         self.0.counters.count(Counter::Zeroes);
         write::change(&self.0, extent, async move |origin| {
@@ -179,13 +264,11 @@ impl<P: Device> Device for Volume<P> {
     async fn flush(&self) -> IoResult {
         self.0.check_open()?;
         self.0.counters.count(Counter::Flushes);
-        match &self.0.writes {
-            None => self.0.origin.flush().await,
-            Some(writes) => writes.flush(&self.0.origin).await,
-        }
+        self.0.flush_origin().await
     }
 
     async fn discard(&self, extent: Extent) -> IoResult {
+        self.0.hold.passed().await;
         self.0.check(extent)?;
         self.0.counters.count(Counter::Discards);
         write::change(&self.0, extent, async move |origin| {

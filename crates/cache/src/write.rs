@@ -73,10 +73,10 @@ fn begin<P: Device>(volume: &Inner<P>, extent: Extent) -> Begun {
     volume.core.watchdog.note();
     let blocks = covering(extent);
     let durable = volume.core.durable.as_ref();
-    let marking = durable.map(|durable| Marking::begin(durable, volume.id, &blocks));
+    let marking = durable.map(|durable| Marking::begin(durable, volume.id(), &blocks));
     let flight = volume.flights.begin_write(blocks.clone());
     let mut state = volume.core.state.borrow_mut();
-    state.invalidate(volume.id, blocks, &volume.counters);
+    state.invalidate(volume.id(), blocks, &volume.counters);
     Begun {
         marking,
         _flight: flight,
@@ -128,7 +128,7 @@ fn begin_updates<P: Device>(
         sequential: volume.sequential.borrow_mut().observe(&blocks),
     };
     let mut from = (extent_of(&blocks).start - extent.start).bytes() as usize;
-    for part in volume.core.shape.parts(volume.id, blocks) {
+    for part in volume.core.shape.parts(volume.id(), blocks) {
         let to = from + part.run.count as usize * BLOCK_BYTES;
         if let Some(write) = begin_update(volume, part, &request) {
             updates.push(Update {

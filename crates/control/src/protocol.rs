@@ -23,6 +23,21 @@ pub enum Request {
         /// The mode's name.
         mode: String,
     },
+    /// Holds back a volume's changes and makes its origin durable.
+    Quiesce {
+        /// The volume.
+        volume: String,
+    },
+    /// Lets a quiesced volume's changes go on.
+    Resume {
+        /// The volume.
+        volume: String,
+    },
+    /// Forgets what is cached of a volume, whose origin others have changed.
+    Invalidate {
+        /// The volume.
+        volume: String,
+    },
     /// Adds a volume, and its origin if that is not in the configuration.
     AddVolume {
         /// The volume.

@@ -57,6 +57,8 @@ pub struct Volume {
     pub pool: String,
     /// How it uses the pool.
     pub mode: String,
+    /// Its changes are held back; see `docs/commands/volume.md`.
+    pub quiesced: bool,
     /// Its size.
     pub size_bytes: u64,
     /// Of the 4 KiB blocks looked up in the pool during the span, those found.

@@ -20,6 +20,9 @@ pub enum Command {
         /// The configuration; docs/configuration.md explains it
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
+        /// Believe nothing that the pools hold: the origins may have been changed
+        #[arg(long)]
+        cold: bool,
     },
     /// Tell everything that is wrong with a configuration
     ///
@@ -126,6 +129,29 @@ pub enum Volume {
         /// write-through, write-around or pass-through
         mode: String,
     },
+    /// Hold back every change and make the origin durable, for a snapshot of it
+    ///
+    /// Reads go on. Clients' writes wait until the volume is resumed.
+    Quiesce {
+        #[command(flatten)]
+        control: Control,
+        /// The volume
+        volume: String,
+    },
+    /// Let the changes of a quiesced volume go on
+    Resume {
+        #[command(flatten)]
+        control: Control,
+        /// The volume
+        volume: String,
+    },
+    /// Forget all that is cached of a volume, whose origin others have changed
+    Invalidate {
+        #[command(flatten)]
+        control: Control,
+        /// The volume
+        volume: String,
+    },
     /// Add a volume and offer it to clients
     Add {
         #[command(flatten)]
@@ -184,6 +210,20 @@ pub enum Lab {
         /// Print JSON
         #[arg(long)]
         json: bool,
+    },
+    /// Kill real daemons of this program under load, and check every answer
+    ///
+    /// Needs fio. Exits with status 1 if an answer was wrong.
+    Kill {
+        /// How many daemons
+        #[arg(long, value_name = "N", default_value_t = 200)]
+        rounds: u64,
+        /// Draws the load and the moments
+        #[arg(long, value_name = "S", default_value_t = 0)]
+        seed: u64,
+        /// Where its files go, 200 MB; made if missing, and overwritten
+        #[arg(long, value_name = "DIRECTORY", default_value = "var/kill")]
+        directory: PathBuf,
     },
 }
 
@@ -246,7 +286,7 @@ impl Command {
     /// Carries it out.
     pub fn run(self) -> Result<(), Failure> {
         match self {
-            Command::Serve { config } => serve::serve(&config),
+            Command::Serve { config, cold } => serve::serve(&config, cold),
             Command::Check { file } => commands::check::run(&file),
             Command::Status {
                 control,

@@ -8,6 +8,7 @@
 
 use crate::devices::{Leaf, Opened, Opener, Role};
 use crate::memory;
+use crate::origins::Origin;
 use crate::report::Memory;
 use block::{BoxDevice, Device, Nanos, Sectors};
 use cache::{Cache, DeviceId, DeviceState, Durability, Found, Mode, PoolDevice, VolumeConfig};
@@ -36,6 +37,7 @@ pub struct Pool {
 /// A volume that is served.
 pub struct Served {
     pub volume: Export,
+    pub guard: Origin,
     pub origin: Name,
     pub pool: Name,
 }
@@ -212,19 +214,12 @@ impl Daemon {
             sectors,
             mode: volume.mode.value,
         };
-        let origin_device = BoxDevice::new(opened.leaf.clone());
-        let now = config.sectors.unwrap_or(below.sectors);
-        for (known, before) in pool.cache.remembered() {
-            if known == name.as_str() && before != now {
-                let (before, now) = (config::Bytes(before.bytes()), config::Bytes(now.bytes()));
-                eprintln!(
-                    "hotset: volume {name} had {before} and has {now} now: the pool's lines of it \
-                     are dropped; if its origin {} was cut short, restore it before it is used",
-                    origin.name.value
-                );
-            }
-        }
-        let cached = pool.cache.add_volume(config, origin_device).map_err(told)?;
+        let size = config.sectors.unwrap_or(below.sectors);
+        let guarded = Origin::guard(&pool.cache, name, size, &opened, &self.opener.local.env());
+        let guarded = guarded.await.map_err(told)?;
+        let below = BoxDevice::new(guarded.device());
+        let cached = pool.cache.add_volume(config, below).map_err(told)?;
+        guarded.begin().await;
         let options = ExportOptions {
             description: format!("{} cached in pool {pool_name}", opened.place),
             read_only: volume.read_only.value,
@@ -235,6 +230,7 @@ impl Daemon {
         self.open.borrow_mut().insert(origin.clone(), opened);
         let served = Served {
             volume: cached,
+            guard: guarded,
             origin,
             pool: pool_name,
         };
@@ -247,6 +243,8 @@ impl Daemon {
         let none = || format!("no volume is named {name}; see `hotset volume list`");
         let volume = self.volumes.borrow().get(&name).map(|v| v.volume.clone());
         let volume = volume.ok_or_else(none)?;
+        // What is held back for a snapshot goes on: it is to end.
+        let _ = volume.resume();
         // Clients' writes that were acknowledged are made durable before the
         // device is let go of.
         self.server
@@ -265,23 +263,47 @@ impl Daemon {
         })
     }
 
+    fn volume(&self, name: &str) -> Result<Export, Refusal> {
+        let volumes = self.volumes.borrow();
+        let found = volumes.iter().find(|(known, _)| known.as_str() == name);
+        let found = found.map(|(_, served)| served.volume.clone());
+        found.ok_or_else(|| format!("no volume is named {name}; see `hotset volume list`"))
+    }
+
     fn set_mode(&self, volume: &str, mode: &str) -> Result<(), Refusal> {
         let Some(mode) = Mode::from_name(mode) else {
             let names = Mode::ALL.map(Mode::name).join(", ");
             return Err(format!("{mode:?} is no mode; choose one of {names}"));
         };
-        let volumes = self.volumes.borrow();
-        let found = volumes.iter().find(|(name, _)| name.as_str() == volume);
-        let (_, served) = found
-            .ok_or_else(|| format!("no volume is named {volume}; see `hotset volume list`"))?;
-        served.volume.set_mode(mode);
+        self.volume(volume)?.set_mode(mode);
         Ok(())
+    }
+
+    /// Forgets what is cached of a volume, and knows its origin anew.
+    async fn invalidate(&self, name: &str) -> Result<(), Refusal> {
+        let volume = self.volume(name)?;
+        let stood = volume.is_quiesced();
+        if !stood {
+            volume.quiesce().await.map_err(told)?;
+        }
+        let guard = self.volumes.borrow()[&Name::new(name)?].guard.clone();
+        let mut done = volume.invalidate().await;
+        if done.is_ok() {
+            done = guard.renew().await;
+        }
+        if !stood {
+            volume.resume().map_err(told)?;
+        }
+        done.map_err(told)
     }
 
     async fn change(&self, request: Request) -> Result<(), Refusal> {
         match request {
             Request::Status => Ok(()),
             Request::SetMode { volume, mode } => self.set_mode(&volume, &mode),
+            Request::Quiesce { volume } => self.volume(&volume)?.quiesce().await.map_err(told),
+            Request::Resume { volume } => self.volume(&volume)?.resume().map_err(told),
+            Request::Invalidate { volume } => self.invalidate(&volume).await,
             Request::AddVolume { volume, device } => {
                 let volume = config::Volume::parse(&volume)?;
                 let origin = match device {
@@ -326,20 +348,28 @@ impl Daemon {
 
     /// Stops accepting, finishes what is in flight, makes it durable.
     pub async fn stop(&self) -> Result<(), Refusal> {
+        // What is held back for a snapshot is to end too.
+        for served in self.volumes.borrow().values() {
+            let _ = served.volume.resume();
+        }
         self.server.shut_down(self.grace).await;
         let mut lost = Vec::new();
-        let volumes: Vec<(Name, Export)> = {
+        let volumes: Vec<(Name, Export, Origin)> = {
             let volumes = self.volumes.borrow();
-            let each = volumes.iter().map(|(n, v)| (n.clone(), v.volume.clone()));
+            let each = volumes
+                .iter()
+                .map(|(n, v)| (n.clone(), v.volume.clone(), v.guard.clone()));
             each.collect()
         };
-        for (name, volume) in volumes {
+        for (name, volume, guard) in volumes {
             if let Err(error) = volume.flush().await {
                 lost.push(format!(
                     "volume {name} may have lost writes: {error}; check it"
                 ));
             }
             volume.close().await;
+            // If it cannot be read, the next start does not believe it.
+            let _ = guard.renew().await;
         }
         for pool in self.pools.values() {
             pool.cache.close().await;

@@ -10,6 +10,7 @@ mod demo;
 mod devices;
 mod memory;
 mod model;
+mod origins;
 mod report;
 mod serve;
 

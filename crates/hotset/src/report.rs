@@ -103,6 +103,7 @@ fn volume(name: &Name, served: &Served, hit_percent: Option<f64>) -> Volume {
         origin: served.origin.to_string(),
         pool: served.pool.to_string(),
         mode: served.volume.mode().name().to_owned(),
+        quiesced: served.volume.is_quiesced(),
         size_bytes: served.volume.geometry().sectors.bytes(),
         hit_percent,
         counters: counters(&served.volume.counters()),

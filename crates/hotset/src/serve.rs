@@ -24,8 +24,11 @@ use uring::{Options, Uring, UringDriver};
 const HOME: ShardId = ShardId(0);
 
 /// Serves until told to end.
-pub fn serve(file: &Path) -> Result<(), Failure> {
-    let config = crate::commands::check::read(file)?;
+pub fn serve(file: &Path, cold: bool) -> Result<(), Failure> {
+    let mut config = crate::commands::check::read(file)?;
+    for pool in &mut config.pools {
+        pool.cold.value |= cold;
+    }
     let mut host = Uring::new(Options {
         pool_bytes: usize::try_from(config.daemon.buffers.value.0).unwrap_or(usize::MAX),
         ..Options::default()

@@ -67,9 +67,35 @@ impl<P: Device> Cache<P> {
         let Some(durable) = self.durable() else {
             return;
         };
+        // Who holds the lock may be writing them, and has not ended.
+        let _held = durable.lock.lock(ALL, Access::Exclusive).await;
         if durable.heads_due.get() {
-            let _held = durable.lock.lock(ALL, Access::Exclusive).await;
             write_heads(&self.0, durable).await;
         }
+    }
+}
+
+impl Durable {
+    /// Gives the volume with the id `old` another, under which it has no lines
+    /// and nothing is kept of its origin. O(1); durable by the next
+    /// [`Cache::remember`]. No write of it may be in flight, or not be durable:
+    /// its marks are found by its id. `None` if there are no more ids.
+    pub(crate) fn renumber(&self, old: u32) -> Option<u32> {
+        let mut volumes = self.volumes.borrow_mut();
+        let row = volumes.iter_mut().find(|v| v.id == old)?;
+        let id = self.next_volume.get();
+        if id >= crate::lines::VOLUME_IDS {
+            return None;
+        }
+        self.next_volume.set(id + 1);
+        row.id = id;
+        row.origin.clear();
+        let mut origins = self.origins.borrow_mut();
+        if let Some(origin) = origins.remove(&old) {
+            origins.insert(id, origin);
+        }
+        self.heads_due.set(true);
+        self.note();
+        Some(id)
     }
 }

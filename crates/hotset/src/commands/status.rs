@@ -62,11 +62,13 @@ pub fn volumes(status: &Status) -> Table {
     let mut table = Table::new(&["VOLUME", "ORIGIN", "POOL", "MODE", "SIZE", "HIT %"]);
     for volume in &status.volumes {
         let hit = volume.hit_percent.map(|percent| format!("{percent:.1}"));
+        let quiesced = if volume.quiesced { ", quiesced" } else { "" };
+        let mode = format!("{}{quiesced}", volume.mode);
         table.row([
             volume.name.clone(),
             volume.origin.clone(),
             volume.pool.clone(),
-            volume.mode.clone(),
+            mode,
             bytes(volume.size_bytes),
             hit.unwrap_or_else(|| "-".into()),
         ]);

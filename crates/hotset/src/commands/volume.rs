@@ -20,6 +20,9 @@ pub fn run(command: Volume) -> Result<(), Failure> {
             volume,
             mode,
         } => (control, Request::SetMode { volume, mode }),
+        Volume::Quiesce { control, volume } => (control, Request::Quiesce { volume }),
+        Volume::Resume { control, volume } => (control, Request::Resume { volume }),
+        Volume::Invalidate { control, volume } => (control, Request::Invalidate { volume }),
         Volume::Add {
             control,
             volume,

@@ -1,0 +1,137 @@
+//! A back-end snapshot taken and restored under a volume that is served, by the
+//! script and in the steps that `contrib/snapshot` describes.
+
+mod common;
+
+use common::{Daemon, Place, copy_in, copy_out, noise, refused, run, tool};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+fn script(place: &Place, action: &str) -> Command {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut command = Command::new(root.join("contrib/snapshot"));
+    command
+        .args([action, "vol"])
+        .env("HOTSET", env!("CARGO_BIN_EXE_hotset"))
+        .env("HOTSET_CONTROL", place.path("control"));
+    command
+}
+
+/// Copies the origin as a back end would, without hotset's knowledge.
+fn back_end(from: &Path, to: &Path) -> [std::ffi::OsString; 5] {
+    ["cp", "--sparse=always", "--no-target-directory"]
+        .map(Into::into)
+        .into_iter()
+        .chain([from.into(), to.into()])
+        .collect::<Vec<_>>()
+        .try_into()
+        .expect("five words")
+}
+
+fn read(daemon: &Daemon) -> Vec<u8> {
+    copy_out(&daemon.uri("vol"), &daemon.place.path("read"))
+}
+
+#[test]
+fn a_snapshot_is_taken_and_restored_in_seven_steps() {
+    let place = Place::usual();
+    let (origin, snapshot) = (place.path("origin"), place.path("snapshot"));
+    let bytes = 128 << 20;
+    let (old, new) = (noise(1, bytes), noise(2, bytes));
+    let source = place.path("source");
+    let daemon = place.serve();
+    let write = |bytes: &[u8]| {
+        fs::write(&source, bytes).unwrap();
+        copy_in(&source, &daemon.uri("vol"));
+    };
+    // 1 to 4: what is written when the snapshot is taken is in it.
+    write(&old);
+    run(script(&place, "take").args(back_end(&origin, &snapshot)));
+    assert_eq!(daemon.status()["volumes"][0]["quiesced"], false);
+    assert!(
+        fs::read(&snapshot).unwrap() == old,
+        "the snapshot is not what was written"
+    );
+    // Writes go on, and are cached.
+    write(&new);
+    assert!(read(&daemon) == new);
+    assert!(read(&daemon) == new);
+    assert!(daemon.count("blocks_hit") > 0, "the cache took no part");
+    // 5 to 7: what is read after the restore is the snapshot alone.
+    run(script(&place, "restore").args(back_end(&snapshot, &origin)));
+    for _ in 0..2 {
+        assert!(
+            read(&daemon) == old,
+            "bytes from before the restore are read"
+        );
+    }
+    assert_eq!(daemon.count("invalidations"), 1);
+    daemon.stop();
+}
+
+#[test]
+fn writes_wait_while_a_snapshot_is_taken() {
+    let place = Place::usual();
+    let daemon = place.serve();
+    run(&mut place.command("volume quiesce vol"));
+    assert_eq!(daemon.status()["volumes"][0]["quiesced"], true);
+    refused(
+        &mut place.command("volume quiesce vol"),
+        1,
+        &["quiesced already", "resume it first"],
+    );
+    fs::write(place.path("source"), noise(3, 1 << 20)).unwrap();
+    let mut writer = tool("nbdcopy", "libnbd-bin");
+    writer
+        .arg("--flush")
+        .arg(place.path("source"))
+        .arg(daemon.uri("vol"));
+    let mut writer = writer.spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(
+        writer.try_wait().unwrap().is_none(),
+        "the write did not wait"
+    );
+    assert!(
+        fs::read(place.path("origin"))
+            .unwrap()
+            .iter()
+            .all(|b| *b == 0)
+    );
+    run(&mut place.command("volume resume vol"));
+    assert!(writer.wait().unwrap().success());
+    assert!(read(&daemon)[..1 << 20] == noise(3, 1 << 20));
+    refused(
+        &mut place.command("volume resume vol"),
+        1,
+        &["not quiesced"],
+    );
+    for command in ["quiesce", "resume", "invalidate"] {
+        let words = format!("volume {command} none");
+        refused(
+            &mut place.command(&words),
+            1,
+            &["no volume is named none", "volume list"],
+        );
+    }
+    // A volume that is quiesced ends in order all the same.
+    run(&mut place.command("volume quiesce vol"));
+    daemon.stop();
+}
+
+#[test]
+fn a_failed_command_leaves_the_volume_resumed() {
+    let place = Place::usual();
+    let daemon = place.serve();
+    let failed = script(&place, "take").arg("false").status().unwrap();
+    assert_eq!(failed.code(), Some(1));
+    let failed = script(&place, "restore")
+        .args(["sh", "-c", "exit 7"])
+        .status()
+        .unwrap();
+    assert_eq!(failed.code(), Some(7));
+    assert_eq!(daemon.status()["volumes"][0]["quiesced"], false);
+    assert_eq!(daemon.count("invalidations"), 1);
+    daemon.stop();
+}
