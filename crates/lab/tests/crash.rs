@@ -2,7 +2,7 @@
 
 use lab::crash::{Case, Length, Totals, replay, run, sweep};
 
-const CASES: u64 = 150;
+const CASES: u64 = 300;
 
 #[test]
 fn daemons_that_are_killed_lose_and_make_up_nothing() {
