@@ -35,6 +35,7 @@ pub struct Pool {
 }
 
 /// A volume that is served.
+#[derive(Clone)]
 pub struct Served {
     pub volume: Export,
     pub guard: Origin,
@@ -354,14 +355,8 @@ impl Daemon {
         }
         self.server.shut_down(self.grace).await;
         let mut lost = Vec::new();
-        let volumes: Vec<(Name, Export, Origin)> = {
-            let volumes = self.volumes.borrow();
-            let each = volumes
-                .iter()
-                .map(|(n, v)| (n.clone(), v.volume.clone(), v.guard.clone()));
-            each.collect()
-        };
-        for (name, volume, guard) in volumes {
+        let volumes = self.volumes.borrow().clone();
+        for (name, Served { volume, guard, .. }) in volumes {
             if let Err(error) = volume.flush().await {
                 lost.push(format!(
                     "volume {name} may have lost writes: {error}; check it"
