@@ -9,7 +9,7 @@ use block::{Address, Content, Device, Env, Fua, Host, IoResult, Kind, Lba, Nanos
 use nbd::client::{Client, Options};
 use nbd::protocol::server_handshake::TlsPolicy;
 use nbd::tls::{Dialer, Identity};
-use real::{Certificates, Served, Setup, directory, host, run, tool};
+use real::{Certificates, Served, Setup, directory, host, tool};
 use shard::{Config, Local, Mesh, Shard};
 use std::cell::RefCell;
 use std::path::Path;
@@ -66,6 +66,21 @@ impl Drop for Process {
 fn server(program: &str, package: &str) -> Command {
     tool(program, package);
     Command::new(program)
+}
+
+/// nbdkit with `arguments` on `socket`.
+fn nbdkit<A: AsRef<std::ffi::OsStr>>(socket: &Path, arguments: &[A]) -> Process {
+    let mut command = server("nbdkit", "nbdkit");
+    command.args(["-f", "-U"]).arg(socket).args(arguments);
+    Process::start(&mut command, socket)
+}
+
+/// A file of 16 MiB of zeroes.
+fn blank(file: &Path) {
+    std::fs::File::create(file)
+        .unwrap()
+        .set_len(16 << 20)
+        .unwrap();
 }
 
 fn conforms(options: Options) {
@@ -136,12 +151,7 @@ fn our_own_under_tls() {
 fn nbdkit_in_memory() {
     let dir = directory();
     let socket = dir.path().join("s");
-    let mut nbdkit = server("nbdkit", "nbdkit");
-    nbdkit
-        .args(["-f", "-U"])
-        .arg(&socket)
-        .args(["memory", "16M"]);
-    let _server = Process::start(&mut nbdkit, &socket);
+    let _server = nbdkit(&socket, &["memory", "16M"]);
     conforms(Options::new(unix(&socket), ""));
 }
 
@@ -150,12 +160,17 @@ fn nbdkit_in_memory() {
 fn nbdkit_of_few_words() {
     let dir = directory();
     let (socket, file) = (dir.path().join("s"), dir.path().join("disk"));
-    run(Command::new("truncate").args(["-s", "16M"]).arg(&file));
-    let mut nbdkit = server("nbdkit", "nbdkit");
-    nbdkit.args(["-f", "--no-sr", "-U"]).arg(&socket);
-    nbdkit.args(["--filter=nozero", "--filter=nocache", "file"]);
-    nbdkit.arg(&file).args(["zeromode=none", "cachemode=none"]);
-    let _server = Process::start(&mut nbdkit, &socket);
+    blank(&file);
+    let arguments = [
+        "--no-sr",
+        "--filter=nozero",
+        "--filter=nocache",
+        "file",
+        file.to_str().unwrap(),
+        "zeromode=none",
+        "cachemode=none",
+    ];
+    let _server = nbdkit(&socket, &arguments);
     conforms(Options::new(unix(&socket), ""));
 }
 
@@ -163,12 +178,15 @@ fn nbdkit_of_few_words() {
 fn nbdkit_in_blocks_of_4096() {
     let dir = directory();
     let socket = dir.path().join("s");
-    let mut nbdkit = server("nbdkit", "nbdkit");
-    nbdkit.args(["-f", "-U"]).arg(&socket);
-    nbdkit.args(["--filter=blocksize-policy", "memory", "16M"]);
-    nbdkit.args(["blocksize-minimum=4096", "blocksize-maximum=64K"]);
-    nbdkit.arg("blocksize-error-policy=error");
-    let _server = Process::start(&mut nbdkit, &socket);
+    let arguments = [
+        "--filter=blocksize-policy",
+        "memory",
+        "16M",
+        "blocksize-minimum=4096",
+        "blocksize-maximum=64K",
+        "blocksize-error-policy=error",
+    ];
+    let _server = nbdkit(&socket, &arguments);
     let address = unix(&socket);
     on_a_shard(move |local, env| {
         let options = Options::new(address.clone(), "");
@@ -186,7 +204,7 @@ fn nbdkit_in_blocks_of_4096() {
 fn qemu_nbd_of_a_file() {
     let dir = directory();
     let (socket, file) = (dir.path().join("s"), dir.path().join("disk"));
-    run(Command::new("truncate").args(["-s", "16M"]).arg(&file));
+    blank(&file);
     let mut qemu_nbd = server("qemu-nbd", "qemu-utils");
     qemu_nbd.args([
         "-f",
@@ -206,12 +224,7 @@ fn qemu_nbd_of_a_file() {
 fn extents_are_those_of_the_server() {
     let dir = directory();
     let socket = dir.path().join("s");
-    let mut nbdkit = server("nbdkit", "nbdkit");
-    nbdkit
-        .args(["-f", "-U"])
-        .arg(&socket)
-        .args(["memory", "16M"]);
-    let _server = Process::start(&mut nbdkit, &socket);
+    let _server = nbdkit(&socket, &["memory", "16M"]);
     let address = unix(&socket);
     on_a_shard(move |local, env| {
         let options = Options::new(address.clone(), "");
@@ -248,19 +261,13 @@ fn extents_are_those_of_the_server() {
 fn a_server_that_is_killed_and_comes_back() {
     let dir = directory();
     let (socket, file) = (dir.path().join("s"), dir.path().join("disk"));
-    run(Command::new("truncate").args(["-s", "16M"]).arg(&file));
+    blank(&file);
     let start = {
         let (socket, file) = (socket.clone(), file.clone());
         move || {
             // A dead server leaves its socket, which the next refuses to use.
             let _ = std::fs::remove_file(&socket);
-            let mut nbdkit = server("nbdkit", "nbdkit");
-            nbdkit
-                .args(["-f", "-U"])
-                .arg(&socket)
-                .arg("file")
-                .arg(&file);
-            Process::start(&mut nbdkit, &socket)
+            nbdkit(&socket, &["file".as_ref(), file.as_os_str()])
         }
     };
     let first = std::sync::Mutex::new(Some(start()));

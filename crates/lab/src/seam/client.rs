@@ -1,9 +1,8 @@
 //! A client: requests by tag over one stream, several at once.
 
+use super::turns::Turns;
 use super::wire::{Ask, REPLY_BYTES, REQUEST_BYTES, Reply, Request, Status, recv_exact};
-use block::{
-    Access, Driver, Extent, IoError, IoResult, Kind, Lba, RangeLock, Sectors, Shared, Stream,
-};
+use block::{Driver, Extent, IoError, IoResult, Kind, Shared, Stream};
 use futures_channel::oneshot;
 use shard::{Local, Socket};
 use std::cell::{Cell, RefCell};
@@ -14,7 +13,7 @@ type Answer = (Status, Option<Shared>);
 
 pub(crate) struct Client<D: Driver> {
     stream: Socket<D>,
-    sending: RangeLock,
+    sending: Turns,
     waiting: RefCell<BTreeMap<u64, oneshot::Sender<Answer>>>,
     next_tag: Cell<u64>,
     local: Local<D>,
@@ -24,7 +23,7 @@ impl<D: Driver> Client<D> {
     pub(crate) fn start(local: Local<D>, stream: Socket<D>) -> Rc<Client<D>> {
         let client = Rc::new(Client {
             stream,
-            sending: RangeLock::new(),
+            sending: Turns::default(),
             waiting: RefCell::default(),
             next_tag: Cell::new(1),
             local: local.clone(),
@@ -79,8 +78,7 @@ impl<D: Driver> Client<D> {
         self.waiting.borrow_mut().insert(tag, tx);
         let parts = [Some(head.share()), data].into_iter().flatten().collect();
         {
-            let whole = Extent::new(Lba::ZERO, Sectors(1));
-            let _one_at_a_time = self.sending.lock(whole, Access::Exclusive).await;
+            let _one_at_a_time = self.sending.next().await;
             self.stream.send(parts).await.1?;
         }
         answer

@@ -12,9 +12,9 @@
 //! second, for unflushed writes may have reached either.
 
 use super::Sabotage;
+use super::turns::Turns;
 use block::{
-    Access, Buf, Content, Device, Env, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba,
-    RangeLock, Sectors, Shared,
+    Buf, Content, Device, Env, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Sectors, Shared,
 };
 use std::cell::Cell;
 
@@ -35,7 +35,7 @@ pub(crate) struct Mirror<D> {
     legs: [D; 2],
     live: [Cell<bool>; 2],
     epoch: Cell<u64>,
-    demoting: RangeLock,
+    demoting: Turns,
     next_read: Cell<usize>,
     geometry: Geometry,
     env: Env,
@@ -55,7 +55,7 @@ impl<D: Device> Mirror<D> {
             legs,
             live: [Cell::new(true), Cell::new(true)],
             epoch: Cell::new(0),
-            demoting: RangeLock::new(),
+            demoting: Turns::default(),
             next_read: Cell::new(0),
             geometry,
             env,
@@ -144,8 +144,7 @@ impl<D: Device> Mirror<D> {
 
     /// Leaves `leg` behind: once this returns, no restart takes it for current.
     async fn demote(&self, leg: usize) -> IoResult {
-        let all = Extent::new(Lba::ZERO, Sectors(1));
-        let _one_at_a_time = self.demoting.lock(all, Access::Exclusive).await;
+        let _one_at_a_time = self.demoting.next().await;
         if !self.live[leg].get() {
             return Ok(());
         }

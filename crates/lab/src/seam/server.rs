@@ -2,12 +2,13 @@
 
 use super::Sabotage;
 use super::mirror::Mirror;
+use super::turns::Turns;
 use super::wire::{
     Ask, FLAG_ABANDON, FLAG_FUA, REPLY_BYTES, REQUEST_BYTES, Reply, Request, Status, recv_exact,
 };
 use block::{
-    Access, Device, Driver, Extent, Fua, Gate, IoResult, Lba, Listener, RangeLock, SECTOR_BYTES,
-    Sectors, ShardId, Shared, Stream,
+    Device, Driver, Extent, Fua, Gate, IoResult, Lba, Listener, SECTOR_BYTES, Sectors, ShardId,
+    Shared, Stream,
 };
 use shard::{Local, Socket};
 use std::cell::Cell;
@@ -121,7 +122,7 @@ pub(crate) async fn serve<D: Driver>(
     while let Ok(stream) = listener.accept().await {
         let connection = Rc::new(Connection {
             stream,
-            sending: RangeLock::new(),
+            sending: Turns::default(),
             local: local.clone(),
             device,
         });
@@ -135,7 +136,7 @@ pub(crate) async fn serve<D: Driver>(
 
 struct Connection<D: Driver> {
     stream: Socket<D>,
-    sending: RangeLock,
+    sending: Turns,
     local: Local<D>,
     device: ShardId,
 }
@@ -184,8 +185,7 @@ impl<D: Driver> Connection<D> {
         }
         .encode(&mut head);
         let parts = [Some(head.share()), data].into_iter().flatten().collect();
-        let whole = Extent::new(Lba::ZERO, Sectors(1));
-        let _one_at_a_time = self.sending.lock(whole, Access::Exclusive).await;
+        let _one_at_a_time = self.sending.next().await;
         self.stream.send(parts).await.1
     }
 }

@@ -52,6 +52,13 @@ impl Figure {
         }
     }
 
+    /// The value as the capacity of `device` in sectors.
+    pub(super) fn capacity(self, device: &'static str) -> IoResult<u64> {
+        let remedy = "give the capacity in 512-byte sectors";
+        let sectors = self.within(device, "sectors", 2048.0..=1e12, remedy)?;
+        Ok(sectors as u64)
+    }
+
     /// The value, or an error with the name, the value, the range allowed and
     /// the remedy, if it lies outside `allowed` or is no number.
     pub(super) fn within(

@@ -77,13 +77,7 @@ impl HddParameters {
         let check = |name, figure: Figure, least: f64, most: f64, remedy| {
             figure.within(self.name, name, least..=most, remedy)
         };
-        let sectors = check(
-            "sectors",
-            self.sectors,
-            2048.0,
-            1e12,
-            "give the capacity in 512-byte sectors",
-        )? as u64;
+        let sectors = self.sectors.capacity(self.name)?;
         let rpm = check(
             "rpm",
             self.rpm,

@@ -74,13 +74,7 @@ impl SsdParameters {
         let check = |name, figure: Figure, least: f64, most: f64, remedy| {
             figure.within(self.name, name, least..=most, remedy)
         };
-        let sectors = check(
-            "sectors",
-            self.sectors,
-            2048.0,
-            1e12,
-            "give the capacity in 512-byte sectors",
-        )?;
+        let sectors = self.sectors.capacity(self.name)?;
         let channels = check(
             "channels",
             self.channels,
@@ -133,7 +127,7 @@ impl SsdParameters {
         )?;
         let channels = channels as usize;
         Ok(Shape {
-            sectors: sectors as u64,
+            sectors,
             channels,
             front: nanos(front_us * 1e3),
             sense: nanos(die_us * 1e3),
