@@ -8,7 +8,7 @@
 
 SHELL := bash
 PACKAGES_TEST := fio libnbd-bin nbdkit qemu-utils e2fsprogs fuse3 mount openssl shellcheck util-linux xfsprogs btrfs-progs lvm2
-PACKAGES_BENCH := fio valgrind
+PACKAGES_BENCH := fio valgrind nbdkit qemu-utils jq
 PACKAGES_DEMO := nginx-light libnbd-bin e2fsprogs fuse3 mount util-linux util-linux-extra
 SHELL_SCRIPTS := tools/install contrib/snapshot vm/prepare vm/run vm/test vm/with-forwards vm/guest/init $(wildcard vm/tests/* vm/bench/*)
 
@@ -38,7 +38,7 @@ guest:
 
 bench:
 	tools/install $(PACKAGES_BENCH)
-	cargo build --release --quiet -p lab --example bench --example nop --example hits
+	cargo build --release --quiet -p hotset -p lab --bin hotset --example bench --example nop --example hits --example memory
 	target/release/examples/bench
 
 soak:

@@ -74,7 +74,7 @@ read_hot_set() {
     filename=$1 mib=$2
     shift 2
     fio --name=read --filename="$filename" --size="${mib}M" --rw=randread --bs=4k --direct=1 --ioengine=libaio \
-        --gtod_reduce=1 --output-format=json "$@"
+        --output-format=json "$@"
 }
 
 # Reads that a block device has served: Documentation/admin-guide/iostats.rst.

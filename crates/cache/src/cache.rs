@@ -238,6 +238,11 @@ impl<P: Device> Cache<P> {
         self.0.state.borrow().contents.memory_bytes()
     }
 
+    /// 4 KiB blocks that would be hits. Costs O(lines).
+    pub fn valid_blocks(&self) -> u64 {
+        self.0.state.borrow().contents.valid_blocks()
+    }
+
     /// Promotions and updates that are on their way to the pool.
     pub fn filling(&self) -> u32 {
         self.0.background.count()

@@ -51,6 +51,11 @@ impl Contents {
         self.valid.capacity() * 8 + self.crc.capacity() * 4
     }
 
+    /// Blocks that are valid. Costs O(blocks / 64).
+    pub(crate) fn valid_blocks(&self) -> u64 {
+        self.valid.iter().map(|w| u64::from(w.count_ones())).sum()
+    }
+
     fn index(&self, slot: Slot, block: u32) -> usize {
         ((slot.0 as usize) << self.shape.shift()) + block as usize
     }

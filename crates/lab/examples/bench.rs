@@ -1,50 +1,111 @@
-//! `bench [--quick]`: every measurement beside its peer, into
-//! `target/bench.json` and `docs/performance.md`. Run by `make bench`.
+//! `bench [--quick] [GROUP...]`: measurements beside their peers. All of them go
+//! into `target/bench.json` and `docs/performance.md`, as `make bench` does it;
+//! some groups, or all in their quick form, are only printed. A group that fails
+//! leaves the others alone.
 
-use lab::bench::{Row, hits, mesh, nop, reads, report, simulator};
+use lab::bench::{Row, guest, hits, loss, memory, mesh, nop, reads, report, served, simulator};
 use std::error::Error;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+type Measure<'a> = &'a dyn Fn() -> Result<Vec<Row>, Box<dyn Error>>;
+
 fn main() -> Result<(), Box<dyn Error>> {
-    let quick = std::env::args().any(|arg| arg == "--quick");
-    let (runs, span) = if quick { (3, 1) } else { (9, 3) };
-    let span = Duration::from_secs(span);
+    let (options, chosen): (Vec<String>, Vec<String>) = std::env::args()
+        .skip(1)
+        .partition(|argument| argument.starts_with('-'));
+    let quick = match &options[..] {
+        [] => false,
+        [option] if option == "--quick" => true,
+        _ => return Err("usage: bench [--quick] [GROUP...]".into()),
+    };
+    let (runs, seconds) = if quick { (3, 1) } else { (9, 3) };
+    let span = Duration::from_secs(seconds);
     let file = Path::new("target/bench.data");
     println!("writing {} (1 GiB), once", file.display());
     reads::make_file(file, 1 << 30)?;
-    let mut rows: Vec<Row> = Vec::new();
-    let mut add = |what: &str, new: Vec<Row>| {
-        println!("measured {what}");
-        rows.extend(new);
+    let programs = std::env::current_exe()?;
+    let program = |name| programs.with_file_name(name);
+    let hotset = programs
+        .ancestors()
+        .nth(2)
+        .ok_or("no directory above this program's")?
+        .join("hotset");
+    // Sockets' paths are to be short, and absolute for the daemon.
+    let dir = std::path::absolute("target/bench")?;
+    let plan = served::Plan {
+        hotset: hotset.clone(),
+        data: file.canonicalize()?,
+        disk_dir: dir.clone(),
+        memory_dir: format!("/dev/shm/hotset-bench-{}", std::process::id()).into(),
+        hot_bytes: if quick { 64 << 20 } else { 256 << 20 },
+        runs: if quick { 1 } else { 5 },
+        span: Duration::from_secs(if quick { 1 } else { 2 }),
     };
-    let nop_program = std::env::current_exe()?.with_file_name("nop");
-    add("the executor", nop::rows(runs, &nop_program)?);
-    let hits_program = nop_program.with_file_name("hits");
-    add(
-        "hits of the engine",
-        hits::rows(&hits_program, &nop_program)?,
-    );
-    add("messages between shards", mesh::rows(runs)?);
-    add("the simulator", simulator::rows(runs.min(5), 2_000_000)?);
-    add("random reads", reads::rows(file, runs, span)?);
+    let loss_span = Duration::from_secs(if quick { 6 } else { 10 });
+    let in_guest = |script: &str| guest::rows(Path::new(script), &hotset);
+    let groups: [(&str, Measure); 10] = [
+        ("executor", &|| Ok(nop::rows(runs, &program("nop"))?)),
+        ("hits", &|| {
+            Ok(hits::rows(&program("hits"), &program("nop"))?)
+        }),
+        ("messages", &|| Ok(mesh::rows(runs)?)),
+        ("simulator", &|| {
+            Ok(simulator::rows(runs.min(5), 2_000_000)?)
+        }),
+        ("reads", &|| Ok(reads::rows(file, runs, span)?)),
+        ("served", &|| Ok(served::rows(&plan)?)),
+        ("loss", &|| {
+            Ok(loss::rows(&hotset, &dir, plan.runs.min(3), loss_span)?)
+        }),
+        ("memory", &|| Ok(memory::rows(&program("memory"), quick)?)),
+        ("guest", &|| Ok(in_guest("vm/bench/peers")?)),
+        ("guest-loss", &|| Ok(in_guest("vm/bench/lost-pool")?)),
+    ];
+    let known = |name: &String| groups.iter().any(|(known, _)| known == name);
+    if let Some(unknown) = chosen.iter().find(|name| !known(name)) {
+        let known = groups.map(|(name, _)| name).join(", ");
+        return Err(format!("no group is called {unknown}; choose from {known}").into());
+    }
+    let mut rows: Vec<Row> = Vec::new();
+    let mut failed = Vec::new();
+    for (name, measure) in groups {
+        if !chosen.is_empty() && !chosen.iter().any(|chosen| chosen == name) {
+            continue;
+        }
+        match measure() {
+            Ok(new) => {
+                println!("measured: {name}");
+                rows.extend(new);
+            }
+            Err(error) => {
+                println!("not measured: {name}: {error}");
+                failed.push(name);
+            }
+        }
+    }
     let commit = Command::new("git")
         .args(["rev-parse", "--short=12", "HEAD"])
         .output()?;
     let commit = String::from_utf8(commit.stdout)?;
-    let made_by = format!(
+    let mut made_by = format!(
         "Made by `make bench` on {} at commit {}.",
         machine()?,
         commit.trim()
     );
-    let (json, page) = (
-        Path::new("target/bench.json"),
-        Path::new("docs/performance.md"),
-    );
-    report::write(&rows, &made_by, json, page)?;
+    if !failed.is_empty() {
+        made_by += &format!(" Failed, and missing here: {}.", failed.join(", "));
+    }
+    if !quick && chosen.is_empty() {
+        let (json, page) = ("target/bench.json", "docs/performance.md");
+        report::write(&rows, &made_by, Path::new(json), Path::new(page))?;
+    }
     println!("{}", report::table(&rows, &made_by));
-    Ok(())
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(format!("not measured: {}", failed.join(", ")).into()),
+    }
 }
 
 /// The processor and the kernel, as the figures depend on them.

@@ -1,4 +1,4 @@
-//! fio as a peer.
+//! fio as a peer, and as the client of NBD servers.
 
 use serde_json::Value;
 use std::io;
@@ -11,19 +11,23 @@ use std::time::Duration;
 pub struct Load {
     /// Operations in flight.
     pub depth: u64,
-    /// How long.
+    /// How long; with no time, once over everything.
     pub span: Duration,
     /// Options beside the common ones.
     pub options: Vec<String>,
 }
 
-/// What fio measured.
+/// What fio measured of its reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
+    /// Operations.
+    pub ops: u64,
     /// Operations a second.
     pub iops: f64,
-    /// CPU time of the process, user and system, for each operation.
+    /// CPU time of fio, user and system, for each operation.
     pub cpu_us_per_op: f64,
+    /// The longest latency.
+    pub latency_ms_max: f64,
 }
 
 impl Load {
@@ -35,6 +39,9 @@ impl Load {
             "--direct=1",
             "--fixedbufs",
             "--registerfiles",
+            "--rw=randread",
+            "--bs=4k",
+            "--norandommap",
         ];
         Load {
             depth,
@@ -42,30 +49,72 @@ impl Load {
             options: options.map(String::from).to_vec(),
         }
     }
+
+    /// 4 KiB random reads of the first `bytes` of an NBD export.
+    pub fn nbd_random_reads(uri: &str, bytes: u64, depth: u64, span: Duration) -> Load {
+        let mut load = Load::nbd(uri, bytes, depth);
+        load.span = span;
+        let options = ["--rw=randread", "--bs=4k", "--norandommap"];
+        load.options.extend(options.map(String::from));
+        load
+    }
+
+    /// The first `bytes` of an NBD export in order, once.
+    pub fn nbd_sweep(uri: &str, bytes: u64, rw: &str) -> Load {
+        let mut load = Load::nbd(uri, bytes, 8);
+        load.options
+            .extend([format!("--rw={rw}"), "--bs=64k".into()]);
+        load
+    }
+
+    fn nbd(uri: &str, bytes: u64, depth: u64) -> Load {
+        Load {
+            depth,
+            span: Duration::ZERO,
+            options: vec![
+                "--ioengine=nbd".into(),
+                format!("--uri={uri}"),
+                format!("--size={bytes}"),
+            ],
+        }
+    }
 }
 
-/// Runs fio on `path`.
+/// Runs fio on the file or device at `path`.
 pub fn run(path: &Path, load: &Load) -> io::Result<Measured> {
-    let output = Command::new("fio")
-        .args([
-            "--name=peer",
-            "--rw=randread",
-            "--bs=4k",
-            "--time_based",
-            "--thread",
-        ])
-        .args(["--randrepeat=0", "--norandommap", "--output-format=json"])
-        .arg(format!("--filename={}", path.display()))
+    let mut load = load.clone();
+    load.options.push(format!("--filename={}", path.display()));
+    run_load(&load)
+}
+
+/// Runs fio on what the options of `load` name; an operation that fails is an
+/// error.
+pub fn run_load(load: &Load) -> io::Result<Measured> {
+    let mut command = Command::new("fio");
+    command
+        .args(["--name=peer", "--thread", "--randrepeat=0"])
+        .arg("--output-format=json")
         .arg(format!("--iodepth={}", load.depth))
-        .arg(format!("--runtime={}ms", load.span.as_millis()))
-        .args(&load.options)
+        .args(&load.options);
+    if load.span > Duration::ZERO {
+        let runtime = format!("--runtime={}ms", load.span.as_millis());
+        command.args(["--time_based", &runtime]);
+    }
+    let output = command
         .output()
         .map_err(|e| io::Error::other(format!("fio (Debian package fio) did not start: {e}")))?;
     if !output.status.success() {
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         return Err(io::Error::other(format!("fio failed: {text}")));
     }
-    let report: Value = serde_json::from_slice(&output.stdout)?;
+    // Notes may stand before the report.
+    let begin = output.stdout.iter().position(|byte| *byte == b'{');
+    measured(&serde_json::from_slice(
+        &output.stdout[begin.unwrap_or(0)..],
+    )?)
+}
+
+fn measured(report: &Value) -> io::Result<Measured> {
     let job = &report["jobs"][0];
     let number = |value: &Value| {
         let missing = || io::Error::other("fio's report lacks a figure");
@@ -74,8 +123,11 @@ pub fn run(path: &Path, load: &Load) -> io::Result<Measured> {
     let read = &job["read"];
     let cpu_share = (number(&job["usr_cpu"])? + number(&job["sys_cpu"])?) / 100.0;
     let seconds = number(&read["runtime"])? / 1e3;
+    let ops = number(&read["total_ios"])?;
     Ok(Measured {
+        ops: ops as u64,
         iops: number(&read["iops"])?,
-        cpu_us_per_op: cpu_share * seconds * 1e6 / number(&read["total_ios"])?,
+        cpu_us_per_op: cpu_share * seconds * 1e6 / ops,
+        latency_ms_max: number(&read["clat_ns"]["max"])? / 1e6,
     })
 }

@@ -6,22 +6,28 @@
 //! single absolute time.
 
 pub mod fio;
+pub mod guest;
 pub mod hits;
+pub mod loss;
+pub mod memory;
 pub mod mesh;
 pub mod nop;
 pub mod reads;
 pub mod report;
+pub mod served;
+pub mod server;
 pub mod simulator;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// One line of the benchmark report.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Row {
     /// What is measured.
     pub name: String,
     /// The unit of `ours` and `peer`.
-    pub unit: &'static str,
+    pub unit: String,
     /// The median of ours.
     pub ours: f64,
     /// The median of the peer's, where there is one.
@@ -49,6 +55,8 @@ pub enum Goal {
     RatioAtLeast(f64),
     /// The ratio to the peer is at most this.
     RatioAtMost(f64),
+    /// The ratio to the peer is below this.
+    RatioBelow(f64),
     /// Our own figure is at least this.
     AtLeast(f64),
     /// Our own figure is at most this.
@@ -60,6 +68,7 @@ impl Goal {
         match self {
             Goal::RatioAtLeast(x) => ratio.is_some_and(|r| r >= x),
             Goal::RatioAtMost(x) => ratio.is_some_and(|r| r <= x),
+            Goal::RatioBelow(x) => ratio.is_some_and(|r| r < x),
             Goal::AtLeast(x) => ours >= x,
             Goal::AtMost(x) => ours <= x,
         }
@@ -69,6 +78,7 @@ impl Goal {
         match self {
             Goal::RatioAtLeast(x) => format!("ratio at least {x}"),
             Goal::RatioAtMost(x) => format!("ratio at most {x}"),
+            Goal::RatioBelow(x) => format!("ratio below {x}"),
             Goal::AtLeast(x) => format!("at least {x} {unit}"),
             Goal::AtMost(x) => format!("at most {x} {unit}"),
         }
@@ -78,7 +88,7 @@ impl Goal {
 /// A row from pairs of (ours, peer's), taken in turn.
 pub fn paired(
     name: impl Into<String>,
-    unit: &'static str,
+    unit: &str,
     peer: &str,
     goal: Option<Goal>,
     pairs: &[(f64, f64)],
@@ -88,7 +98,7 @@ pub fn paired(
     let ratio = median(ratios.iter().copied());
     Row {
         name: name.into(),
-        unit,
+        unit: unit.into(),
         ours,
         peer: Some(median(pairs.iter().map(|p| p.1))),
         peer_name: Some(peer.to_string()),
@@ -106,7 +116,7 @@ pub fn alone(name: impl Into<String>, unit: &'static str, goal: Option<Goal>, ru
     let ours = median(runs.iter().copied());
     Row {
         name: name.into(),
-        unit,
+        unit: unit.into(),
         ours,
         peer: None,
         peer_name: None,

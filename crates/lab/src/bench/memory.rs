@@ -1,0 +1,276 @@
+//! What a pool of 16 GiB costs in memory, by the length of its lines, and what
+//! the length does to random reads of 4 KiB.
+//!
+//! The engine is the real one; its disks complete at once and hold zeroes, so
+//! that a pool of any size is filled in a minute. Measured is what the allocator
+//! has given out and what the process has resident, not what tables should take.
+
+use super::nop::drive;
+use super::{Goal, Row, alone};
+use block::{BoxDevice, Device, Lba, SECTOR_BYTES, Sectors, TargetId};
+use cache::{Cache, Config, Counter, Mode, PoolDevice, VolumeConfig};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+const BLOCK_BYTES: u64 = 4096;
+const BLOCK_SECTORS: u64 = 8;
+/// Four times the pool.
+const VOLUME_BLOCKS: u64 = 1 << 24;
+/// Of the popularity of blocks, after Zipf: near what block traces show.
+const SKEW: f64 = 0.9;
+/// Length of the requests that fill the pool.
+const FILL_BYTES: usize = 64 << 10;
+/// A pool that comes and goes before anything is counted.
+const WARMING: Sectors = Sectors::from_mib(1);
+
+/// What one process measured.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Measured {
+    /// Size of the pool.
+    pub pool_bytes: u64,
+    /// What could be hits once it was full.
+    pub full_bytes: u64,
+    /// What the allocator had given out for it then.
+    pub allocated_bytes: i64,
+    /// What the process had resident for it then.
+    pub resident_bytes: i64,
+    /// Of the random reads, from a pool that they have warmed.
+    pub hit_ratio: f64,
+    /// Room of the lines that held something then.
+    pub lines_bytes: u64,
+    /// Blocks in them that could be hits.
+    pub valid_bytes: u64,
+}
+
+/// What is to be measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Bytes of a line.
+    pub line_bytes: u32,
+    /// Size of the pool.
+    pub pool: Sectors,
+    /// Random reads before any is counted.
+    pub warming: u64,
+    /// Random reads that are counted.
+    pub counted: u64,
+}
+
+/// The policy of a pool whose configuration names none.
+pub fn default_policy() -> &'static str {
+    let text = "[[pool]]\nname = \"pool\"\ndevices = []\n";
+    control::config::parse(text, &mut Vec::new()).pools[0]
+        .policy
+        .value
+        .0
+}
+
+/// Runs `plan` with the default policy; `allocated` tells what the allocator has
+/// given out.
+pub fn measure(plan: Plan, allocated: fn() -> i64) -> Measured {
+    let result = Arc::new(Mutex::new(None));
+    let told = result.clone();
+    drive(move |local| async move {
+        let policy = policy::registry::build(default_policy(), 0, 1).expect("registered");
+        let config = Config {
+            line_bytes: plan.line_bytes,
+            sequential_bytes: None,
+            ..Config::default()
+        };
+        let cache = Cache::new(config, policy, local.env()).expect("sound");
+        let disk = |target| local.disk(TargetId(target)).expect("nop is a disk");
+        let config = VolumeConfig {
+            name: "volume".into(),
+            sectors: Some(Sectors(VOLUME_BLOCKS * BLOCK_SECTORS)),
+            mode: Mode::WriteThrough,
+        };
+        let origin = BoxDevice::new(disk(1));
+        let volume = cache.add_volume(config, origin).expect("sound");
+        let env = local.env();
+        let put = |sectors| {
+            let mut device = PoolDevice::whole(disk(0), "controller");
+            device.extent.len = sectors;
+            cache.add_device(device).expect("room for lines")
+        };
+        let fill = async |sectors: Sectors| {
+            let mut buf = env.pool.get(FILL_BYTES).await;
+            for at in (0..sectors.0).step_by(FILL_BYTES / SECTOR_BYTES as usize) {
+                let (back, read) = volume.read(Lba(at), buf).await;
+                read.expect("nop never fails");
+                buf = back;
+                cache.settle().await;
+            }
+        };
+        // What requests and promotions need is there before the pool's is counted.
+        let small = put(WARMING);
+        fill(WARMING).await;
+        cache.remove_device(small).await.expect("it is in the pool");
+
+        let before = (allocated(), resident_bytes());
+        let device = put(plan.pool);
+        fill(plan.pool).await;
+        let full_bytes = cache.valid_blocks() * BLOCK_BYTES;
+        let (allocated, resident) = (allocated() - before.0, resident_bytes() - before.1);
+
+        // Cold again.
+        cache
+            .remove_device(device)
+            .await
+            .expect("it is in the pool");
+        put(plan.pool);
+        let mut rng = fastrand::Rng::with_seed(1);
+        let mut buf = env.pool.get(BLOCK_BYTES as usize).await;
+        let mut hits_before = 0;
+        for i in 0..plan.warming + plan.counted {
+            if i == plan.warming {
+                hits_before = cache.counters().get(Counter::ReadsHit);
+            }
+            let block = scattered(zipf(rng.f64()));
+            let (back, read) = volume.read(Lba(block * BLOCK_SECTORS), buf).await;
+            read.expect("nop never fails");
+            buf = back;
+            cache.settle().await;
+        }
+        let hits = cache.counters().get(Counter::ReadsHit) - hits_before;
+        *told.lock().expect("no panic under this lock") = Some(Measured {
+            pool_bytes: plan.pool.bytes(),
+            full_bytes,
+            allocated_bytes: allocated,
+            resident_bytes: resident,
+            hit_ratio: hits as f64 / plan.counted as f64,
+            lines_bytes: u64::from(cache.lines().0) * u64::from(plan.line_bytes),
+            valid_bytes: cache.valid_blocks() * BLOCK_BYTES,
+        });
+    });
+    let measured = result.lock().expect("no panic under this lock").take();
+    measured.expect("the run ended")
+}
+
+/// A rank from 0, drawn by Zipf's law for the uniform `u` from 0 to 1: the
+/// inverse of the law's continuous distribution.
+fn zipf(u: f64) -> u64 {
+    let power = 1.0 - SKEW;
+    let top = (VOLUME_BLOCKS as f64).powf(power);
+    let rank = (u * (top - 1.0) + 1.0).powf(1.0 / power);
+    (rank as u64 - 1).min(VOLUME_BLOCKS - 1)
+}
+
+/// Where the block of a rank lies: ranks that are near each other are not.
+fn scattered(rank: u64) -> u64 {
+    // Odd, so that no two ranks meet modulo a power of two; mixed, so that
+    // equal distances of ranks become unequal ones of places.
+    let mixed = (rank ^ rank >> 11).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = mixed % VOLUME_BLOCKS;
+    (mixed ^ mixed >> 13).wrapping_mul(0xbf58_476d_1ce4_e5b9) % VOLUME_BLOCKS
+}
+
+/// What this process has in memory.
+fn resident_bytes() -> i64 {
+    let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm.split(' ').nth(1).and_then(|n| n.parse::<i64>().ok());
+    pages.unwrap_or(0) * 4096
+}
+
+/// Rows for the default length of a line and for 4 KiB; `program` is the
+/// example `memory`. Both run at once: nothing here is timed.
+pub fn rows(program: &Path, quick: bool) -> io::Result<Vec<Row>> {
+    let lines = [Config::default().line_bytes, BLOCK_BYTES as u32];
+    let start = |line: &u32| {
+        let mut command = Command::new(program);
+        command.arg(line.to_string());
+        command.args(quick.then_some("--quick"));
+        command.stdout(Stdio::piped()).spawn()
+    };
+    let runs: io::Result<Vec<Child>> = lines.iter().map(start).collect();
+    let mut rows = Vec::new();
+    for (line, run) in lines.iter().zip(runs?) {
+        let output = run.wait_with_output()?;
+        if !output.status.success() {
+            let what = format!("{} {line}: {}", program.display(), output.status);
+            return Err(io::Error::other(what));
+        }
+        let measured: Measured = serde_json::from_slice(&output.stdout)?;
+        rows.extend(rows_of(*line, &measured));
+    }
+    Ok(rows)
+}
+
+fn rows_of(line_bytes: u32, measured: &Measured) -> Vec<Row> {
+    let name = format!(
+        "full pool of {} MiB, {}, lines of {} KiB",
+        measured.pool_bytes >> 20,
+        default_policy(),
+        line_bytes >> 10
+    );
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    let blocks = (measured.full_bytes / BLOCK_BYTES) as f64;
+    let goal = (line_bytes == Config::default().line_bytes).then_some(Goal::AtMost(8.0));
+    let row =
+        |what: &str, unit, goal, value| alone(format!("{name}: {what}"), unit, goal, &[value]);
+    vec![
+        row(
+            "resident memory of each 4 KiB cached",
+            "bytes",
+            goal,
+            measured.resident_bytes as f64 / blocks,
+        ),
+        row(
+            "allocated memory of each 4 KiB cached",
+            "bytes",
+            goal,
+            measured.allocated_bytes as f64 / blocks,
+        ),
+        row(
+            "hits of random 4 KiB reads (Zipf 0.9 over 64 GiB)",
+            "%",
+            None,
+            measured.hit_ratio * 100.0,
+        ),
+        row(
+            "SSD space used by these reads",
+            "GiB",
+            None,
+            gib(measured.lines_bytes),
+        ),
+        row(
+            "of it, blocks that can be hits",
+            "GiB",
+            None,
+            gib(measured.valid_bytes),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_rank_has_a_place_of_its_own_and_the_first_are_popular() {
+        let places: HashSet<u64> = (0..1 << 16).map(scattered).collect();
+        assert_eq!(places.len(), 1 << 16);
+        assert_eq!((zipf(0.0), zipf(1.0)), (0, VOLUME_BLOCKS - 1));
+        // P(rank < k) = (k^0.1 - 1) / (N^0.1 - 1): a fifth of the reads go to
+        // the first 64 of 16 Mi blocks or so.
+        assert!((20..200).contains(&zipf(0.12)), "{}", zipf(0.12));
+    }
+
+    #[test]
+    fn a_small_pool_is_filled_and_counted() {
+        let plan = Plan {
+            line_bytes: 65536,
+            pool: Sectors::from_mib(64),
+            warming: 2000,
+            counted: 1000,
+        };
+        let measured = measure(plan, || 0);
+        assert_eq!(measured.full_bytes, 64 << 20);
+        assert!(measured.hit_ratio > 0.0 && measured.hit_ratio < 1.0);
+        assert!(measured.valid_bytes <= measured.lines_bytes);
+        assert!(measured.lines_bytes <= 64 << 20);
+    }
+}

@@ -1,0 +1,268 @@
+//! NBD servers as processes of their own: hotset and its peers.
+
+use serde_json::Value;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a server may take to begin.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server, which is ended when dropped.
+pub struct Server {
+    /// What reports call it.
+    pub name: String,
+    /// Its export.
+    pub uri: String,
+    child: Child,
+}
+
+impl Server {
+    /// Runs `command`, which listens on the unix socket `socket`.
+    fn start(
+        name: &str,
+        mut command: Command,
+        socket: &Path,
+        uri: String,
+        package: &str,
+    ) -> io::Result<Server> {
+        // What an earlier run left behind would be taken for readiness.
+        match fs::remove_file(socket) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let log = socket.with_extension("log");
+        command.stdin(Stdio::null()).stderr(fs::File::create(&log)?);
+        let child = command.spawn().map_err(|e| {
+            io::Error::other(format!(
+                "{name} (Debian package {package}) did not start: {e}"
+            ))
+        })?;
+        let mut server = Server {
+            name: name.into(),
+            uri,
+            child,
+        };
+        let begin = Instant::now();
+        while std::os::unix::net::UnixStream::connect(socket).is_err() {
+            let ended = server.child.try_wait()?;
+            if ended.is_some() || begin.elapsed() > PATIENCE {
+                let told = fs::read_to_string(&log)?;
+                let what = format!("{name} does not serve ({ended:?}): {}", told.trim());
+                return Err(io::Error::other(what));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(server)
+    }
+
+    /// qemu-nbd on `file`, read-only, with `options`.
+    pub fn qemu_nbd(file: &Path, dir: &Path, options: &[&str]) -> io::Result<Server> {
+        let socket = dir.join(format!("qemu-nbd-{}", stem(file)));
+        let mut command = Command::new("qemu-nbd");
+        command
+            .args(["--persistent", "--shared=0", "--read-only", "--format=raw"])
+            .args(options)
+            .arg(format!("--socket={}", socket.display()))
+            .arg(file);
+        let name = format!("qemu-nbd {}", options.join(" "));
+        Server::start(&name, command, &socket, uri(&socket, ""), "qemu-utils")
+    }
+
+    /// nbdkit with `arguments`; `name` is what reports call it.
+    pub fn nbdkit(name: &str, dir: &Path, arguments: &[&str]) -> io::Result<Server> {
+        let socket = dir.join(name.replace([' ', '='], "-"));
+        let mut command = Command::new("nbdkit");
+        command
+            .args(["--foreground", "--exit-with-parent", "--unix"])
+            .arg(&socket)
+            .args(arguments)
+            // The cache filter keeps its file there.
+            .env("TMPDIR", dir);
+        Server::start(name, command, &socket, uri(&socket, ""), "nbdkit")
+    }
+
+    /// CPU time of the process so far, user and system, its dead threads too.
+    pub fn cpu(&self) -> io::Result<Duration> {
+        let text = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        ticks(&text)
+            .map(|ticks| Duration::from_secs_f64(ticks as f64 / TICKS_PER_S))
+            .ok_or_else(|| io::Error::other("/proc/PID/stat has another form"))
+    }
+
+    /// Bytes that it has read from files.
+    pub fn bytes_read(&self) -> io::Result<u64> {
+        let text = fs::read_to_string(format!("/proc/{}/io", self.child.id()))?;
+        let line = text.lines().find_map(|line| line.strip_prefix("rchar: "));
+        let number = line.and_then(|number| number.parse().ok());
+        number.ok_or_else(|| io::Error::other("/proc/PID/io has another form"))
+    }
+
+    /// Ends it at once, as a crash would.
+    pub fn kill(mut self) -> io::Result<()> {
+        self.child.kill()?;
+        self.child.wait().map(drop)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Linux tells every program of a clock of 100 Hz, whatever its own.
+const TICKS_PER_S: f64 = 100.0;
+
+/// The fields utime and stime of proc(5); the name before them may hold blanks.
+fn ticks(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    Some(number(11)? + number(12)?)
+}
+
+fn stem(file: &Path) -> String {
+    let stem = file.file_name().unwrap_or_default();
+    stem.to_string_lossy().into_owned()
+}
+
+fn uri(socket: &Path, export: &str) -> String {
+    format!("nbd+unix:///{export}?socket={}", socket.display())
+}
+
+/// A daemon of hotset with one volume, `volume`.
+pub struct Hotset {
+    /// Its process.
+    pub server: Server,
+    binary: PathBuf,
+    control: PathBuf,
+}
+
+/// What a daemon of hotset serves.
+pub struct Setup<'a> {
+    /// Where its sockets and its configuration go.
+    pub dir: &'a Path,
+    /// The lines of the configuration that say where the origin is.
+    pub origin: String,
+    /// The same for its one pool device.
+    pub pool: String,
+}
+
+/// A file with direct I/O, in a configuration.
+pub fn direct(file: &Path) -> String {
+    format!("path = \"{}\"", file.display())
+}
+
+/// A file behind the page cache, in a configuration.
+pub fn buffered(file: &Path) -> String {
+    direct(file) + "\nbuffered = true"
+}
+
+/// A server's export, in a configuration.
+pub fn nbd(server: &Server) -> String {
+    format!("nbd = \"{}\"", server.uri)
+}
+
+impl Hotset {
+    /// Starts `binary`. Sequential streams are promoted too, so that the pool
+    /// can be warmed in order; everything else is as it is by default.
+    pub fn start(binary: &Path, setup: &Setup) -> io::Result<Hotset> {
+        let dir = setup.dir;
+        let (control, socket) = (dir.join("control"), dir.join("hotset"));
+        // What a pool of an earlier run remembered is not this one's.
+        let state = dir.join("state");
+        let _ = fs::remove_dir_all(&state);
+        let config = format!(
+            r#"
+[daemon]
+control = "{}"
+state = "{}"
+[[device]]
+name = "origin"
+{}
+[[device]]
+name = "ssd"
+{}
+[[pool]]
+name = "pool"
+devices = ["ssd"]
+sequential = 0
+[[volume]]
+name = "volume"
+origin = "origin"
+pool = "pool"
+[[listen]]
+unix = "{}"
+"#,
+            control.display(),
+            state.display(),
+            setup.origin,
+            setup.pool,
+            socket.display(),
+        );
+        let file = dir.join("hotset.toml");
+        fs::write(&file, config)?;
+        let mut command = Command::new(binary);
+        command.arg("serve").arg("--config").arg(file);
+        let uri = uri(&socket, "volume");
+        let server = Server::start("hotset", command, &socket, uri, "none; build it")?;
+        Ok(Hotset {
+            server,
+            binary: binary.into(),
+            control,
+        })
+    }
+
+    fn command(&self, words: &[&str]) -> io::Result<Vec<u8>> {
+        let mut command = Command::new(&self.binary);
+        let output = command
+            .args(words)
+            .arg("--control")
+            .arg(&self.control)
+            .output()?;
+        if output.status.success() {
+            return Ok(output.stdout);
+        }
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        Err(io::Error::other(text))
+    }
+
+    /// What `hotset status --json` prints.
+    pub fn status(&self) -> io::Result<Value> {
+        Ok(serde_json::from_slice(
+            &self.command(&["status", "--json"])?,
+        )?)
+    }
+
+    /// A counter of its pool and volume.
+    pub fn counter(&self, name: &str) -> io::Result<u64> {
+        let status = self.status()?;
+        let missing = || io::Error::other(format!("hotset has no counter {name}"));
+        status["pools"][0]["counters"][name]
+            .as_u64()
+            .ok_or_else(missing)
+    }
+
+    /// Changes how its volume uses the pool.
+    pub fn set_mode(&self, mode: &str) -> io::Result<()> {
+        self.command(&["volume", "set-mode", "volume", mode])
+            .map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_found_behind_a_strange_name() {
+        let stat = "12 (a b) c) S 1 2 3 4 5 6 7 8 9 10 70 8 0 0 20 0 1 0 5";
+        assert_eq!(ticks(stat), Some(78));
+        assert_eq!(ticks("12 (short) S 1"), None);
+    }
+}
