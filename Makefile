@@ -2,6 +2,8 @@
 # make test    everything that must hold, in about twenty minutes on two cores
 # make bench   measurements beside peers, into target/bench.json
 # make soak    the long sweeps: simulation seeds by the hundred thousand
+# make fuzz    every parser under the fuzzer, a minute each; needs nightly Rust
+# make mutants faults put into the cache engine, which its tests must find
 # make models  the plots of docs/models.md
 #
 # Each installs the Debian packages it lacks, and says which.
@@ -12,7 +14,7 @@ PACKAGES_BENCH := fio valgrind nbdkit qemu-utils jq
 PACKAGES_DEMO := nginx-light libnbd-bin e2fsprogs fuse3 mount util-linux util-linux-extra
 SHELL_SCRIPTS := tools/install contrib/snapshot vm/prepare vm/run vm/test vm/with-forwards vm/guest/init $(wildcard vm/tests/* vm/bench/*)
 
-.PHONY: demo test lint unit guest bench soak models deps-test
+.PHONY: demo test lint unit guest bench soak fuzz mutants models deps-test
 
 demo:
 	tools/install $(PACKAGES_DEMO)
@@ -47,6 +49,22 @@ soak:
 	cargo run --release --quiet -p hotset -- lab crash --cases 100000 --threads "$$(nproc)" --json
 	cargo run --release --quiet -p hotset -- lab crash --cases 100 --boundaries
 	cargo run --release --quiet -p hotset -- lab kill --rounds 200
+
+# A target is its directory and its name.
+FUZZ_TARGETS := nbd/server nbd/client control/text trace/formats layout/blocks
+SECONDS := 60
+
+fuzz:
+	cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz
+	$(foreach target,$(FUZZ_TARGETS),cargo +nightly fuzz run --fuzz-dir fuzz/$(dir $(target)) $(notdir $(target)) \
+		-- -max_total_time=$(SECONDS) &&) true
+
+# First those made by hand against the simulation campaign, then every one that
+# cargo-mutants makes against the crate's own tests.
+mutants:
+	cargo run --quiet -p lab --example mutants -- crates/lab/mutations/cache.toml cachesim --seeds 400
+	cargo mutants --version >/dev/null 2>&1 || cargo install --locked cargo-mutants
+	cargo mutants --package cache --jobs 1 --output target/cargo-mutants
 
 models:
 	cargo run --release --quiet -p sim --example plot_models

@@ -7,6 +7,7 @@ use super::run::{Leaf, Shared, Target};
 use super::scenario::Scenario;
 use super::stamp::{self, ANYTHING, Value, ZERO};
 use block::{Fua, IoError, IoResult, Nanos, SECTOR_BYTES};
+use futures_util::future::join;
 use sim::Rng;
 use std::cell::RefCell;
 use std::ops::Range;
@@ -94,7 +95,8 @@ impl Operation<'_> {
 
     async fn perform(&self, rng: &mut Rng) {
         match rng.below(100) {
-            0..52 => self.read(rng).await,
+            0..49 => self.read(rng).await,
+            49..52 => self.crowd(rng).await,
             52..88 => self.write(rng).await,
             88..92 => {
                 self.change(ZERO, self.target.gate.zero(self.offset(), self.bytes()))
@@ -144,6 +146,27 @@ impl Operation<'_> {
             );
             self.shared.violate(what);
         }
+    }
+
+    /// Requests that share a 4 KiB block and no sector, which the gate lets pass
+    /// each other: while one part is read, another is written, then read.
+    async fn crowd(&self, rng: &mut Rng) {
+        let block = self.sectors.start / 8 * 8;
+        if self.scenario.block.0 > 1 || block + 8 > self.target.sectors {
+            return self.read(rng).await;
+        }
+        let part = |at: u64| Operation {
+            sectors: block + at..block + at + 1,
+            ..*self
+        };
+        // A block that is written in part is not cached any more.
+        part(2).write(rng).await;
+        let mut other = Rng::fork(rng.bits(), 0);
+        let written = async {
+            part(4).write(&mut other).await;
+            part(4).read(&mut other).await;
+        };
+        join(part(0).read(rng), written).await;
     }
 
     async fn write(&self, rng: &mut Rng) {

@@ -15,6 +15,7 @@
 mod chaos;
 mod client;
 pub mod model;
+mod origin;
 pub mod report;
 pub mod run;
 pub mod scenario;

@@ -4,6 +4,7 @@
 use super::chaos::Chaos;
 use super::client::{self, Volume, is_origins};
 use super::model::Model;
+use super::origin::Origin;
 use super::report::Report;
 use super::scenario::Scenario;
 use block::{
@@ -12,7 +13,7 @@ use block::{
 use cache::{Cache, Config, Mode, VolumeConfig};
 use futures_util::future::join_all;
 use shard::{Config as ShardConfig, Disk, Local, Mesh, Shard};
-use sim::{Budget, Control, DiskSpec, Outcome, Service, Sim, SimDriver, Span, World};
+use sim::{Budget, Control, DiskSpec, Outcome, Rng, Service, Sim, SimDriver, Span, World};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -171,8 +172,15 @@ fn build(
                 sectors: None,
                 mode: Mode::WriteThrough,
             };
-            let below = BoxDevice::new(local.disk(*origin).expect("a disk"));
-            let volume = cache.add_volume(config, below).expect("a sound volume");
+            let below = Origin::new(
+                local.disk(*origin).expect("a disk"),
+                env.clone(),
+                Rng::fork(scenario.seed, 1000 + i),
+                scenario.origin_time.max,
+            );
+            let volume = cache
+                .add_volume(config, BoxDevice::new(below))
+                .expect("a sound volume");
             let sectors = volume.geometry().sectors.0;
             Target {
                 name: format!("volume-{i}"),

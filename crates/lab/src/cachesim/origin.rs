@@ -1,0 +1,72 @@
+//! An origin whose answers are older than they look.
+//!
+//! A simulated disk reads at the very end of a read. A real one may have read
+//! long before its answer arrives: writes that were acknowledged in between are
+//! not in it. Here some answers are held back for a while.
+
+use super::run::Leaf;
+use block::{
+    Buf, Content, Device, Env, Extent, Fua, Geometry, IoResult, Lba, Nanos, Shared as Bytes,
+};
+use sim::Rng;
+use std::cell::RefCell;
+
+pub(crate) struct Origin {
+    disk: Leaf,
+    env: Env,
+    rng: RefCell<Rng>,
+    /// The longest that an answer is held back.
+    lag_max: Nanos,
+}
+
+impl Origin {
+    pub(crate) fn new(disk: Leaf, env: Env, rng: Rng, lag_max: Nanos) -> Origin {
+        Origin {
+            disk,
+            env,
+            rng: RefCell::new(rng),
+            lag_max,
+        }
+    }
+
+    /// For how long the next answer is held back.
+    fn lag(&self) -> Option<Nanos> {
+        let mut rng = self.rng.borrow_mut();
+        rng.chance(0.3)
+            .then(|| Nanos(rng.between(1, self.lag_max.0)))
+    }
+}
+
+impl Device for Origin {
+    fn geometry(&self) -> &Geometry {
+        self.disk.geometry()
+    }
+
+    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
+        let answer = self.disk.read(at, buf).await;
+        if let Some(lag) = self.lag() {
+            self.env.timer.sleep(lag).await;
+        }
+        answer
+    }
+
+    async fn write(&self, at: Lba, data: Bytes, fua: Fua) -> IoResult {
+        self.disk.write(at, data, fua).await
+    }
+
+    async fn zero(&self, extent: Extent) -> IoResult {
+        self.disk.zero(extent).await
+    }
+
+    async fn flush(&self) -> IoResult {
+        self.disk.flush().await
+    }
+
+    async fn discard(&self, extent: Extent) -> IoResult {
+        self.disk.discard(extent).await
+    }
+
+    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        self.disk.extents(extent, out).await
+    }
+}
