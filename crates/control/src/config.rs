@@ -63,7 +63,7 @@ sections! {
             "Its devices; may be empty, and changed while it runs.";
         line_size: Bytes = "64KiB",
             "The unit of replacement: a power of two from 4 KiB to 1 MiB.";
-        policy: PolicyName = "s3-fifo",
+        policy: PolicyName = "auto",
             "Which line makes room for another.";
         sequential: Bytes = "4MiB",
             "A stream that reads or writes on for longer than this is not promoted; 0 promotes all.";

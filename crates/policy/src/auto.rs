@@ -38,7 +38,7 @@ use std::ops::Range;
 /// Ghosts remembered for each slot.
 const GHOSTS_PER_SLOT: u32 = 2;
 /// Tries to find a resident line among random slots, for each sample.
-const TRIES: u32 = 4;
+const TRIES: u32 = 16;
 /// Sampled accesses over which the rules' misses fade, in miniature pools.
 const MEMORY_POOLS: f32 = 8.0;
 /// Miss ratio by which another rule has to be better.
@@ -130,6 +130,7 @@ impl<I: Index> Auto<I> {
         }
     }
 
+    #[inline(never)]
     fn learn(&mut self, key: Key, request: &Request) {
         let now = self.now();
         let missed = self
@@ -203,8 +204,26 @@ impl<I: Index> Auto<I> {
         }
     }
 
+    /// The pool has another number of usable slots: time is told in other
+    /// ticks from now on. Sample and ghosts start anew at their new size; what
+    /// was learnt stays.
     fn resized(&mut self) {
-        self.scale = Scale::of(self.slots.live());
+        let live = self.slots.live();
+        let (old, now) = (self.scale.shift, self.now());
+        self.scale = Scale::of(live);
+        let new = self.scale.shift;
+        if new != old {
+            let then = self.now();
+            for line in &mut self.lines {
+                let accesses = u64::from(now.wrapping_sub(line.last)) << old;
+                let ticks = (accesses >> new).min(u64::from(u32::MAX));
+                line.last = then.wrapping_sub(ticks as u32);
+            }
+            self.hazards = self.hazards.rescaled(old, new);
+        }
+        self.ghosts = Ghosts::new(live.saturating_mul(GHOSTS_PER_SLOT));
+        self.monitor = Monitor::new(live);
+        self.step_in = 1;
     }
 }
 
@@ -342,6 +361,7 @@ impl<I: Index> Replacement for Auto<I> {
     fn save(&self) -> Vec<u8> {
         state::encode(&State {
             active: self.active,
+            shift: self.scale.shift as u8,
             misses: self.misses,
             sampled: self.sampled,
             hazards: self.hazards.clone(),
@@ -355,7 +375,8 @@ impl<I: Index> Replacement for Auto<I> {
         self.active = state.active;
         self.misses = state.misses;
         self.sampled = state.sampled;
-        self.hazards = state.hazards;
+        let old = u32::from(state.shift);
+        self.hazards = state.hazards.rescaled(old, self.scale.shift);
         true
     }
 

@@ -26,18 +26,9 @@ impl<R: Replacement, A: Admission> Composed<R, A> {
         }
     }
 
-    fn resized(&mut self) {
-        self.admission.resized(self.replacement.slots().live());
-    }
-}
-
-impl<R: Replacement, A: Admission> Policy for Composed<R, A> {
-    #[inline]
-    fn access(&mut self, key: Key, request: &Request, pins: &dyn Pins) -> Instruction {
-        if let Some(slot) = self.replacement.touch(key, request) {
-            self.counters.hits += 1;
-            return Instruction::Hit(slot);
-        }
+    /// Apart, so that a hit saves no registers for it.
+    #[inline(never)]
+    fn miss(&mut self, key: Key, request: &Request, pins: &dyn Pins) -> Instruction {
         let instruction = match self.admission.admit(key, request) {
             Ok(()) => self.replacement.insert(key, request, pins),
             Err(reason) => {
@@ -52,6 +43,21 @@ impl<R: Replacement, A: Admission> Policy for Composed<R, A> {
             Instruction::Replace { .. } => self.counters.replaces += 1,
         }
         instruction
+    }
+
+    fn resized(&mut self) {
+        self.admission.resized(self.replacement.slots().live());
+    }
+}
+
+impl<R: Replacement, A: Admission> Policy for Composed<R, A> {
+    #[inline]
+    fn access(&mut self, key: Key, request: &Request, pins: &dyn Pins) -> Instruction {
+        if let Some(slot) = self.replacement.touch(key, request) {
+            self.counters.hits += 1;
+            return Instruction::Hit(slot);
+        }
+        self.miss(key, request, pins)
     }
 
     fn peek(&self, key: Key) -> Option<Slot> {

@@ -80,3 +80,39 @@ fn a_working_set_that_moves_is_followed() {
     );
     assert!(accesses < len * 10, "{accesses}");
 }
+
+/// A pool that gets its devices after it was made, as the engine's does, is no
+/// worse than one made at its size; nor is one that was larger and shrank.
+#[test]
+fn a_pool_may_grow_and_shrink() {
+    let hit_ratio = |mut load: Load| {
+        let mut hits = 0;
+        for i in 0..120_000u64 {
+            let hit = if i % 3 == 0 {
+                load.access(1_000_000 + i)
+            } else {
+                load.random(0, 3 * u64::from(POOL) / 2)
+            };
+            hits += u64::from(hit && i >= 60_000);
+        }
+        hits as f64 / 60_000.0
+    };
+    let resized = |from: u32, to: u32| {
+        let mut load = Load::new("auto");
+        load.policy = registry::build("auto", from, 1).expect("registered");
+        if from < to {
+            load.policy.grow(to);
+        } else {
+            for i in 0..u64::from(from) {
+                load.access(2_000_000 + i);
+            }
+            load.policy.retire(to..from);
+        }
+        load.policy.check();
+        hit_ratio(load)
+    };
+    let built = hit_ratio(Load::new("auto"));
+    let (grown, shrunk) = (resized(0, POOL), resized(10 * POOL, POOL));
+    println!("built {built:.3}, grown {grown:.3}, shrunk {shrunk:.3}");
+    assert!(grown > built - 0.02 && shrunk > built - 0.02);
+}

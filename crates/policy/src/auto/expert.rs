@@ -32,7 +32,7 @@ impl Expert {
 }
 
 /// What is known of one line.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Line {
     /// Ticks at its last access.
     pub(crate) last: u32,

@@ -86,6 +86,7 @@ impl Hazards {
 
     /// Recomputes the worth of one class and lets its observations fade; after
     /// as many calls as there are classes it has been every class's turn.
+    #[inline(never)]
     pub(crate) fn step(&mut self) {
         let class = Class(self.next as u16);
         if self.coarse[class.coarse()]
@@ -129,6 +130,21 @@ impl Hazards {
         hazards
     }
 
+    /// The same observations, of ages in ticks of `1 << old` accesses, as of
+    /// ages in ticks of `1 << new`.
+    pub(crate) fn rescaled(&self, old: u32, new: u32) -> Hazards {
+        let rows = self.rows().map(|row| {
+            let mut moved = [[0.0; 2]; BUCKETS];
+            for (b, [left, reused]) in row.into_iter().enumerate() {
+                let to = (b + 2 * old as usize).saturating_sub(2 * new as usize);
+                let to = &mut moved[to.min(BUCKETS - 1)];
+                *to = [to[0] + left, to[1] + reused];
+            }
+            moved
+        });
+        Hazards::from_rows(rows.enumerate())
+    }
+
     fn rebuild(&mut self, class: Class) {
         let mut hazard = [0.0; BUCKETS];
         for (b, hazard) in hazard.iter_mut().enumerate() {
@@ -141,13 +157,7 @@ impl Hazards {
                 (cell.reused + SHRINKAGE * above) / (cell.left + SHRINKAGE)
             });
         }
-        for age in 0..BUCKETS {
-            let (worth, chance) = gittins(&hazard, age);
-            self.worth[class.0 as usize][age] = worth;
-            if age == 0 {
-                self.chance[class.0 as usize] = chance;
-            }
-        }
+        self.chance[class.0 as usize] = gittins(&hazard, &mut self.worth[class.0 as usize]);
     }
 }
 
@@ -158,22 +168,49 @@ fn fade(row: &mut Row) {
     }
 }
 
-/// The index of a line at the start of bucket `age`, and the chance of a reuse
-/// within the horizon that attains it.
-fn gittins(hazard: &[f32; BUCKETS], age: usize) -> (f32, f32) {
-    let (mut alive, mut chance, mut time) = (1.0f32, 0.0f32, 0.0f32);
-    let mut best = (0.0f32, 0.0f32);
-    for (b, hazard) in hazard.iter().enumerate().skip(age) {
+/// Ages from the start of a bucket up to the horizon that attains its index.
+#[derive(Clone, Copy, Default)]
+struct Stretch {
+    /// Of a line at the start: the chance of a reuse within the stretch, ...
+    chance: f32,
+    /// ... the expected ticks until then or the end, ...
+    ticks: f32,
+    /// ... and the chance to reach the end.
+    alive: f32,
+}
+
+/// The index of a line at the start of each bucket; returns the chance of a
+/// reuse within the best horizon of a line just accessed.
+///
+/// From the oldest bucket down, a stretch takes in the next one for as long as
+/// that raises its ratio, so that each bucket is merged once.
+fn gittins(hazard: &[f32; BUCKETS], worth: &mut [f32; BUCKETS]) -> f32 {
+    let mut later = [Stretch::default(); BUCKETS];
+    let mut stretches = 0;
+    let mut chance = 0.0;
+    for b in (0..BUCKETS).rev() {
         let width = (bucket_start(b + 1) - bucket_start(b)) as f32;
-        chance += alive * hazard;
-        time += alive * width * (1.0 - hazard / 2.0);
-        alive *= 1.0 - hazard;
-        let index = chance / time;
-        if index > best.0 {
-            best = (index, chance);
+        let mut own = Stretch {
+            chance: hazard[b],
+            ticks: width * (1.0 - hazard[b] / 2.0),
+            alive: 1.0 - hazard[b],
+        };
+        while stretches > 0 {
+            let next = later[stretches - 1];
+            if next.chance * own.ticks <= own.chance * next.ticks {
+                break;
+            }
+            own.chance += own.alive * next.chance;
+            own.ticks += own.alive * next.ticks;
+            own.alive *= next.alive;
+            stretches -= 1;
         }
+        later[stretches] = own;
+        stretches += 1;
+        worth[b] = own.chance / own.ticks;
+        chance = own.chance;
     }
-    best
+    chance
 }
 
 #[cfg(test)]
@@ -188,6 +225,45 @@ mod tests {
                 let class = Class(class);
                 let younger = hazards.worth(class, octave_later - 2);
                 assert!(hazards.worth(class, octave_later) < younger);
+            }
+        }
+    }
+
+    #[test]
+    fn a_change_of_scale_moves_what_was_learnt() {
+        let mut hazards = Hazards::new();
+        for _ in 0..100 {
+            hazards.left(Class(3), 20, true);
+        }
+        for _ in 0..CLASSES {
+            hazards.step();
+        }
+        let coarser = hazards.rescaled(2, 5);
+        assert!(coarser.worth(Class(3), 14) > 2.0 * coarser.worth(Class(3), 12));
+        let back = coarser.rescaled(5, 2);
+        assert!(back.rows().zip(hazards.rows()).all(|(a, b)| a == b));
+    }
+
+    #[test]
+    fn the_index_is_the_best_ratio_over_all_horizons() {
+        let mut random = super::super::random::Random::new(3);
+        for _ in 0..200 {
+            let hazard = [(); BUCKETS].map(|()| random.below(1000) as f32 / 1001.0);
+            let mut worth = [0.0; BUCKETS];
+            gittins(&hazard, &mut worth);
+            for (age, worth) in worth.iter().enumerate() {
+                let (mut alive, mut chance, mut time, mut best) = (1.0f64, 0.0, 0.0, 0.0f64);
+                for (b, hazard) in hazard.iter().enumerate().skip(age) {
+                    let width = f64::from(bucket_start(b + 1) - bucket_start(b));
+                    chance += alive * f64::from(*hazard);
+                    time += alive * width * (1.0 - f64::from(*hazard) / 2.0);
+                    alive *= 1.0 - f64::from(*hazard);
+                    best = best.max(chance / time);
+                }
+                assert!(
+                    (f64::from(*worth) / best - 1.0).abs() < 1e-3,
+                    "{worth} {best}"
+                );
             }
         }
     }

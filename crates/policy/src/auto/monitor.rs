@@ -23,6 +23,8 @@ const MINI_LINES: u32 = 4096;
 const FOLLOWED_PER_LINE: u32 = 8;
 /// Resident lines looked at for a victim.
 pub(crate) const SAMPLES: u32 = 32;
+/// Neighbours looked at together, as they share a cache line.
+const GROUP: u32 = 4;
 /// Resident keys passed over when a followed key is given up.
 const TURNS: u32 = 8;
 const NONE: u32 = u32::MAX;
@@ -35,6 +37,13 @@ struct Entry {
     older: u32,
     newer: u32,
     place: [u32; EXPERTS],
+}
+
+/// A line of a miniature cache; its history again, to be near its neighbours.
+#[derive(Clone, Copy, Debug)]
+struct Resident {
+    entry: u32,
+    line: Line,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,8 +61,10 @@ pub(crate) struct Monitor {
     entries: Vec<Entry>,
     entries_max: u32,
     queues: [Queue; BUCKETS],
-    minis: [Vec<u32>; EXPERTS],
+    minis: [Vec<Resident>; EXPERTS],
     mini_lines: u32,
+    /// When the queues were last looked at.
+    advanced: u32,
     random: Random,
 }
 
@@ -74,6 +85,7 @@ impl Monitor {
             }; BUCKETS],
             minis: [(); EXPERTS].map(|()| Vec::with_capacity(mini_lines as usize)),
             mini_lines,
+            advanced: 0,
             random: Random::new(1),
         }
     }
@@ -120,17 +132,28 @@ impl Monitor {
         let mut missed = [false; EXPERTS];
         for expert in Expert::ALL {
             let e = expert as usize;
-            missed[e] = self.entries[id as usize].place[e] == NONE;
+            let Entry { place, line, .. } = self.entries[id as usize];
+            missed[e] = place[e] == NONE;
             if missed[e] {
                 self.admit(id, expert, hazards, scale, now);
+            } else {
+                self.minis[e][place[e] as usize].line = line;
             }
         }
         missed
     }
 
     /// Moves the keys that grew older into the queues of their age.
+    ///
+    /// A bucket is looked at once in a sixteenth of its age, so that an access
+    /// looks at two on average.
     fn advance(&mut self, hazards: &mut Hazards, now: u32) {
-        for b in 0..BUCKETS - 1 {
+        let changed = now ^ std::mem::replace(&mut self.advanced, now);
+        let due = (BUCKETS - 1).min(2 * (u32::BITS - changed.leading_zeros() + 4) as usize);
+        if changed == 0 {
+            return;
+        }
+        for b in 0..due {
             loop {
                 let id = self.queues[b].oldest;
                 if id == NONE {
@@ -206,36 +229,42 @@ impl Monitor {
         if place != NONE {
             self.minis[e].swap_remove(place as usize);
             if let Some(moved) = self.minis[e].get(place as usize) {
-                self.entries[*moved as usize].place[e] = place;
+                self.entries[moved.entry as usize].place[e] = place;
             }
         }
     }
 
     fn admit(&mut self, id: u32, expert: Expert, hazards: &Hazards, scale: Scale, now: u32) {
         let e = expert as usize;
+        let line = self.entries[id as usize].line;
+        let resident = Resident { entry: id, line };
         if self.minis[e].len() < self.mini_lines as usize {
             self.entries[id as usize].place[e] = self.minis[e].len() as u32;
-            self.minis[e].push(id);
+            self.minis[e].push(resident);
             return;
         }
         let mut worst = (f32::INFINITY, 0, 0);
-        for _ in 0..SAMPLES {
-            let place = self.random.below(self.mini_lines);
-            let line = self.entries[self.minis[e][place as usize] as usize].line;
-            let found = score(expert, hazards, scale, line, now);
-            let age = now.wrapping_sub(line.last);
-            if found < worst.0 || (found == worst.0 && age > worst.1) {
-                worst = (found, age, place);
+        for _ in 0..SAMPLES / GROUP {
+            let first = self
+                .random
+                .below(self.mini_lines.saturating_sub(GROUP - 1).max(1))
+                as usize;
+            let group = self.minis[e][first..].iter().take(GROUP as usize);
+            for (place, Resident { line, .. }) in (first..).zip(group) {
+                let found = score(expert, hazards, scale, *line, now);
+                let age = now.wrapping_sub(line.last);
+                if found < worst.0 || (found == worst.0 && age > worst.1) {
+                    worst = (found, age, place);
+                }
             }
         }
-        let newcomer = score(expert, hazards, scale, self.entries[id as usize].line, now);
-        if newcomer < worst.0 {
+        if score(expert, hazards, scale, line, now) < worst.0 {
             return;
         }
         let place = worst.2;
-        let victim = std::mem::replace(&mut self.minis[e][place as usize], id);
-        self.entries[victim as usize].place[e] = NONE;
-        self.entries[id as usize].place[e] = place;
+        let victim = std::mem::replace(&mut self.minis[e][place], resident);
+        self.entries[victim.entry as usize].place[e] = NONE;
+        self.entries[id as usize].place[e] = place as u32;
     }
 
     fn push(&mut self, id: u32, b: usize) {
@@ -272,8 +301,10 @@ impl Monitor {
     pub(crate) fn check(&self) {
         for (e, mini) in self.minis.iter().enumerate() {
             assert!(mini.len() <= self.mini_lines as usize);
-            for (place, id) in mini.iter().enumerate() {
-                assert_eq!(self.entries[*id as usize].place[e], place as u32);
+            for (place, resident) in mini.iter().enumerate() {
+                let entry = &self.entries[resident.entry as usize];
+                assert_eq!(entry.place[e], place as u32);
+                assert_eq!(entry.line, resident.line);
             }
         }
         let mut followed = 0;

@@ -1,7 +1,7 @@
 //! What `auto` learnt, as bytes that survive a restart.
 //!
 //! ```text
-//! "hotauto1"  active: u8  misses: f32 x rules  sampled: f32
+//! "hotauto2"  active: u8  shift: u8  misses: f32 x rules  sampled: f32
 //! then for each row of observations that is not empty:
 //!     position: u16   [left, reused]: f32 x 2 x buckets
 //! ```
@@ -11,14 +11,16 @@ use super::class::{BUCKETS, CLASSES, COARSE};
 use super::expert::{EXPERTS, Expert};
 use super::hazard::Hazards;
 
-const MAGIC: &[u8; 8] = b"hotauto1";
-const HEADER_BYTES: usize = MAGIC.len() + 1 + 4 * (EXPERTS + 1);
+const MAGIC: &[u8; 8] = b"hotauto2";
+const HEADER_BYTES: usize = MAGIC.len() + 2 + 4 * (EXPERTS + 1);
 const ROW_BYTES: usize = 2 + 8 * BUCKETS;
 const ROWS: usize = CLASSES + COARSE + 1;
 
 /// The saved part of the policy.
 pub(crate) struct State {
     pub(crate) active: Expert,
+    /// Of the ticks in which ages were counted: see [`super::expert::Scale`].
+    pub(crate) shift: u8,
     pub(crate) misses: [f32; EXPERTS],
     pub(crate) sampled: f32,
     pub(crate) hazards: Hazards,
@@ -26,7 +28,7 @@ pub(crate) struct State {
 
 pub(crate) fn encode(state: &State) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
-    out.push(state.active as u8);
+    out.extend([state.active as u8, state.shift]);
     for value in state.misses.iter().chain([&state.sampled]) {
         out.extend(value.to_le_bytes());
     }
@@ -47,8 +49,9 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<State> {
         return None;
     }
     let active = *Expert::ALL.get(usize::from(body[0]))?;
+    let shift = Some(body[1]).filter(|shift| u32::from(*shift) < u32::BITS)?;
     let mut header = [0.0; EXPERTS + 1];
-    for (value, raw) in header.iter_mut().zip(body[1..].chunks_exact(4)) {
+    for (value, raw) in header.iter_mut().zip(body[2..].chunks_exact(4)) {
         *value = number(raw)?;
     }
     let mut parsed = Vec::new();
@@ -66,6 +69,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<State> {
     let [misses @ .., sampled] = header;
     Some(State {
         active,
+        shift,
         misses,
         sampled,
         hazards: Hazards::from_rows(parsed.into_iter()),
@@ -91,6 +95,7 @@ mod tests {
         }
         State {
             active: Expert::Frequency,
+            shift: 3,
             misses: [1.0, 2.0, 3.0],
             sampled: 10.0,
             hazards,
@@ -114,13 +119,13 @@ mod tests {
         for cut in [0, 1, 8, HEADER_BYTES - 1, HEADER_BYTES + 1, bytes.len() - 1] {
             assert!(decode(&bytes[..cut]).is_none(), "{cut}");
         }
-        for (at, value) in [(0, 0), (8, 9), (HEADER_BYTES + 1, 255)] {
+        for (at, value) in [(0, 0), (8, 9), (9, 32), (HEADER_BYTES + 1, 255)] {
             let mut damaged = bytes.clone();
             damaged[at] = value;
             assert!(decode(&damaged).is_none(), "{at}");
         }
         let mut not_a_number = bytes.clone();
-        not_a_number[9..13].copy_from_slice(&f32::NAN.to_le_bytes());
+        not_a_number[10..14].copy_from_slice(&f32::NAN.to_le_bytes());
         assert!(decode(&not_a_number).is_none());
     }
 }

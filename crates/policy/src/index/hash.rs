@@ -68,24 +68,41 @@ pub(crate) fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// One in every byte of the tags.
-const ONES: u128 = (u128::MAX / 255) >> (128 - 8 * WAYS);
-
-/// The top bit of each byte whose tag equals `tag`, and no other bit.
+/// The top bit of each byte of `tags` that equals `tag`; where one does, maybe
+/// also of bytes above it.
 #[inline]
-fn matches(tags: &[u8; WAYS], tag: u8) -> u128 {
-    const LOW_BITS: u128 = ONES * 0x7f;
-    let mut wide = [0; 16];
-    wide[..WAYS].copy_from_slice(tags);
-    let differing = u128::from_le_bytes(wide) ^ (ONES * u128::from(tag));
-    // A byte keeps its top bit clear only if it is zero; no carry leaves a byte.
-    !(((differing & LOW_BITS) + LOW_BITS) | differing | LOW_BITS) & (ONES << 7)
+fn matches(tags: u64, tag: u8) -> u64 {
+    const ONES: u64 = u64::MAX / 255;
+    let differing = tags ^ (ONES * u64::from(tag));
+    differing.wrapping_sub(ONES) & !differing & (ONES << 7)
 }
 
-/// The way that the lowest bit of a mask stands for.
-#[inline]
-fn lowest(mask: u128) -> usize {
-    mask.trailing_zeros() as usize / 8
+impl Bucket {
+    /// Tags 0 to 7, and 8 to 11 with none above them.
+    #[inline]
+    fn words(&self) -> [u64; 2] {
+        let [low @ .., a, b, c, d] = self.tags;
+        [
+            u64::from_le_bytes(low),
+            u64::from(u32::from_le_bytes([a, b, c, d])),
+        ]
+    }
+
+    /// The first way of tag `tag` for which `is` holds.
+    #[inline]
+    fn find(&self, tag: u8, is: impl Fn(u32) -> bool) -> Option<usize> {
+        for (word, tags) in self.words().into_iter().enumerate() {
+            let mut mask = matches(tags, tag);
+            while mask != 0 {
+                let way = word * 8 + mask.trailing_zeros() as usize / 8;
+                if way < WAYS && self.tags[way] == tag && is(self.nodes[way]) {
+                    return Some(way);
+                }
+                mask &= mask - 1;
+            }
+        }
+        None
+    }
 }
 
 impl Index for HashIndex {
@@ -119,13 +136,8 @@ impl Index for HashIndex {
         let (mut at, tag) = self.place(key);
         for _ in 0..self.buckets.len() {
             let bucket = &self.buckets[at];
-            let mut mask = matches(&bucket.tags, tag);
-            while mask != 0 {
-                let node = bucket.nodes[lowest(mask)];
-                if key_of(node) == key {
-                    return Some(node);
-                }
-                mask &= mask - 1;
+            if let Some(way) = bucket.find(tag, |node| key_of(node) == key) {
+                return Some(bucket.nodes[way]);
             }
             if bucket.passed == 0 {
                 break;
@@ -139,9 +151,7 @@ impl Index for HashIndex {
         let (mut at, tag) = self.place(key);
         for _ in 0..self.buckets.len() {
             let bucket = &mut self.buckets[at];
-            let empty = matches(&bucket.tags, 0);
-            if empty != 0 {
-                let way = lowest(empty);
+            if let Some(way) = bucket.find(0, |_| true) {
                 bucket.tags[way] = tag;
                 bucket.nodes[way] = node;
                 return;
@@ -156,14 +166,9 @@ impl Index for HashIndex {
         let (mut at, tag) = self.place(key);
         for _ in 0..self.buckets.len() {
             let bucket = &mut self.buckets[at];
-            let mut mask = matches(&bucket.tags, tag);
-            while mask != 0 {
-                let way = lowest(mask);
-                if bucket.nodes[way] == node {
-                    bucket.tags[way] = 0;
-                    return;
-                }
-                mask &= mask - 1;
+            if let Some(way) = bucket.find(tag, |n| n == node) {
+                bucket.tags[way] = 0;
+                return;
             }
             bucket.passed -= 1;
             at = self.next(at);
@@ -212,15 +217,22 @@ mod tests {
     }
 
     #[test]
-    fn only_equal_tags_match() {
+    fn every_way_is_found_by_its_tag() {
         for tag in 0..=255u8 {
-            let mut tags = [tag; WAYS];
-            for (way, t) in tags.iter_mut().enumerate().skip(1) {
-                *t ^= [1, 0, 128][way % 3];
+            for way in 0..WAYS {
+                let mut bucket = Bucket {
+                    tags: [tag ^ 1, tag ^ 128, tag ^ 3]
+                        .repeat(4)
+                        .try_into()
+                        .expect("twelve"),
+                    ..Bucket::default()
+                };
+                assert_eq!(bucket.find(tag, |_| true), None);
+                bucket.tags[way] = tag;
+                bucket.nodes[way] = 7;
+                assert_eq!(bucket.find(tag, |node| node == 7), Some(way));
+                assert_eq!(bucket.find(tag, |node| node == 8), None);
             }
-            let expected = (0..WAYS).filter(|way| tags[*way] == tag);
-            let expected = expected.fold(0u128, |mask, way| mask | 0x80 << (8 * way));
-            assert_eq!(matches(&tags, tag), expected, "{tag}");
         }
     }
 
