@@ -132,7 +132,7 @@ impl Core {
     /// unfinished.
     async fn go_over(
         self: &Rc<Core>,
-        role: Option<usize>,
+        filled: Option<(usize, &Rc<Member>)>,
         regions: Vec<usize>,
         work: impl AsyncFn(Extent) -> IoResult,
         region_done: impl AsyncFn(usize, usize) -> IoResult,
@@ -141,14 +141,15 @@ impl Core {
         let all = self.geometry.sectors;
         let total = regions.iter().map(|r| intent.extent(*r, all).len.0).sum();
         let mut progress = Progress {
-            role,
+            role: filled.map(|(role, _)| role),
             done: Sectors::ZERO,
             total: Sectors(total),
             began: self.env.timer.now(),
         };
         for (index, region) in regions.into_iter().enumerate() {
             for step in self.steps(intent.extent(region, all)) {
-                let gone = role.is_some_and(|role| self.writable(role).is_none());
+                // A member that was lost and is back has missed writes again.
+                let gone = filled.is_some_and(|(role, member)| !self.is_filled(role, member));
                 if self.closed.get() || self.down.borrow().is_some() || gone {
                     return Ok(false);
                 }
@@ -160,6 +161,14 @@ impl Core {
             region_done(index, region).await?;
         }
         Ok(true)
+    }
+
+    /// Whether `member` still has `role`, to be filled.
+    fn is_filled(&self, role: usize, member: &Rc<Member>) -> bool {
+        let same = self
+            .writable(role)
+            .is_some_and(|now| Rc::ptr_eq(&now, member));
+        same && matches!(self.state(role), MemberState::Rebuilding { .. })
     }
 
     /// Waits as long as moving `sectors` may take while the array is in use.
@@ -207,6 +216,9 @@ impl Core {
 
     async fn rebuild(self: &Rc<Core>, role: usize) -> IoResult<bool> {
         let intent = self.intent.as_ref().expect("a level with redundancy");
+        let Some(member) = self.writable(role) else {
+            return Ok(false);
+        };
         let entry = self.slots[role].entry.get();
         let whole = entry.state == MemberState::Rebuilding { whole: true };
         let mut regions = intent.marks();
@@ -224,18 +236,21 @@ impl Core {
             if !whole || !further || !(index + 1).is_multiple_of(every) {
                 return Ok(());
             }
-            let Some(member) = self.writable(role) else {
-                return Ok(());
-            };
             if let Err(error) = member.flush().await {
                 self.fail(role, &error);
                 return Err(error);
+            }
+            if !self.is_filled(role, &member) {
+                return Ok(());
             }
             self.set_entry(role, |entry| entry.checkpoint = Sectors(after.0));
             self.commit().await
         };
         let fill = async |step| self.fill(role, step).await;
-        if !self.go_over(Some(role), regions, fill, note).await? {
+        if !self
+            .go_over(Some((role, &member)), regions, fill, note)
+            .await?
+        {
             return Ok(false);
         }
         // Nothing is in flight while the member becomes one that serves.
@@ -245,7 +260,7 @@ impl Core {
             .await;
         self.flush_members().await?;
         intent.write_now(self).await?;
-        if !matches!(self.state(role), MemberState::Rebuilding { .. }) {
+        if !self.is_filled(role, &member) {
             return Ok(false);
         }
         self.set_entry(role, |entry| {

@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::levels::{Level, Piece};
 use crate::member::is_loss;
 use block::{Access, Buf, Extent, Fua, IoError, IoResult, Kind, Lba, Shared};
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::join_all;
 use std::rc::Rc;
 
 /// What is to happen to an extent.
@@ -272,15 +272,19 @@ impl Core {
             .shape
             .pieces(extent)
             .map(|piece| self.agree_piece(piece));
-        try_join_all(pieces).await?;
-        Ok(())
+        // All of them end before the range is let go of, whatever one meets.
+        join_all(pieces).await.into_iter().collect()
     }
 
     async fn agree_piece(self: &Rc<Core>, piece: Piece) -> IoResult {
         let mut buf = self.env.pool.get(piece.extent.len.bytes() as usize).await;
         let mut last = Err(self.error(Kind::Gone, "no member is left that holds these sectors"));
         let mut source = None;
-        for (leg, member) in self.readable(&piece) {
+        let legs = self.readable(&piece);
+        if legs.len() == 1 {
+            return Ok(());
+        }
+        for (leg, member) in legs {
             (buf, last) = member.read(leg.at, buf).await;
             match &last {
                 Ok(()) => {
@@ -293,11 +297,29 @@ impl Core {
                 Err(_) => {}
             }
         }
-        let Some(source) = source else { return last };
+        let Some(source) = source else {
+            let lost = last.as_ref().is_err_and(is_loss);
+            return match piece.extent.len > self.geometry.block {
+                _ if lost => last,
+                true => self.agree_blocks(piece.extent).await,
+                // What no leg can read is the same on all: unreadable.
+                false => Ok(()),
+            };
+        };
         self.spread(piece, buf.share(), |role| {
             role != source && self.is_in_sync(role)
         })
         .await
+    }
+
+    /// Brings what can be read of `extent` into agreement, block by block.
+    async fn agree_blocks(self: &Rc<Core>, extent: Extent) -> IoResult {
+        let block = self.geometry.block;
+        for at in (extent.start.0..extent.end().0).step_by(block.0 as usize) {
+            let piece = self.shape.first_piece(Extent::new(Lba(at), block));
+            Box::pin(self.agree_piece(piece)).await?;
+        }
+        Ok(())
     }
 
     /// Writes `data` to the legs of `piece` that `wanted` names.
