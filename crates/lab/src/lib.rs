@@ -7,6 +7,7 @@ pub mod cachesim;
 pub mod crash;
 pub mod kill;
 pub mod mutants;
+pub mod raidsim;
 pub mod seam;
 pub mod tracesim;
 pub mod web;

@@ -1,0 +1,133 @@
+//! A client: one operation after another through the array's gate, each checked
+//! against the model.
+
+use super::report::Class;
+use super::run::Life;
+use crate::cachesim::stamp::{self, ZERO};
+use block::{Fua, IoError, Kind, Nanos, SECTOR_BYTES};
+use raid::Level;
+use sim::Rng;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// Client `number` does its operations of this life.
+pub(crate) async fn work(life: Rc<Life>, number: u64) {
+    let mut rng = Rng::fork(life.scenario.seed, 1000 + life.number * 100 + number);
+    for _ in 0..life.scenario.operations {
+        if life.is_over() {
+            return;
+        }
+        let sectors = place(&mut rng, &life);
+        life.report.borrow_mut().operations += 1;
+        match rng.below(100) {
+            0..35 => read(&life, sectors).await,
+            35..85 => write(&life, sectors, Fua::No).await,
+            85..88 => write(&life, sectors, Fua::Yes).await,
+            88..92 => zero(&life, sectors).await,
+            _ => flush(&life).await,
+        }
+        if rng.chance(0.3) {
+            life.env.timer.sleep(Nanos(rng.below(2_000_000))).await;
+        }
+    }
+}
+
+/// Where the next operation goes: mostly near the front, so that clients meet.
+fn place(rng: &mut Rng, life: &Life) -> Range<u64> {
+    let total = life.sectors;
+    let width = life.width;
+    let len = match rng.below(10) {
+        0..4 => rng.between(1, 8),
+        4..6 => life.scenario.chunk.0,
+        6..8 => width,
+        8 => width * rng.between(1, 3),
+        _ => rng.between(1, 200),
+    }
+    .min(total);
+    let range = if rng.chance(0.6) {
+        total / 4 + 1
+    } else {
+        total
+    };
+    let unit = match rng.below(3) {
+        0 => 1,
+        1 => 8,
+        _ => width,
+    };
+    let start = (rng.below(range) / unit * unit).min(total - len);
+    start..start + len
+}
+
+fn bytes(sectors: &Range<u64>) -> u64 {
+    (sectors.end - sectors.start) * SECTOR_BYTES
+}
+
+pub(crate) async fn read(life: &Life, sectors: Range<u64>) {
+    let id = life.model.borrow_mut().read(sectors.clone());
+    let doubtful = life.model.borrow().is_doubtful(&sectors);
+    let at = sectors.start * SECTOR_BYTES;
+    let answer = life.gate.read(at, bytes(&sectors) as usize).await;
+    match answer {
+        Ok(data) => {
+            let right = life.model.borrow_mut().was_read(id, Some(&data));
+            if let Err(what) = right {
+                life.violate(format!("read of {sectors:?}: {what}"));
+            }
+        }
+        Err(error) => {
+            let _ = life.model.borrow_mut().was_read(id, None);
+            if error.kind() == Kind::Media && (doubtful || life.tolerant) {
+                life.meet(Class::Unreadable);
+            } else {
+                life.violate(format!("read of {sectors:?} fails: {error}"));
+            }
+        }
+    }
+}
+
+async fn write(life: &Life, sectors: Range<u64>, fua: Fua) {
+    let version = life.model.borrow_mut().version();
+    let mut buf = life.env.pool.get(bytes(&sectors) as usize).await;
+    stamp::stamp(&mut buf, sectors.start, version);
+    let at = sectors.start * SECTOR_BYTES;
+    let excused = is_excused(life, &sectors);
+    life.begin(&sectors, version);
+    let result = life.gate.write(at, buf.share(), fua).await;
+    life.end(&sectors, version, result.is_ok(), fua == Fua::Yes);
+    judge(life, "write", &sectors, result.err(), excused);
+}
+
+async fn zero(life: &Life, sectors: Range<u64>) {
+    let excused = is_excused(life, &sectors);
+    life.begin(&sectors, ZERO);
+    let at = sectors.start * SECTOR_BYTES;
+    let result = life.gate.zero(at, bytes(&sectors)).await;
+    life.end(&sectors, ZERO, result.is_ok(), false);
+    judge(life, "zero", &sectors, result.err(), excused);
+}
+
+async fn flush(life: &Life) {
+    let mark = life.model.borrow_mut().flush();
+    match life.gate.flush().await {
+        Ok(()) => life.model.borrow_mut().flushed(mark),
+        Err(error) => judge(life, "flush", &(0..0), Some(error), false),
+    }
+}
+
+/// Whether a write may meet what cannot be read: a gate reads the rest of the
+/// blocks that it merges into, and RAID 5 what parity is computed from.
+fn is_excused(life: &Life, sectors: &Range<u64>) -> bool {
+    let around = sectors.start / 8 * 8..sectors.end.next_multiple_of(8).min(life.sectors);
+    let merges = life.scenario.block.0 > 1 && life.model.borrow().is_doubtful(&around);
+    let computes = life.scenario.level == Level::Raid5 && life.tolerant;
+    merges || computes || (life.tolerant && life.scenario.block.0 > 1)
+}
+
+/// An error that nothing explains is wrong.
+fn judge(life: &Life, verb: &str, sectors: &Range<u64>, error: Option<IoError>, excused: bool) {
+    if let Some(error) = error
+        && !(excused && error.kind() == Kind::Media)
+    {
+        life.violate(format!("{verb} of {sectors:?} fails: {error}"));
+    }
+}

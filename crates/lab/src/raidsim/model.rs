@@ -1,0 +1,274 @@
+//! What an array may return, over losses of power.
+//!
+//! For each sector there are the values that a read may return now, and the
+//! writes that a loss of power may still bring to light: those since the last
+//! one that a flush, or force unit access, has made durable. After the loss any
+//! of them may be there; but once one has been read it stays, until the next.
+//!
+//! It knows nothing of members, levels or journals.
+
+use crate::cachesim::stamp::{self, Value, ZERO};
+use std::ops::Range;
+
+#[derive(Clone, Copy)]
+struct Written {
+    value: Value,
+    /// When it ended, if it has.
+    ended: Option<u64>,
+    acked: bool,
+}
+
+#[derive(Clone)]
+struct Sector {
+    /// What a read may return, but for what is being written.
+    settled: Vec<Value>,
+    /// What is being written.
+    pending: Vec<Value>,
+    /// What may be there after a loss of power.
+    since: Vec<Written>,
+    /// Changes whenever a write begins or ends.
+    version: u64,
+}
+
+impl Sector {
+    /// What is older than the last write acknowledged before `mark` is gone for
+    /// good. Writes that meet end in the order in which they take effect.
+    fn forget_before(&mut self, mark: u64) {
+        let covered = self
+            .since
+            .iter()
+            .filter(|w| w.acked)
+            .filter_map(|w| w.ended);
+        let last = covered.filter(|ended| *ended < mark).max();
+        self.since.retain(|w| {
+            w.ended
+                .is_none_or(|ended| last.is_none_or(|last| ended >= last))
+        });
+    }
+}
+
+struct Read {
+    id: u64,
+    sectors: Range<u64>,
+    /// What may be returned, and the version at the beginning.
+    seen: Vec<(Vec<Value>, u64)>,
+}
+
+/// An array's reference model.
+pub struct Model {
+    sectors: Vec<Sector>,
+    reads: Vec<Read>,
+    clock: u64,
+}
+
+impl Model {
+    /// An array of zeroes, durable.
+    pub fn new(sectors: u64) -> Model {
+        let sector = Sector {
+            settled: vec![ZERO],
+            pending: Vec::new(),
+            since: vec![Written {
+                value: ZERO,
+                ended: Some(0),
+                acked: true,
+            }],
+            version: 0,
+        };
+        Model {
+            sectors: vec![sector; sectors as usize],
+            reads: Vec::new(),
+            clock: 1,
+        }
+    }
+
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    /// A value that was never written.
+    pub fn version(&mut self) -> Value {
+        self.tick()
+    }
+
+    fn part(&mut self, sectors: &Range<u64>) -> &mut [Sector] {
+        &mut self.sectors[sectors.start as usize..sectors.end as usize]
+    }
+
+    /// A write of `value` begins.
+    pub fn begin(&mut self, sectors: Range<u64>, value: Value) {
+        for read in &mut self.reads {
+            for at in sectors.start.max(read.sectors.start)..sectors.end.min(read.sectors.end) {
+                read.seen[(at - read.sectors.start) as usize].0.push(value);
+            }
+        }
+        let now = self.tick();
+        for sector in self.part(&sectors) {
+            sector.pending.push(value);
+            sector.since.push(Written {
+                value,
+                ended: None,
+                acked: false,
+            });
+            sector.version = now;
+        }
+    }
+
+    /// It has ended; `durable` if it was acknowledged as such.
+    pub fn end(&mut self, sectors: Range<u64>, value: Value, good: bool, durable: bool) {
+        let now = self.tick();
+        for sector in self.part(&sectors) {
+            sector.version = now;
+            let at = sector.pending.iter().position(|v| *v == value);
+            sector.pending.swap_remove(at.expect("it began"));
+            let mut open = sector.since.iter_mut();
+            let mine = open.find(|w| w.value == value && w.ended.is_none());
+            let mine = mine.expect("it began");
+            (mine.ended, mine.acked) = (Some(now), good);
+            if good {
+                sector.settled = vec![value];
+            } else {
+                sector.settled.push(value);
+            }
+            if durable && good {
+                sector.forget_before(now + 1);
+            }
+        }
+    }
+
+    /// A flush begins; what to tell [`Model::flushed`].
+    pub fn flush(&mut self) -> u64 {
+        self.tick()
+    }
+
+    /// A flush that began at `mark` has succeeded.
+    pub fn flushed(&mut self, mark: u64) {
+        for sector in &mut self.sectors {
+            sector.forget_before(mark);
+        }
+    }
+
+    /// The power is gone, and what was in flight with it.
+    pub fn cut(&mut self) {
+        self.reads.clear();
+        let now = self.tick();
+        for sector in &mut self.sectors {
+            sector.pending.clear();
+            sector.settled = sector.since.iter().map(|w| w.value).collect();
+            // No later flush can tell which of them is there.
+            for written in &mut sector.since {
+                (written.ended, written.acked) = (Some(now), false);
+            }
+        }
+    }
+
+    /// Whether it is not known what some of `sectors` hold.
+    pub fn is_doubtful(&self, sectors: &Range<u64>) -> bool {
+        let sectors = &self.sectors[sectors.start as usize..sectors.end as usize];
+        sectors
+            .iter()
+            .any(|s| s.settled.len() + s.pending.len() > 1)
+    }
+
+    /// A read begins.
+    pub fn read(&mut self, sectors: Range<u64>) -> u64 {
+        let id = self.tick();
+        let seen = self.part(&sectors).iter().map(|sector| {
+            let allowed = [&sector.settled[..], &sector.pending[..]].concat();
+            (allowed, sector.version)
+        });
+        let seen = seen.collect();
+        self.reads.push(Read { id, sectors, seen });
+        id
+    }
+
+    /// It has ended. `Err` says which sector holds what it must not.
+    pub fn was_read(&mut self, id: u64, bytes: Option<&[u8]>) -> Result<(), String> {
+        let at = self.reads.iter().position(|read| read.id == id);
+        let read = self.reads.swap_remove(at.expect("it began"));
+        let Some(bytes) = bytes else { return Ok(()) };
+        let now = self.tick();
+        for ((at, (allowed, version)), bytes) in
+            read.sectors.zip(read.seen).zip(bytes.chunks_exact(512))
+        {
+            let value = stamp::read(bytes, at);
+            let Some(value) = value.filter(|value| allowed.contains(value)) else {
+                return Err(format!(
+                    "sector {at} holds {} where {allowed:?} is allowed",
+                    value.map_or("bytes that nobody wrote".into(), |v| format!("version {v}")),
+                ));
+            };
+            let sector = &mut self.sectors[at as usize];
+            // What was in doubt is no longer.
+            let quiet = sector.version == version && sector.pending.is_empty();
+            if quiet && sector.settled.len() > 1 {
+                sector.settled = vec![value];
+                sector.version = now;
+                sector.since.push(Written {
+                    value,
+                    ended: Some(now),
+                    acked: true,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(version: Value) -> Vec<u8> {
+        let mut bytes = vec![0; 512];
+        if version != ZERO {
+            stamp::stamp(&mut bytes, 0, version);
+        }
+        bytes
+    }
+
+    fn check(model: &mut Model, version: Value) -> bool {
+        let id = model.read(0..1);
+        model.was_read(id, Some(&bytes(version))).is_ok()
+    }
+
+    fn write(model: &mut Model, value: Value, durable: bool) {
+        model.begin(0..1, value);
+        model.end(0..1, value, true, durable);
+    }
+
+    #[test]
+    fn a_loss_of_power_brings_back_what_was_not_flushed_and_no_older() {
+        for (flushed, old) in [(false, true), (true, false)] {
+            let mut model = Model::new(1);
+            write(&mut model, 7, false);
+            let mark = model.flush();
+            if flushed {
+                model.flushed(mark);
+            }
+            write(&mut model, 8, false);
+            assert!(!check(&mut model, 7) && check(&mut model, 8));
+            model.cut();
+            assert_eq!(check(&mut model, ZERO), old);
+        }
+        let mut model = Model::new(1);
+        write(&mut model, 7, true);
+        model.cut();
+        assert!(!check(&mut model, ZERO) && check(&mut model, 7));
+    }
+
+    #[test]
+    fn what_was_read_once_stays() {
+        let mut model = Model::new(1);
+        model.begin(0..1, 7);
+        model.cut();
+        assert!(model.is_doubtful(&(0..1)));
+        assert!(check(&mut model, 7) && !check(&mut model, ZERO));
+        model.cut();
+        assert!(check(&mut model, ZERO), "it was not flushed");
+        let mark = model.flush();
+        model.flushed(mark);
+        model.cut();
+        assert!(!check(&mut model, 7));
+    }
+}

@@ -1,0 +1,133 @@
+//! What a run met, and what many runs met together.
+
+use raid::Level;
+use std::fmt;
+
+macro_rules! classes {
+    ($($variant:ident, $help:literal;)*) => {
+        /// A situation that the campaign has to meet; a class that it never met
+        /// is a campaign that proves nothing about it.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Class {
+            $(#[doc = $help] $variant,)*
+        }
+
+        impl Class {
+            /// Every class.
+            pub const ALL: &[Class] = &[$(Class::$variant,)*];
+
+            /// What it is.
+            pub const fn help(self) -> &'static str {
+                match self { $(Class::$variant => $help,)* }
+            }
+        }
+    };
+}
+
+classes! {
+    Loss, "a member was unplugged under load";
+    Return, "a lost member returned and got what it had missed";
+    Spare, "a spare took a lost member's place";
+    LossInRebuild, "a member that was being filled was lost";
+    LatentError, "sectors that could not be read were written again";
+    Cut, "the power was lost";
+    CutInWrite, "the power was lost with writes in flight";
+    CutInPartialWrite, "the power was lost with writes of parts of RAID 5 stripes in flight";
+    CutInRebuild, "the power was lost while a member was filled";
+    CutInResync, "the power was lost while copies were brought into agreement";
+    CutDegraded, "the power was lost with a member missing";
+    CutInStart, "the power was lost before the array had started";
+    CutTwice, "the power was lost twice, with little in between";
+    CutAndLoss, "a member did not come back after a loss of power";
+    Replay, "stripes were done again from a journal";
+    Unreadable, "data that was being written when power and a member were lost is reported lost";
+    Scrub, "a scrub at the end found no difference";
+}
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The level.
+    pub level: Level,
+    /// Operations that clients began.
+    pub operations: u64,
+    /// What was wrong; the first of it.
+    pub violation: Option<String>,
+    classes: [u64; Class::ALL.len()],
+}
+
+impl Report {
+    pub(crate) fn new(level: Level) -> Report {
+        Report {
+            level,
+            operations: 0,
+            violation: None,
+            classes: [0; Class::ALL.len()],
+        }
+    }
+
+    /// How often a class was met.
+    pub fn met(&self, class: Class) -> u64 {
+        self.classes[class as usize]
+    }
+
+    pub(crate) fn meet(&mut self, class: Class) {
+        self.classes[class as usize] += 1;
+    }
+
+    pub(crate) fn violate(&mut self, what: String) {
+        self.violation.get_or_insert(what);
+    }
+}
+
+/// Many runs.
+#[derive(Default)]
+pub struct Totals {
+    runs: [u64; Level::ALL.len()],
+    operations: u64,
+    classes: [u64; Class::ALL.len()],
+    violations: Vec<(u64, String)>,
+}
+
+impl Totals {
+    /// Adds the run of `seed`.
+    pub fn add(&mut self, seed: u64, report: Report) {
+        let level = Level::ALL.iter().position(|level| *level == report.level);
+        self.runs[level.expect("one of all")] += 1;
+        self.operations += report.operations;
+        for (sum, n) in self.classes.iter_mut().zip(report.classes) {
+            *sum += n;
+        }
+        let violation = report.violation.map(|what| (seed, what));
+        self.violations.extend(violation);
+    }
+
+    /// The runs that failed.
+    pub fn violations(&self) -> &[(u64, String)] {
+        &self.violations
+    }
+
+    /// The classes that no run met.
+    pub fn missed(&self) -> Vec<Class> {
+        let missed = |class: &&Class| self.classes[**class as usize] == 0;
+        Class::ALL.iter().filter(missed).copied().collect()
+    }
+}
+
+impl fmt::Display for Totals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let runs: u64 = self.runs.iter().sum();
+        let (operations, wrong) = (self.operations, self.violations.len());
+        write!(f, "{runs} runs (")?;
+        for (i, (level, runs)) in Level::ALL.iter().zip(self.runs).enumerate() {
+            let comma = if i == 0 { "" } else { ", " };
+            write!(f, "{comma}{} {runs}", level.name())?;
+        }
+        writeln!(f, "), {operations} operations, {wrong} violations")?;
+        for class in Class::ALL {
+            let met = self.classes[*class as usize];
+            writeln!(f, "{met:>10}  {class:?}: {}", class.help())?;
+        }
+        Ok(())
+    }
+}

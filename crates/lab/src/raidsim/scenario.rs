@@ -1,0 +1,104 @@
+//! What a seed stands for.
+
+use block::{Extent, Lba, Nanos, Sectors, TargetId};
+use raid::Level;
+use sim::{Effect, Ops, Plan, Point, PowerCut, Rng, Rule, When};
+
+/// Everything that a run is made of.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Seeds the world and every choice.
+    pub seed: u64,
+    /// The array's level.
+    pub level: Level,
+    /// Its members.
+    pub members: usize,
+    /// Spares beside them.
+    pub spares: usize,
+    /// Its chunk.
+    pub chunk: Sectors,
+    /// The logical block of the disks.
+    pub block: Sectors,
+    /// Sectors of each member that hold data, about.
+    pub data: Sectors,
+    /// Clients at work at once.
+    pub clients: u64,
+    /// Operations of each in one life.
+    pub operations: u64,
+    /// Lives: each but the last ends with a loss of power.
+    pub lives: u64,
+    /// Disks are unplugged, one at a time.
+    pub losses: bool,
+    /// One disk has sectors that cannot be read.
+    pub latent: bool,
+    /// Bytes a second of a rebuild in use.
+    pub rebuild_floor: u64,
+    /// How soon marks are taken away.
+    pub clear_after: Nanos,
+}
+
+impl Scenario {
+    /// The scenario of `seed`.
+    pub fn new(seed: u64) -> Scenario {
+        let rng = &mut Rng::fork(seed, 1);
+        let (level, members) = match rng.below(16) {
+            0 => (Level::Linear, rng.between(1, 3)),
+            1 => (Level::Raid0, rng.between(2, 4)),
+            2..6 => (Level::Raid1, rng.between(2, 4)),
+            6..9 => (Level::Raid10, rng.between(2, 5)),
+            _ => (Level::Raid5, rng.between(3, 5)),
+        };
+        let redundant = level.is_redundant();
+        Scenario {
+            seed,
+            level,
+            members: members as usize,
+            spares: if redundant && rng.chance(0.4) { 1 } else { 0 },
+            chunk: Sectors(8 * rng.between(1, 4)),
+            block: Sectors(if rng.chance(0.7) { 1 } else { 8 }),
+            data: Sectors(8 * rng.between(16, 96)),
+            clients: rng.between(1, 6),
+            operations: rng.between(20, 150),
+            lives: rng.between(1, 5),
+            losses: redundant && rng.chance(0.75),
+            latent: redundant && rng.chance(0.25),
+            rebuild_floor: 1 << rng.between(20, 26),
+            clear_after: Nanos::from_micros(rng.between(500, 100_000)),
+        }
+    }
+
+    /// What goes wrong of itself in a life that begins after `steps`: a loss of
+    /// power, bad sectors, passing errors. The life before may have been short.
+    pub fn plan(&self, life: u64, steps: u64, disks: &[TargetId], data_at: u64) -> Plan {
+        let rng = &mut Rng::fork(self.seed, 20 + life);
+        let mut plan = Plan::default();
+        if life + 1 < self.lives {
+            let after = match rng.below(4) {
+                0 => rng.between(1, 150),
+                1 => rng.between(1, 600),
+                _ => rng.between(100, 6000),
+            };
+            plan.cuts.push(PowerCut {
+                domain: None,
+                at: Point::Step(steps + after),
+            });
+        }
+        if self.latent {
+            let disk = disks[self.seed as usize % self.members];
+            for _ in 0..rng.between(1, 4) {
+                let blocks = self.data.0 / self.block.0;
+                let at = data_at + rng.below(blocks) * self.block.0;
+                plan.latent.push((disk, Extent::new(Lba(at), self.block)));
+            }
+            let data = Extent::new(Lba(data_at), self.data);
+            plan.rules.push(Rule {
+                disk,
+                ops: Ops::Reads,
+                within: Some(data),
+                when: When::Chance(0.01),
+                effect: Effect::Fail(block::Kind::Media),
+            });
+        }
+        plan
+    }
+}
