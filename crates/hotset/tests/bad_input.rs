@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Place, USUAL, all, hotset, noise, refused, run, tool};
+use common::{Place, Process, USUAL, all, hotset, noise, refused, run, tool, until};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -216,6 +216,36 @@ fn a_second_daemon_on_the_same_pool_or_origin() {
     );
     run(tool("nbdinfo", "libnbd-bin").arg(first.uri("vol")));
     first.stop();
+}
+
+/// NBD knows no locks; the daemons of one machine keep off each other's exports.
+#[test]
+fn a_second_daemon_on_the_same_nbd_export() {
+    let place = Place::usual();
+    let mut server = tool("nbdkit", "nbdkit");
+    server
+        .args(["--foreground", "--exit-with-parent", "--unix"])
+        .arg(place.path("san"))
+        .args(["memory", "64M"]);
+    let _server = Process(server.spawn().unwrap());
+    until("nbdkit", || place.path("san").exists());
+    let nbd = "nbd = \"nbd+unix:///?socket=$/san\"";
+    let taken = &["san", "in use by another hotset"];
+    for role in ["path = \"$/origin\"", "path = \"$/pool\""] {
+        place.config(&USUAL.replace(role, nbd));
+        let first = place.serve();
+        let second = Place::usual();
+        let san = format!("nbd = \"nbd+unix:///?socket={}\"", place.text("san"));
+        // As an origin as well as in a pool.
+        for role in ["path = \"$/origin\"", "path = \"$/pool\""] {
+            let config = second.config(&USUAL.replace(role, &san));
+            refused(hotset().args(["serve", "--config"]).arg(config), 1, taken);
+        }
+        let uri = format!("nbd+unix:///?socket={}", place.text("san"));
+        let add = format!("volume add again --origin {uri} --pool fast");
+        refused(&mut place.command(&add), 1, taken);
+        first.stop();
+    }
 }
 
 /// Sends `bytes` and returns what comes back until the end.
