@@ -1,5 +1,7 @@
 //! The operator's end of the control socket.
 
+use crate::explained::Explained;
+use crate::observed::Observed;
 use crate::protocol::{Reply, Request};
 use crate::status::Status;
 use std::fmt;
@@ -91,9 +93,31 @@ impl Client {
     pub fn status(&mut self) -> Result<Status, Error> {
         match self.ask(&Request::Status)? {
             Reply::Status(status) => Ok(*status),
-            other => Err(Error::Refused(format!(
-                "the daemon answered {other:?} to a request for its status; is it of this version?"
-            ))),
+            other => Err(unexpected(&other)),
         }
     }
+
+    /// What was observed of a volume.
+    pub fn observe(&mut self, volume: &str) -> Result<Observed, Error> {
+        let volume = volume.to_owned();
+        match self.ask(&Request::Observe { volume })? {
+            Reply::Observed(observed) => Ok(*observed),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Why a volume, and a range of its bytes, is cached or not.
+    pub fn explain(&mut self, volume: &str, range: Option<(u64, u64)>) -> Result<Explained, Error> {
+        let volume = volume.to_owned();
+        match self.ask(&Request::Explain { volume, range })? {
+            Reply::Explained(explained) => Ok(*explained),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+fn unexpected(reply: &Reply) -> Error {
+    Error::Refused(format!(
+        "the daemon answered {reply:?} to another question; is it of this version?"
+    ))
 }

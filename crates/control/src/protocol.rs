@@ -3,6 +3,8 @@
 //! A connection may send any number of requests, one after the other. A line
 //! that is no request is answered with an error and ends the connection.
 
+use crate::explained::Explained;
+use crate::observed::Observed;
 use crate::status::Status;
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +18,18 @@ pub enum Request {
     /// The report. Rates are over the time since this connection last asked,
     /// or since the daemon began.
     Status,
+    /// What was observed of a volume, to advise on the size of its pool.
+    Observe {
+        /// The volume.
+        volume: String,
+    },
+    /// Why a volume is cached or not.
+    Explain {
+        /// The volume.
+        volume: String,
+        /// Where the lines to be told one by one begin and end, in bytes.
+        range: Option<(u64, u64)>,
+    },
     /// Changes how a volume uses its pool.
     SetMode {
         /// The volume.
@@ -84,6 +98,10 @@ pub enum Reply {
     Done,
     /// The report.
     Status(Box<Status>),
+    /// What was observed.
+    Observed(Box<Observed>),
+    /// Why it is so.
+    Explained(Box<Explained>),
     /// It is not done, and nothing has changed: why, and what to do.
     Error(String),
 }

@@ -4,6 +4,7 @@
 //! - [`Delayed`] makes a device as slow as a model says.
 //! - [`Faulty`] injects errors, latency and corruption while it runs.
 //! - [`Metered`] counts, as iostat does.
+//! - [`Profiled`] learns how large a cache should be and what is hot.
 //! - [`Traced`] reports each request to a sink.
 //!
 //! Each is exact about what passes: the same buffers, the same order of begin,
@@ -16,6 +17,7 @@ mod access;
 mod checked;
 mod delay;
 mod faults;
+mod profile;
 mod stats;
 mod trace;
 mod watch;
@@ -24,6 +26,7 @@ pub use access::{Access, Verb};
 pub use checked::Checked;
 pub use delay::{Delayed, Pacer};
 pub use faults::{Control, Effect, Faulty, Rule, RuleId};
+pub use profile::Profiled;
 pub use stats::{Interval, Meter, Metered, Snapshot, Tally};
 pub use trace::{Last, Record, Sink, Traced, Tracer};
 pub use watch::{Ending, Watch, Watched};

@@ -62,6 +62,13 @@ pub enum Command {
     /// stays as it is.
     #[command(subcommand)]
     Pool(Pool),
+    /// Tell how large the pool should be, from a trace or a running volume
+    ///
+    /// Miss-ratio curve, working set, what half and twice the size would do,
+    /// endurance and cost.
+    Advise(Box<commands::advise::Advise>),
+    /// Tell why a volume, or a range of it, is cached or not
+    Explain(commands::explain::Explain),
     /// Show a web server on slow disks, without and with the cache
     ///
     /// Needs root, nginx, nbdfuse, FUSE and loop devices; takes about two
@@ -300,6 +307,8 @@ impl Command {
             }
             Command::Volume(command) => commands::volume::run(command),
             Command::Pool(command) => commands::pool::run(command),
+            Command::Advise(command) => commands::advise::run(&command),
+            Command::Explain(command) => commands::explain::run(&command),
             Command::Demo { directory, pages } => demo::run(&directory, pages as usize),
             Command::Lab(command) => commands::lab::run(command),
             Command::Reference => commands::documents::reference(),

@@ -1,7 +1,9 @@
 //! What the commands do, beside `serve`.
 
+pub mod advise;
 pub mod check;
 pub mod documents;
+pub mod explain;
 mod format;
 mod inspect;
 pub mod lab;
