@@ -222,8 +222,9 @@ impl Daemon {
             mode: volume.mode.value,
         };
         let size = config.sectors.unwrap_or(below.sectors);
-        let guarded = Origin::guard(&pool.cache, name, size, &opened, &self.opener.local.env());
-        let guarded = guarded.await.map_err(told)?;
+        let env = self.opener.local.env();
+        let guarded = Origin::guard(&pool.cache, name, size, &opened, &env).await;
+        let guarded = guarded.map_err(told)?;
         let below = BoxDevice::new(guarded.device());
         let cached = pool.cache.add_volume(config, below).map_err(told)?;
         guarded.begin().await;
