@@ -33,7 +33,7 @@ pub struct LineReport {
 impl<P: Device> Volume<P> {
     /// The number that keys of this volume carry; see [`Volume::owner`].
     pub fn id(&self) -> u32 {
-        self.0.id
+        self.0.id()
     }
 
     /// The volume and the line that a key of [`crate::Decision`] stands for.
@@ -55,7 +55,7 @@ impl<P: Device> Volume<P> {
     pub fn explain(&self, line: u64) -> LineReport {
         let (inner, shape) = (&self.0, self.0.core.shape);
         let state = inner.core.state.borrow();
-        let key = shape.key(inner.id, line);
+        let key = shape.key(inner.id(), line);
         let residence = state.policy.peek(key).and_then(|slot| {
             let member = state.devices.of(slot)?;
             Some(Residence {
@@ -76,7 +76,7 @@ impl<P: Device> Volume<P> {
     /// Valid 4 KiB blocks of the line numbered `line`.
     pub fn valid_blocks(&self, line: u64) -> u32 {
         let state = self.0.core.state.borrow();
-        let key = self.0.core.shape.key(self.0.id, line);
+        let key = self.0.core.shape.key(self.0.id(), line);
         let slot = state.policy.peek(key);
         let runs = slot.map_or_else(Vec::new, |slot| self.valid(&state.contents, slot));
         runs.iter().map(|run| run.end - run.start).sum()
