@@ -148,7 +148,7 @@ impl Input {
     /// Opens a file; `Err` is a clause. Unknown columns are refused unless
     /// `lenient`.
     pub(crate) fn open(
-        from: impl ChunkReader + Send + 'static,
+        from: impl ChunkReader + 'static,
         lenient: bool,
     ) -> Result<Input, String> {
         let file = SerializedFileReader::new(from).map_err(told)?;
