@@ -6,6 +6,7 @@
 //! - [`Metered`] counts, as iostat does.
 //! - [`Profiled`] learns how large a cache should be and what is hot.
 //! - [`Traced`] reports each request to a sink.
+//! - [`Tapped`] tells a sink of requests as they begin, while there is one.
 //!
 //! Each is exact about what passes: the same buffers, the same order of begin,
 //! and an abandoned request still carries on below.
@@ -19,6 +20,7 @@ mod delay;
 mod faults;
 mod profile;
 mod stats;
+mod tap;
 mod trace;
 mod watch;
 
@@ -28,5 +30,6 @@ pub use delay::{Delayed, Pacer};
 pub use faults::{Control, Effect, Faulty, Rule, RuleId};
 pub use profile::Profiled;
 pub use stats::{Interval, Meter, Metered, Snapshot, Tally};
+pub use tap::{Begin, Tap, Tapped};
 pub use trace::{Last, Record, Sink, Traced, Tracer};
 pub use watch::{Ending, Watch, Watched};
