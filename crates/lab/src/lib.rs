@@ -9,6 +9,7 @@ pub mod heatmap;
 pub mod kill;
 pub mod mutants;
 pub mod page;
+pub mod replay;
 pub mod seam;
 pub mod tracesim;
 pub mod web;
