@@ -71,6 +71,14 @@ pub enum Request {
         /// The name of a device of the configuration, or a new device.
         device: NamedOrNew,
     },
+    /// Begins to record what clients ask of a volume, until the connection ends
+    /// or records another.
+    Record {
+        /// The volume.
+        volume: String,
+    },
+    /// What was recorded since the last time.
+    TakeRecords,
     /// Takes a device out of a pool.
     RemoveDevice {
         /// The pool.
@@ -102,8 +110,19 @@ pub enum Reply {
     Observed(Box<Observed>),
     /// Why it is so.
     Explained(Box<Explained>),
+    /// What was recorded.
+    Records(Records),
     /// It is not done, and nothing has changed: why, and what to do.
     Error(String),
+}
+
+/// A piece of a recording.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Records {
+    /// The records' encoding as `docs/trace-format.md` gives it, in base64.
+    pub piece: String,
+    /// Requests since the recording began that are not in it, for want of room.
+    pub dropped: u64,
 }
 
 #[cfg(test)]

@@ -85,6 +85,14 @@ pub enum Command {
     /// Put hotset to the proof
     #[command(subcommand)]
     Lab(Lab),
+    /// Import, convert and look at recorded traces
+    #[command(subcommand)]
+    Trace(commands::trace::Trace),
+    /// Simulate policies and pool sizes on recorded traces
+    ///
+    /// Runs the policies of the engine over each trace, all cells at once on
+    /// all processors. The result depends on the trace alone.
+    Sim(Box<commands::sim::Sim>),
     /// Print the reference of the configuration file, in Markdown
     #[command(hide = true)]
     Reference,
@@ -311,6 +319,8 @@ impl Command {
             Command::Explain(command) => commands::explain::run(&command),
             Command::Demo { directory, pages } => demo::run(&directory, pages as usize),
             Command::Lab(command) => commands::lab::run(command),
+            Command::Trace(command) => commands::trace::run(command),
+            Command::Sim(command) => commands::sim::run(&command),
             Command::Reference => commands::documents::reference(),
             Command::Completions { shell } => commands::documents::completions(shell),
             Command::Man => commands::documents::manual(),

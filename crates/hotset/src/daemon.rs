@@ -13,11 +13,12 @@ pub use controlled::Controlled;
 use crate::devices::{Leaf, Opened, Opener, Role};
 use crate::memory;
 use crate::origins::Origin;
+use crate::record::Sink;
 use block::{BoxDevice, Device, Nanos, Sectors};
 use cache::{Cache, DeviceId, DeviceState, Durability, Found, Mode, PoolDevice, VolumeConfig};
 use control::config::{self, Config, Name};
 use control::protocol::{NamedOrNew, Request};
-use filter::Profiled;
+use filter::{Profiled, Tap, Tapped};
 use nbd::serve::{ExportOptions, Limits, Server};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashSet};
@@ -45,6 +46,7 @@ pub struct Pool {
 pub struct Served {
     pub volume: Export,
     pub guard: Origin,
+    pub tap: Tap<Sink>,
     pub origin: Name,
     pub pool: Name,
 }
@@ -53,7 +55,7 @@ pub struct Served {
 pub struct Daemon {
     pub opener: Opener,
     pub began: Nanos,
-    pub server: Rc<Server<Export>>,
+    pub server: Rc<Server<Tapped<Export, Sink>>>,
     /// Where it listens, as URIs.
     pub listeners: Vec<String>,
     pub pools: BTreeMap<Name, Pool>,
@@ -234,13 +236,16 @@ impl Daemon {
             description: format!("{} cached in pool {pool_name}", opened.place),
             read_only: volume.read_only.value,
         };
-        let added = self.server.add(name.as_str(), exported.clone(), &options);
+        let export = Tapped::new(exported.clone(), self.opener.local.env().timer);
+        let tap = export.tap();
+        let added = self.server.add(name.as_str(), export, &options);
         added.map_err(told)?;
         let origin = origin.name.value.clone();
         self.open.borrow_mut().insert(origin.clone(), opened);
         let served = Served {
             volume: exported,
             guard: guarded,
+            tap,
             origin,
             pool: pool_name,
         };
@@ -309,7 +314,11 @@ impl Daemon {
 
     async fn change(&self, request: Request) -> Result<(), Refusal> {
         match request {
-            Request::Status | Request::Observe { .. } | Request::Explain { .. } => Ok(()),
+            Request::Status
+            | Request::Observe { .. }
+            | Request::Explain { .. }
+            | Request::Record { .. }
+            | Request::TakeRecords => Ok(()),
             Request::SetMode { volume, mode } => self.set_mode(&volume, &mode),
             Request::Quiesce { volume } => {
                 self.volume(&volume)?.inner().quiesce().await.map_err(told)

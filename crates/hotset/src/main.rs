@@ -12,6 +12,7 @@ mod devices;
 mod memory;
 mod model;
 mod origins;
+mod record;
 mod report;
 mod serve;
 

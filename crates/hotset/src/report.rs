@@ -6,6 +6,7 @@ mod observe;
 
 use crate::daemon::{Daemon, Pool, Served};
 use crate::devices::Opened;
+use crate::record::Recording;
 use block::{Device as _, Nanos};
 use cache::{Counter, DeviceState};
 use control::config::Name;
@@ -26,6 +27,8 @@ pub struct Memory {
     devices: HashMap<Name, (Nanos, Snapshot)>,
     /// Blocks hit and missed, by volume.
     lookups: HashMap<Name, (u64, u64)>,
+    /// The recording that ends with the connection.
+    pub recording: Option<Recording>,
 }
 
 impl Daemon {

@@ -35,6 +35,8 @@ impl Handler for Controlled {
                 let explained = daemon.explain(volume, *range).await;
                 Some(explained.map(|explained| Reply::Explained(Box::new(explained))))
             }
+            Request::Record { volume } => Some(daemon.record(volume, memory).map(|()| Reply::Done)),
+            Request::TakeRecords => Some(daemon.take_records(memory)),
             _ => None,
         };
         if let Some(answer) = answer {
