@@ -110,7 +110,7 @@ fn history_is_bounded_and_forgets_the_oldest() {
         },
         ..Setup::default()
     };
-    run(setup, async move |rig| {
+    run(setup, move |rig| async move {
         for start in (0..lines * 4).step_by(16) {
             let buf = rig.env.pool.get(64 << 10).await;
             rig.volume.read(Lba(start * 8), buf).await.1.unwrap();

@@ -75,7 +75,7 @@ pub fn rows(origin: &Path, pool: &Path, runs: usize, span: Duration) -> io::Resu
 /// The pairs of each depth of the plan.
 fn measure(origin: &Path, plan: Plan) -> io::Result<Vec<Pairs>> {
     let mut host = Uring::new(Options::default()).map_err(io::Error::other)?;
-    let mut open = |path: &Path| {
+    let open = |path: &Path| {
         let opened = host.open_disk(path, &DiskOptions::default());
         opened.map(|(target, _)| target).map_err(io::Error::other)
     };

@@ -147,10 +147,7 @@ pub(crate) struct Input {
 impl Input {
     /// Opens a file; `Err` is a clause. Unknown columns are refused unless
     /// `lenient`.
-    pub(crate) fn open(
-        from: impl ChunkReader + 'static,
-        lenient: bool,
-    ) -> Result<Input, String> {
+    pub(crate) fn open(from: impl ChunkReader + 'static, lenient: bool) -> Result<Input, String> {
         let file = SerializedFileReader::new(from).map_err(told)?;
         let schema = file.metadata().file_metadata().schema_descr_ptr();
         let mut places = [usize::MAX; 5];
