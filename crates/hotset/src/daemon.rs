@@ -394,7 +394,7 @@ impl Daemon {
                     "volume {name} may have lost writes: {error}; check it"
                 ));
             }
-            volume.close().await;
+            volume.inner().close().await;
             // If it cannot be read, the next start does not believe it.
             let _ = guard.renew().await;
         }

@@ -25,7 +25,7 @@ fn each_line_that_a_request_touches_is_counted() {
         device.discard(extent).await.expect("a sound discard");
 
         device.tick(Nanos::from_secs(100));
-        let profile = device.clone().profile();
+        let profile = device.profile();
         assert_eq!((profile.reads, profile.writes), (5, 1));
         assert_eq!(profile.line_bytes, u64::from(LINE_BYTES));
         assert!(profile.seconds > 99.0);
