@@ -179,7 +179,8 @@ fn simulate(plan: &Plan, inputs: &[(&Path, u64)], input: &Input) -> Result<Vec<R
             let reading = inputs.next().map(|ahead| scope.spawn(|| open(*ahead)));
             let done = plan.run(&source, &|| bar.inc(1));
             rows.extend(done.map_err(Failure::runtime)?);
-            Ok(reading.map(|thread| thread.join().expect("reading does not panic")))
+            let read = reading.map(|thread| thread.join().expect("reading does not panic"));
+            Ok::<_, Failure>(read)
         })?;
     }
     bar.finish_and_clear();
