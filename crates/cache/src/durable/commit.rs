@@ -149,6 +149,9 @@ async fn write_log<P: Device>(
             block.seal(store.device, sequence, durable.opening.get());
             filled += 1;
         }
+        if first > 0 && first.is_multiple_of(ring) {
+            core.counters.count(Counter::LogWraps);
+        }
         let data = buf.share().slice(0..filled * BLOCK_BYTES);
         let write = Do::Write(store.log_at(first), data, Fua::Yes);
         if !perform(core, member, write).await {
