@@ -102,7 +102,10 @@ impl State {
         if bytes == 0 {
             return;
         }
-        let last = at.0 + (bytes as u64 - 1) / SECTOR_BYTES;
+        // A request beyond all addresses is refused below.
+        let Some(last) = at.0.checked_add((bytes as u64 - 1) / SECTOR_BYTES) else {
+            return;
+        };
         for line in at.0 >> self.line..=last >> self.line {
             let start = line << self.line;
             let first = (at.0.max(start) - start) >> self.part;

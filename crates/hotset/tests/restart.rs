@@ -14,7 +14,7 @@ fn place() -> Place {
     let place = Place::new();
     fs::write(place.path("origin"), noise(1, 32 << 20)).unwrap();
     place.file("pool", 64);
-    place.config(&USUAL.replace("\"10s\"", "\"10s\"\nsequential = \"0\""));
+    place.config(&USUAL.replace("\"10s\"", "\"10s\"\nsequential = \"0B\""));
     place
 }
 
