@@ -227,7 +227,12 @@ fn a_running_volume_is_advised_on() {
     let unique = number(&profile["unique_lines"]);
     assert!((350.0..700.0).contains(&unique), "{unique}");
     let now = size(&advice, "now");
-    assert_eq!(now["pool_bytes"], 64 << 20);
+    // The rest of the device of 64 MiB holds what the pool remembers by.
+    let pool_bytes = number(&now["pool_bytes"]);
+    assert!(
+        (60.0..64.0).contains(&(pool_bytes / f64::from(1 << 20))),
+        "{pool_bytes}"
+    );
     assert!(number(&now["estimate"]["hit_ratio"]) > 0.3, "{now}");
     assert!(number(&now["estimate"]["latency_us_mean"]) > 0.0);
     assert!(number(&now["cost"]["endurance_years"]) > 0.0);

@@ -37,13 +37,13 @@ fn a_wrong_configuration() {
     wrong(
         "path = \"$/origin\"",
         "pth = \"$/origin\"",
-        &["hotset.toml:6: ", "`pth`", "remove it"],
+        &["hotset.toml:7: ", "`pth`", "remove it"],
     );
-    wrong("name = \"fast\"", "name = fast", &["hotset.toml:12: "]);
+    wrong("name = \"fast\"", "name = fast", &["hotset.toml:13: "]);
     wrong(
         "pool = \"fast\"",
         "pool = \"fast\"\nmode = \"write-sideways\"",
-        &[":19: ", "write-through"],
+        &[":20: ", "write-through"],
     );
 }
 
@@ -84,7 +84,7 @@ fn an_origin_smaller_than_its_volume() {
     wrong(
         "origin = \"origin\"",
         "origin = \"origin\"\nsize = \"2MiB\"",
-        &[":18: ", "larger than its origin", "make the origin larger"],
+        &[":19: ", "larger than its origin", "make the origin larger"],
     );
 }
 
@@ -94,7 +94,7 @@ fn two_volumes_on_one_origin() {
         "[[listen]]",
         "[[volume]]\nname = \"second\"\norigin = \"origin\"\npool = \"fast\"\n[[listen]]",
         &[
-            ":21: ",
+            ":22: ",
             "volume second uses device origin, which volume vol uses",
         ],
     );
@@ -105,12 +105,12 @@ fn a_pool_device_that_is_also_an_origin() {
     wrong(
         "devices = [\"pool\"]",
         "devices = [\"pool\", \"origin\"]",
-        &[":13: ", "origin"],
+        &[":14: ", "origin"],
     );
     wrong(
         "path = \"$/pool\"",
         "path = \"$/origin\"",
-        &[":9: ", "the same place"],
+        &[":10: ", "the same place"],
     );
 }
 
@@ -119,7 +119,7 @@ fn a_plain_text_listener_for_the_world() {
     wrong(
         "unix = \"$/nbd\"",
         "tcp = \"0.0.0.0:0\"",
-        &[":20: ", "allow_plaintext"],
+        &[":21: ", "allow_plaintext"],
     );
 }
 
@@ -144,7 +144,7 @@ fn a_socket_path_in_use() {
     refused(
         hotset().args(["serve", "--config"]).arg(&config),
         2,
-        &[":20: ", "in use"],
+        &[":21: ", "in use"],
     );
     drop(held);
     fs::remove_file(place.path("nbd")).unwrap();
@@ -152,7 +152,7 @@ fn a_socket_path_in_use() {
     refused(
         hotset().args(["serve", "--config"]).arg(&config),
         2,
-        &[":20: ", "is no socket"],
+        &[":21: ", "is no socket"],
     );
     assert_eq!(fs::read(place.path("nbd")).unwrap(), b"precious");
 }
@@ -185,7 +185,7 @@ fn a_device_without_permission() {
         &mut command,
         2,
         &[
-            ":6: ",
+            ":7: ",
             "cannot be opened",
             "let this user read and write it",
         ],
