@@ -42,7 +42,7 @@ impl Space {
     /// The number of a sector among those of all windows.
     pub fn index(self, sector: u64) -> usize {
         assert!(
-            sector % STRIDE < self.each,
+            self.each <= STRIDE && sector % STRIDE < self.each,
             "sector {sector} is in no window"
         );
         (sector / STRIDE * self.each + sector % STRIDE) as usize
