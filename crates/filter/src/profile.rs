@@ -109,7 +109,7 @@ impl State {
         for line in at.0 >> self.line..=last >> self.line {
             let start = line << self.line;
             let first = (at.0.max(start) - start) >> self.part;
-            let end = (last.min(start + (1 << self.line) - 1) - start) >> self.part;
+            let end = (last.min(start + ((1 << self.line) - 1)) - start) >> self.part;
             self.profiler.access(line, blocks(first, end), op);
             self.regions.access(line, op);
         }
