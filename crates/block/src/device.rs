@@ -110,8 +110,8 @@ pub enum Content {
 /// acknowledged writes durable; a flush covers the writes acknowledged before
 /// it was called. Overlapping writes in flight are the caller's bug: the range
 /// lock at the frontend boundary ([`crate::Gate`]) keeps clients' overlaps
-/// apart. A read that overlaps a write in flight returns old or new bytes,
-/// sector by sector.
+/// apart. A read that overlaps a write in flight returns old or new bytes, byte
+/// by byte: neither the page cache nor an NBD server promises whole sectors.
 ///
 /// A future does nothing until polled. Dropping it later abandons the wait,
 /// never the operation: its buffer returns to the pool when it completes.
