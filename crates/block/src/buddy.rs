@@ -43,6 +43,7 @@ impl Lists {
         lists
     }
 
+    #[inline]
     pub(crate) fn take(&mut self, order: usize) -> Option<u32> {
         let page = match self.quick[order].pop() {
             Some(page) => page,
@@ -60,6 +61,7 @@ impl Lists {
         Some(page)
     }
 
+    #[inline]
     pub(crate) fn give(&mut self, page: u32, order: usize) {
         self.free_pages += 1 << order;
         if self.quick[order].len() < QUICK {

@@ -35,6 +35,7 @@ impl View {
         unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len as usize) }
     }
 
+    #[inline]
     fn part(&self, range: Range<usize>) -> View {
         assert!(
             range.start <= range.end && range.end <= self.len as usize,
@@ -60,6 +61,7 @@ impl View {
 }
 
 impl Drop for View {
+    #[inline]
     fn drop(&mut self) {
         // SAFETY: the arena lives as long as this view.
         let refs = unsafe { self.arena.as_ref() }.refs(self.page);
@@ -168,6 +170,7 @@ pub struct Shared(View);
 
 impl Shared {
     /// A view of a part of it.
+    #[inline]
     pub fn slice(&self, range: Range<usize>) -> Shared {
         Shared(self.0.part(range))
     }

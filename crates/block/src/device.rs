@@ -53,25 +53,31 @@ impl Geometry {
     }
 
     /// Refuses an extent that is empty, off the blocks or past the end.
+    #[inline]
     pub fn check(&self, extent: Extent) -> IoResult {
-        let fits = extent
-            .start
-            .0
-            .checked_add(extent.len.0)
-            .is_some_and(|e| e <= self.sectors.0);
+        let end = extent.start.0.checked_add(extent.len.0);
+        let fits = end.is_some_and(|e| e <= self.sectors.0);
+        let aligned = (extent.start.0 | extent.len.0) & (self.block.0 - 1) == 0;
+        if fits && aligned && !extent.is_empty() {
+            return Ok(());
+        }
+        Err(self.refusal(extent, fits))
+    }
+
+    #[cold]
+    fn refusal(&self, extent: Extent, fits: bool) -> IoError {
         let what = if extent.is_empty() {
             "an empty extent"
         } else if !fits {
             "past the end of the device"
-        } else if (extent.start.0 | extent.len.0) & (self.block.0 - 1) != 0 {
-            "not on the device's logical blocks"
         } else {
-            return Ok(());
+            "not on the device's logical blocks"
         };
-        Err(self.error(Kind::Invalid, what).at(extent))
+        self.error(Kind::Invalid, what).at(extent)
     }
 
     /// The extent of a transfer of `bytes` at `at`, checked.
+    #[inline]
     pub fn transfer(&self, at: Lba, bytes: usize) -> IoResult<Extent> {
         let Some(len) = Sectors::from_bytes(bytes as u64) else {
             return Err(self.error(Kind::Invalid, "a length that is no multiple of 512 bytes"));
@@ -104,8 +110,8 @@ pub enum Content {
 /// acknowledged writes durable; a flush covers the writes acknowledged before
 /// it was called. Overlapping writes in flight are the caller's bug: the range
 /// lock at the frontend boundary ([`crate::Gate`]) keeps clients' overlaps
-/// apart. A read that overlaps a write in flight returns old or new bytes,
-/// sector by sector.
+/// apart. A read that overlaps a write in flight returns old or new bytes, byte
+/// by byte: neither the page cache nor an NBD server promises whole sectors.
 ///
 /// A future does nothing until polled. Dropping it later abandons the wait,
 /// never the operation: its buffer returns to the pool when it completes.

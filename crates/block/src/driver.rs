@@ -63,6 +63,7 @@ pub enum Op {
 
 impl Op {
     /// What the operation owns, as it comes back when it is not performed.
+    #[inline]
     pub fn into_payload(self) -> Payload {
         match self {
             Op::Read(_, buf) | Op::Recv(buf) => Payload::Buf(buf),

@@ -82,7 +82,8 @@ impl<T> Drop for Persist<T> {
 pub struct Timer(Rc<dyn Executor>);
 
 impl Timer {
-    /// Time since the host's epoch.
+    /// Time since the host's epoch; an executor may read its clock once for all
+    /// the tasks that it runs in a row.
     pub fn now(&self) -> Nanos {
         self.0.now()
     }

@@ -72,8 +72,9 @@ impl<D: Device> Gate<D> {
     }
 
     /// The `len` bytes at `offset`.
-    pub async fn read(&self, offset: u64, len: usize) -> IoResult<Shared> {
-        self.0.read(offset, len).await
+    #[inline]
+    pub fn read(&self, offset: u64, len: usize) -> impl Future<Output = IoResult<Shared>> {
+        self.0.read(offset, len)
     }
 
     /// Writes `data` at `offset`. Carried through once polled.
@@ -131,7 +132,8 @@ impl<D: Device> Gate<D> {
 impl<D: Device> Inner<D> {
     async fn read(&self, offset: u64, len: usize) -> IoResult<Shared> {
         let cover = self.cover(offset, len)?;
-        let buf = self.bounce(&cover).await;
+        let bytes = cover.blocks.len.bytes() as usize;
+        let buf = self.env.pool.get(bytes).await;
         let _guard = self.lock.lock(cover.blocks, Access::Shared).await;
         let (buf, result) = self.device.read(cover.blocks.start, buf).await;
         result?;
@@ -238,6 +240,7 @@ impl<D: Device> Inner<D> {
         edges
     }
 
+    #[inline]
     fn cover(&self, offset: u64, len: usize) -> IoResult<Cover> {
         self.bounds(offset, len as u64)?;
         if len > Gate::<D>::BYTES_MAX {
@@ -255,6 +258,7 @@ impl<D: Device> Inner<D> {
         })
     }
 
+    #[inline]
     fn bounds(&self, offset: u64, len: u64) -> IoResult {
         if len > 0
             && offset
@@ -263,18 +267,22 @@ impl<D: Device> Inner<D> {
         {
             return Ok(());
         }
+        Err(self.outside(offset, len))
+    }
+
+    #[cold]
+    fn outside(&self, offset: u64, len: u64) -> IoError {
         let name = self.device.geometry().name.to_string();
         let size = self.bytes();
         let what = format!("bytes {offset}+{len} are empty or past the end at {size}");
-        Err(IoError::new(Kind::Invalid, what).on(name))
+        IoError::new(Kind::Invalid, what).on(name)
     }
 
+    #[inline]
     fn outer_blocks(&self, offset: u64, len: u64) -> Extent {
-        let block = self.device.geometry().block.bytes();
-        extent(
-            offset / block * block,
-            (offset + len).next_multiple_of(block),
-        )
+        // A power of two, so that no division is needed.
+        let rest = self.device.geometry().block.bytes() - 1;
+        extent(offset & !rest, (offset + len + rest) & !rest)
     }
 
     fn inner_blocks(&self, offset: u64, len: u64) -> Option<Extent> {

@@ -62,6 +62,7 @@ unsafe impl Send for Arena {}
 // SAFETY: as above.
 unsafe impl Sync for Arena {}
 
+#[inline]
 fn this_thread() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local!(static TOKEN: Cell<u64> = const { Cell::new(0) });
@@ -111,6 +112,7 @@ impl Pool {
     /// no room now or others are waiting for it.
     ///
     /// The bytes are whatever the last user left.
+    #[inline]
     pub fn try_get(&self, len: usize) -> Option<Buf> {
         if self.0.waiting.load(Acquire) != 0 {
             return None;
@@ -119,6 +121,7 @@ impl Pool {
     }
 
     /// A buffer of `len` bytes (1 to [`BUF_BYTES_MAX`]); waits its turn for room.
+    #[inline]
     pub fn get(&self, len: usize) -> Get<'_> {
         let largest = self.total_bytes().min(BUF_BYTES_MAX);
         assert!((1..=largest).contains(&len), "buffer of {len} bytes");
@@ -146,6 +149,7 @@ impl Pool {
         (self.0.base, self.total_bytes())
     }
 
+    #[inline]
     fn allocate(&self, len: usize) -> Option<Buf> {
         assert!((1..=BUF_BYTES_MAX).contains(&len), "buffer of {len} bytes");
         let order = order_of(len);
@@ -176,6 +180,7 @@ fn arena_layout(bytes: usize) -> Layout {
     Layout::from_size_align(bytes + PAGE_BYTES, 1).expect("a valid arena layout")
 }
 
+#[inline]
 fn order_of(len: usize) -> usize {
     len.div_ceil(PAGE_BYTES)
         .next_power_of_two()
@@ -183,6 +188,7 @@ fn order_of(len: usize) -> usize {
 }
 
 impl Arena {
+    #[inline]
     pub(crate) fn refs(&self, page: u32) -> &AtomicU32 {
         &self.heads[page as usize].refs
     }
@@ -193,6 +199,7 @@ impl Arena {
         clippy::mut_from_ref,
         reason = "the owner check makes the access exclusive"
     )]
+    #[inline]
     unsafe fn lists(&self) -> &mut Lists {
         assert_eq!(
             self.owner,
@@ -208,6 +215,7 @@ impl Arena {
     ///
     /// # Safety
     /// `arena` came from `Pool::allocate`, and this is the only release of `page`.
+    #[inline]
     pub(crate) unsafe fn release(arena: NonNull<Arena>, page: u32) {
         // SAFETY: the allocation owned this count.
         let arena = unsafe { Arc::from_raw(arena.as_ptr().cast_const()) };
@@ -215,6 +223,7 @@ impl Arena {
             let order = arena.heads[page as usize].order.load(Relaxed) as usize;
             // SAFETY: `lists` checks the thread; the borrow ends with the statement.
             unsafe { arena.lists() }.give(page, order);
+            // Who waits is on this thread too, so no fence is needed to see it.
         } else {
             let next = &arena.heads[page as usize].next;
             let mut top = arena.freed_elsewhere.load(Relaxed);
@@ -228,10 +237,10 @@ impl Arena {
                     Err(now) => top = now,
                 }
             }
+            // Pairs with the fence in `Get::wait`, which looks for room again
+            // after it has announced itself.
+            fence(SeqCst);
         }
-        // Pairs with the increment in `Get::poll`, which looks for room again
-        // after it has announced itself.
-        fence(SeqCst);
         if arena.waiting.load(Relaxed) != 0 {
             arena.wake_first();
         }
@@ -284,53 +293,56 @@ pub struct Get<'a> {
 impl Future for Get<'_> {
     type Output = Buf;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Buf> {
+        if self.ticket.is_none()
+            && let Some(buf) = self.pool.try_get(self.len)
+        {
+            return Poll::Ready(buf);
+        }
+        self.wait(cx.waker())
+    }
+}
+
+impl Get<'_> {
+    /// Queues up, and looks for room if this is the first in the queue.
+    #[cold]
+    fn wait(&mut self, waker: &Waker) -> Poll<Buf> {
         let arena = &self.pool.0;
-        match self.ticket {
+        let mut waiters = arena.waiters.lock().expect("no panic under this lock");
+        let ticket = match self.ticket {
             None => {
-                if let Some(buf) = self.pool.try_get(self.len) {
-                    return Poll::Ready(buf);
-                }
                 let ticket = arena.tickets.fetch_add(1, Relaxed);
-                let mut waiters = arena.waiters.lock().expect("no panic under this lock");
-                waiters.push_back((ticket, cx.waker().clone()));
+                waiters.push_back((ticket, waker.clone()));
                 arena.waiting.store(waiters.len(), SeqCst);
-                drop(waiters);
+                // Pairs with the fence in `Arena::release`.
                 fence(SeqCst);
                 self.ticket = Some(ticket);
+                ticket
             }
             Some(ticket) => {
-                let mut waiters = arena.waiters.lock().expect("no panic under this lock");
                 let mine = waiters.iter_mut().find(|(t, _)| *t == ticket);
-                mine.expect("a waiter stays queued until served")
-                    .1
-                    .clone_from(cx.waker());
+                let (_, known) = mine.expect("a waiter stays queued until served");
+                known.clone_from(waker);
+                ticket
             }
-        }
-        let ticket = self.ticket.expect("set above");
-        let first = |arena: &Arena| {
-            let waiters = arena.waiters.lock().expect("no panic under this lock");
-            waiters.front().is_some_and(|(t, _)| *t == ticket)
         };
-        if first(&self.pool.0)
-            && let Some(buf) = self.pool.allocate(self.len)
-        {
+        let is_first = waiters.front().is_some_and(|(t, _)| *t == ticket);
+        drop(waiters);
+        if is_first && let Some(buf) = self.pool.allocate(self.len) {
             self.leave();
             return Poll::Ready(buf);
         }
         Poll::Pending
     }
-}
 
-impl Get<'_> {
     /// Gives up the place in the queue and lets the next waiter look.
+    #[cold]
     fn leave(&mut self) {
-        let Some(ticket) = self.ticket.take() else {
-            return;
-        };
+        let ticket = self.ticket.take();
         let arena = &self.pool.0;
         let mut waiters = arena.waiters.lock().expect("no panic under this lock");
-        waiters.retain(|(t, _)| *t != ticket);
+        waiters.retain(|(t, _)| Some(*t) != ticket);
         arena.waiting.store(waiters.len(), SeqCst);
         drop(waiters);
         arena.wake_first();
@@ -338,8 +350,11 @@ impl Get<'_> {
 }
 
 impl Drop for Get<'_> {
+    #[inline]
     fn drop(&mut self) {
-        self.leave();
+        if self.ticket.is_some() {
+            self.leave();
+        }
     }
 }
 

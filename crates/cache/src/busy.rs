@@ -56,8 +56,8 @@ struct Write {
     run: Run,
     tick: u32,
     poisoned: bool,
-    /// Given back when the write is late, so that a device that hangs does not
-    /// keep others from being promoted to.
+    /// Given back when the device has answered, or is late, so that one that
+    /// hangs does not keep others from being promoted to.
     permit: Option<Permit>,
 }
 
@@ -134,6 +134,12 @@ impl Busy {
             poisoned: false,
             permit: Some(permit),
         })
+    }
+
+    /// The device has answered; what the write still waits for, such as the
+    /// origin, is none of its fault.
+    pub(crate) fn answered(&mut self, id: usize) {
+        self.writes[id].permit = None;
     }
 
     pub(crate) fn end_write(&mut self, id: usize) {
@@ -265,5 +271,20 @@ mod tests {
         busy.end_hit(hit);
         busy.end_write(write);
         assert!(busy.is_idle());
+    }
+
+    /// A write through an origin slower than any limit once had the pool's
+    /// device ejected, which had answered long before.
+    #[test]
+    fn a_write_that_the_device_has_answered_is_never_late() {
+        let budget = Budget::new(4096, None, Nanos::ZERO);
+        let mut busy = Busy::new();
+        let write = busy.begin_write(SLOT, run(0, 1), budget.promote(4096).unwrap());
+        busy.answered(write);
+        assert!(budget.room(4096).is_ok());
+        for _ in 0..20 {
+            busy.tick(|_| panic!("it was answered"));
+        }
+        busy.end_write(write);
     }
 }

@@ -9,6 +9,7 @@ use crate::devices::{DeviceId, DeviceReport, DeviceState, Devices, PoolDevice, R
 use crate::durable::{Durable, NewStore};
 use crate::finish::Finish;
 use crate::gauge::Gauge;
+use crate::history::History;
 use crate::lines::{Shape, VOLUME_IDS};
 use crate::state::State;
 use crate::volume::{Volume, VolumeConfig};
@@ -82,6 +83,7 @@ impl<P: Device> Cache<P> {
             busy: Busy::new(),
             devices: Devices::new(),
             budget: Budget::new(in_flight_max, config.fill_bytes_per_s, env.timer.now()),
+            history: History::new(env.timer.clone()),
             counters: counters.clone(),
             durable: durable.clone(),
         };
@@ -215,6 +217,10 @@ impl<P: Device> Cache<P> {
         }
         self.0.next_volume.set(id + 1);
         Ok(id)
+    }
+
+    pub(crate) fn core(&self) -> &Core<P> {
+        &self.0
     }
 
     /// What this cache and its volumes have decided since it was made.

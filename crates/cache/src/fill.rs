@@ -38,10 +38,9 @@ pub(crate) fn promote<P: Device>(
             continue;
         }
         let Some(mut copy) = core.env.pool.try_get(here.len()) else {
-            volume.counters.count(Counter::RejectedMemory);
-            core.state
-                .borrow_mut()
-                .drop_if_empty(part.key, &volume.counters);
+            let mut state = core.state.borrow_mut();
+            state.refuse(part.key, Counter::RejectedMemory, &volume.counters);
+            state.drop_if_empty(part.key, &volume.counters);
             continue;
         };
         copy.copy_from_slice(here);
@@ -56,8 +55,8 @@ pub(crate) fn promote<P: Device>(
                     volume.counters.add(Counter::BlocksPromoted, blocks);
                 }
                 Err(why) => {
-                    volume.counters.count(why);
                     let mut state = volume.core.state.borrow_mut();
+                    state.refuse(part.key, why, &volume.counters);
                     state.drop_if_empty(part.key, &volume.counters);
                 }
             }

@@ -12,9 +12,9 @@ use crate::state::State;
 use block::{Buf, Device, IoResult};
 use policy::Slot;
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 /// Valid blocks of one slot, pinned there.
 pub(crate) struct Hit<P: Device> {
@@ -48,21 +48,35 @@ impl<P: Device> Hit<P> {
 
     /// Reads the blocks, unless the watchdog finds that late.
     pub(crate) async fn read(self, buf: Buf) -> Result<Buf, Lost> {
-        let at = self.member.at(self.slot, self.run.first);
-        let mut work = pin!(self.member.device.read(at, buf));
-        poll_fn(|cx| {
-            if let Poll::Ready((buf, result)) = work.as_mut().poll(cx) {
-                return Poll::Ready(self.settle(buf, result));
-            }
-            let mut state = self.core.state.borrow_mut();
-            if state.busy.is_late(self.id, cx.waker()) {
-                return Poll::Ready(Err(Lost(None)));
-            }
-            Poll::Pending
-        })
-        .await
+        let mut work = pin!(self.work(buf));
+        poll_fn(|cx| self.poll(work.as_mut(), cx)).await
     }
 
+    /// The device's part of the read, for [`Hit::poll`].
+    #[inline]
+    pub(crate) fn work(&self, buf: Buf) -> impl Future<Output = (Buf, IoResult)> + use<'_, P> {
+        let at = self.member.at(self.slot, self.run.first);
+        self.member.device.read(at, buf)
+    }
+
+    /// The blocks once `work` has read them; or that they are lost.
+    #[inline]
+    pub(crate) fn poll(
+        &self,
+        work: Pin<&mut impl Future<Output = (Buf, IoResult)>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Buf, Lost>> {
+        if let Poll::Ready((buf, result)) = work.poll(cx) {
+            return Poll::Ready(self.settle(buf, result));
+        }
+        let mut state = self.core.state.borrow_mut();
+        if state.busy.is_late(self.id, cx.waker()) {
+            return Poll::Ready(Err(Lost(None)));
+        }
+        Poll::Pending
+    }
+
+    #[inline]
     fn settle(&self, buf: Buf, result: IoResult) -> Result<Buf, Lost> {
         let Hit {
             core,

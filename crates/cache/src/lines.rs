@@ -110,7 +110,7 @@ impl Shape {
             let line = at >> self.shift;
             let end = blocks.end.min((line + 1) << self.shift);
             let part = Part {
-                key: Key(u64::from(volume) << LINE_BITS | line),
+                key: self.key(volume, line),
                 run: Run {
                     first: (at - (line << self.shift)) as u32,
                     count: (end - at) as u32,
@@ -121,6 +121,16 @@ impl Shape {
         })
     }
 
+    /// The key of a line of a volume.
+    pub(crate) fn key(self, volume: u32, line: u64) -> Key {
+        Key(u64::from(volume) << LINE_BITS | line)
+    }
+
+    /// The volume and the line that a key stands for.
+    pub(crate) fn owner(self, key: Key) -> (u32, u64) {
+        ((key.0 >> LINE_BITS) as u32, key.0 & ((1 << LINE_BITS) - 1))
+    }
+
     /// How many lines `blocks` touch.
     pub(crate) fn lines(self, blocks: &Range<u64>) -> u64 {
         ((blocks.end + u64::from(self.blocks()) - 1) >> self.shift) - (blocks.start >> self.shift)
@@ -128,10 +138,10 @@ impl Shape {
 
     /// What `blocks` of a volume touch of the line `key`.
     pub(crate) fn part_of(self, volume: u32, blocks: &Range<u64>, key: Key) -> Option<Run> {
-        let line = key.0 & ((1 << LINE_BITS) - 1);
+        let (owner, line) = self.owner(key);
         let start = (line << self.shift).max(blocks.start);
         let end = ((line + 1) << self.shift).min(blocks.end);
-        ((key.0 >> LINE_BITS) as u32 == volume && start < end).then(|| Run {
+        (owner == volume && start < end).then(|| Run {
             first: (start - (line << self.shift)) as u32,
             count: (end - start) as u32,
         })

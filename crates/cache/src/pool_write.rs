@@ -54,7 +54,9 @@ impl<P: Device> PoolWrite<P> {
     pub(crate) async fn write(&self, data: Shared) -> bool {
         self.record_checksums(&data);
         let at = self.member.at(self.slot, self.run.first);
-        match self.member.device.write(at, data, Fua::No).await {
+        let result = self.member.device.write(at, data, Fua::No).await;
+        self.core.state.borrow_mut().busy.answered(self.id);
+        match result {
             Ok(()) => {
                 self.member.health.operation();
                 true

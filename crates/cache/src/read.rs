@@ -18,7 +18,9 @@ use crate::volume::Inner;
 use block::{BUF_BYTES_MAX, Buf, Device, Extent, IoResult, Lba};
 use futures_util::future::join_all;
 use policy::{Op, Request};
+use std::future::poll_fn;
 use std::ops::Range;
+use std::pin::pin;
 use std::rc::Rc;
 
 pub(crate) async fn read<P: Device>(volume: &Rc<Inner<P>>, at: Lba, buf: Buf) -> (Buf, IoResult) {
@@ -42,10 +44,15 @@ pub(crate) async fn read<P: Device>(volume: &Rc<Inner<P>>, at: Lba, buf: Buf) ->
         (volume.core.env.pool.get(bytes_of(&blocks)).await, Some(buf))
     };
     let (whole, result) = match plan(volume, &blocks) {
-        Plan::Hit(hit) => match hit.read(whole).await {
-            Ok(whole) => (whole, Ok(())),
-            Err(lost) => Box::pin(recover(volume, blocks, lost)).await,
-        },
+        // As `Hit::read` does, in this very future: moving another into it costs
+        // as much as the look-up.
+        Plan::Hit(hit) => {
+            let mut work = pin!(hit.work(whole));
+            match poll_fn(|cx| hit.poll(work.as_mut(), cx)).await {
+                Ok(whole) => (whole, Ok(())),
+                Err(lost) => Box::pin(recover(volume, blocks, lost)).await,
+            }
+        }
         Plan::Pieces(pieces) => Box::pin(read_pieces(volume, blocks.start, pieces, whole)).await,
     };
     match part {

@@ -9,6 +9,7 @@ use crate::counters::{Counter, Counters};
 use crate::devices::{DeviceState, Devices, Member};
 use crate::durable::Durable;
 use crate::health::Fault;
+use crate::history::{Decision, History};
 use crate::lines::{BLOCK_BYTES, Part, Run, Shape};
 use block::{Device, Nanos};
 use policy::{Instruction, Key, Pins, Policy, Reason, Request, Slot};
@@ -39,6 +40,7 @@ pub(crate) struct State<P> {
     pub(crate) busy: Busy,
     pub(crate) devices: Devices<P>,
     pub(crate) budget: Rc<Budget>,
+    pub(crate) history: History,
     /// Of the cache, as against those of each volume.
     pub(crate) counters: Rc<Counters>,
     /// What the pool's devices keep, if they keep anything.
@@ -60,34 +62,42 @@ impl<P: Device> State<P> {
         if let Err(why) = may_enter
             && self.policy.peek(key).is_none()
         {
-            counters.count(why);
+            self.refuse(key, why, counters);
             return None;
         }
         match self.policy.access(key, request, &self.busy.pins) {
             Instruction::Hit(slot) => Some(Place::Resident(slot)),
             Instruction::Bypass(reason) => {
-                counters.count(rejection(reason));
+                self.refuse(key, rejection(reason), counters);
                 None
             }
             Instruction::Admit(slot) => {
                 if self.busy.pins.pinned(slot) {
                     self.policy.remove(key);
-                    counters.count(Counter::RejectedPinned);
+                    self.refuse(key, Counter::RejectedPinned, counters);
                     return None;
                 }
                 self.admitted(slot, key, counters);
                 Some(Place::Entered(slot))
             }
-            Instruction::Replace { slot, .. } => {
+            Instruction::Replace { slot, victim } => {
                 counters.count(Counter::LinesEvicted);
+                self.history.note(victim, Decision::Evicted(key));
                 self.admitted(slot, key, counters);
                 Some(Place::Entered(slot))
             }
         }
     }
 
+    /// Counts why `key` is not admitted, or not written to the pool.
+    pub(crate) fn refuse(&mut self, key: Key, why: Counter, counters: &Counters) {
+        counters.count(why);
+        self.history.note(key, Decision::Refused(why));
+    }
+
     fn admitted(&mut self, slot: Slot, key: Key, counters: &Counters) {
         counters.count(Counter::LinesAdmitted);
+        self.history.note(key, Decision::Admitted);
         self.contents.enter(slot, key);
     }
 
@@ -100,7 +110,11 @@ impl<P: Device> State<P> {
             for Part { key, run } in self.shape.parts(volume, blocks) {
                 if let Some(slot) = self.policy.peek(key) {
                     self.busy.poison(slot, run);
-                    dropped += self.contents.invalidate(slot, run);
+                    let were = self.contents.invalidate(slot, run);
+                    if were > 0 {
+                        self.history.note(key, Decision::Overwritten);
+                    }
+                    dropped += were;
                 }
             }
         } else {
@@ -109,12 +123,17 @@ impl<P: Device> State<P> {
                 policy,
                 contents,
                 busy,
+                history,
                 ..
             } = self;
             policy.for_each(&mut |key, slot| {
                 if let Some(run) = shape.part_of(volume, &blocks, key) {
                     busy.poison(slot, run);
-                    dropped += contents.invalidate(slot, run);
+                    let were = contents.invalidate(slot, run);
+                    if were > 0 {
+                        history.note(key, Decision::Overwritten);
+                    }
+                    dropped += were;
                 }
             });
         }
@@ -129,6 +148,7 @@ impl<P: Device> State<P> {
         {
             self.policy.remove(key);
             counters.count(Counter::LinesDropped);
+            self.history.dropped(key);
         }
     }
 

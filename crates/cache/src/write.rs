@@ -174,7 +174,7 @@ fn begin_update<P: Device>(
     });
     begun
         .inspect_err(|why| {
-            counters.count(*why);
+            state.refuse(part.key, *why, counters);
             state.drop_if_empty(part.key, counters);
         })
         .ok()
@@ -215,8 +215,8 @@ async fn write_both<P: Device>(
             (true, Err(_)) => Counter::PoolWritesInVain,
             (true, Ok(())) => Counter::PoolWritesPoisoned,
         };
-        volume.counters.count(why_not);
         let mut state = volume.core.state.borrow_mut();
+        state.refuse(part.key, why_not, &volume.counters);
         state.drop_if_empty(part.key, &volume.counters);
     }
     result

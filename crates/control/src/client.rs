@@ -1,6 +1,8 @@
 //! The operator's end of the control socket.
 
-use crate::protocol::{Reply, Request};
+use crate::explained::Explained;
+use crate::observed::Observed;
+use crate::protocol::{Records, Reply, Request};
 use crate::status::Status;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
@@ -87,13 +89,45 @@ impl Client {
         self.ask(request).map(drop)
     }
 
+    /// What was recorded since the last call, on a connection that records.
+    pub fn take_records(&mut self) -> Result<Records, Error> {
+        match self.ask(&Request::TakeRecords)? {
+            Reply::Records(records) => Ok(records),
+            other => Err(Error::Refused(format!(
+                "the daemon answered {other:?} to a request for records; is it of this version?"
+            ))),
+        }
+    }
+
     /// The report, over the time since the last call.
     pub fn status(&mut self) -> Result<Status, Error> {
         match self.ask(&Request::Status)? {
             Reply::Status(status) => Ok(*status),
-            other => Err(Error::Refused(format!(
-                "the daemon answered {other:?} to a request for its status; is it of this version?"
-            ))),
+            other => Err(unexpected(&other)),
         }
     }
+
+    /// What was observed of a volume.
+    pub fn observe(&mut self, volume: &str) -> Result<Observed, Error> {
+        let volume = volume.to_owned();
+        match self.ask(&Request::Observe { volume })? {
+            Reply::Observed(observed) => Ok(*observed),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Why a volume, and a range of its bytes, is cached or not.
+    pub fn explain(&mut self, volume: &str, range: Option<(u64, u64)>) -> Result<Explained, Error> {
+        let volume = volume.to_owned();
+        match self.ask(&Request::Explain { volume, range })? {
+            Reply::Explained(explained) => Ok(*explained),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+fn unexpected(reply: &Reply) -> Error {
+    Error::Refused(format!(
+        "the daemon answered {reply:?} to another question; is it of this version?"
+    ))
 }

@@ -66,7 +66,7 @@ sections! {
         policy: PolicyName = "auto",
             "Which line makes room for another.";
         sequential: Bytes = "4MiB",
-            "A stream that reads or writes on for longer than this is not promoted; 0 promotes all.";
+            "A stream that reads or writes on for longer than this is not promoted; 0B promotes all.";
         fill_rate: Bytes = optional,
             "Bytes a second that may be promoted. Without it, there is no limit.";
         hit_latency_max: Duration = "100ms",

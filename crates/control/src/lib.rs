@@ -5,7 +5,7 @@
 //! - [`check`]: what is wrong with a configuration, all of it at once.
 //! - [`protocol`]: requests and replies, a line of JSON each.
 //! - [`serve`] and [`client`]: the two ends of the control socket.
-//! - [`status`]: what a running daemon reports.
+//! - [`status`], [`observed`], [`explained`]: what a running daemon reports.
 //!
 //! Not here: acting on any of it. The command line does that.
 
@@ -13,7 +13,9 @@ pub mod address;
 pub mod check;
 pub mod client;
 pub mod config;
+pub mod explained;
 mod lines;
+pub mod observed;
 mod parameter;
 pub mod problem;
 pub mod protocol;

@@ -3,6 +3,8 @@
 //! A connection may send any number of requests, one after the other. A line
 //! that is no request is answered with an error and ends the connection.
 
+use crate::explained::Explained;
+use crate::observed::Observed;
 use crate::status::Status;
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +18,18 @@ pub enum Request {
     /// The report. Rates are over the time since this connection last asked,
     /// or since the daemon began.
     Status,
+    /// What was observed of a volume, to advise on the size of its pool.
+    Observe {
+        /// The volume.
+        volume: String,
+    },
+    /// Why a volume is cached or not.
+    Explain {
+        /// The volume.
+        volume: String,
+        /// Where the lines to be told one by one begin and end, in bytes.
+        range: Option<(u64, u64)>,
+    },
     /// Changes how a volume uses its pool.
     SetMode {
         /// The volume.
@@ -57,6 +71,14 @@ pub enum Request {
         /// The name of a device of the configuration, or a new device.
         device: NamedOrNew,
     },
+    /// Begins to record what clients ask of a volume, until the connection ends
+    /// or records another.
+    Record {
+        /// The volume.
+        volume: String,
+    },
+    /// What was recorded since the last time.
+    TakeRecords,
     /// Takes a device out of a pool.
     RemoveDevice {
         /// The pool.
@@ -84,8 +106,23 @@ pub enum Reply {
     Done,
     /// The report.
     Status(Box<Status>),
+    /// What was observed.
+    Observed(Box<Observed>),
+    /// Why it is so.
+    Explained(Box<Explained>),
+    /// What was recorded.
+    Records(Records),
     /// It is not done, and nothing has changed: why, and what to do.
     Error(String),
+}
+
+/// A piece of a recording.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Records {
+    /// The records' encoding as `docs/trace-format.md` gives it, in base64.
+    pub piece: String,
+    /// Requests since the recording began that are not in it, for want of room.
+    pub dropped: u64,
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What a running daemon reports. Field names are the names in the JSON.
 
+use crate::explained::Policy;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -75,6 +76,8 @@ pub struct Pool {
     pub name: String,
     /// Which line makes room for another.
     pub policy: String,
+    /// What that policy is doing, if it tunes itself.
+    pub rule: Policy,
     /// The unit of replacement.
     pub line_bytes: u32,
     /// Lines that hold something.

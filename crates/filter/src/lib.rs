@@ -4,7 +4,9 @@
 //! - [`Delayed`] makes a device as slow as a model says.
 //! - [`Faulty`] injects errors, latency and corruption while it runs.
 //! - [`Metered`] counts, as iostat does.
+//! - [`Profiled`] learns how large a cache should be and what is hot.
 //! - [`Traced`] reports each request to a sink.
+//! - [`Tapped`] tells a sink of requests as they begin, while there is one.
 //!
 //! Each is exact about what passes: the same buffers, the same order of begin,
 //! and an abandoned request still carries on below.
@@ -16,7 +18,9 @@ mod access;
 mod checked;
 mod delay;
 mod faults;
+mod profile;
 mod stats;
+mod tap;
 mod trace;
 mod watch;
 
@@ -24,6 +28,8 @@ pub use access::{Access, Verb};
 pub use checked::Checked;
 pub use delay::{Delayed, Pacer};
 pub use faults::{Control, Effect, Faulty, Rule, RuleId};
+pub use profile::Profiled;
 pub use stats::{Interval, Meter, Metered, Snapshot, Tally};
+pub use tap::{Begin, Tap, Tapped};
 pub use trace::{Last, Record, Sink, Traced, Tracer};
 pub use watch::{Ending, Watch, Watched};

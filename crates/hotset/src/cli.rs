@@ -62,6 +62,13 @@ pub enum Command {
     /// stays as it is.
     #[command(subcommand)]
     Pool(Pool),
+    /// Tell how large the pool should be, from a trace or a running volume
+    ///
+    /// Miss-ratio curve, working set, what half and twice the size would do,
+    /// endurance and cost.
+    Advise(Box<commands::advise::Advise>),
+    /// Tell why a volume, or a range of it, is cached or not
+    Explain(commands::explain::Explain),
     /// Show a web server on slow disks, without and with the cache
     ///
     /// Needs root, nginx, nbdfuse, FUSE and loop devices; takes about two
@@ -78,6 +85,14 @@ pub enum Command {
     /// Put hotset to the proof
     #[command(subcommand)]
     Lab(Lab),
+    /// Import, convert and look at recorded traces
+    #[command(subcommand)]
+    Trace(commands::trace::Trace),
+    /// Simulate policies and pool sizes on recorded traces
+    ///
+    /// Runs the policies of the engine over each trace, all cells at once on
+    /// all processors. The result depends on the trace alone.
+    Sim(Box<commands::sim::Sim>),
     /// Print the reference of the configuration file, in Markdown
     #[command(hide = true)]
     Reference,
@@ -300,8 +315,12 @@ impl Command {
             }
             Command::Volume(command) => commands::volume::run(command),
             Command::Pool(command) => commands::pool::run(command),
+            Command::Advise(command) => commands::advise::run(&command),
+            Command::Explain(command) => commands::explain::run(&command),
             Command::Demo { directory, pages } => demo::run(&directory, pages as usize),
             Command::Lab(command) => commands::lab::run(command),
+            Command::Trace(command) => commands::trace::run(command),
+            Command::Sim(command) => commands::sim::run(&command),
             Command::Reference => commands::documents::reference(),
             Command::Completions { shell } => commands::documents::completions(shell),
             Command::Man => commands::documents::manual(),

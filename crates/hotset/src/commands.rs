@@ -1,12 +1,18 @@
 //! What the commands do, beside `serve`.
 
+pub mod advise;
 pub mod check;
 pub mod documents;
+pub mod explain;
 mod format;
 mod inspect;
 pub mod lab;
 pub mod pool;
+pub mod sim;
+mod size;
 pub mod status;
 mod table;
 mod text;
+pub mod trace;
+mod traces;
 pub mod volume;

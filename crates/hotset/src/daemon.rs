@@ -6,15 +6,19 @@
 //!
 //! Everything lives on one shard.
 
+mod controlled;
+
+pub use controlled::Controlled;
+
 use crate::devices::{Leaf, Opened, Opener, Role};
 use crate::memory;
 use crate::origins::Origin;
-use crate::report::Memory;
+use crate::record::Sink;
 use block::{BoxDevice, Device, Nanos, Sectors};
 use cache::{Cache, DeviceId, DeviceState, Durability, Found, Mode, PoolDevice, VolumeConfig};
 use control::config::{self, Config, Name};
-use control::protocol::{NamedOrNew, Reply, Request};
-use control::serve::Handler;
+use control::protocol::{NamedOrNew, Request};
+use filter::{Profiled, Tap, Tapped};
 use nbd::serve::{ExportOptions, Limits, Server};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashSet};
@@ -23,8 +27,11 @@ use std::rc::Rc;
 /// How often ejected devices are looked for.
 const EJECTIONS_PERIOD: Nanos = Nanos::from_secs(1);
 
+/// How often profiles are told the time.
+const PROFILE_TICK: Nanos = Nanos::from_secs(1);
+
 /// What clients see.
-pub type Export = cache::Volume<Leaf>;
+pub type Export = Profiled<cache::Volume<Leaf>>;
 
 /// A pool and the devices it was given.
 pub struct Pool {
@@ -39,6 +46,7 @@ pub struct Pool {
 pub struct Served {
     pub volume: Export,
     pub guard: Origin,
+    pub tap: Tap<Sink>,
     pub origin: Name,
     pub pool: Name,
 }
@@ -47,7 +55,7 @@ pub struct Served {
 pub struct Daemon {
     pub opener: Opener,
     pub began: Nanos,
-    pub server: Rc<Server<Export>>,
+    pub server: Rc<Server<Tapped<Export, Sink>>>,
     /// Where it listens, as URIs.
     pub listeners: Vec<String>,
     pub pools: BTreeMap<Name, Pool>,
@@ -216,22 +224,28 @@ impl Daemon {
             mode: volume.mode.value,
         };
         let size = config.sectors.unwrap_or(below.sectors);
-        let guarded = Origin::guard(&pool.cache, name, size, &opened, &self.opener.local.env());
-        let guarded = guarded.await.map_err(told)?;
+        let env = self.opener.local.env();
+        let guarded = Origin::guard(&pool.cache, name, size, &opened, &env).await;
+        let guarded = guarded.map_err(told)?;
         let below = BoxDevice::new(guarded.device());
         let cached = pool.cache.add_volume(config, below).map_err(told)?;
         guarded.begin().await;
+        let now = self.opener.local.env().timer.now();
+        let exported = Profiled::new(cached, pool.line_bytes, now);
         let options = ExportOptions {
             description: format!("{} cached in pool {pool_name}", opened.place),
             read_only: volume.read_only.value,
         };
-        let added = self.server.add(name.as_str(), cached.clone(), &options);
+        let export = Tapped::new(exported.clone(), self.opener.local.env().timer);
+        let tap = export.tap();
+        let added = self.server.add(name.as_str(), export, &options);
         added.map_err(told)?;
         let origin = origin.name.value.clone();
         self.open.borrow_mut().insert(origin.clone(), opened);
         let served = Served {
-            volume: cached,
+            volume: exported,
             guard: guarded,
+            tap,
             origin,
             pool: pool_name,
         };
@@ -245,7 +259,7 @@ impl Daemon {
         let volume = self.volumes.borrow().get(&name).map(|v| v.volume.clone());
         let volume = volume.ok_or_else(none)?;
         // What is held back for a snapshot goes on: it is to end.
-        let _ = volume.resume();
+        let _ = volume.inner().resume();
         // Clients' writes that were acknowledged are made durable before the
         // device is let go of.
         self.server
@@ -253,7 +267,7 @@ impl Daemon {
             .await
             .map_err(told)?;
         let flushed = volume.flush().await;
-        volume.close().await;
+        volume.inner().close().await;
         let served = self.volumes.borrow_mut().remove(&name).ok_or_else(none)?;
         let cache = &self.pools[&served.pool].cache;
         cache.forget(name.as_str());
@@ -276,34 +290,40 @@ impl Daemon {
             let names = Mode::ALL.map(Mode::name).join(", ");
             return Err(format!("{mode:?} is no mode; choose one of {names}"));
         };
-        self.volume(volume)?.set_mode(mode);
+        self.volume(volume)?.inner().set_mode(mode);
         Ok(())
     }
 
     /// Forgets what is cached of a volume, and knows its origin anew.
     async fn invalidate(&self, name: &str) -> Result<(), Refusal> {
         let volume = self.volume(name)?;
-        let stood = volume.is_quiesced();
+        let stood = volume.inner().is_quiesced();
         if !stood {
-            volume.quiesce().await.map_err(told)?;
+            volume.inner().quiesce().await.map_err(told)?;
         }
         let guard = self.volumes.borrow()[&Name::new(name)?].guard.clone();
-        let mut done = volume.invalidate().await;
+        let mut done = volume.inner().invalidate().await;
         if done.is_ok() {
             done = guard.renew().await;
         }
         if !stood {
-            volume.resume().map_err(told)?;
+            volume.inner().resume().map_err(told)?;
         }
         done.map_err(told)
     }
 
     async fn change(&self, request: Request) -> Result<(), Refusal> {
         match request {
-            Request::Status => Ok(()),
+            Request::Status
+            | Request::Observe { .. }
+            | Request::Explain { .. }
+            | Request::Record { .. }
+            | Request::TakeRecords => Ok(()),
             Request::SetMode { volume, mode } => self.set_mode(&volume, &mode),
-            Request::Quiesce { volume } => self.volume(&volume)?.quiesce().await.map_err(told),
-            Request::Resume { volume } => self.volume(&volume)?.resume().map_err(told),
+            Request::Quiesce { volume } => {
+                self.volume(&volume)?.inner().quiesce().await.map_err(told)
+            }
+            Request::Resume { volume } => self.volume(&volume)?.inner().resume().map_err(told),
             Request::Invalidate { volume } => self.invalidate(&volume).await,
             Request::AddVolume { volume, device } => {
                 let volume = config::Volume::parse(&volume)?;
@@ -347,11 +367,23 @@ impl Daemon {
         }
     }
 
+    /// Tells the profiles of all volumes the time, until dropped.
+    pub async fn tell_time(daemon: Rc<Daemon>) {
+        let timer = daemon.opener.local.env().timer;
+        loop {
+            timer.sleep(PROFILE_TICK).await;
+            let now = timer.now();
+            for served in daemon.volumes.borrow().values() {
+                served.volume.tick(now);
+            }
+        }
+    }
+
     /// Stops accepting, finishes what is in flight, makes it durable.
     pub async fn stop(&self) -> Result<(), Refusal> {
         // What is held back for a snapshot is to end too.
         for served in self.volumes.borrow().values() {
-            let _ = served.volume.resume();
+            let _ = served.volume.inner().resume();
         }
         self.server.shut_down(self.grace).await;
         let mut lost = Vec::new();
@@ -362,7 +394,7 @@ impl Daemon {
                     "volume {name} may have lost writes: {error}; check it"
                 ));
             }
-            volume.close().await;
+            volume.inner().close().await;
             // If it cannot be read, the next start does not believe it.
             let _ = guard.renew().await;
         }
@@ -462,35 +494,4 @@ fn told(error: impl ToString) -> Refusal {
 fn seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0)
-}
-
-/// Marks that a change runs.
-struct Changing<'a>(&'a Cell<bool>);
-
-impl Drop for Changing<'_> {
-    fn drop(&mut self) {
-        self.0.set(false);
-    }
-}
-
-/// The control socket's view of a daemon.
-pub struct Controlled(pub Rc<Daemon>);
-
-impl Handler for Controlled {
-    type Memory = Memory;
-
-    async fn handle(&self, request: Request, memory: &mut Memory) -> Reply {
-        let daemon = &self.0;
-        if request == Request::Status {
-            return Reply::Status(Box::new(daemon.report(memory)));
-        }
-        if daemon.changing.replace(true) {
-            return Reply::Error("another change is going on; try again".into());
-        }
-        let _changing = Changing(&daemon.changing);
-        match daemon.change(request).await {
-            Ok(()) => Reply::Done,
-            Err(refusal) => Reply::Error(refusal),
-        }
-    }
 }

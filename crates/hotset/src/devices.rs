@@ -1,5 +1,6 @@
 //! Opening what the configuration calls a device, and counting what it does.
 
+use crate::claim::Claim;
 use crate::model::Stripe;
 use block::{
     BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos,
@@ -114,7 +115,13 @@ pub struct Opened {
     pub controller: Arc<str>,
     /// The counters when it was opened.
     pub at_first: Snapshot,
-    _file: Option<OpenFile>,
+    _hold: Hold,
+}
+
+/// What keeps other users away.
+enum Hold {
+    File { _file: OpenFile },
+    Export { _claim: Claim },
 }
 
 /// A file that the host holds open and locked.
@@ -137,30 +144,31 @@ pub struct Opener {
 }
 
 impl Opener {
-    /// Opens a device for one use; nobody else can open its file meanwhile.
+    /// Opens a device for one use; no other daemon can open it meanwhile.
     pub async fn open(&self, device: &config::Device, role: Role) -> IoResult<Opened> {
         let name = device.name.value.as_str();
-        let (leaf, file, place) = match (&device.path, &device.nbd) {
+        let (leaf, hold, place) = match (&device.path, &device.nbd) {
             (Some(path), _) => {
                 let (disk, file) = self.open_file(device, &path.value)?;
                 let leaf = match device.model {
                     None => Leaf::Disk(self.metered(disk)),
                     Some(_) => Leaf::Other(self.metered(self.slow_down(disk, device)?)),
                 };
-                (leaf, Some(file), path.value.display().to_string())
+                let hold = Hold::File { _file: file };
+                (leaf, hold, path.value.display().to_string())
             }
             (None, Some(uri)) => {
+                let claim = Claim::new(&uri.value)
+                    .map_err(|error| error.on(format!("{name} ({})", uri.value)))?;
                 let authority = device.tls_ca.as_ref().map(|file| file.value.as_path());
                 let client = self.connect(&uri.value, authority, role).await?;
                 let device = match device.model {
                     None => BoxDevice::new(client),
                     Some(_) => self.slow_down(client, device)?,
                 };
-                (
-                    Leaf::Other(self.metered(device)),
-                    None,
-                    uri.value.to_string(),
-                )
+                let leaf = Leaf::Other(self.metered(device));
+                let hold = Hold::Export { _claim: claim };
+                (leaf, hold, uri.value.to_string())
             }
             (None, None) => {
                 let what = "no place is given; give `path` or `nbd`";
@@ -178,7 +186,7 @@ impl Opener {
             place,
             controller,
             at_first,
-            _file: file,
+            _hold: hold,
         })
     }
 

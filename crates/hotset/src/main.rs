@@ -3,6 +3,7 @@
 //! Exit status: 0 if it was done, 1 if it could not be, 2 if the command line
 //! or the configuration is wrong.
 
+mod claim;
 mod cli;
 mod commands;
 mod daemon;
@@ -11,6 +12,7 @@ mod devices;
 mod memory;
 mod model;
 mod origins;
+mod record;
 mod report;
 mod serve;
 

@@ -1,10 +1,16 @@
-//! Makes the status report of a daemon.
+//! Makes the reports of a daemon: its status, and in files of their own what it
+//! observed of a volume and why that is cached or not.
+
+mod explain;
+mod observe;
 
 use crate::daemon::{Daemon, Pool, Served};
 use crate::devices::Opened;
+use crate::record::Recording;
 use block::{Device as _, Nanos};
 use cache::{Counter, DeviceState};
 use control::config::Name;
+use control::explained::Policy;
 use control::status::Pool as PoolStatus;
 use control::status::{Counters, Device, Flow, Nbd, PoolDevice, Status, Volume};
 use filter::{Interval, Snapshot, Verb};
@@ -21,6 +27,8 @@ pub struct Memory {
     devices: HashMap<Name, (Nanos, Snapshot)>,
     /// Blocks hit and missed, by volume.
     lookups: HashMap<Name, (u64, u64)>,
+    /// The recording that ends with the connection.
+    pub recording: Option<Recording>,
 }
 
 impl Daemon {
@@ -47,7 +55,7 @@ impl Daemon {
         let mut lookups = HashMap::new();
         let mut volumes = Vec::new();
         for (name, served) in self.volumes.borrow().iter() {
-            let counters = served.volume.counters();
+            let counters = served.volume.inner().counters();
             let both = (
                 counters.get(Counter::BlocksHit),
                 counters.get(Counter::BlocksMissed),
@@ -69,7 +77,7 @@ impl Daemon {
             resident_bytes: resident_bytes(),
             nbd: self.nbd(),
             volumes,
-            pools: self.pools.iter().map(|(name, p)| pool(name, p)).collect(),
+            pools: self.pools.iter().map(|(n, p)| pool(n, p, now)).collect(),
             devices,
         }
     }
@@ -102,15 +110,15 @@ fn volume(name: &Name, served: &Served, hit_percent: Option<f64>) -> Volume {
         name: name.to_string(),
         origin: served.origin.to_string(),
         pool: served.pool.to_string(),
-        mode: served.volume.mode().name().to_owned(),
-        quiesced: served.volume.is_quiesced(),
+        mode: served.volume.inner().mode().name().to_owned(),
+        quiesced: served.volume.inner().is_quiesced(),
         size_bytes: served.volume.geometry().sectors.bytes(),
         hit_percent,
-        counters: counters(&served.volume.counters()),
+        counters: counters(&served.volume.inner().counters()),
     }
 }
 
-fn pool(name: &Name, pool: &Pool) -> PoolStatus {
+fn pool(name: &Name, pool: &Pool, now: Nanos) -> PoolStatus {
     let (lines_used, lines) = pool.cache.lines();
     let reports = pool.cache.devices();
     let devices = pool.devices.borrow();
@@ -132,12 +140,35 @@ fn pool(name: &Name, pool: &Pool) -> PoolStatus {
     PoolStatus {
         name: name.to_string(),
         policy: pool.policy.to_owned(),
+        rule: policy(pool, now),
         line_bytes: pool.line_bytes,
         lines_used,
         lines,
         memory_bytes: pool.cache.memory_bytes() as u64,
         devices: devices.collect(),
         counters: counters(&pool.cache.counters()),
+    }
+}
+
+/// What decides about lines, and why.
+fn policy(pool: &Pool, now: Nanos) -> Policy {
+    let name = pool.policy.to_owned();
+    let Some(told) = pool.cache.explanation() else {
+        return Policy {
+            name,
+            ..Policy::default()
+        };
+    };
+    let rules = told
+        .rules
+        .iter()
+        .map(|(rule, share)| ((*rule).to_owned(), *share));
+    Policy {
+        name,
+        active: Some(told.active.to_owned()),
+        active_for_s: Some(now.since(told.since).as_secs_f64()),
+        changes: Some(told.changes),
+        would_miss: rules.collect(),
     }
 }
 

@@ -182,6 +182,7 @@ async fn run(config: Config, opener: Opener, sockets: Sockets) -> Result<(), Str
         });
     }
     env.spawn.spawn(Daemon::tell_ejections(daemon.clone()));
+    env.spawn.spawn(Daemon::tell_time(daemon.clone()));
     let control = local.listener(sockets.control);
     let handler = Rc::new(Controlled(daemon.clone()));
     env.spawn

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Place, USUAL, all, hotset, noise, refused, run, tool};
+use common::{Place, Process, USUAL, all, hotset, noise, refused, run, tool, until};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -37,13 +37,13 @@ fn a_wrong_configuration() {
     wrong(
         "path = \"$/origin\"",
         "pth = \"$/origin\"",
-        &["hotset.toml:6: ", "`pth`", "remove it"],
+        &["hotset.toml:7: ", "`pth`", "remove it"],
     );
-    wrong("name = \"fast\"", "name = fast", &["hotset.toml:12: "]);
+    wrong("name = \"fast\"", "name = fast", &["hotset.toml:13: "]);
     wrong(
         "pool = \"fast\"",
         "pool = \"fast\"\nmode = \"write-sideways\"",
-        &[":19: ", "write-through"],
+        &[":20: ", "write-through"],
     );
 }
 
@@ -84,7 +84,7 @@ fn an_origin_smaller_than_its_volume() {
     wrong(
         "origin = \"origin\"",
         "origin = \"origin\"\nsize = \"2MiB\"",
-        &[":18: ", "larger than its origin", "make the origin larger"],
+        &[":19: ", "larger than its origin", "make the origin larger"],
     );
 }
 
@@ -94,7 +94,7 @@ fn two_volumes_on_one_origin() {
         "[[listen]]",
         "[[volume]]\nname = \"second\"\norigin = \"origin\"\npool = \"fast\"\n[[listen]]",
         &[
-            ":21: ",
+            ":22: ",
             "volume second uses device origin, which volume vol uses",
         ],
     );
@@ -105,12 +105,12 @@ fn a_pool_device_that_is_also_an_origin() {
     wrong(
         "devices = [\"pool\"]",
         "devices = [\"pool\", \"origin\"]",
-        &[":13: ", "origin"],
+        &[":14: ", "origin"],
     );
     wrong(
         "path = \"$/pool\"",
         "path = \"$/origin\"",
-        &[":9: ", "the same place"],
+        &[":10: ", "the same place"],
     );
 }
 
@@ -119,7 +119,7 @@ fn a_plain_text_listener_for_the_world() {
     wrong(
         "unix = \"$/nbd\"",
         "tcp = \"0.0.0.0:0\"",
-        &[":20: ", "allow_plaintext"],
+        &[":21: ", "allow_plaintext"],
     );
 }
 
@@ -144,7 +144,7 @@ fn a_socket_path_in_use() {
     refused(
         hotset().args(["serve", "--config"]).arg(&config),
         2,
-        &[":20: ", "in use"],
+        &[":21: ", "in use"],
     );
     drop(held);
     fs::remove_file(place.path("nbd")).unwrap();
@@ -152,7 +152,7 @@ fn a_socket_path_in_use() {
     refused(
         hotset().args(["serve", "--config"]).arg(&config),
         2,
-        &[":20: ", "is no socket"],
+        &[":21: ", "is no socket"],
     );
     assert_eq!(fs::read(place.path("nbd")).unwrap(), b"precious");
 }
@@ -185,7 +185,7 @@ fn a_device_without_permission() {
         &mut command,
         2,
         &[
-            ":6: ",
+            ":7: ",
             "cannot be opened",
             "let this user read and write it",
         ],
@@ -216,6 +216,36 @@ fn a_second_daemon_on_the_same_pool_or_origin() {
     );
     run(tool("nbdinfo", "libnbd-bin").arg(first.uri("vol")));
     first.stop();
+}
+
+/// NBD knows no locks; the daemons of one machine keep off each other's exports.
+#[test]
+fn a_second_daemon_on_the_same_nbd_export() {
+    let place = Place::usual();
+    let mut server = tool("nbdkit", "nbdkit");
+    server
+        .args(["--foreground", "--exit-with-parent", "--unix"])
+        .arg(place.path("san"))
+        .args(["memory", "64M"]);
+    let _server = Process(server.spawn().unwrap());
+    until("nbdkit", || place.path("san").exists());
+    let nbd = "nbd = \"nbd+unix:///?socket=$/san\"";
+    let taken = &["san", "in use by another hotset"];
+    for role in ["path = \"$/origin\"", "path = \"$/pool\""] {
+        place.config(&USUAL.replace(role, nbd));
+        let first = place.serve();
+        let second = Place::usual();
+        let san = format!("nbd = \"nbd+unix:///?socket={}\"", place.text("san"));
+        // As an origin as well as in a pool.
+        for role in ["path = \"$/origin\"", "path = \"$/pool\""] {
+            let config = second.config(&USUAL.replace(role, &san));
+            refused(hotset().args(["serve", "--config"]).arg(config), 1, taken);
+        }
+        let uri = format!("nbd+unix:///?socket={}", place.text("san"));
+        let add = format!("volume add again --origin {uri} --pool fast");
+        refused(&mut place.command(&add), 1, taken);
+        first.stop();
+    }
 }
 
 /// Sends `bytes` and returns what comes back until the end.

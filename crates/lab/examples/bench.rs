@@ -3,7 +3,9 @@
 //! some groups, or all in their quick form, are only printed. A group that fails
 //! leaves the others alone.
 
-use lab::bench::{Row, guest, hits, loss, memory, mesh, nop, reads, report, served, simulator};
+use lab::bench::{
+    Row, engine, guest, hits, loss, memory, mesh, nbd_hits, nop, reads, report, served, simulator,
+};
 use std::error::Error;
 use std::path::Path;
 use std::process::Command;
@@ -45,16 +47,21 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let loss_span = Duration::from_secs(if quick { 6 } else { 10 });
     let in_guest = |script: &str| guest::rows(Path::new(script), &hotset);
-    let groups: [(&str, Measure); 10] = [
+    let groups: [(&str, Measure); 12] = [
         ("executor", &|| Ok(nop::rows(runs, &program("nop"))?)),
         ("hits", &|| {
             Ok(hits::rows(&program("hits"), &program("nop"))?)
         }),
+        ("nbd-hits", &|| Ok(nbd_hits::rows(&program("hits"))?)),
         ("messages", &|| Ok(mesh::rows(runs)?)),
         ("simulator", &|| {
             Ok(simulator::rows(runs.min(5), 2_000_000)?)
         }),
         ("reads", &|| Ok(reads::rows(file, runs, span)?)),
+        ("engine", &|| {
+            let pool = Path::new("target/bench.pool");
+            Ok(engine::rows(file, pool, runs, span)?)
+        }),
         ("served", &|| Ok(served::rows(&plan)?)),
         ("loss", &|| {
             Ok(loss::rows(&hotset, &dir, plan.runs.min(3), loss_span)?)

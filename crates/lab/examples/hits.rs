@@ -1,14 +1,16 @@
-//! `hits OPS DEPTH|checksum`: hits of the cache engine on a driver that
-//! completes at once, or checksums alone; run under an instruction counter.
+//! `hits OPS [served] DEPTH|checksum`: hits of the cache engine on a driver that
+//! completes at once, alone or over NBD, or checksums alone; run under an
+//! instruction counter.
+
+use lab::bench::{hits, nbd_hits};
 
 fn main() {
-    let mut args = std::env::args().skip(1);
-    let ops = args
-        .next()
-        .and_then(|ops| ops.parse().ok())
-        .unwrap_or(1_000_000);
-    match args.next().as_deref() {
-        Some("checksum") => lab::bench::hits::checksums(ops),
-        depth => lab::bench::hits::reads(ops, depth.and_then(|d| d.parse().ok()).unwrap_or(32)),
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let number = |i: usize| args.get(i).and_then(|arg| arg.parse().ok());
+    let ops = number(0).unwrap_or(1_000_000);
+    match args.get(1).map(String::as_str) {
+        Some("checksum") => hits::checksums(ops),
+        Some("served") => nbd_hits::reads(ops, number(2).unwrap_or(32)),
+        _ => hits::reads(ops, number(1).unwrap_or(32)),
     }
 }

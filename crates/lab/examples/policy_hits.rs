@@ -25,7 +25,7 @@ fn main() {
     let mut x = 1u64;
     for _ in 0..hits {
         x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let key = Key((x >> 33) % RESIDENT << 3);
+        let key = Key(((x >> 33) % RESIDENT) << 3);
         let answer = policy.access(key, &request, &Unpinned);
         assert!(matches!(answer, Instruction::Hit(_)), "{key:?} is resident");
     }

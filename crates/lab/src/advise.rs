@@ -1,342 +1,328 @@
-//! How large the pool should be, from a trace: the miss-ratio curve, the
-//! working set over time, what halving or doubling changes, how long the pool
-//! lasts and what it costs.
+//! How large the pool should be: what a [`Profile`] of a trace or of a running
+//! volume means for hits, latency, the origin's load, wear and cost.
 //!
-//! The curve is LRU's, by sampling; `auto` is made to do no worse than LRU, so
-//! sizes found here are on the safe side. Latency is a two-point model: a hit
-//! costs the pool's latency, a miss is uniform between the origin's least and
-//! greatest. Device queues are not modelled: at a load that saturates the
-//! origin the estimates are too low.
+//! The curve is LRU's, by sampling. What a size does is told by an
+//! [`Estimate`]: for a trace by a [`replay`] with the policy and with models of
+//! the devices, for a volume from what its devices have shown.
+//!
+//! Not here: where the profile comes from, and who prints the advice.
 
-mod mrc;
+mod page;
 mod price;
+pub mod replay;
+pub mod volume;
 
-pub use mrc::{MissRatioCurve, Point};
-pub use price::{Cost, PriceBook};
+pub use page::page;
+pub use price::{Cost, EXAMPLE as EXAMPLE_PRICES, PriceBook};
 
 use block::Nanos;
+use policy::profile::{Profile, Profiler, blocks, part_bytes};
 use serde::Serialize;
-use std::collections::HashSet;
-use trace::{Op, Record};
+use trace::Record;
 
-/// Points of the curve for each octave of size.
-const POINTS_PER_OCTAVE: u32 = 4;
-/// Intervals of the working set over time.
-const INTERVALS: usize = 24;
-/// How far above the plateau the recommended size may miss.
-const PLATEAU_MARGIN: f64 = 0.05;
-/// A trace in which more accesses than this are the first to their line says
-/// little about reuse.
+/// The recommended size has at least this share of the hits that an endless
+/// pool would have.
+const PLATEAU_SHARE: f64 = 0.95;
+/// With more accesses than this to what was never touched before, little is
+/// known of reuse.
 const COLD_SHARE_MAX: f64 = 0.5;
+/// With more lines than this touched for the first time in the last quarter of
+/// the time, the working set has not been seen whole.
+const GROWTH_SHARE_MAX: f64 = 0.2;
+/// Half of the width of a band that says little.
+const ERROR_MAX: f64 = 0.05;
 
-/// Latencies of the two kinds of storage, in microseconds.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Latencies {
-    /// A hit.
-    pub pool_us: f64,
-    /// The quickest miss.
-    pub origin_us_min: f64,
-    /// The slowest miss.
-    pub origin_us_max: f64,
+/// What a pool of some size is expected to do. Rates are zero, latencies those
+/// of a single request, if nothing is known of times.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct Estimate {
+    /// Share of 4 KiB blocks read that the pool serves.
+    pub hit_ratio: f64,
+    /// Mean latency of a request.
+    pub latency_us_mean: f64,
+    /// The latency that 99% of requests stay within.
+    pub latency_us_p99: f64,
+    /// What the origin has to serve, writes included.
+    pub origin_bytes_per_second: f64,
+    /// The part of the time in which the origin is busy, if that is known.
+    pub origin_busy: Option<f64>,
+    /// The origin could not keep up with the times of the trace.
+    pub saturated: bool,
+    /// What is written to the pool.
+    pub pool_written_bytes_per_second: f64,
 }
 
-impl Default for Latencies {
-    /// A data-centre SSD, and a 7200 rpm disk: half a millisecond of transfer
-    /// and overhead at the least, a full stroke and turn at the most.
-    fn default() -> Latencies {
-        Latencies {
-            pool_us: 100.0,
-            origin_us_min: 500.0,
-            origin_us_max: 20_000.0,
-        }
-    }
-}
-
-impl Latencies {
-    fn mean_us(&self, miss_ratio: f64) -> f64 {
-        let origin = (self.origin_us_min + self.origin_us_max) / 2.0;
-        self.pool_us * (1.0 - miss_ratio) + origin * miss_ratio
-    }
-
-    fn p99_us(&self, miss_ratio: f64) -> f64 {
-        const TAIL: f64 = 0.01;
-        if miss_ratio <= TAIL {
-            return self.pool_us;
-        }
-        let rank = 1.0 - TAIL / miss_ratio;
-        self.origin_us_min + rank * (self.origin_us_max - self.origin_us_min)
-    }
-}
-
-/// What one size of pool would do.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+/// One size of pool.
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Outcome {
+    /// Which size this is: `without`, `half`, `now`, `double`, `recommended`.
+    pub label: &'static str,
     /// The size.
     pub pool_bytes: u64,
-    /// Share of line accesses that miss, and the half-width of its error band.
+    /// LRU's miss ratio by the curve, and half the width of its error band.
     pub miss_ratio: f64,
-    /// See [`Point::error`].
+    /// See [`policy::profile::Point::error`].
     pub error: f64,
-    /// Mean latency of an access.
-    pub latency_us_mean: f64,
-    /// The 99th percentile.
-    pub latency_us_p99: f64,
-    /// Bytes a second that the origin has to serve; zero if the trace has no
-    /// times.
-    pub origin_bytes_per_second: f64,
-    /// Bytes a second written to the pool: fills, and writes that hit.
-    pub pool_written_bytes_per_second: f64,
-    /// Cost of ownership.
+    /// What it is expected to do, if that is known.
+    pub estimate: Option<Estimate>,
+    /// What it costs; wear is left out if it is not known.
     pub cost: Cost,
-}
-
-/// One interval of the working set over time.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
-pub struct WorkingSet {
-    /// When the interval ends.
-    pub end_seconds: f64,
-    /// Distinct bytes read.
-    pub read_bytes: u64,
-    /// Distinct bytes written.
-    pub written_bytes: u64,
 }
 
 /// The advice.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Advice {
-    /// Length of a line.
-    pub line_bytes: u64,
-    /// Line accesses in the trace.
-    pub accesses: u64,
-    /// Bytes of the distinct lines, estimated.
+    /// The trace or the volume.
+    pub source: String,
+    /// What the estimates rest on.
+    pub basis: String,
+    /// The policy that the estimates are for.
+    pub policy: String,
+    /// Bytes of the distinct lines.
     pub footprint_bytes: u64,
-    /// Share of accesses that an unbounded pool would hit.
+    /// Share of accesses that an endless pool would hit.
     pub cacheable_share: f64,
-    /// The curve.
-    pub curve: Vec<Point>,
-    /// The working set over time; empty if the trace has no times.
-    pub working_set: Vec<WorkingSet>,
-    /// The pool as it is, halved and doubled, in this order.
-    pub current: Option<[Outcome; 3]>,
-    /// The smallest pool within 5% of the plateau of the curve.
-    pub recommended: Outcome,
-    /// Why not to rely on this, if there is a reason.
+    /// Sizes side by side.
+    pub sizes: Vec<Outcome>,
+    /// Why not to rely on this, if there is a reason, and what is not known.
     pub warnings: Vec<String>,
+    /// The curve and the working set.
+    pub profile: Profile,
+    /// What the costs were computed with.
+    pub prices: PriceBook,
 }
 
-/// Gathers what the advice is computed from, in bounded memory but for the
-/// working set of one interval.
-pub struct Adviser {
+/// What the advice is about.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// See [`Advice::source`].
+    pub source: String,
+    /// See [`Advice::basis`].
+    pub basis: String,
+    /// See [`Advice::policy`].
+    pub policy: String,
+    /// The pool there is, if there is one.
+    pub pool_bytes: Option<u64>,
+}
+
+/// The sizes to compare: with a pool, that one halved, kept and doubled; without,
+/// the same around the size recommended.
+pub fn sizes(profile: &Profile, pool_bytes: Option<u64>) -> Vec<(&'static str, u64)> {
+    let line = profile.line_bytes;
+    let recommended = recommended(profile);
+    let whole = |bytes: u64| (bytes / line).max(1) * line;
+    let mut sizes = vec![("without", 0)];
+    let (middle, label) = match pool_bytes {
+        Some(bytes) => (whole(bytes), "now"),
+        None => (recommended, "recommended"),
+    };
+    sizes.push(("half", whole(middle / 2)));
+    sizes.push((label, middle));
+    sizes.push(("double", middle.saturating_mul(2)));
+    if pool_bytes.is_some() {
+        sizes.push(("recommended", recommended));
+    }
+    sizes
+}
+
+/// The profile of a trace in lines of `line_bytes`.
+pub fn profile<E>(
+    records: impl Iterator<Item = Result<Record, E>>,
     line_bytes: u64,
-    curve: MissRatioCurve,
-    writes: u64,
-    first: Nanos,
-    last: Nanos,
-    span: Nanos,
-    intervals: Vec<WorkingSet>,
-    read: HashSet<u64>,
-    written: HashSet<u64>,
+) -> Result<Profile, E> {
+    let part_bytes = part_bytes(line_bytes);
+    let mut profiler = Profiler::new(line_bytes, 1);
+    let mut first = None;
+    for record in records {
+        let record = record?;
+        let began = *first.get_or_insert(record.time);
+        profiler.tick(Nanos(record.time.since(began).0));
+        let op = match record.op {
+            trace::Op::Read => policy::Op::Read,
+            trace::Op::Write => policy::Op::Write,
+        };
+        let parts = record.blocks(part_bytes);
+        for line in record.blocks(line_bytes) {
+            let start = line * (line_bytes / part_bytes);
+            let from = parts.start().max(&start) - start;
+            let to = (parts.end() - start).min(line_bytes / part_bytes - 1);
+            let key = u64::from(record.volume) << 40 ^ line;
+            profiler.access(key, blocks(from, to), op);
+        }
+    }
+    Ok(profiler.profile())
 }
 
-impl Adviser {
-    /// For a trace that spans `first ..= last` in time, in lines of
-    /// `line_bytes`.
-    pub fn new(line_bytes: u64, first: Nanos, last: Nanos) -> Adviser {
-        Adviser {
-            line_bytes,
-            curve: MissRatioCurve::default(),
-            writes: 0,
-            first,
-            last,
-            span: Nanos(last.since(first).0.div_ceil(INTERVALS as u64).max(1)),
-            intervals: Vec::new(),
-            read: HashSet::new(),
-            written: HashSet::new(),
-        }
-    }
+/// The smallest size of the curve that is close to its plateau.
+fn recommended(profile: &Profile) -> u64 {
+    let enough = PLATEAU_SHARE * (1.0 - profile.plateau);
+    let point = profile.curve.iter().find(|p| 1.0 - p.miss_ratio >= enough);
+    point.or(profile.curve.last()).map_or(1, |p| p.lines) * profile.line_bytes
+}
 
-    /// Takes one request into account.
-    pub fn add(&mut self, record: &Record) {
-        while record.time.since(self.first).0 >= self.span.0 * (self.intervals.len() as u64 + 1)
-            && self.intervals.len() + 1 < INTERVALS
-        {
-            self.close_interval();
-        }
-        for line in record.blocks(self.line_bytes) {
-            let key = u64::from(record.volume) << 40 ^ line;
-            self.curve.access(key);
-            match record.op {
-                Op::Read => self.read.insert(key),
-                Op::Write => {
-                    self.writes += 1;
-                    self.written.insert(key)
-                }
-            };
-        }
-    }
-
-    fn close_interval(&mut self) {
-        let n = self.intervals.len() as u64 + 1;
-        self.intervals.push(WorkingSet {
-            end_seconds: Nanos(self.span.0 * n).as_secs_f64(),
-            read_bytes: self.read.len() as u64 * self.line_bytes,
-            written_bytes: self.written.len() as u64 * self.line_bytes,
-        });
-        self.read.clear();
-        self.written.clear();
-    }
-
-    /// The advice, for a pool that has `pool_bytes` now, if there is one.
-    pub fn finish(
-        mut self,
-        pool_bytes: Option<u64>,
-        latencies: &Latencies,
-        book: &PriceBook,
-    ) -> Advice {
-        let timed = self.last > self.first;
-        if timed {
-            self.close_interval();
-        }
-        let footprint = self.curve.unique_lines();
-        let curve = self.points(footprint);
-        let plateau = self.curve.plateau();
-        let enough = |point: &&Point| point.miss_ratio <= plateau + PLATEAU_MARGIN;
-        let lines = curve
-            .iter()
-            .find(enough)
-            .map_or(footprint as u64, |p| p.lines);
-        let outcome = |bytes: u64| self.outcome(bytes, latencies, book);
-        Advice {
-            line_bytes: self.line_bytes,
-            accesses: self.curve.accesses(),
-            footprint_bytes: (footprint * self.line_bytes as f64) as u64,
-            cacheable_share: 1.0 - plateau,
-            working_set: if timed {
-                self.intervals.clone()
-            } else {
-                Vec::new()
-            },
-            current: pool_bytes.map(|b| [outcome(b), outcome(b / 2), outcome(b * 2)]),
-            recommended: outcome(lines * self.line_bytes),
-            warnings: self.warnings(plateau, timed),
-            curve,
-        }
-    }
-
-    fn points(&self, footprint: f64) -> Vec<Point> {
-        let mut sizes = Vec::new();
-        let mut size = 1.0f64;
-        while size < footprint {
-            sizes.push(size as u64);
-            size *= 2f64.powf(1.0 / f64::from(POINTS_PER_OCTAVE));
-        }
-        sizes.push(footprint.ceil() as u64);
-        sizes.dedup();
-        sizes
-            .into_iter()
-            .map(|lines| self.curve.at(lines))
-            .collect()
-    }
-
-    fn outcome(&self, pool_bytes: u64, latencies: &Latencies, book: &PriceBook) -> Outcome {
-        let point = self.curve.at(pool_bytes / self.line_bytes);
-        let seconds = self.last.since(self.first).as_secs_f64();
-        let rate = |accesses: f64| match seconds {
-            0.0 => 0.0,
-            _ => accesses * self.line_bytes as f64 / seconds,
-        };
-        let misses = point.miss_ratio * self.curve.accesses() as f64;
-        // Write hits are taken to be as frequent among writes as hits among all.
-        let write_hits = self.writes as f64 * (1.0 - point.miss_ratio);
-        let written = rate(misses + write_hits);
+/// The advice from a profile and, for each of its [`sizes`], an estimate.
+pub fn advise(
+    profile: Profile,
+    subject: Subject,
+    estimates: &[Option<Estimate>],
+    prices: PriceBook,
+) -> Advice {
+    let sizes = sizes(&profile, subject.pool_bytes);
+    assert_eq!(sizes.len(), estimates.len(), "an estimate for each size");
+    let outcome = |((label, pool_bytes), estimate): ((&'static str, u64), &Option<Estimate>)| {
+        let point = profile.at(pool_bytes / profile.line_bytes);
+        let written = estimate.map(|e| e.pool_written_bytes_per_second);
         Outcome {
+            label,
             pool_bytes,
             miss_ratio: point.miss_ratio,
             error: point.error,
-            latency_us_mean: latencies.mean_us(point.miss_ratio),
-            latency_us_p99: latencies.p99_us(point.miss_ratio),
-            origin_bytes_per_second: rate(misses),
-            pool_written_bytes_per_second: written,
-            cost: book.cost(pool_bytes as f64, written),
+            estimate: *estimate,
+            cost: prices.cost(pool_bytes as f64, written),
         }
+    };
+    let outcomes: Vec<Outcome> = sizes.into_iter().zip(estimates).map(outcome).collect();
+    Advice {
+        footprint_bytes: profile.footprint_bytes() as u64,
+        cacheable_share: 1.0 - profile.plateau,
+        warnings: warnings(&profile, &outcomes),
+        source: subject.source,
+        basis: subject.basis,
+        policy: subject.policy,
+        sizes: outcomes,
+        profile,
+        prices,
+    }
+}
+
+impl Advice {
+    /// The size recommended.
+    pub fn recommended(&self) -> &Outcome {
+        let found = self.sizes.iter().find(|size| size.label == "recommended");
+        found.expect("it is among the sizes")
     }
 
-    fn warnings(&self, plateau: f64, timed: bool) -> Vec<String> {
-        let mut warnings = Vec::new();
-        if plateau > COLD_SHARE_MAX {
-            warnings.push(format!(
-                "{:.0}% of accesses are the first to their line: the trace is too short to \
-                 know how much is reused; record for longer",
-                100.0 * plateau
+    /// Warns if the prices are older than a year at `today`, in days from 1970.
+    pub fn warn_of_old_prices(&mut self, today: u64) {
+        if let Some(days) = self.prices.age_days(today).filter(|days| *days > 365) {
+            self.warnings.push(format!(
+                "the prices are {days} days old: edit a copy of the price book and give it with --prices"
             ));
         }
-        if !timed {
-            warnings.push(
-                "the trace has no times: rates, endurance and cost of wear are unknown".into(),
-            );
-        }
-        warnings
     }
+}
+
+fn warnings(profile: &Profile, sizes: &[Outcome]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if profile.plateau > COLD_SHARE_MAX {
+        warnings.push(format!(
+            "{:.0}% of accesses are the first to their data: the trace is too short to know how \
+             much is reused; record for longer",
+            100.0 * profile.plateau
+        ));
+    }
+    if profile.late_share > GROWTH_SHARE_MAX {
+        warnings.push(format!(
+            "{:.0}% of the data were touched for the first time in the last quarter of the time: \
+             the working set is still growing; record for longer",
+            100.0 * profile.late_share
+        ));
+    }
+    let widest = sizes.iter().map(|size| size.error).fold(0.0, f64::max);
+    if widest > ERROR_MAX {
+        warnings.push(format!(
+            "the sample is small: miss ratios are known to {:.0} percent points only; record for \
+             longer",
+            100.0 * widest
+        ));
+    }
+    if profile.seconds == 0.0 {
+        warnings.push(
+            "no times are known: the working set over time, loads, endurance and the cost of wear \
+             are left out, and latencies are those of one request at a time"
+                .into(),
+        );
+    }
+    let saturated = |size: &&Outcome| size.estimate.is_some_and(|e| e.saturated);
+    if let Some(size) = sizes.iter().rfind(saturated) {
+        warnings.push(format!(
+            "the origin cannot keep up with the times of the trace up to the size `{}`: its \
+             latencies are those with 256 requests waiting; give it more disks or another model",
+            size.label
+        ));
+    }
+    warnings
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use policy::Op;
 
-    fn trace(requests: u64, lines: u64) -> Adviser {
-        let second = |i: u64| Nanos(i * 1_000_000_000);
-        let mut adviser = Adviser::new(4096, second(0), second(requests - 1));
-        for i in 0..requests {
-            adviser.add(&Record {
-                time: second(i),
-                op: if i % 4 == 0 { Op::Write } else { Op::Read },
-                offset_bytes: i % lines * 4096,
-                len_bytes: 4096,
-                volume: 0,
-            });
+    pub(super) fn loop_of(lines: u64, accesses: u64, timed: bool) -> Profile {
+        let mut profiler = Profiler::new(4096, 1);
+        for i in 0..accesses {
+            profiler.tick(Nanos::from_secs(if timed { i } else { 0 }));
+            let op = if i % 4 == 0 { Op::Write } else { Op::Read };
+            profiler.access(i % lines, 1, op);
         }
-        adviser
+        profiler.profile()
+    }
+
+    fn subject(pool_bytes: Option<u64>) -> Subject {
+        Subject {
+            source: "test".into(),
+            basis: "nothing".into(),
+            policy: "lru".into(),
+            pool_bytes,
+        }
+    }
+
+    fn prices() -> PriceBook {
+        PriceBook::parse(EXAMPLE_PRICES).unwrap()
     }
 
     #[test]
     fn a_loop_needs_exactly_its_length() {
-        let advice =
-            trace(48_000, 1024).finish(Some(2 << 20), &Latencies::default(), &PriceBook::default());
-        assert_eq!(advice.recommended.pool_bytes, 1024 * 4096);
-        assert!(advice.recommended.miss_ratio < 0.03 && advice.warnings.is_empty());
-        let [now, half, double] = advice.current.expect("a size was given");
-        assert_eq!((now.miss_ratio, half.miss_ratio), (1.0, 1.0));
-        assert!(double.miss_ratio < 0.03 && double.latency_us_mean < now.latency_us_mean / 10.0);
-        assert_eq!(advice.working_set.len(), INTERVALS);
-        let whole = advice.working_set[3];
-        assert_eq!(
-            (whole.read_bytes, whole.written_bytes),
-            (768 * 4096, 256 * 4096)
+        let profile = loop_of(1024, 48_000, true);
+        let advice = advise(profile.clone(), subject(None), &[None; 4], prices());
+        assert_eq!(advice.recommended().pool_bytes, 1024 * 4096);
+        assert!(advice.recommended().miss_ratio < 0.03 && advice.warnings.is_empty());
+        let labels: Vec<_> = advice.sizes.iter().map(|size| size.label).collect();
+        assert_eq!(labels, ["without", "half", "recommended", "double"]);
+        let advice = advise(profile, subject(Some(3 << 20)), &[None; 5], prices());
+        let sizes: Vec<_> = advice.sizes.iter().map(|s| s.pool_bytes >> 10).collect();
+        assert_eq!(sizes, [0, 1536, 3072, 6144, 4096]);
+        assert!(advice.sizes[2].miss_ratio > 0.9 && advice.sizes[3].miss_ratio < 0.03);
+        assert!(advice.sizes[3].cost.total > advice.sizes[2].cost.total);
+    }
+
+    #[test]
+    fn what_cannot_be_known_is_said() {
+        let advice = advise(
+            loop_of(1000, 1500, false),
+            subject(None),
+            &[None; 4],
+            prices(),
         );
-        assert!((now.origin_bytes_per_second - 4096.0).abs() < 1.0);
-    }
-
-    #[test]
-    fn a_trace_without_reuse_or_time_is_called_too_short() {
-        let mut adviser = Adviser::new(4096, Nanos::ZERO, Nanos::ZERO);
-        for i in 0..100u64 {
-            adviser.add(&Record {
-                offset_bytes: i << 12,
-                len_bytes: 4096,
-                ..Record::default()
-            });
-        }
-        let advice = adviser.finish(None, &Latencies::default(), &PriceBook::default());
-        assert_eq!(advice.warnings.len(), 2);
-        assert!(advice.warnings[0].contains("100%"));
-        assert!(advice.working_set.is_empty() && advice.cacheable_share == 0.0);
-    }
-
-    #[test]
-    fn the_tail_is_a_miss_once_a_hundredth_misses() {
-        let latencies = Latencies::default();
-        assert_eq!(latencies.p99_us(0.01), 100.0);
-        assert!(latencies.p99_us(0.02) > 10_000.0);
-        assert_eq!(latencies.mean_us(0.0), 100.0);
+        assert_eq!(advice.warnings.len(), 2, "{:?}", advice.warnings);
+        assert!(advice.warnings[0].contains("67%") && advice.warnings[0].contains("too short"));
+        assert!(advice.warnings[1].contains("no times"));
+        let mut advice = advise(
+            loop_of(40_000, 40_000, true),
+            subject(None),
+            &[None; 4],
+            prices(),
+        );
+        assert!(
+            advice.warnings[1].contains("still growing"),
+            "{:?}",
+            advice.warnings
+        );
+        let before = advice.warnings.len();
+        advice.warn_of_old_prices(20_758 + 300);
+        assert_eq!(advice.warnings.len(), before);
+        advice.warn_of_old_prices(20_758 + 400);
+        assert!(advice.warnings[before].contains("400 days old"));
     }
 }

@@ -10,9 +10,14 @@
 //! for each cell.
 
 mod cell;
+pub mod chart;
+mod cores;
+mod engine;
+mod linear;
 mod plan;
 mod source;
 
 pub use cell::Tally;
+pub use engine::{EnginePlan, EngineRow, Input, Latency};
 pub use plan::{BELADY, Plan, Row};
-pub use source::{Chunk, Source, SourceError};
+pub use source::{Chunk, Source, SourceError, trace_name};

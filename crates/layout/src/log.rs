@@ -49,7 +49,7 @@ impl Change {
 /// A block of the log being written.
 pub struct LogBlock<'a> {
     out: &'a mut [u8],
-    used: usize,
+    used: u32,
     line_blocks: u32,
 }
 
@@ -67,11 +67,12 @@ impl<'a> LogBlock<'a> {
     /// Adds a record; false if there is no room for it.
     pub fn push(&mut self, change: &Change) -> bool {
         let bytes = change.bytes(self.line_blocks);
-        if self.used + bytes > BODY_BYTES {
+        let used = self.used as usize;
+        if used + bytes > BODY_BYTES {
             return false;
         }
         let mask = mask_bytes(self.line_blocks);
-        let out = &mut self.out[SheetHeader::BYTES + self.used..][..bytes];
+        let out = &mut self.out[SheetHeader::BYTES + used..][..bytes];
         out[..4].copy_from_slice(&change.slot.to_le_bytes());
         out[4] = if change.key.is_some() { FLAG_KEY } else { 0 };
         let mut at = 5;
@@ -85,7 +86,7 @@ impl<'a> LogBlock<'a> {
         for (out, crc) in crcs.zip(&change.crcs) {
             out.copy_from_slice(&crc.to_le_bytes());
         }
-        self.used += bytes;
+        self.used += bytes as u32;
         true
     }
 
@@ -96,7 +97,8 @@ impl<'a> LogBlock<'a> {
 
     /// Completes it.
     pub fn seal(self, device: Uuid, sequence: u64, opening: u32) {
-        seal(self.out, KIND, device, sequence, self.used, opening);
+        let used = self.used as usize;
+        seal(self.out, KIND, device, sequence, used, opening);
     }
 }
 

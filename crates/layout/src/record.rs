@@ -38,9 +38,9 @@ impl<const N: usize> Plain for [u8; N] {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Row {
     /// Where it begins, in bytes.
-    pub offset: usize,
+    pub offset: u32,
     /// How many bytes it has.
-    pub bytes: usize,
+    pub bytes: u32,
     /// Its name.
     pub name: &'static str,
     /// What it means.
@@ -65,7 +65,7 @@ macro_rules! record {
             /// Its fields, in order.
             pub const ROWS: &[$crate::record::Row] = &[$($crate::record::Row {
                 offset: $offset,
-                bytes: <$type as $crate::record::Plain>::BYTES,
+                bytes: <$type as $crate::record::Plain>::BYTES as u32,
                 name: stringify!($field),
                 help: $help,
             }),*];

@@ -189,7 +189,8 @@ proptest! {
         let _ = MapPage::decode(block, Uuid(salt.into()), 1 << shift, 0, 0);
         for kind in [*b"HSLG", *b"HSMP", *b"HSMK"] {
             bytes[4..8].copy_from_slice(&kind);
-            bytes[24..28].copy_from_slice(&(1000u32 + bytes[999] as u32).to_le_bytes());
+            let used = 1000 + u32::from(bytes[999]);
+            bytes[24..28].copy_from_slice(&used.to_le_bytes());
             let crc = crc32c::crc32c(&bytes[4..BLOCK_BYTES]);
             bytes[..4].copy_from_slice(&crc.to_le_bytes());
             let block = &bytes[..BLOCK_BYTES];

@@ -17,11 +17,6 @@ impl Signal {
         }
     }
 
-    /// Lets the waiter that came last look again; false if nobody waits.
-    pub(crate) fn notify_one(&self) -> bool {
-        self.pop().map(Waker::wake).is_some()
-    }
-
     fn pop(&self) -> Option<Waker> {
         self.0.borrow_mut().pop()
     }

@@ -1,5 +1,10 @@
 //! Sentinels of real file systems, made and changed by their own tools.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "it reads the images that mkfs made"
+)]
+
 use block::{
     Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Pool, Sectors,
     Shared,

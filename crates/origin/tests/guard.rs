@@ -5,7 +5,7 @@ use block::{Device, Env, Fua, Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, Shard
 use futures_util::future::join;
 use origin::{Guarded, Identity, Keep, Record, Verdict, again, judge, take};
 use shard::{Config, Disk, Local, Mesh, Shard};
-use sim::{DiskSpec, Plan, Point, PowerCut, Rng, Sim, SimDriver, World};
+use sim::{DiskSpec, Plan, Point, PowerCut, Rng, Sim, SimDriver, Survival, World};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -84,8 +84,14 @@ fn own_writes_are_never_another_s() {
             let mut rng = Rng::fork(seed, 100 + life);
             let at = Point::Step(sim.world().steps() + 200 + rng.below(400));
             let cuts = vec![PowerCut { domain: None, at }];
+            // A torn write leaves what no record allows, which costs hits alone.
+            let whole = Survival {
+                kept: 0.5,
+                torn: 0.0,
+            };
             let plan = Plan {
                 cuts,
+                survival: Some(whole),
                 ..Plan::default()
             };
             sim.world_mut().set_plan(plan).unwrap();

@@ -36,6 +36,8 @@ mod index;
 mod lines;
 mod lirs;
 mod lru;
+pub mod profile;
+pub mod regions;
 pub mod registry;
 mod s3fifo;
 mod sieve;

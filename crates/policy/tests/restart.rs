@@ -20,7 +20,7 @@ fn run(policy: &mut dyn Policy, state: &mut u64, accesses: u64) -> f64 {
         };
         let request = Request {
             op: if i % 5 == 0 { Op::Write } else { Op::Read },
-            len_bytes: if r % 4 == 0 { 65_536 } else { 4096 },
+            len_bytes: if r.is_multiple_of(4) { 65_536 } else { 4096 },
             sequential: false,
         };
         let answer = policy.access(Key(key), &request, &Unpinned);

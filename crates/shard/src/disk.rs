@@ -1,11 +1,15 @@
 //! The leaf device: one disk of the driver.
 
 use crate::executor::Core;
+use crate::perform::Perform;
 use block::{
-    Buf, Content, Device, Driver, Extent, Fua, Geometry, IoResult, Lba, Op, Payload, Shared,
-    TargetId,
+    Buf, Content, Device, Driver, Extent, Fua, Geometry, IoError, IoResult, Lba, Op, Payload,
+    Shared, TargetId,
 };
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, ready};
 
 /// A disk that the host has opened. Its driver is a type parameter, so that a
 /// read is a function call away from the queue.
@@ -34,13 +38,11 @@ impl<D: Driver> Device for Disk<D> {
         &self.geometry
     }
 
-    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
-        if let Err(error) = self.geometry.transfer(at, buf.len()) {
-            return (buf, Err(error));
-        }
-        match self.core.perform(self.target, Op::Read(at, buf)).await {
-            (result, Payload::Buf(buf)) => (buf, result.map(drop)),
-            (_, other) => panic!("a read gave back {other:?}"),
+    #[inline]
+    fn read(&self, at: Lba, buf: Buf) -> impl Future<Output = (Buf, IoResult)> {
+        match self.geometry.transfer(at, buf.len()) {
+            Ok(_) => Reading::Begun(self.core.perform(self.target, Op::Read(at, buf))),
+            Err(error) => Reading::Refused(Some((buf, error))),
         }
     }
 
@@ -68,5 +70,31 @@ impl<D: Driver> Device for Disk<D> {
         self.geometry.check(extent)?;
         out.push((extent, Content::Data));
         Ok(())
+    }
+}
+
+/// A read: one future from here to the driver's queue, for it is on the path of
+/// every hit.
+enum Reading<'a, D: Driver> {
+    Begun(Perform<'a, D>),
+    /// Taken when it has been told.
+    Refused(Option<(Buf, IoError)>),
+}
+
+impl<D: Driver> Future for Reading<'_, D> {
+    type Output = (Buf, IoResult);
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<(Buf, IoResult)> {
+        match &mut *self {
+            Reading::Begun(perform) => match ready!(Pin::new(perform).poll(cx)) {
+                (result, Payload::Buf(buf)) => Poll::Ready((buf, result.map(drop))),
+                (_, other) => panic!("a read gave back {other:?}"),
+            },
+            Reading::Refused(refusal) => {
+                let (buf, error) = refusal.take().expect("polled after its end");
+                Poll::Ready((buf, Err(error)))
+            }
+        }
     }
 }

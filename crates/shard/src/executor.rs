@@ -2,7 +2,8 @@
 //! when it can sleep.
 //!
 //! Order within a turn, fixed so that a simulation repeats: completions, then
-//! messages, then timers, then tasks in the order they were woken.
+//! messages, then timers, then tasks in the order they were woken. The clock is
+//! read once a turn, when it is first asked: time does not pass within a turn.
 
 use crate::local::Local;
 use crate::mesh::{Mailbox, Mesh, Message};
@@ -50,6 +51,8 @@ pub(crate) struct Core<D: Driver> {
     pub(crate) tasks: Tasks<D>,
     ready: Ready,
     timers: RefCell<Timers>,
+    /// The time of this turn, once it was asked.
+    now: Cell<Option<Nanos>>,
     main_ended: Cell<bool>,
     closing: Cell<bool>,
 }
@@ -85,6 +88,7 @@ impl<D: Driver> Shard<D> {
             tasks: Tasks::new(home.clone()),
             ready: Ready::default(),
             timers: RefCell::default(),
+            now: Cell::new(None),
             main_ended: Cell::new(false),
             closing: Cell::new(false),
             home,
@@ -121,7 +125,11 @@ impl<D: Driver> Executor for Core<D> {
     }
 
     fn now(&self) -> Nanos {
-        self.ops.driver().borrow().now()
+        self.now.get().unwrap_or_else(|| {
+            let now = self.ops.driver().borrow().now();
+            self.now.set(Some(now));
+            now
+        })
     }
 
     fn set_timer(&self, at: Nanos, waker: Waker) -> TimerKey {
@@ -138,6 +146,7 @@ impl<D: Driver> Turn for Shard<D> {
         let core = &self.core;
         let _running = Running::enter(&core.home, &core.ready);
         core.home.wake();
+        core.now.set(None);
         for completion in self.done.drain(..) {
             let waiter = core.ops.complete(completion);
             core.tasks.wake(waiter, &core.ready);

@@ -51,6 +51,7 @@ enum Stage {
 }
 
 impl Table {
+    #[inline]
     fn queue(&mut self, target: TargetId) -> &mut Queue {
         if target == TargetId::NONE {
             return &mut self.connects;
@@ -62,6 +63,7 @@ impl Table {
         &mut self.targets[i]
     }
 
+    #[inline]
     fn take_slot(&mut self, target: TargetId, opens: bool, waiter: Waiter) -> Token {
         let i = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot {
@@ -83,6 +85,7 @@ impl Table {
         Token(u64::from(slot.generation) << 32 | u64::from(i))
     }
 
+    #[inline]
     fn slot(&mut self, token: Token) -> &mut Slot {
         let slot = &mut self.slots[token.0 as u32 as usize];
         assert!(
@@ -92,6 +95,7 @@ impl Table {
         slot
     }
 
+    #[inline]
     fn free_slot(&mut self, token: Token) {
         self.slots[token.0 as u32 as usize].stage = Stage::Free;
         self.free.push(token.0 as u32);
@@ -113,6 +117,7 @@ impl<D: Driver> Ops<D> {
     }
 
     /// Submits the operation, or queues it behind its target.
+    #[inline]
     pub(crate) fn start(&self, target: TargetId, op: Op, waiter: Waiter) -> Token {
         let opens = matches!(op, Op::Accept | Op::Connect(_));
         let mut table = self.table.borrow_mut();
@@ -130,6 +135,7 @@ impl<D: Driver> Ops<D> {
 
     /// Takes in a completion and submits the next operation that waits for the
     /// target. Returns who is to be told.
+    #[inline]
     pub(crate) fn complete(&self, completion: Completion) -> Waiter {
         let Completion {
             token,
@@ -165,6 +171,7 @@ impl<D: Driver> Ops<D> {
     }
 
     /// The output of an operation that has ended; else `waiter` is told later.
+    #[inline]
     pub(crate) fn take(&self, token: Token, waiter: impl FnOnce() -> Waiter) -> Option<Output> {
         let mut table = self.table.borrow_mut();
         let slot = table.slot(token);

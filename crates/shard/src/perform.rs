@@ -17,6 +17,7 @@ pub(crate) struct Perform<'a, D: Driver> {
 }
 
 impl<'a, D: Driver> Perform<'a, D> {
+    #[inline]
     pub(crate) fn new(core: &'a Core<D>, target: TargetId, op: Op) -> Perform<'a, D> {
         Perform {
             core,
@@ -30,6 +31,7 @@ impl<'a, D: Driver> Perform<'a, D> {
 impl<D: Driver> Future for Perform<'_, D> {
     type Output = Output;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Output> {
         let core = self.core;
         if let Some(op) = self.op.take() {
@@ -49,6 +51,7 @@ impl<D: Driver> Future for Perform<'_, D> {
 }
 
 impl<D: Driver> Drop for Perform<'_, D> {
+    #[inline]
     fn drop(&mut self) {
         if let Some(token) = self.in_flight {
             self.core.ops.abandon(token);

@@ -130,6 +130,7 @@ impl<D: Driver> Tasks<D> {
     }
 
     /// Whoever `waker` wakes, in the cheapest form.
+    #[inline]
     pub(crate) fn waiter(&self, waker: &Waker) -> Waiter {
         let (slot, address) = self.current.get();
         if waker.data() == address {
@@ -140,6 +141,7 @@ impl<D: Driver> Tasks<D> {
     }
 
     /// Wakes `waiter`; a task of this shard goes to the end of `ready`.
+    #[inline]
     pub(crate) fn wake(&self, waiter: Waiter, ready: &Ready) {
         match waiter {
             Waiter::None => {}
@@ -159,6 +161,7 @@ impl<D: Driver> Tasks<D> {
     }
 
     /// Polls the task in `slot`; true if it has ended just now.
+    #[inline]
     pub(crate) fn poll(&self, slot: u32) -> bool {
         let mut slots = self.slots.borrow_mut();
         let Some(task) = slots.get_mut(slot as usize).and_then(Option::as_mut) else {

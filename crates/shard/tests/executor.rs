@@ -19,6 +19,7 @@ struct Bench {
     due: VecDeque<Completion>,
     closed: Vec<TargetId>,
     now: Nanos,
+    clock_reads: u32,
 }
 
 impl Bench {
@@ -48,7 +49,9 @@ impl Unpark for CountUnpark {
 
 impl Driver for Manual {
     fn now(&self) -> Nanos {
-        self.bench.borrow().now
+        let mut bench = self.bench.borrow_mut();
+        bench.clock_reads += 1;
+        bench.now
     }
     fn pool(&self) -> &Pool {
         &self.pool
@@ -112,6 +115,31 @@ impl Rig {
 
 fn never() -> impl Future<Output = ()> {
     std::future::pending()
+}
+
+#[test]
+fn the_clock_is_read_once_a_turn() {
+    let times = Rc::new(RefCell::new(Vec::new()));
+    let seen = times.clone();
+    let mut rig = Rig::boot(1, |local| async move {
+        let timer = local.env().timer;
+        loop {
+            for _ in 0..3 {
+                seen.borrow_mut().push(timer.now());
+            }
+            timer.sleep(Nanos(10)).await;
+        }
+    });
+    for _ in 0..3 {
+        let before = rig.bench.borrow().clock_reads;
+        let Progress::Idle(at) = rig.run() else {
+            panic!("sleeps")
+        };
+        assert_eq!(rig.bench.borrow().clock_reads - before, 1);
+        rig.turn.park(at);
+    }
+    let want = [0, 0, 0, 10, 10, 10, 20, 20, 20].map(Nanos);
+    assert_eq!(*times.borrow(), want);
 }
 
 #[test]

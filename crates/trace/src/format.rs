@@ -6,6 +6,7 @@ pub(crate) mod blkparse;
 pub(crate) mod csv;
 pub(crate) mod msr;
 pub(crate) mod oracle_general;
+pub(crate) mod parquet;
 pub(crate) mod spc;
 pub(crate) mod systor17;
 pub(crate) mod tencent;
@@ -32,6 +33,8 @@ pub enum Format {
     Csv,
     /// hotset's compressed binary form.
     Binary,
+    /// Apache Parquet with hotset's columns.
+    Parquet,
     /// The default text output of blkparse(1); queue events.
     Blkparse,
     /// MSR Cambridge (SNIA IOTTA): seven comma-separated columns.
@@ -50,9 +53,10 @@ pub enum Format {
 
 impl Format {
     /// Every format.
-    pub const ALL: [Format; 9] = [
+    pub const ALL: [Format; 10] = [
         Format::Csv,
         Format::Binary,
+        Format::Parquet,
         Format::Blkparse,
         Format::Msr,
         Format::Spc,
@@ -67,6 +71,7 @@ impl Format {
         match self {
             Format::Csv => "csv",
             Format::Binary => "binary",
+            Format::Parquet => "parquet",
             Format::Blkparse => "blkparse",
             Format::Msr => "msr",
             Format::Spc => "spc",
@@ -82,11 +87,29 @@ impl Format {
         Format::ALL.into_iter().find(|f| f.name() == name)
     }
 
+    /// The format that a file's name tells, whatever it is compressed with.
+    pub fn from_path(path: &std::path::Path) -> Option<Format> {
+        let name = path.file_name()?.to_str()?;
+        let name = [".zst", ".gz"]
+            .iter()
+            .fold(name, |name, end| name.trim_end_matches(end));
+        match name.rsplit_once('.')?.1 {
+            "csv" => Some(Format::Csv),
+            "hottrace" => Some(Format::Binary),
+            "parquet" => Some(Format::Parquet),
+            "oracleGeneral" => Some(Format::OracleGeneral),
+            _ => None,
+        }
+    }
+
     /// The format that the first bytes of a file look like, decompressed. The
     /// headerless binary oracleGeneral is never guessed.
     pub fn sniff(start: &[u8]) -> Option<Format> {
         if start.starts_with(&binary::MAGIC) {
             return Some(Format::Binary);
+        }
+        if start.starts_with(&parquet::MAGIC) {
+            return Some(Format::Parquet);
         }
         let text = &start[..start.len().min(4096)];
         let first = text.split(|b| *b == b'\n').find(|l| !l.is_empty())?;
@@ -123,7 +146,7 @@ impl Format {
             Format::Systor17 => systor17::parse,
             Format::Alibaba => alibaba::parse,
             Format::Tencent => tencent::parse,
-            Format::Binary | Format::OracleGeneral => return None,
+            Format::Binary | Format::Parquet | Format::OracleGeneral => return None,
         })
     }
 }

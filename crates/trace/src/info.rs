@@ -2,7 +2,7 @@
 
 use crate::{Op, Record};
 use block::Nanos;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// Granularity of footprint and reuse.
 const BLOCK_BYTES: u64 = 4096;
@@ -29,8 +29,23 @@ pub struct Info {
     pub first: Nanos,
     /// The time of the last request.
     pub last: Nanos,
-    ends: HashMap<u32, u64>,
-    touches: HashMap<(u32, u64), u32>,
+    ends: FxHashMap<u32, Ends>,
+    touches: FxHashMap<(u32, u64), Touches>,
+}
+
+/// How a block was touched.
+#[derive(Clone, Copy, Debug, Default)]
+struct Touches {
+    again: bool,
+    read: bool,
+    written: bool,
+}
+
+/// Where the requests of a volume ended.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ends {
+    last: Option<u64>,
+    highest: u64,
 }
 
 impl Info {
@@ -48,13 +63,20 @@ impl Info {
             self.read_bytes += len;
         }
         let end = record.offset_bytes + len;
-        if self.ends.insert(record.volume, end) == Some(record.offset_bytes) {
+        let ends = self.ends.entry(record.volume).or_default();
+        if ends.last.replace(end) == Some(record.offset_bytes) {
             self.sequential += 1;
         }
+        ends.highest = ends.highest.max(end);
         self.end_bytes = self.end_bytes.max(end);
         for block in record.blocks(BLOCK_BYTES) {
             self.block_accesses += 1;
-            *self.touches.entry((record.volume, block)).or_default() += 1;
+            let touches = self.touches.entry((record.volume, block)).or_default();
+            touches.again |= touches.read | touches.written;
+            match record.op {
+                Op::Read => touches.read = true,
+                Op::Write => touches.written = true,
+            }
         }
     }
 
@@ -70,12 +92,41 @@ impl Info {
 
     /// Distinct blocks touched more than once.
     pub fn reused_blocks(&self) -> u64 {
-        self.touches.values().filter(|n| **n > 1).count() as u64
+        self.count(|touches| touches.again)
+    }
+
+    /// Distinct blocks that were read.
+    pub fn read_blocks(&self) -> u64 {
+        self.count(|touches| touches.read)
+    }
+
+    /// Distinct blocks that were written.
+    pub fn written_blocks(&self) -> u64 {
+        self.count(|touches| touches.written)
+    }
+
+    fn count(&self, which: impl Fn(&Touches) -> bool) -> u64 {
+        self.touches
+            .values()
+            .filter(|touches| which(touches))
+            .count() as u64
     }
 
     /// Volumes seen.
     pub fn volumes(&self) -> u64 {
         self.ends.len() as u64
+    }
+
+    /// Each volume and the highest byte address touched on it, plus one, in
+    /// order.
+    pub fn volume_ends(&self) -> Vec<(u32, u64)> {
+        let ends = self
+            .ends
+            .iter()
+            .map(|(volume, ends)| (*volume, ends.highest));
+        let mut ends: Vec<_> = ends.collect();
+        ends.sort_unstable();
+        ends
     }
 
     /// Block accesses that were not the first to their block, as a share: the
@@ -107,6 +158,8 @@ mod tests {
         assert_eq!((info.requests, info.reads, info.sequential), (3, 2, 1));
         assert_eq!((info.block_accesses, info.unique_blocks()), (4, 3));
         assert_eq!((info.reused_blocks(), info.end_bytes), (1, 12_288));
+        assert_eq!((info.read_blocks(), info.written_blocks()), (3, 1));
+        assert_eq!(info.volume_ends(), [(0, 12_288)]);
         assert!((info.reuse_share() - 0.25).abs() < 1e-9);
     }
 }

@@ -17,12 +17,14 @@ mod error;
 mod format;
 mod info;
 mod reader;
+mod tape;
 mod writer;
 
 pub use error::Error;
 pub use format::{Format, binary::MAGIC as BINARY_MAGIC};
 pub use info::Info;
 pub use reader::{Reader, Skipped, Strictness};
+pub use tape::{Tape, TapeReader};
 pub use writer::Writer;
 
 use block::Nanos;
@@ -53,6 +55,11 @@ pub struct Record {
 }
 
 impl Record {
+    /// Where it ends, in bytes; what a reader yields does not overflow.
+    pub fn end_bytes(&self) -> u64 {
+        self.offset_bytes + u64::from(self.len_bytes)
+    }
+
     /// The numbers of the blocks of `block_bytes` that the request touches.
     pub fn blocks(&self, block_bytes: u64) -> std::ops::RangeInclusive<u64> {
         let last = self.offset_bytes + u64::from(self.len_bytes.max(1)) - 1;

@@ -1,16 +1,19 @@
-//! A streaming reader of any format, plain or zstd-compressed.
+//! A streaming reader of any format, plain or compressed by zstd or gzip.
 
-use crate::format::{Line, binary, oracle_general, validate};
+use crate::format::{Line, binary, oracle_general, parquet, validate};
 use crate::{Error, Format, Record};
 use block::Nanos;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
 
 /// Longest line accepted, so that a file without newlines cannot fill memory.
 const LINE_BYTES_MAX: u64 = 1 << 16;
 const BUFFER_BYTES: usize = 1 << 16;
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+/// The longest Parquet that is read from what is no file: it has to be in memory.
+const PARQUET_BYTES_MAX: u64 = 1 << 30;
 
 /// What to do with input that makes no sense.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -29,6 +32,8 @@ pub struct Skipped {
     pub malformed: u64,
     /// Requests with an earlier time than one before them.
     pub out_of_order: u64,
+    /// Requests that end beyond the device.
+    pub beyond_end: u64,
     /// The end of the file was damaged or cut off.
     pub truncated: bool,
 }
@@ -45,6 +50,7 @@ enum Decoder {
         last: binary::Last,
     },
     OracleGeneral(Input),
+    Parquet(Box<parquet::Input>),
 }
 
 /// Streams the records of one trace.
@@ -57,6 +63,7 @@ pub struct Reader {
     line: u64,
     latest: Nanos,
     text: Vec<u8>,
+    end_bytes: u64,
     ended: bool,
 }
 
@@ -77,7 +84,25 @@ impl Reader {
         format: Option<Format>,
         strictness: Strictness,
     ) -> Result<Reader, Error> {
-        let file = File::open(path).map_err(|e| Error::new(path, None, format!("{e}")))?;
+        let fail = |e: io::Error| Error::new(path, None, e.to_string());
+        let mut file = File::open(path).map_err(fail)?;
+        let mut start = [0; parquet::MAGIC.len()];
+        // Without a header, only its name can tell it from noise.
+        let headless = Format::from_path(path).filter(|named| *named == Format::OracleGeneral);
+        let format = format.or(headless);
+        let is_file = file.metadata().map_err(fail)?.is_file();
+        if is_file && file.read_exact(&mut start).is_ok() && start == parquet::MAGIC {
+            let format = format.unwrap_or(Format::Parquet);
+            if format == Format::Parquet {
+                let input = parquet::Input::open(file, strictness == Strictness::Lenient);
+                let input = input.map_err(|what| Error::new(path, None, what))?;
+                let decoder = Decoder::Parquet(Box::new(input));
+                return Ok(Reader::with(path, decoder, format, strictness));
+            }
+        }
+        if is_file {
+            file.rewind().map_err(fail)?;
+        }
         Reader::new(path, file, format, strictness)
     }
 
@@ -89,11 +114,20 @@ impl Reader {
         strictness: Strictness,
     ) -> Result<Reader, Error> {
         let fail = |e: io::Error| Error::new(path, None, e.to_string());
-        let (start, input) = peek(input).map_err(fail)?;
+        let (mut start, input) = peek(input).map_err(fail)?;
         let mut input: Input = Box::new(BufReader::with_capacity(BUFFER_BYTES, input));
-        let mut start = start;
-        if start.starts_with(&ZSTD_MAGIC) {
-            let plain = zstd::Decoder::with_buffer(input).map_err(fail)?;
+        let plain: Option<Box<dyn Read + Send>> = if start.starts_with(&ZSTD_MAGIC) {
+            let zstd = zstd::Decoder::with_buffer(input).map_err(fail)?;
+            input = Box::new(io::empty());
+            Some(Box::new(zstd))
+        } else if start.starts_with(&GZIP_MAGIC) {
+            let gzip = flate2::bufread::MultiGzDecoder::new(input);
+            input = Box::new(io::empty());
+            Some(Box::new(gzip))
+        } else {
+            None
+        };
+        if let Some(plain) = plain {
             let (plain_start, plain) = peek(plain).map_err(fail)?;
             start = plain_start;
             input = Box::new(BufReader::with_capacity(BUFFER_BYTES, plain));
@@ -121,9 +155,25 @@ impl Reader {
                     last: binary::Last::default(),
                 }
             }
+            (Format::Parquet, _) => {
+                let mut bytes = Vec::new();
+                let mut limited = input.take(PARQUET_BYTES_MAX);
+                if limited.read_to_end(&mut bytes).map_err(fail)? as u64 == PARQUET_BYTES_MAX {
+                    let what = "too long to be read as a stream: name the uncompressed file";
+                    return Err(Error::new(path, None, what));
+                }
+                let lenient = strictness == Strictness::Lenient;
+                let input = parquet::Input::open(bytes::Bytes::from(bytes), lenient);
+                let input = input.map_err(|what| Error::new(path, None, what))?;
+                Decoder::Parquet(Box::new(input))
+            }
             _ => Decoder::OracleGeneral(input),
         };
-        Ok(Reader {
+        Ok(Reader::with(path, decoder, format, strictness))
+    }
+
+    fn with(path: &Path, decoder: Decoder, format: Format, strictness: Strictness) -> Reader {
+        Reader {
             path: path.to_path_buf(),
             decoder,
             format,
@@ -132,8 +182,15 @@ impl Reader {
             line: 0,
             latest: Nanos::ZERO,
             text: Vec::new(),
+            end_bytes: u64::MAX,
             ended: false,
-        })
+        }
+    }
+
+    /// Takes requests that end beyond `end_bytes` for bad input.
+    pub fn with_end(mut self, end_bytes: u64) -> Reader {
+        self.end_bytes = end_bytes;
+        self
     }
 
     /// The format being read.
@@ -178,6 +235,11 @@ impl Reader {
                 Ok(None) => Step::End,
                 Err(e) => Step::Broken(e.to_string()),
             },
+            Decoder::Parquet(input) => match input.next() {
+                Ok(Some(record)) => Step::Record(record),
+                Ok(None) => Step::End,
+                Err(what) => Step::Broken(what),
+            },
             Decoder::OracleGeneral(input) => {
                 let mut raw = [0; oracle_general::RECORD_BYTES];
                 let mut filled = 0;
@@ -211,6 +273,14 @@ impl Iterator for Reader {
                     Err(what) => {
                         self.skipped.malformed += 1;
                         what
+                    }
+                    Ok(()) if record.end_bytes() > self.end_bytes => {
+                        self.skipped.beyond_end += 1;
+                        format!(
+                            "a request that ends at {}, beyond the device of {} bytes",
+                            record.end_bytes(),
+                            self.end_bytes
+                        )
                     }
                     Ok(()) if record.time < self.latest => {
                         self.skipped.out_of_order += 1;

@@ -1,26 +1,27 @@
 //! A streaming writer of the formats that hotset exports.
 
-use crate::format::{binary, csv, oracle_general};
+use crate::format::{binary, csv, oracle_general, parquet};
 use crate::{Error, Format, Record};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// zstd's default level: 400 MB/s here, far above any recording.
-const ZSTD_LEVEL: i32 = 3;
+pub(crate) const ZSTD_LEVEL: i32 = 3;
 
-enum Encoder<W: Write> {
+enum Encoder<W: Write + Send> {
     Csv(W),
     Binary(zstd::Encoder<'static, W>, binary::Last, Vec<u8>),
     OracleGeneral(W),
+    Parquet(Box<parquet::Output<W>>),
 }
 
 /// Writes records one by one; call [`Writer::finish`] at the end.
-pub struct Writer<W: Write> {
+pub struct Writer<W: Write + Send> {
     path: PathBuf,
     encoder: Encoder<W>,
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Write + Send> Writer<W> {
     /// Starts a trace of `format` on `output`; `path` is for error messages
     /// only. Fails for formats that are only imported.
     pub fn new(path: &Path, mut output: W, format: Format) -> Result<Writer<W>, Error> {
@@ -36,9 +37,14 @@ impl<W: Write> Writer<W> {
                 Encoder::Binary(zstd, binary::Last::default(), Vec::new())
             }
             Format::OracleGeneral => Encoder::OracleGeneral(output),
+            Format::Parquet => {
+                let file = parquet::Output::new(output);
+                let file = file.map_err(|what| Error::new(path, None, what))?;
+                Encoder::Parquet(Box::new(file))
+            }
             other => {
                 let what = format!(
-                    "{} can be read but not written; write csv, binary or oracle-general",
+                    "{} can be read but not written; write csv, binary, parquet or oracle-general",
                     other.name()
                 );
                 return Err(Error::new(path, None, what));
@@ -62,6 +68,10 @@ impl<W: Write> Writer<W> {
             Encoder::OracleGeneral(output) => record
                 .blocks(oracle_general::OBJECT_BYTES)
                 .try_for_each(|block| output.write_all(&oracle_general::print(record.time, block))),
+            Encoder::Parquet(output) => {
+                let written = output.write(record);
+                return written.map_err(|what| Error::new(&self.path, None, what));
+            }
         };
         result.map_err(|e| Error::new(&self.path, None, e.to_string()))
     }
@@ -73,6 +83,10 @@ impl<W: Write> Writer<W> {
         let mut output = match self.encoder {
             Encoder::Csv(output) | Encoder::OracleGeneral(output) => output,
             Encoder::Binary(output, ..) => output.finish().map_err(fail)?,
+            Encoder::Parquet(output) => {
+                let output = output.finish();
+                output.map_err(|what| Error::new(&path, None, what))?
+            }
         };
         output.flush().map_err(fail)?;
         Ok(output)

@@ -1,5 +1,6 @@
 //! Every importer over any bytes: `cargo +nightly fuzz run formats` in
-//! `fuzz/trace`. The first byte chooses the format and the strictness.
+//! `fuzz/trace`. The first byte chooses the format and the strictness;
+//! `HOTSET_FUZZ_FORMAT`, a name, fixes the format.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -11,7 +12,10 @@ fuzz_target!(|data: &[u8]| {
     let Some((choice, body)) = data.split_first() else {
         return;
     };
-    let format = Format::ALL[usize::from(*choice) % Format::ALL.len()];
+    let format = match std::env::var("HOTSET_FUZZ_FORMAT") {
+        Ok(name) => Format::from_name(&name).expect("a format's name"),
+        Err(_) => Format::ALL[usize::from(*choice) % Format::ALL.len()],
+    };
     let strictness = if *choice < 128 {
         Strictness::Strict
     } else {

@@ -6,6 +6,8 @@
 //! bytes are on the device, and a mark goes only after the origin's writes under
 //! it are durable and the log says what became of the lines.
 //!
+//! Before the first commit after a volume came its origin is flushed once.
+//!
 //! Order of a checkpoint: the place in the log is remembered, all pages are
 //! written, a commit, the head. Pages may hold newer states than the place in
 //! the log says; replaying what follows gives the same map all the same, since
@@ -63,6 +65,13 @@ fn is_due<P: Device>(core: &Core<P>, durable: &Durable) -> bool {
 /// One commit; marks that were idle for `ticks` periods go.
 pub(super) async fn commit<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>, ticks: u32) {
     let _one = durable.committing.lock(ALL, Access::Exclusive).await;
+    // A line promoted from an origin that was written before it came here, and
+    // not flushed, could outlive its bytes there.
+    let began = |(_, origin): (&u32, &super::Origin)| origin.writes.began_durable();
+    let began = durable.origins.borrow().iter().all(began);
+    if !began && !flush_origins(durable).await {
+        return;
+    }
     let mut idle = Vec::new();
     if core.state.borrow().devices.all_warm() {
         idle = durable.table.borrow().idle(ticks);
@@ -139,6 +148,9 @@ async fn write_log<P: Device>(
             let sequence = first + filled as u64;
             block.seal(store.device, sequence, durable.opening.get());
             filled += 1;
+        }
+        if first > 0 && first.is_multiple_of(ring) {
+            core.counters.count(Counter::LogWraps);
         }
         let data = buf.share().slice(0..filled * BLOCK_BYTES);
         let write = Do::Write(store.log_at(first), data, Fua::Yes);

@@ -95,10 +95,19 @@ pub(crate) struct Origin {
 }
 
 /// Writes of a volume's origin that ended, and how many of them are durable.
-#[derive(Default)]
+/// What came before the volume counts as one that is not.
 pub(crate) struct Writes {
     ended: Cell<u64>,
     flushed: Cell<u64>,
+}
+
+impl Default for Writes {
+    fn default() -> Writes {
+        Writes {
+            ended: Cell::new(1),
+            flushed: Cell::new(0),
+        }
+    }
 }
 
 impl Writes {
@@ -112,6 +121,11 @@ impl Writes {
         origin.flush().await?;
         self.flushed.set(self.flushed.get().max(covered));
         Ok(())
+    }
+
+    /// Whether it was flushed since the volume is here.
+    fn began_durable(&self) -> bool {
+        self.flushed.get() > 0
     }
 
     fn are_durable(&self) -> bool {

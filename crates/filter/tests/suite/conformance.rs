@@ -3,7 +3,7 @@
 use crate::common::on_disk;
 use block::conformance::{device, gate};
 use block::{Device, Env, Nanos};
-use filter::{Access, Checked, Delayed, Faulty, Last, Metered, Pacer, Traced};
+use filter::{Access, Checked, Delayed, Faulty, Last, Metered, Pacer, Profiled, Traced};
 use shard::Disk;
 use sim::SimDriver;
 
@@ -36,6 +36,11 @@ fn faulty_without_rules_passes() {
 #[test]
 fn metered_passes() {
     passes(|disk, env| Metered::meter(disk, env.timer.clone()));
+}
+
+#[test]
+fn profiled_passes() {
+    passes(|disk, env| Profiled::new(disk, 4096, env.timer.now()));
 }
 
 #[test]

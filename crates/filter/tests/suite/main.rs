@@ -5,4 +5,5 @@ mod common;
 mod conformance;
 mod delay;
 mod faults;
+mod profile;
 mod watch;

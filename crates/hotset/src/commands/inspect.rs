@@ -30,9 +30,15 @@ impl Image {
         };
         let opened = File::options().read(true).write(write).open(path);
         let mut file = opened.map_err(|cause| failure("cannot be opened", cause))?;
-        // SAFETY: no pointers are involved.
-        let locked = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
-        if locked != 0 {
+        // The kernel lets go of a daemon's files a moment after the daemon has ended.
+        let locked = (0..20).any(|attempt| {
+            if attempt > 0 {
+                std::thread::sleep(std::time::Duration::from_millis(100));
+            }
+            // SAFETY: no pointers are involved.
+            unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
+        });
+        if !locked {
             let what = "is in use; stop the daemon that uses it first";
             return Err(Failure::Runtime(format!("{name}: {what}")));
         }

@@ -3,6 +3,7 @@
 use super::table::{Table, bytes};
 use crate::Failure;
 use control::client::Client;
+use control::explained::Policy;
 use control::status::{Device, Status};
 use std::io::{IsTerminal, Write, stdout};
 use std::path::Path;
@@ -52,8 +53,31 @@ fn table(status: &Status) -> String {
     text += &volumes(status).to_string();
     text += "\n";
     text += &pools(status).to_string();
+    for pool in status
+        .pools
+        .iter()
+        .filter(|pool| pool.rule.active.is_some())
+    {
+        text += &format!("{}: {}\n", pool.name, rule(&pool.rule));
+    }
     text += "\n";
     text += &devices(&status.devices).to_string();
+    text
+}
+
+/// What a policy is doing, in one line.
+pub fn rule(policy: &Policy) -> String {
+    let mut text = format!("policy {}", policy.name);
+    if let (Some(active), Some(since)) = (&policy.active, policy.active_for_s) {
+        text += &format!(
+            ", follows the rule {active} for {} ({} changes); of recent accesses would have missed:",
+            lab::page::span(since),
+            policy.changes.unwrap_or(0),
+        );
+        for (rule, share) in &policy.would_miss {
+            text += &format!(" {rule} {:.1}%", 100.0 * share);
+        }
+    }
     text
 }
 

@@ -1,10 +1,11 @@
 //! What a hit of the cache engine costs: 4 KiB reads of resident blocks, on a
 //! driver that completes at once.
 
-use super::nop::{drive, instructions};
+use super::nop::{Nop, drive, instructions};
 use super::{Goal, Row, alone};
-use block::{BoxDevice, Device, Lba, TargetId};
-use cache::{Cache, Config, Counter, Mode, PoolDevice, VolumeConfig};
+use block::{BoxDevice, Device, Lba, Sectors, TargetId};
+use cache::{Cache, Config, Counter, Mode, PoolDevice, Volume, VolumeConfig};
+use shard::Local;
 use std::hint::black_box;
 use std::io;
 use std::path::Path;
@@ -14,36 +15,44 @@ use std::path::Path;
 const LINES: u64 = 64;
 const LINE_SECTORS: u64 = 128;
 
+/// A cache of one pool device whose volume's first lines are resident.
+pub(super) async fn warm<P: Device>(local: &Local<Nop>, leaf: P) -> (Cache<P>, Volume<P>) {
+    let policy = policy::registry::build("lru", 0, 1).expect("registered");
+    let config = Config {
+        sequential_bytes: None,
+        ..Config::default()
+    };
+    let cache = Cache::new(config, policy, local.env()).expect("sound");
+    let mut device = PoolDevice::whole(leaf, "controller");
+    device.extent.len = Sectors(2 * LINES * LINE_SECTORS);
+    cache.add_device(device).expect("room for lines");
+    let config = VolumeConfig {
+        name: "volume".into(),
+        sectors: None,
+        mode: Mode::WriteThrough,
+    };
+    let origin = local.disk(TargetId(1)).expect("nop is a disk");
+    let volume = cache.add_volume(config, BoxDevice::new(origin));
+    let volume = volume.expect("sound");
+    for line in 0..LINES {
+        let buf = local.env().pool.get(65536).await;
+        let (_, result) = volume.read(Lba(line * LINE_SECTORS), buf).await;
+        result.expect("nop never fails");
+        cache.settle().await;
+    }
+    (cache, volume)
+}
+
+/// Where the `i`th read of a resident block goes.
+pub(super) fn place(i: u64) -> Lba {
+    Lba(i * 4099 % (LINES * 16) * 8)
+}
+
 /// Reads 4 KiB `ops` times from the pool, `depth` at a time.
 pub fn reads(ops: u64, depth: u64) {
     drive(move |local| async move {
-        let policy = policy::registry::build("lru", 0, 1).expect("registered");
-        let config = Config {
-            sequential_bytes: None,
-            ..Config::default()
-        };
-        let cache = Cache::new(config, policy, local.env()).expect("sound");
-        let disk = |target| local.disk(TargetId(target)).expect("nop is a disk");
-        let mut device = PoolDevice::whole(disk(0), "controller");
-        device.extent.len = block::Sectors(2 * LINES * LINE_SECTORS);
-        cache.add_device(device).expect("room for lines");
-        let config = VolumeConfig {
-            name: "volume".into(),
-            sectors: None,
-            mode: Mode::WriteThrough,
-        };
-        let volume = cache
-            .add_volume(config, BoxDevice::new(disk(1)))
-            .expect("sound");
-        for line in 0..LINES {
-            let buf = local.env().pool.get(65536).await;
-            volume
-                .read(Lba(line * LINE_SECTORS), buf)
-                .await
-                .1
-                .expect("nop never fails");
-            cache.settle().await;
-        }
+        let leaf = local.disk(TargetId(0)).expect("nop is a disk");
+        let (cache, volume) = warm(&local, leaf).await;
         let mut tasks = Vec::new();
         for task in 0..depth {
             let (volume, pool) = (volume.clone(), local.env().pool);
@@ -51,8 +60,7 @@ pub fn reads(ops: u64, depth: u64) {
             local.env().spawn.spawn(async move {
                 let mut buf = pool.get(4096).await;
                 for i in 0..ops / depth {
-                    let at = Lba((task * 7919 + i * 4099) % (LINES * 16) * 8);
-                    let (back, result) = volume.read(at, buf).await;
+                    let (back, result) = volume.read(place(task * 7919 + i), buf).await;
                     result.expect("nop never fails");
                     buf = back;
                 }

@@ -5,12 +5,14 @@
 //! same machine; its ratio is taken pair by pair. Nothing here judges by a
 //! single absolute time.
 
+pub mod engine;
 pub mod fio;
 pub mod guest;
 pub mod hits;
 pub mod loss;
 pub mod memory;
 pub mod mesh;
+pub mod nbd_hits;
 pub mod nop;
 pub mod reads;
 pub mod report;

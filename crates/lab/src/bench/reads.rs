@@ -2,8 +2,8 @@
 
 use super::fio::{self, Load};
 use super::{Goal, Row, paired};
-use block::{Device, Lba, Nanos, ShardId};
-use shard::{Config, Mesh, Shard};
+use block::{Device, Driver, Lba, Nanos, ShardId};
+use shard::{Config, Local, Mesh, Shard};
 use std::io::{self, Write};
 use std::path::Path;
 use std::rc::Rc;
@@ -26,12 +26,10 @@ const BLOCK_SECTORS: u64 = 8;
 /// Reads `path` at random for `span` with `depth` in flight.
 pub fn ours(path: &Path, depth: u64, span: Duration, seed: u64) -> io::Result<Reads> {
     let mut host = Uring::new(Options::default()).map_err(io::Error::other)?;
-    let (disk, geometry) = host
+    let (disk, _) = host
         .open_disk(path, &DiskOptions::default())
         .map_err(io::Error::other)?;
-    let blocks = geometry.sectors.0 / BLOCK_SECTORS;
     let (count, nanos) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let span = Nanos(span.as_nanos() as u64);
     let mesh = Mesh::new(1);
     let (total, took) = (count.clone(), nanos.clone());
     let before = cpu_time();
@@ -45,32 +43,9 @@ pub fn ours(path: &Path, depth: u64, span: Duration, seed: u64) -> io::Result<Re
             Config::default(),
             move |local| async move {
                 let disk = Rc::new(local.disk(disk).expect("opened above"));
-                let start = local.env().timer.now();
-                let mut tasks = Vec::new();
-                for task in 0..depth {
-                    let (disk, env) = (disk.clone(), local.env());
-                    let (done, ended) = futures_channel::oneshot::channel();
-                    local.env().spawn.spawn(async move {
-                        let mut rng = fastrand::Rng::with_seed(seed ^ task << 32);
-                        let mut buf = env.pool.get(4096).await;
-                        let mut reads = 0u64;
-                        // The clock costs as much as a submission: look now and then.
-                        while !reads.is_multiple_of(16) || env.timer.now() < start + span {
-                            let at = Lba(rng.u64(0..blocks) * BLOCK_SECTORS);
-                            let (back, result) = disk.read(at, buf).await;
-                            result.expect("the file is readable");
-                            buf = back;
-                            reads += 1;
-                        }
-                        // The shard outlives its tasks.
-                        let _ = done.send(reads);
-                    });
-                    tasks.push(ended);
-                }
-                for ended in tasks {
-                    count.fetch_add(ended.await.expect("the task ends"), Relaxed);
-                }
-                nanos.store((local.env().timer.now() - start).0, Relaxed);
+                let reads = random_reads(&local, disk, depth, span, seed).await;
+                count.store(reads.count, Relaxed);
+                nanos.store(reads.took.0, Relaxed);
             },
         )
     });
@@ -80,6 +55,58 @@ pub fn ours(path: &Path, depth: u64, span: Duration, seed: u64) -> io::Result<Re
         iops: reads / Nanos(took.load(Relaxed)).as_secs_f64(),
         cpu_us_per_read: cpu.as_secs_f64() * 1e6 / reads,
     })
+}
+
+/// How many reads were done in what time.
+pub(super) struct Done {
+    pub(super) count: u64,
+    pub(super) took: Nanos,
+}
+
+impl Done {
+    pub(super) fn per_second(&self) -> f64 {
+        self.count as f64 / self.took.as_secs_f64()
+    }
+}
+
+/// Reads 4 KiB of `device` at random for `span` with `depth` in flight.
+pub(super) async fn random_reads<R: Driver, D: Device>(
+    local: &Local<R>,
+    device: Rc<D>,
+    depth: u64,
+    span: Duration,
+    seed: u64,
+) -> Done {
+    let blocks = device.geometry().sectors.0 / BLOCK_SECTORS;
+    let start = local.env().timer.now();
+    let end = start + Nanos(span.as_nanos() as u64);
+    let mut tasks = Vec::new();
+    for task in 0..depth {
+        let (device, env) = (device.clone(), local.env());
+        let (done, ended) = futures_channel::oneshot::channel();
+        local.env().spawn.spawn(async move {
+            let mut rng = fastrand::Rng::with_seed(seed ^ task << 32);
+            let mut buf = env.pool.get(4096).await;
+            let mut reads = 0u64;
+            // The clock costs as much as a submission: look now and then.
+            while !reads.is_multiple_of(16) || env.timer.now() < end {
+                let at = Lba(rng.u64(0..blocks) * BLOCK_SECTORS);
+                let (back, result) = device.read(at, buf).await;
+                result.expect("the file is readable");
+                buf = back;
+                reads += 1;
+            }
+            // The shard outlives its tasks.
+            let _ = done.send(reads);
+        });
+        tasks.push(ended);
+    }
+    let mut count = 0;
+    for ended in tasks {
+        count += ended.await.expect("the task ends");
+    }
+    let took = local.env().timer.now() - start;
+    Done { count, took }
 }
 
 /// User and system time of this process so far.

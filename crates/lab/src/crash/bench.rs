@@ -15,6 +15,9 @@ use std::sync::Arc;
 /// How long after a line was evicted, or a device ejected, a cut counts as one
 /// in the midst of that.
 const MIDST: Nanos = Nanos::from_micros(300);
+/// How long the log's live part is taken to lie around the ring's end after it
+/// has come round: a few commits.
+const WRAPPED: Nanos = Nanos::from_millis(3);
 
 /// Where a life of the daemon is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -223,16 +226,20 @@ impl Bench {
             report.meet(Landing::Recovery);
         }
         let filling = self.filling.get() > 0;
-        let lately = |seen: &Cell<(u64, Nanos)>| {
+        let lately = |seen: &Cell<(u64, Nanos)>, span| {
             let (count, at) = seen.get();
-            count > 0 && now - at <= MIDST
+            count > 0 && now - at <= span
         };
         if filling {
             report.meet(Landing::Promotion);
         }
         for (seen, (_, landing)) in self.recent.iter().zip(RECENT) {
             // A line that was evicted for nothing that was on its way does not count.
-            if lately(seen) && (landing != Landing::Eviction || filling) {
+            let span = match landing {
+                Landing::JournalWrap => WRAPPED,
+                _ => MIDST,
+            };
+            if lately(seen, span) && (landing != Landing::Eviction || filling) {
                 report.meet(landing);
             }
         }

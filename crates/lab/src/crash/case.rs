@@ -42,7 +42,7 @@ impl Space {
     /// The number of a sector among those of all windows.
     pub fn index(self, sector: u64) -> usize {
         assert!(
-            sector % STRIDE < self.each,
+            self.each <= STRIDE && sector % STRIDE < self.each,
             "sector {sector} is in no window"
         );
         (sector / STRIDE * self.each + sector % STRIDE) as usize
@@ -217,7 +217,7 @@ impl Case {
                 max: Nanos::from_micros(rng.between(20, 300)),
             },
             hit_latency_max: Nanos::from_millis(rng.between(1, 5)),
-            commit_period: Nanos::from_micros(rng.between(100, 3000)),
+            commit_period: Nanos::from_micros(rng.between(50, 1500)),
             mark_idle_periods: rng.between(1, 3) as u32,
             volumes,
         };

@@ -28,7 +28,7 @@ landings! {
     Promotion, "promotion", "Lines or updates were on their way to the pool.";
     Eviction, "eviction", "A line had just made room for one that was on its way.";
     MapCommit, "map_commit", "Changes of the map were on their way to a pool device.";
-    JournalWrap, "journal_wrap", "The log had just come round to its start.";
+    JournalWrap, "journal_wrap", "The log had come round to its start a few commits ago.";
     Checkpoint, "checkpoint", "A whole map had just been written to a pool device.";
     Mark, "mark", "Marks were on their way to the pool.";
     Ejection, "ejection", "A pool device had just been ejected.";

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// How long a daemon may take to serve.
 const START_MAX: Duration = Duration::from_secs(60);
 /// The size of each volume.
-pub(super) const VOLUME_BYTES: u64 = 64 << 20;
+pub(super) const VOLUME_BYTES: u64 = 32 << 20;
 const POOL_BYTES: u64 = 48 << 20;
 
 /// A directory with two origins, a pool and a configuration.

@@ -181,10 +181,8 @@ impl Part {
     /// there.
     fn examine(&mut self, socket: &Path) {
         let outcome = Client::connect(socket, "checked").and_then(|mut client| {
-            for at in (0..PART)
-                .step_by(EXAMINED as usize)
-                .chain((0..PART).step_by(512))
-            {
+            let whole = (0..PART).step_by(EXAMINED as usize);
+            for at in whole.clone().chain(whole) {
                 self.read(&mut client, at..at + EXAMINED)?;
             }
             Ok(())

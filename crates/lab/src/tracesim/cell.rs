@@ -22,6 +22,8 @@ pub struct Tally {
     pub read_hits: u64,
     /// Read accesses to lines.
     pub reads: u64,
+    /// Bytes asked for that lie in lines that were resident.
+    pub hit_bytes: u64,
     /// Time the run took, without reading the trace.
     pub seconds: f64,
 }
@@ -37,6 +39,7 @@ impl Visit for RunCell<'_> {
     fn visit<P: Policy + 'static>(self, mut policy: P) -> Result<Tally, SourceError> {
         let mut tally = Tally::default();
         let mut next_tick = Nanos::ZERO;
+        let line_bytes = self.source.line_bytes();
         self.source.for_each_chunk(|chunk| {
             let started = Instant::now();
             let mut lines = chunk.lines.iter();
@@ -46,9 +49,16 @@ impl Visit for RunCell<'_> {
                     next_tick = r.time + TICK;
                 }
                 let mut hits = 0;
+                let mut left = u64::from(r.request.len_bytes);
+                let mut here = (line_bytes - u64::from(r.head_bytes)).min(left);
                 for line in lines.by_ref().take(r.lines as usize) {
                     let answer = policy.access(Key(u64::from(*line)), &r.request, &Unpinned);
-                    hits += u32::from(matches!(answer, Instruction::Hit(_)));
+                    if matches!(answer, Instruction::Hit(_)) {
+                        hits += 1;
+                        tally.hit_bytes += here;
+                    }
+                    left -= here;
+                    here = line_bytes.min(left);
                 }
                 tally.requests += 1;
                 tally.request_hits += u64::from(hits == r.lines);

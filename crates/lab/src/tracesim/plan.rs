@@ -1,11 +1,11 @@
 //! Which cells to run, over all cores, and the rows they give.
 
 use super::cell::{RunCell, Tally};
-use super::source::{BLOCK_BYTES, Source, SourceError};
+use super::cores::spread;
+pub(crate) use super::source::BLOCK_BYTES;
+use super::source::{Source, SourceError};
 use policy::registry;
 use serde::Serialize;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The offline optimum, which is no entry of the registry because it has to be
 /// told the future.
@@ -18,7 +18,8 @@ pub struct Row {
     pub trace: String,
     /// The policy's name.
     pub policy: String,
-    /// The size asked for: a share of the trace's unique 4 KiB blocks if below 1.
+    /// The size as a share of the trace's unique 4 KiB blocks: as asked for, or
+    /// that of the size asked for.
     pub size_fraction: f64,
     /// The size in 4 KiB blocks.
     pub cache_blocks: u64,
@@ -38,6 +39,8 @@ pub struct Row {
     pub request_hit_ratio: f64,
     /// Share of read accesses that found a resident line.
     pub read_hit_ratio: f64,
+    /// Share of the bytes asked for that lie in resident lines.
+    pub byte_hit_ratio: f64,
 }
 
 /// What to simulate on one trace.
@@ -60,31 +63,10 @@ impl Plan {
             .iter()
             .flat_map(|size| self.policies.iter().map(|p| (*size, p.as_str())))
             .collect();
-        let next = AtomicUsize::new(0);
-        let rows = Mutex::new(vec![None; cells.len()]);
-        let failure = Mutex::new(None);
-        std::thread::scope(|scope| {
-            for _ in 0..self.threads.clamp(1, cells.len().max(1)) {
-                scope.spawn(|| {
-                    loop {
-                        let at = next.fetch_add(1, Ordering::Relaxed);
-                        let Some((size, name)) = cells.get(at) else {
-                            break;
-                        };
-                        match run_cell(source, name, *size) {
-                            Ok(row) => rows.lock().expect("no panic holds it")[at] = Some(row),
-                            Err(e) => *failure.lock().expect("no panic holds it") = Some(e),
-                        }
-                        done();
-                    }
-                });
-            }
-        });
-        if let Some(e) = failure.into_inner().expect("no thread is left") {
-            return Err(e);
-        }
-        let rows = rows.into_inner().expect("no thread is left");
-        Ok(rows.into_iter().flatten().collect())
+        spread(cells.len(), self.threads, done, |at| {
+            let (size, name) = cells[at];
+            run_cell(source, name, size)
+        })
     }
 }
 
@@ -92,10 +74,12 @@ fn run_cell(source: &Source, name: &str, size: f64) -> Result<Row, SourceError> 
     let lines = source.pool_lines(size);
     let run = RunCell { source };
     let unique = source.unique_lines();
+    // More slots than lines cost memory and change nothing.
+    let slots = lines.min(unique);
     let tally = if name == BELADY {
-        registry::visit_belady(lines, unique, source.next_use()?, run)?
+        registry::visit_belady(slots, unique, source.next_use()?, run)?
     } else {
-        registry::visit_dense(name, lines, unique, run).expect("the caller checked the name")?
+        registry::visit_dense(name, slots, unique, run).expect("the caller checked the name")?
     };
     Ok(row(source, name, size, lines, &tally))
 }
@@ -103,11 +87,16 @@ fn run_cell(source: &Source, name: &str, size: f64) -> Result<Row, SourceError> 
 fn row(source: &Source, name: &str, size: f64, lines: u32, tally: &Tally) -> Row {
     let (accesses, misses) = (tally.counters.accesses(), tally.counters.misses());
     let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+    let cache_blocks = u64::from(lines) * source.line_bytes() / BLOCK_BYTES;
     Row {
         trace: source.name(),
         policy: name.to_string(),
-        size_fraction: size,
-        cache_blocks: u64::from(lines) * source.line_bytes() / BLOCK_BYTES,
+        size_fraction: if size < 1.0 {
+            size
+        } else {
+            share(cache_blocks, source.info().unique_blocks())
+        },
+        cache_blocks,
         accesses,
         misses,
         miss_ratio: share(misses, accesses),
@@ -116,5 +105,6 @@ fn row(source: &Source, name: &str, size: f64, lines: u32, tally: &Tally) -> Row
         line_bytes: source.line_bytes(),
         request_hit_ratio: share(tally.request_hits, tally.requests),
         read_hit_ratio: share(tally.read_hits, tally.reads),
+        byte_hit_ratio: share(tally.hit_bytes, source.info().bytes),
     }
 }

@@ -3,7 +3,7 @@
 use block::Nanos;
 use policy::belady::NEVER;
 use policy::{Op, Request};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trace::{Format, Info, Reader, Record, Skipped, Strictness};
@@ -35,6 +35,8 @@ pub struct ChunkRequest {
     pub request: Request,
     /// How many of the chunk's lines are its own.
     pub lines: u32,
+    /// Where in the first of them it begins.
+    pub head_bytes: u32,
 }
 
 /// Why a trace cannot be simulated.
@@ -85,7 +87,7 @@ pub struct Source {
     format: Format,
     strictness: Strictness,
     line_bytes: u64,
-    numbers: HashMap<(u32, u64), u32>,
+    numbers: FxHashMap<(u32, u64), u32>,
     info: Info,
     accesses: u64,
     skipped: Skipped,
@@ -106,7 +108,7 @@ impl Source {
             format: reader.format(),
             strictness,
             line_bytes,
-            numbers: HashMap::new(),
+            numbers: FxHashMap::default(),
             info: Info::default(),
             accesses: 0,
             skipped: Skipped::default(),
@@ -146,10 +148,14 @@ impl Source {
         }
     }
 
-    /// The file's name without directory and endings.
+    /// What rows call it.
     pub fn name(&self) -> String {
-        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
-        name.split('.').next().unwrap_or_default().to_string()
+        trace_name(&self.path)
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The length of a line.
@@ -180,13 +186,9 @@ impl Source {
     /// The lines that a pool of `size` holds: below 1 a share of the trace's
     /// unique 4 KiB blocks, from 1 on a number of such blocks. At least one.
     pub fn pool_lines(&self, size: f64) -> u32 {
-        let blocks = if size < 1.0 {
-            size * self.info.unique_blocks() as f64
-        } else {
-            size
-        };
+        let blocks = pool_blocks(size, &self.info);
         let lines = blocks * BLOCK_BYTES as f64 / self.line_bytes as f64;
-        (lines as u32).max(1)
+        (lines.round() as u32).max(1)
     }
 
     /// For each access, the index of the next one to the same line. Takes four
@@ -229,11 +231,27 @@ impl Source {
     }
 }
 
+/// The 4 KiB blocks of a pool of `size`, which is below 1 a share of those that
+/// the trace touches, and from 1 on their number.
+pub(crate) fn pool_blocks(size: f64, info: &Info) -> f64 {
+    if size < 1.0 {
+        size * info.unique_blocks() as f64
+    } else {
+        size
+    }
+}
+
+/// What rows call the trace at `path`: its name without directory and endings.
+pub fn trace_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.split('.').next().unwrap_or_default().to_string()
+}
+
 /// Collects records into a chunk.
 struct Builder {
     line_bytes: u64,
     chunk: Chunk,
-    ends: HashMap<u32, u64>,
+    ends: FxHashMap<u32, u64>,
 }
 
 impl Builder {
@@ -241,7 +259,7 @@ impl Builder {
         Builder {
             line_bytes,
             chunk: Chunk::default(),
-            ends: HashMap::new(),
+            ends: FxHashMap::default(),
         }
     }
 
@@ -268,6 +286,7 @@ impl Builder {
                 sequential: last_end == Some(record.offset_bytes),
             },
             lines: (self.chunk.lines.len() - before) as u32,
+            head_bytes: (record.offset_bytes % self.line_bytes) as u32,
         });
     }
 }

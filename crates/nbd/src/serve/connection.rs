@@ -233,7 +233,10 @@ impl<D: Device, S: Stream> Reader<D, S> {
                     self.write(request.cookie, offset, len, fua).await
                 }
                 Ok(command) => {
-                    self.begin(request.cookie, command).await;
+                    if !self.begin(request.cookie, command) {
+                        self.link.admit(self.charge(&command)).await.keep();
+                        self.hand_over(request.cookie, command);
+                    }
                     Ok(())
                 }
                 Err(refusal) => self.refuse(&request, refusal).await,
@@ -260,32 +263,48 @@ impl<D: Device, S: Stream> Reader<D, S> {
         }
     }
 
-    async fn begin(&self, cookie: u64, command: Command) {
-        let charge = match command {
-            Command::Read { offset, len, .. } | Command::Cache { offset, len } => {
-                work::charge(offset, len.min(self.link.piece_bytes))
-            }
-            Command::Zero { .. } => self.link.piece_bytes,
-            _ => 0,
+    /// Begins a command if the limits allow it now.
+    #[inline]
+    fn begin(&self, cookie: u64, command: Command) -> bool {
+        let Some(admitted) = self.link.try_admit(self.charge(&command)) else {
+            return false;
         };
-        self.link.admit(charge).await.keep();
+        admitted.keep();
+        self.hand_over(cookie, command);
+        true
+    }
+
+    /// Hands a command that was admitted to a worker.
+    #[inline]
+    fn hand_over(&self, cookie: u64, command: Command) {
         self.dispatch(Job {
             cookie,
             command,
-            charge,
+            charge: self.charge(&command),
             payload: None,
             parts: None,
         });
     }
 
+    #[inline]
+    fn charge(&self, command: &Command) -> u32 {
+        match *command {
+            Command::Read { offset, len, .. } | Command::Cache { offset, len } => {
+                work::charge(offset, len.min(self.link.piece_bytes))
+            }
+            Command::Zero { .. } => self.link.piece_bytes,
+            _ => 0,
+        }
+    }
+
     fn dispatch(&self, job: Job) {
-        if self.link.dispatch(job) {
-            self.link.workers.set(self.link.workers.get() + 1);
+        if let Some(number) = self.link.dispatch(job) {
             let worker = work::worker(
                 self.server.clone(),
                 self.link.clone(),
                 self.export.clone(),
                 self.session,
+                number,
             );
             self.server.env.spawn.spawn(worker);
         }

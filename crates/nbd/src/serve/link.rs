@@ -14,7 +14,9 @@ use crate::tls::TLS_BYTES;
 use block::{IoError, PAGE_BYTES, Shared};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::{Poll, Waker};
 
 /// A request on its way to the device.
 pub(super) struct Job {
@@ -55,6 +57,15 @@ impl Drop for Admitted<'_> {
     }
 }
 
+/// One of the tasks that carry out jobs.
+#[derive(Default)]
+struct Worker {
+    /// What it was handed.
+    job: Option<Job>,
+    waker: Option<Waker>,
+    is_idle: bool,
+}
+
 pub(super) struct Link {
     requests_max: u32,
     bytes_max: u32,
@@ -64,10 +75,11 @@ pub(super) struct Link {
     bytes: Cell<u32>,
     room: Signal,
 
+    /// Jobs that found no worker.
     jobs: RefCell<VecDeque<Job>>,
-    /// Workers without a job.
-    idle: Signal,
-    pub(super) workers: Cell<u32>,
+    workers: RefCell<Vec<Worker>>,
+    /// Workers without a job, by number. None is idle while `jobs` holds any.
+    idle: RefCell<Vec<u32>>,
 
     pub(super) frames: RefCell<VecDeque<Frame>>,
     /// Frames of the answer that nothing may come between.
@@ -109,8 +121,8 @@ impl Link {
             bytes: Cell::new(0),
             room: Signal::default(),
             jobs: RefCell::default(),
-            idle: Signal::default(),
-            workers: Cell::new(0),
+            workers: RefCell::default(),
+            idle: RefCell::default(),
             frames: RefCell::default(),
             undivided: RefCell::default(),
             is_undivided: Cell::new(false),
@@ -132,20 +144,24 @@ impl Link {
     /// Waits until one more request of `charge` bytes is within the limits,
     /// and counts it.
     pub(super) async fn admit(&self, charge: u32) -> Admitted<'_> {
-        let ready = || {
-            let admitted = self.requests.get() < self.requests_max && self.try_charge(charge);
-            admitted.then_some(())
-        };
-        self.room.until(ready).await;
+        self.room.until(|| self.try_admit(charge)).await
+    }
+
+    /// Counts one more request of `charge` bytes, if that is within the limits.
+    #[inline]
+    pub(super) fn try_admit(&self, charge: u32) -> Option<Admitted<'_>> {
+        if self.requests.get() == self.requests_max || !self.try_charge(charge) {
+            return None;
+        }
         self.requests.set(self.requests.get() + 1);
-        Admitted {
+        Some(Admitted {
             link: self,
             load: Load {
                 requests: 1,
                 charge,
                 frames: 0,
             },
-        }
+        })
     }
 
     /// Waits until `charge` more bytes are within the limits, and counts them.
@@ -186,35 +202,71 @@ impl Link {
         self.room.notify();
         if self.is_drained() {
             self.unsent.notify();
-            self.idle.notify();
+            self.dismiss();
         }
     }
 
-    /// Hands a job to a worker; true if one more worker is needed.
-    pub(super) fn dispatch(&self, job: Job) -> bool {
-        self.jobs.borrow_mut().push_back(job);
-        !self.idle.notify_one() && self.workers.get() < self.requests_max
+    /// Hands a job to a worker; the number of a new worker to start for it, if
+    /// none is idle and there may be one more.
+    #[inline]
+    pub(super) fn dispatch(&self, job: Job) -> Option<u32> {
+        let mut workers = self.workers.borrow_mut();
+        if let Some(number) = self.idle.borrow_mut().pop() {
+            let worker = &mut workers[number as usize];
+            worker.is_idle = false;
+            worker.job = Some(job);
+            worker.waker.as_ref().expect("set when idle").wake_by_ref();
+            return None;
+        }
+        if workers.len() as u32 == self.requests_max {
+            self.jobs.borrow_mut().push_back(job);
+            return None;
+        }
+        workers.push(Worker {
+            job: Some(job),
+            ..Worker::default()
+        });
+        Some(workers.len() as u32 - 1)
     }
 
-    /// The next job, or `None` when there will be no more.
-    pub(super) async fn next_job(&self) -> Option<Job> {
-        self.idle
-            .until(|| {
-                let job = self.jobs.borrow_mut().pop_front();
-                match job {
-                    Some(job) => Some(Some(job)),
-                    None => self.is_drained().then_some(None),
-                }
-            })
-            .await
+    /// The next job of a worker, or `None` when there will be no more.
+    pub(super) fn next_job(&self, number: u32) -> impl Future<Output = Option<Job>> {
+        poll_fn(move |cx| {
+            let worker = &mut self.workers.borrow_mut()[number as usize];
+            let job = worker.job.take();
+            if let Some(job) = job.or_else(|| self.jobs.borrow_mut().pop_front()) {
+                return Poll::Ready(Some(job));
+            }
+            if self.is_drained() {
+                return Poll::Ready(None);
+            }
+            match &mut worker.waker {
+                Some(known) => known.clone_from(cx.waker()),
+                none => *none = Some(cx.waker().clone()),
+            }
+            if !worker.is_idle {
+                worker.is_idle = true;
+                self.idle.borrow_mut().push(number);
+            }
+            Poll::Pending
+        })
+    }
+
+    /// Lets every idle worker see that there will be no more jobs.
+    fn dismiss(&self) {
+        for worker in self.workers.borrow().iter().filter(|w| w.is_idle) {
+            worker.waker.as_ref().expect("set when idle").wake_by_ref();
+        }
     }
 
     /// Queues an answer.
+    #[inline]
     pub(super) fn answer(&self, frame: Frame) {
         self.queue(frame, &self.frames);
         self.queued_total.set(self.queued_total.get() + 1);
     }
 
+    #[inline]
     fn queue(&self, frame: Frame, frames: &RefCell<VecDeque<Frame>>) {
         if self.killed.get().is_some() {
             self.release(Load {
@@ -307,7 +359,7 @@ impl Link {
     pub(super) fn finish(&self) {
         self.finished.set(true);
         self.unsent.notify();
-        self.idle.notify();
+        self.dismiss();
     }
 
     fn is_drained(&self) -> bool {

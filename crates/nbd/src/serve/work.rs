@@ -33,12 +33,13 @@ pub(super) fn charge(offset: u64, len: u32) -> u32 {
     rounded((end - offset / page * page) as u32)
 }
 
-/// Carries out jobs until there are no more.
+/// The worker `number` of a connection: carries out jobs until there are no more.
 pub(super) async fn worker<D: Device>(
     server: Rc<Server<D>>,
     link: Rc<Link>,
     export: Rc<Export<D>>,
     session: Session,
+    number: u32,
 ) {
     let worker = Worker {
         server: &server,
@@ -46,8 +47,19 @@ pub(super) async fn worker<D: Device>(
         gate: &export.gate,
         session: &session,
     };
-    while let Some(job) = link.next_job().await {
-        worker.perform(job).await;
+    while let Some(job) = link.next_job(number).await {
+        let (cookie, charge) = (job.cookie, job.charge);
+        // What a hit path serves is carried out right here, the rest in a future
+        // of its own.
+        match job.command {
+            Command::Read { offset, len, .. } if len <= link.piece_bytes => {
+                match export.gate.read(offset, len as usize).await {
+                    Ok(data) => worker.answer_read(cookie, offset, charge, data),
+                    Err(error) => worker.fail(cookie, charge, &error).await,
+                }
+            }
+            _ => worker.perform(job).await,
+        }
     }
 }
 
@@ -59,15 +71,10 @@ struct Worker<'a, D: Device> {
 }
 
 impl<D: Device> Worker<'_, D> {
+    /// Anything but a read of one piece.
     async fn perform(&self, job: Job) {
         let (cookie, charge) = (job.cookie, job.charge);
         let result = match job.command {
-            Command::Read { offset, len, .. } if len <= self.link.piece_bytes => {
-                match self.gate.read(offset, len as usize).await {
-                    Ok(data) => return self.answer_read(cookie, offset, charge, data),
-                    Err(error) => Err(error),
-                }
-            }
             Command::Read { df: true, .. } => {
                 self.link.discharge(charge);
                 let why = "too long for one chunk";
@@ -111,6 +118,7 @@ impl<D: Device> Worker<'_, D> {
         }
     }
 
+    #[inline]
     fn answer_read(&self, cookie: u64, offset: u64, charge: u32, data: Shared) {
         let n = data.len() as u32;
         self.server.count(|s| {

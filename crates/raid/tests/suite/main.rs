@@ -1,3 +1,6 @@
+//! Arrays on disks in memory: how they are put together, the contract of a device,
+//! and what they bear to lose.
+
 mod assembly;
 mod common;
 mod conformance;

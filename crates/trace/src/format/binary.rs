@@ -99,3 +99,43 @@ fn get(from: &mut impl Read, may_end: bool) -> io::Result<Option<u64>> {
         "a number longer than 64 bits",
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example of `docs/trace-format.md`.
+    #[test]
+    fn the_bytes_are_those_of_the_definition() {
+        let records = [
+            Record {
+                time: Nanos(1000),
+                op: Op::Write,
+                offset_bytes: 8192,
+                len_bytes: 4096,
+                volume: 0,
+            },
+            Record {
+                time: Nanos(1005),
+                op: Op::Read,
+                offset_bytes: 12_288,
+                len_bytes: 4096,
+                volume: 0,
+            },
+        ];
+        let (mut last, mut bytes) = (Last::default(), Vec::new());
+        for record in &records {
+            encode(&mut last, record, &mut bytes);
+        }
+        let first = [0xe8, 0x07, 0x81, 0x40, 0x80, 0x80, 0x01, 0x00];
+        assert_eq!(
+            bytes,
+            [&first[..], &[0x05, 0x80, 0x40, 0x00, 0x00]].concat()
+        );
+        let (mut last, mut bytes) = (Last::default(), &bytes[..]);
+        for record in records {
+            assert_eq!(decode(&mut last, &mut bytes).unwrap(), Some(record));
+        }
+        assert_eq!(decode(&mut last, &mut bytes).unwrap(), None);
+    }
+}

@@ -39,7 +39,7 @@ fn every_flaw_is_caught() {
         (Flaw::LeaksABuffer, "never came back to the pool"),
         (Flaw::GapInExtents, "extents of"),
         (Flaw::CallsDataAHole, "holds data"),
-        (Flaw::TearsSectors, "neither version"),
+        (Flaw::ClearsBeforeWriting, "neither version"),
         (Flaw::IgnoresBounds, "succeeds"),
         (Flaw::IgnoresAlignment, "succeeds"),
         (Flaw::ZeroesTooLittle, "must hold zeroes"),

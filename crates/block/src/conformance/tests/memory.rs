@@ -11,6 +11,9 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
+/// A write is torn inside sectors, as the page cache tears it.
+const TORN_BYTES: usize = 240;
+
 /// What is wrong with the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Flaw {
@@ -20,7 +23,7 @@ pub(super) enum Flaw {
     LeaksABuffer,
     GapInExtents,
     CallsDataAHole,
-    TearsSectors,
+    ClearsBeforeWriting,
     IgnoresBounds,
     IgnoresAlignment,
     ZeroesTooLittle,
@@ -127,14 +130,13 @@ impl Memory {
         let lost = self.flawed(Flaw::LosesAWrite) && writes % 50 == 49;
         let (disk, timer) = (self.disk.clone(), self.env.timer.clone());
         async move {
-            let unit = if disk.flaw == Flaw::TearsSectors {
-                256
-            } else {
-                512
-            };
             let data = &data[..range.len().min(data.len())];
-            for (i, piece) in data.chunks(unit).enumerate() {
-                let at = start + i * unit;
+            for (i, piece) in data.chunks(TORN_BYTES).enumerate() {
+                let at = start + i * TORN_BYTES;
+                if disk.flaw == Flaw::ClearsBeforeWriting {
+                    disk.bytes.borrow_mut()[at..at + piece.len()].fill(0);
+                    timer.sleep(Nanos(500)).await;
+                }
                 if !lost {
                     disk.bytes.borrow_mut()[at..at + piece.len()].copy_from_slice(piece);
                 }

@@ -1,0 +1,91 @@
+//! Claims on NBD exports, which have no locks of their own.
+//!
+//! A claim is an abstract unix socket named after the export: the kernel lets
+//! one process have it, and takes it back however that ends. It holds among the
+//! daemons of one network name space; another machine is not kept out. Two
+//! names of one host (`localhost`, `127.0.0.1`) are two exports to it.
+
+use block::{Address, IoError, IoResult, Kind};
+use control::address::NbdUri;
+use std::io::ErrorKind;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::Path;
+
+/// Keeps other daemons away from an export until dropped.
+pub struct Claim(#[expect(dead_code, reason = "held for its drop")] UnixListener);
+
+impl Claim {
+    /// Claims the export at `uri`; refused if a daemon has it, this one too.
+    pub fn new(uri: &NbdUri) -> IoResult<Claim> {
+        let name = name(uri);
+        let bound = SocketAddr::from_abstract_name(name).and_then(|a| UnixListener::bind_addr(&a));
+        bound.map(Claim).map_err(|cause| {
+            let what = match cause.kind() {
+                ErrorKind::AddrInUse => {
+                    "is in use by another hotset; stop that, or give each its own export"
+                }
+                _ => "cannot be claimed against other daemons",
+            };
+            IoError::new(Kind::Denied, what)
+                .on(uri.to_string())
+                .because(cause)
+        })
+    }
+}
+
+/// The claim's name: of one length, for an abstract name holds 107 bytes and a
+/// URI may be longer.
+fn name(uri: &NbdUri) -> String {
+    let place = match &uri.address {
+        Address::Unix(path) => {
+            let path = Path::new(&**path);
+            let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+            format!("unix\0{}\0{}", real.display(), uri.export)
+        }
+        Address::Tcp(host) => format!("tcp\0{}\0{}", host.to_ascii_lowercase(), uri.export),
+    };
+    let hash = twox_hash::XxHash3_64::oneshot(place.as_bytes());
+    format!("hotset-nbd-{hash:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(text: &str) -> IoResult<Claim> {
+        Claim::new(&NbdUri::parse(text).unwrap())
+    }
+
+    #[test]
+    fn an_export_is_claimed_once_until_let_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("s");
+        let _server = UnixListener::bind(&socket).unwrap();
+        std::os::unix::fs::symlink(&socket, dir.path().join("alias")).unwrap();
+        let uri = |name: &str, export: &str| {
+            let path = dir.path().join(name);
+            format!("nbd+unix:///{export}?socket={}", path.display())
+        };
+        let first = claim(&uri("s", "a")).unwrap();
+        let other_export = claim(&uri("s", "b")).unwrap();
+        let error = claim(&uri("alias", "a")).err().unwrap();
+        assert_eq!(error.kind(), Kind::Denied);
+        assert!(
+            error.to_string().contains("in use by another hotset"),
+            "{error}"
+        );
+        drop((first, other_export));
+        claim(&uri("alias", "a")).unwrap();
+    }
+
+    #[test]
+    fn hosts_are_told_apart_by_name_and_port() {
+        // No test may meet a claim of a daemon that runs.
+        let host = format!("TEST-{}.invalid", std::process::id());
+        let _first = claim(&format!("nbd://{host}/v")).unwrap();
+        let same = format!("nbd://{}:10809/v", host.to_lowercase());
+        assert!(claim(&same).is_err());
+        claim(&format!("nbd://{host}:10810/v")).unwrap();
+    }
+}

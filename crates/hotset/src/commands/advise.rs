@@ -1,0 +1,427 @@
+//! `hotset advise`: how large the pool should be.
+
+use super::table::{Table, bytes};
+use crate::Failure;
+use crate::cli::Control;
+use clap::Args;
+use control::client::Client;
+use control::config::Bytes;
+use lab::advise::replay::{Devices, replay};
+use lab::advise::{Advice, EXAMPLE_PRICES, Estimate, PriceBook, Subject};
+use lab::advise::{advise, page, profile, sizes, volume};
+use policy::registry::POLICIES;
+use sim::model::catalogue::Drive;
+use std::fmt::Write as _;
+use std::io::{Write as _, stdout};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use trace::{Format, Reader, Strictness};
+
+/// Bounds of a line: those of a pool's.
+const LINE_BYTES_MIN: u64 = 4096;
+const LINE_BYTES_MAX: u64 = 1 << 20;
+/// Drives of an origin, at the most.
+const DRIVES_MAX: i64 = 64;
+/// Rows of the curve in the table, about.
+const ROWS: usize = 16;
+/// Columns of the bar of a row.
+const BAR: f64 = 40.0;
+
+#[derive(Args)]
+pub struct Advise {
+    /// The trace
+    #[arg(required_unless_present_any = ["volume", "example_prices"], conflicts_with = "volume")]
+    trace: Option<PathBuf>,
+    /// A volume of a running daemon, instead of a trace
+    #[arg(long, value_name = "NAME")]
+    volume: Option<String>,
+    #[command(flatten)]
+    control: Control,
+    /// The pool there is, such as 64GiB; for a volume it is known
+    #[arg(long, value_name = "SIZE", value_parser = Bytes::parse, conflicts_with = "volume")]
+    pool: Option<Bytes>,
+    /// The unit of replacement
+    #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = line)]
+    line: u64,
+    /// The policy that decides what stays
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = policy_name)]
+    policy: String,
+    /// The drive model of the origin
+    #[arg(long, value_name = "MODEL", default_value = "ST3500320AS", value_parser = drive)]
+    origin: Drive,
+    /// How many such drives the origin has, striped
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=DRIVES_MAX))]
+    origin_drives: u32,
+    /// The drive model of the pool
+    #[arg(long, value_name = "MODEL", default_value = "Nytro 400", value_parser = drive)]
+    ssd: Drive,
+    /// The price book; an example of its own unless given
+    #[arg(long, value_name = "FILE")]
+    prices: Option<PathBuf>,
+    /// Print the example of a price book, to be edited
+    #[arg(long, exclusive = true)]
+    example_prices: bool,
+    /// The trace's format; recognised by its first line unless given
+    #[arg(long, value_name = "FORMAT", value_parser = format)]
+    format: Option<Format>,
+    /// Leave out and count what makes no sense, instead of ending with an error
+    #[arg(long)]
+    lenient: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Write a page with charts, too
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+fn line(text: &str) -> Result<u64, String> {
+    let Bytes(line) = Bytes::parse(text)?;
+    if line.is_power_of_two() && (LINE_BYTES_MIN..=LINE_BYTES_MAX).contains(&line) {
+        Ok(line)
+    } else {
+        Err("choose a power of two from 4KiB to 1MiB".into())
+    }
+}
+
+fn policy_name(text: &str) -> Result<String, String> {
+    if POLICIES.iter().any(|(name, _)| *name == text) {
+        return Ok(text.to_owned());
+    }
+    let names: Vec<&str> = POLICIES.iter().map(|(name, _)| *name).collect();
+    Err(format!("choose from {}", names.join(", ")))
+}
+
+fn drive(text: &str) -> Result<Drive, String> {
+    Drive::named(text).map_err(|error| error.to_string())
+}
+
+fn format(text: &str) -> Result<Format, String> {
+    Format::from_name(text).ok_or_else(|| {
+        let names: Vec<&str> = Format::ALL.iter().map(|format| format.name()).collect();
+        format!("choose from {}", names.join(", "))
+    })
+}
+
+/// Why a trace cannot be advised on, as far as the device models are concerned.
+enum Cause {
+    Trace(trace::Error),
+    Model(block::IoError),
+}
+
+impl From<block::IoError> for Cause {
+    fn from(error: block::IoError) -> Cause {
+        Cause::Model(error)
+    }
+}
+
+impl From<Cause> for Failure {
+    fn from(cause: Cause) -> Failure {
+        match cause {
+            Cause::Trace(error) => Failure::runtime(error),
+            Cause::Model(error) => Failure::runtime(error),
+        }
+    }
+}
+
+pub fn run(command: &Advise) -> Result<(), Failure> {
+    if command.example_prices {
+        return print(EXAMPLE_PRICES);
+    }
+    let prices = prices(command.prices.as_deref())?;
+    let mut advice = match (&command.volume, &command.trace) {
+        (Some(volume), _) => of_volume(command, volume, prices)?,
+        (None, Some(trace)) => of_trace(command, trace, prices)?,
+        (None, None) => unreachable!("clap asks for one of them"),
+    };
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    advice.warn_of_old_prices(since.map_or(0, |since| since.as_secs() / 86_400));
+    if let Some(file) = &command.html {
+        let page = page(&advice).map_err(Failure::runtime)?;
+        std::fs::write(file, page).map_err(|cause| {
+            let place = file.display();
+            Failure::runtime(format!(
+                "{place} cannot be written ({cause}); choose another place"
+            ))
+        })?;
+    }
+    if command.json {
+        let line = serde_json::to_string(&advice).map_err(Failure::runtime)?;
+        return print(&(line + "\n"));
+    }
+    print(&text(&advice))
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    stdout()
+        .write_all(text.as_bytes())
+        .map_err(Failure::runtime)
+}
+
+fn prices(file: Option<&Path>) -> Result<PriceBook, Failure> {
+    let Some(file) = file else {
+        return PriceBook::parse(EXAMPLE_PRICES).map_err(Failure::Runtime);
+    };
+    let place = file.display();
+    let text = std::fs::read_to_string(file).map_err(|cause| {
+        Failure::Usage(format!(
+            "{place}: cannot be read ({cause}); name a price book, such as \
+             `hotset advise --example-prices` prints"
+        ))
+    })?;
+    PriceBook::parse(&text).map_err(|what| Failure::Usage(format!("{place}: {what}")))
+}
+
+fn of_volume(command: &Advise, name: &str, prices: PriceBook) -> Result<Advice, Failure> {
+    let mut client = Client::connect(&command.control.control).map_err(Failure::runtime)?;
+    let observed = client.observe(name).map_err(Failure::runtime)?;
+    if observed.profile.accesses() == 0 {
+        return Err(Failure::runtime(format!(
+            "volume {name} was not asked for anything yet; come back once it was in use for a while"
+        )));
+    }
+    let profile = observed.profile.clone();
+    let pool_bytes = Some(observed.pool_bytes).filter(|bytes| *bytes > 0);
+    let estimates: Vec<Option<Estimate>> = sizes(&profile, pool_bytes)
+        .iter()
+        .map(|(_, bytes)| volume::estimate(&observed, *bytes))
+        .collect();
+    let shared = match observed.volumes_in_pool {
+        1 => String::new(),
+        n => format!(
+            " Pool {} is shared by {n} volumes; this is about one.",
+            observed.pool
+        ),
+    };
+    let subject = Subject {
+        source: format!("volume {name}"),
+        basis: format!(
+            "Estimates scale what the volume, in {}, and its devices have shown so far.{shared}",
+            observed.mode
+        ),
+        policy: observed.policy.clone(),
+        pool_bytes,
+    };
+    Ok(advise(profile, subject, &estimates, prices))
+}
+
+fn of_trace(command: &Advise, path: &Path, prices: PriceBook) -> Result<Advice, Failure> {
+    let strictness = if command.lenient {
+        Strictness::Lenient
+    } else {
+        Strictness::Strict
+    };
+    let open = || Reader::open(path, command.format, strictness).map_err(Failure::runtime);
+    let mut reader = open()?;
+    let profile = profile(reader.by_ref(), command.line).map_err(Failure::runtime)?;
+    let skipped = reader.skipped();
+    if profile.accesses() == 0 {
+        return Err(Failure::runtime(format!(
+            "{}: no requests; record or import a trace that has some",
+            path.display()
+        )));
+    }
+    let pool_bytes = command.pool.map(|Bytes(bytes)| bytes);
+    if pool_bytes.is_some_and(|bytes| bytes < command.line) {
+        let what = "the pool is smaller than a line; give more with --pool, or shorter lines";
+        return Err(Failure::Usage(what.into()));
+    }
+    let devices = Devices {
+        origin: command.origin.clone(),
+        origin_drives: command.origin_drives,
+        pool: command.ssd.clone(),
+    };
+    let all: Vec<u64> = sizes(&profile, pool_bytes)
+        .iter()
+        .map(|size| size.1)
+        .collect();
+    let records = open()?.map(|record| record.map_err(Cause::Trace));
+    let timed = profile.seconds > 0.0;
+    let estimates = replay(
+        records,
+        &command.policy,
+        &all,
+        command.line,
+        timed,
+        &devices,
+    )?;
+    let estimates: Vec<_> = estimates.into_iter().map(Some).collect();
+    let subject = Subject {
+        source: path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned(),
+        basis: format!(
+            "Estimates replay the trace through the policy and models of the devices: {} x {} as \
+             the origin, {} as the pool, empty at first.",
+            command.origin_drives,
+            command.origin.name(),
+            command.ssd.name()
+        ),
+        policy: command.policy.clone(),
+        pool_bytes,
+    };
+    let mut advice = advise(profile, subject, &estimates, prices);
+    if skipped.malformed + skipped.out_of_order > 0 || skipped.truncated {
+        let end = if skipped.truncated {
+            ", and its end is cut off"
+        } else {
+            ""
+        };
+        advice.warnings.push(format!(
+            "left out of the trace: {} malformed lines and {} requests out of order{end}",
+            skipped.malformed, skipped.out_of_order
+        ));
+    }
+    Ok(advice)
+}
+
+fn text(advice: &Advice) -> String {
+    let profile = &advice.profile;
+    let accesses = profile.accesses().max(1);
+    let mut out = format!(
+        "{}: {accesses} accesses to lines of {}, {:.0}% reads",
+        advice.source,
+        bytes(profile.line_bytes),
+        100.0 * profile.reads as f64 / accesses as f64,
+    );
+    if profile.seconds > 0.0 {
+        let _ = write!(out, ", over {}", lab::page::span(profile.seconds));
+    }
+    let _ = write!(
+        out,
+        "\n{} touched in all; {:.0}% of accesses can be hits\n{} Policy: {}.\n\n",
+        bytes(advice.footprint_bytes),
+        100.0 * advice.cacheable_share,
+        advice.basis,
+        advice.policy,
+    );
+    let _ = writeln!(out, "{}", sizes_table(advice));
+    let _ = writeln!(out, "{}", costs_table(advice));
+    let _ = writeln!(out, "{}", curve(advice));
+    if !profile.working_set.is_empty() {
+        let _ = writeln!(out, "{}", working_set(advice));
+    }
+    let recommended = advice.recommended();
+    let _ = writeln!(
+        out,
+        "recommended: a pool of {}, the smallest with 95% of the hits of an endless one",
+        bytes(recommended.pool_bytes)
+    );
+    for warning in &advice.warnings {
+        let _ = writeln!(out, "warning: {warning}");
+    }
+    out
+}
+
+fn sizes_table(advice: &Advice) -> Table {
+    let head = [
+        "SIZE",
+        "POOL",
+        "LRU MISS %",
+        "HIT %",
+        "MEAN ms",
+        "P99 ms",
+        "ORIGIN MB/s",
+        "BUSY %",
+    ];
+    let mut table = Table::new(&head);
+    for size in &advice.sizes {
+        let mut cells = vec![
+            size.label.to_owned(),
+            bytes(size.pool_bytes),
+            format!("{:.1} ±{:.1}", 100.0 * size.miss_ratio, 100.0 * size.error),
+        ];
+        match &size.estimate {
+            None => cells.resize(head.len(), "-".into()),
+            Some(e) => {
+                let timed = advice.profile.seconds > 0.0;
+                let rate = format!("{:.2}", e.origin_bytes_per_second / 1e6);
+                let busy = e
+                    .origin_busy
+                    .map_or("-".into(), |busy| format!("{:.0}", 100.0 * busy));
+                cells.extend([
+                    format!("{:.1}", 100.0 * e.hit_ratio),
+                    format!("{:.2}", e.latency_us_mean / 1e3),
+                    format!("{:.2}", e.latency_us_p99 / 1e3),
+                    if timed { rate } else { "-".into() },
+                    if e.saturated {
+                        "saturated".into()
+                    } else {
+                        busy
+                    },
+                ]);
+            }
+        }
+        table.row(cells);
+    }
+    table
+}
+
+fn costs_table(advice: &Advice) -> Table {
+    let currency = &advice.prices.currency;
+    let head = [
+        "SIZE",
+        "SSD GB/day",
+        "ENDURES years",
+        "BOUGHT",
+        "HARDWARE",
+        "POWER",
+        "TOTAL",
+    ];
+    let mut table = Table::new(&head);
+    for size in advice.sizes.iter().filter(|size| size.pool_bytes > 0) {
+        let known = size.estimate.filter(|_| advice.profile.seconds > 0.0);
+        let written = known.map(|e| e.pool_written_bytes_per_second * 86_400.0 / 1e9);
+        let cost = &size.cost;
+        let money = |amount: f64| format!("{currency} {amount:.2}");
+        table.row([
+            size.label.to_owned(),
+            written.map_or("-".into(), |gb| format!("{gb:.1}")),
+            cost.endurance_years
+                .map_or("-".into(), |years| format!("{years:.1}")),
+            cost.purchases.to_string(),
+            money(cost.hardware),
+            money(cost.power),
+            money(cost.total),
+        ]);
+    }
+    table
+}
+
+fn curve(advice: &Advice) -> Table {
+    let mut table = Table::new(&["POOL", "LRU MISS %", "±", ""]);
+    let points = &advice.profile.curve;
+    let step = points.len().div_ceil(ROWS).max(1);
+    let last = points.len().saturating_sub(1);
+    for (_, point) in points
+        .iter()
+        .enumerate()
+        .filter(|(i, _)| (last - i).is_multiple_of(step))
+    {
+        let bar = "#".repeat((BAR * point.miss_ratio).round() as usize);
+        table.row([
+            bytes(point.lines * advice.profile.line_bytes),
+            format!("{:.1}", 100.0 * point.miss_ratio),
+            format!("{:.1}", 100.0 * point.error),
+            format!("{bar:<width$}", width = BAR as usize),
+        ]);
+    }
+    table
+}
+
+fn working_set(advice: &Advice) -> Table {
+    let mut table = Table::new(&["UP TO", "READ", "WRITTEN"]);
+    let sets = &advice.profile.working_set;
+    let step = sets.len().div_ceil(ROWS);
+    for set in sets.iter().step_by(step) {
+        table.row([
+            lab::page::span(set.end_seconds),
+            bytes(set.read_bytes),
+            bytes(set.written_bytes),
+        ]);
+    }
+    table
+}

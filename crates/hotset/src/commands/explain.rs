@@ -1,0 +1,286 @@
+//! `hotset explain`: why a volume, or a range of it, is cached or not.
+
+use super::status::rule;
+use super::table::{Table, bytes};
+use crate::Failure;
+use crate::cli::Control;
+use clap::Args;
+use control::client::Client;
+use control::config::Bytes;
+use control::explained::{Explained, Line, Range};
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _, stdout};
+use std::path::PathBuf;
+
+/// Cells of a row of the heat map.
+const COLUMNS: usize = 64;
+/// From cold to hot.
+const SHADES: [char; 10] = [' ', '.', ':', '-', '=', '+', '*', '#', '%', '@'];
+/// The same as backgrounds of a terminal of 256 colours.
+const COLOURS: [u8; 10] = [233, 17, 18, 19, 54, 90, 125, 160, 202, 220];
+/// Lines told one by one in the table.
+const ROWS: usize = 64;
+
+#[derive(Args)]
+pub struct Explain {
+    #[command(flatten)]
+    control: Control,
+    /// The volume
+    volume: String,
+    /// Bytes to tell line by line: START-END, START+LENGTH or one place, such as 1GiB+256KiB
+    #[arg(value_parser = range)]
+    range: Option<(u64, u64)>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Write a page with the heat map, too
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+fn range(text: &str) -> Result<(u64, u64), String> {
+    let bytes = |text: &str| match text.parse() {
+        Ok(n) => Ok(n),
+        Err(_) => Bytes::parse(text).map(|Bytes(n)| n),
+    };
+    let beyond = || "ends beyond 2^64 bytes".to_owned();
+    let (start, end) = if let Some((start, len)) = text.split_once('+') {
+        let start = bytes(start)?;
+        (start, start.checked_add(bytes(len)?).ok_or_else(beyond)?)
+    } else if let Some((start, end)) = text.split_once('-') {
+        (bytes(start)?, bytes(end)?)
+    } else {
+        let start = bytes(text)?;
+        (start, start.checked_add(1).ok_or_else(beyond)?)
+    };
+    if start < end {
+        Ok((start, end))
+    } else {
+        Err("the range is empty; let it end after it begins".into())
+    }
+}
+
+pub fn run(command: &Explain) -> Result<(), Failure> {
+    let mut client = Client::connect(&command.control.control).map_err(Failure::runtime)?;
+    let explained = client
+        .explain(&command.volume, command.range)
+        .map_err(Failure::runtime)?;
+    if let Some(file) = &command.html {
+        let page = lab::heatmap::page(&explained).map_err(Failure::runtime)?;
+        std::fs::write(file, page).map_err(|cause| {
+            let place = file.display();
+            Failure::runtime(format!(
+                "{place} cannot be written ({cause}); choose another place"
+            ))
+        })?;
+    }
+    let text = if command.json {
+        serde_json::to_string(&explained).map_err(Failure::runtime)? + "\n"
+    } else {
+        text(&explained, stdout().is_terminal())
+    };
+    stdout()
+        .write_all(text.as_bytes())
+        .map_err(Failure::runtime)
+}
+
+fn text(explained: &Explained, coloured: bool) -> String {
+    let mut out = format!(
+        "volume {}, {} in lines of {}, {}: {}\npool {}, {} of {} lines used\n",
+        explained.volume,
+        bytes(explained.size_bytes),
+        bytes(explained.line_bytes),
+        explained.mode,
+        explained.mode_help,
+        explained.pool,
+        explained.lines_used,
+        explained.lines,
+    );
+    for lost in &explained.lost_devices {
+        let _ = writeln!(
+            out,
+            "pool device {lost}: what it held is asked of the origin"
+        );
+    }
+    out += &rule(&explained.policy);
+    out += "\n";
+    if let Some(range) = &explained.range {
+        out += "\n";
+        out += &lines(range);
+    } else {
+        out += &map(explained, coloured);
+    }
+    out += "\n";
+    out += &reasons(explained).to_string();
+    out
+}
+
+fn lines(range: &Range) -> String {
+    let mut table = Table::new(&[
+        "LINE AT", "DEVICE", "SINCE", "HEAT", "LAST USE", "DECISION", "AGO",
+    ]);
+    let ago = |s: Option<f64>| s.map_or("-".into(), lab::page::span);
+    let told = &range.lines[..range.lines.len().min(ROWS)];
+    let mut whys: Vec<(&str, Vec<&Line>)> = Vec::new();
+    for line in told {
+        table.row([
+            bytes_exact(line.start),
+            line.device.clone().unwrap_or_else(|| "-".into()),
+            ago(line.admitted_s.filter(|_| line.device.is_some())),
+            line.region_heat.to_string(),
+            ago(line.region_idle_s.map(f64::from)),
+            line.decision.clone(),
+            ago(line.decided_s),
+        ]);
+        match whys.iter_mut().find(|(why, _)| *why == line.why) {
+            Some((_, lines)) => lines.push(line),
+            None => whys.push((&line.why, vec![line])),
+        }
+    }
+    let mut out = table.to_string();
+    if (told.len() as u64) < range.lines_in_range {
+        let left = range.lines_in_range - told.len() as u64;
+        let _ = writeln!(out, "and {left} more; ask for a smaller range to see them");
+    }
+    out += "\n";
+    for (why, lines) in whys {
+        let first = bytes_exact(lines[0].start);
+        let more = match lines.len() {
+            1 => String::new(),
+            n => format!(" and {} more", n - 1),
+        };
+        let _ = writeln!(out, "{first}{more}: {why}");
+    }
+    out
+}
+
+/// Bytes in the largest binary unit that loses nothing, as a range takes them.
+fn bytes_exact(n: u64) -> String {
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let unit = units
+        .iter()
+        .find(|(shift, _)| n > 0 && n.is_multiple_of(1 << shift));
+    unit.map_or_else(
+        || format!("{n}B"),
+        |(shift, name)| format!("{}{name}", n >> shift),
+    )
+}
+
+/// Heat above, residence below, for each row of regions.
+fn map(explained: &Explained, coloured: bool) -> String {
+    let regions = &explained.regions;
+    let hottest = regions
+        .iter()
+        .map(|region| region.heat())
+        .max()
+        .unwrap_or(0);
+    let estimated = if explained.sampled { ", estimated" } else { "" };
+    let mut out = format!(
+        "\none cell is {}; left: accesses of the last minutes, right: share in the pool{estimated}; from none `{}` to most `{}`\n",
+        bytes(explained.region_bytes),
+        SHADES[1],
+        SHADES[9],
+    );
+    let width = COLUMNS.min(regions.len());
+    for (n, row) in regions.chunks(COLUMNS).enumerate() {
+        let at = bytes_exact((n * COLUMNS) as u64 * explained.region_bytes);
+        let heat: Vec<usize> = row
+            .iter()
+            .map(|r| shade_of_heat(r.heat(), hottest))
+            .collect();
+        let resident: Vec<usize> = row.iter().map(|r| shade(r.resident)).collect();
+        let _ = writeln!(
+            out,
+            "{at:>10} |{}| |{}|",
+            cells(&heat, width, coloured),
+            cells(&resident, width, coloured)
+        );
+    }
+    out
+}
+
+/// Heat spans orders of magnitude, so its shade is by the logarithm.
+fn shade_of_heat(heat: u64, hottest: u64) -> usize {
+    let log = |n: u64| (n as f64 + 1.0).ln();
+    shade(log(heat) / log(hottest).max(f64::MIN_POSITIVE))
+}
+
+/// 0 is no shade at all; anything above none is seen.
+fn shade(share: f64) -> usize {
+    let steps = (SHADES.len() - 1) as f64;
+    ((share * steps).ceil() as usize).min(SHADES.len() - 1)
+}
+
+fn cells(shades: &[usize], width: usize, coloured: bool) -> String {
+    let mut out = String::new();
+    for shade in shades {
+        if coloured {
+            // ECMA-48: SGR 48;5 sets the background of a terminal of 256 colours.
+            let _ = write!(out, "\x1b[48;5;{}m \x1b[0m", COLOURS[*shade]);
+        } else {
+            out.push(SHADES[*shade]);
+        }
+    }
+    out + &" ".repeat(width.saturating_sub(shades.len()))
+}
+
+fn reasons(explained: &Explained) -> Table {
+    let told = explained.reasons.iter().filter(|reason| reason.count > 0);
+    let width = told
+        .clone()
+        .map(|reason| reason.help.chars().count())
+        .max()
+        .unwrap_or(0);
+    // All but the first column are flush right: the last is made as wide as it is.
+    let mut table = Table::new(&["REASON", "COUNT", &format!("{:<width$}", "MEANING")]);
+    for reason in told {
+        table.row([
+            reason.name.clone(),
+            reason.count.to_string(),
+            format!("{:<width$}", reason.help),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_in_each_form() {
+        assert_eq!(range("1MiB-2MiB"), Ok((1 << 20, 2 << 20)));
+        assert_eq!(range("1MiB+4KiB"), Ok((1 << 20, (1 << 20) + 4096)));
+        assert_eq!(range("0"), Ok((0, 1)));
+        assert_eq!(range("512+512"), Ok((512, 1024)));
+        for bad in [
+            "",
+            "x",
+            "2-1",
+            "1-1",
+            "1+0",
+            "-",
+            "+",
+            "18446744073709551615B+1",
+            "1-2-3",
+        ] {
+            assert!(range(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn places_are_written_as_a_range_takes_them() {
+        for n in [0, 1, 4096, 65536, 1 << 30, (1 << 30) + 512, 3 << 40] {
+            assert_eq!(range(&bytes_exact(n)), Ok((n, n + 1)));
+        }
+    }
+
+    #[test]
+    fn a_single_access_is_seen_beside_a_million() {
+        assert_eq!(shade_of_heat(0, 1_000_000), 0);
+        assert_eq!(shade_of_heat(1, 1_000_000), 1);
+        assert_eq!(shade_of_heat(1_000_000, 1_000_000), 9);
+        assert_eq!((shade(0.0), shade(0.001), shade(1.0)), (0, 1, 9));
+        assert_eq!(shade_of_heat(0, 0), 0);
+    }
+}

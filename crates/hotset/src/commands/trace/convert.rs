@@ -1,0 +1,112 @@
+//! `hotset trace import` and `convert`: from any format to one of hotset's.
+
+use super::Convert;
+use crate::Failure;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use trace::{Format, Record, Writer};
+
+/// zstd's default level.
+const ZSTD_LEVEL: i32 = 3;
+
+pub fn run(convert: &Convert) -> Result<(), Failure> {
+    let format = output_format(&convert.to, convert.to_format)?;
+    let mut reader = convert.input.open(&convert.from)?;
+    let mut output = Output::create(&convert.to, format, convert.force)?;
+    let mut requests = 0u64;
+    for record in reader.by_ref() {
+        output.write(&record.map_err(Failure::runtime)?)?;
+        requests += 1;
+    }
+    output.finish()?;
+    convert.input.input.report(&convert.from, &reader.skipped());
+    println!(
+        "{}: {requests} requests, {} to {}",
+        convert.to.display(),
+        reader.format().name(),
+        format.name()
+    );
+    Ok(())
+}
+
+/// What to write to `path`: as asked, or as its ending says.
+pub fn output_format(path: &Path, asked: Option<Format>) -> Result<Format, Failure> {
+    let writable = [
+        Format::Binary,
+        Format::Parquet,
+        Format::Csv,
+        Format::OracleGeneral,
+    ];
+    match asked.or_else(|| Format::from_path(path)) {
+        Some(format) if writable.contains(&format) => Ok(format),
+        Some(format) => Err(Failure::Usage(format!(
+            "hotset: {} can be read but not written; choose binary, parquet, csv or oracle-general",
+            format.name()
+        ))),
+        None => Err(Failure::Usage(format!(
+            "hotset: the ending of {} tells no format; end it in .hottrace, .parquet, .csv, \
+             .csv.zst or .oracleGeneral, or add --to-format",
+            path.display()
+        ))),
+    }
+}
+
+/// A trace being written beside its place, which it takes when it is whole: a
+/// failure leaves nothing behind and what was there as it was.
+pub struct Output {
+    writer: Option<Writer<Box<dyn Write + Send>>>,
+    partial: PathBuf,
+    path: PathBuf,
+}
+
+impl Output {
+    pub fn create(path: &Path, format: Format, force: bool) -> Result<Output, Failure> {
+        let fail = |cause: io::Error| Failure::Runtime(format!("{}: {cause}", path.display()));
+        if path.exists() && !force {
+            return Err(Failure::Runtime(format!(
+                "{} exists; choose another name, or add --force",
+                path.display()
+            )));
+        }
+        let mut partial = path.as_os_str().to_owned();
+        partial.push(format!(".{}.partial", std::process::id()));
+        let partial = PathBuf::from(partial);
+        let file = BufWriter::new(File::create(&partial).map_err(fail)?);
+        // Binary and Parquet are compressed in themselves.
+        let plain = matches!(format, Format::Csv | Format::OracleGeneral);
+        let file: Box<dyn Write + Send> = if plain && path.extension().is_some_and(|e| e == "zst") {
+            let zstd = zstd::Encoder::new(file, ZSTD_LEVEL).map_err(fail)?;
+            Box::new(zstd.auto_finish())
+        } else {
+            Box::new(file)
+        };
+        let mut output = Output {
+            writer: None,
+            partial,
+            path: path.to_owned(),
+        };
+        output.writer = Some(Writer::new(path, file, format).map_err(Failure::runtime)?);
+        Ok(output)
+    }
+
+    pub fn write(&mut self, record: &Record) -> Result<(), Failure> {
+        let writer = self.writer.as_mut().expect("open until finished");
+        writer.write(record).map_err(Failure::runtime)
+    }
+
+    pub fn finish(mut self) -> Result<(), Failure> {
+        let writer = self.writer.take().expect("open until finished");
+        drop(writer.finish().map_err(Failure::runtime)?);
+        fs::rename(&self.partial, &self.path)
+            .map_err(|cause| Failure::Runtime(format!("{}: {cause}", self.path.display())))
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        drop(self.writer.take());
+        // It is gone if it was finished.
+        let _ = fs::remove_file(&self.partial);
+    }
+}

@@ -1,0 +1,111 @@
+//! `hotset trace record`.
+
+use super::convert::{Output, output_format};
+use super::format;
+use crate::Failure;
+use crate::cli::Control;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use block::Nanos;
+use clap::Args;
+use control::client::Client;
+use control::protocol::Request;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use trace::{Format, TapeReader};
+
+/// How often records are fetched. The daemon holds 150,000 requests or so.
+const PERIOD: Duration = Duration::from_millis(100);
+
+#[derive(Args)]
+pub struct Record {
+    #[command(flatten)]
+    control: Control,
+    /// The volume
+    volume: String,
+    /// The file to write: .hottrace, .parquet, .csv or .csv.zst
+    file: PathBuf,
+    /// The form to write, if the file's ending does not tell
+    #[arg(long, value_name = "FORMAT", value_parser = format)]
+    to_format: Option<Format>,
+    /// Replace the file if there is one
+    #[arg(long)]
+    force: bool,
+    /// End after this time
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    seconds: Option<Duration>,
+    /// End after this many requests; 100 million take about 500 MB
+    #[arg(long, value_name = "N", default_value_t = 100_000_000)]
+    requests: u64,
+}
+
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok();
+    let span = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    span.ok_or_else(|| "give a number of seconds".into())
+}
+
+pub fn run(record: &Record) -> Result<(), Failure> {
+    let format = output_format(&record.file, record.to_format)?;
+    let mut client = Client::connect(&record.control.control).map_err(Failure::runtime)?;
+    let mut output = Output::create(&record.file, format, record.force)?;
+    let volume = record.volume.clone();
+    let begun = client.command(&Request::Record { volume });
+    begun.map_err(Failure::runtime)?;
+    let ended = end_on_signals().map_err(Failure::runtime)?;
+    eprintln!("hotset: recording {}; interrupt to end", record.volume);
+    let (began, mut reader) = (Instant::now(), TapeReader::default());
+    let (mut requests, mut dropped, mut first) = (0, 0, None);
+    let failure = loop {
+        // What came before the end is still fetched.
+        let over = ended.load(Ordering::Relaxed)
+            || record.seconds.is_some_and(|span| began.elapsed() >= span);
+        if !over {
+            std::thread::sleep(PERIOD);
+        }
+        let records = match client.take_records() {
+            Ok(records) => records,
+            Err(error) => break Some(error),
+        };
+        dropped = records.dropped;
+        let piece = STANDARD.decode(records.piece).map_err(Failure::runtime)?;
+        for mut request in reader.records(&piece).map_err(Failure::runtime)? {
+            if requests == record.requests {
+                break;
+            }
+            // A trace begins with its first request.
+            let first = *first.get_or_insert(request.time);
+            request.time = Nanos(request.time.since(first).0);
+            output.write(&request)?;
+            requests += 1;
+        }
+        if over || requests == record.requests {
+            break None;
+        }
+    };
+    output.finish()?;
+    println!(
+        "{}: {requests} requests in {:.1} s, {dropped} dropped",
+        record.file.display(),
+        began.elapsed().as_secs_f64()
+    );
+    match failure {
+        None => Ok(()),
+        Some(error) => Err(Failure::Runtime(format!(
+            "the recording ended early, {} has what came before: {error}",
+            record.file.display()
+        ))),
+    }
+}
+
+/// Set by the first signal.
+fn end_on_signals() -> std::io::Result<Arc<AtomicBool>> {
+    let ended = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT] {
+        signal_hook::flag::register(signal, ended.clone())?;
+    }
+    Ok(ended)
+}

@@ -1,0 +1,54 @@
+//! The daemon at the other end of the control socket: questions are answered at
+//! any time, changes one after the other.
+
+use super::Daemon;
+use crate::report::Memory;
+use control::protocol::{Reply, Request};
+use control::serve::Handler;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Marks that a change runs.
+struct Changing<'a>(&'a Cell<bool>);
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+/// The control socket's view of a daemon.
+pub struct Controlled(pub Rc<Daemon>);
+
+impl Handler for Controlled {
+    type Memory = Memory;
+
+    async fn handle(&self, request: Request, memory: &mut Memory) -> Reply {
+        let daemon = &self.0;
+        let answer = match &request {
+            Request::Status => Some(Ok(Reply::Status(Box::new(daemon.report(memory))))),
+            Request::Observe { volume } => {
+                let observed = daemon.observe(volume);
+                Some(observed.map(|observed| Reply::Observed(Box::new(observed))))
+            }
+            Request::Explain { volume, range } => {
+                let explained = daemon.explain(volume, *range).await;
+                Some(explained.map(|explained| Reply::Explained(Box::new(explained))))
+            }
+            Request::Record { volume } => Some(daemon.record(volume, memory).map(|()| Reply::Done)),
+            Request::TakeRecords => Some(daemon.take_records(memory)),
+            _ => None,
+        };
+        if let Some(answer) = answer {
+            return answer.unwrap_or_else(Reply::Error);
+        }
+        if daemon.changing.replace(true) {
+            return Reply::Error("another change is going on; try again".into());
+        }
+        let _changing = Changing(&daemon.changing);
+        match daemon.change(request).await {
+            Ok(()) => Reply::Done,
+            Err(refusal) => Reply::Error(refusal),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What the daemon has observed of a volume, for advice on its pool.
+
+use crate::daemon::{Daemon, Pool, Served};
+use block::SECTOR_BYTES;
+use cache::Counter;
+use control::config::Name;
+use control::observed::{Kind, Observed, QUANTILES, Service};
+use filter::{Interval, Tally, Verb};
+use std::collections::BTreeSet;
+
+const BLOCK_BYTES: u64 = 4096;
+
+impl Daemon {
+    /// What was observed of `volume` since it was added.
+    pub fn observe(&self, volume: &str) -> Result<Observed, String> {
+        let name = Name::new(volume)?;
+        let volumes = self.volumes.borrow();
+        let none = || format!("no volume is named {name}; see `hotset volume list`");
+        let served = volumes.get(&name).ok_or_else(none)?;
+        let pool = &self.pools[&served.pool];
+        let sharing = volumes.values().filter(|other| other.pool == served.pool);
+        let counters = served.volume.inner().counters();
+        let devices: BTreeSet<Name> = pool.devices.borrow().keys().cloned().collect();
+        Ok(Observed {
+            volume: name.to_string(),
+            pool: served.pool.to_string(),
+            policy: pool.policy.to_owned(),
+            mode: served.volume.inner().mode().name().to_owned(),
+            volumes_in_pool: sharing.count() as u32,
+            pool_bytes: pool_bytes(pool),
+            profile: profile(self, served),
+            blocks_hit: counters.get(Counter::BlocksHit),
+            blocks_missed: counters.get(Counter::BlocksMissed),
+            promoted_bytes: counters.get(Counter::BlocksPromoted) * BLOCK_BYTES,
+            updated_bytes: counters.get(Counter::BlocksUpdated) * BLOCK_BYTES,
+            origin: self.service(|device| *device == served.origin),
+            cache: self.service(|device| devices.contains(device)),
+        })
+    }
+
+    /// What the open devices that `which` names have served since they were
+    /// opened.
+    fn service(&self, which: impl Fn(&Name) -> bool) -> Service {
+        let now = self.opener.local.env().timer.now();
+        let open = self.open.borrow();
+        let of = open.iter().filter(|(name, _)| which(name));
+        let intervals: Vec<Interval> = of
+            .map(|(_, opened)| opened.leaf.meter().snapshot(now).since(&opened.at_first))
+            .collect();
+        let busy: f64 = intervals.iter().map(Interval::utilisation).sum();
+        Service {
+            reads: kind(&intervals, Verb::Read),
+            writes: kind(&intervals, Verb::Write),
+            busy: busy / intervals.len().max(1) as f64,
+        }
+    }
+}
+
+fn profile(daemon: &Daemon, served: &Served) -> policy::profile::Profile {
+    served.volume.tick(daemon.opener.local.env().timer.now());
+    served.volume.profile()
+}
+
+fn pool_bytes(pool: &Pool) -> u64 {
+    let (_, lines) = pool.cache.lines();
+    u64::from(lines) * u64::from(pool.line_bytes)
+}
+
+fn kind(intervals: &[Interval], verb: Verb) -> Kind {
+    let tallies: Vec<&Tally> = intervals.iter().map(|i| i.tally(verb)).collect();
+    let Some(first) = tallies.first() else {
+        return Kind::default();
+    };
+    let mut latency = first.latency.clone();
+    for tally in &tallies[1..] {
+        let added = latency.add(&tally.latency);
+        added.expect("every meter has the same bounds");
+    }
+    let quantile = |i: usize| (i as f64 + 0.5) / QUANTILES as f64;
+    let us = |ns: u64| ns as f64 / 1e3;
+    let quantiles = (0..QUANTILES).map(|i| us(latency.value_at_quantile(quantile(i))));
+    Kind {
+        requests: tallies.iter().map(|t| t.requests).sum(),
+        bytes: tallies.iter().map(|t| t.sectors).sum::<u64>() * SECTOR_BYTES,
+        latency_us_mean: latency.mean() / 1e3,
+        latency_us: if latency.is_empty() {
+            Vec::new()
+        } else {
+            quantiles.collect()
+        },
+    }
+}

@@ -1,0 +1,417 @@
+//! What a pool of some size would have done with a trace: the policy over the
+//! requests, and models of the devices under what then reaches them.
+//!
+//! As in the engine, a line is what the policy keeps and a 4 KiB block is what
+//! is valid; a miss reads the origin and fills what it read; a write goes to the
+//! origin and to the pool and ends with the later of both. Left out: the rule
+//! for sequential streams, budgets of fills, and joined reads.
+//!
+//! Requests arrive at the times of the trace, or one after the other if it has
+//! none. At most [`DEPTH`] are in flight: beyond that the next one waits, and
+//! the origin is called saturated.
+
+mod array;
+
+use super::Estimate;
+use array::{Array, ID_BITS};
+use block::{Extent, IoResult, Lba, Nanos, Sectors};
+use hdrhistogram::Histogram;
+use policy::{Instruction, Key, Policy, Unpinned, registry};
+use sim::model::catalogue::Drive;
+use sim::model::{Completed, Op};
+use std::collections::HashMap;
+use trace::Record;
+
+/// Requests in flight at the most.
+pub const DEPTH: usize = 256;
+const BLOCK_BYTES: u64 = 4096;
+const BLOCK_SECTORS: u64 = 8;
+/// How often the policy is told the time.
+const TICK: Nanos = Nanos(1_000_000_000);
+
+/// The devices that are modelled.
+#[derive(Clone, Debug)]
+pub struct Devices {
+    /// The origin's drives.
+    pub origin: Drive,
+    /// How many, striped.
+    pub origin_drives: u32,
+    /// The pool's drive, taken to be large enough.
+    pub pool: Drive,
+}
+
+/// A request or a fill in flight.
+struct Flight {
+    arrived: Nanos,
+    pieces: u32,
+    /// A client waits for it.
+    client: bool,
+    /// What is written to the pool once it has been read.
+    fills: Vec<Extent>,
+}
+
+/// One size of pool under the trace.
+struct Lane {
+    policy: Box<dyn Policy>,
+    slots: u32,
+    line_bytes: u64,
+    /// A bit for each block of each slot.
+    valid: Vec<u64>,
+    origin: Array,
+    pool: Array,
+    flight: HashMap<u64, Flight>,
+    clients: usize,
+    next_id: u64,
+    now: Nanos,
+    began: Option<Nanos>,
+    next_tick: Nanos,
+    done: Vec<Completed>,
+    latencies: Histogram<u64>,
+    saturated: bool,
+    blocks: u64,
+    hits: u64,
+    pool_written: u64,
+}
+
+impl Lane {
+    fn new(policy: &str, pool_bytes: u64, line_bytes: u64, devices: &Devices) -> IoResult<Lane> {
+        let slots = u32::try_from(pool_bytes / line_bytes).unwrap_or(u32::MAX / 4);
+        let policy = registry::build(policy, slots, 1).expect("the caller checked the name");
+        let blocks = u64::from(slots) * (line_bytes / BLOCK_BYTES);
+        Ok(Lane {
+            policy,
+            slots,
+            line_bytes,
+            valid: vec![0; blocks.div_ceil(64) as usize],
+            origin: Array::new(&devices.origin, devices.origin_drives)?,
+            pool: Array::new(&devices.pool, 1)?,
+            flight: HashMap::new(),
+            clients: 0,
+            next_id: 0,
+            now: Nanos::ZERO,
+            began: None,
+            next_tick: Nanos::ZERO,
+            done: Vec::new(),
+            latencies: Histogram::new(3).expect("three digits are few enough"),
+            saturated: false,
+            blocks: 0,
+            hits: 0,
+            pool_written: 0,
+        })
+    }
+
+    fn request(&mut self, record: &Record, timed: bool) {
+        if timed {
+            self.run_until(record.time);
+            self.now = self.now.max(record.time);
+            while self.clients >= DEPTH {
+                self.saturated = true;
+                self.step();
+            }
+        } else {
+            while self.clients > 0 {
+                self.step();
+            }
+        }
+        self.began.get_or_insert(self.now);
+        if self.now >= self.next_tick {
+            self.policy.tick(self.now);
+            self.next_tick = self.now + TICK;
+        }
+        if self.slots == 0 {
+            self.pass(record);
+        } else {
+            self.look_up(record);
+        }
+    }
+
+    fn extent(first: u64, end: u64) -> Extent {
+        Extent::new(
+            Lba(first * BLOCK_SECTORS),
+            Sectors((end - first) * BLOCK_SECTORS),
+        )
+    }
+
+    fn pass(&mut self, record: &Record) {
+        let blocks = record.blocks(BLOCK_BYTES);
+        let op = match record.op {
+            trace::Op::Read => {
+                self.blocks += blocks.end() - blocks.start() + 1;
+                Op::Read
+            }
+            trace::Op::Write => Op::Write,
+        };
+        let extent = Lane::extent(*blocks.start(), blocks.end() + 1);
+        self.send(op, Some(extent), &[], Vec::new());
+    }
+
+    /// Asks the policy about each line, then sends what follows to the devices.
+    fn look_up(&mut self, record: &Record) {
+        let read = record.op == trace::Op::Read;
+        let request = policy::Request {
+            op: if read {
+                policy::Op::Read
+            } else {
+                policy::Op::Write
+            },
+            len_bytes: record.len_bytes,
+            sequential: false,
+        };
+        let blocks_per_line = self.line_bytes / BLOCK_BYTES;
+        let (first, end) = {
+            let blocks = record.blocks(BLOCK_BYTES);
+            (*blocks.start(), blocks.end() + 1)
+        };
+        let (mut missing, mut direct, mut fills) = (None::<(u64, u64)>, Vec::new(), Vec::new());
+        for line in record.blocks(self.line_bytes) {
+            let key = Key(u64::from(record.volume) << 40 ^ line);
+            let (from, to) = (
+                first.max(line * blocks_per_line),
+                end.min((line + 1) * blocks_per_line),
+            );
+            let slot = match self.policy.access(key, &request, &Unpinned) {
+                Instruction::Hit(slot) => Some(slot),
+                Instruction::Admit(slot) | Instruction::Replace { slot, .. } => {
+                    self.set(u64::from(slot.0) * blocks_per_line, blocks_per_line, false);
+                    Some(slot)
+                }
+                Instruction::Bypass(_) => None,
+            };
+            let place = slot.map(|s| u64::from(s.0) * blocks_per_line + from % blocks_per_line);
+            if read {
+                self.blocks += to - from;
+            }
+            match place {
+                Some(place) if read && self.are_valid(place, to - from) => {
+                    self.hits += to - from;
+                    direct.push(Lane::extent(place, place + to - from));
+                }
+                _ => {
+                    let start = missing.map_or(from, |(start, _)| start);
+                    missing = Some((start, to));
+                    if let Some(place) = place {
+                        self.set(place, to - from, true);
+                        let extent = Lane::extent(place, place + to - from);
+                        self.pool_written += extent.len.bytes();
+                        if read {
+                            fills.push(extent);
+                        } else {
+                            direct.push(extent);
+                        }
+                    }
+                }
+            }
+        }
+        let op = if read { Op::Read } else { Op::Write };
+        let origin = missing.map(|(start, end)| Lane::extent(start, end));
+        self.send(op, origin, &direct, fills);
+    }
+
+    fn send(&mut self, op: Op, origin: Option<Extent>, pool: &[Extent], fills: Vec<Extent>) {
+        let id = self.next_id;
+        self.next_id += 1;
+        let mut pieces = 0;
+        if let Some(extent) = origin {
+            pieces += self.origin.submit(self.now, id, pieces, op, extent);
+        }
+        for extent in pool {
+            pieces += self.pool.submit(self.now, id, pieces, op, *extent);
+        }
+        let flight = Flight {
+            arrived: self.now,
+            pieces,
+            client: true,
+            fills,
+        };
+        self.flight.insert(id, flight);
+        self.clients += 1;
+    }
+
+    fn are_valid(&self, first: u64, count: u64) -> bool {
+        (first..first + count).all(|at| self.valid[at as usize / 64] >> (at % 64) & 1 == 1)
+    }
+
+    fn set(&mut self, first: u64, count: u64, valid: bool) {
+        for at in first..first + count {
+            let word = &mut self.valid[at as usize / 64];
+            *word = *word & !(1 << (at % 64)) | u64::from(valid) << (at % 64);
+        }
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        let events = [self.origin.next_event(), self.pool.next_event()];
+        events.into_iter().flatten().min()
+    }
+
+    fn run_until(&mut self, time: Nanos) {
+        while self.next_event().is_some_and(|at| at <= time) {
+            self.step();
+        }
+    }
+
+    /// Lets time pass up to the next event.
+    fn step(&mut self) {
+        let now = self.next_event().expect("a request is in flight");
+        self.now = self.now.max(now);
+        let mut done = std::mem::take(&mut self.done);
+        self.origin.advance(now, &mut done);
+        self.pool.advance(now, &mut done);
+        for completed in done.drain(..) {
+            self.end(completed);
+        }
+        self.done = done;
+    }
+
+    fn end(&mut self, completed: Completed) {
+        let id = completed.id & ((1 << ID_BITS) - 1);
+        let flight = self.flight.get_mut(&id).expect("it is in flight");
+        flight.pieces -= 1;
+        if flight.pieces > 0 {
+            return;
+        }
+        let ended = self.flight.remove(&id).expect("it is in flight");
+        if !ended.client {
+            return;
+        }
+        self.clients -= 1;
+        self.latencies += completed.at.since(ended.arrived).0;
+        for extent in ended.fills {
+            let id = self.next_id;
+            self.next_id += 1;
+            let flight = Flight {
+                arrived: self.now,
+                pieces: self.pool.submit(self.now, id, 0, Op::Write, extent),
+                client: false,
+                fills: Vec::new(),
+            };
+            self.flight.insert(id, flight);
+        }
+    }
+
+    fn estimate(mut self, timed: bool) -> Estimate {
+        while self.next_event().is_some() && !self.flight.is_empty() {
+            self.step();
+        }
+        let span = self.now.since(self.began.unwrap_or(self.now)).as_secs_f64();
+        let rate = |bytes: u64| match span > 0.0 && timed {
+            true => bytes as f64 / span,
+            false => 0.0,
+        };
+        let us = |ns: f64| ns / 1e3;
+        Estimate {
+            hit_ratio: self.hits as f64 / self.blocks.max(1) as f64,
+            latency_us_mean: us(self.latencies.mean()),
+            latency_us_p99: us(self.latencies.value_at_quantile(0.99) as f64),
+            origin_bytes_per_second: rate(self.origin.bytes()),
+            origin_busy: (timed && span > 0.0).then(|| self.origin.busy().as_secs_f64() / span),
+            saturated: self.saturated,
+            pool_written_bytes_per_second: rate(self.pool_written),
+        }
+    }
+}
+
+/// What pools of the `sizes` in bytes would have done with a trace, in lines of
+/// `line_bytes`. `policy` is a name of the registry. `timed` if the records have
+/// times that mean something.
+pub fn replay<E: From<block::IoError>>(
+    records: impl Iterator<Item = Result<Record, E>>,
+    policy: &str,
+    sizes: &[u64],
+    line_bytes: u64,
+    timed: bool,
+    devices: &Devices,
+) -> Result<Vec<Estimate>, E> {
+    let lane = |bytes: &u64| Lane::new(policy, *bytes, line_bytes, devices);
+    let mut lanes = sizes.iter().map(lane).collect::<IoResult<Vec<_>>>()?;
+    for record in records {
+        let record = record?;
+        for lane in &mut lanes {
+            lane.request(&record, timed);
+        }
+    }
+    let estimates = lanes.into_iter().map(|lane| lane.estimate(timed));
+    Ok(estimates.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use block::IoError;
+
+    fn devices() -> Devices {
+        Devices {
+            origin: Drive::named("ST3500320AS").unwrap(),
+            origin_drives: 1,
+            pool: Drive::named("Nytro 400").unwrap(),
+        }
+    }
+
+    fn run(records: Vec<Record>, sizes: &[u64], timed: bool) -> Vec<Estimate> {
+        let records = records.into_iter().map(Ok::<_, IoError>);
+        replay(records, "lru", sizes, 65536, timed, &devices()).unwrap()
+    }
+
+    fn scattered(count: u64, lines: u64, every: Nanos, op: trace::Op) -> Vec<Record> {
+        let record = |i: u64| Record {
+            time: Nanos(every.0 * i),
+            op,
+            offset_bytes: i % lines * 7919 % 100_000 * 65536,
+            len_bytes: 8192,
+            volume: 0,
+        };
+        (0..count).map(record).collect()
+    }
+
+    #[test]
+    fn a_pool_that_holds_the_loop_serves_it_at_its_own_speed() {
+        let records = scattered(4000, 40, Nanos::from_millis(50), trace::Op::Read);
+        let [without, small, large] = run(records, &[0, 10 << 16, 40 << 16], true)[..] else {
+            panic!("an estimate for each size");
+        };
+        assert_eq!(
+            (without.hit_ratio, small.hit_ratio, large.hit_ratio),
+            (0.0, 0.0, 0.99)
+        );
+        assert!(without.latency_us_mean > 5_000.0, "{without:?}");
+        assert!(large.latency_us_p99 < 1_000.0, "{large:?}");
+        assert!(without.origin_busy.unwrap() > 0.1 && large.origin_busy.unwrap() < 0.01);
+        assert!((without.origin_bytes_per_second / (8192.0 * 20.0) - 1.0).abs() < 0.01);
+        assert!((small.pool_written_bytes_per_second / (8192.0 * 20.0) - 1.0).abs() < 0.01);
+        assert!(!without.saturated);
+    }
+
+    #[test]
+    fn a_block_is_a_hit_only_once_it_was_read() {
+        let mut records = scattered(40, 40, Nanos::from_secs(1), trace::Op::Read);
+        let shifted = records.iter().map(|r| Record {
+            time: r.time + Nanos::from_secs(60),
+            offset_bytes: r.offset_bytes + 4096,
+            ..*r
+        });
+        records.extend(shifted.collect::<Vec<_>>());
+        assert_eq!(run(records, &[40 << 16], true)[0].hit_ratio, 0.0);
+    }
+
+    #[test]
+    fn writes_go_to_both_and_a_burst_saturates_the_origin() {
+        let records = scattered(3000, 1000, Nanos::from_micros(10), trace::Op::Write);
+        let estimate = run(records.clone(), &[1000 << 16], true)[0];
+        assert!(
+            estimate.saturated && estimate.origin_busy.unwrap() > 0.9,
+            "{estimate:?}"
+        );
+        assert!(estimate.pool_written_bytes_per_second > 0.0);
+        let untimed = run(records, &[1000 << 16], false)[0];
+        assert!(!untimed.saturated && untimed.origin_busy.is_none());
+        assert_eq!(untimed.origin_bytes_per_second, 0.0);
+    }
+
+    #[test]
+    fn addresses_past_the_drives_start_over() {
+        let mut record = scattered(1, 1, Nanos::ZERO, trace::Op::Read)[0];
+        record.offset_bytes = (1 << 50) + 123;
+        let mut lane = Lane::new("lru", 0, 65536, &devices()).unwrap();
+        lane.request(&record, true);
+        assert!(lane.estimate(true).latency_us_mean > 0.0);
+    }
+}

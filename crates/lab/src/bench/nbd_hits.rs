@@ -1,0 +1,175 @@
+//! What a hit costs from the client's bytes to the reply's: 4 KiB reads of
+//! resident blocks over NBD, on a stream and a driver that complete at once.
+//!
+//! Everything that the process runs is counted: parsing, the limits of the
+//! connection, the gate, the engine, the meter on the pool device, the
+//! executor, the reply's header, and this client, which is a few instructions
+//! a request. Left out is the executor's part in receiving and sending.
+
+use super::nop::{drive, instructions};
+use super::{Goal, Row, alone, hits};
+use block::{Buf, IoResult, Nanos, Shared, Stream, TargetId};
+use cache::Counter;
+use filter::Metered;
+use futures_channel::oneshot;
+use nbd::protocol::request::Request;
+use nbd::protocol::wire::{CHUNK_BYTES, IHAVEOPT, REQUEST_BYTES, cmd, handshake_flag, option};
+use nbd::serve::{ExportOptions, Limits, Server};
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+const READ_BYTES: usize = 4096;
+/// A structured reply of one chunk: its header, an offset, the data.
+const REPLY_BYTES: usize = CHUNK_BYTES + 8 + READ_BYTES;
+
+/// A client at a constant depth: as many requests as were answered come next.
+struct Client {
+    /// What the handshake says, until it was received.
+    hello: Cell<Option<Vec<u8>>>,
+    /// Requests that the server may receive now.
+    owed: Cell<u64>,
+    /// Requests that are not made yet, and replies that are not sent yet.
+    left: Cell<u64>,
+    unanswered: Cell<u64>,
+    receiving: Cell<Option<Waker>>,
+    /// What the server said in the handshake. No driver here writes to a buffer
+    /// it reads into, so one that holds anything but zeroes must not come back:
+    /// its checksum would be wrong.
+    heard: RefCell<Vec<Shared>>,
+    done: RefCell<Option<oneshot::Sender<()>>>,
+}
+
+/// The options of a client that wants structured replies and the export "".
+fn hello() -> Vec<u8> {
+    let flags = handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES;
+    let mut wire = u32::from(flags).to_be_bytes().to_vec();
+    for choice in [option::STRUCTURED_REPLY, option::EXPORT_NAME] {
+        wire.extend(IHAVEOPT.to_be_bytes());
+        wire.extend(choice.to_be_bytes());
+        wire.extend(0u32.to_be_bytes());
+    }
+    wire
+}
+
+impl Client {
+    fn new(requests: u64, depth: u64, done: oneshot::Sender<()>) -> Client {
+        Client {
+            hello: Cell::new(Some(hello())),
+            owed: Cell::new(depth),
+            left: Cell::new(requests),
+            unanswered: Cell::new(requests),
+            receiving: Cell::new(None),
+            heard: RefCell::default(),
+            done: RefCell::new(Some(done)),
+        }
+    }
+
+    /// Writes the requests that are due to `wire`; how many bytes they are.
+    fn ask(&self, wire: &mut [u8]) -> usize {
+        let room = (wire.len() / REQUEST_BYTES) as u64;
+        let n = self.owed.get().min(self.left.get()).min(room);
+        for (i, place) in (0..n).zip(wire.chunks_exact_mut(REQUEST_BYTES)) {
+            let number = self.left.get() - i;
+            let request = Request {
+                flags: 0,
+                cmd: cmd::READ,
+                cookie: number,
+                offset: hits::place(number).byte(),
+                len: READ_BYTES as u32,
+            };
+            place.copy_from_slice(&request.encode());
+        }
+        self.owed.set(self.owed.get() - n);
+        self.left.set(self.left.get() - n);
+        n as usize * REQUEST_BYTES
+    }
+}
+
+impl Stream for Client {
+    async fn recv(&self, mut buf: Buf) -> (Buf, IoResult<usize>) {
+        if let Some(hello) = self.hello.take() {
+            buf[..hello.len()].copy_from_slice(&hello);
+            return (buf, Ok(hello.len()));
+        }
+        let n = poll_fn(|cx| match self.ask(&mut buf) {
+            0 => {
+                self.receiving.set(Some(cx.waker().clone()));
+                Poll::Pending
+            }
+            n => Poll::Ready(n),
+        })
+        .await;
+        (buf, Ok(n))
+    }
+
+    async fn send(&self, mut parts: Vec<Shared>) -> (Vec<Shared>, IoResult) {
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        if bytes < REPLY_BYTES {
+            self.heard.borrow_mut().append(&mut parts);
+            return (parts, Ok(()));
+        }
+        parts.clear();
+        assert_eq!(bytes % REPLY_BYTES, 0, "a reply is no success");
+        let replies = (bytes / REPLY_BYTES) as u64;
+        self.owed.set(self.owed.get() + replies);
+        self.unanswered.set(self.unanswered.get() - replies);
+        if self.unanswered.get() == 0
+            && let Some(done) = self.done.take()
+        {
+            // The shard outlives its tasks.
+            let _ = done.send(());
+        }
+        if let Some(waker) = self.receiving.take() {
+            waker.wake();
+        }
+        (parts, Ok(()))
+    }
+
+    fn close(&self) {}
+}
+
+/// Serves 4 KiB `ops` times from the pool to a client at `depth`.
+pub fn reads(ops: u64, depth: u64) {
+    drive(move |local| async move {
+        let env = local.env();
+        let disk = local.disk(TargetId(0)).expect("nop is a disk");
+        let leaf = Metered::meter(disk, env.timer.clone());
+        let (cache, volume) = hits::warm(&local, leaf).await;
+        let log = Rc::new(|line: &str| panic!("{line}"));
+        let limits = Limits {
+            connections_max: 1,
+            memory_bytes_max: env.pool.total_bytes() / 2,
+            ..Limits::default()
+        };
+        let server = Server::new(env, limits, None, log).expect("sound");
+        server
+            .add("", volume, &ExportOptions::default())
+            .expect("the first export");
+        let (done, ended) = oneshot::channel();
+        server.admit(Client::new(ops, depth, done));
+        ended.await.expect("the connection lasts");
+        let hits = cache.counters().get(Counter::ReadsHit);
+        assert_eq!(hits, ops, "every read is a hit");
+        server.shut_down(Nanos::ZERO).await;
+    });
+}
+
+/// Instructions of a hit, its checksum apart; `hits` is the program of that name.
+pub fn rows(program: &Path) -> io::Result<Vec<Row>> {
+    let checksum = instructions(program, &["checksum"])?;
+    let mut rows = Vec::new();
+    for depth in ["1", "32"] {
+        let all = instructions(program, &["served", depth])?;
+        rows.push(alone(
+            format!("NBD server, depth {depth}: instructions of a 4 KiB hit without its checksum"),
+            "instructions",
+            Some(Goal::AtMost(1500.0)),
+            &[all - checksum],
+        ));
+    }
+    Ok(rows)
+}
