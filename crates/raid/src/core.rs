@@ -442,12 +442,18 @@ impl Core {
         Ok(())
     }
 
-    /// `extent` has been written anew.
-    pub fn remove_bad(&self, extent: Extent) {
-        let mut bad = self.bad.borrow_mut();
-        if !bad.iter().any(|run| run.overlaps(extent)) {
-            return;
+    /// `extent` has been written anew: it counts as lost until that is durable.
+    pub async fn heal(self: &Rc<Core>, extent: Extent) -> IoResult {
+        if !self.bad.borrow().iter().any(|run| run.overlaps(extent)) {
+            return Ok(());
         }
+        self.flush_members().await?;
+        self.remove_bad(extent);
+        self.commit().await
+    }
+
+    fn remove_bad(&self, extent: Extent) {
+        let mut bad = self.bad.borrow_mut();
         let parts = bad.iter().flat_map(|run| {
             let before = run.intersect(Extent::new(Lba::ZERO, extent.start - Lba::ZERO));
             let after = Extent::new(

@@ -164,8 +164,7 @@ impl Core {
         }
         let (block, parity) = self.new_parity(&update).await?;
         self.put(&update, block, parity, whole).await?;
-        self.remove_bad(extent);
-        self.commit().await
+        self.heal(extent).await
     }
 
     /// A block with room for a record's header, the new data, and the new
@@ -350,12 +349,13 @@ impl Core {
                 shared
             }
         };
-        // A durable record makes the write durable.
-        let fua = match record {
+        // The record makes parity durable; data must be even if the record is
+        // lost with its member.
+        let parity_fua = match record {
             Some(_) if !whole && self.is_in_sync(stripe.parity) => Fua::No,
             _ => update.fua,
         };
-        let result = self.put_in_place(update, shared, parity, fua).await;
+        let result = self.put_in_place(update, shared, parity, parity_fua).await;
         if let Some(number) = record {
             journal.finish(number);
         }
@@ -375,15 +375,18 @@ impl Core {
         update: &Update,
         block: Shared,
         parity: Option<usize>,
-        fua: Fua,
+        parity_fua: Fua,
     ) -> IoResult {
         let row = update.stripe.row();
         let data = update
             .parts
             .iter()
-            .map(|part| (part.run, part.data.clone()));
-        let parity = parity.map(|at| (update.parity_run(), block.slice(at..block.len())));
-        let writes = data.chain(parity).filter_map(|(run, data)| {
+            .map(|part| (part.run, part.data.clone(), update.fua));
+        let parity = parity.map(|at| {
+            let data = block.slice(at..block.len());
+            (update.parity_run(), data, parity_fua)
+        });
+        let writes = data.chain(parity).filter_map(|(run, data, fua)| {
             let member = self.writable(run.member)?;
             Some(async move { (run.member, member.write(row + run.from, data, fua).await) })
         });
@@ -428,8 +431,13 @@ impl Core {
             let at = stripe.row() + from + Sectors((done / SECTOR_BYTES as usize) as u64);
             let (all, lost) = self.read_band(at, &others, all).await;
             if lost.is_some() {
+                let missing = others.iter().any(|role| self.in_sync(*role).is_none());
+                let kind = match missing || self.down.borrow().is_some() {
+                    true => Kind::Gone,
+                    false => Kind::Media,
+                };
                 let what = "another member cannot be read either";
-                return (buf, Err(self.error(Kind::Media, what)));
+                return (buf, Err(self.error(kind, what)));
             }
             let into = &mut buf[done..done + len];
             into.fill(0);

@@ -87,11 +87,17 @@ impl Core {
         if self.shape.level() == Level::Raid5 {
             let result;
             (buf, result) = self.read_from_others(piece, buf).await;
-            if result.is_ok() {
-                self.mend_later(piece, failed);
-                return (buf, result);
-            }
-            return (buf, Err(last.unwrap_or(result.expect_err("it failed"))));
+            return match result {
+                Ok(()) => {
+                    self.mend_later(piece, failed);
+                    (buf, Ok(()))
+                }
+                // That the array lost a member is not the reader's concern.
+                Err(error) => {
+                    let own = last.filter(|last| !is_loss(last));
+                    (buf, Err(own.unwrap_or(error.at(piece.extent))))
+                }
+            };
         }
         let none = || self.error(Kind::Gone, "no member is left that holds these sectors");
         (buf, Err(last.unwrap_or_else(none).at(piece.extent)))
@@ -249,8 +255,7 @@ impl Core {
             }
         }
         if matches!(change, Change::Data(..) | Change::Zero) {
-            self.remove_bad(extent);
-            self.commit().await?;
+            self.heal(extent).await?;
         }
         Ok(())
     }

@@ -1,0 +1,151 @@
+//! Losses of power together with a lost member or sectors that cannot be read.
+//! What a disk's cache keeps is by chance: each case is tried often.
+
+use crate::common::{Bench, drive, run};
+use block::{Device, Extent, Fua, Kind, Lba, TargetId};
+use raid::{Array, Level};
+use sim::{Domain, Plan, Sim};
+
+const TRIES: u64 = 16;
+
+/// A sector of a member that holds data, near the front.
+fn inside(level: Level) -> u64 {
+    if level == Level::Raid5 { 6144 } else { 2048 }
+}
+
+/// `sectors` of `disk` can no longer be read.
+fn spoil(sim: &mut Sim, disk: TargetId, level: Level, sectors: block::Sectors) {
+    let extent = Extent::new(Lba(inside(level)), sectors);
+    let latent = vec![(disk, extent)];
+    let plan = Plan {
+        latent,
+        ..Plan::default()
+    };
+    sim.world_mut().set_plan(plan).unwrap();
+}
+
+async fn write_durably(bench: &Bench, array: &Array, at: u64, sectors: u64, byte: u8) {
+    let mut buf = bench.env.pool.get(sectors as usize * 512).await;
+    buf.fill(byte);
+    array.write(Lba(at), buf.share(), Fua::Yes).await.unwrap();
+}
+
+#[test]
+fn a_part_of_a_stripe_written_durably_outlives_power_and_any_member() {
+    for (seed, lost) in (0..TRIES).flat_map(|seed| (0..3).map(move |lost| (seed, lost))) {
+        let (mut sim, disks) = run(seed, 1, &[8; 3], async |bench| {
+            let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
+            bench.write(&array, 0, 128, 1).await.unwrap();
+            array.flush().await.unwrap();
+            write_durably(&bench, &array, 3, 20, 2).await;
+            bench.control.cut_power(None);
+            bench.sleep(1).await;
+        });
+        let control = sim.world().control();
+        control.power_on(Domain(0));
+        drive(&mut sim, &control, &disks, async move |bench| {
+            bench.sleep(1).await;
+            let left: Vec<_> = (0..3).filter(|disk| *disk != lost).collect();
+            let array = bench.assemble(&left).await.unwrap();
+            assert!(
+                bench.holds(&array, 3, 20, 2).await,
+                "seed {seed}, disk {lost}"
+            );
+            assert!(bench.holds(&array, 23, 105, 1).await);
+        });
+    }
+}
+
+#[test]
+fn a_part_written_durably_is_not_undone_by_the_whole_stripe_after_it() {
+    for seed in 0..TRIES {
+        let (mut sim, disks) = run(seed, 1, &[8; 3], async |bench| {
+            let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
+            write_durably(&bench, &array, 3, 20, 2).await;
+            bench.write(&array, 0, 128, 3).await.unwrap();
+            bench.control.cut_power(None);
+            bench.sleep(1).await;
+        });
+        let control = sim.world().control();
+        control.power_on(Domain(0));
+        drive(&mut sim, &control, &disks, async move |bench| {
+            bench.sleep(1).await;
+            let array = bench.assemble(&[0, 1, 2]).await.unwrap();
+            let data = bench.read(&array, 3, 20).await.unwrap();
+            assert!(data.iter().all(|byte| [2, 3].contains(byte)), "seed {seed}");
+        });
+    }
+}
+
+#[test]
+fn lost_sectors_stay_lost_until_what_is_written_to_them_is_durable() {
+    for (level, members) in [(Level::Raid1, 2), (Level::Raid5, 3)] {
+        for seed in 0..TRIES {
+            let (mut sim, disks) = run(seed, 1, &vec![8; members + 1], async move |bench| {
+                let roles: Vec<_> = (0..members).collect();
+                let array = bench.create(level, &roles, &[]).await.unwrap();
+                bench.write(&array, 0, 2048, 7).await.unwrap();
+                array.close().await.unwrap();
+            });
+            let control = sim.world().control();
+            spoil(&mut sim, disks[0], level, block::Sectors(8));
+            drive(&mut sim, &control, &disks, async move |bench| {
+                let roles: Vec<_> = (0..members).collect();
+                let array = bench.assemble(&roles).await.unwrap();
+                let fresh = bench.candidate(members);
+                array.replace(1, fresh, bench.uuid(), false).await.unwrap();
+                bench.settled(&array).await;
+                array.flush().await.unwrap();
+                let bad = array.report().bad;
+                assert!(!bad.is_empty(), "{level:?}");
+                for bad in bad {
+                    let written = bench.write(&array, bad.start.0, bad.len.0, 9).await;
+                    written.unwrap();
+                }
+                assert!(array.report().bad.is_empty());
+                bench.control.cut_power(None);
+                bench.sleep(1).await;
+            });
+            control.power_on(Domain(0));
+            drive(&mut sim, &control, &disks, async move |bench| {
+                bench.sleep(1).await;
+                let others = (0..=members).filter(|disk| *disk != 1);
+                let array = bench.assemble(&others.collect::<Vec<_>>()).await.unwrap();
+                for at in (0..256).step_by(8) {
+                    match bench.read(&array, at, 8).await {
+                        Ok(data) => assert!(
+                            data.iter().all(|byte| [7, 9].contains(byte)),
+                            "{level:?}, seed {seed}: zeroes that nobody wrote at {at}"
+                        ),
+                        Err(error) => assert_eq!(error.kind(), Kind::Media),
+                    }
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn sectors_that_two_members_cannot_give_are_unreadable_not_gone() {
+    let (mut sim, disks) = run(1, 1, &[8; 3], async |bench| {
+        let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
+        bench.write(&array, 0, 4096, 7).await.unwrap();
+        bench.write(&array, 4096, 4096, 7).await.unwrap();
+        array.close().await.unwrap();
+    });
+    let control = sim.world().control();
+    spoil(&mut sim, disks[0], Level::Raid5, block::Sectors(64));
+    drive(&mut sim, &control, &disks, async |bench| {
+        let array = bench.assemble(&[0, 1, 2]).await.unwrap();
+        bench.control.kill(bench.disks[1]);
+        let mut unreadable = 0;
+        for at in (0..8192).step_by(64) {
+            if let Err(error) = bench.read(&array, at, 64).await {
+                assert_eq!(error.kind(), Kind::Media, "{error}");
+                unreadable += 1;
+            }
+        }
+        assert!((1..=2).contains(&unreadable), "{unreadable}");
+        assert!(array.report().down.is_none());
+    });
+}
