@@ -3,7 +3,7 @@
 # make bench   measurements beside peers, into target/bench.json
 # make soak    the long sweeps: simulation seeds by the hundred thousand
 # make fuzz    every parser under the fuzzer, a minute each; needs nightly Rust
-# make mutants faults put into the cache engine, which its tests must find
+# make mutants faults put into the cache engine and the arrays, which tests must find
 # make models  the plots of docs/models.md
 #
 # Each installs the Debian packages it lacks, and says which.
@@ -46,6 +46,7 @@ bench:
 soak:
 	cargo run --release --quiet -p lab --example seam -- 100000 10000
 	cargo run --release --quiet -p lab --example cachesim -- --seeds 100000 --start 0
+	cargo run --release --quiet -p lab --example raidsim -- --seeds 100000 --start 0
 	cargo run --release --quiet -p hotset -- lab crash --cases 100000 --threads "$$(nproc)" --json
 	cargo run --release --quiet -p hotset -- lab crash --cases 100 --boundaries
 	cargo run --release --quiet -p hotset -- lab kill --rounds 200
@@ -63,6 +64,7 @@ fuzz:
 # cargo-mutants makes against the crate's own tests.
 mutants:
 	cargo run --quiet -p lab --example mutants -- crates/lab/mutations/cache.toml cachesim --seeds 400
+	cargo run --quiet -p lab --example mutants -- crates/lab/mutations/raid.toml raidsim --seeds 1000
 	cargo mutants --version >/dev/null 2>&1 || cargo install --locked cargo-mutants
 	cargo mutants --package cache --jobs 1 --output target/cargo-mutants
 

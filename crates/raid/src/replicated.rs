@@ -77,10 +77,14 @@ impl Core {
                     return (buf, Ok(()));
                 }
                 Err(error) => {
-                    if !is_loss(&error) || !self.fail(leg.member, &error) {
+                    let lost = is_loss(&error);
+                    if !lost || !self.fail(leg.member, &error) {
                         failed.push(leg.member);
                     }
-                    last = Some(error);
+                    // That the array lost a member is not the reader's concern.
+                    if !lost || last.is_none() {
+                        last = Some(error);
+                    }
                 }
             }
         }
@@ -92,7 +96,6 @@ impl Core {
                     self.mend_later(piece, failed);
                     (buf, Ok(()))
                 }
-                // That the array lost a member is not the reader's concern.
                 Err(error) => {
                     let own = last.filter(|last| !is_loss(last));
                     (buf, Err(own.unwrap_or(error.at(piece.extent))))

@@ -15,7 +15,7 @@ mod report;
 mod run;
 mod scenario;
 
-pub use report::{Class, Report, Totals};
+pub use report::{Class, Report, Summary, Totals, Violation};
 pub use run::run;
 pub use scenario::Scenario;
 

@@ -1,6 +1,8 @@
 //! What a run met, and what many runs met together.
 
 use raid::Level;
+use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt;
 
 macro_rules! classes {
@@ -84,7 +86,8 @@ impl Report {
 #[derive(Default)]
 pub struct Totals {
     runs: [u64; Level::ALL.len()],
-    operations: u64,
+    /// Of each run.
+    operations: Vec<u64>,
     classes: [u64; Class::ALL.len()],
     violations: Vec<(u64, String)>,
 }
@@ -94,7 +97,7 @@ impl Totals {
     pub fn add(&mut self, seed: u64, report: Report) {
         let level = Level::ALL.iter().position(|level| *level == report.level);
         self.runs[level.expect("one of all")] += 1;
-        self.operations += report.operations;
+        self.operations.push(report.operations);
         for (sum, n) in self.classes.iter_mut().zip(report.classes) {
             *sum += n;
         }
@@ -114,16 +117,71 @@ impl Totals {
     }
 }
 
+/// The report of a campaign, as `--json` prints it.
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    /// Runs.
+    pub runs: u64,
+    /// Runs of each level.
+    pub levels: BTreeMap<&'static str, u64>,
+    /// Operations of all runs.
+    pub operations: u64,
+    /// The median of a run's operations.
+    pub operations_median: u64,
+    /// How often each class was met.
+    pub met: BTreeMap<String, u64>,
+    /// What was wrong.
+    pub violations: Vec<Violation>,
+}
+
+/// A run that failed.
+#[derive(Debug, Serialize)]
+pub struct Violation {
+    /// Its seed.
+    pub seed: u64,
+    /// What was wrong.
+    pub what: String,
+    /// The command that repeats it.
+    pub replay: String,
+}
+
+impl Totals {
+    /// The report.
+    pub fn summary(&self) -> Summary {
+        let mut operations = self.operations.clone();
+        operations.sort_unstable();
+        let levels = Level::ALL.iter().map(|level| level.name());
+        let met = Class::ALL.iter().map(|class| format!("{class:?}"));
+        let violations = self.violations.iter().map(|(seed, what)| Violation {
+            seed: *seed,
+            what: what.clone(),
+            replay: super::replay(*seed),
+        });
+        Summary {
+            runs: self.runs.iter().sum(),
+            levels: levels.zip(self.runs).collect(),
+            operations: operations.iter().sum(),
+            operations_median: operations.get(operations.len() / 2).copied().unwrap_or(0),
+            met: met.zip(self.classes).collect(),
+            violations: violations.collect(),
+        }
+    }
+}
+
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let runs: u64 = self.runs.iter().sum();
-        let (operations, wrong) = (self.operations, self.violations.len());
+        let summary = self.summary();
+        let (runs, wrong) = (summary.runs, self.violations.len());
+        let (operations, median) = (summary.operations, summary.operations_median);
         write!(f, "{runs} runs (")?;
         for (i, (level, runs)) in Level::ALL.iter().zip(self.runs).enumerate() {
             let comma = if i == 0 { "" } else { ", " };
             write!(f, "{comma}{} {runs}", level.name())?;
         }
-        writeln!(f, "), {operations} operations, {wrong} violations")?;
+        writeln!(
+            f,
+            "), {operations} operations (median {median} a run), {wrong} violations"
+        )?;
         for class in Class::ALL {
             let met = self.classes[*class as usize];
             writeln!(f, "{met:>10}  {class:?}: {}", class.help())?;

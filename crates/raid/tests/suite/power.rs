@@ -127,25 +127,35 @@ fn lost_sectors_stay_lost_until_what_is_written_to_them_is_durable() {
 
 #[test]
 fn sectors_that_two_members_cannot_give_are_unreadable_not_gone() {
-    let (mut sim, disks) = run(1, 1, &[8; 3], async |bench| {
-        let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
-        bench.write(&array, 0, 4096, 7).await.unwrap();
-        bench.write(&array, 4096, 4096, 7).await.unwrap();
-        array.close().await.unwrap();
-    });
-    let control = sim.world().control();
-    spoil(&mut sim, disks[0], Level::Raid5, block::Sectors(64));
-    drive(&mut sim, &control, &disks, async |bench| {
-        let array = bench.assemble(&[0, 1, 2]).await.unwrap();
-        bench.control.kill(bench.disks[1]);
-        let mut unreadable = 0;
-        for at in (0..8192).step_by(64) {
-            if let Err(error) = bench.read(&array, at, 64).await {
-                assert_eq!(error.kind(), Kind::Media, "{error}");
-                unreadable += 1;
-            }
+    for (level, members) in [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 3)] {
+        for seed in 0..TRIES {
+            let (mut sim, disks) = run(seed, 1, &vec![8; members], async move |bench| {
+                let roles: Vec<_> = (0..members).collect();
+                let array = bench.create(level, &roles, &[]).await.unwrap();
+                bench.write(&array, 0, 4096, 7).await.unwrap();
+                bench.write(&array, 4096, 4096, 7).await.unwrap();
+                array.close().await.unwrap();
+            });
+            let control = sim.world().control();
+            spoil(&mut sim, disks[0], level, block::Sectors(64));
+            drive(&mut sim, &control, &disks, async move |bench| {
+                let roles: Vec<_> = (0..members).collect();
+                let array = bench.assemble(&roles).await.unwrap();
+                // So that either leg may come first.
+                for _ in 0..seed % 4 {
+                    bench.read(&array, 8000, 1).await.unwrap();
+                }
+                bench.control.kill(bench.disks[1]);
+                let mut unreadable = 0;
+                for at in (0..8192).step_by(64) {
+                    if let Err(error) = bench.read(&array, at, 64).await {
+                        assert_eq!(error.kind(), Kind::Media, "{level:?}: {error}");
+                        unreadable += 1;
+                    }
+                }
+                assert!((1..=2).contains(&unreadable), "{level:?}: {unreadable}");
+                assert!(array.report().down.is_none());
+            });
         }
-        assert!((1..=2).contains(&unreadable), "{unreadable}");
-        assert!(array.report().down.is_none());
-    });
+    }
 }
