@@ -5,4 +5,5 @@ mod assembly;
 mod common;
 mod conformance;
 mod losses;
+mod pace;
 mod power;

@@ -1,0 +1,93 @@
+//! What a rebuild at the default rate costs those who use the array meanwhile,
+//! in virtual time, on models of 15,000 rpm drives.
+
+use crate::common::{Bench, drive};
+use block::{Device, Fua, Geometry, Lba, Nanos, Sectors, TargetId};
+use raid::{Array, Level, MemberState, Options, Plan, create};
+use sim::model::Hdd;
+use sim::model::catalogue::hdd::SAS15K;
+use sim::{DiskSpec, Rng, Service, Sim, World};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+const MIB: u64 = 512;
+const SPAN: Nanos = Nanos::from_secs(30);
+
+/// Drives, one of them a spare, each at another point of its turn.
+fn drives(world: &mut World, count: usize) -> Vec<TargetId> {
+    let drive = |index| {
+        let phase = index as f64 / count as f64;
+        let model = world.add_model(Hdd::new(&SAS15K, phase).expect("a sound model"));
+        let name = format!("disk-{index}");
+        let mut spec = DiskSpec::new(Geometry::new(name, Sectors::from_mib(MIB), Sectors(1)));
+        spec.service = Service::Model { model, unit: 0 };
+        world.add_disk(spec).expect("a sound disk")
+    };
+    (0..count).map(drive).collect()
+}
+
+/// Requests of 4 KiB that arrive by chance, `rate` a second for [`SPAN`], half of
+/// them writes, wherever they fall; their 99th percentile.
+async fn p99(bench: &Bench, array: &Array, rate: u64, seed: u64) -> Nanos {
+    let mut rng = Rng::new(seed);
+    let times = Rc::new(RefCell::new(Vec::new()));
+    let timer = &bench.env.timer;
+    let end = timer.now() + SPAN;
+    let blocks = array.geometry().sectors.0 / 8;
+    while timer.now() < end {
+        let (at, write) = (Lba(rng.below(blocks) * 8), rng.chance(0.5));
+        let (array, env, times) = (array.clone(), bench.env.clone(), times.clone());
+        bench.env.spawn.spawn(async move {
+            let buf = env.pool.get(4096).await;
+            let began = env.timer.now();
+            let result = match write {
+                true => array.write(at, buf.share(), Fua::No).await,
+                false => array.read(at, buf).await.1,
+            };
+            result.expect("one member is missing at most");
+            times.borrow_mut().push(env.timer.now() - began);
+        });
+        timer.sleep(Nanos(rng.below(2_000_000_000 / rate))).await;
+    }
+    bench.sleep(1000).await;
+    let mut times = times.borrow_mut();
+    times.sort_unstable();
+    times[times.len() * 99 / 100]
+}
+
+#[test]
+fn a_rebuild_at_the_default_rate_leaves_the_foreground_its_time() {
+    for (level, members, rate) in [
+        (Level::Raid1, 2, 60),
+        (Level::Raid10, 4, 120),
+        (Level::Raid5, 4, 40),
+    ] {
+        let mut world = World::new(1);
+        let disks = drives(&mut world, members + 1);
+        let control = world.control();
+        let mut sim = Sim::new(world);
+        drive(&mut sim, &control, &disks, async move |bench| {
+            let plan = Plan {
+                name: "array".into(),
+                level,
+                chunk: Sectors(128),
+                overwrite: false,
+            };
+            let roles: Vec<_> = (0..members).collect();
+            let (members, spares) = (bench.candidates(&roles), bench.candidates(&[members]));
+            let (mut fresh, options) = (|| bench.uuid(), Options::default());
+            let array = create(&bench.env, &plan, members, spares, &mut fresh, options).await;
+            let array = array.unwrap();
+            let healthy = p99(&bench, &array, rate, 1).await;
+            array.fail(1).await.unwrap();
+            bench.sleep(500).await;
+            let rebuilt = p99(&bench, &array, rate, 1).await;
+            let state = array.report().members[1].state;
+            let rebuilding = matches!(state, MemberState::Rebuilding { .. });
+            assert!(rebuilding, "{level:?}: it went on all the while");
+            let ratio = rebuilt.0 as f64 / healthy.0 as f64;
+            println!("{level:?}: p99 healthy {healthy}, in rebuild {rebuilt}: {ratio:.2} times");
+            assert!(ratio <= 2.0, "{level:?}: {ratio:.2} times");
+        });
+    }
+}
