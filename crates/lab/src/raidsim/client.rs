@@ -19,15 +19,19 @@ pub(crate) async fn work(life: Rc<Life>, number: u64) {
         }
         let sectors = place(&mut rng, &life);
         life.report.borrow_mut().operations += 1;
-        match rng.below(100) {
-            0..35 => read(&life, sectors).await,
-            35..85 => write(&life, sectors, Fua::No).await,
-            85..88 => write(&life, sectors, Fua::Yes).await,
-            88..92 => zero(&life, sectors).await,
-            _ => flush(&life).await,
+        if rng.below(100) < life.scenario.flushes {
+            flush(&life).await;
+        } else {
+            match rng.below(100) {
+                0..38 => read(&life, sectors).await,
+                38..92 => write(&life, sectors, Fua::No).await,
+                92..96 => write(&life, sectors, Fua::Yes).await,
+                _ => zero(&life, sectors).await,
+            }
         }
         if rng.chance(0.3) {
-            life.env.timer.sleep(Nanos(rng.below(2_000_000))).await;
+            let rest = rng.below(life.scenario.rest.0);
+            life.env.timer.sleep(Nanos(rest)).await;
         }
     }
 }

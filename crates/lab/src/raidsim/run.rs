@@ -207,7 +207,7 @@ fn run_once(seed: u64) -> Report {
         rng: RefCell::new(Rng::fork(seed, 2)),
         scenario,
     });
-    let mut sim = Sim::new(world).pool_bytes(16 << 20);
+    let mut sim = Sim::new(world).pool_bytes(4 << 20);
     sim.set_budget(Budget {
         time_max: TIME_MAX,
         ..Budget::default()

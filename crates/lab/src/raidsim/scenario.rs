@@ -25,6 +25,10 @@ pub struct Scenario {
     pub clients: u64,
     /// Operations of each in one life.
     pub operations: u64,
+    /// How long a client rests at most, now and then.
+    pub rest: Nanos,
+    /// Of a hundred operations, so many flush.
+    pub flushes: u64,
     /// Lives: each but the last ends with a loss of power.
     pub lives: u64,
     /// Disks are unplugged, one at a time.
@@ -59,6 +63,8 @@ impl Scenario {
             data: Sectors(8 * rng.between(16, 96)),
             clients: rng.between(1, 6),
             operations: rng.between(20, 150),
+            rest: Nanos::from_millis(if rng.chance(0.7) { 2 } else { 40 }),
+            flushes: if rng.chance(0.6) { 8 } else { 1 },
             lives: rng.between(1, 5),
             losses: redundant && rng.chance(0.75),
             latent: redundant && rng.chance(0.25),
