@@ -28,6 +28,12 @@ impl Core {
         if let Err(error) = self.check_bad(extent) {
             return (buf, Err(error));
         }
+        let (buf, result) = self.read_pieces(extent, buf).await;
+        // Sectors may have been given up while it waited.
+        (buf, result.and_then(|()| self.check_bad(extent)))
+    }
+
+    async fn read_pieces(self: &Rc<Core>, extent: Extent, buf: Buf) -> (Buf, IoResult) {
         if self.is_unsynced(extent) {
             let agree = self.clone().agree(extent);
             if let Err(error) = self.env.spawn.persist(agree).await {

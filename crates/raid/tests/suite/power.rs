@@ -3,6 +3,7 @@
 
 use crate::common::{Bench, drive, run};
 use block::{Device, Extent, Fua, Kind, Lba, TargetId};
+use futures_util::future::join_all;
 use raid::{Array, Level};
 use sim::{Domain, Plan, Sim};
 
@@ -123,6 +124,33 @@ fn lost_sectors_stay_lost_until_what_is_written_to_them_is_durable() {
             });
         }
     }
+}
+
+#[test]
+fn a_read_that_waited_while_sectors_were_given_up_does_not_take_their_zeroes() {
+    let (mut sim, disks) = run(1, 1, &[8; 4], async |bench| {
+        let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
+        bench.write(&array, 0, 4096, 7).await.unwrap();
+        bench.write(&array, 4096, 4096, 7).await.unwrap();
+        array.close().await.unwrap();
+    });
+    let control = sim.world().control();
+    spoil(&mut sim, disks[0], Level::Raid5, block::Sectors(64));
+    drive(&mut sim, &control, &disks, async |bench| {
+        let array = bench.assemble(&[0, 1, 2]).await.unwrap();
+        let fresh = bench.candidate(3);
+        array.replace(1, fresh, bench.uuid(), false).await.unwrap();
+        let reader = async |at| {
+            while !array.is_settled() {
+                match bench.read(&array, at, 64).await {
+                    Ok(data) => assert!(data.iter().all(|byte| *byte == 7), "zeroes at {at}"),
+                    Err(_) => bench.sleep(1).await,
+                }
+            }
+        };
+        join_all((4096..4608).step_by(64).map(reader)).await;
+        assert!(!array.report().bad.is_empty(), "nothing was lost");
+    });
 }
 
 #[test]
