@@ -40,7 +40,7 @@ guest:
 
 bench:
 	tools/install $(PACKAGES_BENCH)
-	cargo build --release --quiet -p hotset -p lab --bin hotset --example bench --example nop --example hits --example memory
+	cargo build --release --quiet -p hotset -p lab --bin hotset --example bench --example nop --example hits --example arrays --example memory
 	target/release/examples/bench
 
 soak:

@@ -4,7 +4,8 @@
 //! leaves the others alone.
 
 use lab::bench::{
-    Row, engine, guest, hits, loss, memory, mesh, nbd_hits, nop, reads, report, served, simulator,
+    Row, arrays, engine, guest, hits, loss, memory, mesh, nbd_hits, nop, reads, report, served,
+    simulator,
 };
 use std::error::Error;
 use std::path::Path;
@@ -47,11 +48,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let loss_span = Duration::from_secs(if quick { 6 } else { 10 });
     let in_guest = |script: &str| guest::rows(Path::new(script), &hotset);
-    let groups: [(&str, Measure); 12] = [
+    let groups: [(&str, Measure); 13] = [
         ("executor", &|| Ok(nop::rows(runs, &program("nop"))?)),
         ("hits", &|| {
             Ok(hits::rows(&program("hits"), &program("nop"))?)
         }),
+        ("arrays", &|| Ok(arrays::rows(&program("arrays"))?)),
         ("nbd-hits", &|| Ok(nbd_hits::rows(&program("hits"))?)),
         ("messages", &|| Ok(mesh::rows(runs)?)),
         ("simulator", &|| {

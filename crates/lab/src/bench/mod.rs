@@ -5,6 +5,7 @@
 //! same machine; its ratio is taken pair by pair. Nothing here judges by a
 //! single absolute time.
 
+pub mod arrays;
 pub mod engine;
 pub mod fio;
 pub mod guest;
