@@ -335,6 +335,11 @@ impl Core {
         if self.committed.get() == self.wanted.get() || self.meta.is_none() {
             return Ok(());
         }
+        // Boxed, so that the futures of requests stay small: they are moved.
+        Box::pin(self.commit_now()).await
+    }
+
+    async fn commit_now(self: &Rc<Core>) -> IoResult {
         let all = Extent::new(Lba::ZERO, Sectors(1));
         let _alone = self.committing.lock(all, Access::Exclusive).await;
         while self.committed.get() != self.wanted.get() {
@@ -447,7 +452,7 @@ impl Core {
         if !self.bad.borrow().iter().any(|run| run.overlaps(extent)) {
             return Ok(());
         }
-        self.flush_members().await?;
+        Box::pin(self.flush_members()).await?;
         self.remove_bad(extent);
         self.commit().await
     }

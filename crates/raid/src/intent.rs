@@ -105,10 +105,8 @@ impl Intent {
         if durable {
             return Ok(());
         }
-        self.write(core, |regions| {
-            regions[range.clone()].iter().all(|r| r.durable)
-        })
-        .await
+        let is_done = |regions: &[Region]| regions[range.clone()].iter().all(|r| r.durable);
+        Box::pin(self.write(core, is_done)).await
     }
 
     /// The write has ended.

@@ -35,7 +35,7 @@ impl Core {
 
     async fn read_pieces(self: &Rc<Core>, extent: Extent, buf: Buf) -> (Buf, IoResult) {
         if self.is_unsynced(extent) {
-            let agree = self.clone().agree(extent);
+            let agree = Box::pin(self.clone().agree(extent));
             if let Err(error) = self.env.spawn.persist(agree).await {
                 return (buf, Err(error));
             }
@@ -96,7 +96,7 @@ impl Core {
         }
         if self.shape.level() == Level::Raid5 {
             let result;
-            (buf, result) = self.read_from_others(piece, buf).await;
+            (buf, result) = Box::pin(self.read_from_others(piece, buf)).await;
             return match result {
                 Ok(()) => {
                     self.mend_later(piece, failed);
