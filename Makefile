@@ -1,5 +1,5 @@
 # make demo    see a slow volume become fast, in about two minutes
-# make test    everything that must hold, in about twenty minutes on two cores
+# make test    everything that must hold, in about half an hour on two cores
 # make bench   measurements beside peers, into target/bench.json
 # make soak    the long sweeps: simulation seeds by the hundred thousand
 # make fuzz    every parser under the fuzzer, a minute each; needs nightly Rust
@@ -32,7 +32,8 @@ lint:
 	shellcheck --external-sources $(SHELL_SCRIPTS)
 
 unit:
-	cargo test --workspace --quiet
+	cargo test --workspace --lib --bins --tests --quiet
+	cargo test --workspace --doc --quiet
 
 guest:
 	cargo build --quiet -p hotset
