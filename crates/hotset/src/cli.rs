@@ -62,6 +62,9 @@ pub enum Command {
     /// stays as it is.
     #[command(subcommand)]
     Pool(Pool),
+    /// Make arrays, look after them, show how they are
+    #[command(subcommand)]
+    Array(commands::array::Array),
     /// Tell how large the pool should be, from a trace or a running volume
     ///
     /// Miss-ratio curve, working set, what half and twice the size would do,
@@ -82,6 +85,8 @@ pub enum Command {
               value_parser = clap::value_parser!(u32).range(20..))]
         pages: u32,
     },
+    /// Pull parts of a mirrored server, put them back, and check every byte
+    Drill(commands::drill::Drill),
     /// Put hotset to the proof
     #[command(subcommand)]
     Lab(Lab),
@@ -315,6 +320,8 @@ impl Command {
             }
             Command::Volume(command) => commands::volume::run(command),
             Command::Pool(command) => commands::pool::run(command),
+            Command::Array(command) => commands::array::run(command),
+            Command::Drill(command) => commands::drill::run(&command),
             Command::Advise(command) => commands::advise::run(&command),
             Command::Explain(command) => commands::explain::run(&command),
             Command::Demo { directory, pages } => demo::run(&directory, pages as usize),

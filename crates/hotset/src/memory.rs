@@ -5,6 +5,7 @@
 //! the pool when its volumes were last written, whatever becomes of the devices.
 
 use block::{IoError, IoResult, Kind};
+use control::config::{self, Config};
 use layout::{HEAD_BLOCKS, Head, newest};
 use shard::{Disk, Local};
 use std::fs::{self, File};
@@ -85,6 +86,24 @@ pub fn others(state: &Path, ours: &[&str]) -> Vec<(PathBuf, String, Vec<String>)
         }
     }
     found
+}
+
+/// Refuses volumes that a pool which is not in the configuration remembers: its
+/// lines would be stale when it comes back.
+pub fn refuse_claimed(config: &Config) -> Result<(), String> {
+    let ours: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
+    for (file, pool, volumes) in others(&config.daemon.state.value, &ours) {
+        let claimed = |v: &&config::Volume| volumes.iter().any(|name| name == v.name.as_str());
+        if let Some(volume) = config.volumes.iter().find(claimed) {
+            return Err(format!(
+                "volume {} is claimed by two pools, {} and {pool}, which is not in the configuration; put it back there, or give it up by removing {}",
+                volume.name.value,
+                volume.pool.value,
+                file.display()
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// This host's name for ever.

@@ -5,6 +5,7 @@ pub mod advise;
 pub mod bench;
 pub mod cachesim;
 pub mod crash;
+pub mod drill;
 pub mod heatmap;
 pub mod kill;
 pub mod mutants;
