@@ -206,7 +206,7 @@ impl Opener {
             place,
             controller,
             at_first,
-            hold: hold,
+            hold,
         })
     }
 

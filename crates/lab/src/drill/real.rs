@@ -315,8 +315,7 @@ fn client(
             *result.lock().expect("no panic under this lock") = ended;
         })
     });
-    let ended = outcome.lock().map_err(told)?.clone();
-    ended
+    outcome.lock().map_err(told)?.clone()
 }
 
 async fn live(
