@@ -430,7 +430,7 @@ impl Pool {
         let opener = &all.opener;
         let (name, env) = (pool.name.as_str(), opener.local.env());
         let state = &config.daemon.state.value;
-        let witness = memory::witness(state, name, &opener.host, &opener.local);
+        let witness = memory::witness(state, name, &opener.host, &opener.local).await;
         let durability = Durability {
             label: name.to_owned(),
             host: memory::host(),

@@ -1,6 +1,6 @@
 //! Opening what the configuration calls a device, and counting what it does.
 
-use crate::claim::Claim;
+use crate::claim::{self, Claim};
 use crate::model::Stripe;
 use block::{
     BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos,
@@ -169,7 +169,9 @@ impl Opener {
         let name = device.name.value.as_str();
         let (leaf, hold, place) = match (&device.path, &device.nbd) {
             (Some(path), _) => {
-                let (disk, file) = self.open_file(device, &path.value)?;
+                let timer = self.local.env().timer;
+                let open = || self.open_file(device, &path.value);
+                let (disk, file) = claim::pause(&timer, open).await?;
                 let leaf = match device.model {
                     None => Leaf::Disk(self.metered(disk)),
                     Some(_) => Leaf::Other(self.metered(self.slow_down(disk, device)?)),
@@ -178,8 +180,9 @@ impl Opener {
                 (leaf, hold, path.value.display().to_string())
             }
             (None, Some(uri)) => {
-                let claim = Claim::new(&uri.value)
-                    .map_err(|error| error.on(format!("{name} ({})", uri.value)))?;
+                let timer = self.local.env().timer;
+                let claim = claim::pause(&timer, || Claim::new(&uri.value)).await;
+                let claim = claim.map_err(|error| error.on(format!("{name} ({})", uri.value)))?;
                 let authority = device.tls_ca.as_ref().map(|file| file.value.as_path());
                 let client = self.connect(&uri.value, authority, role).await?;
                 let device = match device.model {

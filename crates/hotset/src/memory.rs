@@ -4,6 +4,7 @@
 //! A file there, one a pool, is the *witness*: it knows which devices were in
 //! the pool when its volumes were last written, whatever becomes of the devices.
 
+use crate::claim;
 use block::{IoError, IoResult, Kind};
 use control::config::{self, Config};
 use layout::{HEAD_BLOCKS, Head, newest};
@@ -30,7 +31,7 @@ fn cannot(path: &Path, cause: std::io::Error) -> IoError {
 
 /// Makes the file beside a pool if it is missing, written out in full so that a
 /// disk that fills up later does not matter, and opens it.
-pub fn witness(
+pub async fn witness(
     state: &Path,
     pool: &str,
     host: &Uring,
@@ -59,7 +60,8 @@ pub fn witness(
         block: None,
         name: Some(path.display().to_string()),
     };
-    let (target, _) = host.open_disk(&path, &options)?;
+    let timer = local.env().timer;
+    let (target, _) = claim::pause(&timer, || host.open_disk(&path, &options)).await?;
     local.disk(target)
 }
 
