@@ -13,5 +13,6 @@ pub mod page;
 pub mod raidsim;
 pub mod replay;
 pub mod seam;
+pub mod stack;
 pub mod tracesim;
 pub mod web;
