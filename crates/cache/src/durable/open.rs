@@ -10,7 +10,7 @@
 //! get their heads; if the members are others than before, with a greater epoch.
 
 use super::heads::{WITNESS_SECTORS, claim, write_heads};
-use super::io::read;
+use super::io::readable;
 use super::mark::{ALL, keep_marked, write_image};
 use super::store::NewStore;
 use super::{Durable, Signal};
@@ -128,21 +128,6 @@ async fn probe<D: Device>(
     let last = part.start + block::Sectors((blocks - HEAD_BLOCKS) * BLOCK_SECTORS);
     let end = readable(device, last, HEAD_BYTES, env).await?;
     Ok(head_that_holds(start, first, second_head(end.as_deref())))
-}
-
-/// Bytes of metadata; `None` if a sector of them cannot be read, for there is
-/// another copy.
-async fn readable<D: Device>(
-    device: &D,
-    at: Lba,
-    bytes: usize,
-    env: &Env,
-) -> IoResult<Option<Vec<u8>>> {
-    match read(device, at, bytes, &env.pool).await {
-        Ok(buf) => Ok(Some(buf.to_vec())),
-        Err(error) if error.kind() == Kind::Media => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 /// The area of marks; zeroes for blocks that cannot be read, which are no marks.
