@@ -1,5 +1,5 @@
 # make demo    see a slow volume become fast, in about two minutes
-# make test    everything that must hold, in about twenty minutes on two cores
+# make test    everything that must hold, in about half an hour on two cores
 # make bench   measurements beside peers, into target/bench.json
 # make soak    the long sweeps: simulation seeds by the hundred thousand
 # make fuzz    every parser under the fuzzer, a minute each; needs nightly Rust
@@ -10,6 +10,7 @@
 
 SHELL := bash
 PACKAGES_TEST := fio libnbd-bin nbdkit qemu-utils e2fsprogs fuse3 mount openssl shellcheck util-linux xfsprogs btrfs-progs lvm2
+PACKAGES_STACK := postgresql libnbd-bin e2fsprogs fuse3 mount util-linux
 PACKAGES_BENCH := fio valgrind nbdkit qemu-utils jq
 PACKAGES_DEMO := nginx-light libnbd-bin e2fsprogs fuse3 mount util-linux util-linux-extra
 SHELL_SCRIPTS := tools/install contrib/snapshot vm/prepare vm/run vm/test vm/with-forwards vm/guest/init $(wildcard vm/tests/* vm/bench/*)
@@ -32,7 +33,8 @@ lint:
 	shellcheck --external-sources $(SHELL_SCRIPTS)
 
 unit:
-	cargo test --workspace --quiet
+	cargo test --workspace --lib --bins --tests --quiet
+	cargo test --workspace --doc --quiet
 
 guest:
 	cargo build --quiet -p hotset
@@ -49,7 +51,10 @@ soak:
 	cargo run --release --quiet -p lab --example raidsim -- --seeds 100000 --start 0
 	cargo run --release --quiet -p hotset -- lab crash --cases 100000 --threads "$$(nproc)" --json
 	cargo run --release --quiet -p hotset -- lab crash --cases 100 --boundaries
+	cargo run --release --quiet -p hotset -- lab flips --flips 10000
 	cargo run --release --quiet -p hotset -- lab kill --rounds 200
+	tools/install $(PACKAGES_STACK)
+	cargo run --release --quiet -p hotset -- lab stack
 
 # A target is its directory and its name.
 FUZZ_TARGETS := nbd/server nbd/client control/text trace/formats layout/blocks

@@ -1,14 +1,17 @@
 //! What a pool holds comes back, and nothing that is stale does.
 
 use block::{
-    BoxDevice, Buf, Device, Env, Fua, Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, ShardId,
-    TargetId,
+    BoxDevice, Buf, Device, Env, Extent, Fua, Geometry, Kind, Lba, Nanos, SECTOR_BYTES, Sectors,
+    ShardId, TargetId,
 };
 use cache::{
     Cache, Config, Counter, Durability, Found, Mode, Opened, PoolDevice, Volume, VolumeConfig,
 };
 use shard::{Config as ShardConfig, Disk, Local, Mesh, Shard};
-use sim::{Control, DiskSpec, Outcome, Plan, Service, Sim, SimDriver, Span, World};
+use sim::{
+    Control, DiskSpec, Effect, Ops, Outcome, Plan, Point, PowerCut, Rule, Service, Sim, SimDriver,
+    Span, When, World,
+};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -417,4 +420,65 @@ fn marks_and_map_cost_little() {
         assert!(marks <= 30, "{marks}");
     });
     assert_eq!(outcome, Outcome::Done);
+}
+
+#[test]
+fn a_power_cut_at_any_moment_of_the_first_opening_leaves_a_pool_that_opens() {
+    let mut cuts = 0;
+    for step in 1..200 {
+        let mut place = Place::new(step, 2);
+        let cut = PowerCut {
+            domain: None,
+            at: Point::Step(step),
+        };
+        let plan = Plan {
+            cuts: vec![cut],
+            ..Plan::default()
+        };
+        place.sim.world_mut().set_plan(plan).unwrap();
+        if place.run(&[0, 1], |_| async {}) == Outcome::Done {
+            break;
+        }
+        cuts += 1;
+        cut_off(&mut place, Outcome::PowerCut);
+        let again = place.run(&[0, 1], |rig| async move {
+            rig.fill().await;
+            rig.agrees().await;
+        });
+        assert_eq!(again, Outcome::Done, "step {step}");
+    }
+    assert!((10..199).contains(&cuts), "{cuts}");
+}
+
+#[test]
+fn one_unreadable_sector_of_metadata_costs_lines_at_most() {
+    let plan = layout::Plan::new(Sectors::from_mib(8), (LINE / 8) as u32).unwrap();
+    for (name, area) in plan.areas() {
+        let mut place = Place::new(5, 1);
+        let filled = place.run(&[0], |rig| async move {
+            rig.fill().await;
+            rig.write(0, 8, 7).await;
+            rig.volume.close().await;
+            rig.cache.close().await;
+        });
+        assert_eq!(filled, Outcome::Done);
+        let bad = Rule {
+            disk: place.pool[0],
+            ops: Ops::Reads,
+            within: Some(Extent::new(area.lba(Lba(0), 0), Sectors(8))),
+            when: When::Always,
+            effect: Effect::Fail(Kind::Media),
+        };
+        let faults = Plan {
+            rules: vec![bad],
+            ..Plan::default()
+        };
+        place.sim.world_mut().set_plan(faults).unwrap();
+        let again = place.run(&[0], |rig| async move {
+            rig.cache.warmed().await;
+            rig.agrees().await;
+            rig.cache.check();
+        });
+        assert_eq!(again, Outcome::Done, "{name}");
+    }
 }

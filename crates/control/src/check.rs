@@ -4,9 +4,11 @@
 //! about its files and sockets, changes nothing, and holds nothing afterwards.
 
 mod agreement;
+mod arrays;
 mod machine;
 
 pub use agreement::agreement;
+pub use arrays::{domain, warnings};
 pub use machine::{machine, openable};
 
 use crate::config::{Config, parse};
@@ -15,13 +17,26 @@ use crate::problem::Problem;
 /// Reads `text` and checks it against itself, the names of the drive models
 /// there are, and this machine. Problems are in the order of their lines.
 pub fn check(text: &str, drives: &[&str]) -> Result<Config, Vec<Problem>> {
+    judge(text, drives, machine)
+}
+
+/// As [`check`], but for this machine, which may be in use.
+pub fn check_alone(text: &str, drives: &[&str]) -> Result<Config, Vec<Problem>> {
+    judge(text, drives, |_, _| ())
+}
+
+fn judge(
+    text: &str,
+    drives: &[&str],
+    more: impl FnOnce(&Config, &mut Vec<Problem>),
+) -> Result<Config, Vec<Problem>> {
     let mut problems = Vec::new();
     let config = parse(text, &mut problems);
     // A section that could not be read would be missed by those that name it.
     if problems.is_empty() {
         agreement(&config, drives, &mut problems);
     }
-    machine(&config, &mut problems);
+    more(&config, &mut problems);
     if problems.is_empty() {
         return Ok(config);
     }

@@ -9,6 +9,7 @@ use crate::problem::Problem;
 pub use crate::schema::{At, Row};
 use crate::schema::{Reader, line_of, sections};
 use cache::Mode;
+use raid::Level;
 use std::path::PathBuf;
 use std::time::Duration;
 use toml::Spanned;
@@ -55,6 +56,27 @@ sections! {
             "The length of a stripe on one of them.";
     }
 
+    /// Several devices as one, with redundancy where the level has it. Make it once
+    /// with `hotset array create`; the daemon puts it together by what its members say.
+    Array, "[[array]]" {
+        name: Name = required,
+            "What pools, volumes, other arrays and reports call it. At most 32 bytes; no device has this name.";
+        level: Level = required,
+            "How data is spread: one member after the other, in stripes, copied, both, or in stripes with parity.";
+        members: Vec<Name> = required,
+            "Devices, or other arrays. Their order matters only when the array is made.";
+        spares: Vec<Name> = [],
+            "Devices that take the place of a lost member by themselves.";
+        chunk: Bytes = "64KiB",
+            "What lies on one member before the next follows, in striped levels; counts when the array is made.";
+        detection: Duration = "10s",
+            "A member that does not answer for this long is lost.";
+        rebuild_rate: Bytes = "10MiB",
+            "Bytes a second that a rebuild moves while clients do I/O; else it takes what the members give.";
+        raw: bool = false,
+            "Use whole devices, from their first byte on, without superblocks: linear and raid0 alone. The order of members then matters always.";
+    }
+
     /// Fast devices that volumes share as their cache.
     Pool, "[[pool]]" {
         name: Name = required,
@@ -82,7 +104,7 @@ sections! {
         name: Name = required,
             "Its name, also as an NBD export.";
         origin: Name = required,
-            "The device that holds its data, from the first byte on. It is neither formatted nor moved.";
+            "The device or array that holds its data, from the first byte on. It is neither formatted nor moved.";
         pool: Name = required,
             "The pool it is cached in.";
         mode: Mode = "write-through",
@@ -118,6 +140,8 @@ pub struct Config {
     pub daemon: Daemon,
     /// Places that hold data.
     pub devices: Vec<Device>,
+    /// Devices made of devices.
+    pub arrays: Vec<Array>,
     /// Caches.
     pub pools: Vec<Pool>,
     /// What is served.
@@ -127,9 +151,10 @@ pub struct Config {
 }
 
 /// The name of each section in the file, and whether it may be repeated.
-const SECTIONS: [(&str, bool); 5] = [
+const SECTIONS: [(&str, bool); 6] = [
     ("daemon", false),
     ("device", true),
+    ("array", true),
     ("pool", true),
     ("volume", true),
     ("listen", true),
@@ -190,6 +215,7 @@ pub fn parse(text: &str, problems: &mut Vec<Problem>) -> Config {
     Config {
         daemon: daemon.unwrap_or_else(defaults),
         devices: each(root, "device", text, Device::TITLE, Device::read, problems),
+        arrays: each(root, "array", text, Array::TITLE, Array::read, problems),
         pools: each(root, "pool", text, Pool::TITLE, Pool::read, problems),
         volumes: each(root, "volume", text, Volume::TITLE, Volume::read, problems),
         listeners: each(root, "listen", text, Listen::TITLE, Listen::read, problems),
@@ -281,6 +307,7 @@ pub fn reference() -> String {
     let sections = [
         (Daemon::TITLE, Daemon::ABOUT, Daemon::rows()),
         (Device::TITLE, Device::ABOUT, Device::rows()),
+        (Array::TITLE, Array::ABOUT, Array::rows()),
         (Pool::TITLE, Pool::ABOUT, Pool::rows()),
         (Volume::TITLE, Volume::ABOUT, Volume::rows()),
         (Listen::TITLE, Listen::ABOUT, Listen::rows()),
@@ -317,7 +344,8 @@ mod tests {
 
     #[test]
     fn every_default_is_valid() {
-        let config = "[[device]]\nname = 'a'\n[[pool]]\nname = 'p'\ndevices = []\n\
+        let config = "[[device]]\nname = 'a'\n[[array]]\nname = 'r'\nlevel = 'raid1'\nmembers = []\n\
+             [[pool]]\nname = 'p'\ndevices = []\n\
              [[volume]]\nname = 'v'\norigin = 'a'\npool = 'p'\n[[listen]]\n";
         let mut problems = Vec::new();
         let config = parse(config, &mut problems);
@@ -325,7 +353,7 @@ mod tests {
         assert_eq!(config.daemon.buffers.value, Bytes(256 << 20));
         assert_eq!(config.pools[0].line_size.value, Bytes(64 << 10));
         assert_eq!(config.volumes[0].mode.value, Mode::WriteThrough);
-        assert_eq!(config.volumes[0].line, 6);
+        assert_eq!(config.volumes[0].line, 10);
     }
 
     #[test]

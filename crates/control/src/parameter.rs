@@ -3,6 +3,7 @@
 use crate::address::{NbdUri, TcpAddress};
 use cache::Mode;
 use policy::registry::POLICIES;
+use raid::Level;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -198,6 +199,17 @@ impl Parameter for PolicyName {
                 PolicyName::form()
             ))
         })
+    }
+}
+
+impl Parameter for Level {
+    fn form() -> String {
+        one_of(Level::ALL.iter().map(|level| level.name()))
+    }
+    fn read(value: &DeValue<'_>) -> Result<Level, Option<String>> {
+        let text = text(value)?;
+        Level::from_name(text)
+            .ok_or_else(|| Some(format!("{text:?} is no level: choose {}", Level::form())))
     }
 }
 

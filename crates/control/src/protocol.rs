@@ -79,6 +79,40 @@ pub enum Request {
     },
     /// What was recorded since the last time.
     TakeRecords,
+    /// Takes a member out of an array.
+    FailMember {
+        /// The array.
+        array: String,
+        /// The member's device, or the number of its role.
+        member: String,
+    },
+    /// Gives an array a device: one that was lost, or a spare.
+    AddMember {
+        /// The array.
+        array: String,
+        /// The name of a device of the configuration, or a new device.
+        device: NamedOrNew,
+        /// Whether what the device holds may be lost.
+        overwrite: bool,
+    },
+    /// Puts a device in a member's place.
+    ReplaceMember {
+        /// The array.
+        array: String,
+        /// The member's device, or the number of its role.
+        member: String,
+        /// The name of a device of the configuration, or a new device.
+        device: NamedOrNew,
+        /// Whether what the device holds may be lost.
+        overwrite: bool,
+    },
+    /// Begins to compare all that an array holds twice.
+    Scrub {
+        /// The array.
+        array: String,
+        /// Whether what differs is brought into agreement.
+        repair: bool,
+    },
     /// Takes a device out of a pool.
     RemoveDevice {
         /// The pool.

@@ -26,6 +26,9 @@ pub struct Status {
     pub volumes: Vec<Volume>,
     /// Caches.
     pub pools: Vec<Pool>,
+    /// Devices made of devices.
+    #[serde(default)]
+    pub arrays: Vec<Array>,
     /// Every open device.
     pub devices: Vec<Device>,
 }
@@ -107,12 +110,94 @@ pub struct PoolDevice {
     pub faults: u64,
 }
 
+/// An array.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Array {
+    /// Its name.
+    pub name: String,
+    /// How it spreads its data.
+    pub level: String,
+    /// `healthy`, `degraded`, `rebuilding`, `resyncing` or `failed`.
+    pub state: String,
+    /// Its size.
+    pub size_bytes: u64,
+    /// What lies on one member before the next follows.
+    pub chunk_bytes: u64,
+    /// Its identity; nothing for one without superblocks.
+    pub uuid: Option<String>,
+    /// Its members, by role.
+    pub members: Vec<Member>,
+    /// Devices that wait to take a lost member's place.
+    pub spares: Vec<String>,
+    /// What is being filled or brought into agreement.
+    pub progress: Option<Progress>,
+    /// The scrub that runs, or the last one.
+    pub scrub: Option<Scrub>,
+    /// Bytes whose data is lost; reads of them fail until they are written.
+    pub lost_bytes: u64,
+    /// Why writes are refused, if they are.
+    pub down: Option<String>,
+    /// What would be lost together.
+    pub warnings: Vec<String>,
+    /// What happened last, the newest at the end.
+    pub events: Vec<String>,
+}
+
+/// A member of an array.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Member {
+    /// Its role.
+    pub role: u32,
+    /// The device or array; nothing if none has the role.
+    pub device: Option<String>,
+    /// Its failure domain.
+    pub controller: Option<String>,
+    /// `in sync`, `filling`, `lost` or `missing`.
+    pub state: String,
+    /// Reads that succeeded, since it joined.
+    pub reads: u64,
+    /// Writes that succeeded.
+    pub writes: u64,
+    /// Reads that failed.
+    pub read_errors: u64,
+    /// Writes and flushes that failed.
+    pub write_errors: u64,
+    /// Sectors that could not be read and were written again from elsewhere.
+    pub repaired: u64,
+}
+
+/// How far a rebuild or resynchronisation is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Progress {
+    /// The role that is filled; nothing while copies are compared after a crash.
+    pub role: Option<u32>,
+    /// What is done.
+    pub percent: f64,
+    /// How long it still takes at the rate so far.
+    pub left_s: Option<f64>,
+}
+
+/// A scrub.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Scrub {
+    /// Whether it runs still; the figures are those of its end.
+    pub running: bool,
+    /// Places where copies, or data and parity, differed.
+    pub mismatches: u64,
+    /// Of these, how many were brought into agreement.
+    pub repaired: u64,
+    /// Places that could not be read on one member.
+    pub unreadable: u64,
+    /// Why it stopped early, if it did.
+    pub error: Option<String>,
+}
+
 /// What a device did during the span.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Device {
     /// Its name.
     pub name: String,
-    /// `origin` or `pool`.
+    /// `origin`, `pool` or `member`.
     pub role: String,
     /// The file, block device or NBD export behind it.
     pub place: String,

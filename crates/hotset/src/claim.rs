@@ -1,16 +1,49 @@
-//! Claims on NBD exports, which have no locks of their own.
+//! Claims on what a pool or an origin is on: one user each.
 //!
-//! A claim is an abstract unix socket named after the export: the kernel lets
+//! A file or block device has a lock (`uring::claim`); an NBD export has none of
+//! its own. The kernel lets go of what a process claimed a moment after the
+//! process has ended, so that who claims waits that moment ([`wait`], [`pause`]).
+//!
+//! A claim on an export is an abstract unix socket named after the export: the kernel lets
 //! one process have it, and takes it back however that ends. It holds among the
 //! daemons of one network name space; another machine is not kept out. Two
 //! names of one host (`localhost`, `127.0.0.1`) are two exports to it.
 
-use block::{Address, IoError, IoResult, Kind};
+use block::{Address, IoError, IoResult, Kind, Nanos, Timer};
 use control::address::NbdUri;
 use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
+
+/// How often a claim is tried, and how long after each time: two seconds in all.
+const ATTEMPTS: u32 = 40;
+const PAUSE: Nanos = Nanos::from_millis(50);
+
+/// What `claim` comes to, which is tried again while another is `Busy` with it.
+/// Blocks the thread meanwhile.
+pub fn wait<T>(mut claim: impl FnMut() -> IoResult<T>) -> IoResult<T> {
+    for _ in 1..ATTEMPTS {
+        match claim() {
+            Err(error) if error.kind() == Kind::Busy => {}
+            other => return other,
+        }
+        std::thread::sleep(std::time::Duration::from_nanos(PAUSE.0));
+    }
+    claim()
+}
+
+/// As [`wait`], for a task of a shard that goes on meanwhile.
+pub async fn pause<T>(timer: &Timer, mut claim: impl FnMut() -> IoResult<T>) -> IoResult<T> {
+    for _ in 1..ATTEMPTS {
+        match claim() {
+            Err(error) if error.kind() == Kind::Busy => {}
+            other => return other,
+        }
+        timer.sleep(PAUSE).await;
+    }
+    claim()
+}
 
 /// Keeps other daemons away from an export until dropped.
 pub struct Claim(#[expect(dead_code, reason = "held for its drop")] UnixListener);
@@ -21,15 +54,14 @@ impl Claim {
         let name = name(uri);
         let bound = SocketAddr::from_abstract_name(name).and_then(|a| UnixListener::bind_addr(&a));
         bound.map(Claim).map_err(|cause| {
-            let what = match cause.kind() {
-                ErrorKind::AddrInUse => {
-                    "is in use by another hotset; stop that, or give each its own export"
-                }
-                _ => "cannot be claimed against other daemons",
+            let (kind, what) = match cause.kind() {
+                ErrorKind::AddrInUse => (
+                    Kind::Busy,
+                    "is in use by another hotset; stop that, or give each its own export",
+                ),
+                _ => (Kind::Denied, "cannot be claimed against other daemons"),
             };
-            IoError::new(Kind::Denied, what)
-                .on(uri.to_string())
-                .because(cause)
+            IoError::new(kind, what).on(uri.to_string()).because(cause)
         })
     }
 }
@@ -70,13 +102,39 @@ mod tests {
         let first = claim(&uri("s", "a")).unwrap();
         let other_export = claim(&uri("s", "b")).unwrap();
         let error = claim(&uri("alias", "a")).err().unwrap();
-        assert_eq!(error.kind(), Kind::Denied);
+        assert_eq!(error.kind(), Kind::Busy);
         assert!(
             error.to_string().contains("in use by another hotset"),
             "{error}"
         );
         drop((first, other_export));
         claim(&uri("alias", "a")).unwrap();
+    }
+
+    #[test]
+    fn a_claim_waits_for_who_is_about_to_let_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let open = || {
+            let mut options = std::fs::File::options();
+            options
+                .create(true)
+                .write(true)
+                .truncate(false)
+                .open(&path)
+                .unwrap()
+        };
+        let (mine, theirs) = (open(), open());
+        uring::claim(&theirs).unwrap();
+        let holder = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            drop(theirs);
+        });
+        wait(|| uring::claim(&mine)).unwrap();
+        holder.join().unwrap();
+        let error = wait(|| uring::claim(&open())).unwrap_err();
+        assert_eq!(error.kind(), Kind::Busy);
+        drop(mine);
     }
 
     #[test]

@@ -62,6 +62,9 @@ pub enum Command {
     /// stays as it is.
     #[command(subcommand)]
     Pool(Pool),
+    /// Make arrays, look after them, show how they are
+    #[command(subcommand)]
+    Array(commands::array::Array),
     /// Tell how large the pool should be, from a trace or a running volume
     ///
     /// Miss-ratio curve, working set, what half and twice the size would do,
@@ -82,6 +85,8 @@ pub enum Command {
               value_parser = clap::value_parser!(u32).range(20..))]
         pages: u32,
     },
+    /// Pull parts of a mirrored server, put them back, and check every byte
+    Drill(commands::drill::Drill),
     /// Put hotset to the proof
     #[command(subcommand)]
     Lab(Lab),
@@ -226,6 +231,43 @@ pub enum Lab {
         #[arg(long)]
         json: bool,
     },
+    /// Flip single bits in images of pools, and check what is served from each
+    ///
+    /// Exits with status 1 if an answer was wrong.
+    Flips {
+        /// How many bits, one at a time
+        #[arg(long, value_name = "N", default_value_t = 10_000)]
+        flips: u64,
+        /// The first flip's seed; the next have the numbers after it
+        #[arg(long, value_name = "S", default_value_t = 0)]
+        seed: u64,
+    },
+    /// Cut the power of PostgreSQL on ext4 on a volume, on paper, and recover each image
+    ///
+    /// Needs root, loop devices, nbdfuse and PostgreSQL. Exits with status 1 if a file
+    /// system or a database did not recover.
+    Stack {
+        /// How many transactions each of three clients commits
+        #[arg(long, value_name = "N", default_value_t = 200)]
+        transactions: u64,
+        /// How many random cuts, beside one after each flush
+        #[arg(long, value_name = "N", default_value_t = 200)]
+        between: usize,
+        /// At most so many of all these cuts, spread over the record
+        #[arg(long, value_name = "N", default_value_t = 1000)]
+        cuts: usize,
+        /// Draws the cuts, and what each leaves
+        #[arg(long, value_name = "S", default_value_t = 0)]
+        seed: u64,
+        /// Where its files go, 500 MB, in a place that the user postgres can reach; made
+        /// if missing, and overwritten
+        #[arg(
+            long,
+            value_name = "DIRECTORY",
+            default_value = "/var/tmp/hotset-stack"
+        )]
+        directory: PathBuf,
+    },
     /// Kill real daemons of this program under load, and check every answer
     ///
     /// Needs fio. Exits with status 1 if an answer was wrong.
@@ -315,6 +357,8 @@ impl Command {
             }
             Command::Volume(command) => commands::volume::run(command),
             Command::Pool(command) => commands::pool::run(command),
+            Command::Array(command) => commands::array::run(command),
+            Command::Drill(command) => commands::drill::run(&command),
             Command::Advise(command) => commands::advise::run(&command),
             Command::Explain(command) => commands::explain::run(&command),
             Command::Demo { directory, pages } => demo::run(&directory, pages as usize),

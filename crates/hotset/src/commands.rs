@@ -1,8 +1,10 @@
 //! What the commands do, beside `serve`.
 
 pub mod advise;
+pub mod array;
 pub mod check;
 pub mod documents;
+pub mod drill;
 pub mod explain;
 mod format;
 mod inspect;

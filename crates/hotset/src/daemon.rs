@@ -10,7 +10,8 @@ mod controlled;
 
 pub use controlled::Controlled;
 
-use crate::devices::{Leaf, Opened, Opener, Role};
+use crate::arrays::{Devices, Source};
+use crate::devices::{Leaf, Opener, Role};
 use crate::memory;
 use crate::origins::Origin;
 use crate::record::Sink;
@@ -60,9 +61,7 @@ pub struct Daemon {
     pub listeners: Vec<String>,
     pub pools: BTreeMap<Name, Pool>,
     pub volumes: RefCell<BTreeMap<Name, Served>>,
-    pub open: RefCell<BTreeMap<Name, Opened>>,
-    /// Devices of the configuration, open or not.
-    known: Vec<config::Device>,
+    pub devices: Rc<Devices>,
     grace: Nanos,
     changing: Cell<bool>,
 }
@@ -86,11 +85,11 @@ impl Daemon {
         };
         let log = Rc::new(|line: &str| eprintln!("hotset: {line}"));
         let server = Server::new(env.clone(), limits, None, log).map_err(told)?;
-        refuse_claimed(config)?;
+        memory::refuse_claimed(config)?;
         let mut pools = BTreeMap::new();
-        let mut open = BTreeMap::new();
+        let devices = Rc::new(Devices::new(config, opener.clone()));
         for pool in &config.pools {
-            let opened = Pool::open(config, pool, &opener, &mut open).await?;
+            let opened = Pool::open(config, pool, &devices).await?;
             pools.insert(pool.name.value.clone(), opened);
         }
         let daemon = Rc::new(Daemon {
@@ -100,8 +99,7 @@ impl Daemon {
             listeners,
             pools,
             volumes: RefCell::default(),
-            open: RefCell::new(open),
-            known: config.devices.clone(),
+            devices,
             grace: Nanos(config.daemon.grace.value.as_nanos() as u64),
             changing: Cell::new(false),
         });
@@ -121,9 +119,8 @@ impl Daemon {
         Ok(daemon)
     }
 
-    fn known(&self, name: &Name) -> Result<config::Device, Refusal> {
-        let known = self.known.iter().find(|d| d.name.value == *name);
-        known.cloned().ok_or_else(|| {
+    fn known(&self, name: &Name) -> Result<Source, Refusal> {
+        self.devices.find(name).ok_or_else(|| {
             format!("the configuration has no device {name}; give the path of a file or device")
         })
     }
@@ -135,45 +132,35 @@ impl Daemon {
     }
 
     /// The device of a request.
-    fn named_or_new(&self, device: NamedOrNew) -> Result<config::Device, Refusal> {
+    fn named_or_new(&self, device: NamedOrNew) -> Result<Source, Refusal> {
         match device {
             NamedOrNew::Named(name) => self.known(&Name::new(&name)?),
             NamedOrNew::New(text) => {
                 let device = config::Device::parse(&text)?;
-                if self.known.iter().any(|d| d.name.value == device.name.value) {
+                if self.devices.find(&device.name.value).is_some() {
                     return Err(format!(
                         "the configuration has a device {}; name that, or choose another name",
                         device.name.value
                     ));
                 }
-                Ok(device)
+                Ok(Source::Device(Box::new(device)))
             }
         }
     }
 
-    async fn open(&self, device: &config::Device, role: Role) -> Result<Opened, Refusal> {
-        let name = &device.name.value;
-        if let Some(open) = self.open.borrow().get(name) {
-            return Err(format!(
-                "device {name} is in use as {}; give each use its own device",
-                open.role.name()
-            ));
-        }
-        self.opener.open(device, role).await.map_err(told)
-    }
-
-    async fn add_device(&self, pool: &Name, device: &config::Device) -> Result<(), Refusal> {
+    async fn add_device(&self, pool: &Name, device: &Source) -> Result<(), Refusal> {
         let pool = &self.pools[pool];
-        let opened = self.open(device, Role::Pool).await?;
+        let opened = self.devices.open(device, Role::Pool).await;
+        let opened = opened.map_err(told)?;
         let member = PoolDevice::whole(opened.leaf.clone(), opened.controller.clone());
         let id = pool
             .cache
             .join(member, memory::uuid())
             .await
             .map_err(told)?;
-        let name = device.name.value.clone();
+        let name = device.name().clone();
         pool.devices.borrow_mut().insert(name.clone(), id);
-        self.open.borrow_mut().insert(name, opened);
+        self.devices.open.borrow_mut().insert(name, opened);
         Ok(())
     }
 
@@ -184,26 +171,22 @@ impl Daemon {
         let id =
             id.ok_or_else(|| format!("the pool has no device {name}; see `hotset pool list`"))?;
         pool.cache.remove_device(id).await.map_err(told)?;
-        self.open.borrow_mut().remove(&name);
-        Ok(())
+        self.devices.close(&name).await.map_err(told)
     }
 
-    async fn add_volume(
-        &self,
-        volume: &config::Volume,
-        origin: &config::Device,
-    ) -> Result<(), Refusal> {
+    async fn add_volume(&self, volume: &config::Volume, origin: &Source) -> Result<(), Refusal> {
         let name = &volume.name.value;
         if self.volumes.borrow().contains_key(name) {
             return Err(format!("a volume is named {name}; choose another name"));
         }
         let (pool_name, pool) = self.pool(volume.pool.as_str())?;
-        if origin.read_only.value && !volume.read_only.value {
+        if origin.is_read_only() && !volume.read_only.value {
             return Err(format!(
                 "volume {name} is writable on a read-only device; make it read-only too"
             ));
         }
-        let opened = self.open(origin, Role::Origin).await?;
+        let opened = self.devices.open(origin, Role::Origin).await;
+        let opened = opened.map_err(told)?;
         let below = opened.leaf.geometry();
         let sectors = match &volume.size {
             None => None,
@@ -240,8 +223,11 @@ impl Daemon {
         let tap = export.tap();
         let added = self.server.add(name.as_str(), export, &options);
         added.map_err(told)?;
-        let origin = origin.name.value.clone();
-        self.open.borrow_mut().insert(origin.clone(), opened);
+        let origin = origin.name().clone();
+        self.devices
+            .open
+            .borrow_mut()
+            .insert(origin.clone(), opened);
         let served = Served {
             volume: exported,
             guard: guarded,
@@ -272,8 +258,8 @@ impl Daemon {
         let cache = &self.pools[&served.pool].cache;
         cache.forget(name.as_str());
         cache.remember().await;
-        self.open.borrow_mut().remove(&served.origin);
-        flushed.map_err(|error| {
+        let closed = self.devices.close(&served.origin).await;
+        flushed.and(closed).map_err(|error| {
             format!("the volume is removed, but its origin may have lost writes: {error}; check it")
         })
     }
@@ -339,6 +325,31 @@ impl Daemon {
                 let device = self.named_or_new(device)?;
                 self.add_device(&pool, &device).await
             }
+            Request::FailMember { array, member } => {
+                self.devices.fail_member(&array, &member).await
+            }
+            Request::AddMember {
+                array,
+                device,
+                overwrite,
+            } => {
+                let device = self.named_or_new(device)?;
+                let devices = &self.devices;
+                devices.give_member(&array, None, &device, overwrite).await
+            }
+            Request::ReplaceMember {
+                array,
+                member,
+                device,
+                overwrite,
+            } => {
+                let (device, member) = (self.named_or_new(device)?, Some(member.as_str()));
+                let devices = &self.devices;
+                devices
+                    .give_member(&array, member, &device, overwrite)
+                    .await
+            }
+            Request::Scrub { array, repair } => self.devices.scrub(&array, repair),
             Request::RemoveDevice { pool, device } => self.remove_device(&pool, &device).await,
         }
     }
@@ -401,6 +412,9 @@ impl Daemon {
         for pool in self.pools.values() {
             pool.cache.close().await;
         }
+        if let Err(error) = self.devices.stop().await {
+            lost.push(format!("an array may have lost writes: {error}; check it"));
+        }
         if lost.is_empty() {
             Ok(())
         } else {
@@ -410,17 +424,13 @@ impl Daemon {
 }
 
 impl Pool {
-    /// Opens the pool that `pool` describes on its devices, which it adds to
-    /// `open`, and says what was found there.
-    async fn open(
-        config: &Config,
-        pool: &config::Pool,
-        opener: &Opener,
-        open: &mut BTreeMap<Name, Opened>,
-    ) -> Result<Pool, Refusal> {
+    /// Opens the pool that `pool` describes on its devices, and says what was
+    /// found there.
+    async fn open(config: &Config, pool: &config::Pool, all: &Devices) -> Result<Pool, Refusal> {
+        let opener = &all.opener;
         let (name, env) = (pool.name.as_str(), opener.local.env());
         let state = &config.daemon.state.value;
-        let witness = memory::witness(state, name, &opener.host, &opener.local);
+        let witness = memory::witness(state, name, &opener.host, &opener.local).await;
         let durability = Durability {
             label: name.to_owned(),
             host: memory::host(),
@@ -431,14 +441,13 @@ impl Pool {
         };
         let mut members = Vec::new();
         for name in &pool.devices.value {
-            let device = config.devices.iter().find(|d| d.name.value == *name);
-            let device = device.expect("checked with the configuration");
-            let opened = opener.open(device, Role::Pool).await.map_err(told)?;
+            let device = all.find(name).expect("checked with the configuration");
+            let opened = all.open(&device, Role::Pool).await.map_err(told)?;
             members.push(PoolDevice::whole(
                 opened.leaf.clone(),
                 opened.controller.clone(),
             ));
-            open.insert(name.clone(), opened);
+            all.open.borrow_mut().insert(name.clone(), opened);
         }
         let engine = pool.engine();
         let line_bytes = engine.line_bytes;
@@ -466,24 +475,6 @@ impl Pool {
             devices: RefCell::new(devices),
         })
     }
-}
-
-/// Refuses volumes that a pool which is not in the configuration remembers: its
-/// lines would be stale when it comes back.
-fn refuse_claimed(config: &Config) -> Result<(), Refusal> {
-    let ours: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
-    for (file, pool, volumes) in memory::others(&config.daemon.state.value, &ours) {
-        let claimed = |v: &&config::Volume| volumes.iter().any(|name| name == v.name.as_str());
-        if let Some(volume) = config.volumes.iter().find(claimed) {
-            return Err(format!(
-                "volume {} is claimed by two pools, {} and {pool}, which is not in the                  configuration; put it back there, or give it up by removing {}",
-                volume.name.value,
-                volume.pool.value,
-                file.display()
-            ));
-        }
-    }
-    Ok(())
 }
 
 fn told(error: impl ToString) -> Refusal {

@@ -1,6 +1,6 @@
 //! Opening what the configuration calls a device, and counting what it does.
 
-use crate::claim::Claim;
+use crate::claim::{self, Claim};
 use crate::model::Stripe;
 use block::{
     BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos,
@@ -15,10 +15,14 @@ use shard::{Disk, Local};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use uring::{DiskOptions, Uring, UringDriver};
 
 /// How long a pool waits for a lost NBD server: the origin has the data too.
 const POOL_PATIENCE: Nanos = Nanos::from_secs(2);
+
+/// The longest pause before a lost member's server is sought again.
+const MEMBER_RETRY_PAUSE_MAX: Nanos = Nanos::from_millis(500);
 
 /// A device that is counted. Clones are the same device.
 ///
@@ -94,6 +98,8 @@ impl Device for Leaf {
 pub enum Role {
     Origin,
     Pool,
+    /// Of an array that takes it for lost after so long.
+    Member(Duration),
 }
 
 impl Role {
@@ -101,6 +107,7 @@ impl Role {
         match self {
             Role::Origin => "origin",
             Role::Pool => "pool",
+            Role::Member(_) => "member",
         }
     }
 }
@@ -115,13 +122,26 @@ pub struct Opened {
     pub controller: Arc<str>,
     /// The counters when it was opened.
     pub at_first: Snapshot,
-    _hold: Hold,
+    hold: Hold,
+}
+
+impl Opened {
+    /// Whether it is a file or block device of this machine.
+    pub fn is_file(&self) -> bool {
+        matches!(self.hold, Hold::File { .. })
+    }
 }
 
 /// What keeps other users away.
 enum Hold {
-    File { _file: OpenFile },
-    Export { _claim: Claim },
+    /// The members of an array are held.
+    Members,
+    File {
+        _file: OpenFile,
+    },
+    Export {
+        _claim: Claim,
+    },
 }
 
 /// A file that the host holds open and locked.
@@ -149,7 +169,9 @@ impl Opener {
         let name = device.name.value.as_str();
         let (leaf, hold, place) = match (&device.path, &device.nbd) {
             (Some(path), _) => {
-                let (disk, file) = self.open_file(device, &path.value)?;
+                let timer = self.local.env().timer;
+                let open = || self.open_file(device, &path.value);
+                let (disk, file) = claim::pause(&timer, open).await?;
                 let leaf = match device.model {
                     None => Leaf::Disk(self.metered(disk)),
                     Some(_) => Leaf::Other(self.metered(self.slow_down(disk, device)?)),
@@ -158,8 +180,9 @@ impl Opener {
                 (leaf, hold, path.value.display().to_string())
             }
             (None, Some(uri)) => {
-                let claim = Claim::new(&uri.value)
-                    .map_err(|error| error.on(format!("{name} ({})", uri.value)))?;
+                let timer = self.local.env().timer;
+                let claim = claim::pause(&timer, || Claim::new(&uri.value)).await;
+                let claim = claim.map_err(|error| error.on(format!("{name} ({})", uri.value)))?;
                 let authority = device.tls_ca.as_ref().map(|file| file.value.as_path());
                 let client = self.connect(&uri.value, authority, role).await?;
                 let device = match device.model {
@@ -186,8 +209,28 @@ impl Opener {
             place,
             controller,
             at_first,
-            _hold: hold,
+            hold,
         })
+    }
+
+    /// An array over devices that are open.
+    pub fn array(
+        &self,
+        array: BoxDevice,
+        role: Role,
+        place: String,
+        controller: Arc<str>,
+    ) -> Opened {
+        let leaf = Leaf::Other(self.metered(array));
+        let at_first = leaf.meter().snapshot(self.local.env().timer.now());
+        Opened {
+            leaf,
+            role,
+            place,
+            controller,
+            at_first,
+            hold: Hold::Members,
+        }
     }
 
     fn metered<D: Device>(&self, device: D) -> Rc<Metered<D>> {
@@ -224,9 +267,20 @@ impl Opener {
         if let Some(authority) = authority {
             options.tls = Some(Dialer::new(uri.host(), &read(authority)?, None)?);
         }
-        if role == Role::Pool {
-            options.give_up_after = POOL_PATIENCE;
-            options.reply_timeout = POOL_PATIENCE;
+        match role {
+            Role::Origin => (),
+            Role::Pool => {
+                options.give_up_after = POOL_PATIENCE;
+                options.reply_timeout = POOL_PATIENCE;
+            }
+            Role::Member(detection) => {
+                let nanos = u64::try_from(detection.as_nanos()).unwrap_or(u64::MAX);
+                options.give_up_after = Nanos(nanos / 2);
+                options.connect_timeout = Nanos(nanos / 2);
+                // It may take twice this to see that there is no reply.
+                options.reply_timeout = Nanos(nanos / 5 * 2);
+                options.retry_pause_max = MEMBER_RETRY_PAUSE_MAX;
+            }
         }
         let env = self.local.env();
         Client::connect(env, self.local.connector(), options).await

@@ -3,6 +3,7 @@
 //! Exit status: 0 if it was done, 1 if it could not be, 2 if the command line
 //! or the configuration is wrong.
 
+mod arrays;
 mod claim;
 mod cli;
 mod commands;

@@ -4,7 +4,9 @@
 //! A file there, one a pool, is the *witness*: it knows which devices were in
 //! the pool when its volumes were last written, whatever becomes of the devices.
 
+use crate::claim;
 use block::{IoError, IoResult, Kind};
+use control::config::{self, Config};
 use layout::{HEAD_BLOCKS, Head, newest};
 use shard::{Disk, Local};
 use std::fs::{self, File};
@@ -29,7 +31,7 @@ fn cannot(path: &Path, cause: std::io::Error) -> IoError {
 
 /// Makes the file beside a pool if it is missing, written out in full so that a
 /// disk that fills up later does not matter, and opens it.
-pub fn witness(
+pub async fn witness(
     state: &Path,
     pool: &str,
     host: &Uring,
@@ -58,7 +60,8 @@ pub fn witness(
         block: None,
         name: Some(path.display().to_string()),
     };
-    let (target, _) = host.open_disk(&path, &options)?;
+    let timer = local.env().timer;
+    let (target, _) = claim::pause(&timer, || host.open_disk(&path, &options)).await?;
     local.disk(target)
 }
 
@@ -85,6 +88,24 @@ pub fn others(state: &Path, ours: &[&str]) -> Vec<(PathBuf, String, Vec<String>)
         }
     }
     found
+}
+
+/// Refuses volumes that a pool which is not in the configuration remembers: its
+/// lines would be stale when it comes back.
+pub fn refuse_claimed(config: &Config) -> Result<(), String> {
+    let ours: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
+    for (file, pool, volumes) in others(&config.daemon.state.value, &ours) {
+        let claimed = |v: &&config::Volume| volumes.iter().any(|name| name == v.name.as_str());
+        if let Some(volume) = config.volumes.iter().find(claimed) {
+            return Err(format!(
+                "volume {} is claimed by two pools, {} and {pool}, which is not in the configuration; put it back there, or give it up by removing {}",
+                volume.name.value,
+                volume.pool.value,
+                file.display()
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// This host's name for ever.

@@ -1,6 +1,7 @@
 //! Makes the reports of a daemon: its status, and in files of their own what it
 //! observed of a volume and why that is cached or not.
 
+mod arrays;
 mod explain;
 mod observe;
 
@@ -41,7 +42,7 @@ impl Daemon {
         let used = cpu.saturating_sub(std::mem::replace(&mut memory.cpu, cpu));
         let mut devices = Vec::new();
         let mut snapshots = HashMap::new();
-        for (name, opened) in self.open.borrow().iter() {
+        for (name, opened) in self.devices.open.borrow().iter() {
             let snapshot = opened.leaf.meter().snapshot(now);
             let opened_at = opened.at_first.at();
             let earlier = match memory.devices.get(name) {
@@ -78,6 +79,7 @@ impl Daemon {
             nbd: self.nbd(),
             volumes,
             pools: self.pools.iter().map(|(n, p)| pool(n, p, now)).collect(),
+            arrays: self.arrays(now),
             devices,
         }
     }

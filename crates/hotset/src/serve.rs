@@ -26,6 +26,9 @@ const HOME: ShardId = ShardId(0);
 /// Serves until told to end.
 pub fn serve(file: &Path, cold: bool) -> Result<(), Failure> {
     let mut config = crate::commands::check::read(file)?;
+    for warning in control::check::warnings(&config) {
+        eprintln!("hotset: {}:{warning}", file.display());
+    }
     for pool in &mut config.pools {
         pool.cold.value |= cold;
     }
@@ -182,6 +185,7 @@ async fn run(config: Config, opener: Opener, sockets: Sockets) -> Result<(), Str
         });
     }
     env.spawn.spawn(Daemon::tell_ejections(daemon.clone()));
+    env.spawn.spawn(daemon.devices.clone().tend());
     env.spawn.spawn(Daemon::tell_time(daemon.clone()));
     let control = local.listener(sockets.control);
     let handler = Rc::new(Controlled(daemon.clone()));

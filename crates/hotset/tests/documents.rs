@@ -43,7 +43,9 @@ fn the_examples_are_right() {
 
 #[test]
 fn every_command_has_a_page_and_help() {
-    for command in ["serve", "check", "status", "volume", "pool", "demo", "sim"] {
+    for command in [
+        "serve", "check", "status", "volume", "pool", "array", "drill", "demo", "sim",
+    ] {
         let page = fs::read_to_string(docs(&format!("commands/{command}.md"))).unwrap();
         assert!(page.starts_with(&format!("# hotset {command}\n")));
         let help = run(hotset().args([command, "--help"]));

@@ -5,6 +5,7 @@ mod common;
 use common::{
     Daemon, Place, USUAL, all, copy_out, faultless, fio, hotset, noise, refused, run, tool, until,
 };
+use layout::{BLOCK_BYTES, Head};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::process::Stdio;
@@ -268,4 +269,45 @@ fn a_directory_that_cannot_be_written_is_refused() {
     let place = place();
     fs::write(place.path("state"), "a file").unwrap();
     refuses(&place, &["cannot be kept here", "`state`"]);
+}
+
+#[test]
+fn a_pool_that_names_another_host_is_left_alone() {
+    let place = place();
+    place.serve().stop();
+    let mut bytes = fs::read(place.path("pool")).unwrap();
+    let mut head = Head::decode(&bytes).unwrap();
+    head.host = "another".into();
+    let plan = head.plan().unwrap();
+    for copy in plan.heads {
+        let at = copy.start as usize * BLOCK_BYTES;
+        head.encode(&mut bytes[at..at + copy.blocks as usize * BLOCK_BYTES]);
+    }
+    fs::write(place.path("pool"), &bytes).unwrap();
+    fs::remove_dir_all(place.path("state")).unwrap();
+    let told = ["belongs to pool fast", "of another host", "format --yes"];
+    refuses(&place, &told);
+    assert!(fs::read(place.path("pool")).unwrap() == bytes, "it changed");
+}
+
+#[test]
+fn a_full_disk_beside_the_pool_is_told() {
+    // SAFETY: no pointers are involved.
+    if unsafe { libc::geteuid() } != 0 {
+        println!("skipped: this needs root, to mount a small file system");
+        return;
+    }
+    let place = place();
+    let state = place.path("state");
+    fs::create_dir_all(&state).unwrap();
+    let mut mount = tool("mount", "mount");
+    mount.args(["-t", "tmpfs", "-o", "size=64k", "none"]);
+    run(mount.arg(&state));
+    let refused = std::panic::catch_unwind(|| {
+        refuses(&place, &["cannot be kept here", "free some space"]);
+    });
+    run(tool("umount", "mount").arg(&state));
+    refused.unwrap();
+    // With room again it is taken.
+    place.serve().stop();
 }

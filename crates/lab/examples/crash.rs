@@ -1,9 +1,9 @@
-//! A campaign of the crash laboratory that ends at the first violation, with
-//! status 1: what mutations are tried with.
+//! A campaign of the crash laboratory, of cases and then of flips, that ends at the
+//! first violation with status 1: what mutations are tried with.
 //!
 //! `crash CASES`
 
-use lab::crash::{Case, Length, run};
+use lab::crash::{Case, Length, flips, run};
 use lab::mutants::VIOLATION;
 use std::process::ExitCode;
 
@@ -17,6 +17,10 @@ fn main() -> ExitCode {
             println!("seed {seed}: {what}");
             return ExitCode::from(VIOLATION as u8);
         }
+    }
+    if let Some((seed, what)) = flips(0..cases).violations.first() {
+        println!("flip {seed}: {what}");
+        return ExitCode::from(VIOLATION as u8);
     }
     ExitCode::SUCCESS
 }

@@ -79,7 +79,7 @@ impl Copy {
             to: to.to_path_buf(),
         };
         fs::create_dir_all(to).map_err(|e| format!("{}: {e}", to.display()))?;
-        for name in ["Cargo.toml", "Cargo.lock", "crates"] {
+        for name in ["Cargo.toml", "Cargo.lock", "contrib", "crates"] {
             copy_tree(&from.join(name), &to.join(name))?;
         }
         Ok(copy)

@@ -1,6 +1,6 @@
 //! A bounded part of the crash laboratory.
 
-use lab::crash::{Case, Length, Totals, replay, run, sweep};
+use lab::crash::{Case, Image, Length, Totals, Verdict, flips, replay, run, sweep};
 
 const CASES: u64 = 300;
 
@@ -29,5 +29,27 @@ fn a_seed_is_a_case() {
     for seed in [3, 17] {
         let report = || run(&Case::new(seed, Length::Long)).report;
         assert_eq!(format!("{:?}", report()), format!("{:?}", report()));
+    }
+}
+
+#[test]
+fn a_flipped_bit_anywhere_is_found_or_harmless() {
+    let flips = flips(0..500);
+    println!("{flips:#?}");
+    assert_eq!(flips.violations, []);
+    assert!(flips.areas.len() == 9 && flips.images == 2);
+    let sum = |count: fn(&lab::crash::Area) -> u64| flips.areas.values().map(count).sum::<u64>();
+    assert!(sum(|area| area.counted) > 50 && sum(|area| area.harmless) > 50);
+}
+
+/// The canary of flips: what they must find, done in a way that nothing can.
+#[test]
+fn marks_that_were_sealed_without_their_bits_are_seen_by_what_is_served() {
+    for seed in [1, 3] {
+        let mut image = Image::new(seed);
+        assert_eq!(image.examine(seed), Verdict::Harmless);
+        image.forge();
+        let verdict = image.examine(seed);
+        assert!(matches!(verdict, Verdict::Wrong(_)), "{verdict:?}");
     }
 }

@@ -446,23 +446,3 @@ fn volumes(mut table: &[u8], count: u32) -> Result<Vec<Volume>, HeadError> {
     }
     Ok(volumes)
 }
-
-/// The head that holds, of its two copies. If neither can be read: what the
-/// better one is.
-pub fn newest(a: Result<Head, HeadError>, b: Result<Head, HeadError>) -> Result<Head, HeadError> {
-    let rank = |error: &HeadError| match error {
-        HeadError::Version(_) => 0,
-        HeadError::Damaged(_) => 1,
-        HeadError::Foreign(_) => 2,
-        HeadError::Blank => 3,
-    };
-    match (a, b) {
-        // A newer version has written here since: what the other says is old.
-        (Err(HeadError::Version(v)), _) | (_, Err(HeadError::Version(v))) => {
-            Err(HeadError::Version(v))
-        }
-        (Ok(a), Ok(b)) => Ok(if a.sequence >= b.sequence { a } else { b }),
-        (Ok(head), Err(_)) | (Err(_), Ok(head)) => Ok(head),
-        (Err(a), Err(b)) => Err(if rank(&a) <= rank(&b) { a } else { b }),
-    }
-}

@@ -15,6 +15,7 @@
 //!
 //! Not here: when what is written, and what follows from damage (`cache`).
 
+mod copies;
 mod head;
 mod log;
 mod map;
@@ -24,9 +25,10 @@ mod record;
 mod sheet;
 mod signature;
 
+pub use copies::{first_head, head_that_holds, newest, second_head};
 pub use head::{
     Head, HeadError, MEMBERS_MAX, Member, MemberRow, NAME_BYTES_MAX, ORIGIN_RECORD_BYTES_MAX, Role,
-    Superblock, VOLUMES_MAX, Volume, VolumeRow, newest,
+    Superblock, VOLUMES_MAX, Volume, VolumeRow,
 };
 pub use log::{Change, LogBlock, LogReader};
 pub use map::{Entry, EntryRow, MapPage, Mask, entries_per_page};

@@ -42,6 +42,9 @@ impl fmt::Display for Foreign {
     }
 }
 
+/// Something, but nobody knows whose.
+pub(crate) const UNKNOWN: Foreign = Foreign("data of an unknown kind");
+
 /// What the first bytes of a device tell; `None` if they are all zero.
 pub fn foreign(bytes: &[u8]) -> Option<Foreign> {
     let known = MAGICS.iter().find(|(at, magic, _)| {
@@ -55,7 +58,7 @@ pub fn foreign(bytes: &[u8]) -> Option<Foreign> {
         return Some(Foreign("a partition table or a boot sector"));
     }
     let other = bytes.iter().any(|byte| *byte != 0);
-    other.then_some(Foreign("data of an unknown kind"))
+    other.then_some(UNKNOWN)
 }
 
 #[cfg(test)]

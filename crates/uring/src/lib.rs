@@ -34,4 +34,4 @@ mod waker;
 
 pub use driver::UringDriver;
 pub use host::{Options, Uring};
-pub use open::DiskOptions;
+pub use open::{DiskOptions, claim};

@@ -109,7 +109,7 @@ fn open_named(path: &Path, options: &DiskOptions, name: &str) -> IoResult<Disk> 
         .open(path)
         .map_err(|cause| cannot_open(cause, options))?;
     if options.exclusive {
-        lock(&file)?;
+        claim(&file)?;
     }
     let limits = if is_block_device {
         device_limits(&file)?
@@ -182,8 +182,11 @@ fn cannot_open(cause: io::Error, options: &DiskOptions) -> IoError {
 const NO_DEVICE: &str = "has no device behind it; attach one";
 const IN_USE: &str = "is in use by another process, or mounted; stop that first";
 
-/// An advisory lock that goes when the last descriptor of this opening closes.
-fn lock(file: &File) -> IoResult {
+/// Takes the advisory lock that each disk opened as exclusive holds; it goes when
+/// the last descriptor of this opening closes.
+///
+/// `Busy` if another has it, another kind if the file cannot be locked.
+pub fn claim(file: &File) -> IoResult {
     // SAFETY: no pointers are involved.
     if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
         return Ok(());

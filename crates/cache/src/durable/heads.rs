@@ -1,7 +1,8 @@
 //! Writing the heads: who is in the pool, and which volumes it may hold.
 //!
 //! Order: both copies on every member, one after the other, then those of the
-//! witness. What follows is not done before all have it.
+//! witness. What follows is not done before all have it. A device that becomes a
+//! member is claimed before anything else is written to it.
 
 use super::Durable;
 use super::io::{Do, perform};
@@ -11,6 +12,7 @@ use crate::devices::Member;
 use block::{BoxDevice, Device, Fua, Lba, Nanos};
 use futures_util::future::join_all;
 use layout::{BLOCK_BYTES, HEAD_BLOCKS, Head, Role};
+use std::ops::Range;
 use std::rc::Rc;
 
 const HEAD_BYTES: usize = HEAD_BLOCKS as usize * BLOCK_BYTES;
@@ -112,11 +114,37 @@ fn head_of_pool<P: Device>(durable: &Durable, members: &[Rc<Member<P>>]) -> Head
     }
 }
 
+/// Writes the second copy of the head of a member that begins anew, in no epoch:
+/// it names the pool, and is never believed.
+pub(super) async fn claim<P: Device>(
+    core: &Rc<Core<P>>,
+    durable: &Durable,
+    member: &Rc<Member<P>>,
+) -> bool {
+    let shared = Head {
+        clean: false,
+        sequence: 0,
+        epoch: 0,
+        ..head_of_pool::<P>(durable, &[])
+    };
+    write_copies(core, durable, &shared, member, 1..2).await
+}
+
 async fn write_head<P: Device>(
     core: &Rc<Core<P>>,
     durable: &Durable,
     shared: &Head,
     member: &Rc<Member<P>>,
+) -> bool {
+    write_copies(core, durable, shared, member, 0..2).await
+}
+
+async fn write_copies<P: Device>(
+    core: &Rc<Core<P>>,
+    durable: &Durable,
+    shared: &Head,
+    member: &Rc<Member<P>>,
+    copies: Range<usize>,
 ) -> bool {
     let store = member.store.as_ref().expect("a member that is kept");
     let clean = durable.clean.get() && store.warm.get();
@@ -138,8 +166,8 @@ async fn write_head<P: Device>(
     let mut buf = core.env.pool.get(HEAD_BYTES).await;
     let bytes = head.encode(&mut buf);
     let data = buf.share().slice(0..bytes);
-    for area in store.plan.heads {
-        let write = Do::Write(store.at(area, 0), data.clone(), Fua::Yes);
+    for area in &store.plan.heads[copies] {
+        let write = Do::Write(store.at(*area, 0), data.clone(), Fua::Yes);
         if !perform(core, member, write).await {
             return false;
         }

@@ -82,3 +82,18 @@ pub(crate) async fn read<D: Device>(
         }
     }
 }
+
+/// Bytes of metadata; `None` if a sector of them cannot be read, for there is
+/// another copy.
+pub(crate) async fn readable<D: Device>(
+    device: &D,
+    at: Lba,
+    bytes: usize,
+    env: &block::Env,
+) -> IoResult<Option<Vec<u8>>> {
+    match read(device, at, bytes, &env.pool).await {
+        Ok(buf) => Ok(Some(buf.to_vec())),
+        Err(error) if error.kind() == Kind::Media => Ok(None),
+        Err(error) => Err(error),
+    }
+}

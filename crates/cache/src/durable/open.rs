@@ -6,11 +6,11 @@
 //! what is not ours is left alone, unless told otherwise.
 //!
 //! Order: everything is read and decided before anything is written. Devices
-//! that begin anew get their marks, then all get their heads; if the members are
-//! others than before, with a greater epoch.
+//! that begin anew are claimed by their second head and get their marks, then all
+//! get their heads; if the members are others than before, with a greater epoch.
 
-use super::heads::{WITNESS_SECTORS, write_heads};
-use super::io::read;
+use super::heads::{WITNESS_SECTORS, claim, write_heads};
+use super::io::readable;
 use super::mark::{ALL, keep_marked, write_image};
 use super::store::NewStore;
 use super::{Durable, Signal};
@@ -20,7 +20,7 @@ use crate::devices::{DeviceId, Member, PoolDevice};
 use block::{Access, BoxDevice, Device, Env, Extent, IoError, IoResult, Kind, Lba, RangeLock};
 use layout::{
     BLOCK_BYTES, BLOCK_SECTORS, HEAD_BLOCKS, Head, HeadError, MARK_BLOCKS, PROBE_BYTES, Role, Uuid,
-    newest, newest_marks,
+    first_head, head_that_holds, newest_marks, second_head,
 };
 use policy::Policy;
 use std::cell::{Cell, RefCell};
@@ -111,31 +111,38 @@ async fn probe<D: Device>(
         );
     }
     let probe = (bytes as usize).min(PROBE_BYTES);
-    let start = read(device, part.start, probe, &env.pool).await?;
-    let mut first = Head::decode(&start[..HEAD_BYTES]);
-    if first == Err(HeadError::Blank)
-        && let Some(what) = layout::foreign(&start)
-    {
-        first = Err(HeadError::Foreign(what));
+    let mut start = readable(device, part.start, probe, env).await?;
+    if start.is_none() {
+        // What is behind the head may be what cannot be read; it tells no more
+        // of a device that is ours.
+        start = readable(device, part.start, HEAD_BYTES, env).await?;
+        start = start.filter(|start| Head::decode(start).is_ok());
     }
-    drop(start);
+    let start = start.as_deref();
+    let first = first_head(start);
     let blocks = match &first {
         Ok(head) if head.role == Role::Member => head.blocks.min(bytes / BLOCK_BYTES as u64),
         Ok(_) => 2 * HEAD_BLOCKS,
         Err(_) => bytes / BLOCK_BYTES as u64,
     };
     let last = part.start + block::Sectors((blocks - HEAD_BLOCKS) * BLOCK_SECTORS);
-    let end = read(device, last, HEAD_BYTES, &env.pool).await?;
-    let second = match Head::decode(&end) {
-        // The end of something else says nothing.
-        Err(HeadError::Foreign(_)) => Err(HeadError::Blank),
-        other => other,
-    };
-    // A first head that something else has overwritten is not ours any more.
-    if let (Err(HeadError::Foreign(what)), Ok(_)) = (&first, &second) {
-        return Ok(Err(HeadError::Foreign(*what)));
+    let end = readable(device, last, HEAD_BYTES, env).await?;
+    Ok(head_that_holds(start, first, second_head(end.as_deref())))
+}
+
+/// The area of marks; zeroes for blocks that cannot be read, which are no marks.
+async fn marks_area<D: Device>(device: &D, start: Lba, env: &Env) -> IoResult<Vec<u8>> {
+    let bytes = MARK_BLOCKS as usize * BLOCK_BYTES;
+    if let Some(area) = readable(device, start, bytes, env).await? {
+        return Ok(area);
     }
-    Ok(newest(first, second))
+    let mut area = Vec::with_capacity(bytes);
+    for block in 0..MARK_BLOCKS {
+        let at = start + block::Sectors(block * BLOCK_SECTORS);
+        let block = readable(device, at, BLOCK_BYTES, env).await?;
+        area.extend(block.unwrap_or(vec![0; BLOCK_BYTES]));
+    }
+    Ok(area)
 }
 
 impl<P: Device> Cache<P> {
@@ -333,8 +340,10 @@ impl<P: Device> Cache<P> {
     }
 }
 
-/// Writes both pairs of marks, so that no older one is left.
+/// Claims a device that begins anew, so that what follows is known for ours if
+/// the power goes; then writes both pairs of marks, so that no older one is left.
 async fn write_new_marks<P: Device>(core: &Rc<Core<P>>, durable: &Durable, member: &Rc<Member<P>>) {
+    claim(core, durable, member).await;
     for _ in 0..2 {
         let image = durable.table.borrow().wanted.clone();
         write_image(core, durable, member, &image).await;
@@ -467,13 +476,7 @@ async fn store<P: Device>(
         Standing::Current(head) => {
             let plan = head.plan().expect("checked when it was read");
             let at: Lba = plan.marks.lba(device.extent.start, 0);
-            let area = read(
-                &device.device,
-                at,
-                MARK_BLOCKS as usize * BLOCK_BYTES,
-                &env.pool,
-            )
-            .await?;
+            let area = marks_area(&device.device, at, env).await?;
             let marks = newest_marks(&area, head.device);
             let clean = head.clean;
             (

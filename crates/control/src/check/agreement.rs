@@ -1,5 +1,6 @@
 //! Whether the sections of a configuration agree with each other.
 
+use super::arrays;
 use crate::config::{At, Config, Device, Listen, Name, Pool};
 use crate::problem::Problem;
 use block::{Nanos, Sectors};
@@ -22,6 +23,7 @@ pub fn agreement(config: &Config, drives: &[&str], problems: &mut Vec<Problem>) 
     for pool in &config.pools {
         engine(pool, problems);
     }
+    arrays::agree(config, problems);
     uses(config, problems);
     same_place(config, problems);
     if config.listeners.is_empty() {
@@ -64,7 +66,9 @@ fn unique(config: &Config, problems: &mut Vec<Problem>) {
             }
         }
     };
-    check("device", config.devices.iter().map(|d| &d.name).collect());
+    let devices = config.devices.iter().map(|d| &d.name);
+    let arrays = config.arrays.iter().map(|a| &a.name);
+    check("device", devices.chain(arrays).collect());
     check("pool", config.pools.iter().map(|p| &p.name).collect());
     check("volume", config.volumes.iter().map(|v| &v.name).collect());
 }
@@ -150,9 +154,10 @@ fn engine(pool: &Pool, problems: &mut Vec<Problem>) {
 /// Whether what is named exists, and each device has one use.
 fn uses(config: &Config, problems: &mut Vec<Problem>) {
     let device = |name: &Name| config.devices.iter().find(|d| d.name.value == *name);
+    let array = |name: &Name| config.arrays.iter().any(|a| a.name.value == *name);
     let mut used: HashMap<&Name, String> = HashMap::new();
     let mut take = |name, line, by: String, problems: &mut Vec<Problem>| {
-        if device(name).is_none() {
+        if device(name).is_none() && !array(name) {
             let what = format!("{by} names a device {name} that does not exist");
             let remedy = "add a [[device]] of that name, or correct the name";
             problems.push(Problem::new(line, what, remedy));
@@ -164,6 +169,14 @@ fn uses(config: &Config, problems: &mut Vec<Problem>) {
             used.insert(name, by);
         }
     };
+    for array in &config.arrays {
+        let by = format!("array {}", array.name.value);
+        for members in [&array.members, &array.spares] {
+            for name in &members.value {
+                take(name, members.line, by.clone(), problems);
+            }
+        }
+    }
     for volume in &config.volumes {
         let by = format!("volume {}", volume.name.value);
         take(&volume.origin.value, volume.origin.line, by, problems);

@@ -1,12 +1,25 @@
 //! `hotset check`.
 
 use crate::Failure;
+use control::check::{check, check_alone};
 use control::config::Config;
+use control::problem::Problem;
 use sim::model::catalogue::Drive;
 use std::path::Path;
 
+type Check = fn(&str, &[&str]) -> Result<Config, Vec<Problem>>;
+
 /// Reads a configuration that is right in itself and for this machine.
 pub fn read(file: &Path) -> Result<Config, Failure> {
+    judged(file, check)
+}
+
+/// Reads a configuration that is right in itself, whatever runs on this machine.
+pub fn read_alone(file: &Path) -> Result<Config, Failure> {
+    judged(file, check_alone)
+}
+
+fn judged(file: &Path, check: Check) -> Result<Config, Failure> {
     let name = file.display();
     let text = std::fs::read_to_string(file).map_err(|cause| {
         Failure::Usage(format!(
@@ -14,7 +27,7 @@ pub fn read(file: &Path) -> Result<Config, Failure> {
         ))
     })?;
     let drives: Vec<&str> = Drive::all().map(|drive| drive.name()).collect();
-    control::check::check(&text, &drives).map_err(|problems| {
+    check(&text, &drives).map_err(|problems| {
         let lines = problems.iter().map(|problem| format!("{name}:{problem}"));
         Failure::Usage(lines.collect::<Vec<_>>().join("\n"))
     })
@@ -22,11 +35,15 @@ pub fn read(file: &Path) -> Result<Config, Failure> {
 
 pub fn run(file: &Path) -> Result<(), Failure> {
     let config = read(file)?;
+    for warning in control::check::warnings(&config) {
+        println!("{}:{warning} (a warning)", file.display());
+    }
     println!(
-        "{}: {} volumes, {} pools, {} devices, no problem found",
+        "{}: {} volumes, {} pools, {} arrays, {} devices, no problem found",
         file.display(),
         config.volumes.len(),
         config.pools.len(),
+        config.arrays.len(),
         config.devices.len(),
     );
     Ok(())

@@ -9,7 +9,7 @@ use std::path::Path;
 pub fn run(path: &Path, yes: bool) -> Result<(), Failure> {
     let image = Image::open(path, true)?;
     let mut ends = vec![image.bytes / BLOCK_BYTES as u64];
-    let holds = match head_of(&image)? {
+    let holds = match head_of(&image) {
         Err(HeadError::Blank) => None,
         Ok(head) => {
             // A device that has grown has its other head where it ended.

@@ -1,15 +1,15 @@
 //! `hotset pool inspect`: what is on a pool device, and what of it is damaged.
 
-use crate::Failure;
+use crate::{Failure, claim};
 use layout::{
     BLOCK_BYTES, Change, HEAD_BLOCKS, Head, HeadError, LINE_BITS, LogReader, MARK_BITS,
-    MARK_BLOCKS, MapPage, Mask, PROBE_BYTES, Plan, Role, entries_per_page, newest, newest_marks,
+    MARK_BLOCKS, MapPage, Mask, PROBE_BYTES, Plan, Role, entries_per_page, first_head,
+    head_that_holds, newest_marks, second_head,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -30,18 +30,8 @@ impl Image {
         };
         let opened = File::options().read(true).write(write).open(path);
         let mut file = opened.map_err(|cause| failure("cannot be opened", cause))?;
-        // The kernel lets go of a daemon's files a moment after the daemon has ended.
-        let locked = (0..20).any(|attempt| {
-            if attempt > 0 {
-                std::thread::sleep(std::time::Duration::from_millis(100));
-            }
-            // SAFETY: no pointers are involved.
-            unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
-        });
-        if !locked {
-            let what = "is in use; stop the daemon that uses it first";
-            return Err(Failure::Runtime(format!("{name}: {what}")));
-        }
+        let claimed = claim::wait(|| uring::claim(&file));
+        claimed.map_err(|error| Failure::Runtime(error.on(name.clone()).to_string()))?;
         let end = file.seek(SeekFrom::End(0));
         let bytes = end.map_err(|cause| failure("its size cannot be told", cause))?;
         Ok(Image { file, bytes, name })
@@ -66,43 +56,58 @@ impl Image {
     }
 }
 
-/// The two copies of the head, the first where it must be.
-fn copies(image: &Image) -> Result<[Result<Head, HeadError>; 2], Failure> {
-    if image.bytes < 2 * HEAD_BYTES {
-        let cut = || Err(HeadError::Damaged("it is cut short"));
-        return Ok([cut(), cut()]);
+/// A device's two copies of the head.
+struct Copies {
+    start: Option<Vec<u8>>,
+    first: Result<Head, HeadError>,
+    second: Result<Head, HeadError>,
+}
+
+impl Copies {
+    fn read(image: &Image) -> Copies {
+        if image.bytes < 2 * HEAD_BYTES {
+            let cut = || Err(HeadError::Damaged("it is cut short"));
+            return Copies {
+                start: None,
+                first: cut(),
+                second: cut(),
+            };
+        }
+        let start = image.read(0, image.bytes.min(PROBE_BYTES as u64)).ok();
+        let first = first_head(start.as_deref());
+        let whole = image.bytes / BLOCK_BYTES as u64;
+        let blocks = match &first {
+            Ok(head) if head.role == Role::Member => head.blocks.min(whole),
+            Ok(_) => 2 * HEAD_BLOCKS,
+            Err(_) => whole,
+        };
+        let end = image.read((blocks - HEAD_BLOCKS) * BLOCK_BYTES as u64, HEAD_BYTES);
+        Copies {
+            second: second_head(end.ok().as_deref()),
+            start,
+            first,
+        }
     }
-    let start = image.read(0, image.bytes.min(PROBE_BYTES as u64))?;
-    let mut first = Head::decode(&start);
-    if first == Err(HeadError::Blank)
-        && let Some(what) = layout::foreign(&start)
-    {
-        first = Err(HeadError::Foreign(what));
+
+    /// The one that holds.
+    fn head(&self) -> Result<Head, HeadError> {
+        head_that_holds(
+            self.start.as_deref(),
+            self.first.clone(),
+            self.second.clone(),
+        )
     }
-    let whole = image.bytes / BLOCK_BYTES as u64;
-    let blocks = match &first {
-        Ok(head) if head.role == Role::Member => head.blocks.min(whole),
-        Ok(_) => 2 * HEAD_BLOCKS,
-        Err(_) => whole,
-    };
-    let second = image.read((blocks - HEAD_BLOCKS) * BLOCK_BYTES as u64, HEAD_BYTES)?;
-    Ok([first, Head::decode(&second)])
 }
 
 /// The head that holds.
-pub fn head_of(image: &Image) -> Result<Result<Head, HeadError>, Failure> {
-    let [first, second] = copies(image)?;
-    let ours = !matches!(&first, Err(HeadError::Foreign(_)));
-    let second = second.map_err(|error| match error {
-        HeadError::Foreign(_) => HeadError::Blank,
-        other => other,
-    });
-    Ok(if ours { newest(first, second) } else { first })
+pub fn head_of(image: &Image) -> Result<Head, HeadError> {
+    Copies::read(image).head()
 }
 
 pub fn run(path: &Path, lines: bool, as_json: bool) -> Result<(), Failure> {
     let image = Image::open(path, false)?;
-    let head = match head_of(&image)? {
+    let copies = Copies::read(&image);
+    let head = match copies.head() {
         Ok(head) => head,
         Err(error) => {
             let what = format!("{}: {error}; no pool can be read here", path.display());
@@ -110,7 +115,7 @@ pub fn run(path: &Path, lines: bool, as_json: bool) -> Result<(), Failure> {
         }
     };
     let mut damaged = Vec::new();
-    for (copy, which) in copies(&image)?.iter().zip(["A", "B"]) {
+    for (copy, which) in [&copies.first, &copies.second].into_iter().zip(["A", "B"]) {
         match copy {
             Ok(copy) if copy.sequence != head.sequence => {
                 damaged.push(format!("head {which} is older than the other"));

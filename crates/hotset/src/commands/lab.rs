@@ -3,7 +3,7 @@
 use crate::Failure;
 use crate::cli::Lab;
 use lab::crash::{self, Request};
-use lab::kill;
+use lab::{kill, stack};
 use std::path::Path;
 
 pub fn run(command: Lab) -> Result<(), Failure> {
@@ -26,11 +26,50 @@ pub fn run(command: Lab) -> Result<(), Failure> {
             };
             crash::command(&request).map_err(Failure::Runtime)
         }
+        Lab::Stack {
+            transactions,
+            between,
+            cuts,
+            seed,
+            directory,
+        } => stack(stack::Request {
+            transactions,
+            between,
+            cuts_max: cuts,
+            seed,
+            directory,
+            program: std::env::current_exe().map_err(Failure::runtime)?,
+        }),
+        Lab::Flips { flips, seed } => flip(flips, seed),
         Lab::Kill {
             rounds,
             seed,
             directory,
         } => kill(rounds, seed, &directory),
+    }
+}
+
+fn flip(flips: u64, seed: u64) -> Result<(), Failure> {
+    let flips = crash::flips(seed..seed + flips);
+    println!(
+        "{}",
+        serde_json::to_string_pretty(&flips).expect("plain data")
+    );
+    match flips.violations.len() {
+        0 => Ok(()),
+        wrong => Err(Failure::Runtime(format!("{wrong} flips did harm"))),
+    }
+}
+
+fn stack(request: stack::Request) -> Result<(), Failure> {
+    let stack = stack::run(&request).map_err(Failure::Runtime)?;
+    println!(
+        "{}",
+        serde_json::to_string_pretty(&stack).expect("plain data")
+    );
+    match stack.violations.len() {
+        0 => Ok(()),
+        wrong => Err(Failure::Runtime(format!("{wrong} images did not recover"))),
     }
 }
 

@@ -60,6 +60,10 @@ fn table(status: &Status) -> String {
     {
         text += &format!("{}: {}\n", pool.name, rule(&pool.rule));
     }
+    for array in &status.arrays {
+        text += "\n";
+        text += &super::array::text(array);
+    }
     text += "\n";
     text += &devices(&status.devices).to_string();
     text

@@ -42,7 +42,7 @@ impl Daemon {
     /// opened.
     fn service(&self, which: impl Fn(&Name) -> bool) -> Service {
         let now = self.opener.local.env().timer.now();
-        let open = self.open.borrow();
+        let open = self.devices.open.borrow();
         let of = open.iter().filter(|(name, _)| which(name));
         let intervals: Vec<Interval> = of
             .map(|(_, opened)| opened.leaf.meter().snapshot(now).since(&opened.at_first))

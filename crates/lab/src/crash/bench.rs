@@ -1,10 +1,10 @@
 //! What outlives a daemon in a case: the script's progress, the models, what is
 //! plugged in, and the report.
 
-use super::case::{Case, Cut};
+use super::case::{Case, Cut, Disks};
 use super::model::Model;
 use super::report::{Landing, Report};
-use super::stage::Leaf;
+use super::stage::{Leaf, WITNESS};
 use block::{Nanos, TargetId};
 use cache::{Cache, Counter, DeviceId, Mode};
 use sim::{Control, Rng};
@@ -47,6 +47,12 @@ pub(super) struct Bench {
     filling: Cell<u32>,
     /// The pool was open once.
     pub(super) formed: Cell<bool>,
+    /// The witness as the last daemon left it.
+    witness_before: RefCell<Vec<u8>>,
+    /// What the witness is to be when the next daemon starts.
+    pub(super) witness_back: RefCell<Option<Vec<u8>>>,
+    /// A disk was in the pool when the daemon ended.
+    in_use: Cell<bool>,
     /// Random names that were given.
     named: Rc<Cell<u128>>,
     /// How often each of [`RECENT`] was counted, and when last.
@@ -96,6 +102,9 @@ impl Bench {
             cache: RefCell::default(),
             filling: Cell::default(),
             formed: Cell::default(),
+            witness_before: RefCell::default(),
+            witness_back: RefCell::default(),
+            in_use: Cell::default(),
             named: Rc::default(),
             recent: Default::default(),
             case,
@@ -176,7 +185,7 @@ impl Bench {
 
     /// Whether a pool that cannot be opened is no wonder.
     pub(super) fn may_be_refused(&self) -> bool {
-        !self.formed.get() || !self.case.faults.is_empty()
+        !self.case.faults.is_empty()
     }
 
     /// A random name.
@@ -213,9 +222,35 @@ impl Bench {
         self.filling.set(filling.unwrap_or(0));
     }
 
+    /// Before the next daemon, after the one that ended with `cut`: which disks
+    /// it finds, and which witness. `peek` reads the witness.
+    ///
+    /// A witness that goes back is made up for by the heads of disks, as long as
+    /// one that was in the pool to the last is there.
+    pub(super) fn between_lives(&self, cut: Cut, peek: &dyn Fn(&mut [u8])) {
+        for disk in 0..self.pool.len() {
+            match cut.disks {
+                Disks::Same => {}
+                Disks::All => self.plug(disk, true),
+                // Two disks of which each began a pool of its own are two pools.
+                Disks::Only(disks) => {
+                    self.plug(disk, !self.formed.get() || disks >> disk & 1 > 0);
+                }
+            }
+        }
+        let mut bytes = vec![0; WITNESS.bytes() as usize];
+        peek(&mut bytes);
+        let before = self.witness_before.replace(bytes);
+        let back = cut.witness_back && self.in_use.get() && !before.is_empty();
+        *self.witness_back.borrow_mut() = back.then_some(before);
+    }
+
     /// The daemon is dead: what the cut met. Forgets its cache.
     pub(super) fn autopsy(&self, now: Nanos, cut: Option<Cut>) {
         self.look(now);
+        let online = |d: &cache::DeviceReport| d.state == cache::DeviceState::Online;
+        let devices = self.cache.borrow().as_ref().map(Cache::devices);
+        self.in_use.set(devices.iter().flatten().any(online));
         drop(self.cache.take());
         if cut.is_none() {
             return;

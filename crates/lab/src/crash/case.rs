@@ -111,9 +111,33 @@ pub struct Cut {
     pub after: u64,
     /// What is lost.
     pub loss: Loss,
-    /// Whether pool disks that were unplugged are there again, as they were,
-    /// when the next daemon starts.
-    pub returns: bool,
+    /// Which pool disks the next daemon finds, as they were.
+    pub disks: Disks,
+    /// Whether the witness goes back to what it was a life ago, as if it came
+    /// from a backup; only while that can be told.
+    pub witness_back: bool,
+}
+
+/// The pool disks that are there when a daemon starts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Disks {
+    /// Those that were there when the last one ended.
+    Same,
+    /// All.
+    All,
+    /// Those whose bits are set.
+    Only(u8),
+}
+
+/// What becomes of disks and witness between two lives of a case.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Comings {
+    /// Disks that were unplugged stay so, or all come back.
+    Common,
+    /// Each disk is there or not, for a life or several; nobody plugs one in.
+    Roaming,
+    /// All disks are there, and the witness may go back.
+    Backup,
 }
 
 /// A fault of a pool disk's operations.
@@ -224,8 +248,16 @@ impl Case {
         let write_share = rng.between(20, 60);
         case.steps = (0..count).map(|_| case.step(rng, write_share)).collect();
         if length == Length::Long {
-            case.draw_cuts(rng);
-            if rng.chance(0.4) {
+            let comings = match rng.below(10) {
+                0..2 if disks > 1 => Comings::Roaming,
+                2..4 if disks > 1 => Comings::Backup,
+                _ => Comings::Common,
+            };
+            case.draw_cuts(rng, comings);
+            if comings == Comings::Roaming {
+                case.steps.retain(|step| !matches!(step, Step::Plug(_)));
+            }
+            if comings != Comings::Backup && rng.chance(0.4) {
                 case.draw_faults(rng);
             }
         }
@@ -281,14 +313,23 @@ impl Case {
 
     /// A step of a script takes about four disk steps; a cut beyond the end of a
     /// life finds it closed.
-    fn draw_cuts(&mut self, rng: &mut Rng) {
-        let lives = rng.between(1, 3);
+    fn draw_cuts(&mut self, rng: &mut Rng, comings: Comings) {
+        let lives = match comings {
+            Comings::Common => rng.between(1, 3),
+            Comings::Roaming | Comings::Backup => rng.between(2, 4),
+        };
         let each = self.steps.len() as u64 * 4 / lives;
+        let disks = self.pool.len() as u64;
         for _ in 0..lives {
             let mut cut = |most| Cut {
                 after: rng.between(1, most),
                 loss: Loss::ALL[rng.below(4) as usize],
-                returns: rng.chance(0.6),
+                disks: match comings {
+                    Comings::Common if rng.chance(0.4) => Disks::Same,
+                    Comings::Common | Comings::Backup => Disks::All,
+                    Comings::Roaming => Disks::Only(rng.between(1, (1 << disks) - 1) as u8),
+                },
+                witness_back: comings == Comings::Backup && rng.chance(0.5),
             };
             let main = cut(each.max(2));
             self.cuts.push(main);

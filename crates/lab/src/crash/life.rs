@@ -20,6 +20,10 @@ const EXAMINED: u64 = 64;
 
 /// Lives until the script is used up.
 pub(super) async fn live(bench: Rc<Bench>, local: Local<SimDriver>) {
+    let back = bench.witness_back.take();
+    if let Some(bytes) = back {
+        stage::restore_witness(&bench, &local, &bytes).await;
+    }
     let stage = stage::open(&bench, &local).await;
     bench.opened(&stage.cache);
     let _last_look = LastLook(bench.clone());

@@ -19,6 +19,7 @@
 mod bench;
 mod case;
 mod command;
+mod flips;
 mod life;
 pub mod model;
 mod report;
@@ -27,8 +28,9 @@ mod shrink;
 mod stage;
 mod sweep;
 
-pub use case::{Case, Cut, Fault, Length, Loss, Space, Step};
+pub use case::{Case, Cut, Disks, Fault, Length, Loss, Space, Step};
 pub use command::{Request, command};
+pub use flips::{Area, Flips, Image, Verdict, flips};
 pub use report::{Landing, Mutated, Report, Summary, Totals, Violation};
 pub use run::{Outcomes, run};
 pub use shrink::shrink;

@@ -94,8 +94,10 @@ fn one_life(sim: &mut Sim, bench: &Rc<Bench>, cut: Option<Cut>) -> bool {
     if !died && outcome != Outcome::Done {
         bench.violate(format!("the daemon did not end: {outcome:?}"));
     }
-    if cut.is_some_and(|cut| cut.returns) {
-        (0..bench.pool.len()).for_each(|disk| bench.plug(disk, true));
+    if let Some(cut) = cut {
+        bench.between_lives(cut, &|out| {
+            sim.world().peek(bench.witness, Lba(0), out);
+        });
     }
     let origin_lost = died && cut.is_some_and(|cut| cut.loss.takes_origins());
     for model in &bench.models {

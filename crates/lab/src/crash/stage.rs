@@ -2,7 +2,7 @@
 //! daemon puts one together.
 
 use super::bench::Bench;
-use block::{BoxDevice, Gate, IoResult, Kind, Nanos, Sectors, TargetId};
+use block::{BoxDevice, Device, Fua, Gate, IoResult, Kind, Lba, Nanos, Sectors, TargetId};
 use cache::{Cache, Config, DeviceId, Durability, PoolDevice, Volume, VolumeConfig};
 use shard::{Disk, Local};
 use sim::SimDriver;
@@ -43,6 +43,15 @@ fn device(bench: &Bench, local: &Local<SimDriver>, disk: usize) -> PoolDevice<Le
     PoolDevice::whole(leaf, format!("controller-{}", disk % 2))
 }
 
+/// Gives the witness these bytes.
+pub(super) async fn restore_witness(bench: &Bench, local: &Local<SimDriver>, bytes: &[u8]) {
+    let mut buf = local.env().pool.get(bytes.len()).await;
+    buf.copy_from_slice(bytes);
+    let witness = leaf(local, bench.witness);
+    let written = witness.write(Lba(0), buf.share(), Fua::Yes).await;
+    written.expect("the witness has no faults");
+}
+
 /// Puts a disk into the pool that was not in it when it was opened.
 pub(super) async fn join(
     bench: &Bench,
@@ -56,10 +65,9 @@ pub(super) async fn join(
 
 /// Opens the pool with the disks that are plugged in, and every volume.
 ///
-/// A pool that was never opened before, or whose disks are faulty, may be
-/// refused: the power went while it was made, both copies of a head are bad, or
-/// a disk cannot be read. An administrator would then have it formatted, or leave
-/// that disk out.
+/// A pool whose disks are faulty may be refused: both copies of a head are bad,
+/// or a disk cannot be read. An administrator would then have it formatted, or
+/// leave that disk out.
 pub(super) async fn open(bench: &Bench, local: &Local<SimDriver>) -> Stage {
     for number in 1.. {
         let format = number > ATTEMPTS;

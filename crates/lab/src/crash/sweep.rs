@@ -1,6 +1,6 @@
 //! Many cases: campaigns of drawn ones, and every boundary of short ones.
 
-use super::case::{Case, Cut, Length, Loss};
+use super::case::{Case, Cut, Disks, Length, Loss};
 use super::report::Totals;
 use super::run::run;
 use std::ops::Range;
@@ -51,13 +51,18 @@ pub fn sweep(seed: u64) -> Swept {
             let again = Cut {
                 after: 1 + (after + i) % RECOVERY,
                 loss: Loss::ALL[((after + i) / 2 % 4) as usize],
-                returns: true,
+                disks: Disks::All,
+                witness_back: false,
             };
             let mut case = case.clone();
             let first = Cut {
                 after,
                 loss,
-                returns: after % 2 == 0,
+                disks: match after % 2 {
+                    0 => Disks::All,
+                    _ => Disks::Same,
+                },
+                witness_back: false,
             };
             case.cuts = vec![first, again];
             swept.cuts += 1;

@@ -20,11 +20,11 @@ pub(super) struct Place {
 }
 
 /// A process that is killed when dropped.
-pub(super) struct Process(pub(super) Child);
+pub(crate) struct Process(Child);
 
 impl Process {
     /// As `kill -9` does.
-    pub(super) fn kill(mut self) -> io::Result<()> {
+    pub(crate) fn kill(mut self) -> io::Result<()> {
         self.0.kill()?;
         self.0.wait().map(drop)
     }
@@ -86,23 +86,33 @@ impl Place {
 
     /// Starts a daemon and waits until it serves.
     pub(super) fn serve(&self) -> Result<Process, String> {
-        let mut command = Command::new(&self.program);
-        command
-            .args(["serve", "--config"])
-            .arg(self.path("hotset.toml"));
-        let log = File::create(self.path("log")).map_err(|e| e.to_string())?;
-        let child = command.stdin(Stdio::null()).stderr(log).spawn();
-        let mut process = Process(child.map_err(|e| e.to_string())?);
-        let begin = Instant::now();
-        // The sockets of a daemon that was killed are left: only a connection tells.
-        while UnixStream::connect(self.path("nbd")).is_err() {
-            let ended = process.0.try_wait().map_err(|e| e.to_string())?;
-            if ended.is_some() || begin.elapsed() > START_MAX {
-                let log = fs::read_to_string(self.path("log")).unwrap_or_default();
-                return Err(format!("the daemon does not serve: {log}"));
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Ok(process)
+        let (toml, log) = (self.path("hotset.toml"), self.path("log"));
+        start(&self.program, &toml, &self.path("nbd"), &log)
     }
+}
+
+/// Starts a daemon of the executable `program` that listens at `socket`, and waits
+/// until it serves; what it says goes to the file `log`.
+pub(crate) fn start(
+    program: &Path,
+    toml: &Path,
+    socket: &Path,
+    log: &Path,
+) -> Result<Process, String> {
+    let mut command = Command::new(program);
+    command.args(["serve", "--config"]).arg(toml);
+    let said = File::create(log).map_err(|e| e.to_string())?;
+    let child = command.stdin(Stdio::null()).stderr(said).spawn();
+    let mut process = Process(child.map_err(|e| e.to_string())?);
+    let begin = Instant::now();
+    // The sockets of a daemon that was killed are left: only a connection tells.
+    while UnixStream::connect(socket).is_err() {
+        let ended = process.0.try_wait().map_err(|e| e.to_string())?;
+        if ended.is_some() || begin.elapsed() > START_MAX {
+            let said = fs::read_to_string(log).unwrap_or_default();
+            return Err(format!("the daemon does not serve: {said}"));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(process)
 }

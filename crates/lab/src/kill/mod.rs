@@ -9,7 +9,7 @@
 //! must be there, flushed or not.
 
 mod client;
-mod daemon;
+pub(crate) mod daemon;
 mod rounds;
 
 pub use rounds::{Kills, rounds};

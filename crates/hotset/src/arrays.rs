@@ -1,0 +1,460 @@
+//! Devices by name: those of the configuration, and the arrays made of them.
+//!
+//! Invariants:
+//!     a device is open ⟺ a volume, a pool or an array uses it, and only one does
+//!     an array runs ⟺ it is open; its members are open while it runs
+//!
+//! Not here: what an array does about a lost member (`raid`); when a lost member
+//! is sought (`tend`).
+
+pub mod tend;
+
+use crate::devices::{Leaf, Opened, Opener, Role};
+use crate::memory;
+use block::{BoxDevice, Device as _, Env, IoError, IoResult, Kind, Lba, Nanos, Sectors};
+use control::check::domain;
+use control::config::{self, Config, Name};
+use raid::{Array, Candidate, MemberState, Options, Plan, Start, Uuid};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// What is looked at to see whether a device holds something.
+const PROBE_BYTES: usize = 1 << 20;
+
+/// An array that runs.
+pub struct Running {
+    pub array: Array,
+    pub config: config::Array,
+    /// Members that were taken out by hand, and stay out.
+    pub by_hand: RefCell<BTreeSet<Name>>,
+    /// Devices that were given while it runs.
+    pub given: RefCell<BTreeSet<Name>>,
+    pub scrub: RefCell<Option<control::status::Scrub>>,
+    /// Events that standard error has told.
+    told: Cell<u64>,
+    ended: Cell<bool>,
+}
+
+/// Every device that can be opened, and those that are.
+pub struct Devices {
+    pub opener: Opener,
+    config: Config,
+    pub open: RefCell<BTreeMap<Name, Opened>>,
+    /// Those within others first.
+    pub running: RefCell<Vec<Rc<Running>>>,
+}
+
+/// What a name stands for.
+#[derive(Clone)]
+pub enum Source {
+    Device(Box<config::Device>),
+    Array(Box<config::Array>),
+}
+
+impl Source {
+    pub fn name(&self) -> &Name {
+        match self {
+            Source::Device(device) => &device.name.value,
+            Source::Array(array) => &array.name.value,
+        }
+    }
+
+    pub fn is_read_only(&self) -> bool {
+        matches!(self, Source::Device(device) if device.read_only.value)
+    }
+}
+
+type Later<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+impl Devices {
+    pub fn new(config: &Config, opener: Opener) -> Devices {
+        Devices {
+            opener,
+            config: config.clone(),
+            open: RefCell::default(),
+            running: RefCell::default(),
+        }
+    }
+
+    fn env(&self) -> Env {
+        self.opener.local.env()
+    }
+
+    /// The device or array of the configuration that has this name.
+    pub fn find(&self, name: &Name) -> Option<Source> {
+        let devices = self.config.devices.iter().find(|d| d.name.value == *name);
+        let arrays = self.config.arrays.iter().find(|a| a.name.value == *name);
+        let array = arrays.map(|array| Source::Array(Box::new(array.clone())));
+        devices
+            .map(|device| Source::Device(Box::new(device.clone())))
+            .or(array)
+    }
+
+    /// The array of that name, which runs.
+    pub fn running(&self, name: &str) -> Result<Rc<Running>, String> {
+        let running = self.running.borrow();
+        let found = running.iter().find(|r| r.config.name.as_str() == name);
+        found.cloned().ok_or_else(|| {
+            format!(
+                "no array {name} runs; see `hotset array status`, and use it in a volume or a pool"
+            )
+        })
+    }
+
+    /// Opens `source` for one use. It is not in `open` yet.
+    pub fn open<'a>(&'a self, source: &'a Source, role: Role) -> Later<'a, IoResult<Opened>> {
+        Box::pin(async move {
+            let name = source.name();
+            if let Some(open) = self.open.borrow().get(name) {
+                let what = format!(
+                    "is in use as {}; give each use its own device",
+                    open.role.name()
+                );
+                return Err(IoError::new(Kind::Denied, what).on(format!("device {name}")));
+            }
+            match source {
+                Source::Device(device) => self.opener.open(device, role).await,
+                Source::Array(array) => self.assemble(array, role, Start::default()).await,
+            }
+        })
+    }
+
+    /// Lets go of a device; of an array, and of its members, once it has rested.
+    pub fn close<'a>(&'a self, name: &'a Name) -> Later<'a, IoResult> {
+        Box::pin(async move {
+            let mut result = Ok(());
+            let at = |running: &Rc<Running>| running.config.name.value == *name;
+            let at = self.running.borrow().iter().position(at);
+            if let Some(at) = at {
+                let running = self.running.borrow_mut().remove(at);
+                running.ended.set(true);
+                result = running.array.close().await;
+                let given = running.given.borrow().clone();
+                for member in running.members().chain(given) {
+                    let closed = self.close(&member).await;
+                    result = result.and(closed);
+                }
+            }
+            self.open.borrow_mut().remove(name);
+            result
+        })
+    }
+
+    /// Closes every array, the outermost first. Nobody may use them any more.
+    pub async fn stop(&self) -> IoResult {
+        let mut result = Ok(());
+        loop {
+            let last = self.running.borrow().last().cloned();
+            let Some(last) = last else { return result };
+            let closed = self.close(&last.config.name.value).await;
+            result = result.and(closed);
+        }
+    }
+
+    /// How arrays of this configuration behave.
+    fn options(array: &config::Array) -> Options {
+        let detection = u64::try_from(array.detection.value.as_nanos()).unwrap_or(u64::MAX);
+        Options {
+            // The rest is for asking another member.
+            patience: Some(Nanos(detection / 10 * 9)),
+            rebuild_floor: array.rebuild_rate.value.0,
+            ..Options::default()
+        }
+    }
+
+    fn candidate(&self, name: &Name, opened: &Opened) -> Candidate {
+        let configured = self.find(name).is_some();
+        Candidate {
+            device: BoxDevice::new(opened.leaf.clone()),
+            domain: match configured {
+                true => domain(&self.config, name).into(),
+                false => opened.controller.clone(),
+            },
+        }
+    }
+
+    /// Opens the members of `array` that are there; of those that are not, why.
+    async fn members(&self, array: &config::Array) -> IoResult<(Vec<(Name, Opened)>, Vec<String>)> {
+        let (mut here, mut absent) = (Vec::new(), Vec::new());
+        let names = array.members.value.iter().chain(&array.spares.value);
+        for name in names {
+            let source = self.find(name).ok_or_else(|| {
+                IoError::new(
+                    Kind::Invalid,
+                    "does not exist; add a [[device]] of that name",
+                )
+                .on(name.to_string())
+            })?;
+            match self
+                .open(&source, Role::Member(array.detection.value))
+                .await
+            {
+                Ok(opened) => here.push((name.clone(), opened)),
+                Err(error) if is_absence(&error) => absent.push(format!("{name}: {error}")),
+                Err(error) => {
+                    self.drop_all(here).await;
+                    return Err(error);
+                }
+            }
+        }
+        Ok((here, absent))
+    }
+
+    async fn drop_all(&self, members: Vec<(Name, Opened)>) {
+        for (name, opened) in members {
+            drop(opened);
+            // An array below was started for this one; why this one is not is told.
+            let _ = self.close(&name).await;
+        }
+    }
+
+    /// Puts an array together from what is there.
+    pub async fn assemble(
+        &self,
+        array: &config::Array,
+        role: Role,
+        start: Start,
+    ) -> IoResult<Opened> {
+        let (members, absent) = self.members(array).await?;
+        match self.start(array, &members, &absent, start).await {
+            Ok(running) => Ok(self.run(array, role, members, &absent, running)),
+            Err(error) => {
+                self.drop_all(members).await;
+                let why = match absent.is_empty() {
+                    true => String::new(),
+                    false => format!(" (missing: {})", absent.join("; ")),
+                };
+                let kind = error.kind();
+                Err(IoError::new(
+                    kind,
+                    format!("array {}: {error}{why}", array.name.value),
+                ))
+            }
+        }
+    }
+
+    async fn start(
+        &self,
+        array: &config::Array,
+        members: &[(Name, Opened)],
+        absent: &[String],
+        start: Start,
+    ) -> IoResult<Array> {
+        let (name, env) = (array.name.as_str(), self.env());
+        let chunk = Sectors(array.chunk.value.0 / block::SECTOR_BYTES);
+        let of = |(name, opened): &(Name, Opened)| self.candidate(name, opened);
+        if array.raw.value {
+            if !absent.is_empty() {
+                let what = format!(
+                    "{} cannot do without a member; bring it back",
+                    array.level.name()
+                );
+                return Err(IoError::new(Kind::Gone, what));
+            }
+            let all = members.iter().map(of).collect();
+            return raid::raw(
+                &env,
+                name,
+                array.level.value,
+                all,
+                chunk,
+                Self::options(array),
+            );
+        }
+        let mut candidates = Vec::new();
+        let mut blank = Vec::new();
+        for member in members {
+            let candidate = of(member);
+            match raid::examine(&env, &candidate.device).await {
+                Ok(None) => blank.push(&member.0),
+                // What cannot be read counts as absent there.
+                _ => candidates.push(candidate),
+            }
+        }
+        if candidates.is_empty() {
+            let what =
+                "no member that is here belongs to an array; make it with `hotset array create`";
+            return Err(IoError::new(Kind::Invalid, what));
+        }
+        for name in blank {
+            eprintln!(
+                "hotset: array {} goes without {name}, which belongs to no array; give it with \
+                 `hotset array add`",
+                array.name.value
+            );
+        }
+        let options = Self::options(array);
+        let made = raid::assemble(&env, Some(name), candidates, start, options).await?;
+        let found = made.report().level;
+        if found != array.level.value {
+            let what = format!(
+                "it is {} on its members and {} in the configuration; correct `level`",
+                found.name(),
+                array.level.name()
+            );
+            return Err(IoError::new(Kind::Invalid, what));
+        }
+        Ok(made)
+    }
+
+    /// `array` runs on `members` now.
+    fn run(
+        &self,
+        config: &config::Array,
+        role: Role,
+        members: Vec<(Name, Opened)>,
+        absent: &[String],
+        array: Array,
+    ) -> Opened {
+        for absent in absent {
+            eprintln!(
+                "hotset: array {} starts without {absent}",
+                config.name.value
+            );
+        }
+        let names: Vec<_> = config.members.value.iter().map(Name::as_str).collect();
+        let place = format!("{} of {}", config.level.name(), names.join(", "));
+        let device = BoxDevice::new(array.clone());
+        let controller = domain(&self.config, &config.name.value);
+        let opened = self.opener.array(device, role, place, controller.into());
+        self.open.borrow_mut().extend(members);
+        let running = Rc::new(Running {
+            array,
+            config: config.clone(),
+            by_hand: RefCell::default(),
+            given: RefCell::default(),
+            scrub: RefCell::default(),
+            told: Cell::new(0),
+            ended: Cell::new(false),
+        });
+        self.running.borrow_mut().push(running);
+        opened
+    }
+
+    /// Makes an array. What its members hold is lost; unless `overwrite`, they
+    /// must be blank.
+    pub async fn create(&self, array: &config::Array, overwrite: bool) -> IoResult<Opened> {
+        if array.raw.value {
+            let what = "a raw array has nothing to be made; it is used as it is";
+            return Err(IoError::new(Kind::Invalid, what).on(array.name.to_string()));
+        }
+        let (members, absent) = self.members(array).await?;
+        let made = match absent.first() {
+            Some(absent) => {
+                let what = format!("a member is missing: {absent}");
+                Err(IoError::new(Kind::Gone, what).on(array.name.to_string()))
+            }
+            None => self.make(array, &members, overwrite).await,
+        };
+        match made {
+            Ok(made) => Ok(self.run(array, Role::Origin, members, &[], made)),
+            Err(error) => {
+                self.drop_all(members).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn make(
+        &self,
+        array: &config::Array,
+        members: &[(Name, Opened)],
+        overwrite: bool,
+    ) -> IoResult<Array> {
+        let env = self.env();
+        let plan = Plan {
+            name: array.name.to_string(),
+            level: array.level.value,
+            chunk: Sectors(array.chunk.value.0 / block::SECTOR_BYTES),
+            overwrite,
+        };
+        let mut all = Vec::new();
+        for (name, opened) in members {
+            let candidate = self.candidate(name, opened);
+            if !overwrite {
+                refuse_used(&env, name, &candidate.device).await?;
+            }
+            all.push(candidate);
+        }
+        let spares = all.split_off(array.members.value.len());
+        let domains: Vec<Arc<str>> = all.iter().map(|c| c.domain.clone()).collect();
+        let order = raid::order(array.level.value, &domains);
+        let all = order.into_iter().map(|at| all[at].clone()).collect();
+        let mut fresh = fresh;
+        raid::create(&env, &plan, all, spares, &mut fresh, Self::options(array)).await
+    }
+}
+
+/// Whether a member is not there, rather than refused.
+fn is_absence(error: &IoError) -> bool {
+    matches!(
+        error.kind(),
+        Kind::Gone | Kind::Timeout | Kind::Stream | Kind::Other | Kind::Media
+    )
+}
+
+/// A random identity.
+pub fn fresh() -> Uuid {
+    Uuid(memory::uuid().to_le_bytes())
+}
+
+/// Refuses a device that holds something, which would be lost.
+pub async fn refuse_used(env: &Env, name: &Name, device: &BoxDevice) -> IoResult {
+    let told = |what: String| Err(IoError::new(Kind::Invalid, what).on(name.to_string()));
+    if let Some(found) = raid::examine(env, device).await? {
+        return told(format!(
+            "belongs to array {}; give --yes to lose that",
+            found.name
+        ));
+    }
+    let len = device.geometry().sectors.bytes().min(PROBE_BYTES as u64) as usize;
+    let buf = env.pool.get(len).await;
+    let (buf, result) = device.read(Lba::ZERO, buf).await;
+    result?;
+    if buf.iter().any(|byte| *byte != 0) {
+        return told("holds data; give --yes to lose that".into());
+    }
+    Ok(())
+}
+
+impl Running {
+    /// The devices that the configuration gives it.
+    pub fn members(&self) -> impl Iterator<Item = Name> + use<> {
+        let all = [&self.config.members, &self.config.spares];
+        let all: Vec<Name> = all.iter().flat_map(|m| m.value.clone()).collect();
+        all.into_iter()
+    }
+
+    /// The role of a member, by its device in `open` or its number.
+    pub fn role(&self, member: &str, open: &BTreeMap<Name, Opened>) -> Result<usize, String> {
+        let report = self.array.report();
+        if let Ok(number) = member.parse::<usize>()
+            && number < report.members.len()
+        {
+            return Ok(number);
+        }
+        let name = Name::new(member)?;
+        let device = open
+            .get(&name)
+            .map(|opened| opened.leaf.geometry().name.clone());
+        let has = |m: &raid::MemberReport| m.device.is_some() && m.device == device;
+        report.members.iter().position(has).ok_or_else(|| {
+            format!(
+                "array {} has no member {member}; see `hotset array status`",
+                report.name
+            )
+        })
+    }
+
+    /// Whether the array uses `leaf`, as a member or a spare.
+    pub fn uses(&self, leaf: &Leaf) -> bool {
+        let report = self.array.report();
+        let name = &leaf.geometry().name;
+        let lost = |m: &raid::MemberReport| matches!(m.state, MemberState::Failed { .. });
+        let member = |m: &raid::MemberReport| m.device.as_ref() == Some(name) && !lost(m);
+        report.members.iter().any(member) || report.spares.contains(name)
+    }
+}

@@ -1,0 +1,107 @@
+//! What is done to arrays while no daemon runs them.
+
+use crate::Failure;
+use crate::arrays::{Devices, Source};
+use crate::devices::{Opener, Role};
+use block::Host;
+use control::config::{Config, Name};
+use control::status::Array as Status;
+use raid::Start;
+use shard::{Mesh, Shard};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use uring::{Options, Uring};
+
+/// Makes an array.
+pub fn create(file: &Path, array: &str, yes: bool) -> Result<(), Failure> {
+    let config = crate::commands::check::read_alone(file)?;
+    for warning in control::check::warnings(&config) {
+        eprintln!("hotset: {}:{warning}", file.display());
+    }
+    let wanted = named(&config, array)?;
+    let made = alone(&config, async move |devices| {
+        let Some(Source::Array(array)) = devices.find(&wanted) else {
+            return Err(format!("no array is named {wanted}"));
+        };
+        let made = devices.create(&array, yes).await;
+        let opened = made.map_err(|error| error.to_string())?;
+        devices.open.borrow_mut().insert(wanted, opened);
+        Ok(())
+    })?;
+    super::print(&made, false)
+}
+
+/// Puts one array together, or all, and shows what it has become.
+pub fn assemble(
+    file: &Path,
+    array: Option<&str>,
+    degraded: bool,
+    json: bool,
+) -> Result<(), Failure> {
+    let config = crate::commands::check::read_alone(file)?;
+    let wanted = match array {
+        Some(array) => vec![named(&config, array)?],
+        None => config.arrays.iter().map(|a| a.name.value.clone()).collect(),
+    };
+    let found = alone(&config, async move |devices| {
+        for name in wanted {
+            // One within another is put together with that.
+            if devices.open.borrow().contains_key(&name) {
+                continue;
+            }
+            let Some(Source::Array(array)) = devices.find(&name) else {
+                return Err(format!("no array is named {name}"));
+            };
+            let made = devices.assemble(&array, Role::Origin, Start { degraded });
+            let opened = made.await.map_err(|error| error.to_string())?;
+            devices.open.borrow_mut().insert(name, opened);
+        }
+        Ok(())
+    })?;
+    super::print(&found, json)
+}
+
+fn named(config: &Config, array: &str) -> Result<Name, Failure> {
+    let mut arrays = config.arrays.iter();
+    let found = arrays.find(|a| a.name.as_str() == array);
+    found.map(|a| a.name.value.clone()).ok_or_else(|| {
+        Failure::Usage(format!(
+            "hotset: the configuration has no [[array]] {array}; add it, or correct the name"
+        ))
+    })
+}
+
+/// Runs `work` on the devices of `config`, and tells how the arrays are that it
+/// leaves open.
+fn alone(
+    config: &Config,
+    work: impl AsyncFnOnce(&Devices) -> Result<(), String> + Clone + Send + Sync + 'static,
+) -> Result<Vec<Status>, Failure> {
+    let mut host = Uring::new(Options {
+        pool_bytes: usize::try_from(config.daemon.buffers.value.0).unwrap_or(usize::MAX),
+        ..Options::default()
+    })
+    .map_err(Failure::runtime)?;
+    let outcome = Arc::new(Mutex::new(Ok(Vec::new())));
+    let (told, opened, config) = (outcome.clone(), host.clone(), config.clone());
+    let mesh = Mesh::new(1);
+    host.run(1, move |id, driver| {
+        let (host, config, told, work) =
+            (opened.clone(), config.clone(), told.clone(), work.clone());
+        let depth = shard::Config::default();
+        Shard::boot(id, driver, mesh.clone(), depth, move |local| async move {
+            let timer = local.env().timer;
+            let devices = Devices::new(&config, Opener { host, local });
+            let done = work(&devices).await;
+            let reports = devices.reports(timer.now());
+            let rested = devices.stop().await.map_err(|error| error.to_string());
+            let ended = done.and(rested).map(|()| reports);
+            *told.lock().expect("no panic under this lock") = ended;
+        })
+    });
+    let ended = std::mem::replace(
+        &mut *outcome.lock().expect("no panic under this lock"),
+        Ok(Vec::new()),
+    );
+    ended.map_err(Failure::Runtime)
+}

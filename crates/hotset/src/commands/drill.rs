@@ -1,0 +1,119 @@
+//! `hotset drill`.
+
+use super::table::Table;
+use crate::Failure;
+use clap::{Args, ValueEnum};
+use lab::drill::{self, Row};
+use std::path::PathBuf;
+
+#[derive(Args)]
+pub struct Drill {
+    /// Where the drills run
+    #[arg(long = "where", value_enum, default_value_t = Place::Both)]
+    place: Place,
+    /// Draws what the simulator leaves open
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Where the real daemon's files go, 100 MB; made if missing, and overwritten
+    #[arg(long, value_name = "DIRECTORY", default_value = "var/drill")]
+    directory: PathBuf,
+    /// Write a page with charts
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Print JSON: an array with an object for each cell
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Place {
+    /// In the simulated world, in virtual time
+    Sim,
+    /// On a daemon whose drives are NBD servers that are killed and started again
+    Real,
+    /// Both
+    Both,
+}
+
+pub fn run(command: &Drill) -> Result<(), Failure> {
+    let done = |row: &Row| {
+        if !command.json {
+            let load = if row.io { "with I/O" } else { "idle" };
+            eprintln!(
+                "{}: {} of side {}, {load}: {}",
+                row.place,
+                row.scenario,
+                row.side,
+                if row.is_right() { "survived" } else { "FAILED" }
+            );
+        }
+    };
+    let mut rows = Vec::new();
+    if command.place != Place::Real {
+        rows.extend(drill::simulated(command.seed, &done).map_err(Failure::Runtime)?);
+    }
+    if command.place != Place::Sim {
+        let program = std::env::current_exe().map_err(Failure::runtime)?;
+        let real = drill::real(&program, &command.directory, &done);
+        rows.extend(real.map_err(Failure::Runtime)?);
+    }
+    if command.json {
+        let text = serde_json::to_string_pretty(&rows).map_err(Failure::runtime)?;
+        println!("{text}");
+    } else {
+        print!("{}", table(&rows));
+    }
+    if let Some(report) = &command.report {
+        let page = drill::page(&rows).map_err(Failure::runtime)?;
+        std::fs::write(report, page)
+            .map_err(|cause| Failure::Runtime(format!("{}: {cause}", report.display())))?;
+    }
+    let wrong: Vec<&Row> = rows.iter().filter(|row| !row.is_right()).collect();
+    match wrong.first() {
+        None => Ok(()),
+        Some(first) => Err(Failure::Runtime(format!(
+            "{} of {} drills failed, the first: {} of side {} ({}): {} errors, {} wrong bytes, longest stall {:.0} ms{}",
+            wrong.len(),
+            rows.len(),
+            first.scenario,
+            first.side,
+            first.place,
+            first.errors,
+            first.wrong_bytes,
+            first.longest_stall_ms,
+            first
+                .detail
+                .error
+                .as_ref()
+                .map_or(String::new(), |why| format!(" ({why})"))
+        ))),
+    }
+}
+
+fn table(rows: &[Row]) -> Table {
+    let mut table = Table::new(&[
+        "SCENARIO",
+        "SIDE",
+        "LOAD",
+        "WHERE",
+        "STALL ms",
+        "ERRORS",
+        "WRONG BYTES",
+        "r/s",
+        "w/s",
+    ]);
+    for row in rows {
+        table.row([
+            row.scenario.to_owned(),
+            row.side.to_owned(),
+            if row.io { "I/O" } else { "idle" }.to_owned(),
+            row.place.to_owned(),
+            format!("{:.1}", row.longest_stall_ms),
+            row.errors.to_string(),
+            row.wrong_bytes.to_string(),
+            format!("{:.0}", row.reads_per_s),
+            format!("{:.0}", row.writes_per_s),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,103 @@
+//! How the arrays of a daemon are.
+
+use crate::arrays::{Devices, Running};
+use crate::daemon::Daemon;
+use block::{Device as _, Nanos, Sectors};
+use control::status::{Array, Member, Progress};
+use raid::{MemberState, Report};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How many events are shown.
+const EVENTS_SHOWN: usize = 8;
+
+/// Names of the configuration by the names of open devices.
+type Names = BTreeMap<Arc<str>, String>;
+
+impl Daemon {
+    /// Every array that runs.
+    pub(super) fn arrays(&self, now: Nanos) -> Vec<Array> {
+        self.devices.reports(now)
+    }
+}
+
+impl Devices {
+    /// Every array that runs.
+    pub fn reports(&self, now: Nanos) -> Vec<Array> {
+        let open = self.open.borrow();
+        let names = open
+            .iter()
+            .map(|(name, opened)| (opened.leaf.geometry().name.clone(), name.to_string()));
+        let names: Names = names.collect();
+        let running = self.running.borrow();
+        running.iter().map(|one| array(one, &names, now)).collect()
+    }
+}
+
+fn array(running: &Running, names: &Names, now: Nanos) -> Array {
+    let report = running.array.report();
+    let named = |device: &Arc<str>| match names.get(device) {
+        Some(name) => name.clone(),
+        None => device.to_string(),
+    };
+    let members = report.members.iter().map(|member| Member {
+        role: member.role as u32,
+        device: member.device.as_ref().map(named),
+        controller: member.domain.as_ref().map(ToString::to_string),
+        state: match (member.state, &member.device) {
+            (_, None) => "missing",
+            (MemberState::InSync, _) => "in sync",
+            (MemberState::Rebuilding { .. }, _) => "filling",
+            (MemberState::Failed { .. }, _) => "lost",
+        }
+        .to_owned(),
+        reads: member.counts.reads,
+        writes: member.counts.writes,
+        read_errors: member.counts.read_errors,
+        write_errors: member.counts.write_errors,
+        repaired: member.counts.repaired,
+    });
+    let progress = report.progress.map(|progress| Progress {
+        role: progress.role.map(|role| role as u32),
+        percent: 100.0 * progress.done.0 as f64 / progress.total.0.max(1) as f64,
+        left_s: progress.left(now).map(|left| left.as_secs_f64()),
+    });
+    let lost: Sectors = report
+        .bad
+        .iter()
+        .fold(Sectors::ZERO, |sum, run| sum + run.len);
+    let (events, _) = running.array.events();
+    let events = events.iter().rev().take(EVENTS_SHOWN).rev();
+    Array {
+        name: report.name.to_string(),
+        level: report.level.name().to_owned(),
+        state: state(&report, running.array.is_settled()).to_owned(),
+        size_bytes: report.sectors.bytes(),
+        chunk_bytes: report.chunk.bytes(),
+        uuid: report.uuid.map(|uuid| uuid.to_string()),
+        members: members.collect(),
+        spares: report.spares.iter().map(named).collect(),
+        progress,
+        scrub: running.scrub.borrow().clone(),
+        lost_bytes: lost.bytes(),
+        down: report.down.clone(),
+        warnings: report.warnings.clone(),
+        events: events.map(|event| event.what.clone()).collect(),
+    }
+}
+
+/// One word for how it is.
+fn state(report: &Report, settled: bool) -> &'static str {
+    let any = |wanted: fn(&MemberState) -> bool| report.members.iter().any(|m| wanted(&m.state));
+    if report.down.is_some() {
+        "failed"
+    } else if any(|state| matches!(state, MemberState::Rebuilding { .. })) {
+        "rebuilding"
+    } else if any(|state| matches!(state, MemberState::Failed { .. })) {
+        "degraded"
+    } else if !settled {
+        "resyncing"
+    } else {
+        "healthy"
+    }
+}

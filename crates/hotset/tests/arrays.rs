@@ -1,0 +1,283 @@
+//! Arrays behind the real daemon: members are files and NBD servers that are
+//! killed and started again under load.
+
+mod common;
+
+use common::{
+    Daemon, Place, Process, copy_in, copy_out, faultless, fio, hotset, noise, refused, run, tool,
+    until,
+};
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+const MIB: u64 = 36;
+/// What every test array has room for.
+const VOLUME_BYTES: usize = 32 << 20;
+
+/// What a member is behind.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    File,
+    Nbdkit,
+    Qemu,
+}
+use Kind::*;
+
+/// A server of the member `name`.
+fn serve(place: &Place, name: &str, kind: Kind) -> Process {
+    let socket = place.path(&format!("{name}.sock"));
+    let _ = fs::remove_file(&socket);
+    let mut server = match kind {
+        Qemu => {
+            // Without the wrapper, which would be killed in its place.
+            let mut server = Command::new("qemu-nbd");
+            server.args(["--persistent", "--format=raw", "--shared=4", "--socket"]);
+            server.arg(&socket).arg(place.path(name));
+            server
+        }
+        _ => {
+            let mut server = tool("nbdkit", "nbdkit");
+            server.args(["--foreground", "--exit-with-parent", "--unix"]);
+            server.arg(&socket).arg("file").arg(place.path(name));
+            server
+        }
+    };
+    let server = Process(server.spawn().unwrap());
+    until("the server of a member", || socket.exists());
+    server
+}
+
+/// A configuration whose volume `vol` is on the array `disk`, of `level` and
+/// `members`, with the lines `more` in its section.
+fn configured(level: &str, members: &[(&str, &str, Kind)], more: &str) -> Place {
+    let place = Place::new();
+    let mut text = String::from(
+        "[daemon]\ncontrol = \"$/control\"\nstate = \"$/state\"\n[[listen]]\nunix = \"$/nbd\"\n",
+    );
+    for (name, controller, kind) in members {
+        place.file(name, MIB);
+        let at = match kind {
+            File => format!("path = \"$/{name}\""),
+            _ => format!("nbd = \"nbd+unix:///?socket=$/{name}.sock\""),
+        };
+        text += &format!("[[device]]\nname = \"{name}\"\n{at}\ncontroller = \"{controller}\"\n");
+    }
+    let spare = |name: &&str| name.starts_with("spare");
+    let names = members.iter().map(|(name, ..)| *name);
+    let (spares, names): (Vec<_>, Vec<_>) = names.partition(spare);
+    text += &format!(
+        "[[array]]\nname = \"disk\"\nlevel = \"{level}\"\nmembers = {names:?}\nspares = {spares:?}\n\
+         detection = \"2s\"\nrebuild_rate = \"64MiB\"\n{more}\n\
+         [[pool]]\nname = \"fast\"\ndevices = []\n\
+         [[volume]]\nname = \"vol\"\norigin = \"disk\"\npool = \"fast\"\n"
+    );
+    place.config(&text);
+    place
+}
+
+fn create(place: &Place) -> String {
+    let mut create = hotset();
+    create.args(["array", "create", "disk", "--config"]);
+    run(create.arg(place.path("hotset.toml")))
+}
+
+fn array(daemon: &Daemon<'_>) -> serde_json::Value {
+    daemon.status()["arrays"][0].clone()
+}
+
+fn is(daemon: &Daemon<'_>, state: &str) -> bool {
+    array(daemon)["state"] == state
+}
+
+/// Loses `lost` under a load that verifies what it wrote, and gets them back.
+fn survives(level: &str, members: &[(&str, &str, Kind)], lost: &[&str]) {
+    let place = configured(level, members, "");
+    let start = |name: &str| {
+        let kind = members.iter().find(|m| m.0 == name).unwrap().2;
+        (name.to_owned(), serve(&place, name, kind))
+    };
+    let served = members.iter().filter(|m| m.2 != File);
+    let mut servers: Vec<_> = served.map(|m| start(m.0)).collect();
+    assert!(create(&place).contains("HEALTHY"));
+    let daemon = place.serve();
+    let bytes = noise(1, VOLUME_BYTES);
+    fs::write(place.path("in"), &bytes).unwrap();
+    copy_in(&place.path("in"), &daemon.uri("vol"));
+    // The last quarter is fio's.
+    let options = [
+        "--rw=randwrite",
+        "--bsrange=4k-64k",
+        "--iodepth=8",
+        "--offset=24m",
+        "--size=8m",
+        "--verify=crc32c",
+        "--verify_fatal=1",
+        "--time_based",
+        "--runtime=12",
+    ];
+    std::thread::scope(|scope| {
+        let uri = daemon.uri("vol");
+        let (place, options) = (&place, &options);
+        let load = scope.spawn(move || faultless(&fio(place, "load", &uri, options)));
+        std::thread::sleep(Duration::from_secs(2));
+        servers.retain(|(name, _)| !lost.contains(&name.as_str()));
+        until("the loss", || !is(&daemon, "healthy"));
+        let text = run(&mut place.command("array status disk"));
+        assert!(text.contains("lost"), "{text}");
+        std::thread::sleep(Duration::from_secs(1));
+        servers.extend(lost.iter().map(|name| start(name)));
+        until("the rebuild", || is(&daemon, "healthy"));
+        let stall_s = load.join().unwrap();
+        println!("{level}: the longest request took {stall_s:.3} s");
+        assert!(stall_s < 4.0, "{stall_s}");
+    });
+    let out = copy_out(&daemon.uri("vol"), &place.path("out"));
+    assert!(out[..24 << 20] == bytes[..24 << 20], "content differs");
+    let told = run(&mut place.command("array scrub disk"));
+    assert!(told.contains(": 0 places differed"), "{told}");
+    let status = daemon.status();
+    assert_eq!(status["nbd"]["errors"], 0, "{}", status["nbd"]);
+    drop(daemon.stop());
+}
+
+#[test]
+fn a_mirror_outlives_a_server_that_is_killed_and_comes_back() {
+    survives("raid1", &[("a", "x", Nbdkit), ("b", "y", File)], &["a"]);
+}
+
+#[test]
+fn mirrored_stripes_outlive_a_whole_controller() {
+    let members = [
+        ("a", "x", Nbdkit),
+        ("b", "x", Qemu),
+        ("c", "y", Nbdkit),
+        ("d", "y", File),
+    ];
+    survives("raid10", &members, &["a", "b"]);
+}
+
+#[test]
+fn parity_outlives_a_server_that_is_killed_and_comes_back() {
+    let members = [("a", "x", File), ("b", "y", Qemu), ("c", "z", File)];
+    survives("raid5", &members, &["b"]);
+}
+
+/// Copies are made by hand: a spare steps in, a member is taken out, another
+/// takes its place; after a restart everything is as it was.
+#[test]
+fn members_are_taken_out_replaced_and_kept_over_a_restart() {
+    let members = [("a", "x", File), ("b", "y", File), ("spare", "z", File)];
+    let place = configured("raid1", &members, "");
+    create(&place);
+    let daemon = place.serve();
+    let bytes = noise(2, VOLUME_BYTES);
+    fs::write(place.path("in"), &bytes).unwrap();
+    copy_in(&place.path("in"), &daemon.uri("vol"));
+    run(&mut place.command("array fail disk a"));
+    until("the spare", || {
+        is(&daemon, "healthy") && array(&daemon)["spares"] == serde_json::json!([])
+    });
+    assert_eq!(array(&daemon)["members"][0]["device"], "spare");
+    place.file("new", MIB);
+    let new = place.text("new");
+    run(&mut place.command(&format!("array replace disk b {new}")));
+    until("the new member", || is(&daemon, "healthy"));
+    assert_eq!(array(&daemon)["members"][1]["device"], "new");
+    // What holds data is refused until it is confirmed, and then waits as a spare.
+    let add = format!("array add disk {}", place.text("in"));
+    refused(&mut place.command(&add), 1, &["holds data; give --yes"]);
+    place.file("small", 8);
+    let small = format!("array add disk {}", place.text("small"));
+    refused(
+        &mut place.command(&small),
+        1,
+        &["8 MiB, a member needs", "give a larger device"],
+    );
+    run(&mut place.command("array add disk a --yes"));
+    assert_eq!(array(&daemon)["spares"], serde_json::json!(["a"]));
+    refused(
+        &mut place.command("array add disk a"),
+        1,
+        &["is in this array already"],
+    );
+    refused(
+        &mut place.command("array fail disk 7"),
+        1,
+        &["has no member 7"],
+    );
+    refused(
+        &mut place.command("array scrub tape"),
+        1,
+        &["no array tape runs"],
+    );
+    drop(daemon.stop());
+    let text = fs::read_to_string(place.path("hotset.toml")).unwrap();
+    let text = text.replace("path = \"$/b\"", "path = \"$/new\"");
+    fs::write(
+        place.path("hotset.toml"),
+        text.replace(&place.text("b"), &place.text("new")),
+    )
+    .unwrap();
+    let daemon = place.serve();
+    assert!(is(&daemon, "healthy"), "{}", array(&daemon));
+    let out = copy_out(&daemon.uri("vol"), &place.path("out"));
+    assert!(out[..VOLUME_BYTES] == bytes[..]);
+}
+
+/// Stripes on each controller, mirrored across them.
+#[test]
+fn arrays_nest_and_the_lower_may_be_raw() {
+    let names = ["a", "b", "c", "d"];
+    let place = Place::new();
+    let mut text = String::from(
+        "[daemon]\ncontrol = \"$/control\"\nstate = \"$/state\"\n[[listen]]\nunix = \"$/nbd\"\n",
+    );
+    for (name, controller) in names.into_iter().zip(["x", "x", "y", "y"]) {
+        place.file(name, 20);
+        text += &format!(
+            "[[device]]\nname = \"{name}\"\npath = \"$/{name}\"\ncontroller = \"{controller}\"\n"
+        );
+    }
+    for (name, members) in [("left", ["a", "b"]), ("right", ["c", "d"])] {
+        let raw = name == "right";
+        text += &format!(
+            "[[array]]\nname = \"{name}\"\nlevel = \"raid0\"\nmembers = {members:?}\nraw = {raw}\n"
+        );
+    }
+    text += "[[array]]\nname = \"disk\"\nlevel = \"raid1\"\nmembers = [\"left\", \"right\"]\n\
+             [[pool]]\nname = \"fast\"\ndevices = []\n\
+             [[volume]]\nname = \"vol\"\norigin = \"disk\"\npool = \"fast\"\n";
+    let config = place.config(&text);
+    let check = run(hotset().arg("check").arg(&config));
+    assert!(
+        !check.contains("warning") && check.contains("3 arrays"),
+        "{check}"
+    );
+    run(hotset()
+        .args(["array", "create", "left", "--config"])
+        .arg(&config));
+    create(&place);
+    let daemon = place.serve();
+    let bytes = noise(3, VOLUME_BYTES);
+    fs::write(place.path("in"), &bytes).unwrap();
+    copy_in(&place.path("in"), &daemon.uri("vol"));
+    run(&mut place.command("array fail disk left"));
+    let out = copy_out(&daemon.uri("vol"), &place.path("out"));
+    assert!(out[..VOLUME_BYTES] == bytes[..]);
+    let text = run(&mut place.command("status"));
+    assert!(text.contains("disk: DEGRADED, raid1"), "{text}");
+    drop(daemon.stop());
+    fs::write(
+        &config,
+        fs::read_to_string(&config)
+            .unwrap()
+            .replace("\"y\"", "\"x\""),
+    )
+    .unwrap();
+    let check = run(hotset().arg("check").arg(&config));
+    assert!(
+        check.contains("losing controller x stops array disk"),
+        "{check}"
+    );
+}

@@ -1,0 +1,19 @@
+//! The real stack under crashes: PostgreSQL on ext4 on a volume of the real
+//! daemon, whose origin is an NBD server that records every write and flush.
+//!
+//! The record is cut at every flush and at random points between. What a disk
+//! would hold after a loss of power there becomes an image: all that a flush
+//! covered, and of the rest any part, torn by sectors. Each image must pass
+//! `e2fsck`, the database must recover on it, and every row whose commit had been
+//! acknowledged must be there.
+//!
+//! Not here: the pool under losses of power (`crash`).
+
+mod database;
+mod host;
+mod record;
+mod recorder;
+mod run;
+
+pub use host::obstacle;
+pub use run::{Request, Stack, run};

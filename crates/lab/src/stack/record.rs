@@ -1,0 +1,187 @@
+//! What was asked of a disk, in order, and what it may hold after a cut.
+//!
+//! Invariants:
+//!     a write ended before a flush began that ended before the cut, or it was
+//!     forced and ended ⟹ it is in every image
+//!     a write began after the cut ⟹ it is in none
+
+use block::SECTOR_BYTES;
+use sim::Rng;
+use std::time::{Duration, Instant};
+
+/// What a write leaves.
+pub(super) enum Content {
+    Bytes(Vec<u8>),
+    Zeroes(u64),
+}
+
+impl Content {
+    fn len(&self) -> u64 {
+        match self {
+            Content::Bytes(bytes) => bytes.len() as u64,
+            Content::Zeroes(len) => *len,
+        }
+    }
+}
+
+struct Write {
+    offset: u64,
+    content: Content,
+    forced: bool,
+    began: usize,
+    ended: Option<usize>,
+}
+
+/// Moments are numbered by what happened before: a write or a flush that began or
+/// ended.
+#[derive(Default)]
+pub(super) struct Record {
+    moments: usize,
+    /// In the order in which they began.
+    writes: Vec<Write>,
+    /// When each flush began and ended.
+    flushes: Vec<(usize, usize)>,
+    /// When each of these numbered commits had been acknowledged.
+    commits: Vec<(usize, u64)>,
+    last: Option<Instant>,
+}
+
+impl Record {
+    fn next(&mut self) -> usize {
+        self.moments += 1;
+        self.last = Some(Instant::now());
+        self.moments
+    }
+
+    /// A write begins; its number.
+    pub(super) fn begin(&mut self, offset: u64, content: Content, forced: bool) -> usize {
+        let began = self.next();
+        self.writes.push(Write {
+            offset,
+            content,
+            forced,
+            began,
+            ended: None,
+        });
+        self.writes.len() - 1
+    }
+
+    /// It was acknowledged.
+    pub(super) fn end(&mut self, write: usize) {
+        self.writes[write].ended = Some(self.next());
+    }
+
+    /// A flush begins: when.
+    pub(super) fn begin_flush(&mut self) -> usize {
+        self.next()
+    }
+
+    /// It was acknowledged.
+    pub(super) fn end_flush(&mut self, began: usize) {
+        let ended = self.next();
+        self.flushes.push((began, ended));
+    }
+
+    /// A client was told that its commit `number` is durable.
+    pub(super) fn commit(&mut self, number: u64) {
+        self.commits.push((self.moments, number));
+    }
+
+    /// Nothing was asked for so long.
+    pub(super) fn is_quiet(&self, span: Duration) -> bool {
+        self.last.is_none_or(|last| last.elapsed() > span)
+    }
+
+    pub(super) fn writes(&self) -> usize {
+        self.writes.len()
+    }
+
+    pub(super) fn flushes(&self) -> usize {
+        self.flushes.len()
+    }
+
+    /// The commits acknowledged before `cut`.
+    pub(super) fn committed(&self, cut: usize) -> impl Iterator<Item = u64> {
+        let before = self.commits.iter().filter(move |(at, _)| *at <= cut);
+        before.map(|(_, number)| *number)
+    }
+
+    /// The moments to cut at: when each flush had ended, and `between` others.
+    pub(super) fn cuts(&self, between: usize, rng: &mut Rng) -> Vec<usize> {
+        let mut cuts: Vec<usize> = self.flushes.iter().map(|(_, ended)| *ended).collect();
+        cuts.extend((0..between).map(|_| rng.between(1, self.moments as u64) as usize));
+        cuts.sort_unstable();
+        cuts.dedup();
+        cuts
+    }
+
+    /// What the disk may hold after a cut, which `disk` held at first.
+    pub(super) fn image(&self, cut: usize, disk: &[u8], rng: &mut Rng) -> Vec<u8> {
+        let mut image = disk.to_vec();
+        let flushed = self.flushes.iter().filter(|(_, ended)| *ended <= cut);
+        let flushed = flushed.map(|(began, _)| *began).max().unwrap_or(0);
+        for write in self.writes.iter().filter(|write| write.began <= cut) {
+            let ended = write.ended.filter(|ended| *ended <= cut);
+            let durable = ended.is_some_and(|ended| write.forced || ended < flushed);
+            // Kept, lost, or each sector by itself.
+            let fate = if durable { 0 } else { rng.below(3) };
+            let sectors = write.content.len() / SECTOR_BYTES;
+            for sector in 0..sectors {
+                if fate == 0 || fate == 1 && rng.chance(0.5) {
+                    write.apply(sector, &mut image);
+                }
+            }
+        }
+        image
+    }
+}
+
+impl Write {
+    fn apply(&self, sector: u64, image: &mut [u8]) {
+        let from = (sector * SECTOR_BYTES) as usize;
+        let to = from + SECTOR_BYTES as usize;
+        let place = &mut image[self.offset as usize + from..self.offset as usize + to];
+        match &self.content {
+            Content::Bytes(bytes) => place.copy_from_slice(&bytes[from..to]),
+            Content::Zeroes(_) => place.fill(0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(record: &mut Record, offset: u64, byte: u8, forced: bool) -> usize {
+        record.begin(offset, Content::Bytes(vec![byte; 1024]), forced)
+    }
+
+    #[test]
+    fn what_was_flushed_is_in_every_image_and_the_rest_in_any_part() {
+        let mut record = Record::default();
+        let first = write(&mut record, 0, 1, false);
+        record.end(first);
+        let flush = record.begin_flush();
+        let second = write(&mut record, 0, 2, false);
+        record.end(second);
+        record.end_flush(flush);
+        record.commit(7);
+        let forced = write(&mut record, 1024, 3, true);
+        record.end(forced);
+        let cut = record.moments;
+        let late = write(&mut record, 0, 4, true);
+        record.end(late);
+        assert_eq!(record.committed(cut).collect::<Vec<_>>(), [7]);
+        let mut seen = std::collections::BTreeSet::new();
+        for seed in 0..100 {
+            let image = record.image(cut, &[0; 2048], &mut Rng::new(seed));
+            assert!(image[1024..].iter().all(|byte| *byte == 3));
+            seen.insert((image[0], image[512]));
+        }
+        let expected = [(1, 1), (1, 2), (2, 1), (2, 2)];
+        assert!(seen.into_iter().eq(expected));
+        let early = record.image(flush, &[0; 2048], &mut Rng::new(1));
+        assert_eq!(early[1024], 0);
+        assert_eq!(record.committed(flush).count(), 0);
+    }
+}

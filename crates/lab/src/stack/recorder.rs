@@ -1,0 +1,157 @@
+//! An NBD server of a file that records what is asked of it.
+
+use super::record::{Content, Record};
+use block::{
+    Address, Buf, Device, Extent, Fua, Geometry, Host, IoResult, Lba, Nanos, SECTOR_BYTES, Shared,
+};
+use nbd::serve::{ExportOptions, Limits, Server};
+use shard::{Config, Disk, Mesh, Shard};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use uring::{DiskOptions, Options, Uring, UringDriver};
+
+/// Shared by the server and those who look at the record.
+#[derive(Clone, Default)]
+pub(super) struct Shelf(Arc<Mutex<Record>>);
+
+impl Shelf {
+    pub(super) fn record(&self) -> MutexGuard<'_, Record> {
+        self.0.lock().expect("nobody panics with the record")
+    }
+}
+
+/// A server, until dropped.
+pub(super) struct Recorder {
+    ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Recorder {
+    /// Serves `file` on the unix socket `socket`.
+    pub(super) fn serve(file: &Path, socket: &Path, shelf: Shelf) -> IoResult<Recorder> {
+        let mut host = Uring::new(Options {
+            pool_bytes: 128 << 20,
+            ..Options::default()
+        })?;
+        let options = DiskOptions {
+            buffered: true,
+            ..DiskOptions::default()
+        };
+        let (disk, _) = host.open_disk(file, &options)?;
+        let address = Address::Unix(socket.display().to_string().into());
+        let (listener, _) = host.listen(&address)?;
+        let ended = Arc::new(AtomicBool::new(false));
+        let until = ended.clone();
+        let serve = move || {
+            let mesh = Mesh::new(1);
+            host.run(1, move |id, driver| {
+                let (shelf, until) = (shelf.clone(), until.clone());
+                Shard::boot(
+                    id,
+                    driver,
+                    mesh.clone(),
+                    Config::default(),
+                    move |local| async move {
+                        let log = Rc::new(|line: &str| eprintln!("{line}"));
+                        let server = Server::new(local.env(), Limits::default(), None, log)
+                            .expect("a server without TLS");
+                        let device = Recorded {
+                            inner: local.disk(disk).expect("a disk"),
+                            shelf,
+                        };
+                        let added = server.add("", device, &ExportOptions::default());
+                        added.expect("the only export");
+                        let serving = server.clone();
+                        let listener = local.listener(listener);
+                        local.env().spawn.spawn(async move {
+                            // It ends with the host.
+                            let _ = serving.serve(listener).await;
+                        });
+                        let timer = local.env().timer;
+                        while !until.load(Ordering::Relaxed) {
+                            timer.sleep(Nanos::from_millis(20)).await;
+                        }
+                    },
+                )
+            });
+        };
+        Ok(Recorder {
+            ended,
+            thread: Some(std::thread::spawn(serve)),
+        })
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A panic was printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Recorded {
+    inner: Disk<UringDriver>,
+    shelf: Shelf,
+}
+
+impl Recorded {
+    async fn change(
+        &self,
+        offset: u64,
+        content: Content,
+        forced: bool,
+        work: impl Future<Output = IoResult>,
+    ) -> IoResult {
+        let number = self.shelf.record().begin(offset, content, forced);
+        let result = work.await;
+        if result.is_ok() {
+            self.shelf.record().end(number);
+        }
+        result
+    }
+}
+
+impl Device for Recorded {
+    fn geometry(&self) -> &Geometry {
+        self.inner.geometry()
+    }
+
+    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
+        self.inner.read(at, buf).await
+    }
+
+    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+        let content = Content::Bytes(data.to_vec());
+        let write = self.inner.write(at, data, fua);
+        self.change(at.byte(), content, fua == Fua::Yes, write)
+            .await
+    }
+
+    async fn zero(&self, extent: Extent) -> IoResult {
+        let content = Content::Zeroes(extent.len.0 * SECTOR_BYTES);
+        let zero = self.inner.zero(extent);
+        self.change(extent.start.byte(), content, false, zero).await
+    }
+
+    async fn flush(&self) -> IoResult {
+        let began = self.shelf.record().begin_flush();
+        self.inner.flush().await?;
+        self.shelf.record().end_flush(began);
+        Ok(())
+    }
+
+    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, block::Content)>) -> IoResult {
+        self.inner.extents(extent, out).await
+    }
+
+    /// What is discarded stays as it is.
+    async fn discard(&self, _extent: Extent) -> IoResult {
+        Ok(())
+    }
+}
