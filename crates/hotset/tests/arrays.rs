@@ -112,6 +112,7 @@ fn survives(level: &str, members: &[(&str, &str, Kind)], lost: &[&str]) {
         "--offset=24m",
         "--size=8m",
         "--verify=crc32c",
+        "--verify_state_save=0",
         "--verify_fatal=1",
         "--time_based",
         "--runtime=12",

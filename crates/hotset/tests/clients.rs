@@ -83,6 +83,7 @@ fn fio_verifies_over_four_connections() {
         "--size=16m",
         "--offset_increment=32m",
         "--verify=crc32c",
+        "--verify_state_save=0",
         "--verify_fatal=1",
         "--group_reporting",
     ];

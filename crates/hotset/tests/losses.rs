@@ -29,6 +29,7 @@ fn a_pool_device_killed_under_load_costs_no_error() {
         "--size=8m",
         "--offset_increment=32m",
         "--verify=crc32c",
+        "--verify_state_save=0",
         "--verify_fatal=1",
         "--time_based",
         "--runtime=12",

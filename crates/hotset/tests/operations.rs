@@ -15,6 +15,7 @@ fn under_load(place: &Place, uri: &str, work: impl FnOnce()) -> f64 {
         "--size=16m",
         "--offset_increment=32m",
         "--verify=crc32c",
+        "--verify_state_save=0",
         "--verify_fatal=1",
         "--time_based",
         "--runtime=6",

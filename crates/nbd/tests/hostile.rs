@@ -298,6 +298,7 @@ fn stalled_peers_take_nothing_from_others() {
         "--iodepth=16",
         "--size=8m",
         "--verify=crc32c",
+        "--verify_state_save=0",
         "--verify_fatal=1",
         "--randrepeat=0",
     ]);

@@ -156,6 +156,7 @@ fn fio_verifies_what_it_wrote() {
         "--size=16m",
         "--offset_increment=16m",
         "--verify=crc32c",
+        "--verify_state_save=0",
         "--verify_fatal=1",
         "--randrepeat=0",
         "--fsync=64",

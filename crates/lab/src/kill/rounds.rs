@@ -215,6 +215,7 @@ fn fio(place: &Place, how: &str, seed: u64) -> Result<Fio, String> {
             "--bsrange=4k-64k",
             "--iodepth=8",
             "--verify=crc32c",
+            "--verify_state_save=0",
             "--verify_fatal=1",
         ])
         .arg(format!("--uri=nbd+unix:///fio?socket={socket}"))
