@@ -404,11 +404,27 @@ impl Core {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Reads a piece of a member that cannot be read itself.
-    pub async fn read_from_others(self: &Rc<Core>, piece: Piece, buf: Buf) -> (Buf, IoResult) {
+    /// Reads a piece of a member that cannot be read itself; `missing` if that
+    /// is because it was not in sync.
+    pub async fn read_from_others(
+        self: &Rc<Core>,
+        piece: Piece,
+        missing: bool,
+        mut buf: Buf,
+    ) -> (Buf, IoResult) {
         let stripe = self.shape.stripe_at(piece.extent.start);
         let leg = piece.legs()[0];
         let _busy = self.busy.lock(stripe.extent(), Access::Shared).await;
+        // A rebuild may have ended while this waited for it, and another member
+        // may have been lost since.
+        if let Some(member) = self.in_sync(leg.member).filter(|_| missing) {
+            let result;
+            (buf, result) = member.read(leg.at, buf).await;
+            self.judge_read(leg.member, &result);
+            if result.is_ok() {
+                return (buf, Ok(()));
+            }
+        }
         self.reconstruct(stripe, leg.member, leg.at - stripe.row(), buf)
             .await
     }
@@ -431,8 +447,9 @@ impl Core {
             let at = stripe.row() + from + Sectors((done / SECTOR_BYTES as usize) as u64);
             let (all, lost) = self.read_band(at, &others, all).await;
             if lost.is_some() {
-                let missing = others.iter().any(|role| self.in_sync(*role).is_none());
-                let kind = match missing || self.down.borrow().is_some() {
+                let roles = 0..self.shape.members();
+                let missing = roles.filter(|role| self.in_sync(*role).is_none()).count();
+                let kind = match missing > 1 || self.down.borrow().is_some() {
                     true => Kind::Gone,
                     false => Kind::Media,
                 };

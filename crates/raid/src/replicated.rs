@@ -96,7 +96,7 @@ impl Core {
         }
         if self.shape.level() == Level::Raid5 {
             let result;
-            (buf, result) = Box::pin(self.read_from_others(piece, buf)).await;
+            (buf, result) = Box::pin(self.read_from_others(piece, last.is_none(), buf)).await;
             return match result {
                 Ok(()) => {
                     self.mend_later(piece, failed);
