@@ -68,7 +68,7 @@ fn bytes(sectors: &Range<u64>) -> u64 {
 
 pub(crate) async fn read(life: &Life, sectors: Range<u64>) {
     let id = life.model.borrow_mut().read(sectors.clone());
-    let doubtful = life.model.borrow().is_doubtful(&sectors);
+    let doubtful = life.model.borrow().is_doubtful(&blocks(life, &sectors));
     let at = sectors.start * SECTOR_BYTES;
     let answer = life.gate.read(at, bytes(&sectors) as usize).await;
     match answer {
@@ -118,11 +118,18 @@ async fn flush(life: &Life) {
     }
 }
 
+/// The blocks that `sectors` lie in. A gate writes the rest of a block again
+/// with a part of it, and what is lost is lost with its block.
+fn blocks(life: &Life, sectors: &Range<u64>) -> Range<u64> {
+    let block = life.scenario.block.0;
+    sectors.start / block * block..sectors.end.next_multiple_of(block).min(life.sectors)
+}
+
 /// Whether a write may meet what cannot be read: a gate reads the rest of the
 /// blocks that it merges into, and RAID 5 what parity is computed from.
 fn is_excused(life: &Life, sectors: &Range<u64>) -> bool {
-    let around = sectors.start / 8 * 8..sectors.end.next_multiple_of(8).min(life.sectors);
-    let merges = life.scenario.block.0 > 1 && life.model.borrow().is_doubtful(&around);
+    let merges =
+        life.scenario.block.0 > 1 && life.model.borrow().is_doubtful(&blocks(life, sectors));
     let computes = life.scenario.level == Level::Raid5 && life.tolerant;
     merges || computes || (life.tolerant && life.scenario.block.0 > 1)
 }
