@@ -10,7 +10,7 @@
 use crate::array::Array;
 use crate::core::{Core, Meta, Options, Parts};
 use crate::format::{
-    BLOCK_BYTES, MAP, MemberEntry, MemberState, ROLE_SPARE, SUPERBLOCKS, Superblock,
+    BLOCK_BYTES, MAP, MemberEntry, MemberState, ROLE_SPARE, SUPERBLOCKS, Superblock, Uuid,
 };
 use crate::levels::Shape;
 use crate::member::{Candidate, Member};
@@ -92,12 +92,15 @@ pub async fn assemble(
         return Err(invalid(format!("no device belongs to an array {notes}")));
     };
     check_found(&found, &newest, name)?;
+    let behind = found.iter().filter(|(_, s)| s.events < newest.events);
+    let behind: HashSet<_> = behind.map(|(_, s)| s.member).collect();
     let (core, returned) = parts_of(env, found, &newest, start, options, &mut notes)?;
     for note in notes {
         core.tell(note);
     }
     let core = Rc::new(core);
     take_over_marks(&core).await?;
+    catch_up(&core, &newest, &behind).await;
     core.want_commit();
     core.commit().await?;
     if !core.journals.is_empty() {
@@ -113,6 +116,23 @@ pub async fn assemble(
         core.adopt(role, member, whole).await?;
     }
     Ok(Array::start(core))
+}
+
+/// Gives members that the newest superblock has not reached that one, before
+/// there is a newer: starts that are cut short, one after another, would leave
+/// them more than one behind, which only members do that missed writes.
+async fn catch_up(core: &Core, newest: &Superblock, behind: &HashSet<Uuid>) {
+    for (role, member) in core.live() {
+        if behind.contains(&member.uuid) {
+            let mut buf = core.env.pool.get(BLOCK_BYTES).await;
+            let mut superblock = newest.clone();
+            (superblock.role, superblock.member) = (role as u16, member.uuid);
+            superblock.encode(&mut buf);
+            let copy = SUPERBLOCKS[(newest.events % 2) as usize];
+            // A member that fails here fails again at the commit, which judges it.
+            let _ = member.write_meta(copy, buf.share()).await;
+        }
+    }
 }
 
 /// Refuses what cannot be one array.
