@@ -179,10 +179,21 @@ impl Core {
         if missing.len() == 1 && all_new {
             return Ok(());
         }
-        for role in missing {
-            let column = stripe.column(role).expect("not the parity");
+        for role in &missing {
+            let column = stripe.column(*role).expect("not the parity");
             self.add_bad(stripe.place(column, Sectors::ZERO, self.shape.chunk()))?;
         }
-        self.commit().await
+        self.commit().await?;
+        // Zeroes take their place, with a parity that fits: a member that is here
+        // may hold sectors that can be read beside one that cannot.
+        let mut zeroes = self.env.pool.get(len).await;
+        zeroes.fill(0);
+        let zeroes = zeroes.share();
+        for role in missing {
+            self.rewrite(role, stripe, Sectors::ZERO, zeroes.clone())
+                .await?;
+        }
+        self.rewrite(stripe.parity, stripe, Sectors::ZERO, parity.share())
+            .await
     }
 }
