@@ -66,13 +66,19 @@ impl Core {
 
     async fn read_piece(self: &Rc<Core>, piece: Piece, mut buf: Buf) -> (Buf, IoResult) {
         let mut legs = self.readable(&piece);
-        let mut failed = Vec::new();
+        let (mut failed, mut tried) = (Vec::new(), Vec::new());
         let mut last = None;
         loop {
             let turn = self.turn.get();
             self.turn.set(turn + 1);
             let Some(index) = balance::choose(&legs, turn) else {
-                break;
+                // Another may have been filled while this one was asked.
+                legs = self.readable(&piece);
+                legs.retain(|(leg, _)| !tried.contains(&leg.member));
+                if legs.is_empty() {
+                    break;
+                }
+                continue;
             };
             let (leg, member) = legs.swap_remove(index);
             let result;
@@ -83,6 +89,7 @@ impl Core {
                     return (buf, Ok(()));
                 }
                 Err(error) => {
+                    tried.push(leg.member);
                     let lost = is_loss(&error);
                     if !lost || !self.fail(leg.member, &error) {
                         failed.push(leg.member);
