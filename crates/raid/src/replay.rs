@@ -152,7 +152,9 @@ impl Core {
     async fn settle_whole(self: &Rc<Core>, stripe: Stripe, sums: &[u32]) -> IoResult {
         let len = self.shape.chunk().bytes() as usize;
         let mut parity = self.env.pool.get(len).await;
+        let mut absent = self.env.pool.get(len).await;
         parity.fill(0);
+        absent.fill(0);
         let (mut missing, mut all_new) = (Vec::new(), true);
         for (role, sum) in sums.iter().enumerate() {
             let buf = self.env.pool.get(len).await;
@@ -164,20 +166,27 @@ impl Core {
                 Err(_) => missing.push(role),
                 Ok(()) => {
                     all_new &= crc32c::crc32c(&buf) == *sum;
+                    xor(&mut absent, &buf);
                     if role != stripe.parity {
                         xor(&mut parity, &buf);
                     }
                 }
             }
         }
+        all_new &= !missing.contains(&stripe.parity);
         missing.retain(|role| *role != stripe.parity);
         if missing.is_empty() {
             return self
                 .rewrite(stripe.parity, stripe, Sectors::ZERO, parity.share())
                 .await;
         }
-        if missing.len() == 1 && all_new {
-            return Ok(());
+        if let [role] = missing[..]
+            && all_new
+        {
+            // What can be read of it may be from before.
+            return self
+                .rewrite(role, stripe, Sectors::ZERO, absent.share())
+                .await;
         }
         for role in &missing {
             let column = stripe.column(*role).expect("not the parity");
