@@ -99,13 +99,16 @@ pub(crate) fn start(
     socket: &Path,
     log: &Path,
 ) -> Result<Process, String> {
+    // A ring that the kernel is still taking down keeps the socket of a killed
+    // daemon listening: a connection to that one would tell nothing.
+    let _ = fs::remove_file(socket);
     let mut command = Command::new(program);
     command.args(["serve", "--config"]).arg(toml);
     let said = File::create(log).map_err(|e| e.to_string())?;
     let child = command.stdin(Stdio::null()).stderr(said).spawn();
     let mut process = Process(child.map_err(|e| e.to_string())?);
     let begin = Instant::now();
-    // The sockets of a daemon that was killed are left: only a connection tells.
+    // Only a connection tells that it listens.
     while UnixStream::connect(socket).is_err() {
         let ended = process.0.try_wait().map_err(|e| e.to_string())?;
         if ended.is_some() || begin.elapsed() > START_MAX {
