@@ -89,6 +89,8 @@ impl Server {
     /// Starts a server and waits until it has recovered.
     pub(super) fn start(data: &Path, sockets: &Path) -> Result<Server, String> {
         let log = sockets.join("log");
+        // It names a process of before the cut, which another may be called now.
+        let _ = std::fs::remove_file(data.join("postmaster.pid"));
         let mut start = as_postgres(&postgresql()?.join("pg_ctl"));
         start
             .args(["start", "-w", "-t", "120", "-s", "-D"])
