@@ -70,8 +70,6 @@ fn what_was_read_before_an_orderly_end_hits_at_once_after_it() {
 #[test]
 fn a_kill_loses_no_write_and_leaves_no_stale_byte() {
     let place = place();
-    let carried = |d: &Daemon| d.count("lines_restored") + d.count("lines_in_doubt");
-    let mut lines = 0;
     for round in 0..4 {
         let daemon = place.serve();
         same(&place, &daemon);
@@ -94,16 +92,18 @@ fn a_kill_loses_no_write_and_leaves_no_stale_byte() {
             .stderr(Stdio::null());
         let mut load = load.spawn().unwrap();
         until("writes", || daemon.count("writes") > 200 * (round + 1));
+        // What was promoted since the last commit of the map is not known later.
+        until("a map", || daemon.count("map_commits") > 0);
         let known = daemon.count("mark_commits");
         assert!(known > 0);
-        lines += carried(&daemon);
         daemon.process.kill();
         load.wait().unwrap();
     }
     let daemon = place.serve();
+    until("the lines", || {
+        daemon.count("lines_restored") + daemon.count("lines_in_doubt") > 0
+    });
     same(&place, &daemon);
-    // A single daemon may have been killed before it committed any.
-    assert!(lines + carried(&daemon) > 0, "nothing was carried over");
     faultless(&fio(
         &place,
         "again",
