@@ -4,6 +4,7 @@
 pub mod advise;
 pub mod bench;
 pub mod cachesim;
+mod classes;
 pub mod crash;
 pub mod drill;
 pub mod heatmap;

@@ -147,7 +147,7 @@ impl Core {
     }
 
     /// A stripe was being written whole. With all chunks there its parity is
-    /// computed; with one missing that one is as new if all others are, and
+    /// computed; one that cannot be read is computed if all others are new, and
     /// lost if not.
     async fn settle_whole(self: &Rc<Core>, stripe: Stripe, sums: &[u32]) -> IoResult {
         let len = self.shape.chunk().bytes() as usize;

@@ -1,28 +1,8 @@
 //! What a run met, and what many runs met together.
 
+use crate::classes::classes;
 use cache::{Counter, Snapshot};
 use std::fmt;
-
-macro_rules! classes {
-    ($($variant:ident, $help:literal;)*) => {
-        /// A situation that the campaign has to meet; a class that it never met
-        /// is a campaign that proves nothing about it.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub enum Class {
-            $(#[doc = $help] $variant,)*
-        }
-
-        impl Class {
-            /// Every class.
-            pub const ALL: &[Class] = &[$(Class::$variant,)*];
-
-            /// What it is.
-            pub const fn help(self) -> &'static str {
-                match self { $(Class::$variant => $help,)* }
-            }
-        }
-    };
-}
 
 classes! {
     Promotion, "a pool device was lost with a promotion to it in flight";

@@ -1,0 +1,24 @@
+//! The situations that a campaign has to meet, each with what it is.
+
+/// Makes the `Class` of a campaign from the name and meaning of each.
+macro_rules! classes {
+    ($($variant:ident, $help:literal;)*) => {
+        /// A situation that the campaign has to meet; a class that it never met
+        /// is a campaign that proves nothing about it.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Class {
+            $(#[doc = $help] $variant,)*
+        }
+
+        impl Class {
+            /// Every class.
+            pub const ALL: &[Class] = &[$(Class::$variant,)*];
+
+            /// What it is.
+            pub const fn help(self) -> &'static str {
+                match self { $(Class::$variant => $help,)* }
+            }
+        }
+    };
+}
+pub(crate) use classes;
