@@ -14,7 +14,7 @@ use crate::memory;
 use block::{BoxDevice, Device as _, Env, IoError, IoResult, Kind, Lba, Nanos, Sectors};
 use control::check::domain;
 use control::config::{self, Config, Name};
-use raid::{Array, Candidate, MemberState, Options, Plan, Start, Uuid};
+use raid::{Array, Candidate, Options, Plan, Start, Uuid};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -453,7 +453,7 @@ impl Running {
     pub fn uses(&self, leaf: &Leaf) -> bool {
         let report = self.array.report();
         let name = &leaf.geometry().name;
-        let lost = |m: &raid::MemberReport| matches!(m.state, MemberState::Failed { .. });
+        let lost = |m: &raid::MemberReport| m.state.is_failed();
         let member = |m: &raid::MemberReport| m.device.as_ref() == Some(name) && !lost(m);
         report.members.iter().any(member) || report.spares.contains(name)
     }

@@ -244,7 +244,7 @@ impl Array {
         if core.spares.borrow().len() == waiting {
             return Ok(());
         }
-        if !matches!(core.state(role), MemberState::Failed { .. }) {
+        if !core.state(role).is_failed() {
             self.fail(role).await?;
         }
         let spare = core.spares.borrow_mut().pop();

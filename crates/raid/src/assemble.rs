@@ -169,7 +169,7 @@ fn check_found(
             .iter()
             .find(|entry| entry.uuid == superblock.member);
         if let Some(entry) = entry
-            && matches!(entry.state, MemberState::Failed { .. })
+            && entry.state.is_failed()
             && superblock.events >= entry.failed_at
         {
             return Err(invalid(format!(
@@ -237,7 +237,7 @@ fn parts_of(
                 None
             }
         };
-        if member.is_none() && !matches!(entry.state, MemberState::Failed { .. }) {
+        if member.is_none() && !entry.state.is_failed() {
             let whole = matches!(entry.state, MemberState::Rebuilding { whole: true });
             entry.state = MemberState::Failed { whole };
             entry.failed_at = newest.events + 1;

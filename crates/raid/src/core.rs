@@ -195,7 +195,7 @@ impl Core {
 
     /// The member of a role that takes writes.
     pub fn writable(&self, role: usize) -> Option<Rc<Member>> {
-        let failed = matches!(self.state(role), MemberState::Failed { .. });
+        let failed = self.state(role).is_failed();
         self.slots[role].member.borrow().clone().filter(|_| !failed)
     }
 
@@ -251,7 +251,7 @@ impl Core {
     /// without it: then the error is the caller's.
     pub fn fail(self: &Rc<Core>, role: usize, error: &IoError) -> bool {
         let state = self.state(role);
-        if matches!(state, MemberState::Failed { .. }) {
+        if state.is_failed() {
             return true;
         }
         if !self.shape.level().is_redundant() {

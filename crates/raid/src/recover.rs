@@ -75,7 +75,7 @@ impl Core {
             self.end_of("rebuild", done);
             return;
         }
-        let failed = |role: &usize| matches!(self.state(*role), MemberState::Failed { .. });
+        let failed = |role: &usize| self.state(*role).is_failed();
         if let Some(role) = roles.clone().find(failed) {
             let spare = self.spares.borrow_mut().pop();
             if let Some(spare) = spare

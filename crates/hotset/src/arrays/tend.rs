@@ -9,7 +9,6 @@ use crate::devices::Role;
 use block::{BoxDevice, Device as _, IoResult, Nanos};
 use control::config::Name;
 use control::status::Scrub;
-use raid::MemberState;
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
@@ -54,7 +53,7 @@ impl Devices {
     async fn seek(&self, running: &Rc<Running>, pauses: &mut Pauses) {
         let now = self.opener.local.env().timer.now();
         let report = running.array.report();
-        let lost = |m: &raid::MemberReport| matches!(m.state, MemberState::Failed { .. });
+        let lost = |m: &raid::MemberReport| m.state.is_failed();
         if report.down.is_some() || !report.members.iter().any(lost) {
             return;
         }

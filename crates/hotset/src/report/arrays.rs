@@ -88,12 +88,12 @@ fn array(running: &Running, names: &Names, now: Nanos) -> Array {
 
 /// One word for how it is.
 fn state(report: &Report, settled: bool) -> &'static str {
-    let any = |wanted: fn(&MemberState) -> bool| report.members.iter().any(|m| wanted(&m.state));
+    let any = |wanted: fn(MemberState) -> bool| report.members.iter().any(|m| wanted(m.state));
     if report.down.is_some() {
         "failed"
     } else if any(|state| matches!(state, MemberState::Rebuilding { .. })) {
         "rebuilding"
-    } else if any(|state| matches!(state, MemberState::Failed { .. })) {
+    } else if any(MemberState::is_failed) {
         "degraded"
     } else if !settled {
         "resyncing"

@@ -2,7 +2,7 @@
 
 use super::{Cell, Counts, DETECTION, DRIVE_MIB, Row, SIDES, STRIPE, Site, drive, play, told};
 use block::{BoxDevice, Device, Env, Fua, Geometry, Lba, Nanos, Sectors, ShardId, TargetId};
-use raid::{Array, Candidate, Level, MemberState, Options, Plan, Uuid, create};
+use raid::{Array, Candidate, Level, Options, Plan, Uuid, create};
 use shard::{Local, Mesh, Shard};
 use sim::model::Wear;
 use sim::model::catalogue::Drive;
@@ -180,7 +180,7 @@ impl Site for Bench {
         self.env.timer.sleep(Nanos::from_millis(1)).await;
         for (mirror, members) in &self.mirrors {
             for (role, member) in mirror.report().members.iter().enumerate() {
-                if matches!(member.state, MemberState::Failed { .. }) {
+                if member.state.is_failed() {
                     let back = members[role].clone();
                     let added = mirror.add(back, self.fresh(), false).await;
                     added.map_err(told)?;

@@ -70,9 +70,7 @@ impl Chaos {
         self.life.lose(disk);
         for _ in 0..200 {
             // It has failed, or a spare has its role already.
-            if self.role_of(disk) != Some(role)
-                || matches!(self.state(role), MemberState::Failed { .. })
-            {
+            if self.role_of(disk) != Some(role) || self.state(role).is_failed() {
                 return;
             }
             if self.life.is_over() {

@@ -62,6 +62,11 @@ pub enum MemberState {
 }
 
 impl MemberState {
+    /// Whether it was lost.
+    pub fn is_failed(self) -> bool {
+        matches!(self, MemberState::Failed { .. })
+    }
+
     fn code(self) -> u8 {
         match self {
             MemberState::InSync => 0,
