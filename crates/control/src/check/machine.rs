@@ -8,9 +8,14 @@ use std::io::{ErrorKind, Seek, SeekFrom};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// The longest path of a unix socket, in bytes.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
+/// How long the kernel may take to close what a killed process had open, and how
+/// often that is looked at.
+const CLOSED_WITHIN: Duration = Duration::from_secs(3);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Appends what this machine lacks.
 pub fn machine(config: &Config, problems: &mut Vec<Problem>) {
@@ -124,13 +129,26 @@ fn socket(line: u32, path: &Path, problems: &mut Vec<Problem>) {
                 "choose another path, or remove it",
             ));
         }
-        Ok(_) if UnixStream::connect(path).is_ok() => {
+        Ok(_) if stays_in_use(path) => {
             let what = format!("the socket {name} is in use by another process");
             let remedy = "stop that, perhaps another hotset, or choose another path";
             problems.push(Problem::new(line, what, remedy));
         }
         _ => (),
     }
+}
+
+/// Whether a process goes on listening at `path`: the kernel keeps the socket of one
+/// that was killed open for a moment.
+fn stays_in_use(path: &Path) -> bool {
+    let begin = Instant::now();
+    while UnixStream::connect(path).is_ok() {
+        if begin.elapsed() > CLOSED_WITHIN {
+            return true;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    false
 }
 
 #[cfg(test)]
@@ -145,6 +163,21 @@ mod tests {
         assert_eq!(problems, [], "{text}");
         machine(&config, &mut problems);
         problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_socket_that_is_about_to_close_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let holder = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(300));
+            drop(listener);
+        });
+        let mut found = Vec::new();
+        socket(1, &path, &mut found);
+        assert_eq!(found, []);
+        holder.join().unwrap();
     }
 
     #[test]
