@@ -40,6 +40,10 @@ impl Handle {
     }
 }
 
+/// The longest transfer that is done in place; copying a longer one is worth another
+/// thread.
+const IN_PLACE_MAX: u64 = 64 << 10;
+
 /// A disk operation in progress.
 pub(crate) struct DiskOp {
     at: Lba,
@@ -139,10 +143,7 @@ impl DiskOp {
         let done = self.done as usize;
         match &mut self.action {
             Action::Read(buf, bounce) => {
-                let start = match bounce {
-                    Some(bounce) => bounce.as_mut_ptr(),
-                    None => buf.as_mut_ptr(),
-                };
+                let start = start_of(buf, bounce);
                 // SAFETY: `done` is less than the buffer's length.
                 read(file, unsafe { start.add(done) }, left as u32, offset, arena)
             }
@@ -173,6 +174,39 @@ impl DiskOp {
                 .build(),
         }
         .flags(file.flags)
+    }
+
+    /// The kernel's answer to a short transfer of a file in memory, which waits for no
+    /// device: a ring would hand it to a worker thread, for such file systems do not
+    /// offer it `FMODE_NOWAIT` (Linux 6.18, `mm/shmem.c`).
+    #[inline]
+    pub(crate) fn in_place(&mut self, disk: &Disk) -> Option<i32> {
+        if !disk.in_memory || self.bytes > IN_PLACE_MAX {
+            return None;
+        }
+        let (fd, offset, bytes) = (disk.fd(), self.at.byte() as i64, self.bytes as usize);
+        let answer = match &mut self.action {
+            Action::Read(buf, bounce) => {
+                let start = start_of(buf, bounce);
+                // SAFETY: the memory is this operation's, of that length.
+                unsafe { libc::pread(fd, start.cast(), bytes, offset) }
+            }
+            Action::Write(data, _, bounce) => {
+                let start = match bounce {
+                    Some(bounce) => bounce.as_mut_ptr().cast_const(),
+                    None => data.as_ptr(),
+                };
+                // SAFETY: as above.
+                unsafe { libc::pwrite(fd, start.cast(), bytes, offset) }
+            }
+            _ => return None,
+        };
+        Some(match answer {
+            -1 => -std::io::Error::last_os_error()
+                .raw_os_error()
+                .unwrap_or(libc::EIO),
+            moved => moved as i32,
+        })
     }
 
     /// Takes the kernel's answer: bytes moved, or a negative error number.
@@ -297,6 +331,15 @@ fn extent_of(disk: &Disk, op: &Op) -> IoResult<Extent> {
             .at(extent));
     }
     Ok(extent)
+}
+
+/// Where a read puts its bytes.
+#[inline]
+fn start_of(buf: &mut Buf, bounce: &mut Option<Box<Bounce>>) -> *mut u8 {
+    match bounce {
+        Some(bounce) => bounce.as_mut_ptr(),
+        None => buf.as_mut_ptr(),
+    }
 }
 
 /// A copy's place, if direct I/O cannot begin where `bytes` lie.

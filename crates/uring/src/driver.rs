@@ -3,8 +3,10 @@
 //! Invariants:
 //!     an entry is in the ring or the kernel ⟹ its slot is taken, and holds
 //!     everything the entry points at
-//!     `submit` makes no system call on a disk used before; a `park` that finds
-//!     something due makes one if there is anything to submit, else none
+//!     `submit` makes no system call on a disk used before, but for a transfer
+//!     that it does in place (`DiskOp::in_place`); a `park` that finds something
+//!     due makes one if there is anything to submit, else none
+//!     what ends in place never keeps completions of the ring waiting
 //!     memory that the kernel may still write is never freed     (`Drop`)
 
 use crate::disk::DiskOp;
@@ -44,8 +46,8 @@ pub struct UringDriver {
     slots: Slab<Slot>,
     /// Slots that found the submission queue full, in order.
     backlog: VecDeque<usize>,
-    /// Operations refused in `submit`, for the next `park` to deliver.
-    refused: Vec<Completion>,
+    /// Operations that ended in `submit`, for the next `park` to deliver.
+    ended: Vec<Completion>,
     disks: Disks,
     /// How many disks of the host were closed when this shard last let go.
     disks_closed: u64,
@@ -85,7 +87,7 @@ impl UringDriver {
         Ok(UringDriver {
             slots: Slab::with_capacity(options.entries as usize),
             backlog: VecDeque::new(),
-            refused: Vec::new(),
+            ended: Vec::new(),
             disks,
             disks_closed: host.targets.disks_closed(),
             arena,
@@ -152,11 +154,20 @@ impl UringDriver {
     }
 
     fn refuse(&mut self, token: Token, error: IoError, payload: Payload) {
-        self.refused.push(Completion {
+        self.ended.push(Completion {
             token,
             result: Err(error),
             payload,
         });
+    }
+
+    /// The answer to the slot's operation, if it needs no ring.
+    #[inline]
+    fn in_place(&mut self, key: usize) -> Option<i32> {
+        match &mut self.slots[key].work {
+            Work::Disk(disk, op) => op.in_place(&self.disks.get(*disk).disk),
+            Work::Stream(_) => None,
+        }
     }
 
     /// Puts the slot's next entry into the ring, or into the backlog.
@@ -311,10 +322,10 @@ impl UringDriver {
     }
 
     /// Whether a `park` that may not wait has business with the kernel: entries
-    /// to submit or, if nothing is due yet, completion work to run.
-    fn must_enter(&mut self, is_due: bool) -> bool {
+    /// to submit or, if nothing came out of the ring yet, completion work to run.
+    fn must_enter(&mut self, has_reaped: bool) -> bool {
         let queue = self.ring.io.submission();
-        !queue.is_empty() || !is_due && (queue.taskrun() || queue.cq_overflow())
+        !queue.is_empty() || !has_reaped && (queue.taskrun() || queue.cq_overflow())
     }
 
     /// Gives up the kernel's hold on this driver's memory, or else the memory.
@@ -380,7 +391,14 @@ impl Driver for UringDriver {
         match self.begin(target, op) {
             Ok(work) => {
                 let key = self.slots.insert(Slot { token, work });
-                self.queue(key);
+                match self.in_place(key) {
+                    None => self.queue(key),
+                    Some(answer) => {
+                        let mut ended = mem::take(&mut self.ended);
+                        self.complete(key, answer, &mut ended);
+                        self.ended = ended;
+                    }
+                }
             }
             Err((error, payload)) => self.refuse(token, error, payload),
         }
@@ -389,7 +407,8 @@ impl Driver for UringDriver {
     fn park(&mut self, deadline: Nanos, done: &mut Vec<Completion>) {
         let before = done.len();
         self.catch_up();
-        done.append(&mut self.refused);
+        done.append(&mut self.ended);
+        let of_the_ring = done.len();
         self.push_backlog();
         self.reap(done);
         loop {
@@ -400,7 +419,7 @@ impl Driver for UringDriver {
                 self.wait_until(deadline)
             };
             if let Wait::No = wait {
-                if self.must_enter(is_due) {
+                if self.must_enter(done.len() > of_the_ring) {
                     self.enter(Wait::No);
                     self.push_backlog();
                     self.reap(done);
@@ -412,7 +431,7 @@ impl Driver for UringDriver {
             self.push_backlog();
             self.reap(done);
             self.catch_up();
-            done.append(&mut self.refused);
+            done.append(&mut self.ended);
         }
     }
 

@@ -35,6 +35,8 @@ pub(crate) struct Disk {
     pub(crate) is_block_device: bool,
     pub(crate) buffered: bool,
     pub(crate) read_only: bool,
+    /// A file of tmpfs, whose transfers wait for no device.
+    pub(crate) in_memory: bool,
     /// Where in memory direct I/O may begin: multiples of this.
     pub(crate) memory_align: usize,
     /// Which way to zero works here; see `disk::Zeroing`.
@@ -142,6 +144,7 @@ fn open_named(path: &Path, options: &DiskOptions, name: &str) -> IoResult<Disk> 
         }
     }
     Ok(Disk {
+        in_memory: !is_block_device && is_on_tmpfs(&file),
         file,
         geometry,
         is_block_device,
@@ -274,6 +277,14 @@ fn direct_io_alignment(file: &File) -> Option<(u32, u32)> {
     };
     (result == 0 && stat.stx_mask & libc::STATX_DIOALIGN != 0)
         .then_some((stat.stx_dio_mem_align, stat.stx_dio_offset_align))
+}
+
+fn is_on_tmpfs(file: &File) -> bool {
+    // SAFETY: all zeroes is a valid `statfs`.
+    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `stat` is writable.
+    let result = unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut stat) };
+    result == 0 && stat.f_type == libc::TMPFS_MAGIC
 }
 
 fn choose_block(wanted: Option<Sectors>, limits: &Limits) -> IoResult<Sectors> {

@@ -8,6 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 use uring::{DiskOptions, Uring, UringDriver};
 
 const MIB: u64 = 1 << 20;
@@ -122,8 +123,14 @@ fn a_device_detached_while_open() {
     let error = read(&mut driver, disk, Lba::ZERO, BLOCK).unwrap_err();
     assert_eq!(error.kind(), Kind::Gone);
     drop(driver);
-    let left = run("losetup", &["--associated", path.to_str().unwrap()]);
-    assert_eq!(left, Ok(String::new()), "closing lets go of the device");
+    // The kernel takes a ring down in the background.
+    let begin = Instant::now();
+    let left = || run("losetup", &["--associated", path.to_str().unwrap()]);
+    while left() != Ok(String::new()) {
+        let waited = begin.elapsed();
+        assert!(waited.as_secs() < 30, "closing lets go of the device");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]
