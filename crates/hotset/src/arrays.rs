@@ -370,6 +370,7 @@ impl Devices {
             level: array.level.value,
             chunk: Sectors(array.chunk.value.0 / block::SECTOR_BYTES),
             overwrite,
+            zeroed: false,
         };
         let mut all = Vec::new();
         for (name, opened) in members {

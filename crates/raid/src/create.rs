@@ -20,6 +20,8 @@ use std::rc::Rc;
 const JOURNAL_SLOTS: u32 = 16;
 /// Sectors that are zeroed at once when an array is made.
 const ZERO_STEP: u64 = 1 << 21;
+/// Blocks that are read of a member that is said to be zeroes, first to last.
+const SAMPLES: u64 = 32;
 
 /// What an array is to be.
 #[derive(Clone, Debug)]
@@ -32,6 +34,11 @@ pub struct Plan {
     pub chunk: Sectors,
     /// Whether members may be overwritten that belong to an array.
     pub overwrite: bool,
+    /// Whether the members are known to read as zeroes all over, as new images
+    /// do, and need not be zeroed, which takes hours on large disks. If that is
+    /// wrong, copies differ and parity does not fit where nothing was written
+    /// yet; a sample of each member is read, and one that is not zero is refused.
+    pub zeroed: bool,
 }
 
 fn block_of(candidates: &[Candidate]) -> Sectors {
@@ -85,7 +92,8 @@ pub fn raw(
 }
 
 /// Makes an array of `candidates`, in this order, with `spares`. What they hold
-/// is lost; redundant levels zero it, so that copies agree and parity fits.
+/// is lost; redundant levels zero it, so that copies agree and parity fits, but
+/// for what [`Plan::zeroed`] says.
 pub async fn create(
     env: &Env,
     plan: &Plan,
@@ -172,7 +180,7 @@ pub async fn create(
     let fills = core
         .live()
         .into_iter()
-        .map(|(role, member)| prepare(&core, role, member));
+        .map(|(role, member)| prepare(&core, role, member, plan.zeroed));
     try_join_all(fills).await?;
     // Both copies of each superblock.
     for _ in 0..2 {
@@ -194,7 +202,10 @@ pub async fn create(
 }
 
 /// Leaves nothing on a new member that could be taken for this array's.
-async fn prepare(core: &Rc<Core>, role: usize, member: Rc<Member>) -> IoResult {
+async fn prepare(core: &Rc<Core>, role: usize, member: Rc<Member>, zeroed: bool) -> IoResult {
+    if zeroed && core.shape.level().is_redundant() {
+        check_zeroes(core, role, &member).await?;
+    }
     for copy in SUPERBLOCKS {
         let mut buf = core.env.pool.get(BLOCK_BYTES).await;
         buf.fill(0);
@@ -206,13 +217,30 @@ async fn prepare(core: &Rc<Core>, role: usize, member: Rc<Member>) -> IoResult {
     let mut buf = core.env.pool.get(BLOCK_BYTES).await;
     crate::format::map::encode(&mut buf, core.meta().array, |_| false);
     member.write_meta(MAP, buf.share()).await?;
-    if core.shape.level().is_redundant() {
+    if core.shape.level().is_redundant() && !zeroed {
         let all = core.shape.member_sectors(role).0;
         for start in (0..all).step_by(ZERO_STEP as usize) {
             let len = ZERO_STEP.min(all - start);
             member.zero(Extent::new(Lba(start), Sectors(len))).await?;
         }
         member.flush().await?;
+    }
+    Ok(())
+}
+
+/// Refuses a member that holds something, as far as a sample tells.
+async fn check_zeroes(core: &Rc<Core>, role: usize, member: &Member) -> IoResult {
+    let block = Sectors(BLOCK_BYTES as u64 / block::SECTOR_BYTES);
+    let last = (core.shape.member_sectors(role).0 / block.0).saturating_sub(1);
+    for sample in 0..SAMPLES {
+        let at = Sectors(last * sample / (SAMPLES - 1) * block.0);
+        let buf = core.env.pool.get(BLOCK_BYTES).await;
+        let (buf, result) = member.read_meta(core.meta().data_at + at, buf).await;
+        result?;
+        if buf.iter().any(|byte| *byte != 0) {
+            let what = "it holds data, though it was said to read as zeroes; have it zeroed";
+            return Err(member.device.geometry().error(Kind::Invalid, what));
+        }
     }
     Ok(())
 }

@@ -25,6 +25,7 @@ async fn array(local: &Local<Nop>, level: Level, members: u32) -> Array {
         level,
         chunk: Sectors(128),
         overwrite: true,
+        zeroed: false,
     };
     let mut last = 0;
     let mut fresh = || {

@@ -98,6 +98,7 @@ impl Bench {
             level,
             chunk: Sectors(128),
             overwrite: false,
+            zeroed: false,
         };
         let options = Options {
             patience: Some(Nanos(DETECTION.0 / 10 * 9)),

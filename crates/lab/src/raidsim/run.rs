@@ -282,6 +282,7 @@ async fn make(outside: Rc<Outside>, local: Local<SimDriver>) {
         level: scenario.level,
         chunk: scenario.chunk,
         overwrite: false,
+        zeroed: false,
     };
     let candidates = |range: Range<usize>| range.map(|i| outside.candidate(&local, i)).collect();
     let members = candidates(0..scenario.members);

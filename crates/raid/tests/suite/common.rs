@@ -108,6 +108,7 @@ impl Bench {
             level,
             chunk: Sectors(64),
             overwrite: false,
+            zeroed: false,
         };
         let mut fresh = || self.uuid();
         let (members, spares) = (self.candidates(members), self.candidates(spares));

@@ -94,6 +94,7 @@ async fn mirror_of_stripes(bench: &Bench) -> Array {
         level: Level::Raid1,
         chunk: Sectors(64),
         overwrite: false,
+        zeroed: false,
     };
     let legs = vec![nested(bench, &[0, 1]), nested(bench, &[2, 3])];
     let mut fresh = || bench.uuid();

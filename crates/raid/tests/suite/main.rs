@@ -7,3 +7,4 @@ mod conformance;
 mod losses;
 mod pace;
 mod power;
+mod zeroed;

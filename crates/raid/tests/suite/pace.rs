@@ -72,6 +72,7 @@ fn a_rebuild_at_the_default_rate_leaves_the_foreground_its_time() {
                 level,
                 chunk: Sectors(128),
                 overwrite: false,
+                zeroed: false,
             };
             let roles: Vec<_> = (0..members).collect();
             let (members, spares) = (bench.candidates(&roles), bench.candidates(&[members]));

@@ -1,0 +1,79 @@
+//! Members that are said to read as zeroes are taken at their word, but for a
+//! sample.
+
+use crate::common::{Bench, options, refused, run};
+use block::{Device, Fua, IoResult, Lba, Sectors};
+use raid::{Array, Level, Plan, create};
+
+const MIB: u64 = 64;
+
+async fn make(bench: &Bench, level: Level, zeroed: bool) -> IoResult<Array> {
+    let plan = Plan {
+        name: "array".into(),
+        level,
+        chunk: Sectors(64),
+        overwrite: true,
+        zeroed,
+    };
+    let (members, mut fresh) = (bench.candidates(&[0, 1, 2, 3]), || bench.uuid());
+    create(
+        &bench.env,
+        &plan,
+        members,
+        Vec::new(),
+        &mut fresh,
+        options(),
+    )
+    .await
+}
+
+/// Fills `sectors` of the last disk.
+async fn soil(bench: &Bench, at: u64, sectors: u64) {
+    let device = bench.candidate(3).device;
+    for at in (at..at + sectors).step_by(8) {
+        let mut buf = bench.env.pool.get(8 * 512).await;
+        buf.fill(1);
+        let written = device.write(Lba(at), buf.share(), Fua::No).await;
+        written.unwrap();
+    }
+}
+
+#[test]
+fn members_of_zeroes_agree_without_being_zeroed() {
+    for level in [Level::Raid1, Level::Raid10, Level::Raid5] {
+        run(1, 8, &[MIB; 4], async move |bench| {
+            let array = make(&bench, level, true).await.unwrap();
+            assert!(array.is_settled(), "{level:?}");
+            bench.write(&array, 1024, 64, 7).await.unwrap();
+            let seen = array.scrub(false).await.unwrap();
+            assert_eq!(seen.mismatches, 0, "{level:?}");
+            assert!(bench.holds(&array, 0, 512, 0).await, "{level:?}");
+        });
+    }
+}
+
+#[test]
+fn a_member_that_holds_something_is_refused() {
+    for level in [Level::Raid1, Level::Raid10, Level::Raid5] {
+        run(2, 8, &[MIB; 4], async move |bench| {
+            for (at, sectors) in [(MIB * 2048 - 8192, 8192), (16384, 8192)] {
+                soil(&bench, at, sectors).await;
+                let told = refused(make(&bench, level, true).await);
+                assert!(told.contains("disk-3: it holds data"), "{told}");
+                make(&bench, level, false).await.unwrap();
+            }
+            make(&bench, level, true).await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn canary_what_no_sample_meets_differs() {
+    run(3, 8, &[MIB; 4], async |bench| {
+        let all = MIB * 2048;
+        soil(&bench, all / 2 + 8, 8).await;
+        let array = make(&bench, Level::Raid1, true).await.unwrap();
+        let seen = array.scrub(false).await.unwrap();
+        assert!(seen.mismatches > 0, "a scrub finds what was hidden");
+    });
+}
