@@ -1,7 +1,9 @@
 //! Which leg serves a read.
 //!
 //! A read that goes on where a leg's last one ended stays on that leg: its head
-//! is there, and its read-ahead. Else the leg with the shorter queue serves;
+//! is there, and its read-ahead. A stream that asks for more at once than one leg
+//! need have leaves it, for runs so long that a disk gains by skipping what the
+//! other one reads. Else the leg with the shorter queue serves;
 //! with queues alike, on rotating members the one whose head is nearest. A leg
 //! that takes [`SLOW`] times as long as the quickest is spared, but asked now
 //! and then, lest it never be found to have recovered.
@@ -20,6 +22,10 @@ const PROBE: u64 = 64;
 /// A stream stays on its leg while that has at most so many requests more than
 /// another in flight.
 const STREAM_LEAD: u32 = 8;
+/// The same in bytes, of rotating members. A stream that passes back and forth
+/// makes runs of twice this: of several turns of one disk, or of a turn or so of
+/// each of seven behind a leg.
+const STREAM_LEAD_BYTES: u64 = 4 << 20;
 
 /// The index of the leg that should serve read number `turn`.
 pub(crate) fn choose(legs: &[(Leg, Rc<Member>)], turn: u64) -> Option<usize> {
@@ -35,12 +41,15 @@ pub(crate) fn choose(legs: &[(Leg, Rc<Member>)], turn: u64) -> Option<usize> {
     let probing = turn.is_multiple_of(PROBE);
     let shortest = legs.iter().map(|(_, m)| m.in_flight.get()).min()?;
     let fit = |member: &Member| probing || !is_slow(member);
-    let streaming = legs.iter().position(|(leg, member)| {
-        fit(member)
-            && member.head.get() == leg.at
-            && leg.at.0 > 0
-            && member.in_flight.get() <= shortest + STREAM_LEAD
-    });
+    let least = legs.iter().map(|(_, m)| m.reading_bytes.get()).min()?;
+    let leads = |member: &Member| match member.device.geometry().rotational {
+        true => member.reading_bytes.get() > least + STREAM_LEAD_BYTES,
+        false => member.in_flight.get() > shortest + STREAM_LEAD,
+    };
+    let goes_on = |leg: &Leg, member: &Member| member.head.get() == leg.at && leg.at.0 > 0;
+    let streaming = legs
+        .iter()
+        .position(|(leg, member)| goes_on(leg, member) && fit(member) && !leads(member));
     if streaming.is_some() {
         return streaming;
     }

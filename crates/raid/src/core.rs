@@ -29,8 +29,9 @@ pub struct Options {
     /// How long a member may take for an operation before it is lost. Without
     /// one, as long as the device itself allows.
     pub patience: Option<Nanos>,
-    /// How long a region must be idle before its mark in the write-intent map
-    /// is taken away.
+    /// How long a region must be idle, at least, before its mark in the
+    /// write-intent map is taken away. Longer, up to 64 times, while writes are
+    /// spread so that most marks are wanted again at once.
     pub clear_after: Nanos,
     /// Bytes a second that a rebuild may move while the array is in use.
     pub rebuild_floor: u64,

@@ -6,6 +6,9 @@
 //!     a mark is taken away ⟹ all members are in sync, and a flush has covered
 //!                             the writes to r
 //!
+//! A mark costs a write, so that one which is wanted again soon after it was taken
+//! away was taken away in vain: where most were, marks are left longer.
+//!
 //! Not here: who copies what (`recover`).
 
 use crate::core::Core;
@@ -16,6 +19,9 @@ use futures_util::future::join_all;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+/// Marks are left at most this many doublings of the least time.
+const STRETCH_MAX: u32 = 6;
+
 #[derive(Clone, Copy, Default)]
 struct Region {
     writers: u32,
@@ -23,6 +29,8 @@ struct Region {
     durable: bool,
     /// To be marked.
     wanted: bool,
+    /// Cleared by the last round, and not marked since.
+    cleared: bool,
     /// When the last write ended.
     idle_since: Nanos,
 }
@@ -33,6 +41,12 @@ pub(crate) struct Intent {
     writing: RangeLock,
     /// How many are marked.
     marked: Cell<usize>,
+    /// How many marks the last round took away, and how many of them were wanted
+    /// again since.
+    cleared: Cell<usize>,
+    again: Cell<usize>,
+    /// How often the time that marks are left has been doubled.
+    stretch: Cell<u32>,
 }
 
 /// The regions' size for an array: a multiple of its stripes, as small as the
@@ -50,7 +64,26 @@ impl Intent {
             region,
             writing: RangeLock::new(),
             marked: Cell::new(0),
+            cleared: Cell::new(0),
+            again: Cell::new(0),
+            stretch: Cell::new(0),
         }
+    }
+
+    /// How long a region must be idle to lose its mark, at least `least`.
+    pub fn clear_after(&self, least: Nanos) -> Nanos {
+        Nanos(least.0.saturating_mul(1 << self.stretch.get()))
+    }
+
+    /// Learns from the marks that the last round took away.
+    fn adapt(&self) {
+        let (cleared, again) = (self.cleared.replace(0), self.again.replace(0));
+        let stretch = self.stretch.get();
+        self.stretch.set(match cleared {
+            0 => stretch,
+            _ if 2 * again > cleared => STRETCH_MAX.min(stretch + 1),
+            _ => stretch.saturating_sub(1),
+        });
     }
 
     pub fn regions(&self) -> usize {
@@ -101,6 +134,9 @@ impl Intent {
             region.writers += 1;
             region.wanted = true;
             durable &= region.durable;
+            if std::mem::take(&mut region.cleared) {
+                self.again.set(self.again.get() + 1);
+            }
         }
         if durable {
             return Ok(());
@@ -167,14 +203,18 @@ impl Intent {
     /// Takes away the marks of regions that are idle since `before`, which a
     /// flush has covered. Members must all be in sync.
     pub async fn clear(&self, core: &Rc<Core>, before: Nanos) -> IoResult {
-        let mut any = false;
+        self.adapt();
+        let mut cleared = 0;
         for (i, region) in self.regions.borrow_mut().iter_mut().enumerate() {
             let idle = region.wanted && region.writers == 0 && region.idle_since < before;
-            if idle && !core.unsynced.borrow().contains(&i) {
-                (region.wanted, any) = (false, true);
+            region.cleared = idle && !core.unsynced.borrow().contains(&i);
+            if region.cleared {
+                region.wanted = false;
+                cleared += 1;
             }
         }
-        if any {
+        self.cleared.set(cleared);
+        if cleared > 0 {
             self.write_now(core).await
         } else {
             Ok(())

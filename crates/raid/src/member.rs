@@ -41,6 +41,8 @@ pub(crate) struct Member {
     pub counts: Cell<MemberCounts>,
     /// Operations in flight.
     pub in_flight: Cell<u32>,
+    /// Bytes of the reads among them.
+    pub reading_bytes: Cell<u64>,
     /// Where its last read ended.
     pub head: Cell<Lba>,
     /// The moving average of its reads.
@@ -70,6 +72,7 @@ impl Member {
             uuid,
             counts: Cell::default(),
             in_flight: Cell::new(0),
+            reading_bytes: Cell::new(0),
             head: Cell::new(Lba::ZERO),
             read_time: Cell::new(Nanos::ZERO),
             data_at,
@@ -87,7 +90,7 @@ impl Member {
     /// `work`, for as long as the array waits for a member.
     async fn within<T>(&self, work: impl Future<Output = T>) -> IoResult<T> {
         self.in_flight.set(self.in_flight.get() + 1);
-        let _done = Done(&self.in_flight);
+        let _done = Done(|| self.in_flight.set(self.in_flight.get() - 1));
         let Some(patience) = self.patience else {
             return Ok(work.await);
         };
@@ -104,6 +107,9 @@ impl Member {
     pub async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
         let (len, began) = (buf.len(), self.env.timer.now());
         self.head.set(at + Sectors((len / 512) as u64));
+        let bytes = len as u64;
+        self.reading_bytes.set(self.reading_bytes.get() + bytes);
+        let _done = Done(|| self.reading_bytes.set(self.reading_bytes.get() - bytes));
         let (buf, result) = match self.within(self.device.read(at + self.data_at, buf)).await {
             Ok(answer) => answer,
             Err(late) => (self.env.pool.get(len).await, Err(late)),
@@ -181,10 +187,11 @@ impl Member {
     }
 }
 
-struct Done<'a>(&'a Cell<u32>);
+/// Does something when it goes, however the future that holds it ends.
+struct Done<F: FnMut()>(F);
 
-impl Drop for Done<'_> {
+impl<F: FnMut()> Drop for Done<F> {
     fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
+        (self.0)();
     }
 }

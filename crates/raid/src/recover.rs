@@ -86,10 +86,12 @@ impl Core {
             return;
         }
         let now = self.env.timer.now();
-        if now - *cleared >= self.options.clear_after {
+        let intent = self.intent.as_ref().expect("a level with redundancy");
+        let idle = intent.clear_after(self.options.clear_after);
+        if now - *cleared >= idle {
             *cleared = now;
             // A failure is seen by whoever writes next.
-            let _ = self.clear_marks(now - self.options.clear_after).await;
+            let _ = self.clear_marks(now - idle).await;
         }
     }
 

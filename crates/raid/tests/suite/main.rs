@@ -7,4 +7,5 @@ mod conformance;
 mod losses;
 mod pace;
 mod power;
+mod streams;
 mod zeroed;
