@@ -282,6 +282,9 @@ pub enum Lab {
         #[arg(long, value_name = "DIRECTORY", default_value = "var/kill")]
         directory: PathBuf,
     },
+    /// Run a published experiment again, and compare
+    #[command(subcommand)]
+    Run(commands::lab::Experiment),
 }
 
 #[derive(Subcommand)]

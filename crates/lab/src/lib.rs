@@ -11,6 +11,7 @@ pub mod heatmap;
 pub mod kill;
 pub mod mutants;
 pub mod page;
+pub mod perc;
 pub mod raidsim;
 pub mod replay;
 pub mod seam;

@@ -26,6 +26,11 @@ const NAMES: [(RGBColor, &str); 6] = [
     (PAPER, "paper"),
 ];
 
+/// What a drawing that stands alone has in their stead: the page's light colours.
+const LIGHT: [&str; 6] = [
+    "#1d2730", "#d9dfe4", "#1769aa", "#c2571a", "#a3195b", "#ffffff",
+];
+
 const STYLE: &str = "
 :root{color-scheme:light dark;--ink:#1d2730;--soft:#5b6874;--grid:#d9dfe4;--paper:#fff;--back:#f4f6f8;
 --first:#1769aa;--second:#c2571a;--mark:#a3195b;--warn:#8a5a00;--warnback:#fff4d9}
@@ -76,14 +81,22 @@ pub fn escape(text: &str) -> String {
 pub fn themed(svg: &str, title: &str) -> String {
     let mut svg = svg.replace(" xmlns=\"http://www.w3.org/2000/svg\"", "");
     for (colour, name) in NAMES {
-        let RGBColor(r, g, b) = colour;
-        svg = svg.replace(
-            &format!("#{r:02X}{g:02X}{b:02X}"),
-            &format!("var(--{name})"),
-        );
+        svg = svg.replace(&hexadecimal(colour), &format!("var(--{name})"));
     }
     let label = format!("<svg role=\"img\" aria-label=\"{}\"", escape(title));
     svg.replacen("<svg", &label, 1)
+}
+
+/// The same drawing as a file of its own.
+pub fn standalone(svg: &str) -> String {
+    let colours = NAMES.iter().zip(LIGHT);
+    colours.fold(svg.to_owned(), |svg, ((colour, _), light)| {
+        svg.replace(&hexadecimal(*colour), light)
+    })
+}
+
+fn hexadecimal(RGBColor(r, g, b): RGBColor) -> String {
+    format!("#{r:02X}{g:02X}{b:02X}")
 }
 
 /// A page under construction.

@@ -1,10 +1,24 @@
 //! `hotset lab`.
 
+mod perc;
+
 use crate::Failure;
 use crate::cli::Lab;
+use clap::Subcommand;
 use lab::crash::{self, Request};
 use lab::{kill, stack};
 use std::path::Path;
+
+/// What `hotset lab run` knows.
+#[derive(Subcommand)]
+pub enum Experiment {
+    /// Two mirrored controllers of seven drives against one, and the loss of a drive
+    ///
+    /// In virtual time, with the models of drives and controllers. Prints what was
+    /// published beside what came out; a figure that is out of tolerance is printed as
+    /// such, and is no failure.
+    Perc(perc::Perc),
+}
 
 pub fn run(command: Lab) -> Result<(), Failure> {
     match command {
@@ -46,6 +60,7 @@ pub fn run(command: Lab) -> Result<(), Failure> {
             seed,
             directory,
         } => kill(rounds, seed, &directory),
+        Lab::Run(Experiment::Perc(command)) => perc::run(&command),
     }
 }
 

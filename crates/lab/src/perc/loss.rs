@@ -1,0 +1,160 @@
+//! The loss of a drive under a load that does not wait for answers: half reads,
+//! half writes, 4 KiB, at random moments and places.
+
+use super::rig::{self, Rig, Setup};
+use super::{SIDES, Scale};
+use block::{Device, Fua, Lba, Nanos};
+use serde::Serialize;
+use sim::Rng;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// Requests a second on average: well within what one side can serve.
+const RATE: u64 = 600;
+/// What a request moves.
+const BYTES: u64 = 4096;
+/// Draws moments and places.
+const LOAD: u64 = 3;
+/// The drive that is pulled, of the first side.
+const PULLED: usize = 3;
+/// What detection and what was in flight may blur on either side of the loss.
+const BLUR_S: usize = 1;
+/// No two of so many requests in a row go to the same block.
+const APART: u64 = 4096;
+
+/// Reads and writes a second of a side.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Rates {
+    /// Reads a second.
+    pub reads_per_s: f64,
+    /// Writes a second.
+    pub writes_per_s: f64,
+}
+
+/// What was seen.
+#[derive(Clone, Debug, Serialize)]
+pub struct Loss {
+    /// Requests a second that arrived.
+    pub arrivals_per_s: f64,
+    /// Requests in all.
+    pub requests: u64,
+    /// Requests that failed.
+    pub errors: u64,
+    /// The longest that a request took.
+    pub longest_ms: f64,
+    /// When the drive was pulled.
+    pub pulled_s: usize,
+    /// Both sides before the loss; the first one loses a drive.
+    pub before: [Rates; 2],
+    /// Both sides after it.
+    pub after: [Rates; 2],
+    /// Both sides, second by second.
+    pub seconds: Vec<[Rates; 2]>,
+}
+
+/// Runs the load on the mirror, and pulls a drive in the middle.
+pub fn run(seed: u64, scale: Scale) -> Result<Loss, String> {
+    let setup = Setup {
+        seed,
+        sides: SIDES.len(),
+        cache_mb: scale.cache_mb,
+    };
+    rig::run(setup, async move |rig| {
+        let half = scale.loss_s / 2;
+        let load = Load::start(&rig, seed, Nanos::from_secs(scale.loss_s as u64));
+        let mut counted = vec![counts(&rig)?];
+        for second in 0..scale.loss_s {
+            if second == half {
+                rig.control.kill(rig.drives[0][PULLED]);
+            }
+            rig.env.timer.sleep(Nanos::from_secs(1)).await;
+            counted.push(counts(&rig)?);
+        }
+        while load.flying.get() > 0 {
+            rig.env.timer.sleep(Nanos::from_millis(1)).await;
+        }
+        let pairs = counted.windows(2);
+        let requests = load.begun.get();
+        Ok(Loss {
+            arrivals_per_s: requests as f64 / scale.loss_s as f64,
+            requests,
+            errors: load.errors.get(),
+            longest_ms: load.longest.get().as_secs_f64() * 1e3,
+            pulled_s: half,
+            before: rates(&counted[BLUR_S], &counted[half], half - BLUR_S),
+            after: rates(
+                &counted[half + BLUR_S],
+                &counted[scale.loss_s],
+                scale.loss_s - half - BLUR_S,
+            ),
+            seconds: pairs.map(|pair| rates(&pair[0], &pair[1], 1)).collect(),
+        })
+    })
+}
+
+/// Reads and writes of both sides so far.
+type Counts = [(u64, u64); 2];
+
+fn counts(rig: &Rig) -> Result<Counts, String> {
+    let mirror = rig.mirror.as_ref().ok_or("one controller has no other")?;
+    let members = mirror.report().members;
+    Ok([0, 1].map(|role| (members[role].counts.reads, members[role].counts.writes)))
+}
+
+fn rates(from: &Counts, to: &Counts, seconds: usize) -> [Rates; 2] {
+    let rate = |from: u64, to: u64| (to - from) as f64 / seconds as f64;
+    [0, 1].map(|side| Rates {
+        reads_per_s: rate(from[side].0, to[side].0),
+        writes_per_s: rate(from[side].1, to[side].1),
+    })
+}
+
+#[derive(Default)]
+struct Load {
+    begun: Cell<u64>,
+    flying: Cell<u64>,
+    errors: Cell<u64>,
+    longest: Cell<Nanos>,
+}
+
+impl Load {
+    /// Lets requests arrive for `span` from now on.
+    fn start(rig: &Rig, seed: u64, span: Nanos) -> Rc<Load> {
+        let load = Rc::new(Load::default());
+        let (ours, env, volume) = (load.clone(), rig.env.clone(), rig.volume.clone());
+        let rng = RefCell::new(Rng::fork(seed, LOAD));
+        env.spawn.clone().spawn(async move {
+            let end = env.timer.now() + span;
+            let blocks = volume.geometry().sectors.bytes() / BYTES;
+            loop {
+                let pause = rng.borrow_mut().below(2_000_000_000 / RATE);
+                env.timer.sleep(Nanos(pause)).await;
+                if env.timer.now() >= end {
+                    return;
+                }
+                let number = ours.begun.replace(ours.begun.get() + 1);
+                let place = rng.borrow_mut().below(blocks / APART) * APART + number % APART;
+                let write = rng.borrow_mut().chance(0.5);
+                let (load, env_of, volume) = (ours.clone(), env.clone(), volume.clone());
+                load.flying.set(load.flying.get() + 1);
+                env.spawn.spawn(async move {
+                    let mut buf = env_of.pool.get(BYTES as usize).await;
+                    let (at, began) =
+                        (Lba(place * BYTES / block::SECTOR_BYTES), env_of.timer.now());
+                    let result = if write {
+                        buf.fill(0);
+                        volume.write(at, buf.share(), Fua::No).await
+                    } else {
+                        volume.read(at, buf).await.1
+                    };
+                    let took = env_of.timer.now() - began;
+                    load.longest.set(load.longest.get().max(took));
+                    load.errors
+                        .set(load.errors.get() + u64::from(result.is_err()));
+                    load.flying.set(load.flying.get() - 1);
+                });
+            }
+        });
+        load
+    }
+}

@@ -1,0 +1,222 @@
+//! The sweep: a number of threads, each with one request at a time, on each of
+//! the four workloads.
+//!
+//! Sequential threads share one stream, as the evaluation's tool has it: each
+//! takes the next 256 KiB. Random threads have blocks of their own, so that no
+//! two writes of one block are ever in flight together.
+
+use super::rig::{self, Rig, Setup};
+use super::{Scale, told};
+use block::{Device, Fua, Lba, Nanos, SECTOR_BYTES, Shared};
+use futures_util::future::try_join_all;
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use sim::Rng;
+use std::cell::{Cell, RefCell};
+
+/// Draws places.
+const PLACES: u64 = 2;
+/// Threads that fill a write-back cache before writes are measured.
+const FILLERS: u64 = 64;
+
+/// What threads do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Workload {
+    /// Its name in reports.
+    pub name: &'static str,
+    /// What a request moves.
+    pub bytes: u64,
+    /// Whether requests go to random places.
+    pub random: bool,
+    /// Whether they are writes.
+    pub write: bool,
+}
+
+/// The published workloads.
+pub const WORKLOADS: [Workload; 4] = [
+    Workload {
+        name: "random read",
+        bytes: 4096,
+        random: true,
+        write: false,
+    },
+    Workload {
+        name: "random write",
+        bytes: 4096,
+        random: true,
+        write: true,
+    },
+    Workload {
+        name: "sequential read",
+        bytes: 256 << 10,
+        random: false,
+        write: false,
+    },
+    Workload {
+        name: "sequential write",
+        bytes: 256 << 10,
+        random: false,
+        write: true,
+    },
+];
+
+/// One point of a curve.
+#[derive(Clone, Debug, Serialize)]
+pub struct Point {
+    /// Which workload.
+    pub workload: &'static str,
+    /// 1, or 2 that are mirrored.
+    pub controllers: usize,
+    /// Requests at one time.
+    pub threads: u64,
+    /// Requests measured.
+    pub operations: u64,
+    /// Requests a second.
+    pub iops: f64,
+    /// 10^6 bytes a second.
+    pub mb_s: f64,
+    /// The mean latency.
+    pub latency_ms_mean: f64,
+    /// The 99th percentile of the latency.
+    pub latency_ms_p99: f64,
+    /// CPU of the whole machine, where there is one.
+    pub cpu_percent: Option<f64>,
+}
+
+/// Measures one workload on one or two controllers, at every number of threads.
+pub fn curve(
+    seed: u64,
+    scale: Scale,
+    controllers: usize,
+    workload: Workload,
+) -> Result<Vec<Point>, String> {
+    let setup = Setup {
+        seed,
+        sides: controllers,
+        cache_mb: scale.cache_mb,
+    };
+    rig::run(setup, async move |rig| {
+        if workload.write {
+            // What fits into the cache at first says nothing of the drives.
+            let fill = 2 * (scale.cache_mb * 1e6) as u64 / workload.bytes;
+            Load::new(&rig, workload, FILLERS, 0, fill, seed)
+                .run()
+                .await?;
+        }
+        let operations = scale.operations(workload);
+        let mut points = Vec::new();
+        for threads in scale.threads() {
+            let load = Load::new(&rig, workload, threads, 4 * threads, operations, seed);
+            points.push(load.run().await?.point(controllers));
+        }
+        Ok(points)
+    })
+}
+
+struct Load<'a> {
+    rig: &'a Rig,
+    workload: Workload,
+    threads: u64,
+    /// Requests before those that count.
+    before: u64,
+    operations: u64,
+    /// Requests that have begun, and ended.
+    begun: Cell<u64>,
+    ended: Cell<u64>,
+    rng: RefCell<Rng>,
+    /// When counting began and ended.
+    from: Cell<Nanos>,
+    to: Cell<Nanos>,
+    latencies: RefCell<Histogram<u64>>,
+}
+
+impl<'a> Load<'a> {
+    fn new(
+        rig: &'a Rig,
+        workload: Workload,
+        threads: u64,
+        before: u64,
+        operations: u64,
+        seed: u64,
+    ) -> Load<'a> {
+        Load {
+            rig,
+            workload,
+            threads,
+            before,
+            operations,
+            begun: Cell::new(0),
+            ended: Cell::new(0),
+            rng: RefCell::new(Rng::fork(seed, PLACES + threads)),
+            from: Cell::new(rig.env.timer.now()),
+            to: Cell::new(Nanos::ZERO),
+            latencies: RefCell::new(Histogram::new(3).expect("three digits")),
+        }
+    }
+
+    async fn run(self) -> Result<Load<'a>, String> {
+        let mut data = self.rig.env.pool.get(self.workload.bytes as usize).await;
+        data.fill(0);
+        let data = data.share();
+        let threads = (0..self.threads).map(|thread| self.thread(thread, data.clone()));
+        try_join_all(threads).await?;
+        Ok(self)
+    }
+
+    /// Where the next request of a thread goes.
+    fn next(&self, thread: u64) -> Lba {
+        let places = self.rig.volume.geometry().sectors.bytes() / self.workload.bytes;
+        let begun = self.begun.get();
+        self.begun.set(begun + 1);
+        let place = match self.workload.random {
+            true => self.rng.borrow_mut().below(places / self.threads) * self.threads + thread,
+            false => begun % places,
+        };
+        Lba(place * self.workload.bytes / SECTOR_BYTES)
+    }
+
+    async fn thread(&self, thread: u64, data: Shared) -> Result<(), String> {
+        let (timer, volume) = (&self.rig.env.timer, &self.rig.volume);
+        let mut buf = self.rig.env.pool.get(self.workload.bytes as usize).await;
+        while self.ended.get() < self.before + self.operations {
+            let (at, began) = (self.next(thread), timer.now());
+            let result;
+            if self.workload.write {
+                result = volume.write(at, data.clone(), Fua::No).await;
+            } else {
+                (buf, result) = volume.read(at, buf).await;
+            }
+            result.map_err(told)?;
+            self.count(timer.now(), timer.now() - began);
+        }
+        Ok(())
+    }
+
+    fn count(&self, now: Nanos, took: Nanos) {
+        let ended = self.ended.get() + 1;
+        self.ended.set(ended);
+        if ended == self.before {
+            self.from.set(now);
+        } else if ended > self.before && ended <= self.before + self.operations {
+            let recorded = self.latencies.borrow_mut().record(took.0);
+            recorded.expect("the histogram grows");
+            self.to.set(now);
+        }
+    }
+
+    fn point(self, controllers: usize) -> Point {
+        let latencies = self.latencies.into_inner();
+        let iops = self.operations as f64 / (self.to.get() - self.from.get()).as_secs_f64();
+        Point {
+            workload: self.workload.name,
+            controllers,
+            threads: self.threads,
+            operations: latencies.len(),
+            iops,
+            mb_s: iops * self.workload.bytes as f64 / 1e6,
+            latency_ms_mean: latencies.mean() / 1e6,
+            latency_ms_p99: latencies.value_at_quantile(0.99) as f64 / 1e6,
+            cpu_percent: None,
+        }
+    }
+}
