@@ -31,7 +31,7 @@ pub use head::{
     Superblock, VOLUMES_MAX, Volume, VolumeRow,
 };
 pub use log::{Change, LogBlock, LogReader};
-pub use map::{Entry, EntryRow, MapPage, Mask, entries_per_page};
+pub use map::{Entry, EntryRow, MapPage, Mask, entries_per_page, is_checksum};
 pub use marks::{MARK_BITS, Marks, MarksRow, newest_marks};
 pub use plan::{Area, HEAD_BLOCKS, MARK_BLOCKS, Plan, PlanError};
 pub use record::Row;

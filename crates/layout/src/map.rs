@@ -64,6 +64,16 @@ pub const fn entries_per_page(line_blocks: u32) -> u32 {
 }
 const _: () = assert!(entries_per_page(256) == 3 && entries_per_page(16) == 44);
 
+/// Whether byte `at` of a page of the map is of a line's checksums.
+pub const fn is_checksum(line_blocks: u32, at: usize) -> bool {
+    let bytes = entry_bytes(line_blocks);
+    let entries = bytes * entries_per_page(line_blocks) as usize;
+    let Some(body) = at.checked_sub(SheetHeader::BYTES) else {
+        return false;
+    };
+    body < entries && body % bytes >= EntryRow::BYTES + 2 * mask_bytes(line_blocks)
+}
+
 /// What a slot holds.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Entry {

@@ -2,7 +2,8 @@
 
 use layout::{
     BLOCK_BYTES, Change, Entry, HEAD_BLOCKS, Head, HeadError, LogBlock, LogReader, MARK_BITS,
-    MapPage, Marks, Mask, Member, Plan, Role, SheetError, Uuid, Volume, entries_per_page, newest,
+    MapPage, Marks, Mask, Member, Plan, Role, SheetError, SheetHeader, Uuid, Volume,
+    entries_per_page, is_checksum, newest,
 };
 use proptest::prelude::*;
 
@@ -158,6 +159,14 @@ proptest! {
         prop_assert_eq!(read(&block, Uuid(9), number), Ok(page.clone()));
         prop_assert_eq!(read(&block, Uuid(9), number ^ 1), Err(SheetError::Misplaced));
         prop_assert_eq!(read(&block, Uuid(8), number), Err(SheetError::Foreign));
+        let mut others = page.clone();
+        let crcs = others.entries.iter_mut().flat_map(|entry| &mut entry.crcs);
+        crcs.for_each(|crc| *crc = !*crc);
+        let mut inverse = vec![0; BLOCK_BYTES];
+        others.encode(Uuid(9), line_blocks, &mut inverse);
+        for at in SheetHeader::BYTES..BLOCK_BYTES {
+            prop_assert_eq!(is_checksum(line_blocks, at), block[at] != inverse[at], "byte {}", at);
+        }
         block[flip / 8] ^= 1 << (flip % 8);
         prop_assert_eq!(read(&block, Uuid(9), number), Err(SheetError::Checksum));
     }

@@ -70,9 +70,13 @@ fn flip(flips: u64, seed: u64) -> Result<(), Failure> {
         "{}",
         serde_json::to_string_pretty(&flips).expect("plain data")
     );
-    match flips.violations.len() {
-        0 => Ok(()),
-        wrong => Err(Failure::Runtime(format!("{wrong} flips did harm"))),
+    let (wrong, missed) = (flips.violations.len(), flips.missed());
+    match (wrong, missed.is_empty()) {
+        (0, true) => Ok(()),
+        (0, false) => Err(Failure::Runtime(format!(
+            "no bit was flipped in {missed:?}"
+        ))),
+        _ => Err(Failure::Runtime(format!("{wrong} flips did harm"))),
     }
 }
 

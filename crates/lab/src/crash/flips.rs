@@ -1,41 +1,21 @@
-//! Single bits flipped in the image of a pool, one at a time: each is found, or
-//! does no harm.
+//! Single bits flipped in images of pools, one at a time: each is found, or does
+//! no harm.
 //!
-//! An [`Image`] is a pool with its witness and origin, as a daemon left them that
-//! ended in order or was killed: with lines that the origin has overtaken, so
-//! that a mark or a record that is lost shows. A daemon opens the changed image,
-//! reads all back, writes some of it, ends in order, and another one reads it
-//! again. It may refuse the pool with an error; what it serves must be right.
+//! A daemon opens the changed image, reads all back, writes some of it, ends in
+//! order, and another one reads it again. It may refuse the pool with an error;
+//! what it serves must be right.
 
-use super::case::Space;
-use crate::cachesim::stamp::{self, Value};
-use block::{
-    BoxDevice, Device, Fua, Gate, Geometry, IoResult, Kind, Lba, Nanos, SECTOR_BYTES, Sectors,
-    ShardId, TargetId,
-};
-use cache::{Cache, Config, Counter, Durability, Mode, PoolDevice, Volume, VolumeConfig};
-use layout::{BLOCK_BYTES, Head, Marks, Plan};
+use super::image::{Image, LINE_BYTES};
+use layout::{Area, BLOCK_BYTES, is_checksum};
 use serde::Serialize;
-use shard::{Disk, Local, Mesh, Shard};
-use sim::{DiskSpec, Outcome, Rng, Service, Sim, SimDriver, Span, World};
-use std::cell::RefCell;
+use sim::Rng;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::rc::Rc;
 
-const SPACE: Space = Space {
-    windows: 3,
-    each: 256,
-};
-const LINE_BYTES: u32 = 16 << 10;
-const POOL: Sectors = Sectors(8 * 1024);
-const WITNESS: Sectors = Sectors(64 * 8);
-/// Sectors that are written, and compared, at once.
-const PIECE: u64 = 32;
-const CHUNK: usize = 64 << 10;
-const COMMIT_PERIOD: Nanos = Nanos::from_micros(500);
 /// Flips of one image.
 const FLIPS_PER_IMAGE: u64 = 250;
+/// From here on every structure is expected to have been flipped.
+const FLIPS_FOR_ALL: u64 = 500;
 
 /// What one flip came to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -50,9 +30,44 @@ pub enum Verdict {
     Wrong(String),
 }
 
-/// Flips in one area of pools.
+/// What a flipped bit was part of.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Structure {
+    /// A copy of the head.
+    Superblock,
+    /// The marks.
+    Marks,
+    /// The log.
+    Journal,
+    /// A checkpoint of the map, but for the checksums of lines.
+    Map,
+    /// The checksums of lines in a checkpoint.
+    Checksums,
+    /// What the policy remembers.
+    Memo,
+    /// Lines.
+    Data,
+    /// A block that holds nothing.
+    Empty,
+}
+
+impl Structure {
+    /// Those that every image has.
+    pub const ALL: [Structure; 7] = [
+        Structure::Superblock,
+        Structure::Marks,
+        Structure::Journal,
+        Structure::Map,
+        Structure::Checksums,
+        Structure::Memo,
+        Structure::Data,
+    ];
+}
+
+/// Flips in one structure.
 #[derive(Clone, Copy, Default, Debug, Serialize)]
-pub struct Area {
+pub struct Outcome {
     /// Bits flipped.
     pub flips: u64,
     /// The pool was refused.
@@ -70,10 +85,21 @@ pub struct Flips {
     pub flips: u64,
     /// Images that they were flipped in.
     pub images: u64,
-    /// By area of the pool.
-    pub areas: BTreeMap<&'static str, Area>,
+    /// By what they were flipped in.
+    pub structures: BTreeMap<Structure, Outcome>,
     /// What was wrong: the flip's seed, and what was read.
     pub violations: Vec<(u64, String)>,
+}
+
+impl Flips {
+    /// The structures in which no bit was flipped, if that is no chance.
+    pub fn missed(&self) -> Vec<Structure> {
+        let missed = |structure: &&Structure| !self.structures.contains_key(structure);
+        match self.flips < FLIPS_FOR_ALL {
+            true => Vec::new(),
+            false => Structure::ALL.iter().filter(missed).copied().collect(),
+        }
+    }
 }
 
 /// Flips a bit for each of `seeds`.
@@ -88,55 +114,31 @@ pub fn flips(seeds: Range<u64>) -> Flips {
         }
         let (_, whole) = image.as_ref().expect("just made");
         let mut changed = whole.clone();
-        let name = changed.flip(seed);
+        let structure = changed.flip(seed);
         flips.flips += 1;
-        let area = flips.areas.entry(name).or_default();
-        area.flips += 1;
+        let outcome = flips.structures.entry(structure).or_default();
+        outcome.flips += 1;
         match changed.examine(seed) {
-            Verdict::Refused(_) => area.refused += 1,
-            Verdict::Counted => area.counted += 1,
-            Verdict::Harmless => area.harmless += 1,
-            Verdict::Wrong(what) => flips.violations.push((seed, format!("in {name}: {what}"))),
+            Verdict::Refused(_) => outcome.refused += 1,
+            Verdict::Counted => outcome.counted += 1,
+            Verdict::Harmless => outcome.harmless += 1,
+            Verdict::Wrong(what) => {
+                let what = format!("in {structure:?}: {what}");
+                flips.violations.push((seed, what));
+            }
         }
     }
     flips
 }
 
-/// The bytes of a pool's device, of its witness and of an origin.
-#[derive(Clone)]
-pub struct Image {
-    pool: Vec<u8>,
-    witness: Vec<u8>,
-    /// One after the other, those of each window.
-    origin: Vec<u8>,
-    head: Head,
-    plan: Plan,
-}
-
 impl Image {
-    /// The image of `seed`: of a pool that was closed in order if that is even,
-    /// else of one whose daemon was killed.
-    pub fn new(seed: u64) -> Image {
-        let mut rng = Rng::fork(seed, 21);
-        let made = life(seed, None, move |stage| Box::pin(make(stage, rng.bits())));
-        let (images, ()) = made.expect("a sound pool");
-        let head = Head::decode(&images[0]).expect("a pool that was opened");
-        let [pool, witness, origin] = images;
-        Image {
-            plan: head.plan().expect("a member"),
-            pool,
-            witness,
-            origin,
-            head,
-        }
-    }
-
-    /// Flips the bit that `seed` draws: any of any area, most of them in blocks
-    /// that are not empty. Which area.
-    pub fn flip(&mut self, seed: u64) -> &'static str {
+    /// Flips the bit that `seed` draws, nine times of ten in a block that is not
+    /// empty, in any structure alike. In which.
+    pub fn flip(&mut self, seed: u64) -> Structure {
         let mut rng = Rng::fork(seed, 22);
-        let areas = self.plan.areas();
-        let (name, area) = areas[rng.below(areas.len() as u64) as usize];
+        let structure = Structure::ALL[rng.below(Structure::ALL.len() as u64) as usize];
+        let areas = self.areas(structure);
+        let area = areas[rng.below(areas.len() as u64) as usize];
         let used: Vec<u64> = (area.start..area.end())
             .filter(|block| self.block(*block).iter().any(|byte| *byte != 0))
             .collect();
@@ -144,304 +146,35 @@ impl Image {
             true => area.start + rng.below(area.blocks),
             false => used[rng.below(used.len() as u64) as usize],
         };
-        let bit = rng.below(BLOCK_BYTES as u64 * 8);
-        self.pool[block as usize * BLOCK_BYTES + bit as usize / 8] ^= 1 << (bit % 8);
-        name
-    }
-
-    /// Takes all marks away and seals that, as no flip can: lines that the origin
-    /// has overtaken are believed then.
-    pub fn forge(&mut self) {
-        for block in 0..self.plan.marks.blocks {
-            let at = (self.plan.marks.start + block) as usize * BLOCK_BYTES;
-            let bytes = &mut self.pool[at..at + BLOCK_BYTES];
-            if let Ok(marks) = Marks::decode(bytes, self.head.device) {
-                let mut forged = marks.clone();
-                marks.iter().for_each(|bit| forged.clear(bit));
-                forged.encode(self.head.device, bytes);
-            }
-        }
-    }
-
-    fn block(&self, block: u64) -> &[u8] {
-        &self.pool[block as usize * BLOCK_BYTES..][..BLOCK_BYTES]
-    }
-
-    /// Serves the image, twice, and reads all of it. A panic is wrong too.
-    pub fn examine(&self, seed: u64) -> Verdict {
-        let run = || life(seed, Some(self), |stage| Box::pin(serve(stage)));
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
-        match outcome {
-            Err(_) => Verdict::Wrong("a panic".into()),
-            Ok(Err(what)) => Verdict::Wrong(what),
-            Ok(Ok((_, verdict))) => verdict,
-        }
-    }
-}
-
-type Leaf = Disk<SimDriver>;
-
-/// The disks of a life, in the world that it is in.
-struct Stage {
-    local: Local<SimDriver>,
-    pool: TargetId,
-    witness: TargetId,
-    origin: TargetId,
-    seed: u64,
-}
-
-struct Open {
-    cache: Cache<Leaf>,
-    gate: Gate<Volume<Leaf>>,
-}
-
-type Work<T> = std::pin::Pin<Box<dyn Future<Output = T>>>;
-
-/// Runs `work` on the disks of `image`, or on empty ones; what pool, witness and
-/// origin hold after it, and what came of it.
-fn life<T: 'static>(
-    seed: u64,
-    image: Option<&Image>,
-    work: impl FnOnce(Stage) -> Work<T> + 'static,
-) -> Result<([Vec<u8>; 3], T), String> {
-    let mut world = World::new(seed);
-    let mut add = |name: &str, sectors, micros| {
-        let mut spec = DiskSpec::new(Geometry::new(name, sectors, Sectors(8)));
-        spec.service = Service::uniform(Span {
-            min: Nanos::from_micros(1),
-            max: Nanos::from_micros(micros),
-        });
-        world.add_disk(spec).expect("a sound disk")
-    };
-    let pool = add("pool", POOL, 5);
-    let witness = add("witness", WITNESS, 5);
-    let origin = add("origin", SPACE.sectors(), 20);
-    let mut sim = Sim::new(world);
-    let filling: Option<Rc<Image>> = image.map(|image| Rc::new(image.clone()));
-    let result: Rc<RefCell<Option<T>>> = Rc::default();
-    let work = Rc::new(RefCell::new(Some(work)));
-    let outcome = sim.drive(1, |_, driver| {
-        let (result, filling, work) = (result.clone(), filling.clone(), work.clone());
-        Shard::boot(
-            ShardId(0),
-            driver,
-            Mesh::new(1),
-            shard::Config::default(),
-            move |local| async move {
-                let stage = Stage {
-                    local,
-                    pool,
-                    witness,
-                    origin,
-                    seed,
-                };
-                if let Some(image) = &filling {
-                    stage.fill(image).await;
-                }
-                let work = work.take().expect("there is one shard");
-                let value = work(stage).await;
-                *result.borrow_mut() = Some(value);
-            },
-        )
-    });
-    if outcome != Outcome::Done {
-        return Err(format!("the daemon did not end: {outcome:?}"));
-    }
-    let value = result.take().expect("it has ended");
-    drop(sim.driver());
-    let read = |target, at, bytes: &mut [u8]| sim.world().peek(target, at, bytes);
-    let mut images = [
-        vec![0; POOL.bytes() as usize],
-        vec![0; WITNESS.bytes() as usize],
-        vec![0; (SPACE.windows * SPACE.each * SECTOR_BYTES) as usize],
-    ];
-    read(pool, Lba(0), &mut images[0]);
-    read(witness, Lba(0), &mut images[1]);
-    let windows = images[2].chunks_exact_mut((SPACE.each * SECTOR_BYTES) as usize);
-    for (number, bytes) in (0..).zip(windows) {
-        read(origin, Lba(SPACE.window(number).start), bytes);
-    }
-    Ok((images, value))
-}
-
-impl Stage {
-    fn leaf(&self, target: TargetId) -> Leaf {
-        self.local.disk(target).expect("a disk")
-    }
-
-    async fn write(&self, target: TargetId, at: Lba, bytes: &[u8]) {
-        let leaf = self.leaf(target);
-        for (chunk, at) in bytes.chunks(CHUNK).zip((at.0..).step_by(CHUNK / 512)) {
-            let mut buf = self.local.env().pool.get(chunk.len()).await;
-            buf.copy_from_slice(chunk);
-            let written = leaf.write(Lba(at), buf.share(), Fua::No).await;
-            written.expect("disks have no faults here");
-        }
-    }
-
-    async fn fill(&self, image: &Image) {
-        self.write(self.pool, Lba(0), &image.pool).await;
-        self.write(self.witness, Lba(0), &image.witness).await;
-        let windows = image.origin.chunks((SPACE.each * SECTOR_BYTES) as usize);
-        for (number, bytes) in (0..).zip(windows) {
-            let at = Lba(SPACE.window(number).start);
-            self.write(self.origin, at, bytes).await;
-        }
-    }
-
-    async fn open(&self, mode: Mode) -> IoResult<Open> {
-        let config = Config {
-            line_bytes: LINE_BYTES,
-            sequential_bytes: None,
-            commit_period: COMMIT_PERIOD,
-            mark_idle_periods: 1,
-            ..Config::default()
+        let is_empty = !used.contains(&block);
+        let wanted = |at: usize| match structure {
+            Structure::Map => !is_checksum(LINE_BYTES / BLOCK_BYTES as u32, at),
+            Structure::Checksums => is_checksum(LINE_BYTES / BLOCK_BYTES as u32, at),
+            _ => true,
         };
-        let mut names = Rng::fork(self.seed, 23);
-        let durability = Durability {
-            label: "pool".into(),
-            host: "laboratory".into(),
-            witness: Some(BoxDevice::new(self.leaf(self.witness))),
-            uuids: Box::new(move || u128::from(names.bits()) << 64 | u128::from(names.bits())),
-            overwrite: false,
-            cold: false,
+        let bit = loop {
+            let bit = rng.below(BLOCK_BYTES as u64 * 8) as usize;
+            if wanted(bit / 8) {
+                break bit;
+            }
         };
-        let policy = policy::registry::build("lru", 0, self.seed).expect("registered");
-        let env = self.local.env();
-        let device = PoolDevice::whole(self.leaf(self.pool), "controller".to_owned());
-        let (cache, _) = Cache::open(config, policy, env.clone(), durability, vec![device]).await?;
-        let volume = VolumeConfig {
-            name: "volume".into(),
-            sectors: None,
-            mode,
-        };
-        let volume = cache.add_volume(volume, BoxDevice::new(self.leaf(self.origin)))?;
-        let gate = Gate::new(volume, env.clone());
-        Ok(Open { cache, gate })
-    }
-
-    async fn pause(&self, periods: u64) {
-        let timer = &self.local.env().timer;
-        timer.sleep(Nanos(COMMIT_PERIOD.0 * periods)).await;
-    }
-}
-
-impl Open {
-    async fn put(&self, stage: &Stage, start: u64, version: Value) -> IoResult {
-        let mut buf = stage
-            .local
-            .env()
-            .pool
-            .get((PIECE * SECTOR_BYTES) as usize)
-            .await;
-        stamp::stamp(&mut buf, start, version);
-        self.gate
-            .write(start * SECTOR_BYTES, buf.share(), Fua::No)
-            .await
-    }
-
-    async fn close(self) {
-        self.gate.device().close().await;
-        self.cache.close().await;
-    }
-}
-
-/// Where each piece of each window begins.
-fn pieces() -> impl Iterator<Item = u64> {
-    let windows = (0..SPACE.windows).map(|number| SPACE.window(number));
-    windows.flat_map(|window| window.step_by(PIECE as usize))
-}
-
-/// Fills a pool with lines that agree with the origin and lines that do not.
-async fn make(stage: Stage, seed: u64) {
-    const SOUND: &str = "disks have no faults here";
-    let mut rng = Rng::fork(seed, 24);
-    let open = stage.open(Mode::WriteThrough).await.expect(SOUND);
-    let mut version = 1;
-    for _ in 0..2 {
-        for start in pieces() {
-            version += 1;
-            open.put(&stage, start, version).await.expect(SOUND);
-            let bytes = (PIECE * SECTOR_BYTES) as usize;
-            open.gate
-                .read(start * SECTOR_BYTES, bytes)
-                .await
-                .expect(SOUND);
-        }
-        // The log takes them, and the marks go.
-        stage.pause(5).await;
-    }
-    open.gate.device().set_mode(Mode::WriteAround);
-    let mut overtake = async |share| {
-        for start in pieces() {
-            if rng.chance(share) {
-                version += 1;
-                open.put(&stage, start, version).await.expect(SOUND);
-            }
-        }
-    };
-    overtake(0.2).await;
-    stage.pause(5).await;
-    overtake(0.2).await;
-    if stage.seed.is_multiple_of(2) {
-        open.close().await;
-    }
-}
-
-/// Opens, reads, writes, ends, and all of that once more.
-async fn serve(stage: Stage) -> Verdict {
-    let mut counted = false;
-    for round in 0..2 {
-        let open = match stage.open(Mode::WriteThrough).await {
-            Ok(open) => open,
-            Err(error) if round == 0 && error.kind() != Kind::Media => {
-                return Verdict::Refused(error.to_string());
-            }
-            Err(error) => return Verdict::Wrong(format!("it cannot be opened: {error}")),
-        };
-        open.cache.warmed().await;
-        for version in 0..2 {
-            if let Err(what) = compare(&stage, &open).await {
-                return Verdict::Wrong(format!("by daemon {round}: {what}"));
-            }
-            if round + version == 0 {
-                for (start, version) in pieces().step_by(3).zip(1000..) {
-                    if let Err(error) = open.put(&stage, start, version).await {
-                        return Verdict::Wrong(format!("a write failed: {error}"));
-                    }
-                }
-            }
-        }
-        let count = |counter| open.cache.counters().get(counter) > 0;
-        counted |= DAMAGE.iter().any(|counter| count(*counter));
-        open.close().await;
-    }
-    match counted {
-        true => Verdict::Counted,
-        false => Verdict::Harmless,
-    }
-}
-
-const DAMAGE: [Counter; 4] = [
-    Counter::BlocksCorrupt,
-    Counter::MapsDamaged,
-    Counter::MapPagesDamaged,
-    Counter::MemosDamaged,
-];
-
-/// All that is served is what the origin holds.
-async fn compare(stage: &Stage, open: &Open) -> Result<(), String> {
-    let origin = stage.leaf(stage.origin);
-    let bytes = (PIECE * SECTOR_BYTES) as usize;
-    for start in pieces() {
-        let served = open.gate.read(start * SECTOR_BYTES, bytes).await;
-        let served = served.map_err(|error| format!("a read failed: {error}"))?;
-        let buf = stage.local.env().pool.get(bytes).await;
-        let (held, read) = origin.read(Lba(start), buf).await;
-        read.expect("disks have no faults here");
-        if served[..] != held[..] {
-            return Err(format!("what was served near sector {start} was wrong"));
+        self.pool[block as usize * BLOCK_BYTES + bit / 8] ^= 1 << (bit % 8);
+        match is_empty {
+            true => Structure::Empty,
+            false => structure,
         }
     }
-    Ok(())
+
+    fn areas(&self, structure: Structure) -> Vec<Area> {
+        let plan = &self.plan;
+        match structure {
+            Structure::Superblock => plan.heads.to_vec(),
+            Structure::Marks => vec![plan.marks],
+            Structure::Journal => vec![plan.log],
+            Structure::Map | Structure::Checksums => plan.maps.to_vec(),
+            Structure::Memo => plan.memos.to_vec(),
+            Structure::Data => vec![plan.lines],
+            Structure::Empty => plan.areas().map(|(_, area)| area).to_vec(),
+        }
+    }
 }

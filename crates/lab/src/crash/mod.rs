@@ -20,6 +20,7 @@ mod bench;
 mod case;
 mod command;
 mod flips;
+mod image;
 mod life;
 pub mod model;
 mod report;
@@ -30,7 +31,8 @@ mod sweep;
 
 pub use case::{Case, Cut, Disks, Fault, Length, Loss, Space, Step};
 pub use command::{Request, command};
-pub use flips::{Area, Flips, Image, Verdict, flips};
+pub use flips::{Flips, Outcome, Structure, Verdict, flips};
+pub use image::Image;
 pub use report::{Landing, Mutated, Report, Summary, Totals, Violation};
 pub use run::{Outcomes, run};
 pub use shrink::shrink;

@@ -1,0 +1,368 @@
+//! Images of pools that bits are flipped in, and the daemons that make and serve
+//! them.
+//!
+//! An [`Image`] is a pool with its witness and origin, as a daemon left them that
+//! ended in order or was killed: with two checkpoints of its map, a log that has
+//! come round, and lines that the origin has overtaken, so that a mark or a record
+//! that is lost shows.
+
+use super::case::Space;
+use super::flips::Verdict;
+use crate::cachesim::stamp::{self, Value};
+use block::{
+    BoxDevice, Device, Fua, Gate, Geometry, IoResult, Kind, Lba, Nanos, SECTOR_BYTES, Sectors,
+    ShardId, TargetId,
+};
+use cache::{Cache, Config, Counter, Durability, Mode, PoolDevice, Volume, VolumeConfig};
+use layout::{BLOCK_BYTES, Head, Marks, Plan};
+use shard::{Disk, Local, Mesh, Shard};
+use sim::{DiskSpec, Outcome, Rng, Service, Sim, SimDriver, Span, World};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+const SPACE: Space = Space {
+    windows: 3,
+    each: 256,
+};
+pub(super) const LINE_BYTES: u32 = 16 << 10;
+const POOL: Sectors = Sectors(8 * 1024);
+const WITNESS: Sectors = Sectors(64 * 8);
+/// Sectors that are written, and compared, at once.
+const PIECE: u64 = 32;
+const CHUNK: usize = 64 << 10;
+const COMMIT_PERIOD: Nanos = Nanos::from_micros(500);
+/// Rounds of changes in which the log comes round.
+const ROUNDS_MAX: u32 = 100;
+
+/// The bytes of a pool's device, of its witness and of an origin.
+#[derive(Clone)]
+pub struct Image {
+    pub(super) pool: Vec<u8>,
+    witness: Vec<u8>,
+    /// One after the other, those of each window.
+    origin: Vec<u8>,
+    head: Head,
+    pub(super) plan: Plan,
+}
+
+impl Image {
+    /// The image of `seed`: of a pool that was closed in order if that is even,
+    /// else of one whose daemon was killed.
+    pub fn new(seed: u64) -> Image {
+        let mut rng = Rng::fork(seed, 21);
+        let made = life(seed, None, move |stage| Box::pin(make(stage, rng.bits())));
+        let (images, ()) = made.expect("a sound pool");
+        let head = Head::decode(&images[0]).expect("a pool that was opened");
+        let [pool, witness, origin] = images;
+        Image {
+            plan: head.plan().expect("a member"),
+            pool,
+            witness,
+            origin,
+            head,
+        }
+    }
+
+    /// Takes all marks away and seals that, as no flip can: lines that the origin
+    /// has overtaken are believed then.
+    pub fn forge(&mut self) {
+        for block in 0..self.plan.marks.blocks {
+            let at = (self.plan.marks.start + block) as usize * BLOCK_BYTES;
+            let bytes = &mut self.pool[at..at + BLOCK_BYTES];
+            if let Ok(marks) = Marks::decode(bytes, self.head.device) {
+                let mut forged = marks.clone();
+                marks.iter().for_each(|bit| forged.clear(bit));
+                forged.encode(self.head.device, bytes);
+            }
+        }
+    }
+
+    pub(super) fn block(&self, block: u64) -> &[u8] {
+        &self.pool[block as usize * BLOCK_BYTES..][..BLOCK_BYTES]
+    }
+
+    /// Serves the image, twice, and reads all of it. A panic is wrong too.
+    pub fn examine(&self, seed: u64) -> Verdict {
+        let run = || life(seed, Some(self), |stage| Box::pin(serve(stage)));
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+        match outcome {
+            Err(_) => Verdict::Wrong("a panic".into()),
+            Ok(Err(what)) => Verdict::Wrong(what),
+            Ok(Ok((_, verdict))) => verdict,
+        }
+    }
+}
+
+type Leaf = Disk<SimDriver>;
+
+/// The disks of a life, in the world that it is in.
+struct Stage {
+    local: Local<SimDriver>,
+    pool: TargetId,
+    witness: TargetId,
+    origin: TargetId,
+    seed: u64,
+}
+
+struct Open {
+    cache: Cache<Leaf>,
+    gate: Gate<Volume<Leaf>>,
+}
+
+type Work<T> = std::pin::Pin<Box<dyn Future<Output = T>>>;
+
+/// Runs `work` on the disks of `image`, or on empty ones; what pool, witness and
+/// origin hold after it, and what came of it.
+fn life<T: 'static>(
+    seed: u64,
+    image: Option<&Image>,
+    work: impl FnOnce(Stage) -> Work<T> + 'static,
+) -> Result<([Vec<u8>; 3], T), String> {
+    let mut world = World::new(seed);
+    let mut add = |name: &str, sectors, micros| {
+        let mut spec = DiskSpec::new(Geometry::new(name, sectors, Sectors(8)));
+        spec.service = Service::uniform(Span {
+            min: Nanos::from_micros(1),
+            max: Nanos::from_micros(micros),
+        });
+        world.add_disk(spec).expect("a sound disk")
+    };
+    let pool = add("pool", POOL, 5);
+    let witness = add("witness", WITNESS, 5);
+    let origin = add("origin", SPACE.sectors(), 20);
+    let mut sim = Sim::new(world);
+    let filling: Option<Rc<Image>> = image.map(|image| Rc::new(image.clone()));
+    let result: Rc<RefCell<Option<T>>> = Rc::default();
+    let work = Rc::new(RefCell::new(Some(work)));
+    let outcome = sim.drive(1, |_, driver| {
+        let (result, filling, work) = (result.clone(), filling.clone(), work.clone());
+        Shard::boot(
+            ShardId(0),
+            driver,
+            Mesh::new(1),
+            shard::Config::default(),
+            move |local| async move {
+                let stage = Stage {
+                    local,
+                    pool,
+                    witness,
+                    origin,
+                    seed,
+                };
+                if let Some(image) = &filling {
+                    stage.fill(image).await;
+                }
+                let work = work.take().expect("there is one shard");
+                let value = work(stage).await;
+                *result.borrow_mut() = Some(value);
+            },
+        )
+    });
+    if outcome != Outcome::Done {
+        return Err(format!("the daemon did not end: {outcome:?}"));
+    }
+    let value = result.take().expect("it has ended");
+    drop(sim.driver());
+    let read = |target, at, bytes: &mut [u8]| sim.world().peek(target, at, bytes);
+    let mut images = [
+        vec![0; POOL.bytes() as usize],
+        vec![0; WITNESS.bytes() as usize],
+        vec![0; (SPACE.windows * SPACE.each * SECTOR_BYTES) as usize],
+    ];
+    read(pool, Lba(0), &mut images[0]);
+    read(witness, Lba(0), &mut images[1]);
+    let windows = images[2].chunks_exact_mut((SPACE.each * SECTOR_BYTES) as usize);
+    for (number, bytes) in (0..).zip(windows) {
+        read(origin, Lba(SPACE.window(number).start), bytes);
+    }
+    Ok((images, value))
+}
+
+impl Stage {
+    fn leaf(&self, target: TargetId) -> Leaf {
+        self.local.disk(target).expect("a disk")
+    }
+
+    async fn write(&self, target: TargetId, at: Lba, bytes: &[u8]) {
+        let leaf = self.leaf(target);
+        for (chunk, at) in bytes.chunks(CHUNK).zip((at.0..).step_by(CHUNK / 512)) {
+            let mut buf = self.local.env().pool.get(chunk.len()).await;
+            buf.copy_from_slice(chunk);
+            let written = leaf.write(Lba(at), buf.share(), Fua::No).await;
+            written.expect("disks have no faults here");
+        }
+    }
+
+    async fn fill(&self, image: &Image) {
+        self.write(self.pool, Lba(0), &image.pool).await;
+        self.write(self.witness, Lba(0), &image.witness).await;
+        let windows = image.origin.chunks((SPACE.each * SECTOR_BYTES) as usize);
+        for (number, bytes) in (0..).zip(windows) {
+            let at = Lba(SPACE.window(number).start);
+            self.write(self.origin, at, bytes).await;
+        }
+    }
+
+    async fn open(&self, mode: Mode) -> IoResult<Open> {
+        let config = Config {
+            line_bytes: LINE_BYTES,
+            sequential_bytes: None,
+            commit_period: COMMIT_PERIOD,
+            mark_idle_periods: 1,
+            ..Config::default()
+        };
+        let mut names = Rng::fork(self.seed, 23);
+        let durability = Durability {
+            label: "pool".into(),
+            host: "laboratory".into(),
+            witness: Some(BoxDevice::new(self.leaf(self.witness))),
+            uuids: Box::new(move || u128::from(names.bits()) << 64 | u128::from(names.bits())),
+            overwrite: false,
+            cold: false,
+        };
+        let policy = policy::registry::build("lru", 0, self.seed).expect("registered");
+        let env = self.local.env();
+        let device = PoolDevice::whole(self.leaf(self.pool), "controller".to_owned());
+        let (cache, _) = Cache::open(config, policy, env.clone(), durability, vec![device]).await?;
+        let volume = VolumeConfig {
+            name: "volume".into(),
+            sectors: None,
+            mode,
+        };
+        let volume = cache.add_volume(volume, BoxDevice::new(self.leaf(self.origin)))?;
+        let gate = Gate::new(volume, env.clone());
+        Ok(Open { cache, gate })
+    }
+
+    async fn pause(&self, periods: u64) {
+        let timer = &self.local.env().timer;
+        timer.sleep(Nanos(COMMIT_PERIOD.0 * periods)).await;
+    }
+}
+
+impl Open {
+    async fn put(&self, stage: &Stage, start: u64, version: Value) -> IoResult {
+        let mut buf = stage
+            .local
+            .env()
+            .pool
+            .get((PIECE * SECTOR_BYTES) as usize)
+            .await;
+        stamp::stamp(&mut buf, start, version);
+        self.gate
+            .write(start * SECTOR_BYTES, buf.share(), Fua::No)
+            .await
+    }
+
+    async fn close(self) {
+        self.gate.device().close().await;
+        self.cache.close().await;
+    }
+}
+
+/// Where each piece of each window begins.
+fn pieces() -> impl Iterator<Item = u64> {
+    let windows = (0..SPACE.windows).map(|number| SPACE.window(number));
+    windows.flat_map(|window| window.step_by(PIECE as usize))
+}
+
+/// Fills a pool with lines that agree with the origin and lines that do not.
+async fn make(stage: Stage, seed: u64) {
+    const SOUND: &str = "disks have no faults here";
+    let mut rng = Rng::fork(seed, 24);
+    let open = stage.open(Mode::WriteThrough).await.expect(SOUND);
+    let mut version = 1;
+    let bytes = (PIECE * SECTOR_BYTES) as usize;
+    let met = |counter, times| open.cache.counters().get(counter) >= times;
+    for round in 0.. {
+        // Two checkpoints, one in each place, and a log that has come round.
+        if met(Counter::Checkpoints, 2) && met(Counter::LogWraps, 1) {
+            break;
+        }
+        assert!(round < ROUNDS_MAX, "the log takes nothing");
+        let share = if round == 0 { 1.0 } else { 0.3 };
+        for start in pieces() {
+            if rng.chance(share) {
+                version += 1;
+                open.put(&stage, start, version).await.expect(SOUND);
+            }
+            let read = open.gate.read(start * SECTOR_BYTES, bytes).await;
+            read.expect(SOUND);
+        }
+        // The log takes them, and the marks go.
+        stage.pause(5).await;
+    }
+    open.gate.device().set_mode(Mode::WriteAround);
+    let mut overtake = async |share| {
+        for start in pieces() {
+            if rng.chance(share) {
+                version += 1;
+                open.put(&stage, start, version).await.expect(SOUND);
+            }
+        }
+    };
+    overtake(0.2).await;
+    stage.pause(5).await;
+    overtake(0.2).await;
+    if stage.seed.is_multiple_of(2) {
+        open.close().await;
+    }
+}
+
+/// Opens, reads, writes, ends, and all of that once more.
+async fn serve(stage: Stage) -> Verdict {
+    let mut counted = false;
+    for round in 0..2 {
+        let open = match stage.open(Mode::WriteThrough).await {
+            Ok(open) => open,
+            Err(error) if round == 0 && error.kind() != Kind::Media => {
+                return Verdict::Refused(error.to_string());
+            }
+            Err(error) => return Verdict::Wrong(format!("it cannot be opened: {error}")),
+        };
+        open.cache.warmed().await;
+        for version in 0..2 {
+            if let Err(what) = compare(&stage, &open).await {
+                return Verdict::Wrong(format!("by daemon {round}: {what}"));
+            }
+            if round + version == 0 {
+                for (start, version) in pieces().step_by(3).zip(1000..) {
+                    if let Err(error) = open.put(&stage, start, version).await {
+                        return Verdict::Wrong(format!("a write failed: {error}"));
+                    }
+                }
+            }
+        }
+        let count = |counter| open.cache.counters().get(counter) > 0;
+        counted |= DAMAGE.iter().any(|counter| count(*counter));
+        open.close().await;
+    }
+    match counted {
+        true => Verdict::Counted,
+        false => Verdict::Harmless,
+    }
+}
+
+const DAMAGE: [Counter; 4] = [
+    Counter::BlocksCorrupt,
+    Counter::MapsDamaged,
+    Counter::MapPagesDamaged,
+    Counter::MemosDamaged,
+];
+
+/// All that is served is what the origin holds.
+async fn compare(stage: &Stage, open: &Open) -> Result<(), String> {
+    let origin = stage.leaf(stage.origin);
+    let bytes = (PIECE * SECTOR_BYTES) as usize;
+    for start in pieces() {
+        let served = open.gate.read(start * SECTOR_BYTES, bytes).await;
+        let served = served.map_err(|error| format!("a read failed: {error}"))?;
+        let buf = stage.local.env().pool.get(bytes).await;
+        let (held, read) = origin.read(Lba(start), buf).await;
+        read.expect("disks have no faults here");
+        if served[..] != held[..] {
+            return Err(format!("what was served near sector {start} was wrong"));
+        }
+    }
+    Ok(())
+}
