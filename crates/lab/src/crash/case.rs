@@ -140,6 +140,16 @@ enum Comings {
     Backup,
 }
 
+impl Comings {
+    fn draw(rng: &mut Rng, disks: u64) -> Comings {
+        match rng.below(10) {
+            0..2 if disks > 1 => Comings::Roaming,
+            2..4 if disks > 1 => Comings::Backup,
+            _ => Comings::Common,
+        }
+    }
+}
+
 /// A fault of a pool disk's operations.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Fault {
@@ -212,8 +222,16 @@ impl Case {
         let line_bytes = 4096 << rng.below(5);
         let line = u64::from(line_bytes) / 512;
         let disks = rng.between(1, 4);
+        let comings = match length {
+            Length::Long => Comings::draw(rng, disks),
+            Length::Short => Comings::Common,
+        };
+        // What a disk missed shows in a line that it kept and that no mark covers:
+        // where disks come and go, lines stay, marks go soon, and writes are few.
+        let is_calm = comings != Comings::Common;
         let all: u64 = volumes.iter().map(|v: &Space| v.windows * v.each).sum();
-        let each = all * rng.between(10, 110) / 100 / disks;
+        let least = if is_calm { 60 } else { 10 };
+        let each = all * rng.between(least, 110) / 100 / disks;
         let pool = (0..disks)
             .map(|_| Sectors((each / line).max(1) * line + super::stage::METADATA.0))
             .collect();
@@ -241,18 +259,16 @@ impl Case {
                 max: Nanos::from_micros(rng.between(20, 300)),
             },
             hit_latency_max: Nanos::from_millis(rng.between(1, 5)),
-            commit_period: Nanos::from_micros(rng.between(50, 1500)),
-            mark_idle_periods: rng.between(1, 3) as u32,
+            commit_period: Nanos::from_micros(rng.between(50, if is_calm { 200 } else { 1500 })),
+            mark_idle_periods: rng.between(1, if is_calm { 1 } else { 3 }) as u32,
             volumes,
         };
-        let write_share = rng.between(20, 60);
+        let write_share = match is_calm {
+            true => rng.between(4, 20),
+            false => rng.between(20, 60),
+        };
         case.steps = (0..count).map(|_| case.step(rng, write_share)).collect();
         if length == Length::Long {
-            let comings = match rng.below(10) {
-                0..2 if disks > 1 => Comings::Roaming,
-                2..4 if disks > 1 => Comings::Backup,
-                _ => Comings::Common,
-            };
             case.draw_cuts(rng, comings);
             if comings == Comings::Roaming {
                 case.steps.retain(|step| !matches!(step, Step::Plug(_)));

@@ -12,7 +12,7 @@ use std::time::Instant;
 /// From here on the cuts of a campaign are expected to land everywhere.
 const CASES_FOR_ALL_LANDINGS: u64 = 1000;
 /// Cases, and as many flips, that have to find a mutation.
-const CASES_PER_MUTATION: u64 = 4000;
+const CASES_PER_MUTATION: u64 = 8000;
 
 /// What is asked of the laboratory.
 #[derive(Clone, Debug)]
