@@ -113,7 +113,8 @@ impl Copy {
         command.current_dir(&self.to);
         // A mutation may leave code unused or never true.
         command.env("RUSTFLAGS", "--cap-lints=allow");
-        command.args([verb, "--quiet", "-p", "lab", "--example", example]);
+        command.args([verb, "--quiet", "-p", "lab", "--no-default-features"]);
+        command.args(["--example", example]);
         if verb == "run" {
             command.arg("--").args(arguments);
             let log = fs::File::create(self.to.join("campaign.log"));
