@@ -131,7 +131,7 @@ impl<P: Device> Cache<P> {
         };
         let slots = match room {
             Room::Reused(slots) => {
-                state.policy.revive(slots.clone());
+                state.policy.revive(std::slice::from_ref(&slots));
                 slots
             }
             Room::Added(slots) => {

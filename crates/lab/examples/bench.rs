@@ -4,8 +4,8 @@
 //! leaves the others alone.
 
 use lab::bench::{
-    Row, arrays, engine, guest, hits, loss, memory, mesh, nbd_hits, nop, reads, report, served,
-    simulator,
+    Row, arrays, engine, guest, hits, loss, memory, mesh, nbd_hits, nop, reads, remember, report,
+    restart, served, simulator,
 };
 use std::error::Error;
 use std::path::Path;
@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let loss_span = Duration::from_secs(if quick { 6 } else { 10 });
     let in_guest = |script: &str| guest::rows(Path::new(script), &hotset);
-    let groups: [(&str, Measure); 13] = [
+    let groups: [(&str, Measure); 15] = [
         ("executor", &|| Ok(nop::rows(runs, &program("nop"))?)),
         ("hits", &|| {
             Ok(hits::rows(&program("hits"), &program("nop"))?)
@@ -69,6 +69,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             Ok(loss::rows(&hotset, &dir, plan.runs.min(3), loss_span)?)
         }),
         ("memory", &|| Ok(memory::rows(&program("memory"), quick)?)),
+        ("remember", &|| Ok(remember::rows()?)),
+        ("restart", &|| {
+            let sizes: &[u64] = if quick { &[1] } else { &[1, 4, 16, 64] };
+            Ok(restart::rows(&hotset, &dir, sizes)?)
+        }),
         ("guest", &|| Ok(in_guest("vm/bench/peers")?)),
         ("guest-loss", &|| Ok(in_guest("vm/bench/lost-pool")?)),
     ];

@@ -66,23 +66,16 @@ impl Mutation {
 }
 
 /// A copy of the workspace in which mutations are tried.
-pub struct Copy {
-    from: PathBuf,
-    to: PathBuf,
-}
+pub struct Copy(PathBuf);
 
 impl Copy {
     /// Copies what a build of the workspace at `from` needs to `to`.
     pub fn new(from: &Path, to: &Path) -> Result<Copy, String> {
-        let copy = Copy {
-            from: from.to_path_buf(),
-            to: to.to_path_buf(),
-        };
         fs::create_dir_all(to).map_err(|e| format!("{}: {e}", to.display()))?;
         for name in ["Cargo.toml", "Cargo.lock", "contrib", "crates"] {
             copy_tree(&from.join(name), &to.join(name))?;
         }
-        Ok(copy)
+        Ok(Copy(to.to_path_buf()))
     }
 
     /// Builds and runs `example` of the laboratory with `mutation` applied.
@@ -92,15 +85,18 @@ impl Copy {
         example: &str,
         arguments: &[String],
     ) -> Result<Fate, String> {
-        let path = self.to.join(&mutation.file);
-        put(&path, &mutation.apply(&self.from)?)?;
+        let path = self.0.join(&mutation.file);
+        let mutated = mutation.apply(&self.0)?;
+        // The tree that was copied may have changed since.
+        let sound = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        put(&path, &mutated)?;
         let built = self.cargo("build", example, &[])?;
         let ran = if built.success() {
             Some(self.cargo("run", example, arguments)?)
         } else {
             None
         };
-        copy_tree(&self.from.join(&mutation.file), &path)?;
+        put(&path, &sound)?;
         match ran {
             None => Err(format!("\"{}\" does not compile", mutation.name)),
             Some(status) if status.code() == Some(VIOLATION) => Ok(Fate::Caught),
@@ -110,14 +106,14 @@ impl Copy {
 
     fn cargo(&self, verb: &str, example: &str, arguments: &[String]) -> Result<ExitStatus, String> {
         let mut command = Command::new("cargo");
-        command.current_dir(&self.to);
+        command.current_dir(&self.0);
         // A mutation may leave code unused or never true.
         command.env("RUSTFLAGS", "--cap-lints=allow");
         command.args([verb, "--quiet", "-p", "lab", "--no-default-features"]);
         command.args(["--example", example]);
         if verb == "run" {
             command.arg("--").args(arguments);
-            let log = fs::File::create(self.to.join("campaign.log"));
+            let log = fs::File::create(self.0.join("campaign.log"));
             let log = log.map_err(|e| e.to_string())?;
             command
                 .stderr(log.try_clone().map_err(|e| e.to_string())?)

@@ -337,8 +337,10 @@ impl<I: Index> Replacement for Auto<I> {
         self.resized();
     }
 
-    fn revive(&mut self, slots: Range<u32>) {
-        self.slots.revive(slots);
+    fn revive(&mut self, slots: &[Range<u32>]) {
+        for range in slots {
+            self.slots.revive(range.clone());
+        }
         self.resized();
     }
 

@@ -86,7 +86,7 @@ impl<R: Replacement, A: Admission> Policy for Composed<R, A> {
         self.resized();
     }
 
-    fn revive(&mut self, slots: Range<u32>) {
+    fn revive(&mut self, slots: &[Range<u32>]) {
         self.replacement.revive(slots);
         self.resized();
     }

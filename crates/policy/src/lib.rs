@@ -261,8 +261,9 @@ pub trait Policy {
     /// them are forgotten: a device to be emptied is emptied beforehand.
     fn retire(&mut self, slots: Range<u32>);
 
-    /// Puts retired slots back in use, free.
-    fn revive(&mut self, slots: Range<u32>);
+    /// Puts retired slots back in use, free. What depends on how many there are is
+    /// made anew by each call: revive many at once.
+    fn revive(&mut self, slots: &[Range<u32>]);
 
     /// Which slots exist, are free, are retired.
     fn slots(&self) -> &Slots;
@@ -324,7 +325,7 @@ pub trait Replacement {
     /// See [`Policy::retire`].
     fn retire(&mut self, slots: Range<u32>);
     /// See [`Policy::revive`].
-    fn revive(&mut self, slots: Range<u32>);
+    fn revive(&mut self, slots: &[Range<u32>]);
     /// See [`Policy::slots`].
     fn slots(&self) -> &Slots;
     /// See [`Policy::for_each`].

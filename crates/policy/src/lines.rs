@@ -440,8 +440,10 @@ impl<P: ListPolicy> Replacement for P {
         self.resized();
     }
 
-    fn revive(&mut self, range: Range<u32>) {
-        self.lines_mut().slots.revive(range);
+    fn revive(&mut self, slots: &[Range<u32>]) {
+        for range in slots {
+            self.lines_mut().slots.revive(range.clone());
+        }
         self.resized();
     }
 

@@ -162,7 +162,8 @@ impl Model {
             Step::Revive(from, len) => {
                 self.retired
                     .retain(|slot| !(from..from + len).contains(slot));
-                self.policy.revive(from..from + len);
+                let range = from..from + len;
+                self.policy.revive(std::slice::from_ref(&range));
             }
             Step::SaveRestore => {
                 let saved = self.policy.save();
@@ -290,7 +291,7 @@ impl Policy for Forgetful {
     fn retire(&mut self, slots: Range<u32>) {
         self.0.retire(slots);
     }
-    fn revive(&mut self, slots: Range<u32>) {
+    fn revive(&mut self, slots: &[Range<u32>]) {
         self.0.revive(slots);
     }
     fn slots(&self) -> &Slots {

@@ -197,6 +197,15 @@ async fn replay<P: Device>(
     Ok(sequence)
 }
 
+/// A slot that is about to be put into use.
+struct Line {
+    rank: u32,
+    /// Which member it is on.
+    at: usize,
+    slot: u32,
+    heat: Heat,
+}
+
 /// Gives the slots of all members to the policy, with the lines that are
 /// believed, the least recently used first.
 async fn adopt<P: Device>(core: &Rc<Core<P>>, durable: &Durable) {
@@ -209,32 +218,37 @@ async fn adopt<P: Device>(core: &Rc<Core<P>>, durable: &Durable) {
         let mut ranked = vec![false; keys.len()];
         for rank in read_memo(core, member).await {
             if let Some(ranked) = ranked.get_mut(rank.slot as usize) {
-                lines.push((rank.rank, at, rank.slot, rank.heat));
+                lines.push(Line {
+                    rank: rank.rank,
+                    at,
+                    slot: rank.slot,
+                    heat: rank.heat,
+                });
                 *ranked = true;
             }
         }
         // What came since is the newest.
         let others = (0..).zip(ranked).filter(|(_, ranked)| !ranked);
-        lines.extend(others.map(|(slot, _)| (u32::MAX, at, slot, Heat::default())));
+        lines.extend(others.map(|(slot, _)| Line {
+            rank: u32::MAX,
+            at,
+            slot,
+            heat: Heat::default(),
+        }));
         maps.push(keys);
     }
-    lines.sort_by_key(|line| line.0);
+    lines.sort_by_key(|line| line.rank);
     for batch in lines.chunks(BATCH) {
         {
             let state = &mut *core.state.borrow_mut();
-            for (_, at, slot, heat) in batch {
-                let member = &members[*at];
-                if member.state.get() == DeviceState::Online {
-                    let key = Key(maps[*at][*slot as usize]);
-                    adopt_line(
-                        core,
-                        durable,
-                        state,
-                        Slot(member.slots.start + slot),
-                        key,
-                        *heat,
-                    );
-                }
+            let online = |line: &&Line| members[line.at].state.get() == DeviceState::Online;
+            let lines: Vec<&Line> = batch.iter().filter(online).collect();
+            let place = |line: &Line| members[line.at].slots.start + line.slot;
+            let slots = lines.iter().map(|line| place(line)..place(line) + 1);
+            state.policy.revive(&slots.collect::<Vec<_>>());
+            for line in lines {
+                let key = Key(maps[line.at][line.slot as usize]);
+                adopt_line(core, durable, state, Slot(place(line)), key, line.heat);
             }
         }
         // Clients come between two batches.
@@ -242,7 +256,7 @@ async fn adopt<P: Device>(core: &Rc<Core<P>>, durable: &Durable) {
     }
 }
 
-/// Puts a slot into use, with its line if that is believed.
+/// Gives a slot that was put into use its line, if that is believed.
 fn adopt_line<P: Device>(
     core: &Core<P>,
     durable: &Durable,
@@ -251,7 +265,6 @@ fn adopt_line<P: Device>(
     key: Key,
     heat: Heat,
 ) {
-    state.policy.revive(slot.0..slot.0 + 1);
     if key == Key(0) || state.contents.is_empty(slot) {
         state.contents.wipe(slot);
     } else if durable.is_believed(key, core.shape.shift()) && state.policy.adopt(key, slot, heat) {

@@ -100,6 +100,20 @@ impl Server {
         number.ok_or_else(|| io::Error::other("/proc/PID/io has another form"))
     }
 
+    /// Ends it in order, and waits for that.
+    pub fn stop(mut self) -> io::Result<()> {
+        // SAFETY: no pointers are involved; the child has not been waited for.
+        unsafe { libc::kill(self.child.id() as libc::pid_t, libc::SIGTERM) };
+        let status = self.child.wait()?;
+        match status.success() {
+            true => Ok(()),
+            false => Err(io::Error::other(format!(
+                "{} ends with {status}",
+                self.name
+            ))),
+        }
+    }
+
     /// Ends it at once, as a crash would.
     pub fn kill(mut self) -> io::Result<()> {
         self.child.kill()?;
@@ -172,11 +186,16 @@ impl Hotset {
     /// Starts `binary`. Sequential streams are promoted too, so that the pool
     /// can be warmed in order; everything else is as it is by default.
     pub fn start(binary: &Path, setup: &Setup) -> io::Result<Hotset> {
+        // What a pool of an earlier run remembered is not this one's.
+        let _ = fs::remove_dir_all(setup.dir.join("state"));
+        Hotset::resume(binary, setup)
+    }
+
+    /// Starts `binary` on what an earlier one left.
+    pub fn resume(binary: &Path, setup: &Setup) -> io::Result<Hotset> {
         let dir = setup.dir;
         let (control, socket) = (dir.join("control"), dir.join("hotset"));
-        // What a pool of an earlier run remembered is not this one's.
         let state = dir.join("state");
-        let _ = fs::remove_dir_all(&state);
         let config = format!(
             r#"
 [daemon]
@@ -218,7 +237,8 @@ unix = "{}"
         })
     }
 
-    fn command(&self, words: &[&str]) -> io::Result<Vec<u8>> {
+    /// What a command of it prints.
+    pub fn command(&self, words: &[&str]) -> io::Result<Vec<u8>> {
         let mut command = Command::new(&self.binary);
         let output = command
             .args(words)

@@ -116,6 +116,7 @@ fn mutate(file: &Path) -> Result<Vec<Mutated>, String> {
     let cases = CASES_PER_MUTATION.to_string();
     let one = |mutation: crate::mutants::Mutation| {
         let fate = copy.try_out(&mutation, "crash", std::slice::from_ref(&cases))?;
+        eprintln!("{fate:?}: {}", mutation.name);
         Ok(Mutated {
             name: mutation.name,
             caught: fate == Fate::Caught,
