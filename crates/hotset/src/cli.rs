@@ -256,7 +256,10 @@ pub enum Lab {
         /// At most so many of all these cuts, spread over the record
         #[arg(long, value_name = "N", default_value_t = 1000)]
         cuts: usize,
-        /// Draws the cuts, and what each leaves
+        /// Kill so many daemons under the database instead, and let it recover through the next
+        #[arg(long, value_name = "N", conflicts_with_all = ["transactions", "between", "cuts"])]
+        kills: Option<u64>,
+        /// Draws the cuts, and what each leaves; or when each daemon is killed
         #[arg(long, value_name = "S", default_value_t = 0)]
         seed: u64,
         /// Where its files go, 500 MB, in a place that the user postgres can reach; made

@@ -1,4 +1,4 @@
-//! A few cuts of a database on a file system on a volume.
+//! A few cuts, and a few kills, below a database on a file system on a volume.
 
 mod common;
 
@@ -6,15 +6,20 @@ use common::{Place, hotset, run};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-#[test]
-fn a_database_recovers_from_cuts_below_the_daemon() {
+/// A directory that the database's user may come to; `None` where there is none.
+fn place() -> Option<Place> {
     if let Some(why) = lab::stack::obstacle() {
         println!("skipped: {why}");
-        return;
+        return None;
     }
     let place = Place::new();
-    // The database's user comes here too.
     fs::set_permissions(place.dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    Some(place)
+}
+
+#[test]
+fn a_database_recovers_from_cuts_below_the_daemon() {
+    let Some(place) = place() else { return };
     let mut command = hotset();
     command.args(["lab", "stack", "--transactions", "30", "--between", "20"]);
     command.args(["--cuts", "5", "--directory"]);
@@ -24,4 +29,17 @@ fn a_database_recovers_from_cuts_below_the_daemon() {
     assert_eq!(report["cuts"], 5);
     assert_eq!(report["commits"], 90);
     assert!(report["flushes"].as_u64().unwrap() > 20, "{report}");
+}
+
+#[test]
+fn a_database_recovers_from_kills_of_the_daemon() {
+    let Some(place) = place() else { return };
+    let mut command = hotset();
+    command.args(["lab", "stack", "--kills", "2", "--directory"]);
+    let report = run(command.arg(place.path("stack")));
+    println!("{report}");
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["rounds"], 2);
+    assert_eq!(report["kills_under_load"], 2);
+    assert!(report["commits"].as_u64().unwrap() > 20, "{report}");
 }

@@ -44,16 +44,28 @@ pub fn run(command: Lab) -> Result<(), Failure> {
             transactions,
             between,
             cuts,
+            kills,
             seed,
             directory,
-        } => stack(stack::Request {
-            transactions,
-            between,
-            cuts_max: cuts,
-            seed,
-            directory,
-            program: std::env::current_exe().map_err(Failure::runtime)?,
-        }),
+        } => {
+            let program = std::env::current_exe().map_err(Failure::runtime)?;
+            match kills {
+                Some(rounds) => kill_stack(stack::KillRequest {
+                    rounds,
+                    seed,
+                    directory,
+                    program,
+                }),
+                None => cut_stack(stack::Request {
+                    transactions,
+                    between,
+                    cuts_max: cuts,
+                    seed,
+                    directory,
+                    program,
+                }),
+            }
+        }
         Lab::Flips { flips, seed } => flip(flips, seed),
         Lab::Kill {
             rounds,
@@ -66,29 +78,32 @@ pub fn run(command: Lab) -> Result<(), Failure> {
 
 fn flip(flips: u64, seed: u64) -> Result<(), Failure> {
     let flips = crash::flips(seed..seed + flips);
-    println!(
-        "{}",
-        serde_json::to_string_pretty(&flips).expect("plain data")
-    );
-    let (wrong, missed) = (flips.violations.len(), flips.missed());
-    match (wrong, missed.is_empty()) {
-        (0, true) => Ok(()),
-        (0, false) => Err(Failure::Runtime(format!(
+    tell(&flips, flips.violations.len(), "flips did harm")?;
+    match flips.missed() {
+        missed if missed.is_empty() => Ok(()),
+        missed => Err(Failure::Runtime(format!(
             "no bit was flipped in {missed:?}"
         ))),
-        _ => Err(Failure::Runtime(format!("{wrong} flips did harm"))),
     }
 }
 
-fn stack(request: stack::Request) -> Result<(), Failure> {
+fn cut_stack(request: stack::Request) -> Result<(), Failure> {
     let stack = stack::run(&request).map_err(Failure::Runtime)?;
-    println!(
-        "{}",
-        serde_json::to_string_pretty(&stack).expect("plain data")
-    );
-    match stack.violations.len() {
+    tell(&stack, stack.violations.len(), "images did not recover")
+}
+
+fn kill_stack(request: stack::KillRequest) -> Result<(), Failure> {
+    let kills = stack::kills(&request).map_err(Failure::Runtime)?;
+    tell(&kills, kills.violations.len(), "kills lost something")
+}
+
+/// Prints a report; an error if something was wrong.
+fn tell(report: &impl serde::Serialize, wrong: usize, what: &str) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(report).expect("plain data");
+    println!("{text}");
+    match wrong {
         0 => Ok(()),
-        wrong => Err(Failure::Runtime(format!("{wrong} images did not recover"))),
+        _ => Err(Failure::Runtime(format!("{wrong} {what}"))),
     }
 }
 
@@ -97,12 +112,5 @@ fn kill(rounds: u64, seed: u64, directory: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(directory).map_err(Failure::runtime)?;
     let directory = directory.canonicalize().map_err(Failure::runtime)?;
     let kills = kill::rounds(rounds, seed, &directory, &program).map_err(Failure::Runtime)?;
-    let report = serde_json::to_string_pretty(&kills).expect("plain data");
-    println!("{report}");
-    if kills.violations.is_empty() {
-        Ok(())
-    } else {
-        let wrong = kills.violations.len();
-        Err(Failure::Runtime(format!("{wrong} answers were wrong")))
-    }
+    tell(&kills, kills.violations.len(), "answers were wrong")
 }

@@ -194,6 +194,14 @@ impl Client {
     }
 }
 
+impl Drop for Client {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
 /// `e2fsck` replays the journal and finds nothing wrong then.
 pub(super) fn check_file_system(image: &Path) -> Result<(), String> {
     let (status, text) = outcome(tool("e2fsck").arg("-p").arg(image))?;

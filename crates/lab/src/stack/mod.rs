@@ -7,13 +7,19 @@
 //! `e2fsck`, the database must recover on it, and every row whose commit had been
 //! acknowledged must be there.
 //!
+//! In another form ([`kills`]) the origin is a file, and the daemon is killed in
+//! rounds under the database, which must recover through the next one.
+//!
 //! Not here: the pool under losses of power (`crash`).
 
 mod database;
 mod host;
+mod kills;
+mod place;
 mod record;
 mod recorder;
 mod run;
 
 pub use host::obstacle;
+pub use kills::{KillRequest, StackKills, kills};
 pub use run::{Request, Stack, run};

@@ -1,19 +1,16 @@
 //! Builds the stack, loads it, and judges every image of a cut.
 
-use super::database::{Client, Server, check_file_system, create};
-use super::host::{Attached, Mounted, obstacle, run as command, tool};
+use super::database::{Client, Server, check_file_system};
+use super::host::{Mounted, obstacle};
+use super::place::Place;
 use super::recorder::{Recorder, Shelf};
-use crate::kill::daemon::start;
 use serde::Serialize;
 use sim::Rng;
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-const VOLUME_BYTES: u64 = 192 << 20;
-const POOL_BYTES: u64 = 96 << 20;
 const CLIENTS: u64 = 3;
 /// So long nothing is asked of the origin before the record ends.
 const QUIET: Duration = Duration::from_millis(500);
@@ -60,7 +57,9 @@ pub fn run(request: &Request) -> Result<Stack, String> {
     if let Some(obstacle) = obstacle() {
         return Err(obstacle);
     }
-    let place = Place::new(request)?;
+    let place = Place::new(&request.directory, |dir| {
+        format!("nbd = \"nbd+unix:///?socket={dir}/recorder\"")
+    })?;
     let (disk, shelf) = place.load(request)?;
     let record = shelf.record();
     let mut rng = Rng::fork(request.seed, 31);
@@ -85,65 +84,21 @@ pub fn run(request: &Request) -> Result<Stack, String> {
     Ok(stack)
 }
 
-struct Place(PathBuf);
-
 impl Place {
-    fn new(request: &Request) -> Result<Place, String> {
-        let text = |error: std::io::Error| format!("{}: {error}", request.directory.display());
-        fs::create_dir_all(&request.directory).map_err(text)?;
-        let place = Place(request.directory.canonicalize().map_err(text)?);
-        for (name, bytes) in [("origin", VOLUME_BYTES), ("pool", POOL_BYTES)] {
-            let file = File::create(place.path(name)).map_err(text)?;
-            file.set_len(bytes).map_err(text)?;
-        }
-        // The database's user comes here too.
-        let all = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(&place.0, all).map_err(text)?;
-        for left in ["recorder", "nbd", "control"] {
-            // It is there only if an earlier run was killed.
-            let _ = fs::remove_file(place.path(left));
-        }
-        let _ = fs::remove_dir_all(place.path("state"));
-        fs::create_dir_all(place.path("sockets")).map_err(text)?;
-        fs::write(place.path("hotset.toml"), place.configuration()).map_err(text)?;
-        Ok(place)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    fn configuration(&self) -> String {
-        let dir = self.0.display();
-        format!(
-            "[daemon]\ncontrol = \"{dir}/control\"\nstate = \"{dir}/state\"\n\
-             [[device]]\nname = \"origin\"\nnbd = \"nbd+unix:///?socket={dir}/recorder\"\n\
-             [[device]]\nname = \"pool\"\npath = \"{dir}/pool\"\n\
-             [[pool]]\nname = \"fast\"\ndevices = [\"pool\"]\nhit_latency_max = \"10s\"\n\
-             [[volume]]\nname = \"vol\"\norigin = \"origin\"\npool = \"fast\"\n\
-             [[listen]]\nunix = \"{dir}/nbd\"\n"
-        )
-    }
-
     /// Makes a file system with a database on the origin, then loads it through
     /// the daemon. What the origin held before, and the record of what followed.
     fn load(&self, request: &Request) -> Result<(Vec<u8>, Shelf), String> {
         let (origin, mount) = (self.path("origin"), self.path("mount"));
         let (data, sockets) = (mount.join("data"), self.path("sockets"));
-        command(tool("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(&origin))?;
-        let made = Mounted::new(&origin, &mount)?;
-        create(&data, &sockets)?;
-        made.unmount()?;
+        self.make()?;
         let disk = fs::read(&origin).map_err(|error| error.to_string())?;
 
         let shelf = Shelf::default();
         let socket = self.path("recorder");
         let recorder = Recorder::serve(&origin, &socket, shelf.clone());
         let recorder = recorder.map_err(|error| error.to_string())?;
-        let (toml, log) = (self.path("hotset.toml"), self.path("log"));
-        let daemon = start(&request.program, &toml, &self.path("nbd"), &log)?;
-        let uri = format!("nbd+unix:///vol?socket={}", self.path("nbd").display());
-        let attached = Attached::new(&uri, &self.path("fuse"))?;
+        let daemon = self.serve(&request.program)?;
+        let attached = self.attach()?;
         let mounted = Mounted::new(attached.device(), &mount)?;
         let server = Server::start(&data, &sockets)?;
         std::thread::scope(|scope| {
