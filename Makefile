@@ -55,6 +55,7 @@ soak:
 	cargo run --release --quiet -p hotset -- lab kill --rounds 200
 	tools/install $(PACKAGES_STACK)
 	cargo run --release --quiet -p hotset -- lab stack
+	cargo run --release --quiet -p hotset -- lab stack --kills 200
 
 # A target is its directory and its name.
 FUZZ_TARGETS := nbd/server nbd/client control/text trace/formats layout/blocks

@@ -5,6 +5,7 @@
 //! sum of the accounts is the number of rows whatever was cut off.
 
 use super::host::{outcome, postgresql, run, tool};
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -156,7 +157,16 @@ pub(super) struct Client {
 impl Client {
     pub(super) fn start(number: u64, sockets: &Path) -> Result<Client, String> {
         let mut command = psql(sockets);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        // What it says when its server goes is expected where daemons are killed.
+        let said = File::options()
+            .create(true)
+            .append(true)
+            .open(sockets.join("clients"))
+            .map_err(|error| format!("psql: {error}"))?;
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(said);
         let process = command.spawn().map_err(|error| format!("psql: {error}"))?;
         Ok(Client { process, number })
     }

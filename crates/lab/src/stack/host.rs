@@ -122,7 +122,9 @@ impl Attached {
     pub(super) fn new(uri: &str, fuse: &Path) -> Result<Attached, String> {
         std::fs::create_dir_all(fuse).map_err(|error| error.to_string())?;
         let file = fuse.join("disk");
-        let nbdfuse = tool("nbdfuse").arg(&file).arg(uri).spawn();
+        let said = std::fs::File::create(fuse.with_extension("log"));
+        let said = said.map_err(|error| error.to_string())?;
+        let nbdfuse = tool("nbdfuse").arg(&file).arg(uri).stderr(said).spawn();
         let mut attached = Attached {
             nbdfuse: nbdfuse.map_err(|error| format!("nbdfuse: {error}"))?,
             fuse: fuse.to_owned(),
