@@ -17,7 +17,7 @@ pub struct Load {
     pub options: Vec<String>,
 }
 
-/// What fio measured of its reads.
+/// What fio measured of its reads, or of its writes if it read nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
     /// Operations.
@@ -26,6 +26,10 @@ pub struct Measured {
     pub iops: f64,
     /// CPU time of fio, user and system, for each operation.
     pub cpu_us_per_op: f64,
+    /// The mean latency.
+    pub latency_ms_mean: f64,
+    /// The 99th percentile of the latency.
+    pub latency_ms_p99: f64,
     /// The longest latency.
     pub latency_ms_max: f64,
 }
@@ -56,6 +60,34 @@ impl Load {
         load.span = span;
         let options = ["--rw=randread", "--bs=4k", "--norandommap"];
         load.options.extend(options.map(String::from));
+        load
+    }
+
+    /// Requests of `block` bytes on the first `bytes` of an NBD export; `rw` is
+    /// fio's word for what they are.
+    pub fn nbd_requests(
+        uri: &str,
+        bytes: u64,
+        (rw, block): (&str, u64),
+        depth: u64,
+        span: Duration,
+    ) -> Load {
+        let mut load = Load::nbd(uri, bytes, depth);
+        load.span = span;
+        load.options
+            .extend([format!("--rw={rw}"), format!("--bs={block}")]);
+        load.options.push("--norandommap".into());
+        load
+    }
+
+    /// Direct reads of `block` bytes of a file or device; `rw` is fio's word for
+    /// what they are.
+    pub fn direct_reads((rw, block): (&str, u64), depth: u64, span: Duration) -> Load {
+        let mut load = Load::random_reads(depth, span);
+        load.options
+            .retain(|option| !option.starts_with("--rw=") && !option.starts_with("--bs="));
+        load.options
+            .extend([format!("--rw={rw}"), format!("--bs={block}")]);
         load
     }
 
@@ -120,14 +152,17 @@ fn measured(report: &Value) -> io::Result<Measured> {
         let missing = || io::Error::other("fio's report lacks a figure");
         value.as_f64().ok_or_else(missing)
     };
-    let read = &job["read"];
+    let reads = number(&job["read"]["total_ios"])?;
+    let side = &job[if reads > 0.0 { "read" } else { "write" }];
     let cpu_share = (number(&job["usr_cpu"])? + number(&job["sys_cpu"])?) / 100.0;
-    let seconds = number(&read["runtime"])? / 1e3;
-    let ops = number(&read["total_ios"])?;
+    let seconds = number(&side["runtime"])? / 1e3;
+    let ops = number(&side["total_ios"])?;
     Ok(Measured {
         ops: ops as u64,
-        iops: number(&read["iops"])?,
+        iops: number(&side["iops"])?,
         cpu_us_per_op: cpu_share * seconds * 1e6 / ops,
-        latency_ms_max: number(&read["clat_ns"]["max"])? / 1e6,
+        latency_ms_mean: number(&side["clat_ns"]["mean"])? / 1e6,
+        latency_ms_p99: number(&side["clat_ns"]["percentile"]["99.000000"])? / 1e6,
+        latency_ms_max: number(&side["clat_ns"]["max"])? / 1e6,
     })
 }

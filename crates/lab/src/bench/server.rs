@@ -84,6 +84,16 @@ impl Server {
         Server::start(name, command, &socket, uri(&socket, ""), "nbdkit")
     }
 
+    /// `binary`, a hotset, on a configuration that serves `export` on the socket
+    /// `hotset` of `dir`.
+    pub fn hotset(binary: &Path, config: &Path, dir: &Path, export: &str) -> io::Result<Server> {
+        let socket = dir.join("hotset");
+        let mut command = Command::new(binary);
+        command.arg("serve").arg("--config").arg(config);
+        let uri = uri(&socket, export);
+        Server::start("hotset", command, &socket, uri, "none; build it")
+    }
+
     /// CPU time of the process so far, user and system, its dead threads too.
     pub fn cpu(&self) -> io::Result<Duration> {
         let text = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
@@ -194,7 +204,7 @@ impl Hotset {
     /// Starts `binary` on what an earlier one left.
     pub fn resume(binary: &Path, setup: &Setup) -> io::Result<Hotset> {
         let dir = setup.dir;
-        let (control, socket) = (dir.join("control"), dir.join("hotset"));
+        let control = dir.join("control");
         let state = dir.join("state");
         let config = format!(
             r#"
@@ -222,14 +232,11 @@ unix = "{}"
             state.display(),
             setup.origin,
             setup.pool,
-            socket.display(),
+            dir.join("hotset").display(),
         );
         let file = dir.join("hotset.toml");
         fs::write(&file, config)?;
-        let mut command = Command::new(binary);
-        command.arg("serve").arg("--config").arg(file);
-        let uri = uri(&socket, "volume");
-        let server = Server::start("hotset", command, &socket, uri, "none; build it")?;
+        let server = Server::hotset(binary, &file, dir, "volume")?;
         Ok(Hotset {
             server,
             binary: binary.into(),

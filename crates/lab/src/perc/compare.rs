@@ -310,7 +310,8 @@ mod tests {
                         mb_s: 0.0,
                         latency_ms_mean: 1.0 / gain,
                         latency_ms_p99: 0.0,
-                        cpu_percent: None,
+                        cpu_daemon_percent: None,
+                        cpu_host_percent: None,
                     });
                 }
             }

@@ -6,19 +6,23 @@
 //! write-back caches; each controller's drives are a stripe, and the stripes are
 //! mirrored, by hotset's own arrays. One controller is one of the stripes.
 //!
+//! `real` runs the sweep on files or a device of this machine, through fio.
+//!
 //! Not here: the evaluation's mail server and database, and CPU, which takes no
-//! time in this world.
+//! time in virtual time.
 
 mod chart;
 mod compare;
 mod loss;
 mod page;
+mod real;
 mod rig;
 mod sweep;
 
 pub use compare::Row;
 pub use loss::{Loss, Rates};
 pub use page::{POINT_HEAD, cells, figures, write};
+pub use real::{Place, RealReport, real};
 pub use sweep::{Point, WORKLOADS, Workload};
 
 use serde::Serialize;

@@ -101,7 +101,7 @@ pub fn cells(row: &Row) -> [String; 7] {
 }
 
 /// What stands over [`figures`].
-pub const POINT_HEAD: [&str; 9] = [
+pub const POINT_HEAD: [&str; 10] = [
     "workload",
     "controllers",
     "threads",
@@ -110,11 +110,13 @@ pub const POINT_HEAD: [&str; 9] = [
     "MB/s",
     "mean ms",
     "p99 ms",
-    "CPU %",
+    "daemon %",
+    "host %",
 ];
 
 /// A point's cells.
-pub fn figures(point: &Point) -> [String; 9] {
+pub fn figures(point: &Point) -> [String; 10] {
+    let cpu = |share: Option<f64>| share.map_or("-".into(), |share| format!("{share:.0}"));
     [
         point.workload.into(),
         point.controllers.to_string(),
@@ -124,8 +126,7 @@ pub fn figures(point: &Point) -> [String; 9] {
         format!("{:.1}", point.mb_s),
         format!("{:.3}", point.latency_ms_mean),
         format!("{:.3}", point.latency_ms_p99),
-        point
-            .cpu_percent
-            .map_or("-".into(), |cpu| format!("{cpu:.0}")),
+        cpu(point.cpu_daemon_percent),
+        cpu(point.cpu_host_percent),
     ]
 }

@@ -79,8 +79,10 @@ pub struct Point {
     pub latency_ms_mean: f64,
     /// The 99th percentile of the latency.
     pub latency_ms_p99: f64,
-    /// CPU of the whole machine, where there is one.
-    pub cpu_percent: Option<f64>,
+    /// CPU of the daemon, of one processor, where there is one.
+    pub cpu_daemon_percent: Option<f64>,
+    /// CPU of all processors together, where there are real ones.
+    pub cpu_host_percent: Option<f64>,
 }
 
 /// Measures one workload on one or two controllers, at every number of threads.
@@ -216,7 +218,8 @@ impl<'a> Load<'a> {
             mb_s: iops * self.workload.bytes as f64 / 1e6,
             latency_ms_mean: latencies.mean() / 1e6,
             latency_ms_p99: latencies.value_at_quantile(0.99) as f64 / 1e6,
-            cpu_percent: None,
+            cpu_daemon_percent: None,
+            cpu_host_percent: None,
         }
     }
 }

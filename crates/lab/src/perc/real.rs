@@ -1,0 +1,264 @@
+//! The same sweep on this machine, by fio: through a daemon whose drives are
+//! files, or on a device as it is.
+//!
+//! Files on one disk are no controllers: this measures the software, and what it
+//! costs, not what a second controller gains.
+
+use super::sweep::{Point, WORKLOADS, Workload};
+use super::{DRIVES, SIDES, Scale, told};
+use crate::bench::fio::{self, Load, Measured};
+use crate::bench::server::Server;
+use serde::Serialize;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// The size of a file that stands for a drive.
+const DRIVE_MIB: u64 = 128;
+/// What an array keeps of a drive for itself, and more.
+const ASIDE_MIB: u64 = 4;
+
+/// Where the sweep runs.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// On a daemon whose drives are files in this directory.
+    Files(PathBuf),
+    /// On a device or file, which is read and never written.
+    Device(PathBuf),
+}
+
+/// What fio measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct RealReport {
+    /// The directory or the device.
+    pub place: String,
+    /// How long each point was measured.
+    pub span_s: f64,
+    /// Every point; a device counts as one controller.
+    pub points: Vec<Point>,
+}
+
+/// Runs the sweep; `program` is hotset. Tells `done` of each part that is.
+pub fn real(
+    program: &Path,
+    place: &Place,
+    quick: bool,
+    done: &dyn Fn(&str),
+) -> Result<RealReport, String> {
+    let (span, scale) = match quick {
+        true => (Duration::from_millis(250), Scale::QUICK),
+        false => (Duration::from_secs(2), Scale::FULL),
+    };
+    let mut points = Vec::new();
+    match place {
+        Place::Files(directory) => {
+            fs::create_dir_all(directory).map_err(told)?;
+            let directory = directory.canonicalize().map_err(told)?;
+            for sides in 1..=SIDES.len() {
+                let stage = Stage::new(program, &directory, sides)?;
+                for workload in WORKLOADS {
+                    for threads in scale.threads() {
+                        points.push(stage.point(workload, threads, span)?);
+                    }
+                    done(&format!("{}s on {sides} of {}", workload.name, SIDES.len()));
+                }
+            }
+        }
+        Place::Device(path) => {
+            for workload in WORKLOADS.into_iter().filter(|workload| !workload.write) {
+                for threads in scale.threads() {
+                    let load = Load::direct_reads((verb(workload), workload.bytes), threads, span);
+                    let clock = Clock::start(None)?;
+                    let measured = fio::run(path, &load).map_err(told)?;
+                    points.push(clock.point(workload, 1, threads, measured)?);
+                }
+                done(&format!("{}s", workload.name));
+            }
+        }
+    }
+    let (Place::Files(path) | Place::Device(path)) = place;
+    Ok(RealReport {
+        place: path.display().to_string(),
+        span_s: span.as_secs_f64(),
+        points,
+    })
+}
+
+/// fio's word for a workload.
+fn verb(workload: Workload) -> &'static str {
+    match (workload.random, workload.write) {
+        (true, false) => "randread",
+        (true, true) => "randwrite",
+        (false, false) => "read",
+        (false, true) => "write",
+    }
+}
+
+/// A daemon, and how many controllers it has.
+struct Stage {
+    server: Server,
+    sides: usize,
+}
+
+fn configuration(directory: &Path, sides: usize) -> String {
+    let dir = directory.display();
+    let mut text = format!(
+        "[daemon]\ncontrol = \"{dir}/control\"\nstate = \"{dir}/state\"\n\
+         [[listen]]\nunix = \"{dir}/hotset\"\n[[pool]]\nname = \"none\"\ndevices = []\n"
+    );
+    let mut stripes = Vec::new();
+    for side in &SIDES[..sides] {
+        let drives: Vec<_> = (0..DRIVES).map(|drive| format!("{side}{drive}")).collect();
+        for drive in &drives {
+            text += &format!(
+                "[[device]]\nname = \"{drive}\"\npath = \"{dir}/{drive}.img\"\n\
+                 controller = \"{side}\"\n"
+            );
+        }
+        let stripe = format!("stripe-{side}");
+        text += &array(&stripe, "raid0", &drives);
+        stripes.push(stripe);
+    }
+    if sides > 1 {
+        text += &array("mirror", "raid1", &stripes);
+    }
+    text + &format!(
+        "[[volume]]\nname = \"volume\"\norigin = \"{}\"\npool = \"none\"\n\
+         mode = \"pass-through\"\n",
+        origin(sides)
+    )
+}
+
+fn array(name: &str, level: &str, members: &[String]) -> String {
+    format!("[[array]]\nname = \"{name}\"\nlevel = \"{level}\"\nmembers = {members:?}\n")
+}
+
+fn origin(sides: usize) -> &'static str {
+    if sides > 1 { "mirror" } else { "stripe-a" }
+}
+
+impl Stage {
+    fn new(program: &Path, directory: &Path, sides: usize) -> Result<Stage, String> {
+        // An array of an earlier run is not this one's.
+        let _ = fs::remove_dir_all(directory.join("state"));
+        let mut arrays = Vec::new();
+        for side in &SIDES[..sides] {
+            for drive in 0..DRIVES {
+                let path = directory.join(format!("{side}{drive}.img"));
+                let file = File::create(path).map_err(told)?;
+                file.set_len(DRIVE_MIB << 20).map_err(told)?;
+            }
+            arrays.push(format!("stripe-{side}"));
+        }
+        if sides > 1 {
+            arrays.push("mirror".into());
+        }
+        let config = directory.join("hotset.toml");
+        fs::write(&config, configuration(directory, sides)).map_err(told)?;
+        for array in arrays {
+            let mut create = Command::new(program);
+            create.args(["array", "create", &array, "--yes", "--config"]);
+            let made = create.arg(&config).output().map_err(told)?;
+            if !made.status.success() {
+                let told = String::from_utf8_lossy(&made.stderr).trim().to_owned();
+                return Err(format!("array {array} cannot be made: {told}"));
+            }
+        }
+        let server = Server::hotset(program, &config, directory, "volume").map_err(told)?;
+        // Reads of files that hold nothing reach no disk.
+        fio::run_load(&Load::nbd_sweep(&server.uri, bytes(), "write")).map_err(told)?;
+        Ok(Stage { server, sides })
+    }
+
+    fn point(&self, workload: Workload, threads: u64, span: Duration) -> Result<Point, String> {
+        let kind = (verb(workload), workload.bytes);
+        let load = Load::nbd_requests(&self.server.uri, bytes(), kind, threads, span);
+        let clock = Clock::start(Some(&self.server))?;
+        let measured = fio::run_load(&load).map_err(told)?;
+        clock.point(workload, self.sides, threads, measured)
+    }
+}
+
+/// What is used of a volume.
+fn bytes() -> u64 {
+    (DRIVES as u64 * (DRIVE_MIB - ASIDE_MIB)) << 20
+}
+
+/// CPU over a point.
+struct Clock<'a> {
+    began: Instant,
+    daemon: Option<(&'a Server, Duration)>,
+    host: (u64, u64),
+}
+
+impl<'a> Clock<'a> {
+    fn start(daemon: Option<&'a Server>) -> Result<Clock<'a>, String> {
+        let so_far = |server: &'a Server| server.cpu().map(|cpu| (server, cpu)).map_err(told);
+        Ok(Clock {
+            daemon: daemon.map(so_far).transpose()?,
+            host: host_ticks()?,
+            began: Instant::now(),
+        })
+    }
+
+    fn point(
+        self,
+        workload: Workload,
+        controllers: usize,
+        threads: u64,
+        measured: Measured,
+    ) -> Result<Point, String> {
+        let took = self.began.elapsed().as_secs_f64();
+        let daemon = match self.daemon {
+            Some((server, before)) => {
+                let spent = server.cpu().map_err(told)?.saturating_sub(before);
+                Some(spent.as_secs_f64() / took * 100.0)
+            }
+            None => None,
+        };
+        let (busy, all) = host_ticks()?;
+        let (busy, all) = (busy - self.host.0, all - self.host.1);
+        Ok(Point {
+            workload: workload.name,
+            controllers,
+            threads,
+            operations: measured.ops,
+            iops: measured.iops,
+            mb_s: measured.iops * workload.bytes as f64 / 1e6,
+            latency_ms_mean: measured.latency_ms_mean,
+            latency_ms_p99: measured.latency_ms_p99,
+            cpu_daemon_percent: daemon,
+            cpu_host_percent: Some(busy as f64 / all.max(1) as f64 * 100.0),
+        })
+    }
+}
+
+/// Ticks that all processors were busy, and all there were.
+fn host_ticks() -> Result<(u64, u64), String> {
+    let text = fs::read_to_string("/proc/stat").map_err(told)?;
+    ticks(&text).ok_or_else(|| "/proc/stat has another form".to_owned())
+}
+
+/// The first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq
+/// and steal; what guests get is in user already.
+fn ticks(stat: &str) -> Option<(u64, u64)> {
+    let line = stat.lines().next()?.strip_prefix("cpu ")?;
+    let fields: Result<Vec<u64>, _> = line.split_whitespace().take(8).map(str::parse).collect();
+    let fields = fields.ok().filter(|fields| fields.len() >= 5)?;
+    let all: u64 = fields.iter().sum();
+    Some((all - fields[3] - fields[4], all))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_and_idling_are_not_busy() {
+        let stat = "cpu  10 1 5 100 20 0 2 1 7 0\ncpu0 1 1 1 1\n";
+        assert_eq!(ticks(stat), Some((19, 139)));
+        assert_eq!(ticks("intr 1 2"), None);
+        assert_eq!(ticks("cpu  1 2 x"), None);
+    }
+}
