@@ -206,6 +206,10 @@ impl Hotset {
         let dir = setup.dir;
         let control = dir.join("control");
         let state = dir.join("state");
+        // The kernel may keep those of a killed daemon listening for a while.
+        for left in [&control, &socket] {
+            let _ = fs::remove_file(left);
+        }
         let config = format!(
             r#"
 [daemon]
