@@ -66,11 +66,12 @@ fuzz:
 	$(foreach target,$(FUZZ_TARGETS),cargo +nightly fuzz run --fuzz-dir fuzz/$(dir $(target)) $(notdir $(target)) \
 		-- -max_total_time=$(SECONDS) &&) true
 
-# First those made by hand against the simulation campaign, then every one that
+# First those made by hand against the campaigns, then every one that
 # cargo-mutants makes against the crate's own tests.
 mutants:
 	cargo run --quiet -p lab --example mutants -- crates/lab/mutations/cache.toml cachesim --seeds 400
 	cargo run --quiet -p lab --example mutants -- crates/lab/mutations/raid.toml raidsim --seeds 1000
+	cargo run --release --quiet -p hotset -- lab crash --cases 1000 --mutations crates/lab/mutations/crash.toml --json
 	cargo mutants --version >/dev/null 2>&1 || cargo install --locked cargo-mutants
 	cargo mutants --package cache --jobs 1 --output target/cargo-mutants
 
