@@ -4,7 +4,7 @@
 //! often it was seen, and its class ([`class`]). A sample of the keys
 //! ([`monitor`]) teaches how likely lines of each class are to be reused at each
 //! age ([`hazard`]) and runs miniature caches of the rules it may follow
-//! ([`expert`]): learned reuse, recency, frequency. The rule that misses least
+//! ([`expert`]): learned reuse, recency, frequency, tenure. The rule that misses least
 //! in miniature decides here, by looking at a few random resident lines and
 //! taking the one worth least. All rules read the same bytes, so a change of
 //! rule hands nothing over and costs nothing.
@@ -36,13 +36,13 @@ use state::State;
 use std::ops::Range;
 
 /// Ghosts remembered for each slot.
-const GHOSTS_PER_SLOT: u32 = 2;
+const GHOSTS_PER_SLOT: u32 = 8;
 /// Tries to find a resident line among random slots, for each sample.
 const TRIES: u32 = 16;
 /// Sampled accesses over which the rules' misses fade, in miniature pools.
-const MEMORY_POOLS: f32 = 8.0;
+const MEMORY_POOLS: f32 = 16.0;
 /// Miss ratio by which another rule has to be better.
-const HYSTERESIS: f32 = 0.02;
+const HYSTERESIS: f32 = 0.01;
 /// Accesses to a pool's worth of lines in which every class is recomputed so
 /// many times.
 const ROUNDS_PER_POOL: u32 = 4;

@@ -5,7 +5,7 @@ use super::class::{Class, bucket};
 use super::hazard::Hazards;
 
 /// How many rules there are.
-pub(crate) const EXPERTS: usize = 3;
+pub(crate) const EXPERTS: usize = 4;
 
 /// A rule for which line is worth least.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,18 +15,28 @@ pub(crate) enum Expert {
     Reuse,
     /// Recency: LRU.
     Recency,
-    /// Frequency with a window of recency: TinyLFU.
+    /// Frequency with a window of recency, the least recent of equals first.
     Frequency,
+    /// The same, but the most recent of equals first, so that what came first stays: as
+    /// TinyLFU, which takes a newcomer only if it was seen more often than another. It
+    /// keeps a part of a loop that is longer than the pool.
+    Tenure,
 }
 
 impl Expert {
-    pub(crate) const ALL: [Expert; EXPERTS] = [Expert::Reuse, Expert::Recency, Expert::Frequency];
+    pub(crate) const ALL: [Expert; EXPERTS] = [
+        Expert::Reuse,
+        Expert::Recency,
+        Expert::Frequency,
+        Expert::Tenure,
+    ];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Expert::Reuse => "reuse",
             Expert::Recency => "recency",
             Expert::Frequency => "frequency",
+            Expert::Tenure => "tenure",
         }
     }
 }
@@ -72,7 +82,12 @@ impl Scale {
         count >> (age / (self.lines * FADE_POOLS)).min(7)
     }
 
-    /// Age below which the frequency rule keeps any line.
+    /// What an age counts among lines seen equally often: less than one use.
+    fn tie(&self, age: u32) -> f32 {
+        (age as f32 / (self.lines * 1024) as f32).min(0.9)
+    }
+
+    /// Age below which the rules of frequency keep any line.
     fn window(&self) -> u32 {
         self.lines / 100
     }
@@ -85,9 +100,8 @@ pub(crate) fn score(expert: Expert, hazards: &Hazards, scale: Scale, line: Line,
     match expert {
         Expert::Reuse => hazards.worth(line.class, bucket(age)),
         Expert::Recency => -(age as f32),
-        Expert::Frequency if age <= scale.window() => f32::MAX,
-        Expert::Frequency => {
-            f32::from(scale.faded(line.count, age)) - age as f32 / (scale.lines * 1024) as f32
-        }
+        Expert::Frequency | Expert::Tenure if age <= scale.window() => f32::MAX,
+        Expert::Frequency => f32::from(scale.faded(line.count, age)) - scale.tie(age),
+        Expert::Tenure => f32::from(scale.faded(line.count, age)) + scale.tie(age),
     }
 }

@@ -25,7 +25,7 @@ const FOLLOWED_PER_LINE: u32 = 8;
 pub(crate) const SAMPLES: u32 = 32;
 /// Neighbours looked at together, as they share a cache line.
 const GROUP: u32 = 4;
-/// Resident keys passed over when a followed key is given up.
+/// Resident keys passed over in each queue when a followed key is given up.
 const TURNS: u32 = 8;
 const NONE: u32 = u32::MAX;
 
@@ -170,8 +170,8 @@ impl Monitor {
         }
     }
 
-    /// An entry for a key that is not followed; if there is none left, the one
-    /// unused for longest and resident under no rule is given up.
+    /// An entry for a key that is not followed; if there is none left, another key is
+    /// given up.
     fn follow(&mut self, key: Key, class: Class, hazards: &mut Hazards, now: u32) -> u32 {
         let entry = Entry {
             key,
@@ -201,22 +201,25 @@ impl Monitor {
         id
     }
 
-    /// The key to give up: the one unused for longest, but for a few that are
-    /// resident under some rule, which get another turn.
+    /// The key to give up: the one unused for longest of those resident under no rule,
+    /// of which a few are looked for at each age. A rule may keep what is never used.
     fn stalest(&mut self) -> u32 {
-        let b = (0..BUCKETS)
-            .rev()
-            .find(|b| self.queues[*b].oldest != NONE)
-            .expect("every entry is in a queue");
-        for _ in 0..TURNS {
-            let id = self.queues[b].oldest;
-            if self.entries[id as usize].place == [NONE; EXPERTS] {
-                return id;
+        for b in (0..BUCKETS).rev() {
+            for _ in 0..TURNS {
+                let id = self.queues[b].oldest;
+                if id == NONE {
+                    break;
+                }
+                if self.entries[id as usize].place == [NONE; EXPERTS] {
+                    return id;
+                }
+                self.unlink(id);
+                self.push(id, b);
             }
-            self.unlink(id);
-            self.push(id, b);
         }
-        let id = self.queues[b].oldest;
+        let mut oldest = self.queues.iter().rev().map(|queue| queue.oldest);
+        let id = oldest.find(|id| *id != NONE);
+        let id = id.expect("every entry is in a queue");
         for e in 0..EXPERTS {
             self.expel(id, e);
         }

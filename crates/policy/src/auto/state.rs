@@ -1,7 +1,7 @@
 //! What `auto` learnt, as bytes that survive a restart.
 //!
 //! ```text
-//! "hotauto2"  active: u8  shift: u8  misses: f32 x rules  sampled: f32
+//! "hotauto3"  active: u8  shift: u8  misses: f32 x rules  sampled: f32
 //! then for each row of observations that is not empty:
 //!     position: u16   [left, reused]: f32 x 2 x buckets
 //! ```
@@ -11,7 +11,7 @@ use super::class::{BUCKETS, CLASSES, COARSE};
 use super::expert::{EXPERTS, Expert};
 use super::hazard::Hazards;
 
-const MAGIC: &[u8; 8] = b"hotauto2";
+const MAGIC: &[u8; 8] = b"hotauto3";
 const HEADER_BYTES: usize = MAGIC.len() + 2 + 4 * (EXPERTS + 1);
 const ROW_BYTES: usize = 2 + 8 * BUCKETS;
 const ROWS: usize = CLASSES + COARSE + 1;
@@ -96,7 +96,7 @@ mod tests {
         State {
             active: Expert::Frequency,
             shift: 3,
-            misses: [1.0, 2.0, 3.0],
+            misses: [1.0, 2.0, 3.0, 4.0],
             sampled: 10.0,
             hazards,
         }
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(encode(&back), bytes);
         assert_eq!(
             (back.active, back.misses),
-            (Expert::Frequency, [1.0, 2.0, 3.0])
+            (Expert::Frequency, [1.0, 2.0, 3.0, 4.0])
         );
     }
 
