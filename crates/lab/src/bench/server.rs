@@ -206,10 +206,8 @@ impl Hotset {
         let dir = setup.dir;
         let control = dir.join("control");
         let state = dir.join("state");
-        // The kernel may keep those of a killed daemon listening for a while.
-        for left in [&control, &socket] {
-            let _ = fs::remove_file(left);
-        }
+        // The kernel may keep that of a killed daemon listening for a while.
+        let _ = fs::remove_file(&control);
         let config = format!(
             r#"
 [daemon]
