@@ -27,7 +27,8 @@ use crate::{
 };
 use block::Nanos;
 use class::{COUNT_MAX, Class, bucket, bucket_start};
-use expert::{EXPERTS, Expert, Line, Scale, score};
+pub use expert::Expert;
+use expert::{EXPERTS, Line, Scale, score};
 use ghosts::Ghosts;
 use hazard::Hazards;
 use monitor::{Monitor, SAMPLES};
@@ -64,6 +65,8 @@ pub struct Auto<I> {
     /// Accesses until the next step of the hazards.
     step_in: u32,
     active: Expert,
+    /// Whether the active rule stays whatever the miniatures tell.
+    is_fixed: bool,
     active_since: Nanos,
     changes: u64,
     time: Nanos,
@@ -96,12 +99,22 @@ impl<I: Index> Auto<I> {
             accesses: 0,
             step_in: 1,
             active: Expert::Reuse,
+            is_fixed: false,
             active_since: Nanos::ZERO,
             changes: 0,
             time: Nanos::ZERO,
             misses: [0.0; EXPERTS],
             sampled: 0.0,
             chance_min,
+        }
+    }
+
+    /// For up to `slots` lines, always by this rule: to tell what the choice is worth.
+    pub fn fixed(universe: I::Universe, slots: u32, rule: Expert) -> Auto<I> {
+        Auto {
+            active: rule,
+            is_fixed: true,
+            ..Auto::new(universe, slots, 0.0)
         }
     }
 
@@ -146,7 +159,7 @@ impl<I: Index> Auto<I> {
             .min_by(|a, b| self.misses[*a as usize].total_cmp(&self.misses[*b as usize]))
             .expect("there are rules");
         let gain = self.misses[self.active as usize] - self.misses[best as usize];
-        if gain > HYSTERESIS * self.sampled {
+        if gain > HYSTERESIS * self.sampled && !self.is_fixed {
             self.active = best;
             self.active_since = self.time;
             self.changes += 1;
@@ -374,7 +387,9 @@ impl<I: Index> Replacement for Auto<I> {
         let Some(state) = state::decode(saved) else {
             return false;
         };
-        self.active = state.active;
+        if !self.is_fixed {
+            self.active = state.active;
+        }
         self.misses = state.misses;
         self.sampled = state.sampled;
         let old = u32::from(state.shift);

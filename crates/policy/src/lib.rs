@@ -47,7 +47,7 @@ mod tinylfu;
 mod twoq;
 
 pub use arc::Arc;
-pub use auto::Auto;
+pub use auto::{Auto, Expert};
 pub use clock::Clock;
 pub use clock2q_plus::Clock2QPlus;
 pub use composed::Composed;

@@ -3,8 +3,8 @@
 use crate::admission::FirstTouch;
 use crate::belady::Belady;
 use crate::{
-    Arc, Auto, Clock, Clock2QPlus, Composed, DenseIndex, HashIndex, Index, Lirs, Lru, Policy,
-    S3Fifo, Sieve, TwoQ, WTinyLfu,
+    Arc, Auto, Clock, Clock2QPlus, Composed, DenseIndex, Expert, HashIndex, Index, Lirs, Lru,
+    Policy, S3Fifo, Sieve, TwoQ, WTinyLfu,
 };
 
 /// The chance of a reuse from which `auto-endurance` spends a write on a line.
@@ -43,6 +43,10 @@ macro_rules! policies {
 policies! {
     "auto", "learns reuse and picks the rule that misses least" => |u, s| Auto::<I>::new(u, s, 0.0);
     "auto-endurance", "auto that fills only what is likely to be reused" => |u, s| Auto::<I>::new(u, s, CHANCE_MIN);
+    "auto-reuse", "the rule of learned reuse of auto, always" => |u, s| Auto::<I>::fixed(u, s, Expert::Reuse);
+    "auto-recency", "the rule of recency of auto, always" => |u, s| Auto::<I>::fixed(u, s, Expert::Recency);
+    "auto-frequency", "the rule of frequency of auto, always" => |u, s| Auto::<I>::fixed(u, s, Expert::Frequency);
+    "auto-tenure", "the rule of tenure of auto, always" => |u, s| Auto::<I>::fixed(u, s, Expert::Tenure);
     "lru", "least recently used" => Lru::<I>::new;
     "clock", "FIFO with a second chance" => Clock::<I>::new;
     "2q", "FIFO for newcomers, LRU for lines that return" => TwoQ::<I>::new;

@@ -10,7 +10,7 @@ pub(crate) const EXPERTS: usize = 4;
 /// A rule for which line is worth least.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(crate) enum Expert {
+pub enum Expert {
     /// Learned reuse: see [`super::hazard`].
     Reuse,
     /// Recency: LRU.
