@@ -19,9 +19,11 @@ pub trait Visit {
 }
 
 macro_rules! policies {
-    ($($name:literal, $about:literal => $make:expr;)*) => {
-        /// Every online policy: its name and what it is.
-        pub const POLICIES: &[(&str, &str)] = &[$(($name, $about)),*];
+    ($($(#[$doc:meta])* $list:ident: $($name:literal, $about:literal => $make:expr;)*)*) => {
+        $(
+            $(#[$doc])*
+            pub const $list: &[(&str, &str)] = &[$(($name, $about)),*];
+        )*
 
         fn with<I: Index + 'static, V: Visit>(
             name: &str,
@@ -30,10 +32,10 @@ macro_rules! policies {
             visit: V,
         ) -> Option<V::Output> {
             match name {
-                $($name => {
+                $($($name => {
                     let replacement = $make(universe, slots);
                     Some(visit.visit(Composed::<_, FirstTouch>::new(replacement, FirstTouch)))
-                })*
+                })*)*
                 _ => None,
             }
         }
@@ -41,12 +43,10 @@ macro_rules! policies {
 }
 
 policies! {
+    /// Every online policy: its name and what it is.
+    POLICIES:
     "auto", "learns reuse and picks the rule that misses least" => |u, s| Auto::<I>::new(u, s, 0.0);
     "auto-endurance", "auto that fills only what is likely to be reused" => |u, s| Auto::<I>::new(u, s, CHANCE_MIN);
-    "auto-reuse", "the rule of learned reuse of auto, always" => |u, s| Auto::<I>::fixed(u, s, Expert::Reuse);
-    "auto-recency", "the rule of recency of auto, always" => |u, s| Auto::<I>::fixed(u, s, Expert::Recency);
-    "auto-frequency", "the rule of frequency of auto, always" => |u, s| Auto::<I>::fixed(u, s, Expert::Frequency);
-    "auto-tenure", "the rule of tenure of auto, always" => |u, s| Auto::<I>::fixed(u, s, Expert::Tenure);
     "lru", "least recently used" => Lru::<I>::new;
     "clock", "FIFO with a second chance" => Clock::<I>::new;
     "2q", "FIFO for newcomers, LRU for lines that return" => TwoQ::<I>::new;
@@ -57,6 +57,13 @@ policies! {
     "w-tinylfu-1", "frequency decides who leaves a window of 1%" => |u, s| WTinyLfu::<I>::new(u, s, 1);
     "w-tinylfu-20", "frequency decides who leaves a window of 20%" => |u, s| WTinyLfu::<I>::new(u, s, 20);
     "s3-fifo", "small, main and ghost FIFO queues" => S3Fifo::<I>::new;
+
+    /// One rule of `auto` each, which tell what its choice is worth; not for use.
+    RULES:
+    "auto-reuse", "the rule of learned reuse of auto, always" => |u, s| Auto::<I>::fixed(u, s, Expert::Reuse);
+    "auto-recency", "the rule of recency of auto, always" => |u, s| Auto::<I>::fixed(u, s, Expert::Recency);
+    "auto-frequency", "the rule of frequency of auto, always" => |u, s| Auto::<I>::fixed(u, s, Expert::Frequency);
+    "auto-tenure", "the rule of tenure of auto, always" => |u, s| Auto::<I>::fixed(u, s, Expert::Tenure);
 }
 
 struct IntoBox;

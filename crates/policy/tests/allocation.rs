@@ -28,7 +28,7 @@ static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn no_access_allocates() {
-    for (name, _) in registry::POLICIES {
+    for (name, _) in registry::POLICIES.iter().chain(registry::RULES) {
         let mut policy = registry::build(name, 1000, 1).expect("registered");
         let before = ALLOCATIONS.get();
         let mut x = 1u64;
