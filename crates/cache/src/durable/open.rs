@@ -312,6 +312,7 @@ impl<P: Device> Cache<P> {
         }
         let _held = durable.lock.lock(ALL, Access::Exclusive).await;
         let id = self.add_member(device, Some(NewStore::New(Uuid(uuid))))?;
+        durable.table.borrow_mut().begin_newcomer();
         let members = core.state.borrow().devices.kept();
         for member in members.iter().filter(|member| member.id == id) {
             write_new_marks(core, durable, member).await;

@@ -143,6 +143,12 @@ impl Table {
         self.durable = image;
     }
 
+    /// A device comes, and is about to get the marks that are wanted: what others
+    /// have beyond these, or nobody had to have, it will not have.
+    pub(crate) fn begin_newcomer(&mut self) {
+        self.durable.keep_only(&self.wanted);
+    }
+
     /// No device is left that must know: every region may be written.
     pub(crate) fn nobody_listens(&mut self) {
         self.durable.set_all();
@@ -226,6 +232,21 @@ mod tests {
         assert!(!table.is_marked(write));
         table.end_image(next);
         assert!(!table.is_marked(write) && table.is_due());
+    }
+
+    #[test]
+    fn a_device_that_comes_when_nobody_listened_must_know_first() {
+        let mut table = Table::new(1024);
+        table.nobody_listens();
+        let before = table.begin(1, &(0..1));
+        assert!(table.is_marked(before));
+        table.begin_newcomer();
+        let after = table.begin(1, &(1024..1025));
+        assert!(
+            table.is_marked(before),
+            "it is wanted, so the device gets it"
+        );
+        assert!(!table.is_marked(after) && table.is_due());
     }
 
     #[test]

@@ -20,7 +20,8 @@ pub fn shrink(case: &Case) -> (Case, String) {
         search.thin(|case| &mut case.cuts);
         search.try_one(|case| case.clients = 1);
         for cut in 0..search.best.cuts.len() {
-            while search.try_one(|case| case.cuts[cut].after /= 2) {}
+            // A loss comes after one step at least.
+            while search.try_one(|case| case.cuts[cut].after = (case.cuts[cut].after / 2).max(1)) {}
         }
         if search.size() == before || search.runs == 0 {
             return (search.best, search.how);
