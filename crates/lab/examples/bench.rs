@@ -5,7 +5,7 @@
 
 use lab::bench::{
     Row, arrays, engine, guest, hits, loss, memory, mesh, nbd_hits, nop, reads, remember, report,
-    restart, served, simulator,
+    restart, served, simulator, throughput,
 };
 use std::error::Error;
 use std::path::Path;
@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let loss_span = Duration::from_secs(if quick { 6 } else { 10 });
     let in_guest = |script: &str| guest::rows(Path::new(script), &hotset);
-    let groups: [(&str, Measure); 15] = [
+    let groups: [(&str, Measure); 16] = [
         ("executor", &|| Ok(nop::rows(runs, &program("nop"))?)),
         ("hits", &|| {
             Ok(hits::rows(&program("hits"), &program("nop"))?)
@@ -67,6 +67,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("served", &|| Ok(served::rows(&plan)?)),
         ("loss", &|| {
             Ok(loss::rows(&hotset, &dir, plan.runs.min(3), loss_span)?)
+        }),
+        ("array-throughput", &|| {
+            Ok(throughput::rows(&dir, plan.runs, plan.span)?)
         }),
         ("memory", &|| Ok(memory::rows(&program("memory"), quick)?)),
         ("remember", &|| Ok(remember::rows()?)),

@@ -39,3 +39,4 @@ pub use member::{Candidate, MemberCounts};
 pub use place::{order, warnings};
 pub use recover::Progress;
 pub use scrub::ScrubReport;
+pub use xor::xor;

@@ -80,9 +80,9 @@ impl Load {
         load
     }
 
-    /// Direct reads of `block` bytes of a file or device; `rw` is fio's word for
+    /// Direct requests of `block` bytes to a file or device; `rw` is fio's word for
     /// what they are.
-    pub fn direct_reads((rw, block): (&str, u64), depth: u64, span: Duration) -> Load {
+    pub fn direct_requests((rw, block): (&str, u64), depth: u64, span: Duration) -> Load {
         let mut load = Load::random_reads(depth, span);
         load.options
             .retain(|option| !option.starts_with("--rw=") && !option.starts_with("--bs="));

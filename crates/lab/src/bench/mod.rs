@@ -22,6 +22,7 @@ pub mod restart;
 pub mod served;
 pub mod server;
 pub mod simulator;
+pub mod throughput;
 
 use serde::{Deserialize, Serialize};
 

@@ -68,7 +68,8 @@ pub fn real(
         Place::Device(path) => {
             for workload in WORKLOADS.into_iter().filter(|workload| !workload.write) {
                 for threads in scale.threads() {
-                    let load = Load::direct_reads((verb(workload), workload.bytes), threads, span);
+                    let load =
+                        Load::direct_requests((verb(workload), workload.bytes), threads, span);
                     let clock = Clock::start(None)?;
                     let measured = fio::run(path, &load).map_err(told)?;
                     points.push(clock.point(workload, 1, threads, measured)?);

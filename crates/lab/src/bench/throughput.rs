@@ -1,0 +1,272 @@
+//! What an array makes of its members: bytes a second that the members move, beside
+//! what fio moves on the same files with as much in flight.
+//!
+//! Sequential requests are whole stripes, so that RAID 5 need not read; bytes of
+//! copies and of parity count, for the members move them.
+
+use super::fio::{self, Load};
+use super::{Goal, Row, paired, reads};
+use block::{BoxDevice, Device, Fua, Host, Lba, Nanos, Sectors, TargetId};
+use raid::{Array, Candidate, Level, Options, Plan, Uuid, create};
+use shard::{Local, Mesh, Shard};
+use std::cell::Cell;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use uring::{DiskOptions, Uring, UringDriver};
+
+const MEMBER_BYTES: u64 = 256 << 20;
+const CHUNK_BYTES: u64 = 64 << 10;
+const BLOCK_BYTES: u64 = 4096;
+/// Random reads in flight.
+const READS: u64 = 32;
+/// Whole stripes in flight.
+const STRIPES: u64 = 4;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Work {
+    RandomReads,
+    StripeReads,
+    StripeWrites,
+}
+
+/// A row: what is done to which array.
+#[derive(Clone, Copy)]
+struct Trial {
+    name: &'static str,
+    level: Level,
+    members: u64,
+    work: Work,
+}
+
+const TRIALS: [Trial; 7] = [
+    Trial::new(
+        "RAID 0 of 2, random reads of 4 KiB",
+        Level::Raid0,
+        2,
+        Work::RandomReads,
+    ),
+    Trial::new(
+        "RAID 1 of 2, random reads of 4 KiB",
+        Level::Raid1,
+        2,
+        Work::RandomReads,
+    ),
+    Trial::new(
+        "RAID 5 of 4, random reads of 4 KiB",
+        Level::Raid5,
+        4,
+        Work::RandomReads,
+    ),
+    Trial::new(
+        "RAID 0 of 2, reads of whole stripes",
+        Level::Raid0,
+        2,
+        Work::StripeReads,
+    ),
+    Trial::new(
+        "RAID 0 of 2, writes of whole stripes",
+        Level::Raid0,
+        2,
+        Work::StripeWrites,
+    ),
+    Trial::new(
+        "RAID 1 of 2, mirrored writes",
+        Level::Raid1,
+        2,
+        Work::StripeWrites,
+    ),
+    Trial::new(
+        "RAID 5 of 4, writes of whole stripes",
+        Level::Raid5,
+        4,
+        Work::StripeWrites,
+    ),
+];
+
+impl Trial {
+    const fn new(name: &'static str, level: Level, members: u64, work: Work) -> Trial {
+        Trial {
+            name,
+            level,
+            members,
+            work,
+        }
+    }
+
+    /// Bytes of a request to the array.
+    fn request(&self) -> u64 {
+        let data = match self.level {
+            Level::Raid1 => 1,
+            Level::Raid5 => self.members - 1,
+            _ => self.members,
+        };
+        match self.work {
+            Work::RandomReads => BLOCK_BYTES,
+            Work::StripeReads | Work::StripeWrites => data * CHUNK_BYTES,
+        }
+    }
+
+    /// Bytes that the members move for a request.
+    fn moved(&self) -> u64 {
+        match self.work {
+            Work::StripeWrites => self.members * CHUNK_BYTES,
+            Work::RandomReads | Work::StripeReads => self.request(),
+        }
+    }
+
+    fn depth(&self) -> u64 {
+        match self.work {
+            Work::RandomReads => READS,
+            Work::StripeReads | Work::StripeWrites => STRIPES,
+        }
+    }
+
+    /// What fio does on the members meanwhile; what it moves a second.
+    fn fio(&self, files: &[PathBuf], span: Duration) -> io::Result<f64> {
+        let (rw, block, depth) = match self.work {
+            Work::RandomReads => ("randread", BLOCK_BYTES, READS),
+            Work::StripeReads => ("read", CHUNK_BYTES, STRIPES * self.members),
+            Work::StripeWrites => ("write", CHUNK_BYTES, STRIPES * self.members),
+        };
+        let mut load = Load::direct_requests((rw, block), depth, span);
+        let names: Vec<String> = files.iter().map(|f| f.display().to_string()).collect();
+        load.options.push(format!("--filename={}", names.join(":")));
+        Ok(fio::run_load(&load)?.iops * block as f64)
+    }
+}
+
+/// The array of a trial, over files that it overwrites.
+async fn array(local: &Local<UringDriver>, trial: Trial, members: &[TargetId]) -> Array {
+    let candidate = |target: &TargetId| Candidate {
+        device: BoxDevice::new(local.disk(*target).expect("opened before")),
+        domain: "disk".into(),
+    };
+    let plan = Plan {
+        name: "array".into(),
+        level: trial.level,
+        chunk: Sectors(CHUNK_BYTES / 512),
+        overwrite: true,
+        zeroed: false,
+    };
+    let mut last = 0;
+    let mut fresh = || {
+        last += 1;
+        Uuid([last; 16])
+    };
+    let (env, members) = (local.env(), members.iter().map(candidate).collect());
+    let made = create(
+        &env,
+        &plan,
+        members,
+        Vec::new(),
+        &mut fresh,
+        Options::default(),
+    );
+    made.await.expect("the files can be written")
+}
+
+/// Keeps the array busy for `span`; bytes that its members moved a second.
+async fn run(local: &Local<UringDriver>, array: Rc<Array>, trial: Trial, span: Duration) -> f64 {
+    let places = array.geometry().sectors.bytes() / trial.request();
+    let begin = local.env().timer.now();
+    let end = begin + Nanos(span.as_nanos() as u64);
+    let next = Rc::new(Cell::new(0));
+    let mut tasks = Vec::new();
+    for task in 0..trial.depth() {
+        let (array, env, next) = (array.clone(), local.env(), next.clone());
+        let (done, ended) = futures_channel::oneshot::channel();
+        local.env().spawn.spawn(async move {
+            let mut rng = fastrand::Rng::with_seed(task);
+            let mut buf = env.pool.get(trial.request() as usize).await;
+            let data = env.pool.get(trial.request() as usize).await.share();
+            let mut requests = 0;
+            while env.timer.now() < end {
+                let turn = next.replace(next.get() + 1) % places;
+                let place = match trial.work {
+                    Work::RandomReads => rng.u64(0..places),
+                    Work::StripeReads | Work::StripeWrites => turn,
+                };
+                let at = Lba(place * trial.request() / 512);
+                let result;
+                if trial.work == Work::StripeWrites {
+                    result = array.write(at, data.clone(), Fua::No).await;
+                } else {
+                    (buf, result) = array.read(at, buf).await;
+                }
+                result.expect("the files are whole");
+                requests += 1;
+            }
+            // The shard outlives its tasks.
+            let _ = done.send(requests);
+        });
+        tasks.push(ended);
+    }
+    let mut requests = 0;
+    for ended in tasks {
+        requests += ended.await.expect("the task ends");
+    }
+    let took = local.env().timer.now() - begin;
+    (requests * trial.moved()) as f64 / took.as_secs_f64()
+}
+
+/// Pairs of ours and fio's, in bytes a second.
+fn measure(trial: Trial, files: &[PathBuf], runs: usize, span: Duration) -> io::Result<Pairs> {
+    let mut host = Uring::new(uring::Options::default()).map_err(io::Error::other)?;
+    let mut members = Vec::new();
+    for file in files {
+        let opened = host.open_disk(file, &DiskOptions::default());
+        members.push(opened.map_err(io::Error::other)?.0);
+    }
+    let measured = Arc::new(Mutex::new(Ok(Pairs::new())));
+    let (mesh, result, files) = (Mesh::new(1), measured.clone(), files.to_vec());
+    host.run(1, move |id, driver| {
+        let (result, files, members) = (result.clone(), files.clone(), members.clone());
+        let config = shard::Config::default();
+        Shard::boot(id, driver, mesh.clone(), config, move |local| async move {
+            let array = Rc::new(array(&local, trial, &members).await);
+            let mut pairs = Vec::new();
+            for _ in 0..runs {
+                let ours = run(&local, array.clone(), trial, span).await;
+                // Nothing is in flight, so the shard's thread may wait. What fio
+                // writes over the array is not read again.
+                match trial.fio(&files, span) {
+                    Ok(fio) => pairs.push((ours / 1e6, fio / 1e6)),
+                    Err(error) => return *result.lock().expect("one thread") = Err(error),
+                }
+                // The clock is read once a turn, and this one took long.
+                local.env().timer.sleep(Nanos(1)).await;
+            }
+            *result.lock().expect("one thread") = Ok(pairs);
+        })
+    });
+    let mut measured = measured.lock().expect("the shard has ended");
+    std::mem::replace(&mut *measured, Ok(Pairs::new()))
+}
+
+type Pairs = Vec<(f64, f64)>;
+
+/// A row for each trial, on files in `dir` that are made there.
+pub fn rows(dir: &Path, runs: usize, span: Duration) -> io::Result<Vec<Row>> {
+    std::fs::create_dir_all(dir)?;
+    let mut rows = Vec::new();
+    for trial in TRIALS {
+        let files: Vec<PathBuf> = (0..trial.members)
+            .map(|n| dir.join(format!("member{n}")))
+            .collect();
+        for file in &files {
+            reads::make_file(file, MEMBER_BYTES)?;
+        }
+        let pairs = measure(trial, &files, runs, span)?;
+        rows.push(paired(
+            format!("{}: what the members move", trial.name),
+            "MB/s",
+            "fio io_uring on the members",
+            Some(Goal::RatioAtLeast(0.9)),
+            &pairs,
+        ));
+    }
+    Ok(rows)
+}
