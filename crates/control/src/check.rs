@@ -13,11 +13,19 @@ pub use machine::{machine, openable};
 
 use crate::config::{Config, parse};
 use crate::problem::Problem;
+use std::path::Path;
 
 /// Reads `text` and checks it against itself, the names of the drive models
-/// there are, and this machine. Problems are in the order of their lines.
-pub fn check(text: &str, drives: &[&str]) -> Result<Config, Vec<Problem>> {
-    judge(text, drives, machine)
+/// there are, and this machine, where `is_listened` tells whether a process listens on
+/// the unix socket at a path. Problems are in the order of their lines.
+pub fn check(
+    text: &str,
+    drives: &[&str],
+    is_listened: impl Fn(&Path) -> bool,
+) -> Result<Config, Vec<Problem>> {
+    judge(text, drives, |config, problems| {
+        machine(config, is_listened, problems);
+    })
 }
 
 /// As [`check`], but for this machine, which may be in use.

@@ -16,8 +16,8 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 
-/// How often a claim is tried, and how long after each time: four seconds in all.
-const ATTEMPTS: u32 = 80;
+/// How often a claim is tried, and how long after each time: eight seconds in all.
+const ATTEMPTS: u32 = 160;
 const PAUSE: Nanos = Nanos::from_millis(50);
 
 /// What `claim` comes to, which is tried again while another is `Busy` with it.

@@ -35,3 +35,4 @@ mod waker;
 pub use driver::UringDriver;
 pub use host::{Options, Uring};
 pub use open::{DiskOptions, claim};
+pub use socket::is_listened;

@@ -147,7 +147,42 @@ const SUN_PATH_BYTES: usize = 108;
 
 fn is_stale(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_socket())
-        && UnixStream::connect(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
+        && match UnixStream::connect(path) {
+            Ok(stream) => is_abandoned(&stream),
+            Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
+        }
+}
+
+/// Whether a process listens on the unix socket at `path`.
+pub fn is_listened(path: &Path) -> bool {
+    UnixStream::connect(path).is_ok_and(|stream| !is_abandoned(&stream))
+}
+
+/// Whether the process that listened at the other end has ended: the kernel keeps its
+/// socket until all I/O of its ring has ended, which a slow disk makes long.
+fn is_abandoned(stream: &UnixStream) -> bool {
+    let mut peer = libc::ucred {
+        pid: 0,
+        uid: 0,
+        gid: 0,
+    };
+    let mut bytes = size_of_val(&peer) as libc::socklen_t;
+    // SAFETY: `peer` is writable and as long as `bytes` says.
+    let told = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut bytes,
+        )
+    };
+    // A process of another name space has number 0 here, and may live.
+    // SAFETY: no pointers are involved, and signal 0 is none.
+    told == 0
+        && peer.pid > 0
+        && unsafe { libc::kill(peer.pid, 0) } == -1
+        && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }
 
 pub(crate) fn describe(address: &Address) -> String {
@@ -229,5 +264,38 @@ impl RawAddress {
 
     pub(crate) fn len(&self) -> libc::socklen_t {
         self.len
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    #[test]
+    fn a_socket_whose_process_has_ended_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let held = UnixListener::bind(&path).unwrap();
+        assert!(is_listened(&path));
+        assert!(bind_unix(&path).is_err());
+        // Another process listens on it too, and ends; the socket stays open here, as
+        // the kernel keeps that of a ring.
+        let fd = held.as_raw_fd();
+        let mut command = Command::new("true");
+        // SAFETY: one system call, without pointers.
+        unsafe {
+            command.pre_exec(move || match libc::listen(fd, 8) {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            })
+        };
+        assert!(command.status().unwrap().success());
+        assert!(UnixStream::connect(&path).is_ok());
+        assert!(!is_listened(&path));
+        let mine = bind_unix(&path).unwrap();
+        assert!(is_listened(&path));
+        drop((mine, held));
     }
 }

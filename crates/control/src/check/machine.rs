@@ -6,19 +6,14 @@ use crate::problem::Problem;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Seek, SeekFrom};
 use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 /// The longest path of a unix socket, in bytes.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
-/// How long the kernel may take to close what a killed process had open, and how
-/// often that is looked at.
-const CLOSED_WITHIN: Duration = Duration::from_secs(3);
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Appends what this machine lacks.
-pub fn machine(config: &Config, problems: &mut Vec<Problem>) {
+/// Appends what this machine lacks; `is_listened` tells whether a process listens on the
+/// unix socket at a path.
+pub fn machine(config: &Config, is_listened: impl Fn(&Path) -> bool, problems: &mut Vec<Problem>) {
     for device in &config.devices {
         readable(&device.tls_ca, problems);
         let Some(path) = &device.path else { continue };
@@ -46,10 +41,10 @@ pub fn machine(config: &Config, problems: &mut Vec<Problem>) {
         }
     }
     let control = &config.daemon.control;
-    socket(control.line, &control.value, problems);
+    socket(control.line, &control.value, &is_listened, problems);
     for listen in &config.listeners {
         if let Some(path) = &listen.unix {
-            socket(path.line, &path.value, problems);
+            socket(path.line, &path.value, &is_listened, problems);
         }
         let files = [
             &listen.tls_certificate,
@@ -105,7 +100,12 @@ pub fn openable(device: &Device) -> Result<u64, (String, &'static str)> {
 }
 
 /// Whether a unix socket can be made at `path`.
-fn socket(line: u32, path: &Path, problems: &mut Vec<Problem>) {
+fn socket(
+    line: u32,
+    path: &Path,
+    is_listened: &impl Fn(&Path) -> bool,
+    problems: &mut Vec<Problem>,
+) {
     let name = path.display();
     if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
         let what = format!("the path of the socket {name} is too long");
@@ -129,7 +129,7 @@ fn socket(line: u32, path: &Path, problems: &mut Vec<Problem>) {
                 "choose another path, or remove it",
             ));
         }
-        Ok(_) if stays_in_use(path) => {
+        Ok(_) if is_listened(path) => {
             let what = format!("the socket {name} is in use by another process");
             let remedy = "stop that, perhaps another hotset, or choose another path";
             problems.push(Problem::new(line, what, remedy));
@@ -138,46 +138,19 @@ fn socket(line: u32, path: &Path, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Whether a process goes on listening at `path`: the kernel keeps the socket of one
-/// that was killed open for a moment.
-fn stays_in_use(path: &Path) -> bool {
-    let begin = Instant::now();
-    while UnixStream::connect(path).is_ok() {
-        if begin.elapsed() > CLOSED_WITHIN {
-            return true;
-        }
-        std::thread::sleep(LOOK_EVERY);
-    }
-    false
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::parse;
-    use std::os::unix::net::UnixListener;
+    use std::os::unix::net::{UnixListener, UnixStream};
 
     fn problems(text: &str) -> Vec<String> {
         let mut problems = Vec::new();
         let config = parse(text, &mut problems);
         assert_eq!(problems, [], "{text}");
-        machine(&config, &mut problems);
+        let connects = |path: &Path| UnixStream::connect(path).is_ok();
+        machine(&config, connects, &mut problems);
         problems.iter().map(ToString::to_string).collect()
-    }
-
-    #[test]
-    fn a_socket_that_is_about_to_close_is_waited_for() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("socket");
-        let listener = UnixListener::bind(&path).unwrap();
-        let holder = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(300));
-            drop(listener);
-        });
-        let mut found = Vec::new();
-        socket(1, &path, &mut found);
-        assert_eq!(found, []);
-        holder.join().unwrap();
     }
 
     #[test]

@@ -11,7 +11,7 @@ type Check = fn(&str, &[&str]) -> Result<Config, Vec<Problem>>;
 
 /// Reads a configuration that is right in itself and for this machine.
 pub fn read(file: &Path) -> Result<Config, Failure> {
-    judged(file, check)
+    judged(file, |text, drives| check(text, drives, uring::is_listened))
 }
 
 /// Reads a configuration that is right in itself, whatever runs on this machine.
