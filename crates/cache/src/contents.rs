@@ -167,6 +167,13 @@ impl Contents {
         self.words(slot, self.whole_line(), |word, mask| *word &= !mask);
     }
 
+    /// The device is to be told what the slot holds, though that has not changed here.
+    pub(crate) fn retell(&mut self, slot: Slot) {
+        if let Some(changes) = &mut self.changes {
+            changes.touched(slot);
+        }
+    }
+
     fn set_valid(&mut self, slot: Slot, valid: &Mask) {
         for block in 0..self.shape.blocks() {
             if valid[block as usize / 64] >> (block % 64) & 1 == 1 {

@@ -482,3 +482,109 @@ fn one_unreadable_sector_of_metadata_costs_lines_at_most() {
         assert_eq!(again, Outcome::Done, "{name}");
     }
 }
+
+#[test]
+fn a_device_of_openings_that_were_cut_short_is_not_believed() {
+    let mut place = Place::new(8, 1);
+    let filled = place.run(&[0], |rig| async move {
+        rig.fill().await;
+        rig.volume.close().await;
+        rig.cache.close().await;
+    });
+    assert_eq!(filled, Outcome::Done);
+    let disk = place.pool[0];
+    let without = place.run(&[], move |rig| async move {
+        rig.write(0, LINE, 3).await;
+        rig.volume.close().await;
+        rig.cache.close().await;
+        // Openings with it alone raised its epoch, and never came to the witness.
+        let device = rig.local.disk(disk).unwrap();
+        let sectors = layout::HEAD_BLOCKS * layout::BLOCK_SECTORS;
+        let (buf, result) = device.read(Lba(0), rig.buf(sectors).await).await;
+        result.unwrap();
+        let mut head = layout::Head::decode(&buf).unwrap();
+        head.epoch += 5;
+        for area in head.plan().unwrap().heads {
+            let mut buf = rig.buf(sectors).await;
+            head.encode(&mut buf);
+            let at = area.lba(Lba(0), 0);
+            device.write(at, buf.share(), Fua::Yes).await.unwrap();
+        }
+    });
+    assert_eq!(without, Outcome::Done);
+    let again = place.run(&[0], |rig| async move {
+        let found = rig.opened.devices[0].found;
+        assert!(matches!(found, Found::Unusable(_)), "{found:?}");
+        rig.expect(0, LINE, 3).await;
+    });
+    assert_eq!(again, Outcome::Done);
+}
+
+/// A bit that flips in one read of map or log, and not in the next.
+#[test]
+fn what_could_not_be_read_once_is_not_believed_later() {
+    let mut fewer = 0;
+    let plan = layout::Plan::new(Sectors::from_mib(8), (LINE / 8) as u32).unwrap();
+    // As many as make one checkpoint, and then a few.
+    let lines = plan.log.blocks / 2 + 5;
+    let areas = plan.areas().into_iter();
+    let read_back = areas.filter(|(name, _)| ["log", "map"].iter().any(|n| name.contains(n)));
+    for (name, area) in read_back {
+        for seed in 0..40 {
+            let mut place = Place::new(100 + seed, 1);
+            let outcome = place.run(&[0], move |rig| async move {
+                // A commit for each, in no order that would seem sequential.
+                for i in 0..lines {
+                    rig.read(i * 37 % lines * LINE, LINE).await;
+                    rig.cache.settle().await;
+                    rig.sleep(25).await;
+                }
+                rig.sleep(100).await;
+                rig.cut();
+                rig.sleep(1000).await;
+            });
+            cut_off(&mut place, outcome);
+            let flip = Rule {
+                disk: place.pool[0],
+                ops: Ops::Reads,
+                within: Some(Extent::new(area.lba(Lba(0), 0), Sectors(8))),
+                when: When::Nth(1),
+                effect: Effect::FlipBit,
+            };
+            let faults = Plan {
+                rules: vec![flip],
+                ..Plan::default()
+            };
+            place.sim.world_mut().set_plan(faults).unwrap();
+            let restored = Rc::new(Cell::new(0));
+            let seen = restored.clone();
+            let outcome = place.run(&[0], move |rig| {
+                let seen = seen.clone();
+                async move {
+                    rig.cache.warmed().await;
+                    seen.set(rig.count(Counter::LinesRestored));
+                    rig.volume.set_mode(Mode::WriteAround);
+                    for line in 0..lines {
+                        rig.write(line * LINE, 8, 9).await;
+                    }
+                    rig.volume.flush().await.unwrap();
+                    // Until the marks have gone.
+                    rig.sleep(400).await;
+                    rig.cut();
+                    rig.sleep(1000).await;
+                }
+            });
+            cut_off(&mut place, outcome);
+            fewer += u32::from(restored.get() < lines);
+            let again = place.run(&[0], move |rig| async move {
+                rig.cache.warmed().await;
+                for line in 0..lines {
+                    rig.expect(line * LINE, 8, 9).await;
+                }
+                rig.agrees().await;
+            });
+            assert_eq!(again, Outcome::Done, "{name}, seed {seed}");
+        }
+    }
+    assert!(fewer > 9, "{fewer} flips were where they matter");
+}

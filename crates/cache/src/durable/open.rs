@@ -454,10 +454,9 @@ fn standing<P: Device>(
     Ok(match witness {
         None => Standing::Stale(STALE_WITNESS),
         Some(_) if head.epoch < epoch => Standing::Stale(STALE_EPOCH),
-        // The witness is written last: it may lack a member that has just come.
-        Some(witness) if witness.epoch == epoch && !is_member(&head, witness) => {
-            Standing::Stale(STALE_EPOCH)
-        }
+        // Nothing is written to a volume before the witness has the members. One that it
+        // lacks, whatever its epoch, is of an opening that was cut short, or came then.
+        Some(witness) if !is_member(&head, witness) => Standing::Stale(STALE_EPOCH),
         Some(_) if head.line_blocks != line_blocks => Standing::Stale(STALE_LINES),
         Some(_) if head.region_blocks != super::REGION_BLOCKS => Standing::Stale(STALE_LINES),
         Some(_) => Standing::Current(Box::new(head)),

@@ -3,7 +3,9 @@
 //!
 //! An entry is believed if its volume is known and its region is marked neither
 //! on the device nor since. One that is not is dropped and logged as dropped,
-//! before which no mark goes.
+//! before which no mark goes. So is one that could not be read; and since a log may
+//! seem to end early for the same reason, the first record after an opening ends it
+//! for good.
 
 use super::Durable;
 use super::heads::write_heads;
@@ -18,6 +20,7 @@ use crate::state::State;
 use block::{Access, Device, Nanos};
 use layout::{BLOCK_BYTES, LogReader, MapPage, entries_per_page};
 use policy::{Heat, Key, Slot};
+use std::ops::Range;
 use std::rc::Rc;
 
 /// Blocks of map or log that are read at once.
@@ -99,7 +102,17 @@ async fn load<P: Device>(core: &Rc<Core<P>>, member: &Rc<Member<P>>) -> Result<V
         return Err(Unusable::Damaged);
     }
     store.log_next.set(end);
+    retell(core, member, 0..1);
     Ok(keys)
+}
+
+/// Has slots of `member` logged before any mark goes: what could not be read of map or
+/// log now may be readable at the next opening, and would be believed then.
+fn retell<P: Device>(core: &Core<P>, member: &Member<P>, slots: Range<usize>) {
+    let contents = &mut core.state.borrow_mut().contents;
+    for local in slots {
+        contents.retell(Slot(member.slots.start + local as u32));
+    }
 }
 
 async fn load_map<P: Device>(
@@ -133,6 +146,7 @@ async fn load_map<P: Device>(
                 }
                 _ => {
                     core.counters.count(Counter::MapPagesDamaged);
+                    retell(core, member, slots.clone());
                     lost[slots].fill(true);
                 }
             }

@@ -2,7 +2,7 @@
 //! moments at which the power goes. All of it is data, so that a case that fails
 //! can be made smaller piece by piece.
 
-use block::{Kind, Nanos, Sectors, TargetId};
+use block::{Extent, Kind, Lba, Nanos, Sectors, TargetId};
 use cache::Mode;
 use sim::{Domain, Effect, Ops, Plan, Point, PowerCut, Rng, Rule, Span, When};
 use std::ops::Range;
@@ -387,16 +387,36 @@ impl Case {
         }
     }
 
+    /// Where a fault strikes. A disk that acknowledges a durable write of marks and has
+    /// them nowhere is beyond what is promised; of all else that is found.
+    fn struck(&self, fault: &Fault) -> Vec<Option<Extent>> {
+        let line_blocks = self.line_bytes / layout::BLOCK_BYTES as u32;
+        let len = self.pool[fault.disk];
+        match (fault.effect, layout::Plan::new(len, line_blocks)) {
+            (Effect::Drop | Effect::Misdirect, Ok(plan)) => {
+                let marks = plan.marks.extent(Lba::ZERO);
+                let before = Extent::new(Lba::ZERO, Sectors(marks.start.0));
+                let after = Extent::new(marks.end(), Sectors(len.0 - marks.end().0));
+                vec![Some(before), Some(after)]
+            }
+            _ => vec![None],
+        }
+    }
+
     /// What goes wrong in a life that begins after `steps` disk steps and ends
     /// with `cut`, if it does not end in order.
     pub(super) fn plan(&self, pool: &[TargetId], steps: u64, cut: Option<Cut>) -> Plan {
-        let rule = |fault: &Fault| Rule {
+        let rule = |(fault, within): (&Fault, Option<Extent>)| Rule {
             disk: pool[fault.disk],
             ops: fault.ops,
-            within: None,
+            within,
             when: When::Chance(fault.chance),
             effect: fault.effect,
         };
+        let rules = self.faults.iter().flat_map(|fault| {
+            let within = self.struck(fault).into_iter();
+            within.map(move |within| (fault, within))
+        });
         let cuts = cut.into_iter().flat_map(|cut| {
             let at = Point::Step(steps + cut.after);
             let domains = cut.loss.domains().iter();
@@ -406,7 +426,7 @@ impl Case {
             })
         });
         Plan {
-            rules: self.faults.iter().map(rule).collect(),
+            rules: rules.map(rule).collect(),
             cuts: cuts.collect(),
             ..Plan::default()
         }
