@@ -1,0 +1,239 @@
+//! What is found on a pool's devices and must not be believed, or not be needed.
+
+mod place;
+
+use block::{Device, Extent, Fua, Kind, Lba, Sectors};
+use cache::{Counter, Found, Mode};
+use place::{LINE, Place, cut_off};
+use sim::{Effect, Ops, Outcome, Plan, Point, PowerCut, Rule, When};
+use std::cell::Cell;
+use std::rc::Rc;
+
+#[test]
+fn a_device_that_was_away_while_writes_went_on_is_not_believed() {
+    for all in [vec![0, 1], vec![0]] {
+        for crash in [false, true] {
+            let mut place = Place::new(4, 2);
+            let away = all.clone();
+            let outcome = place.run(&all, move |rig| async move {
+                rig.fill().await;
+                rig.sleep(100).await;
+                // The lines are on the first device, which is filled first.
+                rig.control.kill(rig.pool[0]);
+                for line in 0..16 {
+                    rig.write(line * LINE, 8, 5).await;
+                }
+                rig.volume.flush().await.unwrap();
+                if crash {
+                    rig.cut();
+                    rig.sleep(1000).await;
+                }
+                rig.volume.close().await;
+                rig.cache.close().await;
+            });
+            if crash {
+                cut_off(&mut place, outcome);
+            }
+            let first = place.pool[0];
+            // It comes back, alone or with the others.
+            place.sim.world().control().revive(first);
+            let again = place.run(&away, |rig| async move {
+                let found = rig.opened.devices[0].found;
+                assert!(matches!(found, Found::Unusable(_)), "{found:?}");
+                rig.expect(0, 8, 5).await;
+                rig.agrees().await;
+            });
+            assert_eq!(again, Outcome::Done);
+        }
+    }
+}
+
+#[test]
+fn a_device_left_out_of_a_run_is_not_believed() {
+    let mut place = Place::new(5, 1);
+    let filled = place.run(&[0], |rig| async move {
+        rig.fill().await;
+        rig.volume.close().await;
+        rig.cache.close().await;
+    });
+    assert_eq!(filled, Outcome::Done);
+    let without = place.run(&[], |rig| async move {
+        assert_eq!(rig.opened.missing.len(), 1);
+        rig.write(0, LINE, 3).await;
+        rig.volume.close().await;
+        rig.cache.close().await;
+    });
+    assert_eq!(without, Outcome::Done);
+    let again = place.run(&[0], |rig| async move {
+        assert!(matches!(rig.opened.devices[0].found, Found::Unusable(_)));
+        rig.expect(0, LINE, 3).await;
+    });
+    assert_eq!(again, Outcome::Done);
+}
+
+#[test]
+fn a_power_cut_at_any_moment_of_the_first_opening_leaves_a_pool_that_opens() {
+    let mut cuts = 0;
+    for step in 1..200 {
+        let mut place = Place::new(step, 2);
+        let cut = PowerCut {
+            domain: None,
+            at: Point::Step(step),
+        };
+        let plan = Plan {
+            cuts: vec![cut],
+            ..Plan::default()
+        };
+        place.sim.world_mut().set_plan(plan).unwrap();
+        if place.run(&[0, 1], |_| async {}) == Outcome::Done {
+            break;
+        }
+        cuts += 1;
+        cut_off(&mut place, Outcome::PowerCut);
+        let again = place.run(&[0, 1], |rig| async move {
+            rig.fill().await;
+            rig.agrees().await;
+        });
+        assert_eq!(again, Outcome::Done, "step {step}");
+    }
+    assert!((10..199).contains(&cuts), "{cuts}");
+}
+
+#[test]
+fn one_unreadable_sector_of_metadata_costs_lines_at_most() {
+    let plan = layout::Plan::new(Sectors::from_mib(8), (LINE / 8) as u32).unwrap();
+    for (name, area) in plan.areas() {
+        let mut place = Place::new(5, 1);
+        let filled = place.run(&[0], |rig| async move {
+            rig.fill().await;
+            rig.write(0, 8, 7).await;
+            rig.volume.close().await;
+            rig.cache.close().await;
+        });
+        assert_eq!(filled, Outcome::Done);
+        let bad = Rule {
+            disk: place.pool[0],
+            ops: Ops::Reads,
+            within: Some(Extent::new(area.lba(Lba(0), 0), Sectors(8))),
+            when: When::Always,
+            effect: Effect::Fail(Kind::Media),
+        };
+        let faults = Plan {
+            rules: vec![bad],
+            ..Plan::default()
+        };
+        place.sim.world_mut().set_plan(faults).unwrap();
+        let again = place.run(&[0], |rig| async move {
+            rig.cache.warmed().await;
+            rig.agrees().await;
+            rig.cache.check();
+        });
+        assert_eq!(again, Outcome::Done, "{name}");
+    }
+}
+
+#[test]
+fn a_device_of_openings_that_were_cut_short_is_not_believed() {
+    let mut place = Place::new(8, 1);
+    let filled = place.run(&[0], |rig| async move {
+        rig.fill().await;
+        rig.volume.close().await;
+        rig.cache.close().await;
+    });
+    assert_eq!(filled, Outcome::Done);
+    let disk = place.pool[0];
+    let without = place.run(&[], move |rig| async move {
+        rig.write(0, LINE, 3).await;
+        rig.volume.close().await;
+        rig.cache.close().await;
+        // Openings with it alone raised its epoch, and never came to the witness.
+        let device = rig.local.disk(disk).unwrap();
+        let sectors = layout::HEAD_BLOCKS * layout::BLOCK_SECTORS;
+        let (buf, result) = device.read(Lba(0), rig.buf(sectors).await).await;
+        result.unwrap();
+        let mut head = layout::Head::decode(&buf).unwrap();
+        head.epoch += 5;
+        for area in head.plan().unwrap().heads {
+            let mut buf = rig.buf(sectors).await;
+            head.encode(&mut buf);
+            let at = area.lba(Lba(0), 0);
+            device.write(at, buf.share(), Fua::Yes).await.unwrap();
+        }
+    });
+    assert_eq!(without, Outcome::Done);
+    let again = place.run(&[0], |rig| async move {
+        let found = rig.opened.devices[0].found;
+        assert!(matches!(found, Found::Unusable(_)), "{found:?}");
+        rig.expect(0, LINE, 3).await;
+    });
+    assert_eq!(again, Outcome::Done);
+}
+
+/// A bit that flips in one read of map or log, and not in the next.
+#[test]
+fn what_could_not_be_read_once_is_not_believed_later() {
+    let mut fewer = 0;
+    let plan = layout::Plan::new(Sectors::from_mib(8), (LINE / 8) as u32).unwrap();
+    // As many as make one checkpoint, and then a few.
+    let lines = plan.log.blocks / 2 + 5;
+    let areas = plan.areas().into_iter();
+    let read_back = areas.filter(|(name, _)| ["log", "map"].iter().any(|n| name.contains(n)));
+    for (name, area) in read_back {
+        for seed in 0..40 {
+            let mut place = Place::new(100 + seed, 1);
+            let outcome = place.run(&[0], move |rig| async move {
+                // A commit for each, in no order that would seem sequential.
+                for i in 0..lines {
+                    rig.read(i * 37 % lines * LINE, LINE).await;
+                    rig.cache.settle().await;
+                    rig.sleep(25).await;
+                }
+                rig.sleep(100).await;
+                rig.cut();
+                rig.sleep(1000).await;
+            });
+            cut_off(&mut place, outcome);
+            let flip = Rule {
+                disk: place.pool[0],
+                ops: Ops::Reads,
+                within: Some(Extent::new(area.lba(Lba(0), 0), Sectors(8))),
+                when: When::Nth(1),
+                effect: Effect::FlipBit,
+            };
+            let faults = Plan {
+                rules: vec![flip],
+                ..Plan::default()
+            };
+            place.sim.world_mut().set_plan(faults).unwrap();
+            let restored = Rc::new(Cell::new(0));
+            let seen = restored.clone();
+            let outcome = place.run(&[0], move |rig| {
+                let seen = seen.clone();
+                async move {
+                    rig.cache.warmed().await;
+                    seen.set(rig.count(Counter::LinesRestored));
+                    rig.volume.set_mode(Mode::WriteAround);
+                    for line in 0..lines {
+                        rig.write(line * LINE, 8, 9).await;
+                    }
+                    rig.volume.flush().await.unwrap();
+                    // Until the marks have gone.
+                    rig.sleep(400).await;
+                    rig.cut();
+                    rig.sleep(1000).await;
+                }
+            });
+            cut_off(&mut place, outcome);
+            fewer += u32::from(restored.get() < lines);
+            let again = place.run(&[0], move |rig| async move {
+                rig.cache.warmed().await;
+                for line in 0..lines {
+                    rig.expect(line * LINE, 8, 9).await;
+                }
+                rig.agrees().await;
+            });
+            assert_eq!(again, Outcome::Done, "{name}, seed {seed}");
+        }
+    }
+    assert!(fewer > 9, "{fewer} flips were where they matter");
+}

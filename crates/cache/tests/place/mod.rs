@@ -1,0 +1,205 @@
+//! A simulated world in which a pool is opened again and again.
+
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use block::{
+    BoxDevice, Buf, Device, Env, Fua, Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, ShardId,
+    TargetId,
+};
+use cache::{Cache, Config, Counter, Durability, Mode, Opened, PoolDevice, Volume, VolumeConfig};
+use shard::{Config as ShardConfig, Disk, Local, Mesh, Shard};
+use sim::{Control, DiskSpec, Outcome, Plan, Service, Sim, SimDriver, Span, World};
+use std::cell::Cell;
+use std::rc::Rc;
+
+pub type Leaf = Disk<SimDriver>;
+
+pub const LINE: u64 = 128;
+
+/// A world that outlives what runs in it: an origin, a pool, a witness.
+pub struct Place {
+    pub sim: Sim,
+    pub origin: TargetId,
+    pub pool: Vec<TargetId>,
+    pub witness: TargetId,
+    pub runs: u64,
+    pub period_ms: u64,
+}
+
+/// One run of a cache in that world.
+pub struct Rig {
+    pub env: Env,
+    pub local: Local<SimDriver>,
+    pub cache: Cache<Leaf>,
+    pub volume: Volume<Leaf>,
+    pub opened: Opened,
+    pub control: Control,
+    pub pool: Vec<TargetId>,
+    pub origin: TargetId,
+}
+
+impl Place {
+    pub fn new(seed: u64, pool: usize) -> Place {
+        let mut world = World::new(seed);
+        let mut add = |name: &str, mib, us| {
+            let geometry = Geometry::new(name, Sectors::from_mib(mib), Sectors(8));
+            let mut spec = DiskSpec::new(geometry);
+            spec.service = Service::uniform(Span::exactly(Nanos::from_micros(us)));
+            world.add_disk(spec).unwrap()
+        };
+        let origin = add("origin", 64, 2000);
+        let witness = add("witness", 1, 50);
+        let pool = (0..pool)
+            .map(|i| add(&format!("pool-{i}"), 8, 100))
+            .collect();
+        Place {
+            sim: Sim::new(world),
+            origin,
+            pool,
+            witness,
+            runs: 0,
+            period_ms: 20,
+        }
+    }
+
+    /// Runs `test` over the pool's devices that `with` names. Power is cut where
+    /// the test cuts it.
+    pub fn run<F>(&mut self, with: &[usize], test: impl Fn(Rig) -> F + 'static) -> Outcome
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        self.runs += 1;
+        let control = self.sim.world().control();
+        let pool: Vec<_> = with.iter().map(|i| self.pool[*i]).collect();
+        let (origin, witness) = (self.origin, self.witness);
+        let run = (self.runs, self.period_ms);
+        let test = Rc::new(test);
+        self.sim.drive(1, move |_, driver| {
+            let (test, control, pool) = (test.clone(), control.clone(), pool.clone());
+            Shard::boot(
+                ShardId(0),
+                driver,
+                Mesh::new(1),
+                ShardConfig::default(),
+                move |local| async move {
+                    let rig = open(local, control, origin, pool, witness, run).await;
+                    test(rig).await;
+                },
+            )
+        })
+    }
+}
+
+pub fn config(period_ms: u64) -> Config {
+    Config {
+        commit_period: Nanos::from_millis(period_ms),
+        mark_idle_periods: 2,
+        ..Config::default()
+    }
+}
+
+async fn open(
+    local: Local<SimDriver>,
+    control: Control,
+    origin: TargetId,
+    pool: Vec<TargetId>,
+    witness: TargetId,
+    (run, period_ms): (u64, u64),
+) -> Rig {
+    let next = Cell::new(u128::from(run) << 64);
+    let durability = Durability {
+        label: "pool".into(),
+        host: "host".into(),
+        witness: Some(BoxDevice::new(local.disk(witness).unwrap())),
+        uuids: Box::new(move || next.replace(next.get() + 1) | 1 << 100),
+        overwrite: false,
+        cold: false,
+    };
+    let devices = pool
+        .iter()
+        .map(|disk| PoolDevice::whole(local.disk(*disk).unwrap(), "controller"))
+        .collect();
+    let policy = policy::registry::build("lru", 0, 1).unwrap();
+    let opened = Cache::open(config(period_ms), policy, local.env(), durability, devices).await;
+    let (cache, opened) = opened.unwrap();
+    let config = VolumeConfig {
+        name: "volume".into(),
+        sectors: None,
+        mode: Mode::WriteThrough,
+    };
+    let below = BoxDevice::new(local.disk(origin).unwrap());
+    let volume = cache.add_volume(config, below).unwrap();
+    Rig {
+        env: local.env(),
+        local,
+        cache,
+        volume,
+        opened,
+        control,
+        pool,
+        origin,
+    }
+}
+
+impl Rig {
+    pub async fn buf(&self, sectors: u64) -> Buf {
+        self.env.pool.get((sectors * SECTOR_BYTES) as usize).await
+    }
+
+    pub async fn write(&self, at: u64, sectors: u64, byte: u8) {
+        let mut buf = self.buf(sectors).await;
+        buf.fill(byte);
+        let written = self.volume.write(Lba(at), buf.share(), Fua::No).await;
+        written.unwrap();
+    }
+
+    pub async fn read(&self, at: u64, sectors: u64) -> Vec<u8> {
+        let (buf, result) = self.volume.read(Lba(at), self.buf(sectors).await).await;
+        result.unwrap();
+        buf.to_vec()
+    }
+
+    pub async fn expect(&self, at: u64, sectors: u64, byte: u8) {
+        let bytes = self.read(at, sectors).await;
+        assert!(bytes.iter().all(|b| *b == byte), "{} for {byte}", bytes[0]);
+    }
+
+    /// Everything on the volume is what the origin holds.
+    pub async fn agrees(&self) {
+        let origin = self.local.disk(self.origin).unwrap();
+        for at in (0..64 * 2048).step_by(1024) {
+            let seen = self.read(at, 1024).await;
+            let (raw, result) = origin.read(Lba(at), self.buf(1024).await).await;
+            result.unwrap();
+            assert!(seen[..] == raw[..], "a stale byte at sector {at}");
+        }
+    }
+
+    /// Sixteen lines, read twice.
+    pub async fn fill(&self) {
+        for line in 0..16 {
+            self.read(line * LINE, LINE).await;
+        }
+        self.cache.settle().await;
+    }
+
+    pub async fn sleep(&self, ms: u64) {
+        self.env.timer.sleep(Nanos::from_millis(ms)).await;
+    }
+
+    pub fn count(&self, counter: Counter) -> u64 {
+        self.cache.counters().get(counter)
+    }
+
+    pub fn cut(&self) {
+        self.control.cut_power(None);
+    }
+}
+
+/// Restores power before the next run.
+pub fn cut_off(place: &mut Place, outcome: Outcome) {
+    assert_eq!(outcome, Outcome::PowerCut);
+    let mut world = place.sim.world_mut();
+    world.set_plan(Plan::default()).unwrap();
+    world.control().power_on(sim::Domain(0));
+}
