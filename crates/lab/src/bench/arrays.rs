@@ -2,28 +2,28 @@
 
 use super::nop::{Nop, drive, instructions};
 use super::{Goal, Row, alone};
-use block::{BoxDevice, Device, Fua, Lba, Sectors, TargetId};
+use block::{BoxDevice, Device, Env, Fua, Lba, Sectors, TargetId};
 use raid::{Array, Candidate, Level, Options, Plan, Uuid, create};
 use shard::Local;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
 
+/// The chunk of striped levels.
+pub(super) const CHUNK: Sectors = Sectors(128);
 /// The requests stay inside so many blocks, whose regions are soon all marked.
 const BLOCKS: u64 = 16384;
 
-async fn array(local: &Local<Nop>, level: Level, members: u32) -> Array {
-    let candidate = |target| {
-        let disk = local.disk(TargetId(target)).expect("nop is a disk");
-        Candidate {
-            device: BoxDevice::new(disk),
-            domain: "controller".into(),
-        }
+/// An array of `level` over members that it overwrites.
+pub(super) async fn over(env: &Env, level: Level, members: Vec<BoxDevice>) -> Array {
+    let candidate = |device| Candidate {
+        device,
+        domain: "controller".into(),
     };
     let plan = Plan {
         name: "array".into(),
         level,
-        chunk: Sectors(128),
+        chunk: CHUNK,
         overwrite: true,
         zeroed: false,
     };
@@ -32,10 +32,16 @@ async fn array(local: &Local<Nop>, level: Level, members: u32) -> Array {
         last += 1;
         Uuid([last; 16])
     };
-    let (env, members) = (local.env(), (0..members).map(candidate).collect());
+    let members = members.into_iter().map(candidate).collect();
     let options = Options::default();
-    let array = create(&env, &plan, members, Vec::new(), &mut fresh, options).await;
-    array.expect("nop never fails")
+    let array = create(env, &plan, members, Vec::new(), &mut fresh, options).await;
+    array.expect("the members can be written")
+}
+
+async fn array(local: &Local<Nop>, level: Level, members: u32) -> Array {
+    let disk = |target| local.disk(TargetId(target)).expect("nop is a disk");
+    let members = (0..members).map(|target| BoxDevice::new(disk(target)));
+    over(&local.env(), level, members.collect()).await
 }
 
 /// Performs `ops` requests, one at a time, on an array of `members`, or with

@@ -5,9 +5,9 @@
 //! copies and of parity count, for the members move them.
 
 use super::fio::{self, Load};
-use super::{Goal, Row, paired, reads};
-use block::{BoxDevice, Device, Fua, Host, Lba, Nanos, Sectors, TargetId};
-use raid::{Array, Candidate, Level, Options, Plan, Uuid, create};
+use super::{Goal, Row, arrays, paired, reads};
+use block::{BoxDevice, Device, Fua, Host, Lba, Nanos, TargetId};
+use raid::{Array, Level};
 use shard::{Local, Mesh, Shard};
 use std::cell::Cell;
 use std::io;
@@ -18,7 +18,7 @@ use std::time::Duration;
 use uring::{DiskOptions, Uring, UringDriver};
 
 const MEMBER_BYTES: u64 = 256 << 20;
-const CHUNK_BYTES: u64 = 64 << 10;
+const CHUNK_BYTES: u64 = arrays::CHUNK.bytes();
 const BLOCK_BYTES: u64 = 4096;
 /// Random reads in flight.
 const READS: u64 = 32;
@@ -138,36 +138,6 @@ impl Trial {
     }
 }
 
-/// The array of a trial, over files that it overwrites.
-async fn array(local: &Local<UringDriver>, trial: Trial, members: &[TargetId]) -> Array {
-    let candidate = |target: &TargetId| Candidate {
-        device: BoxDevice::new(local.disk(*target).expect("opened before")),
-        domain: "disk".into(),
-    };
-    let plan = Plan {
-        name: "array".into(),
-        level: trial.level,
-        chunk: Sectors(CHUNK_BYTES / 512),
-        overwrite: true,
-        zeroed: false,
-    };
-    let mut last = 0;
-    let mut fresh = || {
-        last += 1;
-        Uuid([last; 16])
-    };
-    let (env, members) = (local.env(), members.iter().map(candidate).collect());
-    let made = create(
-        &env,
-        &plan,
-        members,
-        Vec::new(),
-        &mut fresh,
-        Options::default(),
-    );
-    made.await.expect("the files can be written")
-}
-
 /// Keeps the array busy for `span`; bytes that its members moved a second.
 async fn run(local: &Local<UringDriver>, array: Rc<Array>, trial: Trial, span: Duration) -> f64 {
     let places = array.geometry().sectors.bytes() / trial.request();
@@ -226,7 +196,10 @@ fn measure(trial: Trial, files: &[PathBuf], runs: usize, span: Duration) -> io::
         let (result, files, members) = (result.clone(), files.clone(), members.clone());
         let config = shard::Config::default();
         Shard::boot(id, driver, mesh.clone(), config, move |local| async move {
-            let array = Rc::new(array(&local, trial, &members).await);
+            let disk = |target: &TargetId| local.disk(*target).expect("opened before");
+            let members = members.iter().map(|target| BoxDevice::new(disk(target)));
+            let array = arrays::over(&local.env(), trial.level, members.collect()).await;
+            let array = Rc::new(array);
             let mut pairs = Vec::new();
             for _ in 0..runs {
                 let ours = run(&local, array.clone(), trial, span).await;
