@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         files.sort();
         for file in files {
             let mut stream = Vec::new();
-            for record in Reader::open(&file, None, Strictness::Strict)? {
+            for record in Reader::open(&file, None, Strictness::Lenient)? {
                 let record = record?;
                 let volume = u64::from(record.volume) << 40;
                 stream.extend(record.blocks(BLOCK_BYTES).map(|block| volume ^ block));
