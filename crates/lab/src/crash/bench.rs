@@ -248,7 +248,9 @@ impl Bench {
     /// The daemon is dead: what the cut met. Forgets its cache.
     pub(super) fn autopsy(&self, now: Nanos, cut: Option<Cut>) {
         self.look(now);
-        let online = |d: &cache::DeviceReport| d.state == cache::DeviceState::Online;
+        // One that is still coming has no head that tells how far the pool had got.
+        let came = |d: &cache::DeviceReport| self.places.borrow().contains(&Some(d.id));
+        let online = |d: &cache::DeviceReport| d.state == cache::DeviceState::Online && came(d);
         let devices = self.cache.borrow().as_ref().map(Cache::devices);
         self.in_use.set(devices.iter().flatten().any(online));
         drop(self.cache.take());
