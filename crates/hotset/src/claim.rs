@@ -2,7 +2,8 @@
 //!
 //! A file or block device has a lock (`uring::claim`); an NBD export has none of
 //! its own. The kernel lets go of what a process claimed a moment after the
-//! process has ended, so that who claims waits that moment ([`wait`], [`pause`]).
+//! process has ended, seconds on a busy machine, so that who claims waits that
+//! moment ([`wait`], [`pause`]).
 //!
 //! A claim on an export is an abstract unix socket named after the export: the kernel lets
 //! one process have it, and takes it back however that ends. It holds among the
@@ -16,8 +17,8 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 
-/// How often a claim is tried, and how long after each time: eight seconds in all.
-const ATTEMPTS: u32 = 160;
+/// How often a claim is tried, and how long after each time: fifteen seconds in all.
+const ATTEMPTS: u32 = 300;
 const PAUSE: Nanos = Nanos::from_millis(50);
 
 /// What `claim` comes to, which is tried again while another is `Busy` with it.

@@ -454,5 +454,8 @@ impl Driver for UringDriver {
 impl Drop for UringDriver {
     fn drop(&mut self) {
         self.end(DRAIN_MAX);
+        // The kernel takes a ring down in the background, which may be long after: who
+        // claims the disks next is not to wait for that. None may be registered.
+        let _ = self.ring.io.submitter().unregister_files();
     }
 }
