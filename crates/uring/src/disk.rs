@@ -148,10 +148,7 @@ impl DiskOp {
                 read(file, unsafe { start.add(done) }, left as u32, offset, arena)
             }
             Action::Write(data, fua, bounce) => {
-                let start = match bounce {
-                    Some(bounce) => bounce.as_mut_ptr().cast_const(),
-                    None => data.as_ptr(),
-                };
+                let start = source_of(data, bounce);
                 // SAFETY: as above.
                 let from = unsafe { start.add(done) };
                 write(file, from, left as u32, offset, *fua, arena)
@@ -192,10 +189,7 @@ impl DiskOp {
                 unsafe { libc::pread(fd, start.cast(), bytes, offset) }
             }
             Action::Write(data, _, bounce) => {
-                let start = match bounce {
-                    Some(bounce) => bounce.as_mut_ptr().cast_const(),
-                    None => data.as_ptr(),
-                };
+                let start = source_of(data, bounce);
                 // SAFETY: as above.
                 unsafe { libc::pwrite(fd, start.cast(), bytes, offset) }
             }
@@ -339,6 +333,15 @@ fn start_of(buf: &mut Buf, bounce: &mut Option<Box<Bounce>>) -> *mut u8 {
     match bounce {
         Some(bounce) => bounce.as_mut_ptr(),
         None => buf.as_mut_ptr(),
+    }
+}
+
+/// Where a write takes its bytes from.
+#[inline]
+fn source_of(data: &Shared, bounce: &mut Option<Box<Bounce>>) -> *const u8 {
+    match bounce {
+        Some(bounce) => bounce.as_mut_ptr().cast_const(),
+        None => data.as_ptr(),
     }
 }
 
