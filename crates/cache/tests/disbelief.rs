@@ -50,13 +50,7 @@ fn a_device_that_was_away_while_writes_went_on_is_not_believed() {
 
 #[test]
 fn a_device_left_out_of_a_run_is_not_believed() {
-    let mut place = Place::new(5, 1);
-    let filled = place.run(&[0], |rig| async move {
-        rig.fill().await;
-        rig.volume.close().await;
-        rig.cache.close().await;
-    });
-    assert_eq!(filled, Outcome::Done);
+    let mut place = Place::filled(5);
     let without = place.run(&[], |rig| async move {
         assert_eq!(rig.opened.missing.len(), 1);
         rig.write(0, LINE, 3).await;
@@ -134,13 +128,7 @@ fn one_unreadable_sector_of_metadata_costs_lines_at_most() {
 
 #[test]
 fn a_device_of_openings_that_were_cut_short_is_not_believed() {
-    let mut place = Place::new(8, 1);
-    let filled = place.run(&[0], |rig| async move {
-        rig.fill().await;
-        rig.volume.close().await;
-        rig.cache.close().await;
-    });
-    assert_eq!(filled, Outcome::Done);
+    let mut place = Place::filled(8);
     let disk = place.pool[0];
     let without = place.run(&[], move |rig| async move {
         rig.write(0, LINE, 3).await;

@@ -62,6 +62,18 @@ impl Place {
         }
     }
 
+    /// With one device, which lines were put on before the pool ended in order.
+    pub fn filled(seed: u64) -> Place {
+        let mut place = Place::new(seed, 1);
+        let outcome = place.run(&[0], |rig| async move {
+            rig.fill().await;
+            rig.volume.close().await;
+            rig.cache.close().await;
+        });
+        assert_eq!(outcome, Outcome::Done);
+        place
+    }
+
     /// Runs `test` over the pool's devices that `with` names. Power is cut where
     /// the test cuts it.
     pub fn run<F>(&mut self, with: &[usize], test: impl Fn(Rig) -> F + 'static) -> Outcome
