@@ -38,13 +38,19 @@ impl Load {
     /// 4 KiB direct random reads by io_uring with everything registered. The
     /// offsets differ from run to run, so that no cache has seen them.
     pub fn random_reads(depth: u64, span: Duration) -> Load {
+        Load::direct_requests(("randread", 4096), depth, span)
+    }
+
+    /// Direct requests of `block` bytes to a file or device, as
+    /// [`Load::random_reads`]; `rw` is fio's word for what they are.
+    pub fn direct_requests((rw, block): (&str, u64), depth: u64, span: Duration) -> Load {
         let options = [
             "--ioengine=io_uring",
             "--direct=1",
             "--fixedbufs",
             "--registerfiles",
-            "--rw=randread",
-            "--bs=4k",
+            &format!("--rw={rw}"),
+            &format!("--bs={block}"),
             "--norandommap",
         ];
         Load {
@@ -56,11 +62,7 @@ impl Load {
 
     /// 4 KiB random reads of the first `bytes` of an NBD export.
     pub fn nbd_random_reads(uri: &str, bytes: u64, depth: u64, span: Duration) -> Load {
-        let mut load = Load::nbd(uri, bytes, depth);
-        load.span = span;
-        let options = ["--rw=randread", "--bs=4k", "--norandommap"];
-        load.options.extend(options.map(String::from));
-        load
+        Load::nbd_requests(uri, bytes, ("randread", 4096), depth, span)
     }
 
     /// Requests of `block` bytes on the first `bytes` of an NBD export; `rw` is
@@ -77,17 +79,6 @@ impl Load {
         load.options
             .extend([format!("--rw={rw}"), format!("--bs={block}")]);
         load.options.push("--norandommap".into());
-        load
-    }
-
-    /// Direct requests of `block` bytes to a file or device; `rw` is fio's word for
-    /// what they are.
-    pub fn direct_requests((rw, block): (&str, u64), depth: u64, span: Duration) -> Load {
-        let mut load = Load::random_reads(depth, span);
-        load.options
-            .retain(|option| !option.starts_with("--rw=") && !option.starts_with("--bs="));
-        load.options
-            .extend([format!("--rw={rw}"), format!("--bs={block}")]);
         load
     }
 

@@ -206,8 +206,6 @@ impl Hotset {
         let dir = setup.dir;
         let control = dir.join("control");
         let state = dir.join("state");
-        // The kernel may keep that of a killed daemon listening for a while.
-        let _ = fs::remove_file(&control);
         let config = format!(
             r#"
 [daemon]
