@@ -153,7 +153,8 @@ pub trait Device: 'static {
 #[derive(Clone)]
 pub struct BoxDevice(Rc<dyn DynDevice>);
 
-type Fut<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+/// The future of an operation of a [`BoxDevice`].
+pub type Fut<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 trait DynDevice {
     fn geometry(&self) -> &Geometry;
@@ -204,24 +205,27 @@ impl BoxDevice {
     }
 }
 
+// Futures are handed on here, not awaited: one more would be moved and polled with
+// each request.
+#[expect(refining_impl_trait, reason = "whoever holds one may name its futures")]
 impl Device for BoxDevice {
     fn geometry(&self) -> &Geometry {
         self.0.geometry()
     }
-    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
-        self.0.read(at, buf).await
+    fn read(&self, at: Lba, buf: Buf) -> Fut<'_, (Buf, IoResult)> {
+        self.0.read(at, buf)
     }
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
-        self.0.write(at, data, fua).await
+    fn write(&self, at: Lba, data: Shared, fua: Fua) -> Fut<'_, IoResult> {
+        self.0.write(at, data, fua)
     }
-    async fn zero(&self, extent: Extent) -> IoResult {
-        self.0.zero(extent).await
+    fn zero(&self, extent: Extent) -> Fut<'_, IoResult> {
+        self.0.zero(extent)
     }
-    async fn flush(&self) -> IoResult {
-        self.0.flush().await
+    fn flush(&self) -> Fut<'_, IoResult> {
+        self.0.flush()
     }
-    async fn discard(&self, extent: Extent) -> IoResult {
-        self.0.discard(extent).await
+    fn discard(&self, extent: Extent) -> Fut<'_, IoResult> {
+        self.0.discard(extent)
     }
     async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
         self.0.extents(extent, out).await
@@ -232,20 +236,20 @@ impl<D: Device> Device for Rc<D> {
     fn geometry(&self) -> &Geometry {
         D::geometry(self)
     }
-    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
-        D::read(self, at, buf).await
+    fn read(&self, at: Lba, buf: Buf) -> impl Future<Output = (Buf, IoResult)> {
+        D::read(self, at, buf)
     }
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
-        D::write(self, at, data, fua).await
+    fn write(&self, at: Lba, data: Shared, fua: Fua) -> impl Future<Output = IoResult> {
+        D::write(self, at, data, fua)
     }
-    async fn zero(&self, extent: Extent) -> IoResult {
-        D::zero(self, extent).await
+    fn zero(&self, extent: Extent) -> impl Future<Output = IoResult> {
+        D::zero(self, extent)
     }
-    async fn flush(&self) -> IoResult {
-        D::flush(self).await
+    fn flush(&self) -> impl Future<Output = IoResult> {
+        D::flush(self)
     }
-    async fn discard(&self, extent: Extent) -> IoResult {
-        D::discard(self, extent).await
+    fn discard(&self, extent: Extent) -> impl Future<Output = IoResult> {
+        D::discard(self, extent)
     }
     async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
         D::extents(self, extent, out).await

@@ -22,7 +22,7 @@ mod stream;
 mod units;
 
 pub use buf::{Buf, Shared};
-pub use device::{BoxDevice, Content, Device, Geometry};
+pub use device::{BoxDevice, Content, Device, Fut, Geometry};
 pub use driver::{
     Address, Completion, Driver, Host, Op, Payload, Progress, ShardId, TargetId, Token, Turn,
     Unpark,

@@ -276,19 +276,14 @@ impl Array {
     }
 
     async fn change(&self, extent: Extent, change: Change) -> IoResult {
-        let core = self.core().clone();
-        match core.shape.level() {
-            Level::Linear | Level::Raid0 => core.change(extent, change).await,
-            // What holds a range goes on until members have answered.
-            Level::Raid1 | Level::Raid10 => {
-                let spawn = core.env.spawn.clone();
-                spawn.persist(core.change(extent, change)).await
-            }
-            Level::Raid5 => {
-                let spawn = core.env.spawn.clone();
-                spawn.persist(core.change_parity(extent, change)).await
-            }
-        }
+        let (core, spawn) = (self.core(), &self.core().env.spawn);
+        // What holds a range goes on until members have answered.
+        let work = match core.shape.level() {
+            Level::Linear | Level::Raid0 => return core.change_plain(extent, change).await,
+            Level::Raid1 | Level::Raid10 => spawn.persist(core.clone().change(extent, change)),
+            Level::Raid5 => spawn.persist(core.clone().change_parity(extent, change)),
+        };
+        work.await
     }
 }
 
@@ -297,11 +292,8 @@ impl Device for Array {
         &self.core().geometry
     }
 
-    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
-        match self.core().geometry.transfer(at, buf.len()) {
-            Ok(extent) => self.core().read(extent, buf).await,
-            Err(error) => (buf, Err(error)),
-        }
+    fn read(&self, at: Lba, buf: Buf) -> impl Future<Output = (Buf, IoResult)> {
+        self.core().read(at, buf)
     }
 
     async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {

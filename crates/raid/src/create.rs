@@ -12,6 +12,7 @@ use crate::intent::region_for;
 use crate::journal::slot_sectors;
 use crate::levels::{Level, Shape};
 use crate::member::{Candidate, Member};
+use crate::replicated::Change;
 use block::{Device, Env, Extent, IoResult, Kind, Lba, Sectors};
 use futures_util::future::try_join_all;
 use std::rc::Rc;
@@ -221,7 +222,8 @@ async fn prepare(core: &Rc<Core>, role: usize, member: Rc<Member>, zeroed: bool)
         let all = core.shape.member_sectors(role).0;
         for start in (0..all).step_by(ZERO_STEP as usize) {
             let len = ZERO_STEP.min(all - start);
-            member.zero(Extent::new(Lba(start), Sectors(len))).await?;
+            let extent = Extent::new(Lba(start), Sectors(len));
+            member.change(extent, Change::Zero).await?;
         }
         member.flush().await?;
     }

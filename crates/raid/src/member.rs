@@ -3,11 +3,15 @@
 //! Not here: whether it is in the array (`state`), which leg serves (`balance`).
 
 use crate::format::Uuid;
+use crate::replicated::Change;
 use block::{
-    BoxDevice, Buf, Device, Env, Extent, Fua, IoError, IoResult, Kind, Lba, Nanos, Sectors, Shared,
+    BoxDevice, Buf, Device, Env, Extent, Fua, IoError, IoResult, Kind, Lba, Nanos, SECTOR_BYTES,
+    Sectors, Shared, Sleep,
 };
 use std::cell::Cell;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 /// A device that is to be, or is found to be, a member.
 #[derive(Clone)]
@@ -88,19 +92,13 @@ impl Member {
     }
 
     /// `work`, for as long as the array waits for a member.
-    async fn within<T>(&self, work: impl Future<Output = T>) -> IoResult<T> {
+    fn within<F: Future + Unpin>(&self, work: F) -> Within<'_, F> {
         self.in_flight.set(self.in_flight.get() + 1);
-        let _done = Done(|| self.in_flight.set(self.in_flight.get() - 1));
-        let Some(patience) = self.patience else {
-            return Ok(work.await);
-        };
-        let ended = self.env.timer.timeout(patience, work).await;
-        let late = || {
-            self.device
-                .geometry()
-                .error(Kind::Timeout, "no answer in time")
-        };
-        ended.ok_or_else(late)
+        Within {
+            member: self,
+            work,
+            limit: self.patience.map(|span| self.env.timer.sleep(span)),
+        }
     }
 
     /// Reads data. After a timeout the device keeps the buffer it was given.
@@ -125,33 +123,30 @@ impl Member {
         (buf, result)
     }
 
-    fn wrote(&self, result: &IoResult) {
-        self.count(|c| match result {
-            Ok(()) => c.writes += 1,
-            Err(_) => c.write_errors += 1,
-        });
+    /// Does what a change asks of the sectors `at`.
+    pub async fn change(&self, at: Extent, change: Change) -> IoResult {
+        let at = Extent::new(at.start + self.data_at, at.len);
+        let counts = !matches!(change, Change::Discard);
+        let work = match change {
+            Change::Data(data, fua) => self.device.write(at.start, data, fua),
+            Change::Zero => self.device.zero(at),
+            Change::Discard => self.device.discard(at),
+        };
+        let result = self.within(work).await.and_then(|result| result);
+        if counts {
+            self.count(|c| match result {
+                Ok(()) => c.writes += 1,
+                Err(_) => c.write_errors += 1,
+            });
+        }
+        result
     }
 
     /// Writes data.
     pub async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
-        let write = self.device.write(at + self.data_at, data, fua);
-        let result = self.within(write).await.and_then(|result| result);
-        self.wrote(&result);
-        result
-    }
-
-    /// Zeroes data.
-    pub async fn zero(&self, extent: Extent) -> IoResult {
-        let zero = self.device.zero(self.outer(extent));
-        let result = self.within(zero).await.and_then(|result| result);
-        self.wrote(&result);
-        result
-    }
-
-    /// Discards data.
-    pub async fn discard(&self, extent: Extent) -> IoResult {
-        let discard = self.device.discard(self.outer(extent));
-        self.within(discard).await.and_then(|result| result)
+        let sectors = Sectors(data.len() as u64 / SECTOR_BYTES);
+        let change = Change::Data(data, fua);
+        self.change(Extent::new(at, sectors), change).await
     }
 
     /// Makes what was acknowledged durable.
@@ -181,9 +176,36 @@ impl Member {
         }
         result
     }
+}
 
-    fn outer(&self, extent: Extent) -> Extent {
-        Extent::new(extent.start + self.data_at, extent.len)
+/// See [`Member::within`]; written out, for each request moves it.
+struct Within<'a, F> {
+    member: &'a Member,
+    work: F,
+    limit: Option<Sleep>,
+}
+
+impl<F: Future + Unpin> Future for Within<'_, F> {
+    type Output = IoResult<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<IoResult<F::Output>> {
+        if let Poll::Ready(answer) = Pin::new(&mut self.work).poll(cx) {
+            return Poll::Ready(Ok(answer));
+        }
+        let Some(limit) = &mut self.limit else {
+            return Poll::Pending;
+        };
+        Pin::new(limit).poll(cx).map(|()| {
+            let geometry = self.member.device.geometry();
+            Err(geometry.error(Kind::Timeout, "no answer in time"))
+        })
+    }
+}
+
+impl<F> Drop for Within<'_, F> {
+    fn drop(&mut self) {
+        let in_flight = &self.member.in_flight;
+        in_flight.set(in_flight.get() - 1);
     }
 }
 

@@ -7,10 +7,11 @@
 
 use crate::balance;
 use crate::core::Core;
-use crate::levels::{Level, Piece};
-use crate::member::is_loss;
+use crate::levels::{LEGS_MAX, Leg, Level, Piece, Roles};
+use crate::member::{Member, is_loss};
+use arrayvec::ArrayVec;
 use block::{Access, Buf, Extent, Fua, IoError, IoResult, Kind, Lba, Shared};
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use std::rc::Rc;
 
 /// What is to happen to an extent.
@@ -21,16 +22,58 @@ pub(crate) enum Change {
     Discard,
 }
 
+/// What came of a change.
+#[derive(Default)]
+struct Outcome {
+    took: Roles,
+    failed: Option<IoError>,
+}
+
+impl Outcome {
+    /// A leg has ended: a member that did not take the change is left behind.
+    fn add(&mut self, core: &Rc<Core>, (role, result): (usize, IoResult)) {
+        match result {
+            Ok(()) => self.took.add(role),
+            Err(error) => {
+                if !core.fail(role, &error) {
+                    self.failed = Some(error);
+                }
+            }
+        }
+    }
+}
+
 impl Core {
-    /// Reads `extent`, which is inside the array, into `buf`.
-    pub async fn read(self: &Rc<Core>, extent: Extent, buf: Buf) -> (Buf, IoResult) {
+    /// Reads into `buf` what lies at `at`. Whatever a read seldom needs is boxed, so
+    /// that the future stays small: it is moved.
+    pub async fn read(self: &Rc<Core>, at: Lba, buf: Buf) -> (Buf, IoResult) {
         self.last_use.set(self.env.timer.now());
+        let extent = match self.geometry.transfer(at, buf.len()) {
+            Ok(extent) => extent,
+            Err(error) => return (buf, Err(error)),
+        };
         if let Err(error) = self.check_bad(extent) {
             return (buf, Err(error));
         }
-        let (buf, result) = self.read_pieces(extent, buf).await;
+        let (buf, result) = match self.pick_whole(extent) {
+            Some((leg, member)) => match member.read(leg.at, buf).await {
+                (buf, Err(error)) => {
+                    let piece = self.shape.first_piece(extent);
+                    Box::pin(self.read_despite(piece, Some((leg.member, error)), buf)).await
+                }
+                done => done,
+            },
+            None => Box::pin(self.read_pieces(extent, buf)).await,
+        };
         // Sectors may have been given up while it waited.
         (buf, result.and_then(|()| self.check_bad(extent)))
+    }
+
+    /// The leg that can serve all of `extent` as it is, if there is one.
+    fn pick_whole(&self, extent: Extent) -> Option<(Leg, Rc<Member>)> {
+        let first = self.shape.first_piece(extent);
+        let whole = first.extent == extent && !self.is_unsynced(extent);
+        whole.then(|| self.pick(&first, Roles::default())).flatten()
     }
 
     async fn read_pieces(self: &Rc<Core>, extent: Extent, buf: Buf) -> (Buf, IoResult) {
@@ -64,41 +107,64 @@ impl Core {
         (whole.expect("an extent has pieces"), failed)
     }
 
+    /// The leg that should serve a read, of those in sync that are not in `but`.
+    fn pick(&self, piece: &Piece, but: Roles) -> Option<(Leg, Rc<Member>)> {
+        let turn = self.turn.get();
+        self.turn.set(turn + 1);
+        let mut legs = ArrayVec::<_, LEGS_MAX>::new();
+        for leg in piece.legs().iter().filter(|leg| !but.has(leg.member)) {
+            legs.extend(self.in_sync(leg.member).map(|member| (*leg, member)));
+        }
+        let index = balance::choose(&legs, turn)?;
+        Some(legs.swap_remove(index))
+    }
+
     async fn read_piece(self: &Rc<Core>, piece: Piece, mut buf: Buf) -> (Buf, IoResult) {
-        let mut legs = self.readable(&piece);
-        let (mut failed, mut tried) = (Vec::new(), Vec::new());
+        let mut failed = None;
+        if let Some((leg, member)) = self.pick(&piece, Roles::default()) {
+            let result;
+            (buf, result) = member.read(leg.at, buf).await;
+            match result {
+                Ok(()) => return (buf, Ok(())),
+                Err(error) => failed = Some((leg.member, error)),
+            }
+        }
+        Box::pin(self.read_despite(piece, failed, buf)).await
+    }
+
+    /// Reads a piece that no member, or not the one that was asked, could read.
+    async fn read_despite(
+        self: &Rc<Core>,
+        piece: Piece,
+        mut failure: Option<(usize, IoError)>,
+        mut buf: Buf,
+    ) -> (Buf, IoResult) {
+        let (mut to_mend, mut tried) = (Roles::default(), Roles::default());
         let mut last = None;
         loop {
-            let turn = self.turn.get();
-            self.turn.set(turn + 1);
-            let Some(index) = balance::choose(&legs, turn) else {
-                // Another may have been filled while this one was asked.
-                legs = self.readable(&piece);
-                legs.retain(|(leg, _)| !tried.contains(&leg.member));
-                if legs.is_empty() {
-                    break;
+            if let Some((role, error)) = failure.take() {
+                tried.add(role);
+                let lost = is_loss(&error);
+                if !lost || !self.fail(role, &error) {
+                    to_mend.add(role);
                 }
-                continue;
+                // That the array lost a member is not the reader's concern.
+                if !lost || last.is_none() {
+                    last = Some(error);
+                }
+            }
+            // Another may have been filled while this one was asked.
+            let Some((leg, member)) = self.pick(&piece, tried) else {
+                break;
             };
-            let (leg, member) = legs.swap_remove(index);
             let result;
             (buf, result) = member.read(leg.at, buf).await;
             match result {
                 Ok(()) => {
-                    self.mend_later(piece, failed);
+                    self.mend_later(piece, to_mend);
                     return (buf, Ok(()));
                 }
-                Err(error) => {
-                    tried.push(leg.member);
-                    let lost = is_loss(&error);
-                    if !lost || !self.fail(leg.member, &error) {
-                        failed.push(leg.member);
-                    }
-                    // That the array lost a member is not the reader's concern.
-                    if !lost || last.is_none() {
-                        last = Some(error);
-                    }
-                }
+                Err(error) => failure = Some((leg.member, error)),
             }
         }
         if self.shape.level() == Level::Raid5 {
@@ -106,7 +172,7 @@ impl Core {
             (buf, result) = Box::pin(self.read_from_others(piece, last.is_none(), buf)).await;
             return match result {
                 Ok(()) => {
-                    self.mend_later(piece, failed);
+                    self.mend_later(piece, to_mend);
                     (buf, Ok(()))
                 }
                 Err(error) => {
@@ -120,13 +186,13 @@ impl Core {
     }
 
     /// Writes sectors again that some members could not read.
-    fn mend_later(self: &Rc<Core>, piece: Piece, failed: Vec<usize>) {
+    fn mend_later(self: &Rc<Core>, piece: Piece, failed: Roles) {
         if failed.is_empty() || self.down.borrow().is_some() {
             return;
         }
         let core = self.clone();
         self.env.spawn.spawn(async move {
-            for role in failed {
+            for role in failed.iter() {
                 // A member that cannot be mended has been failed by now.
                 let _ = core.mend(piece, role).await;
             }
@@ -180,12 +246,10 @@ impl Core {
         (buf, last)
     }
 
-    /// Changes `extent` on every live leg.
+    /// Changes `extent` on every live leg of a level that keeps copies.
     pub async fn change(self: Rc<Core>, extent: Extent, change: Change) -> IoResult {
         self.last_use.set(self.env.timer.now());
-        let Some(intent) = &self.intent else {
-            return self.change_plain(extent, &change).await;
-        };
+        let intent = self.intent.as_ref().expect("copies have superblocks");
         self.check_up()?;
         let _busy = self.busy.lock(extent, Access::Shared).await;
         let marked = intent.begin(&self, extent).await;
@@ -197,74 +261,62 @@ impl Core {
         result
     }
 
-    /// Without redundancy there is nothing to keep in agreement.
-    async fn change_plain(&self, extent: Extent, change: &Change) -> IoResult {
-        let pieces = self.shape.pieces(extent);
-        let changes = pieces.map(|piece| self.change_leg(piece, 0, extent.start, change));
-        for (_, result) in join_all(changes).await {
-            result?;
+    /// Changes `extent` of a level without redundancy: there is nothing to keep in
+    /// agreement.
+    pub async fn change_plain(&self, extent: Extent, change: Change) -> IoResult {
+        self.last_use.set(self.env.timer.now());
+        let first = self.shape.first_piece(extent);
+        if first.extent == extent {
+            return self.change_leg(&first, 0, extent.start, &change).await.1;
         }
-        Ok(())
+        let pieces = self.shape.pieces(extent);
+        let changes = pieces.map(|piece| self.change_leg(&piece, 0, extent.start, &change));
+        let ended = Box::pin(join_all(changes)).await;
+        ended.into_iter().try_for_each(|(_, result)| result)
     }
 
-    /// Changes one leg; says which member that is.
-    async fn change_leg(
+    /// Changes one leg; says which member that is, which is decided at once.
+    fn change_leg(
         &self,
-        piece: Piece,
+        piece: &Piece,
         index: usize,
         start: Lba,
         change: &Change,
-    ) -> (usize, IoResult) {
+    ) -> impl Future<Output = (usize, IoResult)> + use<> {
         let leg = piece.legs()[index];
-        let Some(member) = self.writable(leg.member) else {
-            return (
-                leg.member,
-                Err(self.error(Kind::Gone, "the member is lost")),
-            );
-        };
         let there = Extent::new(leg.at, piece.extent.len);
-        let result = match change {
-            Change::Data(data, fua) => {
-                member
-                    .write(leg.at, data.slice(piece.bytes(start)), *fua)
-                    .await
-            }
-            Change::Zero => member.zero(there).await,
-            Change::Discard => member.discard(there).await,
+        let change = match change {
+            Change::Data(data, fua) => Change::Data(data.slice(piece.bytes(start)), *fua),
+            other => other.clone(),
         };
-        (leg.member, result)
+        let member = self.writable(leg.member);
+        let member = member.ok_or_else(|| self.error(Kind::Gone, "the member is lost"));
+        async move {
+            let result = match member {
+                Ok(member) => member.change(there, change).await,
+                Err(error) => Err(error),
+            };
+            (leg.member, result)
+        }
     }
 
     async fn change_legs(self: &Rc<Core>, extent: Extent, change: &Change) -> IoResult {
-        let pieces: Vec<_> = self.shape.pieces(extent).collect();
-        let legs = pieces.iter().flat_map(|piece| {
-            let live = (0..piece.legs().len())
-                .filter(|leg| self.writable(piece.legs()[*leg].member).is_some());
-            live.map(|leg| self.change_leg(*piece, leg, extent.start, change))
-        });
-        // Who takes part is decided here, before any of them is polled.
-        let legs: Vec<_> = legs.collect();
-        let mut failed: Option<IoError> = None;
-        let mut took = Vec::new();
-        for (role, result) in join_all(legs).await {
-            match result {
-                Ok(()) => took.push(role),
-                Err(error) => {
-                    if !self.fail(role, &error) {
-                        failed = Some(error);
-                    }
-                }
-            }
+        let mut outcome = Outcome::default();
+        if self.shape.first_piece(extent).extent == extent {
+            self.change_piece(extent, change, &mut outcome).await;
+        } else {
+            // Boxed, so that the futures of short requests stay small.
+            Box::pin(self.change_pieces(extent, change, &mut outcome)).await;
         }
         self.commit().await?;
         self.check_up()?;
-        if let Some(error) = failed {
+        if let Some(error) = outcome.failed {
             return Err(error);
         }
         // A leg that was in sync at the time may have been left behind since.
-        for piece in &pieces {
+        for piece in self.shape.pieces(extent) {
             let mut legs = piece.legs().iter().map(|leg| leg.member);
-            if !legs.any(|role| took.contains(&role) && self.is_in_sync(role)) {
+            if !legs.any(|role| outcome.took.has(role) && self.is_in_sync(role)) {
                 return Err(self
                     .error(Kind::Gone, "no member took the write")
                     .at(piece.extent));
@@ -274,6 +326,50 @@ impl Core {
             self.heal(extent).await?;
         }
         Ok(())
+    }
+
+    /// The legs of `piece` that take writes, by their index.
+    fn live_legs(&self, piece: &Piece) -> ArrayVec<usize, LEGS_MAX> {
+        let all = 0..piece.legs().len();
+        all.filter(|leg| self.writable(piece.legs()[*leg].member).is_some())
+            .collect()
+    }
+
+    /// Changes an extent of one piece.
+    async fn change_piece(self: &Rc<Core>, extent: Extent, change: &Change, outcome: &mut Outcome) {
+        let of = |leg: usize| {
+            let piece = self.shape.first_piece(extent);
+            self.change_leg(&piece, leg, extent.start, change)
+        };
+        match self.live_legs(&self.shape.first_piece(extent))[..] {
+            [one] => outcome.add(self, of(one).await),
+            [one, other] => {
+                let (one, other) = join(of(one), of(other)).await;
+                outcome.add(self, one);
+                outcome.add(self, other);
+            }
+            ref legs => {
+                let ended = Box::pin(join_all(legs.iter().map(|leg| of(*leg)))).await;
+                ended.into_iter().for_each(|leg| outcome.add(self, leg));
+            }
+        }
+    }
+
+    async fn change_pieces(
+        self: &Rc<Core>,
+        extent: Extent,
+        change: &Change,
+        outcome: &mut Outcome,
+    ) {
+        let legs = self.shape.pieces(extent).flat_map(|piece| {
+            let live = self.live_legs(&piece).into_iter();
+            live.map(move |leg| self.change_leg(&piece, leg, extent.start, change))
+        });
+        // Who takes part is decided here, before any of them is polled.
+        let legs: Vec<_> = legs.collect();
+        for ended in join_all(legs).await {
+            outcome.add(self, ended);
+        }
     }
 
     /// Whether members may differ in `extent` since a crash.

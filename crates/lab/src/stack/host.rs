@@ -2,6 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a process may take to end: a database has stopped once its file says
+/// so, a moment before it lets go of its directory.
+const LEAVING_MAX: Duration = Duration::from_secs(10);
 
 /// Where Debian keeps the servers' programs, a directory for each version.
 const POSTGRESQL: &str = "/usr/lib/postgresql";
@@ -95,12 +100,20 @@ impl Mounted {
         &self.0
     }
 
+    /// Unmounts it, within [`LEAVING_MAX`] of when it was last used.
     pub(super) fn unmount(self) -> Result<(), String> {
-        let result = run(tool("umount").arg(&self.0)).map(drop);
-        if result.is_ok() {
-            std::mem::forget(self);
+        let begin = Instant::now();
+        loop {
+            let result = run(tool("umount").arg(&self.0)).map(drop);
+            if result.is_ok() {
+                std::mem::forget(self);
+                return result;
+            }
+            if begin.elapsed() > LEAVING_MAX {
+                return result;
+            }
+            std::thread::sleep(LEAVING_MAX / 200);
         }
-        result
     }
 }
 
@@ -155,5 +168,33 @@ impl Drop for Attached {
         // It may have ended by itself.
         let _ = self.nbdfuse.kill();
         let _ = self.nbdfuse.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_is_unmounted_once_the_last_process_has_left() {
+        if let Some(obstacle) = obstacle() {
+            eprintln!("skipped: {obstacle}");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let (image, at) = (dir.path().join("image"), dir.path().join("mount"));
+        std::fs::File::create(&image)
+            .and_then(|file| file.set_len(4 << 20))
+            .unwrap();
+        run(tool("mkfs.ext4").arg("-q").arg(&image)).unwrap();
+        let mounted = Mounted::new(&image, &at).unwrap();
+        let used = std::fs::File::create(mounted.at().join("file")).unwrap();
+        let user = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(300));
+            drop(used);
+        });
+        mounted.unmount().unwrap();
+        assert_eq!(std::fs::read_dir(&at).unwrap().count(), 0);
+        user.join().unwrap();
     }
 }

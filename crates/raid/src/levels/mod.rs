@@ -83,6 +83,30 @@ impl Level {
     }
 }
 
+/// Some of an array's roles.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Roles(u32);
+
+const _: () = assert!(MEMBERS_MAX <= u32::BITS as usize);
+
+impl Roles {
+    pub fn add(&mut self, role: usize) {
+        self.0 |= 1 << role;
+    }
+
+    pub fn has(self, role: usize) -> bool {
+        self.0 >> role & 1 == 1
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        (0..MEMBERS_MAX).filter(move |role| self.has(*role))
+    }
+}
+
 /// A place on a member, counted from where its data begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Leg {
