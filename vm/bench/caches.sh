@@ -29,11 +29,7 @@ make_cache() {
             attach_nbd
             ;;
         hotset)
-            cat >/run/hotset.toml <<END
-[daemon]
-control = "/run/control"
-state = "/run/state"
-buffers = "64MiB"
+            configure_hotset <<END
 [[device]]
 name = "fast"
 path = "$2"
@@ -48,15 +44,33 @@ sequential = 0
 name = "volume"
 origin = "slow"
 pool = "pool"
-[[listen]]
-unix = "/run/nbd"
 END
-            hotset serve --config /run/hotset.toml >&2 &
-            wait_until 10 test -S /run/nbd
-            attach_nbd -name volume
+            serve_hotset
             ;;
         *) fail "unknown cache $1" ;;
     esac
+}
+
+# configure_hotset <SECTIONS: makes /run/hotset.toml.
+configure_hotset() {
+    {
+        cat <<END
+[daemon]
+control = "/run/control"
+state = "/run/state"
+buffers = "64MiB"
+[[listen]]
+unix = "/run/nbd"
+END
+        cat
+    } >/run/hotset.toml
+}
+
+# serve_hotset: starts the daemon, and attaches its volume called "volume".
+serve_hotset() {
+    hotset serve --config /run/hotset.toml >&2 &
+    wait_until 10 test -S /run/nbd
+    attach_nbd -name volume
 }
 
 # attach_nbd OPTION...: attaches the server at /run/nbd.
@@ -68,13 +82,23 @@ attach_nbd() {
     device=/dev/nbd0
 }
 
-# read_hot_set DEVICE MIB FIO_OPTION...: 4 KiB random reads of the first MIB; prints fio's JSON.
+# read_hot_set DEVICE MIB FIO_OPTION...: 4 KiB random reads of the first MIB, or what --rw says; prints fio's JSON.
 # libaio, because io_uring hands each read to a worker thread on bcache and dm-cache, which cannot promise not to wait.
 read_hot_set() {
     filename=$1 mib=$2
     shift 2
     fio --name=read --filename="$filename" --size="${mib}M" --rw=randread --bs=4k --direct=1 --ioengine=libaio \
         --output-format=json "$@"
+}
+
+# iops_of DEVICE MIB DEPTH RUN FIO_OPTION...: as read_hot_set, for a short time; RUN seeds the addresses. Prints IOPS.
+iops_of() {
+    device_measured=$1 mib_measured=$2 depth_measured=$3 seed=$4
+    shift 4
+    # Of the guest's time; fio tells it in ms, so its error is under 0.5%. The "iops" are those of reads and of writes.
+    read_hot_set "$device_measured" "$mib_measured" --iodepth="$depth_measured" --time_based --gtod_reduce=1 \
+        --runtime=250ms --norandommap --randseed="$seed" "$@" |
+        awk -F'[:,]' '$1 ~ /"iops"/ { sum += $2 } END { print sum }'
 }
 
 # Reads that a block device has served: Documentation/admin-guide/iostats.rst.
