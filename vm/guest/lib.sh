@@ -39,10 +39,47 @@ null_device() {
     echo 1 >"$device/power"
 }
 
-# unplug ID: takes a disk away, over the QMP socket that the host forwarded to port 4444.
+# link_disks: makes /dev/disk/ID for each virtio disk there is, as udev does elsewhere: the kernel's name of one that was
+# unplugged and plugged again may be another.
+link_disks() {
+    rm -rf /dev/disk
+    mkdir /dev/disk
+    for disk in /sys/block/vd*; do
+        # One that goes away meanwhile is none.
+        id=$(cat "$disk/serial" 2>/dev/null) && ln -s "/dev/${disk##*/}" "/dev/disk/$id"
+    done
+}
+
+# is_plugged ID: whether the disk is there.
+is_plugged() {
+    grep -qx "$1" /sys/block/vd*/serial 2>/dev/null
+}
+
+# is_unplugged ID: whether the disk is gone.
+is_unplugged() {
+    ! is_plugged "$1"
+}
+
+# unplug ID...: takes disks away, over the QMP socket that the host forwarded to port 4444.
 unplug() {
+    for id in "$@"; do
+        echo "\"device_del\", \"arguments\": {\"id\": \"$id\"}"
+    done | qmp
+}
+
+# plug FILE ID: gives back a disk that was unplugged, on the host's FILE.
+plug() {
+    # What QEMU opened for the first disk has gone with it; what this opens stays, and is refused the next time.
+    qmp <<END
+"blockdev-add", "arguments": {"node-name": "$2", "driver": "raw", "file": {"driver": "file", "filename": "$1"}}
+"device_add", "arguments": {"driver": "virtio-blk-pci", "drive": "$2", "id": "$2", "serial": "$2"}
+END
+}
+
+# qmp <COMMANDS: gives QEMU commands, a line each, without regard to its answers.
+qmp() {
     # Each command's answer must arrive before the next is sent, and the connection must outlive the last.
-    { for command in '"qmp_capabilities"' "\"device_del\", \"arguments\": {\"id\": \"$1\"}"; do
+    { { echo '"qmp_capabilities"' && cat; } | while read -r command; do
         sleep 0.2
         echo "{\"execute\": $command}"
     done; sleep 0.5; } | nc 10.0.2.2 4444 >/dev/null

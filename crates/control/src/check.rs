@@ -8,7 +8,7 @@ mod arrays;
 mod machine;
 
 pub use agreement::agreement;
-pub use arrays::{domain, warnings};
+pub use arrays::{domain, survives, warnings};
 pub use machine::{machine, openable};
 
 use crate::config::{Config, parse};

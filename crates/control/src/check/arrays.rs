@@ -4,7 +4,7 @@
 //! Not here: whether members exist and have one use (`agreement`), what is on
 //! them (the daemon looks).
 
-use crate::config::{Array, Config, Name};
+use crate::config::{Array, Config, Device, Name};
 use crate::problem::Problem;
 use block::Sectors;
 use raid::{NAME_BYTES_MAX, Shape};
@@ -98,12 +98,7 @@ fn controllers<'a>(config: &'a Config, name: &'a Name, out: &mut BTreeSet<&'a st
         }
     }
     if let Some(device) = config.devices.iter().find(|d| d.name.value == *name) {
-        let own = device.controller.is_empty();
-        out.insert(if own {
-            name.as_str()
-        } else {
-            device.controller.as_str()
-        });
+        out.insert(hangs_on(device));
     }
 }
 
@@ -117,15 +112,27 @@ pub fn domain(config: &Config, name: &Name) -> String {
     }
 }
 
-/// Whether `name` can be read without the devices on `lost`.
-fn survives(config: &Config, name: &Name, lost: &str) -> bool {
+/// Whether `name`, if an array, made as `hotset array create` does it, can be read
+/// without the devices that are `lost`.
+pub fn survives(config: &Config, name: &Name, lost: &dyn Fn(&Device) -> bool) -> bool {
     let Some(array) = config.arrays.iter().find(|a| a.name.value == *name) else {
-        return domain(config, name) != lost;
+        let mut devices = config.devices.iter();
+        return devices.all(|device| device.name.value != *name || !lost(device));
     };
-    let members = &array.members.value;
+    let (members, level) = (&array.members.value, array.level.value);
+    let domains: Vec<_> = members.iter().map(|m| domain(config, m).into()).collect();
+    let order = raid::order(level, &domains);
     let some = vec![Sectors::from_mib(1); members.len()];
-    let shape = Shape::new(array.level.value, &some, Sectors(8));
-    shape.is_ok_and(|shape| shape.can_run(|role| survives(config, &members[role], lost)))
+    let shape = Shape::new(level, &some, Sectors(8));
+    shape.is_ok_and(|shape| shape.can_run(|role| survives(config, &members[order[role]], lost)))
+}
+
+/// What a device fails with.
+fn hangs_on(device: &Device) -> &str {
+    match device.controller.as_str() {
+        "" => device.name.as_str(),
+        controller => controller,
+    }
 }
 
 /// What is possible and hardly meant: redundancy that one controller takes away.
@@ -140,7 +147,7 @@ pub fn warnings(config: &Config) -> Vec<Problem> {
         controllers(config, &array.name.value, &mut all);
         for lost in all
             .into_iter()
-            .filter(|c| !survives(config, &array.name.value, c))
+            .filter(|c| !survives(config, &array.name.value, &|device| hangs_on(device) == *c))
         {
             let what = format!("losing controller {lost} stops array {}", array.name.value);
             let remedy = "place what holds the same data on different controllers";
@@ -231,7 +238,9 @@ mod tests {
             (array("m", "raid1", "'a','b'"), 1),
             (array("m", "raid0", "'a','b'"), 0),
             (array("m", "raid10", "'a','c','b','d'"), 0),
-            (array("m", "raid10", "'a','b','c','d'"), 2),
+            // Made so that copies are apart.
+            (array("m", "raid10", "'a','b','c','d'"), 0),
+            (array("m", "raid10", "'a','b','c'"), 1),
             (array("m", "raid5", "'a','b','c'"), 1),
             (nested("'a','b'", "'c','d'"), 0),
             (nested("'a','c'", "'b','d'"), 2),
