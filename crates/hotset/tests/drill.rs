@@ -9,12 +9,60 @@ use std::fs;
 
 #[test]
 fn every_drill_is_survived_in_both_worlds() {
+    survived(&[], 24);
+}
+
+/// Mirrored stripes with parity, of which one stops and comes back whole.
+#[test]
+fn other_arrays_are_drilled_and_no_configured_device_is_opened() {
+    let place = Place::new();
+    let mut text = String::from("[[listen]]\nunix = '/nonexistent/nbd'\n");
+    for side in ["x", "y"] {
+        for number in 0..3 {
+            text += &format!(
+                "[[device]]\nname = '{side}{number}'\npath = '/nonexistent/{side}{number}'\n\
+                 controller = '{side}'\n"
+            );
+        }
+        text += &format!(
+            "[[array]]\nname = 'five-{side}'\nlevel = 'raid5'\nmembers = ['{side}0', '{side}1', '{side}2']\n\
+             detection = '1s'\n"
+        );
+    }
+    text += "[[array]]\nname = 'both'\nlevel = 'raid1'\nmembers = ['five-x', 'five-y']\n\
+             detection = '1s'\n";
+    let config = place.path("hotset.toml");
+    fs::write(&config, text).unwrap();
+    survived(&["--config", config.to_str().unwrap()], 16);
+}
+
+#[test]
+fn what_cannot_be_survived_is_told() {
+    let place = Place::new();
+    let config = place.path("hotset.toml");
+    let text = "[[listen]]\nunix = '/nonexistent/nbd'\n\
+                [[device]]\nname = 'a'\npath = '/nonexistent/a'\n\
+                [[device]]\nname = 'b'\npath = '/nonexistent/b'\n\
+                [[array]]\nname = 'r'\nlevel = 'raid0'\nmembers = ['a', 'b']\n";
+    fs::write(&config, text).unwrap();
+    let output = hotset().args(["drill", "--config"]).arg(&config).output();
+    let told = all(&output.unwrap());
+    assert!(
+        told.contains("not run: a single drive (r) of side a"),
+        "{told}"
+    );
+    assert!(told.contains("add redundancy"), "{told}");
+}
+
+/// Runs a drill in both worlds, of so many cells.
+fn survived(options: &[&str], expected: usize) {
     let place = Place::new();
     let page = place.path("drill.html");
     let mut drill = hotset();
     drill
         .args(["drill", "--json", "--directory"])
-        .arg(place.path("d"));
+        .arg(place.path("d"))
+        .args(options);
     let output = drill.arg("--report").arg(&page).output().unwrap();
     let rows: Vec<Value> = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}", all(&output)));
@@ -26,7 +74,11 @@ fn every_drill_is_survived_in_both_worlds() {
                 .join(" ")
         })
         .collect();
-    assert_eq!((rows.len(), cells.len()), (24, 24), "{cells:#?}");
+    assert_eq!(
+        (rows.len(), cells.len()),
+        (expected, expected),
+        "{cells:#?}"
+    );
     for row in &rows {
         assert_eq!(row["errors"], 0, "{row}");
         assert_eq!(row["wrong_bytes"], 0, "{row}");

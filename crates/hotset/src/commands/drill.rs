@@ -3,18 +3,21 @@
 use super::table::Table;
 use crate::Failure;
 use clap::{Args, ValueEnum};
-use lab::drill::{self, Row};
+use lab::drill::{self, Row, Setup};
 use std::path::PathBuf;
 
 #[derive(Args)]
 pub struct Drill {
+    /// Drill the arrays of this configuration, on drives of the drill's own, instead of the published set-up
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Where the drills run
     #[arg(long = "where", value_enum, default_value_t = Place::Both)]
     place: Place,
     /// Draws what the simulator leaves open
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Where the real daemon's files go, 100 MB; made if missing, and overwritten
+    /// Where the real daemon's files go, 6 MB a drive; made if missing, and overwritten
     #[arg(long, value_name = "DIRECTORY", default_value = "var/drill")]
     directory: PathBuf,
     /// Write a page with charts
@@ -36,6 +39,20 @@ enum Place {
 }
 
 pub fn run(command: &Drill) -> Result<(), Failure> {
+    let setup = match &command.config {
+        Some(file) => Setup::new(super::check::read_alone(file)?),
+        None => Setup::published(),
+    };
+    let setup = setup.map_err(Failure::Usage)?;
+    let scenarios = setup.scenarios();
+    for why in &scenarios.not_run {
+        eprintln!("not run: {why}");
+    }
+    if scenarios.run.is_empty() {
+        let what =
+            "hotset: nothing can be taken from these arrays without stopping one; add redundancy";
+        return Err(Failure::Usage(what.into()));
+    }
     let done = |row: &Row| {
         if !command.json {
             let load = if row.io { "with I/O" } else { "idle" };
@@ -50,11 +67,11 @@ pub fn run(command: &Drill) -> Result<(), Failure> {
     };
     let mut rows = Vec::new();
     if command.place != Place::Real {
-        rows.extend(drill::simulated(command.seed, &done).map_err(Failure::Runtime)?);
+        rows.extend(drill::simulated(&setup, command.seed, &done).map_err(Failure::Runtime)?);
     }
     if command.place != Place::Sim {
         let program = std::env::current_exe().map_err(Failure::runtime)?;
-        let real = drill::real(&program, &command.directory, &done);
+        let real = drill::real(&setup, &program, &command.directory, &done);
         rows.extend(real.map_err(Failure::Runtime)?);
     }
     if command.json {
@@ -64,7 +81,7 @@ pub fn run(command: &Drill) -> Result<(), Failure> {
         print!("{}", table(&rows));
     }
     if let Some(report) = &command.report {
-        let page = drill::page(&rows).map_err(Failure::runtime)?;
+        let page = drill::page(&setup, &rows).map_err(Failure::runtime)?;
         std::fs::write(report, page)
             .map_err(|cause| Failure::Runtime(format!("{}: {cause}", report.display())))?;
     }
@@ -104,8 +121,8 @@ fn table(rows: &[Row]) -> Table {
     ]);
     for row in rows {
         table.row([
-            row.scenario.to_owned(),
-            row.side.to_owned(),
+            row.scenario.clone(),
+            row.side.clone(),
             if row.io { "I/O" } else { "idle" }.to_owned(),
             row.place.to_owned(),
             format!("{:.1}", row.longest_stall_ms),

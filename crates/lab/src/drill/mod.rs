@@ -1,84 +1,36 @@
 //! Availability drills: parts of a mirrored server are pulled, with and without
 //! load, and come back.
 //!
-//! The set-up is that of the published evaluation: two controllers, each with a
-//! drive for the operating system and a stripe of others; both are mirrored
-//! across the controllers. One script runs in the simulated world (`sim`) and on
-//! a real daemon whose drives are NBD servers of their own processes (`real`).
+//! What is drilled is a configuration's arrays (`setup`), the published set-up's
+//! unless another is given, on drives of the drill's own. One script runs in the
+//! simulated world (`sim`) and on a real daemon whose drives are NBD servers of
+//! their own processes (`real`).
 //!
 //! Not here: unplugging disks of a machine.
 
 mod load;
 mod page;
 mod real;
+mod setup;
 mod sim;
 
 pub use page::page;
+pub use setup::{Scenario, Scenarios, Setup};
 
 use block::{BoxDevice, Env, Nanos};
 use load::Load;
 use serde::Serialize;
 use std::path::Path;
 
-/// Drives of a stripe.
-const STRIPE: usize = 7;
-/// The size of a drive.
-const DRIVE_MIB: u64 = 6;
-/// How long a member may take before it is lost.
-pub const DETECTION: Nanos = Nanos::from_secs(2);
-/// The load before something is pulled, and how long that stays away.
+/// The load before something is pulled.
 const BEFORE: Nanos = Nanos::from_secs(1);
-const AWAY: Nanos = Nanos::from_secs(3);
 /// How long arrays may take to be whole again.
 const SETTLE_MAX: Nanos = Nanos::from_secs(120);
 
-/// What is pulled.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Scenario {
-    /// Two drives of one stripe.
-    TwoDrives,
-    /// The operating system's drive.
-    OsDrive,
-    /// A controller with all its drives.
-    Controller,
-}
-
-impl Scenario {
-    /// Every scenario.
-    pub const ALL: [Scenario; 3] = [Scenario::TwoDrives, Scenario::OsDrive, Scenario::Controller];
-
-    /// Its name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Scenario::TwoDrives => "two drives of one group",
-            Scenario::OsDrive => "the OS volume's drive",
-            Scenario::Controller => "a whole controller",
-        }
-    }
-
-    /// The drives of a side that it takes; 0 is the operating system's.
-    fn drives(self) -> Vec<usize> {
-        match self {
-            Scenario::TwoDrives => vec![2, 5],
-            Scenario::OsDrive => vec![0],
-            Scenario::Controller => (0..=STRIPE).collect(),
-        }
-    }
-}
-
-/// Which controller.
-const SIDES: [&str; 2] = ["a", "b"];
-
-/// The name of a drive.
-fn drive(side: usize, number: usize) -> String {
-    format!("{}{number}", SIDES[side])
-}
-
 /// One cell.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Cell {
     scenario: Scenario,
-    side: usize,
     io: bool,
 }
 
@@ -86,9 +38,9 @@ struct Cell {
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// What was pulled.
-    pub scenario: &'static str,
+    pub scenario: String,
     /// Of which controller.
-    pub side: &'static str,
+    pub side: String,
     /// Whether clients read and wrote meanwhile.
     pub io: bool,
     /// `sim` or `real`.
@@ -118,15 +70,16 @@ pub struct Detail {
     pub marks_s: [f64; 3],
     /// Reads and writes a second of each member, before the loss and during it.
     pub members: Vec<(String, [f64; 2], [f64; 2])>,
-    /// Why the first request failed.
+    /// Why the first request failed, or what else did.
     pub error: Option<String>,
+    /// The detection time, which no stall may exceed.
+    pub limit_ms: f64,
 }
 
 impl Row {
     /// Whether the cell was as it must be.
     pub fn is_right(&self) -> bool {
-        let limit_ms = DETECTION.as_secs_f64() * 1e3;
-        self.errors == 0 && self.wrong_bytes == 0 && self.longest_stall_ms <= limit_ms
+        self.errors == 0 && self.wrong_bytes == 0 && self.longest_stall_ms <= self.detail.limit_ms
     }
 }
 
@@ -156,7 +109,8 @@ async fn play(
     env: Env,
     volumes: Vec<BoxDevice>,
     site: &impl Site,
-    cell: Cell,
+    setup: &Setup,
+    cell: &Cell,
     place: &'static str,
 ) -> Result<Row, String> {
     let timer = &env.timer;
@@ -172,7 +126,7 @@ async fn play(
     let pulled = timer.now();
     let before = load.seen.borrow().clone();
     site.pull().await?;
-    timer.sleep(AWAY).await;
+    timer.sleep(setup.away()).await;
     if !cell.io {
         load.verify().await;
     }
@@ -181,21 +135,28 @@ async fn play(
     let during = load.seen.borrow().clone();
     site.give_back().await?;
     let back = timer.now();
-    while !site.is_whole().await? {
-        if timer.now() - back > SETTLE_MAX {
-            return Err(format!("{}: never whole again", cell.scenario.name()));
-        }
+    let mut is_whole = site.is_whole().await?;
+    while !is_whole && timer.now() - back < SETTLE_MAX {
         timer.sleep(Nanos::from_millis(50)).await;
+        is_whole = site.is_whole().await?;
     }
     let whole = timer.now();
     load.stop().await;
     load.verify().await;
-    let differ = site.scrub().await?;
-    let seen = load.seen.borrow().clone();
+    let differ = match is_whole {
+        true => site.scrub().await?,
+        false => 0,
+    };
+    let mut seen = load.seen.borrow().clone();
+    if !is_whole {
+        seen.errors += 1;
+        seen.error
+            .get_or_insert_with(|| "an array is never whole again".into());
+    }
     let since = |at: Nanos| (at - began).as_secs_f64();
     Ok(Row {
-        scenario: cell.scenario.name(),
-        side: SIDES[cell.side],
+        scenario: cell.scenario.name.clone(),
+        side: cell.scenario.side.clone(),
         io: cell.io,
         place,
         longest_stall_ms: seen.longest.as_secs_f64() * 1e3,
@@ -208,6 +169,7 @@ async fn play(
             marks_s: [since(pulled), since(back), since(whole)],
             members: rates(&snapshots, BEFORE.as_secs_f64(), away),
             error: seen.error,
+            limit_ms: setup.detection().as_secs_f64() * 1e3,
         },
     })
 }
@@ -231,55 +193,96 @@ fn rates(snapshots: &[Counts], before_s: f64, away_s: f64) -> Vec<(String, [f64;
     out
 }
 
-fn cells() -> impl Iterator<Item = Cell> {
-    let all = Scenario::ALL.into_iter();
-    all.flat_map(|scenario| {
-        let sides = 0..SIDES.len();
-        sides.flat_map(move |side| [false, true].map(|io| Cell { scenario, side, io }))
-    })
-}
-
-/// Runs every cell in the simulated world; `done` hears of each.
-pub fn simulated(seed: u64, done: &dyn Fn(&Row)) -> Result<Vec<Row>, String> {
+/// Runs every cell of `setup` in the simulated world; `done` hears of each.
+pub fn simulated(setup: &Setup, seed: u64, done: &dyn Fn(&Row)) -> Result<Vec<Row>, String> {
     let run = |cell| {
-        let row = sim::run(seed, cell)?;
+        let row = sim::run(setup, seed, cell)?;
         done(&row);
         Ok(row)
     };
-    cells().map(run).collect()
+    setup.cells().into_iter().map(run).collect()
 }
 
-/// Runs every cell on a daemon of `program`, with files in `directory`, which
-/// is made if missing; `done` hears of each.
-pub fn real(program: &Path, directory: &Path, done: &dyn Fn(&Row)) -> Result<Vec<Row>, String> {
-    let stage = real::Stage::new(program, directory)?;
-    let run = |cell| {
-        let row = stage.run(cell)?;
+/// Runs every cell of `setup` on a daemon of `program`, with files in `directory`,
+/// which is made if missing; `done` hears of each.
+pub fn real(
+    setup: &Setup,
+    program: &Path,
+    directory: &Path,
+    done: &dyn Fn(&Row),
+) -> Result<Vec<Row>, String> {
+    let mut stage = None;
+    let mut rows = Vec::new();
+    for cell in setup.cells() {
+        let ready = match stage.take() {
+            Some(ready) => ready,
+            None => real::Stage::new(setup, program, directory)?,
+        };
+        let row = ready.run(cell)?;
         done(&row);
-        Ok(row)
-    };
-    cells().map(run).collect()
+        // A spare that took a place is not where the next cell has it.
+        if row.is_right() && !setup.has_spares() {
+            stage = Some(ready);
+        }
+        rows.push(row);
+    }
+    Ok(rows)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::setup::tests::{array, setup};
     use super::*;
 
-    #[test]
-    fn every_scenario_is_survived_in_the_simulator() {
-        let rows = simulated(1, &|_| ()).unwrap();
-        assert_eq!(rows.len(), 12);
+    fn all_survived(setup: &Setup) -> Vec<Row> {
+        let rows = simulated(setup, 1, &|_| ()).unwrap();
         for row in &rows {
             assert!(row.is_right(), "{row:#?}");
             assert_eq!(row.io, row.writes_per_s > 0.0, "{row:#?}");
         }
-        let page = page(&rows).unwrap();
+        rows
+    }
+
+    #[test]
+    fn every_scenario_is_survived_in_the_simulator() {
+        let setup = Setup::published().unwrap();
+        let rows = all_survived(&setup);
+        assert_eq!(rows.len(), 12);
+        let page = page(&setup, &rows).unwrap();
         crate::page::assert_self_contained(&page);
     }
 
     #[test]
+    fn other_arrays_are_drilled_as_well() {
+        for (arrays, cells) in [
+            // Half of it is lost at once, and a spare takes a place.
+            (
+                array("r", "raid10", "'a0','a1','b0','b1'") + "spares = ['b2']\n",
+                8,
+            ),
+            (array("r", "raid5", "'a0','a1','b0','b1'"), 4),
+            // What is within stops, and is put together again.
+            (
+                array("x", "raid5", "'a0','a1','a2'")
+                    + &array("y", "raid5", "'b0','b1','b2'")
+                    + &array("r", "raid1", "'x','y'"),
+                8,
+            ),
+            (
+                array("x", "raid1", "'a0','b0'")
+                    + &array("y", "raid1", "'a1','b1'")
+                    + &array("r", "raid0", "'x','y'"),
+                8,
+            ),
+        ] {
+            assert_eq!(all_survived(&setup(&arrays)).len(), cells, "{arrays}");
+        }
+    }
+
+    #[test]
     fn canary_content_that_changes_is_found() {
-        let row = sim::run_corrupt(1).unwrap();
+        let setup = Setup::published().unwrap();
+        let row = sim::run_corrupt(&setup, 1).unwrap();
         assert!(row.wrong_bytes > 0 && !row.is_right(), "{row:#?}");
     }
 }

@@ -1,7 +1,7 @@
 //! Drills as a page of one file with its charts.
 
 use super::load::POINT;
-use super::{DETECTION, Row};
+use super::{Row, Setup};
 use crate::page::{FIRST, GRID, INK, MARK, PAPER, Page, SECOND, table, themed};
 use plotters::prelude::*;
 use std::error::Error;
@@ -10,12 +10,12 @@ const SIZE: (u32, u32) = (900, 260);
 const TEXT: (&str, i32) = ("sans-serif", 14);
 
 /// The page.
-pub fn page(rows: &[Row]) -> Result<String, Box<dyn Error>> {
-    let mut page = Page::new(
-        "Availability drills",
-        "Two controllers with a drive for the operating system and a stripe of seven each, both mirrored. \
-         Parts of one controller are pulled and come back; every byte is read back and compared.",
+pub fn page(setup: &Setup, rows: &[Row]) -> Result<String, Box<dyn Error>> {
+    let about = format!(
+        "{}. Parts of one controller are pulled and come back; every byte is read back and compared.",
+        setup.about()
     );
+    let mut page = Page::new("Availability drills", &about);
     let wrong: u64 = rows.iter().map(|row| row.wrong_bytes).sum();
     let errors: u64 = rows.iter().map(|row| row.errors).sum();
     let longest = rows
@@ -29,7 +29,7 @@ pub fn page(rows: &[Row]) -> Result<String, Box<dyn Error>> {
         ("longest stall", format!("{longest:.0} ms")),
         (
             "detection time",
-            format!("{} ms", (DETECTION.0 / 1_000_000)),
+            format!("{} ms", setup.detection().0 / 1_000_000),
         ),
     ]);
     let failed = rows.iter().filter(|row| !row.is_right());
@@ -42,10 +42,16 @@ pub fn page(rows: &[Row]) -> Result<String, Box<dyn Error>> {
         format!("{}: {why}", title(row))
     });
     page.warnings(&failed.collect::<Vec<_>>());
+    let not_run = setup.scenarios().not_run;
+    if !not_run.is_empty() {
+        let not_run = not_run.into_iter().map(|why| (vec![why], false));
+        let not_run = table(&["not run"], &not_run.collect::<Vec<_>>(), &[]);
+        page.section("What these arrays cannot survive", &not_run);
+    }
     let cells = rows.iter().map(|row| {
         let cells = vec![
-            row.scenario.to_owned(),
-            row.side.to_owned(),
+            row.scenario.clone(),
+            row.side.clone(),
             if row.io { "with I/O" } else { "idle" }.to_owned(),
             row.place.to_owned(),
             format!("{:.0}", row.longest_stall_ms),

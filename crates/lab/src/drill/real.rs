@@ -1,14 +1,17 @@
 //! The drill's world on this machine: a daemon whose drives are NBD servers,
 //! each a process that is killed and started again.
 
-use super::{Cell, Counts, DETECTION, DRIVE_MIB, Row, SIDES, STRIPE, Site, drive, play, told};
+use super::setup::detection;
+use super::{Cell, Counts, Row, Setup, Site, play, told};
 use crate::bench::server::Server;
 use block::{Address, BoxDevice, Env, Host, Nanos};
 use control::client::Client;
+use control::config::Name;
 use control::protocol::Request;
 use control::status::Array;
 use shard::{Local, Mesh, Shard};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -22,13 +25,14 @@ const START_MAX: Duration = Duration::from_secs(60);
 /// How often an answer of the helper thread is looked for.
 const LOOK: Nanos = Nanos::from_millis(2);
 
-/// The servers of a side's drives; `None` if one is pulled.
-type Drives = Vec<Option<Server>>;
+/// The servers of the drives that are not pulled.
+type Drives = BTreeMap<Name, Server>;
 
 /// A daemon and its drives.
 pub struct Stage {
+    setup: Setup,
     directory: PathBuf,
-    drives: Mutex<Vec<Drives>>,
+    drives: Mutex<Drives>,
     daemon: Daemon,
 }
 
@@ -42,72 +46,69 @@ impl Drop for Daemon {
     }
 }
 
-/// Runs nbdkit for a drive.
-fn serve(directory: &Path, side: usize, number: usize) -> Result<Server, String> {
-    let name = drive(side, number);
-    let file = directory.join(format!("{name}.img")).display().to_string();
-    Server::nbdkit(&name, directory, &["file", &file]).map_err(told)
+fn image(directory: &Path, drive: &Name) -> PathBuf {
+    directory.join(format!("{drive}.img"))
 }
 
-fn configuration(directory: &Path) -> String {
+/// Runs nbdkit for a drive.
+fn serve(directory: &Path, drive: &Name) -> Result<Server, String> {
+    let file = image(directory, drive).display().to_string();
+    Server::nbdkit(drive.as_str(), directory, &["file", &file]).map_err(told)
+}
+
+/// The arrays of the set-up on servers in `directory`; a volume has its array's name.
+fn configuration(setup: &Setup, directory: &Path) -> String {
     let dir = directory.display();
     let mut text = format!(
         "[daemon]\ncontrol = \"{dir}/control\"\nstate = \"{dir}/state\"\n[[listen]]\nunix = \"{dir}/nbd\"\n\
          [[pool]]\nname = \"none\"\ndevices = []\n"
     );
-    let detection = DETECTION.0 / 1_000_000;
-    let array = |name: &str, level: &str, members: &[String]| {
-        format!(
-            "[[array]]\nname = \"{name}\"\nlevel = \"{level}\"\nmembers = {members:?}\n\
-             detection = \"{detection}ms\"\n"
-        )
-    };
-    for (side, name) in SIDES.into_iter().enumerate() {
-        for number in 0..=STRIPE {
-            let drive = drive(side, number);
-            text += &format!(
-                "[[device]]\nname = \"{drive}\"\nnbd = \"nbd+unix:///?socket={dir}/{drive}\"\n\
-                 controller = \"{name}\"\n"
-            );
-        }
-        let members: Vec<_> = (1..=STRIPE).map(|number| drive(side, number)).collect();
-        text += &array(&format!("stripe-{name}"), "raid0", &members);
-    }
-    let both = |make: &dyn Fn(usize) -> String| [make(0), make(1)];
-    text += &array(
-        "data-mirror",
-        "raid1",
-        &both(&|side| format!("stripe-{}", SIDES[side])),
-    );
-    text += &array("os-mirror", "raid1", &both(&|side| drive(side, 0)));
-    for name in ["data", "os"] {
+    for drive in setup.drives() {
+        let (name, controller) = (drive.name.as_str(), setup.domain(&drive.name.value));
         text += &format!(
-            "[[volume]]\nname = \"{name}\"\norigin = \"{name}-mirror\"\npool = \"none\"\n\
-             mode = \"pass-through\"\n"
+            "[[device]]\nname = \"{name}\"\nnbd = \"nbd+unix:///?socket={dir}/{name}\"\n\
+             controller = {controller:?}\n"
+        );
+    }
+    for array in setup.arrays() {
+        let names = |all: &[Name]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
+        text += &format!(
+            "[[array]]\nname = \"{}\"\nlevel = \"{}\"\nmembers = {:?}\nspares = {:?}\nchunk = \"{}B\"\n\
+             detection = \"{}ms\"\nrebuild_rate = \"{}B\"\n",
+            array.name.value,
+            array.level.name(),
+            names(&array.members.value),
+            names(&array.spares.value),
+            array.chunk.value.0,
+            detection(array).0 / 1_000_000,
+            array.rebuild_rate.value.0,
+        );
+    }
+    for volume in setup.volumes() {
+        text += &format!(
+            "[[volume]]\nname = \"{0}\"\norigin = \"{0}\"\npool = \"none\"\nmode = \"pass-through\"\n",
+            volume.name.value
         );
     }
     text
 }
 
 impl Stage {
-    pub fn new(program: &Path, directory: &Path) -> Result<Stage, String> {
+    pub fn new(setup: &Setup, program: &Path, directory: &Path) -> Result<Stage, String> {
         fs::create_dir_all(directory).map_err(told)?;
         let directory = directory.canonicalize().map_err(told)?;
         let _ = fs::remove_dir_all(directory.join("state"));
-        let mut drives = Vec::new();
-        for side in 0..SIDES.len() {
-            let mut servers = Vec::new();
-            for number in 0..=STRIPE {
-                let path = directory.join(format!("{}.img", drive(side, number)));
-                let file = File::create(path).map_err(told)?;
-                file.set_len(DRIVE_MIB << 20).map_err(told)?;
-                servers.push(Some(serve(&directory, side, number)?));
-            }
-            drives.push(servers);
+        let mut drives = Drives::new();
+        for drive in setup.drives() {
+            let name = &drive.name.value;
+            let file = File::create(image(&directory, name)).map_err(told)?;
+            file.set_len(setup.drive_size().bytes()).map_err(told)?;
+            drives.insert(name.clone(), serve(&directory, name)?);
         }
         let config = directory.join("hotset.toml");
-        fs::write(&config, configuration(&directory)).map_err(told)?;
-        for array in ["stripe-a", "stripe-b", "data-mirror", "os-mirror"] {
+        fs::write(&config, configuration(setup, &directory)).map_err(told)?;
+        for array in setup.arrays() {
+            let array = array.name.as_str();
             let mut create = Command::new(program);
             create.args(["array", "create", array, "--yes", "--config"]);
             let made = create.arg(&config).output().map_err(told)?;
@@ -122,6 +123,7 @@ impl Stage {
         daemon.stdin(Stdio::null()).stderr(log);
         let daemon = Daemon(daemon.spawn().map_err(told)?);
         let stage = Stage {
+            setup: setup.clone(),
             directory,
             drives: Mutex::new(drives),
             daemon,
@@ -155,10 +157,11 @@ impl Stage {
         let (answers, to_load) = channel();
         let socket = self.directory.join("nbd").display().to_string();
         std::thread::scope(|scope| {
-            let load = scope.spawn(move || client(socket, cell, jobs, to_load));
+            let plan = (self.setup.clone(), cell.clone());
+            let load = scope.spawn(move || client(socket, plan, jobs, to_load));
             // Ends when the load has, and has dropped its end.
             for job in of_load {
-                let answer = self.carry_out(cell, job);
+                let answer = self.carry_out(&cell, job);
                 if answers.send(answer).is_err() {
                     break;
                 }
@@ -167,12 +170,12 @@ impl Stage {
         })
     }
 
-    fn carry_out(&self, cell: Cell, job: Job) -> Result<Answer, String> {
+    fn carry_out(&self, cell: &Cell, job: Job) -> Result<Answer, String> {
         match job {
             Job::Pull => {
                 let mut drives = self.drives.lock().map_err(told)?;
-                for number in cell.scenario.drives() {
-                    if let Some(server) = drives[cell.side][number].take() {
+                for name in &cell.scenario.drives {
+                    if let Some(server) = drives.remove(name) {
                         server.kill().map_err(told)?;
                     }
                 }
@@ -180,16 +183,18 @@ impl Stage {
             }
             Job::GiveBack => {
                 let mut drives = self.drives.lock().map_err(told)?;
-                for number in cell.scenario.drives() {
-                    drives[cell.side][number] = Some(serve(&self.directory, cell.side, number)?);
+                for name in &cell.scenario.drives {
+                    drives.insert(name.clone(), serve(&self.directory, name)?);
                 }
                 Ok(Answer::default())
             }
             Job::Look => {
                 let arrays = self.arrays()?;
                 let whole = arrays.iter().all(|array| array.state == "healthy");
-                let mirrors = arrays.iter().filter(|array| array.level == "raid1");
-                let counts = mirrors.flat_map(|array| {
+                let volumes = self.setup.volumes();
+                let is_volume =
+                    |array: &&Array| volumes.iter().any(|v| v.name.as_str() == array.name);
+                let counts = arrays.iter().filter(is_volume).flat_map(|array| {
                     array.members.iter().map(|member| {
                         let device = member.device.as_deref().unwrap_or("-");
                         let name = format!("{} on {device}", array.name);
@@ -204,8 +209,9 @@ impl Stage {
             }
             Job::Scrub => {
                 let mut differ = 0;
-                for array in ["data-mirror", "os-mirror"] {
-                    differ += self.scrub(array)?;
+                let arrays = self.setup.arrays().iter();
+                for array in arrays.filter(|array| array.level.value.is_redundant()) {
+                    differ += self.scrub(array.name.as_str())?;
                 }
                 Ok(Answer {
                     differ,
@@ -295,21 +301,22 @@ type Ends = (Sender<Job>, Receiver<Result<Answer, String>>);
 /// The client's whole life on a thread of its own.
 fn client(
     socket: String,
-    cell: Cell,
+    plan: (Setup, Cell),
     jobs: Sender<Job>,
     answers: Receiver<Result<Answer, String>>,
 ) -> Result<Row, String> {
     let mut host = Uring::new(Options::default()).map_err(told)?;
     let ends: Arc<Mutex<Option<Ends>>> = Arc::new(Mutex::new(Some((jobs, answers))));
     let outcome = Arc::new(Mutex::new(Err("the load did not end".to_owned())));
-    let (result, mesh) = (outcome.clone(), Mesh::new(1));
+    let (result, mesh, plan) = (outcome.clone(), Mesh::new(1), Arc::new(plan));
     host.run(1, move |id, driver| {
-        let (ends, result, socket) = (ends.clone(), result.clone(), socket.clone());
+        let (ends, result) = (ends.clone(), result.clone());
+        let (socket, plan) = (socket.clone(), plan.clone());
         let depth = shard::Config::default();
         Shard::boot(id, driver, mesh.clone(), depth, move |local| async move {
             let ends = ends.lock().expect("no panic under this lock").take();
             let ended = match ends {
-                Some(ends) => live(local, &socket, cell, ends).await,
+                Some(ends) => live(local, &socket, &plan, ends).await,
                 None => Err("there is one shard".into()),
             };
             *result.lock().expect("no panic under this lock") = ended;
@@ -321,11 +328,12 @@ fn client(
 async fn live(
     local: Local<UringDriver>,
     socket: &str,
-    cell: Cell,
+    (setup, cell): &(Setup, Cell),
     (jobs, answers): Ends,
 ) -> Result<Row, String> {
     let mut volumes = Vec::new();
-    for export in ["data", "os"] {
+    for array in setup.volumes() {
+        let export = array.name.as_str();
         let options = nbd::client::Options::new(Address::Unix(socket.into()), export);
         let client = nbd::client::Client::connect(local.env(), local.connector(), options);
         volumes.push(BoxDevice::new(client.await.map_err(told)?));
@@ -335,5 +343,5 @@ async fn live(
         jobs,
         answers: RefCell::new(answers),
     };
-    play(local.env(), volumes, &site, cell, "real").await
+    play(local.env(), volumes, &site, setup, cell, "real").await
 }

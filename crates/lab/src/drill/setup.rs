@@ -1,0 +1,313 @@
+//! What is drilled: the arrays of a configuration, on drives of the drill's own.
+//!
+//! Not here: the user's devices, of which only names and controllers count.
+
+use super::{Cell, told};
+use block::{Nanos, SECTOR_BYTES, Sectors};
+use control::check::{check_alone, domain, survives};
+use control::config::{Array, Config, Device, Name};
+use std::collections::BTreeSet;
+
+/// The set-up of the published evaluation.
+const PUBLISHED: &str = include_str!("published.toml");
+/// The least size of a drive.
+const DRIVE_MIB: u64 = 6;
+/// How much longer than the detection time parts stay away.
+const LONGER: Nanos = Nanos::from_secs(1);
+
+/// The arrays of a configuration.
+#[derive(Clone)]
+pub struct Setup {
+    config: Config,
+    /// Those within others first.
+    arrays: Vec<Array>,
+}
+
+/// Something to pull.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// What it is.
+    pub name: String,
+    /// Of which controller.
+    pub side: String,
+    /// The drives.
+    pub drives: Vec<Name>,
+}
+
+/// What there is to run, and a sentence for each that no array could survive.
+pub struct Scenarios {
+    /// Those that are run.
+    pub run: Vec<Scenario>,
+    /// Those that are not, and why.
+    pub not_run: Vec<String>,
+}
+
+impl Setup {
+    /// The arrays of a configuration that agrees with itself.
+    pub fn new(config: Config) -> Result<Setup, String> {
+        if config.arrays.is_empty() {
+            return Err("hotset: the configuration has no [[array]] to be drilled; add one".into());
+        }
+        let mut left = config.arrays.clone();
+        let mut arrays: Vec<Array> = Vec::new();
+        while !left.is_empty() {
+            let waits =
+                |array: &Array| members(array).any(|m| left.iter().any(|a| a.name.value == *m));
+            let (later, now): (Vec<_>, Vec<_>) = left.iter().cloned().partition(waits);
+            if now.is_empty() {
+                return Err("arrays are members of each other".into());
+            }
+            arrays.extend(now);
+            left = later;
+        }
+        Ok(Setup { config, arrays })
+    }
+
+    /// The set-up of the published evaluation.
+    pub fn published() -> Result<Setup, String> {
+        let config = check_alone(PUBLISHED, &[]);
+        Setup::new(config.map_err(|problems| problems.iter().map(told).collect::<String>())?)
+    }
+
+    /// The arrays, those within others first.
+    pub fn arrays(&self) -> &[Array] {
+        &self.arrays
+    }
+
+    /// The arrays that are part of no other: what clients read and write.
+    pub fn volumes(&self) -> Vec<&Array> {
+        let part = |name: &Name| self.arrays.iter().any(|a| members(a).any(|m| m == name));
+        let arrays = self.arrays.iter();
+        arrays.filter(|array| !part(&array.name.value)).collect()
+    }
+
+    /// The devices that arrays are made of.
+    pub fn drives(&self) -> Vec<&Device> {
+        let used = |d: &&Device| {
+            self.arrays
+                .iter()
+                .any(|a| members(a).any(|m| *m == d.name.value))
+        };
+        self.config.devices.iter().filter(used).collect()
+    }
+
+    /// What a device or an array fails with.
+    pub fn domain(&self, name: &Name) -> String {
+        domain(&self.config, name)
+    }
+
+    /// The size of every drive: enough for some chunks.
+    pub fn drive_size(&self) -> Sectors {
+        let chunks = self.arrays.iter().map(|array| array.chunk.value.0);
+        let bytes = chunks.max().unwrap_or(0) * 8 + (2 << 20);
+        Sectors(bytes.max(DRIVE_MIB << 20) / SECTOR_BYTES)
+    }
+
+    /// The longest that a member may take before it is lost.
+    pub fn detection(&self) -> Nanos {
+        let each = self.arrays.iter().map(detection);
+        each.max().unwrap_or(Nanos::ZERO)
+    }
+
+    /// How long parts stay away: long enough to be lost.
+    pub fn away(&self) -> Nanos {
+        self.detection() + LONGER
+    }
+
+    /// Whether a lost member's place may be taken by another.
+    pub fn has_spares(&self) -> bool {
+        self.arrays.iter().any(|a| !a.spares.value.is_empty())
+    }
+
+    /// One line.
+    pub fn about(&self) -> String {
+        let each = self.arrays.iter().map(|array| {
+            let members: Vec<&str> = array.members.value.iter().map(Name::as_str).collect();
+            format!(
+                "{}: {} of {}",
+                array.name.value,
+                array.level.name(),
+                members.join(", ")
+            )
+        });
+        each.collect::<Vec<_>>().join("; ")
+    }
+
+    fn survives(&self, volume: &Array, lost: &[Name]) -> bool {
+        let lost = |device: &Device| lost.contains(&device.name.value);
+        survives(&self.config, &volume.name.value, &lost)
+    }
+
+    /// The array and those within it.
+    fn within<'a>(&'a self, array: &'a Array) -> Vec<&'a Array> {
+        let below = |name: &Name| self.arrays.iter().find(|a| a.name.value == *name);
+        let inner = members(array).filter_map(below);
+        let deeper = inner.flat_map(|array| self.within(array));
+        [array].into_iter().chain(deeper).collect()
+    }
+
+    /// For each controller in turn: two drives of one group, or a single drive of
+    /// what cannot lose two; and all of its drives.
+    pub fn scenarios(&self) -> Scenarios {
+        let sides: BTreeSet<String> = self
+            .drives()
+            .iter()
+            .map(|d| self.domain(&d.name.value))
+            .collect();
+        let (mut twos, mut ones, mut alls) = (Vec::new(), Vec::new(), Vec::new());
+        for side in &sides {
+            for volume in self.volumes() {
+                let of = |array: &Array| self.of_side(&array.members.value, side);
+                let groups: Vec<_> = self.within(volume).into_iter().map(of).collect();
+                let pairs: Vec<_> = groups.iter().flat_map(|group| pairs(group)).collect();
+                let survived = pairs.iter().find(|pair| self.survives(volume, *pair));
+                if let Some(pair) = survived.or(pairs.first()) {
+                    twos.push(("two drives of one group", Some(volume), side, pair.to_vec()));
+                }
+                if let (None, Some(one)) = (survived, groups.iter().flatten().next()) {
+                    ones.push(("a single drive", Some(volume), side, vec![one.clone()]));
+                }
+            }
+            let all: Vec<Name> = self.drives().iter().map(|d| d.name.value.clone()).collect();
+            let all = self.of_side(&all, side);
+            if all.len() > 1 {
+                alls.push(("a whole controller", None, side, all));
+            }
+        }
+        let mut scenarios = Scenarios {
+            run: Vec::new(),
+            not_run: Vec::new(),
+        };
+        for (name, volume, side, drives) in twos.into_iter().chain(ones).chain(alls) {
+            let name = match volume {
+                Some(volume) => format!("{name} ({})", volume.name.value),
+                None => name.to_owned(),
+            };
+            let volumes = self.volumes().into_iter();
+            let stopped = volumes.filter(|volume| !self.survives(volume, &drives));
+            let stopped: Vec<&str> = stopped.map(|volume| volume.name.as_str()).collect();
+            if stopped.is_empty() {
+                scenarios.run.push(Scenario {
+                    name,
+                    side: side.clone(),
+                    drives,
+                });
+            } else {
+                let stopped = stopped.join(", ");
+                let what = format!("{name} of side {side}: by its making it would stop {stopped}");
+                scenarios.not_run.push(what);
+            }
+        }
+        scenarios
+    }
+
+    /// Those of the devices that hang on `side`.
+    fn of_side(&self, names: &[Name], side: &str) -> Vec<Name> {
+        let drives = self.drives();
+        let device = |name: &&Name| drives.iter().any(|drive| drive.name.value == **name);
+        let here = names
+            .iter()
+            .filter(device)
+            .filter(|name| self.domain(name) == side);
+        here.cloned().collect()
+    }
+
+    /// Every cell: each scenario without and with clients.
+    pub(super) fn cells(&self) -> Vec<Cell> {
+        let each = self.scenarios().run.into_iter().flat_map(|scenario| {
+            [false, true].map(|io| Cell {
+                scenario: scenario.clone(),
+                io,
+            })
+        });
+        each.collect()
+    }
+}
+
+/// How long a member of `array` may take before it is lost.
+pub fn detection(array: &Array) -> Nanos {
+    Nanos(u64::try_from(array.detection.value.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Members and spares.
+fn members(array: &Array) -> impl Iterator<Item = &Name> {
+    array.members.value.iter().chain(&array.spares.value)
+}
+
+/// Every two of `names`, neighbours last.
+fn pairs(names: &[Name]) -> Vec<[Name; 2]> {
+    let apart = (1..names.len()).rev();
+    let pairs = apart.flat_map(|apart| names.iter().zip(&names[apart..]));
+    pairs.map(|(a, b)| [a.clone(), b.clone()]).collect()
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// Drives a0 to a3 on the controller a, and b0 to b3 on b, and `arrays`.
+    pub fn setup(arrays: &str) -> Setup {
+        let mut text = String::from("[[listen]]\nunix = '/nonexistent/s'\n");
+        for side in ["a", "b"] {
+            for number in 0..4 {
+                text += &format!(
+                    "[[device]]\nname = '{side}{number}'\npath = '/nonexistent/{side}{number}'\n\
+                     controller = '{side}'\n"
+                );
+            }
+        }
+        let config = check_alone(&(text + arrays), &[]);
+        Setup::new(config.unwrap()).unwrap()
+    }
+
+    pub fn array(name: &str, level: &str, members: &str) -> String {
+        format!("[[array]]\nname = '{name}'\nlevel = '{level}'\nmembers = [{members}]\n")
+    }
+
+    fn names(setup: &Setup) -> (Vec<String>, usize) {
+        let scenarios = setup.scenarios();
+        let run = scenarios.run.iter();
+        let run = run.map(|s| format!("{} of {}", s.name, s.side)).collect();
+        (run, scenarios.not_run.len())
+    }
+
+    #[test]
+    fn the_published_set_up_has_twelve_cells() {
+        let published = Setup::published().unwrap();
+        assert_eq!(published.cells().len(), 12);
+        assert_eq!(published.scenarios().not_run, Vec::<String>::new());
+        assert_eq!(published.drives().len(), 16);
+        assert_eq!(published.away(), Nanos::from_secs(3));
+    }
+
+    #[test]
+    fn what_arrays_cannot_survive_is_told_and_not_run() {
+        let five = setup(&array("r", "raid5", "'a0','a1','a2'"));
+        // Neither two of its drives nor all; the drives that no array uses do not count.
+        assert_eq!(names(&five), (vec!["a single drive (r) of a".into()], 2));
+        let ten = setup(&array("r", "raid10", "'a0','a1','b0','b1'"));
+        assert_eq!((names(&ten).0.len(), names(&ten).1), (4, 0));
+        let stripe = setup(&array("r", "raid0", "'a0','b0'"));
+        assert_eq!((names(&stripe).0.len(), names(&stripe).1), (0, 2));
+        let pair = setup(&array("r", "raid1", "'a0','b0'"));
+        assert_eq!((names(&pair).0.len(), names(&pair).1), (2, 0));
+    }
+
+    #[test]
+    fn arrays_are_in_the_order_in_which_they_can_be_made() {
+        let nested = array("outer", "raid1", "'x','y'")
+            + &array("x", "raid5", "'a0','a1','a2'")
+            + &array("y", "raid5", "'b0','b1','b2'");
+        let nested = setup(&nested);
+        let order: Vec<&str> = nested.arrays().iter().map(|a| a.name.as_str()).collect();
+        assert_eq!(order, ["x", "y", "outer"]);
+        assert_eq!(nested.volumes().len(), 1);
+        assert!(
+            Setup::new(Config {
+                arrays: Vec::new(),
+                ..nested.config
+            })
+            .is_err()
+        );
+    }
+}
