@@ -10,7 +10,7 @@
 //! rule hands nothing over and costs nothing.
 //!
 //! Invariants:
-//!     lines[s].class = VACANT ⟺ slot s holds no line
+//!     lines[s].line.class = VACANT ⟺ slot s holds no line
 //!     the index holds exactly the resident keys
 
 mod class;
@@ -49,12 +49,34 @@ const HYSTERESIS: f32 = 0.01;
 const ROUNDS_PER_POOL: u32 = 4;
 const VACANT: Class = Class(u16::MAX);
 
+/// What a slot holds: together, so that a hit touches one line of the processor's
+/// caches.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    key: Key,
+    line: Line,
+}
+
+impl Held {
+    const NOTHING: Held = Held {
+        key: Key(0),
+        line: Line {
+            last: 0,
+            class: VACANT,
+            count: 0,
+        },
+    };
+
+    fn is_vacant(&self) -> bool {
+        self.line.class == VACANT
+    }
+}
+
 /// Self-tuning replacement and admission.
 #[derive(Clone, Debug)]
 pub struct Auto<I> {
     index: I,
-    keys: Vec<Key>,
-    lines: Vec<Line>,
+    lines: Vec<Held>,
     slots: Slots,
     ghosts: Ghosts,
     hazards: Hazards,
@@ -62,8 +84,8 @@ pub struct Auto<I> {
     random: Random,
     scale: Scale,
     accesses: u64,
-    /// Accesses until the next step of the hazards.
-    step_in: u32,
+    /// What `accesses` is at the next step of the hazards.
+    step_at: u64,
     active: Expert,
     /// Whether the active rule stays whatever the miniatures tell.
     is_fixed: bool,
@@ -81,15 +103,9 @@ impl<I: Index> Auto<I> {
     /// in time is below `chance_min`: zero for most hits, more for fewer writes
     /// to the pool.
     pub fn new(universe: I::Universe, slots: u32, chance_min: f32) -> Auto<I> {
-        let vacant = Line {
-            last: 0,
-            class: VACANT,
-            count: 0,
-        };
         Auto {
             index: I::new(universe, slots),
-            keys: vec![Key(0); slots as usize],
-            lines: vec![vacant; slots as usize],
+            lines: vec![Held::NOTHING; slots as usize],
             slots: Slots::new(slots),
             ghosts: Ghosts::new(slots.saturating_mul(GHOSTS_PER_SLOT)),
             hazards: Hazards::new(),
@@ -97,7 +113,7 @@ impl<I: Index> Auto<I> {
             random: Random::new(2),
             scale: Scale::of(slots),
             accesses: 0,
-            step_in: 1,
+            step_at: 1,
             active: Expert::Reuse,
             is_fixed: false,
             active_since: Nanos::ZERO,
@@ -123,32 +139,44 @@ impl<I: Index> Auto<I> {
         (self.accesses >> self.scale.shift) as u32
     }
 
+    #[inline]
     fn find(&self, key: Key) -> Option<u32> {
-        self.index.get(key, |slot| self.keys[slot as usize])
+        self.index.get(key, |slot| self.lines[slot as usize].key)
+    }
+
+    #[inline]
+    fn sampled(&self, key: Key) -> bool {
+        let hash = (mix(key.0 ^ 0x5eed) >> 32) as u32;
+        self.monitor.sampled(hash)
+    }
+
+    /// The line in `slot` is used now.
+    #[inline]
+    fn use_line(&mut self, slot: u32, request: &Request) {
+        let now = self.now();
+        let line = &mut self.lines[slot as usize].line;
+        line.touch(now, request, &self.scale);
     }
 
     /// What every access does, hit or miss.
-    #[inline]
     fn observe(&mut self, key: Key, request: &Request) {
         self.accesses += 1;
-        let hash = (mix(key.0 ^ 0x5eed) >> 32) as u32;
-        if self.monitor.sampled(hash) {
+        if self.sampled(key) {
             self.learn(key, request);
         }
-        self.step_in -= 1;
-        if self.step_in == 0 {
+        if self.accesses == self.step_at {
             self.hazards.step();
             let live = self.slots.live();
-            self.step_in = (live / (class::CLASSES as u32 * ROUNDS_PER_POOL)).clamp(8, 1000);
+            let every = (live / (class::CLASSES as u32 * ROUNDS_PER_POOL)).clamp(8, 1000);
+            self.step_at += u64::from(every);
         }
     }
 
-    #[inline(never)]
     fn learn(&mut self, key: Key, request: &Request) {
         let now = self.now();
         let missed = self
             .monitor
-            .access(key, request, &mut self.hazards, self.scale, now);
+            .access(key, request, &mut self.hazards, &self.scale, now);
         let keep = 1.0 - 1.0 / (MEMORY_POOLS * self.monitor.mini_lines() as f32);
         self.sampled = self.sampled * keep + 1.0;
         for (misses, missed) in self.misses.iter_mut().zip(missed) {
@@ -173,8 +201,8 @@ impl<I: Index> Auto<I> {
             let Some(slot) = self.random_resident() else {
                 continue;
             };
-            let line = self.lines[slot as usize];
-            let worth = score(self.active, &self.hazards, self.scale, line, now);
+            let line = self.lines[slot as usize].line;
+            let worth = score(self.active, &self.hazards, &self.scale, line, now);
             let age = now.wrapping_sub(line.last);
             let worse = worst.is_none_or(|(w, a, _)| worth < w || (worth == w && age > a));
             if worse && !pins.pinned(Slot(slot)) {
@@ -187,17 +215,17 @@ impl<I: Index> Auto<I> {
     fn random_resident(&mut self) -> Option<u32> {
         (0..TRIES)
             .map(|_| self.random.below(self.slots.total()))
-            .find(|slot| self.lines[*slot as usize].class != VACANT)
+            .find(|slot| !self.lines[*slot as usize].is_vacant())
     }
 
     fn vacate(&mut self, slot: u32) {
-        self.lines[slot as usize].class = VACANT;
-        self.index.remove(self.keys[slot as usize], slot);
+        let held = &mut self.lines[slot as usize];
+        held.line.class = VACANT;
+        self.index.remove(held.key, slot);
     }
 
     fn occupy(&mut self, slot: Slot, key: Key, line: Line) {
-        self.keys[slot.0 as usize] = key;
-        self.lines[slot.0 as usize] = line;
+        self.lines[slot.0 as usize] = Held { key, line };
         self.index.insert(key, slot.0);
     }
 
@@ -212,7 +240,7 @@ impl<I: Index> Auto<I> {
         };
         Line {
             last: now,
-            class: Class::of(count, distance, request, self.scale.lines),
+            class: Class::of(count, distance, request, &self.scale),
             count,
         }
     }
@@ -227,7 +255,7 @@ impl<I: Index> Auto<I> {
         let new = self.scale.shift;
         if new != old {
             let then = self.now();
-            for line in &mut self.lines {
+            for Held { line, .. } in &mut self.lines {
                 let accesses = u64::from(now.wrapping_sub(line.last)) << old;
                 let ticks = (accesses >> new).min(u64::from(u32::MAX));
                 line.last = then.wrapping_sub(ticks as u32);
@@ -236,7 +264,7 @@ impl<I: Index> Auto<I> {
         }
         self.ghosts = Ghosts::new(live.saturating_mul(GHOSTS_PER_SLOT));
         self.monitor = Monitor::new(live);
-        self.step_in = 1;
+        self.step_at = self.accesses + 1;
     }
 }
 
@@ -245,15 +273,20 @@ impl<I: Index> Replacement for Auto<I> {
     fn touch(&mut self, key: Key, request: &Request) -> Option<Slot> {
         self.observe(key, request);
         let slot = self.find(key)?;
-        let now = self.now();
-        let line = &mut self.lines[slot as usize];
-        let age = now.wrapping_sub(line.last);
-        let count = (self.scale.faded(line.count, age) + 1).min(COUNT_MAX);
-        *line = Line {
-            last: now,
-            class: Class::of(count, Some(age), request, self.scale.lines),
-            count,
-        };
+        self.use_line(slot, request);
+        Some(Slot(slot))
+    }
+
+    #[inline]
+    fn touch_common(&mut self, key: Key, request: &Request) -> Option<Slot> {
+        let accesses = self.accesses + 1;
+        if accesses == self.step_at || self.sampled(key) {
+            return None;
+        }
+        let lines = &self.lines;
+        let slot = self.index.get_near(key, |slot| lines[slot as usize].key)?;
+        self.accesses = accesses;
+        self.use_line(slot, request);
         Some(Slot(slot))
     }
 
@@ -272,17 +305,19 @@ impl<I: Index> Replacement for Auto<I> {
             self.ghosts.put(key, line.count, now, now);
             return Instruction::Bypass(Reason::AllPinned);
         };
-        let own = score(self.active, &self.hazards, self.scale, line, now);
+        let own = score(self.active, &self.hazards, &self.scale, line, now);
         if own < worth || self.hazards.chance(line.class) < self.chance_min {
             self.ghosts.put(key, line.count, now, now);
             return Instruction::Bypass(Reason::ColderThanVictim);
         }
         let old = self.lines[slot.0 as usize];
-        let victim = self.keys[slot.0 as usize];
         self.vacate(slot.0);
-        self.ghosts.put(victim, old.count, old.last, now);
+        self.ghosts.put(old.key, old.line.count, old.line.last, now);
         self.occupy(slot, key, line);
-        Instruction::Replace { slot, victim }
+        Instruction::Replace {
+            slot,
+            victim: old.key,
+        }
     }
 
     fn peek(&self, key: Key) -> Option<Slot> {
@@ -313,11 +348,12 @@ impl<I: Index> Replacement for Auto<I> {
 
     fn export(&self, visit: &mut dyn FnMut(Key, Slot, Heat)) {
         let now = self.now();
-        for (slot, line) in self.lines.iter().enumerate() {
-            if line.class != VACANT {
+        for (slot, held) in self.lines.iter().enumerate() {
+            if !held.is_vacant() {
+                let line = held.line;
                 let age = bucket(now.wrapping_sub(line.last)) as u8;
                 let heat = Heat::new(line.count.saturating_sub(1), age, line.class.kind());
-                visit(self.keys[slot], Slot(slot as u32), heat);
+                visit(held.key, Slot(slot as u32), heat);
             }
         }
     }
@@ -326,22 +362,16 @@ impl<I: Index> Replacement for Auto<I> {
         if total <= self.slots.total() {
             return;
         }
-        let vacant = Line {
-            last: 0,
-            class: VACANT,
-            count: 0,
-        };
         self.slots.grow(total);
-        self.keys.resize(total as usize, Key(0));
-        self.lines.resize(total as usize, vacant);
-        let keys = &self.keys;
-        self.index.grow(total, |slot| keys[slot as usize]);
+        self.lines.resize(total as usize, Held::NOTHING);
+        let lines = &self.lines;
+        self.index.grow(total, |slot| lines[slot as usize].key);
         self.resized();
     }
 
     fn retire(&mut self, slots: Range<u32>) {
         for slot in slots.start..slots.end.min(self.slots.total()) {
-            if self.lines[slot as usize].class != VACANT {
+            if !self.lines[slot as usize].is_vacant() {
                 self.vacate(slot);
                 self.slots.release(Slot(slot));
             }
@@ -362,9 +392,9 @@ impl<I: Index> Replacement for Auto<I> {
     }
 
     fn for_each(&self, visit: &mut dyn FnMut(Key, Slot)) {
-        for (slot, line) in self.lines.iter().enumerate() {
-            if line.class != VACANT {
-                visit(self.keys[slot], Slot(slot as u32));
+        for (slot, held) in self.lines.iter().enumerate() {
+            if !held.is_vacant() {
+                visit(held.key, Slot(slot as u32));
             }
         }
     }
@@ -408,11 +438,11 @@ impl<I: Index> Replacement for Auto<I> {
     }
 
     fn check(&self) {
-        for (slot, line) in self.lines.iter().enumerate() {
+        for (slot, held) in self.lines.iter().enumerate() {
             let slot = slot as u32;
-            assert_eq!(line.class != VACANT, self.slots.is_used(Slot(slot)));
-            if line.class != VACANT {
-                assert_eq!(self.find(self.keys[slot as usize]), Some(slot));
+            assert_eq!(!held.is_vacant(), self.slots.is_used(Slot(slot)));
+            if !held.is_vacant() {
+                assert_eq!(self.find(held.key), Some(slot));
             }
         }
         self.monitor.check();

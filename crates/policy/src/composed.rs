@@ -26,7 +26,17 @@ impl<R: Replacement, A: Admission> Composed<R, A> {
         }
     }
 
-    /// Apart, so that a hit saves no registers for it.
+    /// Apart, so that a hit of the common kind saves no registers for it.
+    #[inline(never)]
+    fn access_fully(&mut self, key: Key, request: &Request, pins: &dyn Pins) -> Instruction {
+        if let Some(slot) = self.replacement.touch(key, request) {
+            self.counters.hits += 1;
+            return Instruction::Hit(slot);
+        }
+        self.miss(key, request, pins)
+    }
+
+    /// Apart, too.
     #[inline(never)]
     fn miss(&mut self, key: Key, request: &Request, pins: &dyn Pins) -> Instruction {
         let instruction = match self.admission.admit(key, request) {
@@ -53,11 +63,11 @@ impl<R: Replacement, A: Admission> Composed<R, A> {
 impl<R: Replacement, A: Admission> Policy for Composed<R, A> {
     #[inline]
     fn access(&mut self, key: Key, request: &Request, pins: &dyn Pins) -> Instruction {
-        if let Some(slot) = self.replacement.touch(key, request) {
+        if let Some(slot) = self.replacement.touch_common(key, request) {
             self.counters.hits += 1;
             return Instruction::Hit(slot);
         }
-        self.miss(key, request, pins)
+        self.access_fully(key, request, pins)
     }
 
     fn peek(&self, key: Key) -> Option<Slot> {

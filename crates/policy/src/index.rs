@@ -31,6 +31,10 @@ pub trait Index {
     /// The node of `key`.
     fn get(&self, key: Key, key_of: impl Fn(u32) -> Key) -> Option<u32>;
 
+    /// The node of `key` if one look finds it; `None` tells nothing. Smaller than
+    /// `get` where it is inlined.
+    fn get_near(&self, key: Key, key_of: impl Fn(u32) -> Key) -> Option<u32>;
+
     /// Maps `key`, which is absent, to `node`.
     fn insert(&mut self, key: Key, node: u32);
 

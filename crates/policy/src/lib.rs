@@ -306,6 +306,13 @@ pub trait Replacement {
     /// Records an access; the slot if `key` is resident.
     fn touch(&mut self, key: Key, request: &Request) -> Option<Slot>;
 
+    /// The same for accesses that are hits and ask for little work; `None`, with
+    /// nothing recorded, for the others, of which `touch` is to hear.
+    #[inline]
+    fn touch_common(&mut self, _key: Key, _request: &Request) -> Option<Slot> {
+        None
+    }
+
     /// Makes room for `key`, which is not resident.
     fn insert(&mut self, key: Key, request: &Request, pins: &dyn Pins) -> Instruction;
 

@@ -2,6 +2,7 @@
 //! was seen, how far apart the last two accesses were, and the shape of the
 //! request. Lines of one class are expected to be reused alike.
 
+use super::expert::Scale;
 use crate::{Op, Request};
 
 /// Ages and distances fall into this many half-octave buckets of ticks.
@@ -18,6 +19,29 @@ pub(crate) const CLASSES: usize = (COUNTS * DISTANCES * SHAPES) as usize;
 /// Classes without the shape of the request.
 pub(crate) const COARSE: usize = (COUNTS * DISTANCES) as usize;
 
+/// [`counted`] of each count, in classes.
+const OF_COUNT: [u16; COUNT_MAX as usize + 1] = {
+    let mut of = [0; COUNT_MAX as usize + 1];
+    let mut count = 0;
+    while count < of.len() {
+        of[count] = counted(count as u8) * DISTANCES * SHAPES;
+        count += 1;
+    }
+    of
+};
+/// The octave of each distance in sixteenths of the pool, in classes.
+const OF_DISTANCE: [u16; 2 * Scale::SIXTEENTHS_MAX as usize] = {
+    let mut of = [0; 2 * Scale::SIXTEENTHS_MAX as usize];
+    let mut distance = 0;
+    while distance < of.len() {
+        let octave = octave(distance as u32);
+        let octave = if octave < 6 { octave } else { 6 };
+        of[distance] = (1 + octave) * SHAPES;
+        distance += 1;
+    }
+    of
+};
+
 /// A class of the finest level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Class(pub(crate) u16);
@@ -26,20 +50,15 @@ impl Class {
     /// The class of a line seen `count` times, the last time `distance` ticks
     /// after the time before; `None` if it was not known.
     #[inline]
-    pub(crate) fn of(count: u8, distance: Option<u32>, request: &Request, lines: u32) -> Class {
-        // Eighths of the pool, so that the octaves are the same at every size.
-        let distance = match distance {
-            None => 0,
-            Some(ticks) => 1 + octave(ticks.saturating_mul(16) / lines.max(1)).min(6),
-        };
-        let length = match request.len_bytes {
-            0..=4096 => 0,
-            4097..=16_384 => 1,
-            16_385..=65_536 => 2,
-            _ => 3,
-        };
+    pub(crate) fn of(count: u8, distance: Option<u32>, request: &Request, scale: &Scale) -> Class {
+        // Parts of the pool, so that the octaves are the same at every size.
+        let distance = distance.map_or(0, |ticks| {
+            OF_DISTANCE[scale.sixteenths(ticks) as usize % OF_DISTANCE.len()]
+        });
+        let longer = |than| u16::from(request.len_bytes > than);
+        let length = longer(4096) + longer(16_384) + longer(65_536);
         let shape = length * 2 + u16::from(request.op == Op::Write);
-        Class((counted(count) * DISTANCES + distance) * SHAPES + shape)
+        Class(OF_COUNT[usize::from(count % (COUNT_MAX + 1))] + distance + shape)
     }
 
     /// All of the class but the count.
@@ -60,8 +79,7 @@ impl Class {
 }
 
 /// The group of a count.
-#[inline]
-fn counted(count: u8) -> u16 {
+const fn counted(count: u8) -> u16 {
     match count {
         0 | 1 => 0,
         2 => 1,
@@ -73,8 +91,7 @@ fn counted(count: u8) -> u16 {
 }
 
 /// Zero for zero, else one more than the binary logarithm, rounded down.
-#[inline]
-fn octave(x: u32) -> u16 {
+const fn octave(x: u32) -> u16 {
     (u32::BITS - x.leading_zeros()) as u16
 }
 
@@ -96,6 +113,17 @@ pub(crate) const fn bucket_start(bucket: usize) -> u32 {
         _ => (2 + (bucket as u32 & 1)) << (bucket / 2 - 1),
     }
 }
+
+/// [`bucket_start`] of the bucket after each.
+pub(crate) const BUCKET_ENDS: [u32; BUCKETS] = {
+    let mut ends = [0; BUCKETS];
+    let mut bucket = 0;
+    while bucket < BUCKETS {
+        ends[bucket] = bucket_start(bucket + 1);
+        bucket += 1;
+    }
+    ends
+};
 
 #[cfg(test)]
 mod tests {
@@ -121,7 +149,7 @@ mod tests {
                             len_bytes,
                             sequential: false,
                         };
-                        let class = Class::of(count, distance, &request, 1000);
+                        let class = Class::of(count, distance, &request, &Scale::of(1000));
                         assert!((class.0 as usize) < CLASSES && class.coarse() < COARSE);
                         assert_eq!(Class::recalled(count, class.kind()), class);
                     }

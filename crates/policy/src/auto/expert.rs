@@ -1,8 +1,9 @@
 //! The rules that `auto` chooses between. All judge a line by the same few
 //! bytes, so that a change of rule moves nothing.
 
-use super::class::{Class, bucket};
+use super::class::{COUNT_MAX, Class, bucket};
 use super::hazard::Hazards;
+use crate::Request;
 
 /// How many rules there are.
 pub(crate) const EXPERTS: usize = 4;
@@ -51,13 +52,31 @@ pub(crate) struct Line {
     pub(crate) count: u8,
 }
 
+impl Line {
+    /// The line is used `now`.
+    #[inline]
+    pub(crate) fn touch(&mut self, now: u32, request: &Request, scale: &Scale) {
+        let age = now.wrapping_sub(self.last);
+        let faded = scale.faded(self.count, age);
+        self.count = faded + u8::from(faded < COUNT_MAX);
+        self.class = Class::of(self.count, Some(age), request, scale);
+        self.last = now;
+    }
+}
+
 /// Ages that depend on the size of the pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
     /// Accesses in a tick, as a power of two.
     pub(crate) shift: u32,
     /// The pool's lines in ticks: how long it takes to touch as many.
-    pub(crate) lines: u32,
+    lines: u32,
+    /// 2^40 divided by them, rounded up: division by them as a product.
+    reciprocal: u64,
+    /// Ticks above which [`Scale::sixteenths`] tells nothing apart.
+    ticks_max: u32,
+    /// Ticks without an access in which a count is halved.
+    halving: u32,
 }
 
 /// Ticks for as many accesses as the pool has lines, at the most.
@@ -70,16 +89,33 @@ impl Scale {
         let shift = (lines / TICKS_PER_POOL)
             .checked_ilog2()
             .map_or(0, |log| log + 1);
+        let lines = (lines >> shift).max(1);
         Scale {
             shift,
-            lines: (lines >> shift).max(1),
+            lines,
+            reciprocal: (1u64 << 40).div_ceil(u64::from(lines)),
+            ticks_max: lines * (Scale::SIXTEENTHS_MAX / 16),
+            halving: lines * FADE_POOLS,
         }
+    }
+
+    /// The most that [`Scale::sixteenths`] tells.
+    pub(crate) const SIXTEENTHS_MAX: u32 = 32;
+
+    /// Sixteenths of the pool's lines in so many ticks, rounded down.
+    #[inline]
+    pub(crate) fn sixteenths(&self, ticks: u32) -> u32 {
+        // Exact: sixteen times the factor has 18 bits, the reciprocal's error is below 2^13.
+        ((u64::from(ticks.min(self.ticks_max)) * self.reciprocal) >> 36) as u32
     }
 
     /// A count after `age` ticks without an access.
     #[inline]
     pub(crate) fn faded(&self, count: u8, age: u32) -> u8 {
-        count >> (age / (self.lines * FADE_POOLS)).min(7)
+        match age < self.halving {
+            true => count,
+            false => count >> (age / self.halving).min(7),
+        }
     }
 
     /// What an age counts among lines seen equally often: less than one use.
@@ -95,7 +131,7 @@ impl Scale {
 
 /// What `line` is worth under `expert`: higher is kept.
 #[inline]
-pub(crate) fn score(expert: Expert, hazards: &Hazards, scale: Scale, line: Line, now: u32) -> f32 {
+pub(crate) fn score(expert: Expert, hazards: &Hazards, scale: &Scale, line: Line, now: u32) -> f32 {
     let age = now.wrapping_sub(line.last);
     match expert {
         Expert::Reuse => hazards.worth(line.class, bucket(age)),

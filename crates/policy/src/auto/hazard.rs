@@ -60,15 +60,18 @@ impl Hazards {
     }
 
     /// A line of `class` left `bucket`.
+    #[inline]
     pub(crate) fn left(&mut self, class: Class, bucket: usize, reused: bool) {
-        let rows = [
-            &mut self.fine[class.0 as usize],
-            &mut self.coarse[class.coarse()],
-            &mut self.all,
+        let cells = [
+            &mut self.fine[class.0 as usize][bucket],
+            &mut self.coarse[class.coarse()][bucket],
+            &mut self.all[bucket],
         ];
-        for row in rows {
-            row[bucket].left += 1.0;
-            row[bucket].reused += f32::from(u8::from(reused));
+        for cell in cells {
+            cell.left += 1.0;
+            if reused {
+                cell.reused += 1.0;
+            }
         }
     }
 

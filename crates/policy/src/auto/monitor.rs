@@ -11,7 +11,7 @@
 //!     of the last advance; queues are ordered by last access
 //!     mini[e][entry.place[e]] = entry, for each rule e it is resident under
 
-use super::class::{BUCKETS, COUNT_MAX, Class, bucket_start};
+use super::class::{BUCKET_ENDS, BUCKETS, Class};
 use super::expert::{EXPERTS, Expert, Line, Scale, score};
 use super::hazard::Hazards;
 use super::random::Random;
@@ -107,7 +107,7 @@ impl Monitor {
         key: Key,
         request: &Request,
         hazards: &mut Hazards,
-        scale: Scale,
+        scale: &Scale,
         now: u32,
     ) -> [bool; EXPERTS] {
         self.advance(hazards, now);
@@ -116,17 +116,10 @@ impl Monitor {
                 let entry = self.entries[id as usize];
                 hazards.left(entry.line.class, entry.bucket as usize, true);
                 self.unlink(id);
-                let age = now.wrapping_sub(entry.line.last);
-                let count = (scale.faded(entry.line.count, age) + 1).min(COUNT_MAX);
-                let class = Class::of(count, Some(age), request, scale.lines);
-                self.entries[id as usize].line = Line {
-                    last: now,
-                    class,
-                    count,
-                };
+                self.entries[id as usize].line.touch(now, request, scale);
                 id
             }
-            None => self.follow(key, Class::of(1, None, request, scale.lines), hazards, now),
+            None => self.follow(key, Class::of(1, None, request, scale), hazards, now),
         };
         self.push(id, 0);
         let mut missed = [false; EXPERTS];
@@ -153,20 +146,36 @@ impl Monitor {
         if changed == 0 {
             return;
         }
-        for b in 0..due {
-            loop {
-                let id = self.queues[b].oldest;
-                if id == NONE {
-                    break;
-                }
-                let entry = &self.entries[id as usize];
-                if now.wrapping_sub(entry.line.last) < bucket_start(b + 1) {
+        for (b, end) in BUCKET_ENDS.iter().enumerate().take(due) {
+            while let Some(entry) = self.entries.get(self.queues[b].oldest as usize) {
+                if now.wrapping_sub(entry.line.last) < *end {
                     break;
                 }
                 hazards.left(entry.line.class, b, false);
-                self.unlink(id);
-                self.push(id, b + 1);
+                self.age_oldest(b);
             }
+        }
+    }
+
+    /// Moves the oldest entry of a queue to the next; the two calls of `unlink` and
+    /// `push` in half of their instructions.
+    fn age_oldest(&mut self, b: usize) {
+        let [from, to] = &mut self.queues[b..b + 2] else {
+            unreachable!("the last bucket has no end");
+        };
+        let id = from.oldest;
+        let older = std::mem::replace(&mut to.newest, id);
+        let entry = &mut self.entries[id as usize];
+        from.oldest = std::mem::replace(&mut entry.newer, NONE);
+        entry.older = older;
+        entry.bucket = b as u8 + 1;
+        match self.entries.get_mut(from.oldest as usize) {
+            Some(next) => next.older = NONE,
+            None => from.newest = NONE,
+        }
+        match self.entries.get_mut(older as usize) {
+            Some(older) => older.newer = id,
+            None => to.oldest = id,
         }
     }
 
@@ -237,7 +246,7 @@ impl Monitor {
         }
     }
 
-    fn admit(&mut self, id: u32, expert: Expert, hazards: &Hazards, scale: Scale, now: u32) {
+    fn admit(&mut self, id: u32, expert: Expert, hazards: &Hazards, scale: &Scale, now: u32) {
         let e = expert as usize;
         let line = self.entries[id as usize].line;
         let resident = Resident { entry: id, line };

@@ -30,6 +30,11 @@ impl Index for DenseIndex {
     }
 
     #[inline]
+    fn get_near(&self, key: Key, key_of: impl Fn(u32) -> Key) -> Option<u32> {
+        self.get(key, key_of)
+    }
+
+    #[inline]
     fn insert(&mut self, key: Key, node: u32) {
         self.nodes[key.0 as usize] = node;
     }

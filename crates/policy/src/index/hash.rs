@@ -45,9 +45,9 @@ impl HashIndex {
     /// The first bucket of `key` and its tag.
     #[inline]
     fn place(&self, key: Key) -> (usize, u8) {
-        let hash = mix(key.0 ^ self.seed);
+        let hash = fold(key.0 ^ self.seed);
         let bucket = ((hash >> 32) * self.buckets.len() as u64) >> 32;
-        (bucket as usize, (hash as u8).max(1))
+        (bucket as usize, hash as u8 | 1)
     }
 
     #[inline]
@@ -68,40 +68,70 @@ pub(crate) fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The top bit of each byte of `tags` that equals `tag`; where one does, maybe
-/// also of bytes above it.
+/// Both halves of a product, of which either alone mixes badly: half the
+/// instructions of [`mix`], and the table needs no more.
 #[inline]
-fn matches(tags: u64, tag: u8) -> u64 {
-    const ONES: u64 = u64::MAX / 255;
-    let differing = tags ^ (ONES * u64::from(tag));
-    differing.wrapping_sub(ONES) & !differing & (ONES << 7)
+fn fold(x: u64) -> u64 {
+    // The golden ratio's digits, as in Fibonacci hashing (Knuth, volume 3, 6.4).
+    let product = u128::from(x) * 0x9e37_79b9_7f4a_7c15;
+    product as u64 ^ (product >> 64) as u64
 }
 
 impl Bucket {
-    /// Tags 0 to 7, and 8 to 11 with none above them.
+    /// The ways of tag `tag`, a bit for each.
+    #[cfg(target_arch = "x86_64")]
     #[inline]
-    fn words(&self) -> [u64; 2] {
+    fn ways(&self, tag: u8) -> u32 {
+        use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set_epi64x, _mm_set1_epi8};
         let [low @ .., a, b, c, d] = self.tags;
-        [
-            u64::from_le_bytes(low),
-            u64::from(u32::from_le_bytes([a, b, c, d])),
-        ]
+        // What follows the tags, so that one instruction loads all sixteen bytes.
+        let high = u64::from(u32::from_le_bytes([a, b, c, d])) | u64::from(self.passed) << 32;
+        let low = i64::from_le_bytes(low);
+        // SAFETY: every processor of this architecture has SSE2.
+        let equal = unsafe {
+            let tags = _mm_set_epi64x(high as i64, low);
+            _mm_movemask_epi8(_mm_cmpeq_epi8(tags, _mm_set1_epi8(tag as i8)))
+        };
+        equal as u32 & ((1 << WAYS) - 1)
     }
 
-    /// The first way of tag `tag` for which `is` holds.
+    /// The same, one by one.
+    #[cfg(any(test, not(target_arch = "x86_64")))]
+    fn ways_one_by_one(&self, tag: u8) -> u32 {
+        let equal = self.tags.iter().map(|t| u32::from(*t == tag));
+        equal.rev().fold(0, |ways, equal| ways << 1 | equal)
+    }
+
+    /// The ways of tag `tag`, a bit for each.
+    #[cfg(not(target_arch = "x86_64"))]
+    fn ways(&self, tag: u8) -> u32 {
+        self.ways_one_by_one(tag)
+    }
+
+    /// The first node of tag `tag` for which `is` holds.
     #[inline]
-    fn find(&self, tag: u8, is: impl Fn(u32) -> bool) -> Option<usize> {
-        for (word, tags) in self.words().into_iter().enumerate() {
-            let mut mask = matches(tags, tag);
-            while mask != 0 {
-                let way = word * 8 + mask.trailing_zeros() as usize / 8;
-                if way < WAYS && self.tags[way] == tag && is(self.nodes[way]) {
-                    return Some(way);
-                }
-                mask &= mask - 1;
+    fn get(&self, tag: u8, is: impl Fn(u32) -> bool) -> Option<u32> {
+        let mut ways = self.ways(tag);
+        while ways != 0 {
+            let node = self.nodes[ways.trailing_zeros() as usize];
+            if is(node) {
+                return Some(node);
             }
+            ways &= ways - 1;
         }
         None
+    }
+
+    /// The first way of tag `tag` that holds `node`.
+    fn way_of(&self, tag: u8, node: u32) -> Option<usize> {
+        let ways = self.ways(tag);
+        (0..WAYS).find(|way| ways >> way & 1 == 1 && self.nodes[*way] == node)
+    }
+
+    /// The first empty way.
+    fn empty_way(&self) -> Option<usize> {
+        let ways = self.ways(0);
+        (ways != 0).then_some(ways.trailing_zeros() as usize)
     }
 }
 
@@ -136,8 +166,8 @@ impl Index for HashIndex {
         let (mut at, tag) = self.place(key);
         for _ in 0..self.buckets.len() {
             let bucket = &self.buckets[at];
-            if let Some(way) = bucket.find(tag, |node| key_of(node) == key) {
-                return Some(bucket.nodes[way]);
+            if let Some(node) = bucket.get(tag, |node| key_of(node) == key) {
+                return Some(node);
             }
             if bucket.passed == 0 {
                 break;
@@ -147,11 +177,20 @@ impl Index for HashIndex {
         None
     }
 
+    #[inline]
+    fn get_near(&self, key: Key, key_of: impl Fn(u32) -> Key) -> Option<u32> {
+        let (at, tag) = self.place(key);
+        let bucket = &self.buckets[at];
+        let way = bucket.ways(tag).trailing_zeros() as usize;
+        let node = *bucket.nodes.get(way)?;
+        (key_of(node) == key).then_some(node)
+    }
+
     fn insert(&mut self, key: Key, node: u32) {
         let (mut at, tag) = self.place(key);
         for _ in 0..self.buckets.len() {
             let bucket = &mut self.buckets[at];
-            if let Some(way) = bucket.find(0, |_| true) {
+            if let Some(way) = bucket.empty_way() {
                 bucket.tags[way] = tag;
                 bucket.nodes[way] = node;
                 return;
@@ -166,7 +205,7 @@ impl Index for HashIndex {
         let (mut at, tag) = self.place(key);
         for _ in 0..self.buckets.len() {
             let bucket = &mut self.buckets[at];
-            if let Some(way) = bucket.find(tag, |n| n == node) {
+            if let Some(way) = bucket.way_of(tag, node) {
                 bucket.tags[way] = 0;
                 return;
             }
@@ -227,11 +266,14 @@ mod tests {
                         .expect("twelve"),
                     ..Bucket::default()
                 };
-                assert_eq!(bucket.find(tag, |_| true), None);
+                assert_eq!(bucket.get(tag, |_| true), None);
                 bucket.tags[way] = tag;
                 bucket.nodes[way] = 7;
-                assert_eq!(bucket.find(tag, |node| node == 7), Some(way));
-                assert_eq!(bucket.find(tag, |node| node == 8), None);
+                bucket.passed = u32::from_le_bytes([tag; 4]);
+                assert_eq!(bucket.get(tag, |node| node == 7), Some(7));
+                assert_eq!(bucket.get(tag, |node| node == 8), None);
+                assert_eq!(bucket.way_of(tag, 7), Some(way));
+                assert_eq!(bucket.ways(tag), bucket.ways_one_by_one(tag));
             }
         }
     }
