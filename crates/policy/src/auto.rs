@@ -196,26 +196,34 @@ impl<I: Index> Auto<I> {
 
     /// The resident line worth least among a few, and its worth.
     fn victim(&mut self, pins: &dyn Pins, now: u32) -> Option<(Slot, f32)> {
+        // A copy of the loop for each rule: it is most of what a replacement costs.
+        match self.active {
+            Expert::Reuse => self.least(Expert::Reuse, pins, now),
+            Expert::Recency => self.least(Expert::Recency, pins, now),
+            Expert::Frequency => self.least(Expert::Frequency, pins, now),
+            Expert::Tenure => self.least(Expert::Tenure, pins, now),
+        }
+    }
+
+    #[inline(always)]
+    fn least(&mut self, rule: Expert, pins: &dyn Pins, now: u32) -> Option<(Slot, f32)> {
         let mut worst: Option<(f32, u32, u32)> = None;
+        let mut random = self.random.clone();
         for _ in 0..SAMPLES {
-            let Some(slot) = self.random_resident() else {
+            let draws = (0..TRIES).map(|_| random.below(self.lines.len() as u32));
+            let mut held = draws.map(|slot| (slot, self.lines[slot as usize]));
+            let Some((slot, Held { line, .. })) = held.find(|(_, held)| !held.is_vacant()) else {
                 continue;
             };
-            let line = self.lines[slot as usize].line;
-            let worth = score(self.active, &self.hazards, &self.scale, line, now);
+            let worth = score(rule, &self.hazards, &self.scale, line, now);
             let age = now.wrapping_sub(line.last);
             let worse = worst.is_none_or(|(w, a, _)| worth < w || (worth == w && age > a));
             if worse && !pins.pinned(Slot(slot)) {
                 worst = Some((worth, age, slot));
             }
         }
+        self.random = random;
         worst.map(|(worth, _, slot)| (Slot(slot), worth))
-    }
-
-    fn random_resident(&mut self) -> Option<u32> {
-        (0..TRIES)
-            .map(|_| self.random.below(self.slots.total()))
-            .find(|slot| !self.lines[*slot as usize].is_vacant())
     }
 
     fn vacate(&mut self, slot: u32) {

@@ -127,17 +127,25 @@ pub(super) fn instructions(example: &Path, arguments: &[&str]) -> io::Result<f64
     const SHORT: u64 = 20_000;
     const LONG: u64 = 120_000;
     let count = |ops: u64| {
-        let output = Command::new("valgrind")
-            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-            .arg(example)
-            .arg(ops.to_string())
-            .args(arguments)
-            .output()
-            .map_err(|e| io::Error::other(format!("valgrind (Debian package valgrind): {e}")))?;
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        let line = text.lines().find_map(|line| line.split_once("Collected :"));
-        line.and_then(|(_, number)| number.trim().parse::<f64>().ok())
-            .ok_or_else(|| io::Error::other(format!("valgrind counted nothing: {text}")))
+        let ops = ops.to_string();
+        let arguments: Vec<&str> = [ops.as_str()].iter().chain(arguments).copied().collect();
+        collected(&[], example, &arguments)
     };
     Ok((count(LONG)? - count(SHORT)?) / (LONG - SHORT) as f64)
+}
+
+/// Instructions that callgrind counts in all, or where its `options` say, while
+/// `example` runs with `arguments`.
+pub(super) fn collected(options: &[&str], example: &Path, arguments: &[&str]) -> io::Result<f64> {
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .args(options)
+        .arg(example)
+        .args(arguments)
+        .output()
+        .map_err(|e| io::Error::other(format!("valgrind (Debian package valgrind): {e}")))?;
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let line = text.lines().find_map(|line| line.split_once("Collected :"));
+    line.and_then(|(_, number)| number.trim().parse::<f64>().ok())
+        .ok_or_else(|| io::Error::other(format!("valgrind counted nothing: {text}")))
 }

@@ -130,7 +130,7 @@ impl Scale {
 }
 
 /// What `line` is worth under `expert`: higher is kept.
-#[inline]
+#[inline(always)]
 pub(crate) fn score(expert: Expert, hazards: &Hazards, scale: &Scale, line: Line, now: u32) -> f32 {
     let age = now.wrapping_sub(line.last);
     match expert {
