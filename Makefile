@@ -42,7 +42,7 @@ guest:
 
 bench:
 	tools/install $(PACKAGES_BENCH)
-	cargo build --release --quiet -p hotset -p lab --bin hotset --example bench --example nop --example hits --example arrays --example memory
+	cargo build --release --quiet -p hotset -p lab --bin hotset --example bench --example nop --example hits --example arrays --example memory --example policy_cost
 	target/release/examples/bench
 
 soak:

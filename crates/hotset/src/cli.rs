@@ -2,7 +2,9 @@
 //! are made.
 
 use crate::{Failure, commands, demo, serve};
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
+use policy::registry::POLICIES;
 use std::path::PathBuf;
 
 /// Keeps the hot set of slow storage on fast storage.
@@ -84,6 +86,10 @@ pub enum Command {
         #[arg(long, value_name = "N", default_value_t = 4500,
               value_parser = clap::value_parser!(u32).range(20..))]
         pages: u32,
+        /// The policy that decides what stays in the pool
+        #[arg(long, value_name = "NAME", default_value = "auto",
+              value_parser = PossibleValuesParser::new(POLICIES.iter().map(|(name, _)| *name)))]
+        policy: String,
     },
     /// Pull parts of a mirrored server, put them back, and check every byte
     Drill(commands::drill::Drill),
@@ -367,7 +373,11 @@ impl Command {
             Command::Drill(command) => commands::drill::run(&command),
             Command::Advise(command) => commands::advise::run(&command),
             Command::Explain(command) => commands::explain::run(&command),
-            Command::Demo { directory, pages } => demo::run(&directory, pages as usize),
+            Command::Demo {
+                directory,
+                pages,
+                policy,
+            } => demo::run(&directory, pages as usize, &policy),
             Command::Lab(command) => commands::lab::run(command),
             Command::Trace(command) => commands::trace::run(command),
             Command::Sim(command) => commands::sim::run(&command),

@@ -38,14 +38,15 @@ struct Run {
     hit_percent: f64,
 }
 
-/// Runs the demonstration in `directory`, loading `pages` pages twice.
-pub fn run(directory: &Path, pages: usize) -> Result<(), Failure> {
+/// Runs the demonstration in `directory`, loading `pages` pages twice; the pool is
+/// under `policy`.
+pub fn run(directory: &Path, pages: usize, policy: &str) -> Result<(), Failure> {
     host::require()?;
-    let workspace = Workspace::prepare(directory)?;
+    let workspace = Workspace::prepare(directory, policy)?;
     let list = visits::pages(&workspace.site, pages, SKEW, SEED);
     println!(
         "{pages} page loads by {VISITORS} visitors, each a page and its 11-12 images, \
-         twice the same list"
+         twice the same list; policy {policy}"
     );
     let without = perform(&workspace, "pass-through", "without", &list)?;
     let with = perform(&workspace, "write-through", "with hotset", &list)?;

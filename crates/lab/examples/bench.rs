@@ -4,8 +4,8 @@
 //! leaves the others alone.
 
 use lab::bench::{
-    Row, arrays, engine, guest, hits, loss, memory, mesh, nbd_hits, nop, reads, remember, report,
-    restart, served, simulator, throughput,
+    Row, arrays, engine, guest, hits, loss, memory, mesh, nbd_hits, nop, policy, reads, remember,
+    report, restart, served, simulator, throughput,
 };
 use std::error::Error;
 use std::path::Path;
@@ -48,10 +48,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let loss_span = Duration::from_secs(if quick { 6 } else { 10 });
     let in_guest = |script: &str| guest::rows(Path::new(script), &hotset);
-    let groups: [(&str, Measure); 17] = [
+    let groups: [(&str, Measure); 18] = [
         ("executor", &|| Ok(nop::rows(runs, &program("nop"))?)),
         ("hits", &|| {
             Ok(hits::rows(&program("hits"), &program("nop"))?)
+        }),
+        ("policy", &|| {
+            let accesses = if quick { 50_000 } else { 500_000 };
+            Ok(policy::rows(runs, accesses, &program("policy_cost"))?)
         }),
         ("arrays", &|| Ok(arrays::rows(&program("arrays"))?)),
         ("nbd-hits", &|| Ok(nbd_hits::rows(&program("hits"))?)),

@@ -1,6 +1,6 @@
-//! `hits OPS [served] DEPTH|checksum`: hits of the cache engine on a driver that
-//! completes at once, alone or over NBD, or checksums alone; run under an
-//! instruction counter.
+//! `hits OPS DEPTH POLICY|served DEPTH|checksum`: hits of the cache engine on a
+//! driver that completes at once, alone or over NBD, or checksums alone; run under
+//! an instruction counter.
 
 use lab::bench::{hits, nbd_hits};
 
@@ -11,6 +11,9 @@ fn main() {
     match args.get(1).map(String::as_str) {
         Some("checksum") => hits::checksums(ops),
         Some("served") => nbd_hits::reads(ops, number(2).unwrap_or(32)),
-        _ => hits::reads(ops, number(1).unwrap_or(32)),
+        _ => {
+            let policy = args.get(2).map_or(hits::POLICIES[0], String::as_str);
+            hits::reads(ops, number(1).unwrap_or(32), policy);
+        }
     }
 }

@@ -5,9 +5,9 @@
 //! zero; a cell runs one policy of one size over it; [`Plan::run`] runs all
 //! cells over all cores. Results do not depend on the number of threads.
 //!
-//! Memory is bounded by the trace's footprint, not by its length: traces of
-//! more than [`source::KEPT_ACCESSES_MAX`] accesses are read from the file once
-//! for each cell.
+//! Memory is bounded by the trace's footprint, not by its length: a trace that
+//! takes more than [`source::KEPT_BYTES_MAX`] is read from the file once for each
+//! cell. The offline optimum alone needs four bytes an access.
 
 mod cell;
 pub mod chart;

@@ -25,16 +25,18 @@ pub struct Workspace {
     pub directory: PathBuf,
     /// What is served.
     pub site: Site,
+    policy: String,
 }
 
 impl Workspace {
-    /// Makes what is missing in `directory`.
-    pub fn prepare(directory: &Path) -> Result<Workspace, Failure> {
+    /// Makes what is missing in `directory`; the pool is under `policy`.
+    pub fn prepare(directory: &Path, policy: &str) -> Result<Workspace, Failure> {
         fs::create_dir_all(directory).map_err(Failure::runtime)?;
         let directory = directory.canonicalize().map_err(Failure::runtime)?;
         let workspace = Workspace {
             directory,
             site: SITE,
+            policy: policy.to_owned(),
         };
         workspace.make_image()?;
         let ssd = fs::File::create(workspace.ssd()).map_err(Failure::runtime)?;
@@ -90,6 +92,7 @@ impl Workspace {
         let (image, ssd) = (self.image(), self.ssd());
         let (control, socket) = (self.control(), self.socket());
         let state = self.directory.join("state");
+        let policy = &self.policy;
         let text = format!(
             "[daemon]\n\
              control = {control:?}\n\
@@ -105,6 +108,7 @@ impl Workspace {
              [[pool]]\n\
              name = \"fast\"\n\
              devices = [\"ssd\"]\n\
+             policy = {policy:?}\n\
              hit_latency_max = \"1s\"\n\
              cold = true\n\n\
              [[volume]]\n\

@@ -1,12 +1,14 @@
 //! The engine on a real disk, without NBD: 4 KiB hits beside fio's io_uring
-//! engine on the very file that is the pool.
+//! engine on the very file that is the pool, and under one policy beside another.
 
 use super::fio::{self, Load};
-use super::reads::random_reads;
+use super::hits::POLICIES;
+use super::reads::{cpu_time, make_file, random_reads};
 use super::{Goal, Row, alone, paired};
 use block::{BoxDevice, Device, Host, IoResult, Lba, Nanos, Sectors};
 use cache::{Cache, Config, Counter, Mode, PoolDevice, Volume, VolumeConfig};
 use shard::{Disk, Local, Mesh, Shard};
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -16,82 +18,134 @@ use uring::{DiskOptions, Options, Uring, UringDriver};
 
 /// What is cached: small enough to be warm in a second or two.
 const VOLUME_BYTES: u64 = 256 << 20;
-/// The pool holds all of it with room to spare.
+/// What is written of a pool before it is used: more than is ever cached in it.
 const POOL_BYTES: u64 = 288 << 20;
+/// The rest of it has no room on the disk: what a policy does beside looking up
+/// depends on the size.
+const POOL_SPARSE_BYTES: u64 = 26 << 30;
 const WARM_BYTES: usize = 256 << 10;
 
-/// IOPS of ours and of fio's, run by run, at one depth.
-type Pairs = Vec<(f64, f64)>;
+/// What one run came to.
+#[derive(Clone, Copy)]
+struct Ours {
+    iops: f64,
+    cpu_us_per_hit: f64,
+}
+
+/// Runs that follow each other: one under each of the policies, and fio's IOPS.
+struct Round {
+    ours: [Ours; POLICIES.len()],
+    fio: f64,
+}
+
+/// A cache and its volume.
+type Subject = (Cache<Disk<UringDriver>>, Rc<Volume<Disk<UringDriver>>>);
 
 /// What every run does.
 #[derive(Clone)]
 struct Plan {
-    pool: PathBuf,
+    pools: [PathBuf; POLICIES.len()],
     depths: Vec<u64>,
     runs: usize,
     span: Duration,
 }
 
-/// Hits beside fio; `origin` is a file of at least 256 MiB, `pool` is made.
+/// Hits beside fio, and under one policy beside the other; `origin` is a file of at
+/// least 256 MiB, the pools are made: `pool` with each policy's name at its end.
 pub fn rows(origin: &Path, pool: &Path, runs: usize, span: Duration) -> io::Result<Vec<Row>> {
-    super::reads::make_file(pool, POOL_BYTES)?;
+    let pools = POLICIES.map(|policy| pool.with_extension(policy));
+    for pool in &pools {
+        if fs::metadata(pool).is_ok_and(|m| m.len() == POOL_SPARSE_BYTES) {
+            continue;
+        }
+        make_file(pool, POOL_BYTES)?;
+        OpenOptions::new()
+            .write(true)
+            .open(pool)?
+            .set_len(POOL_SPARSE_BYTES)?;
+    }
     let plan = Plan {
-        pool: pool.to_owned(),
+        pools,
         depths: vec![1, 32],
         runs,
         span,
     };
     let measured = measure(origin, plan)?;
-    let peer = "fio io_uring, registered files and buffers, on the pool's file";
     let (shallow, deep) = (&measured[0], &measured[1]);
     let beyond: Vec<f64> = shallow
         .iter()
-        .map(|(ours, fio)| 1e6 / ours - 1e6 / fio)
+        .map(|round| 1e6 / round.ours[0].iops - 1e6 / round.fio)
         .collect();
-    Ok(vec![
+    let beside_fio = |depth: u64, rounds: &[Round], goal| {
+        let pairs: Vec<(f64, f64)> = rounds.iter().map(|r| (r.ours[0].iops, r.fio)).collect();
         paired(
-            "hits of the engine on a file, depth 32: IOPS",
+            format!("hits of the engine on a file, depth {depth}: IOPS"),
             "IOPS",
-            peer,
-            Some(Goal::RatioAtLeast(0.95)),
-            deep,
-        ),
-        paired(
-            "hits of the engine on a file, depth 1: IOPS",
-            "IOPS",
-            peer,
-            None,
-            shallow,
-        ),
+            "fio io_uring, registered files and buffers, on the pool's file",
+            goal,
+            &pairs,
+        )
+    };
+    let mut rows = vec![
+        beside_fio(32, deep, Some(Goal::RatioAtLeast(0.95))),
+        beside_fio(1, shallow, None),
         alone(
             "hits of the engine on a file, depth 1: time beyond fio's",
             "us",
             Some(Goal::AtMost(3.0)),
             &beyond,
         ),
-    ])
+    ];
+    let [policy, peer] = POLICIES;
+    for (depth, rounds) in [(32, deep), (1, shallow)] {
+        let name = format!("hits of the engine on a file under {policy}, depth {depth}");
+        let pairs = |of: fn(&Ours) -> f64| {
+            let pair = |round: &Round| (of(&round.ours[0]), of(&round.ours[1]));
+            rounds.iter().map(pair).collect::<Vec<_>>()
+        };
+        rows.push(paired(
+            format!("{name}: IOPS"),
+            "IOPS",
+            peer,
+            Some(Goal::RatioAtLeast(0.97)),
+            &pairs(|ours| ours.iops),
+        ));
+        rows.push(paired(
+            format!("{name}: CPU"),
+            "us per hit",
+            peer,
+            Some(Goal::RatioAtMost(1.03)),
+            &pairs(|ours| ours.cpu_us_per_hit),
+        ));
+    }
+    Ok(rows)
 }
 
-/// The pairs of each depth of the plan.
-fn measure(origin: &Path, plan: Plan) -> io::Result<Vec<Pairs>> {
+/// The rounds of each depth of the plan.
+fn measure(origin: &Path, plan: Plan) -> io::Result<Vec<Vec<Round>>> {
     let mut host = Uring::new(Options::default()).map_err(io::Error::other)?;
     let open = |path: &Path| {
         let opened = host.open_disk(path, &DiskOptions::default());
         opened.map(|(target, _)| target).map_err(io::Error::other)
     };
-    let (origin, pool) = (open(origin)?, open(&plan.pool)?);
+    let origin = open(origin)?;
+    let pools = plan.pools.iter().map(|pool| open(pool));
+    let pools = pools.collect::<io::Result<Vec<_>>>()?;
     let measured = Arc::new(Mutex::new(Ok(Vec::new())));
     let (mesh, result) = (Mesh::new(1), measured.clone());
     host.run(1, move |id, driver| {
-        let (plan, result) = (plan.clone(), result.clone());
+        let (plan, pools, result) = (plan.clone(), pools.clone(), result.clone());
         let config = shard::Config::default();
         Shard::boot(id, driver, mesh.clone(), config, move |local| async move {
             let disk = |target| local.disk(target).expect("opened above");
-            let (cache, volume) = warm(&local, disk(pool), disk(origin))
-                .await
-                .expect("the files are readable and writable");
-            let pairs = compare(&local, &cache, Rc::new(volume), &plan).await;
-            *result.lock().expect("one thread") = pairs;
+            let mut subjects = Vec::new();
+            for (policy, pool) in POLICIES.into_iter().zip(pools) {
+                let warm = warm(&local, disk(pool), disk(origin), policy).await;
+                let (cache, volume) = warm.expect("the files are readable and writable");
+                subjects.push((cache, Rc::new(volume)));
+            }
+            let rounds = compare(&local, &subjects, &plan).await;
+            *result.lock().expect("one thread") = rounds;
         })
     });
     let mut measured = measured.lock().expect("the shard has ended");
@@ -103,8 +157,9 @@ async fn warm(
     local: &Local<UringDriver>,
     pool: Disk<UringDriver>,
     origin: Disk<UringDriver>,
+    policy: &str,
 ) -> IoResult<(Cache<Disk<UringDriver>>, Volume<Disk<UringDriver>>)> {
-    let policy = policy::registry::build("lru", 0, 1).expect("registered");
+    let policy = policy::registry::build(policy, 0, 1).expect("registered");
     let config = Config {
         sequential_bytes: None,
         ..Config::default()
@@ -128,25 +183,37 @@ async fn warm(
 
 async fn compare(
     local: &Local<UringDriver>,
-    cache: &Cache<Disk<UringDriver>>,
-    volume: Rc<Volume<Disk<UringDriver>>>,
+    subjects: &[Subject],
     plan: &Plan,
-) -> io::Result<Vec<Pairs>> {
+) -> io::Result<Vec<Vec<Round>>> {
     let mut all = Vec::new();
     for &depth in &plan.depths {
-        let mut pairs = Vec::new();
+        let mut rounds = Vec::new();
         for run in 0..plan.runs {
-            let before = cache.counters().get(Counter::ReadsHit);
-            let reads = random_reads(local, volume.clone(), depth, plan.span, run as u64).await;
-            let hits = cache.counters().get(Counter::ReadsHit) - before;
-            assert_eq!(hits, reads.count, "every read is a hit");
+            let mut ours = Vec::new();
+            for (cache, volume) in subjects {
+                let before = (cache.counters().get(Counter::ReadsHit), cpu_time());
+                let reads = random_reads(local, volume.clone(), depth, plan.span, run as u64).await;
+                let hits = cache.counters().get(Counter::ReadsHit) - before.0;
+                assert_eq!(hits, reads.count, "every read is a hit");
+                let cpu = cpu_time() - before.1;
+                ours.push(Ours {
+                    iops: reads.per_second(),
+                    cpu_us_per_hit: cpu.as_secs_f64() * 1e6 / hits as f64,
+                });
+            }
             // The shard has nothing in flight, so its thread may wait.
-            let fio = fio::run(&plan.pool, &Load::random_reads(depth, plan.span))?;
-            pairs.push((reads.per_second(), fio.iops));
+            let mut load = Load::random_reads(depth, plan.span);
+            load.options.push(format!("--size={POOL_BYTES}"));
+            let fio = fio::run(&plan.pools[0], &load)?;
+            rounds.push(Round {
+                ours: ours.try_into().ok().expect("one for each policy"),
+                fio: fio.iops,
+            });
             // The clock is read once a turn, and this one took long.
             local.env().timer.sleep(Nanos(1)).await;
         }
-        all.push(pairs);
+        all.push(rounds);
     }
     Ok(all)
 }

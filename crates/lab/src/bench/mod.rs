@@ -15,6 +15,7 @@ pub mod memory;
 pub mod mesh;
 pub mod nbd_hits;
 pub mod nop;
+pub mod policy;
 pub mod reads;
 pub mod remember;
 pub mod report;

@@ -138,7 +138,7 @@ pub fn reads(ops: u64, depth: u64) {
         let env = local.env();
         let disk = local.disk(TargetId(0)).expect("nop is a disk");
         let leaf = Metered::meter(disk, env.timer.clone());
-        let (cache, volume) = hits::warm(&local, leaf).await;
+        let (cache, volume) = hits::warm(&local, leaf, hits::POLICIES[0]).await;
         let log = Rc::new(|line: &str| panic!("{line}"));
         let limits = Limits {
             connections_max: 1,

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trace::{Format, Info, Reader, Record, Skipped, Strictness};
 
-/// Accesses up to which a trace is kept in memory between cells (about 1 GiB).
-pub const KEPT_ACCESSES_MAX: u64 = 1 << 26;
+/// Bytes up to which a trace is kept in memory between cells: some ten million
+/// requests.
+pub const KEPT_BYTES_MAX: usize = 256 << 20;
 
 /// Accesses in a chunk, about.
 const CHUNK_ACCESSES: usize = 1 << 20;
@@ -24,6 +25,13 @@ pub struct Chunk {
     pub requests: Vec<ChunkRequest>,
     /// The dense numbers of the lines they touch.
     pub lines: Vec<u32>,
+}
+
+impl Chunk {
+    fn bytes(&self) -> usize {
+        self.requests.capacity() * size_of::<ChunkRequest>()
+            + self.lines.capacity() * size_of::<u32>()
+    }
 }
 
 /// One request of a chunk.
@@ -102,6 +110,16 @@ impl Source {
         strictness: Strictness,
         line_bytes: u64,
     ) -> Result<Source, SourceError> {
+        Source::open_keeping(path, format, strictness, line_bytes, KEPT_BYTES_MAX)
+    }
+
+    fn open_keeping(
+        path: &Path,
+        format: Option<Format>,
+        strictness: Strictness,
+        line_bytes: u64,
+        kept_bytes_max: usize,
+    ) -> Result<Source, SourceError> {
         let mut reader = Reader::open(path, format, strictness)?;
         let mut source = Source {
             path: path.to_path_buf(),
@@ -115,6 +133,7 @@ impl Source {
             kept: Some(Vec::new()),
         };
         let mut builder = Builder::new(line_bytes);
+        let mut room = kept_bytes_max;
         for record in reader.by_ref() {
             let record = record?;
             source.info.add(&record);
@@ -127,10 +146,10 @@ impl Source {
                 return Err(SourceError::TooManyLines(path.to_path_buf()));
             }
             if builder.chunk.lines.len() >= CHUNK_ACCESSES {
-                source.keep(builder.take());
+                source.keep(builder.take(), &mut room);
             }
         }
-        source.keep(builder.take());
+        source.keep(builder.take(), &mut room);
         source.skipped = reader.skipped();
         if source.accesses == 0 {
             return Err(SourceError::Empty(path.to_path_buf()));
@@ -138,13 +157,16 @@ impl Source {
         Ok(source)
     }
 
-    fn keep(&mut self, chunk: Chunk) {
+    fn keep(&mut self, mut chunk: Chunk, room: &mut usize) {
         self.accesses += chunk.lines.len() as u64;
-        if self.accesses > KEPT_ACCESSES_MAX {
-            self.kept = None;
-        }
-        if let Some(kept) = &mut self.kept {
-            kept.push(chunk);
+        chunk.requests.shrink_to_fit();
+        chunk.lines.shrink_to_fit();
+        match (&mut self.kept, room.checked_sub(chunk.bytes())) {
+            (Some(kept), Some(left)) => {
+                kept.push(chunk);
+                *room = left;
+            }
+            _ => self.kept = None,
         }
     }
 
@@ -288,5 +310,41 @@ impl Builder {
             lines: (self.chunk.lines.len() - before) as u32,
             head_bytes: (record.offset_bytes % self.line_bytes) as u32,
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::Writer;
+
+    #[test]
+    fn a_trace_too_long_to_be_kept_is_read_again() {
+        let path = std::env::temp_dir().join(format!("source-{}.hottrace", std::process::id()));
+        let file = std::fs::File::create(&path).expect("a writable directory");
+        let mut writer = Writer::new(&path, file, Format::Binary).expect("a writable form");
+        for i in 0..3000u64 {
+            let record = Record {
+                time: Nanos(i),
+                offset_bytes: i * 7919 % 500 * 4096,
+                len_bytes: 8192,
+                ..Record::default()
+            };
+            writer.write(&record).expect("room");
+        }
+        writer.finish().expect("room");
+        let read = |kept_bytes_max| {
+            let strict = Strictness::Strict;
+            let source = Source::open_keeping(&path, None, strict, 4096, kept_bytes_max);
+            let source = source.expect("a sound trace");
+            let mut lines = Vec::new();
+            let walk = source.for_each_chunk(|chunk| lines.extend_from_slice(&chunk.lines));
+            walk.expect("a sound trace");
+            (source.kept.is_some(), lines)
+        };
+        let (kept, again) = (read(KEPT_BYTES_MAX), read(1000));
+        assert!(kept.0 && !again.0);
+        assert_eq!((kept.1.len(), &kept.1), (6000, &again.1));
+        std::fs::remove_file(&path).expect("it was made above");
     }
 }
