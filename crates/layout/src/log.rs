@@ -186,3 +186,20 @@ impl Iterator for LogReader<'_> {
         Some(change)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_record_is_longer_than_the_longest() {
+        let change = Change {
+            slot: 1,
+            key: Some(2),
+            valid: Mask::default(),
+            changed: Mask::default(),
+            crcs: vec![0; 256],
+        };
+        assert_eq!(change.bytes(256), change_bytes_max(256));
+    }
+}
