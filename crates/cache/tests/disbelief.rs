@@ -157,6 +157,64 @@ fn a_device_of_openings_that_were_cut_short_is_not_believed() {
     assert_eq!(again, Outcome::Done);
 }
 
+/// A device that begins anew has lost its marks before it gets another head.
+#[test]
+fn a_power_cut_while_a_device_begins_anew_leaves_nothing_of_before_to_believe() {
+    let mut cuts = 0;
+    for step in 1..200 {
+        let mut place = Place::new(step, 2);
+        let other = place.pool[1];
+        let filled = place.run(&[0], move |rig| async move {
+            rig.fill().await;
+            rig.sleep(100).await;
+            // Another one has an epoch of an opening that never came to the witness.
+            let sectors = layout::HEAD_BLOCKS * layout::BLOCK_SECTORS;
+            let disk = rig.local.disk(rig.pool[0]).unwrap();
+            let (buf, result) = disk.read(Lba(0), rig.buf(sectors).await).await;
+            result.unwrap();
+            let mut head = layout::Head::decode(&buf).unwrap();
+            (head.device, head.epoch) = (layout::Uuid(7), head.epoch + 5);
+            for area in head.plan().unwrap().heads {
+                let mut buf = rig.buf(sectors).await;
+                head.encode(&mut buf);
+                let to = rig.local.disk(other).unwrap();
+                let written = to.write(area.lba(Lba(0), 0), buf.share(), Fua::Yes).await;
+                written.unwrap();
+            }
+            // The lines are stale from here on, which nothing but marks tells.
+            rig.volume.set_mode(Mode::PassThrough);
+            for line in 0..16 {
+                rig.write(line * LINE, 8, 5).await;
+            }
+            rig.volume.flush().await.unwrap();
+            rig.cut();
+            rig.sleep(1000).await;
+        });
+        cut_off(&mut place, filled);
+        let cut = PowerCut {
+            domain: None,
+            at: Point::Step(place.sim.world().steps() + step),
+        };
+        let plan = Plan {
+            cuts: vec![cut],
+            ..Plan::default()
+        };
+        place.sim.world_mut().set_plan(plan).unwrap();
+        let outcome = place.run(&[0, 1], |_| async {});
+        if outcome == Outcome::Done {
+            break;
+        }
+        cuts += 1;
+        cut_off(&mut place, outcome);
+        let again = place.run(&[0], |rig| async move {
+            rig.cache.warmed().await;
+            rig.agrees().await;
+        });
+        assert_eq!(again, Outcome::Done, "step {step}");
+    }
+    assert!((10..199).contains(&cuts), "{cuts}");
+}
+
 /// A bit that flips in one read of map or log, and not in the next.
 #[test]
 fn what_could_not_be_read_once_is_not_believed_later() {

@@ -114,8 +114,9 @@ fn head_of_pool<P: Device>(durable: &Durable, members: &[Rc<Member<P>>]) -> Head
     }
 }
 
-/// Writes the second copy of the head of a member that begins anew, in no epoch:
-/// it names the pool, and is never believed.
+/// Writes the head of a member that begins anew, in no epoch: it names the pool, and
+/// is never believed. The second copy first, so that one of both is ours at any
+/// moment; then the other, which could be believed with the marks that follow.
 pub(super) async fn claim<P: Device>(
     core: &Rc<Core<P>>,
     durable: &Durable,
@@ -128,6 +129,7 @@ pub(super) async fn claim<P: Device>(
         ..head_of_pool::<P>(durable, &[])
     };
     write_copies(core, durable, &shared, member, 1..2).await
+        && write_copies(core, durable, &shared, member, 0..1).await
 }
 
 async fn write_head<P: Device>(

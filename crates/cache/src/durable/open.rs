@@ -6,8 +6,9 @@
 //! what is not ours is left alone, unless told otherwise.
 //!
 //! Order: everything is read and decided before anything is written. Devices
-//! that begin anew are claimed by their second head and get their marks, then all
-//! get their heads; if the members are others than before, with a greater epoch.
+//! that begin anew are claimed by a head that nobody believes and get their marks,
+//! then all get their heads; if the members are others than before, with a greater
+//! epoch.
 
 use super::heads::{WITNESS_SECTORS, claim, write_heads};
 use super::io::readable;
@@ -344,7 +345,9 @@ impl<P: Device> Cache<P> {
 /// Claims a device that begins anew, so that what follows is known for ours if
 /// the power goes; then writes both pairs of marks, so that no older one is left.
 async fn write_new_marks<P: Device>(core: &Rc<Core<P>>, durable: &Durable, member: &Rc<Member<P>>) {
-    claim(core, durable, member).await;
+    if !claim(core, durable, member).await {
+        return;
+    }
     for _ in 0..2 {
         let image = durable.table.borrow().wanted.clone();
         write_image(core, durable, member, &image).await;
