@@ -260,13 +260,8 @@ impl Core {
         }
         let others = |other: usize| other != role && self.in_sync(other).is_some();
         if state == MemberState::InSync && !self.shape.can_run(others) {
-            if is_loss(error) && self.down.borrow().is_none() {
-                let why = format!("too few members are left after {error}");
-                self.tell(format!(
-                    "{}: {why}; assemble it again once they are back",
-                    self.name
-                ));
-                *self.down.borrow_mut() = Some(why);
+            if is_loss(error) {
+                self.take_down(format!("too few members are left after {error}"));
             }
             return false;
         }
@@ -286,6 +281,17 @@ impl Core {
             let _ = core.commit().await;
         });
         true
+    }
+
+    /// Refuses changes from here on.
+    pub fn take_down(&self, why: String) {
+        if self.down.borrow().is_none() {
+            self.tell(format!(
+                "{}: {why}; assemble it again once all its members are back",
+                self.name
+            ));
+            *self.down.borrow_mut() = Some(why);
+        }
     }
 
     /// Looks at once whether what shares a failed member's domain is lost too.

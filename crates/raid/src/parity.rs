@@ -13,7 +13,7 @@ use crate::format::journal::{Intent, Run};
 use crate::levels::{Piece, Stripe};
 use crate::member::is_loss;
 use crate::replicated::Change;
-use crate::xor::xor;
+use crate::xor::{rebuild_in, xor};
 use block::{
     Access, Buf, Extent, Fua, IoError, IoResult, Kind, Lba, SECTOR_BYTES, Sectors, Shared,
 };
@@ -401,7 +401,27 @@ impl Core {
         }
         self.commit().await?;
         self.check_up()?;
-        failed.map_or(Ok(()), Err)
+        match failed {
+            None => Ok(()),
+            Some(error) => {
+                self.lose_missing(update).await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives up what the band of `update` holds for members that are missing: it can
+    /// no longer be computed, for not all of the others have taken the update.
+    async fn lose_missing(self: &Rc<Core>, update: &Update) -> IoResult {
+        let missing = (0..self.slots.len()).filter(|role| !self.is_in_sync(*role));
+        for column in missing.filter_map(|role| update.stripe.column(role)) {
+            let lost = update.stripe.place(column, update.from, update.len);
+            if let Err(error) = self.add_bad(lost) {
+                self.take_down(error.to_string());
+                return Err(error);
+            }
+        }
+        self.commit().await
     }
 
     /// Reads a piece of a member that cannot be read itself; `missing` if that
@@ -415,6 +435,11 @@ impl Core {
         let stripe = self.shape.stripe_at(piece.extent.start);
         let leg = piece.legs()[0];
         let _busy = self.busy.lock(stripe.extent(), Access::Shared).await;
+        // Updates were cut short, which only replaying the journals makes whole.
+        if let Some(why) = &*self.down.borrow() {
+            let what = format!("what a missing member held cannot be computed: {why}");
+            return (buf, Err(self.error(Kind::Gone, what)));
+        }
         // A rebuild may have ended while this waited for it, and another member
         // may have been lost since.
         if let Some(member) = self.in_sync(leg.member).filter(|_| missing) {
@@ -463,16 +488,4 @@ impl Core {
         }
         (buf, Ok(()))
     }
-}
-
-/// Computes chunk `lost` of `band`, chunks of `len`, from the others.
-fn rebuild_in(band: &mut [u8], len: usize, lost: usize) {
-    let Some(at) = lost.checked_mul(len).filter(|at| at + len <= band.len()) else {
-        return;
-    };
-    let (before, rest) = band.split_at_mut(at);
-    let (into, after) = rest.split_at_mut(len);
-    into.fill(0);
-    before.chunks_exact(len).for_each(|chunk| xor(into, chunk));
-    after.chunks_exact(len).for_each(|chunk| xor(into, chunk));
 }

@@ -8,6 +8,18 @@ pub fn xor(into: &mut [u8], from: &[u8]) {
     }
 }
 
+/// Computes chunk `lost` of `band`, chunks of `len`, from the others.
+pub(crate) fn rebuild_in(band: &mut [u8], len: usize, lost: usize) {
+    let Some(at) = lost.checked_mul(len).filter(|at| at + len <= band.len()) else {
+        return;
+    };
+    let (before, rest) = band.split_at_mut(at);
+    let (into, after) = rest.split_at_mut(len);
+    into.fill(0);
+    before.chunks_exact(len).for_each(|chunk| xor(into, chunk));
+    after.chunks_exact(len).for_each(|chunk| xor(into, chunk));
+}
+
 #[cfg(test)]
 mod tests {
     use super::xor;

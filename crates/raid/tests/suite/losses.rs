@@ -1,9 +1,12 @@
 //! Members that fail, return, or cannot be read.
 
 use crate::common::{drive, refused, run};
-use block::{Device, Extent, Lba, Sectors};
+use block::{Device, Extent, Kind, Lba, Nanos, Sectors};
+use futures_util::future::{join, join_all};
 use raid::{Level, MemberState};
-use sim::{Plan, Sim, World};
+use sim::{Effect, Ops, Plan, Rule, Sim, When, World};
+use std::cell::Cell;
+use std::rc::Rc;
 
 const REDUNDANT: [(Level, usize); 4] = [
     (Level::Raid1, 2),
@@ -232,4 +235,116 @@ fn a_hand_cannot_take_the_last_copy() {
         assert!(refused(array.fail(2).await).contains("no member 2"));
         bench.write(&array, 0, 8, 1).await.unwrap();
     });
+}
+
+/// What a member is missing for is computed from the others; a write that one of
+/// them refuses may leave nothing that it could be computed from.
+#[test]
+fn a_write_that_fails_without_a_member_leaves_no_wrong_byte() {
+    const CHUNK: u64 = 64;
+    // So that no two chunks and their parity would make up for each other.
+    let old = |at: u64| (at / CHUNK) as u8 + 1;
+    let new = |at: u64| (at / CHUNK) as u8 * 3 + 101;
+    for (missing, failing) in [(0, 1), (0, 2), (1, 3), (3, 0)] {
+        let (mut sim, disks) = run(8, 1, &[8; 4], async move |bench| {
+            let array = bench.create(Level::Raid5, &[0, 1, 2, 3], &[]).await;
+            let array = array.unwrap();
+            for at in (0..2048).step_by(CHUNK as usize) {
+                bench.write(&array, at, CHUNK, old(at)).await.unwrap();
+            }
+            array.fail(missing).await.unwrap();
+            array.close().await.unwrap();
+        });
+        let refuse = Rule {
+            disk: disks[failing],
+            ops: Ops::Writes,
+            within: Some(Extent::new(Lba(6144), Sectors(1024))),
+            when: When::Always,
+            effect: Effect::Fail(Kind::Media),
+        };
+        let faults = Plan {
+            rules: vec![refuse],
+            ..Plan::default()
+        };
+        let control = sim.world().control();
+        let present: Vec<_> = (0..4).filter(|role| *role != missing).collect();
+        // Twice: as it runs, and assembled anew from what is on the members.
+        for faults in [faults, Plan::default()] {
+            let writes = !faults.rules.is_empty();
+            let present = present.clone();
+            sim.world_mut().set_plan(faults).unwrap();
+            drive(&mut sim, &control, &disks, async move |bench| {
+                let array = bench.assemble(&present).await.unwrap();
+                let (mut refused, mut lost) = (0, 0);
+                for at in (4..2048).step_by(CHUNK as usize) {
+                    if writes {
+                        let written = bench.write(&array, at, 8, new(at)).await;
+                        refused += u32::from(written.is_err());
+                    }
+                }
+                for at in 0..2048 {
+                    let written = (4..12).contains(&(at % CHUNK));
+                    match bench.read(&array, at, 1).await {
+                        Ok(buf) if buf.iter().all(|b| *b == old(at)) => {}
+                        Ok(buf) if written && buf.iter().all(|b| *b == new(at)) => {}
+                        Ok(buf) => panic!("sector {at} holds {}", buf[0]),
+                        Err(error) => {
+                            assert_eq!(error.kind(), Kind::Media);
+                            lost += 1;
+                        }
+                    }
+                }
+                assert!(!writes || refused > 5, "{refused}");
+                assert!(lost > 0 && lost <= 8 * 32, "{lost} of 8 in each chunk");
+                array.close().await.unwrap();
+            });
+        }
+    }
+}
+
+/// A member that is lost amid writes and comes back holds part of them.
+#[test]
+fn what_is_missing_is_not_computed_from_updates_that_were_cut_short() {
+    const CHUNK: u64 = 64;
+    let old = |at: u64| (at / CHUNK) as u8 + 1;
+    let new = |at: u64| (at / CHUNK) as u8 * 3 + 101;
+    let cut_short = Rc::new(Cell::new(0));
+    for seed in 0..40 {
+        let cut_short = cut_short.clone();
+        run(100 + seed, 1, &[8; 4], async move |bench| {
+            let array = bench.create(Level::Raid5, &[0, 1, 2, 3], &[]).await;
+            let array = array.unwrap();
+            for at in (0..2048).step_by(CHUNK as usize) {
+                bench.write(&array, at, CHUNK, old(at)).await.unwrap();
+            }
+            array.flush().await.unwrap();
+            array.fail(0).await.unwrap();
+            let writes = (4..2048).step_by(CHUNK as usize);
+            let writes = join_all(writes.map(|at| bench.write(&array, at, 8, new(at))));
+            let loss = async {
+                let after = Nanos::from_micros(1 + seed * 97);
+                bench.env.timer.sleep(after).await;
+                bench.control.kill(bench.disks[1]);
+            };
+            let (written, ()) = join(writes, loss).await;
+            let failed = written.iter().any(|result| result.is_err());
+            cut_short.set(cut_short.get() + u32::from(failed));
+            // It is missed at the latest here.
+            for at in (0..2048).step_by(CHUNK as usize) {
+                let _ = bench.read(&array, at, 1).await;
+            }
+            bench.control.revive(bench.disks[1]);
+            bench.sleep(1).await;
+            for at in 0..2048 {
+                let touched = (4..12).contains(&(at % CHUNK));
+                match bench.read(&array, at, 1).await {
+                    Ok(buf) if buf.iter().all(|b| *b == old(at)) => {}
+                    Ok(buf) if touched && buf.iter().all(|b| *b == new(at)) => {}
+                    Ok(buf) => panic!("seed {seed}: sector {at} holds {}", buf[0]),
+                    Err(error) => assert_eq!(error.kind(), Kind::Gone),
+                }
+            }
+        });
+    }
+    assert!(cut_short.get() > 9, "{cut_short:?} losses came amid writes");
 }
