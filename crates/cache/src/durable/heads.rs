@@ -68,8 +68,10 @@ pub(super) async fn write_heads<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Dura
     }
 }
 
+/// The second copy first: if the power goes amid the first write of all, what it
+/// leaves there says nothing, and then there is one that holds.
 async fn write_witness(witness: &BoxDevice, data: block::Shared) -> bool {
-    for copy in 0..2 {
+    for copy in [1, 0] {
         let at = Lba(copy * HEAD_BLOCKS * layout::BLOCK_SECTORS);
         if witness.write(at, data.clone(), Fua::Yes).await.is_err() {
             return false;

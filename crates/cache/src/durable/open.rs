@@ -111,7 +111,8 @@ async fn probe<D: Device>(
             "too small to hold metadata: give it more room".into(),
         );
     }
-    let probe = (bytes as usize).min(PROBE_BYTES);
+    // A second head written in part is no sign of something else.
+    let probe = (bytes as usize - HEAD_BYTES).min(PROBE_BYTES);
     let mut start = readable(device, part.start, probe, env).await?;
     if start.is_none() {
         // What is behind the head may be what cannot be read; it tells no more
@@ -372,7 +373,8 @@ async fn witness_head(durability: &Durability, env: &Env) -> IoResult<Option<Hea
             format!("a record beside the pool needs {WITNESS_SECTORS} sectors"),
         );
     }
-    match probe(witness, geometry.extent(), env).await? {
+    let heads = Extent::new(Lba(0), block::Sectors(WITNESS_SECTORS));
+    match probe(witness, heads, env).await? {
         Ok(head) if head.role == Role::Witness => Ok(Some(head)),
         Ok(_) | Err(HeadError::Foreign(_)) => refuse(
             witness,
