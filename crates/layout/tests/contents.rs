@@ -1,0 +1,312 @@
+//! What is made of the parts of the format, beside being read back: sets of marks,
+//! a log's room, where areas are, what a head can hold, how things are told.
+
+use block::{Extent, Lba, Sectors};
+use layout::{
+    Area, BLOCK_BYTES, Change, Entry, Foreign, HEAD_BLOCKS, Head, HeadError, LogBlock, LogReader,
+    MARK_BITS, MEMBERS_MAX, MapPage, Marks, Mask, Member, NAME_BYTES_MAX, ORIGIN_RECORD_BYTES_MAX,
+    Plan, Role, SheetError, SheetHeader, Uuid, Volume, entries_per_page, is_checksum, newest,
+};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+fn set(bits: &[u32]) -> (Marks, BTreeSet<u32>) {
+    let mut marks = Marks::none();
+    bits.iter().for_each(|bit| marks.set(*bit));
+    (marks, bits.iter().copied().collect())
+}
+
+fn holds(marks: &Marks, model: &BTreeSet<u32>) -> bool {
+    marks.count() == model.len() as u32 && marks.iter().eq(model.iter().copied())
+}
+
+proptest! {
+    #[test]
+    fn marks_are_a_set(
+        ours in prop::collection::vec(0..MARK_BITS, 0..100),
+        theirs in prop::collection::vec(0..MARK_BITS, 0..100),
+        both in prop::collection::vec(0..MARK_BITS, 0..100),
+    ) {
+        let (a, model_a) = set(&[&ours[..], &both].concat());
+        let (b, model_b) = set(&[&theirs[..], &both].concat());
+        prop_assert!(holds(&a, &model_a));
+        let mut all = a.clone();
+        all.merge(&b);
+        prop_assert!(holds(&all, &(&model_a | &model_b)));
+        let mut common = a.clone();
+        common.keep_only(&b);
+        prop_assert!(holds(&common, &(&model_a & &model_b)));
+        prop_assert_eq!(a.exceeds(&b), !model_a.is_subset(&model_b));
+        prop_assert!(!common.exceeds(&a) && !a.exceeds(&all) && !a.exceeds(&a));
+        let mut fewer = all.clone();
+        ours.iter().for_each(|bit| fewer.clear(*bit));
+        let mut model = &model_a | &model_b;
+        model.retain(|bit| !ours.contains(bit));
+        prop_assert!(holds(&fewer, &model));
+    }
+}
+
+#[test]
+fn every_mark_can_be_set_and_volumes_spread_over_all_of_them() {
+    let mut marks = Marks::none();
+    marks.set_all();
+    assert_eq!(marks.count(), MARK_BITS);
+    let starts: BTreeSet<u32> = (1..1000).map(|volume| Marks::bit(volume, 0)).collect();
+    assert!(starts.iter().all(|bit| *bit < MARK_BITS));
+    // Thrown at random, 999 places of so many would be met by over 960.
+    assert!(starts.len() > 960, "{}", starts.len());
+    assert_eq!(Marks::bit(7, 5), (Marks::bit(7, 0) + 5) % MARK_BITS);
+    assert_eq!(Marks::bit(7, u64::from(MARK_BITS)), Marks::bit(7, 0));
+}
+
+fn change(blocks: usize) -> Change {
+    let mut changed = Mask::default();
+    (0..blocks).for_each(|block| changed[block / 64] |= 1 << (block % 64));
+    Change {
+        slot: 3,
+        key: Some(4),
+        valid: changed,
+        changed,
+        crcs: (0..blocks as u32).collect(),
+    }
+}
+
+#[test]
+fn a_block_of_the_log_takes_records_until_it_has_no_room() {
+    let room = BLOCK_BYTES - SheetHeader::BYTES;
+    for blocks in 0..=16 {
+        let change = change(blocks);
+        let mut block = vec![0; BLOCK_BYTES];
+        let mut out = LogBlock::new(&mut block, 16);
+        assert!(out.is_empty());
+        let mut records = 0;
+        while out.push(&change) {
+            assert!(!out.is_empty());
+            records += 1;
+        }
+        assert_eq!(records, room / change.bytes(16));
+        out.seal(Uuid(1), 5, 6);
+        let read = LogReader::open(&block, Uuid(1), 16, 5).unwrap();
+        assert_eq!(
+            read.filter(|read| read.as_ref() == Ok(&change)).count(),
+            records
+        );
+    }
+    // One that is filled to its last byte: 4 + 1 + 2 * 8 and checksums, for a line of 64.
+    let full = |crcs: u32| Change {
+        key: None,
+        changed: [(1u128 << crcs).wrapping_sub(1) as u64, 0, 0, 0],
+        crcs: vec![9; crcs as usize],
+        ..change(0)
+    };
+    let (each, last) = (full(64).bytes(64), full(0).bytes(64));
+    let (whole, rest) = (room / each, room % each);
+    assert_eq!((each, last), (4 + 1 + 16 + 256, 21));
+    let mut block = vec![0; BLOCK_BYTES];
+    let mut out = LogBlock::new(&mut block, 64);
+    for _ in 0..whole {
+        assert!(out.push(&full(64)));
+    }
+    assert!(out.push(&full(((rest - last) / 4) as u32)));
+    assert!(!out.push(&full(1)));
+}
+
+#[test]
+fn a_record_with_blocks_that_no_line_has_makes_no_sense() {
+    for (valid, changed, sound) in [
+        (0b1000, 1, true),
+        (0b1_0000, 1, false),
+        (1, 0b1_0000, false),
+    ] {
+        let record = Change {
+            valid: [valid, 0, 0, 0],
+            changed: [changed, 0, 0, 0],
+            crcs: vec![7],
+            ..change(0)
+        };
+        let mut block = vec![0; BLOCK_BYTES];
+        let mut out = LogBlock::new(&mut block, 4);
+        assert!(out.push(&record));
+        out.seal(Uuid(1), 5, 6);
+        let read = LogReader::open(&block, Uuid(1), 4, 5).unwrap().next();
+        let expected = if sound {
+            Ok(record)
+        } else {
+            Err(SheetError::Nonsense)
+        };
+        assert_eq!(read, Some(expected));
+    }
+}
+
+#[test]
+fn a_page_with_what_no_line_has_makes_no_sense() {
+    let read = |change: &dyn Fn(&mut Entry)| {
+        let line_blocks = 4;
+        let mut entry = Entry {
+            key: 1,
+            crcs: vec![0; line_blocks as usize],
+            ..Entry::default()
+        };
+        change(&mut entry);
+        let page = MapPage {
+            number: 1,
+            generation: 2,
+            entries: vec![entry],
+        };
+        let mut block = vec![0; BLOCK_BYTES];
+        page.encode(Uuid(3), line_blocks, &mut block);
+        MapPage::decode(&block, Uuid(3), line_blocks, 1, 2).map(|read| read == page)
+    };
+    assert_eq!(read(&|_| ()), Ok(true));
+    assert_eq!(read(&|entry| entry.valid[0] = 0b1111), Ok(true));
+    assert_eq!(
+        read(&|entry| entry.valid[0] = 0b1_0000),
+        Err(SheetError::Nonsense)
+    );
+    assert_eq!(read(&|entry| entry.dirty[0] = 1), Err(SheetError::Nonsense));
+}
+
+#[test]
+fn no_byte_past_the_last_entry_is_a_checksum() {
+    for line_blocks in [1, 4, 16, 64, 256] {
+        let checksums = (0..BLOCK_BYTES).filter(|at| is_checksum(line_blocks, *at));
+        let expected = 4 * line_blocks * entries_per_page(line_blocks);
+        assert_eq!(checksums.count() as u32, expected);
+    }
+}
+
+#[test]
+fn areas_are_where_the_plan_says() {
+    let area = Area {
+        start: 100,
+        blocks: 7,
+    };
+    assert_eq!(area.lba(Lba(64), 3), Lba(64 + 103 * 8));
+    let extent = Extent::new(Lba(64 + 100 * 8), Sectors(7 * 8));
+    assert_eq!(area.extent(Lba(64)), extent);
+    for (mib, line_blocks) in [(16, 16), (700, 1), (3000, 16), (9000, 256)] {
+        let plan = Plan::new(Sectors::from_mib(mib), line_blocks).unwrap();
+        let slots = u64::from(plan.slots);
+        let pages = slots.div_ceil(u64::from(entries_per_page(line_blocks)));
+        assert_eq!(plan.log.blocks, (4 * pages).max(16));
+        assert_eq!(plan.maps.map(|map| map.blocks), [pages; 2]);
+        // Sixteen bytes for each slot, after a block that tells what they are.
+        let memo = 1 + slots.div_ceil(BLOCK_BYTES as u64 / 16);
+        assert_eq!(plan.memos.map(|memo| memo.blocks), [memo; 2]);
+        assert_eq!(plan.lines.blocks, slots * u64::from(line_blocks));
+    }
+}
+
+fn head() -> Head {
+    Head {
+        role: Role::Witness,
+        clean: false,
+        pool: Uuid(1),
+        device: Uuid(2),
+        sequence: 3,
+        epoch: 4,
+        blocks: 0,
+        slots: 0,
+        line_blocks: 1,
+        region_blocks: 1,
+        map: None,
+        generation: 0,
+        log_start: 0,
+        log_end: 0,
+        next_volume: 1,
+        memo: None,
+        label: "pool".into(),
+        name: "witness".into(),
+        host: "host".into(),
+        members: Vec::new(),
+        volumes: Vec::new(),
+    }
+}
+
+#[test]
+fn a_head_fits_as_long_as_members_volumes_and_their_records_do() {
+    let member = || Member {
+        device: Uuid(1),
+        slots: 1,
+        name: String::new(),
+        domain: String::new(),
+    };
+    let volume = |bytes: usize| Volume {
+        id: 1,
+        flags: 0,
+        sectors: 1,
+        name: String::new(),
+        origin: vec![0; bytes],
+    };
+    let with = |members: usize, volumes: Vec<Volume>| Head {
+        members: (0..members).map(|_| member()).collect(),
+        volumes,
+        ..head()
+    };
+    assert!(with(MEMBERS_MAX, vec![volume(ORIGIN_RECORD_BYTES_MAX)]).fits());
+    assert!(!with(MEMBERS_MAX + 1, Vec::new()).fits());
+    assert!(!with(0, vec![volume(ORIGIN_RECORD_BYTES_MAX + 1)]).fits());
+    // As many as there is room for are written and read back, and no more fit.
+    let many = |n: usize| (0..n).map(|_| volume(ORIGIN_RECORD_BYTES_MAX)).collect();
+    let most = (1..1000).find(|n| !with(1, many(*n + 1)).fits()).unwrap();
+    assert_eq!(most, layout::VOLUMES_MAX);
+    let mut bytes = vec![0; HEAD_BLOCKS as usize * BLOCK_BYTES];
+    let full = with(1, many(most));
+    assert!(full.encode(&mut bytes) <= bytes.len());
+    assert_eq!(Head::decode(&bytes), Ok(full));
+}
+
+#[test]
+fn a_long_name_is_cut_between_two_characters() {
+    for extra in 0..4 {
+        let name = "x".repeat(NAME_BYTES_MAX - 3 + extra) + "äöü";
+        let mut bytes = vec![0; HEAD_BLOCKS as usize * BLOCK_BYTES];
+        Head {
+            label: name.clone(),
+            ..head()
+        }
+        .encode(&mut bytes);
+        let label = Head::decode(&bytes).unwrap().label;
+        assert!(name.starts_with(&label));
+        assert!((NAME_BYTES_MAX - 1..=NAME_BYTES_MAX).contains(&label.len()));
+    }
+}
+
+#[test]
+fn of_two_copies_that_cannot_be_read_the_better_one_is_told() {
+    let ranked = [
+        HeadError::Version(9),
+        HeadError::Damaged("one"),
+        HeadError::Foreign(Foreign("something")),
+        HeadError::Blank,
+    ];
+    for (i, a) in ranked.iter().enumerate() {
+        for (j, b) in ranked.iter().enumerate() {
+            let better = ranked[i.min(j)].clone();
+            assert_eq!(newest(Err(a.clone()), Err(b.clone())), Err(better));
+        }
+    }
+    let (one, two) = (HeadError::Damaged("one"), HeadError::Damaged("two"));
+    assert_eq!(newest(Err(one.clone()), Err(two)), Err(one));
+}
+
+#[test]
+fn names_and_errors_are_told_in_words() {
+    let uuid = Uuid(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
+    assert_eq!(uuid.to_string(), "01234567-89ab-cdef-0011-223344556677");
+    assert_eq!(format!("{uuid:?}"), uuid.to_string());
+    assert_eq!(uuid.salt(), 0x0123_4567_89ab_cdef ^ 0x0011_2233_4455_6677);
+    assert_eq!(Uuid(u128::MAX).salt(), 0);
+    assert_eq!(
+        Foreign("an ext file system").to_string(),
+        "an ext file system"
+    );
+    assert!(HeadError::Damaged("how").to_string().contains("how"));
+    assert!(
+        HeadError::Foreign(Foreign("what"))
+            .to_string()
+            .contains("what")
+    );
+    assert!(HeadError::Version(7).to_string().contains('7'));
+    assert!(!HeadError::Blank.to_string().is_empty());
+}
