@@ -5,7 +5,7 @@ mod place;
 use block::{Device, Extent, Fua, Kind, Lba, Sectors};
 use cache::{Counter, Found, Mode};
 use place::{LINE, Place, cut_off};
-use sim::{Effect, Ops, Outcome, Plan, Point, PowerCut, Rule, When};
+use sim::{Effect, Ops, Outcome, Plan, Rule, When};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -71,15 +71,7 @@ fn a_power_cut_at_any_moment_of_the_first_opening_leaves_a_pool_that_opens() {
     // What a write that is cut off leaves differs from seed to seed.
     for (step, seed) in (1..200).flat_map(|step| (0..16).map(move |seed| (step, seed))) {
         let mut place = Place::new(step * 16 + seed, 2);
-        let cut = PowerCut {
-            domain: None,
-            at: Point::Step(step),
-        };
-        let plan = Plan {
-            cuts: vec![cut],
-            ..Plan::default()
-        };
-        place.sim.world_mut().set_plan(plan).unwrap();
+        place.cut_after(step);
         if place.run(&[0, 1], |_| async {}) == Outcome::Done {
             break;
         }
@@ -110,15 +102,7 @@ fn a_power_cut_while_a_lost_witness_is_made_anew_leaves_a_pool_that_opens() {
             witness.flush().await.unwrap();
         });
         assert_eq!(filled, Outcome::Done);
-        let cut = PowerCut {
-            domain: None,
-            at: Point::Step(place.sim.world().steps() + step),
-        };
-        let plan = Plan {
-            cuts: vec![cut],
-            ..Plan::default()
-        };
-        place.sim.world_mut().set_plan(plan).unwrap();
+        place.cut_after(step);
         let outcome = place.run(&[0], |rig| async move {
             rig.sleep(1).await;
         });
@@ -233,15 +217,7 @@ fn a_power_cut_while_a_device_begins_anew_leaves_nothing_of_before_to_believe() 
             rig.sleep(1000).await;
         });
         cut_off(&mut place, filled);
-        let cut = PowerCut {
-            domain: None,
-            at: Point::Step(place.sim.world().steps() + step),
-        };
-        let plan = Plan {
-            cuts: vec![cut],
-            ..Plan::default()
-        };
-        place.sim.world_mut().set_plan(plan).unwrap();
+        place.cut_after(step);
         let outcome = place.run(&[0, 1], |_| async {});
         if outcome == Outcome::Done {
             break;

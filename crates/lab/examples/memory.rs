@@ -2,30 +2,11 @@
 //! by this program's allocator; run by `bench`.
 
 use block::Sectors;
+use lab::bench::counting::Counting;
 use lab::bench::memory::{Plan, measure};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
-
-struct Counting;
-
-static LIVE_BYTES: AtomicI64 = AtomicI64::new(0);
-
-// SAFETY: forwards every call unchanged to the system allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE_BYTES.fetch_add(layout.size() as i64, Relaxed);
-        // SAFETY: the caller's contract is the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        LIVE_BYTES.fetch_sub(layout.size() as i64, Relaxed);
-        // SAFETY: as above; `at` came from `System.alloc`.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: Counting = Counting::new();
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -39,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         warming: if quick { 100_000 } else { 12_000_000 },
         counted: if quick { 50_000 } else { 2_000_000 },
     };
-    let measured = measure(plan, || LIVE_BYTES.load(Relaxed));
+    let measured = measure(plan, || ALLOCATOR.live_bytes());
     println!("{}", serde_json::to_string(&measured)?);
     Ok(())
 }

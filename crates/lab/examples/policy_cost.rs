@@ -2,30 +2,11 @@
 //! JSON, to be run under an instruction counter; or the bytes of a line, counted
 //! by this program's allocator. Run by `bench`.
 
+use lab::bench::counting::Counting;
 use lab::bench::policy::{Subject, bytes_per_line};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
-
-struct Counting;
-
-static LIVE_BYTES: AtomicI64 = AtomicI64::new(0);
-
-// SAFETY: forwards every call unchanged to the system allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE_BYTES.fetch_add(layout.size() as i64, Relaxed);
-        // SAFETY: the caller's contract is the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        LIVE_BYTES.fetch_sub(layout.size() as i64, Relaxed);
-        // SAFETY: as above; `at` came from `System.alloc`.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: Counting = Counting::new();
 
 /// Accesses that are counted, and before those as many that are not.
 const ACCESSES: u64 = 100_000;
@@ -38,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             println!("{}", serde_json::to_string(&cost)?);
         }
         ["memory", policy] => {
-            println!("{}", bytes_per_line(policy, || LIVE_BYTES.load(Relaxed)));
+            println!("{}", bytes_per_line(policy, || ALLOCATOR.live_bytes()));
         }
         _ => return Err("usage: policy_cost accesses|memory POLICY".into()),
     }

@@ -8,7 +8,9 @@ use block::{
 };
 use cache::{Cache, Config, Counter, Durability, Mode, Opened, PoolDevice, Volume, VolumeConfig};
 use shard::{Config as ShardConfig, Disk, Local, Mesh, Shard};
-use sim::{Control, DiskSpec, Outcome, Plan, Service, Sim, SimDriver, Span, World};
+use sim::{
+    Control, DiskSpec, Outcome, Plan, Point, PowerCut, Service, Sim, SimDriver, Span, World,
+};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -72,6 +74,19 @@ impl Place {
         });
         assert_eq!(outcome, Outcome::Done);
         place
+    }
+
+    /// Cuts the power so many steps of the world from now.
+    pub fn cut_after(&mut self, steps: u64) {
+        let cut = PowerCut {
+            domain: None,
+            at: Point::Step(self.sim.world().steps() + steps),
+        };
+        let plan = Plan {
+            cuts: vec![cut],
+            ..Plan::default()
+        };
+        self.sim.world_mut().set_plan(plan).unwrap();
     }
 
     /// Runs `test` over the pool's devices that `with` names. Power is cut where

@@ -6,6 +6,7 @@
 //! single absolute time.
 
 pub mod arrays;
+pub mod counting;
 pub mod engine;
 pub mod fio;
 pub mod guest;
