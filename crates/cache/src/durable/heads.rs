@@ -5,13 +5,13 @@
 //! member is claimed before anything else is written to it.
 
 use super::Durable;
-use super::io::{Do, perform};
+use super::io::{Do, perform, readable};
 use crate::cache::Core;
 use crate::counters::Counter;
 use crate::devices::Member;
 use block::{BoxDevice, Device, Fua, Lba, Nanos};
 use futures_util::future::join_all;
-use layout::{BLOCK_BYTES, HEAD_BLOCKS, Head, Role};
+use layout::{BLOCK_BYTES, HEAD_BLOCKS, Head, HeadError, Role};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -116,22 +116,39 @@ fn head_of_pool<P: Device>(durable: &Durable, members: &[Rc<Member<P>>]) -> Head
     }
 }
 
-/// Writes the head of a member that begins anew, in no epoch: it names the pool, and
-/// is never believed. The second copy first, so that one of both is ours at any
-/// moment; then the other, which could be believed with the marks that follow.
+/// Writes the head of a member that begins anew: it names the pool and an epoch that
+/// was, and is never believed, for no witness knows the device by its new name. The
+/// epoch stays, lest an old witness find nobody who knows better.
+///
+/// Both copies, since the marks that follow do not go with what an old one says; the
+/// one that holds last, so that one of them is ours at any moment. Of a device that
+/// holds nothing that is the first.
 pub(super) async fn claim<P: Device>(
     core: &Rc<Core<P>>,
     durable: &Durable,
     member: &Rc<Member<P>>,
+    epoch: u64,
 ) -> bool {
     let shared = Head {
         clean: false,
         sequence: 0,
-        epoch: 0,
+        epoch,
         ..head_of_pool::<P>(durable, &[])
     };
-    write_copies(core, durable, &shared, member, 1..2).await
-        && write_copies(core, durable, &shared, member, 0..1).await
+    let store = member.store.as_ref().expect("a member that is kept");
+    let first = store.at(store.plan.heads[0], 0);
+    let first = readable(&member.device, first, HEAD_BYTES, &core.env).await;
+    let first = first.ok().flatten().map(|bytes| Head::decode(&bytes));
+    let order = match first {
+        None | Some(Err(HeadError::Damaged(_))) => [0..1, 1..2],
+        Some(_) => [1..2, 0..1],
+    };
+    for copy in order {
+        if !write_copies(core, durable, &shared, member, copy).await {
+            return false;
+        }
+    }
+    true
 }
 
 async fn write_head<P: Device>(

@@ -267,8 +267,10 @@ impl<P: Device> Cache<P> {
             }
         }
         let held = durable.lock.lock(ALL, Access::Exclusive).await;
+        // Where one is new the pool is in another epoch than before.
+        let before = durable.epoch.get().saturating_sub(1);
         for member in members.iter().filter(|m| is_new(m)) {
-            write_new_marks(core, durable, member).await;
+            write_new_marks(core, durable, member, before).await;
         }
         durable.opening.set(durable.sequence.get() as u32 + 1);
         write_heads(core, durable).await;
@@ -317,7 +319,7 @@ impl<P: Device> Cache<P> {
         durable.table.borrow_mut().begin_newcomer();
         let members = core.state.borrow().devices.kept();
         for member in members.iter().filter(|member| member.id == id) {
-            write_new_marks(core, durable, member).await;
+            write_new_marks(core, durable, member, durable.epoch.get()).await;
         }
         write_heads(core, durable).await;
         Ok(id)
@@ -345,8 +347,13 @@ impl<P: Device> Cache<P> {
 
 /// Claims a device that begins anew, so that what follows is known for ours if
 /// the power goes; then writes both pairs of marks, so that no older one is left.
-async fn write_new_marks<P: Device>(core: &Rc<Core<P>>, durable: &Durable, member: &Rc<Member<P>>) {
-    if !claim(core, durable, member).await {
+async fn write_new_marks<P: Device>(
+    core: &Rc<Core<P>>,
+    durable: &Durable,
+    member: &Rc<Member<P>>,
+    epoch: u64,
+) {
+    if !claim(core, durable, member, epoch).await {
         return;
     }
     for _ in 0..2 {

@@ -34,6 +34,8 @@ enum Unusable {
     Unread(Fault),
     /// It contradicts itself.
     Damaged,
+    /// The member has left the pool: its slots may be another's by now.
+    Left,
 }
 
 impl From<block::IoError> for Unusable {
@@ -58,6 +60,7 @@ pub(super) async fn warm<P: Device>(
             begin_anew(&core, &durable, &member).await;
             *store.keys.borrow_mut() = vec![0; member.slots.len()];
         }
+        Err(Unusable::Left) => {}
     }
     durable.loading.set(durable.loading.get() - 1);
     if durable.loading.get() > 0 {
@@ -106,6 +109,14 @@ async fn load<P: Device>(core: &Rc<Core<P>>, member: &Rc<Member<P>>) -> Result<V
     Ok(keys)
 }
 
+/// Whether the tables at the slots of `member` are its own: after every pause.
+fn still_here<P: Device>(member: &Member<P>) -> Result<(), Unusable> {
+    match member.state.get() {
+        DeviceState::Online => Ok(()),
+        _ => Err(Unusable::Left),
+    }
+}
+
 /// Has slots of `member` logged before any mark goes: what could not be read of map or
 /// log now may be readable at the next opening, and would be believed then.
 fn retell<P: Device>(core: &Core<P>, member: &Member<P>, slots: Range<usize>) {
@@ -131,6 +142,7 @@ async fn load_map<P: Device>(
         let pages = (area.blocks - page).min(CHUNK_BLOCKS);
         let bytes = pages as usize * BLOCK_BYTES;
         let buf = read(&member.device, store.at(area, page), bytes, &core.env.pool).await?;
+        still_here(member)?;
         for (number, block) in (page..).zip(buf.chunks_exact(BLOCK_BYTES)) {
             let generation = store.generation.get();
             let first = number as usize * each;
@@ -179,6 +191,7 @@ async fn replay<P: Device>(
             &core.env.pool,
         )
         .await?;
+        still_here(member)?;
         for block in buf.chunks_exact(BLOCK_BYTES) {
             let reader = LogReader::open(block, store.device, store.plan.line_blocks, sequence);
             let Ok(reader) = reader else {
