@@ -30,9 +30,9 @@ fn head(bytes: Option<&[u8]>) -> Result<Head, HeadError> {
 /// The head that holds, of its two copies and the bytes of the first. If neither
 /// can be read: what the better one is.
 ///
-/// A device that becomes a member gets its second copy, the marks, and the first
-/// copy, in this order. If the power goes in the midst of that, the device has
-/// nothing, or the second copy and no first sector.
+/// A device that held nothing gets its second copy before its first when it becomes a
+/// member. If the power goes in the midst of that, it has nothing, or the second copy
+/// and no first sector.
 pub fn head_that_holds(
     start: Option<&[u8]>,
     first: Result<Head, HeadError>,

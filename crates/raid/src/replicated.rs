@@ -59,7 +59,7 @@ impl Core {
             Some((leg, member)) => match member.read(leg.at, buf).await {
                 (buf, Err(error)) => {
                     let piece = self.shape.first_piece(extent);
-                    Box::pin(self.read_despite(piece, Some((leg.member, error)), buf)).await
+                    Box::pin(self.read_piece(piece, Some((leg.member, error)), buf)).await
                 }
                 done => done,
             },
@@ -85,12 +85,12 @@ impl Core {
         }
         let first = self.shape.first_piece(extent);
         if first.extent == extent {
-            return self.read_piece(first, buf).await;
+            return self.read_piece(first, None, buf).await;
         }
         let (mut reads, mut rest) = (Vec::new(), buf);
         for piece in self.shape.pieces(extent) {
             let (part, tail) = rest.split_at(piece.extent.len.bytes() as usize);
-            reads.push(self.read_piece(piece, part));
+            reads.push(self.read_piece(piece, None, part));
             rest = tail;
         }
         let mut whole = None;
@@ -119,21 +119,9 @@ impl Core {
         Some(legs.swap_remove(index))
     }
 
-    async fn read_piece(self: &Rc<Core>, piece: Piece, mut buf: Buf) -> (Buf, IoResult) {
-        let mut failed = None;
-        if let Some((leg, member)) = self.pick(&piece, Roles::default()) {
-            let result;
-            (buf, result) = member.read(leg.at, buf).await;
-            match result {
-                Ok(()) => return (buf, Ok(())),
-                Err(error) => failed = Some((leg.member, error)),
-            }
-        }
-        Box::pin(self.read_despite(piece, failed, buf)).await
-    }
-
-    /// Reads a piece that no member, or not the one that was asked, could read.
-    async fn read_despite(
+    /// Reads a piece from one leg after the other, `failure` being what the first one
+    /// came to if it has been asked.
+    async fn read_piece(
         self: &Rc<Core>,
         piece: Piece,
         mut failure: Option<(usize, IoError)>,

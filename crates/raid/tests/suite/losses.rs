@@ -237,14 +237,22 @@ fn a_hand_cannot_take_the_last_copy() {
     });
 }
 
-/// What a member is missing for is computed from the others; a write that one of
-/// them refuses may leave nothing that it could be computed from.
+const CHUNK: u64 = 64;
+
+/// What a sector holds at first, and what a test writes to it: no two chunks and their
+/// parity would make up for each other.
+fn old(at: u64) -> u8 {
+    (at / CHUNK) as u8 + 1
+}
+
+fn new(at: u64) -> u8 {
+    (at / CHUNK) as u8 * 3 + 101
+}
+
+/// What a missing member held is computed from the others; a write that one of them
+/// refuses may leave nothing that it could be computed from.
 #[test]
 fn a_write_that_fails_without_a_member_leaves_no_wrong_byte() {
-    const CHUNK: u64 = 64;
-    // So that no two chunks and their parity would make up for each other.
-    let old = |at: u64| (at / CHUNK) as u8 + 1;
-    let new = |at: u64| (at / CHUNK) as u8 * 3 + 101;
     for (missing, failing) in [(0, 1), (0, 2), (1, 3), (3, 0)] {
         let (mut sim, disks) = run(8, 1, &[8; 4], async move |bench| {
             let array = bench.create(Level::Raid5, &[0, 1, 2, 3], &[]).await;
@@ -305,9 +313,6 @@ fn a_write_that_fails_without_a_member_leaves_no_wrong_byte() {
 /// A member that is lost amid writes and comes back holds part of them.
 #[test]
 fn what_is_missing_is_not_computed_from_updates_that_were_cut_short() {
-    const CHUNK: u64 = 64;
-    let old = |at: u64| (at / CHUNK) as u8 + 1;
-    let new = |at: u64| (at / CHUNK) as u8 * 3 + 101;
     let cut_short = Rc::new(Cell::new(0));
     for seed in 0..40 {
         let cut_short = cut_short.clone();
