@@ -6,6 +6,7 @@
 
 #[cfg(feature = "measure")]
 pub mod advise;
+mod alone;
 #[cfg(feature = "measure")]
 pub mod bench;
 pub mod cachesim;

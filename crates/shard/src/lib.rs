@@ -8,6 +8,7 @@
 //! Not here: threads (the host starts them), the clock and I/O (the driver),
 //! and which region belongs to which shard (who builds the topology knows).
 
+mod alone;
 mod disk;
 mod executor;
 mod local;
@@ -18,6 +19,7 @@ mod stream;
 mod task;
 mod timers;
 
+pub use alone::run_alone;
 pub use disk::Disk;
 pub use executor::{Config, Shard};
 pub use local::Local;

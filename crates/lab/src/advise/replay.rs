@@ -8,7 +8,8 @@
 //!
 //! Requests arrive at the times of the trace, or one after the other if it has
 //! none. At most [`DEPTH`] are in flight: beyond that the next one waits, and
-//! the origin is called saturated.
+//! the origin is called saturated. It also waits while fills are far behind, so
+//! that memory is bounded however slow the pool is.
 
 mod array;
 
@@ -24,6 +25,8 @@ use trace::Record;
 
 /// Requests in flight at the most.
 pub const DEPTH: usize = 256;
+/// Requests and fills in flight at the most, but for the fills of one request.
+const FLIGHTS_MAX: usize = 4 * DEPTH;
 const BLOCK_BYTES: u64 = 4096;
 const BLOCK_SECTORS: u64 = 8;
 /// How often the policy is told the time.
@@ -112,6 +115,9 @@ impl Lane {
             while self.clients > 0 {
                 self.step();
             }
+        }
+        while self.flight.len() >= FLIGHTS_MAX {
+            self.step();
         }
         self.began.get_or_insert(self.now);
         if self.now >= self.next_tick {
@@ -404,6 +410,22 @@ mod tests {
         let untimed = run(records, &[1000 << 16], false)[0];
         assert!(!untimed.saturated && untimed.origin_busy.is_none());
         assert_eq!(untimed.origin_bytes_per_second, 0.0);
+    }
+
+    #[test]
+    fn fills_of_a_pool_slower_than_the_origin_do_not_pile_up() {
+        let slow = Devices {
+            origin: Drive::named("Nytro 400").unwrap(),
+            origin_drives: 1,
+            pool: Drive::named("ST3500320AS").unwrap(),
+        };
+        for timed in [true, false] {
+            let mut lane = Lane::new("lru", 1 << 30, 65536, &slow).unwrap();
+            for record in scattered(5000, 5000, Nanos::from_micros(100), trace::Op::Read) {
+                lane.request(&record, timed);
+                assert!(lane.flight.len() <= FLIGHTS_MAX, "timed: {timed}");
+            }
+        }
     }
 
     #[test]

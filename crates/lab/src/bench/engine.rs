@@ -5,14 +5,13 @@ use super::fio::{self, Load};
 use super::hits::POLICIES;
 use super::reads::{cpu_time, make_file, random_reads};
 use super::{Goal, Row, alone, paired};
-use block::{BoxDevice, Device, Host, IoResult, Lba, Nanos, Sectors};
+use block::{BoxDevice, Device, IoResult, Lba, Nanos, Sectors};
 use cache::{Cache, Config, Counter, Mode, PoolDevice, Volume, VolumeConfig};
-use shard::{Disk, Local, Mesh, Shard};
+use shard::{Disk, Local, run_alone};
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use uring::{DiskOptions, Options, Uring, UringDriver};
 
@@ -131,25 +130,17 @@ fn measure(origin: &Path, plan: Plan) -> io::Result<Vec<Vec<Round>>> {
     let origin = open(origin)?;
     let pools = plan.pools.iter().map(|pool| open(pool));
     let pools = pools.collect::<io::Result<Vec<_>>>()?;
-    let measured = Arc::new(Mutex::new(Ok(Vec::new())));
-    let (mesh, result) = (Mesh::new(1), measured.clone());
-    host.run(1, move |id, driver| {
-        let (plan, pools, result) = (plan.clone(), pools.clone(), result.clone());
-        let config = shard::Config::default();
-        Shard::boot(id, driver, mesh.clone(), config, move |local| async move {
-            let disk = |target| local.disk(target).expect("opened above");
-            let mut subjects = Vec::new();
-            for (policy, pool) in POLICIES.into_iter().zip(pools) {
-                let warm = warm(&local, disk(pool), disk(origin), policy).await;
-                let (cache, volume) = warm.expect("the files are readable and writable");
-                subjects.push((cache, Rc::new(volume)));
-            }
-            let rounds = compare(&local, &subjects, &plan).await;
-            *result.lock().expect("one thread") = rounds;
-        })
+    let rounds = run_alone(&mut host, move |local| async move {
+        let disk = |target| local.disk(target).expect("opened above");
+        let mut subjects = Vec::new();
+        for (policy, pool) in POLICIES.into_iter().zip(pools) {
+            let warm = warm(&local, disk(pool), disk(origin), policy).await;
+            let (cache, volume) = warm.expect("the files are readable and writable");
+            subjects.push((cache, Rc::new(volume)));
+        }
+        compare(&local, &subjects, &plan).await
     });
-    let mut measured = measured.lock().expect("the shard has ended");
-    std::mem::replace(&mut *measured, Ok(Vec::new()))
+    rounds.expect("nothing cuts its power")
 }
 
 /// A cache whose whole volume is resident.

@@ -2,13 +2,11 @@
 
 use super::fio::{self, Load};
 use super::{Goal, Row, paired};
-use block::{Device, Driver, Lba, Nanos, ShardId};
-use shard::{Config, Local, Mesh, Shard};
+use block::{Device, Driver, Lba, Nanos};
+use shard::{Local, run_alone};
 use std::io::{self, Write};
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::Duration;
 use uring::{DiskOptions, Options, Uring};
 
@@ -29,31 +27,16 @@ pub fn ours(path: &Path, depth: u64, span: Duration, seed: u64) -> io::Result<Re
     let (disk, _) = host
         .open_disk(path, &DiskOptions::default())
         .map_err(io::Error::other)?;
-    let (count, nanos) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let mesh = Mesh::new(1);
-    let (total, took) = (count.clone(), nanos.clone());
     let before = cpu_time();
-    use block::Host;
-    host.run(1, move |id: ShardId, driver| {
-        let (count, nanos) = (count.clone(), nanos.clone());
-        Shard::boot(
-            id,
-            driver,
-            mesh.clone(),
-            Config::default(),
-            move |local| async move {
-                let disk = Rc::new(local.disk(disk).expect("opened above"));
-                let reads = random_reads(&local, disk, depth, span, seed).await;
-                count.store(reads.count, Relaxed);
-                nanos.store(reads.took.0, Relaxed);
-            },
-        )
+    let done = run_alone(&mut host, move |local| async move {
+        let disk = Rc::new(local.disk(disk).expect("opened above"));
+        random_reads(&local, disk, depth, span, seed).await
     });
     let cpu = cpu_time() - before;
-    let reads = total.load(Relaxed) as f64;
+    let done = done.expect("nothing cuts its power");
     Ok(Reads {
-        iops: reads / Nanos(took.load(Relaxed)).as_secs_f64(),
-        cpu_us_per_read: cpu.as_secs_f64() * 1e6 / reads,
+        iops: done.per_second(),
+        cpu_us_per_read: cpu.as_secs_f64() * 1e6 / done.count as f64,
     })
 }
 

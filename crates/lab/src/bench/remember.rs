@@ -4,14 +4,14 @@
 //! All in the simulator's time, so that no other load of the machine is in it.
 
 use super::{Goal, Row, alone};
+use crate::alone::run_alone;
 use block::{BoxDevice, Fua, Gate, Geometry, IoResult, Nanos, Sectors, ShardId, TargetId};
 use cache::{Cache, Config, Counter, Durability, Mode, PoolDevice, Volume, VolumeConfig};
 use futures_util::future::join_all;
-use shard::{Disk, Local, Mesh, Shard};
+use shard::{Disk, Local};
 use sim::{DiskSpec, Domain, Keep, Outcome, Plan, Point, PowerCut};
 use sim::{Rng, Service, Sim, SimDriver, Span, World};
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::cell::Cell;
 
 const BLOCK: u64 = 4096;
 const WITNESS: Sectors = Sectors::from_mib(1);
@@ -114,30 +114,15 @@ impl Bench {
         };
         self.sim.world_mut().set_plan(plan)?;
         let disks = [self.origin, self.pool, self.witness];
-        let result: Rc<RefCell<Option<IoResult<T>>>> = Rc::default();
-        let work = Rc::new(RefCell::new(Some(work)));
-        let outcome = self.sim.drive(1, |_, driver| {
-            let (result, work) = (result.clone(), work.take().expect("there is one shard"));
-            Shard::boot(
-                ShardId(0),
-                driver,
-                Mesh::new(1),
-                shard::Config::default(),
-                move |local| async move {
-                    let came = match open(local, disks, start).await {
-                        Ok(life) => work(life).await,
-                        Err(error) => Err(error),
-                    };
-                    *result.borrow_mut() = Some(came);
-                },
-            )
+        let (outcome, came) = run_alone(&mut self.sim, move |local| async move {
+            work(open(local, disks, start).await?).await
         });
         let expected = match killed {
             Some(_) => Outcome::PowerCut,
             None => Outcome::Done,
         };
         assert_eq!(outcome, expected, "the cache's life");
-        result.take().transpose()
+        came.transpose()
     }
 }
 

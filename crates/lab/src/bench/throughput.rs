@@ -6,14 +6,13 @@
 
 use super::fio::{self, Load};
 use super::{Goal, Row, arrays, paired, reads};
-use block::{BoxDevice, Device, Fua, Host, Lba, Nanos, TargetId};
+use block::{BoxDevice, Device, Fua, Lba, Nanos, TargetId};
 use raid::{Array, Level};
-use shard::{Local, Mesh, Shard};
+use shard::{Local, run_alone};
 use std::cell::Cell;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use uring::{DiskOptions, Uring, UringDriver};
 
@@ -190,33 +189,24 @@ fn measure(trial: Trial, files: &[PathBuf], runs: usize, span: Duration) -> io::
         let opened = host.open_disk(file, &DiskOptions::default());
         members.push(opened.map_err(io::Error::other)?.0);
     }
-    let measured = Arc::new(Mutex::new(Ok(Pairs::new())));
-    let (mesh, result, files) = (Mesh::new(1), measured.clone(), files.to_vec());
-    host.run(1, move |id, driver| {
-        let (result, files, members) = (result.clone(), files.clone(), members.clone());
-        let config = shard::Config::default();
-        Shard::boot(id, driver, mesh.clone(), config, move |local| async move {
-            let disk = |target: &TargetId| local.disk(*target).expect("opened before");
-            let members = members.iter().map(|target| BoxDevice::new(disk(target)));
-            let array = arrays::over(&local.env(), trial.level, members.collect()).await;
-            let array = Rc::new(array);
-            let mut pairs = Vec::new();
-            for _ in 0..runs {
-                let ours = run(&local, array.clone(), trial, span).await;
-                // Nothing is in flight, so the shard's thread may wait. What fio
-                // writes over the array is not read again.
-                match trial.fio(&files, span) {
-                    Ok(fio) => pairs.push((ours / 1e6, fio / 1e6)),
-                    Err(error) => return *result.lock().expect("one thread") = Err(error),
-                }
-                // The clock is read once a turn, and this one took long.
-                local.env().timer.sleep(Nanos(1)).await;
-            }
-            *result.lock().expect("one thread") = Ok(pairs);
-        })
+    let files = files.to_vec();
+    let measured = run_alone(&mut host, move |local| async move {
+        let disk = |target: &TargetId| local.disk(*target).expect("opened before");
+        let members = members.iter().map(|target| BoxDevice::new(disk(target)));
+        let array = arrays::over(&local.env(), trial.level, members.collect()).await;
+        let array = Rc::new(array);
+        let mut pairs = Vec::new();
+        for _ in 0..runs {
+            let ours = run(&local, array.clone(), trial, span).await;
+            // Nothing is in flight, so the shard's thread may wait. What fio
+            // writes over the array is not read again.
+            pairs.push((ours / 1e6, trial.fio(&files, span)? / 1e6));
+            // The clock is read once a turn, and this one took long.
+            local.env().timer.sleep(Nanos(1)).await;
+        }
+        Ok(pairs)
     });
-    let mut measured = measured.lock().expect("the shard has ended");
-    std::mem::replace(&mut *measured, Ok(Pairs::new()))
+    measured.expect("nothing cuts its power")
 }
 
 type Pairs = Vec<(f64, f64)>;

@@ -7,12 +7,11 @@ use super::model::Model;
 use super::origin::Origin;
 use super::report::Report;
 use super::scenario::Scenario;
-use block::{
-    BoxDevice, Device, Env, Gate, Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, ShardId, TargetId,
-};
+use crate::alone::run_alone;
+use block::{BoxDevice, Device, Env, Gate, Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, TargetId};
 use cache::{Cache, Config, Mode, VolumeConfig};
 use futures_util::future::join_all;
-use shard::{Config as ShardConfig, Disk, Local, Mesh, Shard};
+use shard::{Disk, Local};
 use sim::{Budget, Control, DiskSpec, Outcome, Rng, Service, Sim, SimDriver, Span, World};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -117,19 +116,12 @@ fn run_once(seed: u64) -> Report {
         time_max: TIME_MAX,
         ..Budget::default()
     });
-    let outcome = sim.drive(1, |_, driver| {
-        let (scenario, report) = (scenario.clone(), report.clone());
-        let (origins, pool, control) = (origins.clone(), pool.clone(), control.clone());
-        Shard::boot(
-            ShardId(0),
-            driver,
-            Mesh::new(1),
-            ShardConfig::default(),
-            move |local| async move {
-                let shared = build(scenario, local, control, &origins, pool, report);
-                live(Rc::new(shared)).await;
-            },
-        )
+    let run = (scenario.clone(), report.clone());
+    let (backs, devices) = (origins.clone(), pool.clone());
+    let (outcome, _) = run_alone(&mut sim, move |local| async move {
+        let (scenario, report) = run;
+        let shared = build(scenario, local, control, &backs, devices, report);
+        live(Rc::new(shared)).await;
     });
     let mut report = report.take();
     if outcome != Outcome::Done {

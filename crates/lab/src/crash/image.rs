@@ -8,16 +8,16 @@
 
 use super::case::Space;
 use super::flips::Verdict;
+use crate::alone::run_alone;
 use crate::cachesim::stamp::{self, Value};
 use block::{
     BoxDevice, Device, Fua, Gate, Geometry, IoResult, Kind, Lba, Nanos, SECTOR_BYTES, Sectors,
-    ShardId, TargetId,
+    TargetId,
 };
 use cache::{Cache, Config, Counter, Durability, Mode, PoolDevice, Volume, VolumeConfig};
 use layout::{BLOCK_BYTES, Head, Marks, Plan};
-use shard::{Disk, Local, Mesh, Shard};
-use sim::{DiskSpec, Outcome, Rng, Service, Sim, SimDriver, Span, World};
-use std::cell::RefCell;
+use shard::{Disk, Local};
+use sim::{DiskSpec, Rng, Service, Sim, SimDriver, Span, World};
 use std::rc::Rc;
 
 const SPACE: Space = Space {
@@ -132,36 +132,20 @@ fn life<T: 'static>(
     let origin = add("origin", SPACE.sectors(), 20);
     let mut sim = Sim::new(world);
     let filling: Option<Rc<Image>> = image.map(|image| Rc::new(image.clone()));
-    let result: Rc<RefCell<Option<T>>> = Rc::default();
-    let work = Rc::new(RefCell::new(Some(work)));
-    let outcome = sim.drive(1, |_, driver| {
-        let (result, filling, work) = (result.clone(), filling.clone(), work.clone());
-        Shard::boot(
-            ShardId(0),
-            driver,
-            Mesh::new(1),
-            shard::Config::default(),
-            move |local| async move {
-                let stage = Stage {
-                    local,
-                    pool,
-                    witness,
-                    origin,
-                    seed,
-                };
-                if let Some(image) = &filling {
-                    stage.fill(image).await;
-                }
-                let work = work.take().expect("there is one shard");
-                let value = work(stage).await;
-                *result.borrow_mut() = Some(value);
-            },
-        )
+    let (outcome, value) = run_alone(&mut sim, move |local| async move {
+        let stage = Stage {
+            local,
+            pool,
+            witness,
+            origin,
+            seed,
+        };
+        if let Some(image) = &filling {
+            stage.fill(image).await;
+        }
+        work(stage).await
     });
-    if outcome != Outcome::Done {
-        return Err(format!("the daemon did not end: {outcome:?}"));
-    }
-    let value = result.take().expect("it has ended");
+    let value = value.ok_or_else(|| format!("the daemon did not end: {outcome:?}"))?;
     drop(sim.driver());
     let read = |target, at, bytes: &mut [u8]| sim.world().peek(target, at, bytes);
     let mut images = [

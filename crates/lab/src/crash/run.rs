@@ -5,8 +5,8 @@ use super::case::{Case, Cut, DAEMON, ORIGINS, POOL};
 use super::life;
 use super::report::Report;
 use super::stage::{WITNESS, pool_name};
+use crate::alone::run_alone;
 use block::{Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, ShardId};
-use shard::{Config, Mesh, Shard};
 use sim::{Budget, DiskSpec, Outcome, Service, Sim, World};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -79,16 +79,8 @@ fn one_life(sim: &mut Sim, bench: &Rc<Bench>, cut: Option<Cut>) -> bool {
         time_max: now + LIFE_MAX,
         ..Budget::default()
     });
-    let outcome = sim.drive(1, |_, driver| {
-        let bench = bench.clone();
-        Shard::boot(
-            ShardId(0),
-            driver,
-            Mesh::new(1),
-            Config::default(),
-            |local| life::live(bench, local),
-        )
-    });
+    let living = bench.clone();
+    let (outcome, _) = run_alone(sim, |local| life::live(living, local));
     let died = outcome == Outcome::PowerCut;
     bench.autopsy(sim.world().now(), cut.filter(|_| died));
     if !died && outcome != Outcome::Done {

@@ -4,19 +4,19 @@
 use super::setup::detection;
 use super::{Cell, Counts, Row, Setup, Site, play, told};
 use crate::bench::server::Server;
-use block::{Address, BoxDevice, Env, Host, Nanos};
+use block::{Address, BoxDevice, Env, Nanos};
 use control::client::Client;
 use control::config::Name;
 use control::protocol::Request;
 use control::status::Array;
-use shard::{Local, Mesh, Shard};
+use shard::{Local, run_alone};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use uring::{Options, Uring, UringDriver};
 
@@ -306,23 +306,9 @@ fn client(
     answers: Receiver<Result<Answer, String>>,
 ) -> Result<Row, String> {
     let mut host = Uring::new(Options::default()).map_err(told)?;
-    let ends: Arc<Mutex<Option<Ends>>> = Arc::new(Mutex::new(Some((jobs, answers))));
-    let outcome = Arc::new(Mutex::new(Err("the load did not end".to_owned())));
-    let (result, mesh, plan) = (outcome.clone(), Mesh::new(1), Arc::new(plan));
-    host.run(1, move |id, driver| {
-        let (ends, result) = (ends.clone(), result.clone());
-        let (socket, plan) = (socket.clone(), plan.clone());
-        let depth = shard::Config::default();
-        Shard::boot(id, driver, mesh.clone(), depth, move |local| async move {
-            let ends = ends.lock().expect("no panic under this lock").take();
-            let ended = match ends {
-                Some(ends) => live(local, &socket, &plan, ends).await,
-                None => Err("there is one shard".into()),
-            };
-            *result.lock().expect("no panic under this lock") = ended;
-        })
-    });
-    outcome.lock().map_err(told)?.clone()
+    let work = async move |local| live(local, &socket, &plan, (jobs, answers)).await;
+    let ended = run_alone(&mut host, work);
+    ended.unwrap_or_else(|| Err("the load did not end".into()))
 }
 
 async fn live(

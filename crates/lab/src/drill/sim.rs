@@ -2,16 +2,16 @@
 
 use super::setup::detection;
 use super::{Cell, Counts, Row, Setup, Site, play, told};
-use block::{BoxDevice, Device, Env, Fua, Geometry, Lba, Nanos, Sectors, ShardId, TargetId};
+use crate::alone::run_alone;
+use block::{BoxDevice, Device, Env, Fua, Geometry, Lba, Nanos, Sectors, TargetId};
 use control::config::{self, Name};
 use raid::{Array, Candidate, Options, Plan, Start, Uuid, create};
-use shard::{Local, Mesh, Shard};
+use shard::Local;
 use sim::model::Wear;
 use sim::model::catalogue::Drive;
 use sim::{Control, DiskSpec, Service, Sim, SimDriver, World};
 use std::cell::{Cell as Slot, RefCell};
 use std::collections::BTreeMap;
-use std::rc::Rc;
 use std::sync::Arc;
 
 /// What every drive is.
@@ -57,25 +57,10 @@ fn world(setup: &Setup, seed: u64, cell: Cell, corrupt: Option<Name>) -> Result<
     }
     let control = world.control();
     let mut sim = Sim::new(world).pool_bytes(BUFFER_BYTES);
-    let ended = Rc::new(RefCell::new(None));
-    let plan = Rc::new((setup.clone(), disks, cell, corrupt));
-    let told = ended.clone();
-    let outcome = sim.drive(1, |_, driver| {
-        let (told, plan, control) = (told.clone(), plan.clone(), control.clone());
-        let depth = shard::Config::default();
-        Shard::boot(
-            ShardId(0),
-            driver,
-            Mesh::new(1),
-            depth,
-            move |local| async move {
-                let (setup, disks, cell, corrupt) = &*plan;
-                let ended = live(local, control, setup, disks, cell, corrupt.as_ref()).await;
-                *told.borrow_mut() = Some(ended);
-            },
-        )
+    let setup = setup.clone();
+    let (outcome, ended) = run_alone(&mut sim, async move |local| {
+        live(local, control, &setup, &disks, &cell, corrupt.as_ref()).await
     });
-    let ended = ended.take();
     ended.unwrap_or_else(|| Err(format!("the simulation did not end: {outcome:?}")))
 }
 

@@ -2,14 +2,13 @@
 //! drives on each, and a mirror of the stripes.
 
 use super::{DRIVE, DRIVES, SIDES, told};
-use block::{BoxDevice, Env, Geometry, Sectors, ShardId, TargetId};
+use crate::alone::run_alone;
+use block::{BoxDevice, Env, Geometry, Sectors, TargetId};
 use raid::{Array, Candidate, Level, Options, Plan, Uuid, create};
-use shard::{Local, Mesh, Shard};
+use shard::Local;
 use sim::model::catalogue::controller::H710P;
 use sim::model::{Controller, ControllerParameters, Figure, Hdd};
 use sim::{Control, DiskSpec, Keep, Rng, Service, Sim, SimDriver, World};
-use std::cell::RefCell;
-use std::rc::Rc;
 
 /// The chunk of a stripe: 64 KiB, as the controller has it by default.
 const CHUNK: Sectors = Sectors(128);
@@ -80,27 +79,9 @@ pub fn run<T: 'static>(
     }
     let control = world.control();
     let mut sim = Sim::new(world).pool_bytes(BUFFER_BYTES);
-    let (ended, drives) = (Rc::new(RefCell::new(None)), Rc::new(drives));
-    let said = ended.clone();
-    let outcome = sim.drive(1, move |_, driver| {
-        let (said, drives) = (said.clone(), drives.clone());
-        let (control, test) = (control.clone(), test.clone());
-        let depth = shard::Config::default();
-        Shard::boot(
-            ShardId(0),
-            driver,
-            Mesh::new(1),
-            depth,
-            move |local| async move {
-                let result = match assemble(&local, control, &drives).await {
-                    Ok(rig) => test(rig).await,
-                    Err(why) => Err(why),
-                };
-                *said.borrow_mut() = Some(result);
-            },
-        )
+    let (outcome, ended) = run_alone(&mut sim, async move |local| {
+        test(assemble(&local, control, &drives).await?).await
     });
-    let ended = ended.take();
     ended.unwrap_or_else(|| Err(format!("the simulation did not end: {outcome:?}")))
 }
 

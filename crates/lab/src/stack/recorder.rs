@@ -2,10 +2,10 @@
 
 use super::record::{Content, Record};
 use block::{
-    Address, Buf, Device, Extent, Fua, Geometry, Host, IoResult, Lba, Nanos, SECTOR_BYTES, Shared,
+    Address, Buf, Device, Extent, Fua, Geometry, IoResult, Lba, Nanos, SECTOR_BYTES, Shared,
 };
 use nbd::serve::{ExportOptions, Limits, Server};
-use shard::{Config, Disk, Mesh, Shard};
+use shard::{Disk, run_alone};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,36 +46,26 @@ impl Recorder {
         let ended = Arc::new(AtomicBool::new(false));
         let until = ended.clone();
         let serve = move || {
-            let mesh = Mesh::new(1);
-            host.run(1, move |id, driver| {
-                let (shelf, until) = (shelf.clone(), until.clone());
-                Shard::boot(
-                    id,
-                    driver,
-                    mesh.clone(),
-                    Config::default(),
-                    move |local| async move {
-                        let log = Rc::new(|line: &str| eprintln!("{line}"));
-                        let server = Server::new(local.env(), Limits::default(), None, log)
-                            .expect("a server without TLS");
-                        let device = Recorded {
-                            inner: local.disk(disk).expect("a disk"),
-                            shelf,
-                        };
-                        let added = server.add("", device, &ExportOptions::default());
-                        added.expect("the only export");
-                        let serving = server.clone();
-                        let listener = local.listener(listener);
-                        local.env().spawn.spawn(async move {
-                            // It ends with the host.
-                            let _ = serving.serve(listener).await;
-                        });
-                        let timer = local.env().timer;
-                        while !until.load(Ordering::Relaxed) {
-                            timer.sleep(Nanos::from_millis(20)).await;
-                        }
-                    },
-                )
+            run_alone(&mut host, move |local| async move {
+                let log = Rc::new(|line: &str| eprintln!("{line}"));
+                let server = Server::new(local.env(), Limits::default(), None, log)
+                    .expect("a server without TLS");
+                let device = Recorded {
+                    inner: local.disk(disk).expect("a disk"),
+                    shelf,
+                };
+                let added = server.add("", device, &ExportOptions::default());
+                added.expect("the only export");
+                let serving = server.clone();
+                let listener = local.listener(listener);
+                local.env().spawn.spawn(async move {
+                    // It ends with the host.
+                    let _ = serving.serve(listener).await;
+                });
+                let timer = local.env().timer;
+                while !until.load(Ordering::Relaxed) {
+                    timer.sleep(Nanos::from_millis(20)).await;
+                }
             });
         };
         Ok(Recorder {

@@ -12,12 +12,13 @@
 use super::cores::spread;
 use super::linear::Linear;
 use super::source::{BLOCK_BYTES, pool_blocks};
+use crate::alone::run_alone;
 use crate::replay::{Figures, Options, Pace, Replay};
-use block::{BoxDevice, Gate, Geometry, IoResult, Nanos, SECTOR_BYTES, Sectors, ShardId, TargetId};
+use block::{BoxDevice, Gate, Geometry, IoResult, Nanos, SECTOR_BYTES, Sectors, TargetId};
 use cache::{Cache, Config, Counter, Mode, PoolDevice, Snapshot, VolumeConfig};
 use hdrhistogram::Histogram;
 use serde::Serialize;
-use shard::{Local, Mesh, Shard};
+use shard::Local;
 use sim::model::Wear;
 use sim::model::catalogue::Drive;
 use sim::{DiskSpec, Keep, Service, Sim, SimDriver, World};
@@ -176,29 +177,16 @@ impl EnginePlan {
             let disk = add_disk(&mut world, &name, &self.origin, bytes).map_err(told)?;
             origins.insert(volume, disk);
         }
-        let run = Rc::new(Run {
+        let run = Run {
             policy: policy.to_owned(),
             plan: self.clone(),
             input: input.clone(),
             mode,
-            ended: RefCell::default(),
-        });
+        };
         let mut sim = Sim::new(world).pool_bytes(BUFFER_BYTES);
-        let outcome = sim.drive(1, |_, driver| {
-            let (run, origins) = (run.clone(), origins.clone());
-            let depth = shard::Config::default();
-            Shard::boot(
-                ShardId(0),
-                driver,
-                Mesh::new(1),
-                depth,
-                move |local| async move {
-                    let ended = live(&run, local, pool, &origins).await;
-                    *run.ended.borrow_mut() = Some(ended);
-                },
-            )
-        });
-        let Some(ended) = run.ended.take() else {
+        let work = async move |local| live(&run, local, pool, &origins).await;
+        let (outcome, ended) = run_alone(&mut sim, work);
+        let Some(ended) = ended else {
             let name = &input.name;
             return Err(format!("{name}: the simulation did not end: {outcome:?}"));
         };
@@ -264,7 +252,6 @@ struct Run {
     plan: EnginePlan,
     input: Input,
     mode: Mode,
-    ended: RefCell<Option<Result<Ended, String>>>,
 }
 
 struct Ended {

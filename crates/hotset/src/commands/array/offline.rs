@@ -3,13 +3,11 @@
 use crate::Failure;
 use crate::arrays::{Devices, Source};
 use crate::devices::{Opener, Role};
-use block::Host;
 use control::config::{Config, Name};
 use control::status::Array as Status;
 use raid::Start;
-use shard::{Mesh, Shard};
+use shard::run_alone;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 use uring::{Options, Uring};
 
 /// Makes an array.
@@ -75,33 +73,26 @@ fn named(config: &Config, array: &str) -> Result<Name, Failure> {
 /// leaves open.
 fn alone(
     config: &Config,
-    work: impl AsyncFnOnce(&Devices) -> Result<(), String> + Clone + Send + Sync + 'static,
+    work: impl AsyncFnOnce(&Devices) -> Result<(), String> + Send + 'static,
 ) -> Result<Vec<Status>, Failure> {
     let mut host = Uring::new(Options {
         pool_bytes: usize::try_from(config.daemon.buffers.value.0).unwrap_or(usize::MAX),
         ..Options::default()
     })
     .map_err(Failure::runtime)?;
-    let outcome = Arc::new(Mutex::new(Ok(Vec::new())));
-    let (told, opened, config) = (outcome.clone(), host.clone(), config.clone());
-    let mesh = Mesh::new(1);
-    host.run(1, move |id, driver| {
-        let (host, config, told, work) =
-            (opened.clone(), config.clone(), told.clone(), work.clone());
-        let depth = shard::Config::default();
-        Shard::boot(id, driver, mesh.clone(), depth, move |local| async move {
-            let timer = local.env().timer;
-            let devices = Devices::new(&config, Opener { host, local });
-            let done = work(&devices).await;
-            let reports = devices.reports(timer.now());
-            let rested = devices.stop().await.map_err(|error| error.to_string());
-            let ended = done.and(rested).map(|()| reports);
-            *told.lock().expect("no panic under this lock") = ended;
-        })
+    let (opened, config) = (host.clone(), config.clone());
+    let ended = run_alone(&mut host, move |local| async move {
+        let timer = local.env().timer;
+        let opener = Opener {
+            host: opened,
+            local,
+        };
+        let devices = Devices::new(&config, opener);
+        let done = work(&devices).await;
+        let reports = devices.reports(timer.now());
+        let rested = devices.stop().await.map_err(|error| error.to_string());
+        done.and(rested).map(|()| reports)
     });
-    let ended = std::mem::replace(
-        &mut *outcome.lock().expect("no panic under this lock"),
-        Ok(Vec::new()),
-    );
+    let ended = ended.expect("nothing cuts its power");
     ended.map_err(Failure::Runtime)
 }

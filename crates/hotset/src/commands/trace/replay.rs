@@ -6,15 +6,14 @@ use crate::commands::sim::speed;
 use crate::commands::table::{Table, bytes};
 use crate::commands::text::{Argument, argument};
 use crate::devices::{Leaf, Opener, Role};
-use block::{Device, Gate, Host, Nanos, ShardId};
+use block::{Device, Gate, Nanos};
 use clap::Args;
 use control::config::Device as DeviceSection;
 use hdrhistogram::Histogram;
 use lab::replay::{Figures, Options, Pace, Replay};
 use serde_json::json;
-use shard::{Mesh, Shard};
+use shard::run_alone;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use uring::Uring;
 
@@ -109,27 +108,15 @@ fn on_a_shard(
         ..uring::Options::default()
     })
     .map_err(|error| error.to_string())?;
-    let outcome = Arc::new(Mutex::new(None));
-    let job = Arc::new(Mutex::new(Some((section, reader))));
-    let (mesh, opened, told) = (Mesh::new(1), host.clone(), outcome.clone());
-    host.run(1, move |id: ShardId, driver| {
-        let (host, told) = (opened.clone(), told.clone());
-        let job = job.lock().expect("no panic under this lock").take();
-        Shard::boot(
-            id,
-            driver,
-            mesh.clone(),
-            shard::Config::default(),
-            move |local| async move {
-                let (section, reader) = job.expect("one shard, booted once");
-                let opener = Opener { host, local };
-                let ended = replay(&opener, &section, reader, options).await;
-                *told.lock().expect("no panic under this lock") = Some(ended);
-            },
-        )
+    let opened = host.clone();
+    let ended = run_alone(&mut host, move |local| async move {
+        let opener = Opener {
+            host: opened,
+            local,
+        };
+        replay(&opener, &section, reader, options).await
     });
-    let ended = outcome.lock().expect("no panic under this lock").take();
-    ended.expect("a shard that ended has told")
+    ended.expect("nothing cuts its power")
 }
 
 async fn replay(

@@ -1,0 +1,35 @@
+//! A program of one shard.
+
+use crate::{Config, Local, Mesh, Shard};
+use block::Host;
+use std::sync::{Arc, Mutex};
+
+/// Runs `work` on the only shard of `host`, and returns what it came to; `None`
+/// if the host ended before it.
+pub fn run_alone<H, T, F>(
+    host: &mut H,
+    work: impl FnOnce(Local<H::Driver>) -> F + Send + 'static,
+) -> Option<T>
+where
+    H: Host,
+    T: Send + 'static,
+    F: Future<Output = T> + 'static,
+{
+    let mesh = Mesh::new(1);
+    let work = Mutex::new(Some(work));
+    let result = Arc::new(Mutex::new(None));
+    let told = result.clone();
+    host.run(1, move |id, driver| {
+        let told = told.clone();
+        let work = work.lock().expect("no panic under this lock").take();
+        let work = work.expect("one shard, booted once");
+        Shard::boot(id, driver, mesh.clone(), Config::default(), |local| {
+            let working = work(local);
+            async move {
+                let came = working.await;
+                *told.lock().expect("no panic under this lock") = Some(came);
+            }
+        })
+    });
+    result.lock().expect("no panic under this lock").take()
+}
