@@ -132,6 +132,7 @@ impl Devices {
                 let running = self.running.borrow_mut().remove(at);
                 running.ended.set(true);
                 result = running.array.close().await;
+                running.tell();
                 let given = running.given.borrow().clone();
                 for member in running.members().chain(given) {
                     let closed = self.close(&member).await;

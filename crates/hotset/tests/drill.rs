@@ -29,6 +29,33 @@ fn other_arrays_are_drilled_and_no_configured_device_is_opened() {
     survived(&["--config", config.to_str().unwrap()], 16);
 }
 
+/// A mirror of two RAID 5, of which one stops and is put together again.
+#[test]
+fn an_array_within_another_that_stopped_comes_back() {
+    let place = Place::new();
+    let mut text = String::from("[[listen]]\nunix = '/nonexistent/nbd'\n");
+    for side in ["x", "y"] {
+        for number in 0..3 {
+            text += &format!(
+                "[[device]]\nname = '{side}{number}'\npath = '/nonexistent/{side}{number}'\n\
+                 controller = '{side}'\n"
+            );
+        }
+        text += &format!(
+            "[[array]]\nname = 'five-{side}'\nlevel = 'raid5'\ndetection = '1s'\n\
+             members = ['{side}0', '{side}1', '{side}2']\n"
+        );
+    }
+    text += "[[array]]\nname = 'both'\nlevel = 'raid1'\nmembers = ['five-x', 'five-y']\n\
+             detection = '1s'\n";
+    let config = place.path("hotset.toml");
+    fs::write(&config, text).unwrap();
+    survived(
+        &["--where", "real", "--config", config.to_str().unwrap()],
+        8,
+    );
+}
+
 #[test]
 fn what_cannot_be_survived_is_told() {
     let place = Place::new();

@@ -1,6 +1,6 @@
 //! An array as its user sees it: a device, and what can be done to it.
 
-use crate::core::{Core, Event};
+use crate::core::{Core, Event, Slot};
 use crate::format::{MemberState, Uuid};
 use crate::levels::{Level, Shape};
 use crate::member::{Candidate, Member, MemberCounts};
@@ -149,6 +149,16 @@ impl Array {
             return Err(core.error(Kind::Invalid, what));
         }
         core.commit().await
+    }
+
+    /// Lets go of the device of a member that has failed, for whoever opens it
+    /// anew. The report knows it no more.
+    pub fn let_go(&self, role: usize) {
+        let slots = &self.core().slots;
+        let failed = |slot: &&Slot| slot.entry.get().state.is_failed();
+        if let Some(slot) = slots.get(role).filter(failed) {
+            slot.member.borrow_mut().take();
+        }
     }
 
     /// Fails at once every member in `domain` that can be done without.

@@ -85,6 +85,18 @@ impl Devices {
             Some((leaf, _)) if running.uses(&leaf) => return Ok(false),
             // What was unplugged has to be opened anew.
             Some((_, true)) => drop(self.open.borrow_mut().remove(name)),
+            // An array that lost too much has to be put together again.
+            Some(_) if self.is_down(name) => {
+                if !self.answers(name).await {
+                    return Ok(false);
+                }
+                if let Ok(role) = running.role(name.as_str(), &self.open.borrow()) {
+                    // Its members are opened anew, and some servers have one client.
+                    running.array.let_go(role);
+                }
+                // That it did not end in order is known.
+                let _ = self.close(name).await;
+            }
             _ => (),
         }
         if !self.open.borrow().contains_key(name) {
@@ -108,6 +120,28 @@ impl Devices {
         candidate.device.flush().await?;
         running.array.add(candidate, fresh(), false).await?;
         Ok(true)
+    }
+
+    /// Whether `name` is an array that refuses writes.
+    fn is_down(&self, name: &Name) -> bool {
+        let running = self.running(name.as_str());
+        running.is_ok_and(|running| running.array.report().down.is_some())
+    }
+
+    /// Whether all that the array `name` is made of can be read.
+    async fn answers(&self, name: &Name) -> bool {
+        let Ok(running) = self.running(name.as_str()) else {
+            return false;
+        };
+        let env = self.opener.local.env();
+        for member in running.members() {
+            let leaf = self.open.borrow().get(&member).map(|o| o.leaf.clone());
+            let Some(leaf) = leaf else { return false };
+            if raid::examine(&env, &BoxDevice::new(leaf)).await.is_err() {
+                return false;
+            }
+        }
+        true
     }
 
     /// Takes out a member, as asked by hand.
@@ -227,7 +261,7 @@ impl Devices {
 
 impl Running {
     /// Says on standard error what has happened since the last time.
-    fn tell(&self) {
+    pub(super) fn tell(&self) {
         let (events, count) = self.array.events();
         let new = count.saturating_sub(self.told.replace(count)) as usize;
         for event in &events[events.len().saturating_sub(new)..] {

@@ -17,7 +17,7 @@ mod sim;
 pub use page::page;
 pub use setup::{Scenario, Scenarios, Setup};
 
-use block::{BoxDevice, Env, Nanos};
+use block::{BoxDevice, Env, Nanos, Timer};
 use load::Load;
 use serde::Serialize;
 use std::path::Path;
@@ -135,16 +135,20 @@ async fn play(
     let during = load.seen.borrow().clone();
     site.give_back().await?;
     let back = timer.now();
-    let mut is_whole = site.is_whole().await?;
-    while !is_whole && timer.now() - back < SETTLE_MAX {
-        timer.sleep(Nanos::from_millis(50)).await;
-        is_whole = site.is_whole().await?;
-    }
+    settle(timer, site).await?;
     let whole = timer.now();
     load.stop().await;
     load.verify().await;
+    let mut is_whole = settle(timer, site).await?;
     let differ = match is_whole {
-        true => site.scrub().await?,
+        true => match site.scrub().await {
+            // It was the first to ask for a part that had been away.
+            Err(_) if !site.is_whole().await? => {
+                is_whole = settle(timer, site).await?;
+                site.scrub().await
+            }
+            ended => ended,
+        }?,
         false => 0,
     };
     let mut seen = load.seen.borrow().clone();
@@ -172,6 +176,18 @@ async fn play(
             limit_ms: setup.detection().as_secs_f64() * 1e3,
         },
     })
+}
+
+/// Waits until every array is whole; whether they are.
+async fn settle(timer: &Timer, site: &impl Site) -> Result<bool, String> {
+    let since = timer.now();
+    loop {
+        let is_whole = site.is_whole().await?;
+        if is_whole || timer.now() - since > SETTLE_MAX {
+            return Ok(is_whole);
+        }
+        timer.sleep(Nanos::from_millis(50)).await;
+    }
 }
 
 /// What members did a second, before the loss and during it.

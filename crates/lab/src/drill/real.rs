@@ -190,7 +190,9 @@ impl Stage {
             }
             Job::Look => {
                 let arrays = self.arrays()?;
-                let whole = arrays.iter().all(|array| array.state == "healthy");
+                // One that is being put together again is not among them.
+                let all = arrays.len() == self.setup.arrays().len();
+                let whole = all && arrays.iter().all(|array| array.state == "healthy");
                 let volumes = self.setup.volumes();
                 let is_volume =
                     |array: &&Array| volumes.iter().any(|v| v.name.as_str() == array.name);

@@ -237,6 +237,21 @@ fn a_hand_cannot_take_the_last_copy() {
     });
 }
 
+#[test]
+fn the_device_of_a_lost_member_is_let_go_of_and_no_other() {
+    run(9, 1, &[8; 2], async |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
+        array.fail(0).await.unwrap();
+        (0..3).for_each(|role| array.let_go(role));
+        let members = array.report().members;
+        assert!(members[0].device.is_none() && members[1].device.is_some());
+        bench.write(&array, 0, 8, 1).await.unwrap();
+        let again = bench.candidate(0);
+        array.add(again, bench.uuid(), false).await.unwrap();
+        bench.settled(&array).await;
+    });
+}
+
 const CHUNK: u64 = 64;
 
 /// What a sector holds at first, and what a test writes to it: no two chunks and their
