@@ -30,6 +30,7 @@ deps-test:
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	cargo clippy -p lab --no-default-features --example cachesim --example raidsim --example crash --quiet -- -D warnings
 	shellcheck --external-sources $(SHELL_SCRIPTS)
 
 unit:

@@ -21,6 +21,7 @@ pub mod kill;
 pub mod mutants;
 #[cfg(feature = "measure")]
 pub mod page;
+#[cfg(feature = "measure")]
 pub mod perc;
 pub mod raidsim;
 #[cfg(feature = "measure")]
