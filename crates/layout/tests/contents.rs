@@ -55,6 +55,8 @@ fn every_mark_can_be_set_and_volumes_spread_over_all_of_them() {
     assert!(starts.iter().all(|bit| *bit < MARK_BITS));
     // Thrown at random, 999 places of so many would be met by over 960.
     assert!(starts.len() > 960, "{}", starts.len());
+    // 2,654,435,761 modulo 32,256, and seven times that modulo 2^32 first.
+    assert_eq!((Marks::bit(1, 0), Marks::bit(7, 0)), (25009, 12759));
     assert_eq!(Marks::bit(7, 5), (Marks::bit(7, 0) + 5) % MARK_BITS);
     assert_eq!(Marks::bit(7, u64::from(MARK_BITS)), Marks::bit(7, 0));
 }
@@ -92,23 +94,61 @@ fn a_block_of_the_log_takes_records_until_it_has_no_room() {
             records
         );
     }
-    // One that is filled to its last byte: 4 + 1 + 2 * 8 and checksums, for a line of 64.
-    let full = |crcs: u32| Change {
+    // Sixteen that fill it to its last byte: 4 + 1 + 2 * 8 and checksums each, for a line of 64.
+    let of = |crcs: usize| Change {
         key: None,
-        changed: [(1u128 << crcs).wrapping_sub(1) as u64, 0, 0, 0],
-        crcs: vec![9; crcs as usize],
+        changed: [(1 << crcs) - 1, 0, 0, 0],
+        crcs: vec![9; crcs],
         ..change(0)
     };
-    let (each, last) = (full(64).bytes(64), full(0).bytes(64));
-    let (whole, rest) = (room / each, room % each);
-    assert_eq!((each, last), (4 + 1 + 16 + 256, 21));
+    assert_eq!(15 * of(58).bytes(64) + of(62).bytes(64), room);
     let mut block = vec![0; BLOCK_BYTES];
     let mut out = LogBlock::new(&mut block, 64);
-    for _ in 0..whole {
-        assert!(out.push(&full(64)));
+    for _ in 0..15 {
+        assert!(out.push(&of(58)));
     }
-    assert!(out.push(&full(((rest - last) / 4) as u32)));
-    assert!(!out.push(&full(1)));
+    assert!(!out.push(&of(63)));
+    assert!(out.push(&of(62)));
+    assert!(!out.push(&of(0)));
+}
+
+#[test]
+fn records_of_every_length_of_line_are_read_as_they_were() {
+    for blocks in [1, 2, 4, 8, 16, 32, 64, 128, 256] {
+        let mut last = Mask::default();
+        last[(blocks - 1) / 64] |= 1 << ((blocks - 1) % 64);
+        let record = Change {
+            slot: 3,
+            key: None,
+            valid: last,
+            changed: last,
+            crcs: vec![u32::MAX],
+        };
+        let mut block = vec![0; BLOCK_BYTES];
+        let mut out = LogBlock::new(&mut block, blocks as u32);
+        assert!(out.push(&record) && out.push(&record));
+        out.seal(Uuid(1), 5, 6);
+        let read = LogReader::open(&block, Uuid(1), blocks as u32, 5).unwrap();
+        let read: Result<Vec<_>, _> = read.collect();
+        assert_eq!(read, Ok(vec![record.clone(), record]), "{blocks}");
+    }
+}
+
+#[test]
+fn blocks_begin_as_the_format_says() {
+    let mut block = vec![0; BLOCK_BYTES];
+    let kind = |block: &[u8]| block[4..8].to_vec();
+    LogBlock::new(&mut block, 4).seal(Uuid(1), 5, 6);
+    assert_eq!(kind(&block), b"HSLG");
+    Marks::none().encode(Uuid(1), &mut block);
+    assert_eq!(kind(&block), b"HSMK");
+    let page = MapPage {
+        number: 1,
+        generation: 2,
+        entries: Vec::new(),
+    };
+    page.encode(Uuid(1), 4, &mut block);
+    assert_eq!(kind(&block), b"HSMP");
 }
 
 #[test]
