@@ -187,13 +187,7 @@ impl Array {
             return Err(core.error(Kind::Invalid, what));
         };
         let name = candidate.device.geometry().name.clone();
-        let known = core
-            .live()
-            .into_iter()
-            .any(|(_, member)| member.name == name);
-        if known || core.spares.borrow().iter().any(|spare| spare.name == name) {
-            return Err(core.error(Kind::Busy, format!("{name} is in this array already")));
-        }
+        let _joining = core.join(&name)?;
         let found = crate::assemble::examine(&core.env, &candidate.device).await?;
         let member = |candidate, uuid| {
             let (patience, env) = (core.options.patience, core.env.clone());
@@ -259,7 +253,7 @@ impl Array {
         }
         let spare = core.spares.borrow_mut().pop();
         match spare {
-            Some(spare) => core.adopt(role, spare, true).await,
+            Some(spare) => core.call_in(role, spare).await,
             None => Ok(()),
         }
     }

@@ -8,7 +8,7 @@
 //!     a member serves reads ⟺ it is in sync
 
 use crate::format::{
-    BAD_MAX, BLOCK_BYTES, MemberEntry, MemberState, ROLE_SPARE, SUPERBLOCKS, Superblock, Uuid,
+    BLOCK_BYTES, MemberEntry, MemberState, ROLE_SPARE, SUPERBLOCKS, Superblock, Uuid,
 };
 use crate::intent::Intent;
 use crate::journal::Journal;
@@ -84,14 +84,19 @@ pub(crate) struct Core {
     pub options: Options,
     pub slots: Vec<Slot>,
     pub spares: RefCell<Vec<Rc<Member>>>,
+    /// Devices on their way to become a spare, or to take a place.
+    joining: RefCell<BTreeSet<Arc<str>>>,
     pub meta: Option<Meta>,
     pub intent: Option<Intent>,
     /// Of RAID 5, by role.
     pub journals: Vec<Journal>,
     /// Ranges being written, or brought into agreement.
     pub busy: RangeLock,
-    /// Regions whose members may differ since a crash.
+    /// Regions whose copies may differ, since a crash or a write that failed.
     pub unsynced: RefCell<BTreeSet<usize>>,
+    /// Regions in which a write has failed since a rebuild or a resynchronisation
+    /// began, which goes over them again.
+    pub again: RefCell<BTreeSet<usize>>,
     /// Lost sectors of the array, sorted.
     pub bad: RefCell<Vec<Extent>>,
     /// Why writes are refused.
@@ -148,9 +153,11 @@ impl Core {
                 })
                 .collect(),
             spares: RefCell::new(parts.spares),
+            joining: RefCell::default(),
             meta: parts.meta,
             busy: RangeLock::new(),
             unsynced: RefCell::default(),
+            again: RefCell::default(),
             bad: RefCell::new(parts.bad),
             down: RefCell::default(),
             events: RefCell::default(),
@@ -377,6 +384,9 @@ impl Core {
     pub async fn flush_members(self: &Rc<Core>) -> IoResult {
         self.check_up()?;
         let done: Vec<u64> = self.journals.iter().map(|j| j.done_before()).collect();
+        for journal in &self.journals {
+            journal.take_back(self).await?;
+        }
         let live = self.live();
         let results = join_all(live.iter().map(|(_, member)| member.flush())).await;
         for ((role, _), result) in live.iter().zip(results) {
@@ -391,6 +401,16 @@ impl Core {
             journal.free_before(done);
         }
         Ok(())
+    }
+
+    /// A device is to join, unless it does so already or is here.
+    pub fn join(&self, name: &Arc<str>) -> IoResult<Joining<'_>> {
+        let serves = self.live().iter().any(|(_, member)| member.name == *name);
+        let waits = self.spares.borrow().iter().any(|spare| spare.name == *name);
+        if serves || waits || !self.joining.borrow_mut().insert(name.clone()) {
+            return Err(self.error(Kind::Busy, format!("{name} is in this array already")));
+        }
+        Ok(Joining(self, name.clone()))
     }
 
     /// Asks for a commit although no role has changed.
@@ -415,68 +435,13 @@ impl Core {
         }
         Ok(())
     }
+}
 
-    /// Whether a lost sector lies in `extent`.
-    pub fn check_bad(&self, extent: Extent) -> IoResult {
-        match self.bad.borrow().iter().find(|bad| bad.overlaps(extent)) {
-            None => Ok(()),
-            Some(bad) => Err(self
-                .error(Kind::Media, "these sectors were lost; write them anew")
-                .at(*bad)),
-        }
-    }
+/// While a device joins; see [`Core::join`].
+pub(crate) struct Joining<'a>(&'a Core, Arc<str>);
 
-    /// Remembers that the data of `extent` is lost; durable with the next
-    /// commit. `Err` if there are too many such runs.
-    pub fn add_bad(&self, extent: Extent) -> IoResult {
-        let mut bad = self.bad.borrow_mut();
-        let (mut start, mut end) = (extent.start, extent.end());
-        let mut all: Vec<Extent> = Vec::new();
-        for run in bad.iter() {
-            if run.end() < start || end < run.start {
-                all.push(*run);
-            } else {
-                (start, end) = (start.min(run.start), end.max(run.end()));
-            }
-        }
-        all.push(Extent::new(start, end - start));
-        all.sort_by_key(|run| run.start);
-        if all.len() > BAD_MAX {
-            return Err(self.error(
-                Kind::Media,
-                "more runs of lost sectors than can be remembered; restore it from a copy",
-            ));
-        }
-        *bad = all;
-        drop(bad);
-        self.tell(format!("{}: the data of {extent:?} is lost", self.name));
-        self.want_commit();
-        Ok(())
-    }
-
-    /// `extent` has been written anew: it counts as lost until that is durable.
-    pub async fn heal(self: &Rc<Core>, extent: Extent) -> IoResult {
-        if !self.bad.borrow().iter().any(|run| run.overlaps(extent)) {
-            return Ok(());
-        }
-        Box::pin(self.flush_members()).await?;
-        self.remove_bad(extent);
-        self.commit().await
-    }
-
-    fn remove_bad(&self, extent: Extent) {
-        let mut bad = self.bad.borrow_mut();
-        let parts = bad.iter().flat_map(|run| {
-            let before = run.intersect(Extent::new(Lba::ZERO, extent.start - Lba::ZERO));
-            let after = Extent::new(
-                extent.end(),
-                Sectors(run.end().0.saturating_sub(extent.end().0)),
-            );
-            [before, run.intersect(after)]
-        });
-        let parts: Vec<_> = parts.filter(|run| !run.is_empty()).collect();
-        *bad = parts;
-        drop(bad);
-        self.want_commit();
+impl Drop for Joining<'_> {
+    fn drop(&mut self) {
+        self.0.joining.borrow_mut().remove(&self.1);
     }
 }

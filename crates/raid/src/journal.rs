@@ -12,7 +12,8 @@
 //! Invariants:
 //!     a stripe is written in place ⟹ its record is durable, or its parity's
 //!                                     member is not in sync
-//!     a record is done with ⟺ a flush has covered what it announced
+//!     a record is done with ⟺ a flush has covered what it announced, and it was
+//!                              taken back if that had failed
 //!     a partial write to a stripe begins ⟹ no record of it as a whole is left
 //!
 //! A record names the first that is not done with (its tail): older ones that
@@ -36,8 +37,10 @@ struct Live {
     number: u64,
     stripe: u64,
     whole: bool,
-    /// What it announced has been written.
+    /// What it announced has been written, or never will be.
     done: bool,
+    /// That was refused, and the record is to be taken back.
+    failed: bool,
 }
 
 /// The journal on one member.
@@ -48,6 +51,7 @@ pub(crate) struct Journal {
     slot: Sectors,
     state: RefCell<State>,
     freeing: RangeLock,
+    taking_back: RangeLock,
 }
 
 struct State {
@@ -74,6 +78,7 @@ impl Journal {
                 waiting: Vec::new(),
             }),
             freeing: RangeLock::new(),
+            taking_back: RangeLock::new(),
         }
     }
 
@@ -129,6 +134,49 @@ impl Journal {
         state.waiting.drain(..).for_each(Waker::wake);
     }
 
+    /// The write that record `number` announced has failed.
+    pub fn give_up(&self, number: u64) {
+        let mut state = self.state.borrow_mut();
+        let mut live = state.live.iter_mut();
+        let record = live.find(|record| record.number == number);
+        record.expect("it began").failed = true;
+        drop(state);
+        self.finish(number);
+    }
+
+    /// Takes back the records of writes that have failed, whose bytes may have been
+    /// read as they were left: doing them again would change those.
+    pub async fn take_back(&self, core: &Rc<Core>) -> IoResult {
+        let first_failed = || {
+            let state = self.state.borrow();
+            let failed = state.live.iter().find(|record| record.failed);
+            failed.map(|record| record.number)
+        };
+        if first_failed().is_none() {
+            return Ok(());
+        }
+        let all = Extent::new(Lba::ZERO, Sectors(1));
+        let _alone = self.taking_back.lock(all, Access::Exclusive).await;
+        // The journal of a member that is not in sync is never read.
+        while let (Some(number), Some(member)) = (first_failed(), core.in_sync(self.role)) {
+            let mut block = core.env.pool.get(BLOCK_BYTES).await;
+            block.fill(0);
+            let written = member.write_meta(self.place(number), block.share()).await;
+            if let Err(error) = written {
+                return match core.fail(self.role, &error) {
+                    true => Ok(()),
+                    false => Err(error),
+                };
+            }
+            let mut state = self.state.borrow_mut();
+            let mut live = state.live.iter_mut();
+            if let Some(record) = live.find(|record| record.number == number) {
+                record.failed = false;
+            }
+        }
+        Ok(())
+    }
+
     /// Makes the record of `intent` durable. `block` begins with room for its
     /// header, and goes on with the bytes of its runs. Returns it with the
     /// record's number, of which [`Journal::finish`] must follow.
@@ -150,6 +198,7 @@ impl Journal {
                 stripe,
                 whole: matches!(intent, Intent::Whole(_)),
                 done: false,
+                failed: false,
             });
             Record {
                 array: self.array,

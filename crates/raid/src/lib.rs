@@ -18,6 +18,7 @@ mod format;
 mod intent;
 mod journal;
 mod levels;
+mod lost;
 mod member;
 mod parity;
 mod place;

@@ -163,7 +163,11 @@ impl Core {
             self.flush_members().await?;
         }
         let (block, parity) = self.new_parity(&update).await?;
-        self.put(&update, block, parity, whole).await?;
+        let put = self.put(&update, block, parity, whole).await;
+        if put.is_err() {
+            self.differ(extent);
+        }
+        put?;
         self.heal(extent).await
     }
 
@@ -341,7 +345,7 @@ impl Core {
                 if let Err(error) = written {
                     let failed = self.fail(stripe.parity, &error);
                     if !failed {
-                        journal.finish(number);
+                        journal.give_up(number);
                         return Err(error);
                     }
                 }
@@ -356,8 +360,10 @@ impl Core {
             _ => update.fua,
         };
         let result = self.put_in_place(update, shared, parity, parity_fua).await;
-        if let Some(number) = record {
-            journal.finish(number);
+        match (record, &result) {
+            (Some(number), Ok(())) => journal.finish(number),
+            (Some(number), Err(_)) => journal.give_up(number),
+            (None, _) => {}
         }
         result
     }
@@ -399,15 +405,13 @@ impl Core {
                 failed = Some(error);
             }
         }
-        self.commit().await?;
-        self.check_up()?;
-        match failed {
-            None => Ok(()),
-            Some(error) => {
-                self.lose_missing(update).await?;
-                Err(error)
-            }
+        if let Some(error) = failed {
+            self.check_up()?;
+            self.lose_missing(update).await?;
+            return Err(error);
         }
+        self.commit().await?;
+        self.check_up()
     }
 
     /// Gives up what the band of `update` holds for members that are missing: it can

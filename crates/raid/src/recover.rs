@@ -79,7 +79,7 @@ impl Core {
         if let Some(role) = roles.clone().find(failed) {
             let spare = self.spares.borrow_mut().pop();
             if let Some(spare) = spare
-                && let Err(error) = self.adopt(role, spare, true).await
+                && let Err(error) = self.call_in(role, spare).await
             {
                 self.tell(format!("{}: a spare cannot serve: {error}", self.name));
             }
@@ -100,7 +100,16 @@ impl Core {
         match result {
             Ok(true) => self.tell(format!("{}: {what} done", self.name)),
             Ok(false) => {}
-            Err(error) => self.tell(format!("{}: {what} stopped: {error}", self.name)),
+            Err(error) => {
+                let what = format!("{}: {what} stopped: {error}", self.name);
+                let events = self.events.borrow();
+                let again = events.last().is_some_and(|last| last.what == what);
+                drop(events);
+                // It is tried again at every tick.
+                if !again {
+                    self.tell(what);
+                }
+            }
         }
     }
 
@@ -186,9 +195,12 @@ impl Core {
 
     /// Brings the copies of every region in doubt into agreement.
     async fn resync(self: &Rc<Core>) -> IoResult<bool> {
+        self.again.borrow_mut().clear();
         let regions: Vec<usize> = self.unsynced.borrow().iter().copied().collect();
         let done = async |_: usize, region: usize| {
-            self.unsynced.borrow_mut().remove(&region);
+            if !self.again.borrow_mut().remove(&region) {
+                self.unsynced.borrow_mut().remove(&region);
+            }
             Ok(())
         };
         self.go_over(
@@ -198,6 +210,12 @@ impl Core {
             done,
         )
         .await
+    }
+
+    /// Puts a spare that waits no more into `role`.
+    pub async fn call_in(self: &Rc<Core>, role: usize, spare: Rc<Member>) -> IoResult {
+        let _joining = self.join(&spare.name)?;
+        self.adopt(role, spare, true).await
     }
 
     /// Puts `member` into `role`, to be filled.
@@ -216,6 +234,16 @@ impl Core {
         self.commit().await
     }
 
+    /// A write to `extent` failed, and some members may have taken it.
+    pub fn differ(&self, extent: Extent) {
+        let intent = self.intent.as_ref().expect("a level with redundancy");
+        self.again.borrow_mut().extend(intent.region_of(extent));
+        if self.journals.is_empty() {
+            let mut unsynced = self.unsynced.borrow_mut();
+            unsynced.extend(intent.region_of(extent));
+        }
+    }
+
     async fn rebuild(self: &Rc<Core>, role: usize) -> IoResult<bool> {
         let intent = self.intent.as_ref().expect("a level with redundancy");
         let Some(member) = self.writable(role) else {
@@ -223,6 +251,8 @@ impl Core {
         };
         let entry = self.slots[role].entry.get();
         let whole = entry.state == MemberState::Rebuilding { whole: true };
+        // What differs by now is marked.
+        self.again.borrow_mut().clear();
         let mut regions = intent.marks();
         if whole {
             let first = intent
@@ -249,17 +279,20 @@ impl Core {
             self.commit().await
         };
         let fill = async |step| self.fill(role, step).await;
-        if !self
-            .go_over(Some((role, &member)), regions, fill, note)
-            .await?
-        {
-            return Ok(false);
-        }
-        // Nothing is in flight while the member becomes one that serves.
-        let _all = self
-            .busy
-            .lock(self.geometry.extent(), Access::Exclusive)
-            .await;
+        let all = self.geometry.extent();
+        let _all = loop {
+            let next = std::mem::take(&mut regions);
+            let filled = Some((role, &member));
+            if !self.go_over(filled, next, fill, note).await? {
+                return Ok(false);
+            }
+            // Nothing is in flight while the member becomes one that serves.
+            let alone = self.busy.lock(all, Access::Exclusive).await;
+            regions.extend(std::mem::take(&mut *self.again.borrow_mut()));
+            if regions.is_empty() {
+                break alone;
+            }
+        };
         self.flush_members().await?;
         intent.write_now(self).await?;
         if !self.is_filled(role, &member) {

@@ -245,6 +245,9 @@ impl Core {
             Ok(()) => self.change_legs(extent, &change).await,
             Err(error) => Err(error),
         };
+        if result.is_err() {
+            self.differ(extent);
+        }
         intent.end(extent, self.env.timer.now());
         result
     }
@@ -360,7 +363,7 @@ impl Core {
         }
     }
 
-    /// Whether members may differ in `extent` since a crash.
+    /// Whether copies of `extent` may differ.
     pub fn is_unsynced(&self, extent: Extent) -> bool {
         let unsynced = self.unsynced.borrow();
         let Some(intent) = self.intent.as_ref().filter(|_| !unsynced.is_empty()) else {

@@ -1,24 +1,33 @@
-//! The troublemaker: unplugs members, one at a time, and gives them back; cuts
-//! the power at the moments that matter.
+//! The troublemaker: unplugs members, one at a time, and gives them back; has
+//! them refuse writes; cuts the power at the moments that matter.
 
+use super::life::Life;
 use super::report::Class;
-use super::run::Life;
-use block::Nanos;
+use block::{Kind, Nanos};
 use raid::MemberState;
 use sim::Rng;
 use std::rc::Rc;
 
 const LOOK: Nanos = Nanos::from_micros(50);
+/// By then the array has acted on a write that was refused.
+const ACTED: Nanos = Nanos::from_millis(20);
 
 pub(crate) struct Chaos {
     life: Rc<Life>,
     rng: Rng,
+    /// Of its own, so that seeds without refusals stay as they are.
+    refusing: Rng,
 }
 
 impl Chaos {
     pub(crate) fn new(life: Rc<Life>) -> Chaos {
         let rng = Rng::fork(life.scenario.seed, 500 + life.number);
-        Chaos { life, rng }
+        let refusing = Rng::fork(life.scenario.seed, 700 + life.number);
+        Chaos {
+            life,
+            rng,
+            refusing,
+        }
     }
 
     /// Makes trouble until the clients are done.
@@ -28,6 +37,10 @@ impl Chaos {
             self.life.env.timer.sleep(Nanos(pause)).await;
             if self.life.is_over() {
                 return;
+            }
+            if self.life.scenario.refusals && self.refusing.chance(0.5) {
+                self.refuse().await;
+                continue;
             }
             let last = self.life.is_last();
             let progress = self.life.array.report().progress;
@@ -39,6 +52,63 @@ impl Chaos {
                 self.unplug().await;
             } else if progress.is_some() && self.rng.chance(0.3) {
                 self.lose_in_rebuild().await;
+            }
+        }
+    }
+
+    /// Has a disk refuse some writes, or gives those back that were left behind for
+    /// it.
+    async fn refuse(&mut self) {
+        let disk = self.refusing.below(self.life.disks.len() as u64) as usize;
+        if self.refusing.chance(0.3) {
+            return self.take_back().await;
+        }
+        if self.life.dead.get() == Some(disk) {
+            return;
+        }
+        let before = self.life.refusals.count.get();
+        let state = self.role_of(disk).map(|role| self.state(role));
+        let report = self.life.array.report();
+        let missing = |m: &raid::MemberReport| m.state.is_failed();
+        let missing = report.members.iter().any(missing);
+        self.life.refuse(disk, self.refusing.between(1, 3));
+        let span = Nanos(self.refusing.between(50_000, 5_000_000));
+        self.life.env.timer.sleep(span).await;
+        self.life.refusals.disarm();
+        while self.life.refusals.is_armed() {
+            self.life.env.timer.sleep(LOOK).await;
+        }
+        // Only then may a disk be unplugged: not two members are lost at once.
+        self.life.env.timer.sleep(ACTED).await;
+        if self.life.refusals.count.get() > before {
+            self.life.meet(match state {
+                Some(MemberState::Rebuilding { .. }) => Class::RefusedInFill,
+                Some(_) if missing => Class::RefusedDegraded,
+                _ => Class::Refused,
+            });
+        }
+    }
+
+    /// Gives the array every disk that is there and that it does not use.
+    pub(crate) async fn take_back(&mut self) {
+        for disk in 0..self.life.disks.len() {
+            let name = format!("disk-{disk}");
+            let report = self.life.array.report();
+            let is = |m: &raid::MemberReport| m.device.as_deref() == Some(name.as_str());
+            let serves = |m: &raid::MemberReport| is(m) && !m.state.is_failed();
+            let spare = report.spares.iter().any(|spare| **spare == *name);
+            let failed = report.members.iter().any(|m| m.state.is_failed());
+            let used = spare || report.members.iter().any(serves);
+            if used || !failed || self.life.dead.get() == Some(disk) {
+                continue;
+            }
+            let (candidate, fresh) = (self.life.candidate(disk), self.life.fresh());
+            // A spare that is just taking a place is busy.
+            if let Err(error) = self.life.array.add(candidate, fresh, true).await
+                && error.kind() != Kind::Busy
+            {
+                let what = format!("disk {disk} cannot return: {error}");
+                self.life.violate(what);
             }
         }
     }

@@ -1,8 +1,8 @@
 //! A client: one operation after another through the array's gate, each checked
 //! against the model.
 
+use super::life::Life;
 use super::report::Class;
-use super::run::Life;
 use crate::cachesim::stamp::{self, ZERO};
 use block::{Fua, IoError, Kind, Nanos, SECTOR_BYTES};
 use raid::Level;
@@ -68,7 +68,9 @@ fn bytes(sectors: &Range<u64>) -> u64 {
 
 pub(crate) async fn read(life: &Life, sectors: Range<u64>) {
     let id = life.model.borrow_mut().read(sectors.clone());
-    let doubtful = life.model.borrow().is_doubtful(&blocks(life, &sectors));
+    let around = blocks(life, &sectors);
+    let doubtful = life.model.borrow().is_doubtful(&around);
+    let (before, lost) = (life.before(), life.may_be_lost(&around));
     let at = sectors.start * SECTOR_BYTES;
     let answer = life.gate.read(at, bytes(&sectors) as usize).await;
     match answer {
@@ -80,9 +82,12 @@ pub(crate) async fn read(life: &Life, sectors: Range<u64>) {
         }
         Err(error) => {
             let _ = life.model.borrow_mut().was_read(id, None);
-            if error.kind() == Kind::Media && (doubtful || life.tolerant) {
+            let media = error.kind() == Kind::Media;
+            if media && (doubtful || life.tolerant) {
                 life.meet(Class::Unreadable);
-            } else {
+            } else if media && (lost || life.may_be_lost(&around)) {
+                life.meet(Class::RefusedLost);
+            } else if !life.was_refused(&before) {
                 life.violate(format!("read of {sectors:?} fails: {error}"));
             }
         }
@@ -95,26 +100,28 @@ async fn write(life: &Life, sectors: Range<u64>, fua: Fua) {
     stamp::stamp(&mut buf, sectors.start, version);
     let at = sectors.start * SECTOR_BYTES;
     let excused = is_excused(life, &sectors);
+    let before = life.before();
     life.begin(&sectors, version);
     let result = life.gate.write(at, buf.share(), fua).await;
     life.end(&sectors, version, result.is_ok(), fua == Fua::Yes);
-    judge(life, "write", &sectors, result.err(), excused);
+    judge(life, "write", &sectors, result.err(), excused, &before);
 }
 
 async fn zero(life: &Life, sectors: Range<u64>) {
     let excused = is_excused(life, &sectors);
+    let before = life.before();
     life.begin(&sectors, ZERO);
     let at = sectors.start * SECTOR_BYTES;
     let result = life.gate.zero(at, bytes(&sectors)).await;
     life.end(&sectors, ZERO, result.is_ok(), false);
-    judge(life, "zero", &sectors, result.err(), excused);
+    judge(life, "zero", &sectors, result.err(), excused, &before);
 }
 
 async fn flush(life: &Life) {
-    let mark = life.model.borrow_mut().flush();
+    let (before, mark) = (life.before(), life.model.borrow_mut().flush());
     match life.gate.flush().await {
         Ok(()) => life.model.borrow_mut().flushed(mark),
-        Err(error) => judge(life, "flush", &(0..0), Some(error), false),
+        Err(error) => judge(life, "flush", &(0..0), Some(error), false, &before),
     }
 }
 
@@ -128,17 +135,29 @@ fn blocks(life: &Life, sectors: &Range<u64>) -> Range<u64> {
 /// Whether a write may meet what cannot be read: a gate reads the rest of the
 /// blocks that it merges into, and RAID 5 what parity is computed from.
 fn is_excused(life: &Life, sectors: &Range<u64>) -> bool {
-    let merges =
-        life.scenario.block.0 > 1 && life.model.borrow().is_doubtful(&blocks(life, sectors));
+    let around = blocks(life, sectors);
+    let unknown = life.model.borrow().is_doubtful(&around) || life.may_be_lost(&around);
+    let merges = life.scenario.block.0 > 1 && unknown;
     let computes = life.scenario.level == Level::Raid5 && life.tolerant;
     merges || computes || (life.tolerant && life.scenario.block.0 > 1)
 }
 
 /// An error that nothing explains is wrong.
-fn judge(life: &Life, verb: &str, sectors: &Range<u64>, error: Option<IoError>, excused: bool) {
-    if let Some(error) = error
-        && !(excused && error.kind() == Kind::Media)
-    {
+fn judge(
+    life: &Life,
+    verb: &str,
+    sectors: &Range<u64>,
+    error: Option<IoError>,
+    excused: bool,
+    before: &(u64, Vec<bool>),
+) {
+    let Some(error) = error else { return };
+    let refused = life.was_refused(before);
+    if refused {
+        life.lose_stripes(sectors);
+    }
+    let merges = life.scenario.block.0 > 1 && life.may_be_lost(&blocks(life, sectors));
+    if !(error.kind() == Kind::Media && (excused || refused || merges)) {
         life.violate(format!("{verb} of {sectors:?} fails: {error}"));
     }
 }

@@ -10,7 +10,9 @@
 
 mod chaos;
 mod client;
+mod life;
 mod model;
+mod refuse;
 mod report;
 mod run;
 mod scenario;

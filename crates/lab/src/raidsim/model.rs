@@ -26,6 +26,8 @@ struct Sector {
     pending: Vec<Value>,
     /// What may be there after a loss of power.
     since: Vec<Written>,
+    /// A write that failed nearby may have cost what it holds.
+    may_be_lost: bool,
     /// Changes whenever a write begins or ends.
     version: u64,
 }
@@ -72,6 +74,7 @@ impl Model {
                 ended: Some(0),
                 acked: true,
             }],
+            may_be_lost: false,
             version: 0,
         };
         Model {
@@ -126,6 +129,7 @@ impl Model {
             let mine = mine.expect("it began");
             (mine.ended, mine.acked) = (Some(now), good);
             if good {
+                sector.may_be_lost = false;
                 sector.settled = vec![value];
             } else {
                 sector.settled.push(value);
@@ -148,9 +152,24 @@ impl Model {
         }
     }
 
-    /// The power is gone, and what was in flight with it.
-    pub fn cut(&mut self) {
+    /// What `sectors` hold may not be there to be read any more.
+    pub fn may_lose(&mut self, sectors: Range<u64>) {
+        let now = self.tick();
+        for sector in self.part(&sectors) {
+            (sector.may_be_lost, sector.version) = (true, now);
+        }
+    }
+
+    /// The power is gone, and what was in flight with it: writes that may have cost
+    /// the stripes of so many sectors that they were in, 0 if none other.
+    pub fn cut(&mut self, stripe: u64) {
         self.reads.clear();
+        if stripe > 0 {
+            for sectors in self.sectors.chunks_mut(stripe as usize) {
+                let written = sectors.iter().any(|sector| !sector.pending.is_empty());
+                sectors.iter_mut().for_each(|s| s.may_be_lost |= written);
+            }
+        }
         let now = self.tick();
         for sector in &mut self.sectors {
             sector.pending.clear();
@@ -162,12 +181,24 @@ impl Model {
         }
     }
 
+    fn any(&self, sectors: &Range<u64>, is: impl Fn(&Sector) -> bool) -> bool {
+        let sectors = &self.sectors[sectors.start as usize..sectors.end as usize];
+        sectors.iter().any(is)
+    }
+
+    /// Whether some of `sectors` may be lost to a write that failed nearby.
+    pub fn may_be_lost(&self, sectors: &Range<u64>) -> bool {
+        self.any(sectors, |sector| sector.may_be_lost)
+    }
+
+    /// Whether some of `sectors` are being written.
+    pub fn is_written(&self, sectors: &Range<u64>) -> bool {
+        self.any(sectors, |sector| !sector.pending.is_empty())
+    }
+
     /// Whether it is not known what some of `sectors` hold.
     pub fn is_doubtful(&self, sectors: &Range<u64>) -> bool {
-        let sectors = &self.sectors[sectors.start as usize..sectors.end as usize];
-        sectors
-            .iter()
-            .any(|s| s.settled.len() + s.pending.len() > 1)
+        self.any(sectors, |s| s.settled.len() + s.pending.len() > 1)
     }
 
     /// A read begins.
@@ -201,6 +232,7 @@ impl Model {
             let sector = &mut self.sectors[at as usize];
             // What was in doubt is no longer.
             let quiet = sector.version == version && sector.pending.is_empty();
+            sector.may_be_lost &= !quiet;
             if quiet && sector.settled.len() > 1 {
                 sector.settled = vec![value];
                 sector.version = now;
@@ -248,12 +280,12 @@ mod tests {
             }
             write(&mut model, 8, false);
             assert!(!check(&mut model, 7) && check(&mut model, 8));
-            model.cut();
+            model.cut(0);
             assert_eq!(check(&mut model, ZERO), old);
         }
         let mut model = Model::new(1);
         write(&mut model, 7, true);
-        model.cut();
+        model.cut(0);
         assert!(!check(&mut model, ZERO) && check(&mut model, 7));
     }
 
@@ -261,14 +293,31 @@ mod tests {
     fn what_was_read_once_stays() {
         let mut model = Model::new(1);
         model.begin(0..1, 7);
-        model.cut();
+        model.cut(0);
         assert!(model.is_doubtful(&(0..1)));
         assert!(check(&mut model, 7) && !check(&mut model, ZERO));
-        model.cut();
+        model.cut(0);
         assert!(check(&mut model, ZERO), "it was not flushed");
         let mark = model.flush();
         model.flushed(mark);
-        model.cut();
+        model.cut(0);
         assert!(!check(&mut model, 7));
+    }
+
+    #[test]
+    fn a_write_that_fails_may_cost_its_stripe_until_that_is_read_or_written() {
+        let mut model = Model::new(8);
+        model.may_lose(0..4);
+        assert!(model.may_be_lost(&(3..8)) && !model.may_be_lost(&(4..8)));
+        write(&mut model, 7, true);
+        assert!(!model.may_be_lost(&(0..1)));
+        model.begin(5..6, 9);
+        model.cut(4);
+        assert!(model.may_be_lost(&(7..8)) && !model.may_be_lost(&(0..1)));
+        let id = model.read(7..8);
+        let mut zeroes = bytes(ZERO);
+        zeroes.fill(0);
+        model.was_read(id, Some(&zeroes)).unwrap();
+        assert!(!model.may_be_lost(&(7..8)) && model.may_be_lost(&(6..7)));
     }
 }

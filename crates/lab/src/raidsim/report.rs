@@ -23,6 +23,11 @@ classes! {
     CutAndLoss, "a member did not come back after a loss of power";
     Replay, "stripes were done again from a journal";
     Unreadable, "data that was being written when power and a member were lost is reported lost";
+    Refused, "a member refused writes under load";
+    RefusedDegraded, "a member refused writes while another was missing";
+    RefusedInFill, "a member that was being filled refused writes";
+    RefusedInStart, "a member refused writes while the array started";
+    RefusedLost, "what a missing member held is reported lost, for another refused a write";
     Scrub, "a scrub at the end found no difference";
 }
 

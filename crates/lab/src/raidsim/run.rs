@@ -2,167 +2,25 @@
 
 use super::chaos::Chaos;
 use super::client;
+use super::life::{Life, Outside};
 use super::model::Model;
+use super::refuse::Refusals;
 use super::report::{Class, Report};
 use super::scenario::Scenario;
-use crate::cachesim::stamp::Value;
 use block::Device;
-use block::{BoxDevice, Env, Gate, Geometry, Nanos, Sectors, ShardId, TargetId};
+use block::{Gate, Geometry, Nanos, Sectors, ShardId};
 use futures_util::future::{join, join_all};
-use raid::{Array, Candidate, MemberState, Options, Plan, Start, Uuid, assemble, create, examine};
+use raid::{Candidate, Plan, Start, assemble, create, examine};
 use shard::{Config, Local, Mesh, Shard};
-use sim::{Budget, Control, DiskSpec, Domain, Outcome, Rng, Sim, SimDriver, World};
+use sim::{Budget, DiskSpec, Domain, Outcome, Rng, Sim, SimDriver, World};
 use std::cell::{Cell, RefCell};
-use std::ops::{Deref, Range};
+use std::ops::Range;
 use std::rc::Rc;
 
 /// How long a run may last.
 const TIME_MAX: Nanos = Nanos::from_secs(600);
 /// A life of so few steps is short.
 const STEPS_SHORT: u64 = 400;
-
-/// What outlives a loss of power.
-pub(crate) struct Outside {
-    pub(crate) scenario: Scenario,
-    pub(crate) control: Control,
-    pub(crate) disks: Vec<TargetId>,
-    pub(crate) model: RefCell<Model>,
-    pub(crate) report: RefCell<Report>,
-    /// The disk that is unplugged.
-    pub(crate) dead: Cell<Option<usize>>,
-    /// Bad sectors and losses together may take data.
-    pub(crate) tolerant: bool,
-    /// Every member was in sync and every disk there when last seen.
-    whole: Cell<bool>,
-    started: Cell<bool>,
-    writes: Cell<u64>,
-    partial_writes: Cell<u64>,
-    doing: Cell<Option<Class>>,
-    data_at: Cell<u64>,
-    rng: RefCell<Rng>,
-}
-
-/// One life, as clients and troublemaker see it.
-pub(crate) struct Life {
-    pub(crate) number: u64,
-    pub(crate) env: Env,
-    pub(crate) array: Array,
-    pub(crate) gate: Gate<Array>,
-    pub(crate) sectors: u64,
-    pub(crate) width: u64,
-    outside: Rc<Outside>,
-    local: Local<SimDriver>,
-    over: Cell<bool>,
-}
-
-impl Deref for Life {
-    type Target = Outside;
-    fn deref(&self) -> &Outside {
-        &self.outside
-    }
-}
-
-impl Outside {
-    pub(crate) fn meet(&self, class: Class) {
-        self.report.borrow_mut().meet(class);
-    }
-
-    fn fresh(&self) -> Uuid {
-        let mut rng = self.rng.borrow_mut();
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&rng.bits().to_le_bytes());
-        bytes[8..].copy_from_slice(&rng.bits().to_le_bytes());
-        Uuid(bytes)
-    }
-
-    fn candidate(&self, local: &Local<SimDriver>, disk: usize) -> Candidate {
-        Candidate {
-            device: BoxDevice::new(local.disk(self.disks[disk]).expect("a disk")),
-            domain: format!("controller-{}", disk % 2).into(),
-        }
-    }
-
-    fn options(&self) -> Options {
-        Options {
-            rebuild_floor: self.scenario.rebuild_floor,
-            clear_after: self.scenario.clear_after,
-            busy_for: Nanos::from_millis(2),
-            ..Options::default()
-        }
-    }
-}
-
-impl Life {
-    pub(crate) fn is_over(&self) -> bool {
-        self.over.get() || self.report.borrow().violation.is_some()
-    }
-
-    pub(crate) fn is_last(&self) -> bool {
-        self.number + 1 >= self.scenario.lives
-    }
-
-    pub(crate) fn violate(&self, what: String) {
-        let what = format!(
-            "{what}, in life {} at {}",
-            self.number,
-            self.env.timer.now()
-        );
-        self.report.borrow_mut().violate(what);
-    }
-
-    pub(crate) fn candidate(&self, disk: usize) -> Candidate {
-        self.outside.candidate(&self.local, disk)
-    }
-
-    pub(crate) fn fresh(&self) -> Uuid {
-        self.outside.fresh()
-    }
-
-    pub(crate) fn lose(&self, disk: usize) {
-        self.whole.set(false);
-        self.dead.set(Some(disk));
-        self.control.kill(self.disks[disk]);
-    }
-
-    fn is_partial(&self, sectors: &Range<u64>) -> bool {
-        let parity = self.scenario.level == raid::Level::Raid5;
-        parity
-            && !(sectors.start.is_multiple_of(self.width) && sectors.end.is_multiple_of(self.width))
-    }
-
-    pub(crate) fn begin(&self, sectors: &Range<u64>, value: Value) {
-        self.model.borrow_mut().begin(sectors.clone(), value);
-        self.writes.set(self.writes.get() + 1);
-        let partial = u64::from(self.is_partial(sectors));
-        self.partial_writes.set(self.partial_writes.get() + partial);
-        self.look();
-    }
-
-    pub(crate) fn end(&self, sectors: &Range<u64>, value: Value, good: bool, durable: bool) {
-        self.model
-            .borrow_mut()
-            .end(sectors.clone(), value, good, durable);
-        self.writes.set(self.writes.get() - 1);
-        let partial = u64::from(self.is_partial(sectors));
-        self.partial_writes.set(self.partial_writes.get() - partial);
-        self.look();
-    }
-
-    /// Notes what goes on, for whom the power may be cut next.
-    fn look(&self) {
-        let report = self.array.report();
-        let all = report
-            .members
-            .iter()
-            .all(|m| m.state == MemberState::InSync);
-        self.whole.set(all && self.dead.get().is_none());
-        self.doing
-            .set(report.progress.map(|progress| match progress.role {
-                Some(_) => Class::CutInRebuild,
-                None => Class::CutInResync,
-            }));
-    }
-}
 
 /// Runs the scenario of `seed`. A panic in the array is a violation.
 pub fn run(seed: u64) -> Report {
@@ -197,13 +55,15 @@ fn run_once(seed: u64) -> Report {
         model: RefCell::new(Model::new(0)),
         report: RefCell::new(Report::new(scenario.level)),
         dead: Cell::new(None),
-        tolerant: scenario.latent && scenario.losses,
+        tolerant: scenario.latent && (scenario.losses || scenario.refusals),
+        refusals: Refusals::new(Rng::fork(seed, 4)),
         whole: Cell::new(true),
         started: Cell::new(false),
         writes: Cell::new(0),
         partial_writes: Cell::new(0),
         doing: Cell::new(None),
         data_at: Cell::new(0),
+        stripe: Cell::new(0),
         rng: RefCell::new(Rng::fork(seed, 2)),
         scenario,
     });
@@ -293,6 +153,9 @@ async fn make(outside: Rc<Outside>, local: Local<SimDriver>) {
     let array = array.expect("sound members");
     array.close().await.expect("nothing is wrong yet");
     *outside.model.borrow_mut() = Model::new(array.geometry().sectors.0);
+    if scenario.level == raid::Level::Raid5 {
+        outside.stripe.set(array.shape().width().0);
+    }
     let device = outside.candidate(&local, 0).device;
     let superblock = examine(&env, &device).await.expect("it can be read");
     outside
@@ -302,7 +165,9 @@ async fn make(outside: Rc<Outside>, local: Local<SimDriver>) {
 
 /// The power is gone: counts what that met, and perhaps takes a member too.
 fn after_cut(outside: &Rc<Outside>, twice: bool) {
-    outside.model.borrow_mut().cut();
+    let width = outside.refusals.count.get().min(1) * outside.stripe.get();
+    outside.model.borrow_mut().cut(width);
+    outside.refusals.cut();
     outside.control.power_on(Domain(0));
     outside.meet(Class::Cut);
     let met = [
@@ -344,14 +209,31 @@ async fn live(outside: Rc<Outside>, local: Local<SimDriver>, number: u64) {
     env.timer.sleep(Nanos(1)).await;
     let mut order: Vec<usize> = (0..outside.disks.len()).collect();
     outside.rng.borrow_mut().shuffle(&mut order);
-    let candidates = order
+    let scenario = &outside.scenario;
+    let candidates: Vec<Candidate> = order
         .into_iter()
         .map(|i| outside.candidate(&local, i))
         .collect();
     let start = Start {
         degraded: outside.dead.get().is_some(),
     };
-    let array = assemble(&env, Some("array"), candidates, start, outside.options()).await;
+    let begin = async |candidates: Vec<Candidate>| {
+        assemble(&env, Some("array"), candidates, start, outside.options()).await
+    };
+    let mut refusing = Rng::fork(scenario.seed, 800 + number);
+    let refused = outside.refusals.count.get();
+    if scenario.refusals && refusing.chance(0.3) {
+        let disk = refusing.below(outside.disks.len() as u64) as usize;
+        outside.refusals.arm(disk, refusing.between(1, 3));
+    }
+    let mut array = begin(candidates.clone()).await;
+    outside.refusals.disarm();
+    if outside.refusals.count.get() > refused {
+        outside.meet(Class::RefusedInStart);
+        if array.is_err() {
+            array = begin(candidates).await;
+        }
+    }
     let array = match array {
         Ok(array) => array,
         Err(error) => {
@@ -391,7 +273,9 @@ async fn live(outside: Rc<Outside>, local: Local<SimDriver>, number: u64) {
 
 /// Lets the array mend itself, and looks at everything.
 async fn finish(life: &Rc<Life>, chaos: &mut Chaos) {
+    life.refusals.disarm();
     chaos.give_back().await;
+    chaos.take_back().await;
     for _ in 0..20_000 {
         if life.array.is_settled() || life.report.borrow().violation.is_some() {
             break;

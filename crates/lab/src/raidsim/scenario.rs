@@ -4,6 +4,10 @@ use block::{Extent, Lba, Nanos, Sectors, TargetId};
 use raid::Level;
 use sim::{Effect, Ops, Plan, Point, PowerCut, Rng, Rule, When};
 
+/// Draws which scenarios have refusals; those of the seeds that found something
+/// before there were any have none.
+const REFUSALS: u64 = 905;
+
 /// Everything that a run is made of.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -35,6 +39,8 @@ pub struct Scenario {
     pub losses: bool,
     /// One disk has sectors that cannot be read.
     pub latent: bool,
+    /// Members refuse writes, one at a time.
+    pub refusals: bool,
     /// Bytes a second of a rebuild in use.
     pub rebuild_floor: u64,
     /// How soon marks are taken away.
@@ -68,6 +74,7 @@ impl Scenario {
             lives: rng.between(1, 5),
             losses: redundant && rng.chance(0.75),
             latent: redundant && rng.chance(0.25),
+            refusals: Rng::fork(seed, REFUSALS).chance(0.2),
             rebuild_floor: 1 << rng.between(20, 26),
             clear_after: Nanos::from_micros(rng.between(500, 100_000)),
         }

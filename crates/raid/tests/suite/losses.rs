@@ -252,6 +252,21 @@ fn the_device_of_a_lost_member_is_let_go_of_and_no_other() {
     });
 }
 
+#[test]
+fn a_spare_that_is_taking_a_place_cannot_be_added_again() {
+    run(11, 1, &[8; 4], async |bench| {
+        let array = bench.create(Level::Raid5, &[0, 1, 2], &[3]).await.unwrap();
+        array.fail(0).await.unwrap();
+        let fresh = bench.uuid();
+        while !array.is_settled() {
+            let added = array.add(bench.candidate(3), fresh, true).await;
+            let told = refused(added);
+            assert!(told.contains("in this array already"), "{told}");
+            bench.env.timer.sleep(Nanos::from_micros(20)).await;
+        }
+    });
+}
+
 const CHUNK: u64 = 64;
 
 /// What a sector holds at first, and what a test writes to it: no two chunks and their

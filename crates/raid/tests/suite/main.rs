@@ -7,5 +7,6 @@ mod conformance;
 mod losses;
 mod pace;
 mod power;
+mod refusals;
 mod streams;
 mod zeroed;

@@ -1,0 +1,142 @@
+//! A disk that refuses writes while it is told to, as one with a broken head
+//! does: it answers, reads, and fails each write with a medium error. What it
+//! refuses may have landed in part, or in whole.
+
+use block::{
+    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoResult, Kind, Lba, SECTOR_BYTES,
+    Sectors, Shared,
+};
+use sim::Rng;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// Which disk of an array refuses, and how often that was so.
+pub(crate) struct Refusals {
+    /// The disk, and how many more writes it refuses.
+    armed: Cell<Option<(usize, u64)>>,
+    /// Writes refused so far, those included that are being refused.
+    pub(crate) count: Cell<u64>,
+    /// The disk that refused last.
+    pub(crate) last: Cell<usize>,
+    being: Cell<u64>,
+    rng: RefCell<Rng>,
+}
+
+impl Refusals {
+    pub(crate) fn new(rng: Rng) -> Rc<Refusals> {
+        Rc::new(Refusals {
+            armed: Cell::new(None),
+            count: Cell::new(0),
+            last: Cell::new(0),
+            being: Cell::new(0),
+            rng: RefCell::new(rng),
+        })
+    }
+
+    /// From now on `disk` refuses `writes` writes, and no other.
+    pub(crate) fn arm(&self, disk: usize, writes: u64) {
+        self.last.set(disk);
+        self.armed.set(Some((disk, writes)));
+    }
+
+    /// No disk refuses anything that it is asked from now on.
+    pub(crate) fn disarm(&self) {
+        self.armed.set(None);
+    }
+
+    /// Whether something may be refused now.
+    pub(crate) fn is_armed(&self) -> bool {
+        self.armed.get().is_some() || self.being.get() > 0
+    }
+
+    /// The power is gone, and what was being refused with it.
+    pub(crate) fn cut(&self) {
+        self.disarm();
+        self.being.set(0);
+    }
+
+    /// How many of a write's `blocks` land although it fails; `None` if it does
+    /// not.
+    fn strike(&self, disk: usize, blocks: u64) -> Option<u64> {
+        let (armed, left) = self.armed.get().filter(|(armed, _)| *armed == disk)?;
+        self.armed.set((left > 1).then_some((armed, left - 1)));
+        self.count.set(self.count.get() + 1);
+        Some(self.rng.borrow_mut().between(0, blocks))
+    }
+}
+
+/// A disk that may refuse.
+pub(crate) struct Refusing {
+    pub(crate) disk: BoxDevice,
+    pub(crate) index: usize,
+    pub(crate) refusals: Rc<Refusals>,
+}
+
+impl Refusing {
+    fn landing(&self, extent: Extent) -> Option<Sectors> {
+        let block = self.disk.geometry().block.0;
+        let landed = self.refusals.strike(self.index, extent.len.0 / block)?;
+        Some(Sectors(landed * block))
+    }
+
+    /// What lands of a write lands, then it fails.
+    async fn refuse(&self, extent: Extent, landing: impl Future<Output = IoResult>) -> IoResult {
+        let being = &self.refusals.being;
+        being.set(being.get() + 1);
+        // If the disk is gone as well, that is told instead.
+        let landed = landing.await;
+        being.set(being.get() - 1);
+        landed?;
+        let error = self.disk.geometry().error(Kind::Media, "a write refused");
+        Err(error.at(extent))
+    }
+}
+
+impl Device for Refusing {
+    fn geometry(&self) -> &Geometry {
+        self.disk.geometry()
+    }
+
+    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
+        self.disk.read(at, buf).await
+    }
+
+    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+        let extent = Extent::new(at, Sectors(data.len() as u64 / SECTOR_BYTES));
+        let Some(landed) = self.landing(extent) else {
+            return self.disk.write(at, data, fua).await;
+        };
+        let landing = async {
+            match landed.bytes() as usize {
+                0 => Ok(()),
+                len => self.disk.write(at, data.slice(0..len), fua).await,
+            }
+        };
+        self.refuse(extent, landing).await
+    }
+
+    async fn zero(&self, extent: Extent) -> IoResult {
+        let Some(landed) = self.landing(extent) else {
+            return self.disk.zero(extent).await;
+        };
+        let landing = async {
+            match landed {
+                Sectors::ZERO => Ok(()),
+                len => self.disk.zero(Extent::new(extent.start, len)).await,
+            }
+        };
+        self.refuse(extent, landing).await
+    }
+
+    async fn flush(&self) -> IoResult {
+        self.disk.flush().await
+    }
+
+    async fn discard(&self, extent: Extent) -> IoResult {
+        self.disk.discard(extent).await
+    }
+
+    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        self.disk.extents(extent, out).await
+    }
+}

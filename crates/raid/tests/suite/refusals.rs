@@ -1,0 +1,132 @@
+//! Writes that a member refuses, and that the array cannot do without it.
+
+use crate::common::{Bench, drive, run};
+use block::{Device, Extent, Kind, Lba, Sectors, TargetId};
+use raid::{Array, Level};
+use sim::{Domain, Effect, Ops, Plan, Rule, Sim, When};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Where data begins on a member.
+const DATA_AT: [u64; 2] = [2048, 6144];
+
+/// Creates an array, then runs `test` on it while `disk` refuses writes to
+/// `sectors` of its data from `from` on.
+fn refusing(
+    level: Level,
+    members: usize,
+    (disk, from, sectors): (usize, u64, u64),
+    test: impl AsyncFn(Bench, Array) + Clone + 'static,
+) -> (Sim, Vec<TargetId>) {
+    let all: Vec<usize> = (0..members).collect();
+    let roles = all.clone();
+    let (mut sim, disks) = run(10, 1, &vec![8; members + 1], async move |bench| {
+        let array = bench.create(level, &roles, &[]).await.unwrap();
+        let sectors = array.geometry().sectors.0;
+        for at in (0..sectors).step_by(64) {
+            bench.write(&array, at, 64, 1).await.unwrap();
+        }
+        array.close().await.unwrap();
+    });
+    let data_at = DATA_AT[usize::from(level == Level::Raid5)];
+    let rules = vec![Rule {
+        disk: disks[disk],
+        ops: Ops::Writes,
+        within: Some(Extent::new(Lba(data_at + from), Sectors(sectors))),
+        when: When::Always,
+        effect: Effect::Fail(Kind::Media),
+    }];
+    let plan = Plan {
+        rules,
+        ..Plan::default()
+    };
+    sim.world_mut().set_plan(plan).unwrap();
+    let control = sim.world().control();
+    drive(&mut sim, &control, &disks, async move |bench| {
+        let array = bench.assemble(&all).await.unwrap();
+        test(bench, array).await;
+    });
+    (sim, disks)
+}
+
+/// What is copied already may not go with what a refused write left.
+#[test]
+fn what_a_refused_write_left_amid_a_rebuild_is_copied_again() {
+    for (level, members) in [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 4)] {
+        let refused = (0, 0, 8);
+        refusing(level, members, refused, async move |bench, array| {
+            let (spare, fresh) = (bench.candidate(members), bench.uuid());
+            array.replace(1, spare, fresh, false).await.unwrap();
+            while array.report().progress.is_none_or(|p| p.done.0 < 2048) {
+                bench.sleep(1).await;
+            }
+            let written = bench.write(&array, 0, 8, 2).await;
+            assert!(written.is_err(), "{level:?}");
+            assert!(array.report().progress.is_some(), "too late");
+            bench.settled(&array).await;
+            let found = array.scrub(false).await.unwrap();
+            assert_eq!(found.mismatches, 0, "{level:?}");
+        });
+    }
+}
+
+/// With three members in pairs and one missing, neither of the others can be done
+/// without, although both hold the same chunk.
+#[test]
+fn copies_agree_after_a_write_that_one_of_them_refused() {
+    refusing(Level::Raid10, 3, (2, 0, 1024), async |bench, array| {
+        array.fail(0).await.unwrap();
+        let mut refused = Vec::new();
+        for at in (0..1024).step_by(64) {
+            if bench.write(&array, at, 8, 2).await.is_err() {
+                refused.push(at);
+            }
+        }
+        assert!(refused.len() > 8, "{refused:?}");
+        for at in refused {
+            let first = bench.read(&array, at, 8).await;
+            for _ in 0..4 {
+                match (&first, bench.read(&array, at, 8).await) {
+                    (Ok(first), Ok(again)) => assert!(first[..] == again[..], "sector {at}"),
+                    // What cannot be brought into agreement is not returned.
+                    (first, again) => assert!(first.is_err() && again.is_err()),
+                }
+            }
+        }
+    });
+}
+
+/// A record of the journal that was not done with would do the write again.
+#[test]
+fn what_was_read_after_a_refused_write_stays_over_a_loss_of_power() {
+    for missing in 0..4 {
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let told = seen.clone();
+        let refused = ((missing + 1) % 4, 0, 1024);
+        let (mut sim, disks) = refusing(Level::Raid5, 4, refused, async move |bench, array| {
+            array.fail(missing).await.unwrap();
+            for at in (0..2048).step_by(64) {
+                let written = bench.write(&array, at, 8, 2).await;
+                for at in (at..at + 8).filter(|_| written.is_err()) {
+                    let byte = bench.read(&array, at, 1).await.ok().map(|buf| buf[0]);
+                    told.borrow_mut().push((at, byte));
+                }
+            }
+            array.flush().await.unwrap();
+            bench.control.cut_power(None);
+            bench.sleep(1).await;
+        });
+        assert!(seen.borrow().len() > 32, "{missing}");
+        sim.world_mut().set_plan(Plan::default()).unwrap();
+        let control = sim.world().control();
+        control.power_on(Domain(0));
+        drive(&mut sim, &control, &disks, async move |bench| {
+            bench.sleep(1).await;
+            let array = bench.assemble(&[0, 1, 2, 3]).await.unwrap();
+            for (at, byte) in seen.take() {
+                let now = bench.read(&array, at, 1).await.ok().map(|buf| buf[0]);
+                assert_eq!(now, byte, "sector {at}");
+            }
+        });
+    }
+}
