@@ -270,6 +270,52 @@ mod tests {
     }
 
     #[test]
+    fn a_record_sets_the_checksums_of_the_blocks_it_names() {
+        let shape = Shape::new(1 << 20);
+        let mut contents = Contents::new(shape, true);
+        contents.grow(2);
+        let named = [0u32, 1, 63, 64, 130, 191, 192, 255];
+        let mut changed = Mask::default();
+        named
+            .iter()
+            .for_each(|b| changed[*b as usize / 64] |= 1 << (b % 64));
+        let change = Change {
+            slot: 1,
+            key: Some(7),
+            valid: changed,
+            changed,
+            crcs: (1..=8).collect(),
+        };
+        contents.replay(Slot(1), &change);
+        let crcs: Vec<u32> = (0..256).map(|block| contents.crc(Slot(1), block)).collect();
+        let mut expected = [0; 256];
+        (1..)
+            .zip(named)
+            .for_each(|(crc, block)| expected[block as usize] = crc);
+        assert_eq!(crcs, expected);
+        assert_eq!(contents.valid_mask(Slot(1)), changed);
+        assert!(contents.is_empty(Slot(0)));
+    }
+
+    #[test]
+    fn nothing_is_due_for_what_was_not_there_or_is_lost() {
+        let shape = Shape::new(65536);
+        let mut contents = Contents::new(shape, true);
+        contents.grow(4);
+        contents.clear(0..4);
+        assert_eq!(contents.changes_due(), 0);
+        let line = Run {
+            first: 0,
+            count: 16,
+        };
+        (0..4).for_each(|slot| contents.validate(Slot(slot), line));
+        contents.lose(&(1..3));
+        let empty: Vec<bool> = (0..4).map(|slot| contents.is_empty(Slot(slot))).collect();
+        assert_eq!(empty, [false, true, true, false]);
+        assert_eq!(contents.changes_due(), 2);
+    }
+
+    #[test]
     fn costs_thirty_three_bits_a_block() {
         let mut contents = Contents::new(Shape::new(65536), false);
         contents.grow(1000);
