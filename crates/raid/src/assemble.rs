@@ -129,8 +129,10 @@ async fn catch_up(core: &Core, newest: &Superblock, behind: &HashSet<Uuid>) {
             (superblock.role, superblock.member) = (role as u16, member.uuid);
             superblock.encode(&mut buf);
             let copy = SUPERBLOCKS[(newest.events % 2) as usize];
-            // A member that fails here fails again at the commit, which judges it.
-            let _ = member.write_meta(copy, buf.share()).await;
+            // A member that is lost here is so at the commit, which judges it.
+            if member.write_meta(copy, buf.share()).await.is_err() {
+                member.torn.set(Some(copy));
+            }
         }
     }
 }

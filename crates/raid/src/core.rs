@@ -107,6 +107,8 @@ pub(crate) struct Core {
     pub last_use: Cell<Nanos>,
     pub progress: Cell<crate::recover::Progress>,
     generation: Cell<u64>,
+    /// Not every live member has that generation's superblock.
+    incomplete: Cell<bool>,
     wanted: Cell<u64>,
     committed: Cell<u64>,
     committing: RangeLock,
@@ -166,6 +168,7 @@ impl Core {
             last_use: Cell::new(Nanos::ZERO),
             progress: Cell::default(),
             generation: Cell::new(parts.generation),
+            incomplete: Cell::new(false),
             wanted: Cell::new(0),
             committed: Cell::new(0),
             committing: RangeLock::new(),
@@ -359,7 +362,11 @@ impl Core {
         while self.committed.get() != self.wanted.get() {
             self.check_up()?;
             let wanted = self.wanted.get();
-            self.generation.set(self.generation.get() + 1);
+            // Members that refuse and cannot be left behind would fall further and
+            // further behind, and count for members that missed writes.
+            if !self.incomplete.replace(true) {
+                self.generation.set(self.generation.get() + 1);
+            }
             let live = self.live();
             let writes = live
                 .iter()
@@ -372,6 +379,7 @@ impl Core {
                     return Err(error);
                 }
             }
+            self.incomplete.set(false);
             // A member that failed meanwhile has to be left behind as well.
             if self.wanted.get() == wanted {
                 self.committed.set(wanted);
@@ -421,9 +429,36 @@ impl Core {
     pub async fn write_superblock(&self, role: u16, member: &Member) -> IoResult {
         let mut buf = self.env.pool.get(BLOCK_BYTES).await;
         self.superblock(role, member.uuid).encode(&mut buf);
-        // The other copy stays whole whatever becomes of this write.
+        // The other copy stays whole whatever becomes of this write: one that is torn
+        // is written first.
         let copy = SUPERBLOCKS[(self.generation.get() % 2) as usize];
-        member.write_meta(copy, buf.share()).await
+        let torn = member.torn.take().filter(|torn| *torn != copy);
+        let block = buf.share();
+        for copy in torn.into_iter().chain([copy]) {
+            let written = member.write_meta(copy, block.clone()).await;
+            if written.is_err() {
+                member.torn.set(Some(copy));
+                return written;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a copy of a member's superblock that cannot be read, or was torn, the
+    /// same as the other: the next commit may overwrite that one.
+    pub async fn mend_superblocks(&self, member: &Member) -> IoResult {
+        let mut found = [None, None];
+        for (copy, found) in SUPERBLOCKS.into_iter().zip(&mut found) {
+            let buf = self.env.pool.get(BLOCK_BYTES).await;
+            let (buf, result) = member.read_meta(copy, buf).await;
+            let legible = result.is_ok() && Superblock::decode(&buf).is_some();
+            *found = legible.then_some(buf);
+        }
+        match found {
+            [Some(whole), None] => member.write_meta(SUPERBLOCKS[1], whole.share()).await,
+            [None, Some(whole)] => member.write_meta(SUPERBLOCKS[0], whole.share()).await,
+            _ => Ok(()),
+        }
     }
 
     /// Makes a device that is blank, or was somebody's, a spare of this array.

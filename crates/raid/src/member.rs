@@ -51,6 +51,8 @@ pub(crate) struct Member {
     pub head: Cell<Lba>,
     /// The moving average of its reads.
     pub read_time: Cell<Nanos>,
+    /// The copy of its superblock that it refused, which may be torn.
+    pub torn: Cell<Option<Sectors>>,
     data_at: Sectors,
     patience: Option<Nanos>,
     env: Env,
@@ -79,6 +81,7 @@ impl Member {
             reading_bytes: Cell::new(0),
             head: Cell::new(Lba::ZERO),
             read_time: Cell::new(Nanos::ZERO),
+            torn: Cell::new(None),
             data_at,
             patience,
             env,

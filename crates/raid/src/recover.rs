@@ -220,6 +220,7 @@ impl Core {
 
     /// Puts `member` into `role`, to be filled.
     pub async fn adopt(self: &Rc<Core>, role: usize, member: Rc<Member>, whole: bool) -> IoResult {
+        self.mend_superblocks(&member).await?;
         if let Some(journal) = self.journals.get(role) {
             journal.wipe(self, &member).await?;
         }

@@ -1,8 +1,8 @@
 //! Writes that a member refuses, and that the array cannot do without it.
 
 use crate::common::{Bench, drive, run};
-use block::{Device, Extent, Kind, Lba, Sectors, TargetId};
-use raid::{Array, Level};
+use block::{Device, Extent, Fua, Kind, Lba, Sectors, TargetId};
+use raid::{Array, Level, Superblock};
 use sim::{Domain, Effect, Ops, Plan, Rule, Sim, When};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -126,6 +126,33 @@ fn what_was_read_after_a_refused_write_stays_over_a_loss_of_power() {
             for (at, byte) in seen.take() {
                 let now = bench.read(&array, at, 1).await.ok().map(|buf| buf[0]);
                 assert_eq!(now, byte, "sector {at}");
+            }
+        });
+    }
+}
+
+/// A copy of the superblock that was torn when its member was lost would be the only
+/// one left if the power went while the other is written.
+#[test]
+fn a_member_that_returns_has_two_whole_superblocks() {
+    for torn in [0, 8] {
+        run(12, 1, &[8; 2], async move |bench| {
+            let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
+            array.fail(1).await.unwrap();
+            let disk = bench.candidate(1).device;
+            let mut buf = bench.env.pool.get(512).await;
+            buf.fill(7);
+            disk.write(Lba(torn), buf.share(), Fua::Yes).await.unwrap();
+            let (back, fresh) = (bench.candidate(1), bench.uuid());
+            array.add(back, fresh, false).await.unwrap();
+            for copy in [0, 8] {
+                let buf = bench.env.pool.get(4096).await;
+                let (buf, result) = disk.read(Lba(copy), buf).await;
+                result.unwrap();
+                assert!(
+                    Superblock::decode(&buf).is_some(),
+                    "{copy} with {torn} torn"
+                );
             }
         });
     }
