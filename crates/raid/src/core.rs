@@ -392,9 +392,7 @@ impl Core {
     pub async fn flush_members(self: &Rc<Core>) -> IoResult {
         self.check_up()?;
         let done: Vec<u64> = self.journals.iter().map(|j| j.done_before()).collect();
-        for journal in &self.journals {
-            journal.take_back(self).await?;
-        }
+        let failed: Vec<_> = self.journals.iter().map(Journal::failed).collect();
         let live = self.live();
         let results = join_all(live.iter().map(|(_, member)| member.flush())).await;
         for ((role, _), result) in live.iter().zip(results) {
@@ -403,6 +401,10 @@ impl Core {
             {
                 return Err(error);
             }
+        }
+        self.commit().await?;
+        for (journal, failed) in self.journals.iter().zip(failed) {
+            journal.take_back(self, &failed).await?;
         }
         self.commit().await?;
         for (journal, done) in self.journals.iter().zip(done) {

@@ -39,7 +39,7 @@ struct Live {
     whole: bool,
     /// What it announced has been written, or never will be.
     done: bool,
-    /// That was refused, and the record is to be taken back.
+    /// That has failed, and the record is to be taken back.
     failed: bool,
 }
 
@@ -144,42 +144,64 @@ impl Journal {
         self.finish(number);
     }
 
-    /// Takes back the records of writes that have failed, whose bytes may have been
-    /// read as they were left: doing them again would change those.
-    pub async fn take_back(&self, core: &Rc<Core>) -> IoResult {
-        let first_failed = || {
-            let state = self.state.borrow();
-            let failed = state.live.iter().find(|record| record.failed);
-            failed.map(|record| record.number)
-        };
-        if first_failed().is_none() {
+    /// The records of writes that have failed and are not taken back.
+    pub fn failed(&self) -> Vec<u64> {
+        let state = self.state.borrow();
+        let failed = state.live.iter().filter(|record| record.failed);
+        failed.map(|record| record.number).collect()
+    }
+
+    /// Takes back the records `numbers`, which had failed before a flush that has
+    /// ended: what they left may have been read, and doing them again, or what was
+    /// announced for the same stripe before, would change it.
+    pub async fn take_back(&self, core: &Rc<Core>, numbers: &[u64]) -> IoResult {
+        if numbers.is_empty() {
             return Ok(());
         }
         let all = Extent::new(Lba::ZERO, Sectors(1));
         let _alone = self.taking_back.lock(all, Access::Exclusive).await;
-        // The journal of a member that is not in sync is never read.
-        while let (Some(number), Some(member)) = (first_failed(), core.in_sync(self.role)) {
+        for number in numbers {
+            // The journal of a member that is not in sync is never read.
+            let (Some(record), Some(member)) = (self.stays(*number), core.in_sync(self.role))
+            else {
+                continue;
+            };
             let mut block = core.env.pool.get(BLOCK_BYTES).await;
-            block.fill(0);
-            let written = member.write_meta(self.place(number), block.share()).await;
+            record.encode(&mut block);
+            let written = member.write_meta(self.place(*number), block.share()).await;
             if let Err(error) = written {
-                return match core.fail(self.role, &error) {
-                    true => Ok(()),
-                    false => Err(error),
-                };
+                match core.fail(self.role, &error) {
+                    true => continue,
+                    false => return Err(error),
+                }
             }
             let mut state = self.state.borrow_mut();
             let mut live = state.live.iter_mut();
-            if let Some(record) = live.find(|record| record.number == number) {
+            if let Some(record) = live.find(|record| record.number == *number) {
                 record.failed = false;
             }
         }
         Ok(())
     }
 
+    /// What takes the place of record `number`, if that has failed still.
+    fn stays(&self, number: u64) -> Option<Record> {
+        let state = self.state.borrow();
+        let mut live = state.live.iter();
+        let failed = live.find(|record| record.number == number && record.failed)?;
+        Some(Record {
+            array: self.array,
+            number,
+            tail: state.live.front().map_or(number, |record| record.number),
+            stripe: failed.stripe,
+            intent: Intent::Stays,
+        })
+    }
+
     /// Makes the record of `intent` durable. `block` begins with room for its
     /// header, and goes on with the bytes of its runs. Returns it with the
-    /// record's number, of which [`Journal::finish`] must follow.
+    /// record's number, of which [`Journal::finish`] or [`Journal::give_up`] must
+    /// follow; `None` if there was no room for it.
     pub async fn write(
         &self,
         core: &Rc<Core>,
@@ -187,8 +209,10 @@ impl Journal {
         stripe: u64,
         intent: Intent,
         mut block: Buf,
-    ) -> (u64, Shared, IoResult) {
-        let room = self.make_room(core).await;
+    ) -> (Option<u64>, Shared, IoResult) {
+        if let Err(error) = self.make_room(core).await {
+            return (None, block.share(), Err(error));
+        }
         let record = {
             let mut state = self.state.borrow_mut();
             let number = state.next;
@@ -212,14 +236,11 @@ impl Journal {
         let block = block.share();
         let len = match record.intent {
             Intent::Redo { .. } => block.len(),
-            Intent::Whole(_) | Intent::Retire => BLOCK_BYTES,
+            Intent::Whole(_) | Intent::Retire | Intent::Stays => BLOCK_BYTES,
         };
-        if let Err(error) = room {
-            return (record.number, block, Err(error));
-        }
         let place = self.place(record.number);
         let result = member.write_meta(place, block.slice(0..len)).await;
-        (record.number, block, result)
+        (Some(record.number), block, result)
     }
 
     /// Waits for a free slot.
@@ -253,7 +274,9 @@ impl Journal {
         };
         let block = core.env.pool.get(BLOCK_BYTES).await;
         let (number, _, result) = self.write(core, &member, 0, Intent::Retire, block).await;
-        self.finish(number);
+        if let Some(number) = number {
+            self.finish(number);
+        }
         match result {
             Err(error) if !core.fail(self.role, &error) => Err(error),
             _ => core.commit().await,

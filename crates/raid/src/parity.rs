@@ -342,14 +342,15 @@ impl Core {
                 let (number, shared, written) = journal
                     .write(self, &keeper, stripe.number, intent, block)
                     .await;
-                if let Err(error) = written {
-                    let failed = self.fail(stripe.parity, &error);
-                    if !failed {
+                record = number;
+                if let Err(error) = written
+                    && !self.fail(stripe.parity, &error)
+                {
+                    if let Some(number) = record {
                         journal.give_up(number);
-                        return Err(error);
                     }
+                    return Err(error);
                 }
-                record = Some(number);
                 shared
             }
         };

@@ -63,12 +63,13 @@ impl Core {
         let mut stripes: BTreeMap<u64, Vec<Record>> = BTreeMap::new();
         let count = self.geometry.sectors.0 / self.shape.width().0;
         for record in records.into_iter().filter(|record| record.stripe < count) {
-            let before = stripes.entry(record.stripe).or_default();
             // A stripe written whole leaves nothing of what was there before.
-            if matches!(record.intent, Intent::Whole(_)) {
-                before.clear();
+            if matches!(record.intent, Intent::Whole(_) | Intent::Stays) {
+                stripes.remove(&record.stripe);
             }
-            before.push(record);
+            if record.intent != Intent::Stays {
+                stripes.entry(record.stripe).or_default().push(record);
+            }
         }
         Ok(stripes)
     }
@@ -94,7 +95,7 @@ impl Core {
                         whole = None;
                     }
                 }
-                Intent::Retire => {}
+                Intent::Retire | Intent::Stays => {}
             }
         }
         match whole {

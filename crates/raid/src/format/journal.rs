@@ -41,6 +41,9 @@ pub(crate) enum Intent {
     Whole(Vec<u32>),
     /// Nothing; the record only carries the tail.
     Retire,
+    /// Nothing: the write that the record had announced has failed, and the stripe
+    /// stays as that left it, whatever older records announce.
+    Stays,
 }
 
 /// A record's header.
@@ -85,6 +88,7 @@ impl Record {
                 }
             }
             Intent::Retire => block[56] = 3,
+            Intent::Stays => block[56] = 4,
         }
         let sum = checksum(block, AT_CHECKSUM);
         put(block, AT_CHECKSUM, &sum.to_le_bytes());
@@ -125,6 +129,7 @@ impl Record {
                 Intent::Whole((0..count).map(|i| fields.u32(AT_SUMS + i * 4)).collect())
             }
             3 => Intent::Retire,
+            4 => Intent::Stays,
             _ => return None,
         };
         Some(Record {
@@ -155,6 +160,7 @@ mod tests {
             },
             Intent::Whole(vec![1, 2, 3]),
             Intent::Retire,
+            Intent::Stays,
         ];
         for intent in intents {
             let record = Record {

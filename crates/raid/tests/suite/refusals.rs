@@ -131,6 +131,52 @@ fn what_was_read_after_a_refused_write_stays_over_a_loss_of_power() {
     }
 }
 
+/// Nor may older records of the same stripe, whether a flush has covered them or not.
+#[test]
+fn what_was_written_before_a_refused_write_is_not_done_again_after_it() {
+    for (missing, disk, flushed) in (0..4)
+        .flat_map(|missing| (0..4).map(move |disk| (missing, disk)))
+        .filter(|(missing, disk)| missing != disk)
+        .flat_map(|(missing, disk)| [(missing, disk, true), (missing, disk, false)])
+    {
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let told = seen.clone();
+        let refused = (disk, 0, 8);
+        let (mut sim, disks) = refusing(Level::Raid5, 4, refused, async move |bench, array| {
+            for column in 0..3 {
+                bench.write(&array, column * 64 + 8, 8, 2).await.unwrap();
+            }
+            if flushed {
+                array.flush().await.unwrap();
+            }
+            array.fail(missing).await.unwrap();
+            assert!(bench.write(&array, 0, 192, 3).await.is_err());
+            for at in 0..192 {
+                let byte = bench.read(&array, at, 1).await.ok().map(|buf| buf[0]);
+                told.borrow_mut().push(byte);
+            }
+            array.flush().await.unwrap();
+            bench.control.cut_power(None);
+            bench.sleep(1).await;
+        });
+        assert!(seen.borrow().contains(&Some(3)));
+        sim.world_mut().set_plan(Plan::default()).unwrap();
+        let control = sim.world().control();
+        control.power_on(Domain(0));
+        drive(&mut sim, &control, &disks, async move |bench| {
+            bench.sleep(1).await;
+            let array = bench.assemble(&[0, 1, 2, 3]).await.unwrap();
+            for (at, byte) in (0..).zip(seen.take()) {
+                let now = bench.read(&array, at, 1).await.ok().map(|buf| buf[0]);
+                assert_eq!(now, byte, "sector {at} of {missing} {disk} {flushed}");
+            }
+            bench.settled(&array).await;
+            let found = array.scrub(false).await.unwrap();
+            assert_eq!(found.mismatches, 0, "{missing} {disk} {flushed}");
+        });
+    }
+}
+
 /// A copy of the superblock that was torn when its member was lost would be the only
 /// one left if the power went while the other is written.
 #[test]
