@@ -13,9 +13,7 @@ fn every_drill_is_survived_in_both_worlds() {
 }
 
 /// A RAID 10 that loses half of itself, of which a spare takes a place.
-#[test]
-fn other_arrays_are_drilled_and_no_configured_device_is_opened() {
-    let place = Place::new();
+fn raid10_with_a_spare(place: &Place) -> String {
     let mut text = String::from("[[listen]]\nunix = '/nonexistent/nbd'\n");
     for (name, side) in [("a", "x"), ("b", "x"), ("c", "y"), ("d", "y"), ("e", "x")] {
         text += &format!(
@@ -26,7 +24,27 @@ fn other_arrays_are_drilled_and_no_configured_device_is_opened() {
              spares = ['e']\ndetection = '1s'\n";
     let config = place.path("hotset.toml");
     fs::write(&config, text).unwrap();
-    survived(&["--config", config.to_str().unwrap()], 16);
+    config.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn other_arrays_are_drilled_and_no_configured_device_is_opened() {
+    let place = Place::new();
+    survived(&["--config", &raid10_with_a_spare(&place)], 16);
+}
+
+#[test]
+fn loop_devices_come_back_as_others() {
+    if let Some(why) = lab::drill::DriveKind::Loop.obstacle() {
+        println!("skipped: {why}");
+        return;
+    }
+    let place = Place::new();
+    let config = raid10_with_a_spare(&place);
+    survived(
+        &["--where", "real", "--drives", "loop", "--config", &config],
+        8,
+    );
 }
 
 /// A mirror of two RAID 5, of which one stops and is put together again.

@@ -8,6 +8,8 @@
 pub mod advise;
 mod alone;
 #[cfg(feature = "measure")]
+mod attached;
+#[cfg(feature = "measure")]
 pub mod bench;
 pub mod cachesim;
 mod classes;
@@ -30,6 +32,8 @@ pub mod replay;
 pub mod seam;
 #[cfg(feature = "measure")]
 pub mod stack;
+#[cfg(feature = "measure")]
+mod tools;
 #[cfg(feature = "measure")]
 pub mod tracesim;
 #[cfg(feature = "measure")]

@@ -3,7 +3,7 @@
 use super::table::Table;
 use crate::Failure;
 use clap::{Args, ValueEnum};
-use lab::drill::{self, Row, Setup};
+use lab::drill::{self, DriveKind, Row, Setup};
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -14,6 +14,9 @@ pub struct Drill {
     /// Where the drills run
     #[arg(long = "where", value_enum, default_value_t = Place::Both)]
     place: Place,
+    /// What the real daemon's drives are
+    #[arg(long, value_enum, default_value_t = Drives::Nbd)]
+    drives: Drives,
     /// Draws what the simulator leaves open
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
@@ -32,10 +35,18 @@ pub struct Drill {
 enum Place {
     /// In the simulated world, in virtual time
     Sim,
-    /// On a daemon whose drives are NBD servers that are killed and started again
+    /// On a daemon whose drives are pulled by killing the processes behind them
     Real,
     /// Both
     Both,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Drives {
+    /// NBD servers, which are killed and started again
+    Nbd,
+    /// Loop devices, which lose the file system under them and come back as others; needs root
+    Loop,
 }
 
 pub fn run(command: &Drill) -> Result<(), Failure> {
@@ -70,8 +81,12 @@ pub fn run(command: &Drill) -> Result<(), Failure> {
         rows.extend(drill::simulated(&setup, command.seed, &done).map_err(Failure::Runtime)?);
     }
     if command.place != Place::Sim {
+        let kind = match command.drives {
+            Drives::Nbd => DriveKind::Nbd,
+            Drives::Loop => DriveKind::Loop,
+        };
         let program = std::env::current_exe().map_err(Failure::runtime)?;
-        let real = drill::real(&setup, &program, &command.directory, &done);
+        let real = drill::real(&setup, kind, &program, &command.directory, &done);
         rows.extend(real.map_err(Failure::Runtime)?);
     }
     if command.json {

@@ -3,17 +3,19 @@
 //!
 //! What is drilled is a configuration's arrays (`setup`), the published set-up's
 //! unless another is given, on drives of the drill's own. One script runs in the
-//! simulated world (`sim`) and on a real daemon whose drives are NBD servers of
-//! their own processes (`real`).
+//! simulated world (`sim`) and on a real daemon (`real`) whose drives are NBD servers
+//! of their own processes, or loop devices (`drive`).
 //!
 //! Not here: unplugging disks of a machine.
 
+mod drive;
 mod load;
 mod page;
 mod real;
 mod setup;
 mod sim;
 
+pub use drive::Kind as DriveKind;
 pub use page::page;
 pub use setup::{Scenario, Scenarios, Setup};
 
@@ -219,20 +221,24 @@ pub fn simulated(setup: &Setup, seed: u64, done: &dyn Fn(&Row)) -> Result<Vec<Ro
     setup.cells().into_iter().map(run).collect()
 }
 
-/// Runs every cell of `setup` on a daemon of `program`, with files in `directory`,
-/// which is made if missing; `done` hears of each.
+/// Runs every cell of `setup` on a daemon of `program` whose drives are of `kind`, with
+/// files in `directory`, which is made if missing; `done` hears of each.
 pub fn real(
     setup: &Setup,
+    kind: DriveKind,
     program: &Path,
     directory: &Path,
     done: &dyn Fn(&Row),
 ) -> Result<Vec<Row>, String> {
+    if let Some(obstacle) = kind.obstacle() {
+        return Err(obstacle);
+    }
     let mut stage = None;
     let mut rows = Vec::new();
     for cell in setup.cells() {
         let ready = match stage.take() {
             Some(ready) => ready,
-            None => real::Stage::new(setup, program, directory)?,
+            None => real::Stage::new(setup, kind, program, directory)?,
         };
         let row = ready.run(cell)?;
         done(&row);

@@ -1,9 +1,9 @@
-//! The drill's world on this machine: a daemon whose drives are NBD servers,
-//! each a process that is killed and started again.
+//! The drill's world on this machine: a daemon whose drives are pulled by killing
+//! the processes behind them.
 
+use super::drive::{Drive, Kind, image};
 use super::setup::detection;
 use super::{Cell, Counts, Row, Setup, Site, play, told};
-use crate::bench::server::Server;
 use block::{Address, BoxDevice, Env, Nanos};
 use control::client::Client;
 use control::config::Name;
@@ -25,13 +25,14 @@ const START_MAX: Duration = Duration::from_secs(60);
 /// How often an answer of the helper thread is looked for.
 const LOOK: Nanos = Nanos::from_millis(2);
 
-/// The servers of the drives that are not pulled.
-type Drives = BTreeMap<Name, Server>;
+/// The drives that are not pulled.
+type Drives = BTreeMap<Name, Drive>;
 
 /// A daemon and its drives.
 pub struct Stage {
     setup: Setup,
     directory: PathBuf,
+    kind: Kind,
     drives: Mutex<Drives>,
     daemon: Daemon,
 }
@@ -46,18 +47,8 @@ impl Drop for Daemon {
     }
 }
 
-fn image(directory: &Path, drive: &Name) -> PathBuf {
-    directory.join(format!("{drive}.img"))
-}
-
-/// Runs nbdkit for a drive.
-fn serve(directory: &Path, drive: &Name) -> Result<Server, String> {
-    let file = image(directory, drive).display().to_string();
-    Server::nbdkit(drive.as_str(), directory, &["file", &file]).map_err(told)
-}
-
-/// The arrays of the set-up on servers in `directory`; a volume has its array's name.
-fn configuration(setup: &Setup, directory: &Path) -> String {
+/// The arrays of the set-up on drives in `directory`; a volume has its array's name.
+fn configuration(setup: &Setup, kind: Kind, directory: &Path) -> String {
     let dir = directory.display();
     let mut text = format!(
         "[daemon]\ncontrol = \"{dir}/control\"\nstate = \"{dir}/state\"\n[[listen]]\nunix = \"{dir}/nbd\"\n\
@@ -66,8 +57,8 @@ fn configuration(setup: &Setup, directory: &Path) -> String {
     for drive in setup.drives() {
         let (name, controller) = (drive.name.as_str(), setup.domain(&drive.name.value));
         text += &format!(
-            "[[device]]\nname = \"{name}\"\nnbd = \"nbd+unix:///?socket={dir}/{name}\"\n\
-             controller = {controller:?}\n"
+            "[[device]]\nname = \"{name}\"\n{}\ncontroller = {controller:?}\n",
+            kind.source(directory, name)
         );
     }
     for array in setup.arrays() {
@@ -94,19 +85,25 @@ fn configuration(setup: &Setup, directory: &Path) -> String {
 }
 
 impl Stage {
-    pub fn new(setup: &Setup, program: &Path, directory: &Path) -> Result<Stage, String> {
+    pub fn new(
+        setup: &Setup,
+        kind: Kind,
+        program: &Path,
+        directory: &Path,
+    ) -> Result<Stage, String> {
         fs::create_dir_all(directory).map_err(told)?;
         let directory = directory.canonicalize().map_err(told)?;
         let _ = fs::remove_dir_all(directory.join("state"));
         let mut drives = Drives::new();
         for drive in setup.drives() {
             let name = &drive.name.value;
-            let file = File::create(image(&directory, name)).map_err(told)?;
+            let file = File::create(image(&directory, name.as_str())).map_err(told)?;
             file.set_len(setup.drive_size().bytes()).map_err(told)?;
-            drives.insert(name.clone(), serve(&directory, name)?);
+            let drive = Drive::give(kind, &directory, name.as_str())?;
+            drives.insert(name.clone(), drive);
         }
         let config = directory.join("hotset.toml");
-        fs::write(&config, configuration(setup, &directory)).map_err(told)?;
+        fs::write(&config, configuration(setup, kind, &directory)).map_err(told)?;
         for array in setup.arrays() {
             let array = array.name.as_str();
             let mut create = Command::new(program);
@@ -125,6 +122,7 @@ impl Stage {
         let stage = Stage {
             setup: setup.clone(),
             directory,
+            kind,
             drives: Mutex::new(drives),
             daemon,
         };
@@ -175,8 +173,8 @@ impl Stage {
             Job::Pull => {
                 let mut drives = self.drives.lock().map_err(told)?;
                 for name in &cell.scenario.drives {
-                    if let Some(server) = drives.remove(name) {
-                        server.kill().map_err(told)?;
+                    if let Some(drive) = drives.remove(name) {
+                        drive.pull()?;
                     }
                 }
                 Ok(Answer::default())
@@ -184,7 +182,8 @@ impl Stage {
             Job::GiveBack => {
                 let mut drives = self.drives.lock().map_err(told)?;
                 for name in &cell.scenario.drives {
-                    drives.insert(name.clone(), serve(&self.directory, name)?);
+                    let drive = Drive::give(self.kind, &self.directory, name.as_str())?;
+                    drives.insert(name.clone(), drive);
                 }
                 Ok(Answer::default())
             }

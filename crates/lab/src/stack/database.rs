@@ -4,7 +4,8 @@
 //! Each transaction adds one to an account and a row to the history, so that the
 //! sum of the accounts is the number of rows whatever was cut off.
 
-use super::host::{outcome, postgresql, run, tool};
+use super::host::postgresql;
+use crate::tools::{outcome, run, tool};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,8 @@
-//! What the stack asks of the machine: tools, root, loop devices, PostgreSQL.
+//! What the stack asks of the machine: file systems that are mounted, PostgreSQL.
 
+use crate::attached;
+use crate::tools::{missing, outcome, run, tool};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a process may take to end: a database has stopped once its file says
@@ -10,38 +11,14 @@ const LEAVING_MAX: Duration = Duration::from_secs(10);
 
 /// Where Debian keeps the servers' programs, a directory for each version.
 const POSTGRESQL: &str = "/usr/lib/postgresql";
-const TOOLS: [&str; 7] = [
-    "mkfs.ext4",
-    "e2fsck",
-    "losetup",
-    "mount",
-    "nbdfuse",
-    "runuser",
-    "psql",
-];
+const TOOLS: [&str; 5] = ["mkfs.ext4", "e2fsck", "mount", "runuser", "psql"];
 
 /// What is missing here; `None` if the stack can be built.
 pub fn obstacle() -> Option<String> {
-    // SAFETY: no pointers are involved.
-    if unsafe { libc::geteuid() } != 0 {
-        return Some("this needs root, to make loop devices and mount".into());
-    }
-    for device in ["/dev/fuse", "/dev/loop-control"] {
-        if !Path::new(device).exists() {
-            return Some(format!("there is no {device} here"));
-        }
-    }
-    if let Some(tool) = TOOLS.iter().find(|tool| find(tool).is_none()) {
-        return Some(format!("there is no {tool} here"));
-    }
-    postgresql().err()
-}
-
-fn find(tool: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let usual = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    let mut places = std::env::split_paths(&path).chain(usual);
-    places.find_map(|place| Some(place.join(tool)).filter(|file| file.is_file()))
+    let tools = || missing(&TOOLS);
+    attached::obstacle()
+        .or_else(tools)
+        .or_else(|| postgresql().err())
 }
 
 /// The directory of the newest PostgreSQL's programs.
@@ -53,32 +30,6 @@ pub(super) fn postgresql() -> Result<PathBuf, String> {
     let programs = versions.map(|version| version.path().join("bin"));
     let newest = programs.filter(|bin| bin.join("initdb").is_file()).max();
     newest.ok_or_else(|| "PostgreSQL is not installed: the Debian package postgresql".into())
-}
-
-/// A command by the name of its tool.
-pub(super) fn tool(name: &str) -> Command {
-    let mut command = Command::new(find(name).unwrap_or_else(|| name.into()));
-    command.stdin(Stdio::null());
-    command
-}
-
-/// Runs a command to its end; what it printed, or why it failed.
-pub(super) fn run(command: &mut Command) -> Result<String, String> {
-    let (status, text) = outcome(command)?;
-    match status {
-        0 => Ok(text),
-        _ => Err(format!("{command:?}: status {status}: {text}")),
-    }
-}
-
-/// Runs a command to its end: its status, and all that it printed.
-pub(super) fn outcome(command: &mut Command) -> Result<(i32, String), String> {
-    let output: Output = command
-        .output()
-        .map_err(|error| format!("{command:?}: {error}"))?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let text = text + &String::from_utf8_lossy(&output.stderr);
-    Ok((output.status.code().unwrap_or(-1), text))
 }
 
 /// A file system that is mounted, until dropped.
@@ -120,54 +71,6 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         let _ = outcome(tool("umount").arg("--lazy").arg(&self.0));
-    }
-}
-
-/// A volume of a daemon as a block device, until dropped.
-pub(super) struct Attached {
-    fuse: PathBuf,
-    nbdfuse: std::process::Child,
-    device: Option<String>,
-}
-
-impl Attached {
-    /// The volume `uri`, by way of a directory `fuse`.
-    pub(super) fn new(uri: &str, fuse: &Path) -> Result<Attached, String> {
-        std::fs::create_dir_all(fuse).map_err(|error| error.to_string())?;
-        let file = fuse.join("disk");
-        let said = std::fs::File::create(fuse.with_extension("log"));
-        let said = said.map_err(|error| error.to_string())?;
-        let nbdfuse = tool("nbdfuse").arg(&file).arg(uri).stderr(said).spawn();
-        let mut attached = Attached {
-            nbdfuse: nbdfuse.map_err(|error| format!("nbdfuse: {error}"))?,
-            fuse: fuse.to_owned(),
-            device: None,
-        };
-        for _ in 0..200 {
-            if file.exists() {
-                let device = run(tool("losetup").args(["--find", "--show"]).arg(&file))?;
-                attached.device = Some(device.trim().to_owned());
-                return Ok(attached);
-            }
-            std::thread::sleep(std::time::Duration::from_millis(50));
-        }
-        Err("nbdfuse shows no file after ten seconds".into())
-    }
-
-    pub(super) fn device(&self) -> &Path {
-        Path::new(self.device.as_deref().expect("attached"))
-    }
-}
-
-impl Drop for Attached {
-    fn drop(&mut self) {
-        if let Some(device) = &self.device {
-            let _ = outcome(tool("losetup").arg("--detach").arg(device));
-        }
-        let _ = outcome(tool("fusermount3").args(["-u", "-z"]).arg(&self.fuse));
-        // It may have ended by itself.
-        let _ = self.nbdfuse.kill();
-        let _ = self.nbdfuse.wait();
     }
 }
 

@@ -2,8 +2,10 @@
 //! the daemon's configuration.
 
 use super::database::create;
-use super::host::{Attached, Mounted, run, tool};
+use super::host::Mounted;
+use crate::attached::Attached;
 use crate::kill::daemon::{Process, start};
+use crate::tools::{run, tool};
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -79,6 +81,6 @@ impl Place {
     /// The daemon's volume as a block device.
     pub(super) fn attach(&self) -> Result<Attached, String> {
         let uri = format!("nbd+unix:///vol?socket={}", self.path("nbd").display());
-        Attached::new(&uri, &self.path("fuse"))
+        Attached::new(&uri, &self.path("fuse"), &[])
     }
 }

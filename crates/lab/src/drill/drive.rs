@@ -1,0 +1,86 @@
+//! One drive of the drills on this machine: how it is given, and pulled.
+
+use super::told;
+use crate::attached::{self, Attached};
+use crate::bench::server::Server;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+/// What stands for drives. What was written to one stays when it is pulled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// NBD servers, processes that are killed.
+    Nbd,
+    /// Loop devices, on files whose file system is killed under them: all that is
+    /// asked of one that is open fails, and it comes back as another device.
+    Loop,
+}
+
+impl Kind {
+    /// What is missing here for such drives.
+    pub fn obstacle(self) -> Option<String> {
+        match self {
+            Kind::Nbd => None,
+            Kind::Loop => attached::obstacle(),
+        }
+    }
+
+    /// Where a configuration finds the drive `name` of `directory`.
+    pub(super) fn source(self, directory: &Path, name: &str) -> String {
+        match self {
+            Kind::Nbd => format!(
+                "nbd = \"nbd+unix:///?socket={}/{name}\"",
+                directory.display()
+            ),
+            Kind::Loop => format!("path = \"{}\"", link(directory, name).display()),
+        }
+    }
+}
+
+/// The file that holds what the drive does.
+pub(super) fn image(directory: &Path, name: &str) -> PathBuf {
+    directory.join(format!("{name}.img"))
+}
+
+/// Leads to the loop device of the drive while it is there.
+fn link(directory: &Path, name: &str) -> PathBuf {
+    directory.join(format!("{name}.device"))
+}
+
+/// A drive that is not pulled.
+pub(super) struct Drive {
+    server: Server,
+    attached: Option<(Attached, PathBuf)>,
+}
+
+impl Drive {
+    /// The drive `name`, on its image in `directory`.
+    pub(super) fn give(kind: Kind, directory: &Path, name: &str) -> Result<Drive, String> {
+        let file = image(directory, name).display().to_string();
+        let server = Server::nbdkit(name, directory, &["file", &file]).map_err(told)?;
+        let attached = match kind {
+            Kind::Nbd => None,
+            Kind::Loop => {
+                let fuse = directory.join(format!("{name}.fuse"));
+                // Nothing may be answered from the page cache once it is pulled.
+                let attached = Attached::new(&server.uri, &fuse, &["--direct-io=on"])?;
+                let link = link(directory, name);
+                // Of an earlier run that was killed.
+                let _ = fs::remove_file(&link);
+                symlink(attached.device(), &link).map_err(told)?;
+                Some((attached, link))
+            }
+        };
+        Ok(Drive { server, attached })
+    }
+
+    /// Pulls it: what is in flight to it, or asked of it later, fails.
+    pub(super) fn pull(self) -> Result<(), String> {
+        if let Some((attached, link)) = self.attached {
+            fs::remove_file(link).map_err(told)?;
+            drop(attached);
+        }
+        self.server.kill().map_err(told)
+    }
+}

@@ -1,0 +1,43 @@
+//! The machine's own programs, run to their end.
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+fn find(tool: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let usual = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    let mut places = std::env::split_paths(&path).chain(usual);
+    places.find_map(|place| Some(place.join(tool)).filter(|file| file.is_file()))
+}
+
+/// Says which of `tools` is not here, if one is not.
+pub(crate) fn missing(tools: &[&str]) -> Option<String> {
+    let absent = tools.iter().find(|tool| find(tool).is_none())?;
+    Some(format!("there is no {absent} here"))
+}
+
+/// A command by the name of its tool.
+pub(crate) fn tool(name: &str) -> Command {
+    let mut command = Command::new(find(name).unwrap_or_else(|| name.into()));
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Runs a command to its end; what it printed, or why it failed.
+pub(crate) fn run(command: &mut Command) -> Result<String, String> {
+    let (status, text) = outcome(command)?;
+    match status {
+        0 => Ok(text),
+        _ => Err(format!("{command:?}: status {status}: {text}")),
+    }
+}
+
+/// Runs a command to its end: its status, and all that it printed.
+pub(crate) fn outcome(command: &mut Command) -> Result<(i32, String), String> {
+    let output: Output = command
+        .output()
+        .map_err(|error| format!("{command:?}: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let text = text + &String::from_utf8_lossy(&output.stderr);
+    Ok((output.status.code().unwrap_or(-1), text))
+}
