@@ -198,3 +198,24 @@ fn a_rebuild_goes_on_after_a_restart() {
         }
     });
 }
+
+/// The marks of what a member has missed outlive an orderly end.
+#[test]
+fn a_member_gets_what_it_missed_before_the_array_was_closed() {
+    for (level, members) in [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 4)] {
+        run(14, 1, &[8; 4], async move |bench| {
+            let roles: Vec<_> = (0..members).collect();
+            let array = bench.create(level, &roles, &[]).await.unwrap();
+            bench.write(&array, 0, 2048, 1).await.unwrap();
+            bench.sleep(2000).await;
+            array.fail(1).await.unwrap();
+            bench.write(&array, 512, 1024, 2).await.unwrap();
+            array.close().await.unwrap();
+            let array = bench.assemble(&roles).await.unwrap();
+            bench.settled(&array).await;
+            let found = array.scrub(false).await.unwrap();
+            assert_eq!(found.mismatches, 0, "{level:?}");
+            assert!(bench.holds(&array, 512, 1024, 2).await, "{level:?}");
+        });
+    }
+}
