@@ -124,24 +124,16 @@ impl Journal {
             .any(|record| record.whole && record.stripe == stripe)
     }
 
-    /// What record `number` announced has been written, or never will be.
-    pub fn finish(&self, number: u64) {
-        let mut state = self.state.borrow_mut();
-        let mut live = state.live.iter_mut();
-        live.find(|record| record.number == number)
-            .expect("it began")
-            .done = true;
-        state.waiting.drain(..).for_each(Waker::wake);
-    }
-
-    /// The write that record `number` announced has failed.
-    pub fn give_up(&self, number: u64) {
+    /// What record `number` announced, if there is one, has been written, or has failed
+    /// unless `good`.
+    pub fn end(&self, number: Option<u64>, good: bool) {
+        let Some(number) = number else { return };
         let mut state = self.state.borrow_mut();
         let mut live = state.live.iter_mut();
         let record = live.find(|record| record.number == number);
-        record.expect("it began").failed = true;
-        drop(state);
-        self.finish(number);
+        let record = record.expect("it began");
+        (record.done, record.failed) = (true, !good);
+        state.waiting.drain(..).for_each(Waker::wake);
     }
 
     /// The records of writes that have failed and are not taken back.
@@ -200,8 +192,8 @@ impl Journal {
 
     /// Makes the record of `intent` durable. `block` begins with room for its
     /// header, and goes on with the bytes of its runs. Returns it with the
-    /// record's number, of which [`Journal::finish`] or [`Journal::give_up`] must
-    /// follow; `None` if there was no room for it.
+    /// record's number, `None` if there was no room for it; [`Journal::end`] must
+    /// follow.
     pub async fn write(
         &self,
         core: &Rc<Core>,
@@ -274,9 +266,7 @@ impl Journal {
         };
         let block = core.env.pool.get(BLOCK_BYTES).await;
         let (number, _, result) = self.write(core, &member, 0, Intent::Retire, block).await;
-        if let Some(number) = number {
-            self.finish(number);
-        }
+        self.end(number, true);
         match result {
             Err(error) if !core.fail(self.role, &error) => Err(error),
             _ => core.commit().await,

@@ -346,9 +346,7 @@ impl Core {
                 if let Err(error) = written
                     && !self.fail(stripe.parity, &error)
                 {
-                    if let Some(number) = record {
-                        journal.give_up(number);
-                    }
+                    journal.end(record, false);
                     return Err(error);
                 }
                 shared
@@ -361,11 +359,7 @@ impl Core {
             _ => update.fua,
         };
         let result = self.put_in_place(update, shared, parity, parity_fua).await;
-        match (record, &result) {
-            (Some(number), Ok(())) => journal.finish(number),
-            (Some(number), Err(_)) => journal.give_up(number),
-            (None, _) => {}
-        }
+        journal.end(record, result.is_ok());
         result
     }
 

@@ -7,11 +7,12 @@ use super::model::Model;
 use super::refuse::Refusals;
 use super::report::{Class, Report};
 use super::scenario::Scenario;
+use crate::alone::run_alone;
 use block::Device;
-use block::{Gate, Geometry, Nanos, Sectors, ShardId};
+use block::{Gate, Geometry, Nanos, Sectors};
 use futures_util::future::{join, join_all};
 use raid::{Candidate, Plan, Start, assemble, create, examine};
-use shard::{Config, Local, Mesh, Shard};
+use shard::Local;
 use sim::{Budget, DiskSpec, Domain, Outcome, Rng, Sim, SimDriver, World};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -109,21 +110,10 @@ fn run_once(seed: u64) -> Report {
 fn drive(
     sim: &mut Sim,
     outside: &Rc<Outside>,
-    work: impl AsyncFn(Rc<Outside>, Local<SimDriver>) + Clone + 'static,
+    work: impl AsyncFnOnce(Rc<Outside>, Local<SimDriver>) + 'static,
 ) -> bool {
-    let outcome = sim.drive(1, |_, driver| {
-        let (outside, work) = (outside.clone(), work.clone());
-        let mesh = Mesh::new(1);
-        Shard::boot(
-            ShardId(0),
-            driver,
-            mesh,
-            Config::default(),
-            move |local| async move {
-                work(outside, local).await;
-            },
-        )
-    });
+    let run = outside.clone();
+    let (outcome, _) = run_alone(sim, async move |local| work(run, local).await);
     match outcome {
         Outcome::Done => false,
         Outcome::PowerCut => true,

@@ -49,6 +49,28 @@ fn refusing(
     (sim, disks)
 }
 
+/// Gives the power back to four members that refuse nothing any more, and runs `test` on
+/// their array.
+fn after_power(
+    sim: &mut Sim,
+    disks: &[TargetId],
+    test: impl AsyncFn(Bench, Array) + Clone + 'static,
+) {
+    sim.world_mut().set_plan(Plan::default()).unwrap();
+    let control = sim.world().control();
+    control.power_on(Domain(0));
+    drive(sim, &control, disks, async move |bench| {
+        bench.sleep(1).await;
+        let array = bench.assemble(&[0, 1, 2, 3]).await.unwrap();
+        test(bench, array).await;
+    });
+}
+
+/// What a sector begins with, if it can be read.
+async fn first_byte(bench: &Bench, array: &Array, at: u64) -> Option<u8> {
+    bench.read(array, at, 1).await.ok().map(|buf| buf[0])
+}
+
 /// What is copied already may not go with what a refused write left.
 #[test]
 fn what_a_refused_write_left_amid_a_rebuild_is_copied_again() {
@@ -108,7 +130,7 @@ fn what_was_read_after_a_refused_write_stays_over_a_loss_of_power() {
             for at in (0..2048).step_by(64) {
                 let written = bench.write(&array, at, 8, 2).await;
                 for at in (at..at + 8).filter(|_| written.is_err()) {
-                    let byte = bench.read(&array, at, 1).await.ok().map(|buf| buf[0]);
+                    let byte = first_byte(&bench, &array, at).await;
                     told.borrow_mut().push((at, byte));
                 }
             }
@@ -117,14 +139,9 @@ fn what_was_read_after_a_refused_write_stays_over_a_loss_of_power() {
             bench.sleep(1).await;
         });
         assert!(seen.borrow().len() > 32, "{missing}");
-        sim.world_mut().set_plan(Plan::default()).unwrap();
-        let control = sim.world().control();
-        control.power_on(Domain(0));
-        drive(&mut sim, &control, &disks, async move |bench| {
-            bench.sleep(1).await;
-            let array = bench.assemble(&[0, 1, 2, 3]).await.unwrap();
+        after_power(&mut sim, &disks, async move |bench, array| {
             for (at, byte) in seen.take() {
-                let now = bench.read(&array, at, 1).await.ok().map(|buf| buf[0]);
+                let now = first_byte(&bench, &array, at).await;
                 assert_eq!(now, byte, "sector {at}");
             }
         });
@@ -152,7 +169,7 @@ fn what_was_written_before_a_refused_write_is_not_done_again_after_it() {
             array.fail(missing).await.unwrap();
             assert!(bench.write(&array, 0, 192, 3).await.is_err());
             for at in 0..192 {
-                let byte = bench.read(&array, at, 1).await.ok().map(|buf| buf[0]);
+                let byte = first_byte(&bench, &array, at).await;
                 told.borrow_mut().push(byte);
             }
             array.flush().await.unwrap();
@@ -160,14 +177,9 @@ fn what_was_written_before_a_refused_write_is_not_done_again_after_it() {
             bench.sleep(1).await;
         });
         assert!(seen.borrow().contains(&Some(3)));
-        sim.world_mut().set_plan(Plan::default()).unwrap();
-        let control = sim.world().control();
-        control.power_on(Domain(0));
-        drive(&mut sim, &control, &disks, async move |bench| {
-            bench.sleep(1).await;
-            let array = bench.assemble(&[0, 1, 2, 3]).await.unwrap();
+        after_power(&mut sim, &disks, async move |bench, array| {
             for (at, byte) in (0..).zip(seen.take()) {
-                let now = bench.read(&array, at, 1).await.ok().map(|buf| buf[0]);
+                let now = first_byte(&bench, &array, at).await;
                 assert_eq!(now, byte, "sector {at} of {missing} {disk} {flushed}");
             }
             bench.settled(&array).await;
