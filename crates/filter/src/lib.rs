@@ -5,6 +5,7 @@
 //! - [`Faulty`] injects errors, latency and corruption while it runs.
 //! - [`Metered`] counts, as iostat does.
 //! - [`Profiled`] learns how large a cache should be and what is hot.
+//! - [`Swappable`] lets another device take its place.
 //! - [`Traced`] reports each request to a sink.
 //! - [`Tapped`] tells a sink of requests as they begin, while there is one.
 //!
@@ -20,6 +21,7 @@ mod delay;
 mod faults;
 mod profile;
 mod stats;
+mod swap;
 mod tap;
 mod trace;
 mod watch;
@@ -30,6 +32,7 @@ pub use delay::{Delayed, Pacer};
 pub use faults::{Control, Effect, Faulty, Rule, RuleId};
 pub use profile::Profiled;
 pub use stats::{Interval, Meter, Metered, Snapshot, Tally};
+pub use swap::Swappable;
 pub use tap::{Begin, Tap, Tapped};
 pub use trace::{Last, Record, Sink, Traced, Tracer};
 pub use watch::{Ending, Watch, Watched};

@@ -22,13 +22,27 @@ fn on(
     span: Option<Nanos>,
     test: impl AsyncFn(Disk<SimDriver>, Env) + Clone + 'static,
 ) {
+    let size = Sectors::from_mib(8);
+    on_disks(seed, span, [(size, block)], async move |[disk], env| {
+        test(disk, env).await;
+    });
+}
+
+/// Runs `test` on disks of these sizes and logical blocks, in sectors.
+pub fn on_disks<const N: usize>(
+    seed: u64,
+    span: Option<Nanos>,
+    shapes: [(Sectors, u64); N],
+    test: impl AsyncFn([Disk<SimDriver>; N], Env) + Clone + 'static,
+) {
     let mut world = World::new(seed);
-    let geometry = Geometry::new("disk", Sectors::from_mib(8), Sectors(block));
-    let mut spec = DiskSpec::new(geometry);
-    if let Some(span) = span {
-        spec.service = Service::uniform(Span::exactly(span));
-    }
-    let target = world.add_disk(spec).expect("a sound disk");
+    let targets = shapes.map(|(size, block)| {
+        let mut spec = DiskSpec::new(Geometry::new("disk", size, Sectors(block)));
+        if let Some(span) = span {
+            spec.service = Service::uniform(Span::exactly(span));
+        }
+        world.add_disk(spec).expect("a sound disk")
+    });
     let mesh = Mesh::new(1);
     let ended = Rc::new(Cell::new(false));
     let seen = ended.clone();
@@ -40,8 +54,8 @@ fn on(
             mesh.clone(),
             Config::default(),
             async move |local| {
-                let disk = local.disk(target).expect("the disk is there");
-                test(disk, local.env()).await;
+                let disks = targets.map(|target| local.disk(target).expect("the disk is there"));
+                test(disks, local.env()).await;
                 ended.set(true);
             },
         )

@@ -2,8 +2,8 @@
 
 use crate::common::on_disk;
 use block::conformance::{device, gate};
-use block::{Device, Env, Nanos};
-use filter::{Access, Checked, Delayed, Faulty, Last, Metered, Pacer, Profiled, Traced};
+use block::{BoxDevice, Device, Env, Nanos};
+use filter::{Access, Checked, Delayed, Faulty, Last, Metered, Pacer, Profiled, Swappable, Traced};
 use shard::Disk;
 use sim::SimDriver;
 
@@ -26,6 +26,11 @@ fn the_bare_disk_passes() {
 #[test]
 fn checked_passes() {
     passes(|disk, _| Checked::new(disk));
+}
+
+#[test]
+fn swappable_passes() {
+    passes(|disk, _| Swappable::new(BoxDevice::new(disk)));
 }
 
 #[test]

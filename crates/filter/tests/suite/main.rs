@@ -6,4 +6,5 @@ mod conformance;
 mod delay;
 mod faults;
 mod profile;
+mod swap;
 mod watch;

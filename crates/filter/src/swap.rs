@@ -1,0 +1,180 @@
+//! A device that another can take the place of while clients use it.
+//!
+//! Invariants:
+//!     `pause` has ended ⟹ nothing is in flight below, and nothing begins
+//!     writes were acknowledged that no flush has covered when the device is swapped
+//!         ⟹ the next flush fails, once: the new device may not have them
+//!
+//! Not here: requests whose futures were dropped, which may still be in flight
+//! below; whether the new device holds what the old one did.
+
+use block::{Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Shared};
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// A device that can be swapped. Clones are the same device.
+#[derive(Clone)]
+pub struct Swappable<D>(Rc<Inner<D>>);
+
+struct Inner<D> {
+    geometry: Geometry,
+    device: RefCell<D>,
+    paused: Cell<bool>,
+    in_flight: Cell<u32>,
+    waiting: RefCell<Vec<Waker>>,
+    /// Changes that were acknowledged.
+    acknowledged: Cell<u64>,
+    /// How many of them a flush has covered.
+    covered: Cell<u64>,
+    has_forgotten: Cell<bool>,
+}
+
+/// A request in flight; its end is when this is dropped.
+struct Begun<'a, D> {
+    inner: &'a Inner<D>,
+    device: D,
+}
+
+impl<D> Drop for Begun<'_, D> {
+    fn drop(&mut self) {
+        let left = self.inner.in_flight.get() - 1;
+        self.inner.in_flight.set(left);
+        if left == 0 && self.inner.paused.get() {
+            self.inner.wake();
+        }
+    }
+}
+
+impl<D> Inner<D> {
+    fn wake(&self) {
+        let waiting = self.waiting.take();
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    fn wait(&self, cx: &Context<'_>, is_over: bool) -> Poll<()> {
+        if is_over {
+            return Poll::Ready(());
+        }
+        self.waiting.borrow_mut().push(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl<D: Device + Clone> Inner<D> {
+    async fn begin(&self) -> Begun<'_, D> {
+        poll_fn(|cx| self.wait(cx, !self.paused.get())).await;
+        self.in_flight.set(self.in_flight.get() + 1);
+        Begun {
+            inner: self,
+            device: self.device.borrow().clone(),
+        }
+    }
+
+    fn acknowledge(&self, result: &IoResult) {
+        if result.is_ok() {
+            self.acknowledged.set(self.acknowledged.get() + 1);
+        }
+    }
+}
+
+impl<D: Device + Clone> Swappable<D> {
+    /// Begins with `device`.
+    pub fn new(device: D) -> Swappable<D> {
+        Swappable(Rc::new(Inner {
+            geometry: device.geometry().clone(),
+            device: RefCell::new(device),
+            paused: Cell::new(false),
+            in_flight: Cell::new(0),
+            waiting: RefCell::default(),
+            acknowledged: Cell::new(0),
+            covered: Cell::new(0),
+            has_forgotten: Cell::new(false),
+        }))
+    }
+
+    /// What lies below now.
+    pub fn device(&self) -> D {
+        self.0.device.borrow().clone()
+    }
+
+    /// Lets requests wait, and returns once none is in flight.
+    pub async fn pause(&self) {
+        self.0.paused.set(true);
+        poll_fn(|cx| self.0.wait(cx, self.0.in_flight.get() == 0)).await;
+    }
+
+    /// Puts `device` below, which must be paused and of the same shape.
+    pub fn swap(&self, device: D) -> IoResult {
+        let (was, is) = (&self.0.geometry, device.geometry());
+        if (was.sectors, was.block) != (is.sectors, is.block) {
+            let shape =
+                |g: &Geometry| format!("{} sectors in blocks of {}", g.sectors.0, g.block.0);
+            let what = format!("had {} and has {} now; restore it", shape(was), shape(is));
+            return Err(IoError::new(Kind::Invalid, what).on(is.name.to_string()));
+        }
+        self.0.device.replace(device);
+        let acknowledged = self.0.acknowledged.get();
+        if self.0.covered.replace(acknowledged) != acknowledged {
+            self.0.has_forgotten.set(true);
+        }
+        Ok(())
+    }
+
+    /// Lets requests go on.
+    pub fn resume(&self) {
+        self.0.paused.set(false);
+        self.0.wake();
+    }
+}
+
+impl<D: Device + Clone> Device for Swappable<D> {
+    fn geometry(&self) -> &Geometry {
+        &self.0.geometry
+    }
+
+    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
+        let begun = self.0.begin().await;
+        begun.device.read(at, buf).await
+    }
+
+    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+        let begun = self.0.begin().await;
+        let result = begun.device.write(at, data, fua).await;
+        if fua == Fua::No {
+            self.0.acknowledge(&result);
+        }
+        result
+    }
+
+    async fn zero(&self, extent: Extent) -> IoResult {
+        let begun = self.0.begin().await;
+        let result = begun.device.zero(extent).await;
+        self.0.acknowledge(&result);
+        result
+    }
+
+    async fn flush(&self) -> IoResult {
+        let begun = self.0.begin().await;
+        if self.0.has_forgotten.take() {
+            let what =
+                "it was lost before a flush; writes acknowledged until then may not be durable";
+            return Err(self.0.geometry.error(Kind::Gone, what));
+        }
+        let acknowledged = self.0.acknowledged.get();
+        begun.device.flush().await?;
+        self.0.covered.set(self.0.covered.get().max(acknowledged));
+        Ok(())
+    }
+
+    async fn discard(&self, extent: Extent) -> IoResult {
+        let begun = self.0.begin().await;
+        begun.device.discard(extent).await
+    }
+
+    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        let begun = self.0.begin().await;
+        begun.device.extents(extent, out).await
+    }
+}
