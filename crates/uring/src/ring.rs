@@ -100,15 +100,27 @@ impl Ring {
         let flags = (EnterFlags::GETEVENTS | EnterFlags::EXT_ARG).bits();
         // SAFETY: entries in the queue point at memory and descriptors that
         // their slots own; `args` is what EXT_ARG asks for and outlives the call.
-        let entered = unsafe { self.io.submitter().enter(queued, want, flags, Some(&args)) };
-        match entered {
-            Ok(_) => Ok(()),
-            Err(error) => match error.raw_os_error() {
-                // Out of time, interrupted, or completions must be taken first.
-                Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
-                _ => Err(error),
-            },
-        }
+        settle(unsafe { self.io.submitter().enter(queued, want, flags, Some(&args)) })
+    }
+
+    /// Submits what is queued, and nothing else.
+    pub(crate) fn submit(&mut self) -> io::Result<()> {
+        let queued = self.io.submission().len() as u32;
+        self.enters += 1;
+        let none = None::<&libc::sigset_t>;
+        // SAFETY: as above; there are no arguments.
+        settle(unsafe { self.io.submitter().enter(queued, 0, 0, none) })
+    }
+}
+
+fn settle(entered: io::Result<usize>) -> io::Result<()> {
+    match entered {
+        Ok(_) => Ok(()),
+        Err(error) => match error.raw_os_error() {
+            // Out of time, interrupted, or completions must be taken first.
+            Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
+            _ => Err(error),
+        },
     }
 }
 
