@@ -34,7 +34,7 @@ lint:
 	shellcheck --external-sources $(SHELL_SCRIPTS)
 
 unit:
-	cargo test --workspace --lib --bins --tests --quiet
+	cargo test --workspace --lib --bins --tests --no-fail-fast --quiet
 	cargo test --workspace --doc --quiet
 
 guest:
