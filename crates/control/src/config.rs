@@ -70,7 +70,7 @@ sections! {
         chunk: Bytes = "64KiB",
             "What lies on one member before the next follows, in striped levels; counts when the array is made.";
         detection: Duration = "10s",
-            "A member that does not answer for this long is lost.";
+            "A member that does not answer for this long is lost, unless the array cannot do without it.";
         rebuild_rate: Bytes = "10MiB",
             "Bytes a second that a rebuild moves while clients do I/O; else it takes what the members give.";
         raw: bool = false,

@@ -4,29 +4,29 @@
 //!     a device is open ⟺ a volume, a pool or an array uses it, and only one does
 //!     an array runs ⟺ it is open; its members are open while it runs
 //!
-//! Not here: what an array does about a lost member (`raid`); when a lost member
-//! is sought (`tend`).
+//! Not here: what an array does about a lost member (`raid`); how one is made
+//! (`create`); when a lost member is sought (`tend`); how an array that has lost too
+//! much is put together again (`ready`).
 
+mod create;
+mod ready;
 pub mod tend;
 
 use crate::devices::{Leaf, Opened, Opener, Role};
-use crate::memory;
-use block::{BoxDevice, Device as _, Env, IoError, IoResult, Kind, Lba, Nanos, Sectors};
+use block::{BoxDevice, Device as _, Env, IoError, IoResult, Kind, Nanos, Sectors};
 use control::check::domain;
 use control::config::{self, Config, Name};
-use raid::{Array, Candidate, Options, Plan, Start, Uuid};
+use filter::Swappable;
+use raid::{Array, Candidate, Options, Start};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
-
-/// What is looked at to see whether a device holds something.
-const PROBE_BYTES: usize = 1 << 20;
 
 /// An array that runs.
 pub struct Running {
-    pub array: Array,
+    /// What its user has, whatever becomes of the array.
+    place: Swappable<Array>,
     pub config: config::Array,
     /// Members that were taken out by hand, and stay out.
     pub by_hand: RefCell<BTreeSet<Name>>,
@@ -35,6 +35,12 @@ pub struct Running {
     pub scrub: RefCell<Option<control::status::Scrub>>,
     /// Events that standard error has told.
     told: Cell<u64>,
+    /// What has to be there for the array to be put together again.
+    needed: RefCell<Vec<Name>>,
+    /// How often its members had failed when all of them answered last.
+    errors: Cell<u64>,
+    /// What is open as one of its members is not what it has.
+    outdated: Cell<bool>,
     ended: Cell<bool>,
 }
 
@@ -43,7 +49,6 @@ pub struct Devices {
     pub opener: Opener,
     config: Config,
     pub open: RefCell<BTreeMap<Name, Opened>>,
-    /// Those within others first.
     pub running: RefCell<Vec<Rc<Running>>>,
 }
 
@@ -122,6 +127,14 @@ impl Devices {
         })
     }
 
+    /// Opens `source` for an array that runs, which is to have it.
+    async fn open_member(&self, running: &Running, source: &Source) -> IoResult {
+        let role = Role::Member(running.config.detection.value);
+        let opened = self.open(source, role).await?;
+        self.open.borrow_mut().insert(source.name().clone(), opened);
+        Ok(())
+    }
+
     /// Lets go of a device; of an array, and of its members, once it has rested.
     pub fn close<'a>(&'a self, name: &'a Name) -> Later<'a, IoResult> {
         Box::pin(async move {
@@ -131,7 +144,7 @@ impl Devices {
             if let Some(at) = at {
                 let running = self.running.borrow_mut().remove(at);
                 running.ended.set(true);
-                result = running.array.close().await;
+                result = running.array().close().await;
                 running.tell();
                 let given = running.given.borrow().clone();
                 for member in running.members().chain(given) {
@@ -148,11 +161,22 @@ impl Devices {
     pub async fn stop(&self) -> IoResult {
         let mut result = Ok(());
         loop {
-            let last = self.running.borrow().last().cloned();
-            let Some(last) = last else { return result };
-            let closed = self.close(&last.config.name.value).await;
+            let next = self.running.borrow().iter().find_map(|running| {
+                let name = running.config.name.value.clone();
+                (!self.is_member(&name)).then_some(name)
+            });
+            let Some(next) = next else { return result };
+            let closed = self.close(&next).await;
             result = result.and(closed);
         }
+    }
+
+    /// Whether an array that runs has `name`.
+    fn is_member(&self, name: &Name) -> bool {
+        let running = self.running.borrow();
+        running.iter().any(|running| {
+            running.given.borrow().contains(name) || running.members().any(|m| m == *name)
+        })
     }
 
     /// How arrays of this configuration behave.
@@ -310,83 +334,28 @@ impl Devices {
         absent: &[String],
         array: Array,
     ) -> Opened {
-        for absent in absent {
-            eprintln!(
-                "hotset: array {} starts without {absent}",
-                config.name.value
-            );
-        }
+        tell_absent(config, absent);
         let names: Vec<_> = config.members.value.iter().map(Name::as_str).collect();
         let place = format!("{} of {}", config.level.name(), names.join(", "));
-        let device = BoxDevice::new(array.clone());
         let controller = domain(&self.config, &config.name.value);
+        let swappable = Swappable::new(array);
+        let device = BoxDevice::new(swappable.clone());
         let opened = self.opener.array(device, role, place, controller.into());
         self.open.borrow_mut().extend(members);
         let running = Rc::new(Running {
-            array,
+            place: swappable,
             config: config.clone(),
             by_hand: RefCell::default(),
             given: RefCell::default(),
             scrub: RefCell::default(),
             told: Cell::new(0),
+            needed: RefCell::default(),
+            errors: Cell::new(0),
+            outdated: Cell::new(false),
             ended: Cell::new(false),
         });
         self.running.borrow_mut().push(running);
         opened
-    }
-
-    /// Makes an array. What its members hold is lost; unless `overwrite`, they
-    /// must be blank.
-    pub async fn create(&self, array: &config::Array, overwrite: bool) -> IoResult<Opened> {
-        if array.raw.value {
-            let what = "a raw array has nothing to be made; it is used as it is";
-            return Err(IoError::new(Kind::Invalid, what).on(array.name.to_string()));
-        }
-        let (members, absent) = self.members(array).await?;
-        let made = match absent.first() {
-            Some(absent) => {
-                let what = format!("a member is missing: {absent}");
-                Err(IoError::new(Kind::Gone, what).on(array.name.to_string()))
-            }
-            None => self.make(array, &members, overwrite).await,
-        };
-        match made {
-            Ok(made) => Ok(self.run(array, Role::Origin, members, &[], made)),
-            Err(error) => {
-                self.drop_all(members).await;
-                Err(error)
-            }
-        }
-    }
-
-    async fn make(
-        &self,
-        array: &config::Array,
-        members: &[(Name, Opened)],
-        overwrite: bool,
-    ) -> IoResult<Array> {
-        let env = self.env();
-        let plan = Plan {
-            name: array.name.to_string(),
-            level: array.level.value,
-            chunk: Sectors(array.chunk.value.0 / block::SECTOR_BYTES),
-            overwrite,
-            zeroed: false,
-        };
-        let mut all = Vec::new();
-        for (name, opened) in members {
-            let candidate = self.candidate(name, opened);
-            if !overwrite {
-                refuse_used(&env, name, &candidate.device).await?;
-            }
-            all.push(candidate);
-        }
-        let spares = all.split_off(array.members.value.len());
-        let domains: Vec<Arc<str>> = all.iter().map(|c| c.domain.clone()).collect();
-        let order = raid::order(array.level.value, &domains);
-        let all = order.into_iter().map(|at| all[at].clone()).collect();
-        let mut fresh = fresh;
-        raid::create(&env, &plan, all, spares, &mut fresh, Self::options(array)).await
     }
 }
 
@@ -398,31 +367,21 @@ fn is_absence(error: &IoError) -> bool {
     )
 }
 
-/// A random identity.
-pub fn fresh() -> Uuid {
-    Uuid(memory::uuid().to_le_bytes())
-}
-
-/// Refuses a device that holds something, which would be lost.
-pub async fn refuse_used(env: &Env, name: &Name, device: &BoxDevice) -> IoResult {
-    let told = |what: String| Err(IoError::new(Kind::Invalid, what).on(name.to_string()));
-    if let Some(found) = raid::examine(env, device).await? {
-        return told(format!(
-            "belongs to array {}; give --yes to lose that",
-            found.name
-        ));
+fn tell_absent(config: &config::Array, absent: &[String]) {
+    for absent in absent {
+        eprintln!(
+            "hotset: array {} starts without {absent}",
+            config.name.value
+        );
     }
-    let len = device.geometry().sectors.bytes().min(PROBE_BYTES as u64) as usize;
-    let buf = env.pool.get(len).await;
-    let (buf, result) = device.read(Lba::ZERO, buf).await;
-    result?;
-    if buf.iter().any(|byte| *byte != 0) {
-        return told("holds data; give --yes to lose that".into());
-    }
-    Ok(())
 }
 
 impl Running {
+    /// The array as it is now.
+    pub fn array(&self) -> Array {
+        self.place.device()
+    }
+
     /// The devices that the configuration gives it.
     pub fn members(&self) -> impl Iterator<Item = Name> + use<> {
         let all = [&self.config.members, &self.config.spares];
@@ -432,7 +391,7 @@ impl Running {
 
     /// The role of a member, by its device in `open` or its number.
     pub fn role(&self, member: &str, open: &BTreeMap<Name, Opened>) -> Result<usize, String> {
-        let report = self.array.report();
+        let report = self.array().report();
         if let Ok(number) = member.parse::<usize>()
             && number < report.members.len()
         {
@@ -453,7 +412,7 @@ impl Running {
 
     /// Whether the array uses `leaf`, as a member or a spare.
     pub fn uses(&self, leaf: &Leaf) -> bool {
-        let report = self.array.report();
+        let report = self.array().report();
         let name = &leaf.geometry().name;
         let lost = |m: &raid::MemberReport| m.state.is_failed();
         let member = |m: &raid::MemberReport| m.device.as_ref() == Some(name) && !lost(m);

@@ -7,7 +7,10 @@ use common::{
     Daemon, Place, Process, copy_in, copy_out, faultless, fio, hotset, noise, refused, run, tool,
     until,
 };
+use lab::attached::Attached;
 use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -21,11 +24,27 @@ enum Kind {
     File,
     Nbdkit,
     Qemu,
+    /// A loop device, by a link that is there while it is.
+    Loop,
 }
 use Kind::*;
 
-/// A server of the member `name`.
-fn serve(place: &Place, name: &str, kind: Kind) -> Process {
+/// What a member is behind, while it is.
+struct Served {
+    attached: Option<(Attached, PathBuf)>,
+    _server: Process,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some((_, link)) = &self.attached {
+            fs::remove_file(link).unwrap();
+        }
+    }
+}
+
+/// Gives the member `name`.
+fn serve(place: &Place, name: &str, kind: Kind) -> Served {
     let socket = place.path(&format!("{name}.sock"));
     let _ = fs::remove_file(&socket);
     let mut server = match kind {
@@ -45,7 +64,30 @@ fn serve(place: &Place, name: &str, kind: Kind) -> Process {
     };
     let server = Process(server.spawn().unwrap());
     until("the server of a member", || socket.exists());
-    server
+    let attached = (kind == Loop).then(|| {
+        let uri = format!("nbd+unix:///?socket={}", socket.display());
+        let fuse = place.path(&format!("{name}.fuse"));
+        // Nothing may be answered from the page cache once it is pulled.
+        let attached = Attached::new(&uri, &fuse, &["--direct-io=on"]).unwrap();
+        let link = place.path(&format!("{name}.device"));
+        symlink(attached.device(), &link).unwrap();
+        (attached, link)
+    });
+    Served {
+        attached,
+        _server: server,
+    }
+}
+
+/// Gives those of `members` that are not files.
+fn serve_those(
+    place: &Place,
+    members: &[(&str, &str, Kind)],
+    those: impl Fn(&str) -> bool,
+) -> Vec<(String, Served)> {
+    let served = members.iter().filter(|m| m.2 != File && those(m.0));
+    let serve = |m: &(&str, &str, Kind)| (m.0.to_owned(), serve(place, m.0, m.2));
+    served.map(serve).collect()
 }
 
 /// A configuration whose volume `vol` is on the array `disk`, of `level` and
@@ -59,6 +101,7 @@ fn configured(level: &str, members: &[(&str, &str, Kind)], more: &str) -> Place 
         place.file(name, MIB);
         let at = match kind {
             File => format!("path = \"$/{name}\""),
+            Loop => format!("path = \"$/{name}.device\""),
             _ => format!("nbd = \"nbd+unix:///?socket=$/{name}.sock\""),
         };
         text += &format!("[[device]]\nname = \"{name}\"\n{at}\ncontroller = \"{controller}\"\n");
@@ -93,12 +136,7 @@ fn is(daemon: &Daemon<'_>, state: &str) -> bool {
 /// Loses `lost` under a load that verifies what it wrote, and gets them back.
 fn survives(level: &str, members: &[(&str, &str, Kind)], lost: &[&str]) {
     let place = configured(level, members, "");
-    let start = |name: &str| {
-        let kind = members.iter().find(|m| m.0 == name).unwrap().2;
-        (name.to_owned(), serve(&place, name, kind))
-    };
-    let served = members.iter().filter(|m| m.2 != File);
-    let mut servers: Vec<_> = served.map(|m| start(m.0)).collect();
+    let mut servers = serve_those(&place, members, |_| true);
     assert!(create(&place).contains("HEALTHY"));
     let daemon = place.serve();
     let bytes = noise(1, VOLUME_BYTES);
@@ -127,7 +165,7 @@ fn survives(level: &str, members: &[(&str, &str, Kind)], lost: &[&str]) {
         let text = run(&mut place.command("array status disk"));
         assert!(text.contains("lost"), "{text}");
         std::thread::sleep(Duration::from_secs(1));
-        servers.extend(lost.iter().map(|name| start(name)));
+        servers.extend(serve_those(place, members, |name| lost.contains(&name)));
         until("the rebuild", || is(&daemon, "healthy"));
         let stall_s = load.join().unwrap();
         println!("{level}: the longest request took {stall_s:.3} s");
@@ -140,6 +178,88 @@ fn survives(level: &str, members: &[(&str, &str, Kind)], lost: &[&str]) {
     let status = daemon.status();
     assert_eq!(status["nbd"]["errors"], 0, "{}", status["nbd"]);
     drop(daemon.stop());
+}
+
+/// Whether all of the volume can be read, into `out`.
+fn can_be_read(daemon: &Daemon<'_>, out: &Path) -> bool {
+    let mut copy = tool("nbdcopy", "libnbd-bin");
+    let copied = copy.arg(daemon.uri("vol")).arg(out).output();
+    copied.unwrap().status.success()
+}
+
+/// Loses more than the array can do without, all that is told of it being errors, and
+/// gets it back: the volume goes on without a restart.
+fn comes_back(level: &str, members: &[(&str, &str, Kind)], lost: &[&str]) {
+    let place = configured(level, members, "");
+    let mut servers = serve_those(&place, members, |_| true);
+    create(&place);
+    let daemon = place.serve();
+    let (bytes, out) = (noise(3, VOLUME_BYTES), place.path("out"));
+    fs::write(place.path("in"), &bytes).unwrap();
+    copy_in(&place.path("in"), &daemon.uri("vol"));
+    for round in 0..2 {
+        servers.retain(|(name, _)| !lost.contains(&name.as_str()));
+        assert!(!can_be_read(&daemon, &out), "round {round}");
+        servers.extend(serve_those(&place, members, |name| lost.contains(&name)));
+        until("the return", || {
+            can_be_read(&daemon, &out) && is(&daemon, "healthy")
+        });
+        assert!(
+            fs::read(&out).unwrap()[..VOLUME_BYTES] == bytes[..],
+            "round {round}"
+        );
+    }
+    let bytes = noise(4, VOLUME_BYTES);
+    fs::write(place.path("in"), &bytes).unwrap();
+    copy_in(&place.path("in"), &daemon.uri("vol"));
+    assert!(copy_out(&daemon.uri("vol"), &out)[..VOLUME_BYTES] == bytes[..]);
+    let told = daemon.stop();
+    assert!(told.contains("array disk is put together again"), "{told}");
+}
+
+#[test]
+fn a_mirror_that_lost_all_its_members_comes_back() {
+    let members = [("a", "x", Nbdkit), ("b", "y", Qemu)];
+    comes_back("raid1", &members, &["a", "b"]);
+}
+
+#[test]
+fn parity_that_lost_two_members_comes_back() {
+    let members = [("a", "x", Nbdkit), ("b", "y", Qemu), ("c", "z", File)];
+    comes_back("raid5", &members, &["a", "b"]);
+}
+
+#[test]
+fn an_array_comes_back_without_a_member_that_it_had_lost_before() {
+    let members = [("a", "x", Nbdkit), ("b", "y", Qemu)];
+    let place = configured("raid1", &members, "");
+    let [a, b] = members.map(|(name, _, kind)| serve(&place, name, kind));
+    create(&place);
+    let daemon = place.serve();
+    drop(a);
+    let (bytes, out) = (noise(5, VOLUME_BYTES), place.path("out"));
+    fs::write(place.path("in"), &bytes).unwrap();
+    copy_in(&place.path("in"), &daemon.uri("vol"));
+    assert!(is(&daemon, "degraded"));
+    drop(b);
+    assert!(!can_be_read(&daemon, &out));
+    assert!(is(&daemon, "failed"));
+    let _b = serve(&place, "b", Qemu);
+    until("the return", || is(&daemon, "degraded"));
+    assert!(can_be_read(&daemon, &out));
+    assert!(fs::read(&out).unwrap()[..VOLUME_BYTES] == bytes[..]);
+    let told = daemon.stop();
+    assert!(told.contains("array disk starts without a"), "{told}");
+}
+
+#[test]
+fn loop_devices_below_arrays_without_a_spare_copy_come_back_as_others() {
+    if let Some(obstacle) = lab::attached::obstacle() {
+        return eprintln!("skipped: {obstacle}");
+    }
+    let members = [("a", "x", Loop), ("b", "y", Loop)];
+    comes_back("raid0", &members, &["b"]);
+    comes_back("raid1", &members, &["a", "b"]);
 }
 
 #[test]

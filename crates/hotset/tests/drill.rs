@@ -35,43 +35,42 @@ fn other_arrays_are_drilled_and_no_configured_device_is_opened() {
 
 #[test]
 fn loop_devices_come_back_as_others() {
-    if let Some(why) = lab::drill::DriveKind::Loop.obstacle() {
-        println!("skipped: {why}");
-        return;
-    }
-    let place = Place::new();
-    let config = raid10_with_a_spare(&place);
-    survived(
-        &["--where", "real", "--drives", "loop", "--config", &config],
-        8,
-    );
+    survived_on_loop_devices(raid10_with_a_spare);
 }
 
-/// A mirror of two RAID 5, of which one stops and is put together again.
-#[test]
-fn an_array_within_another_that_stopped_comes_back() {
-    let place = Place::new();
+/// A mirror of two arrays, of so many drives each.
+fn mirror_of(place: &Place, sides: [(&str, usize); 2]) -> String {
     let mut text = String::from("[[listen]]\nunix = '/nonexistent/nbd'\n");
-    for side in ["x", "y"] {
-        for number in 0..3 {
+    for (side, (level, drives)) in ["x", "y"].into_iter().zip(sides) {
+        let names: Vec<_> = (0..drives).map(|n| format!("{side}{n}")).collect();
+        for name in &names {
             text += &format!(
-                "[[device]]\nname = '{side}{number}'\npath = '/nonexistent/{side}{number}'\n\
+                "[[device]]\nname = '{name}'\npath = '/nonexistent/{name}'\n\
                  controller = '{side}'\n"
             );
         }
         text += &format!(
-            "[[array]]\nname = 'five-{side}'\nlevel = 'raid5'\ndetection = '1s'\n\
-             members = ['{side}0', '{side}1', '{side}2']\n"
+            "[[array]]\nname = 'half-{side}'\nlevel = '{level}'\ndetection = '2s'\n\
+             members = {names:?}\n"
         );
     }
-    text += "[[array]]\nname = 'both'\nlevel = 'raid1'\nmembers = ['five-x', 'five-y']\n\
-             detection = '1s'\n";
+    text += "[[array]]\nname = 'both'\nlevel = 'raid1'\nmembers = ['half-x', 'half-y']\n\
+             detection = '2s'\n";
     let config = place.path("hotset.toml");
     fs::write(&config, text).unwrap();
-    survived(
-        &["--where", "real", "--config", config.to_str().unwrap()],
-        8,
-    );
+    config.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn an_array_within_another_that_stopped_comes_back() {
+    let place = Place::new();
+    let config = mirror_of(&place, [("raid5", 3), ("raid5", 3)]);
+    survived(&["--where", "real", "--config", &config], 8);
+}
+
+#[test]
+fn arrays_within_another_come_back_on_other_loop_devices() {
+    survived_on_loop_devices(|place| mirror_of(place, [("raid0", 2), ("raid5", 3)]));
 }
 
 #[test]
@@ -90,6 +89,20 @@ fn what_cannot_be_survived_is_told() {
         "{told}"
     );
     assert!(told.contains("add redundancy"), "{told}");
+}
+
+/// Runs a drill of eight cells on loop devices, if they can be had here.
+fn survived_on_loop_devices(config: impl FnOnce(&Place) -> String) {
+    if let Some(why) = lab::drill::DriveKind::Loop.obstacle() {
+        println!("skipped: {why}");
+        return;
+    }
+    let place = Place::new();
+    let config = config(&place);
+    survived(
+        &["--where", "real", "--drives", "loop", "--config", &config],
+        8,
+    );
 }
 
 /// Runs a drill in both worlds, of so many cells.

@@ -23,7 +23,7 @@ pub fn obstacle() -> Option<String> {
 
 /// An export as a block device, until dropped. Who has it open then gets errors, at
 /// the latest at what is not in the page cache.
-pub(crate) struct Attached {
+pub struct Attached {
     fuse: PathBuf,
     nbdfuse: Child,
     device: Option<String>,
@@ -31,7 +31,10 @@ pub(crate) struct Attached {
 
 impl Attached {
     /// The export `uri`, by way of a directory `fuse`; `options` are of losetup.
-    pub(crate) fn new(uri: &str, fuse: &Path, options: &[&str]) -> Result<Attached, String> {
+    ///
+    /// # Errors
+    /// If a tool fails or shows nothing in ten seconds.
+    pub fn new(uri: &str, fuse: &Path, options: &[&str]) -> Result<Attached, String> {
         fs::create_dir_all(fuse).map_err(|error| error.to_string())?;
         let file = fuse.join("disk");
         let said = File::create(fuse.with_extension("log"));
@@ -55,7 +58,8 @@ impl Attached {
         Err("nbdfuse shows no file after ten seconds".into())
     }
 
-    pub(crate) fn device(&self) -> &Path {
+    /// Its path.
+    pub fn device(&self) -> &Path {
         Path::new(self.device.as_deref().expect("attached"))
     }
 }

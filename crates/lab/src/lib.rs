@@ -8,7 +8,7 @@
 pub mod advise;
 mod alone;
 #[cfg(feature = "measure")]
-mod attached;
+pub mod attached;
 #[cfg(feature = "measure")]
 pub mod bench;
 pub mod cachesim;

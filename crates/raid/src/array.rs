@@ -1,6 +1,6 @@
 //! An array as its user sees it: a device, and what can be done to it.
 
-use crate::core::{Core, Event, Slot};
+use crate::core::{Core, Event};
 use crate::format::{MemberState, Uuid};
 use crate::levels::{Level, Shape};
 use crate::member::{Candidate, Member, MemberCounts};
@@ -13,6 +13,9 @@ use block::{
 };
 use std::rc::Rc;
 use std::sync::Arc;
+
+/// How often an array that lets go of its members looks whether it can.
+const LETTING_GO_PAUSE: Nanos = Nanos::from_millis(1);
 
 /// A running array. Clones are the same array, which rests when the last is
 /// gone.
@@ -143,22 +146,33 @@ impl Array {
         if role >= core.slots.len() {
             return Err(core.no_role(role));
         }
-        let error = IoError::new(Kind::Other, "it was taken out by hand");
-        if !core.fail(role, &error) {
-            let what = format!("member {role} holds data that no other member has; it stays");
-            return Err(core.error(Kind::Invalid, what));
-        }
+        self.check_unneeded(role)?;
+        core.fail(role, &IoError::new(Kind::Other, "it was taken out by hand"));
         core.commit().await
     }
 
-    /// Lets go of the device of a member that has failed, for whoever opens it
-    /// anew. The report knows it no more.
-    pub fn let_go(&self, role: usize) {
-        let slots = &self.core().slots;
-        let failed = |slot: &&Slot| slot.entry.get().state.is_failed();
-        if let Some(slot) = slots.get(role).filter(failed) {
-            slot.member.borrow_mut().take();
+    fn check_unneeded(&self, role: usize) -> IoResult {
+        let core = self.core();
+        if core.is_needed(role) {
+            let what = format!("member {role} holds data that no other member has; it stays");
+            return Err(core.error(Kind::Invalid, what));
         }
+        Ok(())
+    }
+
+    /// Lets go of the devices of all members, once nothing is at work on them: for
+    /// whoever opens them anew, to put the array together again. No request may be in
+    /// flight; later ones fail.
+    pub async fn let_go(&self) {
+        let core = self.core();
+        core.closed.set(true);
+        // Whatever is at work on the members holds the core.
+        while Rc::strong_count(core) > 1 {
+            core.env.timer.sleep(LETTING_GO_PAUSE).await;
+        }
+        core.take_down("its members were let go of".into());
+        core.slots.iter().for_each(|slot| drop(slot.member.take()));
+        core.spares.take();
     }
 
     /// Fails at once every member in `domain` that can be done without.
@@ -243,6 +257,7 @@ impl Array {
         if role >= core.slots.len() {
             return Err(core.no_role(role));
         }
+        self.check_unneeded(role)?;
         let waiting = core.spares.borrow().len();
         self.add(candidate, fresh, overwrite).await?;
         if core.spares.borrow().len() == waiting {

@@ -26,7 +26,6 @@ pub(crate) fn invalid(what: impl Into<String>) -> IoError {
 pub async fn examine(env: &Env, device: &BoxDevice) -> IoResult<Option<Superblock>> {
     let mut best: Option<Superblock> = None;
     let mut last = Ok(());
-    let mut read = 0;
     for copy in SUPERBLOCKS {
         let geometry = device.geometry();
         if geometry.sectors < copy + Sectors(8) {
@@ -36,7 +35,6 @@ pub async fn examine(env: &Env, device: &BoxDevice) -> IoResult<Option<Superbloc
         let (buf, result) = device.read(Lba(copy.0), buf).await;
         match result {
             Ok(()) => {
-                read += 1;
                 let found = Superblock::decode(&buf);
                 let newer = |f: &Superblock| best.as_ref().is_none_or(|b| f.events > b.events);
                 if let Some(found) = found.filter(newer) {
@@ -46,10 +44,11 @@ pub async fn examine(env: &Env, device: &BoxDevice) -> IoResult<Option<Superbloc
             Err(error) => last = Err(error),
         }
     }
-    if best.is_none() && read < 2 {
-        last?;
+    match best {
+        // What cannot be read may be one.
+        None => last.map(|()| None),
+        found => Ok(found),
     }
-    Ok(best)
 }
 
 /// How an array is put together.
@@ -98,7 +97,6 @@ pub async fn assemble(
     for note in notes {
         core.tell(note);
     }
-    let core = Rc::new(core);
     take_over_marks(&core).await?;
     catch_up(&core, &newest, &behind).await;
     core.want_commit();
@@ -193,7 +191,7 @@ fn parts_of(
     start: Start,
     options: Options,
     notes: &mut Vec<String>,
-) -> IoResult<(Core, Returned)> {
+) -> IoResult<(Rc<Core>, Returned)> {
     let sizes: Vec<_> = newest.table.iter().map(|entry| entry.sectors).collect();
     let shape = Shape::new(newest.level, &sizes, newest.chunk)?;
     let new = |candidate, uuid| {

@@ -26,8 +26,8 @@ use std::sync::Arc;
 /// How an array behaves.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long a member may take for an operation before it is lost. Without
-    /// one, as long as the device itself allows.
+    /// How long a member may take for an operation before it is lost. Without one, and
+    /// of a member that the array cannot do without, as long as the device itself allows.
     pub patience: Option<Nanos>,
     /// How long a region must be idle, at least, before its mark in the
     /// write-intent map is taken away. Longer, up to 64 times, while writes are
@@ -129,7 +129,7 @@ pub(crate) struct Parts {
 }
 
 impl Core {
-    pub fn new(parts: Parts, env: Env, options: Options) -> Core {
+    pub fn new(parts: Parts, env: Env, options: Options) -> Rc<Core> {
         let shape = parts.shape;
         let mut geometry = Geometry::new(parts.name.clone(), shape.sectors(), parts.block);
         geometry.optimal = shape.width();
@@ -141,7 +141,7 @@ impl Core {
         let journals = parts.meta.iter().filter(|meta| meta.journal_slots > 0);
         let journals = journals
             .flat_map(|meta| (0..shape.members()).map(|role| Journal::new(role, meta, &shape)));
-        Core {
+        let core = Rc::new(Core {
             name: parts.name,
             journals: journals.collect(),
             intent,
@@ -177,7 +177,11 @@ impl Core {
             shape,
             env,
             options,
+        });
+        for slot in &core.slots {
+            slot.member.borrow().iter().for_each(|m| core.own(m));
         }
+        core
     }
 
     /// What superblocks have in common. Only arrays that have them ask.
@@ -257,6 +261,30 @@ impl Core {
         self.wanted.set(self.wanted.get() + 1);
     }
 
+    /// From here on `member` asks this array before it gives up.
+    pub fn own(self: &Rc<Core>, member: &Member) {
+        *member.array.borrow_mut() = Rc::downgrade(self);
+    }
+
+    /// A member took longer than it may: it is left behind at once, so that others that
+    /// do so at the same time are known to be needed. False if this one is.
+    pub fn leave(self: &Rc<Core>, late: &Member, error: &IoError) -> bool {
+        let is_it = |slot: &Slot| {
+            let member = slot.member.borrow();
+            member.as_ref().is_some_and(|m| std::ptr::eq(&**m, late))
+        };
+        match self.slots.iter().position(is_it) {
+            Some(role) => !self.is_needed(role) && self.fail(role, error),
+            None => true,
+        }
+    }
+
+    /// Whether a member holds data that no other in sync has.
+    pub fn is_needed(&self, role: usize) -> bool {
+        let others = |other: usize| other != role && self.in_sync(other).is_some();
+        self.is_in_sync(role) && !self.shape.can_run(others)
+    }
+
     /// Leaves a member behind because of `error`. Takes effect at once here,
     /// and for good with the next [`Core::commit`]. False if the array cannot do
     /// without it: then the error is the caller's.
@@ -268,8 +296,7 @@ impl Core {
         if !self.shape.level().is_redundant() {
             return false;
         }
-        let others = |other: usize| other != role && self.in_sync(other).is_some();
-        if state == MemberState::InSync && !self.shape.can_run(others) {
+        if self.is_needed(role) {
             if is_loss(error) {
                 self.take_down(format!("too few members are left after {error}"));
             }
@@ -282,11 +309,9 @@ impl Core {
             entry.failed_at = failed_at;
         });
         self.tell(format!("{}: member {role} has failed: {error}", self.name));
-        if is_loss(error) {
-            self.probe_domain(role);
-        }
         let core = self.clone();
         self.env.spawn.spawn(async move {
+            // This writes to every other member, so that a controller is missed whole.
             // Whoever acknowledges a write commits for itself and sees its error.
             let _ = core.commit().await;
         });
@@ -297,32 +322,10 @@ impl Core {
     pub fn take_down(&self, why: String) {
         if self.down.borrow().is_none() {
             self.tell(format!(
-                "{}: {why}; assemble it again once all its members are back",
+                "{}: {why}; it is to be put together again once they are back",
                 self.name
             ));
             *self.down.borrow_mut() = Some(why);
-        }
-    }
-
-    /// Looks at once whether what shares a failed member's domain is lost too.
-    fn probe_domain(self: &Rc<Core>, lost: usize) {
-        let Some(first) = self.slots[lost].member.borrow().clone() else {
-            return;
-        };
-        for (role, member) in self.live() {
-            if role == lost || member.domain != first.domain {
-                continue;
-            }
-            let core = self.clone();
-            self.env.spawn.spawn(async move {
-                let buf = core.env.pool.get(BLOCK_BYTES).await;
-                let (_, result) = member.read_meta(SUPERBLOCKS[0], buf).await;
-                if let Err(error) = result
-                    && is_loss(&error)
-                {
-                    core.fail(role, &error);
-                }
-            });
         }
     }
 

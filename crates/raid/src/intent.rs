@@ -162,12 +162,8 @@ impl Intent {
             return Ok(());
         }
         let mut buf = core.env.pool.get(BLOCK_BYTES).await;
-        {
-            let regions = self.regions.borrow();
-            let wanted = |i: usize| regions.get(i).is_some_and(|r| r.wanted);
-            map::encode(&mut buf, core.meta().array, wanted);
-        }
-        let written: Vec<usize> = self.marks();
+        let written = self.marks();
+        map::encode(&mut buf, core.meta().array, &written);
         for region in self.regions.borrow_mut().iter_mut() {
             // From here on a mark counts only once it is written again.
             region.durable &= region.wanted;
@@ -219,5 +215,42 @@ impl Intent {
         } else {
             Ok(())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_region_ends_with_the_array() {
+        let intent = Intent::new(Sectors(1000), Sectors(128));
+        assert_eq!(intent.regions(), 8);
+        let last = intent.extent(7, Sectors(1000));
+        assert_eq!(last, Extent::new(block::Lba(896), Sectors(104)));
+        assert_eq!(intent.region_of(last), 7..8);
+        assert_eq!(intent.extent(0, Sectors(1000)).len, Sectors(128));
+    }
+
+    /// Marks are left twice as long where more than half were taken away in vain.
+    #[test]
+    fn marks_that_were_taken_away_in_vain_are_left_longer() {
+        let intent = Intent::new(Sectors(1024), Sectors(128));
+        let after = |cleared, again| {
+            intent.cleared.set(cleared);
+            intent.again.set(again);
+            intent.adapt();
+            intent.clear_after(Nanos(10)).0
+        };
+        assert_eq!(after(4, 2), 10);
+        assert_eq!(after(4, 3), 20);
+        assert_eq!(after(0, 0), 20, "nothing is learnt of nothing");
+        assert_eq!(after(1, 1), 40);
+        assert_eq!(after(4, 2), 20);
+        for _ in 0..2 * STRETCH_MAX {
+            after(1, 1);
+        }
+        assert_eq!(after(1, 1), 10 << STRETCH_MAX);
+        assert_eq!(after(1, 0), 10 << (STRETCH_MAX - 1));
     }
 }

@@ -283,3 +283,65 @@ impl Journal {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::levels::Level;
+
+    fn journal() -> Journal {
+        let shape = Shape::new(Level::Raid5, &[Sectors(1024); 4], Sectors(64)).unwrap();
+        let meta = Meta {
+            array: Uuid::default(),
+            data_at: Sectors(8192),
+            region: Sectors(192),
+            journal_slots: 16,
+        };
+        Journal::new(0, &meta, &shape)
+    }
+
+    /// As docs/array-format.md has it.
+    #[test]
+    fn records_lie_one_after_the_other_and_begin_again() {
+        let journal = journal();
+        let slot = 8 + 4 * 64;
+        for (number, at) in [(1, 1), (15, 15), (16, 0), (33, 1)] {
+            let place = journal.place(number);
+            assert_eq!(place, Sectors(32 + at * slot), "record {number}");
+        }
+        assert_eq!(journal.done_before(), 1);
+        journal.resume_after(6);
+        assert_eq!(journal.done_before(), 7);
+    }
+
+    #[test]
+    fn open_records_are_known_by_what_became_of_them() {
+        let journal = journal();
+        for (number, stripe, whole) in [(1, 5, true), (2, 6, false), (3, 7, false)] {
+            journal.state.borrow_mut().live.push_back(Live {
+                number,
+                stripe,
+                whole,
+                done: false,
+                failed: false,
+            });
+        }
+        let whole: Vec<_> = (4..9).filter(|stripe| journal.has_whole(*stripe)).collect();
+        assert_eq!(whole, [5]);
+        assert_eq!(journal.done_before(), 1);
+        journal.end(Some(1), true);
+        journal.end(Some(2), false);
+        journal.end(None, false);
+        assert_eq!(journal.done_before(), 3);
+        assert_eq!(journal.failed(), [2]);
+        let taken_back: Vec<_> = (1..4).filter_map(|number| journal.stays(number)).collect();
+        let [stays] = &taken_back[..] else {
+            panic!("{} records", taken_back.len());
+        };
+        assert_eq!((stays.number, stays.tail, stays.stripe), (2, 1, 6));
+        journal.free_before(3);
+        assert!(journal.failed().is_empty());
+        assert_eq!(journal.done_before(), 3);
+        assert_eq!(journal.state.borrow().live.len(), 1);
+    }
+}

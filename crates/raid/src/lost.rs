@@ -20,26 +20,14 @@ impl Core {
     /// Remembers that the data of `extent` is lost; durable with the next
     /// commit. `Err` if there are too many such runs.
     pub fn add_bad(&self, extent: Extent) -> IoResult {
-        let mut bad = self.bad.borrow_mut();
-        let (mut start, mut end) = (extent.start, extent.end());
-        let mut all: Vec<Extent> = Vec::new();
-        for run in bad.iter() {
-            if run.end() < start || end < run.start {
-                all.push(*run);
-            } else {
-                (start, end) = (start.min(run.start), end.max(run.end()));
-            }
-        }
-        all.push(Extent::new(start, end - start));
-        all.sort_by_key(|run| run.start);
+        let all = with(&self.bad.borrow(), extent);
         if all.len() > BAD_MAX {
             return Err(self.error(
                 Kind::Media,
                 "more runs of lost sectors than can be remembered; restore it from a copy",
             ));
         }
-        *bad = all;
-        drop(bad);
+        self.bad.replace(all);
         self.tell(format!("{}: the data of {extent:?} is lost", self.name));
         self.want_commit();
         Ok(())
@@ -56,18 +44,81 @@ impl Core {
     }
 
     fn remove_bad(&self, extent: Extent) {
-        let mut bad = self.bad.borrow_mut();
-        let parts = bad.iter().flat_map(|run| {
-            let before = run.intersect(Extent::new(Lba::ZERO, extent.start - Lba::ZERO));
-            let after = Extent::new(
-                extent.end(),
-                Sectors(run.end().0.saturating_sub(extent.end().0)),
-            );
-            [before, run.intersect(after)]
-        });
-        let parts: Vec<_> = parts.filter(|run| !run.is_empty()).collect();
-        *bad = parts;
-        drop(bad);
+        let left = without(&self.bad.borrow(), extent);
+        self.bad.replace(left);
         self.want_commit();
+    }
+}
+
+/// `runs`, in order and apart from each other, and `extent`.
+fn with(runs: &[Extent], extent: Extent) -> Vec<Extent> {
+    let (mut start, mut end) = (extent.start, extent.end());
+    let mut all: Vec<Extent> = Vec::new();
+    for run in runs {
+        if run.end() < start || end < run.start {
+            all.push(*run);
+        } else {
+            (start, end) = (start.min(run.start), end.max(run.end()));
+        }
+    }
+    all.push(Extent::new(start, end - start));
+    all.sort_by_key(|run| run.start);
+    all
+}
+
+/// What is left of `runs` without `extent`.
+fn without(runs: &[Extent], extent: Extent) -> Vec<Extent> {
+    let parts = runs.iter().flat_map(|run| {
+        let before = run.intersect(Extent::new(Lba::ZERO, extent.start - Lba::ZERO));
+        let after = Extent::new(
+            extent.end(),
+            Sectors(run.end().0.saturating_sub(extent.end().0)),
+        );
+        [before, run.intersect(after)]
+    });
+    parts.filter(|run| !run.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs<const N: usize>(runs: [(u64, u64); N]) -> Vec<Extent> {
+        let run = |(from, to)| Extent::new(Lba(from), Sectors(to - from));
+        runs.map(run).to_vec()
+    }
+
+    #[test]
+    fn runs_that_touch_become_one() {
+        let known = runs([(8, 16), (32, 40)]);
+        let cases = [
+            ((20, 24), runs([(8, 16), (20, 24), (32, 40)])),
+            ((0, 7), runs([(0, 7), (8, 16), (32, 40)])),
+            ((0, 8), runs([(0, 16), (32, 40)])),
+            ((16, 20), runs([(8, 20), (32, 40)])),
+            ((10, 12), known.clone()),
+            ((12, 36), runs([(8, 40)])),
+            ((40, 48), runs([(8, 16), (32, 48)])),
+            ((0, 64), runs([(0, 64)])),
+        ];
+        for (more, all) in cases {
+            assert_eq!(with(&known, runs([more])[0]), all, "{more:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_anew_is_cut_out() {
+        let known = runs([(8, 16), (32, 40)]);
+        let cases = [
+            ((16, 32), known.clone()),
+            ((8, 16), runs([(32, 40)])),
+            ((8, 9), runs([(9, 16), (32, 40)])),
+            ((10, 12), runs([(8, 10), (12, 16), (32, 40)])),
+            ((15, 33), runs([(8, 15), (33, 40)])),
+            ((0, 64), runs([])),
+        ];
+        for (less, left) in cases {
+            assert_eq!(without(&known, runs([less])[0]), left, "{less:?}");
+        }
     }
 }

@@ -2,14 +2,16 @@
 //!
 //! Not here: whether it is in the array (`state`), which leg serves (`balance`).
 
+use crate::core::Core;
 use crate::format::Uuid;
 use crate::replicated::Change;
 use block::{
     BoxDevice, Buf, Device, Env, Extent, Fua, IoError, IoResult, Kind, Lba, Nanos, SECTOR_BYTES,
     Sectors, Shared, Sleep,
 };
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::pin::Pin;
+use std::rc::Weak;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -43,6 +45,8 @@ pub(crate) struct Member {
     pub name: Arc<str>,
     pub uuid: Uuid,
     pub counts: Cell<MemberCounts>,
+    /// What it is a member of, once it is.
+    pub array: RefCell<Weak<Core>>,
     /// Operations in flight.
     pub in_flight: Cell<u32>,
     /// Bytes of the reads among them.
@@ -77,6 +81,7 @@ impl Member {
             domain: candidate.domain,
             uuid,
             counts: Cell::default(),
+            array: RefCell::default(),
             in_flight: Cell::new(0),
             reading_bytes: Cell::new(0),
             head: Cell::new(Lba::ZERO),
@@ -195,13 +200,21 @@ impl<F: Future + Unpin> Future for Within<'_, F> {
         if let Poll::Ready(answer) = Pin::new(&mut self.work).poll(cx) {
             return Poll::Ready(Ok(answer));
         }
-        let Some(limit) = &mut self.limit else {
+        let member = self.member;
+        let (Some(limit), Some(patience)) = (&mut self.limit, member.patience) else {
             return Poll::Pending;
         };
-        Pin::new(limit).poll(cx).map(|()| {
-            let geometry = self.member.device.geometry();
-            Err(geometry.error(Kind::Timeout, "no answer in time"))
-        })
+        while Pin::new(&mut *limit).poll(cx).is_ready() {
+            let geometry = member.device.geometry();
+            let error = geometry.error(Kind::Timeout, "no answer in time");
+            let array = member.array.borrow().upgrade();
+            if array.is_none_or(|array| array.leave(member, &error)) {
+                return Poll::Ready(Err(error));
+            }
+            // Another may be in sync by then.
+            *limit = member.env.timer.sleep(patience.max(Nanos(1)));
+        }
+        Poll::Pending
     }
 }
 

@@ -162,7 +162,7 @@ impl Core {
         if !whole && self.journals[stripe.parity].has_whole(stripe.number) {
             self.flush_members().await?;
         }
-        let (block, parity) = self.new_parity(&update).await?;
+        let (block, parity) = self.new_parity(&update, whole).await?;
         let put = self.put(&update, block, parity, whole).await;
         if put.is_err() {
             self.differ(extent);
@@ -171,10 +171,16 @@ impl Core {
         self.heal(extent).await
     }
 
-    /// A block with room for a record's header, the new data, and the new
-    /// parity; and where in it the parity begins, if any member takes parity.
-    async fn new_parity(self: &Rc<Core>, update: &Update) -> IoResult<(Buf, Option<usize>)> {
-        let at = BLOCK_BYTES + update.data_bytes();
+    /// A block with room for a record's header, the new data unless the stripe is
+    /// written whole, and the new parity; and where in it the parity begins, if any
+    /// member takes parity.
+    async fn new_parity(
+        self: &Rc<Core>,
+        update: &Update,
+        whole: bool,
+    ) -> IoResult<(Buf, Option<usize>)> {
+        let parts: &[Part] = if whole { &[] } else { &update.parts };
+        let at = BLOCK_BYTES + parts.iter().map(|part| part.data.len()).sum::<usize>();
         let takes_parity = self.writable(update.stripe.parity).is_some();
         let len = at + if takes_parity { bytes(update.len) } else { 0 };
         let (mut head, mut parity) = self.env.pool.get(len).await.split_at(at);
@@ -185,7 +191,7 @@ impl Core {
             };
         }
         let mut to = BLOCK_BYTES;
-        for part in &update.parts {
+        for part in parts {
             head[to..to + part.data.len()].copy_from_slice(&part.data);
             to += part.data.len();
         }

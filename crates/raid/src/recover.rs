@@ -225,6 +225,7 @@ impl Core {
             journal.wipe(self, &member).await?;
         }
         let uuid = member.uuid;
+        self.own(&member);
         *self.slots[role].member.borrow_mut() = Some(member);
         self.set_entry(role, |entry| {
             entry.uuid = uuid;
@@ -473,5 +474,24 @@ impl Core {
     pub fn no_role(&self, role: usize) -> IoError {
         let what = format!("it has no member {role}; see its status");
         self.error(Kind::Invalid, what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_takes_as_long_for_a_sector_as_before() {
+        let progress = |done| Progress {
+            role: None,
+            done: Sectors(done),
+            total: Sectors(1000),
+            began: Nanos::from_secs(10),
+        };
+        let left = |done| progress(done).left(Nanos::from_secs(16));
+        assert_eq!(left(0), None);
+        assert_eq!(left(250), Some(Nanos::from_secs(18)));
+        assert_eq!(left(1000), Some(Nanos::ZERO));
     }
 }

@@ -4,7 +4,8 @@
 //! A member that was taken out by hand stays out. One that is lost again and
 //! again is sought less and less often.
 
-use super::{Devices, Running, fresh, refuse_used};
+use super::create::{fresh, refuse_used};
+use super::{Devices, Running};
 use crate::devices::Role;
 use block::{BoxDevice, Device as _, IoResult, Nanos};
 use control::config::Name;
@@ -19,6 +20,12 @@ const PAUSE_MAX: Nanos = Nanos::from_secs(300);
 
 /// When each lost member is sought next, and the pause after that.
 type Pauses = HashMap<Name, (Nanos, Nanos)>;
+
+/// When to try again after a pause that was `pause` the last time.
+fn later(now: Nanos, pause: Nanos) -> (Nanos, Nanos) {
+    let pause = Nanos((pause.0 * 2).clamp(PERIOD.0, PAUSE_MAX.0));
+    (now + pause, pause)
+}
 
 impl Devices {
     /// Looks after every array, until dropped.
@@ -45,6 +52,7 @@ impl Devices {
         while !running.ended.get() {
             running.tell();
             self.seek(&running, &mut pauses).await;
+            self.restore(&running, &mut pauses).await;
             timer.sleep(PERIOD).await;
         }
     }
@@ -52,7 +60,7 @@ impl Devices {
     /// Gives the array each lost member that answers again.
     async fn seek(&self, running: &Rc<Running>, pauses: &mut Pauses) {
         let now = self.opener.local.env().timer.now();
-        let report = running.array.report();
+        let report = running.array().report();
         let lost = |m: &raid::MemberReport| m.state.is_failed();
         if report.down.is_some() || !report.members.iter().any(lost) {
             return;
@@ -65,9 +73,27 @@ impl Devices {
             }
             // Why it does not answer is known since it was lost.
             if let Ok(true) = self.bring_back(running, &name).await {
-                let pause = Nanos((pause.0 * 2).clamp(PERIOD.0, PAUSE_MAX.0));
-                pauses.insert(name, (now + pause, pause));
+                pauses.insert(name, later(now, pause));
             }
+        }
+    }
+
+    /// Puts an array of a volume together again once what it has lost is back. That of
+    /// a pool stays lost: its lines may be older than the pool knows.
+    async fn restore(&self, running: &Rc<Running>, pauses: &mut Pauses) {
+        let name = &running.config.name.value;
+        let role = self.open.borrow().get(name).map(|opened| opened.role);
+        let now = self.opener.local.env().timer.now();
+        let (next, pause) = pauses.get(name).copied().unwrap_or_default();
+        if role != Some(Role::Origin) || now < next || !running.is_troubled() {
+            return;
+        }
+        let restored = self.make_ready(name).await;
+        if let Err(error) = &restored {
+            eprintln!("hotset: array {name} cannot be put together again: {error}");
+        }
+        if !matches!(restored, Ok(false)) {
+            pauses.insert(name.clone(), later(now, pause));
         }
     }
 
@@ -85,24 +111,11 @@ impl Devices {
             Some((leaf, _)) if running.uses(&leaf) => return Ok(false),
             // What was unplugged has to be opened anew.
             Some((_, true)) => drop(self.open.borrow_mut().remove(name)),
-            // An array that lost too much has to be put together again.
-            Some(_) if self.is_down(name) => {
-                if !self.answers(name).await {
-                    return Ok(false);
-                }
-                if let Ok(role) = running.role(name.as_str(), &self.open.borrow()) {
-                    // Its members are opened anew, and some servers have one client.
-                    running.array.let_go(role);
-                }
-                // That it did not end in order is known.
-                let _ = self.close(name).await;
-            }
+            Some(_) if !self.make_ready(name).await? => return Ok(false),
             _ => (),
         }
         if !self.open.borrow().contains_key(name) {
-            let role = Role::Member(running.config.detection.value);
-            let opened = self.open(&source, role).await?;
-            self.open.borrow_mut().insert(name.clone(), opened);
+            self.open_member(running, &source).await?;
         }
         let candidate = match self.open.borrow().get(name) {
             Some(opened) => self.candidate(name, opened),
@@ -110,7 +123,7 @@ impl Devices {
         };
         let env = self.opener.local.env();
         let found = raid::examine(&env, &candidate.device).await?;
-        let ours = running.array.report().uuid;
+        let ours = running.array().report().uuid;
         if found.is_none_or(|found| Some(found.array) != ours) {
             return Ok(false);
         }
@@ -118,38 +131,20 @@ impl Devices {
         // writes; what it missed is filled from the map in any case.
         let _ = candidate.device.flush().await;
         candidate.device.flush().await?;
-        running.array.add(candidate, fresh(), false).await?;
+        running.array().add(candidate, fresh(), false).await?;
         Ok(true)
-    }
-
-    /// Whether `name` is an array that refuses writes.
-    fn is_down(&self, name: &Name) -> bool {
-        let running = self.running(name.as_str());
-        running.is_ok_and(|running| running.array.report().down.is_some())
-    }
-
-    /// Whether all that the array `name` is made of can be read.
-    async fn answers(&self, name: &Name) -> bool {
-        let Ok(running) = self.running(name.as_str()) else {
-            return false;
-        };
-        let env = self.opener.local.env();
-        for member in running.members() {
-            let leaf = self.open.borrow().get(&member).map(|o| o.leaf.clone());
-            let Some(leaf) = leaf else { return false };
-            if raid::examine(&env, &BoxDevice::new(leaf)).await.is_err() {
-                return false;
-            }
-        }
-        true
     }
 
     /// Takes out a member, as asked by hand.
     pub async fn fail_member(&self, array: &str, member: &str) -> Result<(), String> {
         let running = self.running(array)?;
         let role = running.role(member, &self.open.borrow())?;
-        running.array.fail(role).await.map_err(|e| e.to_string())?;
-        let device = running.array.report().members[role].device.clone();
+        running
+            .array()
+            .fail(role)
+            .await
+            .map_err(|e| e.to_string())?;
+        let device = running.array().report().members[role].device.clone();
         let open = self.open.borrow();
         let of = |(_, o): &(&Name, &crate::devices::Opened)| {
             Some(&o.leaf.geometry().name) == device.as_ref()
@@ -178,9 +173,7 @@ impl Devices {
         let own = running.members().any(|n| n == name);
         let reused = own && self.open.borrow().contains_key(&name);
         if !reused {
-            let role = Role::Member(running.config.detection.value);
-            let opened = self.open(source, role).await.map_err(told)?;
-            self.open.borrow_mut().insert(name.clone(), opened);
+            self.open_member(&running, source).await.map_err(told)?;
         }
         let candidate = self.candidate(&name, &self.open.borrow()[&name]);
         let given = self.give(&running, &name, candidate, role, overwrite).await;
@@ -213,15 +206,15 @@ impl Devices {
         let env = self.opener.local.env();
         let device: &BoxDevice = &candidate.device;
         let found = raid::examine(&env, device).await?;
-        let ours = running.array.report().uuid;
+        let ours = running.array().report().uuid;
         let returns = found.is_some_and(|found| Some(found.array) == ours);
         if !returns && !overwrite {
             refuse_used(&env, name, device).await?;
         }
         match role {
-            None => running.array.add(candidate, fresh(), overwrite).await,
+            None => running.array().add(candidate, fresh(), overwrite).await,
             Some(role) => {
-                let array = running.array.clone();
+                let array = running.array();
                 array.replace(role, candidate, fresh(), overwrite).await
             }
         }
@@ -239,7 +232,7 @@ impl Devices {
             ..Scrub::default()
         });
         self.opener.local.env().spawn.spawn(async move {
-            let ended = running.array.scrub(repair).await;
+            let ended = running.array().scrub(repair).await;
             let scrub = match ended {
                 Ok(found) => Scrub {
                     running: false,
@@ -262,7 +255,7 @@ impl Devices {
 impl Running {
     /// Says on standard error what has happened since the last time.
     pub(super) fn tell(&self) {
-        let (events, count) = self.array.events();
+        let (events, count) = self.array().events();
         let new = count.saturating_sub(self.told.replace(count)) as usize;
         for event in &events[events.len().saturating_sub(new)..] {
             eprintln!("hotset: array {}", event.what);

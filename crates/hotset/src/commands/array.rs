@@ -252,7 +252,7 @@ pub fn text(array: &Status) -> String {
     }
     text += "\n";
     if let Some(why) = &array.down {
-        text += &format!("  writes are refused: {why}; restart the daemon once they are back\n");
+        text += &format!("  writes are refused: {why}; bring them back\n");
     }
     if array.lost_bytes > 0 {
         let lost = bytes(array.lost_bytes);

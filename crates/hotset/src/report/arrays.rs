@@ -35,7 +35,7 @@ impl Devices {
 }
 
 fn array(running: &Running, names: &Names, now: Nanos) -> Array {
-    let report = running.array.report();
+    let report = running.array().report();
     let named = |device: &Arc<str>| match names.get(device) {
         Some(name) => name.clone(),
         None => device.to_string(),
@@ -66,12 +66,12 @@ fn array(running: &Running, names: &Names, now: Nanos) -> Array {
         .bad
         .iter()
         .fold(Sectors::ZERO, |sum, run| sum + run.len);
-    let (events, _) = running.array.events();
+    let (events, _) = running.array().events();
     let events = events.iter().rev().take(EVENTS_SHOWN).rev();
     Array {
         name: report.name.to_string(),
         level: report.level.name().to_owned(),
-        state: state(&report, running.array.is_settled()).to_owned(),
+        state: state(&report, running.array().is_settled()).to_owned(),
         size_bytes: report.sectors.bytes(),
         chunk_bytes: report.chunk.bytes(),
         uuid: report.uuid.map(|uuid| uuid.to_string()),

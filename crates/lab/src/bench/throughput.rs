@@ -2,11 +2,12 @@
 //! what fio moves on the same files with as much in flight.
 //!
 //! Sequential requests are whole stripes, so that RAID 5 need not read; bytes of
-//! copies and of parity count, for the members move them.
+//! copies and of parity count, for the members move them. All of an array is written
+//! before: what a file system knows to be zeroes it does not read.
 
 use super::fio::{self, Load};
 use super::{Goal, Row, arrays, paired, reads};
-use block::{BoxDevice, Device, Fua, Lba, Nanos, TargetId};
+use block::{BoxDevice, Device, Env, Fua, Lba, Nanos, TargetId};
 use raid::{Array, Level};
 use shard::{Local, run_alone};
 use std::cell::Cell;
@@ -21,8 +22,10 @@ const CHUNK_BYTES: u64 = arrays::CHUNK.bytes();
 const BLOCK_BYTES: u64 = 4096;
 /// Random reads in flight.
 const READS: u64 = 32;
-/// Whole stripes in flight.
-const STRIPES: u64 = 4;
+/// Whole stripes in flight: as many as hide that RAID 5 journals each of them first.
+const STRIPES: u64 = 16;
+/// Bytes written at once before.
+const FILL_BYTES: u64 = 1 << 20;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Work {
@@ -137,6 +140,20 @@ impl Trial {
     }
 }
 
+async fn fill(env: &Env, array: &Array) {
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut data = env.pool.get(FILL_BYTES as usize).await;
+    rng.fill(&mut data);
+    let data = data.share();
+    let end = array.geometry().sectors.bytes();
+    for at in (0..end).step_by(FILL_BYTES as usize) {
+        let part = data.slice(0..FILL_BYTES.min(end - at) as usize);
+        let written = array.write(Lba(at / 512), part, Fua::No).await;
+        written.expect("the files are whole");
+    }
+    array.flush().await.expect("the files are whole");
+}
+
 /// Keeps the array busy for `span`; bytes that its members moved a second.
 async fn run(local: &Local<UringDriver>, array: Rc<Array>, trial: Trial, span: Duration) -> f64 {
     let places = array.geometry().sectors.bytes() / trial.request();
@@ -194,6 +211,7 @@ fn measure(trial: Trial, files: &[PathBuf], runs: usize, span: Duration) -> io::
         let disk = |target: &TargetId| local.disk(*target).expect("opened before");
         let members = members.iter().map(|target| BoxDevice::new(disk(target)));
         let array = arrays::over(&local.env(), trial.level, members.collect()).await;
+        fill(&local.env(), &array).await;
         let array = Rc::new(array);
         let mut pairs = Vec::new();
         for _ in 0..runs {

@@ -189,7 +189,7 @@ impl Stage {
             }
             Job::Look => {
                 let arrays = self.arrays()?;
-                // One that is being put together again is not among them.
+                // One within another that could not be put together is not among them.
                 let all = arrays.len() == self.setup.arrays().len();
                 let whole = all && arrays.iter().all(|array| array.state == "healthy");
                 let volumes = self.setup.volumes();

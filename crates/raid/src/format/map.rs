@@ -14,18 +14,17 @@ const AT_CHECKSUM: usize = 4;
 /// The most regions of an array.
 pub(crate) const REGIONS_MAX: usize = BLOCK_BYTES / SECTOR * BITS_PER_SECTOR;
 
-/// Writes the map of `array`; `is_set` says which regions are marked.
-pub(crate) fn encode(block: &mut [u8], array: Uuid, is_set: impl Fn(usize) -> bool) {
+/// Writes the map of `array`, in which the regions `marked` are marked.
+pub(crate) fn encode(block: &mut [u8], array: Uuid, marked: &[usize]) {
+    block.fill(0);
+    for region in marked {
+        let (sector, bit) = (region / BITS_PER_SECTOR, region % BITS_PER_SECTOR);
+        block[sector * SECTOR + HEAD_BYTES + bit / 8] |= 1 << (bit % 8);
+    }
     for (index, sector) in block.chunks_exact_mut(SECTOR).enumerate() {
-        sector.fill(0);
         put(sector, 0, &MAGIC.to_le_bytes());
         put(sector, 8, &array.0);
         put(sector, 24, &(index as u64).to_le_bytes());
-        for bit in 0..BITS_PER_SECTOR {
-            if is_set(index * BITS_PER_SECTOR + bit) {
-                sector[HEAD_BYTES + bit / 8] |= 1 << (bit % 8);
-            }
-        }
         let sum = super::checksum(sector, AT_CHECKSUM);
         put(sector, AT_CHECKSUM, &sum.to_le_bytes());
     }
@@ -40,9 +39,10 @@ pub(crate) fn decode(block: &[u8], array: Uuid, mut set: impl FnMut(usize)) {
             && fields.u32(AT_CHECKSUM) == super::checksum(sector, AT_CHECKSUM)
             && fields.uuid(8) == array
             && fields.u64(24) == index as u64;
-        for bit in 0..BITS_PER_SECTOR {
-            if !sound || sector[HEAD_BYTES + bit / 8] & (1 << (bit % 8)) != 0 {
-                set(index * BITS_PER_SECTOR + bit);
+        for (byte, bits) in sector[HEAD_BYTES..].iter().enumerate() {
+            let bits = if sound { *bits } else { u8::MAX };
+            for bit in (0..8).filter(|bit| bits & 1 << bit != 0) {
+                set(index * BITS_PER_SECTOR + byte * 8 + bit);
             }
         }
     }
@@ -66,7 +66,11 @@ mod tests {
         let array = Uuid([3; 16]);
         let regions = BTreeSet::from([0, 1, BITS_PER_SECTOR, REGIONS_MAX - 1]);
         let mut block = vec![0; BLOCK_BYTES];
-        encode(&mut block, array, |region| regions.contains(&region));
+        encode(
+            &mut block,
+            array,
+            &regions.iter().copied().collect::<Vec<_>>(),
+        );
         assert_eq!(marked(&block, array), regions);
         assert_eq!(marked(&block, Uuid([4; 16])).len(), REGIONS_MAX);
         block[SECTOR + 100] ^= 1;

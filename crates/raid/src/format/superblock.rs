@@ -295,6 +295,77 @@ mod tests {
         assert_eq!(Superblock::decode(&block), Some(sample()));
     }
 
+    fn read_back(superblock: &Superblock) -> Option<Superblock> {
+        let mut block = vec![0xff; BLOCK_BYTES];
+        superblock.encode(&mut block);
+        Superblock::decode(&block)
+    }
+
+    #[test]
+    fn a_full_one_is_read() {
+        let states = (0..5).map(|code| MemberState::from_code(code).unwrap());
+        let entries = (1..).zip(states.cycle()).map(|(i, state)| MemberEntry {
+            uuid: Uuid([i; 16]),
+            state,
+            ..sample().table[0]
+        });
+        let full = Superblock {
+            name: "n".repeat(NAME_BYTES_MAX),
+            table: entries.take(MEMBERS_MAX).collect(),
+            bad: vec![Extent::new(Lba(8), Sectors(16)); BAD_MAX],
+            ..sample()
+        };
+        assert_eq!(read_back(&full), Some(full.clone()));
+        assert_eq!(
+            full.table[1].uuid.to_string(),
+            "02020202-0202-0202-0202-020202020202"
+        );
+        assert_eq!(
+            format!("{:?}", full.table[1].uuid),
+            full.table[1].uuid.to_string()
+        );
+    }
+
+    /// A checksum says nothing of what the numbers mean.
+    #[test]
+    fn numbers_that_cannot_be_are_refused() {
+        type Change = fn(&mut Superblock, u64);
+        const LIMIT: u64 = 1 << 50;
+        let changes: [(Change, &[u64], &[u64]); 10] = [
+            (
+                |s, n| s.role = n as u16,
+                &[0, 2, u64::from(ROLE_SPARE)],
+                &[3],
+            ),
+            (|s, n| s.block = Sectors(n), &[1, 8], &[0, 2, 16]),
+            (|s, n| s.chunk = Sectors(n), &[8192], &[8193]),
+            (|s, n| s.data_at = Sectors(n), &[LIMIT - 1], &[LIMIT]),
+            (|s, n| s.region = Sectors(n), &[1], &[0]),
+            (|s, n| s.journal_slots = n as u32, &[0, 4096], &[4097]),
+            (
+                |s, n| s.table[2].sectors = Sectors(n),
+                &[LIMIT - 1],
+                &[LIMIT],
+            ),
+            (|s, n| s.bad[0].start = Lba(n), &[LIMIT - 1], &[LIMIT]),
+            (
+                |s, n| s.bad[0].len = Sectors(n),
+                &[1, LIMIT - 1],
+                &[0, LIMIT],
+            ),
+            (|s, n| s.table.truncate(n as usize), &[3], &[2]),
+        ];
+        for (i, (change, possible, impossible)) in changes.into_iter().enumerate() {
+            let all = possible.iter().map(|n| (n, true));
+            for (n, is_possible) in all.chain(impossible.iter().map(|n| (n, false))) {
+                let mut changed = sample();
+                change(&mut changed, *n);
+                let read = read_back(&changed);
+                assert_eq!(read, is_possible.then_some(changed), "change {i} to {n}");
+            }
+        }
+    }
+
     #[test]
     fn every_changed_byte_is_seen() {
         let mut block = vec![0; BLOCK_BYTES];

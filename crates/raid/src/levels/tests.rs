@@ -110,3 +110,28 @@ fn impossible_shapes_are_refused_with_the_remedy() {
     assert!(refused(Level::Raid0, 2, 9).contains("multiple of 4 KiB"));
     assert!(refused(Level::Raid0, 2, 128).contains("too small"));
 }
+
+#[test]
+fn levels_are_known_by_their_names() {
+    let names: Vec<_> = Level::ALL.iter().map(|level| level.name()).collect();
+    assert_eq!(names, ["linear", "raid0", "raid1", "raid10", "raid5"]);
+    for level in Level::ALL {
+        assert_eq!(Level::from_name(level.name()), Some(level));
+    }
+    assert_eq!(Level::from_name("raid6"), None);
+}
+
+/// Of striped levels alone a chunk is asked.
+#[test]
+fn a_chunk_is_a_multiple_of_a_page_up_to_4_mib() {
+    for level in Level::ALL {
+        let takes = |chunk| Shape::new(level, &[Sectors(1 << 20); 3], Sectors(chunk)).is_ok();
+        for chunk in [8, 16, 8192] {
+            assert!(takes(chunk), "{level:?}: {chunk}");
+        }
+        for chunk in [0, 4, 12, 8200, 16384] {
+            assert_eq!(takes(chunk), !level.is_striped(), "{level:?}: {chunk}");
+        }
+    }
+    assert!(!Level::Linear.is_striped() && !Level::Raid1.is_striped());
+}

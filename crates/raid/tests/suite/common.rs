@@ -1,8 +1,11 @@
 //! Arrays over simulated disks.
 
-use block::{BoxDevice, Buf, Device, Env, Fua, Geometry, IoResult, Lba, Nanos, Sectors, TargetId};
+use block::{
+    BoxDevice, Buf, Device, Env, Extent, Fua, Geometry, IoResult, Lba, Nanos, Sectors, TargetId,
+};
 use raid::{Array, Candidate, Level, Options, Plan, Start, Uuid, assemble, create};
 use shard::{Config, Local, Mesh, Shard};
+use sim::Rule;
 use sim::{Control, DiskSpec, Outcome, Sim, SimDriver, World};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -79,6 +82,51 @@ pub fn drive(
     assert!(ended, "the test did not end");
 }
 
+/// Gives the power back and runs `test` on the array of `members`.
+pub fn after_power(
+    sim: &mut Sim,
+    disks: &[TargetId],
+    members: &[usize],
+    test: impl AsyncFn(Bench, Array) + Clone + 'static,
+) {
+    let (control, members) = (sim.world().control(), members.to_vec());
+    control.power_on(sim::Domain(0));
+    drive(sim, &control, disks, async move |bench| {
+        bench.sleep(1).await;
+        let array = bench.assemble(&members).await.unwrap();
+        test(bench, array).await;
+    });
+}
+
+/// From here on disks do what `rules` say, and no other fault happens.
+pub fn strike(sim: &mut Sim, rules: Vec<Rule>) {
+    let plan = sim::Plan {
+        rules,
+        ..sim::Plan::default()
+    };
+    sim.world_mut().set_plan(plan).unwrap();
+}
+
+/// From here on these sectors cannot be read until they are written.
+pub fn spoil(sim: &mut Sim, latent: Vec<(TargetId, Extent)>) {
+    let plan = sim::Plan {
+        latent,
+        ..sim::Plan::default()
+    };
+    sim.world_mut().set_plan(plan).unwrap();
+}
+
+/// What most tests make.
+pub fn plan(level: Level) -> Plan {
+    Plan {
+        name: "array".into(),
+        level,
+        chunk: Sectors(64),
+        overwrite: false,
+        zeroed: false,
+    }
+}
+
 impl Bench {
     pub fn candidate(&self, index: usize) -> Candidate {
         let disk = self.local.disk(self.disks[index]).expect("a disk");
@@ -103,16 +151,13 @@ impl Bench {
         members: &[usize],
         spares: &[usize],
     ) -> IoResult<Array> {
-        let plan = Plan {
-            name: "array".into(),
-            level,
-            chunk: Sectors(64),
-            overwrite: false,
-            zeroed: false,
-        };
+        self.make(&plan(level), members, spares).await
+    }
+
+    pub async fn make(&self, plan: &Plan, members: &[usize], spares: &[usize]) -> IoResult<Array> {
         let mut fresh = || self.uuid();
         let (members, spares) = (self.candidates(members), self.candidates(spares));
-        create(&self.env, &plan, members, spares, &mut fresh, options()).await
+        create(&self.env, plan, members, spares, &mut fresh, options()).await
     }
 
     pub async fn assemble(&self, members: &[usize]) -> IoResult<Array> {

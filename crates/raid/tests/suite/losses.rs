@@ -1,8 +1,8 @@
 //! Members that fail, return, or cannot be read.
 
-use crate::common::{drive, refused, run};
+use crate::common::{drive, refused, run, spoil, strike};
 use block::{Device, Extent, Kind, Lba, Nanos, Sectors};
-use futures_util::future::{join, join_all};
+use futures_util::future::{Either, join, join_all, select};
 use raid::{Level, MemberState};
 use sim::{Effect, Ops, Plan, Rule, Sim, When, World};
 use std::cell::Cell;
@@ -106,12 +106,7 @@ fn unreadable_sectors_are_read_elsewhere_and_written_again() {
         // Where data begins: RAID 5 has its journal before it.
         let bad = if level == Level::Raid5 { 6144 } else { 2048 };
         let latent = (disks[0], Extent::new(Lba(bad), Sectors(64)));
-        sim.world_mut()
-            .set_plan(Plan {
-                latent: vec![latent],
-                ..Plan::default()
-            })
-            .unwrap();
+        spoil(&mut sim, vec![latent]);
         drive(&mut sim, &control, &disks, async move |bench| {
             let roles: Vec<_> = (0..members).collect();
             let array = bench.assemble(&roles).await.unwrap();
@@ -237,19 +232,31 @@ fn a_hand_cannot_take_the_last_copy() {
     });
 }
 
+/// What is at work still, here a write that is not waited for, ends first.
 #[test]
-fn the_device_of_a_lost_member_is_let_go_of_and_no_other() {
-    run(9, 1, &[8; 2], async |bench| {
-        let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
-        array.fail(0).await.unwrap();
-        (0..3).for_each(|role| array.let_go(role));
-        let members = array.report().members;
-        assert!(members[0].device.is_none() && members[1].device.is_some());
-        bench.write(&array, 0, 8, 1).await.unwrap();
-        let again = bench.candidate(0);
-        array.add(again, bench.uuid(), false).await.unwrap();
-        bench.settled(&array).await;
-    });
+fn an_array_that_lets_go_of_its_members_can_be_put_together_again() {
+    for level in [Level::Raid0, Level::Raid1, Level::Raid5] {
+        run(9, 1, &[8; 4], async move |bench| {
+            let spares: &[usize] = if level.is_redundant() { &[3] } else { &[] };
+            let array = bench.create(level, &[0, 1, 2], spares).await.unwrap();
+            bench.write(&array, 0, 384, 1).await.unwrap();
+            let soon = bench.env.timer.sleep(Nanos::from_micros(20));
+            let write = Box::pin(bench.write(&array, 64, 8, 2));
+            assert!(matches!(select(write, soon).await, Either::Right(_)));
+            array.let_go().await;
+            let members = array.report().members;
+            assert!(members.iter().all(|member| member.device.is_none()));
+            refused(bench.write(&array, 0, 8, 3).await);
+            refused(bench.read(&array, 0, 8).await.map(drop));
+            let again = bench
+                .assemble(&[&[0, 1, 2], spares].concat())
+                .await
+                .unwrap();
+            assert!(bench.holds(&again, 0, 64, 1).await, "{level:?}");
+            bench.write(&again, 0, 384, 4).await.unwrap();
+            assert!(bench.holds(&again, 0, 384, 4).await, "{level:?}");
+        });
+    }
 }
 
 #[test]
@@ -382,4 +389,56 @@ fn what_is_missing_is_not_computed_from_updates_that_were_cut_short() {
         });
     }
     assert!(cut_short.get() > 9, "{cut_short:?} losses came amid writes");
+}
+
+/// Both members hang at once: one is lost, for the other is there, which is waited for
+/// since it alone is left.
+#[test]
+fn the_last_member_is_waited_for() {
+    let (mut sim, disks) = run(31, 1, &[8; 2], async |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
+        bench.write(&array, 0, 64, 1).await.unwrap();
+        array.close().await.unwrap();
+    });
+    let hang = |disk: &block::TargetId| Rule {
+        disk: *disk,
+        ops: Ops::Writes,
+        within: Some(Extent::new(Lba(2048), Sectors(64))),
+        when: When::Nth(1),
+        effect: Effect::Stick(None),
+    };
+    strike(&mut sim, disks.iter().map(hang).collect());
+    let control = sim.world().control();
+    drive(&mut sim, &control, &disks, async |bench| {
+        let options = raid::Options {
+            patience: Some(Nanos::from_millis(10)),
+            ..crate::common::options()
+        };
+        let (members, start) = (bench.candidates(&[0, 1]), raid::Start::default());
+        let array = raid::assemble(&bench.env, None, members, start, options).await;
+        let array = array.unwrap();
+        let (disks, control, timer) = (
+            bench.disks.clone(),
+            bench.control.clone(),
+            bench.env.timer.clone(),
+        );
+        bench.env.spawn.spawn(async move {
+            timer.sleep(Nanos::from_millis(500)).await;
+            disks.iter().for_each(|disk| control.release(*disk));
+        });
+        let began = bench.env.timer.now();
+        bench.write(&array, 0, 64, 2).await.unwrap();
+        assert!(bench.env.timer.now() - began >= Nanos::from_millis(500));
+        let report = array.report();
+        assert_eq!(report.down, None);
+        let lost = report.members.iter().position(|m| m.state.is_failed());
+        let lost = lost.expect("one of both took too long");
+        assert!(!report.members[1 - lost].state.is_failed());
+        bench.sleep(10).await;
+        let given = array.add(bench.candidate(lost), bench.uuid(), false).await;
+        given.unwrap();
+        bench.settled(&array).await;
+        assert_eq!(array.scrub(false).await.unwrap().mismatches, 0);
+        assert!(bench.holds(&array, 0, 64, 2).await);
+    });
 }

@@ -4,9 +4,13 @@
 mod assembly;
 mod common;
 mod conformance;
+mod handling;
+mod images;
 mod losses;
 mod pace;
 mod power;
 mod refusals;
+mod scrubs;
 mod streams;
+mod stripes;
 mod zeroed;

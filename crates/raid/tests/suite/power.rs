@@ -1,11 +1,13 @@
 //! Losses of power together with a lost member or sectors that cannot be read.
 //! What a disk's cache keeps is by chance: each case is tried often.
 
-use crate::common::{Bench, drive, run};
-use block::{Device, Extent, Fua, Kind, Lba, TargetId};
+use crate::common::{Bench, after_power, drive, run, spoil};
+use block::{Device, Extent, Fua, IoResult, Kind, Lba, Nanos, TargetId};
 use futures_util::future::join_all;
 use raid::{Array, Level};
-use sim::{Domain, Plan, Sim};
+use sim::{Domain, Sim};
+use std::cell::RefCell;
+use std::rc::Rc;
 
 const TRIES: u64 = 16;
 
@@ -14,47 +16,106 @@ fn inside(level: Level) -> u64 {
     if level == Level::Raid5 { 6144 } else { 2048 }
 }
 
-/// `sectors` of `disk` can no longer be read.
-fn spoil(sim: &mut Sim, disk: TargetId, level: Level, sectors: block::Sectors) {
+/// `sectors` of the data of `disk` can no longer be read.
+fn spoil_data(sim: &mut Sim, disk: TargetId, level: Level, sectors: block::Sectors) {
     let extent = Extent::new(Lba(inside(level)), sectors);
-    let latent = vec![(disk, extent)];
-    let plan = Plan {
-        latent,
-        ..Plan::default()
-    };
-    sim.world_mut().set_plan(plan).unwrap();
+    spoil(sim, vec![(disk, extent)]);
 }
 
-async fn write_durably(bench: &Bench, array: &Array, at: u64, sectors: u64, byte: u8) {
+/// What sector `sector` of two chunks holds after write number `which`: no two parities
+/// are alike.
+fn byte(sector: u64, which: u8) -> u8 {
+    which + 10 * (sector / 64) as u8
+}
+
+async fn write(
+    bench: &Bench,
+    array: &Array,
+    (at, sectors): (u64, u64),
+    which: u8,
+    fua: Fua,
+) -> IoResult {
     let mut buf = bench.env.pool.get(sectors as usize * 512).await;
-    buf.fill(byte);
-    array.write(Lba(at), buf.share(), Fua::Yes).await.unwrap();
+    for (sector, bytes) in (at..).zip(buf.chunks_mut(512)) {
+        bytes.fill(byte(sector, which));
+    }
+    array.write(Lba(at), buf.share(), fua).await
+}
+
+/// `sectors` of a stripe from `at` on that were written durably outlive power and
+/// any member, and what was durable beside them too.
+fn outlives_power_and_any_member(at: u64, sectors: u64) {
+    for (seed, lost) in (0..TRIES).flat_map(|seed| (0..3).map(move |lost| (seed, lost))) {
+        let (mut sim, disks) = run(seed, 1, &[8; 3], async move |bench| {
+            let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
+            let whole = write(&bench, &array, (0, 128), 1, Fua::No).await;
+            whole.and(array.flush().await).unwrap();
+            let part = write(&bench, &array, (at, sectors), 2, Fua::Yes).await;
+            part.unwrap();
+            bench.control.cut_power(None);
+            bench.sleep(1).await;
+        });
+        let left: Vec<_> = (0..3).filter(|disk| *disk != lost).collect();
+        after_power(&mut sim, &disks, &left, async move |bench, array| {
+            let read = bench.read(&array, 0, 128).await.unwrap();
+            for (sector, bytes) in (0..).zip(read.chunks(512)) {
+                let which = 1 + u8::from((at..at + sectors).contains(&sector));
+                let kept = bytes.iter().all(|b| *b == byte(sector, which));
+                assert!(kept, "seed {seed}, disk {lost}, sector {sector}");
+            }
+        });
+    }
 }
 
 #[test]
 fn a_part_of_a_stripe_written_durably_outlives_power_and_any_member() {
-    for (seed, lost) in (0..TRIES).flat_map(|seed| (0..3).map(move |lost| (seed, lost))) {
-        let (mut sim, disks) = run(seed, 1, &[8; 3], async |bench| {
+    outlives_power_and_any_member(3, 20);
+}
+
+#[test]
+fn a_whole_stripe_written_durably_outlives_power_and_any_member() {
+    outlives_power_and_any_member(0, 128);
+}
+
+/// Power goes amid a write, of a stripe or of a part, and a member with it.
+#[test]
+fn what_was_being_written_is_old_new_or_lost_without_any_member() {
+    let mut told = [0; 3];
+    for (seed, len) in (0..4 * TRIES).flat_map(|seed| [(seed, 128), (seed, 100)]) {
+        let cut = Nanos::from_micros(40 + seed * 7);
+        let (mut sim, disks) = run(seed, 1, &[8; 3], async move |bench| {
             let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
-            bench.write(&array, 0, 128, 1).await.unwrap();
-            array.flush().await.unwrap();
-            write_durably(&bench, &array, 3, 20, 2).await;
-            bench.control.cut_power(None);
+            let old = write(&bench, &array, (0, 128), 1, Fua::No).await;
+            old.and(array.flush().await).unwrap();
+            let (timer, control) = (bench.env.timer.clone(), bench.control.clone());
+            bench.env.spawn.spawn(async move {
+                timer.sleep(cut).await;
+                control.cut_power(None);
+            });
+            // It may be cut short.
+            let _ = write(&bench, &array, (0, len), 2, Fua::No).await;
             bench.sleep(1).await;
         });
-        let control = sim.world().control();
-        control.power_on(Domain(0));
-        drive(&mut sim, &control, &disks, async move |bench| {
-            bench.sleep(1).await;
-            let left: Vec<_> = (0..3).filter(|disk| *disk != lost).collect();
-            let array = bench.assemble(&left).await.unwrap();
-            assert!(
-                bench.holds(&array, 3, 20, 2).await,
-                "seed {seed}, disk {lost}"
-            );
-            assert!(bench.holds(&array, 23, 105, 1).await);
+        let seen = Rc::new(RefCell::new([0; 3]));
+        let counts = seen.clone();
+        let lost = seed as usize % 3;
+        let left: Vec<_> = (0..3).filter(|disk| *disk != lost).collect();
+        after_power(&mut sim, &disks, &left, async move |bench, array| {
+            for at in 0..128 {
+                let which = match bench.read(&array, at, 1).await {
+                    Err(_) => 0,
+                    Ok(buf) if buf.iter().all(|b| *b == byte(at, 1)) => 1,
+                    Ok(buf) if at < len && buf.iter().all(|b| *b == byte(at, 2)) => 2,
+                    Ok(_) => panic!("seed {seed}, disk {lost}, sector {at} of {len}"),
+                };
+                counts.borrow_mut()[which] += 1;
+            }
         });
+        for (all, seen) in told.iter_mut().zip(*seen.borrow()) {
+            *all += seen;
+        }
     }
+    assert!(!told.contains(&0), "lost, old and new: {told:?}");
 }
 
 #[test]
@@ -62,16 +123,13 @@ fn a_part_written_durably_is_not_undone_by_the_whole_stripe_after_it() {
     for seed in 0..TRIES {
         let (mut sim, disks) = run(seed, 1, &[8; 3], async |bench| {
             let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
-            write_durably(&bench, &array, 3, 20, 2).await;
+            let part = write(&bench, &array, (3, 20), 2, Fua::Yes).await;
+            part.unwrap();
             bench.write(&array, 0, 128, 3).await.unwrap();
             bench.control.cut_power(None);
             bench.sleep(1).await;
         });
-        let control = sim.world().control();
-        control.power_on(Domain(0));
-        drive(&mut sim, &control, &disks, async move |bench| {
-            bench.sleep(1).await;
-            let array = bench.assemble(&[0, 1, 2]).await.unwrap();
+        after_power(&mut sim, &disks, &[0, 1, 2], async move |bench, array| {
             let data = bench.read(&array, 3, 20).await.unwrap();
             assert!(data.iter().all(|byte| [2, 3].contains(byte)), "seed {seed}");
         });
@@ -89,7 +147,7 @@ fn lost_sectors_stay_lost_until_what_is_written_to_them_is_durable() {
                 array.close().await.unwrap();
             });
             let control = sim.world().control();
-            spoil(&mut sim, disks[0], level, block::Sectors(8));
+            spoil_data(&mut sim, disks[0], level, block::Sectors(8));
             drive(&mut sim, &control, &disks, async move |bench| {
                 let roles: Vec<_> = (0..members).collect();
                 let array = bench.assemble(&roles).await.unwrap();
@@ -135,7 +193,7 @@ fn a_read_that_waited_while_sectors_were_given_up_does_not_take_their_zeroes() {
         array.close().await.unwrap();
     });
     let control = sim.world().control();
-    spoil(&mut sim, disks[0], Level::Raid5, block::Sectors(64));
+    spoil_data(&mut sim, disks[0], Level::Raid5, block::Sectors(64));
     drive(&mut sim, &control, &disks, async |bench| {
         let array = bench.assemble(&[0, 1, 2]).await.unwrap();
         let fresh = bench.candidate(3);
@@ -165,7 +223,7 @@ fn sectors_that_two_members_cannot_give_are_unreadable_not_gone() {
                 array.close().await.unwrap();
             });
             let control = sim.world().control();
-            spoil(&mut sim, disks[0], level, block::Sectors(64));
+            spoil_data(&mut sim, disks[0], level, block::Sectors(64));
             drive(&mut sim, &control, &disks, async move |bench| {
                 let roles: Vec<_> = (0..members).collect();
                 let array = bench.assemble(&roles).await.unwrap();

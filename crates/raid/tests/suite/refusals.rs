@@ -1,9 +1,9 @@
 //! Writes that a member refuses, and that the array cannot do without it.
 
-use crate::common::{Bench, drive, run};
+use crate::common::{Bench, after_power, drive, run, strike};
 use block::{Device, Extent, Fua, Kind, Lba, Sectors, TargetId};
 use raid::{Array, Level, Superblock};
-use sim::{Domain, Effect, Ops, Plan, Rule, Sim, When};
+use sim::{Effect, Ops, Rule, Sim, When};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -36,34 +36,13 @@ fn refusing(
         when: When::Always,
         effect: Effect::Fail(Kind::Media),
     }];
-    let plan = Plan {
-        rules,
-        ..Plan::default()
-    };
-    sim.world_mut().set_plan(plan).unwrap();
+    strike(&mut sim, rules);
     let control = sim.world().control();
     drive(&mut sim, &control, &disks, async move |bench| {
         let array = bench.assemble(&all).await.unwrap();
         test(bench, array).await;
     });
     (sim, disks)
-}
-
-/// Gives the power back to four members that refuse nothing any more, and runs `test` on
-/// their array.
-fn after_power(
-    sim: &mut Sim,
-    disks: &[TargetId],
-    test: impl AsyncFn(Bench, Array) + Clone + 'static,
-) {
-    sim.world_mut().set_plan(Plan::default()).unwrap();
-    let control = sim.world().control();
-    control.power_on(Domain(0));
-    drive(sim, &control, disks, async move |bench| {
-        bench.sleep(1).await;
-        let array = bench.assemble(&[0, 1, 2, 3]).await.unwrap();
-        test(bench, array).await;
-    });
 }
 
 /// What a sector begins with, if it can be read.
@@ -139,12 +118,18 @@ fn what_was_read_after_a_refused_write_stays_over_a_loss_of_power() {
             bench.sleep(1).await;
         });
         assert!(seen.borrow().len() > 32, "{missing}");
-        after_power(&mut sim, &disks, async move |bench, array| {
-            for (at, byte) in seen.take() {
-                let now = first_byte(&bench, &array, at).await;
-                assert_eq!(now, byte, "sector {at}");
-            }
-        });
+        strike(&mut sim, Vec::new());
+        after_power(
+            &mut sim,
+            &disks,
+            &[0, 1, 2, 3],
+            async move |bench, array| {
+                for (at, byte) in seen.take() {
+                    let now = first_byte(&bench, &array, at).await;
+                    assert_eq!(now, byte, "sector {at}");
+                }
+            },
+        );
     }
 }
 
@@ -177,15 +162,21 @@ fn what_was_written_before_a_refused_write_is_not_done_again_after_it() {
             bench.sleep(1).await;
         });
         assert!(seen.borrow().contains(&Some(3)));
-        after_power(&mut sim, &disks, async move |bench, array| {
-            for (at, byte) in (0..).zip(seen.take()) {
-                let now = first_byte(&bench, &array, at).await;
-                assert_eq!(now, byte, "sector {at} of {missing} {disk} {flushed}");
-            }
-            bench.settled(&array).await;
-            let found = array.scrub(false).await.unwrap();
-            assert_eq!(found.mismatches, 0, "{missing} {disk} {flushed}");
-        });
+        strike(&mut sim, Vec::new());
+        after_power(
+            &mut sim,
+            &disks,
+            &[0, 1, 2, 3],
+            async move |bench, array| {
+                for (at, byte) in (0..).zip(seen.take()) {
+                    let now = first_byte(&bench, &array, at).await;
+                    assert_eq!(now, byte, "sector {at} of {missing} {disk} {flushed}");
+                }
+                bench.settled(&array).await;
+                let found = array.scrub(false).await.unwrap();
+                assert_eq!(found.mismatches, 0, "{missing} {disk} {flushed}");
+            },
+        );
     }
 }
 
@@ -214,4 +205,111 @@ fn a_member_that_returns_has_two_whole_superblocks() {
             }
         });
     }
+}
+
+/// Of what comes after, `disk` refuses `ops`.
+fn refuse(sim: &mut Sim, disk: TargetId, ops: Ops, within: Option<Extent>, when: When) {
+    let rule = Rule {
+        disk,
+        ops,
+        within,
+        when,
+        effect: Effect::Fail(Kind::Other),
+    };
+    strike(sim, vec![rule]);
+}
+
+/// What a member refuses that concerns all of an array: flushes, and the map.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Refused {
+    Flush,
+    Map,
+}
+
+/// What is refused so is refused to clients, unless the array can do without that
+/// member.
+#[test]
+fn what_is_refused_is_told_or_its_member_left_behind() {
+    for (refused, level, members, needed) in [
+        (Refused::Flush, Level::Linear, 2, true),
+        (Refused::Flush, Level::Raid0, 2, true),
+        (Refused::Flush, Level::Raid1, 2, false),
+        (Refused::Flush, Level::Raid1, 2, true),
+        (Refused::Flush, Level::Raid5, 3, false),
+        (Refused::Map, Level::Raid1, 2, false),
+        (Refused::Map, Level::Raid1, 2, true),
+        (Refused::Map, Level::Raid5, 3, false),
+    ] {
+        let roles: Vec<usize> = (0..members).collect();
+        let all = roles.clone();
+        let (mut sim, disks) = run(11, 1, &vec![8; members], async move |bench| {
+            let array = bench.create(level, &roles, &[]).await.unwrap();
+            array.close().await.unwrap();
+        });
+        let (ops, within) = match refused {
+            Refused::Flush => (Ops::Flushes, None),
+            Refused::Map => (Ops::Writes, Some(Extent::new(Lba(16), Sectors(8)))),
+        };
+        refuse(&mut sim, disks[0], ops, within, When::Always);
+        let control = sim.world().control();
+        drive(&mut sim, &control, &disks, async move |bench| {
+            let array = bench.assemble(&all).await.unwrap();
+            if needed && level.is_redundant() {
+                array.fail(1).await.unwrap();
+            }
+            let mut answer = bench.write(&array, 0, 8, 5).await;
+            if refused == Refused::Flush {
+                answer.unwrap();
+                answer = array.flush().await;
+            }
+            assert_eq!(answer.is_err(), needed, "{refused:?} {level:?}: {answer:?}");
+            let member = &array.report().members[0];
+            let lost = member.state.is_failed();
+            assert_eq!(lost, !needed, "{refused:?} {level:?}");
+            assert_ne!(member.counts.write_errors, 0);
+        });
+    }
+}
+
+/// A record's place is used again only once a flush has covered what it announced.
+#[test]
+fn a_full_journal_waits_for_a_flush() {
+    let (mut sim, disks) = run(13, 1, &[8; 3], async |bench| {
+        let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
+        array.close().await.unwrap();
+    });
+    // The start flushes once.
+    refuse(&mut sim, disks[0], Ops::Flushes, None, When::Nth(2));
+    let control = sim.world().control();
+    drive(&mut sim, &control, &disks, async |bench| {
+        let array = bench.assemble(&[0, 1, 2]).await.unwrap();
+        // Sixteen records: the start left one, that older ones count no more.
+        for at in 0..15 {
+            bench.write(&array, at, 1, 1).await.unwrap();
+        }
+        assert!(array.is_settled(), "nothing asked for a flush");
+        bench.write(&array, 15, 1, 1).await.unwrap();
+        assert!(!array.is_settled(), "the journal was not flushed");
+        for at in 16..100 {
+            bench.write(&array, at, 1, 1).await.unwrap();
+        }
+        assert!(bench.holds(&array, 0, 100, 1).await);
+    });
+}
+
+/// Nothing is asked of the members of an array that nobody uses.
+#[test]
+fn an_array_that_is_not_used_leaves_its_members_alone() {
+    let (mut sim, disks) = run(12, 1, &[8; 2], async |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
+        bench.write(&array, 0, 8, 5).await.unwrap();
+        array.close().await.unwrap();
+    });
+    refuse(&mut sim, disks[0], Ops::Flushes, None, When::Always);
+    let control = sim.world().control();
+    drive(&mut sim, &control, &disks, async |bench| {
+        let array = bench.assemble(&[0, 1]).await.unwrap();
+        bench.sleep(20_000).await;
+        assert!(array.is_settled(), "{:?}", array.events());
+    });
 }

@@ -78,6 +78,28 @@ fn a_deep_stream_gains_from_a_second_disk_and_a_shallow_one_stays() {
     assert!(deep > 1.8 * shallow, "{deep:.0} of {shallow:.0}");
 }
 
+/// Of members without heads too: what one reads ahead the other need not.
+#[test]
+fn a_sequence_stays_on_a_leg_and_jumps_take_turns() {
+    crate::common::run(2, 1, &[8, 8], async |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
+        let reads = async |places: &[u64]| {
+            let counts = || array.report().members.into_iter().map(|m| m.counts.reads);
+            let before: Vec<_> = counts().collect();
+            for at in places {
+                bench.read(&array, *at, 8).await.unwrap();
+            }
+            let reads = counts().zip(before).map(|(after, before)| after - before);
+            reads.collect::<Vec<_>>()
+        };
+        let sequence: Vec<_> = (100..150).map(|n| n * 8).collect();
+        let of = reads(&sequence).await;
+        assert!(of.contains(&50), "{of:?}");
+        let jumps: Vec<_> = (0..50).map(|n| 4096 + n * 37 % 50 * 16).collect();
+        assert_eq!(reads(&jumps).await, [25, 25]);
+    });
+}
+
 #[test]
 fn marks_that_are_wanted_again_at_once_are_left() {
     let late = Rc::new(Cell::new(0));

@@ -1,30 +1,19 @@
 //! Members that are said to read as zeroes are taken at their word, but for a
 //! sample.
 
-use crate::common::{Bench, options, refused, run};
-use block::{Device, Fua, IoResult, Lba, Sectors};
-use raid::{Array, Level, Plan, create};
+use crate::common::{Bench, plan, refused, run};
+use block::{Device, Fua, IoResult, Lba};
+use raid::{Array, Level, Plan};
 
 const MIB: u64 = 64;
 
 async fn make(bench: &Bench, level: Level, zeroed: bool) -> IoResult<Array> {
     let plan = Plan {
-        name: "array".into(),
-        level,
-        chunk: Sectors(64),
         overwrite: true,
         zeroed,
+        ..plan(level)
     };
-    let (members, mut fresh) = (bench.candidates(&[0, 1, 2, 3]), || bench.uuid());
-    create(
-        &bench.env,
-        &plan,
-        members,
-        Vec::new(),
-        &mut fresh,
-        options(),
-    )
-    .await
+    bench.make(&plan, &[0, 1, 2, 3], &[]).await
 }
 
 /// Fills `sectors` of the last disk.
@@ -52,11 +41,30 @@ fn members_of_zeroes_agree_without_being_zeroed() {
     }
 }
 
+/// Zeroes are written a GiB at a time.
+#[test]
+fn large_members_are_zeroed_to_their_end() {
+    run(4, 8, &[1200; 4], async |bench| {
+        for at in [1199 * 2048, 1023 * 2048, 1024 * 2048] {
+            soil(&bench, at, 2048).await;
+        }
+        make(&bench, Level::Raid1, false).await.unwrap();
+        make(&bench, Level::Raid1, true).await.unwrap();
+        let device = bench.candidate(3).device;
+        for at in [1199 * 2048, 1023 * 2048, 1024 * 2048] {
+            let buf = bench.env.pool.get(2048 * 512).await;
+            let (buf, result) = device.read(Lba(at), buf).await;
+            result.unwrap();
+            assert!(buf.iter().all(|byte| *byte == 0), "at {at}");
+        }
+    });
+}
+
 #[test]
 fn a_member_that_holds_something_is_refused() {
     for level in [Level::Raid1, Level::Raid10, Level::Raid5] {
         run(2, 8, &[MIB; 4], async move |bench| {
-            for (at, sectors) in [(MIB * 2048 - 8192, 8192), (16384, 8192)] {
+            for (at, sectors) in [(MIB * 2048 - 8, 8), (16384, 8192)] {
                 soil(&bench, at, sectors).await;
                 let told = refused(make(&bench, level, true).await);
                 assert!(told.contains("disk-3: it holds data"), "{told}");

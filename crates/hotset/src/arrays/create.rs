@@ -1,0 +1,92 @@
+//! Making arrays, and what keeps devices in use from being overwritten.
+
+use super::Devices;
+use crate::devices::{Opened, Role};
+use crate::memory;
+use block::{BoxDevice, Device as _, Env, IoError, IoResult, Kind, Lba, Sectors};
+use control::config::{self, Name};
+use raid::{Array, Plan, Uuid};
+use std::sync::Arc;
+
+/// What is looked at to see whether a device holds something.
+const PROBE_BYTES: usize = 1 << 20;
+
+impl Devices {
+    /// Makes an array. What its members hold is lost; unless `overwrite`, they
+    /// must be blank.
+    pub async fn create(&self, array: &config::Array, overwrite: bool) -> IoResult<Opened> {
+        if array.raw.value {
+            let what = "a raw array has nothing to be made; it is used as it is";
+            return Err(IoError::new(Kind::Invalid, what).on(array.name.to_string()));
+        }
+        let (members, absent) = self.members(array).await?;
+        let made = match absent.first() {
+            Some(absent) => {
+                let what = format!("a member is missing: {absent}");
+                Err(IoError::new(Kind::Gone, what).on(array.name.to_string()))
+            }
+            None => self.make(array, &members, overwrite).await,
+        };
+        match made {
+            Ok(made) => Ok(self.run(array, Role::Origin, members, &[], made)),
+            Err(error) => {
+                self.drop_all(members).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn make(
+        &self,
+        array: &config::Array,
+        members: &[(Name, Opened)],
+        overwrite: bool,
+    ) -> IoResult<Array> {
+        let env = self.env();
+        let plan = Plan {
+            name: array.name.to_string(),
+            level: array.level.value,
+            chunk: Sectors(array.chunk.value.0 / block::SECTOR_BYTES),
+            overwrite,
+            zeroed: false,
+        };
+        let mut all = Vec::new();
+        for (name, opened) in members {
+            let candidate = self.candidate(name, opened);
+            if !overwrite {
+                refuse_used(&env, name, &candidate.device).await?;
+            }
+            all.push(candidate);
+        }
+        let spares = all.split_off(array.members.value.len());
+        let domains: Vec<Arc<str>> = all.iter().map(|c| c.domain.clone()).collect();
+        let order = raid::order(array.level.value, &domains);
+        let all = order.into_iter().map(|at| all[at].clone()).collect();
+        let mut fresh = fresh;
+        raid::create(&env, &plan, all, spares, &mut fresh, Self::options(array)).await
+    }
+}
+
+/// A random identity.
+pub(super) fn fresh() -> Uuid {
+    Uuid(memory::uuid().to_le_bytes())
+}
+
+/// Refuses a device that holds something, which would be lost.
+pub(super) async fn refuse_used(env: &Env, name: &Name, device: &BoxDevice) -> IoResult {
+    let told = |what: String| Err(IoError::new(Kind::Invalid, what).on(name.to_string()));
+    if let Some(found) = raid::examine(env, device).await? {
+        return told(format!(
+            "belongs to array {}; give --yes to lose that",
+            found.name
+        ));
+    }
+    let len = device.geometry().sectors.bytes().min(PROBE_BYTES as u64) as usize;
+    let buf = env.pool.get(len).await;
+    let (buf, result) = device.read(Lba::ZERO, buf).await;
+    result?;
+    if buf.iter().any(|byte| *byte != 0) {
+        return told("holds data; give --yes to lose that".into());
+    }
+    Ok(())
+}

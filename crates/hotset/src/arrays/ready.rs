@@ -1,0 +1,149 @@
+//! Putting an array together again that has lost too much, once what it needs answers.
+//!
+//! Its user keeps the device that it has; what it asks meanwhile waits. What was
+//! unplugged is another device when it is back, so that it is opened anew; the array
+//! still has the old one, and has to be put together again even if it never stopped.
+//!
+//! Invariant: members are opened anew ⟹ nothing of the old array is at work on them.
+
+use super::{Devices, Later, Running, tell_absent};
+use block::{BoxDevice, Device as _, IoResult, Kind};
+use control::config::Name;
+use raid::{MemberState, Report, Start};
+use std::rc::Rc;
+
+impl Devices {
+    /// Whether what `name` stands for can be used again, once it has been put together.
+    pub(super) fn make_ready<'a>(&'a self, name: &'a Name) -> Later<'a, IoResult<bool>> {
+        Box::pin(async move {
+            let Ok(running) = self.running(name.as_str()) else {
+                return Ok(true);
+            };
+            let report = running.array().report();
+            if !running.outdated.get() {
+                let needed = self.needed(&running, &report);
+                let redundant = report.level.is_redundant() && report.down.is_none();
+                // One that goes on without a member seeks it itself.
+                if redundant && self.any_answers(&needed).await {
+                    running.errors.set(errors(&report));
+                    return Ok(true);
+                }
+                running.needed.replace(needed);
+            }
+            let needed = running.needed.borrow().clone();
+            for member in &needed {
+                let ready = self.make_ready(member).await? && self.answers(member).await;
+                if !ready && !self.open_anew(&running, member).await {
+                    return Ok(false);
+                }
+            }
+            if running.outdated.get() || report.down.is_some() {
+                self.put_together(&running).await?;
+            }
+            running.errors.set(errors(&running.array().report()));
+            Ok(true)
+        })
+    }
+
+    /// The members that alone have what the array holds.
+    fn needed(&self, running: &Running, report: &Report) -> Vec<Name> {
+        let open = self.open.borrow();
+        let has = |name: &Name| {
+            let role = running.role(name.as_str(), &open).ok()?;
+            Some(report.members[role].state == MemberState::InSync)
+        };
+        let given = running.given.borrow();
+        let all = running.members().chain(given.iter().cloned());
+        all.filter(|name| has(name) == Some(true)).collect()
+    }
+
+    /// Whether the device `name` is open and can be read.
+    async fn answers(&self, name: &Name) -> bool {
+        let leaf = self.open.borrow().get(name).map(|o| o.leaf.clone());
+        let Some(leaf) = leaf else { return false };
+        let env = self.opener.local.env();
+        raid::examine(&env, &BoxDevice::new(leaf)).await.is_ok()
+    }
+
+    async fn any_answers(&self, names: &[Name]) -> bool {
+        for name in names {
+            if self.answers(name).await {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Opens a file of this machine, in the place of what is open under this name.
+    /// Anything else comes back by itself, and is waited for.
+    async fn open_anew(&self, running: &Running, name: &Name) -> bool {
+        let Some(source) = self.find(name) else {
+            return false;
+        };
+        let open = self.open.borrow().get(name).map(|opened| opened.is_file());
+        if open == Some(false) {
+            return false;
+        }
+        running.outdated.set(true);
+        self.open.borrow_mut().remove(name);
+        self.open_member(running, &source).await.is_ok() && self.answers(name).await
+    }
+
+    /// Puts an array together again from what is there.
+    async fn put_together(&self, running: &Rc<Running>) -> IoResult {
+        running.place.pause().await;
+        let result = self.exchange(running).await;
+        running.place.resume();
+        result
+    }
+
+    async fn exchange(&self, running: &Rc<Running>) -> IoResult {
+        let config = &running.config;
+        running.array().let_go().await;
+        running.outdated.set(true);
+        for member in running.members() {
+            // That an array below did not end in order is known.
+            let _ = self.close(&member).await;
+        }
+        let (members, absent) = self.members(config).await?;
+        let is_out = |name: &Name| running.by_hand.borrow().contains(name);
+        let (out, mut all): (Vec<_>, _) = members.into_iter().partition(|(name, _)| is_out(name));
+        self.drop_all(out).await;
+        let configured = all.len();
+        for name in running.given.borrow().iter().filter(|name| !is_out(name)) {
+            let given = self.open.borrow_mut().remove_entry(name);
+            all.extend(given);
+        }
+        let started = self.start(config, &all, &absent, Start::default()).await;
+        let swapped = started.and_then(|array| match running.ended.get() {
+            false => running.place.swap(array),
+            true => Err(array.geometry().error(Kind::Gone, "was closed meanwhile")),
+        });
+        if let Err(error) = swapped {
+            let given = all.split_off(configured);
+            self.open.borrow_mut().extend(given);
+            self.drop_all(all).await;
+            return Err(error);
+        }
+        tell_absent(config, &absent);
+        eprintln!("hotset: array {} is put together again", config.name.value);
+        self.open.borrow_mut().extend(all);
+        running.outdated.set(false);
+        running.told.set(0);
+        Ok(())
+    }
+}
+
+/// How often members have failed at what they were asked for.
+fn errors(report: &Report) -> u64 {
+    let counts = report.members.iter().map(|member| member.counts);
+    counts.map(|c| c.read_errors + c.write_errors).sum()
+}
+
+impl Running {
+    /// Whether something has happened that an array does not get over by itself.
+    pub(super) fn is_troubled(&self) -> bool {
+        let report = self.array().report();
+        report.down.is_some() || self.outdated.get() || errors(&report) != self.errors.get()
+    }
+}

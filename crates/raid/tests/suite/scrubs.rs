@@ -1,0 +1,107 @@
+//! What a scrub finds, and which bytes a repair believes.
+
+use crate::common::{Bench, drive, refused, run, spoil};
+use block::{Device, Extent, Fua, Lba, Sectors};
+use raid::{Level, ScrubReport};
+
+/// Where data begins on a member, of three with a journal.
+fn data_at(level: Level) -> u64 {
+    if level == Level::Raid5 { 4096 } else { 2048 }
+}
+
+/// Fills `sectors` of a disk's data from `from` on with `byte`, behind its array.
+async fn corrupt(bench: &Bench, level: Level, disk: usize, (from, sectors): (u64, u64), byte: u8) {
+    let mut buf = bench.env.pool.get(sectors as usize * 512).await;
+    buf.fill(byte);
+    let at = Lba(data_at(level) + from);
+    let device = bench.candidate(disk).device;
+    device.write(at, buf.share(), Fua::No).await.unwrap();
+}
+
+#[test]
+fn a_scrub_counts_what_differs_and_a_repair_believes_most_copies_or_the_data() {
+    // What the first sector that is wrong holds in the end.
+    for (level, members, disk, right) in [
+        (Level::Raid1, 2, 1, 1),
+        // Of two the first is believed, right or not.
+        (Level::Raid1, 2, 0, 9),
+        (Level::Raid1, 3, 0, 1),
+        (Level::Raid1, 3, 2, 1),
+        (Level::Raid10, 4, 3, 1),
+        // Parity, and data, which is believed: nothing tells that it is wrong.
+        (Level::Raid5, 3, 0, 1),
+        (Level::Raid5, 3, 0, 9),
+    ] {
+        run(1, 1, &vec![8; members], async move |bench| {
+            let roles: Vec<_> = (0..members).collect();
+            let array = bench.create(level, &roles, &[]).await.unwrap();
+            bench.write(&array, 0, 1024, 1).await.unwrap();
+            let sectors = array.geometry().sectors.0;
+            let stripe = array.shape().stripe(0);
+            let disk = match level {
+                Level::Raid5 if right == 1 => stripe.parity,
+                Level::Raid5 => stripe.data(0),
+                _ => disk,
+            };
+            // Two places, apart from each other.
+            for from in [3, 300] {
+                corrupt(&bench, level, disk, (from, 2), 9).await;
+            }
+            let clean = ScrubReport {
+                sectors,
+                ..ScrubReport::default()
+            };
+            let found = ScrubReport {
+                mismatches: 2,
+                ..clean
+            };
+            let what = format!("{level:?} of {members}, disk {disk}");
+            assert_eq!(array.scrub(false).await.unwrap(), found, "{what}");
+            let repaired = ScrubReport {
+                repaired: 2,
+                ..found
+            };
+            assert_eq!(array.scrub(true).await.unwrap(), repaired, "{what}");
+            assert_eq!(array.scrub(false).await.unwrap(), clean, "{what}");
+            assert!(array.is_settled());
+            let at = if level == Level::Raid10 { 64 + 3 } else { 3 };
+            assert!(bench.holds(&array, at, 2, right).await, "{what}");
+            assert!(bench.holds(&array, 5, 40, 1).await, "{what}");
+        });
+    }
+}
+
+#[test]
+fn what_a_scrub_cannot_read_is_written_again() {
+    for (level, members) in [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 3)] {
+        let (mut sim, disks) = run(2, 1, &vec![8; members], async move |bench| {
+            let roles: Vec<_> = (0..members).collect();
+            let array = bench.create(level, &roles, &[]).await.unwrap();
+            bench.write(&array, 0, 1024, 1).await.unwrap();
+            array.close().await.unwrap();
+        });
+        let sectors = |from| Extent::new(Lba(data_at(level) + from), Sectors(4));
+        let latent = vec![(disks[0], sectors(10)), (disks[1], sectors(310))];
+        spoil(&mut sim, latent);
+        let control = sim.world().control();
+        drive(&mut sim, &control, &disks, async move |bench| {
+            let roles: Vec<_> = (0..members).collect();
+            let array = bench.assemble(&roles).await.unwrap();
+            let found = array.scrub(false).await.unwrap();
+            assert_eq!((found.unreadable, found.mismatches), (2, 0), "{level:?}");
+            let found = array.scrub(false).await.unwrap();
+            assert_eq!((found.unreadable, found.mismatches), (0, 0), "{level:?}");
+            assert!(array.is_settled());
+            assert!(bench.holds(&array, 0, 1024, 1).await, "{level:?}");
+        });
+    }
+}
+
+#[test]
+fn what_keeps_nothing_twice_is_not_scrubbed() {
+    run(3, 1, &[8; 2], async |bench| {
+        let array = bench.create(Level::Raid0, &[0, 1], &[]).await.unwrap();
+        let told = refused(array.scrub(false).await);
+        assert!(told.contains("raid0 keeps nothing twice"), "{told}");
+    });
+}

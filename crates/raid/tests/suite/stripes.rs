@@ -1,0 +1,113 @@
+//! What RAID 5 does and need not do for a stripe.
+
+use crate::common::{Bench, drive, plan, run, strike};
+use block::{Extent, Kind, Lba, Sectors};
+use raid::{Array, Level, Plan};
+use sim::{Effect, Ops, Rule, When};
+
+/// A stripe's data on three members with chunks of 64 sectors.
+const STRIPE: u64 = 128;
+/// Where records begin on a member, and the sectors of each.
+const JOURNAL: u64 = 32;
+const RECORD: u64 = 8 + 3 * 64;
+
+/// Runs `test` on an array of three members while their first refuses `ops` within
+/// `within`.
+fn refusing(
+    (ops, when): (Ops, When),
+    within: &[Option<Extent>],
+    test: impl AsyncFn(Bench, Array) + Clone + 'static,
+) {
+    let (mut sim, disks) = run(1, 1, &[8; 3], async |bench| {
+        let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
+        array.close().await.unwrap();
+    });
+    let rule = |within: &Option<Extent>| Rule {
+        disk: disks[0],
+        ops,
+        within: *within,
+        when,
+        effect: Effect::Fail(Kind::Other),
+    };
+    strike(&mut sim, within.iter().map(rule).collect());
+    let control = sim.world().control();
+    drive(&mut sim, &control, &disks, async move |bench| {
+        let array = bench.assemble(&[0, 1, 2]).await.unwrap();
+        test(bench, array).await;
+    });
+}
+
+/// The stripe of which the first member has the parity.
+fn stripe_of_the_first(array: &Array) -> u64 {
+    let stripe = (0..3).find(|number| array.shape().stripe(*number).parity == 0);
+    stripe.expect("parity takes turns") * STRIPE
+}
+
+#[test]
+fn only_a_part_of_a_stripe_is_journaled() {
+    let bytes = |record| Extent::new(Lba(JOURNAL + record * RECORD + 8), Sectors(RECORD - 8));
+    let bytes: Vec<_> = (0..16).map(|record| Some(bytes(record))).collect();
+    let writes = (Ops::Writes, When::Always);
+    refusing(writes, &bytes, async |bench, array| {
+        let at = stripe_of_the_first(&array);
+        for byte in 1..4 {
+            bench.write(&array, at, STRIPE, byte).await.unwrap();
+        }
+        assert!(array.is_settled(), "what is written whole needs no bytes");
+        bench.write(&array, at, STRIPE - 1, 9).await.unwrap();
+        assert!(!array.is_settled(), "what is written in part does");
+        assert!(bench.holds(&array, at, STRIPE - 1, 9).await);
+    });
+}
+
+/// The sums of a stripe would not fit what a part of it makes of that.
+#[test]
+fn a_part_of_a_stripe_waits_until_no_record_of_the_whole_counts() {
+    // A start flushes once.
+    let flush = (Ops::Flushes, When::Nth(2));
+    refusing(flush, &[None], async |bench, array| {
+        let at = stripe_of_the_first(&array);
+        bench.write(&array, at + 3 * STRIPE, 8, 1).await.unwrap();
+        bench.write(&array, at + 3 * STRIPE, 8, 2).await.unwrap();
+        bench.write(&array, at, STRIPE, 3).await.unwrap();
+        bench.write(&array, at, STRIPE, 4).await.unwrap();
+        bench.write(&array, at + 3 * STRIPE, 8, 5).await.unwrap();
+        assert!(array.is_settled(), "nothing asked for a flush");
+        bench.write(&array, at, 8, 6).await.unwrap();
+        assert!(!array.is_settled(), "the records were not flushed");
+    });
+}
+
+#[test]
+fn chunks_longer_than_what_is_computed_at_once_are_computed_whole() {
+    run(2, 1, &[72; 3], async |bench| {
+        let long = Plan {
+            chunk: Sectors(2400),
+            ..plan(Level::Raid5)
+        };
+        let array = bench.make(&long, &[0, 1, 2], &[]).await.unwrap();
+        // Each member has the parity of some.
+        let chunks = 9;
+        for chunk in 0..chunks {
+            let at = chunk * 2400;
+            for part in 0..3 {
+                let byte = (chunk * 3 + part) as u8 + 1;
+                bench
+                    .write(&array, at + part * 800, 800, byte)
+                    .await
+                    .unwrap();
+            }
+        }
+        array.fail(1).await.unwrap();
+        for chunk in 0..chunks {
+            let read = bench.read(&array, chunk * 2400, 2400).await.unwrap();
+            for (part, bytes) in read.chunks(800 * 512).enumerate() {
+                let byte = chunk as u8 * 3 + part as u8 + 1;
+                assert!(
+                    bytes.iter().all(|b| *b == byte),
+                    "chunk {chunk}, part {part}"
+                );
+            }
+        }
+    });
+}
