@@ -21,32 +21,35 @@ impl Core {
     /// commit. `Err` if there are too many such runs.
     pub fn add_bad(&self, extent: Extent) -> IoResult {
         let all = with(&self.bad.borrow(), extent);
-        if all.len() > BAD_MAX {
-            return Err(self.error(
-                Kind::Media,
-                "more runs of lost sectors than can be remembered; restore it from a copy",
-            ));
-        }
-        self.bad.replace(all);
+        self.set_bad(all, "restore it from a copy")?;
         self.tell(format!("{}: the data of {extent:?} is lost", self.name));
+        Ok(())
+    }
+
+    fn set_bad(&self, runs: Vec<Extent>, remedy: &str) -> IoResult {
+        if runs.len() > BAD_MAX {
+            let what = format!("more runs of lost sectors than can be remembered; {remedy}");
+            return Err(self.error(Kind::Media, what));
+        }
+        self.bad.replace(runs);
         self.want_commit();
         Ok(())
     }
 
-    /// `extent` has been written anew: it counts as lost until that is durable.
+    /// `extent` has been written anew: it counts as lost until that is durable, and
+    /// still if that would leave too many runs. `Err` if so.
     pub async fn heal(self: &Rc<Core>, extent: Extent) -> IoResult {
         if !self.bad.borrow().iter().any(|run| run.overlaps(extent)) {
             return Ok(());
         }
         Box::pin(self.flush_members()).await?;
-        self.remove_bad(extent);
+        self.remove_bad(extent)?;
         self.commit().await
     }
 
-    fn remove_bad(&self, extent: Extent) {
+    fn remove_bad(&self, extent: Extent) -> IoResult {
         let left = without(&self.bad.borrow(), extent);
-        self.bad.replace(left);
-        self.want_commit();
+        self.set_bad(left, "write one of them as a whole")
     }
 }
 

@@ -1,6 +1,6 @@
 //! Putting arrays together, and refusing what cannot be one.
 
-use crate::common::{Bench, drive, options, refused, run};
+use crate::common::{Bench, drive, options, refused, run, run_on};
 use block::{Device, Lba, Sectors};
 use raid::{Level, MemberState, Start, assemble};
 
@@ -153,6 +153,21 @@ fn sizes_differ_and_a_spare_may_be_too_small() {
         let told = refused(array.add(bench.candidate(2), bench.uuid(), false).await);
         assert!(told.contains("is in this array already"), "{told}");
         assert_eq!(array.report().spares.len(), 1);
+    });
+}
+
+#[test]
+fn a_spare_may_have_blocks_that_are_too_large() {
+    run_on(6, &[(8, 1), (8, 1), (8, 8)], async |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
+        let told = refused(array.add(bench.candidate(2), bench.uuid(), true).await);
+        assert!(told.contains("disk-2 has larger logical blocks"), "{told}");
+        assert!(array.report().spares.is_empty());
+    });
+    run_on(6, &[(8, 8), (8, 8), (8, 1)], async |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
+        let given = array.add(bench.candidate(2), bench.uuid(), false).await;
+        given.unwrap();
     });
 }
 

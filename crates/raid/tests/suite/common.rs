@@ -27,9 +27,20 @@ pub fn run(
     mib: &[u64],
     test: impl AsyncFn(Bench) + Clone + 'static,
 ) -> (Sim, Vec<TargetId>) {
+    let shapes: Vec<_> = mib.iter().map(|mib| (*mib, block)).collect();
+    run_on(seed, &shapes, test)
+}
+
+/// The same beside disks of these sizes, in MiB, and logical blocks, in sectors.
+pub fn run_on(
+    seed: u64,
+    shapes: &[(u64, u64)],
+    test: impl AsyncFn(Bench) + Clone + 'static,
+) -> (Sim, Vec<TargetId>) {
     let mut world = World::new(seed);
-    let disks = mib.iter().enumerate().map(|(i, mib)| {
-        let geometry = Geometry::new(format!("disk-{i}"), Sectors::from_mib(*mib), Sectors(block));
+    let disks = shapes.iter().enumerate().map(|(i, (mib, block))| {
+        let (name, sectors) = (format!("disk-{i}"), Sectors::from_mib(*mib));
+        let geometry = Geometry::new(name, sectors, Sectors(*block));
         world
             .add_disk(DiskSpec::new(geometry))
             .expect("a sound disk")

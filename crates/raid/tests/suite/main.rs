@@ -7,6 +7,7 @@ mod conformance;
 mod handling;
 mod images;
 mod losses;
+mod lost_sectors;
 mod pace;
 mod power;
 mod refusals;

@@ -1,0 +1,53 @@
+//! Sectors whose data is lost, and how many runs of them there may be.
+
+use crate::common::{drive, refused, run, spoil};
+use block::{Device, Extent, Lba, Sectors};
+use raid::{BAD_MAX, Level};
+
+/// Where data begins on a member of a mirror.
+const DATA_AT: u64 = 2048;
+/// From one run that cannot be read to the next.
+const STEP: u64 = 64;
+
+/// The only copy cannot be read in as many places as can be remembered, so that a
+/// rebuild gives these up. What is written anew may not make more of them.
+#[test]
+fn a_run_too_many_is_refused_and_the_others_stay_known() {
+    let (mut sim, disks) = run(8, 1, &[8; 2], async |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
+        array.fail(1).await.unwrap();
+        let sectors = array.geometry().sectors.0;
+        for at in (0..sectors).step_by(STEP as usize) {
+            bench.write(&array, at, STEP, 1).await.unwrap();
+        }
+        array.close().await.unwrap();
+    });
+    let lost = (0..BAD_MAX as u64).map(|run| Extent::new(Lba(run * STEP + 8), Sectors(3)));
+    let lost: Vec<_> = lost.collect();
+    let latent = lost
+        .iter()
+        .map(|run| (disks[0], Extent::new(run.start + Sectors(DATA_AT), run.len)));
+    spoil(&mut sim, latent.collect());
+    let control = sim.world().control();
+    drive(&mut sim, &control, &disks, async move |bench| {
+        let array = bench.assemble(&[0]).await.unwrap();
+        let given = array.add(bench.candidate(1), bench.uuid(), false).await;
+        given.unwrap();
+        bench.settled(&array).await;
+        assert_eq!(array.report().bad, lost, "as many as can be remembered");
+        let written = bench.write(&array, lost[7].start.0 + 1, 1, 2).await;
+        let told = refused(written);
+        assert!(told.contains("more runs of lost sectors"), "{told}");
+        assert_eq!(array.report().bad, lost);
+        let all = (lost[7].start.0, lost[7].len.0);
+        bench.write(&array, all.0, all.1, 3).await.unwrap();
+        assert!(bench.holds(&array, all.0, all.1, 3).await);
+        bench.write(&array, lost[9].start.0 + 1, 1, 4).await.unwrap();
+        assert!(bench.holds(&array, lost[9].start.0 + 1, 1, 4).await);
+        refused(bench.read(&array, lost[9].start.0, 1).await);
+        array.close().await.unwrap();
+        drop(array);
+        let array = bench.assemble(&[0, 1]).await.unwrap();
+        assert_eq!(array.report().bad.len(), BAD_MAX);
+    });
+}
