@@ -3,100 +3,16 @@
 
 mod common;
 
-use common::{Daemon, Place, Process, noise, run, tool, until};
+use common::{Daemon, Place, attaches, noise, run, tool};
+use lab::attached::Attached;
+use lab::mounted::Mounted;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-/// Why this machine cannot mount; `None` if it can.
-fn obstacle() -> Option<&'static str> {
-    // SAFETY: no pointers are involved.
-    if unsafe { libc::geteuid() } != 0 {
-        return Some("this needs root, to make loop devices and mount");
-    }
-    let missing = |device| !Path::new(device).exists();
-    if missing("/dev/fuse") {
-        return Some("there is no /dev/fuse here");
-    }
-    if missing("/dev/loop-control") {
-        return Some("there is no /dev/loop-control here");
-    }
-    None
-}
-
-/// A volume as a file, and a loop device on it; undone when dropped.
-struct Attached {
-    fuse: PathBuf,
-    nbdfuse: Option<Process>,
-    device: String,
-}
-
-impl Attached {
-    fn new(daemon: &Daemon) -> Attached {
-        let fuse = daemon.place.path("fuse");
-        fs::create_dir_all(&fuse).unwrap();
-        let mut nbdfuse = tool("nbdfuse", "libnbd-bin");
-        nbdfuse
-            .arg(fuse.join("disk"))
-            .arg(daemon.uri("vol"))
-            .stderr(Stdio::null());
-        let mut attached = Attached {
-            nbdfuse: Some(Process(nbdfuse.spawn().unwrap())),
-            device: String::new(),
-            fuse,
-        };
-        let file = attached.fuse.join("disk");
-        until("nbdfuse", || file.exists());
-        let device = run(tool("losetup", "mount")
-            .args(["--find", "--show"])
-            .arg(file));
-        attached.device = device.trim().to_owned();
-        attached
-    }
-}
-
-impl Drop for Attached {
-    fn drop(&mut self) {
-        // After the server's death some of these fail; none may leave the rest.
-        let quietly = |command: &mut Command| {
-            let _ = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
-        };
-        if !self.device.is_empty() {
-            quietly(tool("losetup", "mount").arg("--detach").arg(&self.device));
-        }
-        quietly(
-            tool("fusermount3", "fuse3")
-                .args(["-u", "-z"])
-                .arg(&self.fuse),
-        );
-        self.nbdfuse.take();
-    }
-}
-
-/// A mounted file system; unmounted when dropped.
-struct Mounted {
-    at: PathBuf,
-}
-
-impl Mounted {
-    fn new(place: &Place, device: &str) -> Mounted {
-        let at = place.path("mount");
-        fs::create_dir_all(&at).unwrap();
-        run(tool("mount", "mount").args(["-t", "ext4", device]).arg(&at));
-        Mounted { at }
-    }
-
-    fn unmount(self) {
-        run(tool("umount", "mount").arg(&self.at));
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = tool("umount", "mount").arg("--lazy").arg(&self.at).status();
-    }
+fn attach(daemon: &Daemon<'_>) -> Attached {
+    Attached::new(&daemon.uri("vol"), &daemon.place.path("fuse"), &[]).unwrap()
 }
 
 /// Files of all sizes, in directories, written, some of them over and deleted.
@@ -133,21 +49,22 @@ fn compare(files: &BTreeMap<PathBuf, Vec<u8>>) {
 
 #[test]
 fn files_survive_the_daemons_death() {
-    if let Some(why) = obstacle() {
-        println!("skipped: {why}");
+    if !attaches() {
         return;
     }
     let place = Place::usual();
     let daemon = place.serve();
-    let attached = Attached::new(&daemon);
-    run(tool("mkfs.ext4", "e2fsprogs").args(["-q", "-F", &attached.device]));
-    let mounted = Mounted::new(&place, &attached.device);
-    let files = write_files(&mounted.at);
-    run(Command::new("sync").arg("--file-system").arg(&mounted.at));
+    let attached = attach(&daemon);
+    run(tool("mkfs.ext4", "e2fsprogs")
+        .args(["-q", "-F"])
+        .arg(attached.device()));
+    let mounted = Mounted::new(attached.device(), &place.path("mount")).unwrap();
+    let files = write_files(mounted.at());
+    run(Command::new("sync").arg("--file-system").arg(mounted.at()));
     compare(&files);
     assert!(daemon.count("blocks_updated") > 0, "the pool took no part");
     // Killed in the middle of more writes, which nobody was told are safe.
-    let extra = mounted.at.join("extra");
+    let extra = mounted.at().join("extra");
     let writer = std::thread::spawn(move || {
         for i in 0..2000_u64 {
             if fs::write(extra.join(i.to_string()), noise(i, 50_000)).is_err()
@@ -165,10 +82,11 @@ fn files_survive_the_daemons_death() {
     writer.join().unwrap();
 
     let daemon = place.serve();
-    let attached = Attached::new(&daemon);
+    let attached = attach(&daemon);
     // The first replays the journal, as mounting would; then all must be well.
     let replay = tool("e2fsck", "e2fsprogs")
-        .args(["-p", &attached.device])
+        .args(["-p"])
+        .arg(attached.device())
         .output()
         .unwrap();
     assert!(
@@ -176,14 +94,18 @@ fn files_survive_the_daemons_death() {
         "{}",
         common::all(&replay)
     );
-    run(tool("e2fsck", "e2fsprogs").args(["-f", "-n", &attached.device]));
-    let mounted = Mounted::new(&place, &attached.device);
+    run(tool("e2fsck", "e2fsprogs")
+        .args(["-f", "-n"])
+        .arg(attached.device()));
+    let mounted = Mounted::new(attached.device(), &place.path("mount")).unwrap();
     compare(&files);
     // Again, from the pool as far as it holds them.
     fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
     compare(&files);
-    mounted.unmount();
-    run(tool("e2fsck", "e2fsprogs").args(["-f", "-n", &attached.device]));
+    mounted.unmount().unwrap();
+    run(tool("e2fsck", "e2fsprogs")
+        .args(["-f", "-n"])
+        .arg(attached.device()));
     drop(attached);
     assert_eq!(daemon.count("blocks_corrupt"), 0);
     daemon.stop();

@@ -37,8 +37,8 @@ impl Attached {
     pub fn new(uri: &str, fuse: &Path, options: &[&str]) -> Result<Attached, String> {
         fs::create_dir_all(fuse).map_err(|error| error.to_string())?;
         let file = fuse.join("disk");
-        let said = File::create(fuse.with_extension("log"));
-        let said = said.map_err(|error| error.to_string())?;
+        let log = fuse.with_extension("log");
+        let said = File::create(&log).map_err(|error| error.to_string())?;
         let nbdfuse = tool("nbdfuse").arg(&file).arg(uri).stderr(said).spawn();
         let mut attached = Attached {
             nbdfuse: nbdfuse.map_err(|error| format!("nbdfuse: {error}"))?,
@@ -55,7 +55,11 @@ impl Attached {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        Err("nbdfuse shows no file after ten seconds".into())
+        let said = fs::read_to_string(log).unwrap_or_default();
+        Err(format!(
+            "nbdfuse shows no file after ten seconds: {}",
+            said.trim()
+        ))
     }
 
     /// Its path.

@@ -20,6 +20,8 @@ pub mod drill;
 pub mod heatmap;
 #[cfg(feature = "measure")]
 pub mod kill;
+#[cfg(feature = "measure")]
+pub mod mounted;
 pub mod mutants;
 #[cfg(feature = "measure")]
 pub mod page;
@@ -33,7 +35,7 @@ pub mod seam;
 #[cfg(feature = "measure")]
 pub mod stack;
 #[cfg(feature = "measure")]
-mod tools;
+pub mod tools;
 #[cfg(feature = "measure")]
 pub mod tracesim;
 #[cfg(feature = "measure")]

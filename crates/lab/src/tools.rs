@@ -11,20 +11,23 @@ fn find(tool: &str) -> Option<PathBuf> {
 }
 
 /// Says which of `tools` is not here, if one is not.
-pub(crate) fn missing(tools: &[&str]) -> Option<String> {
+pub fn missing(tools: &[&str]) -> Option<String> {
     let absent = tools.iter().find(|tool| find(tool).is_none())?;
     Some(format!("there is no {absent} here"))
 }
 
 /// A command by the name of its tool.
-pub(crate) fn tool(name: &str) -> Command {
+pub fn tool(name: &str) -> Command {
     let mut command = Command::new(find(name).unwrap_or_else(|| name.into()));
     command.stdin(Stdio::null());
     command
 }
 
-/// Runs a command to its end; what it printed, or why it failed.
-pub(crate) fn run(command: &mut Command) -> Result<String, String> {
+/// Runs a command to its end; what it printed.
+///
+/// # Errors
+/// If it does not start, or fails: with what it printed.
+pub fn run(command: &mut Command) -> Result<String, String> {
     let (status, text) = outcome(command)?;
     match status {
         0 => Ok(text),
@@ -33,7 +36,10 @@ pub(crate) fn run(command: &mut Command) -> Result<String, String> {
 }
 
 /// Runs a command to its end: its status, and all that it printed.
-pub(crate) fn outcome(command: &mut Command) -> Result<(i32, String), String> {
+///
+/// # Errors
+/// If it does not start.
+pub fn outcome(command: &mut Command) -> Result<(i32, String), String> {
     let output: Output = command
         .output()
         .map_err(|error| format!("{command:?}: {error}"))?;

@@ -1,8 +1,9 @@
 //! What the demonstration asks of the machine: tools, root, FUSE and loop.
 
 use crate::Failure;
+use lab::tools;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 /// A tool and the Debian package that holds it.
 const TOOLS: [(&str, &str); 6] = [
@@ -28,7 +29,7 @@ pub fn require() -> Result<(), Failure> {
         }
     }
     for (tool, package) in TOOLS {
-        if find(tool).is_none() {
+        if tools::missing(&[tool]).is_some() {
             missing.push(format!("{tool}: apt-get install {package}"));
         }
     }
@@ -39,32 +40,6 @@ pub fn require() -> Result<(), Failure> {
     Err(Failure::Runtime(format!(
         "the demonstration needs\n  {list}"
     )))
-}
-
-/// The path of a tool.
-fn find(tool: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let usual = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);
-    let mut places = std::env::split_paths(&path).chain(usual);
-    places.find_map(|place| Some(place.join(tool)).filter(|file| file.is_file()))
-}
-
-/// A command by the name of its tool.
-pub fn tool(name: &str) -> Command {
-    Command::new(find(name).unwrap_or_else(|| name.into()))
-}
-
-/// Runs a command to its end; its output, or what it printed as an error.
-pub fn run(command: &mut Command) -> Result<Output, Failure> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .output()
-        .map_err(|e| Failure::Runtime(format!("{name} does not start: {e}")))?;
-    if output.status.success() {
-        return Ok(output);
-    }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(Failure::Runtime(format!("{name} failed: {said}")))
 }
 
 /// A memory control group, removed when dropped.

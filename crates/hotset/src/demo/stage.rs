@@ -1,11 +1,14 @@
 //! One set-up: the daemon, its export mounted, nginx on it. Taken down again
 //! however the run ends.
 
-use super::host::{self, MemoryGroup};
+use super::host::MemoryGroup;
 use super::workspace::Workspace;
 use crate::Failure;
 use control::client::Client;
 use control::status::Status;
+use lab::attached::Attached;
+use lab::mounted::Mounted;
+use lab::tools::{run, tool};
 use lab::web::site::Site;
 use std::fs;
 use std::net::TcpListener;
@@ -22,9 +25,8 @@ const READY_MAX: Duration = Duration::from_secs(20);
 pub struct Stage {
     nginx: Option<Child>,
     group: Option<MemoryGroup>,
-    mounted: bool,
-    loop_device: Option<String>,
-    fuse: Option<Child>,
+    mounted: Option<Mounted>,
+    attached: Option<Attached>,
     daemon: Option<Child>,
     directory: PathBuf,
     control: PathBuf,
@@ -37,9 +39,8 @@ impl Stage {
         let mut stage = Stage {
             nginx: None,
             group: None,
-            mounted: false,
-            loop_device: None,
-            fuse: None,
+            mounted: None,
+            attached: None,
             daemon: None,
             directory: workspace.directory.clone(),
             control: workspace.control(),
@@ -82,37 +83,11 @@ impl Stage {
     }
 
     fn mount(&mut self, socket: &Path) -> Result<(), Failure> {
-        let fuse = self.directory.join("fuse");
-        fs::create_dir_all(&fuse).map_err(Failure::runtime)?;
-        fs::create_dir_all(self.mount_point()).map_err(Failure::runtime)?;
-        let log = fs::File::create(self.directory.join("nbdfuse.log")).map_err(Failure::runtime)?;
         let uri = format!("nbd+unix:///site?socket={}", socket.display());
-        let mut command = host::tool("nbdfuse");
-        command
-            .args(["--connections", "4"])
-            .arg(&fuse)
-            .arg(uri)
-            .stderr(log);
-        self.fuse = Some(command.spawn().map_err(Failure::runtime)?);
-        let file = fuse.join("nbd");
-        wait("nbdfuse", &self.directory.join("nbdfuse.log"), || {
-            file.exists()
-        })?;
-        let mut attach = host::tool("losetup");
-        attach
-            .args(["--find", "--show", "--direct-io=on"])
-            .arg(&file);
-        let output = host::run(&mut attach)?;
-        let device = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        self.loop_device = Some(device.clone());
-        let mut mount = host::tool("mount");
-        host::run(
-            mount
-                .args(["-t", "ext4", "-o", "noatime"])
-                .arg(device)
-                .arg(self.mount_point()),
-        )?;
-        self.mounted = true;
+        let attached = Attached::new(&uri, &self.directory.join("fuse"), &["--direct-io=on"]);
+        let attached = self.attached.insert(attached.map_err(Failure::Runtime)?);
+        let mounted = Mounted::new(attached.device(), &self.directory.join("mnt"));
+        self.mounted = Some(mounted.map_err(Failure::Runtime)?);
         Ok(())
     }
 
@@ -133,7 +108,7 @@ impl Stage {
         );
         fs::write(&config, text).map_err(Failure::runtime)?;
         let group = MemoryGroup::new(MEMORY_BYTES)?;
-        let mut nginx = host::tool("nginx");
+        let mut nginx = tool("nginx");
         nginx.arg("-c").arg(&config);
         let mut nginx = group.command(nginx);
         nginx.stdout(Stdio::null()).stderr(Stdio::null());
@@ -152,12 +127,11 @@ impl Stage {
             .iter()
             .map(|pool| pool.lines_used)
             .sum();
-        let mut look = host::tool("fincore");
+        let mut look = tool("fincore");
         look.args(["--noheadings", "--raw", "--bytes", "--output", "RES"]);
         // One page in a hundred tells; all of them would warm the directories.
         look.args((0..40).map(|i| self.mount_point().join(Site::page_path(i * 100))));
-        let output = host::run(&mut look)?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let text = run(&mut look).map_err(Failure::Runtime)?;
         let cached: u64 = text
             .lines()
             .filter_map(|line| line.trim().parse::<u64>().ok())
@@ -180,18 +154,11 @@ impl Stage {
         if let Some(nginx) = self.nginx.take() {
             failed = failed.and(end(nginx));
         }
-        if std::mem::take(&mut self.mounted) {
-            let mut umount = host::tool("umount");
-            failed = failed.and(host::run(umount.arg(self.mount_point())).map(drop));
+        if let Some(mounted) = self.mounted.take() {
+            failed = failed.and(mounted.unmount().map_err(Failure::Runtime));
         }
-        if let Some(device) = self.loop_device.take() {
-            let mut detach = host::tool("losetup");
-            failed = failed.and(host::run(detach.arg("--detach").arg(device)).map(drop));
-        }
+        drop(self.attached.take());
         drop(self.group.take());
-        if let Some(fuse) = self.fuse.take() {
-            failed = failed.and(end(fuse));
-        }
         if let Some(daemon) = self.daemon.take() {
             failed = failed.and(end(daemon));
         }

@@ -1,8 +1,8 @@
 //! The files of the demonstration, made once: the site, its ext4 image, the
 //! SSD, the configuration.
 
-use super::host;
 use crate::Failure;
+use lab::tools::{run, tool};
 use lab::web::site::Site;
 use std::fs;
 use std::io::ErrorKind;
@@ -81,8 +81,8 @@ impl Workspace {
         let draft = self.directory.join("site.ext4.new");
         let file = fs::File::create(&draft).map_err(Failure::runtime)?;
         file.set_len(IMAGE_BYTES).map_err(Failure::runtime)?;
-        let mut mkfs = host::tool("mkfs.ext4");
-        host::run(mkfs.args(["-q", "-F", "-d"]).arg(&root).arg(&draft))?;
+        let mut mkfs = tool("mkfs.ext4");
+        run(mkfs.args(["-q", "-F", "-d"]).arg(&root).arg(&draft)).map_err(Failure::Runtime)?;
         fs::rename(&draft, self.image()).map_err(Failure::runtime)?;
         fs::remove_dir_all(&root).map_err(Failure::runtime)
     }

@@ -34,6 +34,17 @@ pub fn tool(program: &str, package: &str) -> Command {
     command
 }
 
+/// Whether exports can be attached to this machine's kernel; says why not.
+pub fn attaches() -> bool {
+    // What can be installed is.
+    for (program, package) in [("nbdfuse", "libnbd-bin"), ("fusermount3", "fuse3")] {
+        tool(program, package);
+    }
+    let obstacle = lab::attached::obstacle();
+    obstacle.iter().for_each(|why| eprintln!("skipped: {why}"));
+    obstacle.is_none()
+}
+
 /// The output of a program that is to succeed.
 pub fn run(command: &mut Command) -> String {
     let output = command.output().unwrap();

@@ -5,8 +5,9 @@
 //! and every row whose commit had been acknowledged must be there.
 
 use super::database::{Client, Server, check_file_system};
-use super::host::{Mounted, obstacle};
+use super::host::obstacle;
 use super::place::Place;
+use crate::mounted::Mounted;
 use serde::Serialize;
 use sim::Rng;
 use std::path::{Path, PathBuf};

@@ -2,9 +2,9 @@
 //! the daemon's configuration.
 
 use super::database::create;
-use super::host::Mounted;
 use crate::attached::Attached;
 use crate::kill::daemon::{Process, start};
+use crate::mounted::Mounted;
 use crate::tools::{run, tool};
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;

@@ -1,9 +1,10 @@
 //! Builds the stack, loads it, and judges every image of a cut.
 
 use super::database::{Client, Server, check_file_system};
-use super::host::{Mounted, obstacle};
+use super::host::obstacle;
 use super::place::Place;
 use super::recorder::{Recorder, Shelf};
+use crate::mounted::Mounted;
 use serde::Serialize;
 use sim::Rng;
 use std::fs::{self, File};
