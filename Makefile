@@ -59,7 +59,7 @@ soak:
 	cargo run --release --quiet -p hotset -- lab stack --kills 200
 
 # A target is its directory and its name.
-FUZZ_TARGETS := nbd/server nbd/client control/text trace/formats layout/blocks
+FUZZ_TARGETS := nbd/server nbd/client control/text trace/formats layout/blocks raid/members
 SECONDS := 60
 
 fuzz:

@@ -5,11 +5,11 @@
 use crate::array::Array;
 use crate::assemble::{examine, invalid};
 use crate::core::{Core, Meta, Options, Parts};
+use crate::format::journal::slot_sectors;
 use crate::format::{
     ALIGNMENT, BLOCK_BYTES, JOURNAL, MAP, MemberEntry, NAME_BYTES_MAX, SUPERBLOCKS, Uuid,
 };
 use crate::intent::region_for;
-use crate::journal::slot_sectors;
 use crate::levels::{Level, Shape};
 use crate::member::{Candidate, Member};
 use crate::replicated::Change;

@@ -22,7 +22,7 @@
 //! Not here: what is written to a stripe (`parity`), replay (`replay`).
 
 use crate::core::{Core, Meta};
-use crate::format::journal::{Intent, Record};
+use crate::format::journal::{Intent, Record, slot_sectors};
 use crate::format::{BLOCK_BYTES, JOURNAL, Uuid};
 use crate::levels::Shape;
 use crate::member::Member;
@@ -58,11 +58,6 @@ struct State {
     next: u64,
     live: VecDeque<Live>,
     waiting: Vec<Waker>,
-}
-
-/// The sectors that one record may take.
-pub(crate) fn slot_sectors(members: usize, chunk: Sectors) -> Sectors {
-    Sectors(BLOCK_BYTES as u64 / 512 + members as u64 * chunk.0)
 }
 
 impl Journal {

@@ -3,9 +3,9 @@
 //! A record lies on the member that holds the stripe's parity. It is a header
 //! of 4096 bytes, then the bytes of its runs one after the other.
 
-use super::{BLOCK_BYTES, Fields, Uuid, checksum, put};
+use super::{BLOCK_BYTES, Fields, NUMBER_MAX, Uuid, checksum, put};
 use crate::levels::MEMBERS_MAX;
-use block::Sectors;
+use block::{SECTOR_BYTES, Sectors};
 
 const MAGIC: &[u8; 8] = b"hotsetJR";
 const AT_CHECKSUM: usize = 8;
@@ -13,6 +13,12 @@ const AT_RUNS: usize = 128;
 const RUN_BYTES: usize = 16;
 const AT_SUMS: usize = AT_RUNS + MEMBERS_MAX * RUN_BYTES;
 const _: () = assert!(AT_SUMS + MEMBERS_MAX * 4 <= BLOCK_BYTES);
+
+/// The sectors that one record may take, of stripes of chunks of `chunk` on so many
+/// members.
+pub(crate) fn slot_sectors(members: usize, chunk: Sectors) -> Sectors {
+    Sectors(BLOCK_BYTES as u64 / SECTOR_BYTES + members as u64 * chunk.0)
+}
 
 /// Bytes for one member's chunk of a stripe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -107,7 +113,8 @@ impl Record {
             && fields.u32(AT_CHECKSUM) == checksum(&block[..BLOCK_BYTES], AT_CHECKSUM)
             && fields.uuid(16) == array;
         let count = usize::from(fields.u8(57));
-        if !sound || count > members {
+        let (number, tail) = (fields.u64(32), fields.u64(40));
+        if !sound || count > members || number >= NUMBER_MAX || tail > number {
             return None;
         }
         let run = |i: usize| {
@@ -121,7 +128,7 @@ impl Record {
             (run.member < members && inside).then_some(run)
         };
         let intent = match fields.u8(56) {
-            1 => Intent::Redo {
+            1 if count > 0 => Intent::Redo {
                 runs: (0..count).map(run).collect::<Option<_>>()?,
                 sum: fields.u32(60),
             },
@@ -134,8 +141,8 @@ impl Record {
         };
         Some(Record {
             array,
-            number: fields.u64(32),
-            tail: fields.u64(40),
+            number,
+            tail,
             stripe: fields.u64(48),
             intent,
         })

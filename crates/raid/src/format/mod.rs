@@ -23,6 +23,8 @@ pub(crate) const SUPERBLOCKS: [Sectors; 2] = [Sectors(0), Sectors(8)];
 pub(crate) const MAP: Sectors = Sectors(16);
 /// Where the journal begins.
 pub(crate) const JOURNAL: Sectors = Sectors(32);
+/// Events and records have lower numbers than this: there always is a next one.
+pub(crate) const NUMBER_MAX: u64 = 1 << 62;
 /// Data begins on a multiple of this.
 pub(crate) const ALIGNMENT: Sectors = Sectors(2048);
 

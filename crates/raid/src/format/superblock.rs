@@ -1,9 +1,11 @@
 //! The superblock: which array a member belongs to, as what, and what is known
 //! of the others.
 
-use super::{BLOCK_BYTES, Fields, checksum, put};
-use crate::levels::{Level, MEMBERS_MAX};
-use block::{Extent, Lba, Sectors};
+use super::journal::slot_sectors;
+use super::map::REGIONS_MAX;
+use super::{ALIGNMENT, BLOCK_BYTES, Fields, JOURNAL, NUMBER_MAX, checksum, put};
+use crate::levels::{Level, MEMBERS_MAX, Shape};
+use block::{BUF_BYTES_MAX, Extent, Lba, Sectors};
 use std::fmt;
 
 const MAGIC: &[u8; 8] = b"hotsetAR";
@@ -236,21 +238,47 @@ impl Superblock {
     /// Whether its numbers fit each other; a checksum says nothing of that.
     fn is_possible(&self) -> bool {
         const SECTORS_MAX: u64 = 1 << 50;
-        let members = self.table.len();
-        let (fewest, most) = self.level.members();
-        let sizes = self.table.iter().map(|entry| entry.sectors.0);
-        (fewest..=most).contains(&members)
-            && (self.role == ROLE_SPARE || usize::from(self.role) < members)
+        let sizes: Vec<_> = self.table.iter().map(|entry| entry.sectors).collect();
+        let Ok(shape) = Shape::new(self.level, &sizes, self.chunk) else {
+            return false;
+        };
+        let of_entry = |entry: &MemberEntry| {
+            entry.sectors.0 < SECTORS_MAX
+                && entry.checkpoint <= shape.sectors()
+                && entry.failed_at < NUMBER_MAX
+        };
+        let of_bad = |bad: &Extent| {
+            let end = bad.start.0.saturating_add(bad.len.0);
+            end <= shape.sectors().0 && !bad.is_empty()
+        };
+        (self.role == ROLE_SPARE || usize::from(self.role) < sizes.len())
+            && self.events < NUMBER_MAX
             && matches!(self.block.0, 1 | 8)
-            && self.chunk.0 <= 8192
             && self.data_at.0 < SECTORS_MAX
-            && self.region.0 > 0
-            && self.journal_slots <= 4096
-            && sizes.clone().all(|size| size < SECTORS_MAX)
-            && self
-                .bad
-                .iter()
-                .all(|bad| bad.start.0 < SECTORS_MAX && bad.len.0 < SECTORS_MAX && !bad.is_empty())
+            && self.data_at.0.is_multiple_of(ALIGNMENT.0)
+            && self.data_at > Sectors::ZERO
+            && self.has_fitting_map(&shape)
+            && self.has_fitting_journal(&shape)
+            && self.table.iter().all(of_entry)
+            && self.bad.iter().all(of_bad)
+    }
+
+    fn has_fitting_map(&self, shape: &Shape) -> bool {
+        let (region, width) = (self.region.0, shape.width().0);
+        let can_tell_apart = |()| {
+            region.is_multiple_of(width) && shape.sectors().0.div_ceil(region) <= REGIONS_MAX as u64
+        };
+        let redundant = self.level.is_redundant().then_some(());
+        region > 0 && redundant.is_none_or(can_tell_apart)
+    }
+
+    fn has_fitting_journal(&self, shape: &Shape) -> bool {
+        if self.level != Level::Raid5 {
+            return self.journal_slots == 0;
+        }
+        let slot = slot_sectors(shape.members(), self.chunk);
+        let end = JOURNAL.0 + u64::from(self.journal_slots) * slot.0;
+        self.journal_slots > 0 && slot.bytes() <= BUF_BYTES_MAX as u64 && end <= self.data_at.0
     }
 }
 
@@ -276,7 +304,7 @@ mod tests {
             level: Level::Raid5,
             block: Sectors(8),
             chunk: Sectors(128),
-            data_at: Sectors(2048),
+            data_at: Sectors(8192),
             region: Sectors(1024),
             journal_slots: 16,
             table: vec![
@@ -311,6 +339,8 @@ mod tests {
         });
         let full = Superblock {
             name: "n".repeat(NAME_BYTES_MAX),
+            data_at: Sectors(67584),
+            region: Sectors(31 * 128),
             table: entries.take(MEMBERS_MAX).collect(),
             bad: vec![Extent::new(Lba(8), Sectors(16)); BAD_MAX],
             ..sample()
@@ -331,29 +361,73 @@ mod tests {
     fn numbers_that_cannot_be_are_refused() {
         type Change = fn(&mut Superblock, u64);
         const LIMIT: u64 = 1 << 50;
-        let changes: [(Change, &[u64], &[u64]); 10] = [
-            (
-                |s, n| s.role = n as u16,
-                &[0, 2, u64::from(ROLE_SPARE)],
-                &[3],
-            ),
+        let changes: [(Change, &[u64], &[u64]); 17] = [
+            (|s, n| s.role = n as u16, &[0, 2, ROLE_SPARE as u64], &[3]),
+            (|s, n| s.events = n, &[0, NUMBER_MAX - 1], &[NUMBER_MAX]),
             (|s, n| s.block = Sectors(n), &[1, 8], &[0, 2, 16]),
-            (|s, n| s.chunk = Sectors(n), &[8192], &[8193]),
-            (|s, n| s.data_at = Sectors(n), &[LIMIT - 1], &[LIMIT]),
-            (|s, n| s.region = Sectors(n), &[1], &[0]),
-            (|s, n| s.journal_slots = n as u32, &[0, 4096], &[4097]),
+            (|s, n| s.chunk = Sectors(n), &[64, 128], &[0, 4, 8192]),
+            (
+                |s, n| s.data_at = Sectors(n),
+                &[8192, LIMIT - 2048],
+                &[0, 6144, 8193, LIMIT],
+            ),
+            (|s, n| s.region = Sectors(n), &[256, 1024], &[0, 128, 300]),
+            (|s, n| s.journal_slots = n as u32, &[1, 16, 20], &[0, 21]),
             (
                 |s, n| s.table[2].sectors = Sectors(n),
                 &[LIMIT - 1],
-                &[LIMIT],
-            ),
-            (|s, n| s.bad[0].start = Lba(n), &[LIMIT - 1], &[LIMIT]),
-            (
-                |s, n| s.bad[0].len = Sectors(n),
-                &[1, LIMIT - 1],
                 &[0, LIMIT],
             ),
+            (|s, n| s.table[1].checkpoint = Sectors(n), &[8192], &[8193]),
+            (
+                |s, n| s.table[2].failed_at = n,
+                &[NUMBER_MAX - 1],
+                &[NUMBER_MAX],
+            ),
+            (
+                |s, n| s.bad[0].start = Lba(n),
+                &[0, 8192 - 16],
+                &[8192 - 15, u64::MAX],
+            ),
+            (
+                |s, n| s.bad[0].len = Sectors(n),
+                &[1, 8192 - 8],
+                &[0, 8192 - 7, u64::MAX],
+            ),
             (|s, n| s.table.truncate(n as usize), &[3], &[2]),
+            // As many regions as the map has bits.
+            (
+                |s, n| {
+                    let sectors = |entry: &mut MemberEntry| entry.sectors = Sectors(n);
+                    s.table.iter_mut().for_each(sectors);
+                },
+                &[15_728_640],
+                &[15_728_640 + 128],
+            ),
+            // Other levels have no journal.
+            (
+                |s, n| (s.level, s.journal_slots) = (Level::Raid1, n as u32),
+                &[0],
+                &[16],
+            ),
+            // One without redundancy has no use for a map.
+            (
+                |s, n| {
+                    (s.level, s.journal_slots) = (Level::Raid0, 0);
+                    s.region = Sectors(n);
+                },
+                &[1],
+                &[0],
+            ),
+            // A record has to fit a buffer.
+            (
+                |s, n| {
+                    (s.data_at, s.region) = (Sectors(1 << 30), Sectors(8192));
+                    s.chunk = Sectors(n);
+                },
+                &[2048],
+                &[4096],
+            ),
         ];
         for (i, (change, possible, impossible)) in changes.into_iter().enumerate() {
             let all = possible.iter().map(|n| (n, true));

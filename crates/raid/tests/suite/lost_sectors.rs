@@ -42,7 +42,10 @@ fn a_run_too_many_is_refused_and_the_others_stay_known() {
         let all = (lost[7].start.0, lost[7].len.0);
         bench.write(&array, all.0, all.1, 3).await.unwrap();
         assert!(bench.holds(&array, all.0, all.1, 3).await);
-        bench.write(&array, lost[9].start.0 + 1, 1, 4).await.unwrap();
+        bench
+            .write(&array, lost[9].start.0 + 1, 1, 4)
+            .await
+            .unwrap();
         assert!(bench.holds(&array, lost[9].start.0 + 1, 1, 4).await);
         refused(bench.read(&array, lost[9].start.0, 1).await);
         array.close().await.unwrap();

@@ -9,6 +9,7 @@ mod images;
 mod losses;
 mod lost_sectors;
 mod pace;
+mod patched;
 mod power;
 mod refusals;
 mod scrubs;
