@@ -293,8 +293,10 @@ impl Core {
 
     async fn change_legs(self: &Rc<Core>, extent: Extent, change: &Change) -> IoResult {
         let mut outcome = Outcome::default();
-        if self.shape.first_piece(extent).extent == extent {
-            self.change_piece(extent, change, &mut outcome).await;
+        let first = self.shape.first_piece(extent);
+        let whole = first.extent == extent;
+        if whole {
+            self.change_piece(&first, change, &mut outcome).await;
         } else {
             // Boxed, so that the futures of short requests stay small.
             Box::pin(self.change_pieces(extent, change, &mut outcome)).await;
@@ -305,13 +307,17 @@ impl Core {
             return Err(error);
         }
         // A leg that was in sync at the time may have been left behind since.
-        for piece in self.shape.pieces(extent) {
+        let took = |piece: &Piece| {
             let mut legs = piece.legs().iter().map(|leg| leg.member);
-            if !legs.any(|role| outcome.took.has(role) && self.is_in_sync(role)) {
-                return Err(self
-                    .error(Kind::Gone, "no member took the write")
-                    .at(piece.extent));
-            }
+            legs.any(|role| outcome.took.has(role) && self.is_in_sync(role))
+        };
+        let untaken = match whole {
+            true => Some(first).filter(|piece| !took(piece)),
+            false => self.shape.pieces(extent).find(|piece| !took(piece)),
+        };
+        if let Some(piece) = untaken {
+            let error = self.error(Kind::Gone, "no member took the write");
+            return Err(error.at(piece.extent));
         }
         if matches!(change, Change::Data(..) | Change::Zero) {
             self.heal(extent).await?;
@@ -327,12 +333,9 @@ impl Core {
     }
 
     /// Changes an extent of one piece.
-    async fn change_piece(self: &Rc<Core>, extent: Extent, change: &Change, outcome: &mut Outcome) {
-        let of = |leg: usize| {
-            let piece = self.shape.first_piece(extent);
-            self.change_leg(&piece, leg, extent.start, change)
-        };
-        match self.live_legs(&self.shape.first_piece(extent))[..] {
+    async fn change_piece(self: &Rc<Core>, piece: &Piece, change: &Change, outcome: &mut Outcome) {
+        let of = |leg: usize| self.change_leg(piece, leg, piece.extent.start, change);
+        match self.live_legs(piece)[..] {
             [one] => outcome.add(self, of(one).await),
             [one, other] => {
                 let (one, other) = join(of(one), of(other)).await;
