@@ -135,3 +135,23 @@ fn a_chunk_is_a_multiple_of_a_page_up_to_4_mib() {
     }
     assert!(!Level::Linear.is_striped() && !Level::Raid1.is_striped());
 }
+
+#[test]
+fn a_set_has_the_roles_that_were_added() {
+    let mut roles = Roles::default();
+    assert!(roles.is_empty());
+    let added = [0, 3, MEMBERS_MAX - 1];
+    added.into_iter().for_each(|role| roles.add(role));
+    assert!(!roles.is_empty());
+    assert_eq!(roles.iter().collect::<Vec<_>>(), added);
+    assert!(roles.has(3) && !roles.has(2));
+}
+
+#[test]
+fn a_stripe_of_data_is_best_transferred_at_once() {
+    let widths = Level::ALL.map(|level| {
+        let shape = Shape::new(level, &[Sectors(1 << 20); 4], Sectors(64)).unwrap();
+        shape.width().0
+    });
+    assert_eq!(widths, [8, 256, 8, 128, 192]);
+}

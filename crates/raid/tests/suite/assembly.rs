@@ -2,7 +2,7 @@
 
 use crate::common::{Bench, drive, options, refused, run, run_on};
 use block::{Device, Lba, Sectors};
-use raid::{Level, MemberState, Start, assemble};
+use raid::{Array, Level, MemberState, Start, assemble};
 
 #[test]
 fn the_order_of_the_devices_does_not_matter() {
@@ -168,6 +168,76 @@ fn a_spare_may_have_blocks_that_are_too_large() {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
         let given = array.add(bench.candidate(2), bench.uuid(), false).await;
         given.unwrap();
+    });
+}
+
+#[test]
+fn spares_are_found_again_and_replaced_members_are_none() {
+    run(8, 1, &[8; 4], async |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1], &[2, 3]).await.unwrap();
+        array.fail(1).await.unwrap();
+        bench.settled(&array).await;
+        array.close().await.unwrap();
+        drop(array);
+        let array = bench.assemble(&[0, 1, 2, 3]).await.unwrap();
+        assert!(array.is_settled());
+        let [spare] = &array.report().spares[..] else {
+            panic!("{:?}", array.report());
+        };
+        let waited = ["disk-2", "disk-3"]
+            .iter()
+            .position(|name| **name == **spare);
+        let waited = 2 + waited.expect("one of the two has taken the place");
+        assert!(told(&array, "disk-1 was replaced by another member"));
+        assert!(!told(&array, &format!("disk-{waited} was replaced")));
+        array.fail(0).await.unwrap();
+        bench.settled(&array).await;
+        assert!(array.report().spares.is_empty());
+    });
+}
+
+fn told(array: &Array, what: &str) -> bool {
+    let (events, _) = array.events();
+    events.iter().any(|event| event.what.contains(what))
+}
+
+/// What is filled has not yet what the array holds.
+#[test]
+fn no_array_starts_on_a_member_that_is_being_filled() {
+    run(9, 1, &[40; 3], async |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1], &[2]).await.unwrap();
+        array.fail(1).await.unwrap();
+        while array.report().progress.is_none() {
+            bench.sleep(1).await;
+        }
+        drop(array);
+        bench.sleep(1000).await;
+        for degraded in [false, true] {
+            let candidates = bench.candidates(&[2]);
+            let start = Start { degraded };
+            let refusal = refused(assemble(&bench.env, None, candidates, start, options()).await);
+            let missing = "too many members are missing (roles 0)";
+            assert!(refusal.contains(missing), "{refusal}");
+        }
+    });
+}
+
+#[test]
+fn stripes_that_are_done_again_are_told_of() {
+    run(10, 1, &[8; 3], async |bench| {
+        let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
+        for at in [0, 128, 256] {
+            bench.write(&array, at, 8, 1).await.unwrap();
+        }
+        drop(array);
+        bench.sleep(300).await;
+        let array = bench.assemble(&[0, 1, 2]).await.unwrap();
+        assert!(told(&array, "3 stripes were done again from the journal"));
+        array.close().await.unwrap();
+        drop(array);
+        bench.sleep(300).await;
+        let array = bench.assemble(&[0, 1, 2]).await.unwrap();
+        assert!(!told(&array, "done again"), "{:?}", array.events());
     });
 }
 
