@@ -202,4 +202,40 @@ mod tests {
         record.encode(&mut block);
         assert_eq!(Record::decode(&block, record.array, 3, Sectors(128)), None);
     }
+
+    /// A checksum says nothing of what the numbers mean.
+    #[test]
+    fn numbers_that_cannot_be_are_refused() {
+        for (number, tail, runs, is_possible) in [
+            (NUMBER_MAX - 1, NUMBER_MAX - 1, 1, true),
+            (NUMBER_MAX, 1, 1, false),
+            (5, 5, 3, true),
+            (5, 6, 1, false),
+            (5, 5, 0, false),
+            (5, 5, 4, false),
+        ] {
+            let run = Run {
+                len: Sectors(8),
+                ..Run::default()
+            };
+            let record = Record {
+                array: Uuid([5; 16]),
+                number,
+                tail,
+                stripe: 0,
+                intent: Intent::Redo {
+                    runs: vec![run; runs],
+                    sum: 0,
+                },
+            };
+            let mut block = vec![0; BLOCK_BYTES];
+            record.encode(&mut block);
+            let read = Record::decode(&block, record.array, 3, Sectors(128));
+            assert_eq!(
+                read,
+                is_possible.then_some(record),
+                "{number} {tail} {runs}"
+            );
+        }
+    }
 }
