@@ -203,6 +203,23 @@ mod tests {
         assert_eq!(Record::decode(&block, record.array, 3, Sectors(128)), None);
     }
 
+    #[test]
+    fn a_whole_stripe_has_a_checksum_for_each_member() {
+        for (sums, is_possible) in [(2, false), (3, true), (4, false)] {
+            let record = Record {
+                array: Uuid([5; 16]),
+                number: 1,
+                tail: 1,
+                stripe: 0,
+                intent: Intent::Whole(vec![7; sums]),
+            };
+            let mut block = vec![0; BLOCK_BYTES];
+            record.encode(&mut block);
+            let read = Record::decode(&block, record.array, 3, Sectors(128));
+            assert_eq!(read, is_possible.then_some(record), "{sums}");
+        }
+    }
+
     /// A checksum says nothing of what the numbers mean.
     #[test]
     fn numbers_that_cannot_be_are_refused() {
