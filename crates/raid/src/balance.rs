@@ -13,6 +13,9 @@ use crate::member::Member;
 use block::{Device, Nanos};
 use std::rc::Rc;
 
+#[cfg(test)]
+mod tests;
+
 /// How much slower than the quickest a leg may be.
 const SLOW: u64 = 4;
 /// Differences of less than this are no reason.
