@@ -239,13 +239,14 @@ impl Superblock {
     fn is_possible(&self) -> bool {
         const SECTORS_MAX: u64 = 1 << 50;
         let sizes: Vec<_> = self.table.iter().map(|entry| entry.sectors).collect();
+        if sizes.iter().any(|size| size.0 >= SECTORS_MAX) {
+            return false;
+        }
         let Ok(shape) = Shape::new(self.level, &sizes, self.chunk) else {
             return false;
         };
         let of_entry = |entry: &MemberEntry| {
-            entry.sectors.0 < SECTORS_MAX
-                && entry.checkpoint <= shape.sectors()
-                && entry.failed_at < NUMBER_MAX
+            entry.checkpoint <= shape.sectors() && entry.failed_at < NUMBER_MAX
         };
         let of_bad = |bad: &Extent| {
             let end = bad.start.0.saturating_add(bad.len.0);
@@ -361,7 +362,7 @@ mod tests {
     fn numbers_that_cannot_be_are_refused() {
         type Change = fn(&mut Superblock, u64);
         const LIMIT: u64 = 1 << 50;
-        let changes: [(Change, &[u64], &[u64]); 17] = [
+        let changes: [(Change, &[u64], &[u64]); 18] = [
             (|s, n| s.role = n as u16, &[0, 2, ROLE_SPARE as u64], &[3]),
             (|s, n| s.events = n, &[0, NUMBER_MAX - 1], &[NUMBER_MAX]),
             (|s, n| s.block = Sectors(n), &[1, 8], &[0, 2, 16]),
@@ -376,7 +377,7 @@ mod tests {
             (
                 |s, n| s.table[2].sectors = Sectors(n),
                 &[LIMIT - 1],
-                &[0, LIMIT],
+                &[0, LIMIT, u64::MAX],
             ),
             (|s, n| s.table[1].checkpoint = Sectors(n), &[8192], &[8193]),
             (
@@ -409,6 +410,15 @@ mod tests {
                 |s, n| (s.level, s.journal_slots) = (Level::Raid1, n as u32),
                 &[0],
                 &[16],
+            ),
+            // Members one after the other are added up.
+            (
+                |s, n| {
+                    (s.level, s.journal_slots) = (Level::Linear, 0);
+                    s.table[2].sectors = Sectors(n);
+                },
+                &[LIMIT - 8],
+                &[u64::MAX],
             ),
             // One without redundancy has no use for a map.
             (
