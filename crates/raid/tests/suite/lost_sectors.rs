@@ -2,7 +2,7 @@
 
 use crate::common::{drive, refused, run, spoil};
 use block::{Device, Extent, Lba, Sectors};
-use raid::{BAD_MAX, Level};
+use raid::{BAD_MAX, Level, examine};
 
 /// Where data begins on a member of a mirror.
 const DATA_AT: u64 = 2048;
@@ -53,4 +53,43 @@ fn a_run_too_many_is_refused_and_the_others_stay_known() {
         let array = bench.assemble(&[0, 1]).await.unwrap();
         assert_eq!(array.report().bad.len(), BAD_MAX);
     });
+}
+
+#[test]
+fn what_one_member_cannot_read_is_written_again() {
+    for (level, members) in [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 3)] {
+        let all: Vec<usize> = (0..members).collect();
+        let (first, roles) = (all[0], all.clone());
+        let data_at = std::rc::Rc::new(std::cell::Cell::new(0));
+        let found = data_at.clone();
+        let (mut sim, disks) = run(9, 1, &vec![8; members], async move |bench| {
+            let array = bench.create(level, &roles, &[]).await.unwrap();
+            for at in (0..1024).step_by(64) {
+                bench.write(&array, at, 64, 1).await.unwrap();
+            }
+            array.close().await.unwrap();
+            let superblock = examine(&bench.env, &bench.candidate(first).device).await;
+            found.set(superblock.unwrap().expect("a superblock").data_at.0);
+        });
+        let lost = Extent::new(Lba(data_at.get() + 8), Sectors(3));
+        spoil(&mut sim, vec![(disks[first], lost)]);
+        let control = sim.world().control();
+        drive(&mut sim, &control, &disks, async move |bench| {
+            let raw = bench.candidate(first).device;
+            let buf = bench.env.pool.get(3 * 512).await;
+            assert!(raw.read(lost.start, buf).await.1.is_err(), "{level:?}");
+            let array = bench.assemble(&all).await.unwrap();
+            // Each leg has its turn.
+            for _ in 0..4 {
+                assert!(bench.holds(&array, 0, 64, 1).await, "{level:?}");
+                bench.sleep(100).await;
+            }
+            let counts = array.report().members[first].counts;
+            assert_eq!((counts.read_errors, counts.repaired), (1, 64), "{level:?}");
+            let buf = bench.env.pool.get(3 * 512).await;
+            let (buf, result) = raw.read(lost.start, buf).await;
+            result.unwrap();
+            assert!(buf.iter().all(|byte| *byte == 1), "{level:?}");
+        });
+    }
 }
