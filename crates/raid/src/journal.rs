@@ -10,8 +10,8 @@
 //! whether all of the others are new.
 //!
 //! Invariants:
-//!     a stripe is written in place ⟹ its record is durable, or its parity's
-//!                                     member is not in sync
+//!     a stripe is written in place ⟹ its record is durable, or it is that its
+//!                                     parity's member is not in sync
 //!     a record is done with ⟺ a flush has covered what it announced, and it was
 //!                              taken back if that had failed
 //!     a partial write to a stripe begins ⟹ no record of it as a whole is left

@@ -328,7 +328,7 @@ impl Core {
         let stripe = update.stripe;
         let journal = &self.journals[stripe.parity];
         let keeper = self.in_sync(stripe.parity).filter(|_| parity.is_some());
-        let mut record = None;
+        let (mut record, mut durable) = (None, false);
         let shared = match keeper {
             None => block.share(),
             Some(keeper) => {
@@ -348,7 +348,7 @@ impl Core {
                 let (number, shared, written) = journal
                     .write(self, &keeper, stripe.number, intent, block)
                     .await;
-                record = number;
+                (record, durable) = (number, written.is_ok());
                 if let Err(error) = written
                     && !self.fail(stripe.parity, &error)
                 {
@@ -364,7 +364,15 @@ impl Core {
             Some(_) if !whole && self.is_in_sync(stripe.parity) => Fua::No,
             _ => update.fua,
         };
-        let result = self.put_in_place(update, shared, parity, parity_fua).await;
+        // Without a record, whoever finds the data must know that its parity is out.
+        let known = match durable {
+            true => Ok(()),
+            false => self.commit().await,
+        };
+        let result = match known {
+            Ok(()) => self.put_in_place(update, shared, parity, parity_fua).await,
+            Err(error) => Err(error),
+        };
         journal.end(record, result.is_ok());
         result
     }

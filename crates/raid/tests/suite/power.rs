@@ -1,11 +1,11 @@
 //! Losses of power together with a lost member or sectors that cannot be read.
 //! What a disk's cache keeps is by chance: each case is tried often.
 
-use crate::common::{Bench, after_power, drive, run, spoil};
-use block::{Device, Extent, Fua, IoResult, Kind, Lba, Nanos, TargetId};
-use futures_util::future::join_all;
+use crate::common::{Bench, after_power, drive, run, spoil, strike};
+use block::{Device, Extent, Fua, IoResult, Kind, Lba, Nanos, Sectors, TargetId};
+use futures_util::future::{join, join_all};
 use raid::{Array, Level};
-use sim::{Domain, Sim};
+use sim::{Domain, Effect, Ops, Rule, Sim, When};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -116,6 +116,52 @@ fn what_was_being_written_is_old_new_or_lost_without_any_member() {
         }
     }
     assert!(!told.contains(&0), "lost, old and new: {told:?}");
+}
+
+/// The parity's member is lost, so that what is written has no record; before any
+/// superblock says so power goes, and all members are back with it.
+#[test]
+fn what_is_written_without_its_parity_leaves_data_and_parity_that_fit() {
+    // A part's parity is read before a record is written, that of the whole is not.
+    let written = [(3, 20), (0, 128)];
+    for (seed, written) in (0..TRIES).flat_map(|seed| written.map(|part| (seed, part))) {
+        let (mut sim, disks) = run(seed, 1, &[8; 3], async |bench| {
+            let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
+            let whole = write(&bench, &array, (0, 128), 1, Fua::No).await;
+            whole.and(array.close().await).unwrap();
+        });
+        let rule = |disk: &TargetId| Rule {
+            disk: *disk,
+            ops: Ops::Writes,
+            within: Some(Extent::new(Lba(0), Sectors(16))),
+            when: When::Always,
+            effect: Effect::Delay(Nanos::from_millis(20)),
+        };
+        strike(&mut sim, disks.iter().map(rule).collect());
+        let control = sim.world().control();
+        drive(&mut sim, &control, &disks, async move |bench| {
+            let array = bench.assemble(&[0, 1, 2]).await.unwrap();
+            // Its region is marked from here on.
+            let beside = write(&bench, &array, (40, 8), 2, Fua::Yes).await;
+            beside.unwrap();
+            bench
+                .control
+                .kill(bench.disks[array.shape().stripe(0).parity]);
+            let cut = async {
+                bench.sleep(10).await;
+                bench.control.cut_power(None);
+                bench.sleep(1).await;
+            };
+            let write = write(&bench, &array, written, 2, Fua::Yes);
+            join(write, cut).await.0.unwrap();
+        });
+        disks.iter().for_each(|disk| control.revive(*disk));
+        after_power(&mut sim, &disks, &[0, 1, 2], async move |bench, array| {
+            bench.settled(&array).await;
+            let report = array.scrub(false).await.unwrap();
+            assert_eq!(report.mismatches, 0, "seed {seed}, {written:?}");
+        });
+    }
 }
 
 #[test]
