@@ -114,7 +114,6 @@ pub fn run(command: &Drill) -> Result<(), Failure> {
             first.wrong_bytes,
             first.longest_stall_ms,
             first
-                .detail
                 .error
                 .as_ref()
                 .map_or(String::new(), |why| format!(" ({why})"))

@@ -23,7 +23,7 @@ pub const POINT: Nanos = Nanos::from_millis(250);
 pub struct Seen {
     pub longest: Nanos,
     pub errors: u64,
-    /// Why the first request failed.
+    /// What was wrong first.
     pub error: Option<String>,
     pub wrong_bytes: u64,
     pub reads: u64,
@@ -125,11 +125,27 @@ impl Load {
                 let began = self.env.timer.now();
                 let (buf, result) = volume.device.read(at, buf).await;
                 if self.ended(began, result) {
-                    let wrong = (first..).zip(buf.chunks(BLOCK_BYTES));
-                    let wrong: u64 = wrong.map(|(block, data)| volume.wrong(block, data)).sum();
-                    self.seen.borrow_mut().wrong_bytes += wrong;
+                    for (block, data) in (first..).zip(buf.chunks(BLOCK_BYTES)) {
+                        self.compare(volume, block, data);
+                    }
                 }
             }
+        }
+    }
+
+    /// Notes what is wrong of a block that was read.
+    fn compare(&self, volume: &Volume, block: u64, data: &[u8]) {
+        let wrong = volume.wrong(block, data);
+        if wrong > 0 {
+            let mut seen = self.seen.borrow_mut();
+            seen.wrong_bytes += wrong;
+            let what = || {
+                format!(
+                    "{wrong} bytes of block {block} of volume {} are wrong",
+                    volume.number
+                )
+            };
+            seen.error.get_or_insert_with(what);
         }
     }
 
@@ -197,8 +213,7 @@ impl Load {
             if is_read {
                 let (buf, result) = volume.device.read(at, buf).await;
                 if self.ended(began, result) {
-                    let wrong = volume.wrong(block, &buf);
-                    self.seen.borrow_mut().wrong_bytes += wrong;
+                    self.compare(volume, block, &buf);
                     self.point(true);
                 }
             } else {

@@ -58,6 +58,8 @@ pub struct Row {
     pub reads_per_s: f64,
     /// Writes a second of clients while the parts were away.
     pub writes_per_s: f64,
+    /// What was wrong first, if anything but a stall was.
+    pub error: Option<String>,
     /// What the page shows beside.
     #[serde(skip)]
     pub detail: Detail,
@@ -72,8 +74,6 @@ pub struct Detail {
     pub marks_s: [f64; 3],
     /// Reads and writes a second of each member, before the loss and during it.
     pub members: Vec<(String, [f64; 2], [f64; 2])>,
-    /// Why the first request failed, or what else did.
-    pub error: Option<String>,
     /// The detection time, which no stall may exceed.
     pub limit_ms: f64,
 }
@@ -96,8 +96,8 @@ trait Site {
     async fn give_back(&self) -> Result<(), String>;
     /// Whether every array is whole.
     async fn is_whole(&self) -> Result<bool, String>;
-    /// Places where copies differ.
-    async fn scrub(&self) -> Result<u64, String>;
+    /// In how many places the copies of each array differ.
+    async fn scrub(&self) -> Result<Vec<(String, u64)>, String>;
     /// What members have done.
     async fn counts(&self) -> Result<Counts, String>;
 }
@@ -151,13 +151,18 @@ async fn play(
             }
             ended => ended,
         }?,
-        false => 0,
+        false => Vec::new(),
     };
     let mut seen = load.seen.borrow().clone();
     if !is_whole {
         seen.errors += 1;
         seen.error
             .get_or_insert_with(|| "an array is never whole again".into());
+    }
+    for (array, places) in differ.into_iter().filter(|(_, places)| *places > 0) {
+        let what = || format!("copies of {array} differ in {places} places");
+        seen.error.get_or_insert_with(what);
+        seen.wrong_bytes += places * block::SECTOR_BYTES;
     }
     let since = |at: Nanos| (at - began).as_secs_f64();
     Ok(Row {
@@ -167,14 +172,14 @@ async fn play(
         place,
         longest_stall_ms: seen.longest.as_secs_f64() * 1e3,
         errors: seen.errors,
-        wrong_bytes: seen.wrong_bytes + differ * block::SECTOR_BYTES,
+        wrong_bytes: seen.wrong_bytes,
         reads_per_s: (during.reads - before.reads) as f64 / away,
         writes_per_s: (during.writes - before.writes) as f64 / away,
+        error: seen.error,
         detail: Detail {
             line: seen.line,
             marks_s: [since(pulled), since(back), since(whole)],
             members: rates(&snapshots, BEFORE.as_secs_f64(), away),
-            error: seen.error,
             limit_ms: setup.detection().as_secs_f64() * 1e3,
         },
     })

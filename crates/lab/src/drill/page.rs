@@ -34,11 +34,7 @@ pub fn page(setup: &Setup, rows: &[Row]) -> Result<String, Box<dyn Error>> {
     ]);
     let failed = rows.iter().filter(|row| !row.is_right());
     let failed = failed.map(|row| {
-        let why = row
-            .detail
-            .error
-            .as_deref()
-            .unwrap_or("content, or too long a stall");
+        let why = row.error.as_deref().unwrap_or("too long a stall");
         format!("{}: {why}", title(row))
     });
     page.warnings(&failed.collect::<Vec<_>>());

@@ -205,14 +205,15 @@ impl Stage {
                 Ok(Answer {
                     whole,
                     counts: counts.collect(),
-                    differ: 0,
+                    differ: Vec::new(),
                 })
             }
             Job::Scrub => {
-                let mut differ = 0;
+                let mut differ = Vec::new();
                 let arrays = self.setup.arrays().iter();
                 for array in arrays.filter(|array| array.level.value.is_redundant()) {
-                    differ += self.scrub(array.name.as_str())?;
+                    let name = array.name.as_str();
+                    differ.push((name.to_owned(), self.scrub(name)?));
                 }
                 Ok(Answer {
                     differ,
@@ -255,7 +256,7 @@ enum Job {
 struct Answer {
     whole: bool,
     counts: Counts,
-    differ: u64,
+    differ: Vec<(String, u64)>,
 }
 
 /// The other thread, as the script sees it.
@@ -289,7 +290,7 @@ impl Site for Remote {
     async fn is_whole(&self) -> Result<bool, String> {
         Ok(self.ask(Job::Look).await?.whole)
     }
-    async fn scrub(&self) -> Result<u64, String> {
+    async fn scrub(&self) -> Result<Vec<(String, u64)>, String> {
         Ok(self.ask(Job::Scrub).await?.differ)
     }
     async fn counts(&self) -> Result<Counts, String> {

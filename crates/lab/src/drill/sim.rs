@@ -269,11 +269,12 @@ impl Site for Bench<'_> {
         Ok(self.all().iter().all(is_whole))
     }
 
-    async fn scrub(&self) -> Result<u64, String> {
-        let mut differ = 0;
+    async fn scrub(&self) -> Result<Vec<(String, u64)>, String> {
+        let mut differ = Vec::new();
         let redundant = |array: &&Array| array.report().level.is_redundant();
         for array in self.all().iter().filter(redundant) {
-            differ += array.scrub(false).await.map_err(told)?.mismatches;
+            let found = array.scrub(false).await.map_err(told)?;
+            differ.push((array.report().name.to_string(), found.mismatches));
         }
         Ok(differ)
     }
