@@ -17,8 +17,8 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 
-/// How often a claim is tried, and how long after each time: five seconds in all.
-const ATTEMPTS: u32 = 100;
+/// How often a claim is tried, and how long after each time: ten seconds in all.
+const ATTEMPTS: u32 = 200;
 const PAUSE: Nanos = Nanos::from_millis(50);
 
 /// What `claim` comes to, which is tried again while another is `Busy` with it.

@@ -6,7 +6,7 @@ mod real;
 use block::Nanos;
 use nbd::serve::{Limits, Server};
 use real::{BYTES, Served, Setup, run, tool};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
@@ -84,9 +84,13 @@ impl Raw {
 
     /// Whether the server closes without another byte.
     fn sees_the_end(mut self) -> bool {
-        match self.0.read(&mut [0; 1]) {
-            Ok(n) => n == 0,
-            Err(e) => e.kind() == std::io::ErrorKind::ConnectionReset,
+        loop {
+            match self.0.read(&mut [0; 1]) {
+                Ok(n) => return n == 0,
+                // So ends a wait when the process is stopped and goes on.
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return e.kind() == ErrorKind::ConnectionReset,
+            }
         }
     }
 }
