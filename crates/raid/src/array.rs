@@ -1,5 +1,6 @@
 //! An array as its user sees it: a device, and what can be done to it.
 
+use crate::assemble::went_on_alone;
 use crate::core::{Core, Event};
 use crate::format::{MemberState, Uuid};
 use crate::levels::{Level, Shape};
@@ -60,6 +61,8 @@ pub struct Report {
     pub uuid: Option<Uuid>,
     /// Its members, by role.
     pub members: Vec<MemberReport>,
+    /// Whether every member that is here knows durably how the others are.
+    pub committed: bool,
     /// The devices that wait to replace one.
     pub spares: Vec<Arc<str>>,
     /// What goes on, if anything.
@@ -110,6 +113,7 @@ impl Array {
             chunk: core.shape.chunk(),
             uuid: core.meta.as_ref().map(|meta| meta.array),
             members: members.collect(),
+            committed: core.is_committed(),
             spares: core
                 .spares
                 .borrow()
@@ -134,10 +138,11 @@ impl Array {
         &self.core().shape
     }
 
-    /// Whether nothing is left to be brought into agreement or filled.
+    /// Whether nothing is left to be brought into agreement or filled, and every member
+    /// knows that.
     pub fn is_settled(&self) -> bool {
         let core = self.core();
-        core.is_whole() && core.unsynced.borrow().is_empty()
+        core.is_whole() && core.unsynced.borrow().is_empty() && core.is_committed()
     }
 
     /// Leaves a member behind, as if it had failed.
@@ -219,7 +224,7 @@ impl Array {
                 let what = format!("{name} is a copy of member {role}, which is here");
                 return Err(core.error(Kind::Invalid, what));
             };
-            if found.events >= entry.failed_at {
+            if went_on_alone(found, &core.table()) {
                 let what =
                     format!("{name} was used apart from this array; to use it again, wipe it");
                 return Err(core.error(Kind::Invalid, what));

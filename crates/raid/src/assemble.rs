@@ -1,9 +1,13 @@
 //! Putting arrays together from what their members say.
 //!
-//! The superblock with the most events is the truth. A member that it calls
-//! failed missed writes, and is filled with what it missed. An array starts
-//! without a member only if those that are absent could not have carried it on
-//! by themselves: what is here may be old then.
+//! The superblock with the most events, and of these the last revision, is the
+//! truth. A member that it calls failed missed writes, and is filled with what it
+//! missed. An array starts without a member only if those that are absent could not
+//! have carried it on by themselves: what is here may be old then.
+//!
+//! A member that is absent may alone have what a commit that was cut short had
+//! begun: one event more than the newest that is here. No start gives that event
+//! another meaning: its own is one further on.
 //!
 //! Not here: what a superblock looks like (`format`), making arrays (`create`).
 
@@ -15,6 +19,7 @@ use crate::format::{
 use crate::levels::Shape;
 use crate::member::{Candidate, Member};
 use block::{BoxDevice, Device, Env, IoError, IoResult, Kind, Lba, Sectors};
+use futures_util::future::join_all;
 use std::collections::HashSet;
 use std::rc::Rc;
 
@@ -36,7 +41,7 @@ pub async fn examine(env: &Env, device: &BoxDevice) -> IoResult<Option<Superbloc
         match result {
             Ok(()) => {
                 let found = Superblock::decode(&buf);
-                let newer = |f: &Superblock| best.as_ref().is_none_or(|b| f.events > b.events);
+                let newer = |f: &Superblock| best.as_ref().is_none_or(|b| f.age() > b.age());
                 if let Some(found) = found.filter(newer) {
                     best = Some(found);
                 }
@@ -84,7 +89,7 @@ pub async fn assemble(
     }
     let Some(newest) = found
         .iter()
-        .max_by_key(|(_, s)| s.events)
+        .max_by_key(|(_, s)| s.age())
         .map(|(_, s)| s.clone())
     else {
         let notes = notes.join("; ");
@@ -97,8 +102,8 @@ pub async fn assemble(
     for note in notes {
         core.tell(note);
     }
+    catch_up(&core, &newest, &behind).await?;
     take_over_marks(&core).await?;
-    catch_up(&core, &newest, &behind).await;
     core.want_commit();
     core.commit().await?;
     if !core.journals.is_empty() {
@@ -116,23 +121,58 @@ pub async fn assemble(
     Ok(Array::start(core))
 }
 
-/// Gives members that the newest superblock has not reached that one, before
-/// there is a newer: starts that are cut short, one after another, would leave
-/// them more than one behind, which only members do that missed writes.
-async fn catch_up(core: &Core, newest: &Superblock, behind: &HashSet<Uuid>) {
-    for (role, member) in core.live() {
-        if behind.contains(&member.uuid) {
+/// Gives members that the newest superblock has not reached that one, then all of them
+/// the same as the event after it, before there is a newer: starts that are cut short,
+/// one after another, would leave them more than one behind, which only members do that
+/// missed writes.
+async fn catch_up(core: &Rc<Core>, newest: &Superblock, behind: &HashSet<Uuid>) -> IoResult {
+    let mut refused: Vec<(usize, IoError)> = Vec::new();
+    for events in [newest.events, newest.events + 1] {
+        let mut live = core.live();
+        live.retain(|(role, member)| {
+            let lacks = events > newest.events || behind.contains(&member.uuid);
+            lacks && refused.iter().all(|(r, _)| r != role)
+        });
+        let each = live.into_iter().map(async |(role, member)| {
             let mut buf = core.env.pool.get(BLOCK_BYTES).await;
-            let mut superblock = newest.clone();
-            (superblock.role, superblock.member) = (role as u16, member.uuid);
+            let superblock = Superblock {
+                role: role as u16,
+                member: member.uuid,
+                events,
+                ..newest.clone()
+            };
             superblock.encode(&mut buf);
-            let copy = SUPERBLOCKS[(newest.events % 2) as usize];
-            // A member that is lost here is so at the commit, which judges it.
-            if member.write_meta(copy, buf.share()).await.is_err() {
+            let copy = SUPERBLOCKS[(events % 2) as usize];
+            let written = member.write_meta(copy, buf.share()).await;
+            written.err().map(|error| {
                 member.torn.set(Some(copy));
-            }
+                (role, error)
+            })
+        });
+        refused.extend(join_all(each).await.into_iter().flatten());
+        let took = |role| core.in_sync(role).is_some() && refused.iter().all(|(r, _)| *r != role);
+        if !refused.is_empty() && !core.shape.can_run(took) {
+            return Err(refused.swap_remove(0).1);
         }
     }
+    for (role, error) in refused {
+        core.fail(role, &error);
+    }
+    Ok(())
+}
+
+/// Whether an array went on with the member of `found` that the one of `table` calls
+/// failed: with none of those that are in sync here. If it had any of them with it, its
+/// last event never reached those, and nothing was acknowledged after that.
+pub(crate) fn went_on_alone(found: &Superblock, table: &[MemberEntry]) -> bool {
+    let mine = table.iter().find(|entry| entry.uuid == found.member);
+    let is_newer = mine.is_some_and(|mine| found.events >= mine.failed_at);
+    let in_sync = table.iter().filter(|e| e.state == MemberState::InSync);
+    let mut with_it = in_sync.filter(|here| {
+        let there = found.table.iter().find(|there| there.uuid == here.uuid);
+        there.is_some_and(|there| !there.state.is_failed())
+    });
+    is_newer && with_it.next().is_none()
 }
 
 /// Refuses what cannot be one array.
@@ -170,7 +210,7 @@ fn check_found(
             .find(|entry| entry.uuid == superblock.member);
         if let Some(entry) = entry
             && entry.state.is_failed()
-            && superblock.events >= entry.failed_at
+            && went_on_alone(superblock, &newest.table)
         {
             return Err(invalid(format!(
                 "{device} was used apart from the other members, so that both hold data the other \
@@ -240,7 +280,7 @@ fn parts_of(
         if member.is_none() && !entry.state.is_failed() {
             let whole = matches!(entry.state, MemberState::Rebuilding { whole: true });
             entry.state = MemberState::Failed { whole };
-            entry.failed_at = newest.events + 1;
+            entry.failed_at = newest.events + 2;
         }
         members.push((member, entry));
     }
@@ -267,7 +307,7 @@ fn parts_of(
             region: newest.region,
             journal_slots: newest.journal_slots,
         }),
-        generation: newest.events,
+        generation: newest.events + 1,
         bad: newest.bad.clone(),
         shape,
     };

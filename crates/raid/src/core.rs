@@ -1,5 +1,4 @@
-//! What an array is made of, who is in it, and how a change of that becomes
-//! durable.
+//! What an array is made of and who is in it.
 //!
 //! Invariants:
 //!     a member that missed an acknowledged write is failed in the superblock of
@@ -7,16 +6,13 @@
 //!     a member is failed only if the others can carry the array on
 //!     a member serves reads ⟺ it is in sync
 
-use crate::format::{
-    BLOCK_BYTES, MemberEntry, MemberState, ROLE_SPARE, SUPERBLOCKS, Superblock, Uuid,
-};
+use crate::commit::Commits;
+use crate::format::{MemberEntry, MemberState, Uuid};
 use crate::intent::Intent;
 use crate::journal::Journal;
 use crate::levels::{Leg, Piece, Shape};
 use crate::member::{Member, is_loss};
-use block::{
-    Access, Device, Env, Extent, Geometry, IoError, IoResult, Kind, Lba, Nanos, RangeLock, Sectors,
-};
+use block::{Device, Env, Extent, Geometry, IoError, IoResult, Kind, Nanos, RangeLock, Sectors};
 use futures_util::future::join_all;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -106,12 +102,7 @@ pub(crate) struct Core {
     pub turn: Cell<u64>,
     pub last_use: Cell<Nanos>,
     pub progress: Cell<crate::recover::Progress>,
-    generation: Cell<u64>,
-    /// Not every live member has that generation's superblock.
-    incomplete: Cell<bool>,
-    wanted: Cell<u64>,
-    committed: Cell<u64>,
-    committing: RangeLock,
+    pub commits: Commits,
     /// How many stripes of RAID 5 are changed at once.
     pub lanes: RangeLock,
     pub closed: Cell<bool>,
@@ -167,11 +158,7 @@ impl Core {
             turn: Cell::new(0),
             last_use: Cell::new(Nanos::ZERO),
             progress: Cell::default(),
-            generation: Cell::new(parts.generation),
-            incomplete: Cell::new(false),
-            wanted: Cell::new(0),
-            committed: Cell::new(0),
-            committing: RangeLock::new(),
+            commits: Commits::new(parts.generation),
             lanes: RangeLock::new(),
             closed: Cell::new(false),
             shape,
@@ -258,7 +245,7 @@ impl Core {
         let mut entry = self.slots[role].entry.get();
         change(&mut entry);
         self.slots[role].entry.set(entry);
-        self.wanted.set(self.wanted.get() + 1);
+        self.want_commit();
     }
 
     /// From here on `member` asks this array before it gives up.
@@ -303,7 +290,7 @@ impl Core {
             return false;
         }
         let whole = matches!(state, MemberState::Rebuilding { whole: true });
-        let failed_at = self.generation.get() + 1;
+        let failed_at = self.commits.next_event();
         self.set_entry(role, |entry| {
             entry.state = MemberState::Failed { whole };
             entry.failed_at = failed_at;
@@ -329,66 +316,9 @@ impl Core {
         }
     }
 
-    /// The superblock as a member is to have it.
-    pub fn superblock(&self, role: u16, member: Uuid) -> Superblock {
-        let meta = self.meta();
-        Superblock {
-            array: meta.array,
-            member,
-            role,
-            events: self.generation.get(),
-            name: self.name.to_string(),
-            level: self.shape.level(),
-            block: self.geometry.block,
-            chunk: self.shape.chunk(),
-            data_at: meta.data_at,
-            region: meta.region,
-            journal_slots: meta.journal_slots,
-            table: self.slots.iter().map(|slot| slot.entry.get()).collect(),
-            bad: self.bad.borrow().clone(),
-        }
-    }
-
-    /// Makes who is in the array durable on every live member, if that has
-    /// changed. `Err`: it may not be; nothing must be acknowledged.
-    pub async fn commit(self: &Rc<Core>) -> IoResult {
-        if self.committed.get() == self.wanted.get() || self.meta.is_none() {
-            return Ok(());
-        }
-        // Boxed, so that the futures of requests stay small: they are moved.
-        Box::pin(self.commit_now()).await
-    }
-
-    async fn commit_now(self: &Rc<Core>) -> IoResult {
-        let all = Extent::new(Lba::ZERO, Sectors(1));
-        let _alone = self.committing.lock(all, Access::Exclusive).await;
-        while self.committed.get() != self.wanted.get() {
-            self.check_up()?;
-            let wanted = self.wanted.get();
-            // Members that refuse and cannot be left behind would fall further and
-            // further behind, and count for members that missed writes.
-            if !self.incomplete.replace(true) {
-                self.generation.set(self.generation.get() + 1);
-            }
-            let live = self.live();
-            let writes = live
-                .iter()
-                .map(|(role, member)| self.write_superblock(*role as u16, member));
-            let results = join_all(writes).await;
-            for ((role, _), result) in live.iter().zip(results) {
-                if let Err(error) = result
-                    && !self.fail(*role, &error)
-                {
-                    return Err(error);
-                }
-            }
-            self.incomplete.set(false);
-            // A member that failed meanwhile has to be left behind as well.
-            if self.wanted.get() == wanted {
-                self.committed.set(wanted);
-            }
-        }
-        Ok(())
+    /// The members by role, with what is known of each.
+    pub fn table(&self) -> Vec<MemberEntry> {
+        self.slots.iter().map(|slot| slot.entry.get()).collect()
     }
 
     /// Makes what every live member acknowledged durable.
@@ -424,56 +354,6 @@ impl Core {
             return Err(self.error(Kind::Busy, format!("{name} is in this array already")));
         }
         Ok(Joining(self, name.clone()))
-    }
-
-    /// Asks for a commit although no role has changed.
-    pub fn want_commit(&self) {
-        self.wanted.set(self.wanted.get() + 1);
-    }
-
-    pub async fn write_superblock(&self, role: u16, member: &Member) -> IoResult {
-        let mut buf = self.env.pool.get(BLOCK_BYTES).await;
-        self.superblock(role, member.uuid).encode(&mut buf);
-        // The other copy stays whole whatever becomes of this write: one that is torn
-        // is written first.
-        let copy = SUPERBLOCKS[(self.generation.get() % 2) as usize];
-        let torn = member.torn.take().filter(|torn| *torn != copy);
-        let block = buf.share();
-        for copy in torn.into_iter().chain([copy]) {
-            let written = member.write_meta(copy, block.clone()).await;
-            if written.is_err() {
-                member.torn.set(Some(copy));
-                return written;
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes a copy of a member's superblock that cannot be read, or was torn, the
-    /// same as the other: the next commit may overwrite that one.
-    pub async fn mend_superblocks(&self, member: &Member) -> IoResult {
-        let mut found = [None, None];
-        for (copy, found) in SUPERBLOCKS.into_iter().zip(&mut found) {
-            let buf = self.env.pool.get(BLOCK_BYTES).await;
-            let (buf, result) = member.read_meta(copy, buf).await;
-            let legible = result.is_ok() && Superblock::decode(&buf).is_some();
-            *found = legible.then_some(buf);
-        }
-        match found {
-            [Some(whole), None] => member.write_meta(SUPERBLOCKS[1], whole.share()).await,
-            [None, Some(whole)] => member.write_meta(SUPERBLOCKS[0], whole.share()).await,
-            _ => Ok(()),
-        }
-    }
-
-    /// Makes a device that is blank, or was somebody's, a spare of this array.
-    pub async fn write_spare(&self, member: &Member) -> IoResult {
-        for copy in SUPERBLOCKS {
-            let mut buf = self.env.pool.get(BLOCK_BYTES).await;
-            self.superblock(ROLE_SPARE, member.uuid).encode(&mut buf);
-            member.write_meta(copy, buf.share()).await?;
-        }
-        Ok(())
     }
 }
 

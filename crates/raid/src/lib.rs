@@ -2,9 +2,10 @@
 //! arrays nest.
 //!
 //! `levels` says where sectors lie, `format` what members carry besides data,
-//! `assemble` who belongs to an array, `core` who is in it now. `replicated`
-//! and `parity` read and write; `intent` and `journal` see to it that a loss of
-//! power harms nothing, `replay` and `recover` mend what it left.
+//! `assemble` who belongs to an array, `core` who is in it now, `commit` how that
+//! becomes durable. `replicated`, `parity` and `reconstruct` read and write; `intent`
+//! and `journal` see to it that a loss of power harms nothing, `replay`, `recover` and
+//! `fill` mend what it left.
 //!
 //! Not here, on purpose: opening devices, asking people, clocks and random
 //! sources. Identities come in as arguments.
@@ -12,8 +13,10 @@
 mod array;
 mod assemble;
 mod balance;
+mod commit;
 mod core;
 mod create;
+mod fill;
 mod format;
 mod intent;
 mod journal;
@@ -22,6 +25,7 @@ mod lost;
 mod member;
 mod parity;
 mod place;
+mod reconstruct;
 mod recover;
 mod replay;
 mod replicated;

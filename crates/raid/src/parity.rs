@@ -1,17 +1,18 @@
-//! RAID 5: writing stripes, and reading without a member.
+//! RAID 5: writing stripes.
 //!
 //! A stripe is written by one request at a time. If all of its data is new
 //! nothing is read. Else the old bytes of what changes and of the parity are
 //! read, and the difference goes into the parity; where one of these members is
 //! missing, the others' bytes of the same band are read instead.
 //!
-//! Not here: what makes this safe against a loss of power (`journal`).
+//! Not here: what makes this safe against a loss of power (`journal`), reading
+//! without a member (`reconstruct`).
 
 use crate::core::Core;
 use crate::format::BLOCK_BYTES;
 use crate::format::journal::{Intent, Run};
-use crate::levels::{Piece, Stripe};
-use crate::member::is_loss;
+use crate::levels::Stripe;
+use crate::reconstruct::SCRATCH_BYTES;
 use crate::replicated::Change;
 use crate::xor::{rebuild_in, xor};
 use block::{
@@ -19,9 +20,6 @@ use block::{
 };
 use futures_util::future::{join_all, try_join_all};
 use std::rc::Rc;
-
-/// The most bytes that a reconstruction takes at once.
-const SCRATCH_BYTES: usize = 1 << 20;
 
 /// The bytes of a write that fall on one data chunk.
 struct Part {
@@ -272,51 +270,6 @@ impl Core {
         Ok(parity)
     }
 
-    /// Reads the same run of all `roles` into `all`; says which one could not
-    /// be read, `usize::MAX` if several.
-    async fn read_band(
-        self: &Rc<Core>,
-        at: Lba,
-        roles: &[usize],
-        all: Buf,
-    ) -> (Buf, Option<usize>) {
-        let len = all.len() / roles.len();
-        let (mut reads, mut rest) = (Vec::new(), all);
-        for role in roles {
-            let (mine, tail) = rest.split_at(len);
-            reads.push(async move {
-                let Some(member) = self.in_sync(*role) else {
-                    return (mine, false);
-                };
-                let (mine, result) = member.read(at, mine).await;
-                self.judge_read(*role, &result);
-                (mine, result.is_ok())
-            });
-            rest = tail;
-        }
-        drop(rest);
-        let mut whole: Option<Buf> = None;
-        let mut lost = None;
-        for (role, (part, good)) in roles.iter().zip(join_all(reads).await) {
-            if !good {
-                lost = Some(lost.map_or(*role, |_| usize::MAX));
-            }
-            whole = Some(match whole {
-                None => part,
-                Some(head) => Buf::join(head, part, &self.env.pool).await,
-            });
-        }
-        (whole.expect("an array has members"), lost)
-    }
-
-    fn judge_read(self: &Rc<Core>, role: usize, result: &IoResult) {
-        if let Err(error) = result
-            && is_loss(error)
-        {
-            self.fail(role, error);
-        }
-    }
-
     /// Journals an update and writes it in place.
     async fn put(
         self: &Rc<Core>,
@@ -435,70 +388,5 @@ impl Core {
             }
         }
         self.commit().await
-    }
-
-    /// Reads a piece of a member that cannot be read itself; `missing` if that
-    /// is because it was not in sync.
-    pub async fn read_from_others(
-        self: &Rc<Core>,
-        piece: Piece,
-        missing: bool,
-        mut buf: Buf,
-    ) -> (Buf, IoResult) {
-        let stripe = self.shape.stripe_at(piece.extent.start);
-        let leg = piece.legs()[0];
-        let _busy = self.busy.lock(stripe.extent(), Access::Shared).await;
-        // Updates were cut short, which only replaying the journals makes whole.
-        if let Some(why) = &*self.down.borrow() {
-            let what = format!("what a missing member held cannot be computed: {why}");
-            return (buf, Err(self.error(Kind::Gone, what)));
-        }
-        // A rebuild may have ended while this waited for it, and another member
-        // may have been lost since.
-        if let Some(member) = self.in_sync(leg.member).filter(|_| missing) {
-            let result;
-            (buf, result) = member.read(leg.at, buf).await;
-            self.judge_read(leg.member, &result);
-            if result.is_ok() {
-                return (buf, Ok(()));
-            }
-        }
-        self.reconstruct(stripe, leg.member, leg.at - stripe.row(), buf)
-            .await
-    }
-
-    /// Computes what `role` should hold from `from` on in its chunk of `stripe`,
-    /// which nobody writes meanwhile.
-    pub async fn reconstruct(
-        self: &Rc<Core>,
-        stripe: Stripe,
-        role: usize,
-        from: Sectors,
-        mut buf: Buf,
-    ) -> (Buf, IoResult) {
-        let others: Vec<usize> = (0..self.shape.members()).filter(|r| *r != role).collect();
-        let step = (SCRATCH_BYTES / others.len() / BLOCK_BYTES).max(1) * BLOCK_BYTES;
-        let mut done = 0;
-        while done < buf.len() {
-            let len = step.min(buf.len() - done);
-            let all = self.env.pool.get(len * others.len()).await;
-            let at = stripe.row() + from + Sectors((done / SECTOR_BYTES as usize) as u64);
-            let (all, lost) = self.read_band(at, &others, all).await;
-            if lost.is_some() {
-                let roles = 0..self.shape.members();
-                let missing = roles.filter(|role| self.in_sync(*role).is_none()).count();
-                let kind = match missing > 1 || self.down.borrow().is_some() {
-                    true => Kind::Gone,
-                    false => Kind::Media,
-                };
-                let what = "another member cannot be read either";
-                return (buf, Err(self.error(kind, what)));
-            }
-            let into = &mut buf[done..done + len];
-            into.fill(0);
-            all.chunks_exact(len).for_each(|chunk| xor(into, chunk));
-            done += len;
-        }
-        (buf, Ok(()))
     }
 }

@@ -17,16 +17,19 @@ pub(crate) struct Chaos {
     rng: Rng,
     /// Of its own, so that seeds without refusals stay as they are.
     refusing: Rng,
+    cutting: Rng,
 }
 
 impl Chaos {
     pub(crate) fn new(life: Rc<Life>) -> Chaos {
         let rng = Rng::fork(life.scenario.seed, 500 + life.number);
         let refusing = Rng::fork(life.scenario.seed, 700 + life.number);
+        let cutting = Rng::fork(life.scenario.seed, 1000 + life.number);
         Chaos {
             life,
             rng,
             refusing,
+            cutting,
         }
     }
 
@@ -73,6 +76,7 @@ impl Chaos {
         let missing = report.members.iter().any(missing);
         self.life.refuse(disk, self.refusing.between(1, 3));
         let span = Nanos(self.refusing.between(50_000, 5_000_000));
+        self.cut_soon();
         self.life.env.timer.sleep(span).await;
         self.life.refusals.disarm();
         while self.life.refusals.is_armed() {
@@ -138,6 +142,7 @@ impl Chaos {
     /// while nobody looked, nobody can know.
     async fn lose(&mut self, disk: usize, role: usize) {
         self.life.lose(disk);
+        self.cut_soon();
         for _ in 0..200 {
             // It has failed, or a spare has its role already.
             if self.role_of(disk) != Some(role) || self.state(role).is_failed() {
@@ -151,6 +156,19 @@ impl Chaos {
         if let Err(error) = self.life.array.fail(role).await {
             self.life
                 .violate(format!("member {role} cannot be failed: {error}"));
+        }
+    }
+
+    /// Perhaps cuts the power before the array knows durably what is happening.
+    fn cut_soon(&mut self) {
+        if self.life.scenario.slow && !self.life.is_last() && self.cutting.chance(0.4) {
+            let life = self.life.clone();
+            let span = Nanos(self.cutting.between(1, 3_000_000));
+            self.life.env.spawn.spawn(async move {
+                life.env.timer.sleep(span).await;
+                life.meet(Class::CutInLoss);
+                life.control.cut_power(None);
+            });
         }
     }
 

@@ -229,7 +229,7 @@ impl Life {
             .all(|m| m.state == MemberState::InSync);
         let may_refuse = self.refusals.count.get() > 0 || self.refusals.is_armed();
         self.whole
-            .set(all && self.dead.get().is_none() && !may_refuse);
+            .set(all && report.committed && self.dead.get().is_none() && !may_refuse);
         self.doing
             .set(report.progress.map(|progress| match progress.role {
                 Some(_) => Class::CutInRebuild,

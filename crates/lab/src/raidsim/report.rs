@@ -21,6 +21,8 @@ classes! {
     CutInStart, "the power was lost before the array had started";
     CutTwice, "the power was lost twice, with little in between";
     CutAndLoss, "a member did not come back after a loss of power";
+    CutInLoss, "the power was lost just after a member, or while it refused writes";
+    CutAndBack, "a lost member was back with the power";
     Replay, "stripes were done again from a journal";
     Unreadable, "data that was being written when power and a member were lost is reported lost";
     Refused, "a member refused writes under load";

@@ -182,6 +182,13 @@ fn after_cut(outside: &Rc<Outside>, twice: bool) {
         outside.meet(class);
     }
     let mut rng = outside.rng.borrow_mut();
+    if let Some(dead) = outside.dead.get().filter(|_| outside.scenario.slow)
+        && rng.chance(0.5)
+    {
+        outside.control.revive(outside.disks[dead]);
+        outside.dead.set(None);
+        outside.meet(Class::CutAndBack);
+    }
     let may_lose = outside.scenario.losses && outside.started.get() && outside.whole.get();
     if may_lose && rng.chance(0.4) {
         let disk = rng.below(outside.scenario.members as u64) as usize;

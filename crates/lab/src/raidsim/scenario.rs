@@ -7,6 +7,13 @@ use sim::{Effect, Ops, Plan, Point, PowerCut, Rng, Rule, When};
 /// Draws which scenarios have refusals; those of the seeds that found something
 /// before there were any have none.
 const REFUSALS: u64 = 905;
+/// Draws which have slow superblocks.
+const SLOW: u64 = 906;
+/// What a disk's superblocks lie in.
+const SUPERBLOCKS: Extent = Extent {
+    start: Lba::ZERO,
+    len: Sectors(16),
+};
 
 /// Everything that a run is made of.
 #[derive(Clone, Debug)]
@@ -41,6 +48,9 @@ pub struct Scenario {
     pub latent: bool,
     /// Members refuse writes, one at a time.
     pub refusals: bool,
+    /// Superblocks are written slowly, so that much else happens before the array knows
+    /// durably what has become of a member; the power may go then.
+    pub slow: bool,
     /// Bytes a second of a rebuild in use.
     pub rebuild_floor: u64,
     /// How soon marks are taken away.
@@ -75,6 +85,7 @@ impl Scenario {
             losses: redundant && rng.chance(0.75),
             latent: redundant && rng.chance(0.25),
             refusals: Rng::fork(seed, REFUSALS).chance(0.2),
+            slow: redundant && Rng::fork(seed, SLOW).chance(0.25),
             rebuild_floor: 1 << rng.between(20, 26),
             clear_after: Nanos::from_micros(rng.between(500, 100_000)),
         }
@@ -95,6 +106,16 @@ impl Scenario {
                 domain: None,
                 at: Point::Step(steps + after),
             });
+        }
+        if self.slow {
+            let rng = &mut Rng::fork(self.seed, 40 + life);
+            plan.rules.extend(disks.iter().map(|disk| Rule {
+                disk: *disk,
+                ops: Ops::Writes,
+                within: Some(SUPERBLOCKS),
+                when: When::Chance(0.9),
+                effect: Effect::Delay(Nanos(rng.between(500_000, 10_000_000))),
+            }));
         }
         if self.latent {
             let disk = disks[self.seed as usize % self.members];

@@ -117,6 +117,9 @@ pub struct Superblock {
     pub role: u16,
     /// How often the array has changed; the highest is the truth.
     pub events: u64,
+    /// Of one event, how often it was written anew because not every member took it;
+    /// the highest is the truth.
+    pub revision: u32,
     /// The array's name.
     pub name: String,
     /// The array's level.
@@ -167,6 +170,7 @@ impl Superblock {
         block[83] = self.table.len() as u8;
         block[84] = self.block.0 as u8;
         block[85] = self.bad.len() as u8;
+        put(block, 88, &self.revision.to_le_bytes());
         put(block, 96, self.name.as_bytes());
         for (i, entry) in self.table.iter().enumerate() {
             let at = AT_TABLE + i * ENTRY_BYTES;
@@ -222,6 +226,7 @@ impl Superblock {
             member: fields.uuid(32),
             role: fields.u16(80),
             events: fields.u64(48),
+            revision: fields.u32(88),
             name,
             level,
             block: Sectors(u64::from(fields.u8(84))),
@@ -233,6 +238,11 @@ impl Superblock {
             bad: (0..bad).map(lost).collect(),
         };
         superblock.is_possible().then_some(superblock)
+    }
+
+    /// Which of several is the truth: the highest.
+    pub fn age(&self) -> (u64, u32) {
+        (self.events, self.revision)
     }
 
     /// Whether its numbers fit each other; a checksum says nothing of that.
@@ -301,6 +311,7 @@ mod tests {
             member: Uuid([1; 16]),
             role: 1,
             events: 77,
+            revision: 3,
             name: "slow".into(),
             level: Level::Raid5,
             block: Sectors(8),

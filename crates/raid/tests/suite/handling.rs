@@ -226,6 +226,7 @@ fn superblock() -> raid::Superblock {
         member: entry.uuid,
         role: 0,
         events: 3,
+        revision: 0,
         name: "array".into(),
         level: Level::Linear,
         block: Sectors(1),

@@ -15,4 +15,5 @@ mod refusals;
 mod scrubs;
 mod streams;
 mod stripes;
+mod unfinished;
 mod zeroed;

@@ -1,0 +1,274 @@
+//! What becomes of members while superblocks that speak of them are being written.
+
+use crate::common::{Bench, after_power, drive, run, strike};
+use block::{Device, Extent, Kind, Lba, Nanos, Sectors, TargetId};
+use futures_util::future::join;
+use raid::{Array, Candidate, Level, MemberState, Start, assemble};
+use sim::{Domain, Effect, Ops, Rule, Sim, When};
+use std::cell::Cell;
+use std::rc::Rc;
+
+const TRIES: u64 = 16;
+
+/// Strikes writes of the superblocks of `disk`.
+fn superblocks(disk: TargetId, when: When, effect: Effect) -> Rule {
+    Rule {
+        disk,
+        ops: Ops::Writes,
+        within: Some(Extent::new(Lba(0), Sectors(16))),
+        when,
+        effect,
+    }
+}
+
+/// Superblocks of `disks` are written within 20 ms.
+fn slow(disks: &[TargetId]) -> Vec<Rule> {
+    let delay = Effect::Delay(Nanos::from_millis(20));
+    let rule = |disk: &TargetId| superblocks(*disk, When::Always, delay);
+    disks.iter().map(rule).collect()
+}
+
+async fn assemble_degraded(bench: &Bench, members: &[usize]) -> Array {
+    let start = Start { degraded: true };
+    let candidates: Vec<Candidate> = bench.candidates(members);
+    let options = crate::common::options();
+    let array = assemble(&bench.env, Some("array"), candidates, start, options).await;
+    array.unwrap()
+}
+
+/// Two mirrored disks that hold 1; then a start that is cut short when only the first
+/// has its superblock for certain, after which only the second is there.
+fn cut_in_a_start(seed: u64) -> (Sim, Vec<TargetId>) {
+    let (mut sim, disks) = run(seed, 1, &[8; 2], async |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
+        bench.write(&array, 0, 128, 1).await.unwrap();
+        array.close().await.unwrap();
+    });
+    strike(&mut sim, slow(&disks[1..]));
+    let control = sim.world().control();
+    drive(&mut sim, &control, &disks, async move |bench| {
+        let cut = async {
+            bench.sleep(10).await;
+            bench.control.cut_power(None);
+            bench.sleep(1).await;
+        };
+        let _ = join(bench.assemble(&[0, 1]), cut).await;
+    });
+    strike(&mut sim, Vec::new());
+    control.power_on(Domain(0));
+    control.kill(disks[0]);
+    (sim, disks)
+}
+
+/// The number of its event may be that of the start that followed without it.
+#[test]
+fn a_member_that_alone_began_an_event_is_not_taken_for_the_truth_of_it() {
+    for seed in 0..TRIES {
+        let (mut sim, disks) = cut_in_a_start(seed);
+        let control = sim.world().control();
+        drive(&mut sim, &control, &disks, async move |bench| {
+            bench.sleep(1).await;
+            let array = assemble_degraded(&bench, &[1]).await;
+            bench.write(&array, 0, 128, 2).await.unwrap();
+            array.flush().await.unwrap();
+            bench.control.cut_power(None);
+            bench.sleep(1).await;
+        });
+        control.revive(disks[0]);
+        after_power(&mut sim, &disks, &[0, 1], async move |bench, array| {
+            let kept = bench.holds(&array, 0, 128, 2).await;
+            assert!(kept, "seed {seed}: {:#?}", array.report());
+            bench.settled(&array).await;
+            assert_eq!(array.scrub(false).await.unwrap().mismatches, 0);
+            assert!(bench.holds(&array, 0, 128, 2).await, "seed {seed}");
+        });
+    }
+}
+
+#[test]
+fn a_member_that_alone_began_an_event_may_return() {
+    for seed in 0..TRIES {
+        let (mut sim, disks) = cut_in_a_start(seed);
+        let control = sim.world().control();
+        drive(&mut sim, &control, &disks, async move |bench| {
+            bench.sleep(1).await;
+            let array = assemble_degraded(&bench, &[1]).await;
+            bench.write(&array, 0, 128, 2).await.unwrap();
+            bench.control.revive(bench.disks[0]);
+            bench.sleep(1).await;
+            let candidate = bench.candidate(0);
+            let added = array.add(candidate, bench.uuid(), false).await;
+            added.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            bench.settled(&array).await;
+            assert_eq!(array.scrub(false).await.unwrap().mismatches, 0);
+        });
+    }
+}
+
+/// A member takes a superblock that another one refuses and is lost, and the other then
+/// takes the next one: of the same event, for the one before was never done with.
+#[test]
+fn of_one_event_what_was_written_last_is_the_truth() {
+    let mut refused = 0;
+    for nth in 1..8 {
+        let (mut sim, disks) = run(1, 1, &[8; 4], async |bench| {
+            let array = bench.create(Level::Raid10, &[0, 1, 2, 3], &[]).await;
+            let array = array.unwrap();
+            bench.write(&array, 0, 256, 1).await.unwrap();
+            array.fail(1).await.unwrap();
+            array.close().await.unwrap();
+        });
+        let refusal = Effect::Fail(Kind::Other);
+        let rule = superblocks(disks[0], When::Nth(nth), refusal);
+        strike(&mut sim, vec![rule]);
+        let seen = Rc::new(Cell::new(0));
+        let refusals = seen.clone();
+        let control = sim.world().control();
+        drive(&mut sim, &control, &disks, async move |bench| {
+            let Ok(array) = bench.assemble(&[0, 2, 3]).await else {
+                return;
+            };
+            let candidate = bench.candidate(1);
+            let added = array.add(candidate, bench.uuid(), false).await;
+            refusals.set(u64::from(added.is_err()));
+            bench.control.kill(bench.disks[2]);
+            while bench.write(&array, 0, 256, 3).await.is_err() {
+                bench.sleep(1).await;
+            }
+            array.flush().await.unwrap();
+            bench.control.cut_power(None);
+            bench.sleep(1).await;
+        });
+        if seen.get() == 0 {
+            continue;
+        }
+        refused += 1;
+        strike(&mut sim, Vec::new());
+        control.revive(disks[2]);
+        let all = [0, 1, 3, 2];
+        after_power(&mut sim, &disks, &all, async move |bench, array| {
+            bench.settled(&array).await;
+            assert!(bench.holds(&array, 0, 256, 3).await, "{nth}");
+        });
+    }
+    assert!(refused > 0, "no superblock was refused in time");
+}
+
+/// The first member, which the array cannot do without, may be one event behind, and
+/// refuses some of what a start writes beside the data. The start may fail, but leaves
+/// it no further behind: the next one succeeds.
+#[test]
+fn starts_that_a_member_refuses_leave_it_no_further_behind() {
+    let mut failed = 0;
+    for (seed, nth, count) in (0..4).flat_map(|s| (1..8).flat_map(move |n| [(s, n, 1), (s, n, 3)]))
+    {
+        let (mut sim, disks) = run(seed, 1, &[8; 3], async |bench| {
+            let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
+            bench.write(&array, 0, 256, 1).await.unwrap();
+            array.close().await.unwrap();
+        });
+        strike(&mut sim, slow(&disks[..1]));
+        let control = sim.world().control();
+        drive(&mut sim, &control, &disks, async move |bench| {
+            let array = bench.assemble(&[0, 1, 2]).await.unwrap();
+            let cut = async {
+                bench.sleep(10).await;
+                bench.control.cut_power(None);
+                bench.sleep(1).await;
+            };
+            join(array.fail(2), cut).await.0.unwrap();
+        });
+        let rule = |nth| Rule {
+            within: Some(Extent::new(Lba(0), Sectors(32))),
+            ..superblocks(disks[0], When::Nth(nth), Effect::Fail(Kind::Media))
+        };
+        strike(&mut sim, (nth..nth + count).map(rule).collect());
+        control.power_on(Domain(0));
+        let seen = Rc::new(Cell::new(0));
+        let refusals = seen.clone();
+        drive(&mut sim, &control, &disks, async move |bench| {
+            bench.sleep(1).await;
+            let array = loop {
+                match bench.assemble(&[0, 1, 2]).await {
+                    Ok(array) => break array,
+                    Err(error) if refusals.get() < count => {
+                        assert_eq!(error.kind(), Kind::Media, "{seed} {nth}: {error}");
+                        refusals.set(refusals.get() + 1);
+                    }
+                    Err(error) => panic!("{seed} {nth} {count}: {error}"),
+                }
+            };
+            assert!(bench.holds(&array, 0, 256, 1).await);
+        });
+        failed += seen.get();
+    }
+    assert!(failed > 20, "only {failed} starts were refused");
+}
+
+/// Its journal is wiped then, which must not be before its loss is known.
+#[test]
+fn a_member_that_is_lost_and_back_at_once_keeps_its_records_until_the_loss_is_known() {
+    for seed in 0..TRIES {
+        let (mut sim, disks) = run(seed, 1, &[8; 3], async |bench| {
+            let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
+            array.close().await.unwrap();
+        });
+        strike(&mut sim, slow(&disks));
+        let control = sim.world().control();
+        drive(&mut sim, &control, &disks, async move |bench| {
+            let array = bench.assemble(&[0, 1, 2]).await.unwrap();
+            bench.write(&array, 0, 128, 1).await.unwrap();
+            let parity = array.shape().stripe(0).parity;
+            bench.control.kill(bench.disks[parity]);
+            let back = async {
+                // Noticed by the write, and not yet known to any other member.
+                bench.sleep(1).await;
+                bench.control.revive(bench.disks[parity]);
+                bench.sleep(1).await;
+                let fresh = bench.uuid();
+                array.add(bench.candidate(parity), fresh, false).await.ok();
+            };
+            let cut = async {
+                bench.sleep(12).await;
+                bench.control.cut_power(None);
+                bench.sleep(1).await;
+            };
+            let write = bench.write(&array, 128 * 3, 8, 2);
+            let _ = join(write, join(back, cut)).await;
+        });
+        after_power(&mut sim, &disks, &[0, 1, 2], async move |bench, array| {
+            bench.settled(&array).await;
+            let found = array.scrub(false).await.unwrap();
+            assert_eq!(found.mismatches, 0, "seed {seed}");
+        });
+    }
+}
+
+#[test]
+fn an_array_is_settled_once_that_is_known() {
+    let (mut sim, disks) = run(1, 1, &[8; 2], async |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
+        array.close().await.unwrap();
+    });
+    strike(&mut sim, slow(&disks));
+    let control = sim.world().control();
+    drive(&mut sim, &control, &disks, async move |bench| {
+        let array = bench.assemble(&[0, 1]).await.unwrap();
+        array.fail(1).await.unwrap();
+        let added = array.add(bench.candidate(1), bench.uuid(), false);
+        added.await.unwrap();
+        while array.report().members[1].state != MemberState::InSync {
+            bench.sleep(1).await;
+        }
+        assert!(!array.is_settled(), "no superblock says so yet");
+        bench.settled(&array).await;
+        bench.control.cut_power(None);
+        bench.sleep(1).await;
+    });
+    control.kill(disks[0]);
+    control.power_on(Domain(0));
+    drive(&mut sim, &control, &disks, async move |bench| {
+        bench.sleep(1).await;
+        assemble_degraded(&bench, &[1]).await;
+    });
+}
