@@ -161,7 +161,7 @@ impl Chaos {
 
     /// Perhaps cuts the power before the array knows durably what is happening.
     fn cut_soon(&mut self) {
-        if self.life.scenario.slow && !self.life.is_last() && self.cutting.chance(0.4) {
+        if self.life.scenario.slow && !self.life.is_last() && self.cutting.chance(0.8) {
             let life = self.life.clone();
             let span = Nanos(self.cutting.between(1, 3_000_000));
             self.life.env.spawn.spawn(async move {

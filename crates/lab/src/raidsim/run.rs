@@ -183,7 +183,7 @@ fn after_cut(outside: &Rc<Outside>, twice: bool) {
     }
     let mut rng = outside.rng.borrow_mut();
     if let Some(dead) = outside.dead.get().filter(|_| outside.scenario.slow)
-        && rng.chance(0.5)
+        && rng.chance(0.75)
     {
         outside.control.revive(outside.disks[dead]);
         outside.dead.set(None);

@@ -85,7 +85,7 @@ impl Scenario {
             losses: redundant && rng.chance(0.75),
             latent: redundant && rng.chance(0.25),
             refusals: Rng::fork(seed, REFUSALS).chance(0.2),
-            slow: redundant && Rng::fork(seed, SLOW).chance(0.25),
+            slow: redundant && Rng::fork(seed, SLOW).chance(0.5),
             rebuild_floor: 1 << rng.between(20, 26),
             clear_after: Nanos::from_micros(rng.between(500, 100_000)),
         }
