@@ -6,7 +6,9 @@
 //!     may be carried out twice with the same effect;
 //!   - a flush succeeds only if every write acknowledged before it was
 //!     acknowledged by the same connection: a server that was started anew may
-//!     have forgotten the others, so the first flush after a loss says so.
+//!     have forgotten the others, so the first flush after a loss says so;
+//!   - nor before every change that nobody waited for has been answered: it can
+//!     undo no later one.
 //!
 //! Not here: a server that still carries out a request of a connection it has
 //! lost can undo a later write to the same place; NBD has no way to prevent it.
@@ -288,6 +290,7 @@ impl Device for Client {
     }
 
     async fn flush(&self) -> IoResult {
+        self.link.abandoned_ended().await;
         if !self.has(flag::SEND_FLUSH) {
             return Ok(());
         }

@@ -3,14 +3,15 @@
 
 use block::conformance;
 use block::{
-    Address, Buf, Device, Env, Fua, Geometry, IoResult, Kind, Lba, Nanos, Sectors, Shared,
+    Address, Buf, Device, Env, Extent, Fua, Geometry, IoResult, Kind, Lba, Nanos, Sectors, Shared,
+    TargetId,
 };
 use nbd::client::{Client, Options};
 use nbd::serve::{ExportOptions, Limits, Server};
 use shard::{Config, Local, Mesh, Shard};
 use sim::{
-    Class, Direction, DiskSpec, LinkSpec, Outcome, Plan, Rng, Sim, SimDriver, StreamEffect,
-    StreamRule, World,
+    Class, Direction, DiskSpec, Effect, LinkSpec, Ops, Outcome, Plan, Rng, Rule, Sim, SimDriver,
+    StreamEffect, StreamRule, When, World,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -266,6 +267,37 @@ fn a_server_that_stands_still_is_left() {
     });
     assert_eq!(outcome, Outcome::Done);
     assert_eq!(sim.world().tally().count(Class::StreamStalled), 1);
+}
+
+/// Nobody waits for a write that takes too long; once a flush has succeeded it can no
+/// longer undo what is written to its place.
+#[test]
+fn a_flush_waits_for_writes_that_were_given_up() {
+    let slow = Rule {
+        disk: TargetId(0),
+        ops: Ops::Writes,
+        within: Some(Extent::new(Lba(64), Sectors(8))),
+        when: When::Nth(1),
+        effect: Effect::Delay(Nanos::from_secs(3)),
+    };
+    let plan = Plan {
+        rules: vec![slow],
+        ..Plan::default()
+    };
+    let (outcome, sim) = back_to_back(1, Sectors(1), plan, |local, env| async move {
+        let disk = Checked::new(&local, &env).await;
+        let begun = env.timer.now();
+        let late = disk.write(64, 8, 1);
+        let late = env.timer.timeout(Nanos::from_millis(100), late).await;
+        assert!(late.is_none(), "it was not slow");
+        disk.client.flush().await.unwrap();
+        let waited = env.timer.now().since(begun);
+        assert!(waited >= Nanos::from_secs(3), "{waited}");
+        disk.write(64, 8, 2).await.unwrap();
+        disk.verify(64, 8).await.unwrap();
+    });
+    assert_eq!(outcome, Outcome::Done);
+    assert_eq!(sim.world().overlaps(TargetId(0)), 0);
 }
 
 /// A server that is gone for good: one clear error in bounded time, and later

@@ -151,6 +151,12 @@ impl Link {
         }
     }
 
+    /// Waits until no change that was given up can undo a later one.
+    pub(super) async fn abandoned_ended(&self) {
+        let ended = || (!self.slots.borrow().has_abandoned_changes()).then_some(());
+        self.changed.until(ended).await;
+    }
+
     /// What a flush that begins now covers. `Err` if the server may have
     /// forgotten some of it; said once.
     pub(super) fn begin_flush(&self) -> IoResult<Covered> {

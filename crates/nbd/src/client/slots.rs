@@ -51,9 +51,12 @@ impl Ask {
         }
     }
 
+    fn is_change(&self) -> bool {
+        matches!(self.cmd, cmd::WRITE | cmd::WRITE_ZEROES | cmd::TRIM)
+    }
+
     fn is_volatile_change(&self) -> bool {
-        self.flags & cmd_flag::FUA == 0
-            && matches!(self.cmd, cmd::WRITE | cmd::WRITE_ZEROES | cmd::TRIM)
+        self.flags & cmd_flag::FUA == 0 && self.is_change()
     }
 
     fn pending(&self) -> Pending {
@@ -130,6 +133,12 @@ impl Slots {
     pub(super) fn in_flight(&self) -> usize {
         let waiting = |s: &&Slot| s.in_flight.as_ref().is_some_and(|i| i.outcome.is_none());
         self.slots.iter().filter(waiting).count()
+    }
+
+    /// Whether changes that nobody waits for any more are still to be answered.
+    pub(super) fn has_abandoned_changes(&self) -> bool {
+        let mut in_flight = self.slots.iter().filter_map(|s| s.in_flight.as_ref());
+        in_flight.any(|i| i.abandoned && i.ask.is_change())
     }
 
     /// Keeps `ask` until it is answered; the cookie to ask it under.
