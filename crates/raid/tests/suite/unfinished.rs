@@ -3,7 +3,7 @@
 use crate::common::{Bench, after_power, drive, run, strike};
 use block::{Device, Extent, Kind, Lba, Nanos, Sectors, TargetId};
 use futures_util::future::join;
-use raid::{Array, Candidate, Level, MemberState, Start, assemble};
+use raid::{Array, Level, MemberState, Start, assemble};
 use sim::{Domain, Effect, Ops, Rule, Sim, When};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -28,9 +28,11 @@ fn slow(disks: &[TargetId]) -> Vec<Rule> {
     disks.iter().map(rule).collect()
 }
 
-async fn assemble_degraded(bench: &Bench, members: &[usize]) -> Array {
+/// The array of the second disk alone, which has its power back.
+async fn assemble_second(bench: &Bench) -> Array {
+    bench.sleep(1).await;
     let start = Start { degraded: true };
-    let candidates: Vec<Candidate> = bench.candidates(members);
+    let candidates = bench.candidates(&[1]);
     let options = crate::common::options();
     let array = assemble(&bench.env, Some("array"), candidates, start, options).await;
     array.unwrap()
@@ -67,8 +69,7 @@ fn a_member_that_alone_began_an_event_is_not_taken_for_the_truth_of_it() {
         let (mut sim, disks) = cut_in_a_start(seed);
         let control = sim.world().control();
         drive(&mut sim, &control, &disks, async move |bench| {
-            bench.sleep(1).await;
-            let array = assemble_degraded(&bench, &[1]).await;
+            let array = assemble_second(&bench).await;
             bench.write(&array, 0, 128, 2).await.unwrap();
             array.flush().await.unwrap();
             bench.control.cut_power(None);
@@ -91,8 +92,7 @@ fn a_member_that_alone_began_an_event_may_return() {
         let (mut sim, disks) = cut_in_a_start(seed);
         let control = sim.world().control();
         drive(&mut sim, &control, &disks, async move |bench| {
-            bench.sleep(1).await;
-            let array = assemble_degraded(&bench, &[1]).await;
+            let array = assemble_second(&bench).await;
             bench.write(&array, 0, 128, 2).await.unwrap();
             bench.control.revive(bench.disks[0]);
             bench.sleep(1).await;
@@ -268,7 +268,6 @@ fn an_array_is_settled_once_that_is_known() {
     control.kill(disks[0]);
     control.power_on(Domain(0));
     drive(&mut sim, &control, &disks, async move |bench| {
-        bench.sleep(1).await;
-        assemble_degraded(&bench, &[1]).await;
+        assemble_second(&bench).await;
     });
 }
