@@ -6,6 +6,10 @@ use common::{Place, all, hotset};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
 
 #[test]
 fn every_drill_is_survived_in_both_worlds() {
@@ -65,7 +69,51 @@ fn mirror_of(place: &Place, sides: [(&str, usize); 2]) -> String {
 fn an_array_within_another_that_stopped_comes_back() {
     let place = Place::new();
     let config = mirror_of(&place, [("raid5", 3), ("raid5", 3)]);
-    survived(&["--where", "real", "--config", &config], 8);
+    let options = ["--where", "real", "--config", &config];
+    survived_with(&options, 8, stalled);
+}
+
+/// Runs a drill whose daemon stands still now and then, as on a busy machine: what
+/// happens one after the other is then seen at once.
+fn stalled(drill: &mut Command) -> Output {
+    let drill = drill.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let drill = drill.spawn().unwrap();
+    let (number, is_over) = (drill.id(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut count = 0;
+            while !is_over.load(Relaxed) {
+                if let Some(daemon) = daemon_of(number) {
+                    signal("-STOP", &daemon);
+                    thread::sleep(Duration::from_millis(100 + count * 37 % 240));
+                    signal("-CONT", &daemon);
+                    count += 1;
+                }
+                thread::sleep(Duration::from_millis(100 + count * 59 % 300));
+            }
+            assert!(count > 0, "no daemon was found");
+        });
+        let output = drill.wait_with_output();
+        is_over.store(true, Relaxed);
+        output.unwrap()
+    })
+}
+
+/// The daemon that process `parent` has started, if it runs.
+fn daemon_of(parent: u32) -> Option<String> {
+    let children = format!("/proc/{parent}/task/{parent}/children");
+    let children = fs::read_to_string(children).ok()?;
+    let serves = |child: &&str| {
+        let command = fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
+        command.split(|byte| *byte == 0).nth(1) == Some(b"serve")
+    };
+    children.split(' ').find(serves).map(str::to_owned)
+}
+
+fn signal(which: &str, process: &str) {
+    // It may have ended just now.
+    let kill = format!("kill {which} {process}");
+    let _ = Command::new("sh").args(["-c", &kill]).output();
 }
 
 #[test]
@@ -105,8 +153,12 @@ fn survived_on_loop_devices(config: impl FnOnce(&Place) -> String) {
     );
 }
 
-/// Runs a drill in both worlds, of so many cells.
+/// Runs a drill of so many cells.
 fn survived(options: &[&str], expected: usize) {
+    survived_with(options, expected, |drill| drill.output().unwrap());
+}
+
+fn survived_with(options: &[&str], expected: usize, run: fn(&mut Command) -> Output) {
     let place = Place::new();
     let page = place.path("drill.html");
     let mut drill = hotset();
@@ -114,7 +166,7 @@ fn survived(options: &[&str], expected: usize) {
         .args(["drill", "--json", "--directory"])
         .arg(place.path("d"))
         .args(options);
-    let output = drill.arg("--report").arg(&page).output().unwrap();
+    let output = run(drill.arg("--report").arg(&page));
     let rows: Vec<Value> = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}", all(&output)));
     let cells: BTreeSet<String> = rows
