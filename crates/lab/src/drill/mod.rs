@@ -160,7 +160,7 @@ async fn play(
             .get_or_insert_with(|| "an array is never whole again".into());
     }
     for (array, places) in differ.into_iter().filter(|(_, places)| *places > 0) {
-        let what = || format!("copies of {array} differ in {places} places");
+        let what = || format!("copies of {array} differ, in places: {places}");
         seen.error.get_or_insert_with(what);
         seen.wrong_bytes += places * block::SECTOR_BYTES;
     }
