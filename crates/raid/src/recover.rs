@@ -61,8 +61,6 @@ impl Core {
         if self.down.borrow().is_some() || self.intent.is_none() {
             return;
         }
-        // A member that cannot be left behind may have refused its superblock.
-        let _ = self.commit().await;
         if !self.unsynced.borrow().is_empty() {
             let done = self.resync().await;
             self.end_of("resynchronisation", done);
@@ -90,7 +88,9 @@ impl Core {
         let idle = intent.clear_after(self.options.clear_after);
         if now - *cleared >= idle {
             *cleared = now;
-            // A failure is seen by whoever writes next.
+            // A member that cannot be left behind may have refused its superblock. A
+            // failure is seen by whoever writes next.
+            let _ = self.commit().await;
             let _ = self.clear_marks(now - idle).await;
         }
     }
