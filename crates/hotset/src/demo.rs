@@ -14,6 +14,7 @@ mod workspace;
 
 use crate::Failure;
 use control::status::Status;
+use lab::namespace;
 use lab::web::chart::{self, Series};
 use lab::web::visits::{self, Plan, Summary, Visit};
 use stage::Stage;
@@ -42,6 +43,7 @@ struct Run {
 /// under `policy`.
 pub fn run(directory: &Path, pages: usize, policy: &str) -> Result<(), Failure> {
     host::require()?;
+    namespace::enter().map_err(Failure::Runtime)?;
     let workspace = Workspace::prepare(directory, policy)?;
     let list = visits::pages(&workspace.site, pages, SKEW, SEED);
     println!(

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Place, all, hotset};
+use common::{Place, Process, all, hotset, run, until};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -119,6 +119,54 @@ fn signal(which: &str, process: &str) {
 #[test]
 fn arrays_within_another_come_back_on_other_loop_devices() {
     survived_on_loop_devices(|place| mirror_of(place, [("raid0", 2), ("raid5", 3)]));
+}
+
+/// The loop devices of the machine, each with the file that it is on: its file system
+/// and its number there, for a path may mean nothing to who looks from outside.
+fn loops() -> BTreeSet<String> {
+    let columns = "NAME,BACK-MAJ:MIN,BACK-INO";
+    let mut list = Command::new("losetup");
+    let list = run(list.args(["--list", "--noheadings", "--raw", "--output", columns]));
+    list.lines().map(str::to_owned).collect()
+}
+
+/// Mounts and processes of the machine that name the directory.
+fn named(directory: &str) -> Vec<String> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    // One may have ended just now, and what is no process has no command line.
+    let commands = processes.flat_map(|process| fs::read(process.path().join("cmdline")));
+    let commands = commands.map(|command| String::from_utf8_lossy(&command).replace('\0', " "));
+    let all = mounts.lines().map(str::to_owned).chain(commands);
+    all.filter(|line| line.contains(directory)).collect()
+}
+
+#[test]
+fn a_killed_drill_leaves_no_mount_no_loop_device_and_no_process() {
+    if let Some(why) = lab::drill::DriveKind::Loop.obstacle() {
+        println!("skipped: {why}");
+        return;
+    }
+    let place = Place::new();
+    let directory = place.path("d");
+    let named = || named(directory.to_str().unwrap());
+    let config = raid10_with_a_spare(&place);
+    let mut drill = hotset();
+    drill.args(["drill", "--where", "real", "--drives", "loop", "--config"]);
+    drill.args([&config, "--directory"]).arg(&directory);
+    let drill = Process(drill.stderr(Stdio::null()).spawn().unwrap());
+    let number = drill.0.id();
+    until("a daemon on loop devices", || daemon_of(number).is_some());
+    let device = fs::read_link(directory.join("a.device")).unwrap();
+    let is_its = |line: &String| line.starts_with(&format!("{} ", device.display()));
+    let its = loops().into_iter().find(is_its).unwrap();
+    let used = named();
+    let has = |what: &str| used.iter().any(|line| line.contains(what));
+    assert!(has("nbdkit") && has("nbdfuse") && has("serve"), "{used:#?}");
+    assert!(!has("fuse rw"), "a mount is seen by all: {used:#?}");
+    drill.kill();
+    until("its processes to end", || named().is_empty());
+    until("its loop device to go", || !loops().contains(&its));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! NBD exports as block devices of this kernel: a file by nbdfuse, and a loop
 //! device on it.
 
-use crate::tools::{missing, outcome, run, tool};
+use crate::tools::{bound, missing, outcome, run, tool};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -18,15 +18,22 @@ pub fn obstacle() -> Option<String> {
             return Some(format!("there is no {device} here"));
         }
     }
-    missing(&["losetup", "nbdfuse", "fusermount3"])
+    missing(&["losetup", "nbdfuse", "fusermount3", "setpriv"])
 }
 
-/// An export as a block device, until dropped. Who has it open then gets errors, at
-/// the latest at what is not in the page cache.
+/// An export as a block device, until dropped, or until the thread that attached it
+/// ends. Who has it open then gets errors, at the latest at what is not in the page
+/// cache.
 pub struct Attached {
     fuse: PathBuf,
     nbdfuse: Child,
-    device: Option<String>,
+    device: Option<Loop>,
+}
+
+/// A loop device that the kernel detaches once nobody has it open.
+struct Loop {
+    path: PathBuf,
+    _open: File,
 }
 
 impl Attached {
@@ -39,7 +46,8 @@ impl Attached {
         let file = fuse.join("disk");
         let log = fuse.with_extension("log");
         let said = File::create(&log).map_err(|error| error.to_string())?;
-        let nbdfuse = tool("nbdfuse").arg(&file).arg(uri).stderr(said).spawn();
+        let mut nbdfuse = bound(Path::new("nbdfuse"));
+        let nbdfuse = nbdfuse.arg(&file).arg(uri).stderr(said).spawn();
         let mut attached = Attached {
             nbdfuse: nbdfuse.map_err(|error| format!("nbdfuse: {error}"))?,
             fuse: fuse.to_owned(),
@@ -50,7 +58,7 @@ impl Attached {
                 let mut losetup = tool("losetup");
                 losetup.args(["--find", "--show"]).args(options);
                 let device = run(losetup.arg(&file))?;
-                attached.device = Some(device.trim().to_owned());
+                attached.device = Some(Loop::hold(device.trim())?);
                 return Ok(attached);
             }
             std::thread::sleep(Duration::from_millis(50));
@@ -64,15 +72,26 @@ impl Attached {
 
     /// Its path.
     pub fn device(&self) -> &Path {
-        Path::new(self.device.as_deref().expect("attached"))
+        &self.device.as_ref().expect("attached").path
+    }
+}
+
+impl Loop {
+    /// Takes over a device that was just attached.
+    fn hold(device: &str) -> Result<Loop, String> {
+        let held = File::open(device).map_err(|error| format!("{device}: {error}"));
+        // As it is open, this only marks it to be detached.
+        run(tool("losetup").args(["--detach", device]))?;
+        Ok(Loop {
+            path: device.into(),
+            _open: held?,
+        })
     }
 }
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        if let Some(device) = &self.device {
-            let _ = outcome(tool("losetup").arg("--detach").arg(device));
-        }
+        self.device = None;
         let _ = outcome(tool("fusermount3").args(["-u", "-z"]).arg(&self.fuse));
         // It may have ended by itself.
         let _ = self.nbdfuse.kill();

@@ -24,6 +24,8 @@ pub mod kill;
 pub mod mounted;
 pub mod mutants;
 #[cfg(feature = "measure")]
+pub mod namespace;
+#[cfg(feature = "measure")]
 pub mod page;
 #[cfg(feature = "measure")]
 pub mod perc;

@@ -1,9 +1,9 @@
 //! The machine's own programs, run to their end.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-fn find(tool: &str) -> Option<PathBuf> {
+fn find(tool: &Path) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let usual = ["/usr/sbin", "/sbin"].map(PathBuf::from);
     let mut places = std::env::split_paths(&path).chain(usual);
@@ -12,14 +12,23 @@ fn find(tool: &str) -> Option<PathBuf> {
 
 /// Says which of `tools` is not here, if one is not.
 pub fn missing(tools: &[&str]) -> Option<String> {
-    let absent = tools.iter().find(|tool| find(tool).is_none())?;
+    let absent = tools.iter().find(|tool| find(Path::new(tool)).is_none())?;
     Some(format!("there is no {absent} here"))
 }
 
 /// A command by the name of its tool.
 pub fn tool(name: &str) -> Command {
-    let mut command = Command::new(find(name).unwrap_or_else(|| name.into()));
+    let mut command = Command::new(find(Path::new(name)).unwrap_or_else(|| name.into()));
     command.stdin(Stdio::null());
+    command
+}
+
+/// A command of `program` that gets SIGTERM when the thread that starts it ends,
+/// by whatever means.
+pub fn bound(program: &Path) -> Command {
+    let mut command = tool("setpriv");
+    command.args(["--pdeathsig", "TERM", "--"]);
+    command.arg(find(program).unwrap_or_else(|| program.into()));
     command
 }
 

@@ -42,6 +42,19 @@ pub fn require() -> Result<(), Failure> {
     )))
 }
 
+/// The name of a demonstration's group, before the number of its process.
+const GROUP: &str = "hotset-demo-";
+
+/// Removes the groups of runs that were killed.
+fn remove_left(root: &Path) {
+    for group in std::fs::read_dir(root).into_iter().flatten().flatten() {
+        if group.file_name().to_string_lossy().starts_with(GROUP) {
+            // It fails for one with a process in it.
+            let _ = std::fs::remove_dir(group.path());
+        }
+    }
+}
+
 /// A memory control group, removed when dropped.
 pub struct MemoryGroup {
     directory: PathBuf,
@@ -51,12 +64,13 @@ pub struct MemoryGroup {
 impl MemoryGroup {
     /// A group of at most `bytes`, page cache included.
     pub fn new(bytes: u64) -> Result<MemoryGroup, Failure> {
-        let name = format!("hotset-demo-{}", std::process::id());
+        let name = format!("{GROUP}{}", std::process::id());
         let places = [
             ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
             ("/sys/fs/cgroup", "memory.max"),
         ];
         for (root, limit_file) in places {
+            remove_left(Path::new(root));
             let directory = Path::new(root).join(&name);
             if std::fs::create_dir(&directory).is_err() {
                 continue;

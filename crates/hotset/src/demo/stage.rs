@@ -8,12 +8,12 @@ use control::client::Client;
 use control::status::Status;
 use lab::attached::Attached;
 use lab::mounted::Mounted;
-use lab::tools::{run, tool};
+use lab::tools::{bound, run, tool};
 use lab::web::site::Site;
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 /// What nginx and its page cache may take: a small part of the site, as the
@@ -72,7 +72,7 @@ impl Stage {
         let config = workspace.configure(mode)?;
         let program = std::env::current_exe().map_err(Failure::runtime)?;
         let log = fs::File::create(self.directory.join("daemon.log")).map_err(Failure::runtime)?;
-        let mut command = Command::new(program);
+        let mut command = bound(&program);
         command.arg("serve").arg("--config").arg(config);
         command.stdout(Stdio::null()).stderr(log);
         self.daemon = Some(command.spawn().map_err(Failure::runtime)?);
@@ -108,7 +108,7 @@ impl Stage {
         );
         fs::write(&config, text).map_err(Failure::runtime)?;
         let group = MemoryGroup::new(MEMORY_BYTES)?;
-        let mut nginx = tool("nginx");
+        let mut nginx = bound(Path::new("nginx"));
         nginx.arg("-c").arg(&config);
         let mut nginx = group.command(nginx);
         nginx.stdout(Stdio::null()).stderr(Stdio::null());

@@ -34,7 +34,8 @@ pub fn tool(program: &str, package: &str) -> Command {
     command
 }
 
-/// Whether exports can be attached to this machine's kernel; says why not.
+/// Whether exports can be attached to this machine's kernel; says why not. If so, what
+/// this thread mounts ends with it.
 pub fn attaches() -> bool {
     // What can be installed is.
     for (program, package) in [("nbdfuse", "libnbd-bin"), ("fusermount3", "fuse3")] {
@@ -42,6 +43,9 @@ pub fn attaches() -> bool {
     }
     let obstacle = lab::attached::obstacle();
     obstacle.iter().for_each(|why| eprintln!("skipped: {why}"));
+    if obstacle.is_none() {
+        lab::namespace::enter().unwrap();
+    }
     obstacle.is_none()
 }
 

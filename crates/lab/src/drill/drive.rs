@@ -3,6 +3,7 @@
 use super::told;
 use crate::attached::{self, Attached};
 use crate::bench::server::Server;
+use crate::namespace;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,14 @@ impl Kind {
         match self {
             Kind::Nbd => None,
             Kind::Loop => attached::obstacle(),
+        }
+    }
+
+    /// What this thread needs before it gives such drives.
+    pub(super) fn prepare(self) -> Result<(), String> {
+        match self {
+            Kind::Nbd => Ok(()),
+            Kind::Loop => namespace::enter(),
         }
     }
 

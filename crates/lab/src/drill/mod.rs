@@ -238,6 +238,7 @@ pub fn real(
     if let Some(obstacle) = kind.obstacle() {
         return Err(obstacle);
     }
+    kind.prepare()?;
     let mut stage = None;
     let mut rows = Vec::new();
     for cell in setup.cells() {

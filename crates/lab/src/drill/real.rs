@@ -4,6 +4,7 @@
 use super::drive::{Drive, Kind, image};
 use super::setup::detection;
 use super::{Cell, Counts, Row, Setup, Site, play, told};
+use crate::tools::bound;
 use block::{Address, BoxDevice, Env, Nanos};
 use control::client::Client;
 use control::config::Name;
@@ -115,7 +116,7 @@ impl Stage {
             }
         }
         let log = File::create(directory.join("log")).map_err(told)?;
-        let mut daemon = Command::new(program);
+        let mut daemon = bound(program);
         daemon.args(["serve", "--config"]).arg(&config);
         daemon.stdin(Stdio::null()).stderr(log);
         let daemon = Daemon(daemon.spawn().map_err(told)?);

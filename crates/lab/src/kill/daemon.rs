@@ -1,10 +1,11 @@
 //! The daemon's files and its process.
 
+use crate::tools::bound;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a daemon may take to serve.
@@ -102,7 +103,7 @@ pub(crate) fn start(
     // A ring that the kernel is still taking down keeps the socket of a killed
     // daemon listening: a connection to that one would tell nothing.
     let _ = fs::remove_file(socket);
-    let mut command = Command::new(program);
+    let mut command = bound(program);
     command.args(["serve", "--config"]).arg(toml);
     let said = File::create(log).map_err(|e| e.to_string())?;
     let child = command.stdin(Stdio::null()).stderr(said).spawn();

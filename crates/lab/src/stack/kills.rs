@@ -8,6 +8,7 @@ use super::database::{Client, Server, check_file_system};
 use super::host::obstacle;
 use super::place::Place;
 use crate::mounted::Mounted;
+use crate::namespace;
 use serde::Serialize;
 use sim::Rng;
 use std::path::{Path, PathBuf};
@@ -49,6 +50,7 @@ pub fn kills(request: &KillRequest) -> Result<StackKills, String> {
     if let Some(obstacle) = obstacle() {
         return Err(obstacle);
     }
+    namespace::enter()?;
     let place = Place::new(&request.directory, |dir| format!("path = \"{dir}/origin\""))?;
     place.make()?;
     let mut rng = Rng::fork(request.seed, 32);

@@ -5,6 +5,7 @@ use super::host::obstacle;
 use super::place::Place;
 use super::recorder::{Recorder, Shelf};
 use crate::mounted::Mounted;
+use crate::namespace;
 use serde::Serialize;
 use sim::Rng;
 use std::fs::{self, File};
@@ -58,6 +59,7 @@ pub fn run(request: &Request) -> Result<Stack, String> {
     if let Some(obstacle) = obstacle() {
         return Err(obstacle);
     }
+    namespace::enter()?;
     let place = Place::new(&request.directory, |dir| {
         format!("nbd = \"nbd+unix:///?socket={dir}/recorder\"")
     })?;
