@@ -13,8 +13,8 @@
 
 use crate::pages::{Pages, Piece, WHOLE};
 use crate::rng::Rng;
-use block::{Extent, Lba, Sectors};
-use std::collections::VecDeque;
+use block::{Extent, Lba, SECTOR_BYTES, Sectors};
+use std::collections::{BTreeMap, VecDeque};
 
 /// What a power cut leaves of each write that was not durable.
 ///
@@ -35,6 +35,8 @@ pub(crate) struct Settled {
     pub torn: Vec<Lba>,
     /// Writes that left bytes although an older one lost some.
     pub reordered: Vec<Lba>,
+    /// The blocks that no write left bytes in although one was to, in order.
+    pub taken: Vec<Lba>,
 }
 
 pub(crate) struct Contents {
@@ -89,6 +91,23 @@ impl Contents {
         }
     }
 
+    /// From now on logical blocks have this size.
+    pub fn set_block(&mut self, block: Sectors) {
+        self.block = block;
+    }
+
+    /// One bit changes where it rests, in the cache and on the medium.
+    pub fn flip_bit(&mut self, at: Lba, bit: u64) {
+        for pages in [&mut self.durable, &mut self.latest] {
+            let mut sector = [0; SECTOR_BYTES as usize];
+            pages.read(at, &mut sector);
+            sector[(bit / 8) as usize] ^= 1 << (bit % 8);
+            for piece in Pages::pieces_of_write(at, &sector) {
+                pages.apply(&piece);
+            }
+        }
+    }
+
     /// The mark that a flush submitted now has to cover.
     pub fn acknowledged(&self) -> u64 {
         self.acknowledged
@@ -140,7 +159,11 @@ impl Contents {
         let mut settled = Settled::default();
         let mut oldest_harmed = u64::MAX;
         let mut survivors = Vec::new();
+        let mut wanted: BTreeMap<u64, u8> = BTreeMap::new();
         for (age, mut pieces) in writes {
+            for piece in &pieces {
+                *wanted.entry(piece.page).or_default() |= piece.mask;
+            }
             let start = start_of(&pieces);
             let whole = blocks(&pieces, self.block);
             let kept = match rng.chance(survival.kept) {
@@ -163,6 +186,15 @@ impl Contents {
             }
             survivors.push(pieces);
         }
+        for piece in survivors.iter().flatten() {
+            *wanted.entry(piece.page).or_default() &= !piece.mask;
+        }
+        let sectors = wanted.into_iter().flat_map(|(page, mask)| {
+            let held = (0..8).filter(move |i| mask & (1 << i) != 0);
+            held.map(move |i| Lba(page * 8 + i))
+        });
+        let block = self.block.0;
+        settled.taken = sectors.filter(|at| at.0.is_multiple_of(block)).collect();
         let touched: Vec<u64> = survivors.iter().flatten().map(|p| p.page).collect();
         rng.shuffle(&mut survivors);
         for piece in survivors.iter().flatten() {
@@ -300,6 +332,29 @@ mod tests {
             torn > 50 && reordered > 20 && older_won > 50,
             "{torn} {reordered} {older_won}"
         );
+    }
+
+    #[test]
+    fn what_a_cut_takes_is_told_block_by_block() {
+        for seed in 0..50 {
+            let mut c = Contents::new(BLOCK, 100);
+            write(&mut c, 0, 6, 1, false);
+            write(&mut c, 2, 2, 2, false);
+            let settled = cut(&mut c, 0.3, 0.4, seed);
+            let bytes = first_bytes(&c, 6);
+            let old = (0..6).filter(|at| bytes[*at as usize] == 0).map(Lba);
+            assert_eq!(settled.taken, old.collect::<Vec<_>>(), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_bit_flips_where_it_rests() {
+        let mut c = Contents::new(BLOCK, 100);
+        write(&mut c, 0, 2, 4, true);
+        c.flip_bit(Lba(1), 0);
+        assert_eq!(first_bytes(&c, 2), [4, 5]);
+        cut(&mut c, 0.0, 0.0, 1);
+        assert_eq!(first_bytes(&c, 2), [4, 5]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub(crate) enum Command {
     Revive(TargetId),
     Cut(Option<Domain>),
     PowerOn(Domain),
+    Hang(TargetId),
     Release(TargetId),
     Break(TargetId),
 }
@@ -46,6 +47,12 @@ impl Control {
     /// Gives the disks of a domain power again; its shards stay dead.
     pub fn power_on(&self, domain: Domain) {
         self.send(Command::PowerOn(domain));
+    }
+
+    /// From now on no operation of a disk completes, those in flight included,
+    /// until it is released, loses its power or is unplugged.
+    pub fn hang(&self, disk: TargetId) {
+        self.send(Command::Hang(disk));
     }
 
     /// Lets the stuck operations of a disk complete, or a stalled stream, named

@@ -137,6 +137,8 @@ pub(crate) struct Disk {
     pub writing: Vec<FlightId>,
     /// Operations that wait for a release.
     pub stuck: Vec<FlightId>,
+    /// Every operation is to wait for one.
+    pub hung: bool,
     /// How often a write in flight met another over the same sectors.
     pub overlaps: u64,
 }
@@ -159,6 +161,7 @@ impl Disk {
             plugged: true,
             writing: Vec::new(),
             stuck: Vec::new(),
+            hung: false,
             overlaps: 0,
         }
     }
@@ -420,10 +423,12 @@ impl Disk {
         &mut self,
         flights: &Flights,
         survival: Option<Survival>,
+        spoiled: f64,
         ledger: &mut Ledger,
     ) {
         let writing = std::mem::take(&mut self.writing);
         self.stuck.clear();
+        self.hung = false;
         let ops = writing.iter().filter_map(|id| flights.get(*id));
         let landing = ops
             .filter(|f| !f.strike.drop && f.strike.fail.is_none() && !f.strike.misdirect)
@@ -444,6 +449,22 @@ impl Disk {
             for place in places {
                 ledger.strike(class, self.target, place.0);
             }
+        }
+        for at in settled.taken {
+            // Nothing is drawn where nothing is to be spoiled.
+            if spoiled > 0.0 && ledger.rng.chance(spoiled) {
+                self.latent.insert(at.0..(at + self.geometry.block).0);
+                ledger.strike(Class::CutSpoiled, self.target, at.0);
+            }
+        }
+    }
+
+    /// It answers with another shape from now on; what it holds stays.
+    pub fn reshape(&mut self, sectors: Sectors, block: Sectors) {
+        self.geometry.sectors = sectors;
+        self.geometry.block = block;
+        if let Some(contents) = &mut self.contents {
+            contents.set_block(block);
         }
     }
 }

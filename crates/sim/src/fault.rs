@@ -52,11 +52,15 @@ pub enum Class {
     StreamStalled,
     /// A stream's bytes were parted at a chosen place.
     StreamSplit,
+    /// A block that a power cut took from a write cannot be read.
+    CutSpoiled,
+    /// A bit changed where it rested.
+    Rot,
 }
 
 impl Class {
     /// Every class.
-    pub const ALL: [Class; 17] = [
+    pub const ALL: [Class; 19] = [
         Class::Delay,
         Class::Error,
         Class::LatentSector,
@@ -74,6 +78,8 @@ impl Class {
         Class::StreamCut,
         Class::StreamStalled,
         Class::StreamSplit,
+        Class::CutSpoiled,
+        Class::Rot,
     ];
 }
 
@@ -97,6 +103,8 @@ pub enum Ops {
     Writes,
     /// Flushes, and for [`Effect::IgnoreFlush`] also writes that force unit access.
     Flushes,
+    /// Discards.
+    Discards,
     /// Every operation.
     All,
 }
@@ -107,6 +115,7 @@ impl Ops {
             Ops::Reads => verb == Verb::Read,
             Ops::Writes => matches!(verb, Verb::Write | Verb::Zero),
             Ops::Flushes => verb == Verb::Flush,
+            Ops::Discards => verb == Verb::Discard,
             Ops::All => true,
         }
     }
@@ -231,6 +240,9 @@ pub struct Plan {
     /// What cuts leave of writes that were not durable; drawn for each cut if
     /// not given.
     pub survival: Option<Survival>,
+    /// The probability that a block that a cut takes from a write cannot be read
+    /// until it is written again.
+    pub spoiled: f64,
 }
 
 /// What the plan holds for one operation.

@@ -110,7 +110,8 @@ impl World {
         let Some(flight) = self.flights.get(id) else {
             return;
         };
-        let strike = flight.strike;
+        let mut strike = flight.strike;
+        strike.stick |= self.disks[flight.unit as usize].hung;
         if strike.delay != Nanos::ZERO || strike.stick {
             self.hold(id, strike);
         } else {

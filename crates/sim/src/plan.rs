@@ -23,6 +23,7 @@ pub(crate) struct Agenda {
     /// Numbers the timed actions, so that those of a plan replaced are void.
     base: u32,
     pub survival: Option<Survival>,
+    pub spoiled: f64,
 }
 
 impl Default for Agenda {
@@ -33,6 +34,7 @@ impl Default for Agenda {
             next_step: u64::MAX,
             base: 0,
             survival: None,
+            spoiled: 0.0,
         }
     }
 }
@@ -43,6 +45,7 @@ impl Agenda {
         self.timed.clear();
         self.stepped.clear();
         self.survival = plan.survival;
+        self.spoiled = plan.spoiled;
         for outage in &plan.outages {
             self.add(outage.gone, Action::Gone(outage.disk));
             if let Some(back) = outage.back {
@@ -128,6 +131,7 @@ pub(crate) fn check(plan: &Plan, world: &World) -> IoResult {
             return Err(invalid(what.into()));
         }
     }
+    probability(plan.spoiled, "an unreadable block after a cut")?;
     if let Some(Survival { kept, torn }) = plan.survival {
         probability(kept, "survival of a write")?;
         probability(torn, "tearing of a write")?;

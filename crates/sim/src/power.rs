@@ -20,6 +20,7 @@ impl World {
                 Command::Revive(disk) => self.act(Action::Back(disk)),
                 Command::Cut(domain) => self.act(Action::Cut(domain)),
                 Command::PowerOn(domain) => self.power_on(domain),
+                Command::Hang(target) => self.hang(target),
                 Command::Release(target) => self.release(target),
                 Command::Break(target) => self.break_stream(target),
             }
@@ -59,7 +60,8 @@ impl World {
     /// A disk loses power: its cache settles, its operations in flight fail.
     fn lose_disk(&mut self, unit: usize) {
         let disk = &mut self.disks[unit];
-        disk.lose_power(&self.flights, self.agenda.survival, &mut self.ledger);
+        let (survival, spoiled) = (self.agenda.survival, self.agenda.spoiled);
+        disk.lose_power(&self.flights, survival, spoiled, &mut self.ledger);
         let flights = self.flights.iter();
         let on_it = flights.filter(|(_, f)| f.unit as usize == unit && is_disk_op(&f.op));
         let lost: Vec<FlightId> = on_it.map(|(id, _)| id).collect();
@@ -108,10 +110,17 @@ impl World {
         }
     }
 
+    fn hang(&mut self, target: TargetId) {
+        if let Some(unit) = self.disk_index(target) {
+            self.disks[unit].hung = true;
+        }
+    }
+
     /// Lets go what a fault holds.
     fn release(&mut self, target: TargetId) {
         match self.targets.get(target.0 as usize) {
             Some(Target::Disk(unit)) => {
+                self.disks[*unit as usize].hung = false;
                 for id in std::mem::take(&mut self.disks[*unit as usize].stuck) {
                     self.finish_disk(id);
                 }

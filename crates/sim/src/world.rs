@@ -12,7 +12,7 @@
 use crate::clockwork::Clockwork;
 use crate::control::Control;
 use crate::disk::{Disk, DiskSpec, ModelId};
-use crate::fault::{Domain, Plan, Tally};
+use crate::fault::{Class, Domain, Plan, Tally};
 use crate::flight::{FlightId, Flights};
 use crate::heap::EventHeap;
 use crate::ledger::Ledger;
@@ -22,7 +22,8 @@ use crate::rng::Rng;
 use crate::stream::{LinkSpec, Streams};
 use crate::trace_hash::{Event, Log, Trace};
 use block::{
-    Address, Completion, Geometry, IoError, IoResult, Lba, Nanos, ShardId, TargetId, Unpark,
+    Address, Completion, Geometry, IoError, IoResult, Lba, Nanos, Sectors, ShardId, TargetId,
+    Unpark,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -254,6 +255,25 @@ impl World {
             Some(contents) => contents.read(at, out),
             None => out.fill(0),
         }
+    }
+
+    /// One bit of sector `at` changes where it rests: bit `bit` of its 4096.
+    pub fn flip_bit(&mut self, disk: TargetId, at: Lba, bit: u64) {
+        let index = self.disk_index(disk).expect("a disk of this world");
+        let disk = &mut self.disks[index];
+        assert!(at < disk.geometry.extent().end() && bit < 8 * block::SECTOR_BYTES);
+        if let Some(contents) = &mut disk.contents {
+            contents.flip_bit(at, bit);
+            self.ledger.strike(Class::Rot, disk.target, at.0);
+        }
+    }
+
+    /// A disk answers with another size and another logical block from now on, as
+    /// one that fails or was reformatted does. Bytes beyond its end are there again
+    /// if it grows. Between runs only.
+    pub fn reshape(&mut self, disk: TargetId, sectors: Sectors, block: Sectors) {
+        let index = self.disk_index(disk).expect("a disk of this world");
+        self.disks[index].reshape(sectors, block);
     }
 
     /// The shape of a disk.

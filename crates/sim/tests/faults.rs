@@ -4,7 +4,7 @@ mod hand;
 
 use block::{Extent, Fua, Geometry, IoResult, Kind, Lba, Nanos, Op, Sectors, TargetId};
 use hand::{Hand, one_disk, small_disk};
-use sim::{Class, Effect, Ops, Outage, Plan, Point, Rule, Service, Sim, Span, When};
+use sim::{Class, Effect, Ops, Outage, Plan, Point, Rule, Service, Sim, Span, Survival, When};
 
 fn rule(disk: TargetId, ops: Ops, when: When, effect: Effect) -> Plan {
     Plan {
@@ -202,6 +202,74 @@ fn stuck_operations_wait_for_their_time_or_for_release() {
     hand.wait(stuck).0.unwrap();
     assert_eq!(hand.read(disk, 0, 1).unwrap(), [1]);
     assert_eq!(sim.world().tally().count(Class::Stuck), 1);
+}
+
+#[test]
+fn a_disk_that_hangs_answers_nothing_until_it_is_released() {
+    let (mut sim, disk) = with(|_| Plan::default());
+    let mut hand = Hand::new(&mut sim);
+    hand.write(disk, 0, 1, 7).unwrap();
+    let data = hand.filled(512, 8);
+    let before = hand.start(disk, Op::Write(Lba(0), data, Fua::No));
+    sim.world().control().hang(disk);
+    let after = hand.start(disk, Op::Flush);
+    hand.sleep(Nanos::from_secs(3600));
+    assert!(hand.park(Nanos::ZERO).is_empty());
+    sim.world().control().release(disk);
+    hand.wait(before).0.unwrap();
+    hand.wait(after).0.unwrap();
+    assert_eq!(hand.read(disk, 0, 1).unwrap(), [8]);
+    assert_eq!(sim.world().tally().count(Class::Stuck), 2);
+}
+
+#[test]
+fn discards_can_be_refused_alone() {
+    let refused = Effect::Fail(Kind::Unsupported);
+    let (mut sim, disk) = with(|disk| rule(disk, Ops::Discards, When::Always, refused));
+    let mut hand = Hand::new(&mut sim);
+    hand.write(disk, 0, 1, 7).unwrap();
+    let whole = Extent::new(Lba(0), Sectors(1));
+    let (result, _) = hand.run(disk, Op::Discard(whole));
+    assert_eq!(kind(result), Some(Kind::Unsupported));
+    assert_eq!(hand.read(disk, 0, 1).unwrap(), [7]);
+    hand.run(disk, Op::Zero(whole)).0.unwrap();
+}
+
+#[test]
+fn what_a_cut_takes_may_be_unreadable_until_it_is_written() {
+    let survival = Some(Survival {
+        kept: 0.0,
+        torn: 0.0,
+    });
+    let (mut sim, disk) = with(|_| Plan {
+        survival,
+        spoiled: 1.0,
+        ..Plan::default()
+    });
+    let mut hand = Hand::new(&mut sim);
+    hand.write(disk, 0, 4, 7).unwrap();
+    hand.flush(disk).unwrap();
+    hand.write(disk, 1, 2, 8).unwrap();
+    sim.world().control().cut_power(None);
+    let mut hand = Hand::new(&mut sim);
+    assert_eq!(kind(hand.read(disk, 1, 1)), Some(Kind::Media));
+    assert_eq!(kind(hand.read(disk, 2, 1)), Some(Kind::Media));
+    assert_eq!(hand.read(disk, 0, 1).unwrap(), [7]);
+    assert_eq!(hand.read(disk, 3, 1).unwrap(), [7]);
+    hand.write(disk, 1, 2, 9).unwrap();
+    assert_eq!(hand.read(disk, 0, 4).unwrap(), [7, 9, 9, 7]);
+    assert_eq!(sim.world().tally().count(Class::CutSpoiled), 2);
+}
+
+#[test]
+fn a_disk_comes_back_with_another_shape_and_the_bytes_it_had() {
+    let (mut sim, disk) = with(|_| Plan::default());
+    Hand::new(&mut sim).write(disk, 8, 8, 7).unwrap();
+    sim.world_mut().reshape(disk, Sectors(1024), Sectors(8));
+    let mut hand = Hand::new(&mut sim);
+    assert_eq!(kind(hand.read(disk, 9, 1)), Some(Kind::Invalid));
+    assert_eq!(kind(hand.write(disk, 1024, 8, 1)), Some(Kind::Invalid));
+    assert_eq!(hand.read(disk, 8, 8).unwrap(), [7; 8]);
 }
 
 #[test]
