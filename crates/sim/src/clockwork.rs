@@ -1,11 +1,11 @@
 //! When disk operations are served: fixed spans, or service-time models, which
 //! are advanced at every event of theirs.
 
-use crate::disk::{ModelId, Service};
 use crate::flight::FlightId;
 use crate::model::{Completed, Model, Op, Request};
 use crate::plan::check_span;
 use crate::rng::Rng;
+use crate::service::{ModelId, Service};
 use crate::trace_hash::Verb;
 use block::{Extent, Fua, IoError, IoResult, Kind, Nanos};
 

@@ -65,6 +65,27 @@ impl Contents {
         self.latest.read(at, out);
     }
 
+    /// What is left without the volatile cache.
+    pub fn read_durable(&self, at: Lba, out: &mut [u8]) {
+        self.durable.read(at, out);
+    }
+
+    /// Whether anything would be lost without it.
+    pub fn is_volatile(&self) -> bool {
+        self.unflushed.iter().any(|(_, piece)| piece.mask != 0)
+    }
+
+    pub fn image(&self) -> Pages {
+        self.latest.clone()
+    }
+
+    /// Holds `image` and nothing else, durably.
+    pub fn become_image(&mut self, image: Pages) {
+        self.unflushed.clear();
+        self.durable = image.clone();
+        self.latest = image;
+    }
+
     /// What zeroing `extent` would write.
     pub fn pieces_of_zero(&self, extent: Extent) -> Vec<Piece> {
         self.latest.pieces_of_zero(extent)

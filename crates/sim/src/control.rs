@@ -15,6 +15,7 @@ pub(crate) enum Command {
     Hang(TargetId),
     Release(TargetId),
     Break(TargetId),
+    Forget(TargetId),
 }
 
 /// A handle on the world; takes effect at the next submission of an operation or
@@ -59,6 +60,14 @@ impl Control {
     /// by either end, go on.
     pub fn release(&self, target: TargetId) {
         self.send(Command::Release(target));
+    }
+
+    /// A disk loses what it has not made durable, as in a power cut, and goes on:
+    /// so does a server that is killed and found again, or a kernel that cannot
+    /// write back. Operations in flight are carried out. If anything was lost the
+    /// next flush to end fails, and those after it know nothing of it.
+    pub fn forget(&self, disk: TargetId) {
+        self.send(Command::Forget(disk));
     }
 
     /// Breaks a stream, named by either end.

@@ -10,74 +10,17 @@ use crate::contents::{Contents, Survival, survive_partly};
 use crate::fault::{ActiveRule, Class, Domain, Strike, elsewhere};
 use crate::flight::{Flight, FlightId, Flights};
 use crate::ledger::Ledger;
+use crate::medium::Medium;
+use crate::operation::extent_of;
 use crate::pages::{Pages, Piece};
 use crate::rng::Rng;
+use crate::service::{Service, Span};
 use crate::trace_hash::Verb;
 use block::{
     Buf, Extent, Fua, Geometry, IoResult, Kind, Lba, Nanos, Op, Payload, SECTOR_BYTES, Sectors,
     TargetId,
 };
 use rangemap::RangeSet;
-
-/// A span of time drawn anew for each operation, both ends included.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Span {
-    /// The shortest.
-    pub min: Nanos,
-    /// The longest.
-    pub max: Nanos,
-}
-
-impl Span {
-    /// Always `at`.
-    pub const fn exactly(at: Nanos) -> Span {
-        Span { min: at, max: at }
-    }
-
-    #[inline]
-    pub(crate) fn draw(self, rng: &mut Rng) -> Nanos {
-        if self.min == self.max {
-            return self.min;
-        }
-        Nanos(rng.between(self.min.0, self.max.0))
-    }
-}
-
-/// How long operations take.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Service {
-    /// Drawn for each operation alone, with no queue and no limit of parallelism.
-    Fixed {
-        /// Reads.
-        read: Span,
-        /// Writes, zeroing and discards.
-        write: Span,
-        /// Flushes.
-        flush: Span,
-    },
-    /// Decided by a model of the world, in which the disk is this unit.
-    Model {
-        /// What [`crate::World::add_model`] returned.
-        model: ModelId,
-        /// A drive alone in its model ignores it.
-        unit: u32,
-    },
-}
-
-/// Names a service-time model of a world.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct ModelId(pub(crate) u32);
-
-impl Service {
-    /// Every operation takes `span`.
-    pub const fn uniform(span: Span) -> Service {
-        Service::Fixed {
-            read: span,
-            write: span,
-            flush: span,
-        }
-    }
-}
 
 /// Whether a disk keeps what is written to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -127,7 +70,7 @@ pub(crate) struct Disk {
     pub geometry: Geometry,
     pub service: Service,
     pub domain: Domain,
-    pub contents: Option<Contents>,
+    pub contents: Option<Medium>,
     pub rules: Vec<ActiveRule>,
     /// Sectors that cannot be read.
     pub latent: RangeSet<u64>,
@@ -139,6 +82,8 @@ pub(crate) struct Disk {
     pub stuck: Vec<FlightId>,
     /// Every operation is to wait for one.
     pub hung: bool,
+    /// The next flush fails, for writes were lost.
+    pub lost_writes: bool,
     /// How often a write in flight met another over the same sectors.
     pub overlaps: u64,
 }
@@ -146,7 +91,10 @@ pub(crate) struct Disk {
 impl Disk {
     pub fn new(target: TargetId, spec: DiskSpec) -> Disk {
         let contents = match spec.keep {
-            Keep::Bytes => Some(Contents::new(spec.geometry.block, spec.cache_pages_max)),
+            Keep::Bytes => {
+                let contents = Contents::new(spec.geometry.block, spec.cache_pages_max);
+                Some(Medium::new(contents))
+            }
             Keep::Nothing => None,
         };
         Disk {
@@ -162,6 +110,7 @@ impl Disk {
             writing: Vec::new(),
             stuck: Vec::new(),
             hung: false,
+            lost_writes: false,
             overlaps: 0,
         }
     }
@@ -282,7 +231,7 @@ impl Disk {
             buf.fill(0);
             return Ok(());
         };
-        contents.read(at, buf);
+        contents.get().read(at, buf);
         for other in self.writing.iter().filter_map(|id| flights.get(*id)) {
             self.mix_in(extent, buf, &other.op, &mut ledger.rng);
         }
@@ -373,8 +322,12 @@ impl Disk {
         self.fail(strike, self.geometry.extent(), ledger)?;
         if strike.ignore_flush {
             ledger.strike(Class::FlushIgnored, self.target, 0);
-        } else if let Some(contents) = &mut self.contents {
-            contents.flush(covers);
+        } else if std::mem::take(&mut self.lost_writes) {
+            ledger.strike(Class::LossTold, self.target, 0);
+            let what = "writes that were acknowledged are lost";
+            return Err(self.geometry.error(Kind::Gone, what));
+        } else if let Some(contents) = &self.contents {
+            contents.get_mut().flush(covers);
         }
         Ok(())
     }
@@ -401,13 +354,14 @@ impl Disk {
         match (&self.contents, data) {
             (None, _) => Vec::new(),
             (Some(_), Some(data)) => Pages::pieces_of_write(extent.start, data),
-            (Some(contents), None) => contents.pieces_of_zero(extent),
+            (Some(contents), None) => contents.get().pieces_of_zero(extent),
         }
     }
 
     fn store(&mut self, pieces: Vec<Piece>, durable: bool) {
-        if let Some(contents) = &mut self.contents {
-            contents.write(pieces, durable || !self.geometry.volatile);
+        if let Some(contents) = &self.contents {
+            let durable = durable || !self.geometry.volatile;
+            contents.get_mut().write(pieces, durable);
         }
     }
 
@@ -437,10 +391,29 @@ impl Disk {
                 other => self.pieces(extent_of(other), None),
             })
             .collect();
-        let Some(contents) = &mut self.contents else {
+        self.settle(landing, survival, spoiled, ledger);
+    }
+
+    /// What is not durable is lost, and it goes on.
+    pub fn forget(&mut self, survival: Option<Survival>, ledger: &mut Ledger) {
+        ledger.strike(Class::Forgotten, self.target, 0);
+        if let Some(contents) = &self.contents {
+            self.lost_writes |= contents.get().is_volatile();
+        }
+        self.settle(Vec::new(), survival, 0.0, ledger);
+    }
+
+    fn settle(
+        &mut self,
+        landing: Vec<Vec<Piece>>,
+        survival: Option<Survival>,
+        spoiled: f64,
+        ledger: &mut Ledger,
+    ) {
+        let Some(contents) = &self.contents else {
             return;
         };
-        let settled = contents.cut(landing, survival, &mut ledger.rng);
+        let settled = contents.get_mut().cut(landing, survival, &mut ledger.rng);
         for (class, places) in [
             (Class::CutLost, settled.lost),
             (Class::CutTorn, settled.torn),
@@ -463,26 +436,8 @@ impl Disk {
     pub fn reshape(&mut self, sectors: Sectors, block: Sectors) {
         self.geometry.sectors = sectors;
         self.geometry.block = block;
-        if let Some(contents) = &mut self.contents {
-            contents.set_block(block);
+        if let Some(contents) = &self.contents {
+            contents.get_mut().set_block(block);
         }
-    }
-}
-
-/// The sectors that a write or a zeroing changes; of others, none.
-pub(crate) fn extent_of(op: &Op) -> Extent {
-    match op {
-        Op::Write(at, data, _) => Extent::new(*at, Sectors(data.len() as u64 / SECTOR_BYTES)),
-        Op::Zero(extent) => *extent,
-        _ => Extent::default(),
-    }
-}
-
-/// The first sector that an operation of a disk is about.
-pub(crate) fn place_of(op: &Op) -> u64 {
-    match op {
-        Op::Read(at, _) | Op::Write(at, _, _) => at.0,
-        Op::Zero(extent) | Op::Discard(extent) => extent.start.0,
-        _ => 0,
     }
 }

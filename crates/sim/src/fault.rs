@@ -56,11 +56,17 @@ pub enum Class {
     CutSpoiled,
     /// A bit changed where it rested.
     Rot,
+    /// A write failed, and its bytes landed later.
+    LateWrite,
+    /// A disk lost what it had not made durable, and went on.
+    Forgotten,
+    /// A flush failed, once, since the disk had lost writes.
+    LossTold,
 }
 
 impl Class {
     /// Every class.
-    pub const ALL: [Class; 19] = [
+    pub const ALL: [Class; 22] = [
         Class::Delay,
         Class::Error,
         Class::LatentSector,
@@ -80,6 +86,9 @@ impl Class {
         Class::StreamSplit,
         Class::CutSpoiled,
         Class::Rot,
+        Class::LateWrite,
+        Class::Forgotten,
+        Class::LossTold,
     ];
 }
 
@@ -152,6 +161,9 @@ pub enum Effect {
     Stick(Option<Nanos>),
     /// It succeeds and makes nothing durable.
     IgnoreFlush,
+    /// It fails with `Timeout`, and its bytes land this much later, over whatever
+    /// was written there since.
+    Late(Nanos),
 }
 
 /// A fault of single disk operations.
@@ -257,6 +269,7 @@ pub(crate) struct Strike {
     pub stick: bool,
     pub stick_until: Option<Nanos>,
     pub ignore_flush: bool,
+    pub late: Option<Nanos>,
 }
 
 impl Strike {
@@ -270,6 +283,7 @@ impl Strike {
         stick: false,
         stick_until: None,
         ignore_flush: false,
+        late: None,
     };
 }
 
@@ -319,6 +333,7 @@ impl ActiveRule {
             Effect::Misdirect => strike.misdirect = true,
             Effect::Drop => strike.drop = true,
             Effect::IgnoreFlush => strike.ignore_flush = true,
+            Effect::Late(span) => strike.late = Some(span),
             Effect::Stick(until) => {
                 strike.stick = true;
                 strike.stick_until = until;

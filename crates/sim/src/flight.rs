@@ -39,6 +39,8 @@ pub(crate) struct Flight {
     pub strike: Strike,
     /// Of a flush: it covers the writes acknowledged before this one.
     pub covers: u64,
+    /// Its shard has had its answer; its bytes have not landed.
+    pub answered: bool,
 }
 
 #[derive(Default)]

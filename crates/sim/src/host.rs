@@ -3,8 +3,8 @@
 //! Which of the shards that could run runs next is drawn by seed. Time passes
 //! only when none could: a turn takes no time.
 
-use crate::disk::place_of;
 use crate::driver::SimDriver;
+use crate::operation::place_of;
 use crate::rng::Rng;
 use crate::trace_hash::Event;
 use crate::world::World;

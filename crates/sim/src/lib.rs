@@ -16,6 +16,7 @@ mod flight;
 mod heap;
 mod host;
 mod ledger;
+mod medium;
 pub mod model;
 mod operation;
 mod pages;
@@ -23,20 +24,23 @@ mod pipe;
 mod plan;
 mod power;
 mod rng;
+mod service;
 mod stream;
 mod trace_hash;
 mod world;
 
 pub use contents::Survival;
 pub use control::Control;
-pub use disk::{DiskSpec, Keep, ModelId, Service, Span};
+pub use disk::{DiskSpec, Keep};
 pub use driver::SimDriver;
 pub use fault::{
     Class, Direction, Domain, Effect, Landed, Ops, Outage, Plan, Point, PowerCut, Rule,
     StreamEffect, StreamRule, Tally, When,
 };
 pub use host::{Budget, Outcome, Sim};
+pub use medium::{Image, Medium};
 pub use rng::Rng;
+pub use service::{ModelId, Service, Span};
 pub use stream::LinkSpec;
 pub use trace_hash::{Event, Log, Verb};
 pub use world::World;

@@ -11,7 +11,8 @@ use crate::flight::{Flight, FlightId};
 use crate::trace_hash::{Event, Verb, ends};
 use crate::world::{Due, Target, World};
 use block::{
-    Completion, Extent, Fua, IoError, IoResult, Kind, Nanos, Op, Payload, TargetId, Token,
+    Completion, Extent, Fua, IoError, IoResult, Kind, Nanos, Op, Payload, SECTOR_BYTES, Sectors,
+    TargetId, Token,
 };
 
 impl World {
@@ -75,7 +76,8 @@ impl World {
             number,
             op,
             strike,
-            covers: disk.contents.as_ref().map_or(0, |c| c.acknowledged()),
+            covers: disk.contents.as_ref().map_or(0, |c| c.get().acknowledged()),
+            answered: false,
         });
         if matches!(verb, Verb::Write | Verb::Zero) {
             disk.begin_write(id, extent, &self.flights);
@@ -114,6 +116,8 @@ impl World {
         strike.stick |= self.disks[flight.unit as usize].hung;
         if strike.delay != Nanos::ZERO || strike.stick {
             self.hold(id, strike);
+        } else if let Some(later) = strike.late {
+            self.answer_early(id, later);
         } else {
             self.finish_disk(id);
         }
@@ -123,18 +127,37 @@ impl World {
     fn hold(&mut self, id: FlightId, strike: Strike) {
         let flight = self.flights.get_mut(id).expect("in flight");
         let disk = &mut self.disks[flight.unit as usize];
-        let place = crate::disk::place_of(&flight.op);
+        let place = place_of(&flight.op);
         flight.strike.delay = Nanos::ZERO;
         if strike.delay != Nanos::ZERO {
             self.ledger.strike(Class::Delay, disk.target, place);
             self.push(self.ledger.now + strike.delay, Due::Served(id));
             return;
         }
-        self.ledger.strike(Class::Stuck, disk.target, place);
+        if strike.stick {
+            self.ledger.strike(Class::Stuck, disk.target, place);
+        }
         disk.stuck.push(id);
         if let Some(until) = strike.stick_until {
             self.push(until.max(self.ledger.now), Due::Released(id));
         }
+    }
+
+    /// A write fails now, and lands `later`.
+    #[cold]
+    fn answer_early(&mut self, id: FlightId, later: Nanos) {
+        let flight = self.flights.get_mut(id).expect("in flight");
+        flight.strike.late = None;
+        flight.answered = true;
+        let (seat, number, token) = (flight.shard as usize, flight.number, flight.token);
+        let disk = &mut self.disks[flight.unit as usize];
+        disk.end_write(id);
+        let place = place_of(&flight.op);
+        self.ledger.strike(Class::LateWrite, disk.target, place);
+        let error = disk.geometry.error(Kind::Timeout, "no answer in time");
+        self.complete(seat, number, token, Err(error), Payload::None);
+        self.push(self.ledger.now + later, Due::Released(id));
+        self.step();
     }
 
     #[inline]
@@ -145,14 +168,17 @@ impl World {
         let disk = &mut self.disks[flight.unit as usize];
         disk.end_write(id);
         let (seat, number, token) = (flight.shard as usize, flight.number, flight.token);
+        let answered = flight.answered;
         let (result, payload) = disk.perform(flight, &self.flights, &mut self.ledger);
-        self.complete(seat, number, token, result, payload);
+        if !answered {
+            self.complete(seat, number, token, result, payload);
+        }
         self.step();
     }
 
     /// Ends an operation that did nothing but fail, or that a stream carried out.
     pub(crate) fn end(&mut self, id: FlightId, result: IoResult<u64>) {
-        if let Some(flight) = self.flights.remove(id) {
+        if let Some(flight) = self.flights.remove(id).filter(|f| !f.answered) {
             let seat = flight.shard as usize;
             self.complete(
                 seat,
@@ -215,6 +241,24 @@ fn fua_of(op: &Op) -> Fua {
     match op {
         Op::Write(_, _, fua) => *fua,
         _ => Fua::No,
+    }
+}
+
+/// The sectors that a write or a zeroing changes; of others, none.
+pub(crate) fn extent_of(op: &Op) -> Extent {
+    match op {
+        Op::Write(at, data, _) => Extent::new(*at, Sectors(data.len() as u64 / SECTOR_BYTES)),
+        Op::Zero(extent) => *extent,
+        _ => Extent::default(),
+    }
+}
+
+/// The first sector that an operation of a disk is about.
+pub(crate) fn place_of(op: &Op) -> u64 {
+    match op {
+        Op::Read(at, _) | Op::Write(at, _, _) => at.0,
+        Op::Zero(extent) | Op::Discard(extent) => extent.start.0,
+        _ => 0,
     }
 }
 

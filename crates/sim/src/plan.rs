@@ -1,8 +1,9 @@
 //! Checks a fault plan against its world, and keeps its timetable.
 
 use crate::contents::Survival;
-use crate::disk::{Disk, Span};
+use crate::disk::Disk;
 use crate::fault::{Domain, Effect, Ops, Outage, Plan, Point, Rule, StreamEffect, When};
+use crate::service::Span;
 use crate::world::World;
 use block::{Extent, IoError, IoResult, Kind, Nanos, TargetId};
 
@@ -168,12 +169,18 @@ fn check_rule(rule: &Rule, disk: &Disk) -> IoResult {
     let elsewhere = disk.geometry.sectors > disk.geometry.block;
     let impossible = match rule.effect {
         Effect::FlipBit if !moves => Some("a bit flip in operations that move no bytes"),
-        Effect::Ruin | Effect::Misdirect | Effect::Drop if !stores => {
+        Effect::Ruin | Effect::Misdirect | Effect::Drop | Effect::Late(_) if !stores => {
             Some("a write fault on operations that do not write")
         }
         Effect::Misdirect if !elsewhere => Some("a misdirected write on a disk of one block"),
         Effect::IgnoreFlush if !flushes => Some("an ignored flush on operations that do not flush"),
-        Effect::FlipBit | Effect::Misdirect | Effect::Drop | Effect::IgnoreFlush if !keeps => {
+        Effect::FlipBit
+        | Effect::Misdirect
+        | Effect::Drop
+        | Effect::IgnoreFlush
+        | Effect::Late(_)
+            if !keeps =>
+        {
             Some("a fault of contents on a disk that keeps none")
         }
         _ => None,

@@ -23,6 +23,7 @@ impl World {
                 Command::Hang(target) => self.hang(target),
                 Command::Release(target) => self.release(target),
                 Command::Break(target) => self.break_stream(target),
+                Command::Forget(disk) => self.forget(disk),
             }
         }
     }
@@ -107,6 +108,13 @@ impl World {
         let orphans: Vec<FlightId> = flights.map(|(id, _)| id).collect();
         for id in orphans {
             self.finish_disk(id);
+        }
+    }
+
+    fn forget(&mut self, target: TargetId) {
+        if let Some(unit) = self.disk_index(target) {
+            let survival = self.agenda.survival;
+            self.disks[unit].forget(survival, &mut self.ledger);
         }
     }
 

@@ -11,13 +11,13 @@
 //!
 //! Not here: how bytes move (`pipe`).
 
-use crate::disk::Span;
 use crate::fault::{Class, Direction, StreamRule};
 use crate::flight::{Flight, FlightId};
 use crate::operation::{is_disk_op, payload_of, unknown};
 use crate::pipe::{Pipe, Sending};
 use crate::plan::check_span;
 use crate::rng::Rng;
+use crate::service::Span;
 use crate::trace_hash::{Event, Verb, ends};
 use crate::world::{self, Target, World};
 use block::{Address, IoError, IoResult, Kind, Nanos, Op, TargetId, Token};
@@ -219,6 +219,7 @@ impl World {
             op,
             strike: crate::fault::Strike::NONE,
             covers: 0,
+            answered: false,
         });
         match (verb, address) {
             (_, Some(address)) => self.connect(id, &address),

@@ -11,14 +11,16 @@
 
 use crate::clockwork::Clockwork;
 use crate::control::Control;
-use crate::disk::{Disk, DiskSpec, ModelId};
+use crate::disk::{Disk, DiskSpec};
 use crate::fault::{Class, Domain, Plan, Tally};
 use crate::flight::{FlightId, Flights};
 use crate::heap::EventHeap;
 use crate::ledger::Ledger;
+use crate::medium::Medium;
 use crate::model::{Completed, Model};
 use crate::plan::Agenda;
 use crate::rng::Rng;
+use crate::service::ModelId;
 use crate::stream::{LinkSpec, Streams};
 use crate::trace_hash::{Event, Log, Trace};
 use block::{
@@ -252,7 +254,7 @@ impl World {
         let geometry = &self.disks[disk].geometry;
         assert!(at.byte() + out.len() as u64 <= geometry.sectors.bytes());
         match &self.disks[disk].contents {
-            Some(contents) => contents.read(at, out),
+            Some(contents) => contents.latest(at, out),
             None => out.fill(0),
         }
     }
@@ -262,8 +264,8 @@ impl World {
         let index = self.disk_index(disk).expect("a disk of this world");
         let disk = &mut self.disks[index];
         assert!(at < disk.geometry.extent().end() && bit < 8 * block::SECTOR_BYTES);
-        if let Some(contents) = &mut disk.contents {
-            contents.flip_bit(at, bit);
+        if let Some(contents) = &disk.contents {
+            contents.get_mut().flip_bit(at, bit);
             self.ledger.strike(Class::Rot, disk.target, at.0);
         }
     }
@@ -274,6 +276,12 @@ impl World {
     pub fn reshape(&mut self, disk: TargetId, sectors: Sectors, block: Sectors) {
         let index = self.disk_index(disk).expect("a disk of this world");
         self.disks[index].reshape(sectors, block);
+    }
+
+    /// What holds a disk's bytes, to be looked at and changed behind its driver;
+    /// `None` if it keeps none.
+    pub fn medium(&self, disk: TargetId) -> Option<Medium> {
+        self.disks[self.disk_index(disk)?].contents.clone()
     }
 
     /// The shape of a disk.
@@ -313,6 +321,8 @@ impl World {
         self.obey();
         self.seats.iter_mut().for_each(|s| s.live = false);
         self.settle_orphans();
+        // Who was to hear of lost writes is gone.
+        self.disks.iter_mut().for_each(|d| d.lost_writes = false);
         self.ledger.record(Event::Boot { shards });
         let mut dark: Vec<Domain> = Vec::new();
         dark.extend(self.disks.iter().filter(|d| !d.powered).map(|d| d.domain));

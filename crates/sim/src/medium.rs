@@ -1,0 +1,61 @@
+//! A disk's bytes as whoever is behind it sees them: a server's administrator, a
+//! back end that takes and restores snapshots, a test that asks what is durable.
+//!
+//! What is done here takes no time, meets no fault and is no event of the world:
+//! whoever changes bytes sees to it that nobody has operations in flight there.
+
+use crate::contents::Contents;
+use crate::pages::Pages;
+use block::Lba;
+use std::cell::{Ref, RefCell, RefMut};
+use std::rc::Rc;
+
+/// The bytes of a disk; clones are the same.
+#[derive(Clone)]
+pub struct Medium(Rc<RefCell<Contents>>);
+
+/// The bytes of a disk as they were at one moment.
+#[derive(Clone)]
+pub struct Image(Pages);
+
+impl Medium {
+    pub(crate) fn new(contents: Contents) -> Medium {
+        Medium(Rc::new(RefCell::new(contents)))
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> Ref<'_, Contents> {
+        self.0.borrow()
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&self) -> RefMut<'_, Contents> {
+        self.0.borrow_mut()
+    }
+
+    /// The bytes that a read of the disk would return now.
+    pub fn latest(&self, at: Lba, out: &mut [u8]) {
+        self.get().read(at, out);
+    }
+
+    /// The bytes that are left if all that is not durable is lost.
+    pub fn durable(&self, at: Lba, out: &mut [u8]) {
+        self.get().read_durable(at, out);
+    }
+
+    /// Puts `data` at `at`, durably.
+    pub fn write(&self, at: Lba, data: &[u8]) {
+        let pieces = Pages::pieces_of_write(at, data);
+        self.get_mut().write(pieces, true);
+    }
+
+    /// All bytes as a read would return them.
+    pub fn save(&self) -> Image {
+        Image(self.get().image())
+    }
+
+    /// Makes the disk what it was, durably.
+    pub fn restore(&self, image: &Image) {
+        self.get_mut().become_image(image.0.clone());
+    }
+}
