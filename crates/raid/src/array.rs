@@ -224,6 +224,7 @@ impl Array {
                 let what = format!("{name} is a copy of member {role}, which is here");
                 return Err(core.error(Kind::Invalid, what));
             };
+            let claim = core.claim(role)?;
             if went_on_alone(found, &core.table()) {
                 let what =
                     format!("{name} was used apart from this array; to use it again, wipe it");
@@ -232,7 +233,7 @@ impl Array {
             // What it missed is marked, unless it was lost before it was filled.
             let whole = whole || found.events + 2 < entry.failed_at;
             return core
-                .adopt(role, member(candidate, found.member), whole)
+                .adopt(claim, member(candidate, found.member), whole)
                 .await;
         }
         if let Some(found) = found.filter(|_| !overwrite) {
@@ -271,11 +272,13 @@ impl Array {
         if !core.state(role).is_failed() {
             self.fail(role).await?;
         }
-        let spare = core.spares.borrow_mut().pop();
-        match spare {
-            Some(spare) => core.call_in(role, spare).await,
-            None => Ok(()),
+        // Unless a spare that waited takes the place by itself.
+        if let Ok(claim) = core.claim(role)
+            && let Some(spare) = core.take_spare()
+        {
+            core.call_in(claim, spare).await?;
         }
+        Ok(())
     }
 
     /// Compares all copies, or data with parity; with `repair` brings what

@@ -116,7 +116,17 @@ pub async fn assemble(
         }
     }
     for (role, member, whole) in returned {
-        core.adopt(role, member, whole).await?;
+        let name = member.name.clone();
+        let adopted = core.adopt(core.claim(role)?, member, whole).await;
+        // It was missing in any case; the others carry the array, or say that they cannot.
+        if let Err(error) = adopted {
+            core.check_up()?;
+            core.tell(format!(
+                "{}: member {role}, {name}, cannot be filled: {error}; replace it, or give it \
+                 again once it works",
+                core.name
+            ));
+        }
     }
     Ok(Array::start(core))
 }

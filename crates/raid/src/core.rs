@@ -82,6 +82,8 @@ pub(crate) struct Core {
     pub spares: RefCell<Vec<Rc<Member>>>,
     /// Devices on their way to become a spare, or to take a place.
     joining: RefCell<BTreeSet<Arc<str>>>,
+    /// Roles that a device is on its way to take.
+    claimed: RefCell<BTreeSet<usize>>,
     pub meta: Option<Meta>,
     pub intent: Option<Intent>,
     /// Of RAID 5, by role.
@@ -147,6 +149,7 @@ impl Core {
                 .collect(),
             spares: RefCell::new(parts.spares),
             joining: RefCell::default(),
+            claimed: RefCell::default(),
             meta: parts.meta,
             busy: RangeLock::new(),
             unsynced: RefCell::default(),
@@ -354,6 +357,29 @@ impl Core {
             return Err(self.error(Kind::Busy, format!("{name} is in this array already")));
         }
         Ok(Joining(self, name.clone()))
+    }
+
+    /// A device is to take `role`, which is lost and which no other is about to take.
+    pub fn claim(self: &Rc<Core>, role: usize) -> IoResult<Claim> {
+        if !self.state(role).is_failed() || !self.claimed.borrow_mut().insert(role) {
+            let what = format!("member {role} is in sync or being filled; see its status");
+            return Err(self.error(Kind::Busy, what));
+        }
+        let core = self.clone();
+        Ok(Claim { core, role })
+    }
+}
+
+/// The right to fill a role that is lost, which one device has at a time: whoever holds
+/// it finds the role as it was, however long it waits. See [`Core::claim`].
+pub(crate) struct Claim {
+    core: Rc<Core>,
+    pub role: usize,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.core.claimed.borrow_mut().remove(&self.role);
     }
 }
 

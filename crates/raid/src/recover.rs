@@ -6,7 +6,7 @@
 //! the members give. A rebuild from the start on notes how far it came, and
 //! goes on from there after a restart.
 
-use crate::core::Core;
+use crate::core::{Claim, Core};
 use crate::format::MemberState;
 use crate::member::Member;
 use block::{Access, Buf, Extent, IoError, IoResult, Kind, Lba, Nanos, SECTOR_BYTES, Sectors};
@@ -74,10 +74,12 @@ impl Core {
             return;
         }
         let failed = |role: &usize| self.state(*role).is_failed();
-        if let Some(role) = roles.clone().find(failed) {
-            let spare = self.spares.borrow_mut().pop();
-            if let Some(spare) = spare
-                && let Err(error) = self.call_in(role, spare).await
+        if roles.clone().any(|role| failed(&role)) {
+            // One that a member is about to take again needs no spare.
+            let claim = roles.clone().find_map(|role| self.claim(role).ok());
+            if let Some(claim) = claim
+                && let Some(spare) = self.take_spare()
+                && let Err(error) = self.call_in(claim, spare).await
             {
                 self.tell(format!("{}: a spare cannot serve: {error}", self.name));
             }
@@ -212,14 +214,19 @@ impl Core {
         .await
     }
 
-    /// Puts a spare that waits no more into `role`.
-    pub async fn call_in(self: &Rc<Core>, role: usize, spare: Rc<Member>) -> IoResult {
-        let _joining = self.join(&spare.name)?;
-        self.adopt(role, spare, true).await
+    pub fn take_spare(&self) -> Option<Rc<Member>> {
+        self.spares.borrow_mut().pop()
     }
 
-    /// Puts `member` into `role`, to be filled.
-    pub async fn adopt(self: &Rc<Core>, role: usize, member: Rc<Member>, whole: bool) -> IoResult {
+    /// Puts a spare that waits no more into the role claimed.
+    pub async fn call_in(self: &Rc<Core>, claim: Claim, spare: Rc<Member>) -> IoResult {
+        let _joining = self.join(&spare.name)?;
+        self.adopt(claim, spare, true).await
+    }
+
+    /// Puts `member` into the role claimed, to be filled.
+    pub async fn adopt(self: &Rc<Core>, claim: Claim, member: Rc<Member>, whole: bool) -> IoResult {
+        let role = claim.role;
         // A start that takes it for one in sync needs its records.
         self.commit().await?;
         self.mend_superblocks(&member).await?;

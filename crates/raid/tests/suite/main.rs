@@ -8,6 +8,7 @@ mod handling;
 mod images;
 mod losses;
 mod lost_sectors;
+mod membership;
 mod pace;
 mod patched;
 mod power;
