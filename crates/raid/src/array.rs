@@ -81,6 +81,10 @@ impl Array {
         if core.intent.is_some() {
             core.env.spawn.spawn(tend);
         }
+        if !core.journals.is_empty() {
+            let retire = crate::journal::retire_idle(Rc::downgrade(&core));
+            core.env.spawn.spawn(retire);
+        }
         Array(Rc::new(Handle(core)))
     }
 

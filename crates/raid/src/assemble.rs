@@ -107,7 +107,7 @@ pub async fn assemble(
     core.want_commit();
     core.commit().await?;
     if !core.journals.is_empty() {
-        let stripes = core.replay().await?;
+        let stripes = core.replay(start.degraded).await?;
         if stripes > 0 {
             core.tell(format!(
                 "{}: {stripes} stripes were done again from the journal",

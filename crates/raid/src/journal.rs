@@ -17,26 +17,41 @@
 //!     a partial write to a stripe begins ⟹ no record of it as a whole is left
 //!
 //! A record names the first that is not done with (its tail): older ones that
-//! are still legible count for nothing.
+//! are still legible count for nothing. It also names the first that was not durable
+//! yet: one before that which is not found later has rotted. Its header is there twice,
+//! so that a sector that rots takes no record with it.
 //!
-//! Not here: what is written to a stripe (`parity`), replay (`replay`).
+//! Once a flush has covered every record of a journal that is idle, one that only
+//! carries the tail follows (`retire_idle`).
+//!
+//! Not here: what is written to a stripe (`parity`), what is found of records at a start
+//! (`found`), replay (`replay`).
 
 use crate::core::{Core, Meta};
 use crate::format::journal::{Intent, Record, slot_sectors};
 use crate::format::{BLOCK_BYTES, JOURNAL, Uuid};
 use crate::levels::Shape;
 use crate::member::Member;
-use block::{Access, Buf, Extent, IoResult, Lba, RangeLock, Sectors, Shared};
+use block::{Access, BUF_BYTES_MAX, Buf, Extent, IoResult, Lba, Nanos, RangeLock, Sectors, Shared};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
+
+/// The header of a record and its copy.
+const HEAD_BYTES: usize = 2 * BLOCK_BYTES;
+/// How often journals are looked at that may be idle.
+const IDLE_TICK: Nanos = Nanos::from_secs(1);
 
 struct Live {
     number: u64,
     stripe: u64,
     whole: bool,
+    /// It only carries the tail.
+    retires: bool,
+    /// It has been written.
+    durable: bool,
     /// What it announced has been written, or never will be.
     done: bool,
     /// That has failed, and the record is to be taken back.
@@ -58,6 +73,23 @@ struct State {
     next: u64,
     live: VecDeque<Live>,
     waiting: Vec<Waker>,
+    /// The last record announces something.
+    open: bool,
+    /// What `next` was when it was looked at last.
+    seen: u64,
+}
+
+impl State {
+    /// The first record that is not done with, of those up to `number`.
+    fn tail(&self, number: u64) -> u64 {
+        self.live.front().map_or(number, |record| record.number)
+    }
+
+    /// The first record that is not durable, of those up to `number`.
+    fn durable(&self, number: u64) -> u64 {
+        let first = self.live.iter().find(|record| !record.durable);
+        first.map_or(number, |record| record.number.min(number))
+    }
 }
 
 impl Journal {
@@ -71,6 +103,8 @@ impl Journal {
                 next: 1,
                 live: VecDeque::new(),
                 waiting: Vec::new(),
+                open: false,
+                seen: 1,
             }),
             freeing: RangeLock::new(),
             taking_back: RangeLock::new(),
@@ -84,6 +118,13 @@ impl Journal {
     /// Where a record lies on the member.
     pub fn place(&self, number: u64) -> Sectors {
         Sectors(JOURNAL.0 + number % self.slots * self.slot.0)
+    }
+
+    /// How many headers a record of `body` bytes has, one or two, in a buffer that holds
+    /// `beside` bytes that are no part of it.
+    pub fn headers(&self, body: usize, beside: usize) -> u8 {
+        let fits = (HEAD_BYTES + body) as u64 <= self.slot.bytes();
+        1 + u8::from(fits && HEAD_BYTES + body + beside <= BUF_BYTES_MAX)
     }
 
     /// Numbers go on after `number`.
@@ -153,8 +194,8 @@ impl Journal {
             else {
                 continue;
             };
-            let mut block = core.env.pool.get(BLOCK_BYTES).await;
-            record.encode(&mut block);
+            let mut block = core.env.pool.get(HEAD_BYTES).await;
+            encode(&record, &mut block);
             let written = member.write_meta(self.place(*number), block.share()).await;
             if let Err(error) = written {
                 match core.fail(self.role, &error) {
@@ -179,23 +220,24 @@ impl Journal {
         Some(Record {
             array: self.array,
             number,
-            tail: state.live.front().map_or(number, |record| record.number),
+            tail: state.tail(number),
+            durable: state.durable(number),
+            headers: 2,
             stripe: failed.stripe,
             intent: Intent::Stays,
         })
     }
 
-    /// Makes the record of `intent` durable. `block` begins with room for its
-    /// header, and goes on with the bytes of its runs. Returns it with the
-    /// record's number, `None` if there was no room for it; [`Journal::end`] must
-    /// follow.
+    /// Makes the record of `intent` durable. `block` begins with room for `headers`, and
+    /// goes on with the `body` bytes of its runs. Returns it with the record's number,
+    /// `None` if there was no room for it; [`Journal::end`] must follow.
     pub async fn write(
         &self,
         core: &Rc<Core>,
         member: &Member,
         stripe: u64,
         intent: Intent,
-        mut block: Buf,
+        (mut block, headers, body): (Buf, u8, usize),
     ) -> (Option<u64>, Shared, IoResult) {
         if let Err(error) = self.make_room(core).await {
             return (None, block.share(), Err(error));
@@ -204,30 +246,49 @@ impl Journal {
             let mut state = self.state.borrow_mut();
             let number = state.next;
             state.next += 1;
+            let retires = intent == Intent::Retire;
+            state.open |= !retires;
             state.live.push_back(Live {
                 number,
                 stripe,
                 whole: matches!(intent, Intent::Whole(_)),
+                retires,
+                durable: false,
                 done: false,
                 failed: false,
             });
             Record {
                 array: self.array,
                 number,
-                tail: state.live.front().map_or(number, |record| record.number),
+                tail: state.tail(number),
+                durable: state.durable(number),
+                headers,
                 stripe,
                 intent,
             }
         };
-        record.encode(&mut block[..BLOCK_BYTES]);
+        encode(&record, &mut block[..record.head_bytes()]);
         let block = block.share();
-        let len = match record.intent {
-            Intent::Redo { .. } => block.len(),
-            Intent::Whole(_) | Intent::Retire | Intent::Stays => BLOCK_BYTES,
-        };
         let place = self.place(record.number);
-        let result = member.write_meta(place, block.slice(0..len)).await;
+        let written = block.slice(0..record.head_bytes() + body);
+        let result = member.write_meta(place, written).await;
+        if result.is_ok() {
+            self.written(record.number);
+        }
         (Some(record.number), block, result)
+    }
+
+    fn written(&self, number: u64) {
+        let mut state = self.state.borrow_mut();
+        let is_last = state.next == number + 1;
+        let mut live = state.live.iter_mut();
+        let Some(record) = live.find(|record| record.number == number) else {
+            return;
+        };
+        record.durable = true;
+        if record.retires && is_last {
+            state.open = false;
+        }
     }
 
     /// Waits for a free slot.
@@ -259,8 +320,9 @@ impl Journal {
         let Some(member) = core.in_sync(self.role) else {
             return Ok(());
         };
-        let block = core.env.pool.get(BLOCK_BYTES).await;
-        let (number, _, result) = self.write(core, &member, 0, Intent::Retire, block).await;
+        let block = core.env.pool.get(HEAD_BYTES).await;
+        let image = (block, 2, 0);
+        let (number, _, result) = self.write(core, &member, 0, Intent::Retire, image).await;
         self.end(number, true);
         match result {
             Err(error) if !core.fail(self.role, &error) => Err(error),
@@ -268,14 +330,62 @@ impl Journal {
         }
     }
 
+    /// Whether it announces nothing that a flush has not covered, none of its records
+    /// says so, and nothing has been written since this was asked last.
+    fn is_idle_and_open(&self) -> bool {
+        let mut state = self.state.borrow_mut();
+        let rests = state.seen == state.next;
+        state.seen = state.next;
+        rests && state.open && state.live.iter().all(|record| record.retires)
+    }
+
     /// Leaves no legible record on a member that is to join.
     pub async fn wipe(&self, core: &Core, member: &Member) -> IoResult {
-        for number in 0..self.slots {
-            let mut block = core.env.pool.get(BLOCK_BYTES).await;
-            block.fill(0);
-            member.write_meta(self.place(number), block.share()).await?;
+        self.wipe_slots(core, member, 0..self.slots).await
+    }
+
+    /// Leaves nothing in these slots.
+    pub async fn wipe_slots(
+        &self,
+        core: &Core,
+        member: &Member,
+        slots: impl IntoIterator<Item = u64>,
+    ) -> IoResult {
+        let mut block = core.env.pool.get(HEAD_BYTES).await;
+        block.fill(0);
+        let block = block.share();
+        for slot in slots {
+            member.write_meta(self.place(slot), block.clone()).await?;
         }
         Ok(())
+    }
+}
+
+/// Puts the header of `record` into `head` as often as there is room.
+fn encode(record: &Record, head: &mut [u8]) {
+    for block in head.chunks_exact_mut(BLOCK_BYTES) {
+        record.encode(block);
+    }
+}
+
+/// Says in each journal that comes to rest that its records are done with, once a flush
+/// has covered them, until the array's last handle is gone: what is announced nowhere can
+/// rot without harm.
+pub(crate) async fn retire_idle(core: Weak<Core>) {
+    loop {
+        let timer = match core.upgrade() {
+            Some(core) if !core.closed.get() => {
+                for journal in &core.journals {
+                    if core.down.borrow().is_none() && journal.is_idle_and_open() {
+                        // A member that refuses it is left behind, or asked again.
+                        let _ = journal.retire(&core).await;
+                    }
+                }
+                core.env.timer.clone()
+            }
+            _ => return,
+        };
+        timer.sleep(IDLE_TICK).await;
     }
 }
 
@@ -317,10 +427,13 @@ mod tests {
                 number,
                 stripe,
                 whole,
+                retires: false,
+                durable: number == 1,
                 done: false,
                 failed: false,
             });
         }
+        assert_eq!(journal.state.borrow().durable(9), 2);
         let whole: Vec<_> = (4..9).filter(|stripe| journal.has_whole(*stripe)).collect();
         assert_eq!(whole, [5]);
         assert_eq!(journal.done_before(), 1);

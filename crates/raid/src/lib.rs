@@ -4,8 +4,8 @@
 //! `levels` says where sectors lie, `format` what members carry besides data,
 //! `assemble` who belongs to an array, `core` who is in it now, `commit` how that
 //! becomes durable. `replicated`, `parity` and `reconstruct` read and write; `intent`
-//! and `journal` see to it that a loss of power harms nothing, `replay`, `recover` and
-//! `fill` mend what it left.
+//! and `journal` see to it that a loss of power harms nothing, `found`, `replay`,
+//! `recover` and `fill` mend what it left.
 //!
 //! Not here, on purpose: opening devices, asking people, clocks and random
 //! sources. Identities come in as arguments.
@@ -18,6 +18,7 @@ mod core;
 mod create;
 mod fill;
 mod format;
+mod found;
 mod intent;
 mod journal;
 mod levels;

@@ -91,6 +91,17 @@ impl Update {
     }
 }
 
+/// A record's headers, the bytes of its runs and the new parity, in one buffer.
+struct Image {
+    block: Buf,
+    /// How often the header is there.
+    headers: u8,
+    /// How many bytes of runs follow the headers.
+    body: usize,
+    /// Where the new parity begins, if any member takes parity.
+    parity: Option<usize>,
+}
+
 impl Core {
     /// Changes `extent`, stripe by stripe.
     pub async fn change_parity(self: Rc<Core>, extent: Extent, change: Change) -> IoResult {
@@ -160,8 +171,8 @@ impl Core {
         if !whole && self.journals[stripe.parity].has_whole(stripe.number) {
             self.flush_members().await?;
         }
-        let (block, parity) = self.new_parity(&update, whole).await?;
-        let put = self.put(&update, block, parity, whole).await;
+        let image = self.new_parity(&update, whole).await?;
+        let put = self.put(&update, image, whole).await;
         if put.is_err() {
             self.differ(extent);
         }
@@ -169,32 +180,36 @@ impl Core {
         self.heal(extent).await
     }
 
-    /// A block with room for a record's header, the new data unless the stripe is
-    /// written whole, and the new parity; and where in it the parity begins, if any
-    /// member takes parity.
-    async fn new_parity(
-        self: &Rc<Core>,
-        update: &Update,
-        whole: bool,
-    ) -> IoResult<(Buf, Option<usize>)> {
+    /// Room for a record's headers, the new data unless the stripe is written whole,
+    /// and the new parity. What follows from data that is all there is no part of a
+    /// record.
+    async fn new_parity(self: &Rc<Core>, update: &Update, whole: bool) -> IoResult<Image> {
         let parts: &[Part] = if whole { &[] } else { &update.parts };
-        let at = BLOCK_BYTES + parts.iter().map(|part| part.data.len()).sum::<usize>();
+        let data: usize = parts.iter().map(|part| part.data.len()).sum();
         let takes_parity = self.writable(update.stripe.parity).is_some();
-        let len = at + if takes_parity { bytes(update.len) } else { 0 };
-        let (mut head, mut parity) = self.env.pool.get(len).await.split_at(at);
+        let parity_len = if takes_parity { bytes(update.len) } else { 0 };
+        let follows = update.is_complete();
+        let body = data + if follows { 0 } else { parity_len };
+        let headers = self.journals[update.stripe.parity].headers(body, data + parity_len - body);
+        let at = usize::from(headers) * BLOCK_BYTES + data;
+        let (mut head, mut parity) = self.env.pool.get(at + parity_len).await.split_at(at);
         if takes_parity {
             parity = match self.difference(update, parity).await {
                 Ok(parity) => parity,
                 Err(parity) => self.from_band(update, parity).await?,
             };
         }
-        let mut to = BLOCK_BYTES;
+        let mut to = at - data;
         for part in parts {
             head[to..to + part.data.len()].copy_from_slice(&part.data);
             to += part.data.len();
         }
-        let block = Buf::join(head, parity, &self.env.pool).await;
-        Ok((block, takes_parity.then_some(at)))
+        Ok(Image {
+            block: Buf::join(head, parity, &self.env.pool).await,
+            headers,
+            body,
+            parity: takes_parity.then_some(at),
+        })
     }
 
     /// The new parity from the old one and the old data; gives the buffer back
@@ -271,14 +286,14 @@ impl Core {
     }
 
     /// Journals an update and writes it in place.
-    async fn put(
-        self: &Rc<Core>,
-        update: &Update,
-        mut block: Buf,
-        parity: Option<usize>,
-        whole: bool,
-    ) -> IoResult {
-        let stripe = update.stripe;
+    async fn put(self: &Rc<Core>, update: &Update, image: Image, whole: bool) -> IoResult {
+        let (stripe, parity) = (update.stripe, image.parity);
+        let Image {
+            block,
+            headers,
+            body,
+            ..
+        } = image;
         let journal = &self.journals[stripe.parity];
         let keeper = self.in_sync(stripe.parity).filter(|_| parity.is_some());
         let (mut record, mut durable) = (None, false);
@@ -287,19 +302,19 @@ impl Core {
             Some(keeper) => {
                 let intent = match whole {
                     true => self.sums(update, &block[parity.expect("it has a keeper")..]),
-                    false => Intent::Redo {
-                        runs: update
-                            .parts
-                            .iter()
-                            .map(|p| p.run)
-                            .chain([update.parity_run()])
-                            .collect(),
-                        sum: crc32c::crc32c(&block[BLOCK_BYTES..]),
-                    },
+                    false => {
+                        let parity = (!update.is_complete()).then(|| update.parity_run());
+                        let runs = update.parts.iter().map(|p| p.run).chain(parity);
+                        let head = usize::from(headers) * BLOCK_BYTES;
+                        Intent::Redo {
+                            runs: runs.collect(),
+                            sum: crc32c::crc32c(&block[head..head + body]),
+                        }
+                    }
                 };
-                block[..BLOCK_BYTES].fill(0);
+                let image = (block, headers, body);
                 let (number, shared, written) = journal
-                    .write(self, &keeper, stripe.number, intent, block)
+                    .write(self, &keeper, stripe.number, intent, image)
                     .await;
                 (record, durable) = (number, written.is_ok());
                 if let Err(error) = written

@@ -1,98 +1,171 @@
-//! What the journals of RAID 5 still announce, after a crash: done again, so
-//! that every stripe's parity is right before anything is served.
+//! What the journals of RAID 5 still announce, after a crash: every stripe's parity is
+//! made right before anything is served. The cases are a table in `docs/array-format.md`.
+//!
+//! Invariants:
+//!     all members are in sync and a stripe's data can be read
+//!         ⟹ its parity is computed, and no record changes its data
+//!     what a slot held cannot be known, and not so
+//!         ⟹ refused, or what cannot be computed is lost durably; never guessed
 //!
 //! It may be interrupted and begin anew: records stay until a flush has covered
 //! what they announce.
 
 use crate::core::Core;
-use crate::format::BLOCK_BYTES;
 use crate::format::journal::{Intent, Record, Run};
+use crate::found::{Doubt, Found};
 use crate::levels::Stripe;
 use crate::member::Member;
 use crate::xor::xor;
-use block::{Fua, IoResult, Sectors};
-use std::collections::BTreeMap;
+use block::{Buf, Fua, IoResult, Kind, Lba, SECTOR_BYTES, Sectors, Shared};
 use std::rc::Rc;
+
+/// A journal that is gone over.
+struct Replayed<'a> {
+    role: usize,
+    keeper: &'a Member,
+    found: &'a Found,
+    /// To start although what it held cannot be known was confirmed.
+    confirmed: bool,
+}
+
+/// What came of doing a record again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Redone {
+    Done,
+    /// Not all of it had been written, so that its stripe is as it was.
+    Torn,
+    /// It was durable, and cannot be read.
+    Unreadable,
+}
 
 impl Core {
     /// Does what the journals announce; returns how many stripes that were.
-    pub async fn replay(self: &Rc<Core>) -> IoResult<usize> {
-        let mut stripes = 0;
+    /// `confirmed`: what cannot be known is to be taken for as it was.
+    pub async fn replay(self: &Rc<Core>, confirmed: bool) -> IoResult<usize> {
+        let (mut stripes, mut illegible) = (0, Vec::new());
         for role in 0..self.journals.len() {
             let Some(member) = self.in_sync(role) else {
                 continue;
             };
-            let records = self.read_journal(role, &member).await?;
-            stripes += records.len();
-            for (stripe, records) in records {
-                self.replay_stripe(role, &member, self.shape.stripe(stripe), records)
-                    .await?;
-            }
+            let found = match self.find_records(role, &member).await {
+                Ok(found) => found,
+                // Its journal says nothing of the others' data.
+                Err(error) if self.fail(role, &error) => continue,
+                Err(error) => return Err(error),
+            };
+            self.journals[role].resume_after(found.last);
+            let journal = Replayed {
+                role,
+                keeper: &member,
+                found: &found,
+                confirmed,
+            };
+            stripes += self.replay_journal(journal).await?;
+            illegible.push((role, found.illegible));
         }
         self.flush_members().await?;
         for journal in &self.journals {
             journal.retire(self).await?;
         }
-        Ok(stripes)
-    }
-
-    /// The records that are not done with, in order, by stripe.
-    async fn read_journal(
-        &self,
-        role: usize,
-        member: &Member,
-    ) -> IoResult<BTreeMap<u64, Vec<Record>>> {
-        let journal = &self.journals[role];
-        let mut records = Vec::new();
-        for slot in 0..journal.slots() {
-            let buf = self.env.pool.get(BLOCK_BYTES).await;
-            let (buf, result) = member.read_meta(journal.place(slot), buf).await;
-            // A header that cannot be read was being written, or its member is
-            // beyond trust; its stripe is then treated like one at rest.
-            if result.is_ok() {
-                let members = self.shape.members();
-                let array = self.meta().array;
-                records.extend(Record::decode(&buf, array, members, self.shape.chunk()));
-            }
-        }
-        let last = records.iter().map(|record| record.number).max();
-        journal.resume_after(last.unwrap_or(0));
-        let tail = records.iter().map(|record| record.tail).max().unwrap_or(0);
-        records.retain(|record| record.number >= tail && record.intent != Intent::Retire);
-        records.sort_by_key(|record| record.number);
-        let mut stripes: BTreeMap<u64, Vec<Record>> = BTreeMap::new();
-        let count = self.geometry.sectors.0 / self.shape.width().0;
-        for record in records.into_iter().filter(|record| record.stripe < count) {
-            // A stripe written whole leaves nothing of what was there before.
-            if matches!(record.intent, Intent::Whole(_) | Intent::Stays) {
-                stripes.remove(&record.stripe);
-            }
-            if record.intent != Intent::Stays {
-                stripes.entry(record.stripe).or_default().push(record);
+        for (role, slots) in illegible {
+            let Some(member) = self.in_sync(role) else {
+                continue;
+            };
+            let wiped = self.journals[role].wipe_slots(self, &member, slots).await;
+            match wiped {
+                Err(error) if !self.fail(role, &error) => return Err(error),
+                _ => self.commit().await?,
             }
         }
         Ok(stripes)
     }
 
-    async fn replay_stripe(
+    async fn replay_journal(self: &Rc<Core>, journal: Replayed<'_>) -> IoResult<usize> {
+        let found = journal.found;
+        self.check_known(&journal)?;
+        for (stripe, records) in &found.stripes {
+            self.settle(&journal, self.shape.stripe(*stripe), records)
+                .await?;
+        }
+        let mut stripes = found.stripes.len();
+        if found.doubt > Doubt::None && self.is_whole() {
+            for stripe in self.marked_stripes(journal.role) {
+                if !found.stripes.contains_key(&stripe.number) {
+                    self.settle(&journal, stripe, &[]).await?;
+                    stripes += 1;
+                }
+            }
+        }
+        Ok(stripes)
+    }
+
+    /// Refuses what only a guess could make whole.
+    fn check_known(&self, journal: &Replayed<'_>) -> IoResult {
+        if journal.found.doubt < Doubt::Unknown || self.is_whole() {
+            return Ok(());
+        }
+        let roles = (0..self.slots.len()).filter(|role| !self.is_in_sync(*role));
+        let roles: Vec<_> = roles.map(|role| role.to_string()).collect();
+        let what = format!(
+            "the journal of member {} ({}) cannot be read and not all others are in sync (roles \
+             {}): what was being written when the array ended cannot be known",
+            journal.role,
+            journal.keeper.name,
+            roles.join(", ")
+        );
+        if journal.confirmed {
+            self.tell(format!(
+                "{}: {what}; check what was written last",
+                self.name
+            ));
+            return Ok(());
+        }
+        let remedy = "bring them back, or start it degraded and check what was written last";
+        Err(self.error(Kind::Media, format!("{what}; {remedy}")))
+    }
+
+    /// The stripes whose parity `role` has, of regions that may differ.
+    fn marked_stripes(&self, role: usize) -> impl Iterator<Item = Stripe> {
+        let intent = self.intent.as_ref().expect("a level with redundancy");
+        let regions = intent.marks().into_iter();
+        let numbers = regions.flat_map(|region| {
+            let extent = intent.extent(region, self.geometry.sectors);
+            let width = self.shape.width().0;
+            extent.start.0 / width..extent.end().0.div_ceil(width)
+        });
+        let stripes = numbers.map(|number| self.shape.stripe(number));
+        stripes.filter(move |stripe| stripe.parity == role)
+    }
+
+    /// Makes a stripe whole of which `records` speak, or might.
+    async fn settle(
         self: &Rc<Core>,
-        role: usize,
-        keeper: &Member,
+        journal: &Replayed<'_>,
         stripe: Stripe,
-        records: Vec<Record>,
+        records: &[Record],
     ) -> IoResult {
+        if self.is_whole()
+            && let Some(parity) = self.parity_of_data(stripe).await?
+        {
+            return self.fit_parity(stripe, parity).await;
+        }
+        self.check_known(journal)?;
+        let unknown = journal.found.doubt == Doubt::Unknown;
+        let is_whole = matches!(records.last().map(|r| &r.intent), Some(Intent::Whole(_)));
+        if unknown && self.is_whole() && !is_whole {
+            return self.lose_unreadable(stripe).await;
+        }
         let mut whole = None;
         for record in records {
             match &record.intent {
                 Intent::Whole(sums) => whole = Some(sums.clone()),
                 Intent::Redo { runs, sum } => {
-                    // A partial write begins only once what was written whole
-                    // has been flushed.
-                    if self
-                        .redo(role, keeper, stripe, record.number, runs, *sum)
-                        .await?
-                    {
-                        whole = None;
+                    match self.redo(journal, stripe, record, runs, *sum).await? {
+                        // A partial write begins only once what was written whole
+                        // has been flushed.
+                        Redone::Done => whole = None,
+                        Redone::Torn => {}
+                        Redone::Unreadable => return self.lose_band(stripe, runs).await,
                     }
                 }
                 Intent::Retire | Intent::Stays => {}
@@ -104,31 +177,150 @@ impl Core {
         }
     }
 
-    /// Writes what a record holds; `false` if not all of it had been written.
-    async fn redo(
+    /// The parity that goes with the data of a stripe; `None` if not all of it can be read.
+    async fn parity_of_data(self: &Rc<Core>, stripe: Stripe) -> IoResult<Option<Buf>> {
+        let len = self.shape.chunk().bytes() as usize;
+        let mut parity = self.env.pool.get(len).await;
+        parity.fill(0);
+        for column in 0..stripe.columns() {
+            let buf = self.env.pool.get(len).await;
+            match self
+                .read_at_start(stripe.data(column), stripe.row(), buf)
+                .await?
+            {
+                Some(buf) => xor(&mut parity, &buf),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(parity))
+    }
+
+    /// Reads data of a member in sync; `None` if these sectors, or the member, cannot be
+    /// read.
+    async fn read_at_start(
         self: &Rc<Core>,
         role: usize,
-        keeper: &Member,
+        at: Lba,
+        buf: Buf,
+    ) -> IoResult<Option<Buf>> {
+        let Some(member) = self.in_sync(role) else {
+            return Ok(None);
+        };
+        match self.read_patiently(&member, at, buf).await {
+            Ok(read) => Ok(read.ok()),
+            Err(error) if self.fail(role, &error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes the parity of a stripe unless it is there.
+    async fn fit_parity(self: &Rc<Core>, stripe: Stripe, parity: Buf) -> IoResult {
+        let buf = self.env.pool.get(parity.len()).await;
+        let there = self.read_at_start(stripe.parity, stripe.row(), buf).await?;
+        if there.is_some_and(|there| there[..] == parity[..]) {
+            return Ok(());
+        }
+        self.rewrite(stripe.parity, stripe, Sectors::ZERO, parity.share())
+            .await
+    }
+
+    /// Gives up what cannot be read of a stripe whose parity may not fit. Zeroes take its
+    /// place, with a parity that does.
+    async fn lose_unreadable(self: &Rc<Core>, stripe: Stripe) -> IoResult {
+        let unit = self.geometry.block;
+        let bytes = unit.bytes() as usize;
+        for from in (0..self.shape.chunk().0).step_by(unit.0 as usize) {
+            let from = Sectors(from);
+            let mut parity = self.env.pool.get(bytes).await;
+            parity.fill(0);
+            let mut lost = Vec::new();
+            for column in 0..stripe.columns() {
+                let (role, at) = (stripe.data(column), stripe.row() + from);
+                let buf = self.env.pool.get(bytes).await;
+                match self.read_at_start(role, at, buf).await? {
+                    Some(buf) => xor(&mut parity, &buf),
+                    None => lost.push(column),
+                }
+            }
+            for column in &lost {
+                self.add_bad(stripe.place(*column, from, unit))?;
+            }
+            self.commit().await?;
+            let mut zeroes = self.env.pool.get(bytes).await;
+            zeroes.fill(0);
+            let zeroes = zeroes.share();
+            for column in lost {
+                self.rewrite(stripe.data(column), stripe, from, zeroes.clone())
+                    .await?;
+            }
+            self.rewrite(stripe.parity, stripe, from, parity.share())
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// What was to be written into `runs` is not known, nor whether it was: what cannot be
+    /// read of the stripe there is lost.
+    async fn lose_band(self: &Rc<Core>, stripe: Stripe, runs: &[Run]) -> IoResult {
+        if self.is_whole() {
+            return self.lose_unreadable(stripe).await;
+        }
+        let from = runs.iter().map(|run| run.from).min().unwrap_or_default();
+        let end = runs.iter().map(|run| run.from + run.len).max();
+        let len = end.unwrap_or_default() - from;
+        let missing = (0..self.slots.len()).filter(|role| !self.is_in_sync(*role));
+        for column in missing.filter_map(|role| stripe.column(role)) {
+            self.add_bad(stripe.place(column, from, len))?;
+        }
+        self.commit().await
+    }
+
+    /// Writes what a record holds.
+    async fn redo(
+        self: &Rc<Core>,
+        journal: &Replayed<'_>,
         stripe: Stripe,
-        number: u64,
+        record: &Record,
         runs: &[Run],
         sum: u32,
-    ) -> IoResult<bool> {
+    ) -> IoResult<Redone> {
         let bytes: u64 = runs.iter().map(|run| run.len.bytes()).sum();
-        let place = Sectors(self.journals[role].place(number).0 + BLOCK_BYTES as u64 / 512);
+        let head = Sectors(record.head_bytes() as u64 / SECTOR_BYTES);
+        let place = self.journals[journal.role].place(record.number) + head;
         let buf = self.env.pool.get(bytes as usize).await;
-        let (buf, result) = keeper.read_meta(place, buf).await;
-        if result.is_err() || crc32c::crc32c(&buf) != sum {
-            return Ok(false);
-        }
-        let (data, mut from) = (buf.share(), 0);
+        let read = self.read_meta_patiently(journal.keeper, place, buf).await?;
+        let data = match read {
+            Err(_) => return Ok(Redone::Unreadable),
+            Ok(data) if crc32c::crc32c(&data) == sum => data.share(),
+            Ok(_) if record.number < journal.found.durable => return Ok(Redone::Unreadable),
+            Ok(_) => return Ok(Redone::Torn),
+        };
+        let mut from = 0;
+        let mut parts = Vec::new();
         for run in runs {
             let to = from + run.len.bytes() as usize;
-            self.rewrite(run.member, stripe, run.from, data.slice(from..to))
-                .await?;
+            parts.push((*run, data.slice(from..to)));
             from = to;
         }
-        Ok(true)
+        if runs.iter().all(|run| run.member != stripe.parity) {
+            parts.push(self.parity_of_parts(stripe, &parts).await);
+        }
+        for (run, data) in parts {
+            self.rewrite(run.member, stripe, run.from, data).await?;
+        }
+        Ok(Redone::Done)
+    }
+
+    /// The parity of data that is all there, which a record leaves out.
+    async fn parity_of_parts(&self, stripe: Stripe, parts: &[(Run, Shared)]) -> (Run, Shared) {
+        let run = Run {
+            member: stripe.parity,
+            ..parts[0].0
+        };
+        let mut parity = self.env.pool.get(run.len.bytes() as usize).await;
+        parity.fill(0);
+        parts.iter().for_each(|(_, data)| xor(&mut parity, data));
+        (run, parity.share())
     }
 
     async fn rewrite(
@@ -136,7 +328,7 @@ impl Core {
         role: usize,
         stripe: Stripe,
         from: Sectors,
-        data: block::Shared,
+        data: Shared,
     ) -> IoResult {
         let Some(member) = self.writable(role) else {
             return Ok(());
@@ -159,13 +351,9 @@ impl Core {
         let (mut missing, mut all_new) = (Vec::new(), true);
         for (role, sum) in sums.iter().enumerate() {
             let buf = self.env.pool.get(len).await;
-            let (buf, result) = match self.in_sync(role) {
-                Some(member) => member.read(stripe.row(), buf).await,
-                None => (buf, Err(self.error(block::Kind::Gone, "missing"))),
-            };
-            match result {
-                Err(_) => missing.push(role),
-                Ok(()) => {
+            match self.read_at_start(role, stripe.row(), buf).await? {
+                None => missing.push(role),
+                Some(buf) => {
                     all_new &= crc32c::crc32c(&buf) == *sum;
                     xor(&mut absent, &buf);
                     if role != stripe.parity {

@@ -1,7 +1,8 @@
 //! A record of the RAID 5 journal: what is about to be written to one stripe.
 //!
 //! A record lies on the member that holds the stripe's parity. It is a header
-//! of 4096 bytes, then the bytes of its runs one after the other.
+//! of 4096 bytes, the same header once more if its slot has room for that, then
+//! the bytes of its runs one after the other.
 
 use super::{BLOCK_BYTES, Fields, NUMBER_MAX, Uuid, checksum, put};
 use crate::levels::MEMBERS_MAX;
@@ -61,6 +62,10 @@ pub(crate) struct Record {
     pub number: u64,
     /// Records before this one are done with.
     pub tail: u64,
+    /// Records before this one were all durable when this one was written.
+    pub durable: u64,
+    /// How often its header is there: once or twice.
+    pub headers: u8,
     /// The stripe.
     pub stripe: u64,
     /// What is about to happen to it.
@@ -76,6 +81,8 @@ impl Record {
         put(block, 32, &self.number.to_le_bytes());
         put(block, 40, &self.tail.to_le_bytes());
         put(block, 48, &self.stripe.to_le_bytes());
+        block[58] = self.headers - 1;
+        put(block, 64, &self.durable.to_le_bytes());
         match &self.intent {
             Intent::Redo { runs, sum } => {
                 (block[56], block[57]) = (1, runs.len() as u8);
@@ -113,8 +120,9 @@ impl Record {
             && fields.u32(AT_CHECKSUM) == checksum(&block[..BLOCK_BYTES], AT_CHECKSUM)
             && fields.uuid(16) == array;
         let count = usize::from(fields.u8(57));
-        let (number, tail) = (fields.u64(32), fields.u64(40));
-        if !sound || count > members || number >= NUMBER_MAX || tail > number {
+        let (number, tail, durable) = (fields.u64(32), fields.u64(40), fields.u64(64));
+        let possible = number < NUMBER_MAX && tail <= number && durable <= number;
+        if !sound || count > members || !possible || fields.u8(58) > 1 {
             return None;
         }
         let run = |i: usize| {
@@ -143,9 +151,16 @@ impl Record {
             array,
             number,
             tail,
+            durable,
+            headers: fields.u8(58) + 1,
             stripe: fields.u64(48),
             intent,
         })
+    }
+
+    /// The bytes before those of its runs.
+    pub(crate) fn head_bytes(&self) -> usize {
+        usize::from(self.headers) * BLOCK_BYTES
     }
 }
 
@@ -174,6 +189,8 @@ mod tests {
                 array: Uuid([5; 16]),
                 number: 12,
                 tail: 9,
+                durable: 11,
+                headers: 2,
                 stripe: 1 << 40,
                 intent,
             };
@@ -192,6 +209,8 @@ mod tests {
             array: Uuid([5; 16]),
             number: 1,
             tail: 1,
+            durable: 0,
+            headers: 1,
             stripe: 0,
             intent: Intent::Redo {
                 runs: vec![run(1, 124)],
@@ -210,6 +229,8 @@ mod tests {
                 array: Uuid([5; 16]),
                 number: 1,
                 tail: 1,
+                durable: 0,
+                headers: 1,
                 stripe: 0,
                 intent: Intent::Whole(vec![7; sums]),
             };
@@ -239,6 +260,8 @@ mod tests {
                 array: Uuid([5; 16]),
                 number,
                 tail,
+                durable: tail,
+                headers: 1,
                 stripe: 0,
                 intent: Intent::Redo {
                     runs: vec![run; runs],

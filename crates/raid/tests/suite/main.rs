@@ -6,6 +6,7 @@ mod common;
 mod conformance;
 mod handling;
 mod images;
+mod journals;
 mod losses;
 mod lost_sectors;
 mod membership;

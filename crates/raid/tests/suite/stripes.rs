@@ -45,7 +45,7 @@ fn stripe_of_the_first(array: &Array) -> u64 {
 
 #[test]
 fn only_a_part_of_a_stripe_is_journaled() {
-    let bytes = |record| Extent::new(Lba(JOURNAL + record * RECORD + 8), Sectors(RECORD - 8));
+    let bytes = |record| Extent::new(Lba(JOURNAL + record * RECORD + 16), Sectors(RECORD - 16));
     let bytes: Vec<_> = (0..16).map(|record| Some(bytes(record))).collect();
     let writes = (Ops::Writes, When::Always);
     refusing(writes, &bytes, async |bench, array| {

@@ -1,0 +1,192 @@
+//! What a journal of RAID 5 holds at a start.
+//!
+//! A record that cannot be read is not an absent one. Each slot holds a record, nothing,
+//! something torn, which a loss of power leaves of a record whose stripe it never came
+//! to, or what cannot be known:
+//!     neither header is legible and the first cannot be read          ⟹ unknown
+//!     a later record says that this one was durable, and it is gone   ⟹ unknown
+//!
+//! Not here: what follows from it (`replay`).
+
+use crate::core::Core;
+use crate::format::BLOCK_BYTES;
+use crate::format::journal::{Intent, Record};
+use crate::member::Member;
+use block::{Buf, IoResult, Lba, Nanos, SECTOR_BYTES, Sectors};
+use std::collections::BTreeMap;
+
+/// How often something is read that a start hangs on, and how long after each failure.
+const READ_TRIES: u32 = 4;
+const READ_PAUSE: Nanos = Nanos::from_millis(20);
+
+/// What a slot holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Slot {
+    Record(Record),
+    Empty,
+    Torn,
+    Unknown,
+}
+
+/// How far the records that are found can be relied on to be all there were.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Doubt {
+    /// They are all.
+    None,
+    /// A write to the journal was cut short.
+    Torn,
+    /// What a slot held cannot be known.
+    Unknown,
+}
+
+/// What a journal holds.
+pub(crate) struct Found {
+    /// The records that are not done with, by stripe, the oldest first.
+    pub stripes: BTreeMap<u64, Vec<Record>>,
+    /// Whether that is all.
+    pub doubt: Doubt,
+    /// The slots that hold neither a record nor nothing.
+    pub illegible: Vec<u64>,
+    /// Records before this one were durable.
+    pub durable: u64,
+    /// No record has a higher number.
+    pub last: u64,
+}
+
+/// What the two header blocks of slot `index` say, of which one may be unreadable.
+fn slot(index: u64, slots: u64, blocks: [Option<&[u8]>; 2], decode: impl Decode) -> Slot {
+    let records = blocks.iter().flatten().filter_map(|block| decode(block));
+    let mine = records.filter(|record| record.number % slots == index);
+    match (mine.max_by_key(|record| record.number), blocks[0]) {
+        (Some(record), _) => Slot::Record(record),
+        (None, None) => Slot::Unknown,
+        (None, Some(first)) if first.iter().all(|byte| *byte == 0) => Slot::Empty,
+        (None, Some(_)) => Slot::Torn,
+    }
+}
+
+trait Decode: Fn(&[u8]) -> Option<Record> {}
+impl<F: Fn(&[u8]) -> Option<Record>> Decode for F {}
+
+/// What follows from the slots of a journal, for an array of `count` stripes.
+fn weigh(slots: &[Slot], count: u64) -> Found {
+    let len = slots.len() as u64;
+    let records = || {
+        slots.iter().filter_map(|slot| match slot {
+            Slot::Record(record) => Some(record),
+            _ => None,
+        })
+    };
+    let last = records().map(|r| r.number).max().unwrap_or(0);
+    let tail = records().map(|r| r.tail).max().unwrap_or(0);
+    let durable = records().map(|r| r.durable).max().unwrap_or(0);
+    let is_there = |number: u64| records().any(|record| record.number == number);
+    // Of records that were done with another has taken the place.
+    let first = tail.max(durable.saturating_sub(len));
+    let mut doubt = match (first..durable).all(is_there) {
+        true => Doubt::None,
+        false => Doubt::Unknown,
+    };
+    let mut illegible = Vec::new();
+    for (index, slot) in (0..).zip(slots) {
+        match slot {
+            Slot::Record(_) | Slot::Empty => continue,
+            Slot::Torn => doubt = doubt.max(Doubt::Torn),
+            Slot::Unknown => doubt = Doubt::Unknown,
+        }
+        illegible.push(index);
+    }
+    let mut left: Vec<&Record> = records()
+        .filter(|r| r.number >= tail && r.intent != Intent::Retire && r.stripe < count)
+        .collect();
+    left.sort_by_key(|record| record.number);
+    let mut stripes: BTreeMap<u64, Vec<Record>> = BTreeMap::new();
+    for record in left {
+        // A stripe written whole leaves nothing of what was there before.
+        if matches!(record.intent, Intent::Whole(_) | Intent::Stays) {
+            stripes.remove(&record.stripe);
+        }
+        if record.intent != Intent::Stays {
+            stripes
+                .entry(record.stripe)
+                .or_default()
+                .push(record.clone());
+        }
+    }
+    let last = match doubt {
+        Doubt::None => last,
+        // What is illegible now may be read another time: it must be older then.
+        Doubt::Torn | Doubt::Unknown => last + 2 * len,
+    };
+    Found {
+        stripes,
+        doubt,
+        illegible,
+        durable,
+        last,
+    }
+}
+
+impl Core {
+    /// What the journal of `role`, which `member` has, holds.
+    pub(crate) async fn find_records(&self, role: usize, member: &Member) -> IoResult<Found> {
+        let journal = &self.journals[role];
+        let (array, members, chunk) = (self.meta().array, self.shape.members(), self.shape.chunk());
+        let decode = |block: &[u8]| Record::decode(block, array, members, chunk);
+        let mut slots = Vec::new();
+        for index in 0..journal.slots() {
+            let mut blocks = [None, None];
+            for (copy, block) in (0..).zip(&mut blocks) {
+                let at = journal.place(index) + Sectors(copy * BLOCK_BYTES as u64 / SECTOR_BYTES);
+                let buf = self.env.pool.get(BLOCK_BYTES).await;
+                *block = self.read_meta_patiently(member, at, buf).await?.ok();
+            }
+            let blocks = [0, 1].map(|copy: usize| blocks[copy].as_deref());
+            slots.push(slot(index, journal.slots(), blocks, decode));
+        }
+        let count = self.geometry.sectors.0 / self.shape.width().0;
+        Ok(weigh(&slots, count))
+    }
+
+    /// Reads at `at` of the device. The outer error is that the member is lost, the inner
+    /// one that these bytes cannot be read.
+    pub(crate) async fn read_meta_patiently(
+        &self,
+        member: &Member,
+        at: Sectors,
+        buf: Buf,
+    ) -> IoResult<IoResult<Buf>> {
+        self.patiently(buf, async |buf| member.read_meta(at, buf).await)
+            .await
+    }
+
+    /// The same of data.
+    pub(crate) async fn read_patiently(
+        &self,
+        member: &Member,
+        at: Lba,
+        buf: Buf,
+    ) -> IoResult<IoResult<Buf>> {
+        self.patiently(buf, async |buf| member.read(at, buf).await)
+            .await
+    }
+
+    async fn patiently(
+        &self,
+        mut buf: Buf,
+        read: impl AsyncFn(Buf) -> (Buf, IoResult),
+    ) -> IoResult<IoResult<Buf>> {
+        let mut tries = 1;
+        loop {
+            let result;
+            (buf, result) = read(buf).await;
+            match result {
+                Ok(()) => return Ok(Ok(buf)),
+                Err(error) if crate::member::is_loss(&error) => return Err(error),
+                Err(error) if tries == READ_TRIES => return Ok(Err(error)),
+                Err(_) => self.env.timer.sleep(READ_PAUSE).await,
+            }
+            tries += 1;
+        }
+    }
+}
