@@ -237,6 +237,10 @@ impl Core {
     /// Changes `extent` on every live leg of a level that keeps copies.
     pub async fn change(self: Rc<Core>, extent: Extent, change: Change) -> IoResult {
         self.last_use.set(self.env.timer.now());
+        if matches!(change, Change::Discard) {
+            // Members answer it differently, and copies would differ.
+            return Ok(());
+        }
         let intent = self.intent.as_ref().expect("copies have superblocks");
         self.check_up()?;
         let _busy = self.busy.lock(extent, Access::Shared).await;
@@ -319,10 +323,7 @@ impl Core {
             let error = self.error(Kind::Gone, "no member took the write");
             return Err(error.at(piece.extent));
         }
-        if matches!(change, Change::Data(..) | Change::Zero) {
-            self.heal(extent).await?;
-        }
-        Ok(())
+        self.heal(extent).await
     }
 
     /// The legs of `piece` that take writes, by their index.

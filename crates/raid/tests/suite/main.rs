@@ -4,6 +4,7 @@
 mod assembly;
 mod common;
 mod conformance;
+mod discards;
 mod handling;
 mod images;
 mod journals;
