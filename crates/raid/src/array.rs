@@ -1,6 +1,6 @@
 //! An array as its user sees it: a device, and what can be done to it.
 
-use crate::assemble::went_on_alone;
+use crate::assemble::{unusable, went_on_alone};
 use crate::core::{Core, Event};
 use crate::format::{MemberState, Uuid};
 use crate::levels::{Level, Shape};
@@ -229,6 +229,13 @@ impl Array {
                 return Err(core.error(Kind::Invalid, what));
             };
             let claim = core.claim(role)?;
+            if let Some(why) = unusable(
+                &candidate,
+                core.geometry.block,
+                meta.data_at + entry.sectors,
+            ) {
+                return Err(core.error(Kind::Invalid, why));
+            }
             if went_on_alone(found, &core.table()) {
                 let what =
                     format!("{name} was used apart from this array; to use it again, wipe it");

@@ -56,6 +56,28 @@ pub async fn examine(env: &Env, device: &BoxDevice) -> IoResult<Option<Superbloc
     }
 }
 
+/// Why a device cannot be a member of an array with logical blocks of `block`, which
+/// uses `needed` of it, whatever it holds.
+pub(crate) fn unusable(candidate: &Candidate, block: Sectors, needed: Sectors) -> Option<String> {
+    let geometry = candidate.device.geometry();
+    let name = &geometry.name;
+    if geometry.block > block {
+        return Some(format!(
+            "{name} has logical blocks of {} bytes, the array of {}: it counts as absent; copy it \
+             to a device with smaller ones, or give another in its place",
+            geometry.block.bytes(),
+            block.bytes()
+        ));
+    }
+    (geometry.sectors < needed).then(|| {
+        format!(
+            "{name} is smaller than it was: it needs {} MiB, and counts as absent; restore its \
+             size, or give another in its place",
+            needed.bytes().div_ceil(1 << 20)
+        )
+    })
+}
+
 /// How an array is put together.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Start {
@@ -93,12 +115,16 @@ pub async fn assemble(
         .map(|(_, s)| s.clone())
     else {
         let notes = notes.join("; ");
-        return Err(invalid(format!("no device belongs to an array {notes}")));
+        return Err(invalid(format!("no device belongs to an array; {notes}")));
     };
     check_found(&found, &newest, name)?;
     let behind = found.iter().filter(|(_, s)| s.events < newest.events);
     let behind: HashSet<_> = behind.map(|(_, s)| s.member).collect();
-    let (core, returned) = parts_of(env, found, &newest, start, options, &mut notes)?;
+    let parts = parts_of(env, found, &newest, start, options, &mut notes);
+    let (core, returned) = parts.map_err(|error| match notes.is_empty() {
+        true => error,
+        false => invalid(format!("{error} ({})", notes.join("; "))),
+    })?;
     for note in notes {
         core.tell(note);
     }
@@ -248,21 +274,19 @@ fn parts_of(
         let (patience, env) = (options.patience, env.clone());
         Rc::new(Member::new(candidate, uuid, newest.data_at, patience, env))
     };
-    let (mut members, mut returned, mut absent) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut members, mut returned) = (Vec::new(), Vec::new());
+    let (mut absent, mut unheard) = (Vec::new(), Vec::new());
     for (role, entry) in newest.table.iter().enumerate() {
         let mut entry = *entry;
         let at = found.iter().position(|(_, s)| s.member == entry.uuid);
         let here = at.map(|at| found.swap_remove(at));
-        if let Some((candidate, _)) = &here {
-            let needed = newest.data_at + entry.sectors;
-            if candidate.device.geometry().sectors < needed {
-                return Err(invalid(format!(
-                    "{} is smaller than it was: it needs {} MiB",
-                    candidate.device.geometry().name,
-                    needed.bytes().div_ceil(1 << 20)
-                )));
-            }
-        }
+        let is_heard = here.is_some();
+        let needed = newest.data_at + entry.sectors;
+        let here = here.filter(|(candidate, _)| {
+            let why = unusable(candidate, newest.block, needed);
+            notes.extend(why.clone());
+            why.is_none()
+        });
         let member = match (here, entry.state) {
             (Some((candidate, superblock)), MemberState::Failed { whole }) => {
                 let whole = whole || superblock.events + 2 < entry.failed_at;
@@ -283,6 +307,7 @@ fn parts_of(
             (None, state) => {
                 if state == MemberState::InSync {
                     absent.push(role);
+                    unheard.extend((!is_heard).then_some(role));
                 }
                 None
             }
@@ -294,7 +319,7 @@ fn parts_of(
         }
         members.push((member, entry));
     }
-    check_absent(&shape, &absent, &members, newest, start)?;
+    check_absent(&shape, &absent, &unheard, &members, newest, start)?;
     let mut spares = Vec::new();
     for (candidate, superblock) in found {
         if superblock.role == ROLE_SPARE {
@@ -327,6 +352,7 @@ fn parts_of(
 fn check_absent(
     shape: &Shape,
     absent: &[usize],
+    unheard: &[usize],
     members: &[(Option<Rc<Member>>, MemberEntry)],
     newest: &Superblock,
     start: Start,
@@ -335,20 +361,23 @@ fn check_absent(
         let (member, entry) = &members[role];
         member.is_some() && entry.state == MemberState::InSync
     };
-    let roles: Vec<_> = absent.iter().map(ToString::to_string).collect();
+    let named = |roles: &[usize]| {
+        let roles: Vec<_> = roles.iter().map(ToString::to_string).collect();
+        roles.join(", ")
+    };
     if !shape.can_run(in_sync) {
         return Err(invalid(format!(
             "array {} cannot start: too many members are missing (roles {}); bring them back",
             newest.name,
-            roles.join(", ")
+            named(absent)
         )));
     }
-    if !absent.is_empty() && shape.can_run(|role| absent.contains(&role)) && !start.degraded {
+    if !unheard.is_empty() && shape.can_run(|role| unheard.contains(&role)) && !start.degraded {
         return Err(invalid(format!(
             "array {} may have gone on without the members that are here: bring back the missing \
              (roles {}), or start it degraded if they are lost for good",
             newest.name,
-            roles.join(", ")
+            named(unheard)
         )));
     }
     Ok(())

@@ -2,6 +2,7 @@
 //! and what they bear to lose.
 
 mod assembly;
+mod changed_disks;
 mod common;
 mod conformance;
 mod discards;
