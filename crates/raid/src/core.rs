@@ -259,14 +259,24 @@ impl Core {
     /// A member took longer than it may: it is left behind at once, so that others that
     /// do so at the same time are known to be needed. False if this one is.
     pub fn leave(self: &Rc<Core>, late: &Member, error: &IoError) -> bool {
-        let is_it = |slot: &Slot| {
-            let member = slot.member.borrow();
-            member.as_ref().is_some_and(|m| std::ptr::eq(&**m, late))
-        };
-        match self.slots.iter().position(is_it) {
+        match self.role_of(late) {
             Some(role) => !self.is_needed(role) && self.fail(role, error),
             None => true,
         }
+    }
+
+    /// Whether `member` had a role and was left behind.
+    pub fn is_left(&self, member: &Member) -> bool {
+        let role = self.role_of(member);
+        role.is_some_and(|role| self.state(role).is_failed())
+    }
+
+    fn role_of(&self, member: &Member) -> Option<usize> {
+        let is_it = |slot: &Slot| {
+            let here = slot.member.borrow();
+            here.as_ref().is_some_and(|m| std::ptr::eq(&**m, member))
+        };
+        self.slots.iter().position(is_it)
     }
 
     /// Whether a member holds data that no other in sync has.

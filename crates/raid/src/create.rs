@@ -23,8 +23,9 @@ use std::rc::Rc;
 const JOURNAL_SLOTS: RangeInclusive<u64> = 16..=64;
 /// Beyond the least, records take no more than this and a sixteenth of the member.
 const JOURNAL_SIZE: Sectors = Sectors::from_mib(32);
-/// Sectors that are zeroed at once when an array is made.
-const ZERO_STEP: u64 = 1 << 21;
+/// Sectors that are zeroed between two flushes when an array is made, for a server may
+/// have taken them into its memory.
+const ZEROED_MAX: u64 = 1 << 19;
 /// Blocks that are read of a member that is said to be zeroes, first to last.
 const SAMPLES: u64 = 32;
 
@@ -236,12 +237,12 @@ async fn prepare(core: &Rc<Core>, role: usize, member: Rc<Member>, zeroed: bool)
     member.write_meta(MAP, buf.share()).await?;
     if core.shape.level().is_redundant() && !zeroed {
         let all = core.shape.member_sectors(role).0;
-        for start in (0..all).step_by(ZERO_STEP as usize) {
-            let len = ZERO_STEP.min(all - start);
+        for start in (0..all).step_by(ZEROED_MAX as usize) {
+            let len = ZEROED_MAX.min(all - start);
             let extent = Extent::new(Lba(start), Sectors(len));
             member.change(extent, Change::Zero).await?;
+            member.flush().await?;
         }
-        member.flush().await?;
     }
     Ok(())
 }

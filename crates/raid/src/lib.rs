@@ -31,6 +31,7 @@ mod recover;
 mod replay;
 mod replicated;
 mod scrub;
+mod turn;
 mod xor;
 
 pub use array::{Array, MemberReport, Report};

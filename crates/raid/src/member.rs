@@ -1,19 +1,20 @@
 //! A member: a device with what is known of its health and where it stands.
 //!
-//! Not here: whether it is in the array (`state`), which leg serves (`balance`).
+//! Not here: whether it is in the array (`state`), which leg serves (`balance`), how long
+//! it may take (`turn`).
 
 use crate::core::Core;
 use crate::format::Uuid;
 use crate::replicated::Change;
+use crate::turn::{Turns, Within};
 use block::{
     BoxDevice, Buf, Device, Env, Extent, Fua, IoError, IoResult, Kind, Lba, Nanos, SECTOR_BYTES,
-    Sectors, Shared, Sleep,
+    Sectors, Shared,
 };
 use std::cell::{Cell, RefCell};
-use std::pin::Pin;
+use std::ops::RangeInclusive;
 use std::rc::Weak;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 /// A device that is to be, or is found to be, a member.
 #[derive(Clone)]
@@ -39,6 +40,12 @@ pub struct MemberCounts {
     pub repaired: u64,
 }
 
+/// What is zeroed at once: what a member zeroes in an eighth of what it may take, within
+/// these bounds.
+const ZERO_STEP: RangeInclusive<Sectors> = Sectors::from_mib(1)..=Sectors::from_mib(64);
+/// What is zeroed at first.
+const ZERO_STEP_FIRST: Sectors = Sectors::from_mib(4);
+
 pub(crate) struct Member {
     pub device: BoxDevice,
     pub domain: Arc<str>,
@@ -57,9 +64,14 @@ pub(crate) struct Member {
     pub read_time: Cell<Nanos>,
     /// The copy of its superblock that it refused, which may be torn.
     pub torn: Cell<Option<Sectors>>,
+    pub turns: Turns,
+    pub patience: Option<Nanos>,
+    pub env: Env,
     data_at: Sectors,
-    patience: Option<Nanos>,
-    env: Env,
+    /// What it is asked to zero at once.
+    zero_step: Cell<Sectors>,
+    /// Bytes that no flush has covered.
+    unflushed: Cell<u64>,
 }
 
 /// Whether the device itself is lost, rather than some of its sectors.
@@ -87,9 +99,12 @@ impl Member {
             head: Cell::new(Lba::ZERO),
             read_time: Cell::new(Nanos::ZERO),
             torn: Cell::new(None),
-            data_at,
+            turns: Turns::default(),
             patience,
             env,
+            data_at,
+            zero_step: Cell::new(ZERO_STEP_FIRST),
+            unflushed: Cell::new(0),
         }
     }
 
@@ -99,14 +114,9 @@ impl Member {
         self.counts.set(counts);
     }
 
-    /// `work`, for as long as the array waits for a member.
-    fn within<F: Future + Unpin>(&self, work: F) -> Within<'_, F> {
-        self.in_flight.set(self.in_flight.get() + 1);
-        Within {
-            member: self,
-            work,
-            limit: self.patience.map(|span| self.env.timer.sleep(span)),
-        }
+    /// `work` that moves `bytes`, for as long as the array waits for a member.
+    fn within<F: Future + Unpin>(&self, bytes: u64, work: F) -> Within<'_, F> {
+        Within::new(self, bytes, work)
     }
 
     /// Reads data. After a timeout the device keeps the buffer it was given.
@@ -116,7 +126,10 @@ impl Member {
         let bytes = len as u64;
         self.reading_bytes.set(self.reading_bytes.get() + bytes);
         let _done = Done(|| self.reading_bytes.set(self.reading_bytes.get() - bytes));
-        let (buf, result) = match self.within(self.device.read(at + self.data_at, buf)).await {
+        let (buf, result) = match self
+            .within(bytes, self.device.read(at + self.data_at, buf))
+            .await
+        {
             Ok(answer) => answer,
             Err(late) => (self.env.pool.get(len).await, Err(late)),
         };
@@ -133,21 +146,53 @@ impl Member {
 
     /// Does what a change asks of the sectors `at`.
     pub async fn change(&self, at: Extent, change: Change) -> IoResult {
-        let at = Extent::new(at.start + self.data_at, at.len);
-        let counts = !matches!(change, Change::Discard);
-        let work = match change {
-            Change::Data(data, fua) => self.device.write(at.start, data, fua),
-            Change::Zero => self.device.zero(at),
-            Change::Discard => self.device.discard(at),
+        let there = Extent::new(at.start + self.data_at, at.len);
+        let bytes = at.len.bytes();
+        let result = match change {
+            Change::Data(data, fua) => {
+                let work = self.device.write(there.start, data, fua);
+                self.within(bytes, work).await.and_then(|result| result)
+            }
+            Change::Zero => Box::pin(self.zero(there)).await,
+            Change::Discard => {
+                let work = self.device.discard(there);
+                return self.within(bytes, work).await.and_then(|result| result);
+            }
         };
-        let result = self.within(work).await.and_then(|result| result);
-        if counts {
-            self.count(|c| match result {
-                Ok(()) => c.writes += 1,
-                Err(_) => c.write_errors += 1,
-            });
-        }
+        self.unflushed.set(self.unflushed.get() + bytes);
+        self.count(|c| match result {
+            Ok(()) => c.writes += 1,
+            Err(_) => c.write_errors += 1,
+        });
         result
+    }
+
+    /// Zeroes the sectors `at` of the device, as many at once as it does in time.
+    async fn zero(&self, at: Extent) -> IoResult {
+        let (least, most) = ZERO_STEP.into_inner();
+        let mut start = at.start;
+        while start < at.end() {
+            let step = self.zero_step.get();
+            let part = Extent::new(start, step.min(at.end() - start));
+            let began = self.env.timer.now();
+            let work = self.device.zero(part);
+            self.within(part.len.bytes(), work)
+                .await
+                .and_then(|result| result)?;
+            let took = self.env.timer.now() - began;
+            if let Some(patience) = self.patience {
+                let wanted = match took.0.saturating_mul(8) {
+                    long if long > patience.0 => Sectors(step.0 / 2),
+                    short if short.saturating_mul(2) < patience.0 && part.len == step => {
+                        Sectors(step.0 * 2)
+                    }
+                    _ => step,
+                };
+                self.zero_step.set(wanted.clamp(least, most));
+            }
+            start = part.end();
+        }
+        Ok(())
     }
 
     /// Writes data.
@@ -159,9 +204,14 @@ impl Member {
 
     /// Makes what was acknowledged durable.
     pub async fn flush(&self) -> IoResult {
-        let result = self.within(self.device.flush()).await.and_then(|r| r);
-        if result.is_err() {
-            self.count(|c| c.write_errors += 1);
+        let bytes = self.unflushed.get();
+        let result = self.within(bytes, self.device.flush()).await;
+        let result = result.and_then(|result| result);
+        match result {
+            Ok(()) => self
+                .unflushed
+                .set(self.unflushed.get().saturating_sub(bytes)),
+            Err(_) => self.count(|c| c.write_errors += 1),
         }
         result
     }
@@ -169,7 +219,8 @@ impl Member {
     /// Reads a block of metadata at `at` of the device.
     pub async fn read_meta(&self, at: Sectors, buf: Buf) -> (Buf, IoResult) {
         let len = buf.len();
-        match self.within(self.device.read(Lba(at.0), buf)).await {
+        let read = self.device.read(Lba(at.0), buf);
+        match self.within(len as u64, read).await {
             Ok(answer) => answer,
             Err(late) => (self.env.pool.get(len).await, Err(late)),
         }
@@ -177,51 +228,13 @@ impl Member {
 
     /// Writes metadata at `at` of the device, durable at once.
     pub async fn write_meta(&self, at: Sectors, data: Shared) -> IoResult {
+        let bytes = data.len() as u64;
         let write = self.device.write(Lba(at.0), data, Fua::Yes);
-        let result = self.within(write).await.and_then(|result| result);
+        let result = self.within(bytes, write).await.and_then(|result| result);
         if result.is_err() {
             self.count(|c| c.write_errors += 1);
         }
         result
-    }
-}
-
-/// See [`Member::within`]; written out, for each request moves it.
-struct Within<'a, F> {
-    member: &'a Member,
-    work: F,
-    limit: Option<Sleep>,
-}
-
-impl<F: Future + Unpin> Future for Within<'_, F> {
-    type Output = IoResult<F::Output>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<IoResult<F::Output>> {
-        if let Poll::Ready(answer) = Pin::new(&mut self.work).poll(cx) {
-            return Poll::Ready(Ok(answer));
-        }
-        let member = self.member;
-        let (Some(limit), Some(patience)) = (&mut self.limit, member.patience) else {
-            return Poll::Pending;
-        };
-        while Pin::new(&mut *limit).poll(cx).is_ready() {
-            let geometry = member.device.geometry();
-            let error = geometry.error(Kind::Timeout, "no answer in time");
-            let array = member.array.borrow().upgrade();
-            if array.is_none_or(|array| array.leave(member, &error)) {
-                return Poll::Ready(Err(error));
-            }
-            // Another may be in sync by then.
-            *limit = member.env.timer.sleep(patience.max(Nanos(1)));
-        }
-        Poll::Pending
-    }
-}
-
-impl<F> Drop for Within<'_, F> {
-    fn drop(&mut self) {
-        let in_flight = &self.member.in_flight;
-        in_flight.set(in_flight.get() - 1);
     }
 }
 

@@ -9,6 +9,7 @@ mod discards;
 mod handling;
 mod images;
 mod journals;
+mod limits;
 mod losses;
 mod lost_sectors;
 mod membership;
