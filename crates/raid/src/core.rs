@@ -33,6 +33,12 @@ pub struct Options {
     pub rebuild_floor: u64,
     /// How long after the last request the array counts as in use.
     pub busy_for: Nanos,
+    /// How long a spare leaves a member that does not answer the time to come back, for
+    /// then it needs only what it missed. None is left one that refuses what it is given.
+    pub spare_delay: Nanos,
+    /// How often a write that a member's medium refuses is tried again before the member
+    /// is lost.
+    pub rewrites: u32,
 }
 
 impl Default for Options {
@@ -42,6 +48,8 @@ impl Default for Options {
             clear_after: Nanos::from_secs(5),
             rebuild_floor: 10 << 20,
             busy_for: Nanos::from_millis(100),
+            spare_delay: Nanos::ZERO,
+            rewrites: 0,
         }
     }
 }
@@ -70,6 +78,8 @@ const EVENTS_MAX: usize = 64;
 pub(crate) struct Slot {
     pub member: RefCell<Option<Rc<Member>>>,
     pub entry: Cell<MemberEntry>,
+    /// When a spare may take the role, if it is lost.
+    pub spare_at: Cell<Nanos>,
 }
 
 pub(crate) struct Core {
@@ -145,6 +155,8 @@ impl Core {
                 .map(|(member, entry)| Slot {
                     member: RefCell::new(member),
                     entry: Cell::new(entry),
+                    // What is absent at a start may be on its way.
+                    spare_at: Cell::new(env.timer.now() + options.spare_delay),
                 })
                 .collect(),
             spares: RefCell::new(parts.spares),
@@ -308,6 +320,12 @@ impl Core {
             entry.state = MemberState::Failed { whole };
             entry.failed_at = failed_at;
         });
+        let delay = match is_loss(error) {
+            true => self.options.spare_delay,
+            false => Nanos::ZERO,
+        };
+        let spare_at = self.env.timer.now() + delay;
+        self.slots[role].spare_at.set(spare_at);
         self.tell(format!("{}: member {role} has failed: {error}", self.name));
         let core = self.clone();
         self.env.spawn.spawn(async move {

@@ -55,7 +55,7 @@ impl Core {
             }
             return Ok(());
         }
-        self.add_bad(piece.extent)?;
+        self.add_bad(piece.extent);
         self.commit().await?;
         let mut zeroes = self.spare_buf(piece.extent.len.bytes() as usize).await;
         zeroes.fill(0);
@@ -136,7 +136,7 @@ impl Core {
         }
         for holder in &lost {
             if let Some(column) = stripe.column(*holder) {
-                self.add_bad(stripe.place(column, from, len))?;
+                self.add_bad(stripe.place(column, from, len));
             }
         }
         self.commit().await?;

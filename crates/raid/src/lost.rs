@@ -17,23 +17,22 @@ impl Core {
         }
     }
 
-    /// Remembers that the data of `extent` is lost; durable with the next
-    /// commit. `Err` if there are too many such runs.
-    pub fn add_bad(&self, extent: Extent) -> IoResult {
-        let all = with(&self.bad.borrow(), extent);
-        self.set_bad(all, "restore it from a copy")?;
+    /// Remembers that the data of `extent` is lost; durable with the next commit. Where
+    /// there are more runs than can be remembered, what lies between the closest two is
+    /// given up with them: a rebuild has to end, or the next loss takes all.
+    pub fn add_bad(&self, extent: Extent) {
+        let mut runs = with(&self.bad.borrow(), extent);
         self.tell(format!("{}: the data of {extent:?} is lost", self.name));
-        Ok(())
-    }
-
-    fn set_bad(&self, runs: Vec<Extent>, remedy: &str) -> IoResult {
-        if runs.len() > BAD_MAX {
-            let what = format!("more runs of lost sectors than can be remembered; {remedy}");
-            return Err(self.error(Kind::Media, what));
+        while runs.len() > BAD_MAX {
+            let between = join_closest(&mut runs);
+            self.tell(format!(
+                "{}: {between:?} count as lost too, for there are more runs of lost sectors than \
+                 can be remembered; restore them from a copy",
+                self.name
+            ));
         }
         self.bad.replace(runs);
         self.want_commit();
-        Ok(())
     }
 
     /// `extent` has been written anew: it counts as lost until that is durable, and
@@ -49,8 +48,30 @@ impl Core {
 
     fn remove_bad(&self, extent: Extent) -> IoResult {
         let left = without(&self.bad.borrow(), extent);
-        self.set_bad(left, "write one of them as a whole")
+        if left.len() > BAD_MAX {
+            let what = "more runs of lost sectors than can be remembered; write one of them as a \
+                        whole";
+            return Err(self.error(Kind::Media, what));
+        }
+        self.bad.replace(left);
+        self.want_commit();
+        Ok(())
     }
+}
+
+/// Makes one of the two runs with the least between them, which it says. There are two.
+fn join_closest(runs: &mut Vec<Extent>) -> Extent {
+    let gap = |at: usize| {
+        let end = runs[at].end();
+        Extent::new(end, runs[at + 1].start - end)
+    };
+    let closest = (0..runs.len() - 1).min_by_key(|at| gap(*at).len);
+    let at = closest.expect("two runs");
+    let between = gap(at);
+    let (start, end) = (runs[at].start, runs[at + 1].end());
+    runs[at] = Extent::new(start, end - start);
+    runs.remove(at + 1);
+    between
 }
 
 /// `runs`, in order and apart from each other, and `extent`.
@@ -107,6 +128,16 @@ mod tests {
         for (more, all) in cases {
             assert_eq!(with(&known, runs([more])[0]), all, "{more:?}");
         }
+    }
+
+    #[test]
+    fn the_two_runs_with_the_least_between_them_become_one() {
+        let mut all = runs([(8, 16), (32, 40), (44, 45), (48, 50)]);
+        assert_eq!(join_closest(&mut all), runs([(45, 48)])[0]);
+        assert_eq!(all, runs([(8, 16), (32, 40), (44, 50)]));
+        assert_eq!(join_closest(&mut all), runs([(40, 44)])[0]);
+        assert_eq!(join_closest(&mut all), runs([(16, 32)])[0]);
+        assert_eq!(all, runs([(8, 50)]));
     }
 
     #[test]

@@ -46,6 +46,9 @@ const ZERO_STEP: RangeInclusive<Sectors> = Sectors::from_mib(1)..=Sectors::from_
 /// What is zeroed at first.
 const ZERO_STEP_FIRST: Sectors = Sectors::from_mib(4);
 
+/// The pause before a write that the medium refused is tried again.
+const REWRITE_PAUSE: Nanos = Nanos::from_millis(50);
+
 pub(crate) struct Member {
     pub device: BoxDevice,
     pub domain: Arc<str>,
@@ -114,6 +117,12 @@ impl Member {
         self.counts.set(counts);
     }
 
+    /// Whether its array has left it behind.
+    pub fn is_left(&self) -> bool {
+        let array = self.array.borrow().upgrade();
+        array.is_some_and(|array| array.is_left(self))
+    }
+
     /// `work` that moves `bytes`, for as long as the array waits for a member.
     fn within<F: Future + Unpin>(&self, bytes: u64, work: F) -> Within<'_, F> {
         Within::new(self, bytes, work)
@@ -149,10 +158,7 @@ impl Member {
         let there = Extent::new(at.start + self.data_at, at.len);
         let bytes = at.len.bytes();
         let result = match change {
-            Change::Data(data, fua) => {
-                let work = self.device.write(there.start, data, fua);
-                self.within(bytes, work).await.and_then(|result| result)
-            }
+            Change::Data(data, fua) => self.put(there.start, data, fua).await,
             Change::Zero => Box::pin(self.zero(there)).await,
             Change::Discard => {
                 let work = self.device.discard(there);
@@ -164,6 +170,37 @@ impl Member {
             Ok(()) => c.writes += 1,
             Err(_) => c.write_errors += 1,
         });
+        result
+    }
+
+    /// Writes to the sectors from `at` of the device, again if the medium refuses: it may
+    /// find other sectors for them.
+    async fn put(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+        let bytes = data.len() as u64;
+        let work = self.device.write(at, data.clone(), fua);
+        let result = self.within(bytes, work).await.and_then(|result| result);
+        match result {
+            Err(error) if error.kind() == Kind::Media => {
+                Box::pin(self.put_again(at, data, fua, error)).await
+            }
+            result => result,
+        }
+    }
+
+    async fn put_again(&self, at: Lba, data: Shared, fua: Fua, error: IoError) -> IoResult {
+        let array = self.array.borrow().upgrade();
+        let rewrites = array.map_or(0, |array| array.options.rewrites);
+        let mut result = Err(error);
+        for _ in 0..rewrites {
+            if result.is_ok() || self.is_left() {
+                break;
+            }
+            self.count(|c| c.write_errors += 1);
+            self.env.timer.sleep(REWRITE_PAUSE).await;
+            let work = self.device.write(at, data.clone(), fua);
+            let again = self.within(data.len() as u64, work).await;
+            result = again.and_then(|result| result);
+        }
         result
     }
 
@@ -228,9 +265,7 @@ impl Member {
 
     /// Writes metadata at `at` of the device, durable at once.
     pub async fn write_meta(&self, at: Sectors, data: Shared) -> IoResult {
-        let bytes = data.len() as u64;
-        let write = self.device.write(Lba(at.0), data, Fua::Yes);
-        let result = self.within(bytes, write).await.and_then(|result| result);
+        let result = self.put(Lba(at.0), data, Fua::Yes).await;
         if result.is_err() {
             self.count(|c| c.write_errors += 1);
         }

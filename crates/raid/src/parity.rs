@@ -397,10 +397,7 @@ impl Core {
         let missing = (0..self.slots.len()).filter(|role| !self.is_in_sync(*role));
         for column in missing.filter_map(|role| update.stripe.column(role)) {
             let lost = update.stripe.place(column, update.from, update.len);
-            if let Err(error) = self.add_bad(lost) {
-                self.take_down(error.to_string());
-                return Err(error);
-            }
+            self.add_bad(lost);
         }
         self.commit().await
     }

@@ -61,28 +61,27 @@ impl Core {
         if self.down.borrow().is_some() || self.intent.is_none() {
             return;
         }
+        // Copies that may differ can wait: what a member lacks has one copy less until it
+        // is filled.
+        if let Some(claim) = self.claim_for_spare()
+            && let Some(spare) = self.take_spare()
+        {
+            if let Err(error) = self.call_in(claim, spare).await {
+                self.tell(format!("{}: a spare cannot serve: {error}", self.name));
+            }
+            return;
+        }
+        if let Some(role) = self.rebuilding() {
+            let done = self.rebuild(role).await;
+            self.end_of("rebuild", done);
+            return;
+        }
         if !self.unsynced.borrow().is_empty() {
             let done = self.resync().await;
             self.end_of("resynchronisation", done);
             return;
         }
-        let roles = 0..self.shape.members();
-        let rebuilding = |role: &usize| matches!(self.state(*role), MemberState::Rebuilding { .. });
-        if let Some(role) = roles.clone().find(rebuilding) {
-            let done = self.rebuild(role).await;
-            self.end_of("rebuild", done);
-            return;
-        }
-        let failed = |role: &usize| self.state(*role).is_failed();
-        if roles.clone().any(|role| failed(&role)) {
-            // One that a member is about to take again needs no spare.
-            let claim = roles.clone().find_map(|role| self.claim(role).ok());
-            if let Some(claim) = claim
-                && let Some(spare) = self.take_spare()
-                && let Err(error) = self.call_in(claim, spare).await
-            {
-                self.tell(format!("{}: a spare cannot serve: {error}", self.name));
-            }
+        if (0..self.shape.members()).any(|role| self.state(role).is_failed()) {
             return;
         }
         let now = self.env.timer.now();
@@ -95,6 +94,23 @@ impl Core {
             let _ = self.commit().await;
             let _ = self.clear_marks(now - idle).await;
         }
+    }
+
+    /// A lost role that a spare is to take now. One that its member is about to take
+    /// again needs none.
+    fn claim_for_spare(self: &Rc<Core>) -> Option<Claim> {
+        let now = self.env.timer.now();
+        let is_due = |role: &usize| self.slots[*role].spare_at.get() <= now;
+        let mut due = (0..self.shape.members()).filter(is_due);
+        match self.spares.borrow().is_empty() {
+            true => None,
+            false => due.find_map(|role| self.claim(role).ok()),
+        }
+    }
+
+    fn rebuilding(&self) -> Option<usize> {
+        let rebuilding = |role: &usize| matches!(self.state(*role), MemberState::Rebuilding { .. });
+        (0..self.shape.members()).find(rebuilding)
     }
 
     fn end_of(&self, what: &str, result: IoResult<bool>) {
@@ -161,8 +177,12 @@ impl Core {
         };
         for (index, region) in regions.into_iter().enumerate() {
             for step in self.steps(intent.extent(region, all)) {
-                // A member that was lost and is back has missed writes again.
-                let gone = filled.is_some_and(|(role, member)| !self.is_filled(role, member));
+                // A member that was lost and is back has missed writes again; and filling
+                // one goes before comparing copies.
+                let gone = match filled {
+                    Some((role, member)) => !self.is_filled(role, member),
+                    None => self.rebuilding().is_some() || self.claim_for_spare().is_some(),
+                };
                 if self.closed.get() || self.down.borrow().is_some() || gone {
                     return Ok(false);
                 }
@@ -274,6 +294,9 @@ impl Core {
         }
         let every = regions.len() / CHECKPOINTS + 1;
         let note = async |index: usize, region: usize| {
+            if !self.again.borrow().contains(&region) {
+                self.unsynced.borrow_mut().remove(&region);
+            }
             let after = intent.extent(region, self.geometry.sectors).end();
             let further = after.0 > self.slots[role].entry.get().checkpoint.0;
             if !whole || !further || !(index + 1).is_multiple_of(every) {
@@ -289,7 +312,12 @@ impl Core {
             self.set_entry(role, |entry| entry.checkpoint = Sectors(after.0));
             self.commit().await
         };
-        let fill = async |step| self.fill(role, step).await;
+        let fill = async |step| {
+            if self.is_unsynced(step) {
+                self.clone().agree(step).await?;
+            }
+            self.fill(role, step).await
+        };
         let all = self.geometry.extent();
         let _all = loop {
             let next = std::mem::take(&mut regions);

@@ -243,7 +243,7 @@ impl Core {
                 }
             }
             for column in &lost {
-                self.add_bad(stripe.place(*column, from, unit))?;
+                self.add_bad(stripe.place(*column, from, unit));
             }
             self.commit().await?;
             let mut zeroes = self.env.pool.get(bytes).await;
@@ -270,7 +270,7 @@ impl Core {
         let len = end.unwrap_or_default() - from;
         let missing = (0..self.slots.len()).filter(|role| !self.is_in_sync(*role));
         for column in missing.filter_map(|role| stripe.column(role)) {
-            self.add_bad(stripe.place(column, from, len))?;
+            self.add_bad(stripe.place(column, from, len));
         }
         self.commit().await
     }
@@ -379,7 +379,7 @@ impl Core {
         }
         for role in &missing {
             let column = stripe.column(*role).expect("not the parity");
-            self.add_bad(stripe.place(column, Sectors::ZERO, self.shape.chunk()))?;
+            self.add_bad(stripe.place(column, Sectors::ZERO, self.shape.chunk()));
         }
         self.commit().await?;
         // Zeroes take their place, with a parity that fits: a member that is here

@@ -55,6 +55,53 @@ fn a_run_too_many_is_refused_and_the_others_stay_known() {
     });
 }
 
+/// The only copy cannot be read in more places than can be remembered. What lies between
+/// the closest is given up with them, no stale byte is served, and nothing else is lost.
+#[test]
+fn a_rebuild_ends_however_many_runs_are_lost() {
+    const RUNS: u64 = BAD_MAX as u64 + 10;
+    let (mut sim, disks) = run(8, 1, &[9; 2], async |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
+        array.fail(1).await.unwrap();
+        let sectors = array.geometry().sectors.0;
+        for at in (0..sectors).step_by(STEP as usize) {
+            bench.write(&array, at, STEP, 1).await.unwrap();
+        }
+        array.close().await.unwrap();
+    });
+    // The first twelve are closer to each other than the others.
+    let start = |run: u64| run * STEP + if run < 12 { run + 8 } else { 40 };
+    let lost = (0..RUNS).map(|run| Extent::new(Lba(start(run)), Sectors(1)));
+    let lost: Vec<_> = lost.collect();
+    let latent = lost
+        .iter()
+        .map(|run| (disks[0], Extent::new(run.start + Sectors(DATA_AT), run.len)));
+    spoil(&mut sim, latent.collect());
+    let control = sim.world().control();
+    drive(&mut sim, &control, &disks, async move |bench| {
+        let array = bench.assemble(&[0]).await.unwrap();
+        let given = array.add(bench.candidate(1), bench.uuid(), false).await;
+        given.unwrap();
+        bench.settled(&array).await;
+        let bad = array.report().bad;
+        assert_eq!(bad.len(), BAD_MAX);
+        let is_lost = |at: u64| {
+            bad.iter()
+                .any(|run| run.contains(Extent::new(Lba(at), Sectors(1))))
+        };
+        assert!(lost.iter().all(|run| is_lost(run.start.0)));
+        let given_up = bad.iter().map(|run| run.len.0).sum::<u64>();
+        assert!(given_up < 11 * (STEP + 16) + RUNS, "{given_up} sectors");
+        for at in 0..array.geometry().sectors.0 {
+            match is_lost(at) {
+                true => drop(refused(bench.read(&array, at, 1).await)),
+                false => assert!(bench.holds(&array, at, 1, 1).await),
+            }
+        }
+        assert_eq!(array.scrub(false).await.unwrap().mismatches, 0);
+    });
+}
+
 #[test]
 fn what_one_member_cannot_read_is_written_again() {
     for (level, members) in [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 3)] {

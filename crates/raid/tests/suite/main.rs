@@ -2,6 +2,7 @@
 //! and what they bear to lose.
 
 mod assembly;
+mod bad_writes;
 mod changed_disks;
 mod common;
 mod conformance;
@@ -18,6 +19,7 @@ mod patched;
 mod power;
 mod refusals;
 mod scrubs;
+mod spares;
 mod streams;
 mod stripes;
 mod unfinished;

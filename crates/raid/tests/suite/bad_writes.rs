@@ -1,0 +1,75 @@
+//! Members that refuse to write some sectors.
+
+use crate::common::{Bench, drive, options, run, strike};
+use block::{Extent, Kind, Lba, Sectors};
+use raid::{Array, Level, MemberState, Options, Start, assemble};
+use sim::{Effect, Ops, Rule, When};
+
+/// Runs `test` on an array of which member 1 answers its first write of data, or all, so.
+fn refusing(
+    (level, members): (Level, &'static [usize]),
+    (when, kind): (When, Kind),
+    test: impl AsyncFn(Bench, Array) + Clone + 'static,
+) {
+    let (mut sim, disks) = run(1, 1, &[8; 4], async move |bench| {
+        let array = bench.create(level, members, &[]).await.unwrap();
+        array.close().await.unwrap();
+    });
+    let rule = Rule {
+        disk: disks[1],
+        ops: Ops::Writes,
+        within: Some(Extent::new(Lba(8192), Sectors(4096))),
+        when,
+        effect: Effect::Fail(kind),
+    };
+    strike(&mut sim, vec![rule]);
+    let control = sim.world().control();
+    drive(&mut sim, &control, &disks, async move |bench| {
+        let again = Options {
+            rewrites: 2,
+            ..options()
+        };
+        let members = bench.candidates(members);
+        let array = assemble(&bench.env, None, members, Start::default(), again).await;
+        test(bench, array.unwrap()).await;
+    });
+}
+
+const LEVELS: [(Level, &[usize]); 3] = [
+    (Level::Raid1, &[0, 1]),
+    (Level::Raid10, &[0, 1, 2, 3]),
+    (Level::Raid5, &[0, 1, 2]),
+];
+
+#[test]
+fn a_write_that_the_medium_takes_the_second_time_costs_no_member() {
+    for level in LEVELS {
+        refusing(level, (When::Nth(1), Kind::Media), async |bench, array| {
+            let end = array.report().sectors.0 / 64 * 64;
+            for at in (0..end).step_by(64) {
+                bench.write(&array, at, 64, 3).await.unwrap();
+            }
+            let report = array.report();
+            let in_sync = |m: &raid::MemberReport| m.state == MemberState::InSync;
+            assert!(report.members.iter().all(in_sync), "{:?}", array.events().0);
+            assert_eq!(report.members[1].counts.write_errors, 1);
+            array.fail(0).await.unwrap();
+            for at in (0..end).step_by(64) {
+                assert!(bench.holds(&array, at, 64, 3).await, "{at}");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_member_that_never_takes_a_write_is_left_behind() {
+    for kind in [Kind::Media, Kind::ReadOnly] {
+        refusing(LEVELS[0], (When::Always, kind), async |bench, array| {
+            let end = array.report().sectors.0 / 64 * 64;
+            for at in (0..end).step_by(64) {
+                bench.write(&array, at, 64, 3).await.unwrap();
+            }
+            assert!(array.report().members[1].state.is_failed());
+        });
+    }
+}

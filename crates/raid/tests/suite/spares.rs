@@ -1,0 +1,168 @@
+//! When a spare takes a place, and what it costs.
+
+use crate::common::{Bench, drive, options, run};
+use block::{Device, Lba, Nanos, Sectors};
+use raid::{Array, Level, MemberState, Options, Start, assemble};
+
+fn is_filling(array: &Array, role: usize) -> bool {
+    let state = array.report().members[role].state;
+    matches!(state, MemberState::Rebuilding { .. })
+}
+
+/// A copy less is worse than copies that may differ, which are compared at the pace that
+/// clients leave.
+#[test]
+fn a_spare_is_called_in_before_copies_are_compared() {
+    let (mut sim, disks) = run(1, 1, &[9; 5], async |bench| {
+        let array = bench
+            .create(Level::Raid10, &[0, 1, 2, 3], &[])
+            .await
+            .unwrap();
+        array.fail(1).await.unwrap();
+        for at in (0..16 * 2048).step_by(128) {
+            bench.write(&array, at, 128, 1).await.unwrap();
+        }
+        array.flush().await.unwrap();
+    });
+    let control = sim.world().control();
+    drive(&mut sim, &control, &disks, async |bench| {
+        let slowly = Options {
+            rebuild_floor: 1 << 20,
+            ..options()
+        };
+        let members = bench.candidates(&[0, 2, 3]);
+        let array = assemble(&bench.env, None, members, Start::default(), slowly).await;
+        let array = array.unwrap();
+        let mut progress = None;
+        // In use all the time: nothing goes on faster than its floor.
+        for round in 0..100 {
+            assert!(bench.holds(&array, 0, 8, 1).await);
+            bench.sleep(10).await;
+            if round == 50 {
+                progress = array.report().progress;
+                let spare = bench.candidate(4);
+                array.add(spare, bench.uuid(), true).await.unwrap();
+            }
+        }
+        let compared = progress.expect("copies are compared by then");
+        assert_eq!(compared.role, None);
+        assert!(compared.done < compared.total, "{compared:?}");
+        assert!(is_filling(&array, 1), "{:?}", array.report());
+        bench.settled(&array).await;
+        for at in (0..16 * 2048).step_by(128) {
+            assert!(bench.holds(&array, at, 128, 1).await, "{at}");
+        }
+        assert_eq!(array.scrub(false).await.unwrap().mismatches, 0);
+    });
+}
+
+/// Copies that differ after a crash, all over: the spare that was filled from them while
+/// they were compared has what is served.
+#[test]
+fn a_spare_filled_from_copies_that_differ_has_what_is_served() {
+    let (mut sim, disks) = run(7, 1, &[9; 5], async |bench| {
+        let array = bench
+            .create(Level::Raid10, &[0, 1, 2, 3], &[])
+            .await
+            .unwrap();
+        for at in (0..16 * 2048).step_by(128) {
+            bench.write(&array, at, 128, 1).await.unwrap();
+        }
+        array.flush().await.unwrap();
+        array.fail(1).await.unwrap();
+        for at in (0..16 * 2048).step_by(128) {
+            bench.write(&array, at, 128, 2).await.unwrap();
+        }
+        bench.control.cut_power(None);
+        bench.sleep(1).await;
+    });
+    crate::common::after_power(&mut sim, &disks, &[0, 2, 3], async |bench, array| {
+        let spare = bench.candidate(4);
+        array.add(spare, bench.uuid(), true).await.unwrap();
+        let mut seen = Vec::new();
+        for at in (0..16 * 2048).step_by(8) {
+            seen.push(bench.read(&array, at, 8).await.unwrap());
+        }
+        bench.settled(&array).await;
+        for _ in 0..2 {
+            for (at, before) in (0..16 * 2048).step_by(8).zip(&seen) {
+                let now = bench.read(&array, at, 8).await.unwrap();
+                assert!(now[..] == before[..], "{:?} changed", Lba(at));
+            }
+        }
+        assert_eq!(array.scrub(false).await.unwrap().mismatches, 0);
+    });
+}
+
+async fn with_grace(bench: &Bench, seconds: u64) -> Array {
+    let patient = Options {
+        spare_delay: Nanos::from_secs(seconds),
+        ..options()
+    };
+    let members = bench.candidates(&[0, 1, 2]);
+    let array = assemble(&bench.env, None, members, Start::default(), patient).await;
+    array.unwrap()
+}
+
+fn mirror_with_spare(test: impl AsyncFn(Bench) + Clone + 'static) {
+    let (mut sim, disks) = run(1, 1, &[8; 3], async |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1], &[2]).await.unwrap();
+        bench.write(&array, 0, 4096, 1).await.unwrap();
+        array.close().await.unwrap();
+    });
+    let control = sim.world().control();
+    drive(&mut sim, &control, &disks, test);
+}
+
+#[test]
+fn a_member_that_comes_back_in_time_gets_what_it_missed_and_keeps_its_place() {
+    mirror_with_spare(async |bench| {
+        let array = with_grace(&bench, 60).await;
+        bench.control.kill(bench.disks[1]);
+        bench.write(&array, 128, 8, 2).await.unwrap();
+        assert!(array.report().members[1].state.is_failed());
+        bench.sleep(15_000).await;
+        assert_eq!(array.report().spares.len(), 1, "{:?}", array.events().0);
+        bench.control.revive(bench.disks[1]);
+        bench.sleep(1).await;
+        let back = bench.candidate(1);
+        array.add(back, bench.uuid(), false).await.unwrap();
+        bench.settled(&array).await;
+        let report = array.report();
+        assert_eq!(report.spares.len(), 1);
+        assert_eq!(report.members[1].device.as_deref(), Some("disk-1"));
+        let moved = Sectors(report.members[1].counts.writes * 512);
+        assert!(
+            moved < Sectors(8192),
+            "as good as all was written: {moved:?}"
+        );
+        assert!(bench.holds(&array, 128, 8, 2).await);
+        assert_eq!(array.scrub(false).await.unwrap().mismatches, 0);
+    });
+}
+
+#[test]
+fn a_member_that_stays_away_is_replaced_when_its_time_is_over() {
+    mirror_with_spare(async |bench| {
+        let array = with_grace(&bench, 60).await;
+        bench.control.kill(bench.disks[1]);
+        bench.write(&array, 128, 8, 2).await.unwrap();
+        bench.sleep(59_000).await;
+        assert_eq!(array.report().spares.len(), 1);
+        bench.sleep(2_000).await;
+        assert_eq!(array.report().spares.len(), 0);
+        bench.settled(&array).await;
+    });
+}
+
+/// It does answer, and is not to be waited for.
+#[test]
+fn a_member_that_was_taken_out_by_hand_is_replaced_at_once() {
+    mirror_with_spare(async |bench| {
+        let array = with_grace(&bench, 60).await;
+        array.fail(1).await.unwrap();
+        bench.sleep(1_000).await;
+        assert_eq!(array.report().spares.len(), 0);
+        bench.settled(&array).await;
+    });
+}
