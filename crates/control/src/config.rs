@@ -67,6 +67,8 @@ sections! {
             "Devices, or other arrays. Their order matters only when the array is made.";
         spares: Vec<Name> = [],
             "Devices that take the place of a lost member by themselves.";
+        spare_delay: Duration = "2min",
+            "How long a spare leaves a member that does not answer the time to come back, for then it needs only what it missed. A member that refuses writes, or was taken out by hand, is replaced at once.";
         chunk: Bytes = "64KiB",
             "What lies on one member before the next follows, in striped levels; counts when the array is made.";
         detection: Duration = "10s",

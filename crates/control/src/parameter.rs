@@ -152,6 +152,9 @@ impl Parameter for Bytes {
     }
 }
 
+/// The most minutes, hours or days.
+const TIME_MAX: u64 = 1_000_000;
+
 impl Parameter for Duration {
     fn form() -> String {
         "a time, such as \"100ms\"".into()
@@ -164,8 +167,11 @@ impl Parameter for Duration {
             (Ok(n), "us") => Ok(Duration::from_micros(n)),
             (Ok(n), "ms") => Ok(Duration::from_millis(n)),
             (Ok(n), "s") => Ok(Duration::from_secs(n)),
+            (Ok(n @ ..=TIME_MAX), "min") => Ok(Duration::from_secs(n * 60)),
+            (Ok(n @ ..=TIME_MAX), "h") => Ok(Duration::from_secs(n * 3600)),
+            (Ok(n @ ..=TIME_MAX), "d") => Ok(Duration::from_secs(n * 86400)),
             _ => Err(Some(format!(
-                "{text:?} is no time: write a whole number and us, ms or s"
+                "{text:?} is no time: write a whole number and us, ms, s, min, h or d"
             ))),
         }
     }
@@ -264,6 +270,26 @@ mod tests {
         }
         for bad in ["", "KiB", "1.5GiB", "64k", "-1B", "17179869184GiB"] {
             Bytes::parse(bad).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn times_have_units_from_microseconds_to_days() {
+        let read = |text: &str| {
+            let text = format!("\"{text}\"");
+            let value = DeValue::parse(&text).expect("a string");
+            Duration::read(value.get_ref()).ok()
+        };
+        for (text, seconds) in [
+            ("2s", 2),
+            ("2min", 120),
+            ("3 h", 10_800),
+            ("30d", 2_592_000),
+        ] {
+            assert_eq!(read(text), Some(Duration::from_secs(seconds)), "{text}");
+        }
+        for bad in ["", "5", "1.5h", "2 weeks", "18446744073709551615d"] {
+            assert_eq!(read(bad), None, "{bad}");
         }
     }
 

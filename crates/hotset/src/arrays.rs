@@ -22,6 +22,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::time::Duration;
+
+/// How often a write that the medium of a member refuses is tried again.
+const REWRITES: u32 = 2;
 
 /// An array that runs.
 pub struct Running {
@@ -181,10 +185,12 @@ impl Devices {
 
     /// How arrays of this configuration behave.
     fn options(array: &config::Array) -> Options {
-        let detection = u64::try_from(array.detection.value.as_nanos()).unwrap_or(u64::MAX);
+        let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         Options {
             // The rest is for asking another member.
-            patience: Some(Nanos(detection / 10 * 9)),
+            patience: Some(Nanos(nanos(array.detection.value) / 10 * 9)),
+            spare_delay: Nanos(nanos(array.spare_delay.value)),
+            rewrites: REWRITES,
             rebuild_floor: array.rebuild_rate.value.0,
             ..Options::default()
         }

@@ -66,7 +66,7 @@ fn configuration(setup: &Setup, kind: Kind, directory: &Path) -> String {
         let names = |all: &[Name]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
         text += &format!(
             "[[array]]\nname = \"{}\"\nlevel = \"{}\"\nmembers = {:?}\nspares = {:?}\nchunk = \"{}B\"\n\
-             detection = \"{}ms\"\nrebuild_rate = \"{}B\"\n",
+             detection = \"{}ms\"\nrebuild_rate = \"{}B\"\nspare_delay = \"0s\"\n",
             array.name.value,
             array.level.name(),
             names(&array.members.value),
