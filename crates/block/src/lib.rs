@@ -15,6 +15,7 @@ mod device;
 mod driver;
 mod env;
 mod error;
+mod flush_errors;
 mod gate;
 mod pool;
 mod range_lock;
@@ -29,6 +30,7 @@ pub use driver::{
 };
 pub use env::{Env, Executor, Persist, Sleep, Spawn, Timer, TimerKey};
 pub use error::{IoError, IoResult, Kind};
+pub use flush_errors::{FlushErrors, Told};
 pub use gate::Gate;
 pub use pool::{BUF_BYTES_MAX, PAGE_BYTES, Pool};
 pub use range_lock::{Access, RangeLock};

@@ -60,6 +60,7 @@ counters! {
     RejectedCollision, "rejected_collision", "Runs not written to the pool: another pool write to those blocks was in flight.";
     Writes, "writes", "Client writes.";
     OriginWriteErrors, "origin_write_errors", "Writes, zeroes and discards that the origin failed.";
+    OriginFlushErrors, "origin_flush_errors", "Flushes that the origin failed: what was cached of writes since the last one is dropped.";
     BlocksUpdated, "blocks_updated", "4 KiB blocks that client writes made valid in the pool.";
     BlocksInvalidated, "blocks_invalidated", "Valid 4 KiB blocks dropped because a client overwrote them.";
     Zeroes, "zeroes", "Client requests to zero.";

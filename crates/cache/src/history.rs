@@ -29,6 +29,8 @@ pub enum Decision {
     Refused(Counter),
     /// A client's write, zero or discard made blocks of it invalid.
     Overwritten,
+    /// Its blocks were dropped because the origin may have lost writes to them.
+    Distrusted,
     /// It was given up because nothing valid was left in it.
     Dropped,
 }

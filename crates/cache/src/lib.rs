@@ -48,6 +48,7 @@ mod state;
 mod volume;
 mod watchdog;
 mod write;
+mod writes;
 
 pub use cache::Cache;
 pub use config::{Config, LINE_BYTES_MAX, LINE_BYTES_MIN};

@@ -140,6 +140,33 @@ impl<P: Device> State<P> {
         counters.add(Counter::BlocksInvalidated, u64::from(dropped));
     }
 
+    /// The origin may hold other bytes than was thought in the lines of `volume` that
+    /// are `doubtful`: nothing of them is valid any more, nor will pool writes in flight
+    /// make it so.
+    pub(crate) fn distrust(&mut self, volume: u32, doubtful: impl Fn(u64) -> bool) {
+        let Self {
+            shape,
+            policy,
+            contents,
+            busy,
+            history,
+            ..
+        } = self;
+        let whole = Run {
+            first: 0,
+            count: shape.blocks(),
+        };
+        policy.for_each(&mut |key, slot| {
+            let (of, line) = shape.owner(key);
+            if of == volume && doubtful(line) {
+                busy.poison(slot, whole);
+                if contents.invalidate(slot, whole) > 0 {
+                    history.note(key, Decision::Distrusted);
+                }
+            }
+        });
+    }
+
     /// Gives up the line of `key` if nothing in it is or is becoming valid.
     pub(crate) fn drop_if_empty(&mut self, key: Key, counters: &Counters) {
         if let Some(slot) = self.policy.peek(key)

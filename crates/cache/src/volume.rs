@@ -2,12 +2,12 @@
 
 use crate::cache::{Cache, Core};
 use crate::counters::{Counter, Counters, Snapshot};
-use crate::durable::Writes;
 use crate::flights::Flights;
 use crate::hold::Hold;
 use crate::lines::BLOCK_SECTORS;
 use crate::modes::{Mode, Rules};
 use crate::sequential::Sequential;
+use crate::writes::Writes;
 use crate::{read, write};
 use block::{
     BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoResult, Kind, Lba, Sectors, Shared,
@@ -35,7 +35,6 @@ pub struct Volume<P: Device>(pub(crate) Rc<Inner<P>>);
 
 pub(crate) struct Inner<P: Device> {
     pub(crate) core: Rc<Core<P>>,
-    id: Cell<u32>,
     hold: Hold,
     pub(crate) origin: BoxDevice,
     pub(crate) geometry: Geometry,
@@ -44,8 +43,7 @@ pub(crate) struct Inner<P: Device> {
     pub(crate) flights: Rc<Flights>,
     pub(crate) sequential: RefCell<Sequential>,
     pub(crate) counters: Rc<Counters>,
-    /// How far the origin's writes are durable, for a pool that remembers.
-    pub(crate) writes: Option<Rc<Writes>>,
+    pub(crate) writes: Rc<Writes>,
     mode: Cell<Mode>,
     closed: Cell<bool>,
 }
@@ -73,17 +71,19 @@ impl<P: Device> Volume<P> {
         };
         let blocks = (sectors.0 / BLOCK_SECTORS).min(core.shape.blocks_max());
         let id = Cache(core.clone()).volume_id(&geometry.name, sectors.0)?;
-        let durable = core.durable.as_ref();
-        let writes = durable.map(|durable| durable.attach(id, origin.clone()));
+        let flights = Rc::<Flights>::default();
+        let writes = Rc::new(Writes::new(id, origin.clone(), flights.clone()));
+        if let Some(durable) = &core.durable {
+            durable.attach(&writes);
+        }
         let counters = Rc::new(Counters::new());
         core.volume_counters.borrow_mut().push(counters.clone());
         Ok(Volume(Rc::new(Inner {
-            id: Cell::new(id),
             hold: Hold::default(),
             origin,
             geometry,
             cacheable_end: Lba(blocks * BLOCK_SECTORS),
-            flights: Rc::default(),
+            flights,
             sequential: RefCell::new(Sequential::new(core.config.sequential_bytes)),
             counters,
             writes,
@@ -164,7 +164,7 @@ impl<P: Device> Volume<P> {
         let id = cache.other_id(self.0.id())?;
         // What was read before is neither joined nor promoted any more.
         drop(self.0.flights.begin_write(0..u64::MAX));
-        self.0.id.set(id);
+        self.0.writes.set_id(id);
         self.0.counters.count(Counter::Invalidations);
         cache.remember().await;
         Ok(())
@@ -189,20 +189,13 @@ impl<P: Device> Inner<P> {
     /// What is part of the keys of its lines.
     #[inline]
     pub(crate) fn id(&self) -> u32 {
-        self.id.get()
+        self.writes.id()
     }
 
     /// Waits until no write is in flight, and all are durable.
     async fn come_to_rest(&self) -> IoResult {
         self.flights.writing.idle().await;
-        self.flush_origin().await
-    }
-
-    async fn flush_origin(&self) -> IoResult {
-        match &self.writes {
-            None => self.origin.flush().await,
-            Some(writes) => writes.flush(&self.origin).await,
-        }
+        self.writes.flush(&self.core).await
     }
 
     #[inline]
@@ -264,7 +257,7 @@ impl<P: Device> Device for Volume<P> {
     async fn flush(&self) -> IoResult {
         self.0.check_open()?;
         self.0.counters.count(Counter::Flushes);
-        self.0.flush_origin().await
+        self.0.writes.flush_for_user(&self.0.core).await
     }
 
     async fn discard(&self, extent: Extent) -> IoResult {

@@ -46,6 +46,12 @@ pub(crate) async fn write<P: Device>(
         } else {
             write_both(&this, origin, updates).await
         };
+        if let (Fua::Yes, Err(error)) = (fua, &result)
+            && error.kind().data_may_have_changed()
+        {
+            // It may have been a flush that failed in it.
+            this.writes.lost(&this.core, error);
+        }
         end(&this, begun, result)
     })
     .await
@@ -102,9 +108,7 @@ fn end<P: Device>(volume: &Inner<P>, begun: Begun, result: IoResult) -> IoResult
     if result.is_err() {
         volume.counters.count(Counter::OriginWriteErrors);
     }
-    if let Some(writes) = &volume.writes {
-        writes.end();
-    }
+    volume.writes.end();
     drop(begun);
     result
 }

@@ -19,6 +19,7 @@ use super::{Durable, REGION_BLOCKS};
 use crate::cache::Core;
 use crate::counters::Counter;
 use crate::devices::{DeviceState, Member};
+use crate::writes::Writes;
 use block::{Access, Device, Fua};
 use layout::{BLOCK_BYTES, Change, Entry, LogBlock, MapPage, entries_per_page};
 use policy::Slot;
@@ -67,15 +68,15 @@ pub(super) async fn commit<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>,
     let _one = durable.committing.lock(ALL, Access::Exclusive).await;
     // A line promoted from an origin that was written before it came here, and
     // not flushed, could outlive its bytes there.
-    let began = |(_, origin): (&u32, &super::Origin)| origin.writes.began_durable();
-    let began = durable.origins.borrow().iter().all(began);
-    if !began && !flush_origins(durable).await {
+    let began = |writes: &Rc<Writes>| writes.began_durable();
+    let began = durable.origins.borrow().values().all(began);
+    if !began && !flush_origins(core, durable).await {
         return;
     }
     let mut idle = Vec::new();
     if core.state.borrow().devices.all_warm() {
         idle = durable.table.borrow().idle(ticks);
-        if !idle.is_empty() && !flush_origins(durable).await {
+        if !idle.is_empty() && !flush_origins(core, durable).await {
             idle.clear();
         }
     }
@@ -101,16 +102,14 @@ pub(super) async fn commit<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>,
     }
 }
 
-/// Makes what was written to the origins durable; whether that succeeded.
-async fn flush_origins(durable: &Durable) -> bool {
-    let due = |(_, origin): (&u32, &super::Origin)| {
-        let due = !origin.writes.are_durable();
-        due.then(|| (origin.device.clone(), origin.writes.clone()))
-    };
-    let origins: Vec<_> = durable.origins.borrow().iter().filter_map(due).collect();
+/// Makes what was written to the origins durable; whether that succeeded. If not,
+/// what was written is distrusted, and the volume's user is told by its next flush.
+async fn flush_origins<P: Device>(core: &Rc<Core<P>>, durable: &Durable) -> bool {
+    let due = |writes: &&Rc<Writes>| !writes.are_durable();
+    let due: Vec<_> = durable.origins.borrow().values().filter(due).cloned().collect();
     let mut all = true;
-    for (device, writes) in origins {
-        all &= writes.flush(&device).await.is_ok();
+    for writes in due {
+        all &= writes.flush(core).await.is_ok();
     }
     all
 }

@@ -35,6 +35,7 @@ pub(crate) use store::{NewStore, Store};
 use table::Bits;
 
 use crate::cache::Core;
+use crate::writes::Writes;
 use block::{BoxDevice, Device, Nanos, RangeLock};
 use layout::{Uuid, Volume};
 use std::cell::{Cell, RefCell};
@@ -76,8 +77,8 @@ pub(crate) struct Durable {
     loading: Cell<usize>,
     closed: Cell<bool>,
     table: RefCell<Table>,
-    /// Origins of the volumes, by id.
-    origins: RefCell<BTreeMap<u32, Origin>>,
+    /// Writes of the volumes' origins, by id.
+    origins: RefCell<BTreeMap<u32, Rc<Writes>>>,
     /// Held by who writes heads or marks.
     lock: RangeLock,
     /// Held by who commits.
@@ -86,51 +87,6 @@ pub(crate) struct Durable {
     marked: Signal,
     activity: Signal,
     warmed: Signal,
-}
-
-/// A volume's origin, as far as its durability goes.
-pub(crate) struct Origin {
-    device: BoxDevice,
-    writes: Rc<Writes>,
-}
-
-/// Writes of a volume's origin that ended, and how many of them are durable.
-/// What came before the volume counts as one that is not.
-pub(crate) struct Writes {
-    ended: Cell<u64>,
-    flushed: Cell<u64>,
-}
-
-impl Default for Writes {
-    fn default() -> Writes {
-        Writes {
-            ended: Cell::new(1),
-            flushed: Cell::new(0),
-        }
-    }
-}
-
-impl Writes {
-    pub(crate) fn end(&self) {
-        self.ended.set(self.ended.get() + 1);
-    }
-
-    /// Flushes `origin`; what had ended before is durable then.
-    pub(crate) async fn flush(&self, origin: &BoxDevice) -> block::IoResult {
-        let covered = self.ended.get();
-        origin.flush().await?;
-        self.flushed.set(self.flushed.get().max(covered));
-        Ok(())
-    }
-
-    /// Whether it was flushed since the volume is here.
-    fn began_durable(&self) -> bool {
-        self.flushed.get() > 0
-    }
-
-    fn are_durable(&self) -> bool {
-        self.flushed.get() == self.ended.get()
-    }
 }
 
 /// Wakes all who wait for something to have happened.
@@ -202,15 +158,10 @@ impl Durable {
         Some(id)
     }
 
-    /// Lines of this id are known from now on for a volume that exists.
-    pub(crate) fn attach(&self, id: u32, device: BoxDevice) -> Rc<Writes> {
-        let writes = Rc::new(Writes::default());
-        let origin = Origin {
-            device,
-            writes: writes.clone(),
-        };
-        self.origins.borrow_mut().insert(id, origin);
-        writes
+    /// Lines of its id are known from now on for a volume that exists.
+    pub(crate) fn attach(&self, writes: &Rc<Writes>) {
+        let mut origins = self.origins.borrow_mut();
+        origins.insert(writes.id(), writes.clone());
     }
 
     pub(crate) fn detach(&self, id: u32) {
@@ -221,8 +172,12 @@ impl Durable {
     pub(crate) fn is_believed(&self, key: policy::Key, line_shift: u32) -> bool {
         let (volume, line) = crate::lines::split_key(key);
         let known = |v: &Volume| v.id == volume;
-        self.volumes.borrow().iter().any(known)
-            && !self.table.borrow().is_doubtful(volume, line << line_shift)
+        self.volumes.borrow().iter().any(known) && !self.is_doubtful(volume, line << line_shift)
+    }
+
+    /// Whether a line of `volume` that holds `block` may differ from the origin.
+    pub(crate) fn is_doubtful(&self, volume: u32, block: u64) -> bool {
+        self.table.borrow().is_doubtful(volume, block)
     }
 }
 

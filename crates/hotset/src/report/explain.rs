@@ -251,6 +251,7 @@ fn decision(report: &LineReport) -> String {
         Some(Decision::Admitted) => "admitted",
         Some(Decision::Evicted(_)) => "evicted",
         Some(Decision::Overwritten) => "overwritten",
+        Some(Decision::Distrusted) => "distrusted",
         Some(Decision::Dropped) => "dropped",
         Some(Decision::Refused(counter)) => counter.name(),
     };
@@ -278,6 +279,7 @@ fn resident(report: &LineReport, residence: &cache::Residence) -> String {
     let refused = match report.last.map(|noted| noted.decision) {
         Some(Decision::Refused(counter)) => format!("; last: {}", plain(counter.help())),
         Some(Decision::Overwritten) => "; a client has written to it".into(),
+        Some(Decision::Distrusted) => "; its origin may have lost writes to it".into(),
         _ => String::new(),
     };
     if valid == blocks {
@@ -310,6 +312,7 @@ fn absent(volume: &Export, last: Option<Noted>, region: &Region, names: &Names) 
         }
         Decision::Refused(counter) => plain(counter.help()),
         Decision::Overwritten => "was given up after a client wrote to it".into(),
+        Decision::Distrusted => "was given up because its origin may have lost writes to it".into(),
         Decision::Dropped => "was given up because nothing valid was left in it".into(),
     }
 }

@@ -1,0 +1,101 @@
+//! Flushes that failed, and who has been told of which.
+//!
+//! A device that lost acknowledged writes says so to one flush only, whoever
+//! called it; a second flush succeeds, for what is left is durable. So whoever
+//! flushes for itself, or for many, records each failure here, and each of its own
+//! callers is told once. (Linux keeps an `errseq_t` a file for the same reason.)
+//!
+//! Invariant: a failure was recorded after an observer was last told, or began
+//! ⟹ the next flush of that observer to end fails.
+
+use crate::error::{IoError, IoResult};
+use std::cell::{Cell, RefCell};
+
+/// Failures of flushes in the order they were noticed.
+#[derive(Default)]
+pub struct FlushErrors {
+    count: Cell<u64>,
+    last: RefCell<Option<IoError>>,
+}
+
+/// How many failures somebody has been told of.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub struct Told(u64);
+
+impl FlushErrors {
+    /// A flush has failed: writes acknowledged before may be lost.
+    pub fn record(&self, error: &IoError) {
+        self.count.set(self.count.get() + 1);
+        *self.last.borrow_mut() = Some(error.duplicate());
+    }
+
+    /// Who has been told of all so far.
+    pub fn told(&self) -> Told {
+        Told(self.count.get())
+    }
+
+    /// The outcome of `flush` for an observer: its own, or the newest failure that was
+    /// recorded since `observer` was told, or while it ran. A failure of `flush` itself
+    /// is recorded by whoever carries it out.
+    pub async fn tell(
+        &self,
+        observer: &Cell<Told>,
+        flush: impl Future<Output = IoResult>,
+    ) -> IoResult {
+        let before = observer.get();
+        let result = flush.await;
+        if before == self.told() {
+            return result;
+        }
+        observer.set(observer.get().max(self.told()));
+        let last = self.last.borrow();
+        Err(last.as_ref().expect("there was one").duplicate())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Kind;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    fn now<T>(work: impl Future<Output = T>) -> T {
+        match pin!(work).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(output) => output,
+            Poll::Pending => panic!("it waits"),
+        }
+    }
+
+    fn lost() -> IoError {
+        IoError::new(Kind::Gone, "lost")
+    }
+
+    #[test]
+    fn each_observer_is_told_once_whoever_met_the_error() {
+        let errors = FlushErrors::default();
+        let (a, b) = (Cell::new(errors.told()), Cell::new(errors.told()));
+        now(errors.tell(&a, async { Ok(()) })).unwrap();
+        errors.record(&lost());
+        let late = Cell::new(errors.told());
+        for observer in [&a, &b] {
+            let error = now(errors.tell(observer, async { Ok(()) })).unwrap_err();
+            assert_eq!(error.to_string(), "lost");
+            now(errors.tell(observer, async { Ok(()) })).unwrap();
+        }
+        now(errors.tell(&late, async { Ok(()) })).unwrap();
+    }
+
+    #[test]
+    fn two_flushes_of_one_observer_that_saw_a_failure_both_fail() {
+        let errors = FlushErrors::default();
+        let observer = Cell::new(errors.told());
+        let inner = async {
+            errors.record(&lost());
+            now(errors.tell(&observer, async { Ok(()) })).unwrap_err();
+            Ok(())
+        };
+        now(errors.tell(&observer, inner)).unwrap_err();
+        now(errors.tell(&observer, async { Ok(()) })).unwrap();
+    }
+}

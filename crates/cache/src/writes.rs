@@ -1,0 +1,108 @@
+//! How far the writes of a volume's origin are durable, and what it has lost of them.
+//!
+//! Invariants:
+//!     a flush of the origin failed, whoever called it ⟹ the next flush of the
+//!         volume's user fails      (`FlushErrors`)
+//!     a flush of the origin failed ⟹ no line is valid that a write may have
+//!         been in since the last that succeeded, nor becomes so by what was read
+//!         or written before
+//!
+//! The regions written since then are those that the pool's devices have marked:
+//! a mark goes only after a flush that succeeded. A pool that remembers nothing has
+//! no marks, and gives up every line of the volume.
+
+use crate::cache::Core;
+use crate::counters::Counter;
+use crate::flights::Flights;
+use block::{BoxDevice, Device, FlushErrors, IoError, IoResult, Told};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Writes of a volume's origin that ended, and how many of them are durable.
+/// What came before the volume counts as one that is not.
+pub(crate) struct Writes {
+    origin: BoxDevice,
+    flights: Rc<Flights>,
+    /// What is part of the keys of the volume's lines.
+    id: Cell<u32>,
+    ended: Cell<u64>,
+    flushed: Cell<u64>,
+    errors: FlushErrors,
+    /// Of which the volume's user was told.
+    user: Cell<Told>,
+}
+
+impl Writes {
+    pub(crate) fn new(id: u32, origin: BoxDevice, flights: Rc<Flights>) -> Writes {
+        Writes {
+            origin,
+            flights,
+            id: Cell::new(id),
+            ended: Cell::new(1),
+            flushed: Cell::new(0),
+            errors: FlushErrors::default(),
+            user: Cell::default(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn id(&self) -> u32 {
+        self.id.get()
+    }
+
+    pub(crate) fn set_id(&self, id: u32) {
+        self.id.set(id);
+    }
+
+    pub(crate) fn end(&self) {
+        self.ended.set(self.ended.get() + 1);
+    }
+
+    /// Flushes the origin; what had ended before is durable then. Carried through
+    /// once polled, since a failure is met once only.
+    pub(crate) async fn flush<P: Device>(self: &Rc<Self>, core: &Rc<Core<P>>) -> IoResult {
+        let (this, core) = (self.clone(), core.clone());
+        let spawn = core.env.spawn.clone();
+        let flush = async move {
+            let covered = this.ended.get();
+            let result = this.origin.flush().await;
+            match &result {
+                Ok(()) => this.flushed.set(this.flushed.get().max(covered)),
+                Err(error) => this.lost(&core, error),
+            }
+            result
+        };
+        spawn.persist(flush).await
+    }
+
+    /// As [`Writes::flush`], for the volume's user, who is told of all failures.
+    pub(crate) async fn flush_for_user<P: Device>(
+        self: &Rc<Self>,
+        core: &Rc<Core<P>>,
+    ) -> IoResult {
+        self.errors.tell(&self.user, self.flush(core)).await
+    }
+
+    /// The origin may have lost what was written since the last good flush.
+    pub(crate) fn lost<P: Device>(&self, core: &Core<P>, error: &IoError) {
+        self.errors.record(error);
+        core.counters.count(Counter::OriginFlushErrors);
+        // What was read before is neither joined nor promoted any more.
+        drop(self.flights.begin_write(0..u64::MAX));
+        let (volume, shift) = (self.id(), core.shape.shift());
+        let is_doubtful = |line: u64| match &core.durable {
+            Some(durable) => durable.is_doubtful(volume, line << shift),
+            None => true,
+        };
+        core.state.borrow_mut().distrust(volume, is_doubtful);
+    }
+
+    /// Whether it was flushed since the volume is here.
+    pub(crate) fn began_durable(&self) -> bool {
+        self.flushed.get() > 0
+    }
+
+    pub(crate) fn are_durable(&self) -> bool {
+        self.flushed.get() == self.ended.get()
+    }
+}

@@ -1,0 +1,118 @@
+//! An origin that forgets what was not flushed when it is started anew, and says so
+//! to one flush only: as an NBD server is seen through its client.
+
+use block::{
+    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Pool,
+    Shared,
+};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+const BLOCK_BYTES: usize = 4096;
+const BLOCK_SECTORS: u64 = 8;
+
+/// Clones are the same origin.
+#[derive(Clone)]
+pub struct Forgetful(Rc<Inner>);
+
+struct Inner {
+    below: BoxDevice,
+    pool: Pool,
+    /// By block of 4 KiB.
+    volatile: RefCell<BTreeMap<u64, Vec<u8>>>,
+    to_tell: Cell<bool>,
+    flushes: Cell<u64>,
+}
+
+impl Forgetful {
+    pub fn new(below: BoxDevice, pool: Pool) -> Forgetful {
+        Forgetful(Rc::new(Inner {
+            below,
+            pool,
+            volatile: RefCell::default(),
+            to_tell: Cell::new(false),
+            flushes: Cell::new(0),
+        }))
+    }
+
+    /// It is started anew.
+    pub fn restart(&self) {
+        let lost = std::mem::take(&mut *self.0.volatile.borrow_mut());
+        self.0.to_tell.set(self.0.to_tell.get() || !lost.is_empty());
+    }
+
+    /// Flushes that have ended.
+    pub fn flushes(&self) -> u64 {
+        self.0.flushes.get()
+    }
+
+    fn check(&self) -> IoResult {
+        match self.0.to_tell.take() {
+            true => Err(IoError::new(Kind::Gone, "writes may not be durable")),
+            false => Ok(()),
+        }
+    }
+
+    async fn settle(&self) -> IoResult {
+        let volatile = std::mem::take(&mut *self.0.volatile.borrow_mut());
+        for (block, bytes) in volatile {
+            let mut data = self.0.pool.get(BLOCK_BYTES).await;
+            data.copy_from_slice(&bytes);
+            let at = Lba(block * BLOCK_SECTORS);
+            self.0.below.write(at, data.share(), Fua::No).await?;
+        }
+        self.0.below.flush().await
+    }
+}
+
+impl Device for Forgetful {
+    fn geometry(&self) -> &Geometry {
+        self.0.below.geometry()
+    }
+
+    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
+        let (mut buf, result) = self.0.below.read(at, buf).await;
+        let volatile = self.0.volatile.borrow();
+        for (block, bytes) in (at.0 / BLOCK_SECTORS..).zip(buf.chunks_exact_mut(BLOCK_BYTES)) {
+            if let Some(newer) = volatile.get(&block) {
+                bytes.copy_from_slice(newer);
+            }
+        }
+        drop(volatile);
+        (buf, result)
+    }
+
+    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+        for (block, bytes) in (at.0 / BLOCK_SECTORS..).zip(data.chunks_exact(BLOCK_BYTES)) {
+            self.0.volatile.borrow_mut().insert(block, bytes.to_vec());
+        }
+        // Without force unit access, a flush does the same.
+        match fua {
+            Fua::Yes => self.flush().await,
+            Fua::No => Ok(()),
+        }
+    }
+
+    async fn zero(&self, extent: Extent) -> IoResult {
+        self.0.below.zero(extent).await
+    }
+
+    async fn flush(&self) -> IoResult {
+        let result = match self.check() {
+            Ok(()) => self.settle().await,
+            lost => lost,
+        };
+        self.0.flushes.set(self.0.flushes.get() + 1);
+        result
+    }
+
+    async fn discard(&self, extent: Extent) -> IoResult {
+        self.0.below.discard(extent).await
+    }
+
+    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        out.push((extent, Content::Data));
+        Ok(())
+    }
+}

@@ -1,0 +1,237 @@
+//! An origin that lost acknowledged writes: who is told, and what may still be a hit.
+
+mod forgetful;
+mod place;
+
+use block::{BoxDevice, Device, Fua, Lba, Nanos};
+use cache::{Cache, Counter, Mode, Volume, VolumeConfig};
+use forgetful::Forgetful;
+use place::{LINE, Leaf, Place, Rig, cut_off};
+use sim::Outcome;
+
+/// A line in another region than the first.
+const FAR: u64 = 32 << 11;
+
+/// A volume over a forgetful origin, in a rig's pool.
+struct San {
+    rig: Rig,
+    origin: Forgetful,
+    volume: Volume<Leaf>,
+}
+
+fn volume(cache: &Cache<Leaf>, origin: &Forgetful) -> Volume<Leaf> {
+    let config = VolumeConfig {
+        name: "san".into(),
+        sectors: None,
+        mode: Mode::WriteThrough,
+    };
+    let below = BoxDevice::new(origin.clone());
+    cache.add_volume(config, below).unwrap()
+}
+
+impl San {
+    fn new(rig: Rig) -> San {
+        let disk = rig.local.disk(rig.origin).unwrap();
+        let origin = Forgetful::new(BoxDevice::new(disk), rig.env.pool.clone());
+        San {
+            volume: volume(&rig.cache, &origin),
+            origin,
+            rig,
+        }
+    }
+
+    async fn write(&self, at: u64, byte: u8, fua: Fua) -> block::IoResult {
+        let mut buf = self.rig.buf(LINE).await;
+        buf.fill(byte);
+        self.volume.write(Lba(at), buf.share(), fua).await
+    }
+
+    async fn expect(&self, at: u64, byte: u8) {
+        let (buf, result) = self.volume.read(Lba(at), self.rig.buf(LINE).await).await;
+        result.unwrap();
+        assert!(
+            buf.iter().all(|b| *b == byte),
+            "sector {at}: {} for {byte}",
+            buf[0]
+        );
+    }
+
+    /// The line at `at` is what the origin holds.
+    async fn agrees(&self, at: u64) {
+        let (raw, result) = self.origin.read(Lba(at), self.rig.buf(LINE).await).await;
+        result.unwrap();
+        self.expect(at, raw[0]).await;
+    }
+
+    /// A line far away that is durable, and one of `byte` that the origin has forgotten.
+    async fn lose(&self, byte: u8) {
+        self.write(FAR, 1, Fua::No).await.unwrap();
+        self.write(0, 2, Fua::No).await.unwrap();
+        self.volume.flush().await.unwrap();
+        // Until their marks have gone.
+        self.rig.sleep(400).await;
+        self.write(0, byte, Fua::No).await.unwrap();
+        self.expect(0, byte).await;
+        self.origin.restart();
+    }
+
+    async fn end(&self) {
+        self.volume.close().await;
+        self.rig.volume.close().await;
+        self.rig.cache.close().await;
+    }
+}
+
+fn run<F>(seed: u64, test: impl Fn(San) -> F + 'static)
+where
+    F: Future<Output = ()> + 'static,
+{
+    let mut place = Place::new(seed, 1);
+    let outcome = place.run(&[0], move |rig| test(San::new(rig)));
+    assert_eq!(outcome, Outcome::Done);
+}
+
+#[test]
+fn a_loss_that_the_pools_own_flush_met_is_told_to_a_client() {
+    run(1, |san| async move {
+        san.lose(3).await;
+        let before = san.origin.flushes();
+        // Until a commit has flushed the origin, and once more.
+        san.rig.sleep(1000).await;
+        assert!(san.origin.flushes() > before, "no commit came");
+        san.expect(0, 2).await;
+        let error = san.volume.flush().await.unwrap_err();
+        assert!(error.to_string().contains("may not be durable"), "{error}");
+        san.volume.flush().await.unwrap();
+        san.expect(0, 2).await;
+        san.expect(FAR, 1).await;
+        assert_eq!(san.rig.count(Counter::OriginFlushErrors), 1);
+        san.end().await;
+    });
+}
+
+#[test]
+fn no_hit_serves_what_the_origin_lost() {
+    run(2, |san| async move {
+        san.lose(3).await;
+        san.volume.flush().await.unwrap_err();
+        san.expect(0, 2).await;
+        // What is durable is not given up.
+        let hits = san.rig.count(Counter::ReadsHit);
+        san.expect(FAR, 1).await;
+        assert_eq!(san.rig.count(Counter::ReadsHit), hits + 1);
+        san.end().await;
+    });
+}
+
+#[test]
+fn a_loss_met_while_a_volume_is_quiesced_is_still_told_to_a_client() {
+    run(3, |san| async move {
+        san.lose(3).await;
+        san.volume.quiesce().await.unwrap_err();
+        san.volume.quiesce().await.unwrap();
+        san.volume.resume().unwrap();
+        san.volume.flush().await.unwrap_err();
+        san.volume.flush().await.unwrap();
+        san.expect(0, 2).await;
+        san.end().await;
+    });
+}
+
+#[test]
+fn a_loss_that_a_durable_write_met_is_told_to_the_next_flush() {
+    run(4, |san| async move {
+        san.lose(3).await;
+        san.write(FAR, 9, Fua::Yes).await.unwrap_err();
+        san.expect(0, 2).await;
+        san.volume.flush().await.unwrap_err();
+        san.volume.flush().await.unwrap();
+        san.end().await;
+    });
+}
+
+#[test]
+fn a_loss_met_by_a_flush_that_was_given_up_is_told_to_the_next() {
+    run(5, |san| async move {
+        san.write(0, 2, Fua::No).await.unwrap();
+        // It waits for a disk of 2 ms when its caller gives up.
+        let flush = san.volume.flush();
+        let given_up = san.rig.env.timer.timeout(Nanos::from_micros(10), flush);
+        assert!(given_up.await.is_none());
+        san.rig.sleep(100).await;
+        san.write(0, 3, Fua::No).await.unwrap();
+        san.origin.restart();
+        let flush = san.volume.flush();
+        let gone = san.rig.env.timer.timeout(Nanos::ZERO, flush).await;
+        san.rig.sleep(100).await;
+        assert!(gone.is_some_and(|told| told.is_err()));
+        san.volume.flush().await.unwrap();
+        san.end().await;
+    });
+}
+
+#[test]
+fn a_flush_covers_only_the_writes_that_ended_before_it() {
+    let mut place = Place::new(6, 1);
+    let outcome = place.run(&[0], |rig| async move {
+        let san = San::new(rig);
+        san.lose(3).await;
+        san.volume.flush().await.unwrap_err();
+        san.volume.flush().await.unwrap();
+        san.rig.sleep(400).await;
+        // A flush that takes long, and a write that ends while it runs.
+        for line in 0..16 {
+            san.write(line * LINE, 5, Fua::No).await.unwrap();
+        }
+        let flush = san.volume.flush();
+        let write = async {
+            san.rig.env.timer.sleep(Nanos::from_millis(5)).await;
+            san.write(FAR, 6, Fua::No).await.unwrap();
+        };
+        let (flushed, ()) = futures_util::future::join(flush, write).await;
+        flushed.unwrap();
+        // Nothing but commits for a while: the write's mark may go only after a flush
+        // of its own.
+        san.rig.sleep(400).await;
+        san.origin.restart();
+        san.rig.cut();
+        san.rig.sleep(1000).await;
+    });
+    cut_off(&mut place, outcome);
+    let again = place.run(&[0], |rig| async move {
+        let san = San::new(rig);
+        san.rig.cache.warmed().await;
+        san.agrees(FAR).await;
+        san.expect(FAR, 6).await;
+        san.end().await;
+    });
+    assert_eq!(again, Outcome::Done);
+}
+
+#[test]
+fn what_was_lost_is_no_hit_after_a_crash_either() {
+    for quick in [false, true] {
+        let mut place = Place::new(7, 1);
+        let outcome = place.run(&[0], move |rig| async move {
+            let san = San::new(rig);
+            san.lose(3).await;
+            san.volume.flush().await.unwrap_err();
+            san.volume.flush().await.unwrap();
+            if !quick {
+                // The marks have gone.
+                san.rig.sleep(1000).await;
+            }
+            san.rig.cut();
+            san.rig.sleep(1000).await;
+        });
+        cut_off(&mut place, outcome);
+        let again = place.run(&[0], |rig| async move {
+            let san = San::new(rig);
+            san.rig.cache.warmed().await;
+            san.expect(0, 2).await;
+            san.expect(FAR, 1).await;
+            san.end().await;
+        });
+        assert_eq!(again, Outcome::Done);
+    }
+}
