@@ -5,12 +5,14 @@
 //!     all of them, so one that stalls takes nothing from another;
 //!   - an answer to a request is sent after the device acknowledged it, and a
 //!     flush is the device's own, so it covers what any connection was told;
+//!   - a flush that fails, for whichever connection, is told to each (`flushes`);
 //!   - every future here stays on its shard.
 //!
 //! Not here: opening sockets and reading certificates (who owns the files
 //! does), and which addresses are safe to listen on.
 
 mod connection;
+mod flushes;
 mod link;
 mod work;
 
@@ -19,6 +21,7 @@ use crate::protocol::server_handshake::TlsPolicy;
 use crate::protocol::session::PAYLOAD_BYTES_MAX;
 use crate::signal::{Signal, unless};
 use crate::tls::Acceptor;
+use flushes::Flushes;
 use block::{Device, Env, Gate, IoError, IoResult, Kind, Listener, Nanos, SECTOR_BYTES, Stream};
 use link::Link;
 use std::cell::{Cell, RefCell};
@@ -127,6 +130,7 @@ pub type Log = Rc<dyn Fn(&str)>;
 
 struct Export<D> {
     gate: Gate<D>,
+    flushes: Flushes,
     connections: Cell<u32>,
     withdrawn: Rc<Cell<bool>>,
 }
@@ -220,6 +224,7 @@ impl<D: Device> Server<D> {
         exports.infos.push(info);
         exports.exports.push(Rc::new(Export {
             gate: Gate::new(device, self.env.clone()),
+            flushes: Flushes::default(),
             connections: Cell::new(0),
             withdrawn: Rc::default(),
         }));

@@ -164,7 +164,7 @@ async fn transmit<D: Device, S: Stream>(
     inbox: Inbox,
     (export, session): Chosen<D>,
 ) -> Ending {
-    export.connections.set(export.connections.get() + 1);
+    let _attached = Attached::new(&export, link);
     link.serves(export.withdrawn.clone());
     let sender = sender(link.clone(), stream.clone(), server.env.pool.clone());
     server.env.spawn.spawn(sender);
@@ -180,10 +180,33 @@ async fn transmit<D: Device, S: Stream>(
     let ending = unless(link.is_killed(), reader.requests()).await;
     link.finish();
     link.drained().await;
-    export.connections.set(export.connections.get() - 1);
     match ending {
         Some(ending) => ending,
         None => link.killed().map(String::from),
+    }
+}
+
+/// A connection that counts among those of its export until dropped.
+struct Attached<D> {
+    export: Rc<Export<D>>,
+    link: Rc<Link>,
+}
+
+impl<D> Attached<D> {
+    fn new(export: &Rc<Export<D>>, link: &Rc<Link>) -> Attached<D> {
+        export.connections.set(export.connections.get() + 1);
+        export.flushes.enter(&link.client);
+        Attached {
+            export: export.clone(),
+            link: link.clone(),
+        }
+    }
+}
+
+impl<D> Drop for Attached<D> {
+    fn drop(&mut self) {
+        self.export.flushes.leave(&self.link.client);
+        self.export.connections.set(self.export.connections.get() - 1);
     }
 }
 
@@ -228,7 +251,10 @@ impl<D: Device, S: Stream> Reader<D, S> {
                 return Some("something that is no NBD request".into());
             };
             let received = match self.session.admit(&request) {
-                Ok(Command::Disconnect) => return None,
+                Ok(Command::Disconnect) => {
+                    self.link.client.ends_in_order();
+                    return None;
+                }
                 Ok(Command::Write { offset, len, fua }) => {
                     self.write(request.cookie, offset, len, fua).await
                 }

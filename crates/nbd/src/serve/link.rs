@@ -6,6 +6,7 @@
 //!   - `bytes` is the memory of those requests, at most the share.
 
 use super::Limits;
+use super::flushes::Client;
 use crate::inbox::INBOX_BYTES;
 use crate::outbox::{Frame, Load};
 use crate::protocol::session::Command;
@@ -103,6 +104,8 @@ pub(super) struct Link {
     /// The peer owes bytes, or to take some.
     pub(super) receiving: Cell<bool>,
     pub(super) sending: Cell<bool>,
+    /// What it knows of its export's flushes.
+    pub(super) client: Client,
     progress: Cell<u32>,
     progress_seen: Cell<u32>,
 }
@@ -130,6 +133,7 @@ impl Link {
             sent_total: Cell::new(0),
             unsent: Signal::default(),
             sent: Signal::default(),
+            client: Client::default(),
             finished: Cell::new(false),
             killed: Cell::new(None),
             kill: Signal::default(),

@@ -1,5 +1,6 @@
 //! Carrying out requests, and saying how it went.
 
+use super::flushes::Flushes;
 use super::link::{Job, Link, Parts};
 use super::{Export, Server};
 use crate::outbox::{Frame, Load};
@@ -45,6 +46,7 @@ pub(super) async fn worker<D: Device>(
         server: &server,
         link: &link,
         gate: &export.gate,
+        flushes: &export.flushes,
         session: &session,
     };
     while let Some(job) = link.next_job(number).await {
@@ -67,6 +69,7 @@ struct Worker<'a, D: Device> {
     server: &'a Server<D>,
     link: &'a Link,
     gate: &'a Gate<D>,
+    flushes: &'a Flushes,
     session: &'a Session,
 }
 
@@ -87,6 +90,7 @@ impl<D: Device> Worker<'_, D> {
                 let payload = job.payload.expect("a write has its payload");
                 let n = payload.len() as u64;
                 let result = self.gate.write(offset, payload, fua).await;
+                self.link.client.acknowledged();
                 if let Some(parts) = job.parts {
                     return self.part_written(cookie, charge, &parts, n, result).await;
                 }
@@ -98,7 +102,7 @@ impl<D: Device> Worker<'_, D> {
                 })
             }
             Command::Flush => {
-                let result = self.gate.flush().await;
+                let result = self.flush().await;
                 result.map(|()| self.server.count(|s| s.flushes += 1))
             }
             Command::BlockStatus { offset, len, one } => {
@@ -109,6 +113,9 @@ impl<D: Device> Worker<'_, D> {
             }
             command => {
                 let result = self.range(command).await;
+                if !matches!(command, Command::Cache { .. }) {
+                    self.link.client.acknowledged();
+                }
                 result.map(|()| self.server.count(|s| s.others += 1))
             }
         };
@@ -288,9 +295,14 @@ impl<D: Device> Worker<'_, D> {
         Ok(())
     }
 
+    async fn flush(&self) -> IoResult {
+        let flush = self.gate.flush();
+        self.flushes.flush(&self.link.client, flush).await
+    }
+
     async fn flush_if(&self, fua: Fua) -> IoResult {
         match fua {
-            Fua::Yes => self.gate.flush().await,
+            Fua::Yes => self.flush().await,
             Fua::No => Ok(()),
         }
     }

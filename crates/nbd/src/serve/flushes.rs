@@ -1,0 +1,181 @@
+//! Which clients of an export have been told of which failed flushes.
+//!
+//! A device says once that it lost writes. Each client may have written them, so
+//! each is told once, by its own flush.
+//!
+//! Invariants:
+//!     a flush of the export failed while a client was connected ⟹ the next flush
+//!         of that client to end fails
+//!     a client left with writes that it had not flushed, or with a failure that
+//!         may not have reached it, and the writes may be lost ⟹ as many of the
+//!         clients that come later are told, for it may be one of them
+
+use block::{FlushErrors, IoResult, Told};
+use std::cell::{Cell, RefCell};
+
+/// Clients that left untold and are kept in mind; further ones are not.
+const ABSENT_MAX: usize = 1 << 16;
+
+/// The failed flushes of one export.
+#[derive(Default)]
+pub(super) struct Flushes {
+    errors: FlushErrors,
+    /// What clients were told that left with writes not flushed.
+    absent: RefCell<Vec<Absent>>,
+    departures: Cell<u64>,
+}
+
+struct Absent {
+    told: Told,
+    departure: u64,
+}
+
+/// One connection's view of its export's flushes.
+#[derive(Default)]
+pub(super) struct Client {
+    told: Cell<Told>,
+    /// Changes that were acknowledged, and how many of them a flush has covered.
+    acknowledged: Cell<u64>,
+    flushed: Cell<u64>,
+    /// What it knew before failures were told that may not have reached it.
+    unconfirmed: Cell<Option<Told>>,
+}
+
+impl Client {
+    /// A change was acknowledged that only a flush makes durable.
+    pub(super) fn acknowledged(&self) {
+        self.acknowledged.set(self.acknowledged.get() + 1);
+    }
+
+    /// It ends the connection in order, which it does once it has every answer.
+    pub(super) fn ends_in_order(&self) {
+        self.unconfirmed.set(None);
+    }
+
+    fn is_unflushed(&self) -> bool {
+        self.acknowledged.get() != self.flushed.get()
+    }
+}
+
+impl Flushes {
+    /// A client has come.
+    pub(super) fn enter(&self, client: &Client) {
+        let mut absent = self.absent.borrow_mut();
+        let untold = absent.iter().position(|a| a.told < self.errors.told());
+        let told = match untold {
+            Some(at) => absent.swap_remove(at).told,
+            None => self.errors.told(),
+        };
+        client.told.set(told);
+    }
+
+    /// The outcome of a flush of the export, for `client`.
+    pub(super) async fn flush(
+        &self,
+        client: &Client,
+        flush: impl Future<Output = IoResult>,
+    ) -> IoResult {
+        let (covered, left) = (client.acknowledged.get(), self.departures.get());
+        let before = client.told.get();
+        let flush = async {
+            let result = flush.await;
+            result.inspect_err(|error| self.errors.record(error))
+        };
+        let result = self.errors.tell(&client.told, flush).await;
+        if result.is_ok() {
+            client.flushed.set(client.flushed.get().max(covered));
+            client.unconfirmed.set(None);
+            let now = self.errors.told();
+            let mut absent = self.absent.borrow_mut();
+            absent.retain(|a| a.departure >= left || a.told < now);
+        } else if client.unconfirmed.get().is_none() {
+            client.unconfirmed.set(Some(before));
+        }
+        result
+    }
+
+    /// A client has gone, and nothing of it is in flight.
+    pub(super) fn leave(&self, client: &Client) {
+        let unflushed = || client.is_unflushed().then(|| client.told.get());
+        let Some(told) = client.unconfirmed.get().or_else(unflushed) else {
+            return;
+        };
+        let departure = self.departures.replace(self.departures.get() + 1);
+        let mut absent = self.absent.borrow_mut();
+        if absent.len() < ABSENT_MAX {
+            absent.push(Absent { told, departure });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use block::{IoError, Kind};
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    fn flush(flushes: &Flushes, client: &Client, result: IoResult) -> IoResult {
+        let work = flushes.flush(client, std::future::ready(result));
+        match pin!(work).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => result,
+            Poll::Pending => panic!("it waits"),
+        }
+    }
+
+    fn lost() -> IoResult {
+        Err(IoError::new(Kind::Gone, "lost"))
+    }
+
+    fn client(flushes: &Flushes) -> Client {
+        let client = Client::default();
+        flushes.enter(&client);
+        client
+    }
+
+    #[test]
+    fn every_client_is_told_once() {
+        let flushes = Flushes::default();
+        let (a, b) = (client(&flushes), client(&flushes));
+        flush(&flushes, &a, lost()).unwrap_err();
+        flush(&flushes, &a, Ok(())).unwrap();
+        let late = client(&flushes);
+        flush(&flushes, &b, Ok(())).unwrap_err();
+        flush(&flushes, &b, Ok(())).unwrap();
+        flush(&flushes, &late, Ok(())).unwrap();
+    }
+
+    #[test]
+    fn a_client_that_left_with_unflushed_writes_is_told_when_it_is_back() {
+        for others_flush_first in [false, true] {
+            let flushes = Flushes::default();
+            let (a, b) = (client(&flushes), client(&flushes));
+            a.acknowledged();
+            a.ends_in_order();
+            flushes.leave(&a);
+            if others_flush_first {
+                flush(&flushes, &b, Ok(())).unwrap();
+            }
+            flush(&flushes, &b, lost()).unwrap_err();
+            let again = client(&flushes);
+            assert_eq!(flush(&flushes, &again, Ok(())).is_ok(), others_flush_first);
+            flush(&flushes, &again, Ok(())).unwrap();
+            flush(&flushes, &client(&flushes), Ok(())).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_failure_that_may_not_have_reached_its_client_is_told_again() {
+        for in_order in [false, true] {
+            let flushes = Flushes::default();
+            let a = client(&flushes);
+            flush(&flushes, &a, lost()).unwrap_err();
+            if in_order {
+                a.ends_in_order();
+            }
+            flushes.leave(&a);
+            let again = client(&flushes);
+            assert_eq!(flush(&flushes, &again, Ok(())).is_ok(), in_order);
+        }
+    }
+}

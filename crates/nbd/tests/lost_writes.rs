@@ -1,0 +1,155 @@
+//! A device that lost acknowledged writes says so once; every client is to know.
+
+use block::{
+    Address, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Sectors,
+    ShardId, Shared,
+};
+use nbd::client::{Client, Options};
+use nbd::serve::{ExportOptions, Limits, Server};
+use shard::{Config, Disk, Local, Mesh, Shard};
+use sim::{DiskSpec, LinkSpec, Outcome, Sim, SimDriver, World};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// A disk of which one flush fails.
+struct Loses {
+    disk: Disk<SimDriver>,
+    lost: Rc<Cell<bool>>,
+}
+
+impl Device for Loses {
+    fn geometry(&self) -> &Geometry {
+        self.disk.geometry()
+    }
+
+    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
+        self.disk.read(at, buf).await
+    }
+
+    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+        self.disk.write(at, data, fua).await
+    }
+
+    async fn zero(&self, extent: Extent) -> IoResult {
+        self.disk.zero(extent).await
+    }
+
+    async fn flush(&self) -> IoResult {
+        if self.lost.take() {
+            return Err(IoError::new(Kind::Media, "writes were lost"));
+        }
+        self.disk.flush().await
+    }
+
+    async fn discard(&self, extent: Extent) -> IoResult {
+        self.disk.discard(extent).await
+    }
+
+    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        self.disk.extents(extent, out).await
+    }
+}
+
+fn address() -> Address {
+    Address::Unix("/run/nbd".into())
+}
+
+/// Clients of one export, and what makes its device lose writes.
+struct Clients {
+    local: Local<SimDriver>,
+    lost: Rc<Cell<bool>>,
+}
+
+impl Clients {
+    async fn connect(&self) -> Client {
+        let options = Options::new(address(), "");
+        let client = Client::connect(self.local.env(), self.local.connector(), options);
+        client.await.unwrap()
+    }
+
+    async fn write(&self, client: &Client) {
+        let mut buf = self.local.env().pool.get(4096).await;
+        buf.fill(1);
+        client.write(Lba(0), buf.share(), Fua::No).await.unwrap();
+    }
+
+    /// Lets a client that is dropped say farewell.
+    async fn leave(&self, client: Client) {
+        drop(client);
+        let pause = block::Nanos::from_secs(1);
+        self.local.env().timer.sleep(pause).await;
+    }
+}
+
+fn run<F>(test: impl Fn(Clients) -> F + 'static)
+where
+    F: Future<Output = ()> + 'static,
+{
+    let mut world = World::new(1);
+    let geometry = Geometry::new("disk", Sectors::from_mib(1), Sectors(1));
+    let disk = world.add_disk(DiskSpec::new(geometry)).unwrap();
+    let listener = world.listen(address(), LinkSpec::local()).unwrap();
+    let test = Rc::new(test);
+    let outcome = Sim::new(world).drive(1, move |_, driver| {
+        let test = test.clone();
+        Shard::boot(
+            ShardId(0),
+            driver,
+            Mesh::new(1),
+            Config::default(),
+            move |local: Local<SimDriver>| async move {
+                let limits = Limits {
+                    connections_max: 8,
+                    memory_bytes_max: 16 << 20,
+                    ..Limits::default()
+                };
+                let server = Server::new(local.env(), limits, None, Rc::new(|_| ())).unwrap();
+                let lost = Rc::<Cell<bool>>::default();
+                let device = Loses {
+                    disk: local.disk(disk).unwrap(),
+                    lost: lost.clone(),
+                };
+                server.add("", device, &ExportOptions::default()).unwrap();
+                let (serving, listener) = (server.clone(), local.listener(listener));
+                local.env().spawn.spawn(async move {
+                    serving.serve(listener).await.unwrap();
+                });
+                test(Clients { local, lost }).await;
+                server.shut_down(block::Nanos::from_secs(1)).await;
+            },
+        )
+    });
+    assert_eq!(outcome, Outcome::Done);
+}
+
+#[test]
+fn each_client_of_an_export_is_told_of_a_loss_once() {
+    run(|clients| async move {
+        let (a, b) = (clients.connect().await, clients.connect().await);
+        for client in [&a, &b] {
+            clients.write(client).await;
+        }
+        clients.lost.set(true);
+        for client in [&a, &b] {
+            let error = client.flush().await.unwrap_err();
+            assert_eq!(error.kind(), Kind::Media, "{error}");
+            client.flush().await.unwrap();
+        }
+        clients.connect().await.flush().await.unwrap();
+    });
+}
+
+#[test]
+fn a_client_that_comes_back_is_told_of_a_loss_met_while_it_was_away() {
+    run(|clients| async move {
+        let (a, b) = (clients.connect().await, clients.connect().await);
+        clients.write(&a).await;
+        clients.leave(a).await;
+        clients.lost.set(true);
+        b.flush().await.unwrap_err();
+        let back = clients.connect().await;
+        back.flush().await.unwrap_err();
+        back.flush().await.unwrap();
+        b.flush().await.unwrap();
+    });
+}
