@@ -5,7 +5,8 @@
 //!     no data within the size known at opening ⟹ the device shrank: `Gone`
 //!     a flush that fails takes the disk out of service, because the kernel
 //!     reports lost writes once only and a second flush would pass
-//!     (Rebello et al., "Can Applications Recover from fsync Failures?", 2020)
+//!     (Rebello et al., "Can Applications Recover from fsync Failures?", 2020);
+//!     so do those in flight with it that the kernel lets pass  (`syncs`)
 
 use crate::errno;
 use crate::memory::{Arena, Bounce};
@@ -296,6 +297,16 @@ impl DiskOp {
     fn rest(&self) -> Extent {
         let start = Lba((self.at.byte() + self.done) / SECTOR_BYTES);
         Extent::new(start, Sectors((self.bytes - self.done) / SECTOR_BYTES))
+    }
+
+    /// Whether it makes writes durable, and may meet the loss of others.
+    #[inline]
+    pub(crate) fn is_sync(&self) -> bool {
+        matches!(self.action, Action::Flush | Action::Write(_, Fua::Yes, _))
+    }
+
+    pub(crate) fn is_flush(&self) -> bool {
+        matches!(self.action, Action::Flush)
     }
 
     /// What goes back to the submitter.

@@ -6,6 +6,7 @@
 use crate::disk::Handle;
 use crate::open::Disk;
 use crate::ring::Ring;
+use crate::syncs::Syncs;
 use block::TargetId;
 use slab::Slab;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ pub(crate) struct LocalDisk {
     id: TargetId,
     pub(crate) disk: Arc<Disk>,
     pub(crate) handle: Handle,
+    pub(crate) syncs: Syncs,
 }
 
 impl Disks {
@@ -55,6 +57,10 @@ impl Disks {
         &self.list[key]
     }
 
+    pub(crate) fn syncs(&mut self, key: usize) -> &mut Syncs {
+        &mut self.list[key].syncs
+    }
+
     /// Adds a disk at its first use here.
     pub(crate) fn add(&mut self, id: TargetId, disk: Arc<Disk>, ring: &Ring) -> usize {
         let entry = self.list.vacant_entry();
@@ -70,7 +76,12 @@ impl Disks {
             Ok(key) if key < self.registered && update(key) => Handle::registered(key),
             _ => Handle::plain(fd),
         };
-        entry.insert(LocalDisk { id, disk, handle });
+        entry.insert(LocalDisk {
+            id,
+            disk,
+            handle,
+            syncs: Syncs::default(),
+        });
         let number = id.0 as usize;
         if self.keys.len() <= number {
             self.keys.resize(number + 1, UNKNOWN);

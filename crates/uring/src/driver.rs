@@ -81,6 +81,17 @@ enum Work {
     Stream(StreamOp),
 }
 
+impl Work {
+    /// The key of the disk on which this makes writes durable.
+    #[inline]
+    fn sync(&self) -> Option<usize> {
+        match self {
+            Work::Disk(disk, op) if op.is_sync() => Some(*disk),
+            _ => None,
+        }
+    }
+}
+
 impl UringDriver {
     pub(crate) fn new(host: Arc<Shared>, modes: &[Mode]) -> IoResult<UringDriver> {
         let options = &host.options;
@@ -275,8 +286,9 @@ impl UringDriver {
         }
     }
 
+    /// The kernel has answered the slot's entry.
     #[inline]
-    fn complete(&mut self, key: usize, answer: i32, done: &mut Vec<Completion>) {
+    pub(crate) fn complete(&mut self, key: usize, answer: i32, done: &mut Vec<Completion>) {
         let step = match &mut self.slots[key].work {
             Work::Disk(disk, op) => op.advance(&self.disks.get(*disk).disk, answer),
             Work::Stream(op) => match op.advance(&self.host.targets, answer) {
@@ -288,6 +300,44 @@ impl UringDriver {
             Step::Again => return self.queue(key),
             Step::Done(result) => result,
         };
+        match self.slots[key].work.sync() {
+            None => self.deliver(key, result, done),
+            Some(disk) => self.end_sync(disk, key, result, done),
+        }
+    }
+
+    /// Delivers the end of a flush or durable write, or holds it back, and what it has
+    /// held back.
+    #[cold]
+    fn end_sync(
+        &mut self,
+        disk: usize,
+        key: usize,
+        result: IoResult<u64>,
+        done: &mut Vec<Completion>,
+    ) {
+        self.disks.syncs(disk).end(key);
+        // A direct write answers for itself: nothing of it is left for the kernel to lose.
+        let is_shared = match &self.slots[key].work {
+            Work::Disk(disk, op) => op.is_flush() || self.disks.get(*disk).disk.buffered,
+            Work::Stream(_) => false,
+        };
+        let waits = is_shared && result.is_ok();
+        if !waits || !self.disks.syncs(disk).hold(key) {
+            let result = result.and_then(|done| {
+                let disk = &self.disks.get(disk).disk;
+                disk.check_in_service().map(|()| done)
+            });
+            self.deliver(key, result, done);
+        }
+        while let Some(key) = self.disks.syncs(disk).release() {
+            let result = self.disks.get(disk).disk.check_in_service();
+            self.deliver(key, result.map(|()| 0), done);
+        }
+    }
+
+    #[inline]
+    fn deliver(&mut self, key: usize, result: IoResult<u64>, done: &mut Vec<Completion>) {
         let Slot { token, work } = self.slots.remove(key);
         if self.is_ending
             && let (Work::Stream(op), Ok(opened)) = (&work, &result)
@@ -411,7 +461,11 @@ impl Driver for UringDriver {
         }
         match self.begin(target, op) {
             Ok(work) => {
+                let sync = work.sync();
                 let key = self.slots.insert(Slot { token, work });
+                if let Some(disk) = sync {
+                    self.disks.syncs(disk).begin(key);
+                }
                 match self.in_place(key) {
                     None => self.queue(key),
                     Some(answer) => {

@@ -27,6 +27,7 @@ mod resolve;
 mod ring;
 mod socket;
 mod stream;
+mod syncs;
 mod targets;
 #[cfg(test)]
 mod tests;
