@@ -345,7 +345,9 @@ impl Device for Array {
     }
 
     async fn flush(&self) -> IoResult {
-        self.core().flush_members().await
+        let core = self.core();
+        let flush = core.flush_members();
+        core.flush_errors.tell(&core.user, flush).await
     }
 
     async fn discard(&self, extent: Extent) -> IoResult {

@@ -12,7 +12,10 @@ use crate::intent::Intent;
 use crate::journal::Journal;
 use crate::levels::{Leg, Piece, Shape};
 use crate::member::{Member, is_loss};
-use block::{Device, Env, Extent, Geometry, IoError, IoResult, Kind, Nanos, RangeLock, Sectors};
+use block::{
+    Device, Env, Extent, FlushErrors, Geometry, IoError, IoResult, Kind, Nanos, RangeLock, Sectors,
+    Told,
+};
 use futures_util::future::join_all;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -109,6 +112,9 @@ pub(crate) struct Core {
     pub bad: RefCell<Vec<Extent>>,
     /// Why writes are refused.
     pub down: RefCell<Option<String>>,
+    /// Flushes that failed, whoever asked for them, and of which the user was told.
+    pub flush_errors: FlushErrors,
+    pub user: Cell<Told>,
     pub events: RefCell<Vec<Event>>,
     pub event_count: Cell<u64>,
     pub turn: Cell<u64>,
@@ -168,6 +174,8 @@ impl Core {
             again: RefCell::default(),
             bad: RefCell::new(parts.bad),
             down: RefCell::default(),
+            flush_errors: FlushErrors::default(),
+            user: Cell::default(),
             events: RefCell::default(),
             event_count: Cell::new(0),
             turn: Cell::new(0),
@@ -363,6 +371,7 @@ impl Core {
             if let Err(error) = result
                 && !self.fail(*role, &error)
             {
+                self.flush_errors.record(&error);
                 return Err(error);
             }
         }

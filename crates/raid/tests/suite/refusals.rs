@@ -313,3 +313,30 @@ fn an_array_that_is_not_used_leaves_its_members_alone() {
         assert!(array.is_settled(), "{:?}", array.events());
     });
 }
+
+/// A device says once that it lost writes: also if it was asked by the array itself.
+#[test]
+fn a_flush_that_failed_for_the_array_itself_is_told_to_its_user() {
+    let (mut sim, disks) = run(14, 1, &[8; 2], async |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
+        array.close().await.unwrap();
+    });
+    let fails = |disk: &TargetId| Rule {
+        disk: *disk,
+        ops: Ops::Flushes,
+        within: None,
+        when: When::Nth(1),
+        effect: Effect::Fail(Kind::Media),
+    };
+    strike(&mut sim, disks.iter().map(fails).collect());
+    let control = sim.world().control();
+    drive(&mut sim, &control, &disks, async |bench| {
+        let array = bench.assemble(&[0, 1]).await.unwrap();
+        bench.write(&array, 0, 8, 5).await.unwrap();
+        // Until the marks are to go, for which it flushes.
+        bench.sleep(20_000).await;
+        assert!(array.report().members[0].state.is_failed());
+        array.flush().await.unwrap_err();
+        array.flush().await.unwrap();
+    });
+}
