@@ -272,6 +272,8 @@ impl Opener {
             Role::Pool => {
                 options.give_up_after = POOL_PATIENCE;
                 options.reply_timeout = POOL_PATIENCE;
+                // Marks that are undone would have stale lines trusted.
+                options.repeat_durable_writes = false;
             }
             Role::Member(detection) => {
                 let nanos = u64::try_from(detection.as_nanos()).unwrap_or(u64::MAX);

@@ -11,7 +11,8 @@
 //!     undo no later one.
 //!
 //! Not here: a server that still carries out a request of a connection it has
-//! lost can undo a later write to the same place; NBD has no way to prevent it.
+//! lost can undo a later write to the same place; NBD has no way to prevent it. Who
+//! cannot bear that of durable writes has them fail instead (`Options`).
 
 mod link;
 mod slots;
@@ -53,6 +54,9 @@ pub struct Options {
     pub give_up_after: Nanos,
     /// How often one request is asked before it fails.
     pub attempts_max: u32,
+    /// Ask again for a write that forces unit access when its connection was lost. The
+    /// server may still carry out the first, and undo a later write to the same place.
+    pub repeat_durable_writes: bool,
 }
 
 impl Options {
@@ -69,6 +73,7 @@ impl Options {
             retry_pause_max: Nanos::from_secs(5),
             give_up_after: Nanos::from_secs(30),
             attempts_max: 5,
+            repeat_durable_writes: true,
         }
     }
 
@@ -123,6 +128,12 @@ impl Client {
                     return (answer.ask.buf, answer.extents, Err(error));
                 }
                 Err(Failure::Lost) => ask = answer.ask,
+            }
+            if ask.once {
+                let what = "the connection was lost during a durable write, which may still \
+                            be carried out and is not asked again";
+                let error = IoError::new(Kind::Gone, what).on(self.geometry.name.to_string());
+                return (ask.buf, Vec::new(), Err(error));
             }
         }
         let what = format!("the connection was lost {attempts} times during one request");
@@ -184,6 +195,7 @@ impl Client {
             let n = self.piece(data.len() - at);
             let mut ask = Ask::new(cmd::WRITE, flags, offset + at as u64, n as u32);
             ask.payload = Some(data.slice(at..at + n));
+            ask.once = fua == Fua::Yes && !self.link.options.repeat_durable_writes;
             self.ask(ask).await.2?;
             at += n;
         }

@@ -228,6 +228,40 @@ fn a_flush_never_claims_what_another_connection_acknowledged() {
     assert_eq!(sim.world().tally().count(Class::StreamCut), 1);
 }
 
+/// A durable write that was lost with its connection may still land, after a later one
+/// to the same place: who must not have that has it fail.
+#[test]
+fn a_durable_write_is_not_asked_again_where_that_is_not_wanted() {
+    for repeat in [false, true] {
+        let cut = StreamRule {
+            connection: Some(0),
+            direction: Direction::ToListener,
+            byte: 100_000,
+            effect: StreamEffect::Cut,
+        };
+        let plan = streams([cut]);
+        let (outcome, sim) = back_to_back(1, Sectors(1), plan, move |local, env| async move {
+            let mut options = Options::new(address(), "");
+            options.repeat_durable_writes = repeat;
+            let client = Client::connect(env.clone(), local.connector(), options);
+            let client = client.await.unwrap();
+            let data = env.pool.try_get(200 << 10).unwrap().share();
+            let written = client.write(Lba(0), data.clone(), Fua::Yes).await;
+            match (repeat, written) {
+                (true, written) => written.unwrap(),
+                (false, written) => {
+                    let error = written.unwrap_err();
+                    assert_eq!(error.kind(), Kind::Gone);
+                    assert!(error.to_string().contains("not asked again"), "{error}");
+                }
+            }
+            client.write(Lba(0), data, Fua::Yes).await.unwrap();
+        });
+        assert_eq!(outcome, Outcome::Done);
+        assert_eq!(sim.world().tally().count(Class::StreamCut), 1);
+    }
+}
+
 /// Nothing was unflushed, so nothing can have been forgotten.
 #[test]
 fn a_loss_after_a_flush_is_not_reported() {

@@ -26,6 +26,8 @@ pub(super) struct Ask {
     pub(super) buf: Option<Buf>,
     /// Sent by a write.
     pub(super) payload: Option<Shared>,
+    /// It fails if its connection is lost.
+    pub(super) once: bool,
 }
 
 impl Ask {
@@ -37,6 +39,7 @@ impl Ask {
             len,
             buf: None,
             payload: None,
+            once: false,
         }
     }
 
