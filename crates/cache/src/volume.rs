@@ -117,7 +117,9 @@ impl<P: Device> Volume<P> {
 
     /// Brings the origin to a standstill, so that a snapshot can be taken of it:
     /// from the first poll, writes, zeroes and discards wait; those in flight
-    /// end, and the origin is flushed. Reads go on.
+    /// end, and the origin is flushed. Reads go on. A pool that remembers knows of it
+    /// durably: what it holds of the volume is not trusted by the next opening, unless
+    /// [`Volume::resume`] comes first.
     ///
     /// `Busy` if it stands still already. If the flush fails, all goes on.
     pub async fn quiesce(&self) -> IoResult {
@@ -128,8 +130,12 @@ impl<P: Device> Volume<P> {
         let stands = self.0.come_to_rest().await;
         if stands.is_err() {
             self.0.hold.release();
+            return stands;
         }
-        stands
+        let cache = Cache(self.0.core.clone());
+        cache.set_quiesced(self.0.id(), true);
+        cache.remember().await;
+        Ok(())
     }
 
     /// Lets what [`Volume::quiesce`] holds back go on. `Invalid` if it held nothing.
@@ -138,6 +144,7 @@ impl<P: Device> Volume<P> {
             let what = "it is not quiesced";
             return Err(self.0.geometry.error(Kind::Invalid, what));
         }
+        Cache(self.0.core.clone()).set_quiesced(self.0.id(), false);
         Ok(())
     }
 

@@ -76,10 +76,7 @@ impl Writes {
     }
 
     /// As [`Writes::flush`], for the volume's user, who is told of all failures.
-    pub(crate) async fn flush_for_user<P: Device>(
-        self: &Rc<Self>,
-        core: &Rc<Core<P>>,
-    ) -> IoResult {
+    pub(crate) async fn flush_for_user<P: Device>(self: &Rc<Self>, core: &Rc<Core<P>>) -> IoResult {
         self.errors.tell(&self.user, self.flush(core)).await
     }
 

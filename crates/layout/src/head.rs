@@ -86,7 +86,7 @@ record! {
     /// The fixed part of a volume's row; the record of its origin follows.
     VolumeRow, 96 {
         0 id: u32, "its id in the keys of lines";
-        4 flags: u32, "what the engine remembers of its state";
+        4 flags: u32, "bit 0: its origin was quiesced, and may be others' work since; all others are zero";
         8 sectors: u64, "its size in sectors of 512 bytes";
         16 record_bytes: u32, "bytes of its origin's record, at most 2048";
         20 reserved: u32, "zero";
@@ -119,12 +119,16 @@ pub struct Member {
     pub domain: String,
 }
 
+/// A flag of a volume: its origin stood still for others to change it, so that its
+/// lines are not to be trusted by the next opening.
+pub const VOLUME_QUIESCED: u32 = 1;
+
 /// A volume whose lines the pool may hold.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Volume {
     /// Its id in the keys of lines; never 0.
     pub id: u32,
-    /// What the engine remembers of its state.
+    /// See [`VOLUME_QUIESCED`].
     pub flags: u32,
     /// Its size in sectors.
     pub sectors: u64,

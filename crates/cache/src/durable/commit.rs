@@ -4,7 +4,8 @@
 //! member is flushed, its log is written; then marks go under which nothing was
 //! written since the first of these. So a line is in the log only after its
 //! bytes are on the device, and a mark goes only after the origin's writes under
-//! it are durable and the log says what became of the lines.
+//! it are durable and the log says what became of the lines. No record is under the
+//! id of a volume that the heads have not given.
 //!
 //! Before the first commit after a volume came its origin is flushed once.
 //!
@@ -106,7 +107,13 @@ pub(super) async fn commit<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>,
 /// what was written is distrusted, and the volume's user is told by its next flush.
 async fn flush_origins<P: Device>(core: &Rc<Core<P>>, durable: &Durable) -> bool {
     let due = |writes: &&Rc<Writes>| !writes.are_durable();
-    let due: Vec<_> = durable.origins.borrow().values().filter(due).cloned().collect();
+    let due: Vec<_> = durable
+        .origins
+        .borrow()
+        .values()
+        .filter(due)
+        .cloned()
+        .collect();
     let mut all = true;
     for writes in due {
         all &= writes.flush(core).await.is_ok();
@@ -117,10 +124,20 @@ async fn flush_origins<P: Device>(core: &Rc<Core<P>>, durable: &Durable) -> bool
 /// Writes the records that are due for `member`; false if they are not durable.
 async fn write_log<P: Device>(
     core: &Rc<Core<P>>,
-    durable: &Durable,
+    durable: &Rc<Durable>,
     member: &Rc<Member<P>>,
 ) -> bool {
     let store = member.store.as_ref().expect("a member that is kept");
+    while durable.ids_are_due() {
+        let _held = durable.lock.lock(ALL, Access::Exclusive).await;
+        if durable.ids_are_due() {
+            super::heads::write_heads(core, durable).await;
+        }
+        // The witness cannot be written, and is not waited for any more.
+        if durable.closed.get() && durable.ids_are_due() {
+            return false;
+        }
+    }
     let mut due = records(core, member);
     if due.is_empty() {
         return true;

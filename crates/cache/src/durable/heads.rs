@@ -36,6 +36,7 @@ pub(super) async fn write_heads<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Dura
         core.counters.count(Counter::HeadWrites);
         let members = core.state.borrow().devices.kept();
         let shared = head_of_pool(durable, &members);
+        let given = shared.next_volume;
         let writes = members
             .iter()
             .map(|member| write_head(core, durable, &shared, member));
@@ -44,7 +45,7 @@ pub(super) async fn write_heads<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Dura
             continue;
         }
         let Some(witness) = &durable.witness else {
-            return;
+            return ids_are_given(durable, given);
         };
         let head = Head {
             device: durable.witness_uuid.get(),
@@ -63,9 +64,15 @@ pub(super) async fn write_heads<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Dura
             core.env.timer.sleep(RETRY).await;
         }
         if !durable.departed.get() {
-            return;
+            return ids_are_given(durable, given);
         }
     }
+}
+
+/// All heads know of the ids below `given`.
+fn ids_are_given(durable: &Durable, given: u32) {
+    durable.given.set(given);
+    durable.marked.wake();
 }
 
 /// The second copy first: if the power goes amid the first write of all, what it

@@ -1,6 +1,6 @@
 //! Marking regions before they are written, for many writes at once.
 //!
-//! Order: heads first if a member was lost, then the marks of every member with
+//! Order: heads first if a member was lost or an id was given, then the marks of every member with
 //! a flush, then the writes that wait. A member that does not take its marks is
 //! lost, which begins anew.
 
@@ -22,6 +22,7 @@ pub(super) const ALL: Extent = Extent::new(Lba(0), Sectors(1));
 /// A write of a client to the origin, known to the table until dropped.
 pub(crate) struct Marking {
     durable: Rc<Durable>,
+    volume: u32,
     bits: Bits,
 }
 
@@ -31,13 +32,15 @@ impl Marking {
         Marking {
             bits: durable.table.borrow_mut().begin(volume, blocks),
             durable: durable.clone(),
+            volume,
         }
     }
 
-    /// Waits until every member knows.
+    /// Waits until every member knows, of the region and of the volume's id.
     pub(crate) async fn known(&self) {
         let durable = &self.durable;
-        let known = || durable.table.borrow().is_marked(self.bits);
+        let known =
+            || self.volume < durable.given.get() && durable.table.borrow().is_marked(self.bits);
         if !known() {
             durable.signal.wake();
             durable.marked.until(known).await;
@@ -59,6 +62,7 @@ pub(super) async fn keep_marked<P: Device>(core: Weak<Core<P>>, durable: Rc<Dura
         let due = || {
             durable.departed.get()
                 || durable.image_due.get()
+                || durable.ids_are_due() && !durable.closed.get()
                 || core.strong_count() == 0
                 || durable.table.borrow().is_due()
         };
@@ -71,7 +75,7 @@ pub(super) async fn keep_marked<P: Device>(core: Weak<Core<P>>, durable: Rc<Dura
 /// Writes the marks that are wanted now, to every member.
 pub(super) async fn write_marks<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>) {
     let _held = durable.lock.lock(ALL, Access::Exclusive).await;
-    if durable.departed.get() {
+    if durable.departed.get() || durable.ids_are_due() {
         write_heads(core, durable).await;
     }
     let members = core.state.borrow().devices.kept();

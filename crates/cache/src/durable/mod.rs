@@ -11,6 +11,8 @@
 //!         ⟹ every member that may ever be trusted again has r marked
 //!     a member was lost ⟹ no region that it has not marked is written before
 //!         all others, and the witness, know that it is stale
+//!     an id of a volume is in a log, or a write under it is in flight
+//!         ⟹ the heads of all members and of the witness have given it
 //!     r is not marked on a member ⟹ its log and its map agree with what the
 //!         origin holds durably in r
 //!
@@ -66,6 +68,8 @@ pub(crate) struct Durable {
     opening: Cell<u32>,
     pub(crate) volumes: RefCell<Vec<Volume>>,
     next_volume: Cell<u32>,
+    /// Ids below this are given by the heads of every member and of the witness.
+    given: Cell<u32>,
     /// The rows of volumes have changed since the heads were written.
     heads_due: Cell<bool>,
     /// A member was lost since the heads were written.
@@ -129,6 +133,12 @@ impl Durable {
     /// The map or the marks have changed.
     pub(crate) fn note(&self) {
         self.activity.wake();
+    }
+
+    /// Whether ids were given that the heads do not know of: neither a write nor a
+    /// record of the log may be under one of these, for after a crash it is given anew.
+    pub(crate) fn ids_are_due(&self) -> bool {
+        self.next_volume.get() > self.given.get()
     }
 
     /// The id of a volume: a new one if it is not remembered, or in another size.

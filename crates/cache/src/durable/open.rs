@@ -1,8 +1,8 @@
 //! Opening a pool: what each device is to it, and what becomes of it.
 //!
 //! A device is *current* if it belongs to this pool, has the greatest epoch that
-//! any device or the witness knows, and the witness counts it as a member. Only
-//! the lines of current devices are used. The rest of what is ours begins anew;
+//! any device or the witness knows, the witness counts it as a member, and its head
+//! is not older than the witness's. Only the lines of current devices are used. The rest of what is ours begins anew;
 //! what is not ours is left alone, unless told otherwise.
 //!
 //! Order: everything is read and decided before anything is written. Devices
@@ -78,6 +78,9 @@ pub struct Opened {
     pub devices: Vec<OpenReport>,
     /// Members that were not given, and are lost to the pool.
     pub missing: Vec<String>,
+    /// Volumes whose lines are forgotten, since they were quiesced when the pool was
+    /// last used.
+    pub quiesced: Vec<String>,
 }
 
 /// What a device is to the pool.
@@ -90,6 +93,8 @@ enum Standing {
 const STALE_EPOCH: &str = "the volumes were written without it since";
 const STALE_WITNESS: &str =
     "no record beside the pool tells whether the volumes were written without it";
+const STALE_IMAGE: &str =
+    "it holds less than the record beside the pool knows it to have held: it went back in time";
 const STALE_LINES: &str = "its lines have another length";
 const STALE_COLD: &str = "the pool was to be opened cold";
 
@@ -201,6 +206,12 @@ impl<P: Device> Cache<P> {
         let as_before = missing.is_empty()
             && witness.is_some()
             && standings.iter().all(|s| matches!(s, Standing::Current(_)));
+        let next_volume = newest_head.as_ref().map_or(1, |h| h.next_volume.max(1));
+        let volumes = newest_head
+            .as_ref()
+            .map_or(Vec::new(), |h| h.volumes.clone());
+        let quiesced = |v: &layout::Volume| v.flags & layout::VOLUME_QUIESCED != 0;
+        let (quiesced, volumes): (Vec<_>, _) = volumes.into_iter().partition(quiesced);
         let durable = Rc::new(Durable {
             pool: pool.unwrap_or_else(|| Uuid((durability.uuids)())),
             label: durability.label,
@@ -213,12 +224,9 @@ impl<P: Device> Cache<P> {
             epoch: Cell::new(if as_before { epoch } else { epoch + 1 }),
             sequence: Cell::new(newest_head.as_ref().map_or(0, |head| head.sequence)),
             opening: Cell::new(0),
-            volumes: RefCell::new(
-                newest_head
-                    .as_ref()
-                    .map_or(Vec::new(), |h| h.volumes.clone()),
-            ),
-            next_volume: Cell::new(newest_head.as_ref().map_or(1, |h| h.next_volume.max(1))),
+            volumes: RefCell::new(volumes),
+            next_volume: Cell::new(next_volume),
+            given: Cell::new(next_volume),
             heads_due: Cell::new(false),
             departed: Cell::new(false),
             image_due: Cell::new(false),
@@ -247,6 +255,7 @@ impl<P: Device> Cache<P> {
         let opened = Opened {
             devices: reports,
             missing,
+            quiesced: quiesced.into_iter().map(|volume| volume.name).collect(),
         };
         Ok((cache, opened))
     }
@@ -469,6 +478,8 @@ fn standing<P: Device>(
         // Nothing is written to a volume before the witness has the members. One that it
         // lacks, whatever its epoch, is of an opening that was cut short, or came then.
         Some(witness) if !is_member(&head, witness) => Standing::Stale(STALE_EPOCH),
+        // The witness is written after all members.
+        Some(witness) if head.sequence < witness.sequence => Standing::Stale(STALE_IMAGE),
         Some(_) if head.line_blocks != line_blocks => Standing::Stale(STALE_LINES),
         Some(_) if head.region_blocks != super::REGION_BLOCKS => Standing::Stale(STALE_LINES),
         Some(_) => Standing::Current(Box::new(head)),

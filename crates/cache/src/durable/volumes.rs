@@ -5,7 +5,7 @@ use super::heads::write_heads;
 use super::mark::ALL;
 use crate::cache::Cache;
 use block::{Access, Device, Sectors};
-use layout::ORIGIN_RECORD_BYTES_MAX;
+use layout::{ORIGIN_RECORD_BYTES_MAX, VOLUME_QUIESCED};
 use std::rc::Rc;
 
 impl<P: Device> Cache<P> {
@@ -64,13 +64,39 @@ impl<P: Device> Cache<P> {
 
     /// Makes what the pool remembers of its volumes durable.
     pub async fn remember(&self) {
+        let Some(durable) = self.durable().cloned() else {
+            return;
+        };
+        let core = self.0.clone();
+        let writing = async move {
+            // Who holds the lock may be writing them, and has not ended.
+            let _held = durable.lock.lock(ALL, Access::Exclusive).await;
+            if durable.heads_due.get() {
+                write_heads(&core, &durable).await;
+            }
+        };
+        // What it has begun to write, memory takes for written.
+        self.0.env.spawn.persist(writing).await;
+    }
+
+    /// Has the next opening forget the lines of the volume with this id, or not;
+    /// durable by the next [`Cache::remember`].
+    pub(crate) fn set_quiesced(&self, id: u32, quiesced: bool) {
         let Some(durable) = self.durable() else {
             return;
         };
-        // Who holds the lock may be writing them, and has not ended.
-        let _held = durable.lock.lock(ALL, Access::Exclusive).await;
-        if durable.heads_due.get() {
-            write_heads(&self.0, durable).await;
+        let mut volumes = durable.volumes.borrow_mut();
+        let Some(row) = volumes.iter_mut().find(|v| v.id == id) else {
+            return;
+        };
+        let flags = match quiesced {
+            true => row.flags | VOLUME_QUIESCED,
+            false => row.flags & !VOLUME_QUIESCED,
+        };
+        if std::mem::replace(&mut row.flags, flags) != flags {
+            drop(volumes);
+            durable.heads_due.set(true);
+            durable.note();
         }
     }
 }

@@ -89,6 +89,37 @@ impl Place {
         self.sim.world_mut().set_plan(plan).unwrap();
     }
 
+    /// What a disk holds durably.
+    pub fn image(&self, disk: TargetId) -> Vec<u8> {
+        let world = self.sim.world();
+        let bytes = world.geometry(disk).unwrap().sectors.bytes();
+        let mut image = vec![0; bytes as usize];
+        world.peek(disk, Lba::ZERO, &mut image);
+        image
+    }
+
+    /// Writes `bytes` to a disk at `at`, while nothing runs on it.
+    pub fn patch(&mut self, disk: TargetId, at: Lba, bytes: Vec<u8>) {
+        let bytes = Rc::new(bytes);
+        let outcome = self.sim.drive(1, move |_, driver| {
+            let bytes = bytes.clone();
+            let mesh = Mesh::new(1);
+            let config = ShardConfig::default();
+            Shard::boot(ShardId(0), driver, mesh, config, move |local| async move {
+                let local: Local<SimDriver> = local;
+                let disk = local.disk(disk).unwrap();
+                let mut at = at;
+                for piece in bytes.chunks(1 << 20) {
+                    let mut buf = local.env().pool.get(piece.len()).await;
+                    buf.copy_from_slice(piece);
+                    disk.write(at, buf.share(), Fua::Yes).await.unwrap();
+                    at = at + Sectors(piece.len() as u64 / SECTOR_BYTES);
+                }
+            })
+        });
+        assert_eq!(outcome, Outcome::Done);
+    }
+
     /// Runs `test` over the pool's devices that `with` names. Power is cut where
     /// the test cuts it.
     pub fn run<F>(&mut self, with: &[usize], test: impl Fn(Rig) -> F + 'static) -> Outcome
@@ -189,6 +220,25 @@ impl Rig {
     pub async fn expect(&self, at: u64, sectors: u64, byte: u8) {
         let bytes = self.read(at, sectors).await;
         assert!(bytes.iter().all(|b| *b == byte), "{} for {byte}", bytes[0]);
+    }
+
+    /// Another volume of this pool, on all or the first sectors of a disk.
+    pub fn add(&self, name: &str, disk: TargetId, sectors: Option<Sectors>) -> Volume<Leaf> {
+        let config = VolumeConfig {
+            name: name.into(),
+            sectors,
+            mode: Mode::WriteThrough,
+        };
+        let below = BoxDevice::new(self.local.disk(disk).unwrap());
+        self.cache.add_volume(config, below).unwrap()
+    }
+
+    /// What the first line of a volume holds.
+    pub async fn first(&self, volume: &Volume<Leaf>) -> u8 {
+        let (buf, result) = volume.read(Lba(0), self.buf(LINE).await).await;
+        result.unwrap();
+        assert!(buf.iter().all(|byte| *byte == buf[0]));
+        buf[0]
     }
 
     /// Everything on the volume is what the origin holds.

@@ -1,0 +1,432 @@
+//! A pool that is opened again after something happened that a single run does not
+//! see: an older image, an origin that was somebody else's, ids and sizes that changed,
+//! a member that did not take what the others did.
+
+mod place;
+
+use block::{Device, Extent, Fua, Kind, Lba, Nanos, Sectors, TargetId};
+use cache::{Counter, Found, Mode};
+use layout::Plan as Areas;
+use place::{LINE, Place, Rig, cut_off};
+use sim::{Effect, Ops, Outcome, Plan, Rule, When};
+
+/// Where the metadata of a pool's device is.
+fn areas() -> Areas {
+    Areas::new(Sectors::from_mib(8), LINE as u32 / 8).unwrap()
+}
+
+fn line_of(byte: u8) -> Vec<u8> {
+    vec![byte; (LINE * 512) as usize]
+}
+
+async fn end(rig: &Rig) {
+    rig.volume.close().await;
+    rig.cache.close().await;
+}
+
+fn done<F>(place: &mut Place, with: &[usize], test: impl Fn(Rig) -> F + 'static)
+where
+    F: Future<Output = ()> + 'static,
+{
+    assert_eq!(place.run(with, test), Outcome::Done);
+}
+
+/// A run that a power cut ends.
+fn cut<F>(place: &mut Place, with: &[usize], test: impl Fn(Rig) -> F + 'static)
+where
+    F: Future<Output = Rig> + 'static,
+{
+    let run = std::rc::Rc::new(test);
+    let outcome = place.run(with, move |rig| {
+        let run = run.clone();
+        async move {
+            let rig = run(rig).await;
+            rig.cut();
+            rig.sleep(1000).await;
+        }
+    });
+    cut_off(place, outcome);
+}
+
+#[test]
+fn a_device_restored_from_an_older_image_is_not_trusted() {
+    for crash in [false, true] {
+        let mut place = Place::filled(1);
+        let disk = place.pool[0];
+        let image = place.image(disk);
+        let later = async |rig: Rig| {
+            rig.cache.warmed().await;
+            for line in 0..16 {
+                rig.write(line * LINE, LINE, 2).await;
+            }
+            rig.volume.flush().await.unwrap();
+            rig
+        };
+        if crash {
+            cut(&mut place, &[0], later);
+        } else {
+            done(&mut place, &[0], move |rig| async move {
+                let rig = later(rig).await;
+                end(&rig).await;
+            });
+        }
+        place.patch(disk, Lba::ZERO, image);
+        done(&mut place, &[0], |rig| async move {
+            let found = rig.opened.devices[0].found;
+            assert!(
+                matches!(found, Found::Unusable(why) if why.contains("back in time")),
+                "{found:?}"
+            );
+            rig.cache.warmed().await;
+            rig.expect(0, LINE, 2).await;
+            rig.agrees().await;
+        });
+    }
+}
+
+#[test]
+fn what_was_cached_of_a_volume_that_ended_quiesced_is_forgotten() {
+    for crash in [false, true] {
+        let mut place = Place::new(2, 1);
+        let quiesce = async |rig: Rig| {
+            rig.fill().await;
+            rig.sleep(100).await;
+            rig.volume.quiesce().await.unwrap();
+            rig
+        };
+        if crash {
+            cut(&mut place, &[0], quiesce);
+        } else {
+            done(&mut place, &[0], move |rig| async move {
+                let rig = quiesce(rig).await;
+                end(&rig).await;
+            });
+        }
+        place.patch(place.origin, Lba::ZERO, line_of(9));
+        done(&mut place, &[0], |rig| async move {
+            assert_eq!(rig.opened.quiesced, ["volume"]);
+            rig.cache.warmed().await;
+            assert_eq!(rig.count(Counter::LinesRestored), 0);
+            rig.expect(0, LINE, 9).await;
+            rig.cache.settle().await;
+            end(&rig).await;
+        });
+        // It is no longer quiesced.
+        done(&mut place, &[0], |rig| async move {
+            assert!(rig.opened.quiesced.is_empty());
+            rig.cache.warmed().await;
+            assert_eq!(rig.count(Counter::LinesRestored), 1);
+        });
+    }
+}
+
+#[test]
+fn a_volume_that_was_resumed_has_its_lines_back() {
+    let mut place = Place::new(3, 1);
+    cut(&mut place, &[0], async |rig: Rig| {
+        rig.fill().await;
+        rig.volume.quiesce().await.unwrap();
+        rig.volume.resume().unwrap();
+        rig.sleep(500).await;
+        rig
+    });
+    done(&mut place, &[0], |rig| async move {
+        assert!(rig.opened.quiesced.is_empty());
+        rig.cache.warmed().await;
+        assert_eq!(rig.count(Counter::LinesRestored), 16);
+    });
+}
+
+#[test]
+fn a_volume_of_another_size_has_none_of_its_lines() {
+    let mut place = Place::new(4, 2);
+    let other = place.pool[1];
+    done(&mut place, &[0], move |rig| async move {
+        let volume = rig.add("other", other, Some(Sectors::from_mib(4)));
+        assert_eq!(rig.first(&volume).await, 0);
+        rig.cache.settle().await;
+        volume.close().await;
+        end(&rig).await;
+    });
+    place.patch(other, Lba::ZERO, line_of(7));
+    done(&mut place, &[0], move |rig| async move {
+        let volume = rig.add("other", other, Some(Sectors::from_mib(8)));
+        rig.cache.warmed().await;
+        assert_eq!(rig.first(&volume).await, 7);
+    });
+}
+
+#[test]
+fn an_id_is_not_given_again_after_reopening() {
+    let mut place = Place::new(5, 2);
+    let (first, second) = (place.origin, place.pool[1]);
+    place.patch(second, Lba::ZERO, line_of(7));
+    done(&mut place, &[0], move |rig| async move {
+        let volume = rig.add("first", first, None);
+        rig.first(&volume).await;
+        rig.fill().await;
+        volume.close().await;
+        end(&rig).await;
+    });
+    for forgotten in [false, true] {
+        done(&mut place, &[0], move |rig| async move {
+            if forgotten {
+                rig.cache.forget("first");
+            }
+            let volume = rig.add(&format!("second-{forgotten}"), second, None);
+            rig.cache.warmed().await;
+            assert_eq!(rig.first(&volume).await, 7);
+            volume.close().await;
+            end(&rig).await;
+        });
+    }
+}
+
+/// Writes of a disk's extent take so long.
+fn slow(disk: TargetId, within: Extent, ms: u64) -> Rule {
+    Rule {
+        disk,
+        ops: Ops::Writes,
+        within: Some(within),
+        when: When::Always,
+        effect: Effect::Delay(Nanos::from_millis(ms)),
+    }
+}
+
+#[test]
+fn the_log_names_no_id_that_the_heads_have_not_given() {
+    let mut place = Place::new(6, 2);
+    let (pool, other) = (place.pool[0], place.pool[1]);
+    let head = areas().heads[0];
+    place.patch(other, Lba::ZERO, line_of(7));
+    done(&mut place, &[0], |rig| async move { end(&rig).await });
+    // From the second opening on, which is slow too.
+    let heads = Extent::new(head.lba(Lba::ZERO, 0), Sectors(head.blocks * 8));
+    let plan = Plan {
+        rules: vec![slow(pool, heads, 700)],
+        ..Plan::default()
+    };
+    place.sim.world_mut().set_plan(plan).unwrap();
+    cut(&mut place, &[0], async |rig: Rig| {
+        rig.cache.warmed().await;
+        // The id changes; the head that says so is on its way when a line is logged.
+        let forget = rig.volume.invalidate();
+        let read = async {
+            rig.sleep(100).await;
+            for line in 0..4 {
+                rig.read(line * LINE, LINE).await;
+            }
+            rig.cache.settle().await;
+            rig.sleep(300).await;
+        };
+        let first = futures_util::future::select(Box::pin(forget), Box::pin(read)).await;
+        let early = matches!(first, futures_util::future::Either::Right(_));
+        assert!(early, "the head was not slow");
+        drop(first);
+        rig
+    });
+    place.sim.world_mut().set_plan(Plan::default()).unwrap();
+    done(&mut place, &[0], move |rig| async move {
+        let volume = rig.add("other", other, None);
+        rig.cache.warmed().await;
+        assert_eq!(rig.first(&volume).await, 7);
+    });
+}
+
+#[test]
+fn a_volume_is_not_written_under_an_id_that_the_heads_have_not_given() {
+    let mut place = Place::new(7, 2);
+    let other = place.pool[1];
+    done(&mut place, &[0], move |rig| async move {
+        let volume = rig.add("other", other, None);
+        rig.first(&volume).await;
+        rig.cache.settle().await;
+        volume.close().await;
+        end(&rig).await;
+    });
+    cut(&mut place, &[0], move |rig: Rig| async move {
+        rig.cache.forget("other");
+        let volume = rig.add("other", other, None);
+        let mut buf = rig.buf(LINE).await;
+        buf.fill(7);
+        volume.write(Lba(0), buf.share(), Fua::Yes).await.unwrap();
+        rig
+    });
+    done(&mut place, &[0], move |rig| async move {
+        let volume = rig.add("other", other, None);
+        rig.cache.warmed().await;
+        assert_eq!(rig.first(&volume).await, 7);
+    });
+}
+
+#[test]
+fn a_write_that_forces_unit_access_is_durable() {
+    for seed in 0..8 {
+        let mut place = Place::new(seed, 1);
+        cut(&mut place, &[0], async |rig: Rig| {
+            for line in 0..16 {
+                let mut buf = rig.buf(LINE).await;
+                buf.fill(3);
+                let write = rig.volume.write(Lba(line * LINE), buf.share(), Fua::Yes);
+                write.await.unwrap();
+            }
+            rig
+        });
+        let held = place.image(place.origin);
+        assert!(held[..16 * (LINE * 512) as usize].iter().all(|b| *b == 3));
+    }
+}
+
+#[test]
+fn the_marks_of_every_member_count() {
+    let mut place = Place::new(8, 2);
+    cut(&mut place, &[1], async |rig: Rig| {
+        rig.fill().await;
+        rig.sleep(100).await;
+        rig.volume.set_mode(Mode::WriteAround);
+        rig.write(0, LINE, 5).await;
+        rig.volume.flush().await.unwrap();
+        rig
+    });
+    done(&mut place, &[0, 1], |rig| async move {
+        assert_eq!(rig.opened.devices[0].found, Found::Nothing);
+        assert_eq!(rig.opened.devices[1].found, Found::Lines { clean: false });
+        rig.cache.warmed().await;
+        rig.expect(0, LINE, 5).await;
+        rig.agrees().await;
+    });
+}
+
+#[test]
+fn a_member_that_failed_to_take_its_head_is_lost_to_the_pool() {
+    for copy in 0..2 {
+        let mut place = Place::new(9, 2);
+        done(&mut place, &[0, 1], |rig| async move {
+            rig.fill().await;
+            end(&rig).await;
+        });
+        let head = areas().heads[copy];
+        let fails = Rule {
+            disk: place.pool[0],
+            ops: Ops::Writes,
+            within: Some(Extent::new(
+                head.lba(Lba::ZERO, 0),
+                Sectors(head.blocks * 8),
+            )),
+            // The opening writes it once.
+            when: When::Nth(2),
+            effect: Effect::Fail(Kind::Gone),
+        };
+        let plan = Plan {
+            rules: vec![fails],
+            ..Plan::default()
+        };
+        place.sim.world_mut().set_plan(plan).unwrap();
+        cut(&mut place, &[0, 1], async |rig: Rig| {
+            rig.cache.warmed().await;
+            assert!(rig.cache.set_origin_record("volume", b"record"));
+            rig.cache.remember().await;
+            assert_eq!(rig.count(Counter::DevicesEjected), 1);
+            for line in 0..16 {
+                rig.write(line * LINE, LINE, 5).await;
+            }
+            rig.volume.flush().await.unwrap();
+            rig
+        });
+        done(&mut place, &[0, 1], |rig| async move {
+            let found = rig.opened.devices[0].found;
+            assert!(matches!(found, Found::Unusable(_)), "{found:?}");
+            rig.cache.warmed().await;
+            rig.expect(0, LINE, 5).await;
+            rig.agrees().await;
+        });
+    }
+}
+
+#[test]
+fn marks_that_a_member_failed_to_take_are_not_taken() {
+    let mut place = Place::new(10, 2);
+    done(&mut place, &[0, 1], |rig| async move {
+        rig.fill().await;
+        end(&rig).await;
+    });
+    let marks = areas().marks;
+    let fails = Rule {
+        disk: place.pool[0],
+        ops: Ops::Writes,
+        within: Some(Extent::new(
+            marks.lba(Lba::ZERO, 0),
+            Sectors(marks.blocks * 8),
+        )),
+        when: When::Nth(1),
+        effect: Effect::Fail(Kind::Gone),
+    };
+    let whole = Extent::new(Lba::ZERO, Sectors::from_mib(1));
+    let plan = Plan {
+        rules: vec![fails, slow(place.witness, whole, 500)],
+        ..Plan::default()
+    };
+    place.sim.world_mut().set_plan(plan).unwrap();
+    cut(&mut place, &[0, 1], async |rig: Rig| {
+        rig.cache.warmed().await;
+        let mut buf = rig.buf(LINE).await;
+        buf.fill(5);
+        // Nobody knows yet that the member is lost: it waits.
+        let write = rig.volume.write(Lba(0), buf.share(), Fua::Yes);
+        let limit = Nanos::from_millis(300);
+        let written = rig.env.timer.timeout(limit, write).await;
+        assert!(written.is_none(), "{written:?}");
+        rig
+    });
+    place.sim.world_mut().set_plan(Plan::default()).unwrap();
+    done(&mut place, &[0, 1], |rig| async move {
+        rig.cache.warmed().await;
+        rig.agrees().await;
+    });
+}
+
+#[test]
+fn what_an_earlier_opening_logged_behind_the_end_is_not_replayed() {
+    let mut place = Place::new(11, 1);
+    let pool = place.pool[0];
+    cut(&mut place, &[0], async |rig: Rig| {
+        // Three blocks of the log.
+        for lines in [0..8, 8..16, 16..24] {
+            for line in lines {
+                rig.read(line * LINE, LINE).await;
+            }
+            rig.cache.settle().await;
+            rig.sleep(100).await;
+        }
+        rig
+    });
+    let log = areas().log;
+    let image = place.image(pool);
+    let block_at = |n: u64| (log.lba(Lba::ZERO, n % log.blocks).0 * 512) as usize;
+    let numbered = |n: &u64| {
+        let block = &image[block_at(*n)..];
+        block[4..8] == *b"HSLG" && block[16..24] == n.to_le_bytes()
+    };
+    let last = (1..log.blocks).take_while(numbered).last().unwrap();
+    assert!(last >= 3, "{last} blocks");
+    // The last but one cannot be read by one opening.
+    let damaged = log.lba(Lba::ZERO, (last - 1) % log.blocks);
+    place.patch(pool, damaged, vec![0xff; 4096]);
+    cut(&mut place, &[0], async |rig: Rig| {
+        rig.cache.warmed().await;
+        assert_eq!(rig.count(Counter::LinesRestored), 8);
+        rig.volume.set_mode(Mode::WriteAround);
+        for line in 16..24 {
+            rig.write(line * LINE, LINE, 9).await;
+        }
+        rig.volume.flush().await.unwrap();
+        // Until the marks have gone.
+        rig.sleep(1000).await;
+        rig
+    });
+    done(&mut place, &[0], |rig| async move {
+        rig.cache.warmed().await;
+        rig.expect(16 * LINE, 8 * LINE, 9).await;
+        rig.agrees().await;
+    });
+}
