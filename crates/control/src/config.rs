@@ -30,6 +30,8 @@ sections! {
             "A directory on a disk that is neither an origin nor a pool's, where a small file for each pool tells what its devices may be believed. Made if missing.";
         grace: Duration = "10s",
             "How long a shutdown waits for requests in flight before it cuts their connections.";
+        stop: Duration = "60s",
+            "How long a shutdown then waits for the origins, all at once. Pools, and then arrays, get a quarter of it. What does not answer is left, and named.";
     }
 
     /// A place that holds data: a file, a block device, or an export of an NBD server.

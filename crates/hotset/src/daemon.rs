@@ -7,6 +7,7 @@
 //! Everything lives on one shard.
 
 mod controlled;
+mod stop;
 
 pub use controlled::Controlled;
 
@@ -63,6 +64,7 @@ pub struct Daemon {
     pub volumes: RefCell<BTreeMap<Name, Served>>,
     pub devices: Rc<Devices>,
     grace: Nanos,
+    stop: Nanos,
     changing: Cell<bool>,
 }
 
@@ -100,7 +102,8 @@ impl Daemon {
             pools,
             volumes: RefCell::default(),
             devices,
-            grace: Nanos(config.daemon.grace.value.as_nanos() as u64),
+            grace: nanos(config.daemon.grace.value),
+            stop: nanos(config.daemon.stop.value),
             changing: Cell::new(false),
         });
         for (name, pool) in &daemon.pools {
@@ -111,6 +114,8 @@ impl Daemon {
                     pool.cache.forget(&volume);
                 }
             }
+            // What moved elsewhere is written there from now on, and may come back.
+            pool.cache.remember().await;
         }
         for volume in &config.volumes {
             let origin = daemon.known(&volume.origin.value)?;
@@ -207,6 +212,8 @@ impl Daemon {
             mode: volume.mode.value,
         };
         let size = config.sectors.unwrap_or(below.sectors);
+        // What others left in its volatile cache, it may lose without a word to us.
+        opened.leaf.flush().await.map_err(told)?;
         let env = self.opener.local.env();
         let guarded = Origin::guard(&pool.cache, name, size, &opened, &env).await;
         let guarded = guarded.map_err(told)?;
@@ -389,38 +396,6 @@ impl Daemon {
             }
         }
     }
-
-    /// Stops accepting, finishes what is in flight, makes it durable.
-    pub async fn stop(&self) -> Result<(), Refusal> {
-        // What is held back for a snapshot is to end too.
-        for served in self.volumes.borrow().values() {
-            let _ = served.volume.inner().resume();
-        }
-        self.server.shut_down(self.grace).await;
-        let mut lost = Vec::new();
-        let volumes = self.volumes.borrow().clone();
-        for (name, Served { volume, guard, .. }) in volumes {
-            if let Err(error) = volume.flush().await {
-                lost.push(format!(
-                    "volume {name} may have lost writes: {error}; check it"
-                ));
-            }
-            volume.inner().close().await;
-            // If it cannot be read, the next start does not believe it.
-            let _ = guard.renew().await;
-        }
-        for pool in self.pools.values() {
-            pool.cache.close().await;
-        }
-        if let Err(error) = self.devices.stop().await {
-            lost.push(format!("an array may have lost writes: {error}; check it"));
-        }
-        if lost.is_empty() {
-            Ok(())
-        } else {
-            Err(lost.join("; "))
-        }
-    }
 }
 
 impl Pool {
@@ -466,6 +441,12 @@ impl Pool {
         for device in &found.missing {
             eprintln!("hotset: pool {name} has lost {device}: its lines are not used again");
         }
+        for volume in &found.quiesced {
+            eprintln!(
+                "hotset: volume {volume} was quiesced when hotset ended, and its origin may have \
+                 been changed since: what pool {name} had of it is dropped"
+            );
+        }
         let ids = found.devices.iter().map(|device| device.id);
         let devices = pool.devices.value.iter().cloned().zip(ids).collect();
         Ok(Pool {
@@ -475,6 +456,10 @@ impl Pool {
             devices: RefCell::new(devices),
         })
     }
+}
+
+fn nanos(span: std::time::Duration) -> Nanos {
+    Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
 }
 
 fn told(error: impl ToString) -> Refusal {

@@ -313,3 +313,36 @@ fn a_full_disk_beside_the_pool_is_told() {
     // With room again it is taken.
     place.serve().stop();
 }
+
+#[test]
+fn a_volume_that_moved_to_another_pool_and_back_has_no_lines_of_before() {
+    let place = place();
+    place.file("other", 64);
+    let here = fs::read_to_string(place.path("hotset.toml")).unwrap();
+    let other = r#"
+[[device]]
+name = "other"
+path = "$/other"
+[[pool]]
+name = "slow"
+devices = ["other"]
+"#;
+    let here = here + other;
+    let there = here.replace("pool = \"fast\"", "pool = \"slow\"");
+    place.config(&here);
+    let daemon = place.serve();
+    fill(&place, &daemon);
+    daemon.stop();
+    place.config(&there);
+    let daemon = place.serve();
+    // Elsewhere than the samples, as far as that goes, and killed at once.
+    let source = place.path("source");
+    fs::write(&source, noise(5, 1 << 20)).unwrap();
+    common::copy_in(&source, &daemon.uri("vol"));
+    daemon.process.kill();
+    place.config(&here);
+    let daemon = place.serve();
+    same(&place, &daemon);
+    assert_eq!(daemon.count("lines_restored"), 0);
+    daemon.stop();
+}

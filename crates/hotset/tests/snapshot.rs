@@ -135,3 +135,34 @@ fn a_failed_command_leaves_the_volume_resumed() {
     assert_eq!(daemon.count("invalidations"), 1);
     daemon.stop();
 }
+
+#[test]
+fn a_volume_that_was_quiesced_when_the_daemon_ended_has_no_lines() {
+    for killed in [false, true] {
+        let place = Place::usual();
+        let bytes = 128 << 20;
+        let (old, new) = (noise(1, bytes), noise(2, bytes));
+        fs::write(place.path("origin"), &old).unwrap();
+        let daemon = place.serve();
+        assert!(read(&daemon) == old && read(&daemon) == old);
+        common::until("a map", || daemon.count("map_commits") > 1);
+        run(&mut place.command("volume quiesce vol"));
+        // The back end restores all of it, sentinels and samples too.
+        fs::write(place.path("origin"), &new).unwrap();
+        match killed {
+            true => daemon.process.kill(),
+            false => drop(daemon.stop()),
+        }
+        let daemon = place.serve();
+        assert!(
+            read(&daemon) == new,
+            "bytes from before the restore are read"
+        );
+        assert_eq!(daemon.count("lines_restored"), 0);
+        let log = daemon.stop();
+        assert!(
+            log.contains("volume vol was quiesced when hotset ended"),
+            "{log}"
+        );
+    }
+}

@@ -206,7 +206,9 @@ impl<D> Attached<D> {
 impl<D> Drop for Attached<D> {
     fn drop(&mut self) {
         self.export.flushes.leave(&self.link.client);
-        self.export.connections.set(self.export.connections.get() - 1);
+        self.export
+            .connections
+            .set(self.export.connections.get() - 1);
     }
 }
 
