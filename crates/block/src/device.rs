@@ -137,7 +137,9 @@ pub trait Device: 'static {
     /// Makes `extent` read as zeroes.
     async fn zero(&self, extent: Extent) -> IoResult;
 
-    /// Makes every write acknowledged before this call durable.
+    /// Makes every write acknowledged before this call durable. A leaf, and whatever goes
+    /// on with a change that was given up, first waits until no such change can still
+    /// undo a later one: whoever lost patience with a device takes it back after a flush.
     async fn flush(&self) -> IoResult;
 
     /// Tells that the bytes of `extent` are not needed; they read as anything

@@ -57,6 +57,7 @@ impl<D: Driver> Device for Disk<D> {
     }
 
     async fn flush(&self) -> IoResult {
+        self.core.ops.given_up_ended(self.target).await;
         self.command(Op::Flush).await
     }
 

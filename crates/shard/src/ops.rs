@@ -4,11 +4,14 @@
 //!     in flight on a target <= depth
 //!     an operation waits ⟹ its target is full, and it is submitted in order
 //!     a slot is freed by its completion or its future, whichever is later
+//!     `given_up_ended` has ended ⟹ no change that was given up before can still land
 
 use crate::task::Waiter;
 use block::{Completion, Driver, IoResult, Op, Payload, TargetId, Token};
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::task::{Poll, Waker};
 
 pub(crate) type Output = (IoResult<u64>, Payload);
 
@@ -30,6 +33,10 @@ struct Table {
 struct Queue {
     in_flight: u32,
     waiting: VecDeque<(Token, Op)>,
+    /// Changes that nobody waits for any more and that have not ended.
+    given_up: u32,
+    /// Who waits for those to end.
+    flushes: Vec<Waker>,
 }
 
 struct Slot {
@@ -38,6 +45,8 @@ struct Slot {
     stage: Stage,
     /// Whether success makes a target that somebody must close.
     opens: bool,
+    /// Whether it changes what the target holds.
+    changes: bool,
     waiter: Waiter,
     output: Option<Output>,
 }
@@ -64,13 +73,16 @@ impl Table {
     }
 
     #[inline]
-    fn take_slot(&mut self, target: TargetId, opens: bool, waiter: Waiter) -> Token {
+    fn take_slot(&mut self, target: TargetId, op: &Op, waiter: Waiter) -> Token {
+        let opens = matches!(op, Op::Accept | Op::Connect(_));
+        let changes = matches!(op, Op::Write(..) | Op::Zero(_) | Op::Discard(_));
         let i = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot {
                 generation: 0,
                 target,
                 stage: Stage::Free,
                 opens,
+                changes,
                 waiter: Waiter::None,
                 output: None,
             });
@@ -81,6 +93,7 @@ impl Table {
         slot.target = target;
         slot.stage = Stage::Pending;
         slot.opens = opens;
+        slot.changes = changes;
         slot.waiter = waiter;
         Token(u64::from(slot.generation) << 32 | u64::from(i))
     }
@@ -119,9 +132,8 @@ impl<D: Driver> Ops<D> {
     /// Submits the operation, or queues it behind its target.
     #[inline]
     pub(crate) fn start(&self, target: TargetId, op: Op, waiter: Waiter) -> Token {
-        let opens = matches!(op, Op::Accept | Op::Connect(_));
         let mut table = self.table.borrow_mut();
-        let token = table.take_slot(target, opens, waiter);
+        let token = table.take_slot(target, &op, waiter);
         let queue = table.queue(target);
         if queue.in_flight < self.depth {
             queue.in_flight += 1;
@@ -145,6 +157,7 @@ impl<D: Driver> Ops<D> {
         let mut table = self.table.borrow_mut();
         let slot = table.slot(token);
         let (target, stage, opens) = (slot.target, slot.stage, slot.opens);
+        let was_given_up = slot.changes && stage == Stage::Abandoned;
         assert!(stage != Stage::Done, "{token:?} completed twice");
         let waiter = std::mem::take(&mut slot.waiter);
         let mut unwanted = None;
@@ -160,7 +173,15 @@ impl<D: Driver> Ops<D> {
         if next.is_none() {
             queue.in_flight -= 1;
         }
+        let mut flushes = Vec::new();
+        if was_given_up {
+            queue.given_up -= 1;
+            if queue.given_up == 0 {
+                flushes = std::mem::take(&mut queue.flushes);
+            }
+        }
         drop(table);
+        flushes.into_iter().for_each(Waker::wake);
         if let Some(output) = unwanted {
             self.discard(opens, output);
         }
@@ -188,16 +209,34 @@ impl<D: Driver> Ops<D> {
         let mut table = self.table.borrow_mut();
         let slot = table.slot(token);
         let (opens, output) = (slot.opens, slot.output.take());
+        let (target, changes) = (slot.target, slot.changes);
         let waiter = std::mem::take(&mut slot.waiter);
         match output {
             Some(_) => table.free_slot(token),
-            None => slot.stage = Stage::Abandoned,
+            None => {
+                slot.stage = Stage::Abandoned;
+                table.queue(target).given_up += u32::from(changes);
+            }
         }
         drop(table);
         drop(waiter);
         if let Some(output) = output {
             self.discard(opens, output);
         }
+    }
+
+    /// Waits until no change of `target` that was given up can undo a later one.
+    pub(crate) async fn given_up_ended(&self, target: TargetId) {
+        poll_fn(|cx| {
+            let mut table = self.table.borrow_mut();
+            let queue = table.queue(target);
+            if queue.given_up == 0 {
+                return Poll::Ready(());
+            }
+            queue.flushes.push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
     }
 
     /// Drops what nobody waits for, closing a stream that nobody will.

@@ -211,6 +211,40 @@ fn a_dropped_future_abandons_the_wait_and_not_the_operation() {
     assert_eq!(rig.pool.free_bytes(), rig.pool.total_bytes());
 }
 
+/// Else it would undo what is written after the flush.
+#[test]
+fn a_flush_waits_for_changes_that_were_given_up() {
+    let mut rig = Rig::boot(1, |local| async move {
+        let disk = local.disk(TargetId(0)).unwrap();
+        let env = local.env();
+        // The second one waits for the first at its target.
+        for at in [0, 8] {
+            let data = env.pool.get(512).await.share();
+            let write = disk.write(Lba(at), data, Fua::No);
+            assert!(env.timer.timeout(Nanos(10), write).await.is_none());
+        }
+        disk.flush().await.unwrap();
+    });
+    for _ in 0..2 {
+        let Progress::Idle(at) = rig.run() else {
+            panic!("waits for the limit")
+        };
+        rig.turn.park(at);
+    }
+    for _ in 0..2 {
+        rig.run();
+        let is_write = matches!(rig.bench.borrow().submitted[..], [(_, Op::Write(..))]);
+        assert!(is_write, "the flush waits");
+        rig.bench.borrow_mut().finish(0, 0);
+        rig.deliver();
+    }
+    rig.run();
+    let is_flush = matches!(rig.bench.borrow().submitted[..], [(_, Op::Flush)]);
+    assert!(is_flush, "nothing is left to wait for");
+    rig.bench.borrow_mut().finish(0, 0);
+    assert_eq!(rig.deliver(), Progress::Done);
+}
+
 #[test]
 fn an_abandoned_write_keeps_later_ones_off_its_range() {
     let mut rig = Rig::boot(8, |local| async move {
