@@ -65,6 +65,8 @@ pub struct Report {
     pub committed: bool,
     /// The devices that wait to replace one.
     pub spares: Vec<Arc<str>>,
+    /// The role of a member in sync that is being replaced.
+    pub replaced: Option<usize>,
     /// What goes on, if anything.
     pub progress: Option<Progress>,
     /// Sectors that are lost.
@@ -118,12 +120,8 @@ impl Array {
             uuid: core.meta.as_ref().map(|meta| meta.array),
             members: members.collect(),
             committed: core.is_committed(),
-            spares: core
-                .spares
-                .borrow()
-                .iter()
-                .map(|m| m.name.clone())
-                .collect(),
+            spares: core.waiting().iter().map(|m| m.name.clone()).collect(),
+            replaced: core.replacement.borrow().as_ref().map(|r| r.role),
             progress: (progress.total > Sectors::ZERO).then_some(progress),
             bad: core.bad.borrow().clone(),
             down: core.down.borrow().clone(),
@@ -146,7 +144,8 @@ impl Array {
     /// knows that.
     pub fn is_settled(&self) -> bool {
         let core = self.core();
-        core.is_whole() && core.unsynced.borrow().is_empty() && core.is_committed()
+        let rests = core.unsynced.borrow().is_empty() && core.replacement.borrow().is_none();
+        core.is_whole() && rests && core.is_committed()
     }
 
     /// Leaves a member behind, as if it had failed.
@@ -181,6 +180,7 @@ impl Array {
         }
         core.take_down("its members were let go of".into());
         core.slots.iter().for_each(|slot| drop(slot.member.take()));
+        core.replacement.take();
         core.spares.take();
     }
 
@@ -256,13 +256,15 @@ impl Array {
         }
         crate::create::check_spare(core, &candidate)?;
         let spare = member(candidate, fresh);
+        spare.late_ended().await?;
         core.write_spare(&spare).await?;
         core.tell(format!("{}: {name} is a spare", core.name));
         core.spares.borrow_mut().push(spare);
         Ok(())
     }
 
-    /// Takes a member's place with `candidate`, which is filled from the others.
+    /// Takes a member's place with `candidate`. A member in sync serves until that holds
+    /// all that it holds; that of one that is not is filled from the others.
     pub async fn replace(
         &self,
         role: usize,
@@ -279,6 +281,12 @@ impl Array {
         self.add(candidate, fresh, overwrite).await?;
         if core.spares.borrow().len() == waiting {
             return Ok(());
+        }
+        if core.is_in_sync(role) {
+            return match core.take_spare() {
+                Some(spare) => core.begin_replacement(role, spare),
+                None => Ok(()),
+            };
         }
         if !core.state(role).is_failed() {
             self.fail(role).await?;
@@ -318,9 +326,16 @@ impl Array {
         // What holds a range goes on until members have answered.
         let work = match core.shape.level() {
             Level::Linear | Level::Raid0 => return core.change_plain(extent, change).await,
-            Level::Raid1 | Level::Raid10 => spawn.persist(core.clone().change(extent, change)),
-            Level::Raid5 => spawn.persist(core.clone().change_parity(extent, change)),
+            Level::Raid1 | Level::Raid10 => {
+                let change = core.clone().change(extent, change);
+                spawn.persist(core.clone().carry_through(change))
+            }
+            Level::Raid5 => {
+                let change = core.clone().change_parity(extent, change);
+                spawn.persist(core.clone().carry_through(change))
+            }
         };
+        let _waits = core.late.wait();
         work.await
     }
 }
@@ -346,6 +361,7 @@ impl Device for Array {
 
     async fn flush(&self) -> IoResult {
         let core = self.core();
+        core.late.ended().await;
         let flush = core.flush_members();
         core.flush_errors.tell(&core.user, flush).await
     }

@@ -10,8 +10,10 @@ use crate::commit::Commits;
 use crate::format::{MemberEntry, MemberState, Uuid};
 use crate::intent::Intent;
 use crate::journal::Journal;
+use crate::late::Late;
 use crate::levels::{Leg, Piece, Shape};
 use crate::member::{Member, is_loss};
+use crate::replace::Replacement;
 use block::{
     Device, Env, Extent, FlushErrors, Geometry, IoError, IoResult, Kind, Nanos, RangeLock, Sectors,
     Told,
@@ -121,6 +123,10 @@ pub(crate) struct Core {
     pub last_use: Cell<Nanos>,
     pub progress: Cell<crate::recover::Progress>,
     pub commits: Commits,
+    /// Changes that are under way, whoever still waits for them.
+    pub late: Late,
+    /// What takes the place of a member in sync once it is whole.
+    pub replacement: RefCell<Option<Replacement>>,
     /// How many stripes of RAID 5 are changed at once.
     pub lanes: RangeLock,
     pub closed: Cell<bool>,
@@ -182,6 +188,8 @@ impl Core {
             last_use: Cell::new(Nanos::ZERO),
             progress: Cell::default(),
             commits: Commits::new(parts.generation),
+            late: Late::default(),
+            replacement: RefCell::default(),
             lanes: RangeLock::new(),
             closed: Cell::new(false),
             shape,
@@ -386,10 +394,17 @@ impl Core {
         Ok(())
     }
 
+    /// The devices that wait to take a member's place, or are about to.
+    pub fn waiting(&self) -> Vec<Rc<Member>> {
+        let replacement = self.replacement.borrow();
+        let copied = replacement.iter().map(|replacement| &replacement.member);
+        self.spares.borrow().iter().chain(copied).cloned().collect()
+    }
+
     /// A device is to join, unless it does so already or is here.
     pub fn join(&self, name: &Arc<str>) -> IoResult<Joining<'_>> {
         let serves = self.live().iter().any(|(_, member)| member.name == *name);
-        let waits = self.spares.borrow().iter().any(|spare| spare.name == *name);
+        let waits = self.waiting().iter().any(|spare| spare.name == *name);
         if serves || waits || !self.joining.borrow_mut().insert(name.clone()) {
             return Err(self.error(Kind::Busy, format!("{name} is in this array already")));
         }

@@ -1,44 +1,54 @@
-//! What a member that is being filled gets, from the others.
+//! What a member that is being filled gets, from the one that it replaces or the others.
 //!
 //! What these cannot give either is lost, durably, and zeroes take its place.
 
 use crate::core::Core;
 use crate::format::BLOCK_BYTES;
 use crate::levels::{Level, Piece, Stripe};
+use crate::member::{Member, is_loss};
 use crate::xor::xor;
-use block::{Access, Extent, Fua, IoResult, Kind, Lba, Sectors};
+use block::{Access, Buf, Extent, Fua, IoResult, Kind, Lba, Sectors};
 use std::rc::Rc;
 
+/// A member that is being filled with what a role holds.
+pub(crate) struct Filled {
+    pub role: usize,
+    pub member: Rc<Member>,
+}
+
 impl Core {
-    /// Fills what `role` holds of `extent`.
-    pub async fn fill(self: &Rc<Core>, role: usize, extent: Extent) -> IoResult {
+    /// Fills what the role holds of `extent`.
+    pub async fn fill(self: &Rc<Core>, filled: &Filled, extent: Extent) -> IoResult {
         if self.shape.level() == Level::Raid5 {
             let first = self.shape.stripe_at(extent.start).number;
             let count = extent.len.0.div_ceil(self.shape.width().0);
             for number in first..first + count {
-                self.fill_stripe(role, self.shape.stripe(number)).await?;
+                self.fill_stripe(filled, self.shape.stripe(number)).await?;
             }
             return Ok(());
         }
         let _busy = self.busy.lock(extent, Access::Exclusive).await;
         for piece in self.shape.pieces(extent) {
-            if piece.legs().iter().any(|leg| leg.member == role) {
-                self.fill_piece(role, piece).await?;
+            if let Some(leg) = piece.legs().iter().find(|leg| leg.member == filled.role) {
+                self.fill_piece(filled, piece, leg.at).await?;
             }
         }
         Ok(())
     }
 
-    async fn fill_piece(self: &Rc<Core>, role: usize, piece: Piece) -> IoResult {
+    async fn fill_piece(self: &Rc<Core>, filled: &Filled, piece: Piece, at: Lba) -> IoResult {
         let mut buf = self.spare_buf(piece.extent.len.bytes() as usize).await;
         let mut result;
-        for (leg, member) in self.readable(&piece) {
+        let mut legs = self.readable(&piece);
+        legs.sort_by_key(|(leg, _)| leg.member != filled.role);
+        for (leg, member) in legs {
             (buf, result) = member.read(leg.at, buf).await;
             match result {
                 Ok(()) => {
-                    return self.spread(piece, buf.share(), |leg| leg == role).await;
+                    let written = filled.member.write(at, buf.share(), Fua::No).await;
+                    return self.filled(filled, written);
                 }
-                Err(error) if crate::member::is_loss(&error) => {
+                Err(error) if is_loss(&error) => {
                     self.fail(leg.member, &error);
                     return Err(error);
                 }
@@ -49,9 +59,11 @@ impl Core {
         if piece.extent.len > self.geometry.block {
             // What can be read of it block by block is saved.
             let block = self.geometry.block;
-            for at in (piece.extent.start.0..piece.extent.end().0).step_by(block.0 as usize) {
-                let part = self.shape.first_piece(Extent::new(Lba(at), block));
-                Box::pin(self.fill_piece(role, part)).await?;
+            for from in (0..piece.extent.len.0).step_by(block.0 as usize) {
+                let from = Sectors(from);
+                let part = Extent::new(piece.extent.start + from, block);
+                let part = self.shape.first_piece(part);
+                Box::pin(self.fill_piece(filled, part, at + from)).await?;
             }
             return Ok(());
         }
@@ -62,32 +74,54 @@ impl Core {
         self.spread(piece, zeroes.share(), |_| true).await
     }
 
-    async fn fill_stripe(self: &Rc<Core>, role: usize, stripe: Stripe) -> IoResult {
+    async fn fill_stripe(self: &Rc<Core>, filled: &Filled, stripe: Stripe) -> IoResult {
         let _busy = self.busy.lock(stripe.extent(), Access::Exclusive).await;
-        let Some(member) = self.writable(role) else {
+        if !self.is_filled(filled) {
             return Ok(());
-        };
+        }
+        let (role, member) = (filled.role, &filled.member);
         let chunk = self.shape.chunk();
         let buf = self.spare_buf(chunk.bytes() as usize).await;
-        let (buf, result) = self.reconstruct(stripe, role, Sectors::ZERO, buf).await;
+        let (buf, result) = self.fetch(stripe, role, Sectors::ZERO, buf).await;
         if result.is_ok() {
-            return self.written(role, member.write(stripe.row(), buf.share(), Fua::No).await);
+            let written = member.write(stripe.row(), buf.share(), Fua::No).await;
+            return self.filled(filled, written);
         }
         drop(buf);
         let unit = self.geometry.block;
         for from in (0..chunk.0).step_by(unit.0 as usize).map(Sectors) {
             self.check_can_fill(role)?;
             let buf = self.spare_buf(unit.bytes() as usize).await;
-            let (buf, result) = self.reconstruct(stripe, role, from, buf).await;
+            let (buf, result) = self.fetch(stripe, role, from, buf).await;
             if result.is_ok() {
                 let at = stripe.row() + from;
-                self.written(role, member.write(at, buf.share(), Fua::No).await)?;
+                self.filled(filled, member.write(at, buf.share(), Fua::No).await)?;
             } else {
                 drop(buf);
                 self.give_up(stripe, role, from, unit).await?;
             }
         }
         Ok(())
+    }
+
+    /// What `role` holds from `from` on in its chunk of `stripe`: of a member in sync that is
+    /// to be replaced its own, else what follows from the others.
+    async fn fetch(
+        self: &Rc<Core>,
+        stripe: Stripe,
+        role: usize,
+        from: Sectors,
+        mut buf: Buf,
+    ) -> (Buf, IoResult) {
+        if let Some(old) = self.in_sync(role) {
+            let result;
+            (buf, result) = old.read(stripe.row() + from, buf).await;
+            self.judge_read(role, &result);
+            if result.as_ref().err().is_none_or(is_loss) {
+                return (buf, result);
+            }
+        }
+        self.reconstruct(stripe, role, from, buf).await
     }
 
     fn check_can_fill(&self, role: usize) -> IoResult {
@@ -99,6 +133,15 @@ impl Core {
             true => Ok(()),
             false => Err(self.error(Kind::Gone, "another member was lost")),
         }
+    }
+
+    /// What a member that is being filled got was written, or it takes no more part.
+    fn filled(self: &Rc<Core>, filled: &Filled, result: IoResult) -> IoResult {
+        match self.is_copied(filled) {
+            true => self.copied(&result),
+            false => return self.written(filled.role, result),
+        }
+        result
     }
 
     fn written(self: &Rc<Core>, role: usize, result: IoResult) -> IoResult {

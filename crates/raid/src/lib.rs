@@ -5,7 +5,8 @@
 //! `assemble` who belongs to an array, `core` who is in it now, `commit` how that
 //! becomes durable. `replicated`, `parity` and `reconstruct` read and write; `intent`
 //! and `journal` see to it that a loss of power harms nothing, `found`, `replay`,
-//! `recover` and `fill` mend what it left.
+//! `recover` and `fill` mend what it left, `replace` exchanges a sound member. What was
+//! given up and may still land is `late`.
 //!
 //! Not here, on purpose: opening devices, asking people, clocks and random
 //! sources. Identities come in as arguments.
@@ -21,6 +22,7 @@ mod format;
 mod found;
 mod intent;
 mod journal;
+mod late;
 mod levels;
 mod lost;
 mod member;
@@ -28,6 +30,7 @@ mod parity;
 mod place;
 mod reconstruct;
 mod recover;
+mod replace;
 mod replay;
 mod replicated;
 mod scrub;

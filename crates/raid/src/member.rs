@@ -11,9 +11,10 @@ use block::{
     BoxDevice, Buf, Device, Env, Extent, Fua, IoError, IoResult, Kind, Lba, Nanos, SECTOR_BYTES,
     Sectors, Shared,
 };
+use futures_util::future::join;
 use std::cell::{Cell, RefCell};
 use std::ops::RangeInclusive;
-use std::rc::Weak;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 /// A device that is to be, or is found to be, a member.
@@ -65,6 +66,8 @@ pub(crate) struct Member {
     pub head: Cell<Lba>,
     /// The moving average of its reads.
     pub read_time: Cell<Nanos>,
+    /// What is to take its place, and gets all that it is asked to change.
+    pub successor: RefCell<Option<Rc<Member>>>,
     /// The copy of its superblock that it refused, which may be torn.
     pub torn: Cell<Option<Sectors>>,
     pub turns: Turns,
@@ -101,6 +104,7 @@ impl Member {
             reading_bytes: Cell::new(0),
             head: Cell::new(Lba::ZERO),
             read_time: Cell::new(Nanos::ZERO),
+            successor: RefCell::default(),
             torn: Cell::new(None),
             turns: Turns::default(),
             patience,
@@ -153,8 +157,32 @@ impl Member {
         (buf, result)
     }
 
-    /// Does what a change asks of the sectors `at`.
+    /// Does what a change asks of the sectors `at`, here and on what is to take this one's
+    /// place.
     pub async fn change(&self, at: Extent, change: Change) -> IoResult {
+        let Some(successor) = self.successor.borrow().clone() else {
+            return self.change_alone(at, change).await;
+        };
+        let both = join(
+            self.change_alone(at, change.clone()),
+            successor.change_alone(at, change),
+        );
+        let (result, copied) = Box::pin(both).await;
+        if copied.is_err() {
+            self.disinherit(&successor);
+        }
+        result
+    }
+
+    /// What was to take this one's place has not got all that this one has.
+    fn disinherit(&self, successor: &Rc<Member>) {
+        let mut now = self.successor.borrow_mut();
+        if now.as_ref().is_some_and(|now| Rc::ptr_eq(now, successor)) {
+            *now = None;
+        }
+    }
+
+    async fn change_alone(&self, at: Extent, change: Change) -> IoResult {
         let there = Extent::new(at.start + self.data_at, at.len);
         let bytes = at.len.bytes();
         let result = match change {
@@ -239,8 +267,20 @@ impl Member {
         self.change(Extent::new(at, sectors), change).await
     }
 
-    /// Makes what was acknowledged durable.
+    /// Makes what was acknowledged durable, here and on what is to take this one's place.
     pub async fn flush(&self) -> IoResult {
+        let Some(successor) = self.successor.borrow().clone() else {
+            return self.flush_alone().await;
+        };
+        let both = join(self.flush_alone(), successor.flush_alone());
+        let (result, copied) = Box::pin(both).await;
+        if copied.is_err() {
+            self.disinherit(&successor);
+        }
+        result
+    }
+
+    async fn flush_alone(&self) -> IoResult {
         let bytes = self.unflushed.get();
         let result = self.within(bytes, self.device.flush()).await;
         let result = result.and_then(|result| result);

@@ -7,6 +7,7 @@
 //! goes on from there after a restart.
 
 use crate::core::{Claim, Core};
+use crate::fill::Filled;
 use crate::format::MemberState;
 use crate::member::Member;
 use block::{Access, Buf, Extent, IoError, IoResult, Kind, Lba, Nanos, SECTOR_BYTES, Sectors};
@@ -61,6 +62,10 @@ impl Core {
         if self.down.borrow().is_some() || self.intent.is_none() {
             return;
         }
+        if self.replacement_is_over() {
+            let done = self.replace().await;
+            self.end_of("replacement", done);
+        }
         // Copies that may differ can wait: what a member lacks has one copy less until it
         // is filled.
         if let Some(claim) = self.claim_for_spare()
@@ -79,6 +84,11 @@ impl Core {
         if !self.unsynced.borrow().is_empty() {
             let done = self.resync().await;
             self.end_of("resynchronisation", done);
+            return;
+        }
+        if self.replacement.borrow().is_some() {
+            let done = self.replace().await;
+            self.end_of("replacement", done);
             return;
         }
         if (0..self.shape.members()).any(|role| self.state(role).is_failed()) {
@@ -159,9 +169,9 @@ impl Core {
 
     /// Goes over `regions`, at the rate that is allowed. `false` if it was left
     /// unfinished.
-    async fn go_over(
+    pub async fn go_over(
         self: &Rc<Core>,
-        filled: Option<(usize, &Rc<Member>)>,
+        filled: Option<&Filled>,
         regions: Vec<usize>,
         work: impl AsyncFn(Extent) -> IoResult,
         region_done: impl AsyncFn(usize, usize) -> IoResult,
@@ -170,7 +180,7 @@ impl Core {
         let all = self.geometry.sectors;
         let total = regions.iter().map(|r| intent.extent(*r, all).len.0).sum();
         let mut progress = Progress {
-            role: filled.map(|(role, _)| role),
+            role: filled.map(|filled| filled.role),
             done: Sectors::ZERO,
             total: Sectors(total),
             began: self.env.timer.now(),
@@ -178,10 +188,12 @@ impl Core {
         for (index, region) in regions.into_iter().enumerate() {
             for step in self.steps(intent.extent(region, all)) {
                 // A member that was lost and is back has missed writes again; and filling
-                // one goes before comparing copies.
+                // one goes before comparing copies, or copying one in sync.
+                let lacks = || self.rebuilding().is_some() || self.claim_for_spare().is_some();
                 let gone = match filled {
-                    Some((role, member)) => !self.is_filled(role, member),
-                    None => self.rebuilding().is_some() || self.claim_for_spare().is_some(),
+                    Some(filled) if self.is_copied(filled) => lacks(),
+                    Some(filled) => !self.is_filled(filled),
+                    None => lacks(),
                 };
                 if self.closed.get() || self.down.borrow().is_some() || gone {
                     return Ok(false);
@@ -196,12 +208,12 @@ impl Core {
         Ok(true)
     }
 
-    /// Whether `member` still has `role`, to be filled.
-    fn is_filled(&self, role: usize, member: &Rc<Member>) -> bool {
-        let same = self
-            .writable(role)
-            .is_some_and(|now| Rc::ptr_eq(&now, member));
-        same && matches!(self.state(role), MemberState::Rebuilding { .. })
+    /// Whether it still has its role, to be filled, or is to take it.
+    pub fn is_filled(self: &Rc<Core>, filled: &Filled) -> bool {
+        let now = self.writable(filled.role);
+        let has = now.is_some_and(|now| Rc::ptr_eq(&now, &filled.member));
+        let rebuilding = matches!(self.state(filled.role), MemberState::Rebuilding { .. });
+        has && rebuilding || self.is_copied(filled)
     }
 
     /// Waits as long as moving `sectors` may take while the array is in use.
@@ -249,6 +261,7 @@ impl Core {
         let role = claim.role;
         // A start that takes it for one in sync needs its records.
         self.commit().await?;
+        member.late_ended().await?;
         self.mend_superblocks(&member).await?;
         if let Some(journal) = self.journals.get(role) {
             journal.wipe(self, &member).await?;
@@ -280,6 +293,8 @@ impl Core {
         let Some(member) = self.writable(role) else {
             return Ok(false);
         };
+        let filled = Filled { role, member };
+        let member = &filled.member;
         let entry = self.slots[role].entry.get();
         let whole = entry.state == MemberState::Rebuilding { whole: true };
         // What differs by now is marked.
@@ -306,7 +321,7 @@ impl Core {
                 self.fail(role, &error);
                 return Err(error);
             }
-            if !self.is_filled(role, &member) {
+            if !self.is_filled(&filled) {
                 return Ok(());
             }
             self.set_entry(role, |entry| entry.checkpoint = Sectors(after.0));
@@ -316,13 +331,12 @@ impl Core {
             if self.is_unsynced(step) {
                 self.clone().agree(step).await?;
             }
-            self.fill(role, step).await
+            self.fill(&filled, step).await
         };
         let all = self.geometry.extent();
         let _all = loop {
             let next = std::mem::take(&mut regions);
-            let filled = Some((role, &member));
-            if !self.go_over(filled, next, fill, note).await? {
+            if !self.go_over(Some(&filled), next, fill, note).await? {
                 return Ok(false);
             }
             // Nothing is in flight while the member becomes one that serves.
@@ -334,7 +348,7 @@ impl Core {
         };
         self.flush_members().await?;
         intent.write_now(self).await?;
-        if !self.is_filled(role, &member) {
+        if !self.is_filled(&filled) {
             return Ok(false);
         }
         self.set_entry(role, |entry| {

@@ -127,10 +127,6 @@ impl Devices {
         if found.is_none_or(|found| Some(found.array) != ours) {
             return Ok(false);
         }
-        // A server that was started anew says once that it may have forgotten
-        // writes; what it missed is filled from the map in any case.
-        let _ = candidate.device.flush().await;
-        candidate.device.flush().await?;
         running.array().add(candidate, fresh(), false).await?;
         Ok(true)
     }

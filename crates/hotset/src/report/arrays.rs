@@ -95,6 +95,8 @@ fn state(report: &Report, settled: bool) -> &'static str {
         "rebuilding"
     } else if any(MemberState::is_failed) {
         "degraded"
+    } else if report.replaced.is_some() {
+        "rebuilding"
     } else if !settled {
         "resyncing"
     } else {

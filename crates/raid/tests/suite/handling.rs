@@ -70,16 +70,19 @@ fn a_member_is_replaced_unless_it_alone_holds_data() {
         array.replace(1, new, bench.uuid(), false).await.unwrap();
         let told: Vec<_> = array.events().0.into_iter().map(|e| e.what).collect();
         assert!(
-            told.iter().any(|t| t.contains("member 1 has failed")),
+            told.iter()
+                .any(|t| t.contains("member 1 is copied to disk-2")),
             "{told:?}"
         );
-        assert_eq!(array.report().members[1].device.as_deref(), Some("disk-2"));
+        assert_eq!(array.report().members[1].device.as_deref(), Some("disk-1"));
+        assert_eq!(*array.report().spares[0], *"disk-2");
         bench.settled(&array).await;
+        assert_eq!(array.report().members[1].device.as_deref(), Some("disk-2"));
         assert!(array.report().spares.is_empty());
         bench.sleep(200).await;
         assert_eq!(array.report().progress, None);
         let events = array.events().0;
-        let done = |e: &&raid::Event| e.what.contains("rebuild done");
+        let done = |e: &&raid::Event| e.what.contains("replacement done");
         assert_eq!(events.iter().filter(done).count(), 1);
         array.fail(0).await.unwrap();
         let new = bench.candidate(3);

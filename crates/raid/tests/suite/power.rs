@@ -197,6 +197,7 @@ fn lost_sectors_stay_lost_until_what_is_written_to_them_is_durable() {
             drive(&mut sim, &control, &disks, async move |bench| {
                 let roles: Vec<_> = (0..members).collect();
                 let array = bench.assemble(&roles).await.unwrap();
+                array.fail(1).await.unwrap();
                 let fresh = bench.candidate(members);
                 array.replace(1, fresh, bench.uuid(), false).await.unwrap();
                 bench.settled(&array).await;
@@ -242,6 +243,7 @@ fn a_read_that_waited_while_sectors_were_given_up_does_not_take_their_zeroes() {
     spoil_data(&mut sim, disks[0], Level::Raid5, block::Sectors(64));
     drive(&mut sim, &control, &disks, async |bench| {
         let array = bench.assemble(&[0, 1, 2]).await.unwrap();
+        array.fail(1).await.unwrap();
         let fresh = bench.candidate(3);
         array.replace(1, fresh, bench.uuid(), false).await.unwrap();
         let reader = async |at| {

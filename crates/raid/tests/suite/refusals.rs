@@ -56,6 +56,7 @@ fn what_a_refused_write_left_amid_a_rebuild_is_copied_again() {
     for (level, members) in [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 4)] {
         let refused = (0, 0, 8);
         refusing(level, members, refused, async move |bench, array| {
+            array.fail(1).await.unwrap();
             let (spare, fresh) = (bench.candidate(members), bench.uuid());
             array.replace(1, spare, fresh, false).await.unwrap();
             while array.report().progress.is_none_or(|p| p.done.0 < 2048) {

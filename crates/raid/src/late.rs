@@ -1,0 +1,109 @@
+//! Changes that go on although whoever asked for them has given up: an array carries them
+//! through, and a device may still do what was asked of it long ago.
+//!
+//! Invariants:
+//!     a device is taken (back) ⟹ no change that it was asked for before can still land
+//!     a flush of an array has ended ⟹ nor can one of an array that was given up
+
+use crate::core::Core;
+use crate::member::Member;
+use block::{IoResult, Kind};
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+/// How many changes are under way, and how many of them somebody waits for.
+#[derive(Default)]
+pub(crate) struct Late {
+    under_way: Cell<u32>,
+    waited_for: Cell<u32>,
+    flushes: RefCell<Vec<Waker>>,
+}
+
+/// Counts one while it is held.
+pub(crate) struct Counted<'a> {
+    late: &'a Late,
+    count: &'a Cell<u32>,
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.count.set(self.count.get() - 1);
+        self.late.flushes.take().into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Late {
+    /// A change is under way.
+    pub fn begin(&self) -> Counted<'_> {
+        self.counted(&self.under_way)
+    }
+
+    /// Somebody waits for one.
+    pub fn wait(&self) -> Counted<'_> {
+        self.counted(&self.waited_for)
+    }
+
+    fn counted<'a>(&'a self, count: &'a Cell<u32>) -> Counted<'a> {
+        count.set(count.get() + 1);
+        Counted { late: self, count }
+    }
+
+    /// Waits until none is under way that nobody waits for.
+    pub async fn ended(&self) {
+        poll_fn(|cx| {
+            if self.under_way.get() <= self.waited_for.get() {
+                return Poll::Ready(());
+            }
+            self.flushes.borrow_mut().push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl Core {
+    /// A change, which goes on if nobody waits for it any more.
+    pub async fn carry_through(self: Rc<Core>, change: impl Future<Output = IoResult>) -> IoResult {
+        let _under_way = self.late.begin();
+        change.await
+    }
+}
+
+impl Member {
+    /// Waits until nothing that was asked of the device before can land any more. It is
+    /// flushed, which waits for that.
+    pub async fn late_ended(&self) -> IoResult {
+        match self.flush().await {
+            // A server that was started anew says once that it may have forgotten writes.
+            Err(error) if error.kind() != Kind::Timeout => self.flush().await,
+            result => result,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Late;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    #[test]
+    fn only_what_nobody_waits_for_is_late() {
+        let late = Late::default();
+        let is_late = || {
+            let mut context = Context::from_waker(Waker::noop());
+            pin!(late.ended()).as_mut().poll(&mut context) == Poll::Pending
+        };
+        let (waits, first) = (late.wait(), late.begin());
+        let (waits_too, second) = (late.wait(), late.begin());
+        assert!(!is_late());
+        drop(waits);
+        assert!(is_late());
+        drop((second, waits_too));
+        assert!(is_late());
+        drop(first);
+        assert!(!is_late());
+    }
+}

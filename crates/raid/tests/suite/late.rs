@@ -1,0 +1,115 @@
+//! Writes that land long after an array has lost patience with them.
+
+use crate::common::{Bench, drive, options, plan, run, strike};
+use block::{BoxDevice, Extent, Kind, Lba, Nanos, Sectors};
+use futures_util::future::join;
+use raid::{Array, Candidate, Level, Options, Start, assemble, create};
+use sim::{Effect, Ops, Rule, When};
+
+fn patient() -> Options {
+    Options {
+        patience: Some(Nanos::from_millis(10)),
+        ..options()
+    }
+}
+
+/// What a mirror has for legs: disks, or arrays of two.
+const LEGS: [Option<Level>; 3] = [None, Some(Level::Raid0), Some(Level::Raid1)];
+
+async fn leg(bench: &Bench, inner: Option<Level>, pair: [usize; 2]) -> Candidate {
+    let Some(_) = inner else {
+        return bench.candidate(pair[1]);
+    };
+    // The members of an inner mirror that alone hold data are waited for.
+    let start = Start { degraded: true };
+    let found = match inner {
+        Some(Level::Raid1) => bench.candidates(&pair[1..]),
+        _ => bench.candidates(&pair),
+    };
+    let made = assemble(&bench.env, None, found, start, patient()).await;
+    Candidate {
+        device: BoxDevice::new(made.unwrap()),
+        domain: "c".into(),
+    }
+}
+
+async fn outer(bench: &Bench, legs: Vec<Candidate>) -> Array {
+    let made = assemble(&bench.env, None, legs, Start::default(), patient()).await;
+    made.unwrap()
+}
+
+/// One leg hangs in a write of 2 and is left behind; 3 is written; then the leg is taken
+/// back, and only then the write of 2 ends.
+#[test]
+fn a_write_that_was_given_up_does_not_land_after_its_members_return() {
+    for (inner, waits) in LEGS
+        .into_iter()
+        .flat_map(|inner| [(inner, false), (inner, true)])
+    {
+        let (mut sim, disks) = run(1, 1, &[8; 4], async move |bench| {
+            let mut legs = Vec::new();
+            for pair in [[0usize, 1], [2, 3]] {
+                if let Some(level) = inner {
+                    let mut plan = plan(level);
+                    plan.name = format!("half{}", pair[0]);
+                    let half = bench.make(&plan, &pair, &[]).await.unwrap();
+                    half.close().await.unwrap();
+                }
+                legs.push(leg(&bench, inner, pair).await);
+            }
+            let mut fresh = || bench.uuid();
+            let mirror = plan(Level::Raid1);
+            let made = create(&bench.env, &mirror, legs, vec![], &mut fresh, options());
+            let array = made.await.unwrap();
+            bench.write(&array, 0, 4096, 1).await.unwrap();
+            array.close().await.unwrap();
+        });
+        let control = sim.world().control();
+        // The write of 2 is the only one of its size.
+        let rule = Rule {
+            disk: disks[3],
+            ops: Ops::Writes,
+            within: Some(Extent::new(Lba(2048 + 64), Sectors(4096))),
+            when: When::Nth(1),
+            effect: Effect::Stick(None),
+        };
+        drive(&mut sim, &control, &disks, async move |bench| {
+            let legs = vec![
+                leg(&bench, inner, [0, 1]).await,
+                leg(&bench, inner, [2, 3]).await,
+            ];
+            outer(&bench, legs).await.close().await.unwrap();
+        });
+        strike(&mut sim, vec![rule]);
+        drive(&mut sim, &control, &disks, async move |bench| {
+            let hung = leg(&bench, inner, [2, 3]).await;
+            let legs = vec![leg(&bench, inner, [0, 1]).await, hung.clone()];
+            let array = outer(&bench, legs).await;
+            bench.write(&array, 64, 64, 2).await.unwrap();
+            let lost = array.report().members[1].state.is_failed();
+            assert!(lost, "{inner:?}: {:#?}", array.report());
+            bench.write(&array, 64, 64, 3).await.unwrap();
+            let add = || array.add(hung.clone(), bench.uuid(), false);
+            if waits {
+                let release = async {
+                    bench.sleep(5).await;
+                    bench.control.release(bench.disks[3]);
+                };
+                join(add(), release).await.0.unwrap();
+            } else {
+                let error = add().await.expect_err("its write can still land");
+                assert_eq!(error.kind(), Kind::Timeout, "{inner:?}: {error}");
+                bench.control.release(bench.disks[3]);
+                bench.sleep(5).await;
+                add().await.unwrap();
+            }
+            bench.settled(&array).await;
+            bench.sleep(100).await;
+            for _ in 0..4 {
+                assert!(bench.holds(&array, 64, 64, 3).await, "{inner:?}, {waits}");
+            }
+            let found = array.scrub(false).await.unwrap();
+            assert_eq!(found.mismatches, 0, "{inner:?}, {waits}");
+        });
+    }
+}

@@ -1,0 +1,235 @@
+//! Members in sync that are replaced: they serve until the other one is whole.
+
+use crate::common::{Bench, after_power, drive, run, spoil, strike};
+use block::{Extent, Kind, Lba, Nanos, Sectors};
+use futures_util::future::join;
+use raid::{Array, Level, Options, Start, assemble};
+use sim::{Domain, Effect, Ops, Rule, When};
+
+const LEVELS: [(Level, usize); 3] = [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 3)];
+const SECTORS: u64 = 4096;
+
+/// Where data of the first member begins, and some of it lies.
+fn data_at(level: Level) -> u64 {
+    if level == Level::Raid5 { 6144 } else { 2048 }
+}
+
+/// Writes 1 everywhere and closes the array.
+async fn fill(bench: &Bench, level: Level, members: usize) {
+    let all: Vec<_> = (0..members).collect();
+    let array = bench.create(level, &all, &[]).await.unwrap();
+    bench.write(&array, 0, SECTORS, 1).await.unwrap();
+    array.close().await.unwrap();
+}
+
+async fn holds_all(bench: &Bench, array: &Array, what: &str) {
+    for at in (0..SECTORS).step_by(64) {
+        assert!(bench.holds(array, at, 64, 1).await, "{what}, {at}");
+    }
+}
+
+async fn begin(bench: &Bench, array: &Array, new: usize) {
+    let new = bench.candidate(new);
+    array.replace(1, new, bench.uuid(), true).await.unwrap();
+}
+
+/// A planned exchange while another member has a sector that cannot be read.
+#[test]
+fn nothing_is_lost_if_a_member_in_sync_is_replaced() {
+    for (level, members) in LEVELS {
+        let (mut sim, disks) = run(1, 1, &vec![8; members + 1], async move |bench| {
+            fill(&bench, level, members).await;
+        });
+        let bad = Extent::new(Lba(data_at(level) + 64), Sectors(1));
+        spoil(&mut sim, vec![(disks[0], bad)]);
+        let control = sim.world().control();
+        drive(&mut sim, &control, &disks, async move |bench| {
+            let all: Vec<_> = (0..members).collect();
+            let array = bench.assemble(&all).await.unwrap();
+            begin(&bench, &array, members).await;
+            assert_eq!(array.report().replaced, Some(1));
+            bench.settled(&array).await;
+            let report = array.report();
+            assert!(report.bad.is_empty(), "{level:?}: {:?}", report.bad);
+            let name = format!("disk-{members}");
+            assert_eq!(report.members[1].device.as_deref(), Some(&*name));
+            holds_all(&bench, &array, &format!("{level:?}")).await;
+            array.close().await.unwrap();
+            drop(array);
+            // The old one is no member any more, and nothing is missing without it.
+            let now: Vec<_> = (0..=members).filter(|disk| *disk != 1).collect();
+            let array = bench.assemble(&now).await.unwrap();
+            assert!(array.report().members.iter().all(|m| !m.state.is_failed()));
+            array.scrub(true).await.unwrap();
+            holds_all(&bench, &array, &format!("{level:?} again")).await;
+        });
+    }
+}
+
+/// Where the old one cannot be read the new one gets what the others have.
+#[test]
+fn what_the_replaced_member_cannot_read_comes_from_the_others() {
+    for (level, members) in LEVELS {
+        let (mut sim, disks) = run(1, 1, &vec![8; members + 1], async move |bench| {
+            fill(&bench, level, members).await;
+        });
+        let bad = Extent::new(Lba(data_at(level) + 64), Sectors(9));
+        spoil(&mut sim, vec![(disks[1], bad)]);
+        let control = sim.world().control();
+        drive(&mut sim, &control, &disks, async move |bench| {
+            let all: Vec<_> = (0..members).collect();
+            let array = bench.assemble(&all).await.unwrap();
+            begin(&bench, &array, members).await;
+            bench.settled(&array).await;
+            assert!(array.report().bad.is_empty(), "{level:?}");
+            let found = array.scrub(false).await.unwrap();
+            assert_eq!((found.mismatches, found.unreadable), (0, 0), "{level:?}");
+            holds_all(&bench, &array, &format!("{level:?}")).await;
+        });
+    }
+}
+
+/// Each sector that is written while the exchange goes on is on the new one.
+#[test]
+fn what_is_written_meanwhile_is_on_both() {
+    for (level, members) in LEVELS {
+        let (mut sim, disks) = run(1, 1, &vec![8; members + 1], async move |bench| {
+            fill(&bench, level, members).await;
+        });
+        let control = sim.world().control();
+        drive(&mut sim, &control, &disks, async move |bench| {
+            let options = Options {
+                rebuild_floor: 16 << 20,
+                ..crate::common::options()
+            };
+            let all: Vec<_> = (0..members).collect();
+            let found = bench.candidates(&all);
+            let start = Start::default();
+            let array = assemble(&bench.env, None, found, start, options).await;
+            let array = array.unwrap();
+            begin(&bench, &array, members).await;
+            let mut rounds = 0;
+            while array.report().replaced.is_some() {
+                for at in (0..SECTORS).step_by(256) {
+                    bench.write(&array, at + 3, 16, 2).await.unwrap();
+                }
+                rounds += 1;
+            }
+            assert!(rounds > 3, "{level:?}: it took {rounds} rounds");
+            bench.settled(&array).await;
+            let found = array.scrub(false).await.unwrap();
+            assert_eq!(found.mismatches, 0, "{level:?}");
+            // What the others hold of it is not asked.
+            array.fail(0).await.unwrap();
+            for at in (0..SECTORS).step_by(256) {
+                assert!(bench.holds(&array, at + 3, 16, 2).await, "{level:?} {at}");
+                assert!(bench.holds(&array, at + 19, 64, 1).await, "{level:?} {at}");
+            }
+        });
+    }
+}
+
+/// Either of the two is lost while the exchange goes on.
+#[test]
+fn an_exchange_outlives_either_of_the_two() {
+    for ((level, members), new_is_lost) in LEVELS
+        .into_iter()
+        .flat_map(|level| [(level, false), (level, true)])
+    {
+        let (mut sim, disks) = run(1, 1, &vec![8; members + 1], async move |bench| {
+            fill(&bench, level, members).await;
+        });
+        let lost = if new_is_lost { members } else { 1 };
+        let rule = Rule {
+            disk: disks[lost],
+            ops: Ops::Writes,
+            within: Some(Extent::new(Lba(data_at(level)), Sectors(2048))),
+            when: When::Nth(3),
+            effect: Effect::Fail(Kind::Other),
+        };
+        strike(&mut sim, vec![rule]);
+        let control = sim.world().control();
+        drive(&mut sim, &control, &disks, async move |bench| {
+            let all: Vec<_> = (0..members).collect();
+            let array = bench.assemble(&all).await.unwrap();
+            begin(&bench, &array, members).await;
+            while array.report().replaced.is_some() {
+                for at in (0..SECTORS).step_by(256) {
+                    bench.write(&array, at, 16, 1).await.unwrap();
+                }
+            }
+            bench.settled(&array).await;
+            let device = array.report().members[1].device.clone();
+            let stays = if new_is_lost { 1 } else { members };
+            assert_eq!(
+                device.as_deref(),
+                Some(&*format!("disk-{stays}")),
+                "{level:?}"
+            );
+            let found = array.scrub(false).await.unwrap();
+            assert_eq!(found.mismatches, 0, "{level:?}");
+            holds_all(&bench, &array, &format!("{level:?} {new_is_lost}")).await;
+            let told = array.events().0;
+            let refused = told
+                .iter()
+                .any(|e| e.what.contains("does not take the place"));
+            assert_eq!(refused, new_is_lost, "{told:?}");
+        });
+    }
+}
+
+/// A start finds the exchange done, or not begun, and nothing missing.
+#[test]
+fn power_that_goes_amid_an_exchange_leaves_every_member_in_sync() {
+    let mut ended = [0; 2];
+    for ((level, members), step) in LEVELS
+        .into_iter()
+        .flat_map(|level| (0..30).map(move |step| (level, step)))
+    {
+        let (mut sim, disks) = run(step, 1, &vec![8; members + 1], async move |bench| {
+            fill(&bench, level, members).await;
+        });
+        let control = sim.world().control();
+        drive(&mut sim, &control, &disks, async move |bench| {
+            let all: Vec<_> = (0..members).collect();
+            let array = bench.assemble(&all).await.unwrap();
+            begin(&bench, &array, members).await;
+            // The power goes about the end of it, among its last writes.
+            while array
+                .report()
+                .progress
+                .is_none_or(|p| p.done.0 + 2048 < p.total.0)
+            {
+                bench.env.timer.sleep(Nanos::from_micros(100)).await;
+            }
+            bench.env.timer.sleep(Nanos::from_micros(step * 150)).await;
+            let cut = async {
+                bench.control.cut_power(None);
+                bench.sleep(1).await;
+            };
+            join(cut, async { drop(bench.write(&array, 8, 8, 1).await) }).await;
+        });
+        let all: Vec<_> = (0..=members).collect();
+        let (old, new) = ("disk-1".to_owned(), format!("disk-{members}"));
+        let seen = std::rc::Rc::new(std::cell::Cell::new(0));
+        let which = seen.clone();
+        after_power(&mut sim, &disks, &all, async move |bench, array| {
+            let report = array.report();
+            let device = report.members[1].device.as_deref().unwrap_or_default();
+            assert!(device == old || device == new, "{level:?} {step}: {device}");
+            let in_sync = report
+                .members
+                .iter()
+                .all(|m| m.state == raid::MemberState::InSync);
+            assert!(in_sync, "{level:?} {step}: {report:#?}");
+            which.set(usize::from(device == new));
+            bench.settled(&array).await;
+            let found = array.scrub(false).await.unwrap();
+            assert_eq!(found.mismatches, 0, "{level:?} {step}");
+            holds_all(&bench, &array, &format!("{level:?} {step}")).await;
+        });
+        ended[seen.get()] += 1;
+        control.power_on(Domain(0));
+    }
+    assert!(!ended.contains(&0), "not begun, done: {ended:?}");
+}
