@@ -106,11 +106,7 @@ impl Buf {
 
     /// Undoes [`Buf::split_at`]; gives both back if they are not neighbours.
     pub fn rejoin(head: Buf, tail: Buf) -> Result<Buf, (Buf, Buf)> {
-        let adjoining = head.0.arena == tail.0.arena
-            && head.0.page == tail.0.page
-            // SAFETY: one past the end of a view is at most one past the arena.
-            && unsafe { head.0.ptr.add(head.0.len as usize) } == tail.0.ptr;
-        if !adjoining {
+        if !head.is_before(&tail) {
             return Err((head, tail));
         }
         let mut whole = head;
@@ -118,20 +114,35 @@ impl Buf {
         Ok(whole)
     }
 
-    /// One buffer with the bytes of `head` and then those of `tail`: the two
-    /// rejoined where they are neighbours, else copied into new memory. For
-    /// parts that devices were handed apart, since a read may give back another
-    /// buffer than it was handed (see [`crate::Device::read`]).
-    pub async fn join(head: Buf, tail: Buf, pool: &Pool) -> Buf {
-        match Buf::rejoin(head, tail) {
-            Ok(whole) => whole,
-            Err((head, tail)) => {
-                let mut whole = pool.get(head.len() + tail.len()).await;
-                whole[..head.len()].copy_from_slice(&head);
-                whole[head.len()..].copy_from_slice(&tail);
+    /// One buffer with the bytes of `parts`, one after the other: rejoined where all
+    /// are neighbours, else copied into new memory. For parts that devices were handed
+    /// apart, since a read may give back another buffer than it was handed (see
+    /// [`crate::Device::read`]).
+    pub fn join(parts: Vec<Buf>, pool: &Pool) -> Buf {
+        let are_neighbours = parts.windows(2).all(|pair| pair[0].is_before(&pair[1]));
+        if are_neighbours {
+            let whole = parts.into_iter().reduce(|mut whole, part| {
+                whole.0.len += part.0.len;
                 whole
-            }
+            });
+            return whole.expect("there is a part");
         }
+        let mut whole = pool.take(parts.iter().map(|part| part.len()).sum());
+        let mut rest = &mut whole[..];
+        for part in parts {
+            let (here, after) = rest.split_at_mut(part.len());
+            here.copy_from_slice(&part);
+            rest = after;
+        }
+        whole
+    }
+
+    /// Whether `tail` begins where this ends.
+    fn is_before(&self, tail: &Buf) -> bool {
+        self.0.arena == tail.0.arena
+            && self.0.page == tail.0.page
+            // SAFETY: one past the end of a view is at most one past the arena.
+            && unsafe { self.0.ptr.add(self.0.len as usize) } == tail.0.ptr
     }
 
     /// Gives up writing, so that several may read.
@@ -237,27 +248,22 @@ mod tests {
 
     #[test]
     fn parts_join_whichever_buffers_they_are() {
-        use std::task::{Context, Poll, Waker};
         let pool = Pool::new(1 << 20);
         let part = |len: usize, byte: u8| {
             let mut buf = pool.try_get(len).unwrap();
             buf.fill(byte);
             buf
         };
-        let join = |head, tail| {
-            let mut join = std::pin::pin!(Buf::join(head, tail, &pool));
-            match join.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                Poll::Ready(whole) => whole,
-                Poll::Pending => panic!("there is memory"),
-            }
-        };
         let (head, tail) = part(4096, 3).split_at(1024);
+        let (mid, tail) = tail.split_at(1024);
         let at = head.as_ptr();
-        assert_eq!(join(head, tail).as_ptr(), at, "neighbours are not copied");
-        let strangers = join(part(512, 1), part(1024, 2));
-        assert_eq!(strangers.len(), 1536);
-        assert!(strangers[..512].iter().all(|&x| x == 1));
-        assert!(strangers[512..].iter().all(|&x| x == 2));
+        let whole = Buf::join(vec![head, mid, tail], &pool);
+        assert_eq!((whole.as_ptr(), whole.len()), (at, 4096), "not copied");
+        let (head, tail) = whole.split_at(512);
+        let strangers = Buf::join(vec![head, part(512, 1), part(1024, 2), tail], &pool);
+        let bytes: Vec<u8> = strangers.chunks(512).map(|c| c[0]).collect();
+        assert_eq!(bytes, [3, 1, 2, 2, 3, 3, 3, 3, 3, 3, 3]);
+        assert!(strangers.chunks(512).all(|c| c.iter().all(|b| *b == c[0])));
     }
 
     #[test]

@@ -8,8 +8,8 @@
 //!     a write holds its range until the device has answered, even if its
 //!     future is dropped: an abandoned write never meets a later one
 //!
-//! Not here: requests over [`Gate::BYTES_MAX`]; a frontend splits them, for
-//! only it knows how many buffers it may hold.
+//! Not here: requests over [`Gate::BYTES_MAX`], and how many of them there may be; a
+//! frontend splits them and bounds them, for only it knows how much memory it may hold.
 
 use crate::buf::{Buf, Shared};
 use crate::device::{Content, Device};
@@ -132,9 +132,8 @@ impl<D: Device> Gate<D> {
 impl<D: Device> Inner<D> {
     async fn read(&self, offset: u64, len: usize) -> IoResult<Shared> {
         let cover = self.cover(offset, len)?;
-        let bytes = cover.blocks.len.bytes() as usize;
-        let buf = self.env.pool.get(bytes).await;
         let _guard = self.lock.lock(cover.blocks, Access::Shared).await;
+        let buf = self.memory(&cover);
         let (buf, result) = self.device.read(cover.blocks.start, buf).await;
         result?;
         let data = buf.share();
@@ -151,27 +150,20 @@ impl<D: Device> Inner<D> {
             let _guard = self.lock.lock(cover.blocks, Access::Exclusive).await;
             return self.device.write(cover.blocks.start, data, fua).await;
         }
-        let buf = self.bounce(&cover).await;
         let _guard = self.lock.lock(cover.blocks, Access::Exclusive).await;
-        self.merge(&cover, buf, fua, |inside| inside.copy_from_slice(&data))
+        self.merge(&cover, fua, |inside| inside.copy_from_slice(&data))
             .await
     }
 
     async fn zero(&self, offset: u64, len: u64) -> IoResult {
         self.bounds(offset, len)?;
         let inner = self.inner_blocks(offset, len);
-        let mut edges = Vec::new();
-        for cover in self.edges(offset, len, inner) {
-            let buf = self.bounce(&cover).await;
-            edges.push((cover, buf));
-        }
         let _guard = self
             .lock
             .lock(self.outer_blocks(offset, len), Access::Exclusive)
             .await;
-        for (cover, buf) in edges {
-            self.merge(&cover, buf, Fua::No, |inside| inside.fill(0))
-                .await?;
+        for cover in self.edges(offset, len, inner) {
+            self.merge(&cover, Fua::No, |inside| inside.fill(0)).await?;
         }
         match inner {
             Some(extent) => self.device.zero(extent).await,
@@ -192,21 +184,15 @@ impl<D: Device> Inner<D> {
         self.device.geometry().sectors.bytes()
     }
 
-    /// Memory for a merge. Taken before the range is locked: a holder of the
-    /// lock must never wait for memory that those who wait for it hold.
-    async fn bounce(&self, cover: &Cover) -> Buf {
-        self.env.pool.get(cover.blocks.len.bytes() as usize).await
+    /// Memory for whole blocks, which the frontend has accounted for.
+    fn memory(&self, cover: &Cover) -> Buf {
+        self.env.pool.take(cover.blocks.len.bytes() as usize)
     }
 
     /// Reads whole blocks, lets `change` write the bytes inside, writes them
     /// back. The caller holds the range.
-    async fn merge(
-        &self,
-        cover: &Cover,
-        buf: Buf,
-        fua: Fua,
-        change: impl FnOnce(&mut [u8]),
-    ) -> IoResult {
+    async fn merge(&self, cover: &Cover, fua: Fua, change: impl FnOnce(&mut [u8])) -> IoResult {
+        let buf = self.memory(cover);
         let (mut buf, result) = self.device.read(cover.blocks.start, buf).await;
         result?;
         change(&mut buf[cover.inside.clone()]);

@@ -19,6 +19,7 @@ mod flush_errors;
 mod gate;
 mod pool;
 mod range_lock;
+mod reserve;
 mod stream;
 mod units;
 
@@ -34,5 +35,6 @@ pub use flush_errors::{FlushErrors, Told};
 pub use gate::Gate;
 pub use pool::{BUF_BYTES_MAX, PAGE_BYTES, Pool};
 pub use range_lock::{Access, RangeLock};
+pub use reserve::{Grant, Reserve};
 pub use stream::{Connector, Listener, Stream};
 pub use units::{Extent, Fua, Lba, Nanos, SECTOR_BYTES, Sectors};

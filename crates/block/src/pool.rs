@@ -7,13 +7,20 @@
 //!     bytes handed out + bytes free = arena size          (`Pool::free_bytes`)
 //!     refs(allocation) = number of `Buf`s and `Shared`s on it
 //!     the free lists are touched by the owning thread alone
+//!     whoever serves a request never waits for memory      (`Pool::take`)
 //!
 //! A buffer dropped on another thread goes onto a lock-free stack that the
 //! owner empties when it runs short. Waiters are served in order of arrival.
 //!
-//! Not here: growth. Frontends hold at most half of the pool, so that the
-//! layers below, which each take at most one more buffer of the request's
-//! size, always finish; background work takes buffers by `try_get` alone.
+//! Memory is bounded by credits, never by waiting for it while holding some:
+//! frontends hold at most half of the pool for their requests, layers that need
+//! more than one further buffer of a request's size have a [`crate::Reserve`],
+//! and background work takes what is free (`try_get`). What a device that does
+//! not answer keeps is beyond that: if the arena has no room then, the system
+//! gives the memory, and takes it back when the buffer is dropped.
+
+#[cfg(test)]
+mod tests;
 
 use crate::buddy::{Lists, NIL, ORDERS};
 use crate::buf::Buf;
@@ -48,6 +55,14 @@ pub(crate) struct Arena {
     waiting: AtomicUsize,
     waiters: Mutex<VecDeque<(u64, Waker)>>,
     tickets: AtomicU64,
+    /// Bytes that the system gave beside the arena, and the most by which bytes
+    /// handed out ever exceeded it.
+    beside: AtomicUsize,
+    over_max: AtomicUsize,
+    /// Bytes set aside for reserves.
+    reserved: AtomicUsize,
+    /// The arena that this one, of a single buffer, stands beside.
+    beside_of: Option<Arc<Arena>>,
 }
 
 struct Head {
@@ -80,6 +95,10 @@ impl Pool {
     pub fn new(bytes: usize) -> Pool {
         let small = bytes.max(PAGE_BYTES).next_power_of_two();
         let bytes = small.min(bytes.max(1).next_multiple_of(BUF_BYTES_MAX));
+        Pool::with(bytes, None)
+    }
+
+    fn with(bytes: usize, beside_of: Option<Arc<Arena>>) -> Pool {
         let layout = arena_layout(bytes);
         // SAFETY: the layout is not empty.
         let allocated = NonNull::new(unsafe { alloc_zeroed(layout) })
@@ -105,7 +124,40 @@ impl Pool {
             waiting: AtomicUsize::new(0),
             waiters: Mutex::new(VecDeque::new()),
             tickets: AtomicU64::new(0),
+            beside: AtomicUsize::new(0),
+            over_max: AtomicUsize::new(0),
+            reserved: AtomicUsize::new(0),
+            beside_of,
         }))
+    }
+
+    /// A buffer of `len` bytes (1 to [`BUF_BYTES_MAX`]) at once, whoever waits: for
+    /// work on a request, which others wait for in turn. Its caller answers for the
+    /// bound: the request's own memory, one in place of a buffer that a device keeps,
+    /// or a few pages for a whole device.
+    ///
+    /// The bytes are whatever the last user left.
+    #[inline]
+    pub fn take(&self, len: usize) -> Buf {
+        match self.allocate(len) {
+            Some(buf) => buf,
+            None => self.take_beside(len),
+        }
+    }
+
+    #[cold]
+    fn take_beside(&self, len: usize) -> Buf {
+        let bytes = Pool::footprint(len);
+        let beside = self.0.beside.fetch_add(bytes, Relaxed) + bytes;
+        let over = beside.saturating_sub(self.free_bytes());
+        self.0.over_max.fetch_max(over, Relaxed);
+        let one = Pool::with(bytes, Some(self.0.clone()));
+        one.allocate(len).expect("made to fit it")
+    }
+
+    /// What a buffer of `len` bytes takes of the pool.
+    pub const fn footprint(len: usize) -> usize {
+        len.div_ceil(PAGE_BYTES).next_power_of_two() * PAGE_BYTES
     }
 
     /// A buffer of `len` bytes (1 to [`BUF_BYTES_MAX`]), or `None` if there is
@@ -120,7 +172,8 @@ impl Pool {
         self.allocate(len)
     }
 
-    /// A buffer of `len` bytes (1 to [`BUF_BYTES_MAX`]); waits its turn for room.
+    /// A buffer of `len` bytes (1 to [`BUF_BYTES_MAX`]); waits its turn for room. For
+    /// sources of requests, which hold none while they wait.
     #[inline]
     pub fn get(&self, len: usize) -> Get<'_> {
         let largest = self.total_bytes().min(BUF_BYTES_MAX);
@@ -139,9 +192,25 @@ impl Pool {
         unsafe { self.0.lists() }.free_pages as usize * PAGE_BYTES
     }
 
+    /// Bytes that the system gave beside the arena, while it had no room.
+    pub fn beside_bytes(&self) -> usize {
+        self.0.beside.load(Relaxed)
+    }
+
+    /// The most by which bytes handed out ever exceeded the arena: zero as long as
+    /// devices answer and everyone keeps to their credits.
+    pub fn over_bytes_max(&self) -> usize {
+        self.0.over_max.load(Relaxed)
+    }
+
     /// Bytes in all.
     pub fn total_bytes(&self) -> usize {
         self.0.pages as usize * PAGE_BYTES
+    }
+
+    /// Bytes set aside for [`crate::Reserve`]s.
+    pub(crate) fn reserved(&self) -> &AtomicUsize {
+        &self.0.reserved
     }
 
     /// The whole arena, for a driver to register: address and length.
@@ -272,6 +341,10 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
+        if let Some(arena) = &self.beside_of {
+            let bytes = self.pages as usize * PAGE_BYTES;
+            arena.beside.fetch_sub(bytes, Relaxed);
+        }
         // SAFETY: allocated in `Pool::new` with this layout; no buffer is left,
         // for each holds a strong count.
         unsafe {
@@ -354,85 +427,6 @@ impl Drop for Get<'_> {
     fn drop(&mut self) {
         if self.ticket.is_some() {
             self.leave();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::pin::pin;
-
-    #[test]
-    fn a_small_pool_is_one_power_of_two() {
-        let pool = Pool::new(5000);
-        assert_eq!((pool.total_bytes(), pool.free_bytes()), (8192, 8192));
-        assert!(pool.try_get(8192).is_some());
-        assert!(pool.try_get(8193).is_none());
-    }
-
-    #[test]
-    fn whole_arena_can_be_used_and_comes_back_in_one_piece() {
-        let pool = Pool::new(8 << 20);
-        let small: Vec<_> = std::iter::from_fn(|| pool.try_get(PAGE_BYTES)).collect();
-        assert_eq!(small.len(), (8 << 20) / PAGE_BYTES);
-        assert_eq!(pool.free_bytes(), 0);
-        drop(small);
-        assert_eq!(pool.free_bytes(), 8 << 20);
-        let large: Vec<_> = std::iter::from_fn(|| pool.try_get(BUF_BYTES_MAX)).collect();
-        assert_eq!(large.len(), 2);
-    }
-
-    #[test]
-    fn waiters_are_served_in_order_of_arrival() {
-        let pool = Pool::new(BUF_BYTES_MAX);
-        let all = pool.try_get(BUF_BYTES_MAX).unwrap();
-        let mut cx = Context::from_waker(Waker::noop());
-        let mut large = pin!(pool.get(BUF_BYTES_MAX));
-        let mut small = pin!(pool.get(1));
-        assert!(large.as_mut().poll(&mut cx).is_pending());
-        assert!(small.as_mut().poll(&mut cx).is_pending());
-        drop(all);
-        assert!(
-            small.as_mut().poll(&mut cx).is_pending(),
-            "a later request must not overtake"
-        );
-        assert!(pool.try_get(1).is_none(), "nor one that does not wait");
-        let Poll::Ready(buf) = large.as_mut().poll(&mut cx) else {
-            panic!("room, and first")
-        };
-        assert!(small.as_mut().poll(&mut cx).is_pending());
-        drop(buf);
-        assert!(small.as_mut().poll(&mut cx).is_ready());
-    }
-
-    #[test]
-    fn a_waiter_that_gives_up_does_not_block_the_next() {
-        let pool = Pool::new(BUF_BYTES_MAX);
-        let all = pool.try_get(BUF_BYTES_MAX).unwrap();
-        let mut cx = Context::from_waker(Waker::noop());
-        let mut first = Box::pin(pool.get(1));
-        let mut second = pin!(pool.get(1));
-        assert!(first.as_mut().poll(&mut cx).is_pending());
-        assert!(second.as_mut().poll(&mut cx).is_pending());
-        drop(first);
-        drop(all);
-        assert!(second.as_mut().poll(&mut cx).is_ready());
-    }
-
-    #[test]
-    fn buffers_freed_on_other_threads_come_home() {
-        let pool = Pool::new(4 << 20);
-        for round in 0..100 {
-            let bufs: Vec<_> =
-                std::iter::from_fn(|| pool.try_get(PAGE_BYTES << (round % 4))).collect();
-            std::thread::scope(|s| {
-                let mut halves = bufs.into_iter().collect::<Vec<_>>();
-                let other = halves.split_off(halves.len() / 2);
-                s.spawn(move || drop(halves));
-                s.spawn(move || drop(other));
-            });
-            assert_eq!(pool.free_bytes(), pool.total_bytes());
         }
     }
 }

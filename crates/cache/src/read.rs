@@ -12,7 +12,7 @@ use crate::budget::{Budget, Permit};
 use crate::counters::Counter;
 use crate::fill;
 use crate::hit::{Hit, Lost};
-use crate::lines::{BLOCK_BYTES, Run, bytes_of, covering, extent_of, inside};
+use crate::lines::{Run, bytes_of, covering, extent_of, inside};
 use crate::state::Place;
 use crate::volume::Inner;
 use block::{BUF_BYTES_MAX, Buf, Device, Extent, IoResult, Lba};
@@ -41,7 +41,7 @@ pub(crate) async fn read<P: Device>(volume: &Rc<Inner<P>>, at: Lba, buf: Buf) ->
     let (whole, part) = if inside(extent) == blocks {
         (buf, None)
     } else {
-        (volume.core.env.pool.get(bytes_of(&blocks)).await, Some(buf))
+        (volume.core.env.pool.take(bytes_of(&blocks)), Some(buf))
     };
     let (whole, result) = match plan(volume, &blocks) {
         // As `Hit::read` does, in this very future: moving another into it costs
@@ -208,64 +208,103 @@ async fn read_pieces<P: Device>(
     pieces: Vec<(u64, Piece<P>)>,
     buf: Buf,
 ) -> (Buf, IoResult) {
-    let (mut at, mut rest) = (first, buf);
-    let mut parts = Vec::with_capacity(pieces.len());
-    for (count, piece) in pieces {
-        let (head, tail) = rest.split_at(count as usize * BLOCK_BYTES);
-        parts.push(read_piece(volume, at..at + count, piece, head));
-        (at, rest) = (at + count, tail);
+    let pool = &volume.core.env.pool;
+    let (len, counts) = (buf.len(), pieces.iter().map(|(count, _)| *count));
+    let reads = cut_up(first, counts.collect(), buf)
+        .zip(pieces)
+        .map(|((blocks, part), (_, piece))| read_piece(volume, blocks, piece, part));
+    let done = join_all(reads).await;
+    let counts = done.iter().map(|(blocks, ..)| blocks.end - blocks.start);
+    let counts: Vec<u64> = counts.collect();
+    let (mut bufs, mut result) = (Vec::with_capacity(done.len()), Ok(()));
+    if done.iter().all(|(_, buf, _)| buf.is_some()) {
+        for (_, buf, outcome) in done {
+            bufs.extend(buf);
+            result = result.and(outcome);
+        }
+        return (Buf::join(bufs, pool), result);
     }
-    drop(rest);
-    let mut done = join_all(parts).await.into_iter();
-    let (mut whole, mut result) = done.next().expect("a request has a piece");
-    for (buf, outcome) in done {
-        whole = Buf::join(whole, buf, &volume.core.env.pool).await;
+    // A device keeps all of the memory: one buffer takes its place.
+    let anew = cut_up(first, counts, pool.take(len)).zip(done);
+    let again = anew.map(
+        async |((_, mut part), (blocks, read, outcome))| match read {
+            Some(read) => {
+                part.copy_from_slice(&read);
+                (part, outcome)
+            }
+            None => retry(volume, blocks, part).await,
+        },
+    );
+    for (buf, outcome) in join_all(again).await {
+        bufs.push(buf);
         result = result.and(outcome);
     }
-    (whole, result)
+    (Buf::join(bufs, pool), result)
 }
 
+/// Cuts `buf` into runs of `counts` blocks, the first of which begins at `first`.
+fn cut_up(first: u64, counts: Vec<u64>, buf: Buf) -> impl Iterator<Item = (Range<u64>, Buf)> {
+    let (mut at, mut rest) = (first, Some(buf));
+    counts.into_iter().map(move |count| {
+        let blocks = at..at + count;
+        at = blocks.end;
+        let buf = rest.take().expect("as many blocks as there are bytes");
+        let (part, tail) = buf.split_at(bytes_of(&blocks));
+        rest = Some(tail);
+        (blocks, part)
+    })
+}
+
+/// Reads one piece; no buffer if a device keeps it, in which case the piece is to be
+/// read again.
 async fn read_piece<P: Device>(
     volume: &Rc<Inner<P>>,
     blocks: Range<u64>,
     piece: Piece<P>,
     buf: Buf,
-) -> (Buf, IoResult) {
-    match piece {
+) -> (Range<u64>, Option<Buf>, IoResult) {
+    let (buf, result) = match piece {
         Piece::Hit(hit) => match hit.read(buf).await {
             Ok(buf) => (buf, Ok(())),
-            Err(lost) => recover(volume, blocks, lost).await,
+            Err(Lost(None)) => return (blocks, None, Ok(())),
+            Err(Lost(Some(buf))) => retry(volume, blocks.clone(), buf).await,
         },
-        Piece::Origin(permit) => read_origin(volume, blocks, permit, buf).await,
-        Piece::Join => {
-            let buf = match volume.flights.join(blocks.clone(), buf) {
-                Ok(answer) => {
-                    volume.counters.count(Counter::ReadsJoined);
-                    let answer = answer.await;
-                    let (buf, filled) = answer.expect("a flight answers all who joined");
-                    if filled {
-                        return (buf, Ok(()));
-                    }
-                    buf
-                }
-                Err(buf) => buf,
-            };
-            volume.counters.count(Counter::JoinsFailed);
-            retry(volume, blocks, buf).await
+        Piece::Origin(permit) => read_origin(volume, blocks.clone(), permit, buf).await,
+        Piece::Join => read_joined(volume, blocks.clone(), buf).await,
+    };
+    (blocks, Some(buf), result)
+}
+
+/// Reads what an origin read in flight will bring, or else from the origin.
+async fn read_joined<P: Device>(
+    volume: &Rc<Inner<P>>,
+    blocks: Range<u64>,
+    buf: Buf,
+) -> (Buf, IoResult) {
+    let buf = match volume.flights.join(blocks.clone(), buf) {
+        Ok(answer) => {
+            volume.counters.count(Counter::ReadsJoined);
+            let answer = answer.await;
+            let (buf, filled) = answer.expect("a flight answers all who joined");
+            if filled {
+                return (buf, Ok(()));
+            }
+            buf
         }
-    }
+        Err(buf) => buf,
+    };
+    volume.counters.count(Counter::JoinsFailed);
+    retry(volume, blocks, buf).await
 }
 
 /// Serves from the origin what a hit did not deliver.
 async fn recover<P: Device>(
     volume: &Rc<Inner<P>>,
     blocks: Range<u64>,
-    lost: Lost,
+    Lost(buf): Lost,
 ) -> (Buf, IoResult) {
-    let buf = match lost.0 {
-        Some(buf) => buf,
-        None => volume.core.env.pool.get(bytes_of(&blocks)).await,
-    };
+    // In place of the buffer that the device keeps.
+    let buf = buf.unwrap_or_else(|| volume.core.env.pool.take(bytes_of(&blocks)));
     retry(volume, blocks, buf).await
 }
 

@@ -21,7 +21,7 @@ sections! {
         control: PathBuf = "/run/hotset/control.sock",
             "The unix socket that `hotset status`, `volume` and `pool` speak to. Its mode is 0600.";
         buffers: Bytes = "256MiB",
-            "Memory for data in flight, at least 32 MiB. Half of it is for clients.";
+            "Memory for data in flight, at least 32 MiB. Half of it is for clients; of the other half each RAID 5 sets aside what its widest stripe takes, at most 16 MiB.";
         connections: u32 = 32,
             "NBD connections at one time, each with at least 1 MiB of the clients' memory; one more is closed at once.";
         requests: u32 = 128,

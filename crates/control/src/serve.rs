@@ -63,7 +63,7 @@ async fn converse<S: Stream, H: Handler>(stream: &S, handler: &H, env: &Env) -> 
         let line = match lines.next() {
             Ok(Some(line)) => line,
             Ok(None) => {
-                let (buf, received) = stream.recv(env.pool.get(RECEIVE_BYTES).await).await;
+                let (buf, received) = stream.recv(env.pool.take(RECEIVE_BYTES)).await;
                 match received? {
                     0 => return Ok(()),
                     n => lines.push(&buf[..n]),
@@ -94,7 +94,7 @@ async fn send<S: Stream>(stream: &S, reply: &Reply, env: &Env) -> IoResult {
     let mut bytes = serde_json::to_vec(reply).expect("a reply is plain data");
     bytes.push(b'\n');
     for piece in bytes.chunks(BUF_BYTES_MAX) {
-        let mut buf = env.pool.get(piece.len()).await;
+        let mut buf = env.pool.take(piece.len());
         buf.copy_from_slice(piece);
         stream.send(vec![buf.share()]).await.1?;
     }

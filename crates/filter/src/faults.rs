@@ -259,7 +259,7 @@ impl<D: Device> Device for Faulty<D> {
         let work = async {
             let mut data = data;
             if let Some((_, Effect::FlipBit)) = fate {
-                let mut copy = self.env.pool.get(data.len()).await;
+                let mut copy = self.env.pool.take(data.len());
                 copy.copy_from_slice(&data);
                 self.flip(&mut copy);
                 data = copy.share();

@@ -288,7 +288,7 @@ impl Device for Client {
             return self.tell_pieces(cmd::WRITE_ZEROES, extent).await;
         }
         let bytes = extent.len.bytes().min(64 << 10);
-        let mut zeroes = self.link.env.pool.get(bytes as usize).await;
+        let mut zeroes = self.link.env.pool.take(bytes as usize);
         zeroes.fill(0);
         let zeroes = zeroes.share();
         let mut at = extent.start.byte();
@@ -393,7 +393,7 @@ async fn negotiate<S: block::Stream>(
 ) -> IoResult<Option<Session>> {
     loop {
         if !out.is_empty() {
-            let mut buf = env.pool.get(out.len()).await;
+            let mut buf = env.pool.take(out.len());
             buf.copy_from_slice(out);
             out.clear();
             stream.send(vec![buf.share()]).await.1?;

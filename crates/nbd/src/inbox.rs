@@ -18,7 +18,7 @@ impl Inbox {
     /// An empty inbox; waits its turn for memory.
     pub(crate) async fn new(pool: &Pool) -> Inbox {
         Inbox {
-            buf: Some(pool.get(INBOX_BYTES).await),
+            buf: Some(pool.take(INBOX_BYTES)),
             pool: pool.clone(),
             start: 0,
             end: 0,
@@ -64,7 +64,7 @@ impl Inbox {
         debug_assert!(self.bytes().is_empty());
         let buf = match self.buf.take() {
             Some(buf) => buf,
-            None => self.pool.get(INBOX_BYTES).await,
+            None => self.pool.take(INBOX_BYTES),
         };
         (self.start, self.end) = (0, 0);
         let (buf, result) = stream.recv(buf).await;

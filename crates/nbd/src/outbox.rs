@@ -68,7 +68,7 @@ impl Outbox {
         // The last send has dropped its views of the page.
         match self.page.take().map(Shared::unshare) {
             Some(Ok(page)) => page,
-            _ => self.pool.get(PAGE_BYTES).await,
+            _ => self.pool.take(PAGE_BYTES),
         }
     }
 

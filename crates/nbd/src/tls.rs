@@ -214,7 +214,7 @@ impl<S: Stream> TlsStream<S> {
         if received.start == received.end {
             let buf = match received.buf.take() {
                 Some(buf) => buf,
-                None => self.pool.get(RECORDS_BYTES).await,
+                None => self.pool.take(RECORDS_BYTES),
             };
             let (buf, result) = self.stream.recv(buf).await;
             received = Received {
@@ -241,7 +241,7 @@ impl<S: Stream> TlsStream<S> {
     /// Sends the records that rustls has ready.
     async fn send_records(&self) -> IoResult {
         while self.session.borrow().wants_write() {
-            let mut buf = self.pool.get(RECORDS_BYTES).await;
+            let mut buf = self.pool.take(RECORDS_BYTES);
             let room = buf.len();
             let mut free = &mut buf[..];
             {

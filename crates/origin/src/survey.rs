@@ -115,7 +115,7 @@ fn mixed(mut z: u64) -> u64 {
 async fn read<D: Device>(origin: &D, pool: &Pool, extent: Extent) -> IoResult<Vec<u8>> {
     let start = extent.start.0 / BLOCK * BLOCK;
     let end = extent.end().0.next_multiple_of(BLOCK);
-    let buf: Buf = pool.get(((end - start) * SECTOR_BYTES) as usize).await;
+    let buf: Buf = pool.take(((end - start) * SECTOR_BYTES) as usize);
     let (buf, result) = origin.read(Lba(start), buf).await;
     result?;
     let from = ((extent.start.0 - start) * SECTOR_BYTES) as usize;

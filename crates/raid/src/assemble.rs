@@ -36,7 +36,7 @@ pub async fn examine(env: &Env, device: &BoxDevice) -> IoResult<Option<Superbloc
         if geometry.sectors < copy + Sectors(8) {
             continue;
         }
-        let buf = env.pool.get(BLOCK_BYTES).await;
+        let buf = env.pool.take(BLOCK_BYTES);
         let (buf, result) = device.read(Lba(copy.0), buf).await;
         match result {
             Ok(()) => {
@@ -170,7 +170,7 @@ async fn catch_up(core: &Rc<Core>, newest: &Superblock, behind: &HashSet<Uuid>) 
             lacks && refused.iter().all(|(r, _)| r != role)
         });
         let each = live.into_iter().map(async |(role, member)| {
-            let mut buf = core.env.pool.get(BLOCK_BYTES).await;
+            let mut buf = core.env.pool.take(BLOCK_BYTES);
             let superblock = Superblock {
                 role: role as u16,
                 member: member.uuid,
@@ -346,7 +346,7 @@ fn parts_of(
         bad: newest.bad.clone(),
         shape,
     };
-    Ok((Core::new(parts, env.clone(), options), returned))
+    Ok((Core::new(parts, env.clone(), options)?, returned))
 }
 
 fn check_absent(
@@ -392,7 +392,7 @@ async fn take_over_marks(core: &Rc<Core>) -> IoResult {
         if !core.is_in_sync(role) {
             continue;
         }
-        let buf = core.env.pool.get(BLOCK_BYTES).await;
+        let buf = core.env.pool.take(BLOCK_BYTES);
         let (mut buf, result) = member.read_meta(MAP, buf).await;
         if result.is_err() {
             buf.fill(0);

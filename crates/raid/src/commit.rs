@@ -133,7 +133,7 @@ impl Core {
 
     /// Gives `member` its superblock, durably.
     pub async fn write_superblock(&self, role: u16, member: &Member) -> IoResult {
-        let mut buf = self.env.pool.get(BLOCK_BYTES).await;
+        let mut buf = self.env.pool.take(BLOCK_BYTES);
         self.superblock(role, member.uuid).encode(&mut buf);
         // The other copy stays whole whatever becomes of this write: one that is torn
         // is written first.
@@ -155,7 +155,7 @@ impl Core {
     pub async fn mend_superblocks(&self, member: &Member) -> IoResult {
         let mut found = [None, None];
         for (copy, found) in SUPERBLOCKS.into_iter().zip(&mut found) {
-            let buf = self.env.pool.get(BLOCK_BYTES).await;
+            let buf = self.env.pool.take(BLOCK_BYTES);
             let (buf, result) = member.read_meta(copy, buf).await;
             let legible = result.is_ok() && Superblock::decode(&buf).is_some();
             *found = legible.then_some(buf);
@@ -170,7 +170,7 @@ impl Core {
     /// Makes a device that is blank, or was somebody's, a spare of this array.
     pub async fn write_spare(&self, member: &Member) -> IoResult {
         for copy in SUPERBLOCKS {
-            let mut buf = self.env.pool.get(BLOCK_BYTES).await;
+            let mut buf = self.env.pool.take(BLOCK_BYTES);
             self.superblock(ROLE_SPARE, member.uuid).encode(&mut buf);
             member.write_meta(copy, buf.share()).await?;
         }

@@ -11,12 +11,13 @@ use crate::format::{MemberEntry, MemberState, Uuid};
 use crate::intent::Intent;
 use crate::journal::Journal;
 use crate::late::Late;
-use crate::levels::{Leg, Piece, Shape};
+use crate::levels::{Leg, Level, Piece, Shape};
 use crate::member::{Member, is_loss};
 use crate::replace::Replacement;
+use crate::scratch;
 use block::{
-    Device, Env, Extent, FlushErrors, Geometry, IoError, IoResult, Kind, Nanos, RangeLock, Sectors,
-    Told,
+    Device, Env, Extent, FlushErrors, Geometry, IoError, IoResult, Kind, Nanos, RangeLock, Reserve,
+    Sectors, Told,
 };
 use futures_util::future::join_all;
 use std::cell::{Cell, RefCell};
@@ -129,6 +130,10 @@ pub(crate) struct Core {
     pub replacement: RefCell<Option<Replacement>>,
     /// How many stripes of RAID 5 are changed at once.
     pub lanes: RangeLock,
+    /// Zeroes are written by one request at a time.
+    pub zeroing: RangeLock,
+    /// Of RAID 5: memory beside that of its callers.
+    pub reserve: Option<Reserve>,
     pub closed: Cell<bool>,
 }
 
@@ -144,8 +149,16 @@ pub(crate) struct Parts {
 }
 
 impl Core {
-    pub fn new(parts: Parts, env: Env, options: Options) -> Rc<Core> {
+    /// `Err(Invalid)`: the memory is too small for its stripes.
+    pub fn new(parts: Parts, env: Env, options: Options) -> IoResult<Rc<Core>> {
         let shape = parts.shape;
+        let reserve = match shape.level() {
+            Level::Raid5 => {
+                let who = format!("the array {}", parts.name);
+                Some(Reserve::new(&env.pool, scratch::least(&shape), &who)?)
+            }
+            _ => None,
+        };
         let mut geometry = Geometry::new(parts.name.clone(), shape.sectors(), parts.block);
         geometry.optimal = shape.width();
         let devices = parts.members.iter().filter_map(|(m, _)| m.as_ref());
@@ -191,6 +204,8 @@ impl Core {
             late: Late::default(),
             replacement: RefCell::default(),
             lanes: RangeLock::new(),
+            zeroing: RangeLock::new(),
+            reserve,
             closed: Cell::new(false),
             shape,
             env,
@@ -199,7 +214,7 @@ impl Core {
         for slot in &core.slots {
             slot.member.borrow().iter().for_each(|m| core.own(m));
         }
-        core
+        Ok(core)
     }
 
     /// What superblocks have in common. Only arrays that have them ask.

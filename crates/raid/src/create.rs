@@ -103,7 +103,7 @@ pub fn raw(
         bad: Vec::new(),
         shape,
     };
-    Ok(Array::start(Core::new(parts, env.clone(), options)))
+    Ok(Array::start(Core::new(parts, env.clone(), options)?))
 }
 
 /// Makes an array of `candidates`, in this order, with `spares`. What they hold
@@ -194,7 +194,7 @@ pub async fn create(
         generation: 0,
         bad: Vec::new(),
     };
-    let core = Core::new(parts, env.clone(), options);
+    let core = Core::new(parts, env.clone(), options)?;
     let fills = core
         .live()
         .into_iter()
@@ -225,14 +225,14 @@ async fn prepare(core: &Rc<Core>, role: usize, member: Rc<Member>, zeroed: bool)
         check_zeroes(core, role, &member).await?;
     }
     for copy in SUPERBLOCKS {
-        let mut buf = core.env.pool.get(BLOCK_BYTES).await;
+        let mut buf = core.env.pool.take(BLOCK_BYTES);
         buf.fill(0);
         member.write_meta(copy, buf.share()).await?;
     }
     if let Some(journal) = core.journals.get(role) {
         journal.wipe(core, &member).await?;
     }
-    let mut buf = core.env.pool.get(BLOCK_BYTES).await;
+    let mut buf = core.env.pool.take(BLOCK_BYTES);
     crate::format::map::encode(&mut buf, core.meta().array, &[]);
     member.write_meta(MAP, buf.share()).await?;
     if core.shape.level().is_redundant() && !zeroed {
@@ -253,7 +253,7 @@ async fn check_zeroes(core: &Rc<Core>, role: usize, member: &Member) -> IoResult
     let last = (core.shape.member_sectors(role).0 / block.0).saturating_sub(1);
     for sample in 0..SAMPLES {
         let at = Sectors(last * sample / (SAMPLES - 1) * block.0);
-        let buf = core.env.pool.get(BLOCK_BYTES).await;
+        let buf = core.env.pool.take(BLOCK_BYTES);
         let (buf, result) = member.read_meta(core.meta().data_at + at, buf).await;
         result?;
         if buf.iter().any(|byte| *byte != 0) {

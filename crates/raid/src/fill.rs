@@ -7,7 +7,7 @@ use crate::format::BLOCK_BYTES;
 use crate::levels::{Level, Piece, Stripe};
 use crate::member::{Member, is_loss};
 use crate::xor::xor;
-use block::{Access, Buf, Extent, Fua, IoResult, Kind, Lba, Sectors};
+use block::{Access, Buf, Extent, Fua, Grant, IoResult, Kind, Lba, Sectors};
 use std::rc::Rc;
 
 /// A member that is being filled with what a role holds.
@@ -27,6 +27,7 @@ impl Core {
             }
             return Ok(());
         }
+        self.room_for(extent.len.bytes() as usize).await;
         let _busy = self.busy.lock(extent, Access::Exclusive).await;
         for piece in self.shape.pieces(extent) {
             if let Some(leg) = piece.legs().iter().find(|leg| leg.member == filled.role) {
@@ -37,7 +38,7 @@ impl Core {
     }
 
     async fn fill_piece(self: &Rc<Core>, filled: &Filled, piece: Piece, at: Lba) -> IoResult {
-        let mut buf = self.spare_buf(piece.extent.len.bytes() as usize).await;
+        let mut buf = self.env.pool.take(piece.extent.len.bytes() as usize);
         let mut result;
         let mut legs = self.readable(&piece);
         legs.sort_by_key(|(leg, _)| leg.member != filled.role);
@@ -69,20 +70,21 @@ impl Core {
         }
         self.add_bad(piece.extent);
         self.commit().await?;
-        let mut zeroes = self.spare_buf(piece.extent.len.bytes() as usize).await;
+        let mut zeroes = self.env.pool.take(piece.extent.len.bytes() as usize);
         zeroes.fill(0);
         self.spread(piece, zeroes.share(), |_| true).await
     }
 
     async fn fill_stripe(self: &Rc<Core>, filled: &Filled, stripe: Stripe) -> IoResult {
+        let chunk = self.shape.chunk();
+        let grant = self.grant_reconstruct(1, chunk.bytes() as usize).await;
         let _busy = self.busy.lock(stripe.extent(), Access::Exclusive).await;
         if !self.is_filled(filled) {
             return Ok(());
         }
         let (role, member) = (filled.role, &filled.member);
-        let chunk = self.shape.chunk();
-        let buf = self.spare_buf(chunk.bytes() as usize).await;
-        let (buf, result) = self.fetch(stripe, role, Sectors::ZERO, buf).await;
+        let buf = grant.take(chunk.bytes() as usize);
+        let (buf, result) = self.fetch(stripe, role, Sectors::ZERO, buf, &grant).await;
         if result.is_ok() {
             let written = member.write(stripe.row(), buf.share(), Fua::No).await;
             return self.filled(filled, written);
@@ -91,8 +93,8 @@ impl Core {
         let unit = self.geometry.block;
         for from in (0..chunk.0).step_by(unit.0 as usize).map(Sectors) {
             self.check_can_fill(role)?;
-            let buf = self.spare_buf(unit.bytes() as usize).await;
-            let (buf, result) = self.fetch(stripe, role, from, buf).await;
+            let buf = self.env.pool.take(unit.bytes() as usize);
+            let (buf, result) = self.fetch(stripe, role, from, buf, &grant).await;
             if result.is_ok() {
                 let at = stripe.row() + from;
                 self.filled(filled, member.write(at, buf.share(), Fua::No).await)?;
@@ -112,6 +114,7 @@ impl Core {
         role: usize,
         from: Sectors,
         mut buf: Buf,
+        grant: &Grant,
     ) -> (Buf, IoResult) {
         if let Some(old) = self.in_sync(role) {
             let result;
@@ -121,7 +124,7 @@ impl Core {
                 return (buf, result);
             }
         }
-        self.reconstruct(stripe, role, from, buf).await
+        self.reconstruct(stripe, role, from, buf, grant).await
     }
 
     fn check_can_fill(&self, role: usize) -> IoResult {
@@ -163,7 +166,7 @@ impl Core {
         self.check_can_fill(role)?;
         let at = stripe.row() + from;
         let bytes = len.bytes() as usize;
-        let mut parity = self.spare_buf(bytes).await;
+        let mut parity = self.env.pool.take(bytes);
         parity.fill(0);
         let mut lost = vec![role];
         for column in 0..stripe.columns() {
@@ -171,7 +174,7 @@ impl Core {
             let Some(member) = self.in_sync(holder).filter(|_| holder != role) else {
                 continue;
             };
-            let (buf, result) = member.read(at, self.spare_buf(bytes).await).await;
+            let (buf, result) = member.read(at, self.env.pool.take(bytes)).await;
             match result {
                 Ok(()) => xor(&mut parity, &buf),
                 Err(_) => lost.push(holder),
@@ -189,7 +192,7 @@ impl Core {
             journal.retire(self).await?;
         }
         let parity = parity.share();
-        let mut zeroes = self.spare_buf(bytes.max(BLOCK_BYTES)).await;
+        let mut zeroes = self.env.pool.take(bytes.max(BLOCK_BYTES));
         zeroes.fill(0);
         let zeroes = zeroes.share().slice(0..bytes);
         for holder in lost.into_iter().chain([stripe.parity]) {

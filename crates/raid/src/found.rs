@@ -138,7 +138,7 @@ impl Core {
             let mut blocks = [None, None];
             for (copy, block) in (0..).zip(&mut blocks) {
                 let at = journal.place(index) + Sectors(copy * BLOCK_BYTES as u64 / SECTOR_BYTES);
-                let buf = self.env.pool.get(BLOCK_BYTES).await;
+                let buf = self.env.pool.take(BLOCK_BYTES);
                 *block = self.read_meta_patiently(member, at, buf).await?.ok();
             }
             let blocks = [0, 1].map(|copy: usize| blocks[copy].as_deref());

@@ -161,7 +161,7 @@ impl Intent {
         if is_done(&self.regions.borrow()) {
             return Ok(());
         }
-        let mut buf = core.env.pool.get(BLOCK_BYTES).await;
+        let mut buf = core.env.pool.take(BLOCK_BYTES);
         let written = self.marks();
         map::encode(&mut buf, core.meta().array, &written);
         for region in self.regions.borrow_mut().iter_mut() {

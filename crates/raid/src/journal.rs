@@ -194,7 +194,7 @@ impl Journal {
             else {
                 continue;
             };
-            let mut block = core.env.pool.get(HEAD_BYTES).await;
+            let mut block = core.env.pool.take(HEAD_BYTES);
             encode(&record, &mut block);
             let written = member.write_meta(self.place(*number), block.share()).await;
             if let Err(error) = written {
@@ -320,7 +320,7 @@ impl Journal {
         let Some(member) = core.in_sync(self.role) else {
             return Ok(());
         };
-        let block = core.env.pool.get(HEAD_BYTES).await;
+        let block = core.env.pool.take(HEAD_BYTES);
         let image = (block, 2, 0);
         let (number, _, result) = self.write(core, &member, 0, Intent::Retire, image).await;
         self.end(number, true);
@@ -351,7 +351,7 @@ impl Journal {
         member: &Member,
         slots: impl IntoIterator<Item = u64>,
     ) -> IoResult {
-        let mut block = core.env.pool.get(HEAD_BYTES).await;
+        let mut block = core.env.pool.take(HEAD_BYTES);
         block.fill(0);
         let block = block.share();
         for slot in slots {

@@ -33,6 +33,7 @@ mod recover;
 mod replace;
 mod replay;
 mod replicated;
+mod scratch;
 mod scrub;
 mod turn;
 mod xor;

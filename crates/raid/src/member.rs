@@ -144,7 +144,7 @@ impl Member {
             .await
         {
             Ok(answer) => answer,
-            Err(late) => (self.env.pool.get(len).await, Err(late)),
+            Err(late) => (self.env.pool.take(len), Err(late)),
         };
         let took = self.env.timer.now() - began;
         let average = self.read_time.get().0;
@@ -299,7 +299,7 @@ impl Member {
         let read = self.device.read(Lba(at.0), buf);
         match self.within(len as u64, read).await {
             Ok(answer) => answer,
-            Err(late) => (self.env.pool.get(len).await, Err(late)),
+            Err(late) => (self.env.pool.take(len), Err(late)),
         }
     }
 

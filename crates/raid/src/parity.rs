@@ -12,12 +12,10 @@ use crate::core::Core;
 use crate::format::BLOCK_BYTES;
 use crate::format::journal::{Intent, Run};
 use crate::levels::Stripe;
-use crate::reconstruct::SCRATCH_BYTES;
 use crate::replicated::Change;
+use crate::scratch;
 use crate::xor::{rebuild_in, xor};
-use block::{
-    Access, Buf, Extent, Fua, IoError, IoResult, Kind, Lba, SECTOR_BYTES, Sectors, Shared,
-};
+use block::{Access, Buf, Extent, Fua, Grant, IoError, IoResult, Kind, Lba, Sectors, Shared};
 use futures_util::future::{join_all, try_join_all};
 use std::rc::Rc;
 
@@ -111,14 +109,15 @@ impl Core {
             // Members that forgot bytes would leave the parity of others wrong.
             Change::Discard => Ok(()),
             Change::Zero => {
-                let width = self.shape.width().0;
-                let step =
-                    Sectors((SCRATCH_BYTES as u64 / SECTOR_BYTES).max(width) / width * width);
-                let step = Sectors(step.0.min(block::BUF_BYTES_MAX as u64 / SECTOR_BYTES));
+                let step = scratch::zeroes(&self.shape);
+                // Who has zeroes waits for the grants of their stripes: one at a time.
+                let all = Extent::new(Lba::ZERO, Sectors(1));
+                let _alone = self.zeroing.lock(all, Access::Exclusive).await;
                 let mut at = extent.start;
                 while at < extent.end() {
                     let end = Lba((at.0 / step.0 + 1) * step.0).min(extent.end());
-                    let mut zeroes = self.env.pool.get(bytes(end - at)).await;
+                    let grant = self.grant_zeroes(bytes(end - at)).await;
+                    let mut zeroes = grant.take(bytes(end - at));
                     zeroes.fill(0);
                     let part = Extent::new(at, end - at);
                     self.write_stripes(part, &zeroes.share(), Fua::No).await?;
@@ -161,17 +160,20 @@ impl Core {
         data: Shared,
         fua: Fua,
     ) -> IoResult {
-        // Bounds the memory, and the records that a journal can have open.
+        let update = Update::new(self, stripe, extent, &data, fua);
+        let grant = self
+            .grant_update(update.data_bytes(), bytes(update.len))
+            .await;
+        // Bounds the records that a journal can have open.
         let lanes = (self.journals[stripe.parity].slots() / 2).max(1);
         let lane = Extent::new(Lba(stripe.number % lanes), Sectors(1));
         let _lane = self.lanes.lock(lane, Access::Exclusive).await;
         let _busy = self.busy.lock(stripe.extent(), Access::Exclusive).await;
-        let update = Update::new(self, stripe, extent, &data, fua);
         let whole = update.is_complete() && update.len == self.shape.chunk() && self.is_whole();
         if !whole && self.journals[stripe.parity].has_whole(stripe.number) {
             self.flush_members().await?;
         }
-        let image = self.new_parity(&update, whole).await?;
+        let image = self.new_parity(&update, whole, &grant).await?;
         let put = self.put(&update, image, whole).await;
         if put.is_err() {
             self.differ(extent);
@@ -183,7 +185,12 @@ impl Core {
     /// Room for a record's headers, the new data unless the stripe is written whole,
     /// and the new parity. What follows from data that is all there is no part of a
     /// record.
-    async fn new_parity(self: &Rc<Core>, update: &Update, whole: bool) -> IoResult<Image> {
+    async fn new_parity(
+        self: &Rc<Core>,
+        update: &Update,
+        whole: bool,
+        grant: &Grant,
+    ) -> IoResult<Image> {
         let parts: &[Part] = if whole { &[] } else { &update.parts };
         let data: usize = parts.iter().map(|part| part.data.len()).sum();
         let takes_parity = self.writable(update.stripe.parity).is_some();
@@ -192,11 +199,11 @@ impl Core {
         let body = data + if follows { 0 } else { parity_len };
         let headers = self.journals[update.stripe.parity].headers(body, data + parity_len - body);
         let at = usize::from(headers) * BLOCK_BYTES + data;
-        let (mut head, mut parity) = self.env.pool.get(at + parity_len).await.split_at(at);
+        let (mut head, mut parity) = grant.take(at + parity_len).split_at(at);
         if takes_parity {
-            parity = match self.difference(update, parity).await {
+            parity = match self.difference(update, parity, grant).await {
                 Ok(parity) => parity,
-                Err(parity) => self.from_band(update, parity).await?,
+                Err(parity) => self.from_band(update, parity, grant).await?,
             };
         }
         let mut to = at - data;
@@ -205,7 +212,7 @@ impl Core {
             to += part.data.len();
         }
         Ok(Image {
-            block: Buf::join(head, parity, &self.env.pool).await,
+            block: Buf::join(vec![head, parity], &self.env.pool),
             headers,
             body,
             parity: takes_parity.then_some(at),
@@ -214,7 +221,12 @@ impl Core {
 
     /// The new parity from the old one and the old data; gives the buffer back
     /// if these cannot all be read, or need not be.
-    async fn difference(self: &Rc<Core>, update: &Update, parity: Buf) -> Result<Buf, Buf> {
+    async fn difference(
+        self: &Rc<Core>,
+        update: &Update,
+        parity: Buf,
+        grant: &Grant,
+    ) -> Result<Buf, Buf> {
         let old = update.parts.iter().map(|p| self.in_sync(p.run.member));
         let holder = self.in_sync(update.stripe.parity);
         let (Some(old), Some(holder)) = (old.collect::<Option<Vec<_>>>(), holder) else {
@@ -225,7 +237,7 @@ impl Core {
         }
         let row = update.stripe.row();
         let len = parity.len();
-        let mut rest = self.env.pool.get(update.data_bytes()).await;
+        let mut rest = grant.take(update.data_bytes());
         let mut reads = Vec::new();
         for (part, member) in update.parts.iter().zip(&old) {
             let (mine, tail) = rest.split_at(part.data.len());
@@ -255,7 +267,12 @@ impl Core {
 
     /// The new parity from all data of the band, one chunk of which may have to
     /// be computed from the others.
-    async fn from_band(self: &Rc<Core>, update: &Update, mut parity: Buf) -> IoResult<Buf> {
+    async fn from_band(
+        self: &Rc<Core>,
+        update: &Update,
+        mut parity: Buf,
+        grant: &Grant,
+    ) -> IoResult<Buf> {
         parity.fill(0);
         if update.is_complete() {
             for part in &update.parts {
@@ -265,7 +282,7 @@ impl Core {
         }
         let (stripe, len) = (update.stripe, bytes(update.len));
         let roles: Vec<usize> = (0..self.shape.members()).collect();
-        let all = self.env.pool.get(len * roles.len()).await;
+        let all = grant.take(len * roles.len());
         let at = stripe.row() + update.from;
         let (mut band, lost) = self.read_band(at, &roles, all).await;
         if let Some(lost) = lost.filter(|lost| *lost != stripe.parity) {

@@ -1,16 +1,12 @@
 //! RAID 5: reading without a member.
 
 use crate::core::Core;
-use crate::format::BLOCK_BYTES;
 use crate::levels::{Piece, Stripe};
 use crate::member::is_loss;
 use crate::xor::xor;
-use block::{Access, Buf, IoResult, Kind, Lba, SECTOR_BYTES, Sectors};
+use block::{Access, Buf, Grant, IoResult, Kind, Lba, SECTOR_BYTES, Sectors};
 use futures_util::future::join_all;
 use std::rc::Rc;
-
-/// The most bytes that a reconstruction takes at once.
-pub(crate) const SCRATCH_BYTES: usize = 1 << 20;
 
 impl Core {
     /// Reads a piece of a member that cannot be read itself; `missing` if that
@@ -23,6 +19,7 @@ impl Core {
     ) -> (Buf, IoResult) {
         let stripe = self.shape.stripe_at(piece.extent.start);
         let leg = piece.legs()[0];
+        let grant = self.grant_reconstruct(0, buf.len()).await;
         let _busy = self.busy.lock(stripe.extent(), Access::Shared).await;
         // Updates were cut short, which only replaying the journals makes whole.
         if let Some(why) = &*self.down.borrow() {
@@ -39,28 +36,30 @@ impl Core {
                 return (buf, Ok(()));
             }
         }
-        self.reconstruct(stripe, leg.member, leg.at - stripe.row(), buf)
+        self.reconstruct(stripe, leg.member, leg.at - stripe.row(), buf, &grant)
             .await
     }
 
     /// Computes what `role` should hold from `from` on in its chunk of `stripe`,
-    /// which nobody writes meanwhile.
+    /// which nobody writes meanwhile. Takes memory from `grant` and gives it back.
     pub async fn reconstruct(
         self: &Rc<Core>,
         stripe: Stripe,
         role: usize,
         from: Sectors,
         mut buf: Buf,
+        grant: &Grant,
     ) -> (Buf, IoResult) {
         let others: Vec<usize> = (0..self.shape.members()).filter(|r| *r != role).collect();
-        let step = (SCRATCH_BYTES / others.len() / BLOCK_BYTES).max(1) * BLOCK_BYTES;
+        let step = self.reconstruct_step(buf.len());
         let mut done = 0;
         while done < buf.len() {
             let len = step.min(buf.len() - done);
-            let all = self.env.pool.get(len * others.len()).await;
+            let all = grant.take(len * others.len());
             let at = stripe.row() + from + Sectors((done / SECTOR_BYTES as usize) as u64);
             let (all, lost) = self.read_band(at, &others, all).await;
             if lost.is_some() {
+                grant.give_back(all);
                 let roles = 0..self.shape.members();
                 let missing = roles.filter(|role| self.in_sync(*role).is_none()).count();
                 let kind = match missing > 1 || self.down.borrow().is_some() {
@@ -73,6 +72,7 @@ impl Core {
             let into = &mut buf[done..done + len];
             into.fill(0);
             all.chunks_exact(len).for_each(|chunk| xor(into, chunk));
+            grant.give_back(all);
             done += len;
         }
         (buf, Ok(()))
@@ -101,18 +101,14 @@ impl Core {
             rest = tail;
         }
         drop(rest);
-        let mut whole: Option<Buf> = None;
-        let mut lost = None;
+        let (mut parts, mut lost) = (Vec::with_capacity(roles.len()), None);
         for (role, (part, good)) in roles.iter().zip(join_all(reads).await) {
             if !good {
                 lost = Some(lost.map_or(*role, |_| usize::MAX));
             }
-            whole = Some(match whole {
-                None => part,
-                Some(head) => Buf::join(head, part, &self.env.pool).await,
-            });
+            parts.push(part);
         }
-        (whole.expect("an array has members"), lost)
+        (Buf::join(parts, &self.env.pool), lost)
     }
 
     pub fn judge_read(self: &Rc<Core>, role: usize, result: &IoResult) {

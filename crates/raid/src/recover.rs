@@ -10,7 +10,7 @@ use crate::core::{Claim, Core};
 use crate::fill::Filled;
 use crate::format::MemberState;
 use crate::member::Member;
-use block::{Access, Buf, Extent, IoError, IoResult, Kind, Lba, Nanos, SECTOR_BYTES, Sectors};
+use block::{Access, Extent, IoError, IoResult, Kind, Lba, Nanos, SECTOR_BYTES, Sectors};
 use std::rc::{Rc, Weak};
 
 /// How often an array looks whether there is something to do.
@@ -357,16 +357,6 @@ impl Core {
         });
         self.commit().await?;
         Ok(true)
-    }
-
-    /// Memory for work that nobody waits for.
-    pub async fn spare_buf(&self, len: usize) -> Buf {
-        loop {
-            match self.env.pool.try_get(len) {
-                Some(buf) => return buf,
-                None => self.env.timer.sleep(Nanos::from_millis(1)).await,
-            }
-        }
     }
 
     /// Forgets nothing: an error for whoever asked for what `role` cannot give.

@@ -180,10 +180,10 @@ impl Core {
     /// The parity that goes with the data of a stripe; `None` if not all of it can be read.
     async fn parity_of_data(self: &Rc<Core>, stripe: Stripe) -> IoResult<Option<Buf>> {
         let len = self.shape.chunk().bytes() as usize;
-        let mut parity = self.env.pool.get(len).await;
+        let mut parity = self.env.pool.take(len);
         parity.fill(0);
         for column in 0..stripe.columns() {
-            let buf = self.env.pool.get(len).await;
+            let buf = self.env.pool.take(len);
             match self
                 .read_at_start(stripe.data(column), stripe.row(), buf)
                 .await?
@@ -215,7 +215,7 @@ impl Core {
 
     /// Writes the parity of a stripe unless it is there.
     async fn fit_parity(self: &Rc<Core>, stripe: Stripe, parity: Buf) -> IoResult {
-        let buf = self.env.pool.get(parity.len()).await;
+        let buf = self.env.pool.take(parity.len());
         let there = self.read_at_start(stripe.parity, stripe.row(), buf).await?;
         if there.is_some_and(|there| there[..] == parity[..]) {
             return Ok(());
@@ -231,12 +231,12 @@ impl Core {
         let bytes = unit.bytes() as usize;
         for from in (0..self.shape.chunk().0).step_by(unit.0 as usize) {
             let from = Sectors(from);
-            let mut parity = self.env.pool.get(bytes).await;
+            let mut parity = self.env.pool.take(bytes);
             parity.fill(0);
             let mut lost = Vec::new();
             for column in 0..stripe.columns() {
                 let (role, at) = (stripe.data(column), stripe.row() + from);
-                let buf = self.env.pool.get(bytes).await;
+                let buf = self.env.pool.take(bytes);
                 match self.read_at_start(role, at, buf).await? {
                     Some(buf) => xor(&mut parity, &buf),
                     None => lost.push(column),
@@ -246,7 +246,7 @@ impl Core {
                 self.add_bad(stripe.place(*column, from, unit));
             }
             self.commit().await?;
-            let mut zeroes = self.env.pool.get(bytes).await;
+            let mut zeroes = self.env.pool.take(bytes);
             zeroes.fill(0);
             let zeroes = zeroes.share();
             for column in lost {
@@ -287,7 +287,7 @@ impl Core {
         let bytes: u64 = runs.iter().map(|run| run.len.bytes()).sum();
         let head = Sectors(record.head_bytes() as u64 / SECTOR_BYTES);
         let place = self.journals[journal.role].place(record.number) + head;
-        let buf = self.env.pool.get(bytes as usize).await;
+        let buf = self.env.pool.take(bytes as usize);
         let read = self.read_meta_patiently(journal.keeper, place, buf).await?;
         let data = match read {
             Err(_) => return Ok(Redone::Unreadable),
@@ -317,7 +317,7 @@ impl Core {
             member: stripe.parity,
             ..parts[0].0
         };
-        let mut parity = self.env.pool.get(run.len.bytes() as usize).await;
+        let mut parity = self.env.pool.take(run.len.bytes() as usize);
         parity.fill(0);
         parts.iter().for_each(|(_, data)| xor(&mut parity, data));
         (run, parity.share())
@@ -344,13 +344,13 @@ impl Core {
     /// lost if not.
     async fn settle_whole(self: &Rc<Core>, stripe: Stripe, sums: &[u32]) -> IoResult {
         let len = self.shape.chunk().bytes() as usize;
-        let mut parity = self.env.pool.get(len).await;
-        let mut absent = self.env.pool.get(len).await;
+        let mut parity = self.env.pool.take(len);
+        let mut absent = self.env.pool.take(len);
         parity.fill(0);
         absent.fill(0);
         let (mut missing, mut all_new) = (Vec::new(), true);
         for (role, sum) in sums.iter().enumerate() {
-            let buf = self.env.pool.get(len).await;
+            let buf = self.env.pool.take(len);
             match self.read_at_start(role, stripe.row(), buf).await? {
                 None => missing.push(role),
                 Some(buf) => {
@@ -384,7 +384,7 @@ impl Core {
         self.commit().await?;
         // Zeroes take their place, with a parity that fits: a member that is here
         // may hold sectors that can be read beside one that cannot.
-        let mut zeroes = self.env.pool.get(len).await;
+        let mut zeroes = self.env.pool.take(len);
         zeroes.fill(0);
         let zeroes = zeroes.share();
         for role in missing {

@@ -93,18 +93,14 @@ impl Core {
             reads.push(self.read_piece(piece, None, part));
             rest = tail;
         }
-        let mut whole = None;
-        let mut failed = Ok(());
+        let (mut parts, mut failed) = (Vec::with_capacity(reads.len()), Ok(()));
         for (part, result) in join_all(reads).await {
             failed = failed.and(result);
-            whole = match whole {
-                None => Some(part),
-                Some(head) => Some(Buf::join(head, part, &self.env.pool).await),
-            };
+            parts.push(part);
         }
         // The tail that is left is empty, and a neighbour of nothing.
         drop(rest);
-        (whole.expect("an extent has pieces"), failed)
+        (Buf::join(parts, &self.env.pool), failed)
     }
 
     /// The leg that should serve a read, of those in sync that are not in `but`.
@@ -194,18 +190,28 @@ impl Core {
             Level::Raid5 => self.shape.stripe_at(piece.extent.start).extent(),
             _ => piece.extent,
         };
+        let len = piece.extent.len.bytes() as usize;
+        let grant = match self.shape.level() {
+            Level::Raid5 => Some(self.grant_reconstruct(1, len).await),
+            _ => None,
+        };
+        let buf = match &grant {
+            Some(grant) => Some(grant.take(len)),
+            None => self.env.pool.try_get(len),
+        };
+        // Without memory to spare, it is found again by the next who reads there.
+        let Some(buf) = buf else { return Ok(()) };
         let _busy = self.busy.lock(around, Access::Exclusive).await;
         let Some(member) = self.in_sync(role) else {
             return Ok(());
         };
-        let buf = self.env.pool.get(piece.extent.len.bytes() as usize).await;
-        let (buf, result) = match self.shape.level() {
-            Level::Raid5 => {
+        let (buf, result) = match &grant {
+            Some(grant) => {
                 let stripe = self.shape.stripe_at(piece.extent.start);
                 let from = piece.legs()[0].at - stripe.row();
-                self.reconstruct(stripe, role, from, buf).await
+                self.reconstruct(stripe, role, from, buf, grant).await
             }
-            _ => self.read_other(&piece, role, buf).await,
+            None => self.read_other(&piece, role, buf).await,
         };
         result?;
         let leg = piece.legs().iter().find(|leg| leg.member == role);
@@ -389,7 +395,7 @@ impl Core {
     }
 
     async fn agree_piece(self: &Rc<Core>, piece: Piece) -> IoResult {
-        let mut buf = self.env.pool.get(piece.extent.len.bytes() as usize).await;
+        let mut buf = self.env.pool.take(piece.extent.len.bytes() as usize);
         let mut last = Err(self.error(Kind::Gone, "no member is left that holds these sectors"));
         let mut source = None;
         let legs = self.readable(&piece);

@@ -6,9 +6,9 @@
 //! then makes them agree, on the first copy or with the data.
 
 use crate::core::Core;
-use crate::levels::{Level, Piece, Stripe};
+use crate::levels::{LEGS_MAX, Level, Piece, Stripe};
 use crate::xor::xor;
-use block::{Access, Extent, Fua, IoResult, Lba, Sectors};
+use block::{Access, Extent, Fua, Grant, IoResult, Lba, Sectors};
 use std::rc::Rc;
 
 /// What a scrub found.
@@ -50,13 +50,17 @@ impl Core {
             if self.is_unsynced(extent) {
                 self.clone().agree(extent).await?;
             }
-            let _busy = self.busy.lock(extent, Access::Exclusive).await;
             match self.shape.level() {
                 Level::Raid5 => {
-                    self.scrub_stripe(self.shape.stripe_at(at), repair, &mut report)
+                    let chunk = self.shape.chunk().bytes() as usize;
+                    let grant = self.grant_reconstruct(2, chunk).await;
+                    let _busy = self.busy.lock(extent, Access::Exclusive).await;
+                    self.scrub_stripe(self.shape.stripe_at(at), repair, &mut report, &grant)
                         .await?;
                 }
                 _ => {
+                    self.room_for(LEGS_MAX * step.bytes() as usize).await;
+                    let _busy = self.busy.lock(extent, Access::Exclusive).await;
                     for piece in self.shape.pieces(extent) {
                         self.scrub_piece(piece, repair, &mut report).await?;
                     }
@@ -77,7 +81,7 @@ impl Core {
     ) -> IoResult {
         let (mut copies, mut unreadable) = (Vec::new(), Vec::new());
         for (leg, member) in self.readable(&piece) {
-            let buf = self.spare_buf(piece.extent.len.bytes() as usize).await;
+            let buf = self.env.pool.take(piece.extent.len.bytes() as usize);
             let (buf, result) = member.read(leg.at, buf).await;
             match result {
                 Ok(()) => copies.push((leg.member, buf.share())),
@@ -106,21 +110,23 @@ impl Core {
         stripe: Stripe,
         repair: bool,
         report: &mut ScrubReport,
+        grant: &Grant,
     ) -> IoResult {
         let chunk = self.shape.chunk();
         let len = chunk.bytes() as usize;
-        let mut sum = self.spare_buf(len).await;
+        let mut sum = grant.take(len);
         sum.fill(0);
         let mut unreadable = Vec::new();
         for role in 0..self.shape.members() {
             let Some(member) = self.in_sync(role) else {
                 return Ok(());
             };
-            let (buf, result) = member.read(stripe.row(), self.spare_buf(len).await).await;
+            let (buf, result) = member.read(stripe.row(), grant.take(len)).await;
             match result {
                 Ok(()) => xor(&mut sum, &buf),
                 Err(_) => unreadable.push(role),
             }
+            grant.give_back(buf);
         }
         report.unreadable += unreadable.len() as u64;
         let (role, data) = match unreadable[..] {
@@ -131,9 +137,9 @@ impl Core {
                     return Ok(());
                 }
                 report.repaired += 1;
-                let buf = self.spare_buf(len).await;
+                let buf = grant.take(len);
                 let (buf, result) = self
-                    .reconstruct(stripe, stripe.parity, Sectors::ZERO, buf)
+                    .reconstruct(stripe, stripe.parity, Sectors::ZERO, buf, grant)
                     .await;
                 result?;
                 (stripe.parity, buf)

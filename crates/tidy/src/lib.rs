@@ -16,6 +16,7 @@ pub mod reach;
 pub mod sizes;
 mod source;
 mod tree;
+pub mod waits;
 pub mod words;
 
 pub use tree::{Finding, Tree};
@@ -24,7 +25,7 @@ pub use tree::{Finding, Tree};
 pub type Check = fn(&Tree) -> Vec<Finding>;
 
 /// Every check, by name.
-pub const CHECKS: [(&str, Check); 8] = [
+pub const CHECKS: [(&str, Check); 9] = [
     ("comments", comments::check),
     ("documents", documents::check),
     ("layers", layers::check),
@@ -32,5 +33,6 @@ pub const CHECKS: [(&str, Check); 8] = [
     ("names", names::check),
     ("reach", reach::check),
     ("sizes", sizes::check),
+    ("waits", waits::check),
     ("words", words::check),
 ];

@@ -153,7 +153,7 @@ async fn write_log<P: Device>(
         let room = (ring - first % ring).min(ring - store.log_used());
         assert!(room > 0, "the log is full: a checkpoint comes before");
         let blocks = room.min(CHUNK_BLOCKS as u64) as usize;
-        let mut buf = core.env.pool.get(blocks * BLOCK_BYTES).await;
+        let mut buf = core.env.pool.take(blocks * BLOCK_BYTES);
         let mut filled = 0;
         while filled < blocks && !due.is_empty() {
             let bytes = &mut buf[filled * BLOCK_BYTES..][..BLOCK_BYTES];
@@ -217,7 +217,7 @@ async fn checkpoint<P: Device>(
     let mut page = 0;
     while page < area.blocks {
         let pages = (area.blocks - page).min(CHUNK_BLOCKS as u64);
-        let mut buf = core.env.pool.get(pages as usize * BLOCK_BYTES).await;
+        let mut buf = core.env.pool.take(pages as usize * BLOCK_BYTES);
         for (number, bytes) in (page..).zip(buf.chunks_exact_mut(BLOCK_BYTES)) {
             let entries = entries(core, member, &keys, number);
             let sheet = MapPage {

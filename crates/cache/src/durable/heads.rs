@@ -52,7 +52,7 @@ pub(super) async fn write_heads<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Dura
             name: "witness".to_owned(),
             ..shared
         };
-        let mut buf = core.env.pool.get(HEAD_BYTES).await;
+        let mut buf = core.env.pool.take(HEAD_BYTES);
         let bytes = head.encode(&mut buf);
         let data = buf.share().slice(0..bytes);
         while !write_witness(witness, data.clone()).await {
@@ -191,7 +191,7 @@ async fn write_copies<P: Device>(
         name: store.name.clone(),
         ..shared.clone()
     };
-    let mut buf = core.env.pool.get(HEAD_BYTES).await;
+    let mut buf = core.env.pool.take(HEAD_BYTES);
     let bytes = head.encode(&mut buf);
     let data = buf.share().slice(0..bytes);
     for area in &store.plan.heads[copies] {

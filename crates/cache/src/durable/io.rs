@@ -74,7 +74,7 @@ pub(crate) async fn read<D: Device>(
 ) -> IoResult<Buf> {
     let mut attempt = 1;
     loop {
-        let (buf, result) = device.read(at, pool.get(bytes).await).await;
+        let (buf, result) = device.read(at, pool.take(bytes)).await;
         match result {
             Ok(()) => return Ok(buf),
             Err(error) if error.kind() != Kind::Media || attempt == ATTEMPTS => return Err(error),

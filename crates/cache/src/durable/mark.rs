@@ -114,7 +114,7 @@ pub(super) async fn write_image<P: Device>(
     marks.log_end = store.log_next.get();
     let mut pair = match store.marks_buffer.take() {
         Some(pair) => pair,
-        None => core.env.pool.get(2 * BLOCK_BYTES).await,
+        None => core.env.pool.take(2 * BLOCK_BYTES),
     };
     let (first, second) = pair.split_at_mut(BLOCK_BYTES);
     marks.encode(store.device, first);

@@ -83,7 +83,7 @@ pub(super) async fn write_memos<P: Device>(core: &Rc<Core<P>>) {
         bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES), 0);
         let mut block = 0;
         for chunk in bytes.chunks(CHUNK_BYTES) {
-            let mut buf = core.env.pool.get(chunk.len()).await;
+            let mut buf = core.env.pool.take(chunk.len());
             buf.copy_from_slice(chunk);
             let write = Do::Write(store.at(area, block), buf.share(), Fua::Yes);
             if !perform(core, member, write).await {

@@ -149,7 +149,7 @@ async fn shake<D: Device, S: Stream>(
 /// Sends and empties `out`.
 async fn send(stream: &impl Stream, pool: &Pool, out: &mut Vec<u8>) -> IoResult {
     for piece in out.chunks(64 << 10) {
-        let mut buf = pool.get(piece.len()).await;
+        let mut buf = pool.take(piece.len());
         buf.copy_from_slice(piece);
         stream.send(vec![buf.share()]).await.1?;
     }
@@ -376,7 +376,7 @@ impl<D: Device, S: Stream> Reader<D, S> {
     }
 
     async fn payload(&mut self, len: u32) -> IoResult<Buf> {
-        let buf = self.server.env.pool.get(len as usize).await;
+        let buf = self.server.env.pool.take(len as usize);
         let link = &self.link;
         link.receiving.set(true);
         let received = self

@@ -284,7 +284,7 @@ impl<D: Device> Worker<'_, D> {
     /// Writes zeroes where a hole must not appear.
     async fn write_zeroes(&self, offset: u64, len: u32, fua: Fua) -> IoResult {
         let piece = u64::from(self.link.piece_bytes) / 4;
-        let mut zeroes = self.server.env.pool.get(piece as usize).await;
+        let mut zeroes = self.server.env.pool.take(piece as usize);
         zeroes.fill(0);
         let zeroes = zeroes.share();
         for (at, n) in chunks(offset, len, piece) {
@@ -394,7 +394,7 @@ pub(super) async fn error(
 /// A frame of bytes built elsewhere; they fit a page or a few.
 async fn body(pool: &Pool, wire: &[u8]) -> Frame {
     assert!(wire.len() <= BUF_BYTES_MAX);
-    let mut buf = pool.get(wire.len()).await;
+    let mut buf = pool.take(wire.len());
     buf.copy_from_slice(wire);
     Frame::new([], Some(buf.share()))
 }

@@ -15,6 +15,7 @@ mod limits;
 mod losses;
 mod lost_sectors;
 mod membership;
+mod memory;
 mod pace;
 mod patched;
 mod power;
