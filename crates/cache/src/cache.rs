@@ -192,6 +192,11 @@ impl<P: Device> Cache<P> {
         let Some(durable) = &self.0.durable else {
             return self.unused_id();
         };
+        if layout::fitting(name) != name {
+            let most = layout::NAME_BYTES_MAX;
+            let what = format!("a pool remembers names of at most {most} bytes: shorten it");
+            return Err(IoError::new(Kind::Invalid, what).on(name.to_owned()));
+        }
         durable.volume_id(name, sectors).ok_or_else(|| {
             let what = "the pool has no room to remember another volume: remove one first";
             IoError::new(Kind::Invalid, what)

@@ -58,5 +58,6 @@ pub use durable::{Durability, Found, OpenReport, Opened};
 pub use explain::{LineReport, Residence};
 pub use health::Fault;
 pub use history::{Decision, HISTORY_BYTES, Noted};
+pub use layout::{MEMBERS_MAX as DEVICES_MAX, NAME_BYTES_MAX, VOLUMES_MAX};
 pub use modes::Mode;
 pub use volume::{Volume, VolumeConfig};

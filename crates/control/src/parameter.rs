@@ -1,7 +1,7 @@
 //! The types that a parameter of the configuration can have.
 
 use crate::address::{NbdUri, TcpAddress};
-use cache::Mode;
+use cache::{Mode, NAME_BYTES_MAX};
 use policy::registry::POLICIES;
 use raid::Level;
 use std::fmt;
@@ -23,18 +23,19 @@ fn text<'a>(value: &'a DeValue<'_>) -> Result<&'a str, Option<String>> {
     value.as_str().ok_or(None)
 }
 
-/// The name of a device, pool or volume: 1 to 64 letters, digits and `._-`.
+/// The name of a device, pool or volume: letters, digits and `._-`, as many as a
+/// pool's metadata has room for.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Name(String);
 
 impl Name {
     /// Checks a name.
     pub fn new(text: &str) -> Result<Name, String> {
-        let fits = (1..=64).contains(&text.len());
+        let fits = (1..=NAME_BYTES_MAX).contains(&text.len());
         let known = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         if !fits || !text.chars().all(known) {
             return Err(format!(
-                "{text:?} is no name: use 1 to 64 letters, digits, dots, hyphens and underscores"
+                "{text:?} is no name: use 1 to {NAME_BYTES_MAX} letters, digits, dots, hyphens and underscores"
             ));
         }
         Ok(Name(text.to_owned()))

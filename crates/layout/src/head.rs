@@ -214,14 +214,21 @@ impl fmt::Display for HeadError {
     }
 }
 
-fn name_field(name: &str) -> NameField {
+/// As much of a name as a head holds.
+pub fn fitting(name: &str) -> &str {
     let mut end = name.len().min(NAME_BYTES_MAX);
     while !name.is_char_boundary(end) {
         end -= 1;
     }
+    &name[..end]
+}
+
+fn name_field(name: &str) -> NameField {
+    let name = fitting(name);
+    let end = name.len();
     let mut field = [0; NAME_BYTES_MAX + 1];
     field[0] = end as u8;
-    field[1..=end].copy_from_slice(&name.as_bytes()[..end]);
+    field[1..=end].copy_from_slice(name.as_bytes());
     field
 }
 

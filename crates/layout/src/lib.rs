@@ -28,7 +28,7 @@ mod signature;
 pub use copies::{first_head, head_that_holds, newest, second_head};
 pub use head::{
     Head, HeadError, MEMBERS_MAX, Member, MemberRow, NAME_BYTES_MAX, ORIGIN_RECORD_BYTES_MAX, Role,
-    Superblock, VOLUME_QUIESCED, VOLUMES_MAX, Volume, VolumeRow,
+    Superblock, VOLUME_QUIESCED, VOLUMES_MAX, Volume, VolumeRow, fitting,
 };
 pub use log::{Change, LogBlock, LogReader};
 pub use map::{Entry, EntryRow, MapPage, Mask, entries_per_page, is_checksum};

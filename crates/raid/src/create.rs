@@ -7,7 +7,8 @@ use crate::assemble::{examine, invalid};
 use crate::core::{Core, Meta, Options, Parts};
 use crate::format::journal::slot_sectors;
 use crate::format::{
-    ALIGNMENT, BLOCK_BYTES, JOURNAL, MAP, MemberEntry, NAME_BYTES_MAX, SUPERBLOCKS, Uuid,
+    ALIGNMENT, BLOCK_BYTES, JOURNAL, MAP, MEMBER_SECTORS_MAX, MemberEntry, NAME_BYTES_MAX,
+    SUPERBLOCKS, Uuid,
 };
 use crate::intent::region_for;
 use crate::levels::{Level, Shape};
@@ -106,6 +107,27 @@ pub fn raw(
     Ok(Array::start(Core::new(parts, env.clone(), options)?))
 }
 
+/// Refuses an array that the format has no room for, whatever its members are.
+pub fn check_form(name: &str, level: Level, members: usize, chunk: Sectors) -> IoResult {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX {
+        return Err(invalid(format!(
+            "the name {name:?} does not fit: give from 1 to {NAME_BYTES_MAX} bytes"
+        )));
+    }
+    let room = vec![Sectors::from_mib(1 << 20); members];
+    Shape::new(level, &room, chunk)?;
+    let slot = slot_sectors(members, chunk);
+    if level == Level::Raid5 && slot.bytes() > block::BUF_BYTES_MAX as u64 {
+        let most = block::BUF_BYTES_MAX / members / BLOCK_BYTES;
+        return Err(invalid(format!(
+            "stripes of {members} chunks of {} KiB are too large: give a chunk of less than {} KiB",
+            chunk.bytes() >> 10,
+            most * 4
+        )));
+    }
+    Ok(())
+}
+
 /// Makes an array of `candidates`, in this order, with `spares`. What they hold
 /// is lost; redundant levels zero it, so that copies agree and parity fits, but
 /// for what [`Plan::zeroed`] says.
@@ -117,24 +139,9 @@ pub async fn create(
     fresh: &mut dyn FnMut() -> Uuid,
     options: Options,
 ) -> IoResult<Array> {
-    if plan.name.is_empty() || plan.name.len() > NAME_BYTES_MAX {
-        let what = format!(
-            "a name has from 1 to {NAME_BYTES_MAX} bytes: {:?}",
-            plan.name
-        );
-        return Err(invalid(what));
-    }
+    check_form(&plan.name, plan.level, candidates.len(), plan.chunk)?;
     let journaled = plan.level == Level::Raid5;
     let slot = slot_sectors(candidates.len(), plan.chunk);
-    if journaled && slot.bytes() > block::BUF_BYTES_MAX as u64 {
-        let most = block::BUF_BYTES_MAX / candidates.len() / BLOCK_BYTES;
-        return Err(invalid(format!(
-            "stripes of {} chunks of {} KiB are too large; give a chunk of less than {} KiB",
-            candidates.len(),
-            plan.chunk.bytes() >> 10,
-            most * 4
-        )));
-    }
     if !plan.overwrite {
         for candidate in candidates.iter().chain(&spares) {
             if let Some(found) = examine(env, &candidate.device).await? {
@@ -154,6 +161,9 @@ pub async fn create(
     let data_at = Sectors(meta_end.next_multiple_of(ALIGNMENT.0));
     let room = |c: &Candidate| Sectors(c.device.geometry().sectors.0.saturating_sub(data_at.0));
     let sizes: Vec<_> = candidates.iter().map(room).collect();
+    if sizes.iter().any(|size| *size >= MEMBER_SECTORS_MAX) {
+        return Err(invalid("a member of 512 PiB or more: give smaller ones"));
+    }
     let shape = Shape::new(plan.level, &sizes, plan.chunk)?;
     let block = block_of(&candidates);
     let meta = Meta {

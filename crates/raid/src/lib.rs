@@ -41,7 +41,7 @@ mod xor;
 pub use array::{Array, MemberReport, Report};
 pub use assemble::{Start, assemble, examine};
 pub use core::{Event, Options};
-pub use create::{Plan, create, raw};
+pub use create::{Plan, check_form, create, raw};
 pub use format::{
     BAD_MAX, BLOCK_BYTES, MemberEntry, MemberState, NAME_BYTES_MAX, ROLE_SPARE, Superblock, Uuid,
 };

@@ -20,8 +20,8 @@ use crate::config::Config;
 use crate::devices::{DeviceId, Member, PoolDevice};
 use block::{Access, BoxDevice, Device, Env, Extent, IoError, IoResult, Kind, Lba, RangeLock};
 use layout::{
-    BLOCK_BYTES, BLOCK_SECTORS, HEAD_BLOCKS, Head, HeadError, MARK_BLOCKS, PROBE_BYTES, Role, Uuid,
-    first_head, head_that_holds, newest_marks, second_head,
+    BLOCK_BYTES, BLOCK_SECTORS, HEAD_BLOCKS, Head, HeadError, MARK_BLOCKS, MEMBERS_MAX,
+    NAME_BYTES_MAX, PROBE_BYTES, Role, Uuid, first_head, fitting, head_that_holds, newest_marks, second_head,
 };
 use policy::Policy;
 use std::cell::{Cell, RefCell};
@@ -98,6 +98,13 @@ const STALE_IMAGE: &str =
 const STALE_LINES: &str = "its lines have another length";
 const STALE_COLD: &str = "the pool was to be opened cold";
 
+fn too_many_devices(pool: &str) -> IoError {
+    let what = format!(
+        "a pool has at most {MEMBERS_MAX} devices: remove one, or make an array of several"
+    );
+    IoError::new(Kind::Invalid, what).on(pool.to_owned())
+}
+
 fn refuse<T>(device: &impl Device, what: String) -> IoResult<T> {
     let name = device.geometry().name.to_string();
     Err(IoError::new(Kind::Invalid, what).on(name))
@@ -165,6 +172,14 @@ impl<P: Device> Cache<P> {
         mut durability: Durability,
         devices: Vec<PoolDevice<P>>,
     ) -> IoResult<(Cache<P>, Opened)> {
+        if fitting(&durability.label) != durability.label {
+            let what = format!("a pool's name has at most {NAME_BYTES_MAX} bytes: shorten it");
+            return Err(IoError::new(Kind::Invalid, what).on(durability.label));
+        }
+        if devices.len() > MEMBERS_MAX {
+            return Err(too_many_devices(&durability.label));
+        }
+        durability.host = fitting(&durability.host).to_owned();
         let line_blocks = config.line_bytes / BLOCK_BYTES as u32;
         let witness = witness_head(&durability, &env).await?;
         let mut heads = Vec::new();
@@ -324,6 +339,9 @@ impl<P: Device> Cache<P> {
             Err(error) => return refuse(&device.device, format!("{error}; {format}")),
         }
         let _held = durable.lock.lock(ALL, Access::Exclusive).await;
+        if core.state.borrow().devices.kept().len() == MEMBERS_MAX {
+            return Err(too_many_devices(&durable.label));
+        }
         let id = self.add_member(device, Some(NewStore::New(Uuid(uuid))))?;
         durable.table.borrow_mut().begin_newcomer();
         let members = core.state.borrow().devices.kept();

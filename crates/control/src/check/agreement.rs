@@ -4,6 +4,7 @@ use super::arrays;
 use crate::config::{At, Config, Device, Listen, Name, Pool};
 use crate::problem::Problem;
 use block::{Nanos, Sectors};
+use cache::{DEVICES_MAX, VOLUMES_MAX};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -22,6 +23,7 @@ pub fn agreement(config: &Config, drives: &[&str], problems: &mut Vec<Problem>) 
     }
     for pool in &config.pools {
         engine(pool, problems);
+        room(config, pool, problems);
     }
     arrays::agree(config, problems);
     uses(config, problems);
@@ -148,6 +150,22 @@ fn engine(pool: &Pool, problems: &mut Vec<Problem>) {
         let (what, remedy) = text.split_once(": ").unwrap_or((&text, "correct it"));
         let what = format!("pool {} cannot be: {what}", pool.name.value);
         problems.push(Problem::new(pool.line, what, remedy));
+    }
+}
+
+/// Whether the pool's metadata has room for its devices and volumes.
+fn room(config: &Config, pool: &Pool, problems: &mut Vec<Problem>) {
+    let (name, devices) = (&pool.name.value, &pool.devices);
+    if devices.value.len() > DEVICES_MAX {
+        let what = format!("pool {name} has {} devices", devices.value.len());
+        let remedy = format!("give at most {DEVICES_MAX}, or make an array of several");
+        problems.push(Problem::new(devices.line, what, remedy));
+    }
+    let volumes = config.volumes.iter().filter(|v| v.pool.value == *name);
+    if let Some(over) = volumes.clone().nth(VOLUMES_MAX) {
+        let what = format!("pool {name} has {} volumes", volumes.count());
+        let remedy = format!("a pool remembers at most {VOLUMES_MAX}; use another pool for some");
+        problems.push(Problem::new(over.pool.line, what, remedy));
     }
 }
 

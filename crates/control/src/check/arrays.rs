@@ -7,19 +7,14 @@
 use crate::config::{Array, Config, Device, Name};
 use crate::problem::Problem;
 use block::Sectors;
-use raid::{NAME_BYTES_MAX, Shape};
+use raid::Shape;
 use std::collections::BTreeSet;
 
 /// Appends what is wrong with the arrays.
 pub fn agree(config: &Config, problems: &mut Vec<Problem>) {
     for array in &config.arrays {
         let name = &array.name;
-        if name.as_str().len() > NAME_BYTES_MAX {
-            let what = format!("the array's name {} is too long", name.value);
-            let remedy = format!("choose one of at most {NAME_BYTES_MAX} bytes");
-            problems.push(Problem::new(name.line, what, remedy));
-        }
-        shape(array, problems);
+        form(array, problems);
         if array.raw.value && array.level.value.is_redundant() {
             let what = format!("{} cannot be raw", array.level.name());
             let remedy =
@@ -61,11 +56,11 @@ pub fn agree(config: &Config, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Whether so many members and such a chunk are possible.
-fn shape(array: &Array, problems: &mut Vec<Problem>) {
-    let some = vec![Sectors::from_mib(1 << 20); array.members.value.len()];
+/// Whether such a name, so many members and such a chunk are possible.
+fn form(array: &Array, problems: &mut Vec<Problem>) {
+    let (level, members) = (array.level.value, array.members.value.len());
     let chunk = Sectors(array.chunk.value.0 / block::SECTOR_BYTES);
-    if let Err(error) = Shape::new(array.level.value, &some, chunk) {
+    if let Err(error) = raid::check_form(array.name.as_str(), level, members, chunk) {
         let text = error.to_string();
         let (what, remedy) = text.split_once(": ").unwrap_or((&text, "correct it"));
         let what = format!("array {} cannot be: {what}", array.name.value);
@@ -218,7 +213,7 @@ mod tests {
                 array("m", "raid1", "'a','b'") + &array("n", "raid1", "'b','c'"),
                 "array n uses device b, which array m uses",
             ),
-            (array(&"m".repeat(33), "raid1", "'a','b'"), "is too long"),
+            (array(&"m".repeat(33), "raid1", "'a','b'"), "does not fit"),
         ] {
             let problems = config(&arrays).1;
             let found = problems.iter().any(|problem| problem.contains(told));

@@ -14,6 +14,8 @@ const VERSION: u32 = 1;
 pub const ROLE_SPARE: u16 = u16::MAX;
 /// The longest name of an array.
 pub const NAME_BYTES_MAX: usize = 32;
+/// A member has less than this.
+pub const MEMBER_SECTORS_MAX: Sectors = Sectors(1 << 50);
 /// The most runs of lost sectors that are remembered.
 pub const BAD_MAX: usize = 120;
 
@@ -247,9 +249,8 @@ impl Superblock {
 
     /// Whether its numbers fit each other; a checksum says nothing of that.
     fn is_possible(&self) -> bool {
-        const SECTORS_MAX: u64 = 1 << 50;
         let sizes: Vec<_> = self.table.iter().map(|entry| entry.sectors).collect();
-        if sizes.iter().any(|size| size.0 >= SECTORS_MAX) {
+        if sizes.iter().any(|size| *size >= MEMBER_SECTORS_MAX) {
             return false;
         }
         let Ok(shape) = Shape::new(self.level, &sizes, self.chunk) else {
@@ -265,7 +266,7 @@ impl Superblock {
         (self.role == ROLE_SPARE || usize::from(self.role) < sizes.len())
             && self.events < NUMBER_MAX
             && matches!(self.block.0, 1 | 8)
-            && self.data_at.0 < SECTORS_MAX
+            && self.data_at < MEMBER_SECTORS_MAX
             && self.data_at.0.is_multiple_of(ALIGNMENT.0)
             && self.data_at > Sectors::ZERO
             && self.has_fitting_map(&shape)

@@ -1,0 +1,86 @@
+//! What a pool's metadata has no room for is refused, and the pool goes on.
+
+mod place;
+
+use block::{BoxDevice, Kind};
+use cache::{DEVICES_MAX, Mode, NAME_BYTES_MAX, PoolDevice, VOLUMES_MAX, VolumeConfig};
+use place::{LINE, Place};
+use sim::Outcome;
+
+#[test]
+fn a_device_more_than_heads_have_room_for_is_refused() {
+    let mut place = Place::new(1, DEVICES_MAX + 1);
+    let last = place.pool[DEVICES_MAX];
+    let all: Vec<usize> = (0..DEVICES_MAX).collect();
+    let outcome = place.run(&all, move |rig| async move {
+        let device = || PoolDevice::whole(rig.local.disk(last).unwrap(), "controller");
+        let error = rig.cache.join(device(), 99).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Invalid);
+        assert!(error.to_string().contains("at most 16 devices"), "{error}");
+        // It has been left alone, and there is room for it once another is gone.
+        rig.fill().await;
+        let gone = rig.opened.devices[3].id;
+        rig.cache.remove_device(gone).await.unwrap();
+        rig.cache.join(device(), 99).await.unwrap();
+        rig.write(0, 8, 7).await;
+        rig.expect(0, 8, 7).await;
+        rig.volume.close().await;
+        rig.cache.close().await;
+    });
+    assert_eq!(outcome, Outcome::Done);
+}
+
+#[test]
+fn a_volume_that_cannot_be_remembered_is_refused() {
+    let mut place = Place::new(1, 1);
+    let outcome = place.run(&[0], |rig| async move {
+        let add = |name: String| {
+            let config = VolumeConfig {
+                name: name.into(),
+                sectors: None,
+                mode: Mode::WriteThrough,
+            };
+            let below = BoxDevice::new(rig.local.disk(rig.origin).unwrap());
+            rig.cache.add_volume(config, below)
+        };
+        let error = add("x".repeat(NAME_BYTES_MAX + 1)).err().unwrap();
+        assert_eq!(error.kind(), Kind::Invalid);
+        assert!(error.to_string().contains("at most 63 bytes"), "{error}");
+        add("x".repeat(NAME_BYTES_MAX)).unwrap();
+        // One was there before.
+        for number in 2..VOLUMES_MAX {
+            add(format!("volume {number}")).unwrap();
+        }
+        let error = add("one too many".into()).err().unwrap();
+        assert_eq!(error.kind(), Kind::Invalid);
+        rig.write(0, LINE, 7).await;
+        rig.expect(0, LINE, 7).await;
+        rig.volume.close().await;
+        rig.cache.close().await;
+    });
+    assert_eq!(outcome, Outcome::Done);
+}
+
+/// The longest name is found again as it was.
+#[test]
+fn a_volume_with_the_longest_name_comes_back_warm() {
+    let mut place = Place::new(1, 1);
+    let config = || VolumeConfig {
+        name: "x".repeat(NAME_BYTES_MAX).into(),
+        sectors: None,
+        mode: Mode::WriteThrough,
+    };
+    for warm in [false, true] {
+        let outcome = place.run(&[0], move |mut rig| async move {
+            let below = BoxDevice::new(rig.local.disk(rig.origin).unwrap());
+            rig.volume = rig.cache.add_volume(config(), below).unwrap();
+            rig.cache.warmed().await;
+            rig.fill().await;
+            let restored = rig.count(cache::Counter::LinesRestored);
+            assert_eq!(restored > 0, warm, "{restored}");
+            rig.volume.close().await;
+            rig.cache.close().await;
+        });
+        assert_eq!(outcome, Outcome::Done);
+    }
+}

@@ -1,0 +1,155 @@
+//! Every limit of the formats is told where the configuration is read: what fills it
+//! passes, one more is refused on its line, with what there is room for.
+
+use cache::{DEVICES_MAX, LINE_BYTES_MAX, NAME_BYTES_MAX, VOLUMES_MAX};
+use control::check::check_alone;
+use control::config::{Device, Name, Volume};
+use raid::{LEGS_MAX, Level, MEMBERS_MAX};
+
+fn devices(prefix: &str, count: usize) -> String {
+    let device = |n| format!("[[device]]\nname = \"{prefix}{n}\"\npath = \"/none/{prefix}{n}\"\n");
+    (0..count).map(device).collect()
+}
+
+fn names(prefix: &str, count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("{prefix}{n}")).collect()
+}
+
+const LISTEN: &str = "[[listen]]\nunix = \"/none/socket\"\n";
+
+fn pool(name: &str, devices: &[String], more: &str) -> String {
+    format!("[[pool]]\nname = \"{name}\"\ndevices = {devices:?}\n{more}\n")
+}
+
+fn volume(name: &str, origin: &str, pool: &str) -> String {
+    format!("[[volume]]\nname = \"{name}\"\norigin = \"{origin}\"\npool = \"{pool}\"\n")
+}
+
+fn array(name: &str, level: Level, members: usize, more: &str) -> String {
+    let (level, names) = (level.name(), names("d", members));
+    let array =
+        format!("[[array]]\nname = \"{name}\"\nlevel = \"{level}\"\nmembers = {names:?}\n{more}\n");
+    devices("d", members) + &array
+}
+
+fn named(name: &str) -> String {
+    devices("d", 1) + &pool(name, &[], "") + &volume("v", "d0", name)
+}
+
+/// A limit: the configuration of so many, how many there may be, and what tells of it.
+struct Limit {
+    of: Box<dyn Fn(usize) -> String>,
+    most: usize,
+    told: &'static str,
+}
+
+fn limit(of: impl Fn(usize) -> String + 'static, most: usize, told: &'static str) -> Limit {
+    let of = Box::new(of);
+    Limit { of, most, told }
+}
+
+fn all() -> Vec<Limit> {
+    let mut all = vec![
+        limit(
+            |n| devices("d", n) + &pool("p", &names("d", n), ""),
+            DEVICES_MAX,
+            "give at most 16",
+        ),
+        limit(
+            |n| {
+                let volume = |i| volume(&format!("v{i}"), &format!("d{i}"), "p");
+                let volumes: String = (0..n).map(volume).collect();
+                devices("d", n) + &pool("p", &[], "") + &volumes
+            },
+            VOLUMES_MAX,
+            "a pool remembers at most 28",
+        ),
+        limit(
+            |n| named(&"p".repeat(n)),
+            NAME_BYTES_MAX,
+            "use 1 to 63 letters",
+        ),
+        limit(
+            |n| devices("d", 1) + &pool("p", &[], "") + &volume(&"v".repeat(n), "d0", "p"),
+            NAME_BYTES_MAX,
+            "use 1 to 63 letters",
+        ),
+        limit(
+            |n| devices(&"d".repeat(n - 1), 1),
+            NAME_BYTES_MAX,
+            "use 1 to 63 letters",
+        ),
+        limit(
+            |n| array(&"a".repeat(n), Level::Raid1, 2, ""),
+            raid::NAME_BYTES_MAX,
+            "from 1 to 32 bytes",
+        ),
+        limit(
+            |n| pool("p", &[], &format!("line_size = {n}")),
+            LINE_BYTES_MAX as usize,
+            "choose a power of two",
+        ),
+        limit(
+            |n| array("a", Level::Raid0, 2, &format!("chunk = {}", n * 4096)),
+            1024,
+            "up to 4 MiB",
+        ),
+        // A stripe has to fit a buffer, beside the header of its record.
+        limit(
+            |n| array("a", Level::Raid5, 32, &format!("chunk = {}", n * 4096)),
+            31,
+            "give a chunk of less than 128 KiB",
+        ),
+    ];
+    for level in Level::ALL {
+        let most = match level {
+            Level::Raid1 => LEGS_MAX,
+            _ => MEMBERS_MAX,
+        };
+        all.push(limit(
+            move |n| array("a", level, n, ""),
+            most,
+            "members is not possible",
+        ));
+    }
+    all
+}
+
+fn problems(text: &str) -> Vec<String> {
+    let text = format!("{text}{LISTEN}");
+    match check_alone(&text, &[]) {
+        Ok(_) => Vec::new(),
+        Err(problems) => problems.iter().map(ToString::to_string).collect(),
+    }
+}
+
+#[test]
+fn what_fills_a_limit_passes_and_one_more_is_told() {
+    for Limit { of, most, told } in all() {
+        let text = of(most);
+        assert_eq!(problems(&text), Vec::<String>::new(), "{text}");
+        let text = of(most + 1);
+        let found = problems(&text);
+        assert!(
+            found.iter().any(|problem| problem.contains(told)),
+            "{told:?} is not in {found:#?}"
+        );
+    }
+}
+
+/// Names reach a running daemon without a file.
+#[test]
+fn control_commands_have_the_same_limit_of_names() {
+    let text = |n: usize| format!("name = \"{}\"\npath = \"/none\"\n", "x".repeat(n));
+    Device::parse(&text(NAME_BYTES_MAX)).unwrap();
+    let error = Device::parse(&text(NAME_BYTES_MAX + 1)).unwrap_err();
+    assert!(error.contains("use 1 to 63 letters"), "{error}");
+    let text = |n: usize| {
+        let name = "x".repeat(n);
+        format!("name = \"{name}\"\norigin = \"o\"\npool = \"p\"\n")
+    };
+    Volume::parse(&text(NAME_BYTES_MAX)).unwrap();
+    Volume::parse(&text(NAME_BYTES_MAX + 1)).unwrap_err();
+    Name::new(&"x".repeat(NAME_BYTES_MAX)).unwrap();
+    Name::new("").unwrap_err();
+}
