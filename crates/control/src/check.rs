@@ -1,7 +1,7 @@
 //! What is wrong with a configuration, all of it at once.
 //!
-//! [`agreement`] looks at the configuration alone; [`machine`] asks this machine
-//! about its files and sockets, changes nothing, and holds nothing afterwards.
+//! [`agreement`] looks at the configuration alone; [`devices`] and [`sockets`] ask this
+//! machine about its files and sockets, change nothing, and hold nothing afterwards.
 
 mod agreement;
 mod arrays;
@@ -9,7 +9,7 @@ mod machine;
 
 pub use agreement::agreement;
 pub use arrays::{domain, survives, warnings};
-pub use machine::{machine, openable};
+pub use machine::{devices, openable, sockets};
 
 use crate::config::{Config, parse};
 use crate::problem::Problem;
@@ -24,7 +24,19 @@ pub fn check(
     is_listened: impl Fn(&Path) -> bool,
 ) -> Result<Config, Vec<Problem>> {
     judge(text, drives, |config, problems| {
-        machine(config, is_listened, problems);
+        devices(config, problems);
+        sockets(config, is_listened, problems);
+    })
+}
+
+/// As [`check`], but for the devices: one may come back while others are served.
+pub fn check_to_serve(
+    text: &str,
+    drives: &[&str],
+    is_listened: impl Fn(&Path) -> bool,
+) -> Result<Config, Vec<Problem>> {
+    judge(text, drives, |config, problems| {
+        sockets(config, is_listened, problems);
     })
 }
 

@@ -24,6 +24,9 @@ pub struct Status {
     pub nbd: Nbd,
     /// What is served.
     pub volumes: Vec<Volume>,
+    /// Volumes that are not served yet.
+    #[serde(default)]
+    pub waiting: Vec<Waiting>,
     /// Caches.
     pub pools: Vec<Pool>,
     /// Devices made of devices.
@@ -72,6 +75,19 @@ pub struct Volume {
     pub counters: Counters,
 }
 
+/// A volume of the configuration that is not served yet; it is tried again and again.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Waiting {
+    /// Its name.
+    pub name: String,
+    /// The device that holds its data.
+    pub origin: String,
+    /// The pool it is to be cached in.
+    pub pool: String,
+    /// Why it could not be served when last tried.
+    pub why: String,
+}
+
 /// A pool.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Pool {
@@ -117,7 +133,7 @@ pub struct Array {
     pub name: String,
     /// How it spreads its data.
     pub level: String,
-    /// `healthy`, `degraded`, `rebuilding`, `resyncing` or `failed`.
+    /// `healthy`, `degraded`, `rebuilding`, `resyncing`, `failed` or `inactive`.
     pub state: String,
     /// Its size.
     pub size_bytes: u64,
@@ -137,6 +153,9 @@ pub struct Array {
     pub lost_bytes: u64,
     /// Why writes are refused, if they are.
     pub down: Option<String>,
+    /// Why it could not start when last tried, if it is inactive.
+    #[serde(default)]
+    pub inactive: Option<String>,
     /// What would be lost together.
     pub warnings: Vec<String>,
     /// What happened last, the newest at the end.

@@ -2,26 +2,31 @@
 //!
 //! Invariants:
 //!     a device is open ⟺ a volume, a pool or an array uses it, and only one does
-//!     an array runs ⟺ it is open; its members are open while it runs
+//!     an array runs ⟺ it is open or leased; its members are open while it runs
+//!     a member that cannot be used, for whatever reason, counts as absent
 //!
 //! Not here: what an array does about a lost member (`raid`); how one is made
-//! (`create`); when a lost member is sought (`tend`); how an array that has lost too
-//! much is put together again (`ready`).
+//! (`create`); who has what is being opened (`lease`); when a lost member is sought
+//! (`tend`); how an array that has lost too much is put together again (`ready`).
 
 mod create;
+mod lease;
 mod ready;
 pub mod tend;
+
+pub use lease::Lease;
 
 use crate::devices::{Leaf, Opened, Opener, Role};
 use block::{BoxDevice, Device as _, Env, IoError, IoResult, Kind, Nanos, Sectors};
 use control::check::domain;
 use control::config::{self, Config, Name};
 use filter::Swappable;
-use raid::{Array, Candidate, Options, Start};
+use futures_util::future::join_all;
+use raid::{Array, Candidate, Options, Start, Superblock};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 /// How often a write that the medium of a member refuses is tried again.
@@ -53,7 +58,12 @@ pub struct Devices {
     pub opener: Opener,
     config: Config,
     pub open: RefCell<BTreeMap<Name, Opened>>,
+    /// What is being opened or given up.
+    leased: RefCell<BTreeSet<Name>>,
     pub running: RefCell<Vec<Rc<Running>>>,
+    /// Arrays that could not start when last tried, and why.
+    pub inactive: RefCell<BTreeMap<Name, (config::Array, String)>>,
+    itself: Weak<Devices>,
 }
 
 /// What a name stands for.
@@ -79,13 +89,16 @@ impl Source {
 type Later<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 impl Devices {
-    pub fn new(config: &Config, opener: Opener) -> Devices {
-        Devices {
+    pub fn new(config: &Config, opener: Opener) -> Rc<Devices> {
+        Rc::new_cyclic(|itself| Devices {
             opener,
             config: config.clone(),
             open: RefCell::default(),
+            leased: RefCell::default(),
             running: RefCell::default(),
-        }
+            inactive: RefCell::default(),
+            itself: itself.clone(),
+        })
     }
 
     fn env(&self) -> Env {
@@ -113,30 +126,28 @@ impl Devices {
         })
     }
 
-    /// Opens `source` for one use. It is not in `open` yet.
-    pub fn open<'a>(&'a self, source: &'a Source, role: Role) -> Later<'a, IoResult<Opened>> {
+    /// Opens `source` for one use.
+    pub fn open<'a>(&'a self, source: &'a Source, role: Role) -> Later<'a, IoResult<Lease>> {
         Box::pin(async move {
-            let name = source.name();
-            if let Some(open) = self.open.borrow().get(name) {
-                let what = format!(
-                    "is in use as {}; give each use its own device",
-                    open.role.name()
-                );
-                return Err(IoError::new(Kind::Denied, what).on(format!("device {name}")));
-            }
-            match source {
-                Source::Device(device) => self.opener.open(device, role).await,
-                Source::Array(array) => self.assemble(array, role, Start::default()).await,
-            }
+            let device = match source {
+                Source::Array(array) => return self.assemble(array, role, Start::default()).await,
+                Source::Device(device) => device,
+            };
+            let reserved = self.reserve(source.name(), role)?;
+            let opened = self.opener.open(device, role).await?;
+            Ok(Lease::new(reserved, opened))
         })
     }
 
     /// Opens `source` for an array that runs, which is to have it.
     async fn open_member(&self, running: &Running, source: &Source) -> IoResult {
         let role = Role::Member(running.config.detection.value);
-        let opened = self.open(source, role).await?;
-        self.open.borrow_mut().insert(source.name().clone(), opened);
-        Ok(())
+        let lease = self.open(source, role).await?;
+        let ended = match running.ended.get() {
+            true => Err(running.array().geometry().error(Kind::Gone, "was closed")),
+            false => Ok(()),
+        };
+        lease.settle(ended).await
     }
 
     /// Lets go of a device; of an array, and of its members, once it has rested.
@@ -185,11 +196,11 @@ impl Devices {
 
     /// How arrays of this configuration behave.
     fn options(array: &config::Array) -> Options {
-        let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        let detection = nanos(array.detection.value);
         Options {
             // The rest is for asking another member.
-            patience: Some(Nanos(nanos(array.detection.value) / 10 * 9)),
-            spare_delay: Nanos(nanos(array.spare_delay.value)),
+            patience: Some(Nanos(detection.0 / 10 * 9)),
+            spare_delay: nanos(array.spare_delay.value),
             rewrites: REWRITES,
             rebuild_floor: array.rebuild_rate.value.0,
             ..Options::default()
@@ -207,76 +218,87 @@ impl Devices {
         }
     }
 
-    /// Opens the members of `array` that are there; of those that are not, why.
-    async fn members(&self, array: &config::Array) -> IoResult<(Vec<(Name, Opened)>, Vec<String>)> {
-        let (mut here, mut absent) = (Vec::new(), Vec::new());
+    /// Opens the members of `array` that can be used; of those that cannot, why.
+    async fn members(&self, array: &config::Array) -> (Vec<Lease>, Vec<String>) {
+        let role = Role::Member(array.detection.value);
         let names = array.members.value.iter().chain(&array.spares.value);
-        for name in names {
+        let opened = join_all(names.map(async |name| {
             let source = self.find(name).ok_or_else(|| {
-                IoError::new(
-                    Kind::Invalid,
-                    "does not exist; add a [[device]] of that name",
-                )
-                .on(name.to_string())
-            })?;
-            match self
-                .open(&source, Role::Member(array.detection.value))
-                .await
-            {
-                Ok(opened) => here.push((name.clone(), opened)),
-                Err(error) if is_absence(&error) => absent.push(format!("{name}: {error}")),
-                Err(error) => {
-                    self.drop_all(here).await;
-                    return Err(error);
-                }
+                let what = "does not exist; add a [[device]] of that name";
+                IoError::new(Kind::Invalid, what)
+            });
+            let opened = match source {
+                Ok(source) => self.open(&source, role).await,
+                Err(error) => Err(error),
+            };
+            opened.map_err(|error| format!("{name}: {error}"))
+        }));
+        let (mut here, mut absent) = (Vec::new(), Vec::new());
+        for member in opened.await {
+            match member {
+                Ok(lease) => here.push(lease),
+                Err(why) => absent.push(why),
             }
         }
-        Ok((here, absent))
+        (here, absent)
     }
 
-    async fn drop_all(&self, members: Vec<(Name, Opened)>) {
-        for (name, opened) in members {
-            drop(opened);
-            // An array below was started for this one; why this one is not is told.
-            let _ = self.close(&name).await;
-        }
+    /// The superblock of a member of `array`, if it answers in time.
+    async fn examine(
+        &self,
+        array: &config::Array,
+        device: &BoxDevice,
+    ) -> IoResult<Option<Superblock>> {
+        let (env, limit) = (self.env(), nanos(array.detection.value));
+        let examined = env.timer.timeout(limit, raid::examine(&env, device)).await;
+        examined.unwrap_or_else(|| {
+            let what = format!("has not answered for {limit}");
+            Err(IoError::new(Kind::Timeout, what).on(device.geometry().name.to_string()))
+        })
     }
 
-    /// Puts an array together from what is there.
+    /// Puts an array together from what is there. One that cannot start is listed as
+    /// inactive, until it does.
     pub async fn assemble(
         &self,
         array: &config::Array,
         role: Role,
         start: Start,
-    ) -> IoResult<Opened> {
-        let (members, absent) = self.members(array).await?;
-        match self.start(array, &members, &absent, start).await {
-            Ok(running) => Ok(self.run(array, role, members, &absent, running)),
+    ) -> IoResult<Lease> {
+        let name = &array.name.value;
+        let reserved = self.reserve(name, role)?;
+        let (members, mut absent) = self.members(array).await;
+        match self.start(array, &members, &mut absent, start).await {
+            Ok(running) => {
+                let opened = self.run(array, role, members, &absent, running);
+                Ok(Lease::new(reserved, opened))
+            }
             Err(error) => {
-                self.drop_all(members).await;
-                let why = match absent.is_empty() {
+                release_all(members).await;
+                let missing = match absent.is_empty() {
                     true => String::new(),
                     false => format!(" (missing: {})", absent.join("; ")),
                 };
-                let kind = error.kind();
-                Err(IoError::new(
-                    kind,
-                    format!("array {}: {error}{why}", array.name.value),
-                ))
+                let why = format!("{error}{missing}");
+                let inactive = (array.clone(), why.clone());
+                self.inactive.borrow_mut().insert(name.clone(), inactive);
+                Err(IoError::new(error.kind(), format!("array {name}: {why}")))
             }
         }
     }
 
+    /// Starts the array on those of `members` that can be used; the others are added to
+    /// `absent`.
     async fn start(
         &self,
         array: &config::Array,
-        members: &[(Name, Opened)],
-        absent: &[String],
+        members: &[Lease],
+        absent: &mut Vec<String>,
         start: Start,
     ) -> IoResult<Array> {
         let (name, env) = (array.name.as_str(), self.env());
         let chunk = Sectors(array.chunk.value.0 / block::SECTOR_BYTES);
-        let of = |(name, opened): &(Name, Opened)| self.candidate(name, opened);
+        let of = |member: &Lease| self.candidate(member.name(), member);
         if array.raw.value {
             if !absent.is_empty() {
                 let what = format!(
@@ -295,20 +317,27 @@ impl Devices {
                 Self::options(array),
             );
         }
+        let all: Vec<Candidate> = members.iter().map(of).collect();
+        let examined = all.iter().map(|c| self.examine(array, &c.device));
+        let examined = join_all(examined).await;
         let mut candidates = Vec::new();
         let mut blank = Vec::new();
-        for member in members {
-            let candidate = of(member);
-            match raid::examine(&env, &candidate.device).await {
-                Ok(None) => blank.push(&member.0),
-                // What cannot be read counts as absent there.
-                _ => candidates.push(candidate),
+        for ((member, candidate), found) in members.iter().zip(all).zip(examined) {
+            match found {
+                Ok(Some(_)) => candidates.push(candidate),
+                Ok(None) => blank.push(member.name()),
+                Err(error) => absent.push(format!("{}: {error}", member.name())),
             }
         }
         if candidates.is_empty() {
-            let what =
-                "no member that is here belongs to an array; make it with `hotset array create`";
-            return Err(IoError::new(Kind::Invalid, what));
+            let (kind, what) = match blank.is_empty() {
+                true => (Kind::Gone, "no member can be used; bring them back"),
+                false => (
+                    Kind::Invalid,
+                    "no member that is here belongs to an array; make it with `hotset array create`",
+                ),
+            };
+            return Err(IoError::new(kind, what));
         }
         for name in blank {
             eprintln!(
@@ -336,10 +365,11 @@ impl Devices {
         &self,
         config: &config::Array,
         role: Role,
-        members: Vec<(Name, Opened)>,
+        members: Vec<Lease>,
         absent: &[String],
         array: Array,
     ) -> Opened {
+        self.inactive.borrow_mut().remove(&config.name.value);
         tell_absent(config, absent);
         let names: Vec<_> = config.members.value.iter().map(Name::as_str).collect();
         let place = format!("{} of {}", config.level.name(), names.join(", "));
@@ -347,7 +377,7 @@ impl Devices {
         let swappable = Swappable::new(array);
         let device = BoxDevice::new(swappable.clone());
         let opened = self.opener.array(device, role, place, controller.into());
-        self.open.borrow_mut().extend(members);
+        members.into_iter().for_each(Lease::keep);
         let running = Rc::new(Running {
             place: swappable,
             config: config.clone(),
@@ -365,12 +395,14 @@ impl Devices {
     }
 }
 
-/// Whether a member is not there, rather than refused.
-fn is_absence(error: &IoError) -> bool {
-    matches!(
-        error.kind(),
-        Kind::Gone | Kind::Timeout | Kind::Stream | Kind::Other | Kind::Media
-    )
+async fn release_all(members: Vec<Lease>) {
+    for member in members {
+        member.release().await;
+    }
+}
+
+fn nanos(span: Duration) -> Nanos {
+    Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
 }
 
 fn tell_absent(config: &config::Array, absent: &[String]) {

@@ -8,15 +8,16 @@
 
 mod controlled;
 mod stop;
+mod waiting;
 
 pub use controlled::Controlled;
 
-use crate::arrays::{Devices, Source};
-use crate::devices::{Leaf, Opener, Role};
+use crate::arrays::{Devices, Lease, Source};
+use crate::devices::{Leaf, Opened, Opener, Role};
 use crate::memory;
 use crate::origins::Origin;
 use crate::record::Sink;
-use block::{BoxDevice, Device, Nanos, Sectors};
+use block::{BoxDevice, Device, IoError, Kind, Nanos, Sectors};
 use cache::{Cache, DeviceId, DeviceState, Durability, Found, Mode, PoolDevice, VolumeConfig};
 use control::config::{self, Config, Name};
 use control::protocol::{NamedOrNew, Request};
@@ -25,6 +26,7 @@ use nbd::serve::{ExportOptions, Limits, Server};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
+use waiting::Waiting;
 
 /// How often ejected devices are looked for.
 const EJECTIONS_PERIOD: Nanos = Nanos::from_secs(1);
@@ -62,6 +64,8 @@ pub struct Daemon {
     pub listeners: Vec<String>,
     pub pools: BTreeMap<Name, Pool>,
     pub volumes: RefCell<BTreeMap<Name, Served>>,
+    /// Volumes of the configuration that could not be served when last tried.
+    pub waiting: RefCell<BTreeMap<Name, Waiting>>,
     pub devices: Rc<Devices>,
     grace: Nanos,
     stop: Nanos,
@@ -72,7 +76,8 @@ pub struct Daemon {
 type Refusal = String;
 
 impl Daemon {
-    /// Opens everything that `config` names.
+    /// Opens everything that `config` names. Volumes that cannot be served yet are
+    /// tried again while the others are.
     pub async fn start(
         config: &Config,
         opener: Opener,
@@ -89,7 +94,7 @@ impl Daemon {
         let server = Server::new(env.clone(), limits, None, log).map_err(told)?;
         memory::refuse_claimed(config)?;
         let mut pools = BTreeMap::new();
-        let devices = Rc::new(Devices::new(config, opener.clone()));
+        let devices = Devices::new(config, opener.clone());
         for pool in &config.pools {
             let opened = Pool::open(config, pool, &devices).await?;
             pools.insert(pool.name.value.clone(), opened);
@@ -101,6 +106,7 @@ impl Daemon {
             listeners,
             pools,
             volumes: RefCell::default(),
+            waiting: RefCell::default(),
             devices,
             grace: nanos(config.daemon.grace.value),
             stop: nanos(config.daemon.stop.value),
@@ -117,10 +123,7 @@ impl Daemon {
             // What moved elsewhere is written there from now on, and may come back.
             pool.cache.remember().await;
         }
-        for volume in &config.volumes {
-            let origin = daemon.known(&volume.origin.value)?;
-            daemon.add_volume(volume, &origin).await?;
-        }
+        daemon.begin_volumes(&config.volumes).await;
         Ok(daemon)
     }
 
@@ -155,17 +158,11 @@ impl Daemon {
 
     async fn add_device(&self, pool: &Name, device: &Source) -> Result<(), Refusal> {
         let pool = &self.pools[pool];
-        let opened = self.devices.open(device, Role::Pool).await;
-        let opened = opened.map_err(told)?;
-        let member = PoolDevice::whole(opened.leaf.clone(), opened.controller.clone());
-        let id = pool
-            .cache
-            .join(member, memory::uuid())
-            .await
-            .map_err(told)?;
-        let name = device.name().clone();
-        pool.devices.borrow_mut().insert(name.clone(), id);
-        self.devices.open.borrow_mut().insert(name, opened);
+        let lease = self.devices.open(device, Role::Pool).await.map_err(told)?;
+        let member = PoolDevice::whole(lease.leaf.clone(), lease.controller.clone());
+        let joined = pool.cache.join(member, memory::uuid()).await;
+        let id = lease.settle(joined).await.map_err(told)?;
+        pool.devices.borrow_mut().insert(device.name().clone(), id);
         Ok(())
     }
 
@@ -184,14 +181,41 @@ impl Daemon {
         if self.volumes.borrow().contains_key(name) {
             return Err(format!("a volume is named {name}; choose another name"));
         }
-        let (pool_name, pool) = self.pool(volume.pool.as_str())?;
+        if let Some(waiting) = self.waiting.borrow().get(name) {
+            return Err(format!(
+                "volume {name} of the configuration is not served yet: {}; mend that, or remove \
+                 the volume first",
+                waiting.why
+            ));
+        }
         if origin.is_read_only() && !volume.read_only.value {
             return Err(format!(
                 "volume {name} is writable on a read-only device; make it read-only too"
             ));
         }
-        let opened = self.devices.open(origin, Role::Origin).await;
-        let opened = opened.map_err(told)?;
+        self.open_volume(volume, origin).await
+    }
+
+    /// Opens the origin of `volume`, and serves it.
+    async fn open_volume(&self, volume: &config::Volume, origin: &Source) -> Result<(), Refusal> {
+        let lease = self
+            .devices
+            .open(origin, Role::Origin)
+            .await
+            .map_err(told)?;
+        let served = self.serve_volume(volume, origin, &lease).await;
+        lease.settle(served).await
+    }
+
+    /// Serves `volume` from its origin, which is open.
+    async fn serve_volume(
+        &self,
+        volume: &config::Volume,
+        origin: &Source,
+        opened: &Opened,
+    ) -> Result<(), Refusal> {
+        let name = &volume.name.value;
+        let (pool_name, pool) = self.pool(volume.pool.as_str())?;
         let below = opened.leaf.geometry();
         let sectors = match &volume.size {
             None => None,
@@ -215,7 +239,7 @@ impl Daemon {
         // What others left in its volatile cache, it may lose without a word to us.
         opened.leaf.flush().await.map_err(told)?;
         let env = self.opener.local.env();
-        let guarded = Origin::guard(&pool.cache, name, size, &opened, &env).await;
+        let guarded = Origin::guard(&pool.cache, name, size, opened, &env).await;
         let guarded = guarded.map_err(told)?;
         let below = BoxDevice::new(guarded.device());
         let cached = pool.cache.add_volume(config, below).map_err(told)?;
@@ -228,13 +252,11 @@ impl Daemon {
         };
         let export = Tapped::new(exported.clone(), self.opener.local.env().timer);
         let tap = export.tap();
-        let added = self.server.add(name.as_str(), export, &options);
-        added.map_err(told)?;
+        if let Err(error) = self.server.add(name.as_str(), export, &options) {
+            exported.inner().close().await;
+            return Err(told(error));
+        }
         let origin = origin.name().clone();
-        self.devices
-            .open
-            .borrow_mut()
-            .insert(origin.clone(), opened);
         let served = Served {
             volume: exported,
             guard: guarded,
@@ -248,6 +270,9 @@ impl Daemon {
 
     async fn remove_volume(&self, name: &str) -> Result<(), Refusal> {
         let name = Name::new(name)?;
+        if self.give_up_waiting(&name)? {
+            return Ok(());
+        }
         let none = || format!("no volume is named {name}; see `hotset volume list`");
         let volume = self.volumes.borrow().get(&name).map(|v| v.volume.clone());
         let volume = volume.ok_or_else(none)?;
@@ -414,15 +439,26 @@ impl Pool {
             overwrite: false,
             cold: pool.cold.value,
         };
-        let mut members = Vec::new();
+        let (mut leases, mut members) = (Vec::new(), Vec::new());
         for name in &pool.devices.value {
             let device = all.find(name).expect("checked with the configuration");
-            let opened = all.open(&device, Role::Pool).await.map_err(told)?;
+            let lease = match all.open(&device, Role::Pool).await {
+                Ok(lease) => lease,
+                Err(error) if is_lost(&device, &error) => {
+                    eprintln!(
+                        "hotset: pool {} starts without {name}, whose lines are not used again: \
+                         {error}; once it is back, add it with `hotset pool add-device`",
+                        pool.name.value
+                    );
+                    continue;
+                }
+                Err(error) => return Err(told(error)),
+            };
             members.push(PoolDevice::whole(
-                opened.leaf.clone(),
-                opened.controller.clone(),
+                lease.leaf.clone(),
+                lease.controller.clone(),
             ));
-            all.open.borrow_mut().insert(name.clone(), opened);
+            leases.push(lease);
         }
         let engine = pool.engine();
         let line_bytes = engine.line_bytes;
@@ -430,6 +466,8 @@ impl Pool {
         let policy = policy.expect("the configuration took only names of the registry");
         let opened = Cache::open(engine, policy, env, durability, members).await;
         let (cache, found) = opened.map_err(told)?;
+        let names: Vec<Name> = leases.iter().map(|lease| lease.name().clone()).collect();
+        leases.into_iter().for_each(Lease::keep);
         for device in &found.devices {
             if let Found::Unusable(why) = device.found {
                 eprintln!(
@@ -448,7 +486,7 @@ impl Pool {
             );
         }
         let ids = found.devices.iter().map(|device| device.id);
-        let devices = pool.devices.value.iter().cloned().zip(ids).collect();
+        let devices = names.into_iter().zip(ids).collect();
         Ok(Pool {
             cache,
             policy: pool.policy.value.0,
@@ -460,6 +498,13 @@ impl Pool {
 
 fn nanos(span: std::time::Duration) -> Nanos {
     Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Whether a pool device is gone, rather than another's or wrongly configured.
+fn is_lost(device: &Source, error: &IoError) -> bool {
+    use Kind::{Gone, Media, Other, Stream, Timeout};
+    matches!(device, Source::Array(_))
+        || matches!(error.kind(), Gone | Media | Other | Stream | Timeout)
 }
 
 fn told(error: impl ToString) -> Refusal {

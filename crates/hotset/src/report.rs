@@ -78,6 +78,7 @@ impl Daemon {
             resident_bytes: resident_bytes(),
             nbd: self.nbd(),
             volumes,
+            waiting: self.report_waiting(),
             pools: self.pools.iter().map(|(n, p)| pool(n, p, now)).collect(),
             arrays: self.arrays(now),
             devices,

@@ -25,7 +25,7 @@ const HOME: ShardId = ShardId(0);
 
 /// Serves until told to end.
 pub fn serve(file: &Path, cold: bool) -> Result<(), Failure> {
-    let mut config = crate::commands::check::read(file)?;
+    let mut config = crate::commands::check::read_to_serve(file)?;
     for warning in control::check::warnings(&config) {
         eprintln!("hotset: {}:{warning}", file.display());
     }
@@ -186,6 +186,7 @@ async fn run(config: Config, opener: Opener, sockets: Sockets) -> Result<(), Str
     }
     env.spawn.spawn(Daemon::tell_ejections(daemon.clone()));
     env.spawn.spawn(daemon.devices.clone().tend());
+    env.spawn.spawn(Daemon::serve_waiting(daemon.clone()));
     env.spawn.spawn(Daemon::tell_time(daemon.clone()));
     let control = local.listener(sockets.control);
     let handler = Rc::new(Controlled(daemon.clone()));
@@ -193,7 +194,7 @@ async fn run(config: Config, opener: Opener, sockets: Sockets) -> Result<(), Str
         .spawn(control::serve::serve(control, handler, env.clone()));
     eprintln!(
         "hotset: serving {} volumes on {}",
-        config.volumes.len(),
+        daemon.volumes.borrow().len(),
         sockets.uris.join(", ")
     );
     notify(&[NotifyState::Ready]);

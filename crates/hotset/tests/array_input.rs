@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Place, hotset, refused, run};
+use common::{Daemon, Place, hotset, refused, run, until};
 use std::fs;
 use std::process::Command;
 
@@ -38,22 +38,34 @@ fn array(place: &Place, words: &str) -> Command {
     command
 }
 
-fn serve(place: &Place) -> Command {
-    let mut command = hotset();
-    command
-        .args(["serve", "--config"])
-        .arg(place.path("hotset.toml"));
-    command
+/// A daemon whose only volume waits for an array that cannot start; it tells why.
+fn waits<'a>(place: &'a Place, told: &[&str]) -> Daemon<'a> {
+    let daemon = place.serve();
+    let status = daemon.status();
+    assert_eq!(status["arrays"][0]["state"], "inactive", "{status}");
+    let whys = [
+        status["arrays"][0]["inactive"].to_string(),
+        status["waiting"][0]["why"].to_string(),
+        run(&mut place.command("status")),
+    ];
+    for why in whys {
+        assert!(
+            told.iter().all(|part| why.contains(part)),
+            "{told:?}: {why}"
+        );
+    }
+    daemon
 }
 
 #[test]
-fn an_array_that_was_never_made_is_refused() {
+fn an_array_that_was_never_made_is_waited_for() {
     let place = place("raid1", &["a", "b"]);
-    refused(
-        &mut serve(&place),
-        1,
-        &["array disk", "make it with `hotset array create`"],
-    );
+    let daemon = waits(&place, &["make it with `hotset array create`"]);
+    run(&mut array(&place, "create disk"));
+    until("the volume", || {
+        daemon.status()["volumes"][0]["name"] == "vol"
+    });
+    assert!(daemon.stop().contains("volume vol is served"));
 }
 
 #[test]
@@ -143,12 +155,11 @@ fn missing_members_are_told_and_too_many_refused() {
         "b: ",
     ];
     refused(&mut array(&place, "assemble disk"), 1, &told);
-    refused(&mut serve(&place), 1, &told);
+    let daemon = waits(&place, &told[1..]);
     // Both are back; the one that was missed is filled again.
     fs::rename(place.path("away"), place.path("a")).unwrap();
     fs::rename(place.path("away-too"), place.path("b")).unwrap();
-    let daemon = place.serve();
-    common::until("the rebuild", || {
+    until("the rebuild", || {
         daemon.status()["arrays"][0]["state"] == "healthy"
     });
 }
@@ -163,7 +174,7 @@ fn the_half_that_may_be_old_starts_only_on_demand() {
         "bring back the missing",
         "start it degraded",
     ];
-    refused(&mut serve(&place), 1, &told);
+    waits(&place, &told).stop();
     let found = run(&mut array(&place, "assemble disk --degraded"));
     assert!(found.contains("DEGRADED"), "{found}");
     let daemon = place.serve();

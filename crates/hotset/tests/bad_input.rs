@@ -81,11 +81,26 @@ fn a_wrong_command_line() {
 
 #[test]
 fn an_origin_smaller_than_its_volume() {
-    wrong(
-        "origin = \"origin\"",
-        "origin = \"origin\"\nsize = \"2MiB\"",
-        &[":19: ", "larger than its origin", "make the origin larger"],
+    let place = Place::new();
+    place.file("origin", 1);
+    place.file("pool", 64);
+    let sized = "origin = \"origin\"\nsize = \"2MiB\"";
+    let config = place.config(&USUAL.replacen("origin = \"origin\"", sized, 1));
+    let told = ["larger than its origin", "make the origin larger"];
+    refused(
+        hotset().arg("check").arg(&config),
+        2,
+        &[&[":19: "][..], &told].concat(),
     );
+    // There may be others, and it may be longer soon.
+    let daemon = place.serve();
+    let why = daemon.status()["waiting"][0]["why"].to_string();
+    assert!(told.iter().all(|told| why.contains(told)), "{why}");
+    place.file("origin", 2);
+    until("the volume", || {
+        daemon.status()["volumes"][0]["name"] == "vol"
+    });
+    assert!(daemon.stop().contains("volume vol is served"));
 }
 
 #[test]
@@ -175,7 +190,7 @@ fn a_device_without_permission() {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
     let mut command = hotset();
-    command.args(["serve", "--config"]).arg(&config);
+    command.arg("check").arg(&config);
     // SAFETY: no pointers are involved.
     if unsafe { libc::geteuid() } == 0 {
         // Permissions do not bind root: run as the user that owns nothing.
@@ -196,17 +211,19 @@ fn a_device_without_permission() {
 fn a_second_daemon_on_the_same_pool_or_origin() {
     let place = Place::usual();
     let first = place.serve();
-    for (shared, own) in [("pool", "origin"), ("origin", "pool")] {
-        let second = Place::usual();
-        let text = USUAL.replace(&format!("$/{shared}"), &place.text(shared));
-        let config = second.config(&text);
-        refused(
-            hotset().args(["serve", "--config"]).arg(&config),
-            1,
-            &[shared, "is in use by another process", "stop that first"],
-        );
-        assert!(second.path(own).exists() && !second.path("nbd").exists());
-    }
+    let told = ["is in use by another process", "stop that first"];
+    let second = Place::usual();
+    let config = second.config(&USUAL.replace("$/pool", &place.text("pool")));
+    refused(hotset().args(["serve", "--config"]).arg(&config), 1, &told);
+    assert!(second.path("origin").exists() && !second.path("nbd").exists());
+    // An origin is waited for, and nothing is read or written of it.
+    second.config(&USUAL.replace("$/origin", &place.text("origin")));
+    let waits = second.serve();
+    let status = waits.status();
+    let why = status["waiting"][0]["why"].to_string();
+    assert!(told.iter().all(|told| why.contains(told)), "{why}");
+    assert_eq!(status["volumes"], serde_json::json!([]));
+    waits.stop();
     // Its own sockets are in the way of a second daemon of one configuration.
     let again = place.path("hotset.toml");
     refused(
@@ -236,11 +253,13 @@ fn a_second_daemon_on_the_same_nbd_export() {
         let first = place.serve();
         let second = Place::usual();
         let san = format!("nbd = \"nbd+unix:///?socket={}\"", place.text("san"));
-        // As an origin as well as in a pool.
-        for role in ["path = \"$/origin\"", "path = \"$/pool\""] {
-            let config = second.config(&USUAL.replace(role, &san));
-            refused(hotset().args(["serve", "--config"]).arg(config), 1, taken);
-        }
+        let config = second.config(&USUAL.replace("path = \"$/pool\"", &san));
+        refused(hotset().args(["serve", "--config"]).arg(config), 1, taken);
+        second.config(&USUAL.replace("path = \"$/origin\"", &san));
+        let waits = second.serve();
+        let why = waits.status()["waiting"][0]["why"].to_string();
+        assert!(taken.iter().all(|told| why.contains(told)), "{why}");
+        waits.stop();
         let uri = format!("nbd+unix:///?socket={}", place.text("san"));
         let add = format!("volume add again --origin {uri} --pool fast");
         refused(&mut place.command(&add), 1, taken);

@@ -21,7 +21,8 @@ use crate::devices::{DeviceId, Member, PoolDevice};
 use block::{Access, BoxDevice, Device, Env, Extent, IoError, IoResult, Kind, Lba, RangeLock};
 use layout::{
     BLOCK_BYTES, BLOCK_SECTORS, HEAD_BLOCKS, Head, HeadError, MARK_BLOCKS, MEMBERS_MAX,
-    NAME_BYTES_MAX, PROBE_BYTES, Role, Uuid, first_head, fitting, head_that_holds, newest_marks, second_head,
+    NAME_BYTES_MAX, PROBE_BYTES, Role, Uuid, first_head, fitting, head_that_holds, newest_marks,
+    second_head,
 };
 use policy::Policy;
 use std::cell::{Cell, RefCell};

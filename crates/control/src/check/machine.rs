@@ -11,9 +11,8 @@ use std::path::{Path, PathBuf};
 /// The longest path of a unix socket, in bytes.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// Appends what this machine lacks; `is_listened` tells whether a process listens on the
-/// unix socket at a path.
-pub fn machine(config: &Config, is_listened: impl Fn(&Path) -> bool, problems: &mut Vec<Problem>) {
+/// Appends what this machine lacks of the devices.
+pub fn devices(config: &Config, problems: &mut Vec<Problem>) {
     for device in &config.devices {
         readable(&device.tls_ca, problems);
         let Some(path) = &device.path else { continue };
@@ -40,6 +39,11 @@ pub fn machine(config: &Config, is_listened: impl Fn(&Path) -> bool, problems: &
             }
         }
     }
+}
+
+/// Appends what is in the way of listening; `is_listened` tells whether a process listens
+/// on the unix socket at a path.
+pub fn sockets(config: &Config, is_listened: impl Fn(&Path) -> bool, problems: &mut Vec<Problem>) {
     let control = &config.daemon.control;
     socket(control.line, &control.value, &is_listened, problems);
     for listen in &config.listeners {
@@ -149,7 +153,8 @@ mod tests {
         let config = parse(text, &mut problems);
         assert_eq!(problems, [], "{text}");
         let connects = |path: &Path| UnixStream::connect(path).is_ok();
-        machine(&config, connects, &mut problems);
+        devices(&config, &mut problems);
+        sockets(&config, connects, &mut problems);
         problems.iter().map(ToString::to_string).collect()
     }
 

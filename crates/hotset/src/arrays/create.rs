@@ -1,7 +1,7 @@
 //! Making arrays, and what keeps devices in use from being overwritten.
 
-use super::Devices;
-use crate::devices::{Opened, Role};
+use super::{Devices, Lease, release_all};
+use crate::devices::Role;
 use crate::memory;
 use block::{BoxDevice, Device as _, Env, IoError, IoResult, Kind, Lba, Sectors};
 use control::config::{self, Name};
@@ -14,12 +14,13 @@ const PROBE_BYTES: usize = 1 << 20;
 impl Devices {
     /// Makes an array. What its members hold is lost; unless `overwrite`, they
     /// must be blank.
-    pub async fn create(&self, array: &config::Array, overwrite: bool) -> IoResult<Opened> {
+    pub async fn create(&self, array: &config::Array, overwrite: bool) -> IoResult<Lease> {
         if array.raw.value {
             let what = "a raw array has nothing to be made; it is used as it is";
             return Err(IoError::new(Kind::Invalid, what).on(array.name.to_string()));
         }
-        let (members, absent) = self.members(array).await?;
+        let reserved = self.reserve(&array.name.value, Role::Origin)?;
+        let (members, absent) = self.members(array).await;
         let made = match absent.first() {
             Some(absent) => {
                 let what = format!("a member is missing: {absent}");
@@ -28,9 +29,12 @@ impl Devices {
             None => self.make(array, &members, overwrite).await,
         };
         match made {
-            Ok(made) => Ok(self.run(array, Role::Origin, members, &[], made)),
+            Ok(made) => {
+                let opened = self.run(array, Role::Origin, members, &[], made);
+                Ok(Lease::new(reserved, opened))
+            }
             Err(error) => {
-                self.drop_all(members).await;
+                release_all(members).await;
                 Err(error)
             }
         }
@@ -39,7 +43,7 @@ impl Devices {
     async fn make(
         &self,
         array: &config::Array,
-        members: &[(Name, Opened)],
+        members: &[Lease],
         overwrite: bool,
     ) -> IoResult<Array> {
         let env = self.env();
@@ -51,10 +55,10 @@ impl Devices {
             zeroed: false,
         };
         let mut all = Vec::new();
-        for (name, opened) in members {
-            let candidate = self.candidate(name, opened);
+        for member in members {
+            let candidate = self.candidate(member.name(), member);
             if !overwrite {
-                refuse_used(&env, name, &candidate.device).await?;
+                refuse_used(&env, member.name(), &candidate.device).await?;
             }
             all.push(candidate);
         }

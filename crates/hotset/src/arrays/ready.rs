@@ -6,7 +6,7 @@
 //!
 //! Invariant: members are opened anew ⟹ nothing of the old array is at work on them.
 
-use super::{Devices, Later, Running, tell_absent};
+use super::{Devices, Later, Lease, Running, release_all, tell_absent};
 use block::{BoxDevice, Device as _, IoResult, Kind};
 use control::config::Name;
 use raid::{MemberState, Report, Start};
@@ -24,7 +24,7 @@ impl Devices {
                 let needed = self.needed(&running, &report);
                 let redundant = report.level.is_redundant() && report.down.is_none();
                 // One that goes on without a member seeks it itself.
-                if redundant && self.any_answers(&needed).await {
+                if redundant && self.any_answers(&running, &needed).await {
                     running.errors.set(errors(&report));
                     return Ok(true);
                 }
@@ -32,7 +32,7 @@ impl Devices {
             }
             let needed = running.needed.borrow().clone();
             for member in &needed {
-                let ready = self.make_ready(member).await? && self.answers(member).await;
+                let ready = self.make_ready(member).await? && self.answers(&running, member).await;
                 if !ready && !self.open_anew(&running, member).await {
                     return Ok(false);
                 }
@@ -58,16 +58,16 @@ impl Devices {
     }
 
     /// Whether the device `name` is open and can be read.
-    async fn answers(&self, name: &Name) -> bool {
+    async fn answers(&self, running: &Running, name: &Name) -> bool {
         let leaf = self.open.borrow().get(name).map(|o| o.leaf.clone());
         let Some(leaf) = leaf else { return false };
-        let env = self.opener.local.env();
-        raid::examine(&env, &BoxDevice::new(leaf)).await.is_ok()
+        let device = BoxDevice::new(leaf);
+        self.examine(&running.config, &device).await.is_ok()
     }
 
-    async fn any_answers(&self, names: &[Name]) -> bool {
+    async fn any_answers(&self, running: &Running, names: &[Name]) -> bool {
         for name in names {
-            if self.answers(name).await {
+            if self.answers(running, name).await {
                 return true;
             }
         }
@@ -86,7 +86,7 @@ impl Devices {
         }
         running.outdated.set(true);
         self.open.borrow_mut().remove(name);
-        self.open_member(running, &source).await.is_ok() && self.answers(name).await
+        self.open_member(running, &source).await.is_ok() && self.answers(running, name).await
     }
 
     /// Puts an array together again from what is there.
@@ -105,29 +105,30 @@ impl Devices {
             // That an array below did not end in order is known.
             let _ = self.close(&member).await;
         }
-        let (members, absent) = self.members(config).await?;
+        let (members, mut absent) = self.members(config).await;
         let is_out = |name: &Name| running.by_hand.borrow().contains(name);
-        let (out, mut all): (Vec<_>, _) = members.into_iter().partition(|(name, _)| is_out(name));
-        self.drop_all(out).await;
+        let (out, mut all): (Vec<_>, _) = members.into_iter().partition(|m| is_out(m.name()));
+        release_all(out).await;
         let configured = all.len();
         for name in running.given.borrow().iter().filter(|name| !is_out(name)) {
-            let given = self.open.borrow_mut().remove_entry(name);
-            all.extend(given);
+            all.extend(self.take(name));
         }
-        let started = self.start(config, &all, &absent, Start::default()).await;
+        let started = self
+            .start(config, &all, &mut absent, Start::default())
+            .await;
         let swapped = started.and_then(|array| match running.ended.get() {
             false => running.place.swap(array),
             true => Err(array.geometry().error(Kind::Gone, "was closed meanwhile")),
         });
         if let Err(error) = swapped {
             let given = all.split_off(configured);
-            self.open.borrow_mut().extend(given);
-            self.drop_all(all).await;
+            given.into_iter().for_each(Lease::keep);
+            release_all(all).await;
             return Err(error);
         }
         tell_absent(config, &absent);
         eprintln!("hotset: array {} is put together again", config.name.value);
-        self.open.borrow_mut().extend(all);
+        all.into_iter().for_each(Lease::keep);
         running.outdated.set(false);
         running.told.set(0);
         Ok(())

@@ -7,7 +7,7 @@
 use super::create::{fresh, refuse_used};
 use super::{Devices, Running};
 use crate::devices::Role;
-use block::{BoxDevice, Device as _, IoResult, Nanos};
+use block::{BoxDevice, Device as _, IoResult, Kind, Nanos};
 use control::config::Name;
 use control::status::Scrub;
 use std::collections::HashMap;
@@ -17,13 +17,16 @@ use std::rc::{Rc, Weak};
 const PERIOD: Nanos = Nanos::from_millis(500);
 /// The longest pause before a member that is lost again and again is sought.
 const PAUSE_MAX: Nanos = Nanos::from_secs(300);
+/// The longest pause before one that is there and cannot be used is looked at again: of
+/// one that does not answer, each look keeps a block of memory.
+const UNUSABLE_PAUSE_MAX: Nanos = Nanos::from_secs(60);
 
 /// When each lost member is sought next, and the pause after that.
 type Pauses = HashMap<Name, (Nanos, Nanos)>;
 
 /// When to try again after a pause that was `pause` the last time.
-fn later(now: Nanos, pause: Nanos) -> (Nanos, Nanos) {
-    let pause = Nanos((pause.0 * 2).clamp(PERIOD.0, PAUSE_MAX.0));
+fn later(now: Nanos, pause: Nanos, most: Nanos) -> (Nanos, Nanos) {
+    let pause = Nanos((pause.0 * 2).clamp(PERIOD.0, most.0));
     (now + pause, pause)
 }
 
@@ -72,9 +75,13 @@ impl Devices {
                 continue;
             }
             // Why it does not answer is known since it was lost.
-            if let Ok(true) = self.bring_back(running, &name).await {
-                pauses.insert(name, later(now, pause));
-            }
+            let most = match self.bring_back(running, &name).await {
+                Ok(true) => PAUSE_MAX,
+                Err(error) if error.kind() == Kind::Timeout => UNUSABLE_PAUSE_MAX,
+                _ => continue,
+            };
+            let now = self.opener.local.env().timer.now();
+            pauses.insert(name, later(now, pause, most));
         }
     }
 
@@ -93,7 +100,7 @@ impl Devices {
             eprintln!("hotset: array {name} cannot be put together again: {error}");
         }
         if !matches!(restored, Ok(false)) {
-            pauses.insert(name.clone(), later(now, pause));
+            pauses.insert(name.clone(), later(now, pause, PAUSE_MAX));
         }
     }
 
@@ -121,8 +128,7 @@ impl Devices {
             Some(opened) => self.candidate(name, opened),
             None => return Ok(false),
         };
-        let env = self.opener.local.env();
-        let found = raid::examine(&env, &candidate.device).await?;
+        let found = self.examine(&running.config, &candidate.device).await?;
         let ours = running.array().report().uuid;
         if found.is_none_or(|found| Some(found.array) != ours) {
             return Ok(false);
@@ -201,7 +207,7 @@ impl Devices {
     ) -> IoResult {
         let env = self.opener.local.env();
         let device: &BoxDevice = &candidate.device;
-        let found = raid::examine(&env, device).await?;
+        let found = self.examine(&running.config, device).await?;
         let ours = running.array().report().uuid;
         let returns = found.is_some_and(|found| Some(found.array) == ours);
         if !returns && !overwrite {

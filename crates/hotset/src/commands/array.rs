@@ -234,6 +234,12 @@ fn scrubbed(scrub: &Scrub) -> String {
 
 /// How an array is, first in one line, then member by member.
 pub fn text(array: &Status) -> String {
+    if let Some(why) = &array.inactive {
+        let (name, level) = (&array.name, &array.level);
+        return format!(
+            "{name}: INACTIVE, {level}\n  it cannot start, and is tried again: {why}\n"
+        );
+    }
     let mut text = format!(
         "{}: {}, {} of {}",
         array.name,

@@ -1,7 +1,7 @@
 //! `hotset check`.
 
 use crate::Failure;
-use control::check::{check, check_alone};
+use control::check::{check, check_alone, check_to_serve};
 use control::config::Config;
 use control::problem::Problem;
 use sim::model::catalogue::Drive;
@@ -12,6 +12,14 @@ type Check = fn(&str, &[&str]) -> Result<Config, Vec<Problem>>;
 /// Reads a configuration that is right in itself and for this machine.
 pub fn read(file: &Path) -> Result<Config, Failure> {
     judged(file, |text, drives| check(text, drives, uring::is_listened))
+}
+
+/// Reads a configuration that can be served: a device that cannot be used keeps but its
+/// own volume from that.
+pub fn read_to_serve(file: &Path) -> Result<Config, Failure> {
+    judged(file, |text, drives| {
+        check_to_serve(text, drives, uring::is_listened)
+    })
 }
 
 /// Reads a configuration that is right in itself, whatever runs on this machine.

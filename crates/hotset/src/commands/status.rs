@@ -51,6 +51,9 @@ fn table(status: &Status) -> String {
         nbd.listeners.join(", "),
     );
     text += &volumes(status).to_string();
+    for volume in &status.waiting {
+        text += &format!("{} is not served yet: {}\n", volume.name, volume.why);
+    }
     text += "\n";
     text += &pools(status).to_string();
     for pool in status

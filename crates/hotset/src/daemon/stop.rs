@@ -18,6 +18,7 @@ const SHORTER: u64 = 4;
 impl Daemon {
     /// Stops accepting, finishes what is in flight, makes it durable.
     pub async fn stop(&self) -> Result<(), Refusal> {
+        self.end_waiting().await;
         let volumes = self.volumes.borrow().clone();
         let is_quiesced = |served: &Served| served.volume.inner().is_quiesced();
         let (quiesced, volumes): (Vec<_>, Vec<_>) = volumes

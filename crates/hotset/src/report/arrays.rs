@@ -3,6 +3,7 @@
 use crate::arrays::{Devices, Running};
 use crate::daemon::Daemon;
 use block::{Device as _, Nanos, Sectors};
+use control::config;
 use control::status::{Array, Member, Progress};
 use raid::{MemberState, Report};
 use std::collections::BTreeMap;
@@ -15,14 +16,14 @@ const EVENTS_SHOWN: usize = 8;
 type Names = BTreeMap<Arc<str>, String>;
 
 impl Daemon {
-    /// Every array that runs.
+    /// Every array that runs, or ought to.
     pub(super) fn arrays(&self, now: Nanos) -> Vec<Array> {
         self.devices.reports(now)
     }
 }
 
 impl Devices {
-    /// Every array that runs.
+    /// Every array that runs, or could not start when last tried.
     pub fn reports(&self, now: Nanos) -> Vec<Array> {
         let open = self.open.borrow();
         let names = open
@@ -30,7 +31,33 @@ impl Devices {
             .map(|(name, opened)| (opened.leaf.geometry().name.clone(), name.to_string()));
         let names: Names = names.collect();
         let running = self.running.borrow();
-        running.iter().map(|one| array(one, &names, now)).collect()
+        let inactive = self.inactive.borrow();
+        let running = running.iter().map(|one| array(one, &names, now));
+        let inactive = inactive
+            .values()
+            .map(|(config, why)| inactive_array(config, why));
+        running.chain(inactive).collect()
+    }
+}
+
+/// An array that could not start.
+fn inactive_array(config: &config::Array, why: &str) -> Array {
+    Array {
+        name: config.name.value.to_string(),
+        level: config.level.value.name().to_owned(),
+        state: "inactive".to_owned(),
+        size_bytes: 0,
+        chunk_bytes: config.chunk.value.0,
+        uuid: None,
+        members: Vec::new(),
+        spares: Vec::new(),
+        progress: None,
+        scrub: None,
+        lost_bytes: 0,
+        down: None,
+        inactive: Some(why.to_owned()),
+        warnings: Vec::new(),
+        events: Vec::new(),
     }
 }
 
@@ -81,6 +108,7 @@ fn array(running: &Running, names: &Names, now: Nanos) -> Array {
         scrub: running.scrub.borrow().clone(),
         lost_bytes: lost.bytes(),
         down: report.down.clone(),
+        inactive: None,
         warnings: report.warnings.clone(),
         events: events.map(|event| event.what.clone()).collect(),
     }

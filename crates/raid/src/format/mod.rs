@@ -10,7 +10,8 @@ pub(crate) mod map;
 mod superblock;
 
 pub use superblock::{
-    BAD_MAX, MEMBER_SECTORS_MAX, MemberEntry, MemberState, NAME_BYTES_MAX, ROLE_SPARE, Superblock, Uuid,
+    BAD_MAX, MEMBER_SECTORS_MAX, MemberEntry, MemberState, NAME_BYTES_MAX, ROLE_SPARE, Superblock,
+    Uuid,
 };
 
 use block::Sectors;

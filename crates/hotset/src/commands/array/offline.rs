@@ -8,6 +8,7 @@ use control::status::Array as Status;
 use raid::Start;
 use shard::run_alone;
 use std::path::Path;
+use std::rc::Rc;
 use uring::{Options, Uring};
 
 /// Makes an array.
@@ -22,8 +23,7 @@ pub fn create(file: &Path, array: &str, yes: bool) -> Result<(), Failure> {
             return Err(format!("no array is named {wanted}"));
         };
         let made = devices.create(&array, yes).await;
-        let opened = made.map_err(|error| error.to_string())?;
-        devices.open.borrow_mut().insert(wanted, opened);
+        made.map_err(|error| error.to_string())?.keep();
         Ok(())
     })?;
     super::print(&made, false)
@@ -51,8 +51,7 @@ pub fn assemble(
                 return Err(format!("no array is named {name}"));
             };
             let made = devices.assemble(&array, Role::Origin, Start { degraded });
-            let opened = made.await.map_err(|error| error.to_string())?;
-            devices.open.borrow_mut().insert(name, opened);
+            made.await.map_err(|error| error.to_string())?.keep();
         }
         Ok(())
     })?;
@@ -73,7 +72,7 @@ fn named(config: &Config, array: &str) -> Result<Name, Failure> {
 /// leaves open.
 fn alone(
     config: &Config,
-    work: impl AsyncFnOnce(&Devices) -> Result<(), String> + Send + 'static,
+    work: impl AsyncFnOnce(&Rc<Devices>) -> Result<(), String> + Send + 'static,
 ) -> Result<Vec<Status>, Failure> {
     let mut host = Uring::new(Options {
         pool_bytes: usize::try_from(config.daemon.buffers.value.0).unwrap_or(usize::MAX),
