@@ -131,6 +131,10 @@ pub trait Driver: 'static {
     /// The shape of a disk; `None` for a stream or an unknown target.
     fn geometry(&self, target: TargetId) -> Option<Geometry>;
 
+    /// Whether the peer of a stream is known to have ended its side, though what it sent
+    /// before may be left to receive; false for anything else.
+    fn peer_closed(&self, target: TargetId) -> bool;
+
     /// Closes a stream or listener: operations on it, waiting and later ones,
     /// complete with `Stream` errors or end of stream.
     fn close(&mut self, target: TargetId);

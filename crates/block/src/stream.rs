@@ -17,6 +17,10 @@ pub trait Stream: 'static {
     /// Sends every part, in order. The vector comes back empty, to be reused.
     async fn send(&self, parts: Vec<Shared>) -> (Vec<Shared>, IoResult);
 
+    /// Whether the peer is known to have ended its side by now; what it sent before may
+    /// be left to receive. Never waits.
+    fn peer_closed(&self) -> bool;
+
     /// Ends the stream; operations in flight and later ones fail or see its end.
     fn close(&self);
 }

@@ -22,8 +22,8 @@ sections! {
             "The unix socket that `hotset status`, `volume` and `pool` speak to. Its mode is 0600.";
         buffers: Bytes = "256MiB",
             "Memory for data in flight, at least 32 MiB. Half of it is for clients; of the other half each RAID 5 sets aside what its widest stripe takes, at most 16 MiB.";
-        connections: u32 = 32,
-            "NBD connections at one time, each with at least 1 MiB of the clients' memory; one more is closed at once.";
+        connections: u32 = optional,
+            "NBD connections at one time; half of them are set aside, an equal part for each listener. One more is closed. Without it 100, or what `buffers` is enough for.";
         requests: u32 = 128,
             "Requests of one NBD connection in flight; more wait.";
         state: PathBuf = "/var/lib/hotset",

@@ -43,9 +43,12 @@ pub struct Nbd {
     pub listeners: Vec<String>,
     /// Connections that are open.
     pub connections: u32,
+    /// Connections whose handshake is under way.
+    #[serde(default)]
+    pub handshakes: u32,
     /// Connections ended for a violation, a stall or a failed handshake.
     pub connections_failed: u64,
-    /// Connections closed at once because there were too many.
+    /// Connections closed after their handshake because there were too many.
     pub connections_refused: u64,
     /// Requests answered without an error.
     pub requests: u64,

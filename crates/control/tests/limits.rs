@@ -94,6 +94,12 @@ fn all() -> Vec<Limit> {
             1024,
             "up to 4 MiB",
         ),
+        // Of clients' memory: half of the buffers, less that of handshakes.
+        limit(
+            |n| format!("[daemon]\nbuffers = \"64MiB\"\nconnections = {n}\n"),
+            nbd::serve::connections_for(32 << 20) as usize,
+            "raise `buffers` by 600 KiB for each",
+        ),
         // A stripe has to fit a buffer, beside the header of its record.
         limit(
             |n| array("a", Level::Raid5, 32, &format!("chunk = {}", n * 4096)),

@@ -228,7 +228,7 @@ impl Devices {
                 IoError::new(Kind::Invalid, what)
             });
             let opened = match source {
-                Ok(source) => self.open(&source, role).await,
+                Ok(source) => self.open_or_read(&source, role).await,
                 Err(error) => Err(error),
             };
             opened.map_err(|error| format!("{name}: {error}"))
@@ -241,6 +241,27 @@ impl Devices {
             }
         }
         (here, absent)
+    }
+
+    /// Opens a member, if need be for reading alone: the array loses it at once, but has
+    /// its word that it has not gone on without the others.
+    async fn open_or_read(&self, source: &Source, role: Role) -> IoResult<Lease> {
+        let refused = match self.open(source, role).await {
+            Err(error) if matches!(error.kind(), Kind::ReadOnly | Kind::Denied) => error,
+            opened => return opened,
+        };
+        let mut source = source.clone();
+        if let Source::Device(device) = &mut source {
+            device.read_only.value = true;
+        }
+        match self.open(&source, role).await {
+            Ok(read) => {
+                let name = source.name();
+                eprintln!("hotset: member {name} can only be read: {refused}");
+                Ok(read)
+            }
+            Err(_) => Err(refused),
+        }
     }
 
     /// The superblock of a member of `array`, if it answers in time.

@@ -22,7 +22,7 @@ use cache::{Cache, DeviceId, DeviceState, Durability, Found, Mode, PoolDevice, V
 use control::config::{self, Config, Name};
 use control::protocol::{NamedOrNew, Request};
 use filter::{Profiled, Tap, Tapped};
-use nbd::serve::{ExportOptions, Limits, Server};
+use nbd::serve::{CONNECTIONS_MAX, ExportOptions, Limits, Server, connections_for};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
@@ -84,10 +84,19 @@ impl Daemon {
         listeners: Vec<String>,
     ) -> Result<Rc<Daemon>, Refusal> {
         let env = opener.local.env();
+        let memory = env.pool.total_bytes() / 2;
+        let connections = config
+            .daemon
+            .connections
+            .as_ref()
+            .map(|number| number.value);
+        let connections =
+            connections.unwrap_or_else(|| CONNECTIONS_MAX.min(connections_for(memory as u64)));
         let limits = Limits {
-            connections_max: config.daemon.connections.value,
+            connections_max: connections,
+            handshakes_max: connections,
             requests_max: config.daemon.requests.value,
-            memory_bytes_max: env.pool.total_bytes() / 2,
+            memory_bytes_max: memory,
             ..Limits::default()
         };
         let log = Rc::new(|line: &str| eprintln!("hotset: {line}"));

@@ -90,6 +90,7 @@ impl Daemon {
         Nbd {
             listeners: self.listeners.clone(),
             connections: stats.connections,
+            handshakes: stats.handshakes,
             connections_failed: stats.failed,
             connections_refused: stats.refused,
             requests: stats.reads + stats.writes + stats.flushes + stats.others,

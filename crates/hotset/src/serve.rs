@@ -179,9 +179,7 @@ async fn run(config: Config, opener: Opener, sockets: Sockets) -> Result<(), Str
     for (socket, tls) in sockets.nbd {
         let (server, listener) = (daemon.server.clone(), local.listener(socket));
         env.spawn.spawn(async move {
-            if let Err(error) = server.serve_with(listener, tls).await {
-                eprintln!("hotset: no connections are accepted any more: {error}");
-            }
+            server.serve_with(listener, tls).await;
         });
     }
     env.spawn.spawn(Daemon::tell_ejections(daemon.clone()));

@@ -41,11 +41,10 @@ fn main() -> IoResult {
                     server.add("", local.disk(disk)?, &ExportOptions::default())?;
                     let serving = server.clone();
                     let listener = local.listener(listener);
-                    local.env().spawn.spawn(async move {
-                        if let Err(error) = serving.serve(listener).await {
-                            eprintln!("{error}");
-                        }
-                    });
+                    local
+                        .env()
+                        .spawn
+                        .spawn(async move { serving.serve(listener).await });
                     let timer = local.env().timer;
                     loop {
                         timer.sleep(Nanos::from_millis(100)).await;

@@ -2,7 +2,7 @@
 
 use block::{Buf, IoError, IoResult, Kind, Pool, Stream};
 
-/// Bytes asked for in one receive.
+/// Bytes asked for in one receive, where many messages come.
 pub(crate) const INBOX_BYTES: usize = 64 << 10;
 
 /// Bytes received and not yet used.
@@ -10,19 +10,31 @@ pub(crate) struct Inbox {
     /// Taken while a receive is in flight.
     buf: Option<Buf>,
     pool: Pool,
+    /// Bytes asked for in one receive.
+    bytes: usize,
     start: usize,
     end: usize,
 }
 
 impl Inbox {
-    /// An empty inbox; waits its turn for memory.
-    pub(crate) async fn new(pool: &Pool) -> Inbox {
+    /// An empty inbox for receives of `bytes`.
+    pub(crate) async fn new(pool: &Pool, bytes: usize) -> Inbox {
         Inbox {
-            buf: Some(pool.take(INBOX_BYTES)),
+            buf: Some(pool.take(bytes)),
             pool: pool.clone(),
+            bytes,
             start: 0,
             end: 0,
         }
+    }
+
+    /// Asks for [`INBOX_BYTES`] from now on.
+    pub(crate) async fn widen(&mut self) {
+        let mut buf = self.pool.take(INBOX_BYTES);
+        let left = self.bytes().len();
+        buf[..left].copy_from_slice(self.bytes());
+        (self.start, self.end) = (0, left);
+        (self.buf, self.bytes) = (Some(buf), INBOX_BYTES);
     }
 
     /// What has not been used.
@@ -64,7 +76,7 @@ impl Inbox {
         debug_assert!(self.bytes().is_empty());
         let buf = match self.buf.take() {
             Some(buf) => buf,
-            None => self.pool.take(INBOX_BYTES),
+            None => self.pool.take(self.bytes),
         };
         (self.start, self.end) = (0, 0);
         let (buf, result) = stream.recv(buf).await;

@@ -1,8 +1,10 @@
 //! The server: any number of exports to any number of streams.
 //!
 //! Invariants:
-//!   - a connection holds at most its equal share of the memory set aside for
-//!     all of them, so one that stalls takes nothing from another;
+//!   - a connection uses at most its share of the memory set aside for all of them, so
+//!     one that stalls takes nothing from another (`credit`);
+//!   - no listener's clients, and nobody without a whole handshake, take the places of
+//!     another listener's (`doors`);
 //!   - an answer to a request is sent after the device acknowledged it, and a
 //!     flush is the device's own, so it covers what any connection was told;
 //!   - a flush that fails, for whichever connection, is told to each (`flushes`);
@@ -12,7 +14,10 @@
 //! does), and which addresses are safe to listen on.
 
 mod connection;
+mod credit;
+mod doors;
 mod flushes;
+mod journal;
 mod link;
 mod work;
 
@@ -20,9 +25,14 @@ use crate::protocol::export::{BlockSizes, ExportInfo, Features};
 use crate::protocol::server_handshake::TlsPolicy;
 use crate::protocol::session::PAYLOAD_BYTES_MAX;
 use crate::signal::{Signal, unless};
-use crate::tls::Acceptor;
-use block::{Device, Env, Gate, IoError, IoResult, Kind, Listener, Nanos, SECTOR_BYTES, Stream};
+use crate::tls::{Acceptor, TLS_NARROW_BYTES};
+use block::{
+    Device, Env, Gate, IoError, IoResult, Kind, Listener, Nanos, PAGE_BYTES, SECTOR_BYTES, Stream,
+};
+use credit::{Credits, GUARANTEED_BYTES};
+use doors::{Door, Doors};
 use flushes::Flushes;
+use journal::{Journal, Topic};
 use link::Link;
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -30,12 +40,16 @@ use std::rc::{Rc, Weak};
 /// The bounds of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at one time; one more is closed at once.
+    /// Connections at one time; one more is closed when its handshake ends. Half of
+    /// them are set aside, an equal part for each listener.
     pub connections_max: u32,
+    /// Handshakes at one time; one more ends the oldest. As many as connections, for all
+    /// may come back at once.
+    pub handshakes_max: u32,
     /// Requests of one connection that are not answered; more wait unread.
     pub requests_max: u32,
-    /// Memory for all connections, in bytes; each may use an equal share.
-    /// Half of the pool at the most.
+    /// Memory for all connections, in bytes: [`Limits::reserved_bytes`], and what is lent
+    /// to those that are busy. Half of the pool at the most.
     pub memory_bytes_max: usize,
     /// The longest payload of one request, in bytes.
     pub payload_bytes_max: u32,
@@ -46,10 +60,15 @@ pub struct Limits {
     pub stall_timeout: Nanos,
 }
 
+/// Connections at one time, unless told otherwise: what QEMU's server allows. nbdkit and
+/// nbd-server have no limit of their own.
+pub const CONNECTIONS_MAX: u32 = 100;
+
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            connections_max: 32,
+            connections_max: CONNECTIONS_MAX,
+            handshakes_max: CONNECTIONS_MAX,
             requests_max: 128,
             memory_bytes_max: 64 << 20,
             payload_bytes_max: PAYLOAD_BYTES_MAX,
@@ -59,16 +78,31 @@ impl Default for Limits {
     }
 }
 
-/// Failures in a row after which a listener is given up.
-const ACCEPT_FAILURES_MAX: u32 = 50;
-/// The least memory a connection works with.
-const SHARE_BYTES_MIN: usize = 1 << 20;
+/// Pauses after a failed accept, the first and the longest.
+const ACCEPT_PAUSE: Nanos = Nanos::from_millis(100);
+const ACCEPT_PAUSE_MAX: Nanos = Nanos::from_secs(2);
+/// How often it is looked whether peers have closed their ends unseen.
+const PEERS_PERIOD: Nanos = Nanos::from_secs(1);
+/// Bytes asked for in one receive of a handshake.
+const HANDSHAKE_INBOX_BYTES: usize = PAGE_BYTES;
+/// The memory of a handshake: what is received, what is sent, and TLS.
+const HANDSHAKE_BYTES: usize = HANDSHAKE_INBOX_BYTES + PAGE_BYTES + TLS_NARROW_BYTES;
+
+/// The most connections, with as many handshakes, that so much memory is enough for.
+pub const fn connections_for(memory_bytes: u64) -> u32 {
+    let most = memory_bytes / (GUARANTEED_BYTES + HANDSHAKE_BYTES) as u64;
+    if most > u32::MAX as u64 {
+        u32::MAX
+    } else {
+        most as u32
+    }
+}
 
 impl Limits {
     fn check(&self, pool_bytes: usize) -> IoResult {
         let wrong = |what: String| Err(IoError::new(Kind::Invalid, what));
-        if self.connections_max == 0 || self.requests_max == 0 {
-            return wrong("an NBD server needs a connection and a request".into());
+        if self.connections_max == 0 || self.handshakes_max == 0 || self.requests_max == 0 {
+            return wrong("an NBD server needs a connection, a handshake and a request".into());
         }
         if self.memory_bytes_max > pool_bytes / 2 {
             return wrong(format!(
@@ -76,11 +110,15 @@ impl Limits {
                 self.memory_bytes_max
             ));
         }
-        if self.share_bytes() < SHARE_BYTES_MIN {
+        if self.reserved_bytes() > self.memory_bytes_max {
             return wrong(format!(
-                "{} NBD connections need {} bytes of buffer memory, 1 MiB each, and may use {}",
+                "{} NBD connections need {} bytes of buffer memory, {} KiB each and {} KiB for each of {} \
+                 handshakes, and may use {}",
                 self.connections_max,
-                self.connections_max as usize * SHARE_BYTES_MIN,
+                self.reserved_bytes(),
+                GUARANTEED_BYTES >> 10,
+                HANDSHAKE_BYTES >> 10,
+                self.handshakes_max,
                 self.memory_bytes_max
             ));
         }
@@ -90,19 +128,28 @@ impl Limits {
         Ok(())
     }
 
-    fn share_bytes(&self) -> usize {
-        self.memory_bytes_max / self.connections_max as usize
+    /// Memory that connections and handshakes have whatever others use, in bytes.
+    pub fn reserved_bytes(&self) -> usize {
+        self.connections_max as usize * GUARANTEED_BYTES
+            + self.handshakes_max as usize * HANDSHAKE_BYTES
+    }
+
+    /// The rest, which is lent out.
+    fn lent_bytes(&self) -> usize {
+        self.memory_bytes_max - self.reserved_bytes()
     }
 }
 
 /// What a server has done; see [`Server::stats`].
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Stats {
-    /// Connections that are open.
+    /// Connections that have a place.
     pub connections: u32,
+    /// Connections whose handshake is under way.
+    pub handshakes: u32,
     /// Connections accepted, refused ones included.
     pub accepted: u64,
-    /// Connections closed at once because there were too many.
+    /// Connections closed after their handshake because there were too many.
     pub refused: u64,
     /// Connections ended for a violation, a stall or a failed handshake.
     pub failed: u64,
@@ -156,6 +203,10 @@ pub struct Server<D: Device> {
     limits: Limits,
     tls: Option<Tls>,
     exports: RefCell<Exports<D>>,
+    doors: Rc<Doors>,
+    /// What does not come by a listener comes by this.
+    side_door: RefCell<Weak<Door>>,
+    credits: Rc<Credits>,
     links: RefCell<Vec<Rc<Link>>>,
     stopping: Cell<bool>,
     /// Something that a connection waits for beside its peer has changed.
@@ -163,7 +214,7 @@ pub struct Server<D: Device> {
     /// A connection has ended.
     ended: Signal,
     stats: RefCell<Stats>,
-    log: Log,
+    journal: Journal,
 }
 
 impl<D: Device> Server<D> {
@@ -179,19 +230,20 @@ impl<D: Device> Server<D> {
                 infos: Vec::new(),
                 exports: Vec::new(),
             }),
+            doors: Doors::new(limits.connections_max, limits.handshakes_max),
+            side_door: RefCell::default(),
+            credits: Credits::new(&limits),
             links: RefCell::default(),
             stopping: Cell::new(false),
             stop: Signal::default(),
             ended: Signal::default(),
             stats: RefCell::default(),
-            log,
+            journal: Journal::new(log, env.timer.clone()),
             env,
         });
-        let weak = Rc::downgrade(&server);
-        server
-            .env
-            .spawn
-            .spawn(watch_stalls(weak, server.env.clone()));
+        let (env, weak) = (&server.env, Rc::downgrade(&server));
+        env.spawn.spawn(watch_stalls(weak.clone(), env.clone()));
+        env.spawn.spawn(watch_peers(weak, env.clone()));
         Ok(server)
     }
 
@@ -277,70 +329,79 @@ impl<D: Device> Server<D> {
 
     /// What has been done so far.
     pub fn stats(&self) -> Stats {
-        *self.stats.borrow()
+        Stats {
+            connections: self.doors.taken(),
+            handshakes: self.doors.handshakes() as u32,
+            ..*self.stats.borrow()
+        }
     }
 
-    /// Serves what `listener` accepts until the server is shut down.
-    ///
-    /// `Err`: the listener has failed again and again, or was closed.
-    pub async fn serve<L: Listener>(self: &Rc<Self>, listener: L) -> IoResult {
-        self.serve_with(listener, self.tls.clone()).await
+    /// Serves what `listener` accepts until the server is shut down, whatever fails.
+    pub async fn serve<L: Listener>(self: &Rc<Self>, listener: L) {
+        self.serve_with(listener, self.tls.clone()).await;
     }
 
     /// As [`Server::serve`], with TLS of the listener's own.
-    pub async fn serve_with<L: Listener>(
-        self: &Rc<Self>,
-        listener: L,
-        tls: Option<Tls>,
-    ) -> IoResult {
+    pub async fn serve_with<L: Listener>(self: &Rc<Self>, listener: L, tls: Option<Tls>) {
+        let door = self.doors.open();
         let stopping = || self.stopping.get().then_some(());
-        let mut failures = 0;
+        let mut pause = ACCEPT_PAUSE;
         while let Some(accepted) = unless(self.stop.until(stopping), listener.accept()).await {
             match accepted {
                 Ok(stream) => {
-                    failures = 0;
-                    self.admit_with(stream, tls.clone());
+                    pause = ACCEPT_PAUSE;
+                    self.admit_with(stream, tls.clone(), &door);
                 }
-                Err(error) if failures == ACCEPT_FAILURES_MAX => return Err(error),
                 Err(error) => {
                     // Such as too many open files, which may pass.
-                    failures += 1;
-                    (self.log)(&format!("an NBD connection was not accepted: {error}"));
-                    self.env.timer.sleep(Nanos::from_millis(100)).await;
+                    let line = format!("an NBD connection was not accepted: {error}");
+                    self.journal.say(Topic::NotAccepted, &line);
+                    let sleep = self.env.timer.sleep(pause);
+                    unless(self.stop.until(stopping), sleep).await;
+                    pause = Nanos((pause.0 * 2).min(ACCEPT_PAUSE_MAX.0));
                 }
             }
         }
         listener.close();
-        Ok(())
     }
 
     /// Serves one stream, in a task of its own.
     pub fn admit<S: Stream>(self: &Rc<Self>, stream: S) {
-        self.admit_with(stream, self.tls.clone());
+        let known = self.side_door.borrow().upgrade();
+        let door = known.unwrap_or_else(|| self.doors.open());
+        *self.side_door.borrow_mut() = Rc::downgrade(&door);
+        self.admit_with(stream, self.tls.clone(), &door);
     }
 
-    fn admit_with<S: Stream>(self: &Rc<Self>, stream: S, tls: Option<Tls>) {
+    fn admit_with<S: Stream>(self: &Rc<Self>, stream: S, tls: Option<Tls>, door: &Rc<Door>) {
         self.count(|s| s.accepted += 1);
-        if self.links.borrow().len() >= self.limits.connections_max as usize {
-            self.count(|s| s.refused += 1);
-            (self.log)("an NBD connection was refused: the limit on connections is reached");
-            stream.close();
-            return;
+        let link = Rc::new(Link::new(&self.limits, &self.credits));
+        let (handshake, surplus) = door.begin(&link);
+        if let Some(oldest) = surplus {
+            oldest.kill("its handshake was the oldest of too many");
         }
-        let link = Rc::new(Link::new(&self.limits));
+        let door = door.clone();
+        let entry = connection::Entry { door, handshake };
         self.links.borrow_mut().push(link.clone());
-        self.count(|s| s.connections += 1);
         let server = self.clone();
         self.env.spawn.spawn(async move {
-            let ending = connection::run(&server, &link, Rc::new(stream), tls).await;
+            let ending = connection::run(&server, &link, Rc::new(stream), tls, entry).await;
             if let Some(why) = ending {
                 server.count(|s| s.failed += 1);
-                (server.log)(&format!("an NBD connection was closed: {why}"));
+                let line = format!("an NBD connection was closed: {why}");
+                server.journal.say(Topic::Closed, &line);
             }
+            link.end();
             server.links.borrow_mut().retain(|l| !Rc::ptr_eq(l, &link));
-            server.count(|s| s.connections -= 1);
             server.ended.notify();
         });
+    }
+
+    /// There is no place for a connection.
+    fn refuse(&self) {
+        self.count(|s| s.refused += 1);
+        let line = "an NBD connection was refused: the limit on connections is reached";
+        self.journal.say(Topic::Refused, line);
     }
 
     fn count(&self, change: impl FnOnce(&mut Stats)) {
@@ -362,6 +423,21 @@ async fn watch_stalls<D: Device>(server: Weak<Server<D>>, env: Env) {
             if link.has_stalled() {
                 link.kill("the peer has stalled inside a request or a reply");
             }
+        }
+    }
+}
+
+/// Gives places back whose peers are gone, which is not seen while their requests are
+/// held up, and says what was left out of the log.
+async fn watch_peers<D: Device>(server: Weak<Server<D>>, env: Env) {
+    loop {
+        env.timer.sleep(PEERS_PERIOD).await;
+        let Some(server) = server.upgrade() else {
+            return;
+        };
+        server.journal.sum_up();
+        for link in server.links.borrow().iter() {
+            link.leave_if_closed();
         }
     }
 }

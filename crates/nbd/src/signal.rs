@@ -27,13 +27,18 @@ impl Signal {
             if let Some(value) = ready() {
                 return Poll::Ready(value);
             }
-            let mut waiting = self.0.borrow_mut();
-            if !waiting.iter().any(|w| w.will_wake(cx.waker())) {
-                waiting.push(cx.waker().clone());
-            }
+            self.register(cx.waker());
             Poll::Pending
         })
         .await
+    }
+
+    /// Has the task that `waker` wakes look again at the next notice.
+    pub(crate) fn register(&self, waker: &Waker) {
+        let mut waiting = self.0.borrow_mut();
+        if !waiting.iter().any(|w| w.will_wake(waker)) {
+            waiting.push(waker.clone());
+        }
     }
 }
 

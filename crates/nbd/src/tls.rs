@@ -24,10 +24,14 @@ use std::sync::Arc;
 
 /// Bytes received or sent at one time.
 const RECORDS_BYTES: usize = 64 << 10;
+/// The same until a stream is widened: strangers are to take little memory.
+const NARROW_BYTES: usize = 16 << 10;
 /// Plain text that fits one send together with its records' overhead.
 const PLAIN_BYTES: usize = 48 << 10;
 /// Buffer memory of one TLS stream.
 pub(crate) const TLS_BYTES: usize = 2 * RECORDS_BYTES;
+/// The same before it is widened.
+pub(crate) const TLS_NARROW_BYTES: usize = 2 * NARROW_BYTES;
 
 /// What a server shows, and whom it asks to show something.
 #[derive(Clone)]
@@ -159,6 +163,7 @@ pub(crate) struct TlsStream<S> {
     pool: Pool,
     session: RefCell<Connection>,
     received: RefCell<Received>,
+    records_bytes: usize,
 }
 
 /// Records received and not yet decrypted.
@@ -185,6 +190,7 @@ impl<S: Stream> TlsStream<S> {
             pool: pool.clone(),
             session: RefCell::new(session),
             received: RefCell::default(),
+            records_bytes: NARROW_BYTES,
         };
         while !received.is_empty() {
             this.decrypt(&mut received)?;
@@ -197,6 +203,11 @@ impl<S: Stream> TlsStream<S> {
         }
         this.send_records().await?;
         Ok(this)
+    }
+
+    /// Has memory for many records at a time from now on.
+    pub(crate) fn widen(&mut self) {
+        self.records_bytes = RECORDS_BYTES;
     }
 
     /// Decrypts some of `records`; on an error the alert is left to be sent.
@@ -212,9 +223,13 @@ impl<S: Stream> TlsStream<S> {
     async fn receive_records(&self) -> IoResult<bool> {
         let mut received = std::mem::take(&mut *self.received.borrow_mut());
         if received.start == received.end {
-            let buf = match received.buf.take() {
+            let buf = received
+                .buf
+                .take()
+                .filter(|b| b.len() == self.records_bytes);
+            let buf = match buf {
                 Some(buf) => buf,
-                None => self.pool.take(RECORDS_BYTES),
+                None => self.pool.take(self.records_bytes),
             };
             let (buf, result) = self.stream.recv(buf).await;
             received = Received {
@@ -241,7 +256,7 @@ impl<S: Stream> TlsStream<S> {
     /// Sends the records that rustls has ready.
     async fn send_records(&self) -> IoResult {
         while self.session.borrow().wants_write() {
-            let mut buf = self.pool.take(RECORDS_BYTES);
+            let mut buf = self.pool.take(self.records_bytes);
             let room = buf.len();
             let mut free = &mut buf[..];
             {
@@ -293,6 +308,10 @@ impl<S: Stream> Stream for TlsStream<S> {
             }
         }
         (parts, result)
+    }
+
+    fn peer_closed(&self) -> bool {
+        self.stream.peer_closed()
     }
 
     fn close(&self) {

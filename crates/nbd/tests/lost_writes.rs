@@ -112,7 +112,7 @@ where
                 server.add("", device, &ExportOptions::default()).unwrap();
                 let (serving, listener) = (server.clone(), local.listener(listener));
                 local.env().spawn.spawn(async move {
-                    serving.serve(listener).await.unwrap();
+                    serving.serve(listener).await;
                 });
                 test(Clients { local, lost }).await;
                 server.shut_down(block::Nanos::from_secs(1)).await;

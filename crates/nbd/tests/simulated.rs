@@ -59,7 +59,7 @@ where
                 let disk = local.disk(disk).unwrap();
                 server.add("", disk, &ExportOptions::default()).unwrap();
                 local.put(server.clone());
-                server.serve(local.listener(listener)).await.unwrap();
+                server.serve(local.listener(listener)).await;
                 server.shut_down(Nanos::from_secs(1)).await;
             },
         )

@@ -67,6 +67,11 @@ impl<D: Driver> Stream for Socket<D> {
         }
     }
 
+    fn peer_closed(&self) -> bool {
+        let closed = self.0.closed.get();
+        closed || self.0.core.ops.driver().borrow().peer_closed(self.0.target)
+    }
+
     fn close(&self) {
         self.0.close();
     }

@@ -72,6 +72,9 @@ impl Driver for Manual {
     fn geometry(&self, _: TargetId) -> Option<Geometry> {
         Some(Geometry::new("manual", Sectors(1024), Sectors(1)))
     }
+    fn peer_closed(&self, _: TargetId) -> bool {
+        false
+    }
     fn close(&mut self, target: TargetId) {
         self.bench.borrow_mut().closed.push(target);
     }
@@ -409,6 +412,9 @@ impl Driver for Threaded {
     }
     fn geometry(&self, _: TargetId) -> Option<Geometry> {
         None
+    }
+    fn peer_closed(&self, _: TargetId) -> bool {
+        false
     }
     fn close(&mut self, _: TargetId) {}
 }

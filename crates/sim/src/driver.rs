@@ -86,6 +86,10 @@ impl Driver for SimDriver {
         self.world.borrow().geometry(target)
     }
 
+    fn peer_closed(&self, target: TargetId) -> bool {
+        self.world.borrow().peer_closed(target)
+    }
+
     fn close(&mut self, target: TargetId) {
         let mut world = self.world.borrow_mut();
         if world.seats[self.seat].live {

@@ -383,6 +383,15 @@ impl World {
         }
     }
 
+    /// Whether the end at the other side of `target` has closed, as far as is known here.
+    pub(crate) fn peer_closed(&self, target: TargetId) -> bool {
+        let Some(Target::End(end)) = self.targets.get(target.0 as usize) else {
+            return false;
+        };
+        let incoming = &self.streams.pipes[(*end ^ 1) as usize];
+        incoming.ended || incoming.broken
+    }
+
     /// The holder closes a stream or listener.
     pub(crate) fn close(&mut self, target: TargetId) {
         match self.targets.get(target.0 as usize) {

@@ -521,6 +521,13 @@ impl Driver for UringDriver {
         }
     }
 
+    fn peer_closed(&self, target: TargetId) -> bool {
+        match self.host.targets.get(target) {
+            Some(Target::Stream(socket)) => socket.peer_closed(),
+            _ => false,
+        }
+    }
+
     fn close(&mut self, target: TargetId) {
         self.host.close(target);
     }

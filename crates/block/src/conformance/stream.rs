@@ -37,6 +37,7 @@ where
     suite.patient(suite.closed_here()).await;
     suite.patient(suite.dropped_handle()).await;
     suite.patient(suite.closed_there()).await;
+    suite.patient(suite.peer_closed()).await;
     suite.patient(suite.abandoned_recv()).await;
     suite.patient(suite.refused()).await;
     suite.patient(suite.closed_listener()).await;
@@ -229,6 +230,27 @@ impl<C: Connector, L: Listener> Suite<'_, C, L> {
             self.env.timer.sleep(Nanos::from_millis(1)).await;
         }
         self.expect_ended("a recv from a closed peer", self.recv(&here).await);
+    }
+
+    /// What the peer sent before it closed is not in the way of seeing that it has.
+    async fn peer_closed(&self) {
+        self.case.enter("the peer's close, with bytes to receive");
+        let (here, there) = self.connected().await;
+        self.send_flow(&there, self.seed, 1000).await;
+        check!(
+            self.case,
+            !here.peer_closed(),
+            "an open peer is taken for closed"
+        );
+        there.close();
+        let deadline = self.env.timer.now() + SETTLE;
+        while !here.peer_closed() {
+            let now = self.env.timer.now();
+            check!(self.case, now < deadline, "a closed peer is taken for open");
+            self.env.timer.sleep(Nanos::from_micros(200)).await;
+        }
+        self.recv_flow(&here, self.seed, 1000).await;
+        check!(self.case, here.peer_closed(), "it is open again");
     }
 
     /// A dropped receive gives its buffer back once the stream ends.

@@ -10,8 +10,6 @@ use std::path::Path;
 
 /// The least memory for data in flight.
 const BUFFERS_BYTES_MIN: u64 = 32 << 20;
-/// The least memory of an NBD connection.
-const CONNECTION_BYTES: u64 = 1 << 20;
 
 /// Appends what does not agree; `drives` are the models that a device can have.
 pub fn agreement(config: &Config, drives: &[&str], problems: &mut Vec<Problem>) {
@@ -44,11 +42,12 @@ fn daemon(config: &Config, problems: &mut Vec<Problem>) {
         let what = format!("`buffers` of {} are too few", buffers.value);
         problems.push(Problem::new(buffers.line, what, "give at least 32MiB"));
     }
-    let connections = &daemon.connections;
-    let most = buffers.value.0 / 2 / CONNECTION_BYTES;
-    if connections.value == 0 || u64::from(connections.value) > most {
+    let most = nbd::serve::connections_for(buffers.value.0 / 2);
+    if let Some(connections) = &daemon.connections
+        && (connections.value == 0 || connections.value > most)
+    {
         let what = format!("{} connections do not fit the buffers", connections.value);
-        let remedy = format!("choose from 1 to {most}, or raise `buffers` by 2 MiB for each");
+        let remedy = format!("choose from 1 to {most}, or raise `buffers` by 600 KiB for each");
         problems.push(Problem::new(connections.line, what, remedy));
     }
     if daemon.requests.value == 0 {

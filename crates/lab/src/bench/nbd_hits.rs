@@ -129,6 +129,10 @@ impl Stream for Client {
         (parts, Ok(()))
     }
 
+    fn peer_closed(&self) -> bool {
+        false
+    }
+
     fn close(&self) {}
 }
 

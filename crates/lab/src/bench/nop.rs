@@ -58,6 +58,9 @@ impl Driver for Nop {
     fn geometry(&self, _: TargetId) -> Option<Geometry> {
         Some(Geometry::new("nop", Sectors(1 << 30), Sectors(1)))
     }
+    fn peer_closed(&self, _: TargetId) -> bool {
+        false
+    }
     fn close(&mut self, _: TargetId) {}
 }
 

@@ -60,7 +60,7 @@ impl Recorder {
                 let listener = local.listener(listener);
                 local.env().spawn.spawn(async move {
                     // It ends with the host.
-                    let _ = serving.serve(listener).await;
+                    serving.serve(listener).await;
                 });
                 let timer = local.env().timer;
                 while !until.load(Ordering::Relaxed) {

@@ -5,7 +5,7 @@
 
 use super::slots::{Answer, Ask, Slots};
 use super::{Options, negotiate};
-use crate::inbox::Inbox;
+use crate::inbox::{INBOX_BYTES, Inbox};
 use crate::outbox::{Frame, Outbox};
 use crate::protocol::client_handshake::ClientHandshake;
 use crate::protocol::replies::Replies;
@@ -279,7 +279,7 @@ fn display(address: &Address) -> &str {
 
 async fn shake<S: Stream>(env: &Env, stream: Rc<S>, options: &Options) -> IoResult<Wire<S>> {
     let mut out = Vec::new();
-    let mut inbox = Inbox::new(&env.pool).await;
+    let mut inbox = Inbox::new(&env.pool, INBOX_BYTES).await;
     let mut handshake = ClientHandshake::new(&options.export, options.tls.is_some())?;
     let agreed = negotiate(&mut handshake, &*stream, env, &mut out, &mut inbox).await?;
     if let Some(session) = agreed {
@@ -290,7 +290,9 @@ async fn shake<S: Stream>(env: &Env, stream: Rc<S>, options: &Options) -> IoResu
         let what = "the NBD server sent plain text after it agreed to TLS";
         return Err(IoError::new(Kind::Stream, what));
     }
-    let secure = Rc::new(dialer.dial(stream, &env.pool).await?);
+    let mut secure = dialer.dial(stream, &env.pool).await?;
+    secure.widen();
+    let secure = Rc::new(secure);
     handshake.encrypted(&mut out);
     match negotiate(&mut handshake, &*secure, env, &mut out, &mut inbox).await? {
         Some(session) => Ok(Wire::Secure(secure, inbox, session)),

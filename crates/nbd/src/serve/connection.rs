@@ -1,8 +1,9 @@
 //! One connection: handshake, then requests until either side ends it.
 
-use super::link::{Job, Link, Parts};
-use super::{Export, Server, Tls, work};
-use crate::inbox::Inbox;
+use super::doors::{Door, Handshake, Place};
+use super::link::{Admitted, Job, Link, Parts};
+use super::{Export, HANDSHAKE_INBOX_BYTES, Server, Tls, work};
+use crate::inbox::{INBOX_BYTES, Inbox};
 use crate::outbox::Outbox;
 use crate::protocol::gather::Gather;
 use crate::protocol::request::Request;
@@ -10,7 +11,8 @@ use crate::protocol::server_handshake::{ServerHandshake, Step, TlsPolicy};
 use crate::protocol::session::{Command, Refusal, Session, payload_bytes};
 use crate::protocol::wire::REQUEST_BYTES;
 use crate::signal::unless;
-use block::{Buf, Device, Fua, IoResult, Pool, Stream};
+use crate::tls::TLS_BYTES;
+use block::{Buf, Device, Fua, IoResult, Nanos, PAGE_BYTES, Pool, Stream};
 use std::rc::Rc;
 
 /// Why a connection ended, where that is worth a line in the log.
@@ -22,18 +24,17 @@ pub(super) async fn run<D: Device, S: Stream>(
     link: &Rc<Link>,
     stream: Rc<S>,
     tls: Option<Tls>,
+    entry: Entry,
 ) -> Ending {
-    let ending = unless(
-        link.is_killed(),
-        negotiate(server, link, stream.clone(), tls),
-    )
-    .await;
+    let negotiation = negotiate(server, link, stream.clone(), tls, entry);
+    let ending = unless(link.is_killed(), negotiation).await;
     stream.close();
     match ending {
         Some(ending) => ending,
         None => {
             // What is in flight is still carried out.
             link.finish();
+            link.leave();
             link.drained().await;
             link.killed().map(String::from)
         }
@@ -46,60 +47,87 @@ async fn negotiate<D: Device, S: Stream>(
     link: &Rc<Link>,
     stream: Rc<S>,
     tls: Option<Tls>,
+    entry: Entry,
 ) -> Ending {
     let pool = &server.env.pool;
-    let mut inbox = Inbox::new(pool).await;
+    let begun = server.env.timer.now();
     let mut out = Vec::new();
     let policy = tls.as_ref().map_or(TlsPolicy::Off, |(_, policy)| *policy);
     let mut handshake = ServerHandshake::new(policy, &mut out);
-    let deadline = server.env.timer.now() + server.limits.handshake_timeout;
-    let time_left = || deadline.since(server.env.timer.now());
-    let shaking = shake(server, &mut handshake, &*stream, &mut inbox, &mut out);
-    let shaken = match timed(server, time_left(), shaking).await {
+    let shaking = async {
+        let mut inbox = Inbox::new(pool, HANDSHAKE_INBOX_BYTES).await;
+        let shaken = shake(
+            server,
+            &mut handshake,
+            &*stream,
+            &mut inbox,
+            &mut out,
+            &entry.door,
+        );
+        Ok((shaken.await?, inbox))
+    };
+    let (shaken, inbox) = match timed(server, begun, shaking).await {
         Ok(shaken) => shaken,
         Err(ending) => return ending,
     };
     if let Some(chosen) = shaken {
-        return transmit(server, link, stream, inbox, chosen).await;
+        let fixed = INBOX_BYTES + PAGE_BYTES;
+        return transmit(server, link, stream, inbox, chosen, entry, fixed).await;
     }
     let (acceptor, _) = tls.expect("STARTTLS needs a configuration");
-    let secure = acceptor.accept(stream, inbox.bytes(), pool);
-    let stream = match timed(server, time_left(), async {
-        secure
-            .await
-            .map_err(|e| Some(format!("the TLS handshake failed: {e}")))
-    })
-    .await
-    {
-        Ok(stream) => Rc::new(stream),
-        Err(ending) => return ending,
+    let shaking = async {
+        let secure = acceptor.accept(stream, inbox.bytes(), pool).await;
+        let secure = secure.map_err(|e| Some(format!("the TLS handshake failed: {e}")))?;
+        drop(inbox);
+        let mut inbox = Inbox::new(pool, HANDSHAKE_INBOX_BYTES).await;
+        out.clear();
+        let shaken = shake(
+            server,
+            &mut handshake,
+            &secure,
+            &mut inbox,
+            &mut out,
+            &entry.door,
+        );
+        Ok((shaken.await?, inbox, secure))
     };
-    inbox = Inbox::new(pool).await;
-    out.clear();
-    let shaking = shake(server, &mut handshake, &*stream, &mut inbox, &mut out);
-    match timed(server, time_left(), shaking).await {
-        Ok(Some(chosen)) => transmit(server, link, stream, inbox, chosen).await,
-        Ok(None) => Some("STARTTLS inside TLS".into()),
+    match timed(server, begun, shaking).await {
+        Ok((Some(chosen), inbox, mut secure)) => {
+            secure.widen();
+            let fixed = INBOX_BYTES + PAGE_BYTES + TLS_BYTES;
+            let secure = Rc::new(secure);
+            transmit(server, link, secure, inbox, chosen, entry, fixed).await
+        }
+        Ok((None, ..)) => Some("STARTTLS inside TLS".into()),
         Err(ending) => ending,
     }
 }
 
+/// A part of the handshake, all of which has begun at `begun`.
 async fn timed<D: Device, T>(
     server: &Server<D>,
-    span: block::Nanos,
+    begun: Nanos,
     work: impl Future<Output = Result<T, Ending>>,
 ) -> Result<T, Ending> {
+    let timer = &server.env.timer;
+    let left = (begun + server.limits.handshake_timeout).since(timer.now());
     let stopping = server.stop.until(|| server.stopping.get().then_some(()));
-    let work = server.env.timer.timeout(span, work);
-    match unless(stopping, work).await {
+    match unless(stopping, timer.timeout(left, work)).await {
         None => Err(None),
         Some(None) => Err(Some("the handshake took too long".into())),
         Some(Some(result)) => result,
     }
 }
 
-/// An export and what was agreed about it.
-type Chosen<D> = (Rc<Export<D>>, Session);
+/// An export, what was agreed about it, and a place to use it.
+type Chosen<D> = (Rc<Export<D>>, Session, Place);
+
+/// How a connection came, which matters until its handshake has ended.
+pub(super) struct Entry {
+    pub(super) door: Rc<Door>,
+    #[expect(dead_code, reason = "held for its drop")]
+    pub(super) handshake: Handshake,
+}
 
 /// Negotiates until an export is chosen, or `None`: TLS begins.
 async fn shake<D: Device, S: Stream>(
@@ -108,6 +136,7 @@ async fn shake<D: Device, S: Stream>(
     stream: &S,
     inbox: &mut Inbox,
     out: &mut Vec<u8>,
+    door: &Rc<Door>,
 ) -> Result<Option<Chosen<D>>, Ending> {
     let pool = &server.env.pool;
     loop {
@@ -139,8 +168,13 @@ async fn shake<D: Device, S: Stream>(
                 return Ok(None);
             }
             Step::Transmit(..) => {
+                let (export, session) = chosen.expect("set with the step");
+                let Some(place) = door.place() else {
+                    server.refuse();
+                    return Err(None);
+                };
                 send(stream, pool, out).await.map_err(|_| None)?;
-                return Ok(chosen);
+                return Ok(Some((export, session, place)));
             }
         }
     }
@@ -148,7 +182,7 @@ async fn shake<D: Device, S: Stream>(
 
 /// Sends and empties `out`.
 async fn send(stream: &impl Stream, pool: &Pool, out: &mut Vec<u8>) -> IoResult {
-    for piece in out.chunks(64 << 10) {
+    for piece in out.chunks(PAGE_BYTES) {
         let mut buf = pool.take(piece.len());
         buf.copy_from_slice(piece);
         stream.send(vec![buf.share()]).await.1?;
@@ -161,9 +195,15 @@ async fn transmit<D: Device, S: Stream>(
     server: &Rc<Server<D>>,
     link: &Rc<Link>,
     stream: Rc<S>,
-    inbox: Inbox,
-    (export, session): Chosen<D>,
+    mut inbox: Inbox,
+    (export, session, place): Chosen<D>,
+    entry: Entry,
+    fixed: usize,
 ) -> Ending {
+    let peer = stream.clone();
+    link.enter(place, fixed, Box::new(move || peer.peer_closed()));
+    drop(entry);
+    inbox.widen().await;
     let _attached = Attached::new(&export, link);
     link.serves(export.withdrawn.clone());
     let sender = sender(link.clone(), stream.clone(), server.env.pool.clone());
@@ -178,7 +218,11 @@ async fn transmit<D: Device, S: Stream>(
         gather: Gather::default(),
     };
     let ending = unless(link.is_killed(), reader.requests()).await;
+    drop(reader);
     link.finish();
+    link.account.shrink(fixed - INBOX_BYTES);
+    // What was asked for is carried out, however long that takes.
+    link.leave();
     link.drained().await;
     match ending {
         Some(ending) => ending,
@@ -261,10 +305,12 @@ impl<D: Device, S: Stream> Reader<D, S> {
                     self.write(request.cookie, offset, len, fua).await
                 }
                 Ok(command) => {
-                    if !self.begin(request.cookie, command) {
-                        self.link.admit(self.charge(&command)).await.keep();
-                        self.hand_over(request.cookie, command);
-                    }
+                    let charge = |piece| charge(&command, piece);
+                    let admitted = match self.link.try_admit(charge) {
+                        Some(admitted) => admitted,
+                        None => self.link.admit(charge).await,
+                    };
+                    self.hand_over(request.cookie, command, admitted);
                     Ok(())
                 }
                 Err(refusal) => self.refuse(&request, refusal).await,
@@ -291,38 +337,19 @@ impl<D: Device, S: Stream> Reader<D, S> {
         }
     }
 
-    /// Begins a command if the limits allow it now.
-    #[inline]
-    fn begin(&self, cookie: u64, command: Command) -> bool {
-        let Some(admitted) = self.link.try_admit(self.charge(&command)) else {
-            return false;
-        };
-        admitted.keep();
-        self.hand_over(cookie, command);
-        true
-    }
-
     /// Hands a command that was admitted to a worker.
     #[inline]
-    fn hand_over(&self, cookie: u64, command: Command) {
+    fn hand_over(&self, cookie: u64, command: Command, admitted: Admitted<'_>) {
+        let (charge, piece) = (admitted.charge(), admitted.piece);
+        admitted.keep();
         self.dispatch(Job {
             cookie,
             command,
-            charge: self.charge(&command),
+            charge,
+            piece,
             payload: None,
             parts: None,
         });
-    }
-
-    #[inline]
-    fn charge(&self, command: &Command) -> u32 {
-        match *command {
-            Command::Read { offset, len, .. } | Command::Cache { offset, len } => {
-                work::charge(offset, len.min(self.link.piece_bytes))
-            }
-            Command::Zero { .. } => self.link.piece_bytes,
-            _ => 0,
-        }
     }
 
     fn dispatch(&self, job: Job) {
@@ -341,36 +368,43 @@ impl<D: Device, S: Stream> Reader<D, S> {
     /// Receives a write's payload, in parts if it is long.
     async fn write(&mut self, cookie: u64, offset: u64, len: u32, fua: Fua) -> IoResult {
         let link = self.link.clone();
-        let piece = link.piece_bytes;
         let mut rest = None;
-        for at in (0..len).step_by(piece as usize) {
-            let (offset, n) = (offset + u64::from(at), piece.min(len - at));
-            let charge = work::charge(offset, n) + work::rounded(n);
+        let mut at = 0;
+        while at < len {
+            let from = offset + u64::from(at);
+            let charge = |piece: u32| {
+                let n = piece.min(len - at);
+                work::charge(from, n) + work::rounded(n)
+            };
             let admitted = match at {
                 0 => link.admit(charge).await,
                 _ => link.charge(charge).await,
             };
+            let (charge, piece) = (admitted.charge(), admitted.piece);
+            let n = piece.min(len - at);
             let payload = self.payload(n).await?.share();
             admitted.keep();
             if at == 0 && n < len {
                 rest = Some(Rest {
                     link: &link,
-                    parts: Rc::new(Parts::new(len.div_ceil(piece))),
-                    left: len.div_ceil(piece),
+                    parts: Rc::new(Parts::new(len)),
+                    left: len,
                 });
             }
-            let parts = rest.as_mut().map(Rest::next);
+            let parts = rest.as_mut().map(|rest| rest.take(n));
             self.dispatch(Job {
                 cookie,
                 command: Command::Write {
-                    offset,
+                    offset: from,
                     len: n,
                     fua,
                 },
                 charge,
+                piece,
                 payload: Some(payload),
                 parts,
             });
+            at += n;
         }
         Ok(())
     }
@@ -390,7 +424,7 @@ impl<D: Device, S: Stream> Reader<D, S> {
     /// Answers with an error and skips the payload, if there is one.
     async fn refuse(&mut self, request: &Request, refusal: Refusal) -> IoResult {
         self.server.count(|s| s.errors += 1);
-        let admitted = self.link.admit(0).await;
+        let admitted = self.link.admit(|_| 0).await;
         let pool = &self.server.env.pool;
         let Refusal { errno, why } = refusal;
         let frame = work::error(pool, &self.session, request.cookie, errno, why).await;
@@ -415,7 +449,19 @@ impl<D: Device, S: Stream> Reader<D, S> {
     }
 }
 
-/// The parts of a long write that have not arrived; given up when dropped.
+/// The memory that a command takes in pieces of a length; a write's is counted apart.
+#[inline]
+fn charge(command: &Command, piece: u32) -> u32 {
+    match *command {
+        Command::Read { offset, len, .. } | Command::Cache { offset, len } => {
+            work::charge(offset, len.min(piece))
+        }
+        Command::Zero { .. } => piece,
+        _ => 0,
+    }
+}
+
+/// The bytes of a long write that have not arrived; given up when dropped.
 struct Rest<'a> {
     link: &'a Link,
     parts: Rc<Parts>,
@@ -423,8 +469,8 @@ struct Rest<'a> {
 }
 
 impl Rest<'_> {
-    fn next(&mut self) -> Rc<Parts> {
-        self.left -= 1;
+    fn take(&mut self, bytes: u32) -> Rc<Parts> {
+        self.left -= bytes;
         self.parts.clone()
     }
 }

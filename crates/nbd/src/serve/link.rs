@@ -3,15 +3,17 @@
 //!
 //! Invariants:
 //!   - `requests` counts from parsing to the last answer's being sent;
-//!   - `bytes` is the memory of those requests, at most the share.
+//!   - the account counts the memory of those requests;
+//!   - a connection whose peer has closed its end has no place any more, though what it
+//!     was asked for is still carried out.
 
 use super::Limits;
+use super::credit::{Account, Credits};
+use super::doors::Place;
 use super::flushes::Client;
-use crate::inbox::INBOX_BYTES;
 use crate::outbox::{Frame, Load};
 use crate::protocol::session::Command;
 use crate::signal::Signal;
-use crate::tls::TLS_BYTES;
 use block::{IoError, PAGE_BYTES, Shared};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -25,6 +27,8 @@ pub(super) struct Job {
     pub(super) command: Command,
     /// The memory it was charged for, in bytes.
     pub(super) charge: u32,
+    /// The longest piece of it that is carried out at once, in bytes.
+    pub(super) piece: u32,
     /// A write's bytes, or a part of them.
     pub(super) payload: Option<Shared>,
     /// The other parts of the same write.
@@ -33,6 +37,7 @@ pub(super) struct Job {
 
 /// A write that is carried out in several parts.
 pub(super) struct Parts {
+    /// Bytes of it that are not written yet.
     pub(super) left: Cell<u32>,
     pub(super) error: RefCell<Option<IoError>>,
 }
@@ -41,13 +46,30 @@ pub(super) struct Parts {
 pub(super) struct Admitted<'a> {
     link: &'a Link,
     load: Load,
+    /// The longest piece that may be carried out at once, in bytes.
+    pub(super) piece: u32,
 }
 
 impl Admitted<'_> {
+    /// The memory that was counted.
+    pub(super) fn charge(&self) -> u32 {
+        self.load.charge
+    }
+
     /// Leaves it counted: whoever answers the request gives it back.
     pub(super) fn keep(mut self) {
         self.load = Load::default();
     }
+}
+
+/// The longest piece.
+const PIECE_BYTES_MAX: usize = 1 << 20;
+
+/// The longest piece of a request with so much memory: one that is off the blocks takes
+/// a buffer for itself and one of twice its size to be merged in.
+fn piece(bytes: usize) -> u32 {
+    let third = (bytes / 3).clamp(PAGE_BYTES, PIECE_BYTES_MAX);
+    1 << third.ilog2()
 }
 
 impl Drop for Admitted<'_> {
@@ -69,12 +91,14 @@ struct Worker {
 
 pub(super) struct Link {
     requests_max: u32,
-    bytes_max: u32,
-    /// The longest piece of a request that is carried out at once, in bytes.
-    pub(super) piece_bytes: u32,
+    pub(super) account: Account,
     requests: Cell<u32>,
-    bytes: Cell<u32>,
     room: Signal,
+    /// Whoever reads requests waits for room.
+    waits: Cell<bool>,
+    place: RefCell<Option<Place>>,
+    /// Tells whether the peer has closed its end.
+    peer_closed: RefCell<Option<Box<dyn Fn() -> bool>>>,
 
     /// Jobs that found no worker.
     jobs: RefCell<VecDeque<Job>>,
@@ -111,18 +135,15 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(limits: &Limits) -> Link {
-        let share = limits.share_bytes().min(1 << 30);
-        // A part that is off the blocks takes a buffer for itself and one of
-        // twice its size to be merged in: three quarters of the share.
-        let piece = (share / 4 + 1).next_power_of_two() / 2;
+    pub(super) fn new(limits: &Limits, credits: &Rc<Credits>) -> Link {
         Link {
             requests_max: limits.requests_max,
-            bytes_max: (share - INBOX_BYTES - TLS_BYTES - PAGE_BYTES) as u32,
-            piece_bytes: piece.min(1 << 20) as u32,
+            account: credits.account(),
             requests: Cell::new(0),
-            bytes: Cell::new(0),
             room: Signal::default(),
+            waits: Cell::new(false),
+            place: RefCell::default(),
+            peer_closed: RefCell::default(),
             jobs: RefCell::default(),
             workers: RefCell::default(),
             idle: RefCell::default(),
@@ -145,50 +166,92 @@ impl Link {
         }
     }
 
-    /// Waits until one more request of `charge` bytes is within the limits,
-    /// and counts it.
-    pub(super) async fn admit(&self, charge: u32) -> Admitted<'_> {
-        self.room.until(|| self.try_admit(charge)).await
+    /// Has the connection its place from now on, with buffers of `fixed` bytes.
+    pub(super) fn enter(&self, place: Place, fixed: usize, peer_closed: Box<dyn Fn() -> bool>) {
+        *self.place.borrow_mut() = Some(place);
+        *self.peer_closed.borrow_mut() = Some(peer_closed);
+        self.account.enter(fixed);
     }
 
-    /// Counts one more request of `charge` bytes, if that is within the limits.
+    /// The peer asks for nothing more: others may have its place.
+    pub(super) fn leave(&self) {
+        if self.place.borrow().is_some() && self.account.leave() {
+            self.place.take();
+        }
+    }
+
+    /// Nothing is left to do.
+    pub(super) fn end(&self) {
+        self.account.close();
+        self.place.take();
+        self.peer_closed.take();
+    }
+
+    /// Gives the place back if the peer has closed its end, which nobody sees who waits
+    /// for room.
+    pub(super) fn leave_if_closed(&self) {
+        let closed = self.peer_closed.borrow();
+        let unseen = || self.waits.get() && closed.as_ref().is_some_and(|closed| closed());
+        if self.finished.get() || unseen() {
+            self.leave();
+        }
+    }
+
+    /// Waits until one more request is within the limits, and counts it; `charge` tells
+    /// the memory that it takes in pieces of a length.
+    pub(super) async fn admit(&self, charge: impl Fn(u32) -> u32) -> Admitted<'_> {
+        self.when_room(|| self.try_admit(&charge)).await
+    }
+
+    /// Counts one more request, if that is within the limits.
     #[inline]
-    pub(super) fn try_admit(&self, charge: u32) -> Option<Admitted<'_>> {
-        if self.requests.get() == self.requests_max || !self.try_charge(charge) {
+    pub(super) fn try_admit(&self, charge: impl Fn(u32) -> u32) -> Option<Admitted<'_>> {
+        if self.requests.get() == self.requests_max {
             return None;
         }
+        let mut admitted = self.try_charge(charge)?;
         self.requests.set(self.requests.get() + 1);
-        Some(Admitted {
-            link: self,
-            load: Load {
-                requests: 1,
-                charge,
-                frames: 0,
-            },
+        admitted.load.requests = 1;
+        Some(admitted)
+    }
+
+    /// Waits until more memory of a request is within the limits, and counts it.
+    pub(super) async fn charge(&self, charge: impl Fn(u32) -> u32) -> Admitted<'_> {
+        self.when_room(|| self.try_charge(&charge)).await
+    }
+
+    async fn when_room<'a>(&'a self, take: impl Fn() -> Option<Admitted<'a>>) -> Admitted<'a> {
+        poll_fn(|cx| {
+            let taken = take();
+            self.waits.set(taken.is_none());
+            if let Some(taken) = taken {
+                return Poll::Ready(taken);
+            }
+            self.room.register(cx.waker());
+            self.account.register(cx.waker());
+            Poll::Pending
         })
+        .await
     }
 
-    /// Waits until `charge` more bytes are within the limits, and counts them.
-    pub(super) async fn charge(&self, charge: u32) -> Admitted<'_> {
-        let ready = || self.try_charge(charge).then_some(());
-        self.room.until(ready).await;
-        Admitted {
-            link: self,
-            load: Load {
-                requests: 0,
-                charge,
-                frames: 0,
-            },
+    /// Counts memory: for long pieces, or else for such as there always is memory for.
+    #[inline]
+    fn try_charge(&self, charge: impl Fn(u32) -> u32) -> Option<Admitted<'_>> {
+        for piece in [piece(self.account.limit()), piece(self.account.sure())] {
+            let charge = charge(piece);
+            if self.account.try_charge(charge as usize) {
+                return Some(Admitted {
+                    link: self,
+                    load: Load {
+                        requests: 0,
+                        charge,
+                        frames: 0,
+                    },
+                    piece,
+                });
+            }
         }
-    }
-
-    fn try_charge(&self, charge: u32) -> bool {
-        let bytes = self.bytes.get() + charge;
-        let fits = bytes <= self.bytes_max;
-        if fits {
-            self.bytes.set(bytes);
-        }
-        fits
+        None
     }
 
     /// Gives memory back.
@@ -202,7 +265,7 @@ impl Link {
     /// Counts what was sent, or never will be.
     pub(super) fn release(&self, load: Load) {
         self.requests.set(self.requests.get() - load.requests);
-        self.bytes.set(self.bytes.get() - load.charge);
+        self.account.release(load.charge as usize);
         self.room.notify();
         if self.is_drained() {
             self.unsent.notify();

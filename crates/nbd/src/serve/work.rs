@@ -54,7 +54,7 @@ pub(super) async fn worker<D: Device>(
         // What a hit path serves is carried out right here, the rest in a future
         // of its own.
         match job.command {
-            Command::Read { offset, len, .. } if len <= link.piece_bytes => {
+            Command::Read { offset, len, .. } if len <= job.piece => {
                 match export.gate.read(offset, len as usize).await {
                     Ok(data) => worker.answer_read(cookie, offset, charge, data),
                     Err(error) => worker.fail(cookie, charge, &error).await,
@@ -76,7 +76,7 @@ struct Worker<'a, D: Device> {
 impl<D: Device> Worker<'_, D> {
     /// Anything but a read of one piece.
     async fn perform(&self, job: Job) {
-        let (cookie, charge) = (job.cookie, job.charge);
+        let (cookie, charge, piece) = (job.cookie, job.charge, job.piece);
         let result = match job.command {
             Command::Read { df: true, .. } => {
                 self.link.discharge(charge);
@@ -84,7 +84,8 @@ impl<D: Device> Worker<'_, D> {
                 return self.refuse(cookie, Errno::Overflow, why).await;
             }
             Command::Read { offset, len, .. } => {
-                return self.long_read(cookie, charge, offset, len).await;
+                let all = pieces(offset, len, piece);
+                return self.long_read(cookie, charge, offset, len, all).await;
             }
             Command::Write { offset, fua, .. } => {
                 let payload = job.payload.expect("a write has its payload");
@@ -112,7 +113,7 @@ impl<D: Device> Worker<'_, D> {
                 }
             }
             command => {
-                let result = self.range(command).await;
+                let result = self.range(command, piece).await;
                 if !matches!(command, Command::Cache { .. }) {
                     self.link.client.acknowledged();
                 }
@@ -142,28 +143,44 @@ impl<D: Device> Worker<'_, D> {
     }
 
     /// A read that is longer than a piece: one piece in memory at a time.
-    async fn long_read(&self, cookie: u64, charge: u32, offset: u64, len: u32) {
-        if self.session.structured {
-            self.long_structured_read(cookie, charge, offset, len).await;
-        } else {
-            self.long_simple_read(cookie, charge, offset, len).await;
+    async fn long_read(
+        &self,
+        cookie: u64,
+        charge: u32,
+        offset: u64,
+        len: u32,
+        pieces: impl Iterator<Item = (u64, u32)>,
+    ) {
+        let end = offset + u64::from(len);
+        let read = match self.session.structured {
+            true => self.long_structured_read(cookie, charge, end, pieces).await,
+            false => self.long_simple_read(cookie, charge, end, pieces).await,
+        };
+        if read {
+            self.server.count(|s| {
+                s.reads += 1;
+                s.read_bytes += u64::from(len);
+            });
         }
     }
 
-    fn pieces(&self, offset: u64, len: u32) -> impl Iterator<Item = (u64, u32)> + use<D> {
-        let piece = self.link.piece_bytes;
-        (0..len)
-            .step_by(piece as usize)
-            .map(move |at| (offset + u64::from(at), piece.min(len - at)))
-    }
-
-    async fn long_structured_read(&self, cookie: u64, charge: u32, offset: u64, len: u32) {
-        for (at, n) in self.pieces(offset, len) {
+    /// Whether it succeeded.
+    async fn long_structured_read(
+        &self,
+        cookie: u64,
+        charge: u32,
+        end: u64,
+        pieces: impl Iterator<Item = (u64, u32)>,
+    ) -> bool {
+        for (at, n) in pieces {
             let data = match self.gate.read(at, n as usize).await {
                 Ok(data) => data,
-                Err(error) => return self.fail(cookie, charge, &error).await,
+                Err(error) => {
+                    self.fail(cookie, charge, &error).await;
+                    return false;
+                }
             };
-            let done = at + u64::from(n) == offset + u64::from(len);
+            let done = at + u64::from(n) == end;
             let flags = if done { chunk::DONE } else { 0 };
             let mut frame = Frame::new(reply::data_head(flags, cookie, at, n), Some(data));
             frame.last = done;
@@ -173,27 +190,37 @@ impl<D: Device> Worker<'_, D> {
                 self.link.all_sent().await;
             }
         }
-        self.count_read(len);
+        true
     }
 
     /// The header of a simple reply promises success for all of it, so nothing
     /// may come between its pieces, and a failure after it ends the connection
     /// (`NBD_CMD_READ`, "Simple replies").
-    async fn long_simple_read(&self, cookie: u64, charge: u32, offset: u64, len: u32) {
+    async fn long_simple_read(
+        &self,
+        cookie: u64,
+        charge: u32,
+        end: u64,
+        pieces: impl Iterator<Item = (u64, u32)>,
+    ) -> bool {
         let mut begun = false;
-        for (at, n) in self.pieces(offset, len) {
+        for (at, n) in pieces {
             let data = match self.gate.read(at, n as usize).await {
                 Ok(data) => data,
-                Err(error) if !begun => return self.fail(cookie, charge, &error).await,
+                Err(error) if !begun => {
+                    self.fail(cookie, charge, &error).await;
+                    return false;
+                }
                 Err(_) => {
                     self.link.end_undivided();
                     self.link.kill("a read failed after its reply was begun");
                     let (requests, frames) = (1, 0);
-                    return self.link.release(Load {
+                    self.link.release(Load {
                         requests,
                         charge,
                         frames,
                     });
+                    return false;
                 }
             };
             let mut frame = if begun {
@@ -203,19 +230,12 @@ impl<D: Device> Worker<'_, D> {
                 Frame::new(reply::simple(0, cookie), Some(data))
             };
             begun = true;
-            frame.last = at + u64::from(n) == offset + u64::from(len);
+            frame.last = at + u64::from(n) == end;
             frame.charge = if frame.last { charge } else { 0 };
             self.link.answer_undivided(frame).await;
         }
         self.link.end_undivided();
-        self.count_read(len);
-    }
-
-    fn count_read(&self, len: u32) {
-        self.server.count(|s| {
-            s.reads += 1;
-            s.read_bytes += u64::from(len);
-        });
+        true
     }
 
     async fn part_written(
@@ -231,7 +251,7 @@ impl<D: Device> Worker<'_, D> {
         if let Err(error) = result {
             parts.error.borrow_mut().get_or_insert(error);
         }
-        parts.left.set(parts.left.get() - 1);
+        parts.left.set(parts.left.get() - bytes as u32);
         if parts.left.get() > 0 {
             return;
         }
@@ -245,7 +265,7 @@ impl<D: Device> Worker<'_, D> {
     }
 
     /// Commands on ranges that may be longer than memory.
-    async fn range(&self, command: Command) -> IoResult {
+    async fn range(&self, command: Command, piece: u32) -> IoResult {
         match command {
             Command::Zero {
                 offset,
@@ -254,7 +274,7 @@ impl<D: Device> Worker<'_, D> {
                 keep_space,
             } => {
                 if keep_space {
-                    return self.write_zeroes(offset, len, fua).await;
+                    return self.write_zeroes(offset, len, fua, piece).await;
                 }
                 for (at, n) in chunks(offset, len, RANGE_BYTES_MAX) {
                     self.gate.zero(at, n).await?;
@@ -272,7 +292,7 @@ impl<D: Device> Worker<'_, D> {
                 self.flush_if(fua).await
             }
             Command::Cache { offset, len } => {
-                for (at, n) in self.pieces(offset, len) {
+                for (at, n) in pieces(offset, len, piece) {
                     self.gate.read(at, n as usize).await?;
                 }
                 Ok(())
@@ -282,8 +302,8 @@ impl<D: Device> Worker<'_, D> {
     }
 
     /// Writes zeroes where a hole must not appear.
-    async fn write_zeroes(&self, offset: u64, len: u32, fua: Fua) -> IoResult {
-        let piece = u64::from(self.link.piece_bytes) / 4;
+    async fn write_zeroes(&self, offset: u64, len: u32, fua: Fua, piece: u32) -> IoResult {
+        let piece = u64::from(piece) / 4;
         let mut zeroes = self.server.env.pool.take(piece as usize);
         zeroes.fill(0);
         let zeroes = zeroes.share();
@@ -345,17 +365,17 @@ impl<D: Device> Worker<'_, D> {
 }
 
 impl Parts {
-    /// The parts of a write that is carried out in `n`.
-    pub(super) fn new(n: u32) -> Parts {
+    /// The parts of a write of `bytes`.
+    pub(super) fn new(bytes: u32) -> Parts {
         Parts {
-            left: Cell::new(n),
+            left: Cell::new(bytes),
             error: RefCell::default(),
         }
     }
 
-    /// Gives up `n` parts that will never arrive.
-    pub(super) fn abandon(&self, link: &Link, n: u32) {
-        self.left.set(self.left.get() - n);
+    /// Gives up so many bytes, which will never arrive.
+    pub(super) fn abandon(&self, link: &Link, bytes: u32) {
+        self.left.set(self.left.get() - bytes);
         if self.left.get() > 0 {
             let gone = IoError::new(Kind::Stream, "the stream ended inside a write");
             self.error.borrow_mut().get_or_insert(gone);
@@ -397,6 +417,10 @@ async fn body(pool: &Pool, wire: &[u8]) -> Frame {
     let mut buf = pool.take(wire.len());
     buf.copy_from_slice(wire);
     Frame::new([], Some(buf.share()))
+}
+
+fn pieces(offset: u64, len: u32, piece: u32) -> impl Iterator<Item = (u64, u32)> {
+    chunks(offset, len, piece.into()).map(|(at, n)| (at, n as u32))
 }
 
 /// `len` bytes from `offset` in pieces of `max` bytes.

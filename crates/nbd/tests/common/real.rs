@@ -168,7 +168,7 @@ impl Served {
                         }
                         local.put(Rc::new(Running(RefCell::new(Some(server.clone())))));
                         ready.send(()).unwrap();
-                        server.serve(local.listener(listener)).await.unwrap();
+                        server.serve(local.listener(listener)).await;
                         server.shut_down(Nanos::from_secs(5)).await;
                     },
                 )

@@ -299,6 +299,10 @@ impl Driver for Queue {
         (target == DISK).then(|| self.geometry.clone())
     }
 
+    fn peer_closed(&self, target: TargetId) -> bool {
+        target.0 >= FIRST_END && self.wire.peer_closed((target.0 - FIRST_END) as usize)
+    }
+
     fn close(&mut self, target: TargetId) {
         if target == LISTENER {
             self.wire.listening = false;

@@ -96,6 +96,10 @@ impl Stream for Socket {
         (parts, Ok(()))
     }
 
+    fn peer_closed(&self) -> bool {
+        self.network.wire.borrow().peer_closed(self.end)
+    }
+
     fn close(&self) {
         self.network.wire.borrow_mut().close(self.end);
     }

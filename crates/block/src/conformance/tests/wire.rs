@@ -109,6 +109,10 @@ impl Wire {
         }
     }
 
+    pub(super) fn peer_closed(&self, end: usize) -> bool {
+        self.ends[self.ends[end].peer].closed && self.flaw != Flaw::NeverEnds
+    }
+
     pub(super) fn close(&mut self, end: usize) {
         let peer = self.ends[end].peer;
         if self.flaw == Flaw::LosesTheTail && !self.ends[end].closed {

@@ -1,0 +1,203 @@
+//! Who may come in: places for connections and handshakes, shared out over listeners.
+//!
+//! Invariants:
+//!     places taken <= `places_max`, handshakes under way <= `handshakes_max`
+//!     half of the places are set aside, an equal part for each listener, so that what
+//!     goes on at one keeps nobody out at another
+//!     a place is taken once a handshake has ended, so that a stranger never has one
+//!
+//! A handshake too many ends the oldest at the listener that has most of them: a sound
+//! one takes milliseconds, so that a flood of others does not keep it out.
+
+use super::link::Link;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::{Rc, Weak};
+
+/// The doors of a server.
+pub(super) struct Doors {
+    places_max: u32,
+    handshakes_max: usize,
+    all: RefCell<Vec<Weak<Door>>>,
+}
+
+/// A listener, or what else brings streams.
+pub(super) struct Door {
+    doors: Weak<Doors>,
+    taken: Cell<u32>,
+    handshakes: RefCell<VecDeque<Rc<Link>>>,
+}
+
+/// A place, given back when dropped.
+pub(super) struct Place(Rc<Door>);
+
+/// A handshake under way, until dropped.
+pub(super) struct Handshake {
+    door: Rc<Door>,
+    link: Rc<Link>,
+}
+
+impl Doors {
+    pub(super) fn new(places_max: u32, handshakes_max: u32) -> Rc<Doors> {
+        Rc::new(Doors {
+            places_max,
+            handshakes_max: handshakes_max as usize,
+            all: RefCell::default(),
+        })
+    }
+
+    /// One more door, while it is held.
+    pub(super) fn open(self: &Rc<Self>) -> Rc<Door> {
+        let door = Rc::new(Door {
+            doors: Rc::downgrade(self),
+            taken: Cell::new(0),
+            handshakes: RefCell::default(),
+        });
+        let mut all = self.all.borrow_mut();
+        all.retain(|door| door.strong_count() > 0);
+        all.push(Rc::downgrade(&door));
+        door
+    }
+
+    /// Places that are taken.
+    pub(super) fn taken(&self) -> u32 {
+        self.live().iter().map(|door| door.taken.get()).sum()
+    }
+
+    /// Handshakes under way.
+    pub(super) fn handshakes(&self) -> usize {
+        let doors = self.live();
+        doors.iter().map(|d| d.handshakes.borrow().len()).sum()
+    }
+
+    fn live(&self) -> Vec<Rc<Door>> {
+        self.all.borrow().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Whether `door` may have one more place.
+    fn has_room(&self, door: &Door) -> bool {
+        let doors = self.live();
+        let own = self.places_max / 2 / doors.len().max(1) as u32;
+        if door.taken.get() < own {
+            return true;
+        }
+        let common = self.places_max - own * doors.len() as u32;
+        let beyond = doors.iter().map(|d| d.taken.get().saturating_sub(own));
+        beyond.sum::<u32>() < common
+    }
+
+    /// The oldest handshake at the door that has most of them, if one more is too many.
+    fn surplus(&self) -> Option<Rc<Link>> {
+        if self.handshakes() < self.handshakes_max {
+            return None;
+        }
+        let doors = self.live();
+        let most = doors.iter().max_by_key(|d| d.handshakes.borrow().len())?;
+        most.handshakes.borrow_mut().pop_front()
+    }
+}
+
+impl Door {
+    /// Begins a handshake; the one that has to end for it, if one has.
+    pub(super) fn begin(self: &Rc<Self>, link: &Rc<Link>) -> (Handshake, Option<Rc<Link>>) {
+        let surplus = self.doors.upgrade().and_then(|doors| doors.surplus());
+        self.handshakes.borrow_mut().push_back(link.clone());
+        let handshake = Handshake {
+            door: self.clone(),
+            link: link.clone(),
+        };
+        (handshake, surplus)
+    }
+
+    /// A place, if there is one.
+    pub(super) fn place(self: &Rc<Self>) -> Option<Place> {
+        self.doors.upgrade().filter(|doors| doors.has_room(self))?;
+        self.taken.set(self.taken.get() + 1);
+        Some(Place(self.clone()))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.taken.set(self.0.taken.get() - 1);
+    }
+}
+
+impl Drop for Handshake {
+    fn drop(&mut self) {
+        let mut all = self.door.handshakes.borrow_mut();
+        all.retain(|link| !Rc::ptr_eq(link, &self.link));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::Limits;
+    use crate::serve::credit::Credits;
+
+    fn link() -> Rc<Link> {
+        let limits = Limits::default();
+        Rc::new(Link::new(&limits, &Credits::new(&limits)))
+    }
+
+    #[test]
+    fn a_crowd_at_one_door_leaves_the_others_their_places() {
+        let doors = Doors::new(12, 4);
+        let (a, b, c) = (doors.open(), doors.open(), doors.open());
+        let mut crowd: Vec<Place> = std::iter::from_fn(|| a.place()).collect();
+        assert_eq!(crowd.len(), 2 + 6, "its own and the common ones");
+        let others = [&b, &c].map(|d| std::iter::from_fn(|| d.place()).collect::<Vec<_>>());
+        assert_eq!(others.each_ref().map(Vec::len), [2, 2]);
+        assert_eq!(doors.taken(), 12);
+        crowd.pop();
+        assert!(b.place().is_some(), "what is common is anybody's");
+        drop((others, crowd));
+        assert_eq!(doors.taken(), 0);
+        // What was set aside for a listener that is gone is there for the others.
+        drop((b, c));
+        assert_eq!(
+            std::iter::from_fn(|| a.place()).collect::<Vec<_>>().len(),
+            12
+        );
+    }
+
+    #[test]
+    fn few_places_are_all_given_out() {
+        for most in 1..8 {
+            let doors = Doors::new(most, 4);
+            let all: Vec<_> = (0..3).map(|_| doors.open()).collect();
+            let places: Vec<_> = all
+                .iter()
+                .cycle()
+                .take(100)
+                .filter_map(|door| door.place())
+                .collect();
+            assert_eq!(places.len() as u32, most);
+        }
+    }
+
+    #[test]
+    fn a_handshake_too_many_ends_the_oldest_of_the_busiest_door() {
+        let doors = Doors::new(100, 4);
+        let (a, b) = (doors.open(), doors.open());
+        let links: Vec<_> = (0..4).map(|_| link()).collect();
+        let mut under_way = Vec::new();
+        for link in &links {
+            let (handshake, surplus) = a.begin(link);
+            assert!(surplus.is_none());
+            under_way.push(handshake);
+        }
+        for oldest in 0..2 {
+            let (handshake, surplus) = b.begin(&link());
+            assert!(surplus.is_some_and(|s| Rc::ptr_eq(&s, &links[oldest])));
+            under_way.push(handshake);
+            assert_eq!(doors.handshakes(), 4);
+        }
+        // Its own, once it has as many as the other.
+        let (_handshake, surplus) = b.begin(&link());
+        assert!(surplus.is_some());
+        drop(under_way);
+        assert_eq!(doors.handshakes(), 1);
+    }
+}
