@@ -1,35 +1,43 @@
 //! The troublemaker: unplugs members, one at a time, and gives them back; has
 //! them refuse writes; cuts the power at the moments that matter.
+//!
+//! Not here: what only some scenarios have (`strikes`).
 
 use super::life::Life;
 use super::report::Class;
-use block::{Kind, Nanos};
+use super::trouble::Trouble;
+use block::{Device, Kind, Nanos};
 use raid::MemberState;
 use sim::Rng;
 use std::rc::Rc;
 
-const LOOK: Nanos = Nanos::from_micros(50);
+pub(super) const LOOK: Nanos = Nanos::from_micros(50);
 /// By then the array has acted on a write that was refused.
 const ACTED: Nanos = Nanos::from_millis(20);
+/// How often a member is given that cannot be taken for now.
+const TRIES: u32 = 200;
 
 pub(crate) struct Chaos {
-    life: Rc<Life>,
+    pub(super) life: Rc<Life>,
     rng: Rng,
     /// Of its own, so that seeds without refusals stay as they are.
     refusing: Rng,
     cutting: Rng,
+    pub(super) striking: Rng,
+    /// How often too many members were lost in this life.
+    pub(super) falls: u64,
 }
 
 impl Chaos {
     pub(crate) fn new(life: Rc<Life>) -> Chaos {
-        let rng = Rng::fork(life.scenario.seed, 500 + life.number);
-        let refusing = Rng::fork(life.scenario.seed, 700 + life.number);
-        let cutting = Rng::fork(life.scenario.seed, 1000 + life.number);
+        let fork = |n| Rng::fork(life.scenario.seed, n + life.number);
         Chaos {
+            rng: fork(500),
+            refusing: fork(700),
+            cutting: fork(1000),
+            striking: fork(8000),
+            falls: 0,
             life,
-            rng,
-            refusing,
-            cutting,
         }
     }
 
@@ -45,11 +53,14 @@ impl Chaos {
                 self.refuse().await;
                 continue;
             }
+            if self.strike().await {
+                continue;
+            }
             let last = self.life.is_last();
             let progress = self.life.array.report().progress;
             if progress.is_some() && !last && self.rng.chance(0.2) {
                 self.life.control.cut_power(None);
-            } else if self.life.dead.get().is_some() {
+            } else if !self.life.dead.borrow().is_empty() {
                 self.give_back().await;
             } else if self.life.scenario.losses && self.life.array.is_settled() {
                 self.unplug().await;
@@ -62,15 +73,15 @@ impl Chaos {
     /// Has a disk refuse some writes, or gives those back that were left behind for
     /// it.
     async fn refuse(&mut self) {
-        let disk = self.refusing.below(self.life.disks.len() as u64) as usize;
+        let disk = self.refusing.below(self.life.units.len() as u64) as usize;
         if self.refusing.chance(0.3) {
             return self.take_back().await;
         }
-        if self.life.dead.get() == Some(disk) {
+        if self.life.is_dead(disk) {
             return;
         }
         let before = self.life.refusals.count.get();
-        let state = self.role_of(disk).map(|role| self.state(role));
+        let state = self.life.member(disk).map(|member| member.state);
         let report = self.life.array.report();
         let missing = |m: &raid::MemberReport| m.state.is_failed();
         let missing = report.members.iter().any(missing);
@@ -95,34 +106,60 @@ impl Chaos {
 
     /// Gives the array every disk that is there and that it does not use.
     pub(crate) async fn take_back(&mut self) {
-        for disk in 0..self.life.disks.len() {
-            let name = format!("disk-{disk}");
+        for unit in 0..self.life.units.len() {
             let report = self.life.array.report();
-            let is = |m: &raid::MemberReport| m.device.as_deref() == Some(name.as_str());
-            let serves = |m: &raid::MemberReport| is(m) && !m.state.is_failed();
+            let serves = self.life.member(unit).is_some_and(|m| !m.state.is_failed());
+            let name = format!("disk-{unit}");
             let spare = report.spares.iter().any(|spare| **spare == *name);
             let failed = report.members.iter().any(|m| m.state.is_failed());
-            let used = spare || report.members.iter().any(serves);
-            if used || !failed || self.life.dead.get() == Some(disk) {
-                continue;
-            }
-            let (candidate, fresh) = (self.life.candidate(disk), self.life.fresh());
-            // A spare that is just taking a place is busy.
-            if let Err(error) = self.life.array.add(candidate, fresh, true).await
-                && error.kind() != Kind::Busy
-            {
-                let what = format!("disk {disk} cannot return: {error}");
-                self.life.violate(what);
+            if !serves && !spare && failed && !self.life.is_dead(unit) {
+                self.give(unit).await;
             }
         }
     }
 
-    fn role_of(&self, disk: usize) -> Option<usize> {
-        let name = format!("disk-{disk}");
-        let report = self.life.array.report();
-        let mut members = report.members.iter();
-        let member = members.find(|m| m.device.as_deref() == Some(name.as_str()))?;
-        Some(member.role)
+    /// Gives the array a unit that is there. Whether it took it.
+    pub(super) async fn give(&mut self, unit: usize) -> bool {
+        let mut last = None;
+        for _ in 0..TRIES {
+            if let Err(error) = self.life.outside.mend_inner(&self.life.local, unit).await {
+                last = Some(error);
+                self.life.env.timer.sleep(Nanos::from_millis(5)).await;
+                continue;
+            }
+            let candidate = self.life.candidate(unit).expect("it has been mended");
+            // As the daemon does: a flush ends what was asked of it before.
+            let asked = self.life.scenario.trouble != Trouble::None;
+            if asked {
+                let _ = candidate.device.flush().await;
+            }
+            let error = match self
+                .life
+                .array
+                .add(candidate, self.life.fresh(), true)
+                .await
+            {
+                Ok(()) => return true,
+                // A spare that is just taking a place is busy.
+                Err(error) if error.kind() == Kind::Busy => return false,
+                Err(error) => error,
+            };
+            // Its metadata cannot be read now and then, or it answers slowly.
+            let passing = matches!(
+                self.life.scenario.trouble,
+                Trouble::Metadata | Trouble::Hangs | Trouble::Spoils
+            );
+            last = Some(error);
+            if !passing || self.life.fallen.get() {
+                break;
+            }
+            self.life.env.timer.sleep(Nanos::from_millis(5)).await;
+        }
+        if let Some(error) = last.filter(|_| !self.life.fallen.get()) {
+            let what = format!("disk {unit} cannot return: {error}");
+            self.life.violate(what);
+        }
+        false
     }
 
     fn state(&self, role: usize) -> MemberState {
@@ -130,28 +167,31 @@ impl Chaos {
     }
 
     async fn unplug(&mut self) {
-        let disk = self.rng.below(self.life.disks.len() as u64) as usize;
-        let Some(role) = self.role_of(disk) else {
+        let unit = self.rng.below(self.life.units.len() as u64) as usize;
+        let Some(member) = self.life.member(unit) else {
             return;
         };
         self.life.meet(Class::Loss);
-        self.lose(disk, role).await;
+        self.life.kill(unit);
+        self.noticed(unit, member.role).await;
     }
 
-    /// Unplugs a disk and waits until the array has noticed: what a disk forgot
+    /// Waits until the array has noticed that it lost a unit: what a disk forgot
     /// while nobody looked, nobody can know.
-    async fn lose(&mut self, disk: usize, role: usize) {
-        self.life.lose(disk);
+    pub(super) async fn noticed(&mut self, unit: usize, role: usize) {
         self.cut_soon();
+        let patience = self.life.scenario.patience.unwrap_or_default();
         for _ in 0..200 {
             // It has failed, or a spare has its role already.
-            if self.role_of(disk) != Some(role) || self.state(role).is_failed() {
+            let now = self.life.member(unit).map(|member| member.role);
+            if now != Some(role) || self.state(role).is_failed() {
                 return;
             }
             if self.life.is_over() {
                 break;
             }
-            self.life.env.timer.sleep(LOOK).await;
+            let span = LOOK + Nanos(patience.0 / 50);
+            self.life.env.timer.sleep(span).await;
         }
         if let Err(error) = self.life.array.fail(role).await {
             self.life
@@ -176,35 +216,26 @@ impl Chaos {
         let Some(role) = self.life.array.report().progress.and_then(|p| p.role) else {
             return;
         };
-        let disk = (0..self.life.disks.len()).find(|disk| self.role_of(*disk) == Some(role));
-        if let Some(disk) = disk {
+        if let Some(unit) = self.life.unit_of(role) {
             self.life.meet(Class::LossInRebuild);
-            self.lose(disk, role).await;
+            self.life.kill(unit);
+            self.noticed(unit, role).await;
         }
     }
 
+    /// Gives back what was unplugged, unless it is of no use as it is now.
     pub(crate) async fn give_back(&mut self) {
-        let Some(disk) = self.life.dead.get() else {
-            return;
-        };
-        self.life.control.revive(self.life.disks[disk]);
-        self.life.dead.set(None);
-        self.life.env.timer.sleep(LOOK).await;
-        let waiting = self.life.array.report().spares.len();
-        let added = self
-            .life
-            .array
-            .add(self.life.candidate(disk), self.life.fresh(), true)
-            .await;
-        match added {
-            Ok(()) => {
+        let reshaped = self.life.reshaped.get();
+        let dead: Vec<usize> = self.life.dead.borrow().iter().copied().collect();
+        for unit in dead.into_iter().filter(|unit| Some(*unit) != reshaped) {
+            self.life.revive(unit);
+            self.life.env.timer.sleep(LOOK).await;
+            let waiting = self.life.array.report().spares.len();
+            if self.give(unit).await {
                 let spare = self.life.array.report().spares.len() > waiting;
                 self.life
                     .meet(if spare { Class::Spare } else { Class::Return });
             }
-            Err(error) => self
-                .life
-                .violate(format!("disk {disk} cannot return: {error}")),
         }
     }
 }

@@ -3,7 +3,8 @@
 
 use super::life::Life;
 use super::report::Class;
-use crate::cachesim::stamp::{self, ZERO};
+use super::trouble::Trouble;
+use crate::cachesim::stamp::{self, ANYTHING, ZERO};
 use block::{Fua, IoError, Kind, Nanos, SECTOR_BYTES};
 use raid::Level;
 use sim::Rng;
@@ -13,13 +14,16 @@ use std::rc::Rc;
 /// Client `number` does its operations of this life.
 pub(crate) async fn work(life: Rc<Life>, number: u64) {
     let mut rng = Rng::fork(life.scenario.seed, 1000 + life.number * 100 + number);
+    let mut discarding = Rng::fork(life.scenario.seed, 7000 + life.number * 100 + number);
     for _ in 0..life.scenario.operations {
         if life.is_over() {
             return;
         }
         let sectors = place(&mut rng, &life);
         life.report.borrow_mut().operations += 1;
-        if rng.below(100) < life.scenario.flushes {
+        if life.scenario.discards && discarding.chance(0.1) {
+            discard(&life, sectors).await;
+        } else if rng.below(100) < life.scenario.flushes {
             flush(&life).await;
         } else {
             match rng.below(100) {
@@ -34,6 +38,31 @@ pub(crate) async fn work(life: Rc<Life>, number: u64) {
             life.env.timer.sleep(Nanos(rest)).await;
         }
     }
+}
+
+/// Memory that a request holds; given back when it has ended.
+struct Charge<'a>(&'a Life, usize);
+
+impl Drop for Charge<'_> {
+    fn drop(&mut self) {
+        self.0.charged.set(self.0.charged.get() - self.1);
+    }
+}
+
+/// Waits until a request may hold what it needs: clients hold half of the memory at
+/// most, and all of that half where it is short.
+async fn charge<'a>(life: &'a Life, sectors: &Range<u64>) -> Charge<'a> {
+    let need = bytes(&blocks(life, sectors)).next_power_of_two() as usize;
+    let need = need.max(block::PAGE_BYTES);
+    let most = life.env.pool.total_bytes() / 2;
+    if life.charged.get() + need > most {
+        life.meet(Class::MemoryFull);
+    }
+    while life.charged.get() + need > most {
+        life.env.timer.sleep(Nanos::from_micros(50)).await;
+    }
+    life.charged.set(life.charged.get() + need);
+    Charge(life, need)
 }
 
 /// Where the next operation goes: mostly near the front, so that clients meet.
@@ -67,6 +96,7 @@ fn bytes(sectors: &Range<u64>) -> u64 {
 }
 
 pub(crate) async fn read(life: &Life, sectors: Range<u64>) {
+    let _charge = charge(life, &sectors).await;
     let id = life.model.borrow_mut().read(sectors.clone());
     let around = blocks(life, &sectors);
     let doubtful = life.model.borrow().is_doubtful(&around);
@@ -87,7 +117,7 @@ pub(crate) async fn read(life: &Life, sectors: Range<u64>) {
                 life.meet(Class::Unreadable);
             } else if media && (lost || life.may_be_lost(&around)) {
                 life.meet(Class::RefusedLost);
-            } else if !life.was_refused(&before) {
+            } else if !life.was_refused(&before) && !life.fallen.get() {
                 life.violate(format!("read of {sectors:?} fails: {error}"));
             }
         }
@@ -95,6 +125,7 @@ pub(crate) async fn read(life: &Life, sectors: Range<u64>) {
 }
 
 async fn write(life: &Life, sectors: Range<u64>, fua: Fua) {
+    let _charge = charge(life, &sectors).await;
     let version = life.model.borrow_mut().version();
     let mut buf = life.env.pool.get(bytes(&sectors) as usize).await;
     stamp::stamp(&mut buf, sectors.start, version);
@@ -115,6 +146,39 @@ async fn zero(life: &Life, sectors: Range<u64>) {
     let result = life.gate.zero(at, bytes(&sectors)).await;
     life.end(&sectors, ZERO, result.is_ok(), false);
     judge(life, "zero", &sectors, result.err(), excused, &before);
+}
+
+/// Whole blocks alone: a gate leaves the rest as it is.
+async fn discard(life: &Life, sectors: Range<u64>) {
+    let block = life.scenario.block.0;
+    let (start, end) = (
+        sectors.start.next_multiple_of(block),
+        sectors.end / block * block,
+    );
+    if start >= end {
+        return;
+    }
+    let sectors = start..end;
+    let before = life.before();
+    life.begin(&sectors, ANYTHING);
+    let at = sectors.start * SECTOR_BYTES;
+    let result = life.gate.discard(at, bytes(&sectors)).await;
+    life.end(&sectors, ANYTHING, result.is_ok(), false);
+    if result.is_ok() {
+        life.meet(Class::Discard);
+    }
+    // A hint may be refused; what it did not change is no error of it.
+    let error = result
+        .err()
+        .filter(|error| error.kind() != Kind::Unsupported);
+    judge(life, "discard", &sectors, error, true, &before);
+}
+
+/// A write that is durable when it is acknowledged; whether it was.
+pub(super) async fn write_durably(life: &Life, sectors: Range<u64>) -> bool {
+    let acked = life.acked.get();
+    write(life, sectors, Fua::Yes).await;
+    life.acked.get() > acked
 }
 
 async fn flush(life: &Life) {
@@ -138,7 +202,10 @@ fn is_excused(life: &Life, sectors: &Range<u64>) -> bool {
     let around = blocks(life, sectors);
     let unknown = life.model.borrow().is_doubtful(&around) || life.may_be_lost(&around);
     let merges = life.scenario.block.0 > 1 && unknown;
-    let computes = life.scenario.level == Level::Raid5 && life.tolerant;
+    let stripes = life.stripes(sectors);
+    let spoilt =
+        life.scenario.trouble == Trouble::Spoils && life.model.borrow().is_doubtful(&stripes);
+    let computes = life.scenario.level == Level::Raid5 && (life.tolerant || spoilt);
     merges || computes || (life.tolerant && life.scenario.block.0 > 1)
 }
 
@@ -151,7 +218,9 @@ fn judge(
     excused: bool,
     before: &(u64, Vec<bool>),
 ) {
-    let Some(error) = error else { return };
+    let Some(error) = error.filter(|_| !life.fallen.get()) else {
+        return;
+    };
     let refused = life.was_refused(before);
     if refused {
         life.lose_stripes(sectors);

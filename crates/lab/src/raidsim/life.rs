@@ -2,15 +2,17 @@
 //! what of it outlives a loss of power.
 
 use super::model::Model;
+use super::nest::Unit;
 use super::refuse::{Refusals, Refusing};
 use super::report::{Class, Report};
 use super::scenario::Scenario;
 use crate::cachesim::stamp::Value;
-use block::{BoxDevice, Env, Gate, Nanos, TargetId};
-use raid::{Array, Candidate, MemberState, Options, Uuid};
+use block::{BoxDevice, Device, Env, Gate, Nanos, Sectors};
+use raid::{Array, Candidate, MemberReport, MemberState, Options, Uuid};
 use shard::Local;
 use sim::{Control, Rng, SimDriver};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::ops::{Deref, Range};
 use std::rc::Rc;
 
@@ -18,16 +20,32 @@ use std::rc::Rc;
 pub(crate) struct Outside {
     pub(crate) scenario: Scenario,
     pub(crate) control: Control,
-    pub(crate) disks: Vec<TargetId>,
+    /// The disks, or arrays of disks, that are or may be members.
+    pub(crate) units: Vec<Unit>,
+    /// Those that are arrays, while they run.
+    pub(super) inner: RefCell<Vec<Option<Array>>>,
     pub(crate) model: RefCell<Model>,
     pub(crate) report: RefCell<Report>,
-    /// The disk that is unplugged.
-    pub(crate) dead: Cell<Option<usize>>,
+    /// The units that are unplugged, or do not answer.
+    pub(crate) dead: RefCell<BTreeSet<usize>>,
+    /// The unit that has another shape than it had.
+    pub(crate) reshaped: Cell<Option<usize>>,
     /// Bad sectors and missing members together may take data.
     pub(crate) tolerant: bool,
     pub(crate) refusals: Rc<Refusals>,
     /// Every member was in sync and every disk there when last seen.
     pub(super) whole: Cell<bool>,
+    /// Every member was in sync and known to be when last seen, whatever was refused
+    /// before.
+    pub(super) sound: Cell<bool>,
+    /// The last life ended in order, with every member in sync.
+    pub(super) rested: Cell<bool>,
+    /// The last life ended after hours in which nothing was written.
+    pub(super) idled: Cell<bool>,
+    /// What is wrong with metadata was brought about between two lives.
+    pub(super) rotten: Cell<bool>,
+    /// Writes that were acknowledged.
+    pub(super) acked: Cell<u64>,
     pub(super) started: Cell<bool>,
     pub(super) writes: Cell<u64>,
     pub(super) partial_writes: Cell<u64>,
@@ -49,6 +67,10 @@ pub(crate) struct Life {
     pub(super) outside: Rc<Outside>,
     pub(super) local: Local<SimDriver>,
     pub(super) over: Cell<bool>,
+    /// Bytes that clients hold.
+    pub(super) charged: Cell<usize>,
+    /// More members are lost than the array can do without.
+    pub(super) fallen: Cell<bool>,
 }
 
 impl Deref for Life {
@@ -71,20 +93,66 @@ impl Outside {
         Uuid(bytes)
     }
 
-    pub(super) fn candidate(&self, local: &Local<SimDriver>, disk: usize) -> Candidate {
-        let device = BoxDevice::new(local.disk(self.disks[disk]).expect("a disk"));
+    /// What the array may be given of `unit`; `None` of an array that does not run.
+    pub(super) fn candidate(&self, local: &Local<SimDriver>, unit: usize) -> Option<Candidate> {
+        let Unit { targets, level } = &self.units[unit];
+        let device = match level {
+            Some(_) => BoxDevice::new(self.inner(unit)?),
+            None => BoxDevice::new(local.disk(targets[0]).expect("a disk")),
+        };
         let device = match self.scenario.refusals {
             false => device,
             true => BoxDevice::new(Refusing {
                 disk: device,
-                index: disk,
+                index: unit,
                 refusals: self.refusals.clone(),
             }),
         };
-        Candidate {
+        Some(Candidate {
             device,
-            domain: format!("controller-{}", disk % 2).into(),
+            domain: format!("controller-{}", unit % 2).into(),
+        })
+    }
+
+    pub(crate) fn is_dead(&self, unit: usize) -> bool {
+        self.dead.borrow().contains(&unit)
+    }
+
+    /// Unplugs a unit.
+    pub(crate) fn kill(&self, unit: usize) {
+        self.whole.set(false);
+        self.sound.set(false);
+        self.dead.borrow_mut().insert(unit);
+        let targets = &self.units[unit].targets;
+        targets.iter().for_each(|target| self.control.kill(*target));
+    }
+
+    /// Plugs it in again; whatever it did not answer it answers.
+    pub(crate) fn revive(&self, unit: usize) {
+        self.dead.borrow_mut().remove(&unit);
+        for target in &self.units[unit].targets {
+            self.control.release(*target);
+            self.control.revive(*target);
         }
+    }
+
+    pub(crate) fn revive_all(&self) {
+        (0..self.units.len()).for_each(|unit| self.revive(unit));
+    }
+
+    /// The size that a unit has, if it is a disk.
+    pub(super) fn sectors_of(&self, unit: usize) -> Sectors {
+        self.scenario.unit_sectors(unit)
+    }
+
+    pub(crate) fn violate(&self, what: String) {
+        self.report.borrow_mut().violate(what);
+    }
+
+    /// Whether a unit that is absent could have carried the array on without the others.
+    pub(crate) fn is_mirror(&self) -> bool {
+        let pair = self.scenario.level == raid::Level::Raid10 && self.scenario.members == 2;
+        self.scenario.level == raid::Level::Raid1 || pair
     }
 
     pub(super) fn options(&self) -> Options {
@@ -92,14 +160,37 @@ impl Outside {
             rebuild_floor: self.scenario.rebuild_floor,
             clear_after: self.scenario.clear_after,
             busy_for: Nanos::from_millis(2),
+            patience: self.scenario.patience,
             ..Options::default()
         }
     }
 }
 
 impl Life {
+    pub(super) fn new(
+        outside: Rc<Outside>,
+        local: Local<SimDriver>,
+        array: Array,
+        number: u64,
+    ) -> Rc<Life> {
+        let env = local.env();
+        Rc::new(Life {
+            number,
+            gate: Gate::new(array.clone(), env.clone()),
+            sectors: array.geometry().sectors.0,
+            width: array.shape().width().0.max(8),
+            env,
+            array,
+            outside,
+            local,
+            over: Cell::new(false),
+            charged: Cell::new(0),
+            fallen: Cell::new(false),
+        })
+    }
+
     pub(crate) fn is_over(&self) -> bool {
-        self.over.get() || self.report.borrow().violation.is_some()
+        self.over.get() || self.fallen.get() || self.report.borrow().violation.is_some()
     }
 
     pub(crate) fn is_last(&self) -> bool {
@@ -115,8 +206,20 @@ impl Life {
         self.report.borrow_mut().violate(what);
     }
 
-    pub(crate) fn candidate(&self, disk: usize) -> Candidate {
-        self.outside.candidate(&self.local, disk)
+    pub(crate) fn candidate(&self, unit: usize) -> Option<Candidate> {
+        self.outside.candidate(&self.local, unit)
+    }
+
+    /// What the array says of the member that is `unit`, if it is one.
+    pub(crate) fn member(&self, unit: usize) -> Option<MemberReport> {
+        let name = format!("disk-{unit}");
+        let mut members = self.array.report().members.into_iter();
+        members.find(|m| m.device.as_deref() == Some(name.as_str()))
+    }
+
+    /// The unit that is the member of a role.
+    pub(crate) fn unit_of(&self, role: usize) -> Option<usize> {
+        (0..self.units.len()).find(|unit| self.member(*unit).is_some_and(|m| m.role == role))
     }
 
     pub(crate) fn fresh(&self) -> Uuid {
@@ -127,12 +230,6 @@ impl Life {
     pub(crate) fn refuse(&self, disk: usize, writes: u64) {
         self.whole.set(false);
         self.refusals.arm(disk, writes);
-    }
-
-    pub(crate) fn lose(&self, disk: usize) {
-        self.whole.set(false);
-        self.dead.set(Some(disk));
-        self.control.kill(self.disks[disk]);
     }
 
     fn is_partial(&self, sectors: &Range<u64>) -> bool {
@@ -177,7 +274,7 @@ impl Life {
     }
 
     /// The stripes that `sectors` lie in: what a write that is refused may cost.
-    fn stripes(&self, sectors: &Range<u64>) -> Range<u64> {
+    pub(crate) fn stripes(&self, sectors: &Range<u64>) -> Range<u64> {
         match self.stripe.get() {
             0 => sectors.clone(),
             stripe => {
@@ -215,6 +312,7 @@ impl Life {
             .borrow_mut()
             .end(sectors.clone(), value, good, durable);
         self.writes.set(self.writes.get() - 1);
+        self.acked.set(self.acked.get() + u64::from(good));
         let partial = u64::from(self.is_partial(sectors));
         self.partial_writes.set(self.partial_writes.get() - partial);
         self.look();
@@ -228,8 +326,9 @@ impl Life {
             .iter()
             .all(|m| m.state == MemberState::InSync);
         let may_refuse = self.refusals.count.get() > 0 || self.refusals.is_armed();
-        self.whole
-            .set(all && report.committed && self.dead.get().is_none() && !may_refuse);
+        let sound = all && report.committed && self.dead.borrow().is_empty();
+        self.sound.set(sound);
+        self.whole.set(sound && !may_refuse);
         self.doing
             .set(report.progress.map(|progress| match progress.role {
                 Some(_) => Class::CutInRebuild,

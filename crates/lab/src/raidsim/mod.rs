@@ -8,18 +8,25 @@
 //!
 //! Not here: silent corruption, which an array without checksums cannot tell.
 
+mod between;
 mod chaos;
 mod client;
 mod life;
 mod model;
+mod nest;
 mod refuse;
 mod report;
 mod run;
 mod scenario;
+mod split;
+mod start;
+mod strikes;
+mod trouble;
 
 pub use report::{Class, Report, Summary, Totals, Violation};
-pub use run::run;
+pub use run::{run, run_scenario};
 pub use scenario::Scenario;
+pub use trouble::Trouble;
 
 /// The command that runs `seed` again.
 pub fn replay(seed: u64) -> String {

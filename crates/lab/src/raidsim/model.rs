@@ -7,7 +7,7 @@
 //!
 //! It knows nothing of members, levels or journals.
 
-use crate::cachesim::stamp::{self, Value, ZERO};
+use crate::cachesim::stamp::{self, ANYTHING, Value, ZERO};
 use std::ops::Range;
 
 #[derive(Clone, Copy)]
@@ -49,6 +49,7 @@ impl Sector {
     }
 }
 
+#[derive(Clone)]
 struct Read {
     id: u64,
     sectors: Range<u64>,
@@ -56,7 +57,8 @@ struct Read {
     seen: Vec<(Vec<Value>, u64)>,
 }
 
-/// An array's reference model.
+/// An array's reference model. A copy is another history, which parts from this one.
+#[derive(Clone)]
 pub struct Model {
     sectors: Vec<Sector>,
     reads: Vec<Read>,
@@ -222,6 +224,10 @@ impl Model {
         for ((at, (allowed, version)), bytes) in
             read.sectors.zip(read.seen).zip(bytes.chunks_exact(512))
         {
+            // After a discard, until it is written: not even the same at the next time.
+            if allowed.contains(&ANYTHING) {
+                continue;
+            }
             let value = stamp::read(bytes, at);
             let Some(value) = value.filter(|value| allowed.contains(value)) else {
                 return Err(format!(
@@ -262,6 +268,26 @@ mod tests {
     fn check(model: &mut Model, version: Value) -> bool {
         let id = model.read(0..1);
         model.was_read(id, Some(&bytes(version))).is_ok()
+    }
+
+    #[test]
+    fn what_was_discarded_reads_as_anything_until_it_is_written() {
+        let mut model = Model::new(1);
+        write(&mut model, 7, true);
+        write(&mut model, ANYTHING, false);
+        assert!(check(&mut model, 7) && check(&mut model, ZERO) && check(&mut model, 99));
+        write(&mut model, 8, true);
+        assert!(check(&mut model, 8) && !check(&mut model, 7));
+    }
+
+    #[test]
+    fn a_copy_is_another_history() {
+        let mut model = Model::new(1);
+        write(&mut model, 7, true);
+        let mut other = model.clone();
+        other.cut(0);
+        write(&mut model, 8, true);
+        assert!(check(&mut other, 7) && !check(&mut other, 8));
     }
 
     fn write(model: &mut Model, value: Value, durable: bool) {

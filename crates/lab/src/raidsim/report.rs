@@ -31,6 +31,36 @@ classes! {
     RefusedInStart, "a member refused writes while the array started";
     RefusedLost, "what a missing member held is reported lost, for another refused a write";
     Scrub, "a scrub at the end found no difference";
+    CleanStart, "an array that ended in order had nothing to bring into agreement at its start";
+    MetadataError, "metadata could not be read, once";
+    MetadataLost, "metadata could not be read until it was written";
+    Rot, "a bit of metadata flipped between two lives";
+    RotBesideStale, "a bit of the newest superblock flipped while a stale member was back";
+    HungAtStart, "a member did not answer while the array started";
+    Hung, "a member did not answer for a while";
+    HungForGood, "a member did not answer and was left behind";
+    LateWrite, "a member was given back while a write to it, given up, had still to land";
+    SlowDevice, "a member answered slowly";
+    Discard, "sectors were discarded";
+    DiscardRefused, "a member refused a discard";
+    ReplaceSound, "a sound member was replaced";
+    ReplaceLost, "a lost member was replaced";
+    ReturnInSpare, "a lost member was given back while a spare took its place";
+    Forced, "a stale leg was started by force";
+    ForcedCut, "the power was lost while a stale leg was started by force";
+    StaleRefused, "a stale leg alone was refused";
+    SplitBrain, "legs that went on apart from each other were refused";
+    Chosen, "one of two histories was chosen, and the other overwritten";
+    OtherBlocks, "a member came back with larger logical blocks";
+    Shrunk, "a member came back smaller";
+    SeveralLost, "several members were lost at a time, and the others went on";
+    SeveralStopped, "more members were lost than the array can do without, and came back";
+    Nested, "an array of arrays was put together";
+    NestedLoss, "an array within an array lost a disk that it can do without";
+    NestedDown, "an array within an array lost too much, and came back";
+    Spoiled, "sectors could not be read after a loss of power";
+    MemoryFull, "clients waited for memory, holding all that they may";
+    IdleCut, "the power was lost after hours without a write";
 }
 
 /// One run.
@@ -70,13 +100,23 @@ impl Report {
 }
 
 /// Many runs.
-#[derive(Default)]
 pub struct Totals {
     runs: [u64; Level::ALL.len()],
     /// Of each run.
     operations: Vec<u64>,
     classes: [u64; Class::ALL.len()],
     violations: Vec<(u64, String)>,
+}
+
+impl Default for Totals {
+    fn default() -> Totals {
+        Totals {
+            runs: [0; Level::ALL.len()],
+            operations: Vec::new(),
+            classes: [0; Class::ALL.len()],
+            violations: Vec::new(),
+        }
+    }
 }
 
 impl Totals {

@@ -1,5 +1,6 @@
 //! What a seed stands for.
 
+use super::trouble::{self, Trouble};
 use block::{Extent, Lba, Nanos, Sectors, TargetId};
 use raid::Level;
 use sim::{Effect, Ops, Plan, Point, PowerCut, Rng, Rule, When};
@@ -55,11 +56,27 @@ pub struct Scenario {
     pub rebuild_floor: u64,
     /// How soon marks are taken away.
     pub clear_after: Nanos,
+    /// What else goes wrong.
+    pub trouble: Trouble,
+    /// Clients discard.
+    pub discards: bool,
+    /// How long a member may take for an operation.
+    pub patience: Option<Nanos>,
+    /// Disks that the array is not made with.
+    pub extra: usize,
 }
 
 impl Scenario {
     /// The scenario of `seed`.
     pub fn new(seed: u64) -> Scenario {
+        let mut scenario = Scenario::plain(seed);
+        trouble::add_to(&mut scenario);
+        scenario
+    }
+
+    /// Its scenario with losses, refusals and unreadable data alone, as all seeds
+    /// were once.
+    pub fn plain(seed: u64) -> Scenario {
         let rng = &mut Rng::fork(seed, 1);
         let (level, members) = match rng.below(16) {
             0 => (Level::Linear, rng.between(1, 3)),
@@ -88,7 +105,27 @@ impl Scenario {
             slow: redundant && Rng::fork(seed, SLOW).chance(0.5),
             rebuild_floor: 1 << rng.between(20, 26),
             clear_after: Nanos::from_micros(rng.between(500, 100_000)),
+            trouble: Trouble::None,
+            discards: false,
+            patience: None,
+            extra: 0,
         }
+    }
+
+    /// The size of a disk, or of an array that stands in its place.
+    pub(super) fn unit_sectors(&self, unit: usize) -> Sectors {
+        let meta = if self.level == Level::Raid5 {
+            4096
+        } else {
+            2048
+        };
+        Sectors(meta + self.data.0 + 8 * (unit as u64 % 3))
+    }
+
+    /// Whether the life ends in order, rather than with a loss of power.
+    fn ends_in_order(&self, life: u64) -> bool {
+        let may = matches!(self.trouble, Trouble::Rots | Trouble::Reshapes);
+        self.trouble == Trouble::Idles || may && Rng::fork(self.seed, 50 + life).chance(0.5)
     }
 
     /// What goes wrong of itself in a life that begins after `steps`: a loss of
@@ -96,7 +133,7 @@ impl Scenario {
     pub fn plan(&self, life: u64, steps: u64, disks: &[TargetId], data_at: u64) -> Plan {
         let rng = &mut Rng::fork(self.seed, 20 + life);
         let mut plan = Plan::default();
-        if life + 1 < self.lives {
+        if life + 1 < self.lives && !self.ends_in_order(life) {
             let after = match rng.below(4) {
                 0 => rng.between(1, 150),
                 1 => rng.between(1, 600),
@@ -133,6 +170,7 @@ impl Scenario {
                 effect: Effect::Fail(block::Kind::Media),
             });
         }
+        trouble::plan(self, life, disks, data_at, &mut plan);
         plan
     }
 }

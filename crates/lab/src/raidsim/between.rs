@@ -1,0 +1,158 @@
+//! What happens to an array while it does not run: power is lost and a member with
+//! it, members change their shape, bits flip.
+
+use super::life::Outside;
+use super::report::Class;
+use super::trouble::{self, Trouble};
+use block::{Lba, Sectors};
+use sim::{Class as Fault, Domain, Rng, Sim};
+use std::rc::Rc;
+
+/// The power is gone: counts what that met, and perhaps takes a member too.
+pub(super) fn after_cut(outside: &Rc<Outside>, twice: bool) {
+    let width = outside.refusals.count.get().min(1) * outside.stripe.get();
+    outside.model.borrow_mut().cut(width);
+    outside.refusals.cut();
+    outside.control.power_on(Domain(0));
+    outside.meet(Class::Cut);
+    let met = [
+        (Class::CutInStart, !outside.started.get()),
+        (Class::CutInWrite, outside.writes.replace(0) > 0),
+        (
+            Class::CutInPartialWrite,
+            outside.partial_writes.replace(0) > 0,
+        ),
+        (
+            Class::CutDegraded,
+            outside.started.get() && !outside.whole.get(),
+        ),
+        (Class::CutTwice, twice),
+    ];
+    for (class, met) in met {
+        if met {
+            outside.meet(class);
+        }
+    }
+    if let Some(class) = outside.doing.take() {
+        outside.meet(class);
+    }
+    // What hung does so no more; what was lost within an array is back.
+    let hung = outside.scenario.trouble == Trouble::Hangs;
+    if hung || outside.is_nested() {
+        let dead = outside.dead.borrow().clone();
+        outside.revive_all();
+        if outside.is_nested() {
+            dead.into_iter().for_each(|unit| outside.kill(unit));
+        }
+    }
+    lose_or_give_back(outside);
+}
+
+fn lose_or_give_back(outside: &Rc<Outside>) {
+    let mut rng = outside.rng.borrow_mut();
+    let dead = outside.dead.borrow().iter().next().copied();
+    if dead.is_some_and(|dead| Some(dead) != outside.reshaped.get())
+        && outside.scenario.slow
+        && rng.chance(0.75)
+    {
+        let dead = outside.dead.borrow().clone();
+        dead.into_iter().for_each(|dead| outside.revive(dead));
+        outside.meet(Class::CutAndBack);
+    }
+    let may_lose = outside.scenario.losses && outside.started.get() && outside.whole.get();
+    if may_lose && rng.chance(0.4) {
+        let unit = rng.below(outside.scenario.members as u64) as usize;
+        drop(rng);
+        outside.kill(unit);
+        outside.meet(Class::CutAndLoss);
+    }
+}
+
+/// What befalls members that are at rest before life `number` begins.
+pub(super) fn befall(sim: &mut Sim, outside: &Rc<Outside>, number: u64) {
+    let rng = &mut Rng::fork(outside.scenario.seed, 5000 + number);
+    match outside.scenario.trouble {
+        Trouble::Rots if number > 0 => rot(sim, outside, rng),
+        Trouble::Idles if number > 0 && rng.chance(0.4) => rot(sim, outside, rng),
+        Trouble::Reshapes => reshape(sim, outside, rng, number),
+        Trouble::Hangs if outside.sound.get() && number > 0 && rng.chance(0.3) => {
+            if outside.scenario.level.is_redundant() {
+                let unit = rng.below(outside.units.len() as u64) as usize;
+                outside.kill(unit);
+                outside.control.revive(outside.units[unit].targets[0]);
+                outside.control.hang(outside.units[unit].targets[0]);
+                outside.meet(Class::HungAtStart);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Flips bits of one place of metadata, on a member that is not the only one.
+fn rot(sim: &mut Sim, outside: &Outside, rng: &mut Rng) {
+    if !outside.sound.get() {
+        return;
+    }
+    let unit = rng.below(outside.scenario.members as u64) as usize;
+    let place = trouble::metadata(rng, outside.data_at.get());
+    let at = Lba(place.start.0 + rng.below(place.len.0));
+    for _ in 0..rng.between(1, 3) {
+        let bit = rng.below(4096);
+        let target = outside.units[unit].targets[0];
+        sim.world_mut().flip_bit(target, at, bit);
+    }
+    outside.rotten.set(true);
+    outside.meet(Class::Rot);
+}
+
+/// Has a member answer with another shape, for one life.
+fn reshape(sim: &mut Sim, outside: &Outside, rng: &mut Rng, number: u64) {
+    let shape = |sim: &mut Sim, unit: usize, sectors: Sectors, block: Sectors| {
+        let target = outside.units[unit].targets[0];
+        sim.world_mut().reshape(target, sectors, block);
+    };
+    if let Some(unit) = outside.reshaped.take() {
+        let sectors = outside.sectors_of(unit);
+        shape(sim, unit, sectors, outside.scenario.block);
+        outside.dead.borrow_mut().remove(&unit);
+        return;
+    }
+    if !outside.sound.get() || number == 0 || number + 1 >= outside.scenario.lives {
+        return;
+    }
+    let unit = rng.below(outside.scenario.members as u64) as usize;
+    let sectors = outside.sectors_of(unit);
+    if outside.scenario.block == Sectors(1) && rng.chance(0.5) {
+        shape(sim, unit, sectors, Sectors(8));
+        outside.meet(Class::OtherBlocks);
+    } else {
+        let less = Sectors(8 * rng.between(4, outside.scenario.data.0 / 8 - 1));
+        shape(sim, unit, sectors - less, outside.scenario.block);
+        outside.meet(Class::Shrunk);
+    }
+    outside.whole.set(false);
+    outside.dead.borrow_mut().insert(unit);
+    outside.reshaped.set(Some(unit));
+}
+
+/// Counts the faults that struck since the first `seen`; how many there are now.
+pub(super) fn count(sim: &Sim, outside: &Outside, seen: usize) -> usize {
+    let world = sim.world();
+    let landed = world.tally().landed();
+    let trouble = outside.scenario.trouble;
+    let victim = outside.units[trouble::victim(&outside.scenario)].targets[0];
+    for fault in &landed[seen.min(landed.len())..] {
+        let meta = fault.place < outside.data_at.get();
+        let its = fault.target == victim;
+        let class = match (fault.class, trouble) {
+            (Fault::CutSpoiled, _) => Class::Spoiled,
+            (Fault::LatentSector, Trouble::Metadata) if meta && its => Class::MetadataLost,
+            (Fault::Error, Trouble::Metadata) if meta && its => Class::MetadataError,
+            (Fault::Error, _) if outside.scenario.discards => Class::DiscardRefused,
+            (Fault::Delay, Trouble::Hangs) if its => Class::SlowDevice,
+            _ => continue,
+        };
+        outside.meet(class);
+    }
+    landed.len()
+}

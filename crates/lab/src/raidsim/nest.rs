@@ -1,0 +1,171 @@
+//! What the members of an array are: disks, or arrays of disks of their own, which
+//! are put together before it and again once they have lost too much.
+
+use super::life::Outside;
+use super::scenario::Scenario;
+use super::trouble::Trouble;
+use block::{BoxDevice, Env, IoResult, Nanos, Sectors, TargetId};
+use raid::{Array, Candidate, Level, Plan, Start, assemble, create};
+use shard::Local;
+use sim::{Rng, SimDriver};
+
+/// Where the data of a member begins at most.
+const META: Sectors = Sectors(4096);
+
+/// A member to be.
+#[derive(Clone, Debug)]
+pub(crate) struct Unit {
+    /// Its disks: one, or those of the array that it is.
+    pub(crate) targets: Vec<TargetId>,
+    /// Of an array.
+    pub(crate) level: Option<Level>,
+}
+
+/// What the members of `scenario` are: the level of each, and how many disks it has.
+pub(super) fn plan(scenario: &Scenario) -> Vec<(Option<Level>, usize)> {
+    let rng = &mut Rng::fork(scenario.seed, 63);
+    let all = scenario.members + scenario.spares + scenario.extra;
+    let nested = scenario.trouble == Trouble::Nested;
+    let unit = |_| match rng.below(if nested { 5 } else { 1 }) {
+        0 => (None, 1),
+        1 => (Some(Level::Raid0), 2),
+        2 => (Some(Level::Raid1), 2),
+        _ => (Some(Level::Raid5), 3),
+    };
+    (0..all).map(unit).collect()
+}
+
+/// How large a disk is of a unit that is to hold `sectors`.
+pub(super) fn disk_sectors(level: Option<Level>, sectors: Sectors, chunk: Sectors) -> Sectors {
+    let share = match level {
+        None => return sectors,
+        Some(Level::Raid1) => sectors.0,
+        Some(_) => sectors.0.div_ceil(2),
+    };
+    META + Sectors(share.next_multiple_of(chunk.0) + chunk.0)
+}
+
+impl Outside {
+    pub(crate) fn is_nested(&self) -> bool {
+        self.units.iter().any(|unit| unit.level.is_some())
+    }
+
+    /// Every disk.
+    pub(crate) fn disks(&self) -> Vec<TargetId> {
+        self.units
+            .iter()
+            .flat_map(|unit| unit.targets.clone())
+            .collect()
+    }
+
+    fn leaf(&self, local: &Local<SimDriver>, unit: usize, at: usize) -> Candidate {
+        Candidate {
+            device: BoxDevice::new(local.disk(self.units[unit].targets[at]).expect("a disk")),
+            domain: format!("controller-{}-{at}", unit % 2).into(),
+        }
+    }
+
+    fn leaves(&self, local: &Local<SimDriver>, unit: usize) -> Vec<Candidate> {
+        let all = 0..self.units[unit].targets.len();
+        all.map(|at| self.leaf(local, unit, at)).collect()
+    }
+
+    /// What a unit is that is an array.
+    pub(crate) fn inner(&self, unit: usize) -> Option<Array> {
+        self.inner.borrow().get(unit).cloned().flatten()
+    }
+
+    /// Makes the arrays that are members.
+    pub(super) async fn create_inner(&self, local: &Local<SimDriver>) -> IoResult {
+        for (unit, Unit { level, .. }) in self.units.iter().enumerate() {
+            let Some(level) = *level else { continue };
+            let plan = Plan {
+                name: format!("disk-{unit}"),
+                level,
+                chunk: self.scenario.chunk,
+                overwrite: false,
+                zeroed: false,
+            };
+            let leaves = self.leaves(local, unit);
+            let mut fresh = || self.fresh();
+            let env = local.env();
+            let made = create(&env, &plan, leaves, Vec::new(), &mut fresh, self.options());
+            let made = made.await?;
+            self.inner.borrow_mut().resize(self.units.len(), None);
+            self.inner.borrow_mut()[unit] = Some(made);
+        }
+        Ok(())
+    }
+
+    /// Puts the arrays together that are members and whose disks are there.
+    pub(super) async fn start_inner(&self, local: &Local<SimDriver>) -> IoResult {
+        self.inner.borrow_mut().clear();
+        self.inner.borrow_mut().resize(self.units.len(), None);
+        for (unit, Unit { level, .. }) in self.units.iter().enumerate() {
+            if level.is_some() && !self.is_dead(unit) {
+                let array = self.assemble_inner(local, unit).await?;
+                self.inner.borrow_mut()[unit] = Some(array);
+            }
+        }
+        Ok(())
+    }
+
+    async fn assemble_inner(&self, local: &Local<SimDriver>, unit: usize) -> IoResult<Array> {
+        let (name, leaves) = (format!("disk-{unit}"), self.leaves(local, unit));
+        let env: Env = local.env();
+        assemble(&env, Some(&name), leaves, Start::default(), self.options()).await
+    }
+
+    /// Mends the array that a unit is, all of whose disks are there again: gives it those
+    /// that it lost, or puts it together anew, as the daemon does.
+    pub(crate) async fn mend_inner(&self, local: &Local<SimDriver>, unit: usize) -> IoResult {
+        let Some(array) = self.inner(unit) else {
+            if self.units[unit].level.is_some() {
+                let array = self.assemble_inner(local, unit).await?;
+                self.inner.borrow_mut()[unit] = Some(array);
+            }
+            return Ok(());
+        };
+        if array.report().down.is_some() {
+            array.let_go().await;
+            let array = self.assemble_inner(local, unit).await?;
+            self.inner.borrow_mut()[unit] = Some(array);
+        } else if array.report().level.is_redundant() {
+            for (at, leaf) in self.leaves(local, unit).into_iter().enumerate() {
+                let lost = array.report().members[at].state.is_failed();
+                if lost {
+                    array.add(leaf, self.fresh(), false).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the arrays that are members are whole, compares what they hold
+    /// twice, and ends them in order. What is wrong, if something is.
+    pub(super) async fn end_inner(&self, env: &Env) -> Result<(), String> {
+        let arrays: Vec<Array> = self.inner.borrow().iter().flatten().cloned().collect();
+        for array in arrays {
+            let name = array.report().name;
+            for _ in 0..2000 {
+                if array.is_settled() {
+                    break;
+                }
+                env.timer.sleep(Nanos::from_millis(5)).await;
+            }
+            if !array.is_settled() {
+                return Err(format!("{name} never settles: {:?}", array.report()));
+            }
+            if array.report().level.is_redundant() {
+                let found = array.scrub(false).await;
+                let found = found.map_err(|error| format!("a scrub of {name} fails: {error}"))?;
+                if found.mismatches > 0 {
+                    return Err(format!("a scrub of {name} finds {found:?}"));
+                }
+            }
+            let closed = array.close().await;
+            closed.map_err(|error| format!("{name} cannot be closed: {error}"))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,169 @@
+//! Starting an array, and which starts may fail: none, but for those in which what
+//! cannot be read or written could have carried the array on without the others.
+
+use super::life::Outside;
+use super::report::Class;
+use super::trouble::Trouble;
+use block::{Env, IoError, IoResult, Nanos};
+use raid::{Array, Candidate, Start, assemble, examine};
+use shard::Local;
+use sim::{Rng, SimDriver};
+
+/// No start takes longer, whatever a member does not answer.
+const START_MAX: Nanos = Nanos::from_secs(100);
+/// How often a start is tried whose members cannot be read now and then.
+const TRIES: u32 = 10;
+
+/// Puts the array together from `units`. Those that belong to no array are left out,
+/// as the daemon does.
+pub(super) async fn begin(
+    outside: &Outside,
+    local: &Local<SimDriver>,
+    units: &[usize],
+    degraded: bool,
+) -> IoResult<Array> {
+    let env = local.env();
+    let mut candidates = Vec::new();
+    for unit in units {
+        let Some(candidate) = outside.candidate(local, *unit) else {
+            continue;
+        };
+        let sorted = outside.scenario.extra > 0 || outside.scenario.trouble == Trouble::Rots;
+        if sorted && matches!(examine(&env, &candidate.device).await, Ok(None)) {
+            continue;
+        }
+        candidates.push(candidate);
+    }
+    assemble_soon(&env, candidates, degraded, outside).await
+}
+
+async fn assemble_soon(
+    env: &Env,
+    candidates: Vec<Candidate>,
+    degraded: bool,
+    outside: &Outside,
+) -> IoResult<Array> {
+    let start = Start { degraded };
+    let starting = assemble(env, Some("array"), candidates, start, outside.options());
+    if outside.scenario.trouble != Trouble::Hangs {
+        return starting.await;
+    }
+    let late = IoError::new(block::Kind::Timeout, "it has not started in time");
+    let starting = Box::pin(starting);
+    let ended = env.timer.timeout(START_MAX, starting).await;
+    ended.unwrap_or(Err(late))
+}
+
+/// The array of life `number`; `None` if that is over, for better or worse.
+pub(super) async fn start(
+    outside: &Outside,
+    local: &Local<SimDriver>,
+    number: u64,
+) -> Option<Array> {
+    let env = local.env();
+    // What is unplugged, or gets power again, does so now.
+    env.timer.sleep(Nanos(1)).await;
+    let mut order: Vec<usize> = (0..outside.units.len()).collect();
+    outside.rng.borrow_mut().shuffle(&mut order);
+    if let Err(error) = outside.start_inner(local).await {
+        outside.violate(format!("what is within does not start: {error}"));
+        return None;
+    }
+    if outside.is_nested() {
+        outside.meet(Class::Nested);
+    }
+    let could = outside.sound.get() && outside.scenario.level.is_redundant();
+    let mut degraded = !outside.dead.borrow().is_empty() && outside.reshaped.get().is_none();
+    let refused = arm(outside, number);
+    let mut array = begin(outside, local, &order, degraded).await;
+    outside.refusals.disarm();
+    let mut excused = false;
+    if outside.refusals.count.get() > refused {
+        outside.meet(Class::RefusedInStart);
+        outside.sound.set(false);
+        excused = !could;
+    }
+    for _ in 0..TRIES {
+        if array.is_ok() || !(excused || may_fail(outside)) {
+            break;
+        }
+        // What is known to be of no use may be left out by hand.
+        degraded |= outside.is_mirror() && is_known(outside);
+        array = begin(outside, local, &order, degraded).await;
+    }
+    match array {
+        Ok(array) => {
+            outside.started.set(true);
+            check(outside, &array);
+            Some(array)
+        }
+        Err(_) if is_lost(outside) => None,
+        Err(error) => {
+            let now = env.timer.now();
+            outside.violate(format!(
+                "it does not start in life {number} at {now}: {error}"
+            ));
+            None
+        }
+    }
+}
+
+/// Perhaps has a member refuse writes while the array starts; how many have been
+/// refused before.
+fn arm(outside: &Outside, number: u64) -> u64 {
+    let mut refusing = Rng::fork(outside.scenario.seed, 800 + number);
+    let refused = outside.refusals.count.get();
+    if outside.scenario.refusals && refusing.chance(0.3) {
+        let disk = refusing.below(outside.units.len() as u64) as usize;
+        outside.refusals.arm(disk, refusing.between(1, 3));
+    }
+    refused
+}
+
+/// Whether a start may fail and the next one succeed: metadata cannot be read now and
+/// then, of a member that is needed or that could have gone on by itself.
+fn may_fail(outside: &Outside) -> bool {
+    let needed = outside.is_mirror() || !outside.sound.get();
+    match outside.scenario.trouble {
+        Trouble::Metadata => needed,
+        Trouble::Rots | Trouble::Reshapes => outside.is_mirror(),
+        _ => false,
+    }
+}
+
+/// Whether it is known that nothing newer is on a member that is of no use.
+fn is_known(outside: &Outside) -> bool {
+    outside.rotten.get() || outside.reshaped.get().is_some()
+}
+
+/// Whether nothing can start as things are: a level that needs every member lacks one.
+fn is_lost(outside: &Outside) -> bool {
+    outside.reshaped.get().is_some() && !outside.scenario.level.is_redundant()
+}
+
+/// What a start tells of the life before.
+fn check(outside: &Outside, array: &Array) {
+    let told = array.events().0;
+    let replayed = told
+        .iter()
+        .any(|event| event.what.contains("done again from the journal"));
+    if replayed {
+        outside.meet(Class::Replay);
+    }
+    let (rested, idled) = (outside.rested.take(), outside.idled.take());
+    let calm = outside.dead.borrow().is_empty() && !outside.rotten.take();
+    if !calm || !outside.scenario.level.is_redundant() || !(rested || idled) {
+        return;
+    }
+    let how = if idled {
+        "hours of rest"
+    } else {
+        "an orderly end"
+    };
+    if replayed || !array.is_settled() {
+        let report = array.report();
+        outside.violate(format!("after {how} something is left to do: {report:?}"));
+    } else if rested {
+        outside.meet(Class::CleanStart);
+    }
+}

@@ -1,0 +1,212 @@
+//! What the troublemaker does in scenarios of one kind: hangs, replaces, loses
+//! several members, or gives one back while a spare takes its place.
+
+use super::chaos::{Chaos, LOOK};
+use super::report::Class;
+use super::trouble::Trouble;
+use block::{Kind, Nanos};
+
+impl Chaos {
+    /// Does what belongs to the trouble of this scenario; whether it did anything.
+    pub(super) async fn strike(&mut self) -> bool {
+        let trouble = self.life.scenario.trouble;
+        if trouble == Trouble::None || !self.striking.chance(0.6) {
+            return false;
+        }
+        match trouble {
+            Trouble::Hangs => self.hang().await,
+            Trouble::Replaces => self.replace().await,
+            Trouble::Several => self.lose_several().await,
+            Trouble::Nested => self.lose_within().await,
+            Trouble::Races => self.race().await,
+            _ => false,
+        }
+    }
+
+    fn any_unit(&mut self) -> usize {
+        self.striking.below(self.life.units.len() as u64) as usize
+    }
+
+    fn is_calm(&self) -> bool {
+        self.life.dead.borrow().is_empty() && self.life.array.is_settled()
+    }
+
+    /// Has a member not answer for a while, or gives those back that did not.
+    async fn hang(&mut self) -> bool {
+        let lost = |m: &raid::MemberReport| m.state.is_failed();
+        if self.life.array.report().members.iter().any(lost) {
+            return self.give_late().await;
+        }
+        if !self.is_calm() {
+            return false;
+        }
+        let unit = self.any_unit();
+        let Some(member) = self.life.member(unit) else {
+            return false;
+        };
+        let patience = self.life.scenario.patience.expect("set with hangs");
+        let span = Nanos(self.striking.between(patience.0 / 10, patience.0 * 3));
+        let redundant = self.life.scenario.level.is_redundant();
+        let for_good = redundant && self.striking.chance(0.5);
+        let target = self.life.units[unit].targets[0];
+        self.life.control.hang(target);
+        if for_good {
+            self.life.meet(Class::HungForGood);
+            self.life.whole.set(false);
+            self.life.sound.set(false);
+            self.life.dead.borrow_mut().insert(unit);
+            self.noticed(unit, member.role).await;
+        } else {
+            self.life.meet(Class::Hung);
+            self.life.env.timer.sleep(span).await;
+            self.life.control.release(target);
+        }
+        true
+    }
+
+    /// Gives back what was left behind, while what it did not do may still be done.
+    async fn give_late(&mut self) -> bool {
+        let calm = self.life.dead.borrow().is_empty();
+        let life = self.life.clone();
+        let span = Nanos(self.striking.between(1_000, 400_000_000));
+        let released = life.env.timer.now() + span;
+        self.life.env.spawn.spawn(async move {
+            life.env.timer.sleep(span).await;
+            for target in life.disks() {
+                life.control.release(target);
+            }
+        });
+        if calm {
+            self.take_back().await;
+            if self.life.env.timer.now() < released {
+                self.life.meet(Class::LateWrite);
+            }
+        } else {
+            self.life.env.timer.sleep(span + LOOK).await;
+            self.give_back().await;
+        }
+        true
+    }
+
+    /// Replaces a member, sound or lost, with a unit that has no role.
+    async fn replace(&mut self) -> bool {
+        let report = self.life.array.report();
+        let unused = (0..self.life.units.len())
+            .find(|unit| self.life.member(*unit).is_none() && !self.life.is_dead(*unit));
+        let role = self.striking.below(report.members.len() as u64) as usize;
+        let busy = report.progress.is_some() || !report.spares.is_empty();
+        let (Some(unit), false) = (unused, busy) else {
+            return false;
+        };
+        let member = &report.members[role];
+        let lost = member.state.is_failed();
+        let (candidate, fresh) = (self.life.candidate(unit), self.life.fresh());
+        let candidate = candidate.expect("a disk");
+        self.life.whole.set(false);
+        match self.life.array.replace(role, candidate, fresh, true).await {
+            Ok(()) if lost => self.life.meet(Class::ReplaceLost),
+            Ok(()) => self.life.meet(Class::ReplaceSound),
+            // Another has the role by then, or it is needed where it is.
+            Err(error) if matches!(error.kind(), Kind::Busy | Kind::Invalid) => {}
+            Err(error) => {
+                let what = format!("disk {unit} cannot take role {role}: {error}");
+                self.life.violate(what);
+            }
+        }
+        true
+    }
+
+    /// Unplugs several members at once: the array goes on if it can, else it stops.
+    async fn lose_several(&mut self) -> bool {
+        if !self.is_calm() || self.falls > 0 {
+            return false;
+        }
+        let members: Vec<_> = (0..self.life.units.len())
+            .filter_map(|unit| Some((unit, self.life.member(unit)?.role)))
+            .collect();
+        let mut lost = members.clone();
+        self.striking.shuffle(&mut lost);
+        let count = self.striking.between(2, lost.len() as u64) as usize;
+        lost.truncate(count);
+        let left = |role: usize| lost.iter().all(|(_, lost)| *lost != role);
+        let goes_on = self.life.array.shape().can_run(left);
+        if !goes_on {
+            self.life.fallen.set(true);
+        }
+        lost.iter().for_each(|(unit, _)| self.life.kill(*unit));
+        if goes_on {
+            self.life.meet(Class::SeveralLost);
+            for (unit, role) in lost {
+                self.noticed(unit, role).await;
+            }
+        } else {
+            self.life.meet(Class::SeveralStopped);
+            let span = Nanos(self.striking.between(1, 200_000_000));
+            self.life.env.timer.sleep(span).await;
+        }
+        true
+    }
+
+    /// Unplugs one disk of an array that is a member, and can do without it.
+    async fn lose_within(&mut self) -> bool {
+        let unit = self.any_unit();
+        let Some(array) = self.life.outside.inner(unit) else {
+            return false;
+        };
+        let redundant = array.report().level.is_redundant();
+        if !redundant || !self.is_calm() || !array.is_settled() {
+            return false;
+        }
+        let targets = &self.life.units[unit].targets;
+        let target = targets[self.striking.below(targets.len() as u64) as usize];
+        self.life.meet(Class::NestedLoss);
+        self.life.control.kill(target);
+        let span = Nanos(self.striking.between(1_000, 20_000_000));
+        self.life.env.timer.sleep(span).await;
+        let lost = |a: &raid::Array| a.report().members.iter().any(|m| m.state.is_failed());
+        if !lost(&array)
+            && let Some(role) = (0..targets.len()).find(|at| targets[*at] == target)
+            && let Err(error) = array.fail(role).await
+        {
+            self.life
+                .violate(format!("{unit} cannot lose {role}: {error}"));
+        }
+        self.life.control.revive(target);
+        self.life.env.timer.sleep(LOOK).await;
+        if let Err(error) = self.life.outside.mend_inner(&self.life.local, unit).await {
+            let what = format!("what is within disk {unit} cannot return: {error}");
+            self.life.violate(what);
+        }
+        true
+    }
+
+    /// Unplugs a member and gives it back at about the time at which a spare is
+    /// called in for it.
+    async fn race(&mut self) -> bool {
+        let waiting = !self.life.array.report().spares.is_empty();
+        if !waiting || !self.is_calm() {
+            return false;
+        }
+        let unit = self.any_unit();
+        let Some(member) = self.life.member(unit) else {
+            return false;
+        };
+        self.life.meet(Class::Loss);
+        self.life.kill(unit);
+        self.noticed(unit, member.role).await;
+        self.life.revive(unit);
+        let span = Nanos(self.striking.between(1_000, 200_000_000));
+        self.life.env.timer.sleep(span).await;
+        let spares = self.life.array.report().spares.len();
+        let gone = self.life.member(unit).is_none_or(|m| m.state.is_failed());
+        if gone {
+            self.give(unit).await;
+        }
+        let report = self.life.array.report();
+        let taken = report.members[member.role].device.as_deref();
+        if spares > 0 && taken.is_some_and(|name| *name != *format!("disk-{unit}")) {
+            self.life.meet(Class::ReturnInSpare);
+        }
+        true
+    }
+}

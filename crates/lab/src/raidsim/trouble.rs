@@ -1,0 +1,221 @@
+//! What else may go wrong: one kind of trouble a scenario, beside the losses of
+//! members and power that most have.
+//!
+//! Not here: what it does to a life (`chaos`, `strikes`, `between`, `split`).
+
+use super::scenario::Scenario;
+use block::{Extent, Kind, Lba, Nanos, Sectors, TargetId};
+use raid::Level;
+use sim::{Effect, Ops, Plan, Rng, Rule, When};
+
+/// Draws the trouble of a seed.
+const TROUBLE: u64 = 907;
+/// Draws whether clients discard.
+const DISCARDS: u64 = 908;
+/// Where an array of two copies of its superblock has its write-intent map.
+const MAP: Extent = Extent {
+    start: Lba(16),
+    len: Sectors(8),
+};
+
+/// A kind of trouble.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trouble {
+    /// None but that of every scenario.
+    None,
+    /// Metadata of one member cannot be read, now and then or until it is written.
+    Metadata,
+    /// A member does not answer, for a while or for ever, or slowly; writes land late.
+    Hangs,
+    /// Members are replaced, sound ones too.
+    Replaces,
+    /// Legs of a mirror are started apart from each other.
+    Splits,
+    /// A member comes back with another logical block, or smaller.
+    Reshapes,
+    /// Several members are lost at a time.
+    Several,
+    /// Members are arrays.
+    Nested,
+    /// A loss of power leaves sectors that cannot be read.
+    Spoils,
+    /// Bits of metadata flip where they rest.
+    Rots,
+    /// Memory is short, and clients hold all that they may.
+    Memory,
+    /// Hours pass before the power goes.
+    Idles,
+    /// A lost member returns while a spare takes its place.
+    Races,
+}
+
+impl Trouble {
+    /// That of `seed`.
+    fn of(seed: u64) -> Trouble {
+        match Rng::fork(seed, TROUBLE).below(100) {
+            0..5 => Trouble::Metadata,
+            5..10 => Trouble::Hangs,
+            10..15 => Trouble::Replaces,
+            15..20 => Trouble::Splits,
+            20..24 => Trouble::Reshapes,
+            24..29 => Trouble::Several,
+            29..34 => Trouble::Nested,
+            34..39 => Trouble::Spoils,
+            39..44 => Trouble::Rots,
+            44..48 => Trouble::Memory,
+            48..51 => Trouble::Idles,
+            51..56 => Trouble::Races,
+            _ => Trouble::None,
+        }
+    }
+
+    fn needs_redundancy(self) -> bool {
+        use Trouble::*;
+        matches!(
+            self,
+            Metadata | Replaces | Several | Nested | Spoils | Rots | Races
+        )
+    }
+}
+
+/// Gives `scenario` the trouble of its seed, and takes away what does not go with it.
+pub(super) fn add_to(scenario: &mut Scenario) {
+    let trouble = Trouble::of(scenario.seed);
+    if trouble.needs_redundancy() && !scenario.level.is_redundant() {
+        return;
+    }
+    let rng = &mut Rng::fork(scenario.seed, 60);
+    scenario.trouble = trouble;
+    scenario.discards = Rng::fork(scenario.seed, DISCARDS).chance(0.15);
+    if trouble == Trouble::None {
+        return;
+    }
+    (scenario.refusals, scenario.latent) = (false, false);
+    match trouble {
+        Trouble::Hangs => {
+            scenario.patience = Some(Nanos::from_millis(rng.between(20, 100)));
+            scenario.losses &= rng.chance(0.3);
+        }
+        Trouble::Replaces => {
+            scenario.extra = 1;
+            scenario.latent = rng.chance(0.5);
+            scenario.losses &= !scenario.latent;
+        }
+        Trouble::Splits => {
+            scenario.spares = 0;
+            scenario.slow = true;
+            scenario.operations = rng.between(5, 60);
+            match scenario.level {
+                Level::Raid10 => scenario.members = scenario.members / 2 * 2,
+                _ => (scenario.level, scenario.members) = (Level::Raid1, 2 + rng.below(2) as usize),
+            }
+        }
+        Trouble::Reshapes => scenario.lives = scenario.lives.max(3),
+        Trouble::Nested => {
+            scenario.members = scenario.members.min(4);
+            scenario.spares = 0;
+            scenario.operations = scenario.operations.min(80);
+        }
+        Trouble::Rots | Trouble::Idles => {
+            scenario.lives = scenario.lives.clamp(2, 3);
+            scenario.losses = false;
+        }
+        Trouble::Memory => {
+            scenario.clients = rng.between(8, 24);
+            scenario.operations = rng.between(20, 60);
+        }
+        Trouble::Races => {
+            scenario.spares = 1;
+            (scenario.losses, scenario.slow) = (true, true);
+            scenario.lives = scenario.lives.max(2);
+        }
+        _ => scenario.lives = scenario.lives.max(2),
+    }
+}
+
+/// The disk that trouble of one disk is about.
+pub(super) fn victim(scenario: &Scenario) -> usize {
+    Rng::fork(scenario.seed, 61).below(scenario.members as u64) as usize
+}
+
+/// A place of metadata: a copy of the superblock, the map, or some of the journal.
+pub(super) fn metadata(rng: &mut Rng, data_at: u64) -> Extent {
+    let journal = data_at > 2048;
+    match rng.below(if journal { 6 } else { 3 }) {
+        0 => Extent::new(Lba(0), Sectors(8)),
+        1 => Extent::new(Lba(8), Sectors(8)),
+        2 => MAP,
+        _ => {
+            let blocks = (data_at - 32) / 8;
+            let len = 8 * rng.between(1, 4);
+            let at = 32 + 8 * rng.below(blocks);
+            Extent::new(Lba(at), Sectors(len.min(data_at - at)))
+        }
+    }
+}
+
+/// What the trouble of `scenario` adds to the plan of a life.
+pub(super) fn plan(
+    scenario: &Scenario,
+    life: u64,
+    disks: &[TargetId],
+    data_at: u64,
+    plan: &mut Plan,
+) {
+    let rng = &mut Rng::fork(scenario.seed, 6000 + life);
+    let disk = disks[victim(scenario)];
+    let mut rule = |ops, within, when, effect| {
+        plan.rules.push(Rule {
+            disk,
+            ops,
+            within,
+            when,
+            effect,
+        });
+    };
+    let meta = Extent::new(Lba(0), Sectors(data_at));
+    if scenario.discards && rng.chance(0.3) {
+        let refused = Effect::Fail(Kind::Unsupported);
+        rule(Ops::Discards, None, When::Always, refused);
+    }
+    match scenario.trouble {
+        Trouble::Metadata => {
+            if rng.chance(0.7) {
+                let chance = [0.02, 0.1, 0.3][rng.below(3) as usize];
+                let fail = Effect::Fail(Kind::Media);
+                rule(Ops::Reads, Some(meta), When::Chance(chance), fail);
+            }
+            if rng.chance(0.5) {
+                // The same copy of the superblock all along: losing both is another fault.
+                let place = metadata(&mut Rng::fork(scenario.seed, 62), data_at);
+                plan.latent.push((disk, place));
+            }
+        }
+        Trouble::Hangs => match rng.below(3) {
+            0 => {
+                let patience = scenario.patience.expect("set with hangs");
+                let span = Nanos(patience.0 * rng.between(3, 30) / 10);
+                rule(Ops::All, None, When::Chance(0.01), Effect::Delay(span));
+            }
+            _ => {
+                let nth = When::Nth(rng.between(5, 250));
+                rule(Ops::Writes, None, nth, Effect::Stick(None));
+            }
+        },
+        Trouble::Races => {
+            let span = Nanos(rng.between(1_000_000, 150_000_000));
+            let within = Some(Extent::new(Lba(0), Sectors(16)));
+            for disk in disks {
+                plan.rules.push(Rule {
+                    disk: *disk,
+                    ops: Ops::Reads,
+                    within,
+                    when: When::Chance(0.4),
+                    effect: Effect::Delay(span),
+                });
+            }
+        }
+        Trouble::Spoils => plan.spoiled = 0.3,
+        _ => {}
+    }
+}
