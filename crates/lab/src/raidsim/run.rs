@@ -25,7 +25,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 /// How long a run may last, hours of rest left out.
-const TIME_MAX: Nanos = Nanos::from_secs(1200);
+const TIME_MAX: Nanos = Nanos::from_secs(400);
 /// How long an array rests at most before the power goes.
 const REST_MAX: Nanos = Nanos::from_secs(2 * 3600);
 /// How long an array may be at work on members that do not answer.

@@ -72,7 +72,6 @@ pub(super) async fn start(
     if outside.is_nested() {
         outside.meet(Class::Nested);
     }
-    let could = outside.sound.get() && outside.scenario.level.is_redundant();
     let mut degraded = !outside.dead.borrow().is_empty() && outside.reshaped.get().is_none();
     let refused = arm(outside, number);
     let mut array = begin(outside, local, &order, degraded).await;
@@ -81,7 +80,7 @@ pub(super) async fn start(
     if outside.refusals.count.get() > refused {
         outside.meet(Class::RefusedInStart);
         outside.sound.set(false);
-        excused = !could;
+        excused = true;
     }
     for _ in 0..TRIES {
         if array.is_ok() || !(excused || may_fail(outside)) {
