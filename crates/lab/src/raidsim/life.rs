@@ -161,6 +161,8 @@ impl Outside {
             clear_after: self.scenario.clear_after,
             busy_for: Nanos::from_millis(2),
             patience: self.scenario.patience,
+            rewrites: self.scenario.rewrites,
+            spare_delay: self.scenario.spare_delay,
             ..Options::default()
         }
     }

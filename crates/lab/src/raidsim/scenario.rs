@@ -62,6 +62,10 @@ pub struct Scenario {
     pub discards: bool,
     /// How long a member may take for an operation.
     pub patience: Option<Nanos>,
+    /// How often a refused write is tried again.
+    pub rewrites: u32,
+    /// How long a spare leaves a lost member the time to come back.
+    pub spare_delay: Nanos,
     /// Disks that the array is not made with.
     pub extra: usize,
 }
@@ -108,6 +112,8 @@ impl Scenario {
             trouble: Trouble::None,
             discards: false,
             patience: None,
+            rewrites: 0,
+            spare_delay: Nanos::ZERO,
             extra: 0,
         }
     }

@@ -85,6 +85,9 @@ pub(super) fn add_to(scenario: &mut Scenario) {
         return;
     }
     let rng = &mut Rng::fork(scenario.seed, 60);
+    let options = &mut Rng::fork(scenario.seed, 66);
+    scenario.rewrites = options.below(6).saturating_sub(3) as u32;
+    scenario.spare_delay = Nanos(options.below(3) * 70_000_000);
     scenario.trouble = trouble;
     scenario.discards = Rng::fork(scenario.seed, DISCARDS).chance(0.15);
     if trouble == Trouble::None {
