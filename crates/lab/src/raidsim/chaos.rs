@@ -194,6 +194,10 @@ impl Chaos {
             self.life.env.timer.sleep(span).await;
         }
         if let Err(error) = self.life.array.fail(role).await {
+            // Another was left behind since: this one has to answer.
+            if self.life.scenario.trouble == Trouble::Hangs {
+                return self.life.revive(unit);
+            }
             self.life
                 .violate(format!("member {role} cannot be failed: {error}"));
         }

@@ -42,7 +42,8 @@ pub(crate) struct Outside {
     pub(super) rested: Cell<bool>,
     /// The last life ended after hours in which nothing was written.
     pub(super) idled: Cell<bool>,
-    /// What is wrong with metadata was brought about between two lives.
+    /// A member may be of no use at the next start: its metadata was damaged at rest,
+    /// or it refused what it was to take.
     pub(super) rotten: Cell<bool>,
     /// Writes that were acknowledged.
     pub(super) acked: Cell<u64>,

@@ -90,7 +90,7 @@ fn run_once(scenario: Scenario) -> Report {
         dead: RefCell::new(BTreeSet::new()),
         reshaped: Cell::new(None),
         tolerant: scenario.latent && (scenario.losses || scenario.refusals)
-            || scenario.trouble == Trouble::Metadata && scenario.losses,
+            || matches!(scenario.trouble, Trouble::Metadata | Trouble::Spoils) && scenario.losses,
         refusals: Refusals::new(Rng::fork(seed, 4)),
         whole: Cell::new(true),
         sound: Cell::new(true),

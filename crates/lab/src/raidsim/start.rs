@@ -5,7 +5,7 @@ use super::life::Outside;
 use super::report::Class;
 use super::trouble::Trouble;
 use block::{Env, IoError, IoResult, Nanos};
-use raid::{Array, Candidate, Start, assemble, examine};
+use raid::{Array, Candidate, Level, Start, assemble, examine};
 use shard::Local;
 use sim::{Rng, SimDriver};
 
@@ -73,6 +73,8 @@ pub(super) async fn start(
         outside.meet(Class::Nested);
     }
     let mut degraded = !outside.dead.borrow().is_empty() && outside.reshaped.get().is_none();
+    let (rested, idled) = (outside.rested.take(), outside.idled.take());
+    let sure = outside.sound.get();
     let refused = arm(outside, number);
     let mut array = begin(outside, local, &order, degraded).await;
     outside.refusals.disarm();
@@ -80,6 +82,7 @@ pub(super) async fn start(
     if outside.refusals.count.get() > refused {
         outside.meet(Class::RefusedInStart);
         outside.sound.set(false);
+        outside.rotten.set(true);
         excused = true;
     }
     for _ in 0..TRIES {
@@ -88,12 +91,14 @@ pub(super) async fn start(
         }
         // What is known to be of no use may be left out by hand.
         degraded |= outside.is_mirror() && is_known(outside);
+        // A journal that cannot be read, without a member: what it spoke of may be lost.
+        degraded |= outside.scenario.level == Level::Raid5 && !sure;
         array = begin(outside, local, &order, degraded).await;
     }
     match array {
         Ok(array) => {
             outside.started.set(true);
-            check(outside, &array);
+            check(outside, &array, rested, idled);
             Some(array)
         }
         Err(_) if is_lost(outside) => None,
@@ -125,6 +130,7 @@ fn may_fail(outside: &Outside) -> bool {
     let needed = outside.is_mirror() || !outside.sound.get();
     match outside.scenario.trouble {
         Trouble::Metadata => needed,
+        Trouble::Spoils => !outside.sound.get(),
         Trouble::Rots | Trouble::Reshapes => outside.is_mirror(),
         _ => false,
     }
@@ -141,7 +147,7 @@ fn is_lost(outside: &Outside) -> bool {
 }
 
 /// What a start tells of the life before.
-fn check(outside: &Outside, array: &Array) {
+fn check(outside: &Outside, array: &Array, rested: bool, idled: bool) {
     let told = array.events().0;
     let replayed = told
         .iter()
@@ -149,8 +155,9 @@ fn check(outside: &Outside, array: &Array) {
     if replayed {
         outside.meet(Class::Replay);
     }
-    let (rested, idled) = (outside.rested.take(), outside.idled.take());
-    let calm = outside.dead.borrow().is_empty() && !outside.rotten.take();
+    // What a member did not tell or take at this start it has to be told again.
+    let heard = !matches!(outside.scenario.trouble, Trouble::Metadata | Trouble::Hangs);
+    let calm = outside.dead.borrow().is_empty() && !outside.rotten.take() && heard;
     if !calm || !outside.scenario.level.is_redundant() || !(rested || idled) {
         return;
     }

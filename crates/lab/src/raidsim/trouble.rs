@@ -114,6 +114,10 @@ pub(super) fn add_to(scenario: &mut Scenario) {
             }
         }
         Trouble::Reshapes => scenario.lives = scenario.lives.max(3),
+        Trouble::Spoils => {
+            scenario.lives = scenario.lives.max(2);
+            scenario.losses &= rng.chance(0.5);
+        }
         Trouble::Nested => {
             scenario.members = scenario.members.min(4);
             scenario.spares = 0;
