@@ -5,7 +5,7 @@ use super::life::Life;
 use super::report::Class;
 use super::trouble::Trouble;
 use crate::cachesim::stamp::{self, ANYTHING, ZERO};
-use block::{Fua, IoError, Kind, Nanos, SECTOR_BYTES};
+use block::{Fua, IoError, Kind, Nanos, Pool, SECTOR_BYTES};
 use raid::Level;
 use sim::Rng;
 use std::ops::Range;
@@ -52,8 +52,7 @@ impl Drop for Charge<'_> {
 /// Waits until a request may hold what it needs: clients hold half of the memory at
 /// most, and all of that half where it is short.
 async fn charge<'a>(life: &'a Life, sectors: &Range<u64>) -> Charge<'a> {
-    let need = bytes(&blocks(life, sectors)).next_power_of_two() as usize;
-    let need = need.max(block::PAGE_BYTES);
+    let need = Pool::footprint(bytes(&blocks(life, sectors)) as usize);
     let most = life.env.pool.total_bytes() / 2;
     if life.charged.get() + need > most {
         life.meet(Class::MemoryFull);
