@@ -109,3 +109,39 @@ fn an_nbd_origin_that_restarts_costs_no_read() {
     daemon.stop();
     drop(again);
 }
+
+#[test]
+fn an_origin_that_does_not_answer_is_left_when_the_daemon_ends() {
+    let place = Place::usual();
+    let mut server = tool("nbdkit", "nbdkit");
+    server
+        .args(["--foreground", "--unix"])
+        .arg(place.path("slow"));
+    server.args(["memory", "64M", "--filter=delay", "wdelay=1000"]);
+    server.arg("--exit-with-parent");
+    let server = Process(server.spawn().unwrap());
+    until("nbdkit", || place.path("slow").exists());
+    let text = USUAL.replace(
+        "path = \"$/origin\"",
+        "nbd = \"nbd+unix:///?socket=$/slow\"",
+    );
+    let limits = "state = \"$/state\"\ngrace = \"100ms\"\nstop = \"2s\"";
+    place.config(&text.replace("state = \"$/state\"", limits));
+    let mut daemon = place.serve();
+    std::fs::write(place.path("source"), [1; 4096]).unwrap();
+    let mut writer = tool("nbdcopy", "libnbd-bin");
+    writer.arg(place.path("source")).arg(daemon.uri("vol"));
+    let writer = Process(writer.spawn().unwrap());
+    until("the write", || daemon.count("writes") > 0);
+    daemon.process.signal(libc::SIGTERM);
+    let status = daemon.process.0.wait().unwrap();
+    assert_eq!(status.code(), Some(1));
+    let mut log = String::new();
+    let mut error = daemon.process.0.stderr.take().unwrap();
+    std::io::Read::read_to_string(&mut error, &mut log).unwrap();
+    assert!(
+        log.contains("volume vol may have lost writes: its origin origin has not answered for 2s"),
+        "{log}"
+    );
+    drop((writer, server));
+}

@@ -47,13 +47,6 @@ impl Forgetful {
         self.0.flushes.get()
     }
 
-    fn check(&self) -> IoResult {
-        match self.0.to_tell.take() {
-            true => Err(IoError::new(Kind::Gone, "writes may not be durable")),
-            false => Ok(()),
-        }
-    }
-
     async fn settle(&self) -> IoResult {
         let volatile = std::mem::take(&mut *self.0.volatile.borrow_mut());
         for (block, bytes) in volatile {
@@ -99,9 +92,13 @@ impl Device for Forgetful {
     }
 
     async fn flush(&self) -> IoResult {
-        let result = match self.check() {
-            Ok(()) => self.settle().await,
-            lost => lost,
+        let result = match self.0.to_tell.take() {
+            false => self.settle().await,
+            true => {
+                // It takes its time to say so.
+                self.0.below.flush().await.unwrap();
+                Err(IoError::new(Kind::Gone, "writes may not be durable"))
+            }
         };
         self.0.flushes.set(self.0.flushes.get() + 1);
         result
