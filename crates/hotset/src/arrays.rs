@@ -368,7 +368,15 @@ impl Devices {
             );
         }
         let options = Self::options(array);
-        let made = raid::assemble(&env, Some(name), candidates, start, options).await?;
+        let made = raid::assemble(
+            &env,
+            Some(name),
+            create::fresh(),
+            candidates,
+            start,
+            options,
+        )
+        .await?;
         let found = made.report().level;
         if found != array.level.value {
             let what = format!(

@@ -198,17 +198,20 @@ fn two_members_with_one_role_are_refused() {
 }
 
 #[test]
-fn members_of_another_array_are_refused() {
+fn a_member_of_another_array_counts_as_absent() {
     let place = place("raid1", &["a", "b"]);
     run(&mut array(&place, "create disk"));
     place.file("d", 16);
     config(&place, "raid1", &["c", "d"], "");
     run(&mut array(&place, "create disk"));
     config(&place, "raid1", &["a", "b", "c"], "");
+    let found = run(&mut array(&place, "assemble disk"));
+    assert!(found.contains("HEALTHY"), "{found}");
+    config(&place, "raid1", &["a", "c"], "");
     refused(
         &mut array(&place, "assemble disk"),
         1,
-        &["belongs to another array", "remove it from the members"],
+        &["belong to two arrays", "remove one of them"],
     );
 }
 

@@ -1,10 +1,11 @@
 //! An array as its user sees it: a device, and what can be done to it.
 
-use crate::assemble::{unusable, went_on_alone};
+use crate::assemble::unusable;
 use crate::core::{Core, Event};
 use crate::format::{MemberState, Uuid};
 use crate::levels::{Level, Shape};
 use crate::member::{Candidate, Member, MemberCounts};
+use crate::membership::Standing;
 use crate::recover::Progress;
 use crate::replicated::Change;
 use crate::scrub::ScrubReport;
@@ -211,46 +212,47 @@ impl Array {
         };
         let name = candidate.device.geometry().name.clone();
         let _joining = core.join(&name)?;
-        let found = crate::assemble::examine(&core.env, &candidate.device).await?;
+        let patience = core.options.patience;
+        let found = match crate::examine::known(&core.env, &candidate.device, patience).await {
+            // What it was is damaged, and is to be lost.
+            Err(error) if overwrite && error.kind() == Kind::Corrupt => None,
+            found => found?,
+        };
         let member = |candidate, uuid| {
-            let (patience, env) = (core.options.patience, core.env.clone());
+            let env = core.env.clone();
             Rc::new(Member::new(candidate, uuid, meta.data_at, patience, env))
         };
-        if let Some(found) = &found
-            && found.array == meta.array
-            && let Some(role) = core
-                .slots
-                .iter()
-                .position(|s| s.entry.get().uuid == found.member)
-        {
+        let role = found.as_ref().and_then(|found| core.role_of_found(found));
+        if let (Some(found), Some(role)) = (&found, role) {
             let entry = core.slots[role].entry.get();
-            let MemberState::Failed { whole } = entry.state else {
+            if !entry.state.is_failed() {
                 let what = format!("{name} is a copy of member {role}, which is here");
                 return Err(core.error(Kind::Invalid, what));
-            };
+            }
             let claim = core.claim(role)?;
-            if let Some(why) = unusable(
-                &candidate,
-                core.geometry.block,
-                meta.data_at + entry.sectors,
-            ) {
+            let needed = meta.data_at + entry.sectors;
+            if let Some(why) = unusable(&candidate, core.geometry.block, needed) {
                 return Err(core.error(Kind::Invalid, why));
             }
-            if went_on_alone(found, &core.table()) {
-                let what =
-                    format!("{name} was used apart from this array; to use it again, wipe it");
+            let now = core.image();
+            if let Some(standing) = found.standing(&now, &entry) {
+                let member = member(candidate, found.member());
+                member.worse_copy.set(found.worse_copy(&now));
+                let whole = standing != (Standing::Stale { whole: false });
+                return core.adopt(claim, member, whole).await;
+            }
+            if !overwrite {
+                let what = format!(
+                    "{name} was used apart from this array, and holds writes that this array has \
+                     not; confirm that they may be overwritten, or leave it out"
+                );
                 return Err(core.error(Kind::Invalid, what));
             }
-            // What it missed is marked, unless it was lost before it was filled.
-            let whole = whole || found.events + 2 < entry.failed_at;
-            return core
-                .adopt(claim, member(candidate, found.member), whole)
-                .await;
         }
         if let Some(found) = found.filter(|_| !overwrite) {
             let what = format!(
                 "{name} belongs to array {}; confirm that it may be overwritten",
-                found.name
+                found.newest().name
             );
             return Err(core.error(Kind::Invalid, what));
         }

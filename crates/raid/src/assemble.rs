@@ -1,81 +1,28 @@
 //! Putting arrays together from what their members say.
 //!
-//! The superblock with the most events, and of these the last revision, is the
-//! truth. A member that it calls failed missed writes, and is filled with what it
-//! missed. An array starts without a member only if those that are absent could not
-//! have carried it on by themselves: what is here may be old then.
+//! What cannot be used, because it is silent, blank, another array's, too small, or
+//! damaged, counts as absent, and is told of. An array starts without a member only if
+//! those of which nothing is known could not have carried it on by themselves: what is
+//! here may be old then.
 //!
-//! A member that is absent may alone have what a commit that was cut short had
-//! begun: one event more than the newest that is here. No start gives that event
-//! another meaning: its own is one further on.
-//!
-//! Not here: what a superblock looks like (`format`), making arrays (`create`).
+//! Not here: what a superblock looks like (`format`), which is the newest and who lacks
+//! what (`membership`), making arrays (`create`).
 
 use crate::array::Array;
+use crate::commit::Past;
 use crate::core::{Core, Meta, Options, Parts};
-use crate::format::{
-    BLOCK_BYTES, MAP, MemberEntry, MemberState, ROLE_SPARE, SUPERBLOCKS, Superblock, Uuid,
-};
+use crate::examine;
+use crate::format::{BLOCK_BYTES, HISTORY_MAX, MAP, MemberState, Superblock, Uuid};
 use crate::levels::Shape;
 use crate::member::{Candidate, Member};
-use block::{BoxDevice, Device, Env, IoError, IoResult, Kind, Lba, Sectors};
+use crate::membership::{self, Known, Standing};
+use block::{Device, Env, IoError, IoResult, Kind, Sectors};
 use futures_util::future::join_all;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
 
 pub(crate) fn invalid(what: impl Into<String>) -> IoError {
     IoError::new(Kind::Invalid, what.into())
-}
-
-/// The superblock of a device; `None` if it has none.
-pub async fn examine(env: &Env, device: &BoxDevice) -> IoResult<Option<Superblock>> {
-    let mut best: Option<Superblock> = None;
-    let mut last = Ok(());
-    for copy in SUPERBLOCKS {
-        let geometry = device.geometry();
-        if geometry.sectors < copy + Sectors(8) {
-            continue;
-        }
-        let buf = env.pool.take(BLOCK_BYTES);
-        let (buf, result) = device.read(Lba(copy.0), buf).await;
-        match result {
-            Ok(()) => {
-                let found = Superblock::decode(&buf);
-                let newer = |f: &Superblock| best.as_ref().is_none_or(|b| f.age() > b.age());
-                if let Some(found) = found.filter(newer) {
-                    best = Some(found);
-                }
-            }
-            Err(error) => last = Err(error),
-        }
-    }
-    match best {
-        // What cannot be read may be one.
-        None => last.map(|()| None),
-        found => Ok(found),
-    }
-}
-
-/// Why a device cannot be a member of an array with logical blocks of `block`, which
-/// uses `needed` of it, whatever it holds.
-pub(crate) fn unusable(candidate: &Candidate, block: Sectors, needed: Sectors) -> Option<String> {
-    let geometry = candidate.device.geometry();
-    let name = &geometry.name;
-    if geometry.block > block {
-        return Some(format!(
-            "{name} has logical blocks of {} bytes, the array of {}: it counts as absent; copy it \
-             to a device with smaller ones, or give another in its place",
-            geometry.block.bytes(),
-            block.bytes()
-        ));
-    }
-    (geometry.sectors < needed).then(|| {
-        format!(
-            "{name} is smaller than it was: it needs {} MiB, and counts as absent; restore its \
-             size, or give another in its place",
-            needed.bytes().div_ceil(1 << 20)
-        )
-    })
 }
 
 /// How an array is put together.
@@ -85,53 +32,52 @@ pub struct Start {
     pub degraded: bool,
 }
 
-/// Puts an array together from `candidates`, in whatever order. Those that
-/// cannot be read count as absent.
+/// A device that belongs to an array.
+struct Found {
+    candidate: Candidate,
+    known: Known,
+}
+
+impl Found {
+    fn name(&self) -> &str {
+        &self.candidate.device.geometry().name
+    }
+}
+
+/// Puts an array together from `candidates`, in whatever order. Those that cannot be
+/// used count as absent. `generation` is this start's own random identity, which no other
+/// start may have.
 pub async fn assemble(
     env: &Env,
     name: Option<&str>,
+    generation: Uuid,
     candidates: Vec<Candidate>,
     start: Start,
     options: Options,
 ) -> IoResult<Array> {
-    let mut found = Vec::new();
     let mut notes = Vec::new();
-    for candidate in candidates {
-        let device = candidate.device.geometry().name.clone();
-        match examine(env, &candidate.device).await {
-            Ok(Some(superblock)) => found.push((candidate, superblock)),
-            Ok(None) => {
-                return Err(invalid(format!(
-                    "{device} belongs to no array; remove it from the members, or add it to the \
-                     running array as a spare"
-                )));
-            }
-            Err(error) => notes.push(format!("{device} cannot be read: {error}")),
-        }
-    }
-    let Some(newest) = found
-        .iter()
-        .max_by_key(|(_, s)| s.age())
-        .map(|(_, s)| s.clone())
-    else {
-        let notes = notes.join("; ");
-        return Err(invalid(format!("no device belongs to an array; {notes}")));
+    let found = find(env, candidates, &options, &mut notes).await?;
+    let found = choose(found, name, &mut notes)?;
+    let all: Vec<_> = found.iter().map(|found| &found.known).collect();
+    let truth = membership::newest(&all).ok_or_else(|| apart(&found))?;
+    let past = Past {
+        generation,
+        // What this start writes comes before them.
+        history: membership::history_after(&truth, HISTORY_MAX - 1),
+        event: membership::last_event(&all),
+        sealed: truth.sealed,
     };
-    check_found(&found, &newest, name)?;
-    let behind = found.iter().filter(|(_, s)| s.events < newest.events);
-    let behind: HashSet<_> = behind.map(|(_, s)| s.member).collect();
-    let parts = parts_of(env, found, &newest, start, options, &mut notes);
+    let parts = parts_of(env, found, &truth, past, start, options, &mut notes);
     let (core, returned) = parts.map_err(|error| match notes.is_empty() {
         true => error,
         false => invalid(format!("{error} ({})", notes.join("; "))),
     })?;
     for note in notes {
-        core.tell(note);
+        core.tell(format!("{}: {note}", core.name));
     }
-    catch_up(&core, &newest, &behind).await?;
-    take_over_marks(&core).await?;
     core.want_commit();
     core.commit().await?;
+    take_over_marks(&core).await?;
     if !core.journals.is_empty() {
         let stripes = core.replay(start.degraded).await?;
         if stripes > 0 {
@@ -157,173 +103,280 @@ pub async fn assemble(
     Ok(Array::start(core))
 }
 
-/// Gives members that the newest superblock has not reached that one, then all of them
-/// the same as the event after it, before there is a newer: starts that are cut short,
-/// one after another, would leave them more than one behind, which only members do that
-/// missed writes.
-async fn catch_up(core: &Rc<Core>, newest: &Superblock, behind: &HashSet<Uuid>) -> IoResult {
-    let mut refused: Vec<(usize, IoError)> = Vec::new();
-    for events in [newest.events, newest.events + 1] {
-        let mut live = core.live();
-        live.retain(|(role, member)| {
-            let lacks = events > newest.events || behind.contains(&member.uuid);
-            lacks && refused.iter().all(|(r, _)| r != role)
-        });
-        let each = live.into_iter().map(async |(role, member)| {
-            let mut buf = core.env.pool.take(BLOCK_BYTES);
-            let superblock = Superblock {
-                role: role as u16,
-                member: member.uuid,
-                events,
-                ..newest.clone()
-            };
-            superblock.encode(&mut buf);
-            let copy = SUPERBLOCKS[(events % 2) as usize];
-            let written = member.write_meta(copy, buf.share()).await;
-            written.err().map(|error| {
-                member.torn.set(Some(copy));
-                (role, error)
-            })
-        });
-        refused.extend(join_all(each).await.into_iter().flatten());
-        let took = |role| core.in_sync(role).is_some() && refused.iter().all(|(r, _)| *r != role);
-        if !refused.is_empty() && !core.shape.can_run(took) {
-            return Err(refused.swap_remove(0).1);
+/// Asks all candidates at once what they are.
+async fn find(
+    env: &Env,
+    candidates: Vec<Candidate>,
+    options: &Options,
+    notes: &mut Vec<String>,
+) -> IoResult<Vec<Found>> {
+    let asked = candidates.into_iter().map(async |candidate| {
+        let known = examine::known(env, &candidate.device, options.patience).await;
+        (candidate, known)
+    });
+    let mut found = Vec::new();
+    for (candidate, known) in join_all(asked).await {
+        let device = candidate.device.geometry().name.clone();
+        match known {
+            Ok(Some(known)) => found.push(Found { candidate, known }),
+            Ok(None) => notes.push(format!(
+                "{device} belongs to no array, and is not used; remove it from the members, or \
+                 add it to the running array"
+            )),
+            Err(error) => notes.push(format!("{device} cannot be read, and is not used: {error}")),
         }
     }
-    for (role, error) in refused {
-        core.fail(role, &error);
-    }
-    Ok(())
-}
-
-/// Whether an array went on with the member of `found` that the one of `table` calls
-/// failed: with none of those that are in sync here. If it had any of them with it, its
-/// last event never reached those, and nothing was acknowledged after that.
-pub(crate) fn went_on_alone(found: &Superblock, table: &[MemberEntry]) -> bool {
-    let mine = table.iter().find(|entry| entry.uuid == found.member);
-    let is_newer = mine.is_some_and(|mine| found.events >= mine.failed_at);
-    let in_sync = table.iter().filter(|e| e.state == MemberState::InSync);
-    let mut with_it = in_sync.filter(|here| {
-        let there = found.table.iter().find(|there| there.uuid == here.uuid);
-        there.is_some_and(|there| !there.state.is_failed())
-    });
-    is_newer && with_it.next().is_none()
-}
-
-/// Refuses what cannot be one array.
-fn check_found(
-    found: &[(Candidate, Superblock)],
-    newest: &Superblock,
-    name: Option<&str>,
-) -> IoResult {
-    if let Some(name) = name
-        && newest.name != name
-    {
+    if found.is_empty() {
         return Err(invalid(format!(
-            "these devices belong to array {}, not {name}; correct the name or the members",
-            newest.name
+            "no member that is here belongs to an array; make it with `hotset array create` ({})",
+            notes.join("; ")
         )));
     }
+    Ok(found)
+}
+
+/// The devices that belong to the array `name`, or to that most of them belong to.
+fn choose(found: Vec<Found>, name: Option<&str>, notes: &mut Vec<String>) -> IoResult<Vec<Found>> {
+    let mut arrays: BTreeMap<Uuid, Vec<Found>> = BTreeMap::new();
+    for found in found {
+        let array = found.known.newest().array;
+        arrays.entry(array).or_default().push(found);
+    }
+    let name_of = |all: &[Found]| all[0].known.newest().name.clone();
+    let (ours, others): (Vec<_>, Vec<_>) = arrays
+        .into_values()
+        .partition(|all| name.is_none_or(|name| name_of(all) == name));
+    let Some(most) = ours.iter().map(Vec::len).max() else {
+        return Err(invalid(format!(
+            "these devices belong to array {}, not {}; correct the name or the members",
+            name_of(&others[0]),
+            name.unwrap_or_default()
+        )));
+    };
+    let (mut ours, less): (Vec<_>, Vec<_>) = ours.into_iter().partition(|all| all.len() == most);
+    if let [one, other, ..] = &ours[..] {
+        return Err(invalid(format!(
+            "{} and {} belong to two arrays, {} ({}) and {} ({}); remove one of them from the \
+             members",
+            one[0].name(),
+            other[0].name(),
+            name_of(one),
+            one[0].known.newest().array,
+            name_of(other),
+            other[0].known.newest().array
+        )));
+    }
+    for foreign in others.iter().chain(&less).flatten() {
+        let theirs = foreign.known.newest();
+        notes.push(format!(
+            "{} belongs to another array, {} ({}), and is not used; remove it from the members",
+            foreign.name(),
+            theirs.name,
+            theirs.array
+        ));
+    }
+    let ours = ours.pop().expect("the one that most belong to");
     let mut seen = HashSet::new();
-    for (candidate, superblock) in found {
-        let device = &candidate.device.geometry().name;
-        if superblock.array != newest.array {
+    for found in &ours {
+        if !seen.insert(found.known.member()) {
             return Err(invalid(format!(
-                "{device} belongs to another array, {} ({}); remove it from the members",
-                superblock.name, superblock.array
-            )));
-        }
-        if !seen.insert(superblock.member) {
-            return Err(invalid(format!(
-                "{device} is a copy of another member (role {}); remove one of the two",
-                superblock.role
-            )));
-        }
-        let entry = newest
-            .table
-            .iter()
-            .find(|entry| entry.uuid == superblock.member);
-        if let Some(entry) = entry
-            && entry.state.is_failed()
-            && went_on_alone(superblock, &newest.table)
-        {
-            return Err(invalid(format!(
-                "{device} was used apart from the other members, so that both hold data the other \
-                 has not; remove it from the members, then add it to the array, which overwrites it"
+                "{} is a copy of another member (role {}); remove one of the two",
+                found.name(),
+                found.known.newest().role
             )));
         }
     }
-    Ok(())
+    Ok(ours)
+}
+
+/// Members of one array that went on without each other.
+fn apart(found: &[Found]) -> IoError {
+    let newest = found.iter().max_by_key(|found| found.known.newest().age());
+    let newest = newest.expect("members that are apart");
+    let truth = newest.known.newest();
+    let (with_it, others): (Vec<_>, Vec<_>) = found
+        .iter()
+        .partition(|found| found.known.is_part_of(truth));
+    let names = |side: &[&Found]| side.iter().map(|f| f.name()).collect::<Vec<_>>().join(", ");
+    let (ours, theirs) = (names(&with_it), names(&others));
+    let history = |side: &[&Found]| side.first().map(|found| found.known.history());
+    invalid(format!(
+        "array {} is a split brain: {ours} went on without {theirs}, and {theirs} without {ours}, \
+         and each holds writes that the other has not ({ours}: {}; {theirs}: {}). To keep what \
+         {ours} holds, remove {theirs} from the members, start (degraded, if that is asked for), \
+         and then add {theirs}, which overwrites it; to keep what {theirs} holds, the other way \
+         round",
+        truth.name,
+        history(&with_it).unwrap_or_default(),
+        history(&others).unwrap_or_default()
+    ))
+}
+
+/// Why a device cannot be a member of an array with logical blocks of `block`, which
+/// uses `needed` of it, whatever it holds.
+pub(crate) fn unusable(candidate: &Candidate, block: Sectors, needed: Sectors) -> Option<String> {
+    let geometry = candidate.device.geometry();
+    let name = &geometry.name;
+    if geometry.block > block {
+        return Some(format!(
+            "{name} has logical blocks of {} bytes, the array of {}: it counts as absent; copy it \
+             to a device with smaller ones, or give another in its place",
+            geometry.block.bytes(),
+            block.bytes()
+        ));
+    }
+    (geometry.sectors < needed).then(|| {
+        format!(
+            "{name} is smaller than it was: it needs {} MiB, and counts as absent; restore its \
+             size, or give another in its place",
+            needed.bytes().div_ceil(1 << 20)
+        )
+    })
 }
 
 type Returned = Vec<(usize, Rc<Member>, bool)>;
 
+/// What is here of each role.
+struct Place {
+    here: Option<(Candidate, Known)>,
+    /// How far that is; `None` if nothing usable is here.
+    standing: Option<Standing>,
+    /// Something is here that tells what it knows, usable or not.
+    known: bool,
+}
+
+/// Finds out who has each role of `truth`.
+fn places(
+    found: &mut Vec<Found>,
+    truth: &Superblock,
+    shape: &Shape,
+    notes: &mut Vec<String>,
+) -> Vec<Place> {
+    let mut places = Vec::new();
+    for entry in &truth.table {
+        let at = found.iter().position(|f| f.known.member() == entry.uuid);
+        let Some(Found { candidate, known }) = at.map(|at| found.swap_remove(at)) else {
+            let (here, standing, known) = (None, None, false);
+            places.push(Place {
+                here,
+                standing,
+                known,
+            });
+            continue;
+        };
+        let mut standing = known.standing(truth, entry);
+        if let Some(why) = unusable(&candidate, truth.block, truth.data_at + entry.sectors) {
+            notes.push(why);
+            standing = None;
+        }
+        let here = standing.map(|_| (candidate, known));
+        places.push(Place {
+            here,
+            standing,
+            known: true,
+        });
+    }
+    settle_unknown(&mut places, truth, shape, notes);
+    places
+}
+
+/// Decides about members of which a superblock cannot be read.
+fn settle_unknown(
+    places: &mut [Place],
+    truth: &Superblock,
+    shape: &Shape,
+    notes: &mut Vec<String>,
+) {
+    let fresh = |place: &Place| place.standing == Some(Standing::Fresh);
+    let in_sync = |role: usize| truth.table[role].state == MemberState::InSync;
+    let needed = !shape.can_run(|role| in_sync(role) && fresh(&places[role]));
+    for place in places.iter_mut() {
+        if let (Some(Standing::Unknown), Some((candidate, _))) = (place.standing, &place.here) {
+            let name = &candidate.device.geometry().name;
+            notes.push(format!("a superblock of {name} cannot be read"));
+            place.standing = Some(match needed {
+                true => Standing::Fresh,
+                false => Standing::Stale { whole: true },
+            });
+        }
+    }
+    // One that may have gone on with what cannot be read is believed before one that
+    // certainly did not.
+    let may_be_newer = |place: &Place| {
+        let hides = |(_, known): &(Candidate, Known)| known.may_hide_the_newest();
+        place.here.as_ref().is_some_and(hides)
+    };
+    let trusted: Vec<bool> = (0..)
+        .zip(places.iter())
+        .map(|(role, place)| in_sync(role) && fresh(place) && may_be_newer(place))
+        .collect();
+    if !shape.can_run(|role| trusted[role]) {
+        return;
+    }
+    for (role, place) in places.iter_mut().enumerate() {
+        if in_sync(role)
+            && !trusted[role]
+            && place.standing == Some(Standing::Fresh)
+            && let Some((candidate, _)) = &place.here
+        {
+            let name = &candidate.device.geometry().name;
+            notes.push(format!(
+                "{name} may lack what a superblock of another member says that cannot be read"
+            ));
+            place.standing = Some(Standing::Stale { whole: true });
+        }
+    }
+}
+
 /// Gives each member found its role.
 fn parts_of(
     env: &Env,
-    mut found: Vec<(Candidate, Superblock)>,
-    newest: &Superblock,
+    mut found: Vec<Found>,
+    truth: &Superblock,
+    past: Past,
     start: Start,
     options: Options,
     notes: &mut Vec<String>,
 ) -> IoResult<(Rc<Core>, Returned)> {
-    let sizes: Vec<_> = newest.table.iter().map(|entry| entry.sectors).collect();
-    let shape = Shape::new(newest.level, &sizes, newest.chunk)?;
-    let new = |candidate, uuid| {
+    let sizes: Vec<_> = truth.table.iter().map(|entry| entry.sectors).collect();
+    let shape = Shape::new(truth.level, &sizes, truth.chunk)?;
+    let new = |candidate, known: &Known| {
         let (patience, env) = (options.patience, env.clone());
-        Rc::new(Member::new(candidate, uuid, newest.data_at, patience, env))
+        let member = Member::new(candidate, known.member(), truth.data_at, patience, env);
+        member.worse_copy.set(known.worse_copy(truth));
+        Rc::new(member)
     };
+    let places = places(&mut found, truth, &shape, notes);
+    check_absent(&shape, &places, truth, start)?;
     let (mut members, mut returned) = (Vec::new(), Vec::new());
-    let (mut absent, mut unheard) = (Vec::new(), Vec::new());
-    for (role, entry) in newest.table.iter().enumerate() {
+    for (role, (place, entry)) in places.into_iter().zip(&truth.table).enumerate() {
         let mut entry = *entry;
-        let at = found.iter().position(|(_, s)| s.member == entry.uuid);
-        let here = at.map(|at| found.swap_remove(at));
-        let is_heard = here.is_some();
-        let needed = newest.data_at + entry.sectors;
-        let here = here.filter(|(candidate, _)| {
-            let why = unusable(candidate, newest.block, needed);
-            notes.extend(why.clone());
-            why.is_none()
-        });
-        let member = match (here, entry.state) {
-            (Some((candidate, superblock)), MemberState::Failed { whole }) => {
-                let whole = whole || superblock.events + 2 < entry.failed_at;
-                returned.push((role, new(candidate, entry.uuid), whole));
-                None
-            }
-            (Some((candidate, superblock)), _) if superblock.events + 1 >= newest.events => {
-                Some(new(candidate, entry.uuid))
-            }
-            (Some((candidate, _)), _) => {
-                notes.push(format!(
-                    "{} is older than the other members; it is filled anew",
-                    candidate.device.geometry().name
-                ));
-                returned.push((role, new(candidate, entry.uuid), true));
-                None
-            }
-            (None, state) => {
-                if state == MemberState::InSync {
-                    absent.push(role);
-                    unheard.extend((!is_heard).then_some(role));
+        let standing = place.standing;
+        let here = place.here.map(|(candidate, known)| new(candidate, &known));
+        let member = match (here, standing) {
+            (Some(member), Some(Standing::Stale { whole })) => {
+                if !entry.state.is_failed() {
+                    let name = &member.name;
+                    notes.push(format!(
+                        "{name} is older than the other members; it is filled anew"
+                    ));
                 }
+                returned.push((role, member, whole));
                 None
             }
+            (here, _) => here,
         };
         if member.is_none() && !entry.state.is_failed() {
             let whole = matches!(entry.state, MemberState::Rebuilding { whole: true });
             entry.state = MemberState::Failed { whole };
-            entry.failed_at = newest.events + 2;
+            entry.failed_at = truth.sealed + 1;
         }
         members.push((member, entry));
     }
-    check_absent(&shape, &absent, &unheard, &members, newest, start)?;
     let mut spares = Vec::new();
-    for (candidate, superblock) in found {
-        if superblock.role == ROLE_SPARE {
-            spares.push(new(candidate, superblock.member));
+    for Found { candidate, known } in found {
+        if known.is_spare() {
+            spares.push(new(candidate, &known));
         } else {
             notes.push(format!(
                 "{} was replaced by another member; add it as a spare, or remove it",
@@ -332,52 +385,50 @@ fn parts_of(
         }
     }
     let parts = Parts {
-        name: newest.name.as_str().into(),
-        block: newest.block,
+        name: truth.name.as_str().into(),
+        block: truth.block,
         members,
         spares,
         meta: Some(Meta {
-            array: newest.array,
-            data_at: newest.data_at,
-            region: newest.region,
-            journal_slots: newest.journal_slots,
+            array: truth.array,
+            data_at: truth.data_at,
+            region: truth.region,
+            journal_slots: truth.journal_slots,
         }),
-        generation: newest.events + 1,
-        bad: newest.bad.clone(),
+        past,
+        bad: truth.bad.clone(),
         shape,
     };
     Ok((Core::new(parts, env.clone(), options)?, returned))
 }
 
-fn check_absent(
-    shape: &Shape,
-    absent: &[usize],
-    unheard: &[usize],
-    members: &[(Option<Rc<Member>>, MemberEntry)],
-    newest: &Superblock,
-    start: Start,
-) -> IoResult {
-    let in_sync = |role: usize| {
-        let (member, entry) = &members[role];
-        member.is_some() && entry.state == MemberState::InSync
-    };
-    let named = |roles: &[usize]| {
-        let roles: Vec<_> = roles.iter().map(ToString::to_string).collect();
-        roles.join(", ")
-    };
+fn check_absent(shape: &Shape, places: &[Place], truth: &Superblock, start: Start) -> IoResult {
+    let should = |role: &usize| truth.table[*role].state == MemberState::InSync;
+    let in_sync = |role: usize| should(&role) && places[role].standing == Some(Standing::Fresh);
+    let all = 0..places.len();
+    let missing = all.clone().filter(|role| should(role) && !in_sync(*role));
+    let missing: Vec<_> = missing.map(|role| role.to_string()).collect();
     if !shape.can_run(in_sync) {
         return Err(invalid(format!(
             "array {} cannot start: too many members are missing (roles {}); bring them back",
-            newest.name,
-            named(absent)
+            truth.name,
+            missing.join(", ")
         )));
     }
-    if !unheard.is_empty() && shape.can_run(|role| unheard.contains(&role)) && !start.degraded {
+    // Of some nothing is known, and some may know more than can be read.
+    let absent = |role: usize| should(&role) && !places[role].known;
+    let hides = |role: usize| {
+        let here = places[role].here.as_ref();
+        should(&role) && here.is_some_and(|(_, known)| known.may_hide_the_newest())
+    };
+    let told = all.filter(should).any(|role| !absent(role) && !hides(role));
+    let with_hidden = told && !shape.can_run(hides) && shape.can_run(|r| absent(r) || hides(r));
+    if (shape.can_run(absent) || with_hidden) && !start.degraded {
         return Err(invalid(format!(
             "array {} may have gone on without the members that are here: bring back the missing \
              (roles {}), or start it degraded if they are lost for good",
-            newest.name,
-            named(unheard)
+            truth.name,
+            missing.join(", ")
         )));
     }
     Ok(())

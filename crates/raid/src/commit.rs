@@ -1,76 +1,81 @@
 //! How a change of who is in an array becomes durable: its superblocks.
 //!
-//! Each change is an event; an event that not every live member has taken is written
-//! anew, as another revision, so that a member that refuses and cannot be left behind
-//! stays at most one event behind.
+//! Each change is an event, of which one image is made. It goes to the worse copy of the
+//! superblock of each live member, and once all have it, to the other copies.
 //!
 //! Invariants:
 //!     `commit` ends well ⟹ every live member has the superblock of what was so when
-//!                            it began
-//!     the last whole superblock of a member outlives every write of the next
+//!                            it began, in both copies
+//!     the newest whole copy of a member's superblock outlives every write of the next
+//!     two members have an event ⟹ they have the same of it, but for who they are
+//!     what is sealed is on every member that was live in it, in a copy at least
 
 use crate::core::Core;
-use crate::format::{BLOCK_BYTES, ROLE_SPARE, SUPERBLOCKS, Superblock, Uuid};
+use crate::format::{BLOCK_BYTES, Position, ROLE_SPARE, SUPERBLOCKS, Superblock, Uuid};
 use crate::member::Member;
 use block::{Access, Extent, IoResult, Lba, RangeLock, Sectors};
 use futures_util::future::join_all;
 use std::cell::Cell;
 use std::rc::Rc;
 
+/// What an array's superblocks say of its past when it starts.
+#[derive(Clone, Default)]
+pub(crate) struct Past {
+    /// The identity of this start.
+    pub generation: Uuid,
+    /// The starts before it.
+    pub history: Vec<Position>,
+    /// The highest event that any member speaks of.
+    pub event: u64,
+    /// The last event that is sealed.
+    pub sealed: u64,
+}
+
 /// Which changes are durable.
 pub(crate) struct Commits {
+    generation: Uuid,
+    history: Vec<Position>,
     /// The last event.
-    generation: Cell<u64>,
-    /// Not every live member has it.
-    incomplete: Cell<bool>,
-    /// How often it was written anew.
-    revision: Cell<u32>,
+    event: Cell<u64>,
+    sealed: Cell<u64>,
     wanted: Cell<u64>,
     committed: Cell<u64>,
     committing: RangeLock,
 }
 
 impl Commits {
-    /// After the event `generation`.
-    pub fn new(generation: u64) -> Commits {
+    pub fn new(past: Past) -> Commits {
+        let parent = past.history.first().map_or(0, |parent| parent.event);
         Commits {
-            generation: Cell::new(generation),
-            incomplete: Cell::new(false),
-            revision: Cell::new(0),
+            generation: past.generation,
+            history: past.history,
+            event: Cell::new(past.event.max(parent)),
+            sealed: Cell::new(past.sealed),
             wanted: Cell::new(0),
             committed: Cell::new(0),
             committing: RangeLock::new(),
         }
     }
 
-    /// An event that no member has yet, nor will before what is so now is durable.
-    pub fn next_event(&self) -> u64 {
-        self.generation.get() + 1
-    }
-
-    /// Goes on to the next event, or to the next revision of one that some lack: else
-    /// members that refuse and cannot be left behind would fall further and further
-    /// behind, and count for members that missed writes.
-    fn begin(&self) {
-        if self.incomplete.replace(true) {
-            self.revision.set(self.revision.get() + 1);
-        } else {
-            self.generation.set(self.generation.get() + 1);
-            self.revision.set(0);
-        }
+    /// The event after the last that every live member has for certain.
+    pub fn after_sealed(&self) -> u64 {
+        self.sealed.get() + 1
     }
 }
 
 impl Core {
-    /// The superblock as a member is to have it.
-    pub fn superblock(&self, role: u16, member: Uuid) -> Superblock {
+    /// What superblocks say now, of an event that may not be written yet.
+    pub fn image(&self) -> Superblock {
         let meta = self.meta();
         Superblock {
             array: meta.array,
-            member,
-            role,
-            events: self.commits.generation.get(),
-            revision: self.commits.revision.get(),
+            member: Uuid::default(),
+            role: ROLE_SPARE,
+            events: self.commits.event.get(),
+            generation: self.commits.generation,
+            history: self.commits.history.clone(),
+            sealed: self.commits.sealed.get(),
+            revision: 0,
             name: self.name.to_string(),
             level: self.shape.level(),
             block: self.geometry.block,
@@ -89,36 +94,55 @@ impl Core {
         if self.is_committed() || self.meta.is_none() {
             return Ok(());
         }
-        // Boxed, so that the futures of requests stay small: they are moved.
-        Box::pin(self.commit_now()).await
+        // A superblock that is being written is waited for, whoever has given up by then.
+        self.env.spawn.persist(self.clone().commit_now()).await
     }
 
-    async fn commit_now(self: &Rc<Core>) -> IoResult {
+    async fn commit_now(self: Rc<Core>) -> IoResult {
         let all = Extent::new(Lba::ZERO, Sectors(1));
         let _alone = self.commits.committing.lock(all, Access::Exclusive).await;
         while !self.is_committed() {
             self.check_up()?;
             let wanted = self.commits.wanted.get();
-            self.commits.begin();
-            let live = self.live();
-            let writes = live
-                .iter()
-                .map(|(role, member)| self.write_superblock(*role as u16, member));
-            let results = join_all(writes).await;
-            for ((role, _), result) in live.iter().zip(results) {
-                if let Err(error) = result
-                    && !self.fail(*role, &error)
-                {
-                    return Err(error);
-                }
+            self.commits.event.set(self.commits.event.get() + 1);
+            // What each gets, and who gets it, is decided here, before anything is
+            // waited for.
+            let (mut image, live) = (self.image(), self.live());
+            if !self.write_copies(&live, &image).await? {
+                // The image counts one as live that is not: it stays unsealed.
+                continue;
             }
-            self.commits.incomplete.set(false);
+            image.sealed = image.events;
+            self.commits.sealed.set(image.events);
+            self.write_copies(&live, &image).await?;
             // A member that failed meanwhile has to be left behind as well.
             if self.commits.wanted.get() == wanted {
                 self.commits.committed.set(wanted);
             }
         }
         Ok(())
+    }
+
+    /// Writes `image` to a copy of the superblock of each of `live`; whether all took it.
+    async fn write_copies(
+        self: &Rc<Core>,
+        live: &[(usize, Rc<Member>)],
+        image: &Superblock,
+    ) -> IoResult<bool> {
+        let writes = live.iter().map(|(role, member)| {
+            let image = image.clone();
+            self.write_copy(*role as u16, member, image)
+        });
+        let (results, mut all) = (join_all(writes).await, true);
+        for ((role, _), result) in live.iter().zip(results) {
+            if let Err(error) = result {
+                all = false;
+                if !self.fail(*role, &error) {
+                    return Err(error);
+                }
+            }
+        }
+        Ok(all)
     }
 
     /// Whether every live member knows durably who is in the array.
@@ -131,48 +155,34 @@ impl Core {
         self.commits.wanted.set(self.commits.wanted.get() + 1);
     }
 
-    /// Gives `member` its superblock, durably.
-    pub async fn write_superblock(&self, role: u16, member: &Member) -> IoResult {
+    /// Writes the worse copy of a member's superblock, durably, which makes it the better
+    /// one.
+    async fn write_copy(&self, role: u16, member: &Member, image: Superblock) -> IoResult {
         let mut buf = self.env.pool.take(BLOCK_BYTES);
-        self.superblock(role, member.uuid).encode(&mut buf);
-        // The other copy stays whole whatever becomes of this write: one that is torn
-        // is written first.
-        let copy = SUPERBLOCKS[(self.commits.generation.get() % 2) as usize];
-        let torn = member.torn.take().filter(|torn| *torn != copy);
-        let block = buf.share();
-        for copy in torn.into_iter().chain([copy]) {
-            let written = member.write_meta(copy, block.clone()).await;
-            if written.is_err() {
-                member.torn.set(Some(copy));
-                return written;
-            }
-        }
+        let superblock = Superblock {
+            role,
+            member: member.uuid,
+            ..image
+        };
+        superblock.encode(&mut buf);
+        let copy = member.worse_copy.get();
+        member.write_meta(SUPERBLOCKS[copy], buf.share()).await?;
+        member.worse_copy.set(1 - copy);
         Ok(())
-    }
-
-    /// Makes a copy of a member's superblock that cannot be read, or was torn, the
-    /// same as the other: the next commit may overwrite that one.
-    pub async fn mend_superblocks(&self, member: &Member) -> IoResult {
-        let mut found = [None, None];
-        for (copy, found) in SUPERBLOCKS.into_iter().zip(&mut found) {
-            let buf = self.env.pool.take(BLOCK_BYTES);
-            let (buf, result) = member.read_meta(copy, buf).await;
-            let legible = result.is_ok() && Superblock::decode(&buf).is_some();
-            *found = legible.then_some(buf);
-        }
-        match found {
-            [Some(whole), None] => member.write_meta(SUPERBLOCKS[1], whole.share()).await,
-            [None, Some(whole)] => member.write_meta(SUPERBLOCKS[0], whole.share()).await,
-            _ => Ok(()),
-        }
     }
 
     /// Makes a device that is blank, or was somebody's, a spare of this array.
     pub async fn write_spare(&self, member: &Member) -> IoResult {
+        // What it was is gone before it is anything else: no two copies contradict
+        // each other.
+        let mut blank = self.env.pool.take(BLOCK_BYTES);
+        blank.fill(0);
+        let blank = blank.share();
         for copy in SUPERBLOCKS {
-            let mut buf = self.env.pool.take(BLOCK_BYTES);
-            self.superblock(ROLE_SPARE, member.uuid).encode(&mut buf);
-            member.write_meta(copy, buf.share()).await?;
+            member.write_meta(copy, blank.clone()).await?;
+        }
+        for _ in SUPERBLOCKS {
+            self.write_copy(ROLE_SPARE, member, self.image()).await?;
         }
         Ok(())
     }

@@ -6,13 +6,14 @@
 //!     a member is failed only if the others can carry the array on
 //!     a member serves reads ⟺ it is in sync
 
-use crate::commit::Commits;
+use crate::commit::{Commits, Past};
 use crate::format::{MemberEntry, MemberState, Uuid};
 use crate::intent::Intent;
 use crate::journal::Journal;
 use crate::late::Late;
 use crate::levels::{Leg, Level, Piece, Shape};
 use crate::member::{Member, is_loss};
+use crate::membership::Known;
 use crate::replace::Replacement;
 use crate::scratch;
 use block::{
@@ -144,7 +145,7 @@ pub(crate) struct Parts {
     pub members: Vec<(Option<Rc<Member>>, MemberEntry)>,
     pub spares: Vec<Rc<Member>>,
     pub meta: Option<Meta>,
-    pub generation: u64,
+    pub past: Past,
     pub bad: Vec<Extent>,
 }
 
@@ -200,7 +201,7 @@ impl Core {
             turn: Cell::new(0),
             last_use: Cell::new(Nanos::ZERO),
             progress: Cell::default(),
-            commits: Commits::new(parts.generation),
+            commits: Commits::new(parts.past),
             late: Late::default(),
             replacement: RefCell::default(),
             lanes: RangeLock::new(),
@@ -346,7 +347,7 @@ impl Core {
             return false;
         }
         let whole = matches!(state, MemberState::Rebuilding { whole: true });
-        let failed_at = self.commits.next_event();
+        let failed_at = self.commits.after_sealed();
         self.set_entry(role, |entry| {
             entry.state = MemberState::Failed { whole };
             entry.failed_at = failed_at;
@@ -424,6 +425,13 @@ impl Core {
             return Err(self.error(Kind::Busy, format!("{name} is in this array already")));
         }
         Ok(Joining(self, name.clone()))
+    }
+
+    /// The role of which `found` is, or was last, the member.
+    pub fn role_of_found(&self, found: &Known) -> Option<usize> {
+        let ours = self.meta().array == found.newest().array;
+        let is_its = |slot: &Slot| slot.entry.get().uuid == found.member();
+        self.slots.iter().position(is_its).filter(|_| ours)
     }
 
     /// A device is to take `role`, which is lost and which no other is about to take.

@@ -3,8 +3,10 @@
 //! Not here: finding out what devices belong to (`assemble`).
 
 use crate::array::Array;
-use crate::assemble::{examine, invalid};
+use crate::assemble::invalid;
+use crate::commit::Past;
 use crate::core::{Core, Meta, Options, Parts};
+use crate::examine::examine;
 use crate::format::journal::slot_sectors;
 use crate::format::{
     ALIGNMENT, BLOCK_BYTES, JOURNAL, MAP, MEMBER_SECTORS_MAX, MemberEntry, NAME_BYTES_MAX,
@@ -100,7 +102,7 @@ pub fn raw(
         members: members.collect(),
         spares: Vec::new(),
         meta: None,
-        generation: 0,
+        past: Past::default(),
         bad: Vec::new(),
         shape,
     };
@@ -201,7 +203,10 @@ pub async fn create(
         members,
         spares: Vec::new(),
         meta: Some(meta),
-        generation: 0,
+        past: Past {
+            generation: fresh(),
+            ..Past::default()
+        },
         bad: Vec::new(),
     };
     let core = Core::new(parts, env.clone(), options)?;
@@ -210,11 +215,8 @@ pub async fn create(
         .into_iter()
         .map(|(role, member)| prepare(&core, role, member, plan.zeroed));
     try_join_all(fills).await?;
-    // Both copies of each superblock.
-    for _ in 0..2 {
-        core.want_commit();
-        core.commit().await?;
-    }
+    core.want_commit();
+    core.commit().await?;
     for spare in spares {
         check_spare(
             &core,

@@ -2,11 +2,12 @@
 //! arrays nest.
 //!
 //! `levels` says where sectors lie, `format` what members carry besides data,
-//! `assemble` who belongs to an array, `core` who is in it now, `commit` how that
-//! becomes durable. `replicated`, `parity` and `reconstruct` read and write; `intent`
-//! and `journal` see to it that a loss of power harms nothing, `found`, `replay`,
-//! `recover` and `fill` mend what it left, `replace` exchanges a sound member. What was
-//! given up and may still land is `late`.
+//! `examine` reads that, `membership` says which members are current, `assemble` puts an
+//! array together, `core` says who is in it now, `commit` how that becomes durable.
+//! `replicated`, `parity` and `reconstruct` read and write; `intent` and `journal` see to
+//! it that a loss of power harms nothing, `found`, `replay`, `recover` and `fill` mend what
+//! it left, `replace` exchanges a sound member. What was given up and may still land is
+//! `late`.
 //!
 //! Not here, on purpose: opening devices, asking people, clocks and random
 //! sources. Identities come in as arguments.
@@ -17,6 +18,7 @@ mod balance;
 mod commit;
 mod core;
 mod create;
+mod examine;
 mod fill;
 mod format;
 mod found;
@@ -26,6 +28,7 @@ mod late;
 mod levels;
 mod lost;
 mod member;
+mod membership;
 mod parity;
 mod place;
 mod reconstruct;
@@ -39,11 +42,13 @@ mod turn;
 mod xor;
 
 pub use array::{Array, MemberReport, Report};
-pub use assemble::{Start, assemble, examine};
+pub use assemble::{Start, assemble};
 pub use core::{Event, Options};
 pub use create::{Plan, check_form, create, raw};
+pub use examine::examine;
 pub use format::{
-    BAD_MAX, BLOCK_BYTES, MemberEntry, MemberState, NAME_BYTES_MAX, ROLE_SPARE, Superblock, Uuid,
+    BAD_MAX, BLOCK_BYTES, MemberEntry, MemberState, NAME_BYTES_MAX, Position, ROLE_SPARE,
+    Superblock, Uuid,
 };
 pub use levels::{LEGS_MAX, Leg, Level, MEMBERS_MAX, Piece, Shape, Stripe};
 pub use member::{Candidate, MemberCounts};

@@ -68,8 +68,9 @@ pub(crate) struct Member {
     pub read_time: Cell<Nanos>,
     /// What is to take its place, and gets all that it is asked to change.
     pub successor: RefCell<Option<Rc<Member>>>,
-    /// The copy of its superblock that it refused, which may be torn.
-    pub torn: Cell<Option<Sectors>>,
+    /// The copy of its superblock that is older, or torn, or cannot be read: the one
+    /// that is written next.
+    pub worse_copy: Cell<usize>,
     pub turns: Turns,
     pub patience: Option<Nanos>,
     pub env: Env,
@@ -105,7 +106,7 @@ impl Member {
             head: Cell::new(Lba::ZERO),
             read_time: Cell::new(Nanos::ZERO),
             successor: RefCell::default(),
-            torn: Cell::new(None),
+            worse_copy: Cell::new(0),
             turns: Turns::default(),
             patience,
             env,

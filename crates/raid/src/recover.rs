@@ -262,7 +262,6 @@ impl Core {
         // A start that takes it for one in sync needs its records.
         self.commit().await?;
         member.late_ended().await?;
-        self.mend_superblocks(&member).await?;
         if let Some(journal) = self.journals.get(role) {
             journal.wipe(self, &member).await?;
         }

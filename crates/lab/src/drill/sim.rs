@@ -159,6 +159,7 @@ impl Bench<'_> {
             let again = raid::assemble(
                 &self.env,
                 Some(name),
+                self.fresh(),
                 all,
                 Start::default(),
                 options(&config),

@@ -113,7 +113,8 @@ impl Outside {
     async fn assemble_inner(&self, local: &Local<SimDriver>, unit: usize) -> IoResult<Array> {
         let (name, leaves) = (format!("disk-{unit}"), self.leaves(local, unit));
         let env: Env = local.env();
-        assemble(&env, Some(&name), leaves, Start::default(), self.options()).await
+        let (fresh, start) = (self.fresh(), Start::default());
+        assemble(&env, Some(&name), fresh, leaves, start, self.options()).await
     }
 
     /// Mends the array that a unit is, all of whose disks are there again: gives it those

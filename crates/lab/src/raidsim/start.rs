@@ -44,7 +44,8 @@ async fn assemble_soon(
     outside: &Outside,
 ) -> IoResult<Array> {
     let start = Start { degraded };
-    let starting = assemble(env, Some("array"), candidates, start, outside.options());
+    let (fresh, options) = (outside.fresh(), outside.options());
+    let starting = assemble(env, Some("array"), fresh, candidates, start, options);
     if outside.scenario.trouble != Trouble::Hangs {
         return starting.await;
     }

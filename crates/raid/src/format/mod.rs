@@ -9,9 +9,10 @@ pub(crate) mod journal;
 pub(crate) mod map;
 mod superblock;
 
+pub(crate) use superblock::HISTORY_MAX;
 pub use superblock::{
-    BAD_MAX, MEMBER_SECTORS_MAX, MemberEntry, MemberState, NAME_BYTES_MAX, ROLE_SPARE, Superblock,
-    Uuid,
+    BAD_MAX, MEMBER_SECTORS_MAX, MemberEntry, MemberState, NAME_BYTES_MAX, Position, ROLE_SPARE,
+    Superblock, Uuid,
 };
 
 use block::Sectors;

@@ -1,5 +1,9 @@
 //! The superblock: which array a member belongs to, as what, and what is known
 //! of the others.
+//!
+//! Version 2 is written; version 1, which had neither starts nor their history, is read.
+//! What it cannot say is filled in so that it counts for as little as it may: its
+//! events are those of a start without a name, of which the last but one is sealed.
 
 use super::journal::slot_sectors;
 use super::map::REGIONS_MAX;
@@ -9,7 +13,9 @@ use block::{BUF_BYTES_MAX, Extent, Lba, Sectors};
 use std::fmt;
 
 const MAGIC: &[u8; 8] = b"hotsetAR";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// The version before starts had names.
+const VERSION_PLAIN: u32 = 1;
 /// The role of a spare.
 pub const ROLE_SPARE: u16 = u16::MAX;
 /// The longest name of an array.
@@ -18,12 +24,19 @@ pub const NAME_BYTES_MAX: usize = 32;
 pub const MEMBER_SECTORS_MAX: Sectors = Sectors(1 << 50);
 /// The most runs of lost sectors that are remembered.
 pub const BAD_MAX: usize = 120;
+/// The most starts that are remembered, the last one among them.
+pub(crate) const HISTORY_MAX: usize = 18;
 
 const AT_CHECKSUM: usize = 12;
 const AT_TABLE: usize = 128;
-const ENTRY_BYTES: usize = 64;
-const AT_BAD: usize = AT_TABLE + MEMBERS_MAX * ENTRY_BYTES;
+const ENTRY_BYTES: usize = 48;
+const ENTRY_BYTES_PLAIN: usize = 64;
+const AT_HISTORY: usize = AT_TABLE + MEMBERS_MAX * ENTRY_BYTES;
+const POSITION_BYTES: usize = 24;
+const AT_BAD: usize = 2176;
 const BAD_BYTES: usize = 16;
+const _: () = assert!(AT_HISTORY + HISTORY_MAX * POSITION_BYTES <= AT_BAD - 80);
+const _: () = assert!(AT_TABLE + MEMBERS_MAX * ENTRY_BYTES_PLAIN == AT_BAD);
 const _: () = assert!(AT_BAD + BAD_MAX * BAD_BYTES == BLOCK_BYTES);
 
 /// Names an array, or a member, for ever.
@@ -104,8 +117,18 @@ pub struct MemberEntry {
     pub sectors: Sectors,
     /// Of a rebuild from the start on: the sectors of the array that are done.
     pub checkpoint: Sectors,
-    /// The event by which it was lost.
+    /// Of one that was lost, the event after the last that it had for certain.
     pub failed_at: u64,
+}
+
+/// A point in the life of an array: an event, and the start that it belongs to. One
+/// start numbers its events upwards, and never gives two of them one number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Position {
+    /// The random identity of the start; nil for all that version 1 wrote.
+    pub generation: Uuid,
+    /// The event.
+    pub event: u64,
 }
 
 /// What each member says of its array.
@@ -117,10 +140,16 @@ pub struct Superblock {
     pub member: Uuid,
     /// This member's role, or [`ROLE_SPARE`].
     pub role: u16,
-    /// How often the array has changed; the highest is the truth.
+    /// How often the array has changed.
     pub events: u64,
-    /// Of one event, how often it was written anew because not every member took it;
-    /// the highest is the truth.
+    /// The start that wrote this; nil in version 1.
+    pub generation: Uuid,
+    /// The starts before that, the last first, each with its last event that counts.
+    pub history: Vec<Position>,
+    /// The last event that every member which was to have it is known to have, if only
+    /// in one of its two copies.
+    pub sealed: u64,
+    /// Of version 1: how often this event was written anew; the highest is the truth.
     pub revision: u32,
     /// The array's name.
     pub name: String,
@@ -172,8 +201,16 @@ impl Superblock {
         block[83] = self.table.len() as u8;
         block[84] = self.block.0 as u8;
         block[85] = self.bad.len() as u8;
-        put(block, 88, &self.revision.to_le_bytes());
+        let history = self.chain();
+        assert!(history.len() <= HISTORY_MAX);
+        block[86] = history.len() as u8;
+        put(block, 88, &self.sealed.to_le_bytes());
         put(block, 96, self.name.as_bytes());
+        for (i, position) in history.iter().enumerate() {
+            let at = AT_HISTORY + i * POSITION_BYTES;
+            put(block, at, &position.generation.0);
+            put(block, at + 16, &position.event.to_le_bytes());
+        }
         for (i, entry) in self.table.iter().enumerate() {
             let at = AT_TABLE + i * ENTRY_BYTES;
             put(block, at, &entry.uuid.0);
@@ -194,8 +231,12 @@ impl Superblock {
     /// Reads one; `None` if `block` holds none, or one that cannot be.
     pub fn decode(block: &[u8]) -> Option<Superblock> {
         let fields = Fields(block.get(..BLOCK_BYTES)?);
-        let sound = block[..8] == *MAGIC
-            && fields.u32(8) == VERSION
+        let plain = match fields.u32(8) {
+            VERSION => false,
+            VERSION_PLAIN => true,
+            _ => return None,
+        };
+        let sound = Superblock::claims(block)
             && fields.u32(AT_CHECKSUM) == checksum(&block[..BLOCK_BYTES], AT_CHECKSUM);
         if !sound {
             return None;
@@ -210,15 +251,48 @@ impl Superblock {
         let name = block[96..96 + NAME_BYTES_MAX].split(|byte| *byte == 0);
         let name = String::from_utf8(name.into_iter().next()?.to_vec()).ok()?;
         let entry = |i: usize| {
-            let at = AT_TABLE + i * ENTRY_BYTES;
+            let at = match plain {
+                false => AT_TABLE + i * ENTRY_BYTES,
+                true => AT_TABLE + i * ENTRY_BYTES_PLAIN,
+            };
+            let failed_at = fields.u64(at + 32);
             Some(MemberEntry {
                 uuid: fields.uuid(at),
                 sectors: Sectors(fields.u64(at + 16)),
                 checkpoint: Sectors(fields.u64(at + 24)),
-                failed_at: fields.u64(at + 32),
+                // Version 1 named the event of the loss, before which one may have been
+                // cut short.
+                failed_at: failed_at.saturating_sub(u64::from(plain)),
                 state: MemberState::from_code(fields.u8(at + 40))?,
             })
         };
+        let events = fields.u64(48);
+        let mut history = Vec::new();
+        let (mut sealed, mut revision) = (events.saturating_sub(1), 0);
+        if plain {
+            revision = fields.u32(88);
+            history.push(Position {
+                generation: Uuid::default(),
+                event: events,
+            });
+        } else {
+            sealed = fields.u64(88);
+            let starts = usize::from(fields.u8(86));
+            if starts > HISTORY_MAX {
+                return None;
+            }
+            history.extend((0..starts).map(|i| {
+                let at = AT_HISTORY + i * POSITION_BYTES;
+                Position {
+                    generation: fields.uuid(at),
+                    event: fields.u64(at + 16),
+                }
+            }));
+        }
+        let (now, history) = history.split_first()?;
+        if now.event != events {
+            return None;
+        }
         let lost = |i: usize| {
             let at = AT_BAD + i * BAD_BYTES;
             Extent::new(Lba(fields.u64(at)), Sectors(fields.u64(at + 8)))
@@ -227,8 +301,11 @@ impl Superblock {
             array: fields.uuid(16),
             member: fields.uuid(32),
             role: fields.u16(80),
-            events: fields.u64(48),
-            revision: fields.u32(88),
+            events,
+            generation: now.generation,
+            history: history.to_vec(),
+            sealed,
+            revision,
             name,
             level,
             block: Sectors(u64::from(fields.u8(84))),
@@ -242,8 +319,27 @@ impl Superblock {
         superblock.is_possible().then_some(superblock)
     }
 
-    /// Which of several is the truth: the highest.
-    pub fn age(&self) -> (u64, u32) {
+    /// Whether `block` says that it is one, be it sound or not.
+    pub(crate) fn claims(block: &[u8]) -> bool {
+        block.starts_with(MAGIC)
+    }
+
+    /// Where in the array's life this was written.
+    pub fn position(&self) -> Position {
+        Position {
+            generation: self.generation,
+            event: self.events,
+        }
+    }
+
+    /// That, and the starts before it.
+    pub(crate) fn chain(&self) -> Vec<Position> {
+        let history = self.history.iter().copied();
+        std::iter::once(self.position()).chain(history).collect()
+    }
+
+    /// Of two, which was written later, as far as they have a life in common.
+    pub(crate) fn age(&self) -> (u64, u32) {
         (self.events, self.revision)
     }
 
@@ -265,6 +361,10 @@ impl Superblock {
         };
         (self.role == ROLE_SPARE || usize::from(self.role) < sizes.len())
             && self.events < NUMBER_MAX
+            && self.sealed <= self.events
+            && self
+                .chain()
+                .is_sorted_by(|later, earlier| later.event > earlier.event)
             && matches!(self.block.0, 1 | 8)
             && self.data_at < MEMBER_SECTORS_MAX
             && self.data_at.0.is_multiple_of(ALIGNMENT.0)
@@ -295,200 +395,4 @@ impl Superblock {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    pub(crate) fn sample() -> Superblock {
-        let entry = |i: u8, state| MemberEntry {
-            uuid: Uuid([i; 16]),
-            state,
-            sectors: Sectors(4096),
-            checkpoint: Sectors(u64::from(i)),
-            failed_at: u64::from(i),
-        };
-        Superblock {
-            array: Uuid([9; 16]),
-            member: Uuid([1; 16]),
-            role: 1,
-            events: 77,
-            revision: 3,
-            name: "slow".into(),
-            level: Level::Raid5,
-            block: Sectors(8),
-            chunk: Sectors(128),
-            data_at: Sectors(8192),
-            region: Sectors(1024),
-            journal_slots: 16,
-            table: vec![
-                entry(0, MemberState::InSync),
-                entry(1, MemberState::Rebuilding { whole: true }),
-                entry(2, MemberState::Failed { whole: false }),
-            ],
-            bad: vec![Extent::new(Lba(8), Sectors(16))],
-        }
-    }
-
-    #[test]
-    fn what_is_written_is_read() {
-        let mut block = vec![0xff; BLOCK_BYTES];
-        sample().encode(&mut block);
-        assert_eq!(Superblock::decode(&block), Some(sample()));
-    }
-
-    fn read_back(superblock: &Superblock) -> Option<Superblock> {
-        let mut block = vec![0xff; BLOCK_BYTES];
-        superblock.encode(&mut block);
-        Superblock::decode(&block)
-    }
-
-    #[test]
-    fn a_full_one_is_read() {
-        let states = (0..5).map(|code| MemberState::from_code(code).unwrap());
-        let entries = (1..).zip(states.cycle()).map(|(i, state)| MemberEntry {
-            uuid: Uuid([i; 16]),
-            state,
-            ..sample().table[0]
-        });
-        let full = Superblock {
-            name: "n".repeat(NAME_BYTES_MAX),
-            data_at: Sectors(67584),
-            region: Sectors(31 * 128),
-            table: entries.take(MEMBERS_MAX).collect(),
-            bad: vec![Extent::new(Lba(8), Sectors(16)); BAD_MAX],
-            ..sample()
-        };
-        assert_eq!(read_back(&full), Some(full.clone()));
-        assert_eq!(
-            full.table[1].uuid.to_string(),
-            "02020202-0202-0202-0202-020202020202"
-        );
-        assert_eq!(
-            format!("{:?}", full.table[1].uuid),
-            full.table[1].uuid.to_string()
-        );
-    }
-
-    /// A checksum says nothing of what the numbers mean.
-    #[test]
-    fn numbers_that_cannot_be_are_refused() {
-        type Change = fn(&mut Superblock, u64);
-        const LIMIT: u64 = 1 << 50;
-        let changes: [(Change, &[u64], &[u64]); 18] = [
-            (|s, n| s.role = n as u16, &[0, 2, ROLE_SPARE as u64], &[3]),
-            (|s, n| s.events = n, &[0, NUMBER_MAX - 1], &[NUMBER_MAX]),
-            (|s, n| s.block = Sectors(n), &[1, 8], &[0, 2, 16]),
-            (|s, n| s.chunk = Sectors(n), &[64, 128], &[0, 4, 8192]),
-            (
-                |s, n| s.data_at = Sectors(n),
-                &[8192, LIMIT - 2048],
-                &[0, 6144, 8193, LIMIT],
-            ),
-            (|s, n| s.region = Sectors(n), &[256, 1024], &[0, 128, 300]),
-            (|s, n| s.journal_slots = n as u32, &[1, 16, 20], &[0, 21]),
-            (
-                |s, n| s.table[2].sectors = Sectors(n),
-                &[LIMIT - 1],
-                &[0, LIMIT, u64::MAX],
-            ),
-            (|s, n| s.table[1].checkpoint = Sectors(n), &[8192], &[8193]),
-            (
-                |s, n| s.table[2].failed_at = n,
-                &[NUMBER_MAX - 1],
-                &[NUMBER_MAX],
-            ),
-            (
-                |s, n| s.bad[0].start = Lba(n),
-                &[0, 8192 - 16],
-                &[8192 - 15, u64::MAX],
-            ),
-            (
-                |s, n| s.bad[0].len = Sectors(n),
-                &[1, 8192 - 8],
-                &[0, 8192 - 7, u64::MAX],
-            ),
-            (|s, n| s.table.truncate(n as usize), &[3], &[2]),
-            // As many regions as the map has bits.
-            (
-                |s, n| {
-                    let sectors = |entry: &mut MemberEntry| entry.sectors = Sectors(n);
-                    s.table.iter_mut().for_each(sectors);
-                },
-                &[15_728_640],
-                &[15_728_640 + 128],
-            ),
-            // Other levels have no journal.
-            (
-                |s, n| (s.level, s.journal_slots) = (Level::Raid1, n as u32),
-                &[0],
-                &[16],
-            ),
-            // Members one after the other are added up.
-            (
-                |s, n| {
-                    (s.level, s.journal_slots) = (Level::Linear, 0);
-                    s.table[2].sectors = Sectors(n);
-                },
-                &[LIMIT - 8],
-                &[u64::MAX],
-            ),
-            // One without redundancy has no use for a map.
-            (
-                |s, n| {
-                    (s.level, s.journal_slots) = (Level::Raid0, 0);
-                    s.region = Sectors(n);
-                },
-                &[1],
-                &[0],
-            ),
-            // A record has to fit a buffer.
-            (
-                |s, n| {
-                    (s.data_at, s.region) = (Sectors(1 << 30), Sectors(8192));
-                    s.chunk = Sectors(n);
-                },
-                &[2048],
-                &[4096],
-            ),
-        ];
-        for (i, (change, possible, impossible)) in changes.into_iter().enumerate() {
-            let all = possible.iter().map(|n| (n, true));
-            for (n, is_possible) in all.chain(impossible.iter().map(|n| (n, false))) {
-                let mut changed = sample();
-                change(&mut changed, *n);
-                let read = read_back(&changed);
-                assert_eq!(read, is_possible.then_some(changed), "change {i} to {n}");
-            }
-        }
-    }
-
-    #[test]
-    fn every_changed_byte_is_seen() {
-        let mut block = vec![0; BLOCK_BYTES];
-        sample().encode(&mut block);
-        for at in 0..BLOCK_BYTES {
-            block[at] ^= 1;
-            assert_eq!(Superblock::decode(&block), None, "byte {at}");
-            block[at] ^= 1;
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn nonsense_with_a_right_checksum_does_no_harm(
-            at in 8..BLOCK_BYTES, bytes in prop::collection::vec(any::<u8>(), 1..16)
-        ) {
-            let mut block = vec![0; BLOCK_BYTES];
-            sample().encode(&mut block);
-            let end = (at + bytes.len()).min(BLOCK_BYTES);
-            block[at..end].copy_from_slice(&bytes[..end - at]);
-            let sum = checksum(&block, AT_CHECKSUM);
-            put(&mut block, AT_CHECKSUM, &sum.to_le_bytes());
-            if let Some(read) = Superblock::decode(&block) {
-                let mut again = vec![0; BLOCK_BYTES];
-                read.encode(&mut again);
-                prop_assert_eq!(Superblock::decode(&again), Some(read));
-            }
-        }
-    }
-}
+mod tests;

@@ -27,18 +27,25 @@ fn the_order_of_the_devices_does_not_matter() {
 }
 
 #[test]
-fn foreign_blank_and_duplicate_members_are_refused() {
+fn foreign_and_blank_members_count_as_absent_and_duplicates_are_refused() {
     run(2, 1, &[8; 5], async |bench| {
         let one = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
         let other = bench.create(Level::Raid1, &[2, 3], &[]).await.unwrap();
         drop((one, other));
-        let told = refused(bench.assemble(&[0, 1, 2]).await);
-        assert!(told.contains("belongs to another array"), "{told}");
-        let told = refused(bench.assemble(&[0, 1, 4]).await);
-        assert!(told.contains("disk-4 belongs to no array"), "{told}");
+        let array = bench.assemble(&[0, 1, 2, 4]).await.unwrap();
+        assert!(told(&array, "disk-2 belongs to another array"));
+        assert!(told(&array, "disk-4 belongs to no array"));
+        array.close().await.unwrap();
+        drop(array);
+        let told = refused(bench.assemble(&[0, 2]).await);
+        assert!(told.contains("belong to two arrays"), "{told}");
+        let told = refused(bench.assemble(&[4]).await);
+        assert!(told.contains("no member that is here belongs"), "{told}");
         let candidates = bench.candidates(&[0, 1]);
         let start = Start::default();
-        let told = refused(assemble(&bench.env, Some("b"), candidates, start, options()).await);
+        let fresh = bench.uuid();
+        let started = assemble(&bench.env, Some("b"), fresh, candidates, start, options());
+        let told = refused(started.await);
         assert!(told.contains("belong to array array, not b"), "{told}");
         copy(&bench, 0, 4).await;
         let told = refused(bench.assemble(&[0, 1, 4]).await);
@@ -69,7 +76,7 @@ fn an_array_does_not_start_on_members_that_may_be_old() {
         assert!(told.contains("may have gone on without"), "{told}");
         let candidates = bench.candidates(&[0]);
         let start = Start { degraded: true };
-        let array = assemble(&bench.env, None, candidates, start, options())
+        let array = assemble(&bench.env, None, bench.uuid(), candidates, start, options())
             .await
             .unwrap();
         bench.write(&array, 0, 8, 2).await.unwrap();
@@ -100,7 +107,7 @@ fn members_that_went_on_apart_are_refused() {
         let start = Start { degraded: true };
         for index in [0, 1] {
             let candidates = bench.candidates(&[index]);
-            let array = assemble(&bench.env, None, candidates, start, options())
+            let array = assemble(&bench.env, None, bench.uuid(), candidates, start, options())
                 .await
                 .unwrap();
             bench.write(&array, 0, 8, index as u8).await.unwrap();
@@ -108,7 +115,7 @@ fn members_that_went_on_apart_are_refused() {
             bench.sleep(300).await;
         }
         let told = refused(bench.assemble(&[0, 1]).await);
-        assert!(told.contains("used apart from the other members"), "{told}");
+        assert!(told.contains("is a split brain"), "{told}");
         // Added by hand it is overwritten.
         let array = bench.assemble(&[0]).await.unwrap();
         let told = refused(array.add(bench.candidate(1), bench.uuid(), false).await);
@@ -215,7 +222,9 @@ fn no_array_starts_on_a_member_that_is_being_filled() {
         for degraded in [false, true] {
             let candidates = bench.candidates(&[2]);
             let start = Start { degraded };
-            let refusal = refused(assemble(&bench.env, None, candidates, start, options()).await);
+            let refusal = refused(
+                assemble(&bench.env, None, bench.uuid(), candidates, start, options()).await,
+            );
             let missing = "too many members are missing (roles 0)";
             assert!(refusal.contains(missing), "{refusal}");
         }

@@ -30,7 +30,15 @@ fn refusing(
             ..options()
         };
         let members = bench.candidates(members);
-        let array = assemble(&bench.env, None, members, Start::default(), again).await;
+        let array = assemble(
+            &bench.env,
+            None,
+            bench.uuid(),
+            members,
+            Start::default(),
+            again,
+        )
+        .await;
         test(bench, array.unwrap()).await;
     });
 }

@@ -17,7 +17,11 @@ pub struct Bench {
     pub env: Env,
     pub control: Control,
     pub disks: Rc<Vec<TargetId>>,
-    next: Rc<Cell<u8>>,
+}
+
+thread_local! {
+    /// No two identities of a test are the same, however often it drives its world.
+    static NEXT: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Runs `test` beside disks of `mib` MiB; disk `i` is in domain `c(i % 2)`.
@@ -72,13 +76,11 @@ pub fn drive(
             Config::default(),
             async move |local| {
                 let env = local.env();
-                let next = Rc::new(Cell::new(1));
                 test(Bench {
                     local,
                     env,
                     control,
                     disks,
-                    next,
                 })
                 .await;
                 ended.set(true);
@@ -152,8 +154,10 @@ impl Bench {
     }
 
     pub fn uuid(&self) -> Uuid {
-        self.next.set(self.next.get() + 1);
-        Uuid([self.next.get(); 16])
+        NEXT.set(NEXT.get() + 1);
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&NEXT.get().to_be_bytes());
+        Uuid(bytes)
     }
 
     pub async fn create(
@@ -172,12 +176,17 @@ impl Bench {
     }
 
     pub async fn assemble(&self, members: &[usize]) -> IoResult<Array> {
-        let candidates = self.candidates(members);
+        self.start(members, Start::default()).await
+    }
+
+    pub async fn start(&self, members: &[usize], start: Start) -> IoResult<Array> {
+        let (candidates, fresh) = (self.candidates(members), self.uuid());
         assemble(
             &self.env,
             Some("array"),
+            fresh,
             candidates,
-            Start::default(),
+            start,
             options(),
         )
         .await
@@ -232,4 +241,32 @@ pub fn refused<T>(result: IoResult<T>) -> String {
         Ok(_) => panic!("it was not refused"),
         Err(error) => error.to_string(),
     }
+}
+
+/// Starts although what is absent may be newer.
+pub const FORCED: Start = Start { degraded: true };
+
+/// A copy of the superblock of `disk`.
+pub async fn read_copy(bench: &Bench, disk: usize, copy: u64) -> Buf {
+    let device = bench.candidate(disk).device;
+    let buf = bench.env.pool.get(4096).await;
+    let (buf, result) = device.read(Lba(copy * 8), buf).await;
+    result.unwrap();
+    buf
+}
+
+/// Writes a copy of the superblock of `disk` behind the array's back.
+pub async fn write_copy(bench: &Bench, disk: usize, copy: u64, bytes: Buf) {
+    let device = bench.candidate(disk).device;
+    let written = device.write(Lba(copy * 8), bytes.share(), Fua::Yes).await;
+    written.unwrap();
+}
+
+/// Once all are whole: no leg holds anything but `byte` at the front, and no copies differ.
+pub async fn all_hold(bench: &Bench, array: &Array, sectors: u64, byte: u8) {
+    bench.settled(array).await;
+    for _ in 0..4 {
+        assert!(bench.holds(array, 0, sectors, byte).await);
+    }
+    assert_eq!(array.scrub(false).await.unwrap().mismatches, 0);
 }

@@ -199,7 +199,15 @@ fn a_header_that_cannot_be_read_without_a_member_is_refused_until_confirmed() {
         assert!(what.contains("start it degraded"), "{what}");
         let start = Start { degraded: true };
         let candidates = bench.candidates(&[1, 2]);
-        let array = assemble(&bench.env, Some("array"), candidates, start, options()).await;
+        let array = assemble(
+            &bench.env,
+            Some("array"),
+            bench.uuid(),
+            candidates,
+            start,
+            options(),
+        )
+        .await;
         let array = array.unwrap();
         let told = array.events().0;
         assert!(

@@ -26,7 +26,7 @@ async fn leg(bench: &Bench, inner: Option<Level>, pair: [usize; 2]) -> Candidate
         Some(Level::Raid1) => bench.candidates(&pair[1..]),
         _ => bench.candidates(&pair),
     };
-    let made = assemble(&bench.env, None, found, start, patient()).await;
+    let made = assemble(&bench.env, None, bench.uuid(), found, start, patient()).await;
     Candidate {
         device: BoxDevice::new(made.unwrap()),
         domain: "c".into(),
@@ -34,7 +34,15 @@ async fn leg(bench: &Bench, inner: Option<Level>, pair: [usize; 2]) -> Candidate
 }
 
 async fn outer(bench: &Bench, legs: Vec<Candidate>) -> Array {
-    let made = assemble(&bench.env, None, legs, Start::default(), patient()).await;
+    let made = assemble(
+        &bench.env,
+        None,
+        bench.uuid(),
+        legs,
+        Start::default(),
+        patient(),
+    )
+    .await;
     made.unwrap()
 }
 

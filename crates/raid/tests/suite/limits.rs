@@ -127,7 +127,15 @@ fn a_stuck_drive_is_lost_in_time_however_much_is_asked() {
     let control = sim.world().control();
     drive(&mut sim, &control, &disks, async |bench| {
         let members = bench.candidates(&[0, 1]);
-        let array = assemble(&bench.env, None, members, Start::default(), detecting(10)).await;
+        let array = assemble(
+            &bench.env,
+            None,
+            bench.uuid(),
+            members,
+            Start::default(),
+            detecting(10),
+        )
+        .await;
         let array = array.unwrap();
         let began = bench.env.timer.now();
         let writes = (0..1024).map(|i| {

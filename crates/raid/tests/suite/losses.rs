@@ -415,7 +415,7 @@ fn the_last_member_is_waited_for() {
             ..crate::common::options()
         };
         let (members, start) = (bench.candidates(&[0, 1]), raid::Start::default());
-        let array = raid::assemble(&bench.env, None, members, start, options).await;
+        let array = raid::assemble(&bench.env, None, bench.uuid(), members, start, options).await;
         let array = array.unwrap();
         let (disks, control, timer) = (
             bench.disks.clone(),

@@ -18,6 +18,7 @@ mod membership;
 mod memory;
 mod pace;
 mod patched;
+mod plain;
 mod power;
 mod refusals;
 mod replaced;

@@ -1,11 +1,16 @@
 //! Who is a member: legs that went on apart, stale legs, and starts with members that
 //! cannot be used.
 
-use crate::common::{drive, run, strike};
-use block::{Device, Extent, Kind, Lba, Nanos, Sectors, TargetId};
-use futures_util::future::join;
-use raid::{Level, MemberState};
-use sim::{Effect, Ops, Rule, When};
+use crate::common::{
+    Bench, FORCED, all_hold, drive, options, read_copy, refused, run, spoil, strike, write_copy,
+};
+use block::{Device, Extent, Fua, Kind, Lba, Nanos, Sectors, TargetId};
+use futures_util::future::{Either, join, select};
+use raid::{Level, MemberState, Options, Start, Superblock, assemble, examine};
+use sim::{Domain, Effect, Ops, Rule, Sim, When};
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::rc::Rc;
 
 fn rule(disk: TargetId, ops: Ops, within: (u64, u64), when: When, effect: Effect) -> Rule {
     Rule {
@@ -96,4 +101,294 @@ fn an_array_starts_with_a_member_that_refuses_writes() {
             });
         }
     }
+}
+
+/// Two mirrored disks that held 1; `lost` was lost, and the other holds 2 in its first 64
+/// sectors and was closed. Both are there.
+fn went_on_without(lost: usize) -> (Sim, Vec<TargetId>) {
+    run(1, 1, &[8; 2], async move |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
+        bench.write(&array, 0, 4096, 1).await.unwrap();
+        array.flush().await.unwrap();
+        bench.sleep(3000).await;
+        bench.control.kill(bench.disks[lost]);
+        bench.write(&array, 0, 64, 2).await.unwrap();
+        array.flush().await.unwrap();
+        array.close().await.unwrap();
+        drop(array);
+        bench.control.revive(bench.disks[lost]);
+        bench.sleep(300).await;
+    })
+}
+
+/// Then the lost leg is started alone by force, and written elsewhere: both hold what the
+/// other has not. Neither is taken for the newer; either may be kept.
+#[test]
+fn legs_that_went_on_apart_are_refused_and_either_may_be_kept() {
+    for (lost, kept) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        let (mut sim, disks) = went_on_without(lost);
+        let control = sim.world().control();
+        drive(&mut sim, &control, &disks, async move |bench| {
+            let array = bench.start(&[lost], FORCED).await.unwrap();
+            bench.write(&array, 4000, 64, 3).await.unwrap();
+            array.close().await.unwrap();
+            drop(array);
+            bench.sleep(300).await;
+            for order in [[0, 1], [1, 0]] {
+                let told = refused(bench.assemble(&order).await);
+                for what in [
+                    "is a split brain",
+                    "disk-0: event",
+                    "disk-1: event",
+                    "remove",
+                ] {
+                    assert!(told.contains(what), "{what}: {told}");
+                }
+                let told = refused(bench.start(&order, FORCED).await);
+                assert!(told.contains("is a split brain"), "{told}");
+            }
+            let array = bench.start(&[kept], FORCED).await.unwrap();
+            let other = bench.candidate(1 - kept);
+            let told = refused(array.add(other.clone(), bench.uuid(), false).await);
+            assert!(told.contains("was used apart"), "{told}");
+            array.add(other, bench.uuid(), true).await.unwrap();
+            let (byte, far) = if kept == lost { (1, 3) } else { (2, 1) };
+            all_hold(&bench, &array, 64, byte).await;
+            assert!(bench.holds(&array, 4000, 64, far).await);
+            array.close().await.unwrap();
+            drop(array);
+            bench.sleep(300).await;
+            let array = bench.assemble(&[0, 1]).await.unwrap();
+            all_hold(&bench, &array, 64, byte).await;
+        });
+    }
+}
+
+/// The power goes during the forced start of a stale leg, which has written nothing: both
+/// are refused, or what was acknowledged without it is what is read.
+#[test]
+fn a_forced_start_that_is_cut_short_takes_nothing_back() {
+    let started = Rc::new(Cell::new(0));
+    let cuts = (0..16).map(|i| 1 + i * 2);
+    for (lost, cut) in cuts.flat_map(|cut| [(0, cut), (1, cut)]) {
+        let (mut sim, disks) = went_on_without(lost);
+        let slow = Effect::Delay(Nanos::from_millis(10));
+        let slow = rule(disks[lost], Ops::Writes, (0, 16), When::Always, slow);
+        strike(&mut sim, vec![slow]);
+        let control = sim.world().control();
+        drive(&mut sim, &control, &disks, async move |bench| {
+            let cut = async {
+                bench.sleep(cut).await;
+                bench.control.cut_power(None);
+                bench.sleep(1).await;
+            };
+            let _ = join(bench.start(&[lost], FORCED), cut).await;
+        });
+        strike(&mut sim, Vec::new());
+        control.power_on(Domain(0));
+        let started = started.clone();
+        drive(&mut sim, &control, &disks, async move |bench| {
+            bench.sleep(1).await;
+            match bench.assemble(&[lost, 1 - lost]).await {
+                Ok(array) => {
+                    all_hold(&bench, &array, 64, 2).await;
+                    started.set(started.get() + 1);
+                }
+                Err(error) => assert!(error.to_string().contains("is a split brain"), "{error}"),
+            }
+        });
+    }
+    let started = started.get();
+    assert!((8..32).contains(&started), "{started} of 32 healed");
+}
+
+/// One copy of the superblock of the leg that went on rots, or cannot be read: the other
+/// copy says the same, and the stale leg is filled.
+#[test]
+fn a_stale_leg_is_not_believed_when_a_superblock_of_the_other_rots() {
+    for (lost, copy) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        for unreadable in [false, true] {
+            let (mut sim, disks) = went_on_without(lost);
+            let kept = 1 - lost;
+            if unreadable {
+                let sectors = Extent::new(Lba(copy * 8), Sectors(1));
+                spoil(&mut sim, vec![(disks[kept], sectors)]);
+            }
+            let control = sim.world().control();
+            drive(&mut sim, &control, &disks, async move |bench| {
+                if !unreadable {
+                    let mut bytes = read_copy(&bench, kept, copy).await;
+                    bytes[300] ^= 1;
+                    write_copy(&bench, kept, copy, bytes).await;
+                }
+                let array = bench.assemble(&[0, 1]).await.unwrap();
+                all_hold(&bench, &array, 64, 2).await;
+            });
+        }
+    }
+}
+
+/// With both copies gone, nobody knows that it went on: the stale leg starts only if that
+/// is asked for.
+#[test]
+fn a_leg_that_cannot_be_read_may_have_gone_on() {
+    let (mut sim, disks) = went_on_without(0);
+    let control = sim.world().control();
+    drive(&mut sim, &control, &disks, async move |bench| {
+        for copy in [0, 1] {
+            let mut bytes = read_copy(&bench, 1, copy).await;
+            bytes[300] ^= 1;
+            write_copy(&bench, 1, copy, bytes).await;
+        }
+        let device = bench.candidate(1).device;
+        let found = examine(&bench.env, &device).await;
+        assert_eq!(found.unwrap_err().kind(), Kind::Corrupt);
+        let told = refused(bench.assemble(&[0, 1]).await);
+        assert!(told.contains("may have gone on without"), "{told}");
+        let array = bench.start(&[0, 1], FORCED).await.unwrap();
+        assert!(bench.holds(&array, 0, 64, 1).await);
+        let told = array.events().0;
+        let damaged = |event: &raid::Event| event.what.contains("its superblock is damaged");
+        assert!(told.iter().any(damaged), "{told:?}");
+    });
+}
+
+/// A read that fails once is tried again.
+#[test]
+fn one_failed_read_of_a_superblock_leaves_no_member_behind() {
+    for (disk, nth) in [(0, 1), (0, 2), (1, 1), (1, 2)] {
+        let (mut sim, disks) = run(1, 1, &[8; 2], async |bench| {
+            let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
+            array.close().await.unwrap();
+        });
+        let failure = Effect::Fail(Kind::Media);
+        let failure = rule(disks[disk], Ops::Reads, (0, 16), When::Nth(nth), failure);
+        strike(&mut sim, vec![failure]);
+        let control = sim.world().control();
+        drive(&mut sim, &control, &disks, async move |bench| {
+            let array = bench.assemble(&[0, 1]).await.unwrap();
+            assert!(array.is_settled(), "{:?}", array.events());
+        });
+    }
+}
+
+/// One member answers no read: it counts as absent, in time.
+#[test]
+fn a_member_that_is_silent_at_a_start_counts_as_absent() {
+    for given in [None, Some(Nanos::from_millis(100))] {
+        let (mut sim, disks) = run(1, 1, &[8; 3], async |bench| {
+            let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
+            bench.write(&array, 0, 64, 1).await.unwrap();
+            array.close().await.unwrap();
+        });
+        let silent = Effect::Stick(None);
+        let silent = rule(disks[1], Ops::Reads, (0, 64), When::Always, silent);
+        strike(&mut sim, vec![silent]);
+        let control = sim.world().control();
+        drive(&mut sim, &control, &disks, async move |bench| {
+            let options = Options {
+                patience: given,
+                ..options()
+            };
+            let all = bench.candidates(&[0, 1, 2]);
+            let fresh = bench.uuid();
+            let start = Start::default();
+            let begin = Box::pin(assemble(&bench.env, None, fresh, all, start, options));
+            let soon = given.map_or(Nanos::from_secs(11), |given| Nanos(given.0 * 4));
+            let late = bench.env.timer.sleep(soon);
+            let Either::Left((array, _)) = select(begin, late).await else {
+                panic!("{given:?}: not started after {soon}");
+            };
+            let array = array.unwrap();
+            assert!(bench.holds(&array, 0, 64, 1).await);
+            let state = array.report().members[1].state;
+            assert!(state.is_failed(), "{state:?}");
+            assert!(array.events().0[0].what.contains("no answer in time"));
+            bench
+                .disks
+                .iter()
+                .for_each(|disk| bench.control.release(*disk));
+        });
+    }
+}
+
+/// A member that says it has fewer sectors than it had, lost or not.
+#[test]
+fn a_member_that_shrank_counts_as_absent() {
+    for lost in [false, true] {
+        run(1, 1, &[8, 8, 7], async move |bench| {
+            let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
+            bench.write(&array, 0, 64, 1).await.unwrap();
+            if lost {
+                array.fail(1).await.unwrap();
+            }
+            array.close().await.unwrap();
+            drop(array);
+            let (from, to) = (bench.candidate(1).device, bench.candidate(2).device);
+            for at in (0..7 * 2048).step_by(1024) {
+                let buf = bench.env.pool.get(1024 * 512).await;
+                let (buf, result) = from.read(Lba(at), buf).await;
+                result.unwrap();
+                to.write(Lba(at), buf.share(), Fua::No).await.unwrap();
+            }
+            let array = bench.assemble(&[0, 2]).await.unwrap();
+            assert!(bench.holds(&array, 0, 64, 1).await);
+            let told = array.events().0;
+            let shrank = |event: &raid::Event| event.what.contains("is smaller than it was");
+            assert!(told.iter().any(shrank), "{told:?}");
+        });
+    }
+}
+
+/// While superblocks of an event are written, more changes: what members have of one event
+/// is the same all the same.
+#[test]
+fn members_have_the_same_of_an_event() {
+    let (mut sim, disks) = run(1, 1, &[8; 4], async |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1, 2, 3], &[]).await;
+        array.unwrap().close().await.unwrap();
+    });
+    let slow = |(disk, millis): (&TargetId, u64)| {
+        let slow = Effect::Delay(Nanos::from_millis(millis));
+        rule(*disk, Ops::Writes, (0, 16), When::Always, slow)
+    };
+    let slow = disks.iter().zip([10, 15, 20, 25]).map(slow).collect();
+    strike(&mut sim, slow);
+    let control = sim.world().control();
+    drive(&mut sim, &control, &disks, async |bench| {
+        let array = bench.assemble(&[0, 1, 2, 3]).await.unwrap();
+        let changes = async {
+            let one = array.fail(3);
+            let other = async {
+                bench.sleep(12).await;
+                array.fail(2).await
+            };
+            let (one, other) = join(one, other).await;
+            one.and(other).unwrap();
+        };
+        let look = async {
+            for _ in 0..100 {
+                bench.sleep(1).await;
+                let copies = examine_copies(&bench).await;
+                let mut tables = HashMap::new();
+                for copy in &copies {
+                    let same = tables.entry(copy.position()).or_insert(&copy.table);
+                    assert_eq!(**same, copy.table, "{:?}", copy.position());
+                }
+                // Others are just being written.
+                assert!(copies.len() >= 4, "{}", copies.len());
+            }
+        };
+        join(changes, look).await;
+    });
+}
+
+/// All sound copies of superblocks.
+async fn examine_copies(bench: &Bench) -> Vec<Superblock> {
+    let mut all = Vec::new();
+    for (disk, copy) in (0..bench.disks.len()).flat_map(|disk| [(disk, 0), (disk, 1)]) {
+        let bytes = read_copy(bench, disk, copy).await;
+        all.extend(Superblock::decode(&bytes));
+    }
+    all
 }

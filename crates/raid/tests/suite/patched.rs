@@ -70,7 +70,8 @@ async fn use_patched(bench: &Bench, degraded: bool) -> bool {
     let candidates = bench.candidates(&[0, 1, 2]);
     let start = Start { degraded };
     let options = crate::common::options();
-    let Ok(array) = assemble(&bench.env, None, candidates, start, options).await else {
+    let Ok(array) = assemble(&bench.env, None, bench.uuid(), candidates, start, options).await
+    else {
         return false;
     };
     let sectors = array.geometry().sectors.0;

@@ -105,7 +105,7 @@ fn what_is_written_meanwhile_is_on_both() {
             let all: Vec<_> = (0..members).collect();
             let found = bench.candidates(&all);
             let start = Start::default();
-            let array = assemble(&bench.env, None, found, start, options).await;
+            let array = assemble(&bench.env, None, bench.uuid(), found, start, options).await;
             let array = array.unwrap();
             begin(&bench, &array, members).await;
             let mut rounds = 0;

@@ -31,7 +31,15 @@ fn a_spare_is_called_in_before_copies_are_compared() {
             ..options()
         };
         let members = bench.candidates(&[0, 2, 3]);
-        let array = assemble(&bench.env, None, members, Start::default(), slowly).await;
+        let array = assemble(
+            &bench.env,
+            None,
+            bench.uuid(),
+            members,
+            Start::default(),
+            slowly,
+        )
+        .await;
         let array = array.unwrap();
         let mut progress = None;
         // In use all the time: nothing goes on faster than its floor.
@@ -100,7 +108,15 @@ async fn with_grace(bench: &Bench, seconds: u64) -> Array {
         ..options()
     };
     let members = bench.candidates(&[0, 1, 2]);
-    let array = assemble(&bench.env, None, members, Start::default(), patient).await;
+    let array = assemble(
+        &bench.env,
+        None,
+        bench.uuid(),
+        members,
+        Start::default(),
+        patient,
+    )
+    .await;
     array.unwrap()
 }
 

@@ -3,7 +3,7 @@
 use crate::common::{Bench, after_power, drive, run, strike};
 use block::{Device, Extent, Kind, Lba, Nanos, Sectors, TargetId};
 use futures_util::future::join;
-use raid::{Array, Level, MemberState, Start, assemble};
+use raid::{Array, Level, MemberState, Start};
 use sim::{Domain, Effect, Ops, Rule, Sim, When};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -32,10 +32,7 @@ fn slow(disks: &[TargetId]) -> Vec<Rule> {
 async fn assemble_second(bench: &Bench) -> Array {
     bench.sleep(1).await;
     let start = Start { degraded: true };
-    let candidates = bench.candidates(&[1]);
-    let options = crate::common::options();
-    let array = assemble(&bench.env, Some("array"), candidates, start, options).await;
-    array.unwrap()
+    bench.start(&[1], start).await.unwrap()
 }
 
 /// Two mirrored disks that hold 1; then a start that is cut short when only the first

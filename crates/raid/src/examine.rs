@@ -1,0 +1,89 @@
+//! Reading what a device says of itself.
+//!
+//! A read that fails is tried once more before it counts, and none is waited for longer
+//! than it may take: a device that does not answer is one that cannot be read.
+
+use crate::format::{BLOCK_BYTES, SUPERBLOCKS, Superblock};
+use crate::membership::Known;
+use block::{BoxDevice, Device, Env, IoResult, Kind, Lba, Nanos, Sectors};
+
+/// How long a device may take for a read of its superblock if nobody says.
+const PATIENCE: Nanos = Nanos::from_secs(10);
+
+/// What a copy of a superblock was found to be.
+enum Copy {
+    Sound(Box<Superblock>),
+    /// What is there is none.
+    None,
+    /// It may be one: it cannot be read, or is damaged.
+    Unknown(block::IoError),
+}
+
+/// The superblock of a device; `None` if it has none. `Err` if there may be one that
+/// cannot be read.
+pub async fn examine(env: &Env, device: &BoxDevice) -> IoResult<Option<Superblock>> {
+    let known = known(env, device, None).await?;
+    Ok(known.map(|known| known.newest().clone()))
+}
+
+/// What a device says of itself, each read of which may take `patience`.
+pub(crate) async fn known(
+    env: &Env,
+    device: &BoxDevice,
+    patience: Option<Nanos>,
+) -> IoResult<Option<Known>> {
+    let patience = patience.unwrap_or(PATIENCE);
+    let mut sound = [None, None];
+    let mut unknown = Ok(());
+    for (copy, sound) in SUPERBLOCKS.into_iter().zip(&mut sound) {
+        match read_copy(env, device, copy, patience).await {
+            Copy::Sound(superblock) => *sound = Some(*superblock),
+            Copy::None => {}
+            Copy::Unknown(error) => {
+                let silent = error.kind() == Kind::Timeout;
+                unknown = Err(error);
+                if silent {
+                    break;
+                }
+            }
+        }
+    }
+    match Known::new(sound) {
+        Some(known) => Ok(Some(known)),
+        None => unknown.map(|()| None),
+    }
+}
+
+async fn read_copy(env: &Env, device: &BoxDevice, at: Sectors, patience: Nanos) -> Copy {
+    let geometry = device.geometry();
+    if geometry.sectors < at + Sectors(8) {
+        return Copy::None;
+    }
+    let mut tries = 2;
+    loop {
+        tries -= 1;
+        let buf = env.pool.take(BLOCK_BYTES);
+        let read = env
+            .timer
+            .timeout(patience, device.read(Lba(at.0), buf))
+            .await;
+        match read {
+            Some((buf, Ok(()))) => {
+                return match Superblock::decode(&buf) {
+                    Some(superblock) => Copy::Sound(Box::new(superblock)),
+                    None if Superblock::claims(&buf) => {
+                        let what = "its superblock is damaged";
+                        Copy::Unknown(geometry.error(Kind::Corrupt, what))
+                    }
+                    None => Copy::None,
+                };
+            }
+            Some((_, Err(error))) if tries == 0 => return Copy::Unknown(error),
+            Some((_, Err(_))) => {}
+            None => {
+                let what = "no answer in time to a read of its superblock";
+                return Copy::Unknown(geometry.error(Kind::Timeout, what));
+            }
+        }
+    }
+}

@@ -1,0 +1,248 @@
+use super::*;
+use proptest::prelude::*;
+
+pub(crate) fn sample() -> Superblock {
+    let entry = |i: u8, state| MemberEntry {
+        uuid: Uuid([i; 16]),
+        state,
+        sectors: Sectors(4096),
+        checkpoint: Sectors(u64::from(i)),
+        failed_at: u64::from(i),
+    };
+    Superblock {
+        array: Uuid([9; 16]),
+        member: Uuid([1; 16]),
+        role: 1,
+        events: 77,
+        generation: Uuid([8; 16]),
+        history: vec![start(7, 70), start(6, 9)],
+        sealed: 76,
+        revision: 0,
+        name: "slow".into(),
+        level: Level::Raid5,
+        block: Sectors(8),
+        chunk: Sectors(128),
+        data_at: Sectors(8192),
+        region: Sectors(1024),
+        journal_slots: 16,
+        table: vec![
+            entry(0, MemberState::InSync),
+            entry(1, MemberState::Rebuilding { whole: true }),
+            entry(2, MemberState::Failed { whole: false }),
+        ],
+        bad: vec![Extent::new(Lba(8), Sectors(16))],
+    }
+}
+
+fn start(generation: u8, event: u64) -> Position {
+    Position {
+        generation: Uuid([generation; 16]),
+        event,
+    }
+}
+
+/// The bytes that version 1 wrote of `superblock`, as docs/array-format.md has them.
+fn plain(superblock: &Superblock) -> Vec<u8> {
+    let mut new = vec![0; BLOCK_BYTES];
+    superblock.encode(&mut new);
+    let mut block = new.clone();
+    block[128..2176].fill(0);
+    put(&mut block, 8, &1_u32.to_le_bytes());
+    put(&mut block, 86, &[0; 2]);
+    put(
+        &mut block,
+        88,
+        &u64::from(superblock.revision).to_le_bytes(),
+    );
+    for (i, entry) in superblock.table.iter().enumerate() {
+        put(&mut block, 128 + i * 64, &new[128 + i * 48..][..41]);
+        let failed_at = entry.failed_at + 1;
+        put(&mut block, 128 + i * 64 + 32, &failed_at.to_le_bytes());
+    }
+    let sum = checksum(&block, AT_CHECKSUM);
+    put(&mut block, AT_CHECKSUM, &sum.to_le_bytes());
+    block
+}
+
+#[test]
+fn what_version_1_wrote_is_read_as_of_a_start_without_a_name() {
+    let old = Superblock {
+        generation: Uuid::default(),
+        history: Vec::new(),
+        revision: 3,
+        ..sample()
+    };
+    let block = plain(&old);
+    assert_eq!((block[8], block[88]), (1, 3));
+    assert_eq!(Superblock::decode(&block), Some(old));
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let mut block = vec![0xff; BLOCK_BYTES];
+    sample().encode(&mut block);
+    assert_eq!(Superblock::decode(&block), Some(sample()));
+}
+
+fn read_back(superblock: &Superblock) -> Option<Superblock> {
+    let mut block = vec![0xff; BLOCK_BYTES];
+    superblock.encode(&mut block);
+    Superblock::decode(&block)
+}
+
+#[test]
+fn a_full_one_is_read() {
+    let states = (0..5).map(|code| MemberState::from_code(code).unwrap());
+    let entries = (1..).zip(states.cycle()).map(|(i, state)| MemberEntry {
+        uuid: Uuid([i; 16]),
+        state,
+        ..sample().table[0]
+    });
+    let full = Superblock {
+        name: "n".repeat(NAME_BYTES_MAX),
+        data_at: Sectors(67584),
+        region: Sectors(31 * 128),
+        table: entries.take(MEMBERS_MAX).collect(),
+        history: (0..17).map(|i| start(i, 70 - u64::from(i))).collect(),
+        bad: vec![Extent::new(Lba(8), Sectors(16)); BAD_MAX],
+        ..sample()
+    };
+    assert_eq!(read_back(&full), Some(full.clone()));
+    assert_eq!(
+        full.table[1].uuid.to_string(),
+        "02020202-0202-0202-0202-020202020202"
+    );
+    assert_eq!(
+        format!("{:?}", full.table[1].uuid),
+        full.table[1].uuid.to_string()
+    );
+}
+
+/// A checksum says nothing of what the numbers mean.
+#[test]
+fn numbers_that_cannot_be_are_refused() {
+    type Change = fn(&mut Superblock, u64);
+    const LIMIT: u64 = 1 << 50;
+    let changes: [(Change, &[u64], &[u64]); 20] = [
+        (|s, n| s.role = n as u16, &[0, 2, ROLE_SPARE as u64], &[3]),
+        (
+            |s, n| s.events = n,
+            &[76, NUMBER_MAX - 1],
+            &[75, NUMBER_MAX],
+        ),
+        (|s, n| s.sealed = n, &[0, 77], &[78]),
+        (|s, n| s.history[0].event = n, &[10, 76], &[9, 77]),
+        (|s, n| s.block = Sectors(n), &[1, 8], &[0, 2, 16]),
+        (|s, n| s.chunk = Sectors(n), &[64, 128], &[0, 4, 8192]),
+        (
+            |s, n| s.data_at = Sectors(n),
+            &[8192, LIMIT - 2048],
+            &[0, 6144, 8193, LIMIT],
+        ),
+        (|s, n| s.region = Sectors(n), &[256, 1024], &[0, 128, 300]),
+        (|s, n| s.journal_slots = n as u32, &[1, 16, 20], &[0, 21]),
+        (
+            |s, n| s.table[2].sectors = Sectors(n),
+            &[LIMIT - 1],
+            &[0, LIMIT, u64::MAX],
+        ),
+        (|s, n| s.table[1].checkpoint = Sectors(n), &[8192], &[8193]),
+        (
+            |s, n| s.table[2].failed_at = n,
+            &[NUMBER_MAX - 1],
+            &[NUMBER_MAX],
+        ),
+        (
+            |s, n| s.bad[0].start = Lba(n),
+            &[0, 8192 - 16],
+            &[8192 - 15, u64::MAX],
+        ),
+        (
+            |s, n| s.bad[0].len = Sectors(n),
+            &[1, 8192 - 8],
+            &[0, 8192 - 7, u64::MAX],
+        ),
+        (|s, n| s.table.truncate(n as usize), &[3], &[2]),
+        // As many regions as the map has bits.
+        (
+            |s, n| {
+                let sectors = |entry: &mut MemberEntry| entry.sectors = Sectors(n);
+                s.table.iter_mut().for_each(sectors);
+            },
+            &[15_728_640],
+            &[15_728_640 + 128],
+        ),
+        // Other levels have no journal.
+        (
+            |s, n| (s.level, s.journal_slots) = (Level::Raid1, n as u32),
+            &[0],
+            &[16],
+        ),
+        // Members one after the other are added up.
+        (
+            |s, n| {
+                (s.level, s.journal_slots) = (Level::Linear, 0);
+                s.table[2].sectors = Sectors(n);
+            },
+            &[LIMIT - 8],
+            &[u64::MAX],
+        ),
+        // One without redundancy has no use for a map.
+        (
+            |s, n| {
+                (s.level, s.journal_slots) = (Level::Raid0, 0);
+                s.region = Sectors(n);
+            },
+            &[1],
+            &[0],
+        ),
+        // A record has to fit a buffer.
+        (
+            |s, n| {
+                (s.data_at, s.region) = (Sectors(1 << 30), Sectors(8192));
+                s.chunk = Sectors(n);
+            },
+            &[2048],
+            &[4096],
+        ),
+    ];
+    for (i, (change, possible, impossible)) in changes.into_iter().enumerate() {
+        let all = possible.iter().map(|n| (n, true));
+        for (n, is_possible) in all.chain(impossible.iter().map(|n| (n, false))) {
+            let mut changed = sample();
+            change(&mut changed, *n);
+            let read = read_back(&changed);
+            assert_eq!(read, is_possible.then_some(changed), "change {i} to {n}");
+        }
+    }
+}
+
+#[test]
+fn every_changed_byte_is_seen() {
+    let mut block = vec![0; BLOCK_BYTES];
+    sample().encode(&mut block);
+    for at in 0..BLOCK_BYTES {
+        block[at] ^= 1;
+        assert_eq!(Superblock::decode(&block), None, "byte {at}");
+        block[at] ^= 1;
+    }
+}
+
+proptest! {
+    #[test]
+    fn nonsense_with_a_right_checksum_does_no_harm(
+        at in 8..BLOCK_BYTES, bytes in prop::collection::vec(any::<u8>(), 1..16)
+    ) {
+        let mut block = vec![0; BLOCK_BYTES];
+        sample().encode(&mut block);
+        let end = (at + bytes.len()).min(BLOCK_BYTES);
+        block[at..end].copy_from_slice(&bytes[..end - at]);
+        let sum = checksum(&block, AT_CHECKSUM);
+        put(&mut block, AT_CHECKSUM, &sum.to_le_bytes());
+        if let Some(read) = Superblock::decode(&block) {
+            let mut again = vec![0; BLOCK_BYTES];
+            read.encode(&mut again);
+            prop_assert_eq!(Superblock::decode(&again), Some(read));
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Which members are current: a look-up in the histories of their superblocks.
+//!
+//! Each start has a random identity, which its superblocks carry before those of the
+//! starts that it follows. An event goes to one copy of the superblock of every live
+//! member, and to the other copies once all have that. Hence
+//!     an event was acknowledged ⟹ each member that was live in it has it, or one that
+//!                                  follows it, in both copies
+//!     a copy says that an event is sealed ⟹ each member that was live in it has it,
+//!                                  or one that follows it, in a copy
+//! A copy that cannot be read hides nothing then that was acknowledged, and an event that
+//! a member has in one of two copies only may be undone. Of version 1, which wrote
+//! copies by turns, neither is true: what cannot be read there may be newer.
+//!
+//! Not here: reading superblocks (`examine`), whether an array can run (`assemble`).
+
+use crate::format::{MemberEntry, MemberState, Position, ROLE_SPARE, Superblock, Uuid};
+
+/// How many starts of a history are told.
+const TOLD_MAX: usize = 3;
+
+/// What a device says of itself: the copies of its superblock that are sound.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Known {
+    /// With the index of the copy; at least one, the newest first.
+    copies: Vec<(usize, Superblock)>,
+    /// The other copy cannot be read, or is no superblock of this member.
+    hidden: bool,
+}
+
+/// How far a member is that the newest superblock knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Standing {
+    /// It has everything that was acknowledged.
+    Fresh,
+    /// It lacks some of that: what the write-intent map marks, or anything.
+    Stale { whole: bool },
+    /// What it has shows neither; a copy of its superblock cannot be read.
+    Unknown,
+}
+
+impl Known {
+    /// `None` if neither copy is sound.
+    pub fn new(copies: [Option<Superblock>; 2]) -> Option<Known> {
+        let mut found: Vec<_> = (0..).zip(copies).collect::<Vec<_>>();
+        let hidden = found.iter().any(|(_, copy)| copy.is_none());
+        found.sort_by_key(|(_, copy)| std::cmp::Reverse(copy.as_ref().map(Superblock::age)));
+        let mut copies: Vec<_> = found
+            .into_iter()
+            .filter_map(|(index, copy)| Some((index, copy?)))
+            .collect();
+        let (_, newest) = copies.first()?;
+        let is_same = |s: &Superblock| (s.array, s.member) == (newest.array, newest.member);
+        let foreign = copies.iter().any(|(_, copy)| !is_same(copy));
+        // Of version 1 the older copy is one event behind, acknowledged or not.
+        if foreign || is_plain(newest) {
+            copies.truncate(1);
+        }
+        let hidden = hidden || foreign;
+        Some(Known { copies, hidden })
+    }
+
+    pub fn newest(&self) -> &Superblock {
+        &self.copies[0].1
+    }
+
+    pub fn member(&self) -> Uuid {
+        self.newest().member
+    }
+
+    /// Whether this is a device that waits to replace a member.
+    pub fn is_spare(&self) -> bool {
+        self.copies.iter().any(|(_, copy)| copy.role == ROLE_SPARE)
+    }
+
+    /// The newest copy that `truth` follows.
+    fn agreed(&self, truth: &Superblock) -> Option<&(usize, Superblock)> {
+        let mut copies = self.copies.iter();
+        copies.find(|(_, copy)| follows(truth, copy))
+    }
+
+    /// The copy to be written first: not the one that counts.
+    pub fn worse_copy(&self, truth: &Superblock) -> usize {
+        1 - self.agreed(truth).unwrap_or(&self.copies[0]).0
+    }
+
+    /// Whether a member that `truth` has in sync may know of an event after it that was
+    /// acknowledged: of version 1 in a copy that cannot be read.
+    pub fn may_hide_the_newest(&self) -> bool {
+        self.hidden && is_plain(self.newest())
+    }
+
+    /// Whether it did not go on apart from `truth`.
+    pub fn is_part_of(&self, truth: &Superblock) -> bool {
+        self.agreed(truth).is_some()
+    }
+
+    /// The starts that it knows of, for people.
+    pub fn history(&self) -> String {
+        let short = |at: &Position| {
+            let name = at.generation.to_string();
+            format!("event {} of start {}", at.event, &name[..8])
+        };
+        let chain = self.newest().chain();
+        let starts: Vec<_> = chain.iter().take(TOLD_MAX).map(short).collect();
+        starts.join(" after ")
+    }
+
+    /// How far this member is, which has `entry` in the table of `truth`; `None` if it went
+    /// on apart.
+    pub fn standing(&self, truth: &Superblock, entry: &MemberEntry) -> Option<Standing> {
+        let (_, agreed) = self.agreed(truth)?;
+        Some(match entry.state {
+            MemberState::Failed { whole } => Standing::Stale {
+                // What it missed is marked, unless it was lost before it was filled, or
+                // is a copy from before the loss.
+                whole: whole || agreed.events + 1 < entry.failed_at,
+            },
+            _ if agreed.events >= truth.sealed => Standing::Fresh,
+            _ if self.hidden => Standing::Unknown,
+            _ => Standing::Stale { whole: true },
+        })
+    }
+}
+
+/// Whether version 1 wrote it.
+fn is_plain(superblock: &Superblock) -> bool {
+    superblock.generation == Uuid::default()
+}
+
+/// Whether what `copy` says had become part of the life that led to `truth`. A spare has
+/// no say in it.
+fn follows(truth: &Superblock, copy: &Superblock) -> bool {
+    let at = copy.position();
+    let mut chain = truth.chain().into_iter();
+    let is_in = chain.any(|then| then.generation == at.generation && then.event >= at.event);
+    let apart = is_plain(copy) && went_on_alone(copy, &truth.table);
+    copy.role == ROLE_SPARE || is_in && !apart
+}
+
+/// Of version 1: whether an array went on with the member of `found`, which `table` calls
+/// failed, and with none of those that are in sync there. If it had any of them with it,
+/// its last event never reached those, and nothing was acknowledged after that.
+fn went_on_alone(found: &Superblock, table: &[MemberEntry]) -> bool {
+    let mine = table.iter().find(|entry| entry.uuid == found.member);
+    let Some(mine) = mine.filter(|entry| entry.state.is_failed()) else {
+        return false;
+    };
+    let there = |here: &MemberEntry| found.table.iter().find(|entry| entry.uuid == here.uuid);
+    let in_sync = table.iter().filter(|e| e.state == MemberState::InSync);
+    let known: Vec<_> = in_sync.filter_map(there).collect();
+    let with_it = known.iter().any(|entry| !entry.state.is_failed());
+    (found.events > mine.failed_at || !known.is_empty()) && !with_it
+}
+
+/// The newest superblock of members that are of one array, which speaks for all of
+/// them: each that it knows has a copy that it follows. `None` if members went on apart
+/// from each other, so that there is none.
+pub(crate) fn newest(found: &[&Known]) -> Option<Superblock> {
+    let copies = found.iter().flat_map(|known| &known.copies);
+    let mut copies: Vec<_> = copies.map(|(_, copy)| copy).collect();
+    if copies.iter().any(|copy| copy.role != ROLE_SPARE) {
+        copies.retain(|copy| copy.role != ROLE_SPARE);
+    }
+    copies.sort_by_key(|copy| std::cmp::Reverse((copy.age(), copy.generation)));
+    let speaks_for_all = |truth: &&&Superblock| {
+        let knows = |k: &&&Known| truth.table.iter().any(|entry| entry.uuid == k.member());
+        let mut known = found.iter().filter(knows);
+        known.all(|known| known.is_part_of(truth))
+    };
+    let truth = *copies.iter().find(speaks_for_all)?;
+    let same = copies.iter().filter(|c| c.position() == truth.position());
+    let sealed = same.map(|copy| copy.sealed).max();
+    Some(Superblock {
+        sealed: sealed.unwrap_or(truth.sealed),
+        ..truth.clone()
+    })
+}
+
+/// The history of a start that follows `truth`: with its last event, and the starts in
+/// which members were lost that may still return before others.
+pub(crate) fn history_after(truth: &Superblock, most: usize) -> Vec<Position> {
+    let mut chain = truth.chain();
+    if is_plain(truth) {
+        // Version 1 may have begun one more, on members that are absent, and counts
+        // on `went_on_alone` to tell.
+        chain[0].event += 1;
+    }
+    let failed = truth.table.iter().filter(|entry| entry.state.is_failed());
+    let lost_in = |entry: &MemberEntry| {
+        let had = entry.failed_at.saturating_sub(1);
+        chain.iter().rposition(|start| start.event >= had)
+    };
+    let needed: Vec<_> = failed.filter_map(lost_in).collect();
+    let mut kept: Vec<usize> = (0..chain.len()).collect();
+    while kept.len() > most {
+        let others = kept.iter().rposition(|at| *at > 0 && !needed.contains(at));
+        kept.remove(others.unwrap_or(kept.len() - 1));
+    }
+    kept.into_iter().map(|at| chain[at]).collect()
+}
+
+/// The highest event that any of `found` speaks of, whether it counts or not.
+pub(crate) fn last_event(found: &[&Known]) -> u64 {
+    let copies = found.iter().flat_map(|known| &known.copies);
+    copies.map(|(_, copy)| copy.events).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,63 @@
+use super::*;
+use crate::levels::Level;
+use block::Sectors;
+
+fn start(generation: u8, event: u64) -> Position {
+    Position {
+        generation: Uuid([generation; 16]),
+        event,
+    }
+}
+
+/// A superblock of a mirror whose members are 1, 2 and so on.
+fn superblock(states: &[MemberState], chain: &[Position]) -> Superblock {
+    let entry = |(member, state): (u8, &MemberState)| MemberEntry {
+        uuid: Uuid([member; 16]),
+        state: *state,
+        sectors: Sectors(2048),
+        ..MemberEntry::default()
+    };
+    Superblock {
+        array: Uuid([99; 16]),
+        member: Uuid([1; 16]),
+        role: 0,
+        events: chain[0].event,
+        generation: chain[0].generation,
+        history: chain[1..].to_vec(),
+        sealed: 0,
+        revision: 0,
+        name: "array".into(),
+        level: Level::Raid1,
+        block: Sectors(1),
+        chunk: Sectors(64),
+        data_at: Sectors(2048),
+        region: Sectors(128),
+        journal_slots: 0,
+        table: (1..).zip(states).map(entry).collect(),
+        bad: Vec::new(),
+    }
+}
+
+const IN_SYNC: MemberState = MemberState::InSync;
+const LOST: MemberState = MemberState::Failed { whole: false };
+
+/// The start in which a member was lost is kept, however many followed.
+#[test]
+fn a_history_keeps_the_starts_in_which_members_were_lost() {
+    let chain: Vec<_> = (1..=10_u8)
+        .rev()
+        .map(|n| start(n, 10 * u64::from(n)))
+        .collect();
+    let mut truth = superblock(&[IN_SYNC, LOST, LOST], &chain);
+    // The second had event 30, the last of its start, and the third one of the next.
+    truth.table[1].failed_at = 31;
+    truth.table[2].failed_at = 32;
+    let kept = |most| {
+        let history = history_after(&truth, most);
+        let starts = history.iter().map(|at| at.generation.0[0]);
+        starts.collect::<Vec<_>>()
+    };
+    assert_eq!(kept(20), [10, 9, 8, 7, 6, 5, 4, 3, 2, 1]);
+    assert_eq!(kept(5), [10, 9, 8, 4, 3]);
+    assert_eq!(kept(3), [10, 4, 3]);
+}
