@@ -35,15 +35,15 @@ pub fn wait<T>(mut claim: impl FnMut() -> IoResult<T>) -> IoResult<T> {
 }
 
 /// As [`wait`], for a task of a shard that goes on meanwhile.
-pub async fn pause<T>(timer: &Timer, mut claim: impl FnMut() -> IoResult<T>) -> IoResult<T> {
+pub async fn pause<T>(timer: &Timer, mut claim: impl AsyncFnMut() -> IoResult<T>) -> IoResult<T> {
     for _ in 1..ATTEMPTS {
-        match claim() {
+        match claim().await {
             Err(error) if error.kind() == Kind::Busy => {}
             other => return other,
         }
         timer.sleep(PAUSE).await;
     }
-    claim()
+    claim().await
 }
 
 /// Keeps other daemons away from an export until dropped.

@@ -18,6 +18,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use uring::{DiskOptions, Uring, UringDriver};
 
+/// How long a file or block device may take to be opened.
+const OPEN_MAX: Nanos = Nanos::from_secs(10);
+
 /// How long a pool waits for a lost NBD server: the origin has the data too.
 const POOL_PATIENCE: Nanos = Nanos::from_secs(2);
 
@@ -170,7 +173,7 @@ impl Opener {
         let (leaf, hold, place) = match (&device.path, &device.nbd) {
             (Some(path), _) => {
                 let timer = self.local.env().timer;
-                let open = || self.open_file(device, &path.value);
+                let open = async || self.open_file(device, &path.value).await;
                 let (disk, file) = claim::pause(&timer, open).await?;
                 let leaf = match device.model {
                     None => Leaf::Disk(self.metered(disk)),
@@ -181,7 +184,7 @@ impl Opener {
             }
             (None, Some(uri)) => {
                 let timer = self.local.env().timer;
-                let claim = claim::pause(&timer, || Claim::new(&uri.value)).await;
+                let claim = claim::pause(&timer, async || Claim::new(&uri.value)).await;
                 let claim = claim.map_err(|error| error.on(format!("{name} ({})", uri.value)))?;
                 let authority = device.tls_ca.as_ref().map(|file| file.value.as_path());
                 let client = self.connect(&uri.value, authority, role).await?;
@@ -237,7 +240,7 @@ impl Opener {
         Rc::new(Metered::meter(device, self.local.env().timer))
     }
 
-    fn open_file(
+    async fn open_file(
         &self,
         device: &config::Device,
         path: &Path,
@@ -249,7 +252,14 @@ impl Opener {
             block: None,
             name: Some(format!("{} ({})", device.name.value, path.display())),
         };
-        let (target, _) = self.host.open_disk(path, &options)?;
+        let timer = self.local.env().timer;
+        let opening = self.host.open_disk_aside(path, &options);
+        let opened = timer.timeout(OPEN_MAX, opening).await.unwrap_or_else(|| {
+            let what = "does not answer when it is opened; see to its file system or controller";
+            let name = options.name.clone().unwrap_or_default();
+            Err(IoError::new(Kind::Timeout, what).on(name))
+        });
+        let (target, _) = opened?;
         let file = OpenFile {
             host: self.host.clone(),
             target,

@@ -61,7 +61,8 @@ pub async fn witness(
         name: Some(path.display().to_string()),
     };
     let timer = local.env().timer;
-    let (target, _) = claim::pause(&timer, || host.open_disk(&path, &options)).await?;
+    let (target, _) =
+        claim::pause(&timer, async || host.open_disk_aside(&path, &options).await).await?;
     local.disk(target)
 }
 

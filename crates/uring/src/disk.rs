@@ -18,7 +18,8 @@ use block::{
 use io_uring::{opcode, squeue, types};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// How the ring names a disk: a registered file or a plain descriptor.
+/// How the ring names a disk: a registered file or a plain descriptor; and whether a
+/// worker of its own has to begin what is asked of it.
 #[derive(Clone, Copy)]
 pub(crate) struct Handle {
     pub(crate) fd: types::Fd,

@@ -8,6 +8,7 @@ use crate::open::Disk;
 use crate::ring::Ring;
 use crate::syncs::Syncs;
 use block::TargetId;
+use io_uring::squeue;
 use slab::Slab;
 use std::sync::Arc;
 
@@ -72,10 +73,13 @@ impl Disks {
                 .register_files_update(key, &[fd])
                 .is_ok()
         };
-        let handle = match u32::try_from(key) {
+        let mut handle = match u32::try_from(key) {
             Ok(key) if key < self.registered && update(key) => Handle::registered(key),
             _ => Handle::plain(fd),
         };
+        if disk.may_block {
+            handle.flags |= squeue::Flags::ASYNC;
+        }
         entry.insert(LocalDisk {
             id,
             disk,

@@ -1,7 +1,9 @@
 //! The host: what all shards share, and the threads they run on.
 
+use crate::aside;
 use crate::driver::UringDriver;
-use crate::open::{self, DiskOptions};
+use crate::errno;
+use crate::open::{self, Disk, DiskOptions};
 use crate::ring::{Mode, Ring};
 use crate::socket;
 use crate::targets::{Target, Targets};
@@ -11,7 +13,7 @@ use block::{
     Unpark,
 };
 use std::panic::resume_unwind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
@@ -53,6 +55,40 @@ pub(crate) struct Shared {
     pub(crate) targets: Targets,
     pub(crate) epoch: Instant,
     wakers: Mutex<Vec<Weak<Waker>>>,
+    /// Paths that a thread is opening.
+    opening: Mutex<Vec<PathBuf>>,
+}
+
+/// A path is being opened, until this is dropped: one that does not answer holds one
+/// thread, however often it is tried.
+struct Opening {
+    shared: Arc<Shared>,
+    path: PathBuf,
+}
+
+impl Opening {
+    fn begin(shared: Arc<Shared>, path: &Path) -> IoResult<Opening> {
+        let mut opening = shared.opening.lock().expect("no panic under this lock");
+        if opening.iter().any(|other| other == path) {
+            let what = "an earlier attempt to open it has not ended; its file system hangs";
+            return Err(IoError::new(Kind::Timeout, what));
+        }
+        opening.push(path.to_owned());
+        drop(opening);
+        let path = path.to_owned();
+        Ok(Opening { shared, path })
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        let mut opening = self
+            .shared
+            .opening
+            .lock()
+            .expect("no panic under this lock");
+        opening.retain(|other| *other != self.path);
+    }
 }
 
 impl Shared {
@@ -87,6 +123,7 @@ impl Uring {
                 targets: Targets::default(),
                 epoch: Instant::now(),
                 wakers: Mutex::default(),
+                opening: Mutex::default(),
             }),
         })
     }
@@ -101,7 +138,36 @@ impl Uring {
         path: impl AsRef<Path>,
         options: &DiskOptions,
     ) -> IoResult<(TargetId, Geometry)> {
-        let disk = open::open(path.as_ref(), options)?;
+        self.add_disk(open::open(path.as_ref(), options)?)
+    }
+
+    /// As [`Uring::open_disk`], for a task: its shard goes on meanwhile, however long
+    /// the file system takes.
+    ///
+    /// Also `Timeout` if an earlier call for this path has not ended.
+    pub async fn open_disk_aside(
+        &self,
+        path: impl AsRef<Path>,
+        options: &DiskOptions,
+    ) -> IoResult<(TargetId, Geometry)> {
+        let (path, options) = (path.as_ref().to_owned(), options.clone());
+        let name = options.name.clone();
+        let name = name.unwrap_or_else(|| path.display().to_string());
+        let opening = Opening::begin(self.shared.clone(), &path);
+        let opening = opening.map_err(|error| error.on(name.clone()))?;
+        let opened = aside::begin("open", move || {
+            let disk = open::open(&path, &options);
+            drop(opening);
+            disk
+        });
+        let opened = opened.map_err(|cause| {
+            let what = "no thread to open it; raise the limit of processes (ulimit -u)";
+            errno::error(cause, what).on(name)
+        })?;
+        self.add_disk(opened.await?)
+    }
+
+    fn add_disk(&self, disk: Disk) -> IoResult<(TargetId, Geometry)> {
         let geometry = disk.geometry.clone();
         let id = self.insert(Target::Disk(Arc::new(disk)))?;
         Ok((id, geometry))

@@ -15,6 +15,7 @@
 //! Not here: queue depth limits and fairness (the executor's), retries after
 //! errors of a device, checksums.
 
+mod aside;
 mod disk;
 mod disks;
 mod driver;

@@ -1,10 +1,12 @@
 //! Opening a file or block device as a disk: what it must be, its shape, and
 //! one clear error for each thing that can be wrong, with its remedy.
 
+use crate::aside;
 use crate::errno;
 use block::{Geometry, IoError, IoResult, Kind, PAGE_BYTES, SECTOR_BYTES, Sectors};
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -30,13 +32,16 @@ pub struct DiskOptions {
 
 /// An open disk, shared by all shards.
 pub(crate) struct Disk {
-    file: File,
+    file: ManuallyDrop<File>,
     pub(crate) geometry: Geometry,
     pub(crate) is_block_device: bool,
     pub(crate) buffered: bool,
     pub(crate) read_only: bool,
     /// A file of tmpfs, whose transfers wait for no device.
     pub(crate) in_memory: bool,
+    /// A file whose file system may keep who asks waiting, whatever was asked for: of
+    /// FUSE, or of the network.
+    pub(crate) may_block: bool,
     /// Where in memory direct I/O may begin: multiples of this.
     pub(crate) memory_align: usize,
     /// Which way to zero works here; see `disk::Zeroing`.
@@ -76,6 +81,18 @@ impl Disk {
     /// The present size in bytes.
     pub(crate) fn bytes_now(&self) -> io::Result<u64> {
         bytes_of(&self.file, self.is_block_device)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // SAFETY: nothing uses the file after this.
+        let file = unsafe { ManuallyDrop::take(&mut self.file) };
+        if self.may_block {
+            // To close it may take as long as its file system does not answer.
+            // If there can be no thread, it is closed right here.
+            let _ = aside::begin("close", move || drop(file));
+        }
     }
 }
 
@@ -143,9 +160,11 @@ fn open_named(path: &Path, options: &DiskOptions, name: &str) -> IoResult<Disk> 
             geometry.optimal = optimal;
         }
     }
+    let file_system = (!is_block_device).then(|| file_system_of(&file));
     Ok(Disk {
-        in_memory: !is_block_device && is_on_tmpfs(&file),
-        file,
+        in_memory: file_system == Some(libc::TMPFS_MAGIC),
+        may_block: file_system.is_some_and(|kind| !ANSWER_AT_ONCE.contains(&kind)),
+        file: ManuallyDrop::new(file),
         geometry,
         is_block_device,
         buffered: options.buffered,
@@ -279,12 +298,24 @@ fn direct_io_alignment(file: &File) -> Option<(u32, u32)> {
         .then_some((stat.stx_dio_mem_align, stat.stx_dio_offset_align))
 }
 
-fn is_on_tmpfs(file: &File) -> bool {
+/// File systems that do not wait for a device where a ring asks them not to.
+const ANSWER_AT_ONCE: [libc::c_long; 5] = [
+    libc::EXT4_SUPER_MAGIC,
+    libc::XFS_SUPER_MAGIC,
+    libc::BTRFS_SUPER_MAGIC,
+    libc::F2FS_SUPER_MAGIC,
+    libc::TMPFS_MAGIC,
+];
+
+/// What kind of file system a file is on; zero if it does not tell.
+fn file_system_of(file: &File) -> libc::c_long {
     // SAFETY: all zeroes is a valid `statfs`.
     let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
     // SAFETY: `stat` is writable.
-    let result = unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut stat) };
-    result == 0 && stat.f_type == libc::TMPFS_MAGIC
+    match unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut stat) } {
+        0 => stat.f_type,
+        _ => 0,
+    }
 }
 
 fn choose_block(wanted: Option<Sectors>, limits: &Limits) -> IoResult<Sectors> {

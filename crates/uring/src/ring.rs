@@ -31,6 +31,10 @@ impl Mode {
             builder.setup_single_issuer().setup_defer_taskrun();
         }
         let io = builder.build(entries)?;
+        // Old kernels have a fixed number of them.
+        let _ = io
+            .submitter()
+            .register_iowq_max_workers(&mut [WORKERS_MAX, 0]);
         if io.params().is_feature_ext_arg() && io.params().is_feature_nodrop() {
             Ok(io)
         } else {
@@ -38,6 +42,11 @@ impl Mode {
         }
     }
 }
+
+/// Threads of the kernel that may wait for disks in a ring's stead. One that does not
+/// answer holds as many as it has operations in flight: with the default, four for a
+/// processor, none would be left to flush the others.
+const WORKERS_MAX: u32 = 4096;
 
 /// The fewest entries that a shard can do with.
 const ENTRIES_MIN: u32 = 8;
