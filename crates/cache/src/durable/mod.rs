@@ -26,6 +26,7 @@ mod io;
 mod mark;
 mod memo;
 mod open;
+mod standing;
 mod store;
 mod table;
 mod volumes;
