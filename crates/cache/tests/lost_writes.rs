@@ -169,26 +169,26 @@ fn a_loss_met_by_a_flush_that_was_given_up_is_told_to_the_next() {
 #[test]
 fn a_flush_covers_only_the_writes_that_ended_before_it() {
     let mut place = Place::new(6, 1);
+    // Longer than the flush, so that no other flush comes meanwhile.
+    place.period_ms = 500;
     let outcome = place.run(&[0], |rig| async move {
         let san = San::new(rig);
-        san.lose(3).await;
-        san.volume.flush().await.unwrap_err();
+        san.write(FAR, 1, Fua::No).await.unwrap();
         san.volume.flush().await.unwrap();
-        san.rig.sleep(400).await;
-        // A flush that takes long, and a write that ends while it runs.
-        for line in 0..16 {
-            san.write(line * LINE, 5, Fua::No).await.unwrap();
-        }
+        san.write(0, 5, Fua::No).await.unwrap();
+        let before = san.origin.flushes();
         let flush = san.volume.flush();
         let write = async {
-            san.rig.env.timer.sleep(Nanos::from_millis(5)).await;
+            san.rig.sleep(5).await;
             san.write(FAR, 6, Fua::No).await.unwrap();
+            assert_eq!(san.origin.flushes(), before);
         };
         let (flushed, ()) = futures_util::future::join(flush, write).await;
         flushed.unwrap();
+        assert_eq!(san.origin.flushes(), before + 1);
         // Nothing but commits for a while: the write's mark may go only after a flush
         // of its own.
-        san.rig.sleep(400).await;
+        san.rig.sleep(5000).await;
         san.origin.restart();
         san.rig.cut();
         san.rig.sleep(1000).await;
