@@ -4,7 +4,7 @@
 use super::life::Outside;
 use super::report::Class;
 use super::trouble::{self, Trouble};
-use block::{Lba, Sectors};
+use block::{Extent, Lba, Sectors};
 use sim::{Class as Fault, Domain, Rng, Sim};
 use std::rc::Rc;
 
@@ -90,11 +90,19 @@ pub(super) fn befall(sim: &mut Sim, outside: &Rc<Outside>, number: u64) {
 
 /// Flips bits of one place of metadata, on a member that is not the only one.
 fn rot(sim: &mut Sim, outside: &Outside, rng: &mut Rng) {
-    if !outside.sound.get() {
+    let unit = rng.below(outside.scenario.members as u64) as usize;
+    let mut place = trouble::metadata(rng, outside.data_at.get());
+    if let Some(stale) = outside.stale.take() {
+        outside.revive(stale);
+        if unit == stale {
+            return;
+        }
+        // One copy of what knows of the loss.
+        place = Extent::new(Lba(8 * rng.below(2)), Sectors(8));
+        outside.meet(Class::RotBesideStale);
+    } else if !outside.sound.get() {
         return;
     }
-    let unit = rng.below(outside.scenario.members as u64) as usize;
-    let place = trouble::metadata(rng, outside.data_at.get());
     let at = Lba(place.start.0 + rng.below(place.len.0));
     for _ in 0..rng.between(1, 3) {
         let bit = rng.below(4096);

@@ -6,7 +6,7 @@
 use super::life::Life;
 use super::report::Class;
 use super::trouble::Trouble;
-use block::{Device, Kind, Nanos};
+use block::{Kind, Nanos};
 use raid::MemberState;
 use sim::Rng;
 use std::rc::Rc;
@@ -64,7 +64,7 @@ impl Chaos {
                 self.give_back().await;
             } else if self.life.scenario.losses && self.life.array.is_settled() {
                 self.unplug().await;
-            } else if progress.is_some() && self.rng.chance(0.3) {
+            } else if progress.is_some() && self.rng.chance(0.3) && self.may_lose() {
                 self.lose_in_rebuild().await;
             }
         }
@@ -128,11 +128,6 @@ impl Chaos {
                 continue;
             }
             let candidate = self.life.candidate(unit).expect("it has been mended");
-            // As the daemon does: a flush ends what was asked of it before.
-            let asked = self.life.scenario.trouble != Trouble::None;
-            if asked {
-                let _ = candidate.device.flush().await;
-            }
             let error = match self
                 .life
                 .array
@@ -164,6 +159,12 @@ impl Chaos {
 
     fn state(&self, role: usize) -> MemberState {
         self.life.array.report().members[role].state
+    }
+
+    /// Whether a member may be lost that is being filled: a copy of one that serves is
+    /// no loss, but that one is.
+    fn may_lose(&self) -> bool {
+        self.life.scenario.losses || self.life.scenario.trouble != Trouble::Replaces
     }
 
     async fn unplug(&mut self) {

@@ -26,6 +26,8 @@ pub(crate) struct Outside {
     pub(super) inner: RefCell<Vec<Option<Array>>>,
     pub(crate) model: RefCell<Model>,
     pub(crate) report: RefCell<Report>,
+    /// The arrays whose disks were unplugged since they started.
+    pub(super) blinked: RefCell<BTreeSet<usize>>,
     /// The units that are unplugged, or do not answer.
     pub(crate) dead: RefCell<BTreeSet<usize>>,
     /// The unit that has another shape than it had.
@@ -42,6 +44,8 @@ pub(crate) struct Outside {
     pub(super) rested: Cell<bool>,
     /// The last life ended after hours in which nothing was written.
     pub(super) idled: Cell<bool>,
+    /// The unit that lacks writes, and is back when the array starts.
+    pub(super) stale: Cell<Option<usize>>,
     /// A member may be of no use at the next start: its metadata was damaged at rest,
     /// or it refused what it was to take.
     pub(super) rotten: Cell<bool>,
@@ -124,6 +128,7 @@ impl Outside {
         self.whole.set(false);
         self.sound.set(false);
         self.dead.borrow_mut().insert(unit);
+        self.blinked.borrow_mut().insert(unit);
         let targets = &self.units[unit].targets;
         targets.iter().for_each(|target| self.control.kill(*target));
     }
@@ -232,6 +237,7 @@ impl Life {
     /// From now on `disk` refuses some writes.
     pub(crate) fn refuse(&self, disk: usize, writes: u64) {
         self.whole.set(false);
+        self.sound.set(false);
         self.refusals.arm(disk, writes);
     }
 
@@ -329,7 +335,8 @@ impl Life {
             .iter()
             .all(|m| m.state == MemberState::InSync);
         let may_refuse = self.refusals.count.get() > 0 || self.refusals.is_armed();
-        let sound = all && report.committed && self.dead.borrow().is_empty();
+        let calm = self.dead.borrow().is_empty() && !self.refusals.is_armed();
+        let sound = all && report.committed && calm;
         self.sound.set(sound);
         self.whole.set(sound && !may_refuse);
         self.doing

@@ -2,6 +2,7 @@
 //! are put together before it and again once they have lost too much.
 
 use super::life::Outside;
+use super::report::Class;
 use super::scenario::Scenario;
 use super::trouble::Trouble;
 use block::{BoxDevice, Env, IoResult, Nanos, Sectors, TargetId};
@@ -99,6 +100,7 @@ impl Outside {
 
     /// Puts the arrays together that are members and whose disks are there.
     pub(super) async fn start_inner(&self, local: &Local<SimDriver>) -> IoResult {
+        self.blinked.borrow_mut().clear();
         self.inner.borrow_mut().clear();
         self.inner.borrow_mut().resize(self.units.len(), None);
         for (unit, Unit { level, .. }) in self.units.iter().enumerate() {
@@ -127,7 +129,9 @@ impl Outside {
             }
             return Ok(());
         };
-        if array.report().down.is_some() {
+        // What its disks forgot while nobody looked it finds out at a start alone.
+        if self.blinked.borrow_mut().remove(&unit) || array.report().down.is_some() {
+            self.meet(Class::NestedDown);
             array.let_go().await;
             let array = self.assemble_inner(local, unit).await?;
             self.inner.borrow_mut()[unit] = Some(array);

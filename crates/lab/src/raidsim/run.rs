@@ -16,7 +16,7 @@ use crate::alone::run_alone;
 use block::Device;
 use block::{Geometry, Nanos};
 use futures_util::future::{join, join_all};
-use raid::{Plan, create, examine};
+use raid::{Level, Plan, create, examine};
 use shard::Local;
 use sim::{Budget, DiskSpec, Outcome, Rng, Sim, SimDriver, World};
 use std::cell::{Cell, RefCell};
@@ -30,11 +30,15 @@ const TIME_MAX: Nanos = Nanos::from_secs(400);
 const REST_MAX: Nanos = Nanos::from_secs(2 * 3600);
 /// How long an array may be at work on members that do not answer.
 const LETTING_GO_MAX: Nanos = Nanos::from_secs(10);
+/// How long what hangs does so at most while an array becomes whole.
+const RELEASE_AFTER: Nanos = Nanos::from_millis(200);
 /// A life of so few steps is short.
 const STEPS_SHORT: u64 = 400;
-/// The memory of the shard, and where it is short.
+/// The memory of the shard, of which RAID 5 keeps a part for itself; where it is short
+/// for other levels; and where there are several arrays.
 const POOL_BYTES: usize = 4 << 20;
 const POOL_BYTES_SHORT: usize = 1 << 20;
+const POOL_BYTES_NESTED: usize = 40 << 20;
 
 /// Runs the scenario of `seed`. A panic in the array is a violation.
 pub fn run(seed: u64) -> Report {
@@ -85,6 +89,7 @@ fn run_once(scenario: Scenario) -> Report {
         control: world.control(),
         units,
         inner: RefCell::default(),
+        blinked: RefCell::default(),
         model: RefCell::new(Model::new(0)),
         report: RefCell::new(Report::new(scenario.level)),
         dead: RefCell::new(BTreeSet::new()),
@@ -96,6 +101,7 @@ fn run_once(scenario: Scenario) -> Report {
         sound: Cell::new(true),
         rested: Cell::new(false),
         idled: Cell::new(false),
+        stale: Cell::new(None),
         rotten: Cell::new(false),
         acked: Cell::new(0),
         started: Cell::new(false),
@@ -108,13 +114,18 @@ fn run_once(scenario: Scenario) -> Report {
         scenario,
     });
     let pool = match outside.scenario.trouble {
-        Trouble::Memory => POOL_BYTES_SHORT,
+        Trouble::Memory if outside.scenario.level != Level::Raid5 => POOL_BYTES_SHORT,
+        Trouble::Nested => POOL_BYTES_NESTED,
         _ => POOL_BYTES,
     };
     let mut sim = Sim::new(world).pool_bytes(pool);
     let lives = outside.scenario.lives;
-    let resting = outside.scenario.trouble == Trouble::Idles;
-    let rest = if resting { REST_MAX.0 * lives } else { 0 };
+    let rest = match outside.scenario.trouble {
+        Trouble::Idles => REST_MAX.0 * lives,
+        // A silent member is waited for.
+        Trouble::Hangs => TIME_MAX.0 * lives,
+        _ => 0,
+    };
     sim.set_budget(Budget {
         time_max: TIME_MAX + Nanos(rest),
         ..Budget::default()
@@ -268,11 +279,25 @@ pub(super) async fn finish(life: &Rc<Life>, chaos: &mut Chaos) {
     life.disks()
         .iter()
         .for_each(|disk| life.control.release(*disk));
+    if life.scenario.trouble == Trouble::Hangs {
+        // What hangs from here on does so for a while: it may be needed.
+        let (timer, control, disks) = (life.env.timer.clone(), life.control.clone(), life.disks());
+        life.env.spawn.spawn(async move {
+            for _ in 0..10_000 {
+                timer.sleep(RELEASE_AFTER).await;
+                disks.iter().for_each(|disk| control.release(*disk));
+            }
+        });
+    }
     chaos.give_back().await;
     chaos.take_back().await;
     // One that is of no use as it is now stays out.
     let whole = life.reshaped.get().is_none();
-    for _ in 0..20_000 {
+    for look in 1..=20_000 {
+        // One that answered late was left behind again.
+        if life.scenario.trouble == Trouble::Hangs && look % 100 == 0 {
+            chaos.take_back().await;
+        }
         if !whole || life.array.is_settled() || life.report.borrow().violation.is_some() {
             break;
         }
@@ -295,6 +320,9 @@ pub(super) async fn finish(life: &Rc<Life>, chaos: &mut Chaos) {
     }
     if life.scenario.trouble == Trouble::Idles && !life.is_last() {
         return idle(life).await;
+    }
+    if life.scenario.trouble == Trouble::Rots && !life.is_last() {
+        chaos.leave_stale().await;
     }
     if let Err(error) = life.array.close().await {
         life.violate(format!("it cannot be closed: {error}"));

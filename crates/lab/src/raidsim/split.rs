@@ -207,6 +207,7 @@ impl Parting {
             life.env.timer.sleep(span).await;
             let mut history = life.model.borrow().clone();
             history.cut(0);
+            history.go_apart();
             self.sides[1].history.replace(history);
             for unit in self.units(1) {
                 life.kill(*unit);

@@ -76,15 +76,19 @@ pub(super) async fn start(
     let mut degraded = !outside.dead.borrow().is_empty() && outside.reshaped.get().is_none();
     let (rested, idled) = (outside.rested.take(), outside.idled.take());
     let sure = outside.sound.get();
+    let could = sure && outside.scenario.level.is_redundant();
     let refused = arm(outside, number);
+    if outside.refusals.is_armed() {
+        // Whatever becomes of this start, a member may be left behind by it.
+        outside.sound.set(false);
+    }
     let mut array = begin(outside, local, &order, degraded).await;
     outside.refusals.disarm();
     let mut excused = false;
     if outside.refusals.count.get() > refused {
         outside.meet(Class::RefusedInStart);
-        outside.sound.set(false);
         outside.rotten.set(true);
-        excused = true;
+        excused = !could;
     }
     for _ in 0..TRIES {
         if array.is_ok() || !(excused || may_fail(outside)) {

@@ -2,6 +2,7 @@
 //! several members, or gives one back while a spare takes its place.
 
 use super::chaos::{Chaos, LOOK};
+use super::client;
 use super::report::Class;
 use super::trouble::Trouble;
 use block::{Kind, Nanos};
@@ -178,6 +179,20 @@ impl Chaos {
             self.life.violate(what);
         }
         true
+    }
+
+    /// Perhaps ends a life without a member that is back at the next start, stale.
+    pub(super) async fn leave_stale(&mut self) {
+        let unit = self.striking.below(self.life.scenario.members as u64) as usize;
+        let Some(member) = self.life.member(unit).filter(|_| self.striking.chance(0.4)) else {
+            return;
+        };
+        self.life.kill(unit);
+        self.noticed(unit, member.role).await;
+        let at = self.striking.below(self.life.sectors / 8 - 1) * 8;
+        if client::write_durably(&self.life, at..at + 8).await {
+            self.life.stale.set(Some(unit));
+        }
     }
 
     /// Unplugs a member and gives it back at about the time at which a spare is

@@ -59,8 +59,8 @@ impl Trouble {
             15..20 => Trouble::Splits,
             20..24 => Trouble::Reshapes,
             24..29 => Trouble::Several,
-            29..34 => Trouble::Nested,
-            34..39 => Trouble::Spoils,
+            29..32 => Trouble::Nested,
+            32..39 => Trouble::Spoils,
             39..44 => Trouble::Rots,
             44..48 => Trouble::Memory,
             48..51 => Trouble::Idles,
@@ -107,6 +107,8 @@ pub(super) fn add_to(scenario: &mut Scenario) {
         Trouble::Splits => {
             scenario.spares = 0;
             scenario.slow = true;
+            // No boot of it is cut short but where that is wanted.
+            scenario.lives = 1;
             scenario.operations = rng.between(5, 60);
             match scenario.level {
                 Level::Raid10 => scenario.members = scenario.members / 2 * 2,
@@ -128,8 +130,8 @@ pub(super) fn add_to(scenario: &mut Scenario) {
             scenario.losses = false;
         }
         Trouble::Memory => {
-            scenario.clients = rng.between(8, 24);
-            scenario.operations = rng.between(20, 60);
+            scenario.clients = rng.between(12, 40);
+            scenario.operations = rng.between(20, 40);
         }
         Trouble::Races => {
             scenario.spares = 1;

@@ -23,7 +23,6 @@ mod power;
 mod refusals;
 mod replaced;
 mod scrubs;
-mod sizes;
 mod spares;
 mod streams;
 mod stripes;
