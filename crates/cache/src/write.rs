@@ -18,7 +18,7 @@ use crate::lines::{BLOCK_BYTES, BLOCK_SECTORS, Part, covering, extent_of, inside
 use crate::pool_write::PoolWrite;
 use crate::state::Place;
 use crate::volume::Inner;
-use block::{BoxDevice, Device, Extent, Fua, IoResult, Shared};
+use block::{BoxDevice, Device, Extent, Fua, IoResult, Kind, Shared};
 use futures_util::future::{Either, join_all, select};
 use policy::{Op, Request};
 use std::pin::pin;
@@ -105,8 +105,13 @@ impl Begun {
 }
 
 fn end<P: Device>(volume: &Inner<P>, begun: Begun, result: IoResult) -> IoResult {
-    if result.is_err() {
+    if let Err(error) = &result {
         volume.counters.count(Counter::OriginWriteErrors);
+        if error.kind() == Kind::Timeout
+            && let Some(marking) = &begun.marking
+        {
+            marking.stay();
+        }
     }
     volume.writes.end();
     drop(begun);

@@ -13,6 +13,7 @@ use crate::devices::Member;
 use block::{Access, Device, Extent, Fua, Lba, Sectors};
 use futures_util::future::join_all;
 use layout::{BLOCK_BYTES, Marks};
+use std::cell::Cell;
 use std::ops::Range;
 use std::rc::{Rc, Weak};
 
@@ -24,16 +25,24 @@ pub(crate) struct Marking {
     durable: Rc<Durable>,
     volume: u32,
     bits: Bits,
+    stays: Cell<bool>,
 }
 
 impl Marking {
     /// From here on the regions of `blocks` are in doubt.
     pub(crate) fn begin(durable: &Rc<Durable>, volume: u32, blocks: &Range<u64>) -> Marking {
         Marking {
+            stays: Cell::new(false),
             bits: durable.table.borrow_mut().begin(volume, blocks),
             durable: durable.clone(),
             volume,
         }
+    }
+
+    /// The write may land yet, over whatever follows: its regions stay in doubt until
+    /// the pool is opened anew.
+    pub(crate) fn stay(&self) {
+        self.stays.set(true);
     }
 
     /// Waits until every member knows, of the region and of the volume's id.
@@ -50,6 +59,9 @@ impl Marking {
 
 impl Drop for Marking {
     fn drop(&mut self) {
+        if self.stays.get() {
+            return;
+        }
         self.durable.table.borrow_mut().end(self.bits);
         self.durable.activity.wake();
     }
