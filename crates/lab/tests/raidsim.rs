@@ -13,7 +13,7 @@ const FOUND: [u64; 21] = [
 fn arrays_agree_with_their_model() {
     let mut totals = Totals::default();
     for seed in 0..SEEDS {
-        let report = run_scenario(Scenario::plain(seed));
+        let report = run(seed);
         let wrong = report.violation.as_deref();
         assert_eq!(wrong, None, "replay: {}", replay(seed));
         totals.add(seed, report);
