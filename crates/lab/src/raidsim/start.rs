@@ -137,7 +137,8 @@ fn may_fail(outside: &Outside) -> bool {
         Trouble::Metadata => needed,
         Trouble::Spoils => !outside.sound.get(),
         Trouble::Rots | Trouble::Reshapes => outside.is_mirror(),
-        _ => false,
+        // A record that was refused may be one that cannot be read.
+        _ => outside.refusals.count.get() > 0 && needed,
     }
 }
 
