@@ -115,6 +115,8 @@ fn a_file_system_that_hangs_blocks_itself_alone() {
                 read(0).await.unwrap();
                 mount.signal(libc::SIGSTOP);
                 let pause = Nanos::from_secs(2);
+                // Attributes that the kernel knows for a second are asked for again.
+                env.timer.sleep(pause).await;
                 let began = env.timer.now();
                 // All of its operations at once, among them some that wait for the others' pages.
                 let reads = join_all((0..READS).map(|i| read(i * 7)));
