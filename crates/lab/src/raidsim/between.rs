@@ -75,14 +75,17 @@ pub(super) fn befall(sim: &mut Sim, outside: &Rc<Outside>, number: u64) {
         Trouble::Rots if number > 0 => rot(sim, outside, rng),
         Trouble::Idles if number > 0 && rng.chance(0.4) => rot(sim, outside, rng),
         Trouble::Reshapes => reshape(sim, outside, rng, number),
-        Trouble::Hangs if outside.sound.get() && number > 0 && rng.chance(0.3) => {
-            if outside.scenario.level.is_redundant() {
-                let unit = rng.below(outside.units.len() as u64) as usize;
-                outside.kill(unit);
-                outside.control.revive(outside.units[unit].targets[0]);
-                outside.control.hang(outside.units[unit].targets[0]);
-                outside.meet(Class::HungAtStart);
-            }
+        Trouble::Hangs
+            if outside.sound.get()
+                && number > 0
+                && rng.chance(0.3)
+                && outside.scenario.level.is_redundant() =>
+        {
+            let unit = rng.below(outside.units.len() as u64) as usize;
+            outside.kill(unit);
+            outside.control.revive(outside.units[unit].targets[0]);
+            outside.control.hang(outside.units[unit].targets[0]);
+            outside.meet(Class::HungAtStart);
         }
         _ => {}
     }

@@ -169,7 +169,6 @@ impl Outside {
             patience: self.scenario.patience,
             rewrites: self.scenario.rewrites,
             spare_delay: self.scenario.spare_delay,
-            ..Options::default()
         }
     }
 }

@@ -188,9 +188,9 @@ mod tests {
             assert!(surplus.is_none());
             under_way.push(handshake);
         }
-        for oldest in 0..2 {
+        for oldest in &links[..2] {
             let (handshake, surplus) = b.begin(&link());
-            assert!(surplus.is_some_and(|s| Rc::ptr_eq(&s, &links[oldest])));
+            assert!(surplus.is_some_and(|s| Rc::ptr_eq(&s, oldest)));
             under_way.push(handshake);
             assert_eq!(doors.handshakes(), 4);
         }
