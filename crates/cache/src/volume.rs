@@ -121,13 +121,15 @@ impl<P: Device> Volume<P> {
     /// durably: what it holds of the volume is not trusted by the next opening, unless
     /// [`Volume::resume`] comes first.
     ///
-    /// `Busy` if it stands still already. If the flush fails, all goes on.
+    /// `Busy` if it stands still already. If the flush fails, or one has since the last
+    /// standstill, all goes on: a snapshot would lack what was lost.
     pub async fn quiesce(&self) -> IoResult {
         if !self.0.hold.hold() {
             let what = "it is quiesced already; resume it first";
             return Err(self.0.geometry.error(Kind::Busy, what));
         }
-        let stands = self.0.come_to_rest().await;
+        self.0.flights.writing.idle().await;
+        let stands = self.0.writes.flush_for_back_end(&self.0.core).await;
         if stands.is_err() {
             self.0.hold.release();
             return stands;

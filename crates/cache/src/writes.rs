@@ -28,8 +28,9 @@ pub(crate) struct Writes {
     ended: Cell<u64>,
     flushed: Cell<u64>,
     errors: FlushErrors,
-    /// Of which the volume's user was told.
+    /// Of which the volume's user was told, and who brings it to a standstill.
     user: Cell<Told>,
+    back_end: Cell<Told>,
 }
 
 impl Writes {
@@ -42,6 +43,7 @@ impl Writes {
             flushed: Cell::new(0),
             errors: FlushErrors::default(),
             user: Cell::default(),
+            back_end: Cell::default(),
         }
     }
 
@@ -78,6 +80,15 @@ impl Writes {
     /// As [`Writes::flush`], for the volume's user, who is told of all failures.
     pub(crate) async fn flush_for_user<P: Device>(self: &Rc<Self>, core: &Rc<Core<P>>) -> IoResult {
         self.errors.tell(&self.user, self.flush(core)).await
+    }
+
+    /// As [`Writes::flush`], for who is about to take a snapshot of the origin, in which
+    /// what was lost would be missing.
+    pub(crate) async fn flush_for_back_end<P: Device>(
+        self: &Rc<Self>,
+        core: &Rc<Core<P>>,
+    ) -> IoResult {
+        self.errors.tell(&self.back_end, self.flush(core)).await
     }
 
     /// The origin may have lost what was written since the last good flush.

@@ -139,6 +139,22 @@ fn a_loss_met_while_a_volume_is_quiesced_is_still_told_to_a_client() {
 }
 
 #[test]
+fn no_snapshot_is_taken_without_a_word_of_what_the_pools_own_flush_found_lost() {
+    run(6, |san| async move {
+        san.lose(3).await;
+        // Until the pool has flushed the origin of its own accord.
+        san.rig.sleep(1000).await;
+        san.volume.quiesce().await.unwrap_err();
+        assert!(!san.volume.is_quiesced());
+        san.volume.quiesce().await.unwrap();
+        san.volume.resume().unwrap();
+        san.volume.flush().await.unwrap_err();
+        san.volume.flush().await.unwrap();
+        san.end().await;
+    });
+}
+
+#[test]
 fn a_loss_that_a_durable_write_met_is_told_to_the_next_flush() {
     run(4, |san| async move {
         san.lose(3).await;

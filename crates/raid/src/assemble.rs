@@ -12,7 +12,7 @@ use crate::array::Array;
 use crate::commit::Past;
 use crate::core::{Core, Meta, Options, Parts};
 use crate::examine;
-use crate::format::{BLOCK_BYTES, HISTORY_MAX, MAP, MemberState, Superblock, Uuid};
+use crate::format::{BLOCK_BYTES, HISTORY_MAX, MemberState, Superblock, Uuid};
 use crate::levels::Shape;
 use crate::member::{Candidate, Member};
 use crate::membership::{self, Known, Standing};
@@ -443,12 +443,14 @@ async fn take_over_marks(core: &Rc<Core>) -> IoResult {
         if !core.is_in_sync(role) {
             continue;
         }
-        let buf = core.env.pool.take(BLOCK_BYTES);
-        let (mut buf, result) = member.read_meta(MAP, buf).await;
-        if result.is_err() {
-            buf.fill(0);
+        for block in 0..intent.blocks() {
+            let buf = core.env.pool.take(BLOCK_BYTES);
+            let (mut buf, result) = member.read_meta(intent.place(block), buf).await;
+            if result.is_err() {
+                buf.fill(0);
+            }
+            intent.adopt(block, &buf, core.meta().array);
         }
-        intent.adopt(&buf, core.meta().array);
     }
     if core.journals.is_empty() {
         *core.unsynced.borrow_mut() = intent.marks().into_iter().collect();

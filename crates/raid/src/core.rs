@@ -166,7 +166,7 @@ impl Core {
         geometry.rotational = devices.clone().any(|m| m.device.geometry().rotational);
         geometry.volatile = devices.clone().any(|m| m.device.geometry().volatile);
         let redundant = parts.meta.as_ref().filter(|_| shape.level().is_redundant());
-        let intent = redundant.map(|meta| Intent::new(shape.sectors(), meta.region));
+        let intent = redundant.map(|meta| Intent::new(shape.sectors(), meta.region, meta.data_at));
         let journals = parts.meta.iter().filter(|meta| meta.journal_slots > 0);
         let journals = journals
             .flat_map(|meta| (0..shape.members()).map(|role| Journal::new(role, meta, &shape)));

@@ -8,11 +8,12 @@ use crate::commit::Past;
 use crate::core::{Core, Meta, Options, Parts};
 use crate::examine::examine;
 use crate::format::journal::slot_sectors;
+use crate::format::map;
 use crate::format::{
     ALIGNMENT, BLOCK_BYTES, JOURNAL, MAP, MEMBER_SECTORS_MAX, MemberEntry, NAME_BYTES_MAX,
     SUPERBLOCKS, Uuid,
 };
-use crate::intent::region_for;
+use crate::intent::{Intent, region_for};
 use crate::levels::{Level, Shape};
 use crate::member::{Candidate, Member};
 use crate::replicated::Change;
@@ -29,6 +30,10 @@ const JOURNAL_SIZE: Sectors = Sectors::from_mib(32);
 /// Sectors that are zeroed between two flushes when an array is made, for a server may
 /// have taken them into its memory.
 const ZEROED_MAX: u64 = 1 << 19;
+/// Members from this size on are not used to the end: between a half and one and a half
+/// of a part in this many, rounded down to a power of two, is left.
+const SLACK_FROM: Sectors = Sectors::from_mib(16 << 10);
+const SLACK_PART: u64 = 1024;
 /// Blocks that are read of a member that is said to be zeroes, first to last.
 const SAMPLES: u64 = 32;
 
@@ -56,6 +61,17 @@ fn journal_slots(slot: Sectors, member: Sectors) -> u32 {
     let size = JOURNAL_SIZE.0.min(member.0 / 16);
     let (least, most) = JOURNAL_SLOTS.into_inner();
     (size / slot.0).clamp(least, most) as u32
+}
+
+/// What is used of a member of `size`: of levels that can replace one less than there
+/// is, for a drive of as many gigabytes may have a little less.
+fn used(level: Level, size: Sectors, data_at: Sectors) -> Sectors {
+    let room = Sectors(size.0.saturating_sub(data_at.0));
+    if !level.is_redundant() || size < SLACK_FROM {
+        return room;
+    }
+    let unit = 1 << (size.0 / SLACK_PART).ilog2();
+    Sectors((room.0 - unit / 2) / unit * unit)
 }
 
 fn smallest(candidates: &[Candidate]) -> Sectors {
@@ -160,13 +176,23 @@ pub async fn create(
         false => 0,
     };
     let meta_end = JOURNAL.0 + u64::from(journal_slots) * slot.0;
-    let data_at = Sectors(meta_end.next_multiple_of(ALIGNMENT.0));
-    let room = |c: &Candidate| Sectors(c.device.geometry().sectors.0.saturating_sub(data_at.0));
-    let sizes: Vec<_> = candidates.iter().map(room).collect();
-    if sizes.iter().any(|size| *size >= MEMBER_SECTORS_MAX) {
-        return Err(invalid("a member of 512 PiB or more: give smaller ones"));
-    }
-    let shape = Shape::new(plan.level, &sizes, plan.chunk)?;
+    let shape_at = |data_at: Sectors| {
+        let room = |c: &Candidate| used(plan.level, c.device.geometry().sectors, data_at);
+        let sizes: Vec<_> = candidates.iter().map(room).collect();
+        if sizes.iter().any(|size| *size >= MEMBER_SECTORS_MAX) {
+            return Err(invalid("a member of 512 PiB or more: give smaller ones"));
+        }
+        Shape::new(plan.level, &sizes, plan.chunk)
+    };
+    // A map that is not small lies before the data, which leaves less room for it.
+    let aligned = |end: u64| Sectors(end.next_multiple_of(ALIGNMENT.0));
+    let most = shape_at(aligned(meta_end))?;
+    let regions = most
+        .sectors()
+        .0
+        .div_ceil(region_for(most.sectors(), most.width()).0);
+    let data_at = aligned(meta_end + map::before_data(regions as usize).0);
+    let shape = shape_at(data_at)?;
     let block = block_of(&candidates);
     let meta = Meta {
         array: fresh(),
@@ -244,9 +270,15 @@ async fn prepare(core: &Rc<Core>, role: usize, member: Rc<Member>, zeroed: bool)
     if let Some(journal) = core.journals.get(role) {
         journal.wipe(core, &member).await?;
     }
-    let mut buf = core.env.pool.take(BLOCK_BYTES);
-    crate::format::map::encode(&mut buf, core.meta().array, &[]);
-    member.write_meta(MAP, buf.share()).await?;
+    for block in 0..core.intent.as_ref().map_or(1, Intent::blocks) {
+        let mut buf = core.env.pool.take(BLOCK_BYTES);
+        map::encode(&mut buf, core.meta().array, block, &[]);
+        let place = core
+            .intent
+            .as_ref()
+            .map_or(MAP, |intent| intent.place(block));
+        member.write_meta(place, buf.share()).await?;
+    }
     if core.shape.level().is_redundant() && !zeroed {
         let all = core.shape.member_sectors(role).0;
         for start in (0..all).step_by(ZEROED_MAX as usize) {
@@ -301,6 +333,21 @@ pub(crate) fn check_spare(core: &Core, spare: &Candidate) -> IoResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn large_members_leave_room_for_a_smaller_replacement() {
+        let data_at = Sectors(2048);
+        let of = |level, size: Sectors| used(level, size, data_at);
+        let small = Sectors::from_mib(8);
+        assert_eq!(of(Level::Raid1, small), small - data_at);
+        for gb in [16 * 1100, 500_107, 4_000_787, 20_000_588] {
+            let size = Sectors(gb * 1_000_000 / 512);
+            assert_eq!(of(Level::Raid0, size), size - data_at);
+            let left = size - of(Level::Raid5, size);
+            assert!(left.0 >= size.0 / 4096, "{gb}: {left:?}");
+            assert!(left.0 <= size.0 / 512, "{gb}: {left:?}");
+        }
+    }
 
     #[test]
     fn journals_have_more_records_where_these_are_small_beside_the_member() {

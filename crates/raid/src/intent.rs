@@ -12,11 +12,12 @@
 //! Not here: who copies what (`recover`).
 
 use crate::core::Core;
-use crate::format::map::REGIONS_MAX;
-use crate::format::{BLOCK_BYTES, MAP, map};
+use crate::format::map::{self, REGIONS, REGIONS_MAX};
+use crate::format::{BLOCK_BYTES, Uuid};
 use block::{Access, Extent, IoResult, Nanos, RangeLock, Sectors};
 use futures_util::future::join_all;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// Marks are left at most this many doublings of the least time.
@@ -38,6 +39,9 @@ struct Region {
 pub(crate) struct Intent {
     regions: RefCell<Vec<Region>>,
     region: Sectors,
+    data_at: Sectors,
+    /// The blocks of the map that are not written as they are wanted.
+    stale: RefCell<BTreeSet<usize>>,
     writing: RangeLock,
     /// How many are marked.
     marked: Cell<usize>,
@@ -49,19 +53,26 @@ pub(crate) struct Intent {
     stretch: Cell<u32>,
 }
 
-/// The regions' size for an array: a multiple of its stripes, as small as the
-/// map can tell apart, and at least 64 KiB.
+/// Regions that a larger map would make smaller than this would cost more marks than the
+/// smaller ones save.
+const REGION: Sectors = Sectors::from_mib(64);
+
+/// The regions' size for an array: a multiple of its stripes, as small as one block of
+/// the map can tell apart, but for large arrays [`REGION`], and at least 64 KiB.
 pub(crate) fn region_for(sectors: Sectors, width: Sectors) -> Sectors {
-    let least = sectors.0.div_ceil(REGIONS_MAX as u64).max(128);
+    let of = |regions: usize| sectors.0.div_ceil(regions as u64);
+    let least = of(REGIONS).min(REGION.0).max(of(REGIONS_MAX)).max(128);
     Sectors(least.div_ceil(width.0) * width.0)
 }
 
 impl Intent {
-    pub fn new(sectors: Sectors, region: Sectors) -> Intent {
+    pub fn new(sectors: Sectors, region: Sectors, data_at: Sectors) -> Intent {
         let regions = sectors.0.div_ceil(region.0) as usize;
         Intent {
             regions: RefCell::new(vec![Region::default(); regions]),
             region,
+            data_at,
+            stale: RefCell::default(),
             writing: RangeLock::new(),
             marked: Cell::new(0),
             cleared: Cell::new(0),
@@ -107,11 +118,21 @@ impl Intent {
         Extent::new(block::Lba(start), Sectors(len))
     }
 
-    /// Takes over the marks that were found on a member.
-    pub fn adopt(&self, block: &[u8], array: crate::format::Uuid) {
+    /// The blocks of the map.
+    pub fn blocks(&self) -> usize {
+        map::blocks(self.regions())
+    }
+
+    /// Where a block of the map is on a member.
+    pub fn place(&self, block: usize) -> Sectors {
+        map::place(self.regions(), self.data_at, block)
+    }
+
+    /// Takes over the marks in a block of the map that was found on a member.
+    pub fn adopt(&self, number: usize, block: &[u8], array: Uuid) {
         let mut regions = self.regions.borrow_mut();
-        map::decode(block, array, |index| {
-            if let Some(region) = regions.get_mut(index) {
+        map::decode(block, array, number, |index| {
+            if let Some(region) = regions.get_mut(number * REGIONS + index) {
                 (region.wanted, region.durable) = (true, true);
             }
         });
@@ -130,10 +151,14 @@ impl Intent {
     pub async fn begin(&self, core: &Rc<Core>, extent: Extent) -> IoResult {
         let range = self.region_of(extent);
         let mut durable = true;
-        for region in &mut self.regions.borrow_mut()[range.clone()] {
+        for index in range.clone() {
+            let region = &mut self.regions.borrow_mut()[index];
             region.writers += 1;
             region.wanted = true;
             durable &= region.durable;
+            if !region.durable {
+                self.stale.borrow_mut().insert(index / REGIONS);
+            }
             if std::mem::take(&mut region.cleared) {
                 self.again.set(self.again.get() + 1);
             }
@@ -154,46 +179,98 @@ impl Intent {
         }
     }
 
-    /// Writes the map to every live member, unless `is_done` by then.
+    /// Writes what is stale of the map to every live member, unless `is_done` by then.
     async fn write(&self, core: &Rc<Core>, is_done: impl Fn(&[Region]) -> bool) -> IoResult {
         let all = Extent::new(block::Lba::ZERO, Sectors(1));
         let _alone = self.writing.lock(all, Access::Exclusive).await;
         if is_done(&self.regions.borrow()) {
             return Ok(());
         }
-        let mut buf = core.env.pool.take(BLOCK_BYTES);
-        let written = self.marks();
-        map::encode(&mut buf, core.meta().array, &written);
-        for region in self.regions.borrow_mut().iter_mut() {
-            // From here on a mark counts only once it is written again.
-            region.durable &= region.wanted;
+        let stale = std::mem::take(&mut *self.stale.borrow_mut());
+        let result = self.write_blocks(core, &stale).await;
+        if result.is_err() {
+            self.stale.borrow_mut().extend(stale);
         }
-        let block = buf.share();
-        let live = core.live();
-        let writes = live
-            .iter()
-            .map(|(_, member)| member.write_meta(MAP, block.clone()));
-        let results = join_all(writes).await;
-        for ((role, _), result) in live.iter().zip(results) {
-            if let Err(error) = result
-                && !core.fail(*role, &error)
-            {
-                return Err(error);
+        result
+    }
+
+    async fn write_blocks(&self, core: &Rc<Core>, blocks: &BTreeSet<usize>) -> IoResult {
+        let mut written = Vec::new();
+        for block in blocks {
+            let mut buf = core.env.pool.take(BLOCK_BYTES);
+            let marks = self.take_marks(*block);
+            map::encode(&mut buf, core.meta().array, *block, &marks);
+            written.extend(marks.into_iter().map(|mark| block * REGIONS + mark));
+            let (image, place) = (buf.share(), self.place(*block));
+            let live = core.live();
+            let writes = live
+                .iter()
+                .map(|(_, member)| member.write_meta(place, image.clone()));
+            let results = join_all(writes).await;
+            for ((role, _), result) in live.iter().zip(results) {
+                if let Err(error) = result
+                    && !core.fail(*role, &error)
+                {
+                    return Err(error);
+                }
             }
         }
         core.commit().await?;
         let mut regions = self.regions.borrow_mut();
         for region in written {
-            regions[region].durable = true;
+            self.set_durable(&mut regions[region], true);
         }
-        self.marked
-            .set(regions.iter().filter(|r| r.durable).count());
         Ok(())
     }
 
-    /// Writes the map as it is wanted.
+    /// The regions of a block that are to be marked, counted from its first. From here on
+    /// a mark counts only once it is written again.
+    fn take_marks(&self, block: usize) -> Vec<usize> {
+        let mut regions = self.regions.borrow_mut();
+        let regions = regions.iter_mut().skip(block * REGIONS).take(REGIONS);
+        let mut marks = Vec::new();
+        for (index, region) in regions.enumerate() {
+            match region.wanted {
+                true => marks.push(index),
+                false => self.set_durable(region, false),
+            }
+        }
+        marks
+    }
+
+    fn set_durable(&self, region: &mut Region, durable: bool) {
+        let was = std::mem::replace(&mut region.durable, durable);
+        let marked = self.marked.get() + usize::from(durable) - usize::from(was);
+        self.marked.set(marked);
+    }
+
+    /// Writes all of the map as it is wanted.
     pub async fn write_now(&self, core: &Rc<Core>) -> IoResult {
+        self.stale.borrow_mut().extend(0..self.blocks());
         self.write(core, |_| false).await
+    }
+
+    /// How many blocks of the map on the members cannot be read, all of which are
+    /// written again.
+    pub async fn mend(&self, core: &Rc<Core>) -> IoResult<u64> {
+        let mut illegible = 0;
+        for block in 0..self.blocks() {
+            let all = Extent::new(block::Lba::ZERO, Sectors(1));
+            let _alone = self.writing.lock(all, Access::Exclusive).await;
+            for (role, member) in core.live() {
+                let buf = core.env.pool.take(BLOCK_BYTES);
+                let (buf, result) = member.read_meta(self.place(block), buf).await;
+                let legible = result.is_ok() && map::is_legible(&buf, core.meta().array, block);
+                if core.is_in_sync(role) && !legible {
+                    illegible += 1;
+                    self.stale.borrow_mut().insert(block);
+                }
+            }
+        }
+        if illegible > 0 {
+            self.write(core, |_| false).await?;
+        }
+        Ok(illegible)
     }
 
     /// Takes away the marks of regions that are idle since `before`, which a
@@ -207,11 +284,12 @@ impl Intent {
             if region.cleared {
                 region.wanted = false;
                 cleared += 1;
+                self.stale.borrow_mut().insert(i / REGIONS);
             }
         }
         self.cleared.set(cleared);
         if cleared > 0 {
-            self.write_now(core).await
+            self.write(core, |_| false).await
         } else {
             Ok(())
         }
@@ -224,7 +302,7 @@ mod tests {
 
     #[test]
     fn the_last_region_ends_with_the_array() {
-        let intent = Intent::new(Sectors(1000), Sectors(128));
+        let intent = Intent::new(Sectors(1000), Sectors(128), Sectors(2048));
         assert_eq!(intent.regions(), 8);
         let last = intent.extent(7, Sectors(1000));
         assert_eq!(last, Extent::new(block::Lba(896), Sectors(104)));
@@ -232,10 +310,21 @@ mod tests {
         assert_eq!(intent.extent(0, Sectors(1000)).len, Sectors(128));
     }
 
+    #[test]
+    fn regions_of_large_arrays_have_64_mib() {
+        let width = Sectors(8);
+        let tib = |tib: u64| Sectors::from_mib(tib << 20);
+        assert_eq!(region_for(Sectors::from_mib(1), width), Sectors(128));
+        assert_eq!(region_for(tib(1), width).bytes() >> 20, 34);
+        assert_eq!(region_for(tib(20), width), REGION);
+        assert_eq!(region_for(tib(100), width).bytes() >> 20, 213);
+        assert!(tib(100).0.div_ceil(region_for(tib(100), width).0) <= REGIONS_MAX as u64);
+    }
+
     /// Marks are left twice as long where more than half were taken away in vain.
     #[test]
     fn marks_that_were_taken_away_in_vain_are_left_longer() {
-        let intent = Intent::new(Sectors(1024), Sectors(128));
+        let intent = Intent::new(Sectors(1024), Sectors(128), Sectors(2048));
         let after = |cleared, again| {
             intent.cleared.set(cleared);
             intent.again.set(again);

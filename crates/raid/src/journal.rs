@@ -344,6 +344,49 @@ impl Journal {
         self.wipe_slots(core, member, 0..self.slots).await
     }
 
+    /// How many slots of `member` cannot be read. Those that hold nothing which a start
+    /// would need are written again.
+    pub async fn mend(&self, core: &Rc<Core>, member: &Member) -> IoResult<u64> {
+        let mut illegible = 0;
+        for slot in 0..self.slots {
+            if self.is_readable(core, member, slot).await {
+                continue;
+            }
+            illegible += 1;
+            // No stripe is written meanwhile, and no record begun but one that retires.
+            let _busy = core
+                .busy
+                .lock(core.geometry.extent(), Access::Exclusive)
+                .await;
+            core.flush_members().await?;
+            let is_free = {
+                let state = self.state.borrow();
+                let mut used = state.live.iter().map(|record| record.number);
+                state.next % self.slots != slot && used.all(|number| number % self.slots != slot)
+            };
+            if is_free {
+                self.wipe_slots(core, member, [slot]).await?;
+            }
+        }
+        Ok(illegible)
+    }
+
+    async fn is_readable(&self, core: &Core, member: &Member, slot: u64) -> bool {
+        let mut from = Sectors::ZERO;
+        while from < self.slot {
+            let len = Sectors(128.min((self.slot - from).0));
+            let bytes = len.bytes() as usize;
+            core.room_for(bytes).await;
+            let buf = core.env.pool.take(bytes);
+            let (_, result) = member.read_meta(self.place(slot) + from, buf).await;
+            if result.is_err() {
+                return false;
+            }
+            from += len;
+        }
+        true
+    }
+
     /// Leaves nothing in these slots.
     pub async fn wipe_slots(
         &self,

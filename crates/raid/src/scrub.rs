@@ -1,4 +1,5 @@
-//! Comparing what ought to agree: copies with each other, data with parity.
+//! Comparing what ought to agree: copies with each other, data with parity; and reading
+//! what members carry besides data.
 //!
 //! Sectors that cannot be read are written again from the others, as a read
 //! would. Where copies differ the one that most legs hold is right; two that
@@ -6,7 +7,9 @@
 //! then makes them agree, on the first copy or with the data.
 
 use crate::core::Core;
+use crate::format::{BLOCK_BYTES, SUPERBLOCKS, Superblock};
 use crate::levels::{LEGS_MAX, Level, Piece, Stripe};
+use crate::member::Member;
 use crate::xor::xor;
 use block::{Access, Extent, Fua, Grant, IoResult, Lba, Sectors};
 use std::rc::Rc;
@@ -16,7 +19,8 @@ use std::rc::Rc;
 pub struct ScrubReport {
     /// Sectors of the array that were looked at.
     pub sectors: u64,
-    /// Places that could not be read on one member.
+    /// Places that could not be read on one member, what it carries besides data
+    /// included.
     pub unreadable: u64,
     /// Places where copies, or data and parity, differed.
     pub mismatches: u64,
@@ -38,6 +42,7 @@ impl Core {
             );
             return Err(self.error(block::Kind::Invalid, what));
         }
+        report.unreadable += self.mend_metadata().await?;
         let mut at = Lba::ZERO;
         let end = self.geometry.extent().end();
         while at < end {
@@ -71,6 +76,59 @@ impl Core {
             self.pace(step).await;
         }
         Ok(report)
+    }
+
+    /// Writes again what cannot be read of what members carry besides data; says of how
+    /// many blocks and records that was so.
+    async fn mend_metadata(self: &Rc<Core>) -> IoResult<u64> {
+        let mut illegible = 0;
+        for (_, member) in self.live() {
+            illegible += self.illegible_superblocks(&member).await;
+        }
+        if illegible > 0 {
+            // The copies take turns.
+            for _ in SUPERBLOCKS {
+                self.want_commit();
+                self.commit().await?;
+            }
+        }
+        let spares: Vec<_> = self.spares.borrow().clone();
+        for spare in spares {
+            let count = self.illegible_superblocks(&spare).await;
+            if count > 0 {
+                illegible += count;
+                // One that cannot be mended is found out when it is to serve.
+                let _ = self.write_spare(&spare).await;
+            }
+        }
+        if let Some(intent) = &self.intent {
+            illegible += intent.mend(self).await?;
+        }
+        for (role, member) in self.live() {
+            if let Some(journal) = self.journals.get(role).filter(|_| self.is_in_sync(role)) {
+                illegible += journal.mend(self, &member).await?;
+            }
+        }
+        Ok(illegible)
+    }
+
+    async fn illegible_superblocks(self: &Rc<Core>, member: &Member) -> u64 {
+        let mut illegible = 0;
+        for copy in SUPERBLOCKS {
+            if self.is_superblock(member, copy).await {
+                continue;
+            }
+            // It may have been read while it was written; the commit then ends first.
+            let _ = self.commit().await;
+            illegible += u64::from(!self.is_superblock(member, copy).await);
+        }
+        illegible
+    }
+
+    async fn is_superblock(&self, member: &Member, copy: Sectors) -> bool {
+        let buf = self.env.pool.take(BLOCK_BYTES);
+        let (buf, result) = member.read_meta(copy, buf).await;
+        result.is_ok() && Superblock::decode(&buf).is_some()
     }
 
     async fn scrub_piece(

@@ -23,7 +23,7 @@ pub(crate) struct Chaos {
 }
 
 impl Chaos {
-    pub(crate) fn new(shared: Rc<Shared>) -> Chaos {
+    pub(crate) async fn new(shared: Rc<Shared>) -> Chaos {
         let disks = shared.pool.len();
         let mut chaos = Chaos {
             rng: Rng::fork(shared.scenario.seed, 3),
@@ -32,7 +32,7 @@ impl Chaos {
             shared,
         };
         for disk in 0..chaos.shared.scenario.in_pool {
-            chaos.add(disk);
+            chaos.add(disk).await;
         }
         chaos
     }
@@ -42,9 +42,12 @@ impl Chaos {
         while !self.shared.is_over() {
             let pause = self.rng.between(200_000, 20_000_000);
             self.shared.env.timer.sleep(Nanos(pause)).await;
+            if self.shared.scenario.hang && !self.shared.is_any_hung() && self.rng.chance(0.1) {
+                self.hang_some();
+            }
             match self.rng.below(32) {
                 0..8 => self.switch_mode(),
-                8..10 => self.add_some(),
+                8..10 => self.add_some().await,
                 10 => self.remove_some().await,
                 11 => self.shared.cache.check(),
                 12..14 => self.lose_in_promotion().await,
@@ -54,6 +57,14 @@ impl Chaos {
                 19 => self.lose_all(),
                 _ => self.repair().await,
             }
+        }
+    }
+
+    /// A disk that serves hits answers nothing any more.
+    fn hang_some(&mut self) {
+        if let Some(disk) = self.busy() {
+            self.shared.hang(disk);
+            self.meet(Class::Hung);
         }
     }
 
@@ -69,25 +80,24 @@ impl Chaos {
         target.volume.set_mode(modes[self.rng.below(4) as usize]);
     }
 
-    fn add(&mut self, disk: usize) {
+    async fn add(&mut self, disk: usize) {
         let leaf = self
             .shared
             .local
             .disk(self.shared.pool[disk])
             .expect("a disk");
         let device = PoolDevice::whole(leaf, format!("controller-{}", disk % 2));
-        let id = self
-            .shared
-            .cache
-            .add_device(device)
-            .expect("room for a line");
-        self.places[disk] = Some(id);
+        // A pool that remembers reads what is there; a disk that fails stays out.
+        let uuid = u128::from(self.rng.bits()) << 64 | u128::from(self.rng.bits());
+        let joined = self.shared.cache.join(device, uuid);
+        let joined = self.shared.unstuck(joined).await;
+        self.places[disk] = joined.ok();
     }
 
-    fn add_some(&mut self) {
+    async fn add_some(&mut self) {
         let disk = self.rng.below(self.places.len() as u64) as usize;
         if self.places[disk].is_none() && !self.dead[disk] {
-            self.add(disk);
+            self.add(disk).await;
         }
     }
 
@@ -110,7 +120,8 @@ impl Chaos {
 
     /// Plugs a disk in again and puts it back into the pool.
     async fn repair(&mut self) {
-        let broken = |c: &Chaos, d: usize| c.dead[d] || c.is_ejected(d);
+        // One that hangs does so to the end.
+        let broken = |c: &Chaos, d: usize| (c.dead[d] || c.is_ejected(d)) && !c.shared.is_hung(d);
         if let Some(disk) = (0..self.places.len()).find(|d| broken(self, *d)) {
             self.remove(disk).await;
             let target = self.shared.pool[disk];
@@ -118,7 +129,7 @@ impl Chaos {
                 self.shared.control.revive(target);
             }
             self.shared.control.release(target);
-            self.add(disk);
+            self.add(disk).await;
         }
     }
 

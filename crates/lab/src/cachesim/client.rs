@@ -25,7 +25,7 @@ pub(crate) async fn work(shared: Rc<Shared>, number: u64) {
             return;
         }
         let target = &shared.targets[rng.below(shared.targets.len() as u64) as usize];
-        let sectors = place(&mut rng, target, next);
+        let sectors = place(&mut rng, target, next, scenario.len_max);
         next = sectors.end;
         let operation = Operation {
             shared: &shared,
@@ -46,7 +46,7 @@ pub(crate) async fn work(shared: Rc<Shared>, number: u64) {
 /// Where the next operation goes: near the front, anywhere, or on from `next`;
 /// now and then a sector or two of the same few blocks, where requests that the
 /// gate lets pass each other meet in one block.
-fn place(rng: &mut Rng, target: &Target, next: u64) -> Range<u64> {
+fn place(rng: &mut Rng, target: &Target, next: u64, len_max: u64) -> Range<u64> {
     let total = target.sectors;
     if rng.chance(0.1) {
         let start = rng.below(32);
@@ -58,7 +58,8 @@ fn place(rng: &mut Rng, target: &Target, next: u64) -> Range<u64> {
         7..9 => rng.between(1, 128),
         _ => rng.between(1, 512),
     }
-    .min(total);
+    .min(total)
+    .min(len_max);
     let start = match rng.below(10) {
         0..6 => rng.below(total / 4 + 1),
         6..9 => rng.below(total),

@@ -22,6 +22,9 @@ classes! {
     LineReplaced, "a line made room for another";
     Join, "a miss joined another's origin read";
     JoinFailed, "a joined read had to be read again";
+    Hung, "a pool device hung for ever under clients that filled their half of the memory";
+    MarksWritten, "a pool that remembers marked regions before they were written";
+    MapWritten, "a pool that remembers wrote what it holds";
     Abandoned, "a client gave up on a write";
     OriginError, "the origin failed an operation";
 }
@@ -50,7 +53,10 @@ impl Class {
             | Class::ModeSwitch
             | Class::PoolRemoval
             | Class::PoolLost
+            | Class::Hung
             | Class::Abandoned => &[],
+            Class::MarksWritten => &[Counter::MarkCommits],
+            Class::MapWritten => &[Counter::MapCommits],
         }
     }
 }

@@ -6,22 +6,27 @@ use super::client::{self, Volume, is_origins};
 use super::model::Model;
 use super::origin::Origin;
 use super::report::Report;
-use super::scenario::Scenario;
+use super::scenario::{Scenario, WITNESS};
 use crate::alone::run_alone;
 use block::{BoxDevice, Device, Env, Gate, Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, TargetId};
-use cache::{Cache, Config, Mode, VolumeConfig};
-use futures_util::future::join_all;
+use cache::{Cache, Config, Durability, Mode, VolumeConfig};
+use futures_util::future::{Either, join_all, select};
 use shard::{Disk, Local};
 use sim::{Budget, Control, DiskSpec, Outcome, Rng, Service, Sim, SimDriver, Span, World};
 use std::cell::{Cell, RefCell};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// No operation may take longer. A client waits for late hits, other clients'
 /// overlapping requests and their late hits: some tens of milliseconds here.
 pub const STALL_MAX: Nanos = Nanos::from_secs(1);
+/// How often a pool that remembers writes down what it holds.
+const COMMIT_PERIOD: Nanos = Nanos::from_millis(2);
 /// How long a run may last.
 const TIME_MAX: Nanos = Nanos::from_secs(600);
+/// How long what is stuck holds up who changes the pool.
+const STUCK_MAX: Nanos = Nanos::from_millis(5);
 /// Attempts to read from an origin that fails now and then.
 const ATTEMPTS: u32 = 100;
 
@@ -48,11 +53,46 @@ pub(crate) struct Shared {
     pub(crate) pool: Vec<TargetId>,
     pub(crate) report: Rc<RefCell<Report>>,
     over: Cell<bool>,
+    hung: Vec<Cell<bool>>,
 }
 
 impl Shared {
     pub(crate) fn is_over(&self) -> bool {
         self.over.get()
+    }
+
+    pub(crate) fn hang(&self, disk: usize) {
+        self.hung[disk].set(true);
+        self.control.hang(self.pool[disk]);
+    }
+
+    pub(crate) fn is_hung(&self, disk: usize) -> bool {
+        self.hung[disk].get()
+    }
+
+    pub(crate) fn is_any_hung(&self) -> bool {
+        self.hung.iter().any(Cell::get)
+    }
+
+    /// Lets operations go on that a disk is slow with, not those of one that hangs.
+    fn release_stuck(&self) {
+        for (disk, hung) in self.pool.iter().zip(&self.hung) {
+            if !hung.get() {
+                self.control.release(*disk);
+            }
+        }
+    }
+
+    /// `work`, releasing what disks hold on to: who changes a pool waits for them.
+    pub(crate) async fn unstuck<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        loop {
+            let pause = self.env.timer.sleep(STUCK_MAX);
+            match select(&mut work, pin!(pause)).await {
+                Either::Left((value, _)) => return value,
+                Either::Right(_) => self.release_stuck(),
+            }
+        }
     }
 
     pub(crate) fn violate(&self, what: String) {
@@ -106,6 +146,7 @@ fn run_once(seed: u64) -> Report {
         .zip(&scenario.pool)
         .map(|(i, s)| add(format!("pool-{i}"), *s, Sectors(8), scenario.pool_time))
         .collect();
+    let witness = add("witness".into(), WITNESS, Sectors(8), scenario.pool_time);
     world
         .set_plan(scenario.plan(&origins, &pool))
         .expect("a sound plan");
@@ -120,7 +161,7 @@ fn run_once(seed: u64) -> Report {
     let (backs, devices) = (origins.clone(), pool.clone());
     let (outcome, _) = run_alone(&mut sim, move |local| async move {
         let (scenario, report) = run;
-        let shared = build(scenario, local, control, &backs, devices, report);
+        let shared = build(scenario, local, control, (&backs, devices, witness), report).await;
         live(Rc::new(shared)).await;
     });
     let mut report = report.take();
@@ -138,12 +179,11 @@ fn run_once(seed: u64) -> Report {
     report
 }
 
-fn build(
+async fn build(
     scenario: Arc<Scenario>,
     local: Local<SimDriver>,
     control: Control,
-    origins: &[TargetId],
-    pool: Vec<TargetId>,
+    (origins, pool, witness): (&[TargetId], Vec<TargetId>, TargetId),
     report: Rc<RefCell<Report>>,
 ) -> Shared {
     let env = local.env();
@@ -152,10 +192,24 @@ fn build(
         hit_latency_max: scenario.hit_latency_max,
         fill_bytes_per_s: scenario.fill_bytes_per_s,
         sequential_bytes: scenario.sequential_bytes,
+        commit_period: COMMIT_PERIOD,
         ..Config::default()
     };
     let policy = policy::registry::build(scenario.policy, 0, scenario.seed).expect("registered");
-    let cache = Cache::new(config, policy, env.clone()).expect("a sound configuration");
+    let cache = if scenario.durable {
+        let durability = Durability {
+            label: "pool".into(),
+            host: "campaign".into(),
+            witness: Some(BoxDevice::new(local.disk(witness).expect("a disk"))),
+            uuids: Box::new(|| 1),
+            overwrite: false,
+            cold: false,
+        };
+        let opened = Cache::open(config, policy, env.clone(), durability, Vec::new()).await;
+        opened.expect("an empty pool").0
+    } else {
+        Cache::new(config, policy, env.clone()).expect("a sound configuration")
+    };
     let targets = (0..)
         .zip(origins)
         .map(|(i, origin)| {
@@ -191,6 +245,7 @@ fn build(
         control,
         cache,
         targets,
+        hung: pool.iter().map(|_| Cell::new(false)).collect(),
         pool,
         report,
         over: Cell::new(false),
@@ -198,13 +253,14 @@ fn build(
 }
 
 async fn live(shared: Rc<Shared>) {
-    let mut chaos = Chaos::new(shared.clone());
+    let mut chaos = Chaos::new(shared.clone()).await;
     let clients = (0..shared.scenario.clients).map(|i| client::work(shared.clone(), i));
     let clients = async {
         join_all(clients).await;
         shared.over.set(true);
     };
     futures_util::future::join(clients, chaos.rage()).await;
+    check_memory(&shared);
     settle(&shared).await;
     if shared.report.borrow().violation.is_none() {
         for round in 0..2 {
@@ -218,6 +274,17 @@ async fn live(shared: Rc<Shared>) {
         .report
         .borrow_mut()
         .take_counters(&shared.cache.counters());
+}
+
+/// Nobody took more memory than what a device that hangs keeps of it.
+fn check_memory(shared: &Shared) {
+    let pool = &shared.env.pool;
+    let kept = pool.total_bytes() - pool.free_bytes() + pool.beside_bytes();
+    let over = pool.over_bytes_max();
+    if shared.is_any_hung() && over > kept {
+        let what = format!("{over} bytes more than the memory were taken, devices keep {kept}");
+        shared.violate(what);
+    }
 }
 
 /// Waits until nothing is in flight, releasing what is stuck.
@@ -235,6 +302,7 @@ async fn settle(shared: &Shared) {
             shared.control.release(*disk);
         }
     }
+    shared.hung.iter().for_each(|hung| hung.set(false));
     shared.cache.check();
 }
 

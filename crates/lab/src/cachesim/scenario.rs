@@ -3,6 +3,16 @@
 use block::{Nanos, Sectors, TargetId};
 use sim::{Effect, Ops, Plan, Rng, Rule, Span, When};
 
+/// The most sectors of an operation.
+const LEN_MAX: u64 = 512;
+/// What a client may use of the memory while a disk hangs, as the NBD server counts:
+/// the pages that an operation touches, rounded up to a power of two.
+const HANG_CHARGE: u64 = 64 << 10;
+/// What a pool disk has beside lines if it remembers them.
+const METADATA: Sectors = Sectors(96 * 8);
+/// The disk beside a pool that remembers.
+pub(crate) const WITNESS: Sectors = Sectors(64 * 8);
+
 /// Everything that a run is made of.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -40,6 +50,12 @@ pub struct Scenario {
     pub pool_time: Span,
     /// The shard's buffers.
     pub buffer_bytes: usize,
+    /// The most sectors of an operation.
+    pub len_max: u64,
+    /// A pool disk hangs for ever, and clients use all the memory they may.
+    pub hang: bool,
+    /// The pool remembers its lines, and writes metadata.
+    pub durable: bool,
 }
 
 impl Scenario {
@@ -94,7 +110,30 @@ impl Scenario {
                 max: Nanos::from_micros(rng.between(20, 500)),
             },
             buffer_bytes: if rng.chance(0.3) { 4 << 20 } else { 16 << 20 },
+            len_max: LEN_MAX,
+            hang: false,
+            durable: false,
         }
+        .made_harder(seed)
+    }
+
+    /// Half of the pools remember; and now and then one disk hangs for ever under
+    /// clients that fill their half of the memory.
+    fn made_harder(mut self, seed: u64) -> Scenario {
+        let mut rng = Rng::fork(seed, 4);
+        self.durable = rng.chance(0.5);
+        if self.durable {
+            self.pool.iter_mut().for_each(|disk| disk.0 += METADATA.0);
+        }
+        self.hang = rng.chance(0.15);
+        if self.hang {
+            self.buffer_bytes = 4 << 20;
+            self.clients = (self.buffer_bytes / 2) as u64 / HANG_CHARGE;
+            self.len_max = HANG_CHARGE / 2 / block::SECTOR_BYTES;
+            self.operations *= 3;
+            self.sequential_bytes = None;
+        }
+        self
     }
 
     /// What the disks do wrong of their own accord.

@@ -1,13 +1,14 @@
 //! What outlives a daemon in a case: the script's progress, the models, what is
 //! plugged in, and the report.
 
-use super::case::{Case, Cut, Disks};
+use super::back_end::BackEnd;
+use super::case::{Case, Cut, Disks, Setting};
 use super::model::Model;
-use super::report::{Landing, Report};
+use super::report::{Event, Landing, Report};
 use super::stage::{Leaf, WITNESS};
 use block::{Nanos, TargetId};
 use cache::{Cache, Counter, DeviceId, Mode};
-use sim::{Control, Rng};
+use sim::{Control, Image, Medium, Rng, World};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,18 +32,29 @@ pub(super) struct Bench {
     pub(super) case: Arc<Case>,
     pub(super) origins: Vec<TargetId>,
     pub(super) pool: Vec<TargetId>,
-    pub(super) witness: TargetId,
+    /// One for each pool.
+    pub(super) witnesses: Vec<TargetId>,
     pub(super) control: Control,
+    pub(super) back_end: BackEnd,
     pub(super) models: Vec<RefCell<Model>>,
     pub(super) report: RefCell<Report>,
     pub(super) phase: Cell<Phase>,
     next: Cell<usize>,
+    /// The number of the life, from 0.
+    life: Cell<usize>,
+    /// The daemon is to stop in order.
+    pub(super) stopping: Cell<bool>,
     plugged: RefCell<Vec<bool>>,
     /// Disks that a client is putting back.
     pub(super) plugging: Vec<Cell<bool>>,
+    /// Disks that answer nothing.
+    hung: Vec<Cell<bool>>,
+    /// What is on the pool's disks, and what was when an earlier life ended.
+    media: Vec<Medium>,
+    images: RefCell<Vec<Image>>,
     places: RefCell<Vec<Option<DeviceId>>>,
     modes: RefCell<Vec<Mode>>,
-    cache: RefCell<Option<Cache<Leaf>>>,
+    caches: RefCell<Vec<Cache<Leaf>>>,
     /// What was on its way to the pool when the daemon ended.
     filling: Cell<u32>,
     /// The pool was open once.
@@ -83,9 +95,10 @@ impl Bench {
         case: Arc<Case>,
         origins: Vec<TargetId>,
         pool: Vec<TargetId>,
-        witness: TargetId,
-        control: Control,
+        witnesses: Vec<TargetId>,
+        world: &World,
     ) -> Bench {
+        let medium = |disk: &TargetId| world.medium(*disk).expect("it keeps bytes");
         let models = case
             .volumes
             .iter()
@@ -95,11 +108,18 @@ impl Bench {
             report: RefCell::default(),
             phase: Cell::new(Phase::Opening),
             next: Cell::new(0),
+            life: Cell::new(0),
+            stopping: Cell::new(false),
+            hung: vec![Cell::new(false); pool.len()],
+            media: pool.iter().map(medium).collect(),
+            images: RefCell::default(),
+            back_end: BackEnd::new(origins.iter().map(medium).collect()),
+            control: world.control(),
             plugged: RefCell::new(vec![true; pool.len()]),
             plugging: vec![Cell::new(false); pool.len()],
             places: RefCell::new(vec![None; pool.len()]),
             modes: RefCell::new(vec![Mode::WriteThrough; origins.len()]),
-            cache: RefCell::default(),
+            caches: RefCell::default(),
             filling: Cell::default(),
             formed: Cell::default(),
             witness_before: RefCell::default(),
@@ -110,15 +130,14 @@ impl Bench {
             case,
             origins,
             pool,
-            witness,
-            control,
+            witnesses,
         }
     }
 
     /// The number of the next step of the script that nobody has begun.
     pub(super) fn next_step(&self) -> Option<usize> {
         let next = self.next.get();
-        if next == self.case.steps.len() || self.has_failed() {
+        if next == self.case.steps.len() || self.stopping.get() || self.has_failed() {
             return None;
         }
         self.next.set(next + 1);
@@ -143,12 +162,46 @@ impl Bench {
 
     pub(super) fn plug(&self, disk: usize, plugged: bool) {
         if std::mem::replace(&mut self.plugged.borrow_mut()[disk], plugged) != plugged {
+            self.hung[disk].set(false);
             if plugged {
                 self.control.revive(self.pool[disk]);
             } else {
                 self.control.kill(self.pool[disk]);
             }
         }
+    }
+
+    /// What the daemon is configured to serve.
+    pub(super) fn setting(&self) -> &[Setting] {
+        self.case.setting(self.life.get())
+    }
+
+    pub(super) fn hang(&self, disk: usize) {
+        if self.is_plugged(disk) {
+            self.hung[disk].set(true);
+            self.control.hang(self.pool[disk]);
+            self.report.borrow_mut().meet(Event::Hung);
+        }
+    }
+
+    /// Lets the operations go on that a disk is slow with, not one that hangs.
+    pub(super) fn release_stuck(&self) {
+        for (disk, hung) in self.pool.iter().zip(&self.hung) {
+            if !hung.get() {
+                self.control.release(*disk);
+            }
+        }
+    }
+
+    /// Whether a disk answers nothing; if so nobody waits for it.
+    pub(super) fn is_any_hung(&self) -> bool {
+        self.hung.iter().any(Cell::get)
+    }
+
+    /// A disk is to answer again, whatever held it.
+    pub(super) fn release(&self, disk: usize) {
+        self.hung[disk].set(false);
+        self.control.release(self.pool[disk]);
     }
 
     pub(super) fn place(&self, disk: usize) -> Option<DeviceId> {
@@ -170,6 +223,10 @@ impl Bench {
     /// A new daemon starts.
     pub(super) fn begin_life(&self) {
         self.phase.set(Phase::Opening);
+        self.stopping.set(false);
+        (0..self.pool.len()).for_each(|disk| self.release(disk));
+        let origins = self.origins.iter();
+        origins.for_each(|origin| self.control.revive(*origin));
         self.places.borrow_mut().fill(None);
         self.plugging.iter().for_each(|busy| busy.set(false));
         self.filling.set(0);
@@ -179,8 +236,8 @@ impl Bench {
     }
 
     /// The daemon serves, and reads back what its pool holds.
-    pub(super) fn opened(&self, cache: &Cache<Leaf>) {
-        *self.cache.borrow_mut() = Some(cache.clone());
+    pub(super) fn opened(&self, caches: &[Cache<Leaf>]) {
+        *self.caches.borrow_mut() = caches.to_vec();
     }
 
     /// Whether a pool that cannot be opened is no wonder.
@@ -205,21 +262,20 @@ impl Bench {
 
     /// Notes what the cache has just done.
     pub(super) fn look(&self, now: Nanos) {
-        if let Some(cache) = &*self.cache.borrow() {
-            let counters = cache.counters();
-            for (seen, (counter, _)) in self.recent.iter().zip(RECENT) {
-                let count = counters.get(counter);
-                if count != seen.get().0 {
-                    seen.set((count, now));
-                }
+        let caches = self.caches.borrow();
+        let counters: Vec<_> = caches.iter().map(Cache::counters).collect();
+        for (seen, (counter, _)) in self.recent.iter().zip(RECENT) {
+            let count = counters.iter().map(|c| c.get(counter)).sum();
+            if count > seen.get().0 {
+                seen.set((count, now));
             }
         }
     }
 
     /// The daemon is about to be gone, with all its tasks.
     fn last_look(&self) {
-        let filling = self.cache.borrow().as_ref().map(Cache::filling);
-        self.filling.set(filling.unwrap_or(0));
+        let filling = self.caches.borrow().iter().map(Cache::filling).sum();
+        self.filling.set(filling);
     }
 
     /// Before the next daemon, after the one that ended with `cut`: which disks
@@ -238,11 +294,45 @@ impl Bench {
                 }
             }
         }
+        self.go_back(cut.disks_back);
         let mut bytes = vec![0; WITNESS.bytes() as usize];
         peek(&mut bytes);
         let before = self.witness_before.replace(bytes);
         let back = cut.witness_back && self.in_use.get() && !before.is_empty();
         *self.witness_back.borrow_mut() = back.then_some(before);
+    }
+
+    /// The `disks` become what they were a life ago.
+    fn go_back(&self, disks: u8) {
+        if self.case.cuts.iter().all(|cut| cut.disks_back == 0) {
+            return;
+        }
+        let before = self.images.take();
+        *self.images.borrow_mut() = self.media.iter().map(Medium::save).collect();
+        for (disk, image) in before.iter().enumerate() {
+            if disks >> disk & 1 > 0 {
+                self.media[disk].restore(image);
+                self.report.borrow_mut().meet(Event::DiskBack);
+            }
+        }
+    }
+
+    /// The next life is another one's: what is new in its configuration.
+    pub(super) fn next_life(&self) {
+        let before = self.setting();
+        self.life.set(self.life.get() + 1);
+        let report = &mut *self.report.borrow_mut();
+        for (was, is) in before.iter().zip(self.setting()) {
+            for (changed, event) in [
+                (was.name != is.name, Event::Renamed),
+                (was.pool != is.pool, Event::Moved),
+                (was.windows != is.windows, Event::Resized),
+            ] {
+                if changed {
+                    report.meet(event);
+                }
+            }
+        }
     }
 
     /// The daemon is dead: what the cut met. Forgets its cache.
@@ -251,16 +341,21 @@ impl Bench {
         // One that is still coming has no head that tells how far the pool had got.
         let came = |d: &cache::DeviceReport| self.places.borrow().contains(&Some(d.id));
         let online = |d: &cache::DeviceReport| d.state == cache::DeviceState::Online && came(d);
-        let devices = self.cache.borrow().as_ref().map(Cache::devices);
-        self.in_use.set(devices.iter().flatten().any(online));
-        drop(self.cache.take());
+        let caches = self.caches.take();
+        let mut devices = caches.iter().flat_map(Cache::devices);
+        self.in_use.set(devices.any(|device| online(&device)));
+        drop(caches);
+        let restored = self.back_end.end_life();
         if cut.is_none() {
             return;
         }
         let report = &mut *self.report.borrow_mut();
         report.cuts += 1;
         if self.phase.get() == Phase::Opening {
-            report.meet(Landing::Recovery);
+            report.land(Landing::Recovery);
+        }
+        if restored {
+            report.land(Landing::Standstill);
         }
         let filling = self.filling.get() > 0;
         let lately = |seen: &Cell<(u64, Nanos)>, span| {
@@ -268,7 +363,7 @@ impl Bench {
             count > 0 && now - at <= span
         };
         if filling {
-            report.meet(Landing::Promotion);
+            report.land(Landing::Promotion);
         }
         for (seen, (_, landing)) in self.recent.iter().zip(RECENT) {
             // A line that was evicted for nothing that was on its way does not count.
@@ -277,7 +372,7 @@ impl Bench {
                 _ => MIDST,
             };
             if lately(seen, span) && (landing != Landing::Eviction || filling) {
-                report.meet(landing);
+                report.land(landing);
             }
         }
     }

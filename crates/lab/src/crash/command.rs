@@ -1,6 +1,7 @@
 //! The command: campaigns and what they print.
 
-use super::case::{Case, Length};
+use super::case::Case;
+use super::draw::Length;
 use super::replay;
 use super::report::{Mutated, Summary};
 use super::shrink::shrink;
@@ -58,7 +59,7 @@ pub fn command(request: &Request) -> Result<(), String> {
     if !summary.violations.is_empty() {
         Err(format!("{} cases failed", summary.violations.len()))
     } else if request.cases >= CASES_FOR_ALL_LANDINGS && !missed.is_empty() {
-        Err(format!("no cut landed in {missed:?}"))
+        Err(format!("never met: {missed:?}"))
     } else if survived > 0 {
         Err(format!("{survived} mutations were not caught"))
     } else {
@@ -78,6 +79,9 @@ fn print(summary: &Summary) {
     );
     for (landing, times) in &summary.landed {
         println!("{times:>10}  cuts in {landing}");
+    }
+    for (event, times) in &summary.met {
+        println!("{times:>10}  {event}");
     }
     for violation in &summary.violations {
         println!("seed {}: {}", violation.seed, violation.what);

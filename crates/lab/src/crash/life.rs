@@ -1,12 +1,13 @@
 //! One life of a daemon: it opens, clients take steps from the script, and it
 //! ends in order unless the power goes first.
 
+use super::back_end::{self, Since};
 use super::bench::{Bench, LastLook, Phase};
-use super::case::Step;
+use super::case::{Space, Step};
 use super::stage::{self, Stage};
 use crate::cachesim::stamp::{self, ANYTHING, Value, ZERO};
-use block::{Device, Fua, IoError, IoResult, Lba, Nanos, SECTOR_BYTES};
-use cache::Counter;
+use block::{Device, Fua, IoError, IoResult, Kind, Lba, Nanos, SECTOR_BYTES};
+use cache::{Cache, Counter};
 use futures_util::future::join_all;
 use shard::Local;
 use sim::SimDriver;
@@ -25,11 +26,12 @@ pub(super) async fn live(bench: Rc<Bench>, local: Local<SimDriver>) {
         stage::restore_witness(&bench, &local, &bytes).await;
     }
     let stage = stage::open(&bench, &local).await;
-    bench.opened(&stage.cache);
+    bench.opened(&stage.caches);
+    overwrite_hidden(&bench);
     let _last_look = LastLook(bench.clone());
-    let (recovering, cache) = (bench.clone(), stage.cache.clone());
+    let (recovering, caches) = (bench.clone(), stage.caches.clone());
     local.env().spawn.spawn(async move {
-        cache.warmed().await;
+        join_all(caches.iter().map(Cache::warmed)).await;
         recovering.phase.set(Phase::Serving);
     });
     let clients = (0..bench.case.clients).map(|_| client(&bench, &local, &stage));
@@ -38,14 +40,17 @@ pub(super) async fn live(bench: Rc<Bench>, local: Local<SimDriver>) {
     if bench.is_scripted_out() && !bench.has_failed() {
         // Twice: from wherever it is, and then from the pool as far as it got there.
         for _ in 0..2 {
-            for volume in 0..bench.origins.len() {
+            let served = |volume: &usize| !bench.back_end.is_closed(*volume);
+            for volume in (0..bench.origins.len()).filter(served) {
                 examine(&bench, &local, &stage, volume).await;
             }
             settle(&bench, &local, &stage).await;
         }
     }
-    let hits = stage.cache.counters().get(Counter::ReadsHit);
-    bench.report.borrow_mut().hits += hits;
+    for cache in &stage.caches {
+        let hits = cache.counters().get(Counter::ReadsHit);
+        bench.report.borrow_mut().hits += hits;
+    }
     bench.phase.set(Phase::Closing);
     stage::close(&bench, &local, stage).await;
 }
@@ -63,7 +68,15 @@ async fn perform(bench: &Rc<Bench>, local: &Local<SimDriver>, stage: &Stage, ste
     let env = local.env();
     let offset = |sectors: &Range<u64>| sectors.start * SECTOR_BYTES;
     let bytes = |sectors: &Range<u64>| (sectors.end - sectors.start) * SECTOR_BYTES;
+    let reaches = |volume: &usize, sectors: &Range<u64>| {
+        Space::number(sectors.start) < bench.setting()[*volume].windows
+    };
     match step {
+        Step::Read(volume, sectors)
+        | Step::Write(volume, sectors, _)
+        | Step::Zero(volume, sectors)
+        | Step::Discard(volume, sectors)
+            if !reaches(volume, sectors) => {}
         Step::Read(volume, sectors) => {
             read(bench, stage, *volume, sectors).await;
         }
@@ -84,11 +97,9 @@ async fn perform(bench: &Rc<Bench>, local: &Local<SimDriver>, stage: &Stage, ste
             change(bench, *volume, sectors, ANYTHING, false, discard).await;
         }
         Step::Flush(volume) => {
-            let mark = bench.models[*volume].borrow().begin_flush();
+            let begun = back_end::begin_flush(bench, *volume);
             let flushed = stage.gates[*volume].flush().await;
-            if judge(bench, flushed) {
-                bench.models[*volume].borrow_mut().end_flush(mark);
-            }
+            back_end::end_flush(bench, *volume, begun, flushed);
         }
         Step::Mode(volume, mode) => {
             bench.set_mode(*volume, *mode);
@@ -97,6 +108,13 @@ async fn perform(bench: &Rc<Bench>, local: &Local<SimDriver>, stage: &Stage, ste
         Step::Unplug(disk) => bench.plug(*disk, false),
         Step::Plug(disk) => plug(bench, local, stage, *disk).await,
         Step::Pause(span) => env.timer.sleep(*span).await,
+        Step::Forget(volume) => back_end::forget(bench, *volume),
+        Step::Away(volume, span) => back_end::be_away(bench, &env, *volume, *span).await,
+        Step::Hang(disk) => bench.hang(*disk),
+        Step::Snapshot(volume) => back_end::work(bench, &env, stage, *volume, false).await,
+        Step::Rollback(volume) => back_end::work(bench, &env, stage, *volume, true).await,
+        Step::Invalidate(volume) => back_end::invalidate(bench, &env, stage, *volume).await,
+        Step::Stop => bench.stopping.set(true),
     }
 }
 
@@ -110,9 +128,9 @@ async fn plug(bench: &Rc<Bench>, local: &Local<SimDriver>, stage: &Stage, disk: 
 }
 
 async fn put_back(bench: &Rc<Bench>, local: &Local<SimDriver>, stage: &Stage, disk: usize) {
-    let id = bench.place(disk);
+    let (id, cache) = (bench.place(disk), &stage.caches[bench.case.pool_of(disk)]);
     let healthy = |id| {
-        let devices = stage.cache.devices();
+        let devices = cache.devices();
         let found = devices.into_iter().find(|d| d.id == id);
         found.is_some_and(|d| d.state == cache::DeviceState::Online)
     };
@@ -121,10 +139,10 @@ async fn put_back(bench: &Rc<Bench>, local: &Local<SimDriver>, stage: &Stage, di
     }
     bench.put(disk, None);
     if let Some(id) = id {
-        let removed = stage.cache.remove_device(id).await;
+        let removed = cache.remove_device(id).await;
         removed.expect("it is in the pool");
     }
-    bench.control.release(bench.pool[disk]);
+    bench.release(disk);
     bench.plug(disk, true);
     // The world hears of it when this task pauses.
     local.env().timer.sleep(Nanos(1)).await;
@@ -143,14 +161,29 @@ async fn change(
     work: impl Future<Output = IoResult>,
 ) {
     bench.models[volume].borrow_mut().begin(sectors, value);
-    let done = judge(bench, work.await);
+    let since = bench.back_end.since(volume);
+    let result = work.await;
+    let late = |error: &IoError| error.kind() == Kind::Timeout;
+    if result.as_ref().is_err_and(late) && bench.case.origin_late > 0.0 {
+        let model = &mut *bench.models[volume].borrow_mut();
+        model.let_go(sectors, value);
+        // A flush that was part of it may have failed.
+        return if durable {
+            model.owe()
+        };
+    }
+    let done = judge(bench, volume, since, result);
     bench.models[volume]
         .borrow_mut()
         .end(sectors, value, done, durable);
+    if done && durable {
+        back_end::forced(bench, volume, sectors);
+    }
 }
 
 async fn read(bench: &Bench, stage: &Stage, volume: usize, sectors: &Range<u64>) {
     let id = bench.models[volume].borrow_mut().begin_read(sectors);
+    let since = bench.back_end.since(volume);
     let len = (sectors.end - sectors.start) * SECTOR_BYTES;
     let gate = &stage.gates[volume];
     let answer = gate.read(sectors.start * SECTOR_BYTES, len as usize).await;
@@ -161,36 +194,48 @@ async fn read(bench: &Bench, stage: &Stage, volume: usize, sectors: &Range<u64>)
             "a read of sectors {sectors:?} of volume {volume}: {what}"
         ));
     }
-    judge(bench, answer.map(drop));
+    judge(bench, volume, since, answer.map(drop));
 }
 
-/// Whether it succeeded. No operation may fail: origins have no faults here.
-fn judge(bench: &Bench, result: IoResult) -> bool {
-    result
-        .map_err(|error: IoError| bench.violate(format!("a client was given an error: {error}")))
-        .is_ok()
+/// Whether it succeeded. None may fail but for an origin that was away.
+fn judge(bench: &Bench, volume: usize, since: Since, result: IoResult) -> bool {
+    let Err(error) = result else { return true };
+    if !bench.back_end.is_excused(volume, since) {
+        bench.violate(format!("a client was given an error: {error}"));
+    }
+    false
+}
+
+/// Others write where a volume that is smaller than its origin does not reach.
+fn overwrite_hidden(bench: &Bench) {
+    let volumes = bench.setting().iter().zip(&bench.case.volumes);
+    for (volume, (setting, space)) in volumes.enumerate() {
+        for hidden in setting.windows..space.windows {
+            back_end::overwrite(bench, volume, space.window(hidden));
+        }
+    }
 }
 
 /// Waits until nothing is in flight, releasing what is stuck.
 async fn settle(bench: &Bench, local: &Local<SimDriver>, stage: &Stage) {
     let timer = local.env().timer;
-    while timer
-        .timeout(PATIENCE, stage.cache.settle())
-        .await
-        .is_none()
-    {
-        for disk in &bench.pool {
-            bench.control.release(*disk);
+    for cache in &stage.caches {
+        while timer.timeout(PATIENCE, cache.settle()).await.is_none() {
+            if bench.is_any_hung() {
+                break;
+            }
+            bench.release_stuck();
         }
+        cache.check();
     }
-    stage.cache.check();
 }
 
 /// All of a volume is what its origin holds, and allowed.
 async fn examine(bench: &Bench, local: &Local<SimDriver>, stage: &Stage, volume: usize) {
     let origin = local.disk(bench.origins[volume]).expect("a disk");
     let space = bench.case.volumes[volume];
-    let windows = (0..space.windows).map(|number| space.window(number));
+    let reach = bench.setting()[volume].windows;
+    let windows = (0..reach).map(|number| space.window(number));
     let runs = windows.flat_map(|window| {
         let end = window.end;
         let starts = window.step_by(EXAMINED as usize);
@@ -204,7 +249,8 @@ async fn examine(bench: &Bench, local: &Local<SimDriver>, stage: &Stage, volume:
         let (raw, held) = origin
             .read(Lba(start), local.env().pool.get(len).await)
             .await;
-        if let (Ok(seen), Ok(())) = (seen, held)
+        let certain = bench.models[volume].borrow_mut().is_certain(&sectors);
+        if let (Ok(seen), Ok(()), true) = (seen, held, certain)
             && seen[..] != raw[..]
         {
             bench.violate(format!(

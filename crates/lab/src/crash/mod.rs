@@ -16,9 +16,11 @@
 //!
 //! A case that fails is made smaller ([`shrink`]) and repeats from its seed.
 
+mod back_end;
 mod bench;
 mod case;
 mod command;
+mod draw;
 mod flips;
 mod image;
 mod life;
@@ -29,11 +31,12 @@ mod shrink;
 mod stage;
 mod sweep;
 
-pub use case::{Case, Cut, Disks, Fault, Length, Loss, Space, Step};
+pub use case::{Case, Cut, Disks, Fault, Loss, Setting, Space, Step};
 pub use command::{Request, command};
+pub use draw::Length;
 pub use flips::{Flips, Outcome, Structure, Verdict, flips};
 pub use image::Image;
-pub use report::{Landing, Mutated, Report, Summary, Totals, Violation};
+pub use report::{Event, Landing, Mutated, Report, Summary, Totals, Violation};
 pub use run::{Outcomes, run};
 pub use shrink::shrink;
 pub use sweep::{Swept, campaign, sweep};

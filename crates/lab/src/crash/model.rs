@@ -6,11 +6,14 @@
 //!
 //! - A write that was acknowledged is what is read, until the next one.
 //! - A write that failed, or was cut off, may have landed or not. Once it has
-//!   been seen which, it stays so.
+//!   been seen which, it stays so. One that may land later may do so until the daemon ends.
 //! - When the origin loses power, each sector goes back to what was durable or
 //!   to any write since then.
 //! - A flush makes durable what was acknowledged before it began; a write with
 //!   forced unit access is durable when acknowledged.
+//! - An origin that forgets while the daemon runs does the same unseen: until a client's
+//!   flush has failed for it, either is read, and none may succeed. From then on, as after
+//!   an invalidation when others have changed the origin, only what that holds is read.
 
 use super::case::Space;
 use crate::cachesim::stamp::{self, ANYTHING, Value, ZERO};
@@ -22,11 +25,26 @@ struct Sector {
     now: Vec<Value>,
     /// What may be durable, as far as it is older than `tail`.
     base: Vec<Value>,
-    /// Writes that may not be durable, in order, with the number of their
-    /// acknowledgement if they had one.
-    tail: Vec<(Option<u64>, Value)>,
-    /// Writes in flight.
-    pending: Vec<Value>,
+    /// Writes that may not be durable, in order of their ends.
+    tail: Vec<Ended>,
+    /// Writes in flight, with how often the origin had forgotten when they began.
+    pending: Vec<(Value, u64)>,
+    /// Writes that may land at any time.
+    loose: Vec<Value>,
+    /// The origin may hold something else than what was acknowledged last, and
+    /// nobody who reads has been told.
+    unsettled: bool,
+}
+
+/// A write that has ended.
+#[derive(Clone, Copy)]
+struct Ended {
+    /// Its place among the ends of all writes.
+    number: u64,
+    acknowledged: bool,
+    /// The origin forgot while it was in flight, before it or after.
+    crossed: bool,
+    value: Value,
 }
 
 struct Read {
@@ -44,12 +62,26 @@ pub struct Model {
     sectors: Vec<Sector>,
     reads: Vec<Read>,
     next: u64,
-    acknowledged: u64,
+    /// Writes that have ended.
+    ended: u64,
+    /// How often the origin forgot, and how much of that was told.
+    losses: u64,
+    told: u64,
+    /// Writes that had ended when it forgot last.
+    lost_to: u64,
 }
 
 /// A flush that has begun.
 #[derive(Clone, Copy)]
-pub struct FlushMark(u64);
+pub struct FlushMark {
+    ended: u64,
+    losses: u64,
+    told: u64,
+}
+
+/// What each sector of a volume held at a moment when nothing was in flight.
+#[derive(Clone)]
+pub struct Saved(Vec<Vec<Value>>);
 
 impl Model {
     /// A volume of zeroes.
@@ -59,13 +91,18 @@ impl Model {
             base: vec![ZERO],
             tail: Vec::new(),
             pending: Vec::new(),
+            loose: Vec::new(),
+            unsettled: false,
         };
         Model {
             sectors: vec![zeroes; (space.windows * space.each) as usize],
             space,
             reads: Vec::new(),
             next: 1,
-            acknowledged: 0,
+            ended: 0,
+            losses: 0,
+            told: 0,
+            lost_to: 0,
         }
     }
 
@@ -97,20 +134,38 @@ impl Model {
                 read.allowed.push((at - read.sectors.start, value));
             }
         }
+        let losses = self.losses;
         for sector in self.of(sectors) {
-            sector.pending.push(value);
+            sector.pending.push((value, losses));
         }
     }
 
     /// It has ended, and is durable if `durable`.
     pub fn end(&mut self, sectors: &Range<u64>, value: Value, done: bool, durable: bool) {
-        self.acknowledged += 1;
-        let number = self.acknowledged;
+        self.ended += 1;
+        let ended = Ended {
+            number: self.ended,
+            acknowledged: done,
+            crossed: false,
+            value,
+        };
+        let (losses, told) = (self.losses, self.told);
         for sector in self.of(sectors) {
-            let at = sector.pending.iter().position(|v| *v == value);
-            sector.pending.swap_remove(at.expect("it began"));
+            let meanwhile = sector.ends(value) != losses;
+            if done && meanwhile && !durable {
+                // Its answer may have been on its way when the origin forgot.
+                sector.unsettled = losses > told;
+                sector.tail.push(Ended {
+                    acknowledged: losses > told,
+                    crossed: true,
+                    ..ended
+                });
+                sector.may_be(vec![value]);
+                continue;
+            }
             if done {
                 sector.now.clear();
+                sector.unsettled = false;
             }
             sector.now.push(value);
             if done && durable {
@@ -118,39 +173,201 @@ impl Model {
                 sector.base.push(value);
                 sector.tail.clear();
             } else {
-                sector.tail.push((done.then_some(number), value));
+                sector.tail.push(ended);
             }
+        }
+    }
+
+    /// Nobody waits for it any more, or it has failed and may land yet.
+    pub fn let_go(&mut self, sectors: &Range<u64>, value: Value) {
+        for sector in self.of(sectors) {
+            sector.ends(value);
+            sector.loose.push(value);
         }
     }
 
     /// A flush begins.
     pub fn begin_flush(&self) -> FlushMark {
-        FlushMark(self.acknowledged)
+        FlushMark {
+            ended: self.ended,
+            losses: self.losses,
+            told: self.told,
+        }
     }
 
     /// It was acknowledged.
     pub fn end_flush(&mut self, mark: FlushMark) {
         for sector in &mut self.sectors {
-            let covered = |(number, _): &(Option<u64>, Value)| number.is_some_and(|n| n <= mark.0);
+            let covered = |ended: &Ended| ended.acknowledged && ended.number <= mark.ended;
             if let Some(last) = sector.tail.iter().rposition(covered) {
                 sector.base.clear();
-                sector.base.push(sector.tail[last].1);
+                sector.base.push(sector.tail[last].value);
                 sector.tail.drain(..=last);
+                if sector.tail.is_empty() && std::mem::take(&mut sector.unsettled) {
+                    sector.now.clone_from(&sector.base);
+                }
             }
         }
+    }
+
+    /// Whether a flush that failed had a loss to tell a client of.
+    pub fn may_fail(&self, mark: FlushMark) -> bool {
+        self.losses > mark.told
+    }
+
+    /// How often the origin forgot, as far as somebody may be told of it.
+    pub fn losses(&self) -> u64 {
+        self.losses
+    }
+
+    /// What is durable on the origin from sector `start`, in one window. `Err` says
+    /// which sector lacks what an acknowledged flush, or forced write, covered.
+    pub fn holds_durably(&mut self, start: u64, bytes: &[u8]) -> Result<(), String> {
+        let sectors = start..start + bytes.len() as u64 / 512;
+        for ((at, sector), bytes) in (start..)
+            .zip(self.of(&sectors))
+            .zip(bytes.chunks_exact(512))
+        {
+            let tail = sector.tail.iter().map(|ended| &ended.value);
+            let pending = sector.pending.iter().map(|(v, _)| v);
+            let later = pending.chain(&sector.loose).chain(tail);
+            let held = stamp::read(bytes, at);
+            let is_held = |v: &Value| *v == ANYTHING || Some(*v) == held;
+            if !sector.base.iter().chain(later).any(is_held) {
+                return Err(format!(
+                    "sector {at} durably holds {}",
+                    describe(held, &sector.base)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The origin loses what it has not made durable, and goes on.
+    pub fn forget(&mut self) {
+        self.losses += 1;
+        self.lost_to = self.ended;
+        for sector in self.sectors.iter_mut().filter(|s| !s.tail.is_empty()) {
+            sector.unsettled = true;
+            let tail = sector.tail.iter().map(|ended| ended.value);
+            let possible: Vec<_> = sector.base.iter().copied().chain(tail).collect();
+            sector.may_be(possible);
+        }
+        self.doubt_reads();
+    }
+
+    /// A client's flush has failed for what the origin forgot: the client knows.
+    /// Whether it is sure to be the last that was forgotten: then the origin's bytes
+    /// are to be given to [`Model::settle`]. One that was `away` fails once more.
+    pub fn tell(&mut self, mark: FlushMark, away: bool) -> bool {
+        self.told = self.losses;
+        let unsure = self.losses > mark.losses && self.losses > mark.told + 1;
+        self.losses += u64::from(unsure || away);
+        let lost_to = self.lost_to;
+        for sector in &mut self.sectors {
+            sector.take_loss(lost_to);
+        }
+        !unsure
+    }
+
+    /// One flush may fail though nothing was forgotten.
+    pub fn owe(&mut self) {
+        self.losses += 1;
+    }
+
+    /// What a volume that stands still holds.
+    pub fn save(&self) -> Saved {
+        let held = |s: &Sector| s.now.iter().chain(&s.loose).copied().collect();
+        Saved(self.sectors.iter().map(held).collect())
+    }
+
+    /// Others have made the origin durably what it was.
+    pub fn restore(&mut self, saved: &Saved) {
+        for (sector, held) in self.sectors.iter_mut().zip(&saved.0) {
+            sector.tail.clear();
+            sector.base.clone_from(held);
+            sector.unsettled = true;
+            sector.may_be(held.clone());
+        }
+        self.doubt_reads();
+    }
+
+    /// Others have durably put `value` on sectors that no client can reach now.
+    pub fn overwrite(&mut self, sectors: &Range<u64>, value: Value) {
+        for sector in self.of(sectors) {
+            sector.now = vec![value];
+            sector.base = vec![value];
+            sector.tail.clear();
+        }
+    }
+
+    /// From now on only what the origin holds may be read, which are these bytes
+    /// from sector `start`, in one window. `Err` says what it must not hold.
+    pub fn settle(&mut self, start: u64, bytes: &[u8]) -> Result<(), String> {
+        let sectors = start..start + bytes.len() as u64 / 512;
+        for ((at, sector), bytes) in (start..)
+            .zip(self.of(&sectors))
+            .zip(bytes.chunks_exact(512))
+        {
+            if !std::mem::take(&mut sector.unsettled) {
+                continue;
+            }
+            let tail = sector.tail.iter().map(|ended| ended.value);
+            sector.now = sector.base.iter().copied().chain(tail).collect();
+            let value = stamp::read(bytes, at);
+            if sector.pending.is_empty() && sector.loose.is_empty() {
+                sector.check(at, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether no write may land that was let go, and all has been told.
+    pub fn is_certain(&mut self, sectors: &Range<u64>) -> bool {
+        let sectors = self.of(sectors);
+        sectors.iter().all(|s| s.loose.is_empty() && !s.unsettled)
+    }
+
+    /// Reads in progress may return what a sector may be now.
+    fn doubt_reads(&mut self) {
+        let mut reads = std::mem::take(&mut self.reads);
+        for read in &mut reads {
+            for (i, sector) in (0..).zip(self.of(&read.sectors)) {
+                if sector.unsettled {
+                    read.allowed.extend(sector.now.iter().map(|v| (i, *v)));
+                }
+            }
+        }
+        self.reads = reads;
     }
 
     /// The daemon has stopped where it was; `origin_lost`: the origin has lost
     /// its power too.
     pub fn cut(&mut self, origin_lost: bool) {
         self.reads.clear();
+        let (is_lost, lost_to) = (self.losses > self.told, self.lost_to);
+        self.told = self.losses;
+        let number = self.ended;
         for sector in &mut self.sectors {
-            for value in std::mem::take(&mut sector.pending) {
+            if is_lost {
+                sector.take_loss(lost_to);
+            }
+            if std::mem::take(&mut sector.unsettled) {
+                let tail = sector.tail.iter().map(|ended| ended.value);
+                sector.now = sector.base.iter().copied().chain(tail).collect();
+            }
+            let pending = sector.pending.drain(..).map(|(value, _)| value);
+            for value in pending.chain(sector.loose.drain(..)) {
                 sector.now.push(value);
-                sector.tail.push((None, value));
+                sector.tail.push(Ended {
+                    number,
+                    acknowledged: false,
+                    crossed: false,
+                    value,
+                });
             }
             if origin_lost {
-                sector.base.extend(sector.tail.drain(..).map(|(_, v)| v));
+                sector.base.extend(sector.tail.drain(..).map(|e| e.value));
                 sector.now.clone_from(&sector.base);
             }
         }
@@ -164,14 +381,7 @@ impl Model {
             .zip(self.of(&sectors))
             .zip(bytes.chunks_exact(512))
         {
-            let value = stamp::read(bytes, at);
-            if !sector.allows(value) {
-                return Err(format!(
-                    "sector {at} holds {}",
-                    describe(value, &sector.now)
-                ));
-            }
-            sector.see(value);
+            sector.check(at, stamp::read(bytes, at))?;
         }
         Ok(())
     }
@@ -185,7 +395,8 @@ impl Model {
         }
         let first = allowed.len();
         for (i, sector) in (0..).zip(self.of(sectors)) {
-            allowed.extend(sector.pending.iter().map(|v| (i, *v)));
+            let pending = sector.pending.iter().map(|(v, _)| v);
+            allowed.extend(pending.chain(&sector.loose).map(|v| (i, *v)));
         }
         self.reads.push(Read {
             id: self.next,
@@ -219,13 +430,46 @@ impl Model {
 }
 
 impl Sector {
+    /// A write in flight has ended; how often the origin had forgotten before it.
+    fn ends(&mut self, value: Value) -> u64 {
+        let at = self.pending.iter().position(|(v, _)| *v == value);
+        self.pending.swap_remove(at.expect("it began")).1
+    }
+
+    fn may_be(&mut self, values: Vec<Value>) {
+        for value in values {
+            if !self.now.contains(&value) {
+                self.now.push(value);
+            }
+        }
+    }
+
+    /// What had ended up to `lost_to` may be lost.
+    fn take_loss(&mut self, lost_to: u64) {
+        let kept = self.tail.partition_point(|ended| ended.number <= lost_to);
+        let lost = self.tail.drain(..kept).map(|ended| ended.value);
+        self.base.extend(lost);
+        for ended in self.tail.iter_mut().filter(|ended| ended.crossed) {
+            ended.acknowledged = false;
+        }
+    }
+
+    /// The origin holds `value` here, and nothing is in flight.
+    fn check(&mut self, at: u64, value: Option<Value>) -> Result<(), String> {
+        if !self.allows(value) {
+            return Err(format!("sector {at} holds {}", describe(value, &self.now)));
+        }
+        self.see(value);
+        Ok(())
+    }
+
     fn allows(&self, value: Option<Value>) -> bool {
         self.now.iter().any(|v| *v == ANYTHING || Some(*v) == value)
     }
 
     /// `value`, which is allowed, has been seen; discarded bytes may still change.
     fn see(&mut self, value: Option<Value>) {
-        if self.now.len() == 1 || self.now.contains(&ANYTHING) {
+        if self.now.len() == 1 || self.unsettled || self.now.contains(&ANYTHING) {
             return;
         }
         let value = value.expect("allowed");
@@ -252,92 +496,4 @@ fn describe(value: Option<Value>, allowed: &[Value]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ONE: Space = Space {
-        windows: 1,
-        each: 1,
-    };
-
-    fn bytes(sector: u64, value: Value) -> Vec<u8> {
-        let mut bytes = vec![0; 512];
-        if value != ZERO {
-            stamp::stamp(&mut bytes, sector, value);
-        }
-        bytes
-    }
-
-    fn write(model: &mut Model, value: Value, durable: bool) {
-        model.begin(&(0..1), value);
-        model.end(&(0..1), value, true, durable);
-    }
-
-    fn reads(model: &mut Model, value: Value) -> bool {
-        let id = model.begin_read(&(0..1));
-        model.end_read(id, Some(&bytes(0, value))).is_ok()
-    }
-
-    #[test]
-    fn a_flush_saves_what_came_before_it_alone() {
-        for (flushed, lost) in [(false, true), (true, true), (true, false)] {
-            let mut model = Model::new(ONE);
-            write(&mut model, 7, false);
-            let mark = model.begin_flush();
-            write(&mut model, 8, false);
-            if flushed {
-                model.end_flush(mark);
-            }
-            model.cut(lost);
-            let allowed: Vec<_> = [ZERO, 7, 8]
-                .into_iter()
-                .filter(|v| model.sectors[0].allows(Some(*v)))
-                .collect();
-            match (flushed, lost) {
-                (false, _) => assert_eq!(allowed, [ZERO, 7, 8]),
-                (true, true) => assert_eq!(allowed, [7, 8]),
-                (true, false) => assert_eq!(allowed, [8]),
-            }
-        }
-    }
-
-    #[test]
-    fn forced_writes_are_durable_at_once() {
-        let mut model = Model::new(ONE);
-        write(&mut model, 7, true);
-        model.cut(true);
-        assert!(!reads(&mut model, ZERO) && reads(&mut model, 7));
-    }
-
-    #[test]
-    fn what_was_seen_after_a_cut_stays() {
-        let mut model = Model::new(ONE);
-        write(&mut model, 7, false);
-        model.begin(&(0..1), 8);
-        model.cut(true);
-        assert!(reads(&mut model, 7));
-        assert!(!reads(&mut model, 8) && !reads(&mut model, ZERO));
-        model.cut(true);
-        assert!(!reads(&mut model, ZERO) && reads(&mut model, 7));
-    }
-
-    #[test]
-    fn what_the_origin_holds_is_checked_and_seen() {
-        let mut model = Model::new(ONE);
-        write(&mut model, 7, false);
-        model.cut(true);
-        assert!(model.origin_holds(0, &bytes(0, 9)).is_err());
-        model.origin_holds(0, &bytes(0, ZERO)).unwrap();
-        assert!(!reads(&mut model, 7) && reads(&mut model, ZERO));
-    }
-
-    #[test]
-    fn a_read_sees_what_was_written_meanwhile() {
-        let mut model = Model::new(ONE);
-        let early = model.begin_read(&(0..1));
-        write(&mut model, 7, false);
-        assert!(model.end_read(early, Some(&bytes(0, 7))).is_ok());
-        let late = model.begin_read(&(0..1));
-        assert!(model.end_read(late, Some(&bytes(0, ZERO))).is_err());
-    }
-}
+mod tests;

@@ -3,28 +3,31 @@
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-macro_rules! landings {
-    ($($variant:ident, $name:literal, $help:literal;)*) => {
-        /// What a cut landed in. A campaign that never cut one of these has
-        /// proved nothing about it.
+/// Makes an enum of what is counted, each with its name in reports.
+macro_rules! counted {
+    ($(#[$doc:meta])* $what:ident: $($variant:ident, $name:literal, $help:literal;)*) => {
+        $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub enum Landing {
+        pub enum $what {
             $(#[doc = $help] $variant,)*
         }
 
-        impl Landing {
-            /// Every landing.
-            pub const ALL: &[Landing] = &[$(Landing::$variant,)*];
+        impl $what {
+            /// All of them.
+            pub const ALL: &[$what] = &[$($what::$variant,)*];
 
             /// Its name in reports.
             pub const fn name(self) -> &'static str {
-                match self { $(Landing::$variant => $name,)* }
+                match self { $($what::$variant => $name,)* }
             }
         }
     };
 }
 
-landings! {
+counted! {
+    /// What a cut landed in. A campaign that never cut one of these has proved
+    /// nothing about it.
+    Landing:
     Promotion, "promotion", "Lines or updates were on their way to the pool.";
     Eviction, "eviction", "A line had just made room for one that was on its way.";
     MapCommit, "map_commit", "Changes of the map were on their way to a pool device.";
@@ -33,6 +36,28 @@ landings! {
     Mark, "mark", "Marks were on their way to the pool.";
     Ejection, "ejection", "A pool device had just been ejected.";
     Recovery, "recovery", "The daemon was opening its pool.";
+    Standstill, "standstill", "The back end had restored a volume, and nobody had invalidated it.";
+}
+
+counted! {
+    /// What befell a case beside losses of power. A campaign that never met one of
+    /// these has proved nothing about it.
+    Event:
+    LossTold, "loss_told", "A client's flush failed since the origin had lost writes.";
+    OriginAway, "origin_away", "An origin lost writes, and answered with errors for a while.";
+    OriginLate, "origin_late", "A failed write to an origin landed later.";
+    Snapshot, "snapshot", "The back end took a snapshot of a volume at a standstill.";
+    Rollback, "rollback", "The back end put a snapshot back, and the volume was invalidated.";
+    Invalidation, "invalidation", "A volume was invalidated.";
+    Stop, "stop", "A daemon stopped in order, and another one started.";
+    StopAtStandstill, "stop_at_standstill", "It did so before a restored volume was invalidated.";
+    Renamed, "renamed", "A volume had another name than in the life before.";
+    Moved, "moved", "A volume was in another pool than in the life before.";
+    Resized, "resized", "A volume had another size than in the life before.";
+    DiskBack, "disk_back", "A pool disk went back to what it was some lives ago.";
+    Hung, "hung", "A pool disk answered nothing any more.";
+    FlushIgnored, "flush_ignored", "A pool disk acknowledged what it did not make durable.";
+    PoolLate, "pool_late", "A failed write to a pool disk landed later.";
 }
 
 /// What a case met.
@@ -47,11 +72,16 @@ pub struct Report {
     /// What was wrong; the first of it.
     pub violation: Option<String>,
     landed: [u64; Landing::ALL.len()],
+    met: [u64; Event::ALL.len()],
 }
 
 impl Report {
-    pub(super) fn meet(&mut self, landing: Landing) {
+    pub(super) fn land(&mut self, landing: Landing) {
         self.landed[landing as usize] += 1;
+    }
+
+    pub(super) fn meet(&mut self, event: Event) {
+        self.met[event as usize] += 1;
     }
 }
 
@@ -62,6 +92,7 @@ pub struct Totals {
     hits: u64,
     cuts: u64,
     landed: [u64; Landing::ALL.len()],
+    met: [u64; Event::ALL.len()],
     /// The seeds that failed, with what was wrong.
     pub violations: Vec<(u64, String)>,
 }
@@ -86,6 +117,8 @@ pub struct Summary {
     pub power_cuts: u64,
     /// How often a loss landed in each situation.
     pub landed: BTreeMap<&'static str, u64>,
+    /// How often each event befell a case.
+    pub met: BTreeMap<&'static str, u64>,
     /// Reads served from the pool alone.
     pub hits: u64,
     /// What was wrong.
@@ -113,9 +146,8 @@ impl Totals {
         self.operations.push(report.operations as u32);
         self.hits += report.hits;
         self.cuts += report.cuts;
-        for (sum, n) in self.landed.iter_mut().zip(report.landed) {
-            *sum += n;
-        }
+        add(&mut self.landed, report.landed);
+        add(&mut self.met, report.met);
         let violation = report.violation.map(|what| (seed, what));
         self.violations.extend(violation);
     }
@@ -125,16 +157,18 @@ impl Totals {
         self.operations.extend(other.operations);
         self.hits += other.hits;
         self.cuts += other.cuts;
-        for (sum, n) in self.landed.iter_mut().zip(other.landed) {
-            *sum += n;
-        }
+        add(&mut self.landed, other.landed);
+        add(&mut self.met, other.met);
         self.violations.extend(other.violations);
     }
 
-    /// The situations that no cut landed in.
-    pub fn missed(&self) -> Vec<Landing> {
-        let missed = |landing: &&Landing| self.landed[**landing as usize] == 0;
-        Landing::ALL.iter().filter(missed).copied().collect()
+    /// The situations that no cut landed in, and the events that befell no case.
+    pub fn missed(&self) -> Vec<&'static str> {
+        let landed = Landing::ALL.iter().zip(self.landed);
+        let landed = landed.map(|(landing, n)| (landing.name(), n));
+        let met = Event::ALL.iter().zip(self.met);
+        let all = landed.chain(met.map(|(event, n)| (event.name(), n)));
+        all.filter(|(_, n)| *n == 0).map(|(name, _)| name).collect()
     }
 
     /// The report, over cases that took `seconds`; `replay` makes the command
@@ -145,6 +179,7 @@ impl Totals {
         let landed = Landing::ALL
             .iter()
             .map(|l| (l.name(), self.landed[*l as usize]));
+        let met = Event::ALL.iter().map(|e| (e.name(), self.met[*e as usize]));
         let violation = |(seed, what): &(u64, String)| Violation {
             seed: *seed,
             what: what.clone(),
@@ -155,10 +190,17 @@ impl Totals {
             operations_median: operations.get(operations.len() / 2).copied().unwrap_or(0),
             power_cuts: self.cuts,
             landed: landed.collect(),
+            met: met.collect(),
             hits: self.hits,
             violations: self.violations.iter().map(violation).collect(),
             cases_per_second: operations.len() as f64 / seconds.max(1e-9),
             mutations: Vec::new(),
         }
+    }
+}
+
+fn add<const N: usize>(sums: &mut [u64; N], counts: [u64; N]) {
+    for (sum, n) in sums.iter_mut().zip(counts) {
+        *sum += n;
     }
 }

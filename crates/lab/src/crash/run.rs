@@ -3,11 +3,11 @@
 use super::bench::Bench;
 use super::case::{Case, Cut, DAEMON, ORIGINS, POOL};
 use super::life;
-use super::report::Report;
+use super::report::{Event, Report};
 use super::stage::{WITNESS, pool_name};
 use crate::alone::run_alone;
 use block::{Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, ShardId};
-use sim::{Budget, DiskSpec, Outcome, Service, Sim, World};
+use sim::{Budget, Class, DiskSpec, Outcome, Service, Sim, World};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -54,13 +54,17 @@ fn run_once(case: Arc<Case>) -> Outcomes {
         .zip(&case.pool)
         .map(|(i, sectors)| add(pool_name(i), *sectors, Sectors(8), case.pool_time, POOL));
     let pool: Vec<_> = pool.collect();
-    let witness = add("witness".into(), WITNESS, Sectors(8), case.pool_time, POOL);
-    let control = world.control();
-    let bench = Rc::new(Bench::new(case, origins, pool, witness, control));
+    let witnesses = (0..case.pools).map(|i| {
+        let name = format!("witness-{i}");
+        add(name, WITNESS, Sectors(8), case.pool_time, POOL)
+    });
+    let witnesses = witnesses.collect();
+    let bench = Rc::new(Bench::new(case, origins, pool, witnesses, &world));
     let mut sim = Sim::new(world);
     let mut cuts = bench.case.cuts.iter().copied();
     while one_life(&mut sim, &bench, cuts.next()) {}
     overlaps(&sim, &bench);
+    count_faults(&sim, &bench);
     let steps = sim.world().steps();
     Outcomes {
         report: bench.report.take(),
@@ -72,7 +76,7 @@ fn run_once(case: Arc<Case>) -> Outcomes {
 fn one_life(sim: &mut Sim, bench: &Rc<Bench>, cut: Option<Cut>) -> bool {
     bench.begin_life();
     let steps = sim.world().steps();
-    let plan = bench.case.plan(&bench.pool, steps, cut);
+    let plan = bench.case.plan(&bench.origins, &bench.pool, steps, cut);
     sim.world_mut().set_plan(plan).expect("a sound plan");
     let now = sim.world().now();
     sim.set_budget(Budget {
@@ -88,7 +92,7 @@ fn one_life(sim: &mut Sim, bench: &Rc<Bench>, cut: Option<Cut>) -> bool {
     }
     if let Some(cut) = cut {
         bench.between_lives(cut, &|out| {
-            sim.world().peek(bench.witness, Lba(0), out);
+            sim.world().peek(bench.witnesses[0], Lba(0), out);
         });
     }
     let origin_lost = died && cut.is_some_and(|cut| cut.loss.takes_origins());
@@ -96,7 +100,15 @@ fn one_life(sim: &mut Sim, bench: &Rc<Bench>, cut: Option<Cut>) -> bool {
         model.borrow_mut().cut(origin_lost);
     }
     inspect_origins(sim, bench);
-    !bench.has_failed() && died
+    let another = died || !bench.is_scripted_out();
+    if another && !bench.has_failed() {
+        if !died {
+            bench.report.borrow_mut().meet(Event::Stop);
+        }
+        bench.next_life();
+        return true;
+    }
+    false
 }
 
 /// The origins alone are complete: nothing that hotset holds is needed.
@@ -115,6 +127,20 @@ fn inspect_origins(sim: &mut Sim, bench: &Bench) {
             if let Err(what) = held {
                 bench.violate(format!("the origin of volume {volume} alone: {what}"));
             }
+        }
+    }
+}
+
+/// Counts what the disks did wrong that only the world knows of.
+fn count_faults(sim: &Sim, bench: &Bench) {
+    let report = &mut *bench.report.borrow_mut();
+    for landed in sim.world().tally().landed() {
+        let of_origin = bench.origins.contains(&landed.target);
+        match landed.class {
+            Class::FlushIgnored => report.meet(Event::FlushIgnored),
+            Class::LateWrite if of_origin => report.meet(Event::OriginLate),
+            Class::LateWrite => report.meet(Event::PoolLate),
+            _ => {}
         }
     }
 }

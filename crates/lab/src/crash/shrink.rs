@@ -18,6 +18,7 @@ pub fn shrink(case: &Case) -> (Case, String) {
         search.thin(|case| &mut case.steps);
         search.thin(|case| &mut case.faults);
         search.thin(|case| &mut case.cuts);
+        search.try_one(|case| case.settings.truncate(1));
         search.try_one(|case| case.clients = 1);
         for cut in 0..search.best.cuts.len() {
             // A loss comes after one step at least.
@@ -39,7 +40,8 @@ impl Search {
     fn size(&self) -> (usize, u64) {
         let case = &self.best;
         let after: u64 = case.cuts.iter().map(|c| c.after).sum();
-        let pieces = case.steps.len() + case.faults.len() + case.cuts.len();
+        let lists = case.steps.len() + case.faults.len() + case.cuts.len();
+        let pieces = lists + case.settings.len();
         (pieces, after + case.clients)
     }
 

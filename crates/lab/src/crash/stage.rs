@@ -1,7 +1,9 @@
 //! Opens and closes the cache under test: the only file here that knows how a
 //! daemon puts one together.
 
+use super::back_end;
 use super::bench::Bench;
+use super::case::{Setting, Space};
 use block::{BoxDevice, Device, Fua, Gate, IoResult, Kind, Lba, Nanos, Sectors, TargetId};
 use cache::{Cache, Config, DeviceId, Durability, PoolDevice, Volume, VolumeConfig};
 use shard::{Disk, Local};
@@ -18,6 +20,8 @@ pub(super) const WITNESS: Sectors = Sectors(64 * 8);
 /// How often what is stuck is released while a pool is opened: no client waits
 /// for it, but somebody who looks on does.
 const PATIENCE: Nanos = Nanos::from_millis(5);
+/// How long a daemon that stops waits for its pool.
+const CLOSE_MAX: Nanos = Nanos::from_secs(1);
 /// Attempts to open a pool whose disks fail now and then, before it is formatted.
 const ATTEMPTS: u32 = 50;
 
@@ -25,7 +29,8 @@ pub(super) type Leaf = Disk<SimDriver>;
 
 /// A cache and its volumes, open.
 pub(super) struct Stage {
-    pub(super) cache: Cache<Leaf>,
+    /// One for each pool.
+    pub(super) caches: Vec<Cache<Leaf>>,
     pub(super) gates: Vec<Gate<Volume<Leaf>>>,
 }
 
@@ -47,7 +52,7 @@ fn device(bench: &Bench, local: &Local<SimDriver>, disk: usize) -> PoolDevice<Le
 pub(super) async fn restore_witness(bench: &Bench, local: &Local<SimDriver>, bytes: &[u8]) {
     let mut buf = local.env().pool.get(bytes.len()).await;
     buf.copy_from_slice(bytes);
-    let witness = leaf(local, bench.witness);
+    let witness = leaf(local, bench.witnesses[0]);
     let written = witness.write(Lba(0), buf.share(), Fua::Yes).await;
     written.expect("the witness has no faults");
 }
@@ -59,7 +64,8 @@ pub(super) async fn join(
     stage: &Stage,
     disk: usize,
 ) -> IoResult<DeviceId> {
-    let joined = stage.cache.join(device(bench, local, disk), bench.uuid());
+    let cache = &stage.caches[bench.case.pool_of(disk)];
+    let joined = cache.join(device(bench, local, disk), bench.uuid());
     unstuck(bench, local, joined).await
 }
 
@@ -93,7 +99,55 @@ pub(super) async fn open(bench: &Bench, local: &Local<SimDriver>) -> Stage {
 }
 
 async fn attempt(bench: &Bench, local: &Local<SimDriver>, format: bool) -> IoResult<Stage> {
-    let (case, env) = (&bench.case, local.env());
+    let mut caches = Vec::new();
+    for pool in 0..bench.case.pools {
+        caches.push(open_pool(bench, local, pool, format).await?);
+    }
+    // A volume that is not here any more was written elsewhere.
+    for (pool, cache) in caches.iter().enumerate() {
+        for (name, _) in cache.remembered() {
+            let mut volumes = bench.setting().iter().enumerate();
+            if !volumes.any(|(volume, s)| s.pool == pool && volume_name(volume, s) == name) {
+                cache.forget(&name);
+            }
+        }
+        cache.remember().await;
+    }
+    let mut gates = Vec::new();
+    for (volume, setting) in bench.setting().iter().enumerate() {
+        let space = bench.case.volumes[volume];
+        let reach = Space {
+            windows: setting.windows,
+            ..space
+        };
+        let config = VolumeConfig {
+            name: volume_name(volume, setting).into(),
+            sectors: (reach != space).then(|| reach.sectors()),
+            mode: bench.mode(volume),
+        };
+        let origin = BoxDevice::new(leaf(local, bench.origins[volume]));
+        // What an earlier daemon left in its volatile cache may be lost without a word.
+        origin.flush().await?;
+        let opened = caches[setting.pool].add_volume(config, origin)?;
+        gates.push(Gate::new(opened, local.env()));
+    }
+    for cache in &caches {
+        cache.remember().await;
+    }
+    Ok(Stage { caches, gates })
+}
+
+fn volume_name(volume: usize, setting: &Setting) -> String {
+    format!("volume-{volume}-{}", setting.name)
+}
+
+async fn open_pool(
+    bench: &Bench,
+    local: &Local<SimDriver>,
+    pool: usize,
+    format: bool,
+) -> IoResult<Cache<Leaf>> {
+    let case = &bench.case;
     let config = Config {
         line_bytes: case.line_bytes,
         hit_latency_max: case.hit_latency_max,
@@ -103,43 +157,44 @@ async fn attempt(bench: &Bench, local: &Local<SimDriver>, format: bool) -> IoRes
         ..Config::default()
     };
     let policy = policy::registry::build(case.policy, 0, case.seed).expect("registered");
-    let uuids = bench.uuids();
     let durability = Durability {
-        label: "pool".into(),
+        label: format!("pool-{pool}"),
         host: "laboratory".into(),
-        witness: Some(BoxDevice::new(leaf(local, bench.witness))),
-        uuids: Box::new(uuids),
+        witness: Some(BoxDevice::new(leaf(local, bench.witnesses[pool]))),
+        uuids: Box::new(bench.uuids()),
         overwrite: format,
         cold: false,
     };
     let plugged: Vec<usize> = (0..bench.pool.len())
-        .filter(|d| bench.is_plugged(*d))
+        .filter(|disk| case.pool_of(*disk) == pool && bench.is_plugged(*disk))
         .collect();
     let devices = plugged.iter().map(|disk| device(bench, local, *disk));
-    let (cache, opened) =
-        Cache::open(config, policy, env.clone(), durability, devices.collect()).await?;
+    let env = local.env();
+    let (cache, opened) = Cache::open(config, policy, env, durability, devices.collect()).await?;
     for (disk, report) in plugged.iter().zip(opened.devices) {
         bench.put(*disk, Some(report.id));
     }
-    let mut gates = Vec::new();
-    for (volume, origin) in bench.origins.iter().enumerate() {
-        let config = VolumeConfig {
-            name: format!("volume-{volume}").into(),
-            sectors: None,
-            mode: bench.mode(volume),
-        };
-        let opened = cache.add_volume(config, BoxDevice::new(leaf(local, *origin)))?;
-        gates.push(Gate::new(opened, env.clone()));
-    }
-    Ok(Stage { cache, gates })
+    Ok(cache)
 }
 
-/// Ends what [`open`] began, in order.
+/// Ends what [`open`] began, in order, as far as a daemon waits for it.
 pub(super) async fn close(bench: &Bench, local: &Local<SimDriver>, stage: Stage) {
-    for gate in &stage.gates {
-        gate.device().close().await;
+    for (volume, gate) in stage.gates.iter().enumerate() {
+        if !bench.back_end.is_closed(volume) {
+            let begun = back_end::begin_flush(bench, volume);
+            let flushed = gate.device().flush().await;
+            back_end::end_flush(bench, volume, begun, flushed);
+            gate.device().close().await;
+        }
     }
-    unstuck(bench, local, stage.cache.close()).await;
+    let timer = local.env().timer;
+    for cache in &stage.caches {
+        let closed = timer.timeout(CLOSE_MAX, cache.close());
+        let closed = unstuck(bench, local, closed).await;
+        if closed.is_none() && !bench.is_any_hung() {
+            bench.violate("a pool whose disks answer does not end".into());
+        }
+    }
 }
 
 /// `work`, releasing what disks hold on to.
@@ -157,8 +212,6 @@ async fn unstuck<T>(bench: &Bench, local: &Local<SimDriver>, work: impl Future<O
         if let Some(value) = done.await {
             return value;
         }
-        for disk in &bench.pool {
-            bench.control.release(*disk);
-        }
+        bench.release_stuck();
     }
 }

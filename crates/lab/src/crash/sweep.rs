@@ -1,6 +1,7 @@
 //! Many cases: campaigns of drawn ones, and every boundary of short ones.
 
-use super::case::{Case, Cut, Disks, Length, Loss};
+use super::case::{Case, Cut, Disks, Loss};
+use super::draw::Length;
 use super::report::Totals;
 use super::run::run;
 use std::ops::Range;
@@ -53,6 +54,7 @@ pub fn sweep(seed: u64) -> Swept {
                 loss: Loss::ALL[((after + i) / 2 % 4) as usize],
                 disks: Disks::All,
                 witness_back: false,
+                disks_back: 0,
             };
             let mut case = case.clone();
             let first = Cut {
@@ -63,6 +65,7 @@ pub fn sweep(seed: u64) -> Swept {
                     _ => Disks::Same,
                 },
                 witness_back: false,
+                disks_back: 0,
             };
             case.cuts = vec![first, again];
             swept.cuts += 1;

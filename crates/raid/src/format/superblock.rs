@@ -6,7 +6,7 @@
 //! events are those of a start without a name, of which the last but one is sealed.
 
 use super::journal::slot_sectors;
-use super::map::REGIONS_MAX;
+use super::map::{self, REGIONS_MAX};
 use super::{ALIGNMENT, BLOCK_BYTES, Fields, JOURNAL, NUMBER_MAX, checksum, put};
 use crate::levels::{Level, MEMBERS_MAX, Shape};
 use block::{BUF_BYTES_MAX, Extent, Lba, Sectors};
@@ -378,7 +378,10 @@ impl Superblock {
     fn has_fitting_map(&self, shape: &Shape) -> bool {
         let (region, width) = (self.region.0, shape.width().0);
         let can_tell_apart = |()| {
-            region.is_multiple_of(width) && shape.sectors().0.div_ceil(region) <= REGIONS_MAX as u64
+            let regions = shape.sectors().0.div_ceil(region);
+            region.is_multiple_of(width)
+                && regions <= REGIONS_MAX as u64
+                && map::before_data(regions as usize) + JOURNAL <= self.data_at
         };
         let redundant = self.level.is_redundant().then_some(());
         region > 0 && redundant.is_none_or(can_tell_apart)
@@ -390,6 +393,8 @@ impl Superblock {
         }
         let slot = slot_sectors(shape.members(), self.chunk);
         let end = JOURNAL.0 + u64::from(self.journal_slots) * slot.0;
+        let regions = shape.sectors().0.div_ceil(self.region.0.max(1));
+        let end = end + map::before_data(regions as usize).0;
         self.journal_slots > 0 && slot.bytes() <= BUF_BYTES_MAX as u64 && end <= self.data_at.0
     }
 }

@@ -188,37 +188,84 @@ fn a_header_that_rots_is_told_by_its_copy_without_a_member() {
 /// computed.
 #[test]
 fn a_header_that_cannot_be_read_without_a_member_is_refused_until_confirmed() {
+    let (_, _, all) = written_twice(Some(0), 0);
+    for record in all {
+        let (mut sim, disks, _) = written_twice(Some(0), 0);
+        befall(&mut sim, &disks, 2, record.at(), Rot::Unreadable(&[0, 8]));
+        let control = sim.world().control();
+        drive(&mut sim, &control, &disks, async move |bench| {
+            bench.sleep(1).await;
+            let what = refused(bench.assemble(&[1, 2]).await);
+            assert!(what.contains("journal of member 2"), "{what}");
+            assert!(what.contains("start it degraded"), "{what}");
+            let array = confirmed(&bench).await;
+            let told = array.events().0;
+            let of_journal = told.iter().any(|e| e.what.contains("journal of member 2"));
+            assert!(of_journal, "{told:?}");
+            array.close().await.unwrap();
+            drop(array);
+            // The slot was written again.
+            bench.assemble(&[1, 2]).await.unwrap();
+        });
+    }
+}
+
+/// Which a start tries again.
+#[test]
+fn a_header_that_is_not_read_once_without_a_member_is_no_reason_to_refuse() {
     let (mut sim, disks, found) = written_twice(Some(0), 0);
     let newest = *found.last().unwrap();
-    befall(&mut sim, &disks, 2, newest.at(), Rot::Unreadable(&[0, 8]));
+    let rule = |at| Rule {
+        disk: disks[2],
+        ops: Ops::Reads,
+        within: Some(Extent::new(Lba(at), Sectors(8))),
+        when: When::Nth(1),
+        effect: Effect::Fail(Kind::Media),
+    };
+    strike(&mut sim, vec![rule(newest.at()), rule(newest.at() + 8)]);
     let control = sim.world().control();
+    drive(&mut sim, &control, &disks, async move |bench| {
+        let array = bench.assemble(&[1, 2]).await.unwrap();
+        assert!(bench.holds(&array, 0, 8, 2).await);
+    });
+}
+
+/// Of two records that no flush has covered the later one says that the other was durable:
+/// that was not torn by the loss of power.
+#[test]
+fn a_record_that_was_durable_and_is_gone_does_not_count_as_torn() {
+    let (mut sim, disks) = run(1, 1, &[8; 3], async |bench| {
+        let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
+        array.fail(0).await.unwrap();
+        // Three stripes further parity is on the same member.
+        for at in [0, 3 * 128] {
+            bench.write(&array, at, 8, 1).await.unwrap();
+        }
+        bench.control.cut_power(None);
+        bench.sleep(1).await;
+    });
+    let control = sim.world().control();
+    control.power_on(Domain(0));
+    let first = Found {
+        slot: 1,
+        number: 1,
+        kind: REDO,
+    };
+    befall(&mut sim, &disks, 2, first.at(), Rot::Bits(&[0, 8]));
     drive(&mut sim, &control, &disks, async move |bench| {
         bench.sleep(1).await;
         let what = refused(bench.assemble(&[1, 2]).await);
         assert!(what.contains("journal of member 2"), "{what}");
-        assert!(what.contains("start it degraded"), "{what}");
-        let start = Start { degraded: true };
-        let candidates = bench.candidates(&[1, 2]);
-        let array = assemble(
-            &bench.env,
-            Some("array"),
-            bench.uuid(),
-            candidates,
-            start,
-            options(),
-        )
-        .await;
-        let array = array.unwrap();
-        let told = array.events().0;
-        assert!(
-            told.iter().any(|e| e.what.contains("journal of member 2")),
-            "{told:?}"
-        );
-        array.close().await.unwrap();
-        drop(array);
-        // The slot was written again.
-        bench.assemble(&[1, 2]).await.unwrap();
+        confirmed(&bench).await;
     });
+}
+
+/// The array without its first member, although its journal cannot be known.
+async fn confirmed(bench: &Bench) -> Array {
+    let start = Start { degraded: true };
+    let (name, members) = (Some("array"), bench.candidates(&[1, 2]));
+    let array = assemble(&bench.env, name, bench.uuid(), members, start, options()).await;
+    array.unwrap()
 }
 
 /// Its stripe is known, what it was to hold is not.
@@ -362,8 +409,7 @@ fn a_chunk_is_not_computed_without_the_parity_of_its_stripe() {
                 }
             }
             assert!(lost > 0, "the sector that no member holds was not lost");
-            let found: Array = array;
-            assert_eq!(found.scrub(false).await.unwrap().mismatches, 0);
+            assert_eq!(array.scrub(false).await.unwrap().mismatches, 0);
         });
     }
 }

@@ -23,6 +23,7 @@ mod power;
 mod refusals;
 mod replaced;
 mod scrubs;
+mod sizes;
 mod spares;
 mod streams;
 mod stripes;

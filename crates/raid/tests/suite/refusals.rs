@@ -2,7 +2,8 @@
 
 use crate::common::{Bench, after_power, drive, run, strike};
 use block::{Device, Extent, Fua, Kind, Lba, Sectors, TargetId};
-use raid::{Array, Level, Superblock};
+use futures_util::future::join;
+use raid::{Array, Level, MemberState, Superblock};
 use sim::{Effect, Ops, Rule, Sim, When};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -70,6 +71,55 @@ fn what_a_refused_write_left_amid_a_rebuild_is_copied_again() {
             assert_eq!(found.mismatches, 0, "{level:?}");
         });
     }
+}
+
+/// A member has been filled and does not count as in sync yet, for the write-intent map is
+/// still being written. A write that another one refuses then would leave that one's sectors
+/// with a parity that does not fit them.
+#[test]
+fn nothing_is_written_while_a_filled_member_becomes_one_in_sync() {
+    let (mut sim, disks) = run(1, 1, &[8; 4], async |bench| {
+        let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
+        bench.write(&array, 0, 4096, 1).await.unwrap();
+        array.close().await.unwrap();
+    });
+    let rule = |from, when, effect| Rule {
+        disk: disks[0],
+        ops: Ops::Writes,
+        within: Some(Extent::new(Lba(from), Sectors(8))),
+        when,
+        effect,
+    };
+    // The first one marks a region.
+    let hangs = rule(16, When::Nth(2), Effect::Stick(None));
+    // Three members have shorter journals than four.
+    let refused = rule(4096, When::Always, Effect::Fail(Kind::Other));
+    strike(&mut sim, vec![hangs, refused]);
+    let control = sim.world().control();
+    drive(&mut sim, &control, &disks, async move |bench| {
+        let array = bench.assemble(&[0, 1, 2]).await.unwrap();
+        array.fail(1).await.unwrap();
+        bench.write(&array, 32, 8, 2).await.unwrap();
+        let (new, fresh) = (bench.candidate(3), bench.uuid());
+        array.replace(1, new, fresh, false).await.unwrap();
+        bench.sleep(20_000).await;
+        let state = array.report().members[1].state;
+        assert_eq!(state, MemberState::Rebuilding { whole: true });
+        let release = async {
+            bench.sleep(100).await;
+            bench.control.release(bench.disks[0]);
+        };
+        let (written, ()) = join(bench.write(&array, 0, 8, 3), release).await;
+        bench.sleep(1000).await;
+        let state = array.report().members[1].state;
+        assert_eq!(state, MemberState::InSync);
+        let found = array.scrub(false).await.unwrap();
+        assert_eq!(found.mismatches, 0, "{written:?}");
+        // It waited, and could then do without the one that refused it.
+        written.unwrap();
+        assert!(array.report().members[0].state.is_failed());
+        assert!(bench.holds(&array, 0, 8, 3).await);
+    });
 }
 
 /// With three members in pairs and one missing, neither of the others can be done

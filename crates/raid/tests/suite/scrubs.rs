@@ -1,8 +1,9 @@
 //! What a scrub finds, and which bytes a repair believes.
 
-use crate::common::{Bench, drive, refused, run, spoil};
-use block::{Device, Extent, Fua, Lba, Sectors};
+use crate::common::{Bench, drive, refused, run, spoil, strike};
+use block::{Device, Extent, Fua, Kind, Lba, Sectors};
 use raid::{Level, ScrubReport};
+use sim::{Effect, Ops, Rule, When};
 
 /// Where data begins on a member, of three with a journal.
 fn data_at(level: Level) -> u64 {
@@ -104,4 +105,60 @@ fn what_keeps_nothing_twice_is_not_scrubbed() {
         let told = refused(array.scrub(false).await);
         assert!(told.contains("raid0 keeps nothing twice"), "{told}");
     });
+}
+
+/// Blocks that nothing reads until a start needs them.
+#[test]
+fn a_scrub_writes_again_what_rotted_beside_the_data() {
+    for (level, members) in [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 3)] {
+        let all: Vec<usize> = (0..members).collect();
+        let (roles, spare) = (all.clone(), members);
+        let (mut sim, disks) = run(1, 1, &vec![8; members + 1], async move |bench| {
+            let array = bench.create(level, &roles, &[spare]).await.unwrap();
+            bench.write(&array, 0, 256, 1).await.unwrap();
+            array.close().await.unwrap();
+        });
+        let places = [(0, 8), (1, 16), (members, 0)];
+        if level == Level::Raid5 {
+            // The place of a record that a start does not read, for there is none.
+            let rule = Rule {
+                disk: disks[2],
+                ops: Ops::Reads,
+                within: Some(Extent::new(Lba(2048), Sectors(1))),
+                when: When::Nth(1),
+                effect: Effect::Fail(Kind::Media),
+            };
+            strike(&mut sim, vec![rule]);
+        }
+        let found = places.len() as u64 + u64::from(level == Level::Raid5);
+        let control = sim.world().control();
+        drive(&mut sim, &control, &disks, async move |bench| {
+            let mut all = all.clone();
+            all.push(spare);
+            let array = bench.assemble(&all).await.unwrap();
+            for (disk, at) in places {
+                let mut buf = bench.env.pool.get(4096).await;
+                buf.fill(0x5a);
+                let device = bench.candidate(disk).device;
+                device.write(Lba(at), buf.share(), Fua::Yes).await.unwrap();
+            }
+            let first = array.scrub(false).await.unwrap();
+            let seen = (first.unreadable, first.mismatches);
+            assert_eq!(seen, (found, 0), "{level:?}");
+            for (disk, at) in places {
+                let buf = bench.env.pool.get(4096).await;
+                let device = bench.candidate(disk).device;
+                let (buf, result) = device.read(Lba(at), buf).await;
+                result.unwrap();
+                assert!(buf[..8] != [0x5a; 8], "{level:?}, disk {disk}");
+            }
+            let second = array.scrub(false).await.unwrap();
+            assert_eq!(second.unreadable, 0, "{level:?}");
+            assert!(bench.holds(&array, 0, 256, 1).await);
+            array.close().await.unwrap();
+            drop(array);
+            let array = bench.assemble(&all).await.unwrap();
+            assert!(array.is_settled() || level == Level::Raid5);
+        });
+    }
 }

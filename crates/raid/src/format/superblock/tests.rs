@@ -169,8 +169,8 @@ fn numbers_that_cannot_be_are_refused() {
                 let sectors = |entry: &mut MemberEntry| entry.sectors = Sectors(n);
                 s.table.iter_mut().for_each(sectors);
             },
-            &[15_728_640],
-            &[15_728_640 + 128],
+            &[251_658_240],
+            &[251_658_240 + 128],
         ),
         // Other levels have no journal.
         (

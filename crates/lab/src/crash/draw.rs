@@ -1,0 +1,346 @@
+//! Draws a case from its seed.
+
+use super::case::{Case, Cut, Disks, Fault, Loss, Setting, Space, Step};
+use block::{Kind, Nanos, Sectors};
+use cache::Mode;
+use sim::{Effect, Ops, Rng, Span};
+use std::ops::Range;
+
+/// What becomes of disks and witness between two lives of a case.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Comings {
+    /// Disks that were unplugged stay so, or all come back.
+    Common,
+    /// Each disk is there or not, for a life or several; nobody plugs one in.
+    Roaming,
+    /// All disks are there, and the witness may go back.
+    Backup,
+}
+
+impl Comings {
+    fn draw(rng: &mut Rng, disks: u64) -> Comings {
+        match rng.below(10) {
+            0..2 if disks > 1 => Comings::Roaming,
+            2..4 if disks > 1 => Comings::Backup,
+            _ => Comings::Common,
+        }
+    }
+}
+
+/// How long cases are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Length {
+    /// A script of 10 to 40 steps, with no cut of its own.
+    Short,
+    /// A script of 300 to 700 steps and up to five cuts, some during recovery.
+    Long,
+}
+
+impl Case {
+    /// The case of `seed`.
+    pub fn new(seed: u64, length: Length) -> Case {
+        let (mut case, comings) = Case::simple(seed, length);
+        if length == Length::Long {
+            case.trouble(&mut Rng::fork(seed, 12), comings);
+        }
+        case
+    }
+
+    /// The same daemon in an easier world: nothing goes wrong with origins, nobody
+    /// works on them, and volumes stay what they are.
+    pub fn plain(seed: u64) -> Case {
+        Case::simple(seed, Length::Long).0
+    }
+
+    fn simple(seed: u64, length: Length) -> (Case, Comings) {
+        let mut rng = Rng::fork(seed, 11);
+        let rng = &mut rng;
+        let block = Sectors(if rng.chance(0.6) { 1 } else { 8 });
+        let volumes: Vec<_> = (0..rng.between(1, 3))
+            .map(|_| Space {
+                windows: rng.between(1, 4),
+                each: rng.between(8, 64) * 8 + if rng.chance(0.2) { block.0 % 8 } else { 0 },
+            })
+            .collect();
+        let line_bytes = 4096 << rng.below(5);
+        let line = u64::from(line_bytes) / 512;
+        let disks = rng.between(1, 4);
+        let comings = match length {
+            Length::Long => Comings::draw(rng, disks),
+            Length::Short => Comings::Common,
+        };
+        // What a disk missed shows in a line that it kept and that no mark covers:
+        // where disks come and go, lines stay, marks go soon, and writes are few.
+        let is_calm = comings != Comings::Common;
+        let all: u64 = volumes.iter().map(|v: &Space| v.windows * v.each).sum();
+        let least = if is_calm { 60 } else { 10 };
+        let each = all * rng.between(least, 110) / 100 / disks;
+        let pool = (0..disks)
+            .map(|_| Sectors((each / line).max(1) * line + super::stage::METADATA.0))
+            .collect();
+        let count = match length {
+            Length::Short => rng.between(10, 40),
+            Length::Long => rng.between(300, 700),
+        };
+        let policies = policy::registry::POLICIES;
+        let mut case = Case {
+            seed,
+            block,
+            line_bytes,
+            policy: policies[rng.below(policies.len() as u64) as usize].0,
+            pool,
+            clients: rng.between(1, 6),
+            steps: Vec::new(),
+            cuts: Vec::new(),
+            faults: Vec::new(),
+            origin_late: 0.0,
+            pools: 1,
+            settings: Vec::new(),
+            origin_time: Span {
+                min: Nanos::from_micros(20),
+                max: Nanos::from_micros(rng.between(100, 1000)),
+            },
+            pool_time: Span {
+                min: Nanos::from_micros(5),
+                max: Nanos::from_micros(rng.between(20, 300)),
+            },
+            hit_latency_max: Nanos::from_millis(rng.between(1, 5)),
+            commit_period: Nanos::from_micros(rng.between(50, if is_calm { 200 } else { 1500 })),
+            mark_idle_periods: rng.between(1, if is_calm { 1 } else { 3 }) as u32,
+            volumes,
+        };
+        let write_share = match is_calm {
+            true => rng.between(4, 20),
+            false => rng.between(20, 60),
+        };
+        case.steps = (0..count).map(|_| case.step(rng, write_share)).collect();
+        if length == Length::Long {
+            case.draw_cuts(rng, comings);
+            if comings == Comings::Roaming {
+                case.steps.retain(|step| !matches!(step, Step::Plug(_)));
+            }
+            if comings != Comings::Backup && rng.chance(0.4) {
+                case.draw_faults(rng);
+            }
+        }
+        let setting = |space: &Space| Setting {
+            name: 0,
+            pool: 0,
+            windows: space.windows,
+        };
+        case.settings = vec![case.volumes.iter().map(setting).collect()];
+        (case, comings)
+    }
+
+    fn step(&self, rng: &mut Rng, write_share: u64) -> Step {
+        let volume = rng.below(self.volumes.len() as u64) as usize;
+        let disk = rng.below(self.pool.len() as u64) as usize;
+        match rng.below(1000) {
+            0..12 => Step::Mode(
+                volume,
+                [Mode::WriteThrough, Mode::WriteAround, Mode::PassThrough][rng.below(3) as usize],
+            ),
+            12..24 => Step::Unplug(disk),
+            24..40 => Step::Plug(disk),
+            40..60 => Step::Pause(Nanos(rng.below(3_000_000))),
+            60..85 => Step::Flush(volume),
+            85..100 => Step::Zero(volume, self.place(rng, volume)),
+            100..110 => Step::Discard(volume, self.place(rng, volume)),
+            n if n - 110 < write_share * 9 => {
+                Step::Write(volume, self.place(rng, volume), rng.chance(0.05))
+            }
+            _ => Step::Read(volume, self.place(rng, volume)),
+        }
+    }
+
+    /// Small places, most of them in the hot quarter of a window, on the logical
+    /// blocks.
+    fn place(&self, rng: &mut Rng, volume: usize) -> Range<u64> {
+        let block = self.block.0;
+        let space = self.volumes[volume];
+        let window = space.window(rng.below(space.windows));
+        let total = space.each / block;
+        let len = match rng.below(10) {
+            0..6 => rng.between(1, 8),
+            6..9 => 8,
+            _ => rng.between(1, 64),
+        };
+        let len = len.div_ceil(block).min(total);
+        let range = if rng.chance(0.6) {
+            total / 4 + 1
+        } else {
+            total
+        };
+        let mut start = rng.below(range);
+        if rng.chance(0.6) {
+            start = start * block / 8 * 8 / block;
+        }
+        let start = window.start + start.min(total - len) * block;
+        start..start + len * block
+    }
+
+    /// A step of a script takes about four disk steps; a cut beyond the end of a
+    /// life finds it closed.
+    fn draw_cuts(&mut self, rng: &mut Rng, comings: Comings) {
+        let lives = match comings {
+            Comings::Common => rng.between(1, 3),
+            Comings::Roaming | Comings::Backup => rng.between(2, 4),
+        };
+        let each = self.steps.len() as u64 * 4 / lives;
+        let disks = self.pool.len() as u64;
+        for _ in 0..lives {
+            let mut cut = |most| Cut {
+                after: rng.between(1, most),
+                loss: Loss::ALL[rng.below(4) as usize],
+                disks: match comings {
+                    Comings::Common if rng.chance(0.4) => Disks::Same,
+                    Comings::Common | Comings::Backup => Disks::All,
+                    Comings::Roaming => Disks::Only(rng.between(1, (1 << disks) - 1) as u8),
+                },
+                witness_back: comings == Comings::Backup && rng.chance(0.5),
+                disks_back: 0,
+            };
+            let main = cut(each.max(2));
+            self.cuts.push(main);
+            // Again while the next life recovers.
+            let recovery = [cut(60), cut(60), cut(30)];
+            let times = rng.below(4) as usize;
+            self.cuts.extend(&recovery[..times]);
+        }
+    }
+
+    fn draw_faults(&mut self, rng: &mut Rng) {
+        let media = Effect::Fail(Kind::Media);
+        let late = Effect::Delay(Nanos(self.hit_latency_max.0 * rng.between(1, 3)));
+        let kinds = [
+            (Ops::Reads, media, 0.05),
+            (Ops::Writes, media, 0.05),
+            (Ops::Flushes, media, 0.05),
+            (Ops::Reads, Effect::FlipBit, 0.05),
+            (Ops::Writes, Effect::FlipBit, 0.05),
+            (Ops::Writes, Effect::Drop, 0.03),
+            (Ops::Writes, Effect::Misdirect, 0.03),
+            (Ops::Writes, Effect::Ruin, 0.01),
+            (Ops::All, late, 0.05),
+            (Ops::All, Effect::Stick(None), 0.005),
+        ];
+        for disk in 0..self.pool.len() {
+            for (ops, effect, most) in kinds {
+                if rng.chance(0.2) {
+                    let chance = most * rng.between(1, 100) as f64 / 100.0;
+                    self.faults.push(Fault {
+                        disk,
+                        ops,
+                        effect,
+                        chance,
+                    });
+                }
+            }
+        }
+    }
+
+    /// What a case has beside losses of power and faults of pool disks: origins that
+    /// lose writes, back ends that restore snapshots, daemons that stop in order,
+    /// volumes that move, pool disks that hang, lie and go back in time.
+    fn trouble(&mut self, rng: &mut Rng, comings: Comings) {
+        if rng.chance(0.3) {
+            self.insert(rng, 8, |rng, volume| match rng.below(4) {
+                0 => Step::Away(volume, Nanos(rng.between(1, 3_000_000))),
+                _ => Step::Forget(volume),
+            });
+            self.insert(rng, 8, |_, volume| Step::Flush(volume));
+        }
+        if rng.chance(0.3) {
+            self.insert(rng, 6, |rng, volume| match rng.below(6) {
+                0 => Step::Invalidate(volume),
+                1..3 => Step::Snapshot(volume),
+                _ => Step::Rollback(volume),
+            });
+            if rng.chance(0.5) {
+                self.stop_at_standstill();
+            }
+        }
+        if rng.chance(0.35) {
+            self.insert(rng, 2, |_, _| Step::Stop);
+        }
+        if rng.chance(0.3) {
+            self.move_volumes(rng, comings);
+        }
+        if rng.chance(0.08) {
+            let disk = rng.below(self.pool.len() as u64) as usize;
+            self.insert(rng, 1, |_, _| Step::Hang(disk));
+        }
+        if rng.chance(0.08) {
+            self.origin_late = 0.03;
+        }
+        if comings == Comings::Backup {
+            for cut in self.cuts.iter_mut().filter(|cut| !cut.witness_back) {
+                let disks = rng.between(1, (1 << self.pool.len()) - 1) as u8;
+                cut.disks_back = if rng.chance(0.6) { disks } else { 0 };
+            }
+        } else if rng.chance(0.15) {
+            self.draw_lies(rng);
+        }
+    }
+
+    /// Inserts up to `most` steps anywhere.
+    fn insert(&mut self, rng: &mut Rng, most: u64, make: impl Fn(&mut Rng, usize) -> Step) {
+        for _ in 0..rng.between(1, most) {
+            let volume = rng.below(self.volumes.len() as u64) as usize;
+            let at = rng.below(self.steps.len() as u64 + 1) as usize;
+            self.steps.insert(at, make(rng, volume));
+        }
+    }
+
+    /// Daemons are to stop while somebody puts a snapshot back.
+    fn stop_at_standstill(&mut self) {
+        let is_rollback = |step: &Step| matches!(step, Step::Rollback(_));
+        if let Some(last) = self.steps.iter().rposition(is_rollback) {
+            self.steps.insert(last + 1, Step::Stop);
+            self.clients = self.clients.max(2);
+        }
+    }
+
+    /// From life to life a volume has another name, pool or size.
+    fn move_volumes(&mut self, rng: &mut Rng, comings: Comings) {
+        if comings == Comings::Common && self.pool.len() > 1 && rng.chance(0.5) {
+            self.pools = 2;
+        }
+        let pools = self.pools as u64;
+        for life in 0..10 {
+            let mut setting = self.settings[life].clone();
+            for (volume, space) in setting.iter_mut().zip(&self.volumes) {
+                if rng.chance(0.4) {
+                    match rng.below(3) {
+                        0 => volume.name = rng.below(3) as u8,
+                        1 => volume.pool = rng.below(pools) as usize,
+                        _ => volume.windows = rng.between(1, space.windows),
+                    }
+                }
+            }
+            self.settings.push(setting);
+        }
+    }
+
+    /// Pool disks that acknowledge what they have not made durable, and whose failed
+    /// writes land later.
+    fn draw_lies(&mut self, rng: &mut Rng) {
+        for disk in 0..self.pool.len() {
+            let late = Effect::Late(Nanos(rng.between(1, 3_000_000)));
+            for (ops, effect, most) in [
+                (Ops::Flushes, Effect::IgnoreFlush, 0.5),
+                (Ops::Writes, late, 0.03),
+            ] {
+                if rng.chance(0.4) {
+                    let chance = most * rng.between(1, 100) as f64 / 100.0;
+                    self.faults.push(Fault {
+                        disk,
+                        ops,
+                        effect,
+                        chance,
+                    });
+                }
+            }
+        }
+    }
+}
