@@ -8,6 +8,8 @@ const FOUND: [u64; 21] = [
     626, 1376, 1387, 1623, 1807, 1825, 2573, 2875, 4400, 4621, 4843, 5619, 6647, 14025, 14745,
     15538, 23657, 29704, 98, 503686, 505028,
 ];
+/// Seeds whose trouble found something.
+const FOUND_IN_TROUBLE: [u64; 2] = [486, 4457];
 
 #[test]
 fn arrays_agree_with_their_model() {
@@ -32,6 +34,9 @@ fn what_was_found_stays_mended() {
     for seed in FOUND {
         let report = run_scenario(Scenario::plain(seed));
         assert_eq!(report.violation, None, "replay: {} --plain", replay(seed));
+    }
+    for seed in FOUND_IN_TROUBLE {
+        assert_eq!(run(seed).violation, None, "replay: {}", replay(seed));
     }
 }
 

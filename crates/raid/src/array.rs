@@ -220,7 +220,9 @@ impl Array {
         };
         let member = |candidate, uuid| {
             let env = core.env.clone();
-            Rc::new(Member::new(candidate, uuid, meta.data_at, patience, env))
+            let member = Rc::new(Member::new(candidate, uuid, meta.data_at, patience, env));
+            core.know(&member);
+            member
         };
         let role = found.as_ref().and_then(|found| core.role_of_found(found));
         if let (Some(found), Some(role)) = (&found, role) {
@@ -258,7 +260,6 @@ impl Array {
         }
         crate::create::check_spare(core, &candidate)?;
         let spare = member(candidate, fresh);
-        spare.late_ended().await?;
         core.write_spare(&spare).await?;
         core.tell(format!("{}: {name} is a spare", core.name));
         core.spares.borrow_mut().push(spare);

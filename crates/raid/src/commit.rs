@@ -173,7 +173,7 @@ impl Core {
 
     /// Makes a device that is blank, or was somebody's, a spare of this array.
     pub async fn write_spare(&self, member: &Member) -> IoResult {
-        member.late_ended().await?;
+        self.late_ended(member).await?;
         // What it was is gone before it is anything else: no two copies contradict
         // each other.
         let mut blank = self.env.pool.take(BLOCK_BYTES);

@@ -23,7 +23,7 @@ use block::{
 use futures_util::future::join_all;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 /// How an array behaves.
@@ -97,6 +97,8 @@ pub(crate) struct Core {
     pub options: Options,
     pub slots: Vec<Slot>,
     pub spares: RefCell<Vec<Rc<Member>>>,
+    /// All of these, and those that were here before; see [`Core::know`].
+    pub members: RefCell<Vec<Weak<Member>>>,
     /// Devices on their way to become a spare, or to take a place.
     joining: RefCell<BTreeSet<Arc<str>>>,
     /// Roles that a device is on its way to take.
@@ -186,6 +188,7 @@ impl Core {
                 })
                 .collect(),
             spares: RefCell::new(parts.spares),
+            members: RefCell::default(),
             joining: RefCell::default(),
             claimed: RefCell::default(),
             meta: parts.meta,
@@ -215,6 +218,7 @@ impl Core {
         for slot in &core.slots {
             slot.member.borrow().iter().for_each(|m| core.own(m));
         }
+        core.spares.borrow().iter().for_each(|m| core.know(m));
         Ok(core)
     }
 
@@ -296,7 +300,8 @@ impl Core {
     }
 
     /// From here on `member` asks this array before it gives up.
-    pub fn own(self: &Rc<Core>, member: &Member) {
+    pub fn own(self: &Rc<Core>, member: &Rc<Member>) {
+        self.know(member);
         *member.array.borrow_mut() = Rc::downgrade(self);
     }
 
@@ -309,10 +314,10 @@ impl Core {
         }
     }
 
-    /// Whether `member` had a role and was left behind.
+    /// Whether `member`, which has had a role, was left behind.
     pub fn is_left(&self, member: &Member) -> bool {
         let role = self.role_of(member);
-        role.is_some_and(|role| self.state(role).is_failed())
+        role.is_none_or(|role| self.state(role).is_failed())
     }
 
     fn role_of(&self, member: &Member) -> Option<usize> {

@@ -30,6 +30,9 @@ impl Core {
         self.room_for(extent.len.bytes() as usize).await;
         let _busy = self.busy.lock(extent, Access::Exclusive).await;
         for piece in self.shape.pieces(extent) {
+            if !self.is_filled(filled) {
+                return Ok(());
+            }
             if let Some(leg) = piece.legs().iter().find(|leg| leg.member == filled.role) {
                 self.fill_piece(filled, piece, leg.at).await?;
             }

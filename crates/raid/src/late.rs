@@ -7,11 +7,14 @@
 
 use crate::core::Core;
 use crate::member::Member;
-use block::{IoResult, Kind};
+use block::{IoResult, Kind, Nanos};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
+
+/// How often it is looked whether a device has answered.
+const ASKED_PAUSE: Nanos = Nanos::from_millis(1);
 
 /// How many changes are under way, and how many of them somebody waits for.
 #[derive(Default)]
@@ -68,6 +71,32 @@ impl Core {
     pub async fn carry_through(self: Rc<Core>, change: impl Future<Output = IoResult>) -> IoResult {
         let _under_way = self.late.begin();
         change.await
+    }
+
+    /// Waits until nothing that the device of `member` was asked for before, as whichever
+    /// member it was then, can land any more.
+    pub async fn late_ended(&self, member: &Member) -> IoResult {
+        // What is waited for yet would be given up after the flush, which waits for what
+        // has been given up.
+        while self.is_asked(&member.name) {
+            self.env.timer.sleep(ASKED_PAUSE).await;
+        }
+        member.late_ended().await
+    }
+
+    /// Whether somebody waits for an answer of the device `name`.
+    fn is_asked(&self, name: &str) -> bool {
+        let members = self.members.borrow();
+        let mut known = members.iter().filter_map(Weak::upgrade);
+        known.any(|known| *known.name == *name && known.in_flight.get() > 0)
+    }
+
+    /// Remembers whose answers may be waited for after it has been left behind.
+    pub fn know(&self, member: &Rc<Member>) {
+        let mut members = self.members.borrow_mut();
+        let it = Rc::as_ptr(member);
+        members.retain(|known| known.strong_count() > 0 && known.as_ptr() != it);
+        members.push(Rc::downgrade(member));
     }
 }
 

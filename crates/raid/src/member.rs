@@ -202,9 +202,19 @@ impl Member {
         result
     }
 
+    /// What has been left behind is changed no more: what it was asked for before may
+    /// still land.
+    fn check_here(&self) -> IoResult {
+        match self.is_left() {
+            true => Err(self.device.geometry().error(Kind::Gone, "it was lost")),
+            false => Ok(()),
+        }
+    }
+
     /// Writes to the sectors from `at` of the device, again if the medium refuses: it may
     /// find other sectors for them.
     async fn put(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+        self.check_here()?;
         let bytes = data.len() as u64;
         let work = self.device.write(at, data.clone(), fua);
         let result = self.within(bytes, work).await.and_then(|result| result);
@@ -226,6 +236,9 @@ impl Member {
             }
             self.count(|c| c.write_errors += 1);
             self.env.timer.sleep(REWRITE_PAUSE).await;
+            if self.is_left() {
+                break;
+            }
             let work = self.device.write(at, data.clone(), fua);
             let again = self.within(data.len() as u64, work).await;
             result = again.and_then(|result| result);
@@ -238,6 +251,7 @@ impl Member {
         let (least, most) = ZERO_STEP.into_inner();
         let mut start = at.start;
         while start < at.end() {
+            self.check_here()?;
             let step = self.zero_step.get();
             let part = Extent::new(start, step.min(at.end() - start));
             let began = self.env.timer.now();

@@ -261,7 +261,7 @@ impl Core {
         let role = claim.role;
         // A start that takes it for one in sync needs its records.
         self.commit().await?;
-        member.late_ended().await?;
+        self.late_ended(&member).await?;
         if let Some(journal) = self.journals.get(role) {
             journal.wipe(self, &member).await?;
         }

@@ -121,3 +121,52 @@ fn a_write_that_was_given_up_does_not_land_after_its_members_return() {
         });
     }
 }
+
+/// A leg is left behind for one write while another, which was asked for later, is still
+/// waited for. The first one ends, and the leg is taken back: not before the other has
+/// ended too, which is given up meanwhile.
+#[test]
+fn a_write_that_is_given_up_while_its_member_returns_is_waited_for_too() {
+    let (mut sim, disks) = run(1, 1, &[8; 2], async move |bench| {
+        let array = bench.make(&plan(Level::Raid1), &[0, 1], &[]).await.unwrap();
+        bench.write(&array, 0, 4096, 1).await.unwrap();
+        array.close().await.unwrap();
+    });
+    let control = sim.world().control();
+    let late = |at: u64, span| Rule {
+        disk: disks[1],
+        ops: Ops::Writes,
+        within: Some(Extent::new(Lba(2048 + at), Sectors(64))),
+        when: When::Nth(1),
+        effect: Effect::Delay(Nanos::from_millis(span)),
+    };
+    strike(&mut sim, vec![late(64, 12), late(1024, 100)]);
+    drive(&mut sim, &control, &disks, async move |bench| {
+        let candidates = bench.candidates(&[0, 1]);
+        let array = outer(&bench, candidates).await;
+        let first = bench.write(&array, 64, 64, 2);
+        let second = async {
+            bench.sleep(8).await;
+            bench.write(&array, 1024, 64, 2).await.unwrap();
+            bench.write(&array, 1024, 64, 3).await.unwrap();
+        };
+        let back = async {
+            while !array.report().members[1].state.is_failed() {
+                bench.sleep(1).await;
+            }
+            let again = bench.candidates(&[1]).remove(0);
+            while array.add(again.clone(), bench.uuid(), false).await.is_err() {
+                bench.sleep(1).await;
+            }
+        };
+        let (first, _) = join(first, join(second, back)).await;
+        first.unwrap();
+        bench.settled(&array).await;
+        bench.sleep(200).await;
+        for _ in 0..4 {
+            assert!(bench.holds(&array, 1024, 64, 3).await);
+        }
+        let found = array.scrub(false).await.unwrap();
+        assert_eq!(found.mismatches, 0);
+    });
+}
