@@ -17,8 +17,16 @@ pub(crate) struct Filled {
 }
 
 impl Core {
+    /// Fills what the role holds of `extent`, once copies that may differ agree there.
+    pub async fn fill_agreed(self: &Rc<Core>, filled: &Filled, extent: Extent) -> IoResult {
+        if self.is_unsynced(extent) {
+            self.clone().agree(extent).await?;
+        }
+        self.fill(filled, extent).await
+    }
+
     /// Fills what the role holds of `extent`.
-    pub async fn fill(self: &Rc<Core>, filled: &Filled, extent: Extent) -> IoResult {
+    async fn fill(self: &Rc<Core>, filled: &Filled, extent: Extent) -> IoResult {
         if self.shape.level() == Level::Raid5 {
             let first = self.shape.stripe_at(extent.start).number;
             let count = extent.len.0.div_ceil(self.shape.width().0);

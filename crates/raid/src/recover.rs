@@ -326,12 +326,7 @@ impl Core {
             self.set_entry(role, |entry| entry.checkpoint = Sectors(after.0));
             self.commit().await
         };
-        let fill = async |step| {
-            if self.is_unsynced(step) {
-                self.clone().agree(step).await?;
-            }
-            self.fill(&filled, step).await
-        };
+        let fill = async |step| self.fill_agreed(&filled, step).await;
         let all = self.geometry.extent();
         let _all = loop {
             let next = std::mem::take(&mut regions);

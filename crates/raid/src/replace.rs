@@ -103,12 +103,7 @@ impl Core {
         };
         let (role, member) = (filled.role, filled.member.clone());
         let regions = (first..intent.regions()).collect();
-        let copy = async |step| {
-            if self.is_unsynced(step) {
-                self.clone().agree(step).await?;
-            }
-            self.fill(&filled, step).await
-        };
+        let copy = async |step| self.fill_agreed(&filled, step).await;
         let note = async |_: usize, region: usize| {
             if let Some(replacement) = &mut *self.replacement.borrow_mut() {
                 replacement.done = region + 1;

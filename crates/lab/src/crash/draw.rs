@@ -227,16 +227,21 @@ impl Case {
         for disk in 0..self.pool.len() {
             for (ops, effect, most) in kinds {
                 if rng.chance(0.2) {
-                    let chance = most * rng.between(1, 100) as f64 / 100.0;
-                    self.faults.push(Fault {
-                        disk,
-                        ops,
-                        effect,
-                        chance,
-                    });
+                    self.draw_fault(rng, disk, (ops, effect, most));
                 }
             }
         }
+    }
+
+    /// `disk` does `effect`, in a share of the operations up to `most`.
+    fn draw_fault(&mut self, rng: &mut Rng, disk: usize, (ops, effect, most): (Ops, Effect, f64)) {
+        let chance = most * rng.between(1, 100) as f64 / 100.0;
+        self.faults.push(Fault {
+            disk,
+            ops,
+            effect,
+            chance,
+        });
     }
 
     /// What a case has beside losses of power and faults of pool disks: origins that
@@ -332,13 +337,7 @@ impl Case {
                 (Ops::Writes, late, 0.03),
             ] {
                 if rng.chance(0.4) {
-                    let chance = most * rng.between(1, 100) as f64 / 100.0;
-                    self.faults.push(Fault {
-                        disk,
-                        ops,
-                        effect,
-                        chance,
-                    });
+                    self.draw_fault(rng, disk, (ops, effect, most));
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::common::{Bench, drive, options, run, strike};
 use block::{Extent, Kind, Lba, Sectors};
-use raid::{Array, Level, MemberState, Options, Start, assemble};
+use raid::{Array, Level, MemberState, Options};
 use sim::{Effect, Ops, Rule, When};
 
 /// Runs `test` on an array of which member 1 answers its first write of data, or all, so.
@@ -30,15 +30,7 @@ fn refusing(
             ..options()
         };
         let members = bench.candidates(members);
-        let array = assemble(
-            &bench.env,
-            None,
-            bench.uuid(),
-            members,
-            Start::default(),
-            again,
-        )
-        .await;
+        let array = bench.assemble_with(members, again).await;
         test(bench, array.unwrap()).await;
     });
 }

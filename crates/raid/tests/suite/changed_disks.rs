@@ -1,11 +1,12 @@
 //! Members that come back as other disks than they were.
 
 use crate::common::{Bench, refused, run_on};
-use block::{BoxDevice, Device, Fua, Lba};
+use block::{Device, Fua, Lba};
 use raid::{Level, MemberState};
 
-/// Copies all that `from` holds, as a move to another disk does.
-async fn copy(bench: &Bench, from: &BoxDevice, to: &BoxDevice) {
+/// Copies all that disk `from` holds, as a move to another disk does.
+async fn copy(bench: &Bench, from: usize, to: usize) {
+    let (from, to) = (bench.candidate(from).device, bench.candidate(to).device);
     let sectors = from.geometry().sectors.min(to.geometry().sectors).0;
     for at in (0..sectors).step_by(1024) {
         let buf = bench.env.pool.get(1024 * 512).await;
@@ -23,12 +24,7 @@ fn a_member_whose_logical_blocks_grew_counts_as_absent_and_is_named() {
         bench.write(&array, 0, 64, 1).await.unwrap();
         array.close().await.unwrap();
         drop(array);
-        copy(
-            &bench,
-            &bench.candidate(1).device,
-            &bench.candidate(2).device,
-        )
-        .await;
+        copy(&bench, 1, 2).await;
         let array = bench.assemble(&[0, 2]).await.unwrap();
         let report = array.report();
         assert!(report.members[1].state.is_failed(), "{report:?}");
@@ -61,12 +57,7 @@ fn an_array_that_needs_the_changed_disk_says_which_it_is() {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
         array.close().await.unwrap();
         drop(array);
-        copy(
-            &bench,
-            &bench.candidate(1).device,
-            &bench.candidate(2).device,
-        )
-        .await;
+        copy(&bench, 1, 2).await;
         let why = refused(bench.assemble(&[2]).await);
         assert!(
             why.contains("disk-2 has logical blocks of 4096 bytes"),

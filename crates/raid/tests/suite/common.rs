@@ -179,6 +179,15 @@ impl Bench {
         self.start(members, Start::default()).await
     }
 
+    pub async fn assemble_with(
+        &self,
+        candidates: Vec<Candidate>,
+        options: Options,
+    ) -> IoResult<Array> {
+        let (fresh, start) = (self.uuid(), Start::default());
+        assemble(&self.env, None, fresh, candidates, start, options).await
+    }
+
     pub async fn start(&self, members: &[usize], start: Start) -> IoResult<Array> {
         let (candidates, fresh) = (self.candidates(members), self.uuid());
         assemble(

@@ -34,15 +34,7 @@ async fn leg(bench: &Bench, inner: Option<Level>, pair: [usize; 2]) -> Candidate
 }
 
 async fn outer(bench: &Bench, legs: Vec<Candidate>) -> Array {
-    let made = assemble(
-        &bench.env,
-        None,
-        bench.uuid(),
-        legs,
-        Start::default(),
-        patient(),
-    )
-    .await;
+    let made = bench.assemble_with(legs, patient()).await;
     made.unwrap()
 }
 

@@ -4,7 +4,7 @@
 use crate::common::{Bench, drive, plan, run, strike};
 use block::{Device, Extent, Fua, Geometry, Lba, Nanos, Sectors, TargetId};
 use futures_util::future::join_all;
-use raid::{Level, MemberState, Options, Plan, Start, assemble, create};
+use raid::{Level, MemberState, Options, Plan, create};
 use sim::model::catalogue::hdd::{ST3500320AS, WD10EADS};
 use sim::model::{Hdd, HddParameters};
 use sim::{DiskSpec, Effect, Ops, Rule, Service, Sim, When, World};
@@ -127,15 +127,7 @@ fn a_stuck_drive_is_lost_in_time_however_much_is_asked() {
     let control = sim.world().control();
     drive(&mut sim, &control, &disks, async |bench| {
         let members = bench.candidates(&[0, 1]);
-        let array = assemble(
-            &bench.env,
-            None,
-            bench.uuid(),
-            members,
-            Start::default(),
-            detecting(10),
-        )
-        .await;
+        let array = bench.assemble_with(members, detecting(10)).await;
         let array = array.unwrap();
         let began = bench.env.timer.now();
         let writes = (0..1024).map(|i| {

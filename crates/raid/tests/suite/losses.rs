@@ -414,8 +414,8 @@ fn the_last_member_is_waited_for() {
             patience: Some(Nanos::from_millis(10)),
             ..crate::common::options()
         };
-        let (members, start) = (bench.candidates(&[0, 1]), raid::Start::default());
-        let array = raid::assemble(&bench.env, None, bench.uuid(), members, start, options).await;
+        let members = bench.candidates(&[0, 1]);
+        let array = bench.assemble_with(members, options).await;
         let array = array.unwrap();
         let (disks, control, timer) = (
             bench.disks.clone(),

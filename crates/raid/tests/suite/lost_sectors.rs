@@ -1,19 +1,19 @@
 //! Sectors whose data is lost, and how many runs of them there may be.
 
 use crate::common::{drive, refused, run, spoil};
-use block::{Device, Extent, Lba, Sectors};
+use block::{Device, Extent, Lba, Sectors, TargetId};
 use raid::{BAD_MAX, Level, examine};
+use sim::Sim;
 
 /// Where data begins on a member of a mirror.
 const DATA_AT: u64 = 2048;
 /// From one run that cannot be read to the next.
 const STEP: u64 = 64;
 
-/// The only copy cannot be read in as many places as can be remembered, so that a
-/// rebuild gives these up. What is written anew may not make more of them.
-#[test]
-fn a_run_too_many_is_refused_and_the_others_stay_known() {
-    let (mut sim, disks) = run(8, 1, &[8; 2], async |bench| {
+/// A mirror of two disks of `mib` MiB, full of 1, of which only the first has all, and that
+/// cannot read `lost`.
+fn with_one_copy(mib: u64, lost: &[Extent]) -> (Sim, Vec<TargetId>) {
+    let (mut sim, disks) = run(8, 1, &[mib; 2], async |bench| {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
         array.fail(1).await.unwrap();
         let sectors = array.geometry().sectors.0;
@@ -22,12 +22,20 @@ fn a_run_too_many_is_refused_and_the_others_stay_known() {
         }
         array.close().await.unwrap();
     });
-    let lost = (0..BAD_MAX as u64).map(|run| Extent::new(Lba(run * STEP + 8), Sectors(3)));
-    let lost: Vec<_> = lost.collect();
     let latent = lost
         .iter()
         .map(|run| (disks[0], Extent::new(run.start + Sectors(DATA_AT), run.len)));
     spoil(&mut sim, latent.collect());
+    (sim, disks)
+}
+
+/// The only copy cannot be read in as many places as can be remembered, so that a
+/// rebuild gives these up. What is written anew may not make more of them.
+#[test]
+fn a_run_too_many_is_refused_and_the_others_stay_known() {
+    let lost = (0..BAD_MAX as u64).map(|run| Extent::new(Lba(run * STEP + 8), Sectors(3)));
+    let lost: Vec<_> = lost.collect();
+    let (mut sim, disks) = with_one_copy(8, &lost);
     let control = sim.world().control();
     drive(&mut sim, &control, &disks, async move |bench| {
         let array = bench.assemble(&[0]).await.unwrap();
@@ -60,23 +68,11 @@ fn a_run_too_many_is_refused_and_the_others_stay_known() {
 #[test]
 fn a_rebuild_ends_however_many_runs_are_lost() {
     const RUNS: u64 = BAD_MAX as u64 + 10;
-    let (mut sim, disks) = run(8, 1, &[9; 2], async |bench| {
-        let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
-        array.fail(1).await.unwrap();
-        let sectors = array.geometry().sectors.0;
-        for at in (0..sectors).step_by(STEP as usize) {
-            bench.write(&array, at, STEP, 1).await.unwrap();
-        }
-        array.close().await.unwrap();
-    });
     // The first twelve are closer to each other than the others.
     let start = |run: u64| run * STEP + if run < 12 { run + 8 } else { 40 };
     let lost = (0..RUNS).map(|run| Extent::new(Lba(start(run)), Sectors(1)));
     let lost: Vec<_> = lost.collect();
-    let latent = lost
-        .iter()
-        .map(|run| (disks[0], Extent::new(run.start + Sectors(DATA_AT), run.len)));
-    spoil(&mut sim, latent.collect());
+    let (mut sim, disks) = with_one_copy(9, &lost);
     let control = sim.world().control();
     drive(&mut sim, &control, &disks, async move |bench| {
         let array = bench.assemble(&[0]).await.unwrap();

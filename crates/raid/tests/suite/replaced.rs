@@ -3,7 +3,7 @@
 use crate::common::{Bench, after_power, drive, run, spoil, strike};
 use block::{Extent, Kind, Lba, Nanos, Sectors};
 use futures_util::future::join;
-use raid::{Array, Level, Options, Start, assemble};
+use raid::{Array, Level, Options};
 use sim::{Domain, Effect, Ops, Rule, When};
 
 const LEVELS: [(Level, usize); 3] = [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 3)];
@@ -104,8 +104,7 @@ fn what_is_written_meanwhile_is_on_both() {
             };
             let all: Vec<_> = (0..members).collect();
             let found = bench.candidates(&all);
-            let start = Start::default();
-            let array = assemble(&bench.env, None, bench.uuid(), found, start, options).await;
+            let array = bench.assemble_with(found, options).await;
             let array = array.unwrap();
             begin(&bench, &array, members).await;
             let (mut rounds, mut byte) = (0, 0);

@@ -2,7 +2,7 @@
 
 use crate::common::{Bench, drive, options, run};
 use block::{Device, Lba, Nanos, Sectors};
-use raid::{Array, Level, MemberState, Options, Start, assemble};
+use raid::{Array, Level, MemberState, Options};
 
 fn is_filling(array: &Array, role: usize) -> bool {
     let state = array.report().members[role].state;
@@ -31,15 +31,7 @@ fn a_spare_is_called_in_before_copies_are_compared() {
             ..options()
         };
         let members = bench.candidates(&[0, 2, 3]);
-        let array = assemble(
-            &bench.env,
-            None,
-            bench.uuid(),
-            members,
-            Start::default(),
-            slowly,
-        )
-        .await;
+        let array = bench.assemble_with(members, slowly).await;
         let array = array.unwrap();
         let mut progress = None;
         // In use all the time: nothing goes on faster than its floor.
@@ -108,15 +100,7 @@ async fn with_grace(bench: &Bench, seconds: u64) -> Array {
         ..options()
     };
     let members = bench.candidates(&[0, 1, 2]);
-    let array = assemble(
-        &bench.env,
-        None,
-        bench.uuid(),
-        members,
-        Start::default(),
-        patient,
-    )
-    .await;
+    let array = bench.assemble_with(members, patient).await;
     array.unwrap()
 }
 
