@@ -4,7 +4,7 @@
 //! Belady, "A study of replacement algorithms for a virtual-storage computer",
 //! IBM Systems Journal 1966. Every miss is admitted, as in the paper.
 
-use crate::lines::{Lines, List, ListPolicy, PINNED_MAX};
+use crate::lines::{Lines, ListPolicy, META_BITS, PINNED_MAX};
 use crate::{Index, Key, Pins, Slot};
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -12,11 +12,14 @@ use std::sync::Arc;
 /// The next use of a line that is not used again.
 pub const NEVER: u32 = u32::MAX;
 
+/// Uses from this one on count as equally far ahead.
+const NEXT_MAX: u32 = (1 << META_BITS) - 1;
+const LIST: usize = 0;
+
 /// The offline optimum.
 #[derive(Clone, Debug)]
 pub struct Belady<I> {
     lines: Lines<I>,
-    list: List,
     /// For each access, when the same line is accessed next.
     next_use: Arc<Vec<u32>>,
     accesses: usize,
@@ -30,7 +33,6 @@ impl<I: Index> Belady<I> {
     pub fn new(universe: I::Universe, slots: u32, next_use: Arc<Vec<u32>>) -> Belady<I> {
         Belady {
             lines: Lines::new(universe, slots, 0),
-            list: List::EMPTY,
             next_use,
             accesses: 0,
             heap: BinaryHeap::new(),
@@ -39,6 +41,7 @@ impl<I: Index> Belady<I> {
 
     fn used(&mut self, node: u32) {
         let next = self.next_use.get(self.accesses).copied().unwrap_or(NEVER);
+        let next = next.min(NEXT_MAX);
         self.accesses += 1;
         self.lines.set_meta(node, next);
         if self.heap.len() > 4 * self.lines.slots().total() as usize + 64 {
@@ -59,10 +62,6 @@ impl<I: Index> ListPolicy for Belady<I> {
 
     fn lines_mut(&mut self) -> &mut Lines<I> {
         &mut self.lines
-    }
-
-    fn ghosts_max(_: u32) -> u32 {
-        0
     }
 
     fn hit(&mut self, node: u32) {
@@ -87,32 +86,12 @@ impl<I: Index> ListPolicy for Belady<I> {
         }
         self.heap.extend(pinned);
         let node = found?;
-        self.lines.unlink(&mut self.list, node);
+        self.lines.unlink(node);
         Some(self.lines.evict(node))
     }
 
-    fn recall(&mut self, _: u32) {}
-
     fn place(&mut self, node: u32, _: bool) {
-        self.lines.push_front(&mut self.list, node);
+        self.lines.push(LIST, node);
         self.used(node);
-    }
-
-    fn resident(&self) -> Vec<&List> {
-        vec![&self.list]
-    }
-
-    fn uses(&self, _: u32) -> u8 {
-        0
-    }
-
-    fn unlink(&mut self, node: u32) {
-        self.lines.unlink(&mut self.list, node);
-    }
-
-    fn resized(&mut self) {}
-
-    fn check(&self) {
-        self.lines.check(&[&self.list]);
     }
 }

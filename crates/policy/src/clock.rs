@@ -3,14 +3,15 @@
 //! Corbató, "A paging experiment with the Multics system", MIT Project MAC 1968.
 //! The circle is kept as a list: passing a line moves it to the front.
 
-use crate::lines::{Lines, List, ListPolicy, PINNED_MAX};
+use crate::lines::{Lines, ListPolicy, PINNED_MAX};
 use crate::{Index, Key, Pins, Slot};
+
+const LIST: usize = 0;
 
 /// Second-chance FIFO, one reference bit a line.
 #[derive(Clone, Debug)]
 pub struct Clock<I> {
     lines: Lines<I>,
-    list: List,
 }
 
 impl<I: Index> Clock<I> {
@@ -18,7 +19,6 @@ impl<I: Index> Clock<I> {
     pub fn new(universe: I::Universe, slots: u32) -> Clock<I> {
         Clock {
             lines: Lines::new(universe, slots, 0),
-            list: List::EMPTY,
         }
     }
 }
@@ -34,10 +34,6 @@ impl<I: Index> ListPolicy for Clock<I> {
         &mut self.lines
     }
 
-    fn ghosts_max(_: u32) -> u32 {
-        0
-    }
-
     #[inline]
     fn hit(&mut self, node: u32) {
         self.lines.set_meta(node, 1);
@@ -46,23 +42,21 @@ impl<I: Index> ListPolicy for Clock<I> {
     fn evict(&mut self, _: bool, pins: &dyn Pins) -> Option<(Slot, Key)> {
         let mut pinned = 0;
         while pinned < PINNED_MAX {
-            let node = self.list.back()?;
+            let node = self.lines.back(LIST)?;
             let referenced = self.lines.meta(node) == 1;
             if !referenced && !self.lines.pinned(node, pins) {
-                self.lines.unlink(&mut self.list, node);
+                self.lines.unlink(node);
                 return Some(self.lines.evict(node));
             }
             pinned += u32::from(!referenced);
             self.lines.set_meta(node, 0);
-            self.lines.move_to_front(&mut self.list, node);
+            self.lines.move_to_front(node);
         }
         None
     }
 
-    fn recall(&mut self, _: u32) {}
-
     fn place(&mut self, node: u32, _: bool) {
-        self.lines.push_front(&mut self.list, node);
+        self.lines.push(LIST, node);
     }
 
     fn place_used(&mut self, node: u32, uses: u8) {
@@ -70,21 +64,7 @@ impl<I: Index> ListPolicy for Clock<I> {
         self.lines.set_meta(node, u32::from(uses > 0));
     }
 
-    fn resident(&self) -> Vec<&List> {
-        vec![&self.list]
-    }
-
     fn uses(&self, node: u32) -> u8 {
         self.lines.meta(node) as u8
-    }
-
-    fn unlink(&mut self, node: u32) {
-        self.lines.unlink(&mut self.list, node);
-    }
-
-    fn resized(&mut self) {}
-
-    fn check(&self) {
-        self.lines.check(&[&self.list]);
     }
 }

@@ -7,27 +7,23 @@
 //! tenths, and the main queue is a CLOCK with one reference bit. The correlation
 //! window is the small queue's share, as in the measured baselines; the paper's
 //! default is half of it.
-//!
-//! Invariant: every node is in the list its `meta` names.
 
-use crate::lines::{Lines, List, ListPolicy, PINNED_MAX};
+use crate::lines::{Lines, ListPolicy, META_BITS, PINNED_MAX};
 use crate::{Index, Key, Pins, Slot};
 
+const SMALL: usize = 0;
+const MAIN: usize = 1;
+const GHOST: usize = 2;
+/// The low bit of `meta`.
 const REFERENCED: u32 = 1;
-const IN_MAIN: u32 = 2;
-const IN_GHOST: u32 = 4;
-/// The bits of `meta` that are flags.
-const FLAGS: u32 = 7;
 /// The rest of `meta`: insertions into the small queue up to this line's own.
-const SERIAL_SHIFT: u32 = 3;
+const SERIAL_SHIFT: u32 = 1;
+const SERIAL_MASK: u32 = (1 << (META_BITS - SERIAL_SHIFT)) - 1;
 
 /// CLOCK with a small queue, a ghost queue and a correlation window.
 #[derive(Clone, Debug)]
 pub struct Clock2QPlus<I> {
     lines: Lines<I>,
-    small: List,
-    main: List,
-    ghost: List,
     small_max: u32,
     ghost_max: u32,
     window: u32,
@@ -43,9 +39,6 @@ impl<I: Index> Clock2QPlus<I> {
     pub fn new(universe: I::Universe, slots: u32) -> Clock2QPlus<I> {
         let mut policy = Clock2QPlus {
             lines: Lines::new(universe, slots, Self::ghosts_max(slots)),
-            small: List::EMPTY,
-            main: List::EMPTY,
-            ghost: List::EMPTY,
             small_max: 0,
             ghost_max: 0,
             window: 0,
@@ -60,22 +53,16 @@ impl<I: Index> Clock2QPlus<I> {
         self.lines.slots().live().saturating_sub(self.small_max)
     }
 
-    fn trim_ghosts(&mut self) {
-        while self.ghost.len() > self.ghost_max {
-            if let Some(oldest) = self.lines.pop_back(&mut self.ghost) {
-                self.lines.drop_node(oldest);
-            }
-        }
-    }
-
     fn push_main(&mut self, node: u32) {
-        self.lines.set_meta(node, IN_MAIN);
-        self.lines.push_front(&mut self.main, node);
+        self.lines.set_meta(node, 0);
+        self.lines.push(MAIN, node);
     }
 }
 
 impl<I: Index> ListPolicy for Clock2QPlus<I> {
     type Index = I;
+
+    const RESIDENT: &'static [usize] = &[SMALL, MAIN];
 
     fn lines(&self) -> &Lines<I> {
         &self.lines
@@ -92,8 +79,8 @@ impl<I: Index> ListPolicy for Clock2QPlus<I> {
     #[inline]
     fn hit(&mut self, node: u32) {
         let meta = self.lines.meta(node);
-        let age = (self.serial.wrapping_sub(meta >> SERIAL_SHIFT)) << SERIAL_SHIFT >> SERIAL_SHIFT;
-        if meta & IN_MAIN != 0 || age >= self.window {
+        let age = self.serial.wrapping_sub(meta >> SERIAL_SHIFT) & SERIAL_MASK;
+        if self.lines.list(node) == MAIN || age >= self.window {
             self.lines.set_meta(node, meta | REFERENCED);
         }
     }
@@ -101,14 +88,10 @@ impl<I: Index> ListPolicy for Clock2QPlus<I> {
     fn evict(&mut self, _: bool, pins: &dyn Pins) -> Option<(Slot, Key)> {
         self.filled = true;
         let mut pinned = 0;
-        let mut from_main = self.main.len() > self.main_max();
+        let mut from_main = self.lines.len(MAIN) > self.main_max();
         while pinned < PINNED_MAX {
-            from_main |= self.small.len() == 0;
-            let list = if from_main {
-                &mut self.main
-            } else {
-                &mut self.small
-            };
+            from_main |= self.lines.len(SMALL) == 0;
+            let list = if from_main { MAIN } else { SMALL };
             let node = self.lines.pop_back(list)?;
             let referenced = self.lines.meta(node) & REFERENCED != 0;
             if referenced || self.lines.pinned(node, pins) {
@@ -118,27 +101,23 @@ impl<I: Index> ListPolicy for Clock2QPlus<I> {
                 return Some(self.lines.evict(node));
             } else {
                 let evicted = self.lines.evict_to_ghost(node);
-                self.lines.set_meta(node, IN_GHOST);
-                self.lines.push_front(&mut self.ghost, node);
-                self.trim_ghosts();
+                self.lines.push(GHOST, node);
+                self.lines.trim(GHOST, self.ghost_max);
                 return Some(evicted);
             }
         }
         None
     }
 
-    fn recall(&mut self, node: u32) {
-        self.lines.unlink(&mut self.ghost, node);
-    }
-
     fn place(&mut self, node: u32, recalled: bool) {
-        let spill = !self.filled && self.small.len() >= self.small_max;
+        let spill = !self.filled && self.lines.len(SMALL) >= self.small_max;
         if recalled || spill {
             self.push_main(node);
         } else {
             self.serial = self.serial.wrapping_add(1);
-            self.lines.set_meta(node, self.serial << SERIAL_SHIFT);
-            self.lines.push_front(&mut self.small, node);
+            let serial = self.serial & SERIAL_MASK;
+            self.lines.set_meta(node, serial << SERIAL_SHIFT);
+            self.lines.push(SMALL, node);
         }
     }
 
@@ -150,22 +129,9 @@ impl<I: Index> ListPolicy for Clock2QPlus<I> {
         }
     }
 
-    fn resident(&self) -> Vec<&List> {
-        vec![&self.small, &self.main]
-    }
-
     fn uses(&self, node: u32) -> u8 {
-        let meta = self.lines.meta(node);
-        u8::from(meta & IN_MAIN != 0) + u8::from(meta & REFERENCED != 0)
-    }
-
-    fn unlink(&mut self, node: u32) {
-        let list = match self.lines.meta(node) & (IN_MAIN | IN_GHOST) {
-            IN_MAIN => &mut self.main,
-            IN_GHOST => &mut self.ghost,
-            _ => &mut self.small,
-        };
-        self.lines.unlink(list, node);
+        let referenced = self.lines.meta(node) & REFERENCED;
+        u8::from(self.lines.list(node) == MAIN) + referenced as u8
     }
 
     fn resized(&mut self) {
@@ -173,20 +139,11 @@ impl<I: Index> ListPolicy for Clock2QPlus<I> {
         self.small_max = (live / 10).max(1);
         self.window = self.small_max;
         self.ghost_max = (f64::from(live) * 0.9) as u32;
-        self.trim_ghosts();
+        self.lines.trim(GHOST, self.ghost_max);
     }
 
     fn check(&self) {
-        self.lines.check(&[&self.small, &self.main, &self.ghost]);
-        assert!(self.ghost.len() <= self.ghost_max);
-        for (list, place) in [
-            (&self.small, 0),
-            (&self.main, IN_MAIN),
-            (&self.ghost, IN_GHOST),
-        ] {
-            for node in self.lines.iter(list) {
-                assert_eq!(self.lines.meta(node) & FLAGS & !REFERENCED, place);
-            }
-        }
+        self.lines.check();
+        assert!(self.lines.len(GHOST) <= self.ghost_max);
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //!     a node is either vacant or in the index, never both
-//!     a node is in at most one list, the list its policy says
+//!     a node is in at most one list, the one it names
 //!     resident nodes = used slots
 //!
 //! 24 bytes a node and 6.7 in the index.
@@ -20,45 +20,46 @@ const NONE: u32 = u32::MAX;
 /// How many pinned lines a search for a victim passes over before it gives up.
 pub(crate) const PINNED_MAX: u32 = 64;
 
+/// The most lists that a policy has.
+const LISTS: usize = 4;
+/// The bits of [`Node::tag`] that name a list.
+const LIST_BITS: u32 = 2;
+const LIST_MASK: u32 = (1 << LIST_BITS) - 1;
+/// The bits of a node that are the policy's own.
+pub(crate) const META_BITS: u32 = u32::BITS - LIST_BITS;
+
 #[derive(Clone, Copy, Debug)]
 struct Node {
     key: Key,
     prev: u32,
     next: u32,
     slot: u32,
-    /// The policy's own: which list, reference bits.
-    meta: u32,
+    /// Its list or the last it was in, and above that the policy's own.
+    tag: u32,
 }
 
 /// A doubly linked list through the arena; the front is the newest end.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct List {
+struct List {
     front: u32,
     back: u32,
     len: u32,
 }
 
 impl List {
-    pub(crate) const EMPTY: List = List {
+    const EMPTY: List = List {
         front: NONE,
         back: NONE,
         len: 0,
     };
-
-    pub(crate) fn len(&self) -> u32 {
-        self.len
-    }
-
-    pub(crate) fn back(&self) -> Option<u32> {
-        (self.back != NONE).then_some(self.back)
-    }
 }
 
-/// The arena, its index, and the slots.
+/// The arena, its index, the lists, which the policy numbers, and the slots.
 #[derive(Clone, Debug)]
 pub(crate) struct Lines<I> {
     index: I,
     nodes: Vec<Node>,
+    lists: [List; LISTS],
     /// Vacant nodes, linked by `next`.
     vacant: u32,
     slots: Slots,
@@ -70,6 +71,7 @@ impl<I: Index> Lines<I> {
         let mut lines = Lines {
             index: I::new(universe, slots + ghosts),
             nodes: Vec::new(),
+            lists: [List::EMPTY; LISTS],
             vacant: NONE,
             slots: Slots::new(slots),
         };
@@ -86,7 +88,7 @@ impl<I: Index> Lines<I> {
                 prev: NONE,
                 next: if id + 1 == total { self.vacant } else { id + 1 },
                 slot: NONE,
-                meta: 0,
+                tag: 0,
             });
         }
         if old < total {
@@ -116,12 +118,41 @@ impl<I: Index> Lines<I> {
 
     #[inline]
     pub(crate) fn meta(&self, node: u32) -> u32 {
-        self.nodes[node as usize].meta
+        self.nodes[node as usize].tag >> LIST_BITS
     }
 
     #[inline]
     pub(crate) fn set_meta(&mut self, node: u32, meta: u32) {
-        self.nodes[node as usize].meta = meta;
+        let tag = &mut self.nodes[node as usize].tag;
+        *tag = meta << LIST_BITS | *tag & LIST_MASK;
+    }
+
+    /// The list that a node is in, or was in last.
+    #[inline]
+    pub(crate) fn list(&self, node: u32) -> usize {
+        (self.nodes[node as usize].tag & LIST_MASK) as usize
+    }
+
+    pub(crate) fn len(&self, list: usize) -> u32 {
+        self.lists[list].len
+    }
+
+    /// The oldest node of a list.
+    pub(crate) fn back(&self, list: usize) -> Option<u32> {
+        let back = self.lists[list].back;
+        (back != NONE).then_some(back)
+    }
+
+    /// The oldest node of a list that may be evicted, if one is near its end.
+    pub(crate) fn oldest(&self, list: usize, pins: &dyn Pins) -> Option<u32> {
+        let mut node = self.back(list)?;
+        for _ in 0..PINNED_MAX {
+            if !self.pinned(node, pins) {
+                return Some(node);
+            }
+            node = self.newer(node)?;
+        }
+        None
     }
 
     /// The node before `node`, towards the front.
@@ -141,7 +172,7 @@ impl<I: Index> Lines<I> {
             prev: NONE,
             next: NONE,
             slot: NONE,
-            meta: 0,
+            tag: 0,
         };
         self.index.insert(key, id);
         id
@@ -183,50 +214,64 @@ impl<I: Index> Lines<I> {
         self.nodes[id as usize].slot = slot.0;
     }
 
+    /// Puts a node, in no list, at the front of `list`.
     #[inline]
-    pub(crate) fn push_front(&mut self, list: &mut List, id: u32) {
-        let old = list.front;
-        let node = &mut self.nodes[id as usize];
-        node.prev = NONE;
-        node.next = old;
+    pub(crate) fn push(&mut self, list: usize, id: u32) {
+        let ends = &mut self.lists[list];
+        let old = std::mem::replace(&mut ends.front, id);
         if old == NONE {
-            list.back = id;
+            ends.back = id;
         } else {
             self.nodes[old as usize].prev = id;
         }
-        list.front = id;
-        list.len += 1;
+        ends.len += 1;
+        let node = &mut self.nodes[id as usize];
+        node.prev = NONE;
+        node.next = old;
+        node.tag = node.tag & !LIST_MASK | list as u32;
     }
 
+    /// Takes a node out of its list.
     #[inline]
-    pub(crate) fn unlink(&mut self, list: &mut List, id: u32) {
+    pub(crate) fn unlink(&mut self, id: u32) {
         let Node { prev, next, .. } = self.nodes[id as usize];
+        let list = self.list(id);
         if prev == NONE {
-            list.front = next;
+            self.lists[list].front = next;
         } else {
             self.nodes[prev as usize].next = next;
         }
         if next == NONE {
-            list.back = prev;
+            self.lists[list].back = prev;
         } else {
             self.nodes[next as usize].prev = prev;
         }
-        list.len -= 1;
+        self.lists[list].len -= 1;
     }
 
+    /// Makes a node the newest of its list.
     #[inline]
-    pub(crate) fn move_to_front(&mut self, list: &mut List, id: u32) {
-        if list.front != id {
-            self.unlink(list, id);
-            self.push_front(list, id);
+    pub(crate) fn move_to_front(&mut self, id: u32) {
+        let list = self.list(id);
+        if self.lists[list].front != id {
+            self.unlink(id);
+            self.push(list, id);
         }
     }
 
-    /// Removes the oldest node of `list` from it.
-    pub(crate) fn pop_back(&mut self, list: &mut List) -> Option<u32> {
-        let id = list.back()?;
-        self.unlink(list, id);
+    /// Removes the oldest node of a list from it.
+    pub(crate) fn pop_back(&mut self, list: usize) -> Option<u32> {
+        let id = self.back(list)?;
+        self.unlink(id);
         Some(id)
+    }
+
+    /// Forgets the oldest nodes of a list that is longer than `max`.
+    pub(crate) fn trim(&mut self, list: usize, max: u32) {
+        while self.len(list) > max {
+            let oldest = self.pop_back(list).expect("a list that is not empty");
+            self.drop_node(oldest);
+        }
     }
 
     /// Whether the engine forbids the eviction of resident node `id`.
@@ -234,9 +279,9 @@ impl<I: Index> Lines<I> {
         self.slot(id).is_some_and(|slot| pins.pinned(slot))
     }
 
-    /// The nodes of `list` from front to back.
-    pub(crate) fn iter(&self, list: &List) -> impl Iterator<Item = u32> {
-        let mut at = list.front;
+    /// The nodes of a list from front to back.
+    pub(crate) fn iter(&self, list: usize) -> impl Iterator<Item = u32> {
+        let mut at = self.lists[list].front;
         std::iter::from_fn(move || {
             let id = (at != NONE).then_some(at)?;
             at = self.nodes[id as usize].next;
@@ -244,17 +289,18 @@ impl<I: Index> Lines<I> {
         })
     }
 
-    /// Panics unless `lists` hold each node once, and all nodes that are not
+    /// Panics unless the lists hold each node once, and all nodes that are not
     /// vacant, and each resident node has a slot of its own.
-    pub(crate) fn check(&self, lists: &[&List]) {
+    pub(crate) fn check(&self) {
         let mut seen = vec![false; self.nodes.len()];
         let mut slots = vec![false; self.slots.total() as usize];
-        for list in lists {
+        for list in 0..LISTS {
             let mut len = 0;
             let mut last = NONE;
             for id in self.iter(list) {
                 assert!(!std::mem::replace(&mut seen[id as usize], true));
                 assert_eq!(self.nodes[id as usize].prev, last);
+                assert_eq!(self.list(id), list);
                 assert_eq!(self.find(self.key(id)), Some(id));
                 if let Some(slot) = self.slot(id) {
                     assert!(self.slots.is_used(slot));
@@ -263,7 +309,7 @@ impl<I: Index> Lines<I> {
                 last = id;
                 len += 1;
             }
-            assert_eq!((len, last), (list.len, list.back));
+            assert_eq!((len, last), (self.lists[list].len, self.lists[list].back));
         }
         let resident = slots.iter().filter(|taken| **taken).count();
         assert_eq!(resident, self.slots.used() as usize);
@@ -287,8 +333,13 @@ pub(crate) trait ListPolicy {
     fn lines(&self) -> &Lines<Self::Index>;
     fn lines_mut(&mut self) -> &mut Lines<Self::Index>;
 
+    /// The lists that hold resident nodes, in the order of export.
+    const RESIDENT: &'static [usize] = &[0];
+
     /// Ghosts to make room for beside `slots` resident lines.
-    fn ghosts_max(slots: u32) -> u32;
+    fn ghosts_max(_slots: u32) -> u32 {
+        0
+    }
 
     /// A resident node was accessed.
     fn hit(&mut self, node: u32);
@@ -300,7 +351,9 @@ pub(crate) trait ListPolicy {
 
     /// A ghost was asked for, before room is made for it; learns from it and
     /// takes it out of its list. Its `meta` is carried to [`ListPolicy::place`].
-    fn recall(&mut self, node: u32);
+    fn recall(&mut self, node: u32) {
+        self.unlink(node);
+    }
 
     /// Puts a node, in no list, into the list where newcomers or recalled
     /// ghosts start. It is given its slot afterwards.
@@ -315,27 +368,31 @@ pub(crate) trait ListPolicy {
         }
     }
 
-    /// The lists that hold the resident nodes, in the order of export.
-    fn resident(&self) -> Vec<&List>;
-
     /// Resident nodes in none of those lists; exported before the others.
     fn rest(&self) -> Vec<u32> {
         Vec::new()
     }
 
     /// What [`Heat::uses`] says of a resident node.
-    fn uses(&self, node: u32) -> u8;
+    fn uses(&self, _node: u32) -> u8 {
+        0
+    }
 
     /// Takes a node, resident or ghost, out of its list.
-    fn unlink(&mut self, node: u32);
+    fn unlink(&mut self, node: u32) {
+        self.lines_mut().unlink(node);
+    }
 
     /// The node last unlinked has been dropped.
     fn removed(&mut self) {}
 
     /// The number of live slots changed: adjusts targets and drops ghosts.
-    fn resized(&mut self);
+    fn resized(&mut self) {}
 
-    fn check(&self);
+    /// Panics if an invariant does not hold.
+    fn check(&self) {
+        self.lines().check();
+    }
 }
 
 impl<P: ListPolicy> Replacement for P {
@@ -405,10 +462,9 @@ impl<P: ListPolicy> Replacement for P {
 
     fn export(&self, visit: &mut dyn FnMut(Key, Slot, Heat)) {
         let lines = self.lines();
-        let listed = self
-            .resident()
-            .into_iter()
-            .flat_map(|list| std::iter::successors(list.back(), |node| lines.newer(*node)));
+        let listed = P::RESIDENT
+            .iter()
+            .flat_map(|list| std::iter::successors(lines.back(*list), |node| lines.newer(*node)));
         for node in self.rest().into_iter().chain(listed) {
             if let Some(slot) = lines.slot(node) {
                 visit(lines.key(node), slot, Heat::of_uses(self.uses(node)));

@@ -11,9 +11,11 @@
 //!     the bottom of S is an LIR line, unless there is none
 //!     resident HIR lines = Q;  ghosts are in S and in the queue of ghosts
 
-use crate::lines::{Lines, List, ListPolicy, PINNED_MAX};
+use crate::lines::{Lines, ListPolicy, PINNED_MAX};
 use crate::{Index, Key, Pins, Slot};
 
+/// S; its nodes are linked by their own links.
+const STACK: usize = 0;
 const LIR: u32 = 1;
 const IN_S: u32 = 2;
 const NONE: u32 = u32::MAX;
@@ -24,8 +26,6 @@ const GHOSTS_PER_SLOT: u32 = 2;
 #[derive(Clone, Debug)]
 pub struct Lirs<I> {
     lines: Lines<I>,
-    /// S, through the nodes' own links.
-    stack: List,
     /// Q and the ghosts, through links of their own: a line is in one of them
     /// and in S at once.
     links: Vec<Link>,
@@ -88,7 +88,6 @@ impl<I: Index> Lirs<I> {
     pub fn new(universe: I::Universe, slots: u32) -> Lirs<I> {
         let mut policy = Lirs {
             lines: Lines::new(universe, slots, Self::ghosts_max(slots)),
-            stack: List::EMPTY,
             links: Vec::new(),
             queue: Queue::EMPTY,
             ghosts: Queue::EMPTY,
@@ -106,14 +105,14 @@ impl<I: Index> Lirs<I> {
     fn push_stack(&mut self, node: u32) {
         let meta = self.lines.meta(node);
         self.lines.set_meta(node, meta | IN_S);
-        self.lines.push_front(&mut self.stack, node);
+        self.lines.push(STACK, node);
     }
 
     fn unlink_stack(&mut self, node: u32) {
         let meta = self.lines.meta(node);
         if meta & IN_S != 0 {
             self.lines.set_meta(node, meta & !IN_S);
-            self.lines.unlink(&mut self.stack, node);
+            self.lines.unlink(node);
         }
     }
 
@@ -125,7 +124,7 @@ impl<I: Index> Lirs<I> {
 
     /// Removes what is not LIR from the bottom of S.
     fn prune(&mut self) {
-        while let Some(bottom) = self.stack.back() {
+        while let Some(bottom) = self.lines.back(STACK) {
             if self.is_lir(bottom) {
                 break;
             }
@@ -140,7 +139,7 @@ impl<I: Index> Lirs<I> {
     /// Turns the LIR line at the bottom of S into the newest HIR line of Q.
     fn demote_bottom(&mut self) {
         self.prune();
-        if let Some(bottom) = self.stack.back() {
+        if let Some(bottom) = self.lines.back(STACK) {
             self.unlink_stack(bottom);
             self.lines.set_meta(bottom, 0);
             self.lir -= 1;
@@ -192,13 +191,13 @@ impl<I: Index> ListPolicy for Lirs<I> {
     fn hit(&mut self, node: u32) {
         let meta = self.lines.meta(node);
         if meta & LIR != 0 {
-            self.lines.move_to_front(&mut self.stack, node);
+            self.lines.move_to_front(node);
             self.prune();
             return;
         }
         self.queue.unlink(&mut self.links, node);
         if meta & IN_S != 0 {
-            self.lines.move_to_front(&mut self.stack, node);
+            self.lines.move_to_front(node);
             self.make_lir(node);
             self.demote_bottom();
         } else {
@@ -259,11 +258,7 @@ impl<I: Index> ListPolicy for Lirs<I> {
         self.prune();
     }
 
-    /// See `rest` for the HIR lines that have left S.
-    fn resident(&self) -> Vec<&List> {
-        vec![&self.stack]
-    }
-
+    /// The HIR lines that have left S.
     fn rest(&self) -> Vec<u32> {
         let node = |id: u32| (id != NONE).then_some(id);
         let queued = std::iter::successors(node(self.queue.oldest), |id| {
@@ -313,9 +308,9 @@ impl<I: Index> ListPolicy for Lirs<I> {
     }
 
     fn check(&self) {
-        let bottom = self.stack.back();
+        let bottom = self.lines.back(STACK);
         assert!(self.lir == 0 || bottom.is_some_and(|node| self.is_lir(node)));
-        let in_stack: Vec<u32> = self.lines.iter(&self.stack).collect();
+        let in_stack: Vec<u32> = self.lines.iter(STACK).collect();
         let lir = in_stack.iter().filter(|node| self.is_lir(**node)).count();
         assert_eq!(lir, self.lir as usize);
         let ghosts = in_stack.iter().filter(|n| self.lines.slot(**n).is_none());

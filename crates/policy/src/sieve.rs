@@ -6,14 +6,15 @@
 //!
 //! Invariant: the hand is a node of the list, or `None` for the oldest.
 
-use crate::lines::{Lines, List, ListPolicy, PINNED_MAX};
+use crate::lines::{Lines, ListPolicy, PINNED_MAX};
 use crate::{Index, Key, Pins, Slot};
+
+const LIST: usize = 0;
 
 /// SIEVE, one reference bit a line.
 #[derive(Clone, Debug)]
 pub struct Sieve<I> {
     lines: Lines<I>,
-    list: List,
     hand: Option<u32>,
 }
 
@@ -22,7 +23,6 @@ impl<I: Index> Sieve<I> {
     pub fn new(universe: I::Universe, slots: u32) -> Sieve<I> {
         Sieve {
             lines: Lines::new(universe, slots, 0),
-            list: List::EMPTY,
             hand: None,
         }
     }
@@ -39,10 +39,6 @@ impl<I: Index> ListPolicy for Sieve<I> {
         &mut self.lines
     }
 
-    fn ghosts_max(_: u32) -> u32 {
-        0
-    }
-
     #[inline]
     fn hit(&mut self, node: u32) {
         self.lines.set_meta(node, 1);
@@ -50,35 +46,29 @@ impl<I: Index> ListPolicy for Sieve<I> {
 
     fn evict(&mut self, _: bool, pins: &dyn Pins) -> Option<(Slot, Key)> {
         let mut pinned = 0;
-        let mut at = self.hand.or(self.list.back())?;
+        let mut at = self.hand.or(self.lines.back(LIST))?;
         while pinned < PINNED_MAX {
             let referenced = self.lines.meta(at) == 1;
             if !referenced && !self.lines.pinned(at, pins) {
                 self.hand = self.lines.newer(at);
-                self.lines.unlink(&mut self.list, at);
+                self.lines.unlink(at);
                 return Some(self.lines.evict(at));
             }
             pinned += u32::from(!referenced);
             self.lines.set_meta(at, 0);
-            at = self.lines.newer(at).or(self.list.back())?;
+            at = self.lines.newer(at).or(self.lines.back(LIST))?;
             self.hand = Some(at);
         }
         None
     }
 
-    fn recall(&mut self, _: u32) {}
-
     fn place(&mut self, node: u32, _: bool) {
-        self.lines.push_front(&mut self.list, node);
+        self.lines.push(LIST, node);
     }
 
     fn place_used(&mut self, node: u32, uses: u8) {
         self.place(node, false);
         self.lines.set_meta(node, u32::from(uses > 0));
-    }
-
-    fn resident(&self) -> Vec<&List> {
-        vec![&self.list]
     }
 
     fn uses(&self, node: u32) -> u8 {
@@ -89,13 +79,11 @@ impl<I: Index> ListPolicy for Sieve<I> {
         if self.hand == Some(node) {
             self.hand = self.lines.newer(node);
         }
-        self.lines.unlink(&mut self.list, node);
+        self.lines.unlink(node);
     }
 
-    fn resized(&mut self) {}
-
     fn check(&self) {
-        self.lines.check(&[&self.list]);
+        self.lines.check();
         assert!(self.hand.is_none_or(|hand| self.lines.slot(hand).is_some()));
     }
 }
