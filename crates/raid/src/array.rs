@@ -91,7 +91,7 @@ impl Array {
         Array(Rc::new(Handle(core)))
     }
 
-    fn core(&self) -> &Rc<Core> {
+    pub(crate) fn core(&self) -> &Rc<Core> {
         &self.0.0
     }
 

@@ -58,16 +58,7 @@ pub async fn assemble(
     let mut notes = Vec::new();
     let found = find(env, candidates, &options, &mut notes).await?;
     let found = choose(found, name, &mut notes)?;
-    let all: Vec<_> = found.iter().map(|found| &found.known).collect();
-    let truth = membership::newest(&all).ok_or_else(|| apart(&found))?;
-    let past = Past {
-        generation,
-        // What this start writes comes before them.
-        history: membership::history_after(&truth, HISTORY_MAX - 1),
-        event: membership::last_event(&all),
-        sealed: truth.sealed,
-    };
-    let parts = parts_of(env, found, &truth, past, start, options, &mut notes);
+    let parts = decide(env, found, generation, start, options, &mut notes);
     let (core, returned) = parts.map_err(|error| match notes.is_empty() {
         true => error,
         false => invalid(format!("{error} ({})", notes.join("; "))),
@@ -101,6 +92,27 @@ pub async fn assemble(
         }
     }
     Ok(Array::start(core))
+}
+
+/// Who of `found`, which are of one array, is in it; asks and writes nothing.
+fn decide(
+    env: &Env,
+    found: Vec<Found>,
+    generation: Uuid,
+    start: Start,
+    options: Options,
+    notes: &mut Vec<String>,
+) -> IoResult<(Rc<Core>, Returned)> {
+    let all: Vec<_> = found.iter().map(|found| &found.known).collect();
+    let truth = membership::newest(&all).ok_or_else(|| apart(&found))?;
+    let past = Past {
+        generation,
+        // What this start writes comes before them.
+        history: membership::history_after(&truth, HISTORY_MAX - 1),
+        event: membership::last_event(&all),
+        sealed: truth.sealed,
+    };
+    parts_of(env, found, &truth, past, start, options, notes)
 }
 
 /// Asks all candidates at once what they are.
@@ -328,6 +340,19 @@ fn settle_unknown(
     }
 }
 
+/// The roles in sync of which another member does not know that, for it was cut short as
+/// it was told.
+fn unheard(places: &[Place], truth: &Superblock) -> Vec<usize> {
+    let fresh = |place: &&Place| place.standing == Some(Standing::Fresh);
+    let here = || places.iter().filter(fresh).filter_map(|p| p.here.as_ref());
+    let is_known = |uuid| here().all(|(_, known)| known.has_in_sync(uuid));
+    let table = truth.table.iter();
+    let uuids = table.map(|entry| entry.uuid).enumerate();
+    uuids
+        .filter_map(|(role, uuid)| (!is_known(uuid)).then_some(role))
+        .collect()
+}
+
 /// Gives each member found its role.
 fn parts_of(
     env: &Env,
@@ -348,6 +373,7 @@ fn parts_of(
     };
     let places = places(&mut found, truth, &shape, notes);
     check_absent(&shape, &places, truth, start)?;
+    let unheard = unheard(&places, truth);
     let (mut members, mut returned) = (Vec::new(), Vec::new());
     for (role, (place, entry)) in places.into_iter().zip(&truth.table).enumerate() {
         let mut entry = *entry;
@@ -399,7 +425,11 @@ fn parts_of(
         bad: truth.bad.clone(),
         shape,
     };
-    Ok((Core::new(parts, env.clone(), options)?, returned))
+    let core = Core::new(parts, env.clone(), options)?;
+    for role in unheard {
+        core.slots[role].known_from.set(core.commits.wanted() + 1);
+    }
+    Ok((core, returned))
 }
 
 fn check_absent(shape: &Shape, places: &[Place], truth: &Superblock, start: Start) -> IoResult {
@@ -460,3 +490,6 @@ async fn take_over_marks(core: &Rc<Core>) -> IoResult {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod search;

@@ -57,6 +57,16 @@ impl Commits {
         }
     }
 
+    /// The last commit that was asked for.
+    pub fn wanted(&self) -> u64 {
+        self.wanted.get()
+    }
+
+    /// Whether that commit has ended.
+    pub fn has(&self, commit: u64) -> bool {
+        commit <= self.committed.get()
+    }
+
     /// The event after the last that every live member has for certain.
     pub fn after_sealed(&self) -> u64 {
         self.sealed.get() + 1

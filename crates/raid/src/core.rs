@@ -87,6 +87,9 @@ pub(crate) struct Slot {
     pub entry: Cell<MemberEntry>,
     /// When a spare may take the role, if it is lost.
     pub spare_at: Cell<Nanos>,
+    /// The commit with which every member knows that it is in sync. Before that none may
+    /// be lost that would take itself for the only one.
+    pub known_from: Cell<u64>,
 }
 
 pub(crate) struct Core {
@@ -185,6 +188,7 @@ impl Core {
                     entry: Cell::new(entry),
                     // What is absent at a start may be on its way.
                     spare_at: Cell::new(env.timer.now() + options.spare_delay),
+                    known_from: Cell::new(0),
                 })
                 .collect(),
             spares: RefCell::new(parts.spares),
@@ -295,8 +299,12 @@ impl Core {
     pub fn set_entry(&self, role: usize, change: impl FnOnce(&mut MemberEntry)) {
         let mut entry = self.slots[role].entry.get();
         change(&mut entry);
+        let was_in_sync = self.is_in_sync(role);
         self.slots[role].entry.set(entry);
         self.want_commit();
+        if !was_in_sync && self.is_in_sync(role) {
+            self.slots[role].known_from.set(self.commits.wanted());
+        }
     }
 
     /// From here on `member` asks this array before it gives up.
@@ -328,9 +336,11 @@ impl Core {
         self.slots.iter().position(is_it)
     }
 
-    /// Whether a member holds data that no other in sync has.
+    /// Whether a member holds data that no other has of which all know that it is in sync.
     pub fn is_needed(&self, role: usize) -> bool {
-        let others = |other: usize| other != role && self.in_sync(other).is_some();
+        let is_known = |other: usize| self.commits.has(self.slots[other].known_from.get());
+        let others =
+            |other: usize| other != role && self.in_sync(other).is_some() && is_known(other);
         self.is_in_sync(role) && !self.shape.can_run(others)
     }
 

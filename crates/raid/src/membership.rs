@@ -89,6 +89,13 @@ impl Known {
         self.hidden && is_plain(self.newest())
     }
 
+    /// Whether both copies have `member` in sync.
+    pub fn has_in_sync(&self, member: Uuid) -> bool {
+        let in_sync = |e: &MemberEntry| e.uuid == member && e.state == MemberState::InSync;
+        let mut copies = self.copies.iter();
+        copies.all(|(_, copy)| copy.table.iter().any(in_sync))
+    }
+
     /// Whether it did not go on apart from `truth`.
     pub fn is_part_of(&self, truth: &Superblock) -> bool {
         self.agreed(truth).is_some()
