@@ -71,7 +71,7 @@ fuzz:
 # cargo-mutants makes against the crate's own tests.
 mutants:
 	cargo run --quiet -p lab --example mutants -- crates/lab/mutations/cache.toml cachesim --seeds 400
-	cargo run --quiet -p lab --example mutants -- crates/lab/mutations/raid.toml raidsim --seeds 4000
+	cargo run --quiet -p lab --example mutants -- crates/lab/mutations/raid.toml raidsim --seeds 4000 --first
 	cargo run --release --quiet -p hotset -- lab crash --cases 1000 --mutations crates/lab/mutations/crash.toml --json
 	cargo mutants --version >/dev/null 2>&1 || cargo install --locked cargo-mutants
 	cargo mutants --package cache --jobs 1 --output target/cargo-mutants

@@ -1,8 +1,9 @@
 //! Tries every mutation of a set on a copy of the workspace; exits with 1 if
 //! one survives its campaign. Run it from the workspace's root.
 //!
-//! `mutants SET CAMPAIGN [ARGUMENT...]`, such as
-//! `mutants crates/lab/mutations/cache.toml cachesim --seeds 2000`
+//! `mutants [--name TEXT] SET CAMPAIGN [ARGUMENT...]`, such as
+//! `mutants crates/lab/mutations/cache.toml cachesim --seeds 2000`; with a text, those
+//! whose name has it
 
 use lab::mutants::{Copy, Fate, read};
 use std::path::Path;
@@ -10,11 +11,15 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [set, campaign, rest @ ..] = &arguments[..] else {
-        eprintln!("usage: mutants SET CAMPAIGN [ARGUMENT...]");
+    let (name, arguments) = match &arguments[..] {
+        [option, name, rest @ ..] if option == "--name" => (name.as_str(), rest),
+        all => ("", all),
+    };
+    let [set, campaign, rest @ ..] = arguments else {
+        eprintln!("usage: mutants [--name TEXT] SET CAMPAIGN [ARGUMENT...]");
         return ExitCode::from(2);
     };
-    match try_all(Path::new(set), campaign, rest) {
+    match try_all(Path::new(set), name, campaign, rest) {
         Ok(survivors) => ExitCode::from(u8::from(survivors > 0)),
         Err(what) => {
             eprintln!("mutants: {what}");
@@ -23,14 +28,18 @@ fn main() -> ExitCode {
     }
 }
 
-fn try_all(set: &Path, campaign: &str, arguments: &[String]) -> Result<usize, String> {
-    let mutations = read(set)?;
+fn try_all(set: &Path, name: &str, campaign: &str, arguments: &[String]) -> Result<usize, String> {
+    let mut mutations = read(set)?;
+    mutations.retain(|mutation| mutation.name.contains(name));
     let copy = Copy::new(Path::new("."), Path::new("target/mutants"))?;
     let mut survivors = 0;
     for mutation in &mutations {
         let fate = copy.try_out(mutation, campaign, arguments)?;
         survivors += usize::from(fate == Fate::Survived);
         println!("{fate:?}: {}", mutation.name);
+        if let (Fate::Caught, Some(seen)) = (fate, copy.seen()) {
+            println!("    {seen}");
+        }
     }
     println!(
         "{} of {} caught",

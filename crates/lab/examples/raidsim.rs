@@ -1,7 +1,7 @@
 //! Runs the simulation campaign of the arrays; exits with 1 on a violation, with
 //! 3 if many runs left a class unmet.
 //!
-//! `raidsim --seeds N --start S --json --plain --only TROUBLE`
+//! `raidsim --seeds N --start S --json --plain --only TROUBLE --first`
 
 use lab::mutants::VIOLATION;
 use lab::raidsim::{Scenario, Totals, replay, run_scenario};
@@ -18,11 +18,15 @@ struct Options {
     plain: bool,
     /// The seeds with this trouble alone.
     only: Option<String>,
+    /// The first violation ends it.
+    first: bool,
 }
 
 fn main() -> ExitCode {
     let Some(options) = parse() else {
-        eprintln!("usage: raidsim [--seeds N] [--start S] [--json] [--plain] [--only TROUBLE]");
+        eprintln!(
+            "usage: raidsim [--seeds N] [--start S] [--json] [--plain] [--only TROUBLE] [--first]"
+        );
         return ExitCode::from(2);
     };
     let mut totals = Totals::default();
@@ -42,6 +46,9 @@ fn main() -> ExitCode {
             println!("    replay: {}{plain}", replay(seed));
         }
         totals.add(seed, report);
+        if options.first && !totals.violations().is_empty() {
+            break;
+        }
     }
     match options.json {
         true => println!(
@@ -69,11 +76,13 @@ fn parse() -> Option<Options> {
         json: false,
         plain: false,
         only: None,
+        first: false,
     };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--json" => options.json = true,
+            "--first" => options.first = true,
             "--plain" => options.plain = true,
             "--seeds" => options.seeds = arguments.next()?.parse().ok()?,
             "--start" => options.start = arguments.next()?.parse().ok()?,

@@ -2,13 +2,16 @@
 //! find them.
 //!
 //! A set of mutations is a data file. Each is applied alone to a copy of the
-//! workspace, which is built and made to run its campaign; a campaign that
-//! passes has let the mutation live.
+//! workspace, which is built and made to run its campaign, or the one test that
+//! sees what no campaign does; if that passes, the mutation lives.
 
 use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+
+/// What the last command printed, in the copy.
+const LOG: &str = "campaign.log";
 
 /// What a campaign exits with when it has seen something wrong.
 pub const VIOLATION: i32 = 1;
@@ -25,6 +28,11 @@ pub struct Mutation {
     pub find: String,
     /// What takes its place.
     pub replace: String,
+    /// Arguments of the campaign that make the fault likelier, after those of all.
+    #[serde(default)]
+    pub with: Vec<String>,
+    /// The test that sees it in the campaign's place, as arguments of `cargo test`.
+    pub test: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -78,7 +86,7 @@ impl Copy {
         Ok(Copy(to.to_path_buf()))
     }
 
-    /// Builds and runs `example` of the laboratory with `mutation` applied.
+    /// Builds and runs `example` of the laboratory, or its own test, with `mutation` applied.
     pub fn try_out(
         &self,
         mutation: &Mutation,
@@ -90,36 +98,59 @@ impl Copy {
         // The tree that was copied may have changed since.
         let sound = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
         put(&path, &mutated)?;
-        let built = self.cargo("build", example, &[])?;
-        let ran = if built.success() {
-            Some(self.cargo("run", example, arguments)?)
-        } else {
-            None
+        let fate = match &mutation.test {
+            Some(test) => self.test(test),
+            None => self.campaign(example, &[arguments, &mutation.with].concat()),
         };
         put(&path, &sound)?;
-        match ran {
-            None => Err(format!("\"{}\" does not compile", mutation.name)),
-            Some(status) if status.code() == Some(VIOLATION) => Ok(Fate::Caught),
-            Some(_) => Ok(Fate::Survived),
-        }
+        fate?.ok_or_else(|| format!("\"{}\" does not compile", mutation.name))
     }
 
-    fn cargo(&self, verb: &str, example: &str, arguments: &[String]) -> Result<ExitStatus, String> {
+    /// The first violation that the last campaign printed, or the first line of what a test
+    /// printed as it failed.
+    pub fn seen(&self) -> Option<String> {
+        let log = fs::read_to_string(self.0.join(LOG)).ok()?;
+        let is_of_note = |line: &&str| line.starts_with("seed ") || line.contains(" panicked at ");
+        log.lines().find(is_of_note).map(str::to_string)
+    }
+
+    /// `None` if it does not compile.
+    fn campaign(&self, example: &str, arguments: &[String]) -> Result<Option<Fate>, String> {
+        let what = ["-p", "lab", "--no-default-features", "--example", example];
+        if !self.cargo("build", &what)?.success() {
+            return Ok(None);
+        }
+        let arguments = arguments.iter().map(String::as_str);
+        let run: Vec<_> = what.into_iter().chain(["--"]).chain(arguments).collect();
+        let caught = self.cargo("run", &run)?.code() == Some(VIOLATION);
+        Ok(Some(if caught { Fate::Caught } else { Fate::Survived }))
+    }
+
+    /// `None` if it does not compile.
+    fn test(&self, test: &str) -> Result<Option<Fate>, String> {
+        let what: Vec<_> = test.split_whitespace().collect();
+        if !self
+            .cargo("test", &[&["--no-run"], &what[..]].concat())?
+            .success()
+        {
+            return Ok(None);
+        }
+        let passed = self.cargo("test", &what)?.success();
+        Ok(Some(if passed { Fate::Survived } else { Fate::Caught }))
+    }
+
+    fn cargo(&self, verb: &str, arguments: &[&str]) -> Result<ExitStatus, String> {
+        let explain = |e: std::io::Error| format!("cargo: {e}");
+        let log = fs::File::create(self.0.join(LOG)).map_err(explain)?;
         let mut command = Command::new("cargo");
         command.current_dir(&self.0);
         // A mutation may leave code unused or never true.
         command.env("RUSTFLAGS", "--cap-lints=allow");
-        command.args([verb, "--quiet", "-p", "lab", "--no-default-features"]);
-        command.args(["--example", example]);
-        if verb == "run" {
-            command.arg("--").args(arguments);
-            let log = fs::File::create(self.0.join("campaign.log"));
-            let log = log.map_err(|e| e.to_string())?;
-            command
-                .stderr(log.try_clone().map_err(|e| e.to_string())?)
-                .stdout(log);
-        }
-        command.status().map_err(|e| format!("cargo: {e}"))
+        command.args([verb, "--quiet"]).args(arguments);
+        command
+            .stderr(log.try_clone().map_err(explain)?)
+            .stdout(log);
+        command.status().map_err(explain)
     }
 }
 
@@ -172,6 +203,8 @@ mod tests {
             file: "crates/lab/src/mutants.rs".into(),
             find: "text that is ".to_string() + "nowhere",
             replace: String::new(),
+            with: Vec::new(),
+            test: None,
         };
         assert!(mutation.apply(&root()).unwrap_err().contains("0 times"));
         mutation.find = "fn ".into();
