@@ -182,6 +182,34 @@ fn an_id_is_not_given_again_after_reopening() {
     }
 }
 
+#[test]
+fn a_volume_that_was_forgotten_stays_forgotten() {
+    let mut place = Place::new(12, 2);
+    let other = place.pool[1];
+    done(&mut place, &[0], move |rig| async move {
+        let volume = rig.add("other", other, None);
+        rig.first(&volume).await;
+        rig.cache.settle().await;
+        volume.close().await;
+        end(&rig).await;
+    });
+    cut(&mut place, &[0], async |rig: Rig| {
+        rig.cache.warmed().await;
+        rig.sleep(100).await;
+        rig.cache.forget("other");
+        rig.cache.remember().await;
+        rig
+    });
+    done(&mut place, &[0], |rig| async move {
+        assert!(
+            rig.cache
+                .remembered()
+                .iter()
+                .all(|(name, _)| name != "other")
+        );
+    });
+}
+
 /// Writes of a disk's extent take so long.
 fn slow(disk: TargetId, within: Extent, ms: u64) -> Rule {
     Rule {
