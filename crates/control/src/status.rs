@@ -37,7 +37,7 @@ pub struct Status {
 }
 
 /// The NBD server, since the daemon began.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Nbd {
     /// Where it listens, as URIs.
     pub listeners: Vec<String>,

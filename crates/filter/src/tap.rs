@@ -24,6 +24,16 @@ pub struct Tapped<D, S> {
     timer: Timer,
 }
 
+impl<D: Clone, S> Clone for Tapped<D, S> {
+    fn clone(&self) -> Tapped<D, S> {
+        Tapped {
+            inner: self.inner.clone(),
+            tap: self.tap.clone(),
+            timer: self.timer.clone(),
+        }
+    }
+}
+
 /// Where the sink is put and taken.
 pub struct Tap<S>(Rc<Inner<S>>);
 

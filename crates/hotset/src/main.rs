@@ -3,18 +3,10 @@
 //! Exit status: 0 if it was done, 1 if it could not be, 2 if the command line
 //! or the configuration is wrong.
 
-mod arrays;
-mod claim;
 mod cli;
 mod commands;
-mod daemon;
 mod demo;
-mod devices;
-mod memory;
-mod model;
-mod origins;
-mod record;
-mod report;
+mod platform;
 mod serve;
 
 use clap::Parser;

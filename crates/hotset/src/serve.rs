@@ -1,13 +1,13 @@
 //! `hotset serve`: from a configuration to a running daemon and its end.
 
 use crate::Failure;
-use crate::daemon::{Controlled, Daemon};
-use crate::devices::{Opener, read};
+use crate::platform::{UringPlatform, read};
 use block::{Address, Host, IoResult, ShardId, TargetId};
 use control::config::{Config, Listen};
 use nbd::protocol::server_handshake::TlsPolicy;
 use nbd::serve::Tls;
 use nbd::tls::{Acceptor, Identity};
+use node::{Controlled, NbdFrontend, Node, Platform as _};
 use sd_notify::NotifyState;
 use shard::{Local, Mesh, Shard};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -54,7 +54,8 @@ pub fn serve(file: &Path, cold: bool) -> Result<(), Failure> {
         Shard::boot(id, driver, mesh.clone(), depth, move |local| {
             local.put(Rc::new(End::default()));
             async move {
-                let ended = run(config, Opener { host, local }, sockets).await;
+                let platform = UringPlatform::new(host, local, &config.daemon.state.value);
+                let ended = run(config, platform, sockets).await;
                 *told.lock().expect("no panic under this lock") = ended;
             }
         })
@@ -172,33 +173,33 @@ fn end_on_signals(mesh: Mesh<UringDriver>) -> std::io::Result<()> {
 }
 
 /// The daemon's life on its shard.
-async fn run(config: Config, opener: Opener, sockets: Sockets) -> Result<(), String> {
-    let (local, env) = (opener.local.clone(), opener.local.env());
+async fn run(config: Config, platform: UringPlatform, sockets: Sockets) -> Result<(), String> {
+    let local = platform.local().clone();
+    let env = local.env();
     let end = local.get::<End>().expect("put at boot");
-    let daemon = Daemon::start(&config, opener, sockets.uris.clone()).await?;
+    let frontend = NbdFrontend::new(&config, &platform, sockets.uris.clone());
+    let frontend = Rc::new(frontend.map_err(|error| error.to_string())?);
+    let node = Node::start(&config, platform, vec![frontend.clone()]).await?;
     for (socket, tls) in sockets.nbd {
-        let (server, listener) = (daemon.server.clone(), local.listener(socket));
+        let (server, listener) = (frontend.server.clone(), local.listener(socket));
         env.spawn.spawn(async move {
             server.serve_with(listener, tls).await;
         });
     }
-    env.spawn.spawn(Daemon::tell_ejections(daemon.clone()));
-    env.spawn.spawn(daemon.devices.clone().tend());
-    env.spawn.spawn(Daemon::serve_waiting(daemon.clone()));
-    env.spawn.spawn(Daemon::tell_time(daemon.clone()));
+    Node::supervise(&node);
     let control = local.listener(sockets.control);
-    let handler = Rc::new(Controlled(daemon.clone()));
+    let handler = Rc::new(Controlled(node.clone()));
     env.spawn
         .spawn(control::serve::serve(control, handler, env.clone()));
     eprintln!(
         "hotset: serving {} volumes on {}",
-        daemon.volumes.borrow().len(),
+        node.volumes_served(),
         sockets.uris.join(", ")
     );
     notify(&[NotifyState::Ready]);
     end.called().await;
     notify(&[NotifyState::Stopping]);
-    daemon.stop().await
+    node.stop().await
 }
 
 /// Tells the service manager, where there is one.

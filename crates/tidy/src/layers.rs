@@ -17,7 +17,7 @@ enum May {
 }
 
 /// Every crate, from the ground up.
-const LAYERS: [(&str, May); 18] = [
+const LAYERS: [(&str, May); 19] = [
     ("block", May::Nothing),
     ("policy", May::Use(&["block"])),
     ("layout", May::Use(&["block"])),
@@ -33,7 +33,9 @@ const LAYERS: [(&str, May); 18] = [
     ("ublk", May::Use(&["block"])),
     ("vhost", May::Use(&["block"])),
     // Of sim, control takes the names of the drives that a device may imitate.
-    ("control", May::AllBut(&["uring", "lab", "hotset"])),
+    ("control", May::AllBut(&["uring", "node", "lab", "hotset"])),
+    // Of sim, node takes the models that a device may imitate.
+    ("node", May::AllBut(&["uring", "lab", "hotset"])),
     ("lab", May::AllBut(&[])),
     ("hotset", May::AllBut(&[])),
     ("tidy", May::Use(&[])),

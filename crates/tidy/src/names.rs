@@ -19,7 +19,9 @@ const FILE: &str = "files belong to drivers: use a block::Device, or take the by
 const NETWORK: &str = "the network belongs to drivers: use block::Stream, Listener or Connector";
 const RANDOM: &str = "an unseeded source cannot be repeated: take a seed as an argument";
 
-const BANS: [Ban; 19] = [
+const PRINT: &str = "nothing prints below the command line: return it, or tell node's Platform";
+
+const BANS: [Ban; 23] = [
     ban("std::time", CLOCK),
     ban("Instant", CLOCK),
     ban("SystemTime", CLOCK),
@@ -47,6 +49,10 @@ const BANS: [Ban; 19] = [
         "libc",
         "the operating system belongs to drivers: add what is needed to block::Driver",
     ),
+    ban("println", PRINT),
+    ban("print", PRINT),
+    ban("eprintln", PRINT),
+    ban("eprint", PRINT),
     ban(
         "io_uring",
         "only the crate uring names it: use block::Driver",
@@ -58,8 +64,9 @@ const fn ban(name: &'static str, instead: &'static str) -> Ban {
 }
 
 /// The crates above the seam, the seam and the simulator, which runs them all.
-const QUIET: [&str; 11] = [
-    "block", "policy", "layout", "cache", "raid", "filter", "shard", "nbd", "ublk", "vhost", "sim",
+const QUIET: [&str; 12] = [
+    "block", "policy", "layout", "cache", "raid", "filter", "shard", "nbd", "ublk", "vhost",
+    "node", "sim",
 ];
 
 /// Uses that have their reason.
@@ -70,10 +77,30 @@ const ALLOWED: [(&str, &str); 2] = [
     ("crates/shard/src/task.rs", "thread_local"),
 ];
 
+/// Where `hotset` names its driver; all else is generic over node's `Platform`.
+const DRIVER: &str = "UringDriver";
+const DRIVER_IN: [&str; 2] = ["src/platform.rs", "src/serve.rs"];
+const DRIVER_DIRECTORY: &str = "src/platform/";
+
 /// Uses of banned names in what ships.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let reach = Reach::of(tree);
     let mut findings = Vec::new();
+    for (path, text) in tree.ending(".rs") {
+        let Some(("hotset", inside)) = in_crate(path) else {
+            continue;
+        };
+        if DRIVER_IN.contains(&inside) || inside.starts_with(DRIVER_DIRECTORY) {
+            continue;
+        }
+        for at in words(&Source::parse(text).shipped(), DRIVER) {
+            let what = format!(
+                "names {DRIVER}: let the code be generic over node's Platform, or move it to {}",
+                DRIVER_IN[0]
+            );
+            findings.push(Finding::new(path, line_of(text, at), what));
+        }
+    }
     for (path, text) in tree.ending(".rs") {
         let Some((name, inside)) = in_crate(path) else {
             continue;
@@ -110,6 +137,17 @@ mod tests {
         let found = found("crates/cache/src/lib.rs", text);
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].contains(":1: names std::time") && found[1].contains(":2: names Instant"));
+    }
+
+    #[test]
+    fn canary_a_driver_beside_the_platform_is_found() {
+        let text = "use uring::UringDriver;\n";
+        assert_eq!(found("crates/hotset/src/report.rs", text).len(), 1);
+        assert!(found("crates/hotset/src/platform.rs", text).is_empty());
+        assert!(found("crates/hotset/src/platform/state.rs", text).is_empty());
+        assert!(found("crates/lab/src/bench/nop.rs", text).is_empty());
+        let text = "fn f() { eprintln!(); }";
+        assert_eq!(found("crates/node/src/report.rs", text).len(), 1);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `hotset pool inspect`: what is on a pool device, and what of it is damaged.
 
-use crate::{Failure, claim};
+use crate::Failure;
+use crate::platform::claim;
 use layout::{
     BLOCK_BYTES, Change, HEAD_BLOCKS, Head, HeadError, LINE_BITS, LogReader, MARK_BITS,
     MARK_BLOCKS, MapPage, Mask, PROBE_BYTES, Plan, Role, entries_per_page, first_head,

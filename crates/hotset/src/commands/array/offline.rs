@@ -1,10 +1,10 @@
 //! What is done to arrays while no daemon runs them.
 
 use crate::Failure;
-use crate::arrays::{Devices, Source};
-use crate::devices::{Opener, Role};
+use crate::platform::UringPlatform;
 use control::config::{Config, Name};
 use control::status::Array as Status;
+use node::{Devices, Role, Source};
 use raid::Start;
 use shard::run_alone;
 use std::path::Path;
@@ -44,7 +44,7 @@ pub fn assemble(
     let found = alone(&config, async move |devices| {
         for name in wanted {
             // One within another is put together with that.
-            if devices.open.borrow().contains_key(&name) {
+            if devices.is_open(&name) {
                 continue;
             }
             let Some(Source::Array(array)) = devices.find(&name) else {
@@ -72,7 +72,7 @@ fn named(config: &Config, array: &str) -> Result<Name, Failure> {
 /// leaves open.
 fn alone(
     config: &Config,
-    work: impl AsyncFnOnce(&Rc<Devices>) -> Result<(), String> + Send + 'static,
+    work: impl AsyncFnOnce(&Rc<Devices<UringPlatform>>) -> Result<(), String> + Send + 'static,
 ) -> Result<Vec<Status>, Failure> {
     let mut host = Uring::new(Options {
         pool_bytes: usize::try_from(config.daemon.buffers.value.0).unwrap_or(usize::MAX),
@@ -82,11 +82,8 @@ fn alone(
     let (opened, config) = (host.clone(), config.clone());
     let ended = run_alone(&mut host, move |local| async move {
         let timer = local.env().timer;
-        let opener = Opener {
-            host: opened,
-            local,
-        };
-        let devices = Devices::new(&config, opener);
+        let platform = UringPlatform::new(opened, local, &config.daemon.state.value);
+        let devices = Devices::new(&config, platform);
         let done = work(&devices).await;
         let reports = devices.reports(timer.now());
         let rested = devices.stop().await.map_err(|error| error.to_string());

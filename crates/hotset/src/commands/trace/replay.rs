@@ -5,15 +5,16 @@ use crate::Failure;
 use crate::commands::sim::speed;
 use crate::commands::table::{Table, bytes};
 use crate::commands::text::{Argument, argument};
-use crate::devices::{Leaf, Opener, Role};
+use crate::platform::UringPlatform;
 use block::{Device, Gate, Nanos};
 use clap::Args;
 use control::config::Device as DeviceSection;
 use hdrhistogram::Histogram;
 use lab::replay::{Figures, Options, Pace, Replay};
+use node::{Platform as _, Role};
 use serde_json::json;
 use shard::run_alone;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use uring::Uring;
 
@@ -110,25 +111,23 @@ fn on_a_shard(
     .map_err(|error| error.to_string())?;
     let opened = host.clone();
     let ended = run_alone(&mut host, move |local| async move {
-        let opener = Opener {
-            host: opened,
-            local,
-        };
-        replay(&opener, &section, reader, options).await
+        // No pool is opened here.
+        let platform = UringPlatform::new(opened, local, Path::new(""));
+        replay(&platform, &section, reader, options).await
     });
     ended.expect("nothing cuts its power")
 }
 
 async fn replay(
-    opener: &Opener,
+    platform: &UringPlatform,
     section: &DeviceSection,
     reader: trace::Reader,
     options: Options,
 ) -> Result<Figures, String> {
-    let opened = opener.open(section, Role::Origin).await;
+    let opened = node::open(platform, section, Role::Origin).await;
     let opened = opened.map_err(|error| error.to_string())?;
-    let env = opener.local.env();
-    let leaf: Leaf = opened.leaf.clone();
+    let env = platform.local().env();
+    let leaf = opened.leaf.clone();
     let reader = reader.with_end(leaf.geometry().sectors.bytes());
     let gate = Gate::new(leaf, env.clone());
     let noise = |data: &mut [u8]| fastrand::Rng::with_seed(SEED).fill(data);

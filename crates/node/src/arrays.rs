@@ -12,12 +12,16 @@
 mod create;
 mod lease;
 mod ready;
-pub mod tend;
+mod tend;
 
 pub use lease::Lease;
 
-use crate::devices::{Leaf, Opened, Opener, Role};
-use block::{BoxDevice, Device as _, Env, IoError, IoResult, Kind, Nanos, Sectors};
+use crate::event::Event;
+use crate::leaf::Leaf;
+use crate::place::{self, Opened, Role};
+use crate::platform::Platform;
+use crate::{Later, nanos};
+use block::{BoxDevice, Device as _, Driver, Env, IoError, IoResult, Kind, Nanos, Sectors};
 use control::check::domain;
 use control::config::{self, Config, Name};
 use filter::Swappable;
@@ -25,24 +29,22 @@ use futures_util::future::join_all;
 use raid::{Array, Candidate, Options, Start, Superblock};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
-use std::pin::Pin;
 use std::rc::{Rc, Weak};
-use std::time::Duration;
 
 /// How often a write that the medium of a member refuses is tried again.
 const REWRITES: u32 = 2;
 
 /// An array that runs.
-pub struct Running {
+pub(crate) struct Running {
     /// What its user has, whatever becomes of the array.
     place: Swappable<Array>,
-    pub config: config::Array,
+    pub(crate) config: config::Array,
     /// Members that were taken out by hand, and stay out.
-    pub by_hand: RefCell<BTreeSet<Name>>,
+    pub(crate) by_hand: RefCell<BTreeSet<Name>>,
     /// Devices that were given while it runs.
-    pub given: RefCell<BTreeSet<Name>>,
-    pub scrub: RefCell<Option<control::status::Scrub>>,
-    /// Events that standard error has told.
+    pub(crate) given: RefCell<BTreeSet<Name>>,
+    pub(crate) scrub: RefCell<Option<control::status::Scrub>>,
+    /// Events that the platform was told.
     told: Cell<u64>,
     /// What has to be there for the array to be put together again.
     needed: RefCell<Vec<Name>>,
@@ -54,26 +56,30 @@ pub struct Running {
 }
 
 /// Every device that can be opened, and those that are.
-pub struct Devices {
-    pub opener: Opener,
+pub struct Devices<P: Platform> {
+    pub(crate) platform: P,
     config: Config,
-    pub open: RefCell<BTreeMap<Name, Opened>>,
+    pub(crate) open: RefCell<BTreeMap<Name, Opened<P>>>,
     /// What is being opened or given up.
     leased: RefCell<BTreeSet<Name>>,
-    pub running: RefCell<Vec<Rc<Running>>>,
+    pub(crate) running: RefCell<Vec<Rc<Running>>>,
     /// Arrays that could not start when last tried, and why.
-    pub inactive: RefCell<BTreeMap<Name, (config::Array, String)>>,
-    itself: Weak<Devices>,
+    pub(crate) inactive: RefCell<BTreeMap<Name, (config::Array, String)>>,
+    stopped: Cell<bool>,
+    itself: Weak<Devices<P>>,
 }
 
 /// What a name stands for.
 #[derive(Clone)]
 pub enum Source {
+    /// A device by itself.
     Device(Box<config::Device>),
+    /// One made of others.
     Array(Box<config::Array>),
 }
 
 impl Source {
+    /// Its name in the configuration.
     pub fn name(&self) -> &Name {
         match self {
             Source::Device(device) => &device.name.value,
@@ -81,28 +87,28 @@ impl Source {
         }
     }
 
-    pub fn is_read_only(&self) -> bool {
+    pub(crate) fn is_read_only(&self) -> bool {
         matches!(self, Source::Device(device) if device.read_only.value)
     }
 }
 
-type Later<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
-
-impl Devices {
-    pub fn new(config: &Config, opener: Opener) -> Rc<Devices> {
+impl<P: Platform> Devices<P> {
+    /// The devices of `config`, none of them open.
+    pub fn new(config: &Config, platform: P) -> Rc<Devices<P>> {
         Rc::new_cyclic(|itself| Devices {
-            opener,
+            platform,
             config: config.clone(),
             open: RefCell::default(),
             leased: RefCell::default(),
             running: RefCell::default(),
             inactive: RefCell::default(),
+            stopped: Cell::new(false),
             itself: itself.clone(),
         })
     }
 
     fn env(&self) -> Env {
-        self.opener.local.env()
+        self.platform.local().env()
     }
 
     /// The device or array of the configuration that has this name.
@@ -115,8 +121,13 @@ impl Devices {
             .or(array)
     }
 
+    /// Whether something uses the device or array of that name.
+    pub fn is_open(&self, name: &Name) -> bool {
+        self.open.borrow().contains_key(name)
+    }
+
     /// The array of that name, which runs.
-    pub fn running(&self, name: &str) -> Result<Rc<Running>, String> {
+    pub(crate) fn running(&self, name: &str) -> Result<Rc<Running>, String> {
         let running = self.running.borrow();
         let found = running.iter().find(|r| r.config.name.as_str() == name);
         found.cloned().ok_or_else(|| {
@@ -127,21 +138,21 @@ impl Devices {
     }
 
     /// Opens `source` for one use.
-    pub fn open<'a>(&'a self, source: &'a Source, role: Role) -> Later<'a, IoResult<Lease>> {
+    pub fn open<'a>(&'a self, source: &'a Source, role: Role) -> Later<'a, IoResult<Lease<P>>> {
         Box::pin(async move {
             let device = match source {
                 Source::Array(array) => return self.assemble(array, role, Start::default()).await,
                 Source::Device(device) => device,
             };
             let reserved = self.reserve(source.name(), role)?;
-            let opened = self.opener.open(device, role).await?;
+            let opened = place::open(&self.platform, device, role).await?;
             Ok(Lease::new(reserved, opened))
         })
     }
 
     /// Opens `source` for an array that runs, which is to have it.
     async fn open_member(&self, running: &Running, source: &Source) -> IoResult {
-        let role = Role::Member(running.config.detection.value);
+        let role = Role::Member(nanos(running.config.detection.value));
         let lease = self.open(source, role).await?;
         let ended = match running.ended.get() {
             true => Err(running.array().geometry().error(Kind::Gone, "was closed")),
@@ -160,7 +171,7 @@ impl Devices {
                 let running = self.running.borrow_mut().remove(at);
                 running.ended.set(true);
                 result = running.array().close().await;
-                running.tell();
+                running.tell(&self.platform);
                 let given = running.given.borrow().clone();
                 for member in running.members().chain(given) {
                     let closed = self.close(&member).await;
@@ -174,6 +185,7 @@ impl Devices {
 
     /// Closes every array, the outermost first. Nobody may use them any more.
     pub async fn stop(&self) -> IoResult {
+        self.stopped.set(true);
         let mut result = Ok(());
         loop {
             let next = self.running.borrow().iter().find_map(|running| {
@@ -207,7 +219,7 @@ impl Devices {
         }
     }
 
-    fn candidate(&self, name: &Name, opened: &Opened) -> Candidate {
+    fn candidate(&self, name: &Name, opened: &Opened<P>) -> Candidate {
         let configured = self.find(name).is_some();
         Candidate {
             device: BoxDevice::new(opened.leaf.clone()),
@@ -219,8 +231,8 @@ impl Devices {
     }
 
     /// Opens the members of `array` that can be used; of those that cannot, why.
-    async fn members(&self, array: &config::Array) -> (Vec<Lease>, Vec<String>) {
-        let role = Role::Member(array.detection.value);
+    async fn members(&self, array: &config::Array) -> (Vec<Lease<P>>, Vec<String>) {
+        let role = Role::Member(nanos(array.detection.value));
         let names = array.members.value.iter().chain(&array.spares.value);
         let opened = join_all(names.map(async |name| {
             let source = self.find(name).ok_or_else(|| {
@@ -245,7 +257,7 @@ impl Devices {
 
     /// Opens a member, if need be for reading alone: the array loses it at once, but has
     /// its word that it has not gone on without the others.
-    async fn open_or_read(&self, source: &Source, role: Role) -> IoResult<Lease> {
+    async fn open_or_read(&self, source: &Source, role: Role) -> IoResult<Lease<P>> {
         let refused = match self.open(source, role).await {
             Err(error) if matches!(error.kind(), Kind::ReadOnly | Kind::Denied) => error,
             opened => return opened,
@@ -256,8 +268,10 @@ impl Devices {
         }
         match self.open(&source, role).await {
             Ok(read) => {
-                let name = source.name();
-                eprintln!("hotset: member {name} can only be read: {refused}");
+                self.platform.event(Event::MemberReadOnly {
+                    member: source.name().clone(),
+                    why: refused.to_string(),
+                });
                 Ok(read)
             }
             Err(_) => Err(refused),
@@ -285,7 +299,7 @@ impl Devices {
         array: &config::Array,
         role: Role,
         start: Start,
-    ) -> IoResult<Lease> {
+    ) -> IoResult<Lease<P>> {
         let name = &array.name.value;
         let reserved = self.reserve(name, role)?;
         let (members, mut absent) = self.members(array).await;
@@ -313,13 +327,13 @@ impl Devices {
     async fn start(
         &self,
         array: &config::Array,
-        members: &[Lease],
+        members: &[Lease<P>],
         absent: &mut Vec<String>,
         start: Start,
     ) -> IoResult<Array> {
         let (name, env) = (array.name.as_str(), self.env());
         let chunk = Sectors(array.chunk.value.0 / block::SECTOR_BYTES);
-        let of = |member: &Lease| self.candidate(member.name(), member);
+        let of = |member: &Lease<P>| self.candidate(member.name(), member);
         if array.raw.value {
             if !absent.is_empty() {
                 let what = format!(
@@ -361,22 +375,14 @@ impl Devices {
             return Err(IoError::new(kind, what));
         }
         for name in blank {
-            eprintln!(
-                "hotset: array {} goes without {name}, which belongs to no array; give it with \
-                 `hotset array add`",
-                array.name.value
-            );
+            self.platform.event(Event::MemberBlank {
+                array: array.name.value.clone(),
+                member: name.clone(),
+            });
         }
         let options = Self::options(array);
-        let made = raid::assemble(
-            &env,
-            Some(name),
-            create::fresh(),
-            candidates,
-            start,
-            options,
-        )
-        .await?;
+        let made =
+            raid::assemble(&env, Some(name), self.fresh(), candidates, start, options).await?;
         let found = made.report().level;
         if found != array.level.value {
             let what = format!(
@@ -394,18 +400,24 @@ impl Devices {
         &self,
         config: &config::Array,
         role: Role,
-        members: Vec<Lease>,
+        members: Vec<Lease<P>>,
         absent: &[String],
         array: Array,
-    ) -> Opened {
+    ) -> Opened<P> {
         self.inactive.borrow_mut().remove(&config.name.value);
-        tell_absent(config, absent);
+        self.tell_absent(config, absent);
         let names: Vec<_> = config.members.value.iter().map(Name::as_str).collect();
         let place = format!("{} of {}", config.level.name(), names.join(", "));
         let controller = domain(&self.config, &config.name.value);
         let swappable = Swappable::new(array);
         let device = BoxDevice::new(swappable.clone());
-        let opened = self.opener.array(device, role, place, controller.into());
+        let opened = Opened::array(
+            self.platform.local(),
+            device,
+            role,
+            place,
+            controller.into(),
+        );
         members.into_iter().for_each(Lease::keep);
         let running = Rc::new(Running {
             place: swappable,
@@ -422,24 +434,20 @@ impl Devices {
         self.running.borrow_mut().push(running);
         opened
     }
-}
 
-async fn release_all(members: Vec<Lease>) {
-    for member in members {
-        member.release().await;
+    fn tell_absent(&self, config: &config::Array, absent: &[String]) {
+        for why in absent {
+            self.platform.event(Event::MemberAbsent {
+                array: config.name.value.clone(),
+                why: why.clone(),
+            });
+        }
     }
 }
 
-fn nanos(span: Duration) -> Nanos {
-    Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
-}
-
-fn tell_absent(config: &config::Array, absent: &[String]) {
-    for absent in absent {
-        eprintln!(
-            "hotset: array {} starts without {absent}",
-            config.name.value
-        );
+async fn release_all<P: Platform>(members: Vec<Lease<P>>) {
+    for member in members {
+        member.release().await;
     }
 }
 
@@ -457,7 +465,11 @@ impl Running {
     }
 
     /// The role of a member, by its device in `open` or its number.
-    pub fn role(&self, member: &str, open: &BTreeMap<Name, Opened>) -> Result<usize, String> {
+    pub fn role<P: Platform>(
+        &self,
+        member: &str,
+        open: &BTreeMap<Name, Opened<P>>,
+    ) -> Result<usize, String> {
         let report = self.array().report();
         if let Ok(number) = member.parse::<usize>()
             && number < report.members.len()
@@ -478,7 +490,7 @@ impl Running {
     }
 
     /// Whether the array uses `leaf`, as a member or a spare.
-    pub fn uses(&self, leaf: &Leaf) -> bool {
+    pub fn uses<D: Driver>(&self, leaf: &Leaf<D>) -> bool {
         let report = self.array().report();
         let name = &leaf.geometry().name;
         let lost = |m: &raid::MemberReport| m.state.is_failed();

@@ -5,19 +5,20 @@
 //!     a lease that is not kept closes its device, and of an array the members too
 
 use super::Devices;
-use crate::devices::{Opened, Role};
+use crate::place::{Opened, Role};
+use crate::platform::Platform;
 use block::{IoError, IoResult, Kind};
 use control::config::Name;
 use std::ops::Deref;
 use std::rc::Rc;
 
 /// A name that nobody else can open, until dropped.
-pub(super) struct Reserved {
-    devices: Rc<Devices>,
+pub(super) struct Reserved<P: Platform> {
+    devices: Rc<Devices<P>>,
     name: Name,
 }
 
-impl Drop for Reserved {
+impl<P: Platform> Drop for Reserved<P> {
     fn drop(&mut self) {
         self.devices.leased.borrow_mut().remove(&self.name);
     }
@@ -25,14 +26,14 @@ impl Drop for Reserved {
 
 /// A device that was opened and is not in `open` yet. Dropping it gives it up, in the
 /// background where members are to rest first; [`Lease::release`] waits for that.
-pub struct Lease {
+pub struct Lease<P: Platform> {
     /// `None` once it is kept or given up.
-    held: Option<(Reserved, Opened)>,
+    held: Option<(Reserved<P>, Opened<P>)>,
 }
 
-impl Devices {
+impl<P: Platform> Devices<P> {
     /// Takes the right to open `name`.
-    pub(super) fn reserve(&self, name: &Name, role: Role) -> IoResult<Reserved> {
+    pub(super) fn reserve(&self, name: &Name, role: Role) -> IoResult<Reserved<P>> {
         let denied = |what: String| Err(IoError::new(Kind::Denied, what).on(name.to_string()));
         if let Some(open) = self.open.borrow().get(name) {
             let role = open.role.name();
@@ -51,22 +52,23 @@ impl Devices {
     }
 }
 
-impl Devices {
+impl<P: Platform> Devices<P> {
     /// Takes the device of that name back from its user.
-    pub(super) fn take(&self, name: &Name) -> Option<Lease> {
+    pub(super) fn take(&self, name: &Name) -> Option<Lease<P>> {
         let opened = self.open.borrow_mut().remove(name)?;
         let reserved = self.reserve(name, opened.role).ok()?;
         Some(Lease::new(reserved, opened))
     }
 }
 
-impl Lease {
-    pub(super) fn new(reserved: Reserved, opened: Opened) -> Lease {
+impl<P: Platform> Lease<P> {
+    pub(super) fn new(reserved: Reserved<P>, opened: Opened<P>) -> Lease<P> {
         Lease {
             held: Some((reserved, opened)),
         }
     }
 
+    /// The name that was opened.
     pub fn name(&self) -> &Name {
         let (reserved, _) = self.held.as_ref().expect("held until it is used up");
         &reserved.name
@@ -95,83 +97,26 @@ impl Lease {
     }
 }
 
-async fn give_up(reserved: Reserved, opened: Opened) {
+async fn give_up<P: Platform>(reserved: Reserved<P>, opened: Opened<P>) {
     drop(opened);
     // An array was started for this one; why that is given up is told.
     let _ = reserved.devices.close(&reserved.name).await;
 }
 
-impl Deref for Lease {
-    type Target = Opened;
+impl<P: Platform> Deref for Lease<P> {
+    type Target = Opened<P>;
 
-    fn deref(&self) -> &Opened {
+    fn deref(&self) -> &Opened<P> {
         let (_, opened) = self.held.as_ref().expect("held until it is used up");
         opened
     }
 }
 
-impl Drop for Lease {
+impl<P: Platform> Drop for Lease<P> {
     fn drop(&mut self) {
         if let Some((reserved, opened)) = self.held.take() {
             let spawn = reserved.devices.env().spawn;
             spawn.spawn(give_up(reserved, opened));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::arrays::Source;
-    use crate::devices::Opener;
-    use control::config::{Device, parse};
-    use shard::run_alone;
-    use uring::{Options, Uring};
-
-    #[test]
-    fn a_device_is_opened_once_though_opening_takes_time() {
-        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-        let path = dir.path().join("file");
-        let file = std::fs::File::create(&path).unwrap();
-        file.set_len(1 << 20).unwrap();
-        let mut host = Uring::new(Options::default()).unwrap();
-        let inner = host.clone();
-        let text = format!(
-            "name = \"d\"\npath = \"{}\"\nbuffered = true",
-            path.display()
-        );
-        // Whoever opens it waits for this claim to end.
-        uring::claim(&file).unwrap();
-        let ended = run_alone(&mut host, move |local| async move {
-            let config = parse("", &mut Vec::new());
-            let (env, host) = (local.env(), inner);
-            let devices = Devices::new(&config, Opener { host, local });
-            let source = Source::Device(Box::new(Device::parse(&text).unwrap()));
-            let (first, second) = (devices.clone(), source.clone());
-            let opening = async move { first.open(&second, Role::Origin).await };
-            let racing = async {
-                let refused = devices.open(&source, Role::Pool).await;
-                let why = refused.err().unwrap().to_string();
-                assert!(why.contains("is being opened"), "{why}");
-                env.timer.sleep(block::Nanos::from_millis(100)).await;
-                drop(file);
-            };
-            let (opened, ()) = futures_util::future::join(opening, racing).await;
-            let lease = opened.unwrap();
-            assert!(devices.open(&source, Role::Pool).await.is_err());
-            lease.release().await;
-            let lease = devices.open(&source, Role::Pool).await.unwrap();
-            lease.keep();
-            let refused = devices.open(&source, Role::Origin).await;
-            let why = refused.err().unwrap().to_string();
-            assert!(why.contains("is in use as pool"), "{why}");
-            let name = source.name().clone();
-            devices.close(&name).await.unwrap();
-            // Dropped without a word, it is free again too.
-            drop(devices.open(&source, Role::Origin).await.unwrap());
-            env.timer.sleep(block::Nanos::from_millis(10)).await;
-            drop(devices.open(&source, Role::Origin).await.unwrap());
-        });
-        ended.expect("nothing cuts its power");
     }
 }

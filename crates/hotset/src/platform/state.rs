@@ -1,13 +1,12 @@
-//! What pools remember by: the directory beside them, this host's name, and
-//! random names.
+//! What pools remember by: the directory beside them.
 //!
 //! A file there, one a pool, is the *witness*: it knows which devices were in
 //! the pool when its volumes were last written, whatever becomes of the devices.
 
-use crate::claim;
+use super::claim;
 use block::{IoError, IoResult, Kind};
-use control::config::{self, Config};
 use layout::{HEAD_BLOCKS, Head, newest};
+use node::Remembered;
 use shard::{Disk, Local};
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -66,9 +65,8 @@ pub async fn witness(
     local.disk(target)
 }
 
-/// Pools of other configurations that remember volumes: the file of each, the
-/// pool's name and the volumes'.
-pub fn others(state: &Path, ours: &[&str]) -> Vec<(PathBuf, String, Vec<String>)> {
+/// Pools of other configurations that remember volumes.
+pub fn others(state: &Path, ours: &[&str]) -> Vec<Remembered> {
     let files = fs::read_dir(state).into_iter().flatten().flatten();
     let mut found = Vec::new();
     for path in files.map(|file| file.path()) {
@@ -85,49 +83,13 @@ pub fn others(state: &Path, ours: &[&str]) -> Vec<(PathBuf, String, Vec<String>)
         let (first, second) = bytes.split_at(HEAD_BYTES);
         if let Ok(head) = newest(Head::decode(first), Head::decode(second)) {
             let volumes = head.volumes.into_iter().map(|volume| volume.name);
-            found.push((path, head.label, volumes.collect()));
+            let volumes = volumes.collect();
+            found.push(Remembered {
+                file: path,
+                pool: head.label,
+                volumes,
+            });
         }
     }
     found
-}
-
-/// Refuses volumes that a pool which is not in the configuration remembers: its
-/// lines would be stale when it comes back.
-pub fn refuse_claimed(config: &Config) -> Result<(), String> {
-    let ours: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
-    for (file, pool, volumes) in others(&config.daemon.state.value, &ours) {
-        let claimed = |v: &&config::Volume| volumes.iter().any(|name| name == v.name.as_str());
-        if let Some(volume) = config.volumes.iter().find(claimed) {
-            return Err(format!(
-                "volume {} is claimed by two pools, {} and {pool}, which is not in the configuration; put it back there, or give it up by removing {}",
-                volume.name.value,
-                volume.pool.value,
-                file.display()
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// This host's name for ever.
-pub fn host() -> String {
-    let read = |path| {
-        fs::read_to_string(path)
-            .unwrap_or_default()
-            .trim()
-            .to_owned()
-    };
-    let id = read("/etc/machine-id");
-    if id.is_empty() {
-        read("/etc/hostname")
-    } else {
-        id
-    }
-}
-
-/// A random name.
-pub fn uuid() -> u128 {
-    use std::hash::{BuildHasher, RandomState};
-    let half = |n: u64| u128::from(RandomState::new().hash_one((n, std::process::id())));
-    half(1) << 64 | half(2)
 }

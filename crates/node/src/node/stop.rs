@@ -1,4 +1,4 @@
-//! The orderly end of a daemon, which has a limit whatever does not answer.
+//! The orderly end of a node, which has a limit whatever does not answer.
 //!
 //! Order: clients, then all volumes at once, then all pools, then the arrays. What
 //! has not ended in its time is left as a crash would leave it, and is named.
@@ -6,21 +6,24 @@
 //! Invariant: a volume that is quiesced when the end begins is not written any more,
 //! nor is what its origin holds taken for what hotset left there.
 
-use super::{Daemon, Refusal, Served};
+use super::{Node, Refusal, Served};
+use crate::event::Event;
+use crate::platform::Platform;
+use crate::seconds;
 use block::{Device, Nanos};
 use control::config::Name;
 use futures_util::future::join_all;
-use std::time::Duration;
 
 /// Pools, and then arrays, get this part of the time that origins have.
 const SHORTER: u64 = 4;
 
-impl Daemon {
+impl<P: Platform> Node<P> {
     /// Stops accepting, finishes what is in flight, makes it durable.
     pub async fn stop(&self) -> Result<(), Refusal> {
+        self.stopped.set(true);
         self.end_waiting().await;
         let volumes = self.volumes.borrow().clone();
-        let is_quiesced = |served: &Served| served.volume.inner().is_quiesced();
+        let is_quiesced = |served: &Served<P>| served.volume.inner().is_quiesced();
         let (quiesced, volumes): (Vec<_>, Vec<_>) = volumes
             .into_iter()
             .partition(|(_, served)| is_quiesced(served));
@@ -28,18 +31,18 @@ impl Daemon {
             // What it holds back fails: the origin is somebody else's now.
             served.volume.inner().close().await;
         }
-        self.server.shut_down(self.grace).await;
+        let frontends = self.frontends.iter();
+        join_all(frontends.map(|frontend| frontend.shut_down(self.grace))).await;
         let ends = volumes.iter().map(|(name, served)| self.end(name, served));
         let mut lost: Vec<_> = join_all(ends).await.into_iter().flatten().collect();
         let shorter = Nanos(self.stop.0 / SHORTER);
-        let timer = self.opener.local.env().timer;
+        let timer = self.env().timer;
         let closes = self.pools.iter().map(async |(name, pool)| {
             if timer.timeout(shorter, pool.cache.close()).await.is_none() {
-                eprintln!(
-                    "hotset: pool {name} has not ended within {}: a device, or the file of it in \
-                     `state`, does not answer; the next start does without what it could not keep",
-                    seconds(shorter)
-                );
+                self.platform.event(Event::PoolNotClosed {
+                    pool: name.clone(),
+                    limit: shorter,
+                });
             }
         });
         join_all(closes).await;
@@ -61,7 +64,7 @@ impl Daemon {
     }
 
     /// Makes a volume durable and ends it; why it may have lost writes.
-    async fn end(&self, name: &Name, served: &Served) -> Option<String> {
+    async fn end(&self, name: &Name, served: &Served<P>) -> Option<String> {
         let work = async {
             served.volume.flush().await?;
             served.volume.inner().close().await;
@@ -69,7 +72,7 @@ impl Daemon {
             let _ = served.guard.renew().await;
             Ok(())
         };
-        let timer = self.opener.local.env().timer;
+        let timer = self.env().timer;
         let result: Option<block::IoResult> = timer.timeout(self.stop, work).await;
         let why = match result {
             Some(Ok(())) => return None,
@@ -84,8 +87,4 @@ impl Daemon {
             "volume {name} may have lost writes: {why}; check it"
         ))
     }
-}
-
-fn seconds(span: Nanos) -> String {
-    format!("{:?}", Duration::from_nanos(span.0))
 }

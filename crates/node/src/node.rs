@@ -1,4 +1,4 @@
-//! A running daemon: its devices, pools and volumes, and changing them.
+//! A running node: its devices, pools and volumes, and changing them.
 //!
 //! Invariants:
 //!     a device is open ⟺ a volume or a pool uses it, and only one does
@@ -15,16 +15,20 @@ pub use controlled::Controlled;
 pub use pool::Pool;
 
 use crate::arrays::{Devices, Source};
-use crate::devices::{Leaf, Opened, Opener, Role};
-use crate::memory;
+use crate::event::Event;
+use crate::frontend::{About, Frontend};
+use crate::leaf::Leaf;
+use crate::nanos;
 use crate::origins::Origin;
+use crate::place::{Opened, Role};
+use crate::platform::Platform;
 use crate::record::Sink;
-use block::{BoxDevice, Device, Nanos, Sectors};
+use block::{BoxDevice, Device, Env, IoResult, Nanos, Sectors};
 use cache::{DeviceState, Mode, PoolDevice, VolumeConfig};
 use control::config::{self, Config, Name};
 use control::protocol::{NamedOrNew, Request};
 use filter::{Profiled, Tap, Tapped};
-use nbd::serve::{CONNECTIONS_MAX, ExportOptions, Limits, Server, connections_for};
+use futures_util::future::join_all;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
@@ -36,77 +40,75 @@ const EJECTIONS_PERIOD: Nanos = Nanos::from_secs(1);
 /// How often profiles are told the time.
 const PROFILE_TICK: Nanos = Nanos::from_secs(1);
 
-/// What clients see.
-pub type Export = Profiled<cache::Volume<Leaf>>;
+/// A volume of a node.
+pub type Export<D> = Profiled<cache::Volume<Leaf<D>>>;
+
+/// What frontends offer to clients.
+pub type Door<D> = Tapped<Export<D>, Sink>;
 
 /// A volume that is served.
-#[derive(Clone)]
-pub struct Served {
-    pub volume: Export,
-    pub guard: Origin,
+pub struct Served<P: Platform> {
+    pub volume: Export<P::Driver>,
+    pub guard: Origin<P::Driver>,
     pub tap: Tap<Sink>,
     pub origin: Name,
     pub pool: Name,
 }
 
+impl<P: Platform> Clone for Served<P> {
+    fn clone(&self) -> Served<P> {
+        Served {
+            volume: self.volume.clone(),
+            guard: self.guard.clone(),
+            tap: self.tap.clone(),
+            origin: self.origin.clone(),
+            pool: self.pool.clone(),
+        }
+    }
+}
+
+/// By what its volumes are reached.
+pub type Frontends<D> = Vec<Rc<dyn Frontend<Door<D>>>>;
+
 /// What runs.
-pub struct Daemon {
-    pub opener: Opener,
-    pub began: Nanos,
-    pub server: Rc<Server<Tapped<Export, Sink>>>,
-    /// Where it listens, as URIs.
-    pub listeners: Vec<String>,
-    pub pools: BTreeMap<Name, Pool>,
-    pub volumes: RefCell<BTreeMap<Name, Served>>,
+pub struct Node<P: Platform> {
+    pub(crate) platform: P,
+    pub(crate) began: Nanos,
+    pub(crate) frontends: Frontends<P::Driver>,
+    pub(crate) pools: BTreeMap<Name, Pool<P::Driver>>,
+    pub(crate) volumes: RefCell<BTreeMap<Name, Served<P>>>,
     /// Volumes of the configuration that could not be served when last tried.
-    pub waiting: RefCell<BTreeMap<Name, Waiting>>,
-    pub devices: Rc<Devices>,
+    waiting: RefCell<BTreeMap<Name, Waiting>>,
+    /// Its devices and arrays.
+    pub devices: Rc<Devices<P>>,
     grace: Nanos,
     stop: Nanos,
     changing: Cell<bool>,
+    stopped: Cell<bool>,
 }
 
 /// Why a change was refused: one line with the remedy.
 type Refusal = String;
 
-impl Daemon {
+impl<P: Platform> Node<P> {
     /// Opens everything that `config` names. Volumes that cannot be served yet are
     /// tried again while the others are.
     pub async fn start(
         config: &Config,
-        opener: Opener,
-        listeners: Vec<String>,
-    ) -> Result<Rc<Daemon>, Refusal> {
-        let env = opener.local.env();
-        let memory = env.pool.total_bytes() / 2;
-        let connections = config
-            .daemon
-            .connections
-            .as_ref()
-            .map(|number| number.value);
-        let connections =
-            connections.unwrap_or_else(|| CONNECTIONS_MAX.min(connections_for(memory as u64)));
-        let limits = Limits {
-            connections_max: connections,
-            handshakes_max: connections,
-            requests_max: config.daemon.requests.value,
-            memory_bytes_max: memory,
-            ..Limits::default()
-        };
-        let log = Rc::new(|line: &str| eprintln!("hotset: {line}"));
-        let server = Server::new(env.clone(), limits, None, log).map_err(told)?;
-        memory::refuse_claimed(config)?;
+        platform: P,
+        frontends: Frontends<P::Driver>,
+    ) -> Result<Rc<Node<P>>, Refusal> {
+        refuse_claimed(config, &platform)?;
         let mut pools = BTreeMap::new();
-        let devices = Devices::new(config, opener.clone());
+        let devices = Devices::new(config, platform.clone());
         for pool in &config.pools {
-            let opened = Pool::open(config, pool, &devices).await?;
+            let opened = Pool::open(pool, &devices).await?;
             pools.insert(pool.name.value.clone(), opened);
         }
-        let daemon = Rc::new(Daemon {
-            began: env.timer.now(),
-            opener,
-            server,
-            listeners,
+        let node = Rc::new(Node {
+            began: platform.local().env().timer.now(),
+            platform,
+            frontends,
             pools,
             volumes: RefCell::default(),
             waiting: RefCell::default(),
@@ -114,8 +116,9 @@ impl Daemon {
             grace: nanos(config.daemon.grace.value),
             stop: nanos(config.daemon.stop.value),
             changing: Cell::new(false),
+            stopped: Cell::new(false),
         });
-        for (name, pool) in &daemon.pools {
+        for (name, pool) in &node.pools {
             let here = |volume: &config::Volume| volume.pool.value == *name;
             for (volume, _) in pool.cache.remembered() {
                 let mut volumes = config.volumes.iter().filter(|v| here(v));
@@ -126,8 +129,17 @@ impl Daemon {
             // What moved elsewhere is written there from now on, and may come back.
             pool.cache.remember().await;
         }
-        daemon.begin_volumes(&config.volumes).await;
-        Ok(daemon)
+        node.begin_volumes(&config.volumes).await;
+        Ok(node)
+    }
+
+    /// How many volumes clients can reach.
+    pub fn volumes_served(&self) -> usize {
+        self.volumes.borrow().len()
+    }
+
+    fn env(&self) -> Env {
+        self.platform.local().env()
     }
 
     fn known(&self, name: &Name) -> Result<Source, Refusal> {
@@ -136,7 +148,7 @@ impl Daemon {
         })
     }
 
-    fn pool(&self, name: &str) -> Result<(Name, &Pool), Refusal> {
+    fn pool(&self, name: &str) -> Result<(Name, &Pool<P::Driver>), Refusal> {
         let found = self.pools.iter().find(|(known, _)| known.as_str() == name);
         let found = found.map(|(name, pool)| (name.clone(), pool));
         found.ok_or_else(|| format!("no pool is named {name}; see `hotset pool list`"))
@@ -163,7 +175,7 @@ impl Daemon {
         let pool = &self.pools[pool];
         let lease = self.devices.open(device, Role::Pool).await.map_err(told)?;
         let member = PoolDevice::whole(lease.leaf.clone(), lease.controller.clone());
-        let joined = pool.cache.join(member, memory::uuid()).await;
+        let joined = pool.cache.join(member, self.platform.uuid()).await;
         let id = lease.settle(joined).await.map_err(told)?;
         pool.devices.borrow_mut().insert(device.name().clone(), id);
         Ok(())
@@ -215,7 +227,7 @@ impl Daemon {
         &self,
         volume: &config::Volume,
         origin: &Source,
-        opened: &Opened,
+        opened: &Opened<P>,
     ) -> Result<(), Refusal> {
         let name = &volume.name.value;
         let (pool_name, pool) = self.pool(volume.pool.as_str())?;
@@ -241,21 +253,20 @@ impl Daemon {
         let size = config.sectors.unwrap_or(below.sectors);
         // What others left in its volatile cache, it may lose without a word to us.
         opened.leaf.flush().await.map_err(told)?;
-        let env = self.opener.local.env();
-        let guarded = Origin::guard(&pool.cache, name, size, opened, &env).await;
+        let guarded = Origin::guard(&self.platform, &pool.cache, name, size, opened).await;
         let guarded = guarded.map_err(told)?;
         let below = BoxDevice::new(guarded.device());
         let cached = pool.cache.add_volume(config, below).map_err(told)?;
         guarded.begin().await;
-        let now = self.opener.local.env().timer.now();
-        let exported = Profiled::new(cached, pool.line_bytes, now);
-        let options = ExportOptions {
+        let timer = self.env().timer;
+        let exported = Profiled::new(cached, pool.line_bytes, timer.now());
+        let about = About {
             description: format!("{} cached in pool {pool_name}", opened.place),
             read_only: volume.read_only.value,
         };
-        let export = Tapped::new(exported.clone(), self.opener.local.env().timer);
-        let tap = export.tap();
-        if let Err(error) = self.server.add(name.as_str(), export, &options) {
+        let door = Tapped::new(exported.clone(), timer);
+        let tap = door.tap();
+        if let Err(error) = self.offer(name, &door, &about).await {
             exported.inner().close().await;
             return Err(told(error));
         }
@@ -271,6 +282,24 @@ impl Daemon {
         Ok(())
     }
 
+    /// Offers `door` by every frontend, or by none.
+    async fn offer(&self, name: &Name, door: &Door<P::Driver>, about: &About) -> IoResult {
+        for (n, frontend) in self.frontends.iter().enumerate() {
+            if let Err(error) = frontend.add(name.as_str(), door.clone(), about) {
+                self.withdraw(name, n).await?;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Withdraws a volume from the first `most` frontends.
+    async fn withdraw(&self, name: &Name, most: usize) -> IoResult {
+        let frontends = self.frontends.iter().take(most);
+        let each = frontends.map(|frontend| frontend.withdraw(name.as_str(), self.grace));
+        join_all(each).await.into_iter().collect()
+    }
+
     async fn remove_volume(&self, name: &str) -> Result<(), Refusal> {
         let name = Name::new(name)?;
         if self.give_up_waiting(&name)? {
@@ -283,8 +312,7 @@ impl Daemon {
         let _ = volume.inner().resume();
         // Clients' writes that were acknowledged are made durable before the
         // device is let go of.
-        self.server
-            .remove(name.as_str(), self.grace)
+        self.withdraw(&name, self.frontends.len())
             .await
             .map_err(told)?;
         let flushed = volume.flush().await;
@@ -299,7 +327,7 @@ impl Daemon {
         })
     }
 
-    fn volume(&self, name: &str) -> Result<Export, Refusal> {
+    fn volume(&self, name: &str) -> Result<Export<P::Driver>, Refusal> {
         let volumes = self.volumes.borrow();
         let found = volumes.iter().find(|(known, _)| known.as_str() == name);
         let found = found.map(|(_, served)| served.volume.clone());
@@ -389,45 +417,68 @@ impl Daemon {
         }
     }
 
-    /// Says on standard error when a pool device is ejected, until dropped.
-    pub async fn tell_ejections(daemon: Rc<Daemon>) {
-        let timer = daemon.opener.local.env().timer;
+    /// What a node does by itself, until it is stopped.
+    pub fn supervise(node: &Rc<Self>) {
+        let spawn = node.env().spawn;
+        spawn.spawn(Node::tell_ejections(node.clone()));
+        spawn.spawn(node.devices.clone().tend());
+        spawn.spawn(Node::serve_waiting(node.clone()));
+        spawn.spawn(Node::tell_time(node.clone()));
+    }
+
+    /// Says when a pool device is ejected.
+    async fn tell_ejections(node: Rc<Self>) {
+        let timer = node.env().timer;
         let mut told = HashSet::new();
-        loop {
+        while !node.stopped.get() {
             timer.sleep(EJECTIONS_PERIOD).await;
-            for (pool_name, pool) in &daemon.pools {
+            for (pool_name, pool) in &node.pools {
                 for report in pool.cache.devices() {
                     let DeviceState::Ejected(fault) = report.state else {
                         continue;
                     };
                     if told.insert((pool_name.clone(), report.id)) {
-                        eprintln!(
-                            "hotset: {} was ejected from pool {pool_name} ({}): its hits are lost, \
-                             no data is; check it, then remove it from the pool and add it again",
-                            report.name,
-                            fault.name(),
-                        );
+                        node.platform.event(Event::PoolDeviceEjected {
+                            pool: pool_name.clone(),
+                            device: report.name.clone(),
+                            fault,
+                        });
                     }
                 }
             }
         }
     }
 
-    /// Tells the profiles of all volumes the time, until dropped.
-    pub async fn tell_time(daemon: Rc<Daemon>) {
-        let timer = daemon.opener.local.env().timer;
-        loop {
+    /// Tells the profiles of all volumes the time.
+    async fn tell_time(node: Rc<Self>) {
+        let timer = node.env().timer;
+        while !node.stopped.get() {
             timer.sleep(PROFILE_TICK).await;
             let now = timer.now();
-            for served in daemon.volumes.borrow().values() {
+            for served in node.volumes.borrow().values() {
                 served.volume.tick(now);
             }
         }
     }
 }
 
-fn nanos(span: std::time::Duration) -> Nanos {
-    Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
+/// Refuses volumes that a pool which is not in the configuration remembers: its
+/// lines would be stale when it comes back.
+fn refuse_claimed<P: Platform>(config: &Config, platform: &P) -> Result<(), Refusal> {
+    let ours: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
+    for other in platform.other_pools(&ours) {
+        let claimed = |v: &&config::Volume| other.volumes.iter().any(|n| n == v.name.as_str());
+        if let Some(volume) = config.volumes.iter().find(claimed) {
+            return Err(format!(
+                "volume {} is claimed by two pools, {} and {}, which is not in the configuration; put it back there, or give it up by removing {}",
+                volume.name.value,
+                volume.pool.value,
+                other.pool,
+                other.file.display()
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn told(error: impl ToString) -> Refusal {

@@ -1,7 +1,8 @@
 //! Says of a volume, and of lines of it, why they are cached or not.
 
-use crate::daemon::{Daemon, Export, Pool};
-use block::{Device as _, Nanos};
+use crate::node::{Export, Node, Pool};
+use crate::platform::Platform;
+use block::{Device as _, Driver, Nanos};
 use cache::{Counter, Decision, DeviceState, LineReport, Mode, Noted};
 use control::config::Name;
 use control::explained::{Explained, LINES_MAX, Line, Range, Reason, Region};
@@ -51,7 +52,7 @@ struct Names {
     devices: BTreeMap<u32, Name>,
 }
 
-impl Daemon {
+impl<P: Platform> Node<P> {
     /// Why `volume` is cached or not, and each line of `range`, in bytes.
     pub async fn explain(
         &self,
@@ -70,7 +71,7 @@ impl Daemon {
             check(range, size_bytes, &name)?;
         }
         let pool = &self.pools[&pool_name];
-        let now = self.opener.local.env().timer.now();
+        let now = self.platform.local().env().timer.now();
         volume.tick(now);
         let heat = volume.regions();
         let (regions, sampled) = regions(&volume, &heat, now).await;
@@ -100,7 +101,7 @@ impl Daemon {
         })
     }
 
-    fn names(&self, pool: &Pool) -> Names {
+    fn names(&self, pool: &Pool<P::Driver>) -> Names {
         let volumes = self.volumes.borrow();
         let volumes = volumes
             .iter()
@@ -129,7 +130,7 @@ fn check((start, end): (u64, u64), size: u64, name: &Name) -> Result<(), String>
 }
 
 /// The volume's regions, and whether residence is estimated.
-async fn regions(volume: &Export, heat: &Regions, now: Nanos) -> (Vec<Region>, bool) {
+async fn regions<D: Driver>(volume: &Export<D>, heat: &Regions, now: Nanos) -> (Vec<Region>, bool) {
     let (lines, cached) = (heat.region_lines(), volume.inner());
     let step = lines.div_ceil(PROBES);
     let blocks = cached.line().bytes() / BLOCK_BYTES;
@@ -164,7 +165,7 @@ async fn give_way() {
     .await;
 }
 
-fn lost(pool: &Pool) -> Vec<String> {
+fn lost<D: Driver>(pool: &Pool<D>) -> Vec<String> {
     let reports = pool.cache.devices();
     let lost = reports.iter().filter_map(|report| match report.state {
         DeviceState::Online => None,
@@ -176,7 +177,7 @@ fn lost(pool: &Pool) -> Vec<String> {
     lost.collect()
 }
 
-fn reasons(volume: &Export, pool: &Pool) -> Vec<Reason> {
+fn reasons<D: Driver>(volume: &Export<D>, pool: &Pool<D>) -> Vec<Reason> {
     let (own, all) = (volume.inner().counters(), pool.cache.counters());
     let reason = |counter: &Counter| {
         let of_pool = matches!(
@@ -197,8 +198,8 @@ fn reasons(volume: &Export, pool: &Pool) -> Vec<Reason> {
     REASONS.iter().map(reason).collect()
 }
 
-fn lines_of(
-    volume: &Export,
+fn lines_of<D: Driver>(
+    volume: &Export<D>,
     (start, end): (u64, u64),
     heat: &Regions,
     names: &Names,
@@ -220,7 +221,13 @@ fn lines_of(
     }
 }
 
-fn tell(volume: &Export, line: u64, region: &Region, names: &Names, now: Nanos) -> Line {
+fn tell<D: Driver>(
+    volume: &Export<D>,
+    line: u64,
+    region: &Region,
+    names: &Names,
+    now: Nanos,
+) -> Line {
     let report = volume.inner().explain(line);
     let ago = |at: Nanos| now.since(at).as_secs_f64();
     let device = report.residence.as_ref().map(|residence| {
@@ -259,7 +266,12 @@ fn decision(report: &LineReport) -> String {
 }
 
 /// One line, without a full stop.
-fn why(volume: &Export, report: &LineReport, region: &Region, names: &Names) -> String {
+fn why<D: Driver>(
+    volume: &Export<D>,
+    report: &LineReport,
+    region: &Region,
+    names: &Names,
+) -> String {
     let mode = volume.inner().mode();
     let unused = if mode == Mode::PassThrough {
         "; the volume is in pass-through, so requests go to the origin all the same"
@@ -291,7 +303,12 @@ fn resident(report: &LineReport, residence: &cache::Residence) -> String {
     }
 }
 
-fn absent(volume: &Export, last: Option<Noted>, region: &Region, names: &Names) -> String {
+fn absent<D: Driver>(
+    volume: &Export<D>,
+    last: Option<Noted>,
+    region: &Region,
+    names: &Names,
+) -> String {
     let Some(noted) = last else {
         return match region.idle_s {
             None => "nothing around it was asked for since the volume was added".into(),

@@ -1,7 +1,8 @@
-//! The daemon at the other end of the control socket: questions are answered at
+//! The node at the other end of the control socket: questions are answered at
 //! any time, changes one after the other.
 
-use super::Daemon;
+use super::Node;
+use crate::platform::Platform;
 use crate::report::Memory;
 use control::protocol::{Reply, Request};
 use control::serve::Handler;
@@ -17,36 +18,36 @@ impl Drop for Changing<'_> {
     }
 }
 
-/// The control socket's view of a daemon.
-pub struct Controlled(pub Rc<Daemon>);
+/// The control socket's view of a node.
+pub struct Controlled<P: Platform>(pub Rc<Node<P>>);
 
-impl Handler for Controlled {
+impl<P: Platform> Handler for Controlled<P> {
     type Memory = Memory;
 
     async fn handle(&self, request: Request, memory: &mut Memory) -> Reply {
-        let daemon = &self.0;
+        let node = &self.0;
         let answer = match &request {
-            Request::Status => Some(Ok(Reply::Status(Box::new(daemon.report(memory))))),
+            Request::Status => Some(Ok(Reply::Status(Box::new(node.report(memory))))),
             Request::Observe { volume } => {
-                let observed = daemon.observe(volume);
+                let observed = node.observe(volume);
                 Some(observed.map(|observed| Reply::Observed(Box::new(observed))))
             }
             Request::Explain { volume, range } => {
-                let explained = daemon.explain(volume, *range).await;
+                let explained = node.explain(volume, *range).await;
                 Some(explained.map(|explained| Reply::Explained(Box::new(explained))))
             }
-            Request::Record { volume } => Some(daemon.record(volume, memory).map(|()| Reply::Done)),
-            Request::TakeRecords => Some(daemon.take_records(memory)),
+            Request::Record { volume } => Some(node.record(volume, memory).map(|()| Reply::Done)),
+            Request::TakeRecords => Some(node.take_records(memory)),
             _ => None,
         };
         if let Some(answer) = answer {
             return answer.unwrap_or_else(Reply::Error);
         }
-        if daemon.changing.replace(true) {
+        if node.changing.replace(true) {
             return Reply::Error("another change is going on; try again".into());
         }
-        let _changing = Changing(&daemon.changing);
-        match daemon.change(request).await {
+        let _changing = Changing(&node.changing);
+        match node.change(request).await {
             Ok(()) => Reply::Done,
             Err(refusal) => Reply::Error(refusal),
         }

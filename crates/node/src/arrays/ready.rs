@@ -6,13 +6,16 @@
 //!
 //! Invariant: members are opened anew ⟹ nothing of the old array is at work on them.
 
-use super::{Devices, Later, Lease, Running, release_all, tell_absent};
+use super::{Devices, Lease, Running, release_all};
+use crate::Later;
+use crate::event::Event;
+use crate::platform::Platform;
 use block::{BoxDevice, Device as _, IoResult, Kind};
 use control::config::Name;
 use raid::{MemberState, Report, Start};
 use std::rc::Rc;
 
-impl Devices {
+impl<P: Platform> Devices<P> {
     /// Whether what `name` stands for can be used again, once it has been put together.
     pub(super) fn make_ready<'a>(&'a self, name: &'a Name) -> Later<'a, IoResult<bool>> {
         Box::pin(async move {
@@ -126,8 +129,10 @@ impl Devices {
             release_all(all).await;
             return Err(error);
         }
-        tell_absent(config, &absent);
-        eprintln!("hotset: array {} is put together again", config.name.value);
+        self.tell_absent(config, &absent);
+        self.platform.event(Event::ArrayReassembled {
+            array: config.name.value.clone(),
+        });
         all.into_iter().for_each(Lease::keep);
         running.outdated.set(false);
         running.told.set(0);

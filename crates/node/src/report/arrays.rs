@@ -1,7 +1,8 @@
-//! How the arrays of a daemon are.
+//! How the arrays of a node are.
 
 use crate::arrays::{Devices, Running};
-use crate::daemon::Daemon;
+use crate::node::Node;
+use crate::platform::Platform;
 use block::{Device as _, Nanos, Sectors};
 use control::config;
 use control::status::{Array, Member, Progress};
@@ -15,14 +16,14 @@ const EVENTS_SHOWN: usize = 8;
 /// Names of the configuration by the names of open devices.
 type Names = BTreeMap<Arc<str>, String>;
 
-impl Daemon {
+impl<P: Platform> Node<P> {
     /// Every array that runs, or ought to.
     pub(super) fn arrays(&self, now: Nanos) -> Vec<Array> {
         self.devices.reports(now)
     }
 }
 
-impl Devices {
+impl<P: Platform> Devices<P> {
     /// Every array that runs, or could not start when last tried.
     pub fn reports(&self, now: Nanos) -> Vec<Array> {
         let open = self.open.borrow();

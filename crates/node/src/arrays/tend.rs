@@ -1,12 +1,14 @@
-//! What the daemon does for its arrays while they run: says what happens to
+//! What a node does for its arrays while they run: says what happens to
 //! them, and gives them lost members again once those answer.
 //!
 //! A member that was taken out by hand stays out. One that is lost again and
 //! again is sought less and less often.
 
-use super::create::{fresh, refuse_used};
+use super::create::refuse_used;
 use super::{Devices, Running};
-use crate::devices::Role;
+use crate::event::Event;
+use crate::place::{Opened, Role};
+use crate::platform::Platform;
 use block::{BoxDevice, Device as _, IoResult, Kind, Nanos};
 use control::config::Name;
 use control::status::Scrub;
@@ -30,12 +32,12 @@ fn later(now: Nanos, pause: Nanos, most: Nanos) -> (Nanos, Nanos) {
     (now + pause, pause)
 }
 
-impl Devices {
-    /// Looks after every array, until dropped.
-    pub async fn tend(self: Rc<Devices>) {
-        let env = self.opener.local.env();
+impl<P: Platform> Devices<P> {
+    /// Looks after every array, until all are stopped.
+    pub(crate) async fn tend(self: Rc<Devices<P>>) {
+        let env = self.env();
         let mut tended: Vec<Weak<Running>> = Vec::new();
-        loop {
+        while !self.stopped.get() {
             tended.retain(|running| running.strong_count() > 0);
             for running in self.running.borrow().iter() {
                 let known = |weak: &Weak<Running>| weak.as_ptr() == Rc::as_ptr(running);
@@ -49,11 +51,11 @@ impl Devices {
         }
     }
 
-    async fn tend_one(self: Rc<Devices>, running: Rc<Running>) {
-        let timer = self.opener.local.env().timer;
+    async fn tend_one(self: Rc<Devices<P>>, running: Rc<Running>) {
+        let timer = self.env().timer;
         let mut pauses = Pauses::new();
         while !running.ended.get() {
-            running.tell();
+            running.tell(&self.platform);
             self.seek(&running, &mut pauses).await;
             self.restore(&running, &mut pauses).await;
             timer.sleep(PERIOD).await;
@@ -62,7 +64,7 @@ impl Devices {
 
     /// Gives the array each lost member that answers again.
     async fn seek(&self, running: &Rc<Running>, pauses: &mut Pauses) {
-        let now = self.opener.local.env().timer.now();
+        let now = self.env().timer.now();
         let report = running.array().report();
         let lost = |m: &raid::MemberReport| m.state.is_failed();
         if report.down.is_some() || !report.members.iter().any(lost) {
@@ -80,7 +82,7 @@ impl Devices {
                 Err(error) if error.kind() == Kind::Timeout => UNUSABLE_PAUSE_MAX,
                 _ => continue,
             };
-            let now = self.opener.local.env().timer.now();
+            let now = self.env().timer.now();
             pauses.insert(name, later(now, pause, most));
         }
     }
@@ -90,14 +92,17 @@ impl Devices {
     async fn restore(&self, running: &Rc<Running>, pauses: &mut Pauses) {
         let name = &running.config.name.value;
         let role = self.open.borrow().get(name).map(|opened| opened.role);
-        let now = self.opener.local.env().timer.now();
+        let now = self.env().timer.now();
         let (next, pause) = pauses.get(name).copied().unwrap_or_default();
         if role != Some(Role::Origin) || now < next || !running.is_troubled() {
             return;
         }
         let restored = self.make_ready(name).await;
         if let Err(error) = &restored {
-            eprintln!("hotset: array {name} cannot be put together again: {error}");
+            self.platform.event(Event::ArrayNotReassembled {
+                array: name.clone(),
+                why: error.to_string(),
+            });
         }
         if !matches!(restored, Ok(false)) {
             pauses.insert(name.clone(), later(now, pause, PAUSE_MAX));
@@ -133,12 +138,12 @@ impl Devices {
         if found.is_none_or(|found| Some(found.array) != ours) {
             return Ok(false);
         }
-        running.array().add(candidate, fresh(), false).await?;
+        running.array().add(candidate, self.fresh(), false).await?;
         Ok(true)
     }
 
     /// Takes out a member, as asked by hand.
-    pub async fn fail_member(&self, array: &str, member: &str) -> Result<(), String> {
+    pub(crate) async fn fail_member(&self, array: &str, member: &str) -> Result<(), String> {
         let running = self.running(array)?;
         let role = running.role(member, &self.open.borrow())?;
         running
@@ -148,9 +153,7 @@ impl Devices {
             .map_err(|e| e.to_string())?;
         let device = running.array().report().members[role].device.clone();
         let open = self.open.borrow();
-        let of = |(_, o): &(&Name, &crate::devices::Opened)| {
-            Some(&o.leaf.geometry().name) == device.as_ref()
-        };
+        let of = |(_, o): &(&Name, &Opened<P>)| Some(&o.leaf.geometry().name) == device.as_ref();
         if let Some((name, _)) = open.iter().find(of) {
             running.by_hand.borrow_mut().insert(name.clone());
         }
@@ -158,7 +161,7 @@ impl Devices {
     }
 
     /// Gives an array a device, in the place of `member` if one is named.
-    pub async fn give_member(
+    pub(crate) async fn give_member(
         &self,
         array: &str,
         member: Option<&str>,
@@ -205,7 +208,7 @@ impl Devices {
         role: Option<usize>,
         overwrite: bool,
     ) -> IoResult {
-        let env = self.opener.local.env();
+        let env = self.env();
         let device: &BoxDevice = &candidate.device;
         let found = self.examine(&running.config, device).await?;
         let ours = running.array().report().uuid;
@@ -214,16 +217,23 @@ impl Devices {
             refuse_used(&env, name, device).await?;
         }
         match role {
-            None => running.array().add(candidate, fresh(), overwrite).await,
+            None => {
+                running
+                    .array()
+                    .add(candidate, self.fresh(), overwrite)
+                    .await
+            }
             Some(role) => {
                 let array = running.array();
-                array.replace(role, candidate, fresh(), overwrite).await
+                array
+                    .replace(role, candidate, self.fresh(), overwrite)
+                    .await
             }
         }
     }
 
     /// Begins a scrub.
-    pub fn scrub(&self, array: &str, repair: bool) -> Result<(), String> {
+    pub(crate) fn scrub(&self, array: &str, repair: bool) -> Result<(), String> {
         let running = self.running(array)?;
         let state = |scrub: &Scrub| scrub.running;
         if running.scrub.borrow().as_ref().is_some_and(state) {
@@ -233,7 +243,7 @@ impl Devices {
             running: true,
             ..Scrub::default()
         });
-        self.opener.local.env().spawn.spawn(async move {
+        self.env().spawn.spawn(async move {
             let ended = running.array().scrub(repair).await;
             let scrub = match ended {
                 Ok(found) => Scrub {
@@ -255,12 +265,14 @@ impl Devices {
 }
 
 impl Running {
-    /// Says on standard error what has happened since the last time.
-    pub(super) fn tell(&self) {
+    /// Says what has happened since the last time.
+    pub(super) fn tell<P: Platform>(&self, platform: &P) {
         let (events, count) = self.array().events();
         let new = count.saturating_sub(self.told.replace(count)) as usize;
         for event in &events[events.len().saturating_sub(new)..] {
-            eprintln!("hotset: array {}", event.what);
+            platform.event(Event::Array {
+                what: event.what.clone(),
+            });
         }
     }
 }

@@ -5,7 +5,9 @@
 //!     a volume of the configuration is served, waiting, or was removed by hand
 //!     one attempt at a volume runs at a time; it is not cut off
 
-use super::{Daemon, Refusal};
+use super::{Node, Refusal};
+use crate::event::Event;
+use crate::platform::Platform;
 use block::Nanos;
 use control::config::{self, Name};
 use control::status;
@@ -30,10 +32,10 @@ pub struct Waiting {
     trying: bool,
 }
 
-impl Daemon {
+impl<P: Platform> Node<P> {
     /// Begins to serve `volumes`; returns when each was tried, or takes long.
     pub(super) async fn begin_volumes(self: &Rc<Self>, volumes: &[config::Volume]) {
-        let timer = self.opener.local.env().timer;
+        let timer = self.env().timer;
         for volume in volumes {
             let waiting = Waiting {
                 volume: volume.clone(),
@@ -49,29 +51,29 @@ impl Daemon {
         self.attempts_ended(START_MAX).await;
     }
 
-    /// Tries waiting volumes again when it is their time, until dropped.
-    pub async fn serve_waiting(daemon: Rc<Daemon>) {
-        let timer = daemon.opener.local.env().timer;
-        loop {
+    /// Tries waiting volumes again when it is their time.
+    pub(super) async fn serve_waiting(node: Rc<Self>) {
+        let timer = node.env().timer;
+        while !node.stopped.get() {
             timer.sleep(TICK).await;
-            daemon.try_waiting();
+            node.try_waiting();
         }
     }
 
     /// Begins an attempt at each volume whose time has come.
     fn try_waiting(self: &Rc<Self>) {
-        let env = self.opener.local.env();
+        let env = self.env();
         let now = env.timer.now();
         for (name, waiting) in self.waiting.borrow_mut().iter_mut() {
             if waiting.trying || waiting.next > now {
                 continue;
             }
             waiting.trying = true;
-            let (daemon, volume) = (self.clone(), waiting.volume.clone());
+            let (node, volume) = (self.clone(), waiting.volume.clone());
             let name = name.clone();
             env.spawn.spawn(async move {
-                let tried = daemon.try_volume(&volume).await;
-                daemon.has_tried(&name, tried);
+                let tried = node.try_volume(&volume).await;
+                node.has_tried(&name, tried);
             });
         }
     }
@@ -82,20 +84,25 @@ impl Daemon {
     }
 
     fn has_tried(&self, name: &Name, tried: Result<(), Refusal>) {
-        let now = self.opener.local.env().timer.now();
+        let now = self.env().timer.now();
         let mut all = self.waiting.borrow_mut();
         let Some(waiting) = all.get_mut(name) else {
             return;
         };
         let Err(why) = tried else {
             if !waiting.why.is_empty() {
-                eprintln!("hotset: volume {name} is served");
+                self.platform.event(Event::VolumeServed {
+                    volume: name.clone(),
+                });
             }
             all.remove(name);
             return;
         };
         if why != waiting.why {
-            eprintln!("hotset: volume {name} is not served yet, and tried again: {why}");
+            self.platform.event(Event::VolumeNotServed {
+                volume: name.clone(),
+                why: why.clone(),
+            });
         }
         waiting.why = why;
         waiting.trying = false;
@@ -121,7 +128,7 @@ impl Daemon {
     }
 
     async fn attempts_ended(&self, most: Nanos) {
-        let timer = self.opener.local.env().timer;
+        let timer = self.env().timer;
         let end = timer.now() + most;
         let trying = || self.waiting.borrow().values().any(|waiting| waiting.trying);
         while trying() && timer.now() < end {

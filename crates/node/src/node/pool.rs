@@ -4,53 +4,56 @@
 
 use super::{Refusal, told};
 use crate::arrays::{Devices, Lease, Source};
-use crate::devices::{Leaf, Role};
-use crate::memory;
-use block::{BoxDevice, IoError, Kind};
+use crate::event::Event;
+use crate::leaf::Leaf;
+use crate::place::Role;
+use crate::platform::Platform;
+use block::{Driver, IoError, Kind};
 use cache::{Cache, DeviceId, Durability, Found, PoolDevice};
-use control::config::{self, Config, Name};
+use control::config::{self, Name};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 /// A pool and the devices it was given.
-pub struct Pool {
-    pub cache: Cache<Leaf>,
+pub struct Pool<D: Driver> {
+    pub cache: Cache<Leaf<D>>,
     pub policy: &'static str,
     pub line_bytes: u32,
     pub devices: RefCell<BTreeMap<Name, DeviceId>>,
 }
 
-impl Pool {
+impl<D: Driver> Pool<D> {
     /// Opens the pool that `pool` describes on its devices, and says what was
     /// found there.
-    pub(super) async fn open(
-        config: &Config,
+    pub(super) async fn open<P: Platform<Driver = D>>(
         pool: &config::Pool,
-        all: &Devices,
-    ) -> Result<Pool, Refusal> {
-        let opener = &all.opener;
-        let (name, env) = (pool.name.as_str(), opener.local.env());
-        let state = &config.daemon.state.value;
-        let witness = memory::witness(state, name, &opener.host, &opener.local).await;
+        all: &Devices<P>,
+    ) -> Result<Pool<D>, Refusal> {
+        let platform = &all.platform;
+        let (name, env) = (&pool.name.value, platform.local().env());
+        let witness = platform.witness(name).await;
+        let uuids = platform.clone();
         let durability = Durability {
-            label: name.to_owned(),
-            host: memory::host(),
-            witness: Some(BoxDevice::new(witness.map_err(told)?)),
-            uuids: Box::new(memory::uuid),
+            label: name.to_string(),
+            host: platform.host(),
+            witness: Some(witness.map_err(told)?),
+            uuids: Box::new(move || uuids.uuid()),
             overwrite: false,
             cold: pool.cold.value,
         };
         let (mut leases, mut members) = (Vec::new(), Vec::new());
-        for name in &pool.devices.value {
-            let device = all.find(name).expect("checked with the configuration");
+        for device_name in &pool.devices.value {
+            let device = all
+                .find(device_name)
+                .expect("checked with the configuration");
             let lease = match all.open(&device, Role::Pool).await {
                 Ok(lease) => lease,
                 Err(error) if is_lost(&device, &error) => {
-                    eprintln!(
-                        "hotset: pool {} starts without {name}, whose lines are not used again: \
-                         {error}; once it is back, add it with `hotset pool add-device`",
-                        pool.name.value
-                    );
+                    platform.event(Event::PoolDeviceAbsent {
+                        pool: name.clone(),
+                        device: device_name.clone(),
+                        why: error.to_string(),
+                    });
                     continue;
                 }
                 Err(error) => return Err(told(error)),
@@ -63,7 +66,7 @@ impl Pool {
         }
         let engine = pool.engine();
         let line_bytes = engine.line_bytes;
-        let policy = policy::registry::build(pool.policy.value.0, 0, seed());
+        let policy = policy::registry::build(pool.policy.value.0, 0, platform.uuid() as u64);
         let policy = policy.expect("the configuration took only names of the registry");
         let opened = Cache::open(engine, policy, env, durability, members).await;
         let (cache, found) = opened.map_err(told)?;
@@ -71,20 +74,24 @@ impl Pool {
         leases.into_iter().for_each(Lease::keep);
         for device in &found.devices {
             if let Found::Unusable(why) = device.found {
-                eprintln!(
-                    "hotset: pool {name} starts without the lines of {}: {why}",
-                    device.name
-                );
+                platform.event(Event::PoolDeviceUnusable {
+                    pool: name.clone(),
+                    device: device.name.clone(),
+                    why: why.to_owned(),
+                });
             }
         }
         for device in &found.missing {
-            eprintln!("hotset: pool {name} has lost {device}: its lines are not used again");
+            platform.event(Event::PoolDeviceLost {
+                pool: name.clone(),
+                device: device.clone(),
+            });
         }
         for volume in &found.quiesced {
-            eprintln!(
-                "hotset: volume {volume} was quiesced when hotset ended, and its origin may have \
-                 been changed since: what pool {name} had of it is dropped"
-            );
+            platform.event(Event::QuiescedVolumeDropped {
+                pool: name.clone(),
+                volume: volume.clone(),
+            });
         }
         let ids = found.devices.iter().map(|device| device.id);
         let devices = names.into_iter().zip(ids).collect();
@@ -102,10 +109,4 @@ fn is_lost(device: &Source, error: &IoError) -> bool {
     use Kind::{Gone, Media, Other, Stream, Timeout};
     matches!(device, Source::Array(_))
         || matches!(error.kind(), Gone | Media | Other | Stream | Timeout)
-}
-
-/// A key for hash tables that clients cannot guess.
-fn seed() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(0)
 }

@@ -1,7 +1,8 @@
-//! What the daemon has observed of a volume, for advice on its pool.
+//! What the node has observed of a volume, for advice on its pool.
 
-use crate::daemon::{Daemon, Pool, Served};
-use block::SECTOR_BYTES;
+use crate::node::{Node, Pool, Served};
+use crate::platform::Platform;
+use block::{Driver, SECTOR_BYTES};
 use cache::Counter;
 use control::config::Name;
 use control::observed::{Kind, Observed, QUANTILES, Service};
@@ -10,7 +11,7 @@ use std::collections::BTreeSet;
 
 const BLOCK_BYTES: u64 = 4096;
 
-impl Daemon {
+impl<P: Platform> Node<P> {
     /// What was observed of `volume` since it was added.
     pub fn observe(&self, volume: &str) -> Result<Observed, String> {
         let name = Name::new(volume)?;
@@ -41,7 +42,7 @@ impl Daemon {
     /// What the open devices that `which` names have served since they were
     /// opened.
     fn service(&self, which: impl Fn(&Name) -> bool) -> Service {
-        let now = self.opener.local.env().timer.now();
+        let now = self.platform.local().env().timer.now();
         let open = self.devices.open.borrow();
         let of = open.iter().filter(|(name, _)| which(name));
         let intervals: Vec<Interval> = of
@@ -56,12 +57,12 @@ impl Daemon {
     }
 }
 
-fn profile(daemon: &Daemon, served: &Served) -> policy::profile::Profile {
-    served.volume.tick(daemon.opener.local.env().timer.now());
+fn profile<P: Platform>(node: &Node<P>, served: &Served<P>) -> policy::profile::Profile {
+    served.volume.tick(node.platform.local().env().timer.now());
     served.volume.profile()
 }
 
-fn pool_bytes(pool: &Pool) -> u64 {
+fn pool_bytes<D: Driver>(pool: &Pool<D>) -> u64 {
     let (_, lines) = pool.cache.lines();
     u64::from(lines) * u64::from(pool.line_bytes)
 }

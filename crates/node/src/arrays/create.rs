@@ -1,8 +1,8 @@
 //! Making arrays, and what keeps devices in use from being overwritten.
 
 use super::{Devices, Lease, release_all};
-use crate::devices::Role;
-use crate::memory;
+use crate::place::Role;
+use crate::platform::Platform;
 use block::{BoxDevice, Device as _, Env, IoError, IoResult, Kind, Lba, Sectors};
 use control::config::{self, Name};
 use raid::{Array, Plan, Uuid};
@@ -11,10 +11,10 @@ use std::sync::Arc;
 /// What is looked at to see whether a device holds something.
 const PROBE_BYTES: usize = 1 << 20;
 
-impl Devices {
+impl<P: Platform> Devices<P> {
     /// Makes an array. What its members hold is lost; unless `overwrite`, they
     /// must be blank.
-    pub async fn create(&self, array: &config::Array, overwrite: bool) -> IoResult<Lease> {
+    pub async fn create(&self, array: &config::Array, overwrite: bool) -> IoResult<Lease<P>> {
         if array.raw.value {
             let what = "a raw array has nothing to be made; it is used as it is";
             return Err(IoError::new(Kind::Invalid, what).on(array.name.to_string()));
@@ -43,7 +43,7 @@ impl Devices {
     async fn make(
         &self,
         array: &config::Array,
-        members: &[Lease],
+        members: &[Lease<P>],
         overwrite: bool,
     ) -> IoResult<Array> {
         let env = self.env();
@@ -66,14 +66,14 @@ impl Devices {
         let domains: Vec<Arc<str>> = all.iter().map(|c| c.domain.clone()).collect();
         let order = raid::order(array.level.value, &domains);
         let all = order.into_iter().map(|at| all[at].clone()).collect();
-        let mut fresh = fresh;
+        let mut fresh = || self.fresh();
         raid::create(&env, &plan, all, spares, &mut fresh, Self::options(array)).await
     }
-}
 
-/// A random identity.
-pub(super) fn fresh() -> Uuid {
-    Uuid(memory::uuid().to_le_bytes())
+    /// A new identity.
+    pub(super) fn fresh(&self) -> Uuid {
+        Uuid(self.platform.uuid().to_le_bytes())
+    }
 }
 
 /// Refuses a device that holds something, which would be lost.

@@ -1,14 +1,15 @@
-//! Makes the reports of a daemon: its status, and in files of their own what it
+//! Makes the reports of a node: its status, and in files of their own what it
 //! observed of a volume and why that is cached or not.
 
 mod arrays;
 mod explain;
 mod observe;
 
-use crate::daemon::{Daemon, Pool, Served};
-use crate::devices::Opened;
+use crate::node::{Node, Pool, Served};
+use crate::place::Opened;
+use crate::platform::Platform;
 use crate::record::Recording;
-use block::{Device as _, Nanos};
+use block::{Device as _, Driver, Nanos};
 use cache::{Counter, DeviceState};
 use control::config::Name;
 use control::explained::Policy;
@@ -16,13 +17,12 @@ use control::status::Pool as PoolStatus;
 use control::status::{Counters, Device, Flow, Nbd, PoolDevice, Status, Volume};
 use filter::{Interval, Snapshot, Verb};
 use std::collections::HashMap;
-use std::time::Duration;
 
 /// What one connection was last told, to tell it what happened since.
 #[derive(Default)]
 pub struct Memory {
     at: Option<Nanos>,
-    cpu: Duration,
+    cpu: Nanos,
     /// By device, with the counters when it was opened, which tell one use of
     /// a name from a later one.
     devices: HashMap<Name, (Nanos, Snapshot)>,
@@ -32,14 +32,14 @@ pub struct Memory {
     pub recording: Option<Recording>,
 }
 
-impl Daemon {
+impl<P: Platform> Node<P> {
     /// The report, over the time since `memory` was last used.
     pub fn report(&self, memory: &mut Memory) -> Status {
-        let now = self.opener.local.env().timer.now();
+        let now = self.platform.local().env().timer.now();
         let since = memory.at.replace(now).unwrap_or(self.began);
         let span_s = (now - since).as_secs_f64();
-        let cpu = cpu_time();
-        let used = cpu.saturating_sub(std::mem::replace(&mut memory.cpu, cpu));
+        let process = self.platform.process();
+        let used = process.cpu - std::mem::replace(&mut memory.cpu, process.cpu);
         let mut devices = Vec::new();
         let mut snapshots = HashMap::new();
         for (name, opened) in self.devices.open.borrow().iter() {
@@ -70,32 +70,23 @@ impl Daemon {
             lookups.insert(name.clone(), both);
         }
         memory.lookups = lookups;
-        Status {
-            pid: std::process::id(),
+        let mut status = Status {
+            pid: process.pid,
             uptime_s: (now - self.began).as_secs_f64(),
             span_s,
             cpu_percent: per(used.as_secs_f64() * 100.0, span_s),
-            resident_bytes: resident_bytes(),
-            nbd: self.nbd(),
+            resident_bytes: process.resident_bytes,
+            nbd: Nbd::default(),
             volumes,
             waiting: self.report_waiting(),
             pools: self.pools.iter().map(|(n, p)| pool(n, p, now)).collect(),
             arrays: self.arrays(now),
             devices,
+        };
+        for frontend in &self.frontends {
+            frontend.stats(&mut status);
         }
-    }
-
-    fn nbd(&self) -> Nbd {
-        let stats = self.server.stats();
-        Nbd {
-            listeners: self.listeners.clone(),
-            connections: stats.connections,
-            handshakes: stats.handshakes,
-            connections_failed: stats.failed,
-            connections_refused: stats.refused,
-            requests: stats.reads + stats.writes + stats.flushes + stats.others,
-            errors: stats.errors,
-        }
+        status
     }
 }
 
@@ -109,7 +100,7 @@ fn counters(snapshot: &cache::Snapshot) -> Counters {
     named.collect()
 }
 
-fn volume(name: &Name, served: &Served, hit_percent: Option<f64>) -> Volume {
+fn volume<P: Platform>(name: &Name, served: &Served<P>, hit_percent: Option<f64>) -> Volume {
     Volume {
         name: name.to_string(),
         origin: served.origin.to_string(),
@@ -122,7 +113,7 @@ fn volume(name: &Name, served: &Served, hit_percent: Option<f64>) -> Volume {
     }
 }
 
-fn pool(name: &Name, pool: &Pool, now: Nanos) -> PoolStatus {
+fn pool<D: Driver>(name: &Name, pool: &Pool<D>, now: Nanos) -> PoolStatus {
     let (lines_used, lines) = pool.cache.lines();
     let reports = pool.cache.devices();
     let devices = pool.devices.borrow();
@@ -155,7 +146,7 @@ fn pool(name: &Name, pool: &Pool, now: Nanos) -> PoolStatus {
 }
 
 /// What decides about lines, and why.
-fn policy(pool: &Pool, now: Nanos) -> Policy {
+fn policy<D: Driver>(pool: &Pool<D>, now: Nanos) -> Policy {
     let name = pool.policy.to_owned();
     let Some(told) = pool.cache.explanation() else {
         return Policy {
@@ -176,7 +167,12 @@ fn policy(pool: &Pool, now: Nanos) -> Policy {
     }
 }
 
-fn device(name: &Name, opened: &Opened, now: &Snapshot, interval: &Interval) -> Device {
+fn device<P: Platform>(
+    name: &Name,
+    opened: &Opened<P>,
+    now: &Snapshot,
+    interval: &Interval,
+) -> Device {
     Device {
         name: name.to_string(),
         role: opened.role.name().to_owned(),
@@ -205,29 +201,4 @@ fn flow(interval: &Interval, verb: Verb) -> Flow {
         latency_us_p99: us(latency.value_at_quantile(0.99)),
         latency_us_max: us(latency.max()),
     }
-}
-
-/// User and system time of this process.
-fn cpu_time() -> Duration {
-    // SAFETY: all zeroes is a valid `rusage`, and it is writable.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
-        usage
-    };
-    let span = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
-    span(usage.ru_utime) + span(usage.ru_stime)
-}
-
-/// Resident memory of this process; 0 where the system does not tell.
-fn resident_bytes() -> u64 {
-    let told = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: u64 = told
-        .split_whitespace()
-        .nth(1)
-        .and_then(|pages| pages.parse().ok())
-        .unwrap_or(0);
-    // SAFETY: no pointers are involved.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    pages * u64::try_from(page).unwrap_or(0)
 }

@@ -4,7 +4,8 @@
 //!     a volume is recorded ⟺ one [`Recording`] of it is held
 //!     memory is bounded: what is not fetched in time is dropped and counted
 
-use crate::daemon::Daemon;
+use crate::node::Node;
+use crate::platform::Platform;
 use crate::report::Memory;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -66,7 +67,7 @@ impl Recording {
     }
 }
 
-impl Daemon {
+impl<P: Platform> Node<P> {
     /// Begins to record a volume; the recording ends with what `memory` is of.
     pub fn record(&self, volume: &str, memory: &mut Memory) -> Result<(), String> {
         let volumes = self.volumes.borrow();

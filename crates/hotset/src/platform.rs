@@ -1,0 +1,211 @@
+//! A node on this machine: its files, block devices and sockets through io_uring.
+
+pub mod claim;
+mod machine;
+mod state;
+
+use block::{BoxDevice, IoError, IoResult, Kind, Nanos, TargetId};
+use claim::Claim;
+use control::address::NbdUri;
+use control::config::{self, Name};
+use node::{Event, Platform, Process, Remembered};
+use origin::Identity;
+use shard::{Disk, Local};
+use std::path::Path;
+use std::rc::Rc;
+use uring::{DiskOptions, Uring, UringDriver};
+
+/// How long a file or block device may take to be opened.
+const OPEN_MAX: Nanos = Nanos::from_secs(10);
+
+/// This machine, on one shard.
+#[derive(Clone)]
+pub struct UringPlatform {
+    host: Uring,
+    local: Local<UringDriver>,
+    /// The directory of what pools remember by.
+    state: Rc<Path>,
+}
+
+/// What keeps other users away.
+pub enum Hold {
+    File { _file: OpenFile },
+    Export { _claim: Claim },
+}
+
+/// A file that the host holds open and locked.
+pub struct OpenFile {
+    host: Uring,
+    target: TargetId,
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        self.host.close(self.target);
+    }
+}
+
+impl UringPlatform {
+    /// The machine as the shard `local` of `host` sees it; pools are remembered in `state`.
+    pub fn new(host: Uring, local: Local<UringDriver>, state: &Path) -> UringPlatform {
+        UringPlatform {
+            host,
+            local,
+            state: Rc::from(state),
+        }
+    }
+
+    async fn open_file(
+        &self,
+        device: &config::Device,
+        path: &Path,
+    ) -> IoResult<(Disk<UringDriver>, Hold)> {
+        let options = DiskOptions {
+            buffered: device.buffered.value,
+            read_only: device.read_only.value,
+            exclusive: true,
+            block: None,
+            name: Some(format!("{} ({})", device.name.value, path.display())),
+        };
+        let timer = self.local.env().timer;
+        let opening = self.host.open_disk_aside(path, &options);
+        let opened = timer.timeout(OPEN_MAX, opening).await.unwrap_or_else(|| {
+            let what = "does not answer when it is opened; see to its file system or controller";
+            let name = options.name.clone().unwrap_or_default();
+            Err(IoError::new(Kind::Timeout, what).on(name))
+        });
+        let (target, _) = opened?;
+        let file = OpenFile {
+            host: self.host.clone(),
+            target,
+        };
+        Ok((self.local.disk(target)?, Hold::File { _file: file }))
+    }
+}
+
+impl Platform for UringPlatform {
+    type Driver = UringDriver;
+    type Hold = Hold;
+
+    fn local(&self) -> &Local<UringDriver> {
+        &self.local
+    }
+
+    async fn open_disk(
+        &self,
+        device: &config::Device,
+        path: &Path,
+    ) -> IoResult<(Disk<UringDriver>, Hold)> {
+        let timer = self.local.env().timer;
+        claim::pause(&timer, async || self.open_file(device, path).await).await
+    }
+
+    async fn claim_export(&self, uri: &NbdUri) -> IoResult<Hold> {
+        let timer = self.local.env().timer;
+        let claim = claim::pause(&timer, async || Claim::new(uri)).await?;
+        Ok(Hold::Export { _claim: claim })
+    }
+
+    fn read_certificates(&self, file: &Path) -> IoResult<Vec<u8>> {
+        read(file)
+    }
+
+    async fn witness(&self, pool: &Name) -> IoResult<BoxDevice> {
+        let disk = state::witness(&self.state, pool.as_str(), &self.host, &self.local).await?;
+        Ok(BoxDevice::new(disk))
+    }
+
+    fn other_pools(&self, ours: &[&str]) -> Vec<Remembered> {
+        state::others(&self.state, ours)
+    }
+
+    fn identity(&self, place: &str) -> Identity {
+        machine::identity(place)
+    }
+
+    fn host(&self) -> String {
+        machine::host()
+    }
+
+    fn uuid(&self) -> u128 {
+        machine::uuid()
+    }
+
+    fn process(&self) -> Process {
+        Process {
+            pid: std::process::id(),
+            cpu: machine::cpu_time(),
+            resident_bytes: machine::resident_bytes(),
+        }
+    }
+
+    fn event(&self, event: Event) {
+        eprintln!("hotset: {event}");
+    }
+}
+
+/// The bytes of a file of certificates or a key.
+pub fn read(file: &Path) -> IoResult<Vec<u8>> {
+    std::fs::read(file).map_err(|cause| {
+        let what = "cannot be read; correct the path, or let this user read it";
+        let error = IoError::new(Kind::Denied, what).on(file.display().to_string());
+        error.because(cause)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::config::{Device, parse};
+    use node::{Devices, Role, Source};
+    use shard::run_alone;
+    use uring::Options;
+
+    #[test]
+    fn a_device_is_opened_once_though_opening_takes_time() {
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let path = dir.path().join("file");
+        let file = std::fs::File::create(&path).unwrap();
+        file.set_len(1 << 20).unwrap();
+        let mut host = Uring::new(Options::default()).unwrap();
+        let inner = host.clone();
+        let text = format!(
+            "name = \"d\"\npath = \"{}\"\nbuffered = true",
+            path.display()
+        );
+        // Whoever opens it waits for this claim to end.
+        uring::claim(&file).unwrap();
+        let ended = run_alone(&mut host, move |local| async move {
+            let config = parse("", &mut Vec::new());
+            let env = local.env();
+            let platform = UringPlatform::new(inner, local, Path::new(""));
+            let devices = Devices::new(&config, platform);
+            let source = Source::Device(Box::new(Device::parse(&text).unwrap()));
+            let (first, second) = (devices.clone(), source.clone());
+            let opening = async move { first.open(&second, Role::Origin).await };
+            let racing = async {
+                let refused = devices.open(&source, Role::Pool).await;
+                let why = refused.err().unwrap().to_string();
+                assert!(why.contains("is being opened"), "{why}");
+                env.timer.sleep(block::Nanos::from_millis(100)).await;
+                drop(file);
+            };
+            let (opened, ()) = futures_util::future::join(opening, racing).await;
+            let lease = opened.unwrap();
+            assert!(devices.open(&source, Role::Pool).await.is_err());
+            lease.release().await;
+            let lease = devices.open(&source, Role::Pool).await.unwrap();
+            lease.keep();
+            let refused = devices.open(&source, Role::Origin).await;
+            let why = refused.err().unwrap().to_string();
+            assert!(why.contains("is in use as pool"), "{why}");
+            let name = source.name().clone();
+            devices.close(&name).await.unwrap();
+            // Dropped without a word, it is free again too.
+            drop(devices.open(&source, Role::Origin).await.unwrap());
+            env.timer.sleep(block::Nanos::from_millis(10)).await;
+            drop(devices.open(&source, Role::Origin).await.unwrap());
+        });
+        ended.expect("nothing cuts its power");
+    }
+}

@@ -1,0 +1,81 @@
+//! What this machine and this process tell of themselves, and of devices.
+
+use block::Nanos;
+use origin::Identity;
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+use std::time::Duration;
+
+/// Who is behind `place`, a path or a URI: for a file its file system and inode,
+/// for a block device its serial number where it tells one.
+pub fn identity(place: &str) -> Identity {
+    let Ok(file) = fs::metadata(place) else {
+        return Identity::new(place);
+    };
+    if !file.file_type().is_block_device() {
+        return Identity::new(&format!("file {} of {}", file.ino(), file.dev()));
+    }
+    let (major, minor) = (libc::major(file.rdev()), libc::minor(file.rdev()));
+    let about = format!("/sys/dev/block/{major}:{minor}");
+    let tells = ["wwid", "device/wwid", "device/serial", "dm/uuid"];
+    let told = tells.iter().filter_map(|name| {
+        let text = fs::read_to_string(Path::new(&about).join(name)).ok()?;
+        Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+    });
+    let partition = fs::read_to_string(Path::new(&about).join("partition"));
+    let number = partition.unwrap_or_default();
+    match told.into_iter().next() {
+        Some(serial) => Identity::new(&format!("{serial} {}", number.trim())),
+        None => Identity::new(place),
+    }
+}
+
+/// This host's name for ever.
+pub fn host() -> String {
+    let read = |path| {
+        fs::read_to_string(path)
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
+    };
+    let id = read("/etc/machine-id");
+    if id.is_empty() {
+        read("/etc/hostname")
+    } else {
+        id
+    }
+}
+
+/// A random name.
+pub fn uuid() -> u128 {
+    use std::hash::{BuildHasher, RandomState};
+    let half = |n: u64| u128::from(RandomState::new().hash_one((n, std::process::id())));
+    half(1) << 64 | half(2)
+}
+
+/// User and system time of this process.
+pub fn cpu_time() -> Nanos {
+    // SAFETY: all zeroes is a valid `rusage`, and it is writable.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+        usage
+    };
+    let span = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
+    let spent = span(usage.ru_utime) + span(usage.ru_stime);
+    Nanos(u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Resident memory of this process; 0 where the system does not tell.
+pub fn resident_bytes() -> u64 {
+    let told = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = told
+        .split_whitespace()
+        .nth(1)
+        .and_then(|pages| pages.parse().ok())
+        .unwrap_or(0);
+    // SAFETY: no pointers are involved.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    pages * u64::try_from(page).unwrap_or(0)
+}

@@ -1,0 +1,168 @@
+//! What happens to a node that its operator is to know, in a line each.
+//!
+//! Not here: where the lines go (`Platform::event`).
+
+use crate::seconds;
+use block::Nanos;
+use cache::Fault;
+use control::config::{Bytes, Name};
+use std::fmt;
+use std::sync::Arc;
+
+/// Something that happened.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the line of each says what it is")]
+pub enum Event {
+    PoolDeviceAbsent {
+        pool: Name,
+        device: Name,
+        why: String,
+    },
+    PoolDeviceUnusable {
+        pool: Name,
+        device: String,
+        why: String,
+    },
+    PoolDeviceLost {
+        pool: Name,
+        device: String,
+    },
+    PoolDeviceEjected {
+        pool: Name,
+        device: Arc<str>,
+        fault: Fault,
+    },
+    PoolNotClosed {
+        pool: Name,
+        limit: Nanos,
+    },
+    QuiescedVolumeDropped {
+        pool: Name,
+        volume: String,
+    },
+    VolumeResized {
+        volume: Name,
+        before: Bytes,
+        now: Bytes,
+        origin: String,
+    },
+    OriginDoubted {
+        volume: Name,
+        origin: String,
+        why: String,
+    },
+    VolumeServed {
+        volume: Name,
+    },
+    VolumeNotServed {
+        volume: Name,
+        why: String,
+    },
+    MemberReadOnly {
+        member: Name,
+        why: String,
+    },
+    MemberBlank {
+        array: Name,
+        member: Name,
+    },
+    MemberAbsent {
+        array: Name,
+        why: String,
+    },
+    ArrayReassembled {
+        array: Name,
+    },
+    ArrayNotReassembled {
+        array: Name,
+        why: String,
+    },
+    /// What the array itself says.
+    Array {
+        what: String,
+    },
+    /// What a frontend says.
+    Frontend {
+        what: String,
+    },
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::PoolDeviceAbsent { pool, device, why } => write!(
+                f,
+                "pool {pool} starts without {device}, whose lines are not used again: {why}; once \
+                 it is back, add it with `hotset pool add-device`"
+            ),
+            Event::PoolDeviceUnusable { pool, device, why } => {
+                write!(f, "pool {pool} starts without the lines of {device}: {why}")
+            }
+            Event::PoolDeviceLost { pool, device } => write!(
+                f,
+                "pool {pool} has lost {device}: its lines are not used again"
+            ),
+            Event::PoolDeviceEjected {
+                pool,
+                device,
+                fault,
+            } => write!(
+                f,
+                "{device} was ejected from pool {pool} ({}): its hits are lost, no data is; check \
+                 it, then remove it from the pool and add it again",
+                fault.name()
+            ),
+            Event::PoolNotClosed { pool, limit } => write!(
+                f,
+                "pool {pool} has not ended within {}: a device, or the file of it in `state`, \
+                 does not answer; the next start does without what it could not keep",
+                seconds(*limit)
+            ),
+            Event::QuiescedVolumeDropped { pool, volume } => write!(
+                f,
+                "volume {volume} was quiesced when hotset ended, and its origin may have been \
+                 changed since: what pool {pool} had of it is dropped"
+            ),
+            Event::VolumeResized {
+                volume,
+                before,
+                now,
+                origin,
+            } => write!(
+                f,
+                "volume {volume} had {before} and has {now} now: the pool's lines of it are \
+                 dropped; if its origin {origin} was cut short, restore it before it is used"
+            ),
+            Event::OriginDoubted {
+                volume,
+                origin,
+                why,
+            } => write!(
+                f,
+                "{origin}, the origin of volume {volume}, {why}: what the pool had of it is dropped"
+            ),
+            Event::VolumeServed { volume } => write!(f, "volume {volume} is served"),
+            Event::VolumeNotServed { volume, why } => write!(
+                f,
+                "volume {volume} is not served yet, and tried again: {why}"
+            ),
+            Event::MemberReadOnly { member, why } => {
+                write!(f, "member {member} can only be read: {why}")
+            }
+            Event::MemberBlank { array, member } => write!(
+                f,
+                "array {array} goes without {member}, which belongs to no array; give it with \
+                 `hotset array add`"
+            ),
+            Event::MemberAbsent { array, why } => write!(f, "array {array} starts without {why}"),
+            Event::ArrayReassembled { array } => {
+                write!(f, "array {array} is put together again")
+            }
+            Event::ArrayNotReassembled { array, why } => {
+                write!(f, "array {array} cannot be put together again: {why}")
+            }
+            Event::Array { what } => write!(f, "array {what}"),
+            Event::Frontend { what } => write!(f, "{what}"),
+        }
+    }
+}

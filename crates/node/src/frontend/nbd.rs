@@ -1,0 +1,79 @@
+//! NBD: every volume is an export.
+
+use super::{About, Frontend};
+use crate::Later;
+use crate::event::Event;
+use crate::platform::Platform;
+use block::{Device, IoResult, Nanos};
+use control::config::Config;
+use control::status::{Nbd, Status};
+use nbd::serve::{CONNECTIONS_MAX, ExportOptions, Limits, Server, connections_for};
+use std::rc::Rc;
+
+/// A server, and where it listens.
+pub struct NbdFrontend<D: Device> {
+    /// Serves what its listeners accept.
+    pub server: Rc<Server<D>>,
+    uris: Vec<String>,
+}
+
+impl<D: Device> NbdFrontend<D> {
+    /// A server within the limits of `config`, which is listened for at `uris`.
+    pub fn new<P: Platform>(
+        config: &Config,
+        platform: &P,
+        uris: Vec<String>,
+    ) -> IoResult<NbdFrontend<D>> {
+        let env = platform.local().env();
+        let memory = env.pool.total_bytes() / 2;
+        let connections = config.daemon.connections.as_ref();
+        let connections = connections.map(|number| number.value);
+        let connections =
+            connections.unwrap_or_else(|| CONNECTIONS_MAX.min(connections_for(memory as u64)));
+        let limits = Limits {
+            connections_max: connections,
+            handshakes_max: connections,
+            requests_max: config.daemon.requests.value,
+            memory_bytes_max: memory,
+            ..Limits::default()
+        };
+        let told = platform.clone();
+        let log = Rc::new(move |line: &str| {
+            let what = line.to_owned();
+            told.event(Event::Frontend { what });
+        });
+        let server = Server::new(env, limits, None, log)?;
+        Ok(NbdFrontend { server, uris })
+    }
+}
+
+impl<D: Device> Frontend<D> for NbdFrontend<D> {
+    fn add(&self, name: &str, device: D, about: &About) -> IoResult {
+        let options = ExportOptions {
+            description: about.description.clone(),
+            read_only: about.read_only,
+        };
+        self.server.add(name, device, &options)
+    }
+
+    fn withdraw<'a>(&'a self, name: &'a str, grace: Nanos) -> Later<'a, IoResult> {
+        Box::pin(self.server.remove(name, grace))
+    }
+
+    fn shut_down(&self, grace: Nanos) -> Later<'_, ()> {
+        Box::pin(self.server.shut_down(grace))
+    }
+
+    fn stats(&self, status: &mut Status) {
+        let stats = self.server.stats();
+        status.nbd = Nbd {
+            listeners: self.uris.clone(),
+            connections: stats.connections,
+            handshakes: stats.handshakes,
+            connections_failed: stats.failed,
+            connections_refused: stats.refused,
+            requests: stats.reads + stats.writes + stats.flushes + stats.others,
+            errors: stats.errors,
+        };
+    }
+}

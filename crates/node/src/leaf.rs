@@ -1,0 +1,96 @@
+//! An open device, counted: what every layer above reads and writes.
+
+use block::{
+    BoxDevice, Buf, Content, Device, Driver, Extent, Fua, Geometry, IoResult, Lba, Shared, Timer,
+};
+use filter::{Meter, Metered};
+use shard::Disk;
+use std::rc::Rc;
+
+/// A device that is counted. Clones are the same device.
+///
+/// Disks are a case of their own, so that a hit is a direct call.
+pub enum Leaf<D: Driver> {
+    /// A disk of the driver.
+    Disk(Rc<Metered<Disk<D>>>),
+    /// Anything else.
+    Other(Rc<Metered<BoxDevice>>),
+}
+
+impl<D: Driver> Clone for Leaf<D> {
+    fn clone(&self) -> Leaf<D> {
+        match self {
+            Leaf::Disk(device) => Leaf::Disk(device.clone()),
+            Leaf::Other(device) => Leaf::Other(device.clone()),
+        }
+    }
+}
+
+impl<D: Driver> Leaf<D> {
+    pub(crate) fn disk(disk: Disk<D>, timer: Timer) -> Leaf<D> {
+        Leaf::Disk(Rc::new(Metered::meter(disk, timer)))
+    }
+
+    pub(crate) fn other(device: BoxDevice, timer: Timer) -> Leaf<D> {
+        Leaf::Other(Rc::new(Metered::meter(device, timer)))
+    }
+
+    /// What counts its operations.
+    pub fn meter(&self) -> &Meter {
+        match self {
+            Leaf::Disk(device) => device.watch(),
+            Leaf::Other(device) => device.watch(),
+        }
+    }
+}
+
+impl<D: Driver> Device for Leaf<D> {
+    fn geometry(&self) -> &Geometry {
+        match self {
+            Leaf::Disk(device) => device.geometry(),
+            Leaf::Other(device) => device.geometry(),
+        }
+    }
+
+    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
+        match self {
+            Leaf::Disk(device) => device.read(at, buf).await,
+            Leaf::Other(device) => device.read(at, buf).await,
+        }
+    }
+
+    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+        match self {
+            Leaf::Disk(device) => device.write(at, data, fua).await,
+            Leaf::Other(device) => device.write(at, data, fua).await,
+        }
+    }
+
+    async fn zero(&self, extent: Extent) -> IoResult {
+        match self {
+            Leaf::Disk(device) => device.zero(extent).await,
+            Leaf::Other(device) => device.zero(extent).await,
+        }
+    }
+
+    async fn flush(&self) -> IoResult {
+        match self {
+            Leaf::Disk(device) => device.flush().await,
+            Leaf::Other(device) => device.flush().await,
+        }
+    }
+
+    async fn discard(&self, extent: Extent) -> IoResult {
+        match self {
+            Leaf::Disk(device) => device.discard(extent).await,
+            Leaf::Other(device) => device.discard(extent).await,
+        }
+    }
+
+    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        match self {
+            Leaf::Disk(device) => device.extents(extent, out).await,
+            Leaf::Other(device) => device.extents(extent, out).await,
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The daemon between its configuration and its frontends: devices, arrays, pools and
+//! volumes, and changing them while they run, on any [`Platform`].
+//!
+//! Invariants:
+//!     a place has one user at a time                          (`arrays::lease`, `Platform::Hold`)
+//!     a change that fails has changed nothing                 (`node`)
+//!     nothing here names a driver, a file, a clock or a random source, and nothing prints
+//!
+//! Not here: the command line, sockets, signals (`hotset`), and what any layer does with its
+//! bytes (`cache`, `raid`, `nbd`).
+
+mod arrays;
+mod event;
+mod frontend;
+mod leaf;
+mod model;
+mod node;
+mod origins;
+mod place;
+mod platform;
+mod record;
+mod report;
+
+pub use arrays::{Devices, Lease, Source};
+pub use event::Event;
+pub use frontend::nbd::NbdFrontend;
+pub use frontend::{About, Frontend};
+pub use leaf::Leaf;
+pub use node::{Controlled, Door, Export, Frontends, Node};
+pub use place::{Opened, Role, open};
+pub use platform::{Platform, Process, Remembered};
+pub use record::Sink;
+pub use report::Memory;
+
+use block::Nanos;
+use core::time::Duration;
+use std::pin::Pin;
+
+/// A future in a box, where a trait or a recursion needs one: never on the path of a request.
+pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+fn nanos(span: Duration) -> Nanos {
+    Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
+}
+
+fn seconds(span: Nanos) -> String {
+    format!("{:?}", Duration::from_nanos(span.0))
+}

@@ -1,0 +1,170 @@
+//! Places of devices, and opening them: a file and a line of [`schemes`] each.
+//!
+//! Invariant: nobody else has a place while what was opened there lives.
+
+mod file;
+mod nbd;
+
+use crate::Later;
+use crate::leaf::Leaf;
+use crate::model::Stripe;
+use crate::platform::Platform;
+use ::block::{BoxDevice, Device as _, IoError, IoResult, Kind, Nanos, SECTOR_BYTES, Sectors};
+use control::config;
+use filter::{Delayed, Snapshot};
+use shard::{Disk, Local};
+use std::sync::Arc;
+
+/// Opens the place of a device, if it is one of its scheme.
+type Open<P> = for<'a> fn(&'a P, &'a config::Device, Role) -> Option<Later<'a, IoResult<Raw<P>>>>;
+
+/// Every scheme of places.
+fn schemes<P: Platform>() -> [Open<P>; 2] {
+    [file::open, nbd::open]
+}
+
+/// What a scheme opens.
+struct Raw<P: Platform> {
+    device: Bare<P>,
+    hold: P::Hold,
+    /// The file or URI.
+    place: String,
+    is_file: bool,
+}
+
+/// Disks are a case of their own, so that a hit is a direct call.
+enum Bare<P: Platform> {
+    Disk(Disk<P::Driver>),
+    Other(BoxDevice),
+}
+
+/// What a device is used for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// A volume's own data.
+    Origin,
+    /// The cache of volumes.
+    Pool,
+    /// Of an array that takes it for lost after so long.
+    Member(Nanos),
+}
+
+impl Role {
+    /// One word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Origin => "origin",
+            Role::Pool => "pool",
+            Role::Member(_) => "member",
+        }
+    }
+}
+
+/// A device in use. Dropping it lets go of the file and its lock, once what is
+/// in flight has ended.
+pub struct Opened<P: Platform> {
+    /// The device.
+    pub leaf: Leaf<P::Driver>,
+    /// What for.
+    pub role: Role,
+    /// The file or URI behind it.
+    pub place: String,
+    /// What it fails with.
+    pub controller: Arc<str>,
+    /// The counters when it was opened.
+    pub at_first: Snapshot,
+    is_file: bool,
+    /// What keeps other users away; the members of an array are held themselves.
+    _hold: Option<P::Hold>,
+}
+
+impl<P: Platform> Opened<P> {
+    /// An array over devices that are open.
+    pub(crate) fn array(
+        local: &Local<P::Driver>,
+        array: BoxDevice,
+        role: Role,
+        place: String,
+        controller: Arc<str>,
+    ) -> Opened<P> {
+        let timer = local.env().timer;
+        let leaf = Leaf::other(array, timer.clone());
+        let at_first = leaf.meter().snapshot(timer.now());
+        Opened {
+            leaf,
+            role,
+            place,
+            controller,
+            at_first,
+            is_file: false,
+            _hold: None,
+        }
+    }
+
+    /// Whether it is a file or block device of this machine.
+    pub(crate) fn is_file(&self) -> bool {
+        self.is_file
+    }
+}
+
+/// Opens a device for one use; no other node can open it meanwhile.
+pub async fn open<P: Platform>(
+    platform: &P,
+    device: &config::Device,
+    role: Role,
+) -> IoResult<Opened<P>> {
+    let name = device.name.value.as_str();
+    let mut opening = schemes::<P>().into_iter();
+    let Some(opening) = opening.find_map(|open| open(platform, device, role)) else {
+        let what = "no place is given; give `path` or `nbd`";
+        return Err(IoError::new(Kind::Invalid, what).on(name.to_owned()));
+    };
+    let raw = opening.await?;
+    let timer = platform.local().env().timer;
+    let leaf = match (raw.device, &device.model) {
+        (Bare::Disk(disk), None) => Leaf::disk(disk, timer.clone()),
+        (Bare::Other(other), None) => Leaf::other(other, timer.clone()),
+        (Bare::Disk(disk), Some(_)) => {
+            let slow = slow_down(platform, BoxDevice::new(disk), device)?;
+            Leaf::other(slow, timer.clone())
+        }
+        (Bare::Other(other), Some(_)) => {
+            Leaf::other(slow_down(platform, other, device)?, timer.clone())
+        }
+    };
+    let controller = match device.controller.as_str() {
+        "" => name.into(),
+        controller => controller.into(),
+    };
+    let at_first = leaf.meter().snapshot(timer.now());
+    Ok(Opened {
+        leaf,
+        role,
+        place: raw.place,
+        controller,
+        at_first,
+        is_file: raw.is_file,
+        _hold: Some(raw.hold),
+    })
+}
+
+/// Makes `raw` as slow as the model that `device` names.
+fn slow_down<P: Platform>(
+    platform: &P,
+    raw: BoxDevice,
+    device: &config::Device,
+) -> IoResult<BoxDevice> {
+    let model = device.model.as_ref().map_or("", |model| model.as_str());
+    let drives = device.model_disks.value;
+    let stripe = Sectors(device.model_stripe.value.0 / SECTOR_BYTES);
+    let capacity = Stripe::capacity(model, drives, stripe)?;
+    if raw.geometry().sectors > capacity {
+        let what = format!(
+            "is larger than {drives} x {model}; give more `model_disks`, or a larger model"
+        );
+        return Err(IoError::new(Kind::Invalid, what).on(device.name.value.to_string()));
+    }
+    let pacer = Stripe::new(model, drives, stripe)?;
+    let env = platform.local().env();
+    Ok(BoxDevice::new(Delayed::new(raw, pacer, env)))
+}

@@ -1,0 +1,24 @@
+//! `path`: a file or block device.
+
+use super::{Bare, Raw, Role};
+use crate::Later;
+use crate::platform::Platform;
+use block::IoResult;
+use control::config;
+
+pub(super) fn open<'a, P: Platform>(
+    platform: &'a P,
+    device: &'a config::Device,
+    _: Role,
+) -> Option<Later<'a, IoResult<Raw<P>>>> {
+    let path = &device.path.as_ref()?.value;
+    Some(Box::pin(async move {
+        let (disk, hold) = platform.open_disk(device, path).await?;
+        Ok(Raw {
+            device: Bare::Disk(disk),
+            hold,
+            place: path.display().to_string(),
+            is_file: true,
+        })
+    }))
+}

@@ -1,0 +1,81 @@
+//! What a node asks of whatever it runs on: a machine, or a simulated world.
+//!
+//! Invariant: one user at a time has a place, from its opening until its hold is dropped.
+//!
+//! Not here: what is done with an open device, and protocols over the shard's own streams,
+//! which are the same on every platform (`place`).
+
+use crate::event::Event;
+use block::{BoxDevice, Driver, IoResult, Nanos};
+use control::address::NbdUri;
+use control::config::{self, Name};
+use origin::Identity;
+use shard::{Disk, Local};
+use std::path::{Path, PathBuf};
+
+/// What runs a node; clones are the same.
+#[allow(async_fn_in_trait, reason = "shard-local: no future here is Send")]
+pub trait Platform: Clone + 'static {
+    /// What serves the shard's operations.
+    type Driver: Driver;
+    /// Keeps other users away from a place, until dropped.
+    type Hold: 'static;
+
+    /// The shard that everything runs on.
+    fn local(&self) -> &Local<Self::Driver>;
+
+    /// Opens the file or block device at `path` for `device`, and for nobody else.
+    async fn open_disk(
+        &self,
+        device: &config::Device,
+        path: &Path,
+    ) -> IoResult<(Disk<Self::Driver>, Self::Hold)>;
+
+    /// Claims the export at `uri` against other nodes.
+    async fn claim_export(&self, uri: &NbdUri) -> IoResult<Self::Hold>;
+
+    /// The bytes of a file of certificates.
+    fn read_certificates(&self, file: &Path) -> IoResult<Vec<u8>>;
+
+    /// The file beside a pool that remembers its devices, made if it is missing.
+    async fn witness(&self, pool: &Name) -> IoResult<BoxDevice>;
+
+    /// The pools that are remembered beside those called `ours`.
+    fn other_pools(&self, ours: &[&str]) -> Vec<Remembered>;
+
+    /// Who is behind `place`, a path or a URI.
+    fn identity(&self, place: &str) -> Identity;
+
+    /// The name of the machine, for ever.
+    fn host(&self) -> String;
+
+    /// A name that nobody has had.
+    fn uuid(&self) -> u128;
+
+    /// What it has cost so far.
+    fn process(&self) -> Process;
+
+    /// Tells whoever looks after the node.
+    fn event(&self, event: Event);
+}
+
+/// A pool of another configuration.
+pub struct Remembered {
+    /// What remembers it.
+    pub file: PathBuf,
+    /// Its name.
+    pub pool: String,
+    /// The names of its volumes.
+    pub volumes: Vec<String>,
+}
+
+/// A process, as its operating system sees it.
+#[derive(Clone, Copy, Default)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// The time that processors have spent on it.
+    pub cpu: Nanos,
+    /// The memory that it has; 0 where the system does not tell.
+    pub resident_bytes: u64,
+}
