@@ -54,8 +54,17 @@ impl UringPlatform {
             state: Rc::from(state),
         }
     }
+}
 
-    async fn open_file(
+impl Platform for UringPlatform {
+    type Driver = UringDriver;
+    type Hold = Hold;
+
+    fn local(&self) -> &Local<UringDriver> {
+        &self.local
+    }
+
+    async fn open_disk(
         &self,
         device: &config::Device,
         path: &Path,
@@ -81,29 +90,11 @@ impl UringPlatform {
         };
         Ok((self.local.disk(target)?, Hold::File { _file: file }))
     }
-}
 
-impl Platform for UringPlatform {
-    type Driver = UringDriver;
-    type Hold = Hold;
-
-    fn local(&self) -> &Local<UringDriver> {
-        &self.local
-    }
-
-    async fn open_disk(
-        &self,
-        device: &config::Device,
-        path: &Path,
-    ) -> IoResult<(Disk<UringDriver>, Hold)> {
-        let timer = self.local.env().timer;
-        claim::pause(&timer, async || self.open_file(device, path).await).await
-    }
-
-    async fn claim_export(&self, uri: &NbdUri) -> IoResult<Hold> {
-        let timer = self.local.env().timer;
-        let claim = claim::pause(&timer, async || Claim::new(uri)).await?;
-        Ok(Hold::Export { _claim: claim })
+    fn claim_export(&self, uri: &NbdUri) -> IoResult<Hold> {
+        Ok(Hold::Export {
+            _claim: Claim::new(uri)?,
+        })
     }
 
     fn read_certificates(&self, file: &Path) -> IoResult<Vec<u8>> {

@@ -27,7 +27,7 @@ pub use frontend::nbd::NbdFrontend;
 pub use frontend::{About, Frontend};
 pub use leaf::Leaf;
 pub use node::{Controlled, Door, Export, Frontends, Node};
-pub use place::{Opened, Role, open};
+pub use place::{CLAIM_ATTEMPTS, CLAIM_PAUSE, Opened, Role, claimed, open};
 pub use platform::{Platform, Process, Remembered};
 pub use record::Sink;
 pub use report::Memory;

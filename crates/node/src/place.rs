@@ -9,7 +9,7 @@ use crate::Later;
 use crate::leaf::Leaf;
 use crate::model::Stripe;
 use crate::platform::Platform;
-use ::block::{BoxDevice, Device as _, IoError, IoResult, Kind, Nanos, SECTOR_BYTES, Sectors};
+use block::{BoxDevice, Device as _, IoError, IoResult, Kind, Nanos, SECTOR_BYTES, Sectors, Timer};
 use control::config;
 use filter::{Delayed, Snapshot};
 use shard::{Disk, Local};
@@ -146,6 +146,24 @@ pub async fn open<P: Platform>(
         is_file: raw.is_file,
         _hold: Some(raw.hold),
     })
+}
+
+/// How often a claim is tried, and how long after each time: ten seconds in all. Who has
+/// a place lets go of it a moment after its end.
+pub const CLAIM_ATTEMPTS: u32 = 200;
+/// See [`CLAIM_ATTEMPTS`].
+pub const CLAIM_PAUSE: Nanos = Nanos::from_millis(50);
+
+/// What `claim` comes to, which is tried again while another is `Busy` with it.
+pub async fn claimed<T>(timer: &Timer, mut claim: impl AsyncFnMut() -> IoResult<T>) -> IoResult<T> {
+    for _ in 1..CLAIM_ATTEMPTS {
+        match claim().await {
+            Err(error) if error.kind() == Kind::Busy => {}
+            other => return other,
+        }
+        timer.sleep(CLAIM_PAUSE).await;
+    }
+    claim().await
 }
 
 /// Makes `raw` as slow as the model that `device` names.

@@ -24,15 +24,16 @@ pub trait Platform: Clone + 'static {
     /// The shard that everything runs on.
     fn local(&self) -> &Local<Self::Driver>;
 
-    /// Opens the file or block device at `path` for `device`, and for nobody else.
+    /// Opens the file or block device at `path` for `device`, and for nobody else. `Busy`:
+    /// somebody has it, and may be about to let go of it.
     async fn open_disk(
         &self,
         device: &config::Device,
         path: &Path,
     ) -> IoResult<(Disk<Self::Driver>, Self::Hold)>;
 
-    /// Claims the export at `uri` against other nodes.
-    async fn claim_export(&self, uri: &NbdUri) -> IoResult<Self::Hold>;
+    /// Claims the export at `uri` against other nodes; `Busy` as above.
+    fn claim_export(&self, uri: &NbdUri) -> IoResult<Self::Hold>;
 
     /// The bytes of a file of certificates.
     fn read_certificates(&self, file: &Path) -> IoResult<Vec<u8>>;

@@ -47,6 +47,11 @@ impl<D: Driver> Local<D> {
         }
     }
 
+    /// Operations on a target that have not ended, whether somebody waits for them or not.
+    pub fn in_flight(&self, target: TargetId) -> u32 {
+        self.0.ops.in_flight(target)
+    }
+
     /// The listener that the host has opened.
     pub fn listener(&self, target: TargetId) -> Listen<D> {
         Listen::new(self.0.clone(), target)

@@ -116,6 +116,11 @@ impl Table {
 }
 
 impl<D: Driver> Ops<D> {
+    /// Operations on `target` that have not ended.
+    pub(crate) fn in_flight(&self, target: TargetId) -> u32 {
+        self.table.borrow_mut().queue(target).in_flight
+    }
+
     pub(crate) fn new(driver: D, depth: u32) -> Ops<D> {
         assert!(depth > 0, "a target needs a depth of at least 1");
         Ops {

@@ -115,6 +115,26 @@ impl Disk {
         }
     }
 
+    /// As it is when it is plugged in again, by another name.
+    pub fn again(&self, target: TargetId) -> Disk {
+        Disk {
+            target,
+            geometry: self.geometry.clone(),
+            service: self.service.clone(),
+            domain: self.domain,
+            contents: self.contents.clone(),
+            rules: Vec::new(),
+            latent: RangeSet::new(),
+            powered: true,
+            plugged: true,
+            writing: Vec::new(),
+            stuck: Vec::new(),
+            hung: false,
+            lost_writes: false,
+            overlaps: 0,
+        }
+    }
+
     /// Whether it answers.
     pub fn is_up(&self) -> bool {
         self.powered && self.plugged

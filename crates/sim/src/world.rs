@@ -152,6 +152,16 @@ impl World {
         Ok(target)
     }
 
+    /// Another disk that has the bytes of `disk`: what was unplugged and is plugged in
+    /// again, to who had it open. One of them at a time is to be plugged in.
+    pub fn add_again(&mut self, disk: TargetId) -> Option<TargetId> {
+        let index = self.disk_index(disk)?;
+        let target = self.add_target(Target::Disk(self.disks.len() as u32));
+        let again = self.disks[index].again(target);
+        self.disks.push(again);
+        Some(target)
+    }
+
     /// Adds a listener at `address`, behind links like `link`. It is open anew at
     /// every boot. `Invalid` if the address is taken or the link impossible.
     pub fn listen(&mut self, address: Address, link: LinkSpec) -> IoResult<TargetId> {

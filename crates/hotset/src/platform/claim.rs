@@ -3,47 +3,32 @@
 //! A file or block device has a lock (`uring::claim`); an NBD export has none of
 //! its own. The kernel lets go of what a process claimed a moment after the
 //! process has ended, seconds on a busy machine, so that who claims waits that
-//! moment ([`wait`], [`pause`]).
+//! moment ([`wait`], [`node::claimed`]).
 //!
 //! A claim on an export is an abstract unix socket named after the export: the kernel lets
 //! one process have it, and takes it back however that ends. It holds among the
 //! daemons of one network name space; another machine is not kept out. Two
 //! names of one host (`localhost`, `127.0.0.1`) are two exports to it.
 
-use block::{Address, IoError, IoResult, Kind, Nanos, Timer};
+use block::{Address, IoError, IoResult, Kind};
 use control::address::NbdUri;
+use node::{CLAIM_ATTEMPTS, CLAIM_PAUSE};
 use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 
-/// How often a claim is tried, and how long after each time: ten seconds in all.
-const ATTEMPTS: u32 = 200;
-const PAUSE: Nanos = Nanos::from_millis(50);
-
 /// What `claim` comes to, which is tried again while another is `Busy` with it.
 /// Blocks the thread meanwhile.
 pub fn wait<T>(mut claim: impl FnMut() -> IoResult<T>) -> IoResult<T> {
-    for _ in 1..ATTEMPTS {
+    for _ in 1..CLAIM_ATTEMPTS {
         match claim() {
             Err(error) if error.kind() == Kind::Busy => {}
             other => return other,
         }
-        std::thread::sleep(std::time::Duration::from_nanos(PAUSE.0));
+        std::thread::sleep(std::time::Duration::from_nanos(CLAIM_PAUSE.0));
     }
     claim()
-}
-
-/// As [`wait`], for a task of a shard that goes on meanwhile.
-pub async fn pause<T>(timer: &Timer, mut claim: impl AsyncFnMut() -> IoResult<T>) -> IoResult<T> {
-    for _ in 1..ATTEMPTS {
-        match claim().await {
-            Err(error) if error.kind() == Kind::Busy => {}
-            other => return other,
-        }
-        timer.sleep(PAUSE).await;
-    }
-    claim().await
 }
 
 /// Keeps other daemons away from an export until dropped.

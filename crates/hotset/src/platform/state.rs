@@ -3,7 +3,6 @@
 //! A file there, one a pool, is the *witness*: it knows which devices were in
 //! the pool when its volumes were last written, whatever becomes of the devices.
 
-use super::claim;
 use block::{IoError, IoResult, Kind};
 use layout::{HEAD_BLOCKS, Head, newest};
 use node::Remembered;
@@ -61,7 +60,7 @@ pub async fn witness(
     };
     let timer = local.env().timer;
     let (target, _) =
-        claim::pause(&timer, async || host.open_disk_aside(&path, &options).await).await?;
+        node::claimed(&timer, async || host.open_disk_aside(&path, &options).await).await?;
     local.disk(target)
 }
 

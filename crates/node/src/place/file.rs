@@ -1,6 +1,6 @@
 //! `path`: a file or block device.
 
-use super::{Bare, Raw, Role};
+use super::{Bare, Raw, Role, claimed};
 use crate::Later;
 use crate::platform::Platform;
 use block::IoResult;
@@ -13,7 +13,9 @@ pub(super) fn open<'a, P: Platform>(
 ) -> Option<Later<'a, IoResult<Raw<P>>>> {
     let path = &device.path.as_ref()?.value;
     Some(Box::pin(async move {
-        let (disk, hold) = platform.open_disk(device, path).await?;
+        let timer = platform.local().env().timer;
+        let open = async || platform.open_disk(device, path).await;
+        let (disk, hold) = claimed(&timer, open).await?;
         Ok(Raw {
             device: Bare::Disk(disk),
             hold,

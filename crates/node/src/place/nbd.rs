@@ -1,6 +1,6 @@
 //! `nbd`: an export of an NBD server.
 
-use super::{Bare, Raw, Role};
+use super::{Bare, Raw, Role, claimed};
 use crate::Later;
 use crate::platform::Platform;
 use block::{BoxDevice, IoResult, Nanos};
@@ -24,7 +24,8 @@ pub(super) fn open<'a, P: Platform>(
     let uri = &device.nbd.as_ref()?.value;
     Some(Box::pin(async move {
         let name = device.name.value.as_str();
-        let hold = platform.claim_export(uri).await;
+        let timer = platform.local().env().timer;
+        let hold = claimed(&timer, async || platform.claim_export(uri)).await;
         let hold = hold.map_err(|error| error.on(format!("{name} ({uri})")))?;
         let authority = device.tls_ca.as_ref().map(|file| file.value.as_path());
         let client = connect(platform, uri, authority, role).await?;
