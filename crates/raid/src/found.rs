@@ -190,3 +190,35 @@ impl Core {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::Uuid;
+
+    /// What cannot be read now may be read at the next start, and must be older then than
+    /// what is announced until then.
+    #[test]
+    fn a_journal_goes_on_above_what_cannot_be_read() {
+        let record = |number| {
+            Slot::Record(Record {
+                array: Uuid::default(),
+                number,
+                tail: 1,
+                durable: 1,
+                headers: 2,
+                stripe: 0,
+                intent: Intent::Stays,
+            })
+        };
+        assert_eq!(
+            weigh(&[record(4), record(1), record(2), record(3)], 1).last,
+            4
+        );
+        for unread in [Slot::Unknown, Slot::Torn] {
+            // The two that are not read may be the fifth and the sixth.
+            let slots = [record(4), unread.clone(), unread.clone(), record(3)];
+            assert!(weigh(&slots, 1).last >= 6, "{unread:?}");
+        }
+    }
+}

@@ -162,3 +162,45 @@ fn a_write_that_is_given_up_while_its_member_returns_is_waited_for_too() {
         assert_eq!(found.mismatches, 0);
     });
 }
+
+/// A leg hangs in a write of 2 and another takes its place. It is taken for what replaces
+/// the other leg, which is copied to it at once: not before its write of 2 has ended.
+#[test]
+fn a_device_whose_write_was_given_up_is_copied_to_only_once_that_has_ended() {
+    let (mut sim, disks) = run(1, 1, &[8; 3], async |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
+        bench.write(&array, 0, 4096, 1).await.unwrap();
+        array.close().await.unwrap();
+    });
+    let rule = Rule {
+        disk: disks[1],
+        ops: Ops::Writes,
+        within: Some(Extent::new(Lba(2048 + 64), Sectors(64))),
+        when: When::Nth(1),
+        effect: Effect::Stick(None),
+    };
+    strike(&mut sim, vec![rule]);
+    let control = sim.world().control();
+    drive(&mut sim, &control, &disks, async |bench| {
+        let array = outer(&bench, bench.candidates(&[0, 1])).await;
+        bench.write(&array, 64, 64, 2).await.unwrap();
+        bench.write(&array, 64, 64, 3).await.unwrap();
+        let put = async |role, disk| {
+            let device = bench.candidate(disk);
+            array.replace(role, device, bench.uuid(), true).await
+        };
+        put(1, 2).await.unwrap();
+        bench.settled(&array).await;
+        let error = put(0, 1).await.expect_err("its write can still land");
+        assert_eq!(error.kind(), Kind::Timeout, "{error}");
+        bench.control.release(bench.disks[1]);
+        bench.sleep(5).await;
+        put(0, 1).await.unwrap();
+        bench.settled(&array).await;
+        for _ in 0..4 {
+            assert!(bench.holds(&array, 64, 64, 3).await);
+        }
+        let found = array.scrub(false).await.unwrap();
+        assert_eq!(found.mismatches, 0);
+    });
+}

@@ -1,7 +1,7 @@
 //! Members in sync that are replaced: they serve until the other one is whole.
 
 use crate::common::{Bench, after_power, drive, run, spoil, strike};
-use block::{Extent, Kind, Lba, Nanos, Sectors};
+use block::{Device, Extent, Kind, Lba, Nanos, Sectors};
 use futures_util::future::join;
 use raid::{Array, Level, Options};
 use sim::{Domain, Effect, Ops, Rule, When};
@@ -235,4 +235,91 @@ fn power_that_goes_amid_an_exchange_leaves_every_member_in_sync() {
         control.power_on(Domain(0));
     }
     assert!(!ended.contains(&0), "not begun, done: {ended:?}");
+}
+
+/// Writes of RAID 5 are under way, with their records on the old one, when all is copied:
+/// it serves until they have ended, for the new one has no record of them.
+#[test]
+fn no_write_is_under_way_when_a_role_changes_hands() {
+    let (mut sim, disks) = run(1, 1, &[8; 4], async |bench| {
+        fill(&bench, Level::Raid5, 3).await;
+    });
+    // What the first stripes have on the other two is written slowly.
+    let slow = |disk: usize| Rule {
+        disk: disks[disk],
+        ops: Ops::Writes,
+        within: Some(Extent::new(Lba(data_at(Level::Raid5)), Sectors(4 * 64))),
+        when: When::Always,
+        effect: Effect::Delay(Nanos::from_secs(2)),
+    };
+    strike(&mut sim, vec![slow(0), slow(2)]);
+    let control = sim.world().control();
+    drive(&mut sim, &control, &disks, async |bench| {
+        let options = Options {
+            rebuild_floor: 16 << 20,
+            busy_for: Nanos::from_secs(1),
+            ..crate::common::options()
+        };
+        let found = bench.candidates(&[0, 1, 2]);
+        let array = bench.assemble_with(found, options).await.unwrap();
+        bench.write(&array, SECTORS - 64, 16, 2).await.unwrap();
+        begin(&bench, &array, 3).await;
+        let done = || array.report().progress.map_or(0, |p| p.done.0);
+        while done() < SECTORS / 2 {
+            bench.sleep(1).await;
+        }
+        let writes = async {
+            let write = async |stripe: u64| {
+                let written = bench.write(&array, 128 * stripe + 3, 16, 2).await;
+                written.unwrap();
+            };
+            join(write(0), join(write(1), write(2))).await;
+        };
+        let cut = async {
+            while array.report().replaced.is_some() {
+                bench.sleep(1).await;
+            }
+            bench.sleep(5).await;
+            bench.control.cut_power(None);
+        };
+        join(writes, cut).await;
+    });
+    after_power(&mut sim, &disks, &[0, 3, 2], async |_, array| {
+        let found = array.scrub(false).await.unwrap();
+        assert_eq!(found.mismatches, 0, "{:?}", array.events());
+    });
+}
+
+/// A device that was a member and takes the place of another leaves its records behind:
+/// a start without a member does none of them again.
+#[test]
+fn nothing_is_done_again_from_the_journal_of_a_device_that_was_a_member() {
+    let (mut sim, disks) = run(1, 1, &[8; 4], async |bench| {
+        let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
+        bench.write(&array, 0, SECTORS, 1).await.unwrap();
+        array.flush().await.unwrap();
+        // Records of the stripes whose parity the second has, which stay open on it.
+        for round in 0..4 {
+            for stripe in (0..SECTORS / 128).filter(|n| array.shape().stripe(*n).parity == 1) {
+                let (at, byte) = (128 * stripe + 3, 2 + round);
+                bench.write(&array, at, 16, byte).await.unwrap();
+            }
+        }
+        array.fail(1).await.unwrap();
+        let other = bench.candidate(3);
+        array.replace(1, other, bench.uuid(), true).await.unwrap();
+        bench.settled(&array).await;
+        bench.write(&array, 0, SECTORS, 9).await.unwrap();
+        let back = bench.candidate(1);
+        array.replace(0, back, bench.uuid(), true).await.unwrap();
+        bench.settled(&array).await;
+        array.close().await.unwrap();
+    });
+    let control = sim.world().control();
+    drive(&mut sim, &control, &disks, async |bench| {
+        let array = bench.assemble(&[1, 3]).await.unwrap();
+        for at in (0..SECTORS).step_by(64) {
+            assert!(bench.holds(&array, at, 64, 9).await, "{at}");
+        }
+    });
 }

@@ -178,8 +178,8 @@ impl Search {
             }
             Event::Fill => {
                 let filled = life.live() & !life.in_sync();
-                let sources = life.in_sync() & !gone(life.in_sync());
-                (filled != 0 && gone(filled) == 0 && sources != 0).then_some(())?;
+                // What is lost may have been lost once all was copied.
+                (filled != 0 && gone(filled) == 0).then_some(())?;
                 let held = life.held();
                 for role in bits(filled) {
                     // As `rebuild` does, once it holds everything.
