@@ -32,6 +32,10 @@ const LAYERS: [(&str, May); 19] = [
     ("nbd", May::Use(&["block"])),
     ("ublk", May::Use(&["block"])),
     ("vhost", May::Use(&["block"])),
+    (
+        "experiment",
+        May::Use(&["block", "policy", "raid", "shard", "sim"]),
+    ),
     // Of sim, control takes the names of the drives that a device may imitate.
     ("control", May::AllBut(&["uring", "node", "lab", "hotset"])),
     // Of sim, node takes the models that a device may imitate.

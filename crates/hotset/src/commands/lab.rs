@@ -1,6 +1,7 @@
 //! `hotset lab`.
 
 mod perc;
+mod redskin;
 
 use crate::Failure;
 use crate::cli::Lab;
@@ -18,6 +19,12 @@ pub enum Experiment {
     /// published beside what came out; a figure that is out of tolerance is printed as
     /// such, and is no failure.
     Perc(perc::Perc),
+    /// An access log replayed on a web server with disks, and with two kinds of flash drives
+    ///
+    /// In virtual time, with the models of drives and links. Prints what was published
+    /// beside what came out; a figure that is out of tolerance is printed as such, and is
+    /// no failure.
+    Redskin(redskin::Redskin),
 }
 
 pub fn run(command: Lab) -> Result<(), Failure> {
@@ -73,6 +80,7 @@ pub fn run(command: Lab) -> Result<(), Failure> {
             directory,
         } => kill(rounds, seed, &directory),
         Lab::Run(Experiment::Perc(command)) => perc::run(&command),
+        Lab::Run(Experiment::Redskin(command)) => redskin::run(&command),
     }
 }
 

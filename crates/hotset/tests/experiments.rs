@@ -1,4 +1,4 @@
-//! `hotset lab run perc`, in its quick forms.
+//! `hotset lab run`, in its quick forms.
 
 mod common;
 
@@ -68,5 +68,42 @@ fn files_are_swept_through_a_daemon() {
             point["cpu_daemon_percent"].as_f64().unwrap() > 0.0,
             "{point}"
         );
+    }
+}
+
+#[test]
+fn every_printed_figure_of_the_log_replay_has_its_row() {
+    let output = hotset()
+        .args(["lab", "run", "redskin", "--quick", "--json", "--seeds", "2"])
+        .output()
+        .unwrap();
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", all(&output)));
+    assert_eq!(rows.len(), 59);
+    for row in &rows {
+        let of = |key: &str| row[key].as_f64().unwrap();
+        assert!(
+            of("ours_min") <= of("ours") && of("ours") <= of("ours_max"),
+            "{row}"
+        );
+        assert_eq!(
+            (of("seeds"), row["experiment"].as_str()),
+            (2.0, Some("redskin"))
+        );
+    }
+    let output = hotset()
+        .args([
+            "lab", "run", "redskin", "--quick", "--seeds", "1", "--memory", "1",
+        ])
+        .output()
+        .unwrap();
+    let text = all(&output);
+    for word in [
+        "claim.gap.hour",
+        "not identifiable",
+        "fitted: files of the site",
+        "too few",
+    ] {
+        assert!(text.contains(word), "{word} is not in {text}");
     }
 }

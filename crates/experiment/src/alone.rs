@@ -1,0 +1,32 @@
+//! One shard in a simulated world.
+
+use block::ShardId;
+use shard::{Config, Local, Mesh, Shard};
+use sim::{Outcome, Sim, SimDriver};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Runs `work` on the only shard of `sim`: how the run ended, and what the work
+/// came to if it did not end before it.
+pub fn run_alone<T, F>(
+    sim: &mut Sim,
+    work: impl FnOnce(Local<SimDriver>) -> F + 'static,
+) -> (Outcome, Option<T>)
+where
+    T: 'static,
+    F: Future<Output = T> + 'static,
+{
+    let work = RefCell::new(Some(work));
+    let result = Rc::new(RefCell::new(None));
+    let outcome = sim.drive(1, |_, driver| {
+        let told = result.clone();
+        let work = work.take().expect("one shard, booted once");
+        let mesh = Mesh::new(1);
+        Shard::boot(ShardId(0), driver, mesh, Config::default(), |local| {
+            let working = work(local);
+            async move { *told.borrow_mut() = Some(working.await) }
+        })
+    });
+    let came = result.take();
+    (outcome, came)
+}

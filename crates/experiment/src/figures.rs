@@ -1,0 +1,133 @@
+//! What was printed: one data file an evaluation, in hotset's own words, with the source.
+
+use serde::{Deserialize, Serialize};
+
+/// What a comparison with a printed figure is worth.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// No parameter was fitted to it.
+    Blind,
+    /// A parameter was fitted to it.
+    Calibrated,
+    /// It says how something changes or compares, not how much it is.
+    Shape,
+    /// What it depends on was not printed.
+    NotIdentifiable,
+}
+
+impl Status {
+    /// As reports have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Status::Blind => "blind",
+            Status::Calibrated => "calibrated",
+            Status::Shape => "shape",
+            Status::NotIdentifiable => "not identifiable",
+        }
+    }
+}
+
+/// One printed figure.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Printed {
+    /// Names it; the experiment measures under the same name.
+    pub figure: String,
+    /// The unit, in both.
+    pub unit: String,
+    /// What was printed.
+    pub value: f64,
+    /// What a comparison is worth.
+    pub status: Status,
+    /// How far ours may be from it, in percent; none for what cannot be identified.
+    pub tolerance_percent: Option<f64>,
+    /// What to know about it.
+    #[serde(default)]
+    pub note: String,
+}
+
+/// A parameter that was fitted.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fitted {
+    /// Which, with its unit.
+    pub parameter: String,
+    /// To what.
+    pub value: f64,
+    /// The figure it was fitted to.
+    pub figure: String,
+}
+
+/// All that one evaluation printed.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figures {
+    /// Where it was printed.
+    pub source: String,
+    /// What was not printed, and is assumed.
+    pub assumed: Vec<String>,
+    /// Where the source contradicts itself.
+    pub contradictions: Vec<String>,
+    /// What was fitted.
+    #[serde(default)]
+    pub fitted: Vec<Fitted>,
+    /// The figures.
+    pub printed: Vec<Printed>,
+}
+
+impl Figures {
+    /// Reads a data file of `figures/`; the error says what is wrong in it, and where.
+    pub fn parse(text: &str) -> Result<Figures, String> {
+        let figures: Figures = toml::from_str(text).map_err(|error| error.to_string())?;
+        for fitted in &figures.fitted {
+            let named = figures.printed.iter().find(|p| p.figure == fitted.figure);
+            if named.is_none_or(|printed| printed.status != Status::Calibrated) {
+                return Err(format!(
+                    "{} was fitted to {}, which must be a printed figure with status = \"calibrated\"",
+                    fitted.parameter, fitted.figure
+                ));
+            }
+        }
+        Ok(figures)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+        source = "a paper"
+        assumed = []
+        contradictions = []
+        [[fitted]]
+        parameter = "files"
+        value = 3.0
+        figure = "tps"
+        [[printed]]
+        figure = "tps"
+        unit = "1/s"
+        value = 10.0
+        status = "calibrated"
+        tolerance_percent = 5.0
+    "#;
+
+    #[test]
+    fn a_figure_that_was_fitted_to_cannot_be_called_blind() {
+        assert!(Figures::parse(TEXT).is_ok());
+        let blind = TEXT.replace("calibrated", "blind");
+        assert!(Figures::parse(&blind).unwrap_err().contains("files"));
+        let unknown = TEXT.replace(
+            "figure = \"tps\"\n        unit",
+            "figure = \"x\"\n        unit",
+        );
+        assert!(Figures::parse(&unknown).unwrap_err().contains("tps"));
+    }
+
+    #[test]
+    fn an_unknown_field_is_refused_by_name() {
+        let error = Figures::parse(&format!("{TEXT}\ntolerance = 1")).unwrap_err();
+        assert!(error.contains("tolerance"), "{error}");
+    }
+}

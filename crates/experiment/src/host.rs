@@ -1,0 +1,174 @@
+//! A host's page cache over a volume: what a process reads from a file system does not
+//! reach the drives again while there is memory.
+//!
+//! One least-recently-used list of pages of 4 KiB. What is read and is not there is read
+//! from the volume, neighbours in one request of at most the read-ahead window.
+//!
+//! Left out: writes, read-ahead past the end of what is asked for (the files are small),
+//! and the division of memory between pages and other uses.
+
+use crate::site::PAGE_BYTES;
+use block::{BoxDevice, Device, Env, IoResult, Lba, SECTOR_BYTES};
+use policy::{HashIndex, Key, Lru, Replacement, Request, Unpinned};
+use std::cell::{Cell, RefCell};
+
+/// The largest request of the kernel's read-ahead: 128 KiB.
+pub const WINDOW_PAGES: u64 = 32;
+/// Keys the index of pages.
+const INDEX: u64 = 1;
+
+/// Pages that were asked for, and what became of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Pages {
+    /// Asked for.
+    pub asked: u64,
+    /// Read from the volume.
+    pub missed: u64,
+    /// Requests to the volume.
+    pub reads: u64,
+}
+
+/// A page cache, and what is below.
+pub struct Host {
+    volume: BoxDevice,
+    env: Env,
+    pages: RefCell<Lru<HashIndex>>,
+    counts: Cell<Pages>,
+}
+
+impl Host {
+    /// An empty cache of `memory_pages` over `volume`.
+    pub fn new(volume: BoxDevice, env: Env, memory_pages: u32) -> Host {
+        Host {
+            volume,
+            env,
+            pages: RefCell::new(Lru::new(INDEX, memory_pages)),
+            counts: Cell::default(),
+        }
+    }
+
+    /// What was asked for by now.
+    pub fn counts(&self) -> Pages {
+        self.counts.get()
+    }
+
+    /// Reads pages of the volume.
+    pub async fn read(&self, first: u64, pages: u64) -> IoResult {
+        let mut missing = None;
+        for page in first..first + pages {
+            let hit = self.touch(page);
+            let start = *missing.get_or_insert(page);
+            if hit {
+                self.fetch(start, page).await?;
+                missing = None;
+            } else if page + 1 - start == WINDOW_PAGES {
+                self.fetch(start, page + 1).await?;
+                missing = None;
+            }
+        }
+        match missing {
+            Some(start) => self.fetch(start, first + pages).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Whether `page` is there; it is from now on.
+    fn touch(&self, page: u64) -> bool {
+        let mut lru = self.pages.borrow_mut();
+        let request = Request::default();
+        let hit = lru.touch(Key(page), &request).is_some();
+        if !hit {
+            lru.insert(Key(page), &request, &Unpinned);
+        }
+        let mut counts = self.counts.get();
+        counts.asked += 1;
+        counts.missed += u64::from(!hit);
+        self.counts.set(counts);
+        hit
+    }
+
+    async fn fetch(&self, start: u64, end: u64) -> IoResult {
+        if start == end {
+            return Ok(());
+        }
+        let mut counts = self.counts.get();
+        counts.reads += 1;
+        self.counts.set(counts);
+        let buf = self
+            .env
+            .pool
+            .get(((end - start) * PAGE_BYTES) as usize)
+            .await;
+        let at = Lba(start * PAGE_BYTES / SECTOR_BYTES);
+        self.volume.read(at, buf).await.1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run_alone;
+    use block::{Geometry, Nanos, Sectors};
+    use sim::{DiskSpec, Keep, Rng, Service, Sim, Span, World};
+    use std::collections::VecDeque;
+
+    const READ: Nanos = Nanos::from_micros(100);
+
+    /// Runs `test` on a host with so many pages over a disk that reads in [`READ`].
+    fn over<T: 'static>(pages: u32, test: impl AsyncFn(Host, Env) -> T + 'static) -> T {
+        let mut world = World::new(1);
+        let mut spec = DiskSpec::new(Geometry::new("disk", Sectors(1 << 20), Sectors(1)));
+        spec.service = Service::uniform(Span::exactly(READ));
+        spec.keep = Keep::Nothing;
+        let disk = world.add_disk(spec).unwrap();
+        let mut sim = Sim::new(world);
+        let (_, result) = run_alone(&mut sim, async move |local| {
+            let disk = BoxDevice::new(local.disk(disk).unwrap());
+            test(Host::new(disk, local.env(), pages), local.env()).await
+        });
+        result.unwrap()
+    }
+
+    /// The textbook's list, searched from end to end.
+    #[test]
+    fn misses_are_those_of_the_least_recently_used_list() {
+        const PAGES: usize = 50;
+        let counts = over(PAGES as u32, async |host, _| {
+            let mut rng = Rng::new(7);
+            let mut list = VecDeque::new();
+            let mut missed = 0;
+            for _ in 0..20_000 {
+                let page = rng.below(10) * rng.below(20);
+                host.read(page, 1).await.unwrap();
+                match list.iter().position(|p| *p == page) {
+                    Some(place) => drop(list.remove(place)),
+                    None => missed += 1,
+                }
+                list.push_front(page);
+                list.truncate(PAGES);
+            }
+            assert_eq!(host.counts().missed, missed);
+            host.counts()
+        });
+        assert_eq!(counts.reads, counts.missed);
+        assert!(
+            counts.missed > 1_000 && counts.missed < 19_000,
+            "{counts:?}"
+        );
+    }
+
+    #[test]
+    fn neighbours_that_are_missing_are_one_request_up_to_the_window() {
+        over(1_000, async |host, env| {
+            let begun = env.timer.now();
+            host.read(100, 3).await.unwrap();
+            host.read(96, 10).await.unwrap();
+            let counts = host.counts();
+            // 100..103, then 96..100 and 103..106.
+            assert_eq!((counts.asked, counts.missed, counts.reads), (13, 10, 3));
+            assert_eq!(env.timer.now() - begun, Nanos(3 * READ.0));
+            host.read(200, 70).await.unwrap();
+            assert_eq!(host.counts().reads, 6);
+        });
+    }
+}

@@ -1,0 +1,23 @@
+//! Published evaluations, run again in virtual time.
+//!
+//! An experiment is one file: what it builds, what it asks of it, and what it
+//! measures. What was printed is a data file of its own, in `figures/`, and one piece
+//! of code holds the two against each other ([`verdict`]).
+//!
+//! Invariants:
+//!     the same seed gives the same rows on every machine: no clock, no thread, and no
+//!     mathematical function but those of `libm` and those that IEEE 754 rounds exactly
+//!     a printed figure has one row, whether it was met or not
+//!
+//! Not here: hotset's engine and arrays, which are the ones that serve; models of drives
+//! and links (`sim`).
+
+mod alone;
+pub mod figures;
+mod host;
+pub mod redskin;
+mod replay;
+mod site;
+pub mod verdict;
+
+pub use alone::run_alone;

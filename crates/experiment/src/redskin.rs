@@ -1,0 +1,308 @@
+//! An access log replayed on Apache with a hard disk, and with two kinds of flash drives.
+//!
+//! Two lists: the first 300,000 requests of an hour's log, and the whole hour twice. The
+//! host's page cache is empty before each. The disk is two drives that hotset's own RAID 1
+//! mirrors; the flash drives are alone.
+//!
+//! One thread has one request in flight, so that there is no order to choose: the rows of
+//! both I/O schedulers are of one run.
+//!
+//! Not here: the access log that the server itself writes, and time outside the server,
+//! the wire and the drives.
+
+use crate::figures::Figures;
+use crate::host::{Host, Pages};
+use crate::replay::{Measured, Server, replay};
+use crate::run_alone;
+use crate::site::{PAGE_BYTES, Shape, Site, log_of};
+use crate::verdict::Values;
+use block::{BoxDevice, Env, Geometry, IoResult, Nanos, SECTOR_BYTES, Sectors};
+use raid::{Candidate, Level, Options, Plan, Uuid, create};
+use sim::model::catalogue::hdd::SAS10K_146;
+use sim::model::catalogue::link::GIGABIT;
+use sim::model::catalogue::ssd::{X25_E, X25_M};
+use sim::model::{Figure, Hdd, Ssd, SsdParameters, Wear};
+use sim::{DiskSpec, Keep, Rng, Service, Sim, World};
+
+/// The name under which it is run.
+pub const NAME: &str = "redskin";
+const FIGURES: &str = include_str!("../figures/redskin.toml");
+
+/// Files of the site, fitted: see `figures/redskin.toml`.
+const FILES: u32 = 5_400_000;
+/// Zipf's exponent, of the middle of what was observed.
+const EXPONENT: f64 = 0.8;
+/// Pages of 7 GiB.
+const MEMORY_PAGES: u32 = 7 << 18;
+/// The server's processor for a request.
+const PROCESSOR: Nanos = Nanos::from_micros(200);
+/// Both X25-E drives: they were joined to one volume, and have one request at a time.
+const X25_E_PAIR: SsdParameters = SsdParameters {
+    sectors: Figure::datasheet(250_090_848.0, "two of 64,023 MB, as printed"),
+    ..X25_E
+};
+const PAGE_SECTORS: u64 = PAGE_BYTES / SECTOR_BYTES;
+/// Purposes of random streams.
+const PHASES: u64 = 10;
+/// What the drives of a mirror and requests in flight need.
+const BUFFER_BYTES: usize = 64 << 20;
+
+/// What the site is on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Drive {
+    /// Two mirrored disks.
+    Hdd,
+    /// One X25-M.
+    X25M,
+    /// Two X25-E, joined.
+    X25E,
+}
+
+impl Drive {
+    /// Every one, under its name in the figures.
+    pub const ALL: [(Drive, &'static str); 3] = [
+        (Drive::Hdd, "hdd"),
+        (Drive::X25M, "x25-m"),
+        (Drive::X25E, "x25-e"),
+    ];
+}
+
+/// A list of requests.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct List {
+    /// Its name in the figures.
+    pub name: &'static str,
+    /// Requests of the log.
+    pub requests: u32,
+    /// How often the log is sent.
+    pub times: u32,
+    /// The mean answer, of the printed rates.
+    pub mean_bytes: f64,
+}
+
+/// The first part of the log.
+pub const SHORT: List = List {
+    name: "short",
+    requests: 300_000,
+    times: 1,
+    mean_bytes: 6_861.0,
+};
+/// The whole hour, twice.
+pub const HOUR: List = List {
+    name: "hour",
+    requests: 1_341_489,
+    times: 2,
+    mean_bytes: 5_771.0,
+};
+
+/// What is run, and how much of it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Scale {
+    /// Files of the site.
+    pub files: u32,
+    /// Zipf's exponent.
+    pub exponent: f64,
+    /// The server's processor for a request.
+    pub processor: Nanos,
+    /// Memory for pages.
+    pub memory_pages: u32,
+    /// Requests of each list are divided by this.
+    pub divisor: u32,
+}
+
+impl Scale {
+    /// As it was published.
+    pub const FULL: Scale = Scale {
+        files: FILES,
+        exponent: EXPONENT,
+        processor: PROCESSOR,
+        memory_pages: MEMORY_PAGES,
+        divisor: 1,
+    };
+    /// A hundredth of everything: too little to judge by.
+    pub const QUICK: Scale = Scale {
+        files: FILES / 100,
+        memory_pages: MEMORY_PAGES / 100,
+        divisor: 100,
+        ..Scale::FULL
+    };
+}
+
+/// What was printed.
+pub fn figures() -> Figures {
+    Figures::parse(FIGURES).expect("the shipped figures are well formed")
+}
+
+/// Replays `list` on `drive`: what the load tool prints, and what became of pages.
+pub fn run_list(
+    seed: u64,
+    scale: Scale,
+    drive: Drive,
+    list: List,
+) -> Result<(Measured, Pages), String> {
+    let shape = Shape {
+        files: scale.files,
+        mean_bytes: list.mean_bytes,
+        exponent: scale.exponent,
+    };
+    let site = Site::new(seed, shape);
+    let log = log_of(seed, shape, list.requests / scale.divisor);
+    let mut world = World::new(seed);
+    let mut phases = Rng::fork(seed, PHASES);
+    let drives = match drive {
+        Drive::Hdd => 2,
+        Drive::X25M | Drive::X25E => 1,
+    };
+    let mut disks = Vec::new();
+    for number in 0..drives {
+        let (model, sectors) = match drive {
+            Drive::Hdd => {
+                let phase = phases.below(1 << 20) as f64 / f64::from(1 << 20);
+                let disk = Hdd::new(&SAS10K_146, phase).map_err(told)?;
+                (world.add_model(disk), SAS10K_146.capacity())
+            }
+            Drive::X25M => flash(&mut world, &X25_M)?,
+            Drive::X25E => flash(&mut world, &X25_E_PAIR)?,
+        };
+        if site.pages() * PAGE_SECTORS > sectors.0 {
+            return Err(format!(
+                "{} files do not fit on a drive of {} sectors; give fewer",
+                scale.files, sectors.0
+            ));
+        }
+        let mut geometry = Geometry::new(format!("drive-{number}"), sectors, Sectors(1));
+        geometry.rotational = drive == Drive::Hdd;
+        let mut spec = DiskSpec::new(geometry);
+        spec.service = Service::Model { model, unit: 0 };
+        spec.keep = Keep::Nothing;
+        disks.push(world.add_disk(spec).map_err(told)?);
+    }
+    let mut sim = Sim::new(world).pool_bytes(BUFFER_BYTES);
+    let (outcome, ended) = run_alone(&mut sim, async move |local| {
+        let env = local.env();
+        let open = |disk| Ok(BoxDevice::new(local.disk(disk)?));
+        let mut opened = disks.into_iter().map(open).collect::<IoResult<Vec<_>>>()?;
+        let volume = match opened.len() {
+            1 => opened.remove(0),
+            _ => mirror(&env, opened).await?,
+        };
+        let host = Host::new(volume, env.clone(), scale.memory_pages);
+        let server = Server::behind(&GIGABIT, scale.processor);
+        let log = (0..list.times)
+            .flat_map(|_| log.iter())
+            .map(|r| site.file(*r));
+        let measured = replay(&env, &host, server, log).await?;
+        Ok((measured, host.counts()))
+    });
+    let ended = ended.ok_or_else(|| format!("the simulation did not end: {outcome:?}"))?;
+    ended.map_err(|error: block::IoError| told(error))
+}
+
+fn flash(world: &mut World, parameters: &SsdParameters) -> Result<(sim::ModelId, Sectors), String> {
+    let ssd = Ssd::new(parameters, Wear::Steady).map_err(told)?;
+    Ok((world.add_model(ssd), parameters.capacity()))
+}
+
+async fn mirror(env: &Env, disks: Vec<BoxDevice>) -> IoResult<BoxDevice> {
+    let plan = Plan {
+        name: "mirror".into(),
+        level: Level::Raid1,
+        chunk: Sectors::from_mib(1),
+        overwrite: false,
+        // The drives are new, and to zero them would take hours.
+        zeroed: true,
+    };
+    let member = |(number, device): (usize, BoxDevice)| Candidate {
+        device,
+        domain: format!("controller-{number}").into(),
+    };
+    let members = disks.into_iter().enumerate().map(member).collect();
+    let mut last = 0;
+    let mut fresh = || {
+        last += 1;
+        Uuid([last; 16])
+    };
+    let options = Options::default();
+    let array = create(env, &plan, members, Vec::new(), &mut fresh, options).await?;
+    Ok(BoxDevice::new(array))
+}
+
+/// Everything that was printed, measured with one seed. Tells `done` of each part.
+pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Values, String> {
+    let mut values = Values::new();
+    for list in [SHORT, HOUR] {
+        for (drive, name) in Drive::ALL {
+            let (measured, _) = run_list(seed, scale, drive, list)?;
+            for scheduler in ["elevator", "fifo"] {
+                // The disk ran the hour with one of them only.
+                if list == HOUR && drive == Drive::Hdd && scheduler == "fifo" {
+                    continue;
+                }
+                for (measure, value) in [
+                    ("mtt", measured.mtt_ms),
+                    ("ttsd", measured.ttsd_ms),
+                    ("tps", measured.tps),
+                    ("rbps", measured.rbps),
+                    ("mttfb", measured.mttfb_ms),
+                ] {
+                    values.insert(format!("{}.{name}.{scheduler}.{measure}", list.name), value);
+                }
+            }
+            done(&format!("seed {seed}: {} list on {name}", list.name));
+        }
+    }
+    let rate = |name: &str| values[&format!("{name}.tps")];
+    let gap =
+        |list| rate(&format!("{list}.x25-m.elevator")) / rate(&format!("{list}.hdd.elevator"));
+    let claims = [
+        (
+            "claim.fifo",
+            rate("short.hdd.fifo") / rate("short.hdd.elevator"),
+        ),
+        (
+            "claim.x25-e",
+            rate("short.x25-e.elevator") / rate("short.x25-m.elevator"),
+        ),
+        ("claim.gap.short", gap("short")),
+        ("claim.gap.hour", gap("hour")),
+    ];
+    values.extend(claims.map(|(name, value)| (name.to_owned(), value)));
+    Ok(values)
+}
+
+fn told(error: impl ToString) -> String {
+    error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verdict::rows;
+
+    /// A hundredth of it: every figure has its row, and the drives are in their order.
+    #[test]
+    fn the_short_form_measures_every_printed_figure() {
+        let values = run(1, Scale::QUICK, &|_| ()).unwrap();
+        let rows = rows(NAME, &figures(), std::slice::from_ref(&values)).unwrap();
+        assert_eq!(rows.len(), 59);
+        let ours = |name: &str| values[name];
+        assert!(ours("claim.gap.short") > ours("claim.gap.hour"));
+        assert!(ours("claim.gap.hour") > 2.0);
+        assert!(ours("claim.x25-e") > 1.0);
+        assert_eq!(values, run(1, Scale::QUICK, &|_| ()).unwrap());
+        assert_ne!(values, run(2, Scale::QUICK, &|_| ()).unwrap());
+    }
+
+    /// With memory for nothing the second time is as slow as the first.
+    #[test]
+    fn the_gap_closes_because_of_the_page_cache() {
+        let none = Scale {
+            memory_pages: 64,
+            ..Scale::QUICK
+        };
+        let pages = |scale| run_list(1, scale, Drive::X25M, HOUR).unwrap().1;
+        let (without, with) = (pages(none), pages(Scale::QUICK));
+        assert_eq!(without.asked, with.asked);
+        assert!(without.missed > with.missed * 2, "{without:?} {with:?}");
+    }
+}

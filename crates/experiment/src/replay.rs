@@ -1,0 +1,181 @@
+//! A list of requests to a web server, one after the other on one connection a request,
+//! as fast as answers come: an access log replayed on one thread.
+//!
+//! A request takes a round trip to connect, one for question and answer, the server's
+//! processor, what the host has to read, and the wire. The first byte leaves when the
+//! first window of the file is read, and the rest is read while the wire is busy.
+//!
+//! Left out: what the client itself needs between two requests.
+
+use crate::host::{Host, WINDOW_PAGES};
+use crate::site::File;
+use block::{Env, IoResult, Nanos};
+use serde::Serialize;
+use sim::model::LinkParameters;
+
+/// The server and the way to it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Server {
+    /// Its processor's time for a request.
+    pub processor: Nanos,
+    /// Once to the server and back.
+    pub round_trip: Nanos,
+    /// Payload a second.
+    pub rate_mb_s: f64,
+}
+
+impl Server {
+    /// Behind one link.
+    pub fn behind(link: &LinkParameters, processor: Nanos) -> Server {
+        Server {
+            processor,
+            round_trip: Nanos((link.round_trip_us.value * 1e3) as u64),
+            rate_mb_s: link.rate_mb_s.value,
+        }
+    }
+
+    fn on_wire(&self, bytes: u64) -> Nanos {
+        Nanos((bytes as f64 * 1e3 / self.rate_mb_s) as u64)
+    }
+}
+
+/// What a replay prints, in the terms of the load tool.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Measured {
+    /// Mean test time: from the start of a request to its last byte.
+    pub mtt_ms: f64,
+    /// Test time standard deviation.
+    pub ttsd_ms: f64,
+    /// Tests a second.
+    pub tps: f64,
+    /// Bytes of answers a second.
+    pub rbps: f64,
+    /// Mean time to the first byte.
+    pub mttfb_ms: f64,
+}
+
+/// Sends every request of `log`, once the one before is answered.
+pub async fn replay(
+    env: &Env,
+    host: &Host,
+    server: Server,
+    log: impl Iterator<Item = File>,
+) -> IoResult<Measured> {
+    let begun = env.timer.now();
+    let mut sums = Sums::default();
+    for file in log {
+        let asked = env.timer.now();
+        let half = Nanos(server.round_trip.0 / 2);
+        env.timer
+            .sleep(server.round_trip + half + server.processor)
+            .await;
+        host.read(file.directory, 1).await?;
+        host.read(file.inode, 1).await?;
+        let first = file.pages().min(WINDOW_PAGES);
+        host.read(file.data, first).await?;
+        let read = env.timer.now();
+        host.read(file.data + first, file.pages() - first).await?;
+        env.timer.until(read + server.on_wire(file.bytes)).await;
+        env.timer.sleep(half).await;
+        sums.add(read + half - asked, env.timer.now() - asked, file.bytes);
+    }
+    Ok(sums.over(env.timer.now() - begun))
+}
+
+#[derive(Default)]
+struct Sums {
+    requests: f64,
+    bytes: u64,
+    first_ms: f64,
+    all_ms: f64,
+    squares: f64,
+}
+
+impl Sums {
+    fn add(&mut self, first: Nanos, all: Nanos, bytes: u64) {
+        let ms = |span: Nanos| span.0 as f64 / 1e6;
+        self.requests += 1.0;
+        self.bytes += bytes;
+        self.first_ms += ms(first);
+        self.all_ms += ms(all);
+        self.squares += ms(all) * ms(all);
+    }
+
+    fn over(&self, span: Nanos) -> Measured {
+        let mean = self.all_ms / self.requests;
+        let seconds = span.0 as f64 / 1e9;
+        Measured {
+            mtt_ms: mean,
+            ttsd_ms: (self.squares / self.requests - mean * mean).max(0.0).sqrt(),
+            tps: self.requests / seconds,
+            rbps: self.bytes as f64 / seconds,
+            mttfb_ms: self.first_ms / self.requests,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run_alone;
+    use block::{BoxDevice, Geometry, Sectors};
+    use sim::{DiskSpec, Keep, Service, Sim, Span, World};
+
+    const READ: Nanos = Nanos::from_micros(5_000);
+    const SERVER: Server = Server {
+        processor: Nanos::from_micros(200),
+        round_trip: Nanos::from_micros(150),
+        rate_mb_s: 100.0,
+    };
+
+    fn file(number: u64) -> File {
+        File {
+            directory: 10,
+            inode: 11,
+            data: 100 + 2 * number,
+            bytes: 5_000,
+        }
+    }
+
+    fn replayed(server: Server, files: Vec<u64>) -> Measured {
+        let mut world = World::new(1);
+        let mut spec = DiskSpec::new(Geometry::new("disk", Sectors(1 << 20), Sectors(1)));
+        spec.service = Service::uniform(Span::exactly(READ));
+        spec.keep = Keep::Nothing;
+        let disk = world.add_disk(spec).unwrap();
+        let (_, result) = run_alone(&mut Sim::new(world), async move |local| {
+            let disk = BoxDevice::new(local.disk(disk).unwrap());
+            let host = Host::new(disk, local.env(), 1_000);
+            let log = files.into_iter().map(file);
+            replay(&local.env(), &host, server, log).await.unwrap()
+        });
+        result.unwrap()
+    }
+
+    fn near(a: f64, b: f64) -> bool {
+        (a / b - 1.0).abs() < 1e-3
+    }
+
+    /// Each request takes two round trips, the processor and the wire; of ten, four read
+    /// data, and the first also a directory and an inode.
+    #[test]
+    fn a_request_takes_what_its_parts_take() {
+        let log = vec![0, 1, 0, 2, 1, 3, 3, 2, 1, 0];
+        let found = replayed(SERVER, log.clone());
+        let floor_ms = 0.150 * 2.0 + 0.200 + 0.050;
+        let reads_ms = 5.0 * 6.0 / 10.0;
+        assert!(near(found.mtt_ms, floor_ms + reads_ms), "{found:?}");
+        assert!(near(found.mttfb_ms, found.mtt_ms - 0.050), "{found:?}");
+        assert!(near(found.tps, 1e3 / found.mtt_ms), "{found:?}");
+        assert!(near(found.rbps, found.tps * 5_000.0), "{found:?}");
+        // One of 15.55 ms, three of 5.55, six of 0.55.
+        let squares = (15.0 * 15.0 + 3.0 * 25.0) / 10.0 - reads_ms * reads_ms;
+        assert!(near(found.ttsd_ms, squares.sqrt()), "{found:?}");
+        // A slower processor is seen.
+        let slower = Server {
+            processor: Nanos::from_micros(300),
+            ..SERVER
+        };
+        assert!(!near(replayed(slower, log).mtt_ms, found.mtt_ms));
+    }
+}

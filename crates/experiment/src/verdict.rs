@@ -1,0 +1,143 @@
+//! What was printed beside what came out, row by row.
+//!
+//! Invariants: every printed figure has one row; one that the experiment does not
+//! measure, or one that it measures and nobody printed, is an error and not a gap.
+
+use crate::figures::{Figures, Status};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What one run measured, by the names of the figures.
+pub type Values = BTreeMap<String, f64>;
+
+/// One printed figure beside ours.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The experiment.
+    pub experiment: &'static str,
+    /// The figure's name.
+    pub figure: String,
+    /// Its unit.
+    pub unit: String,
+    /// What was printed.
+    pub published: f64,
+    /// The mean over the seeds.
+    pub ours: f64,
+    /// The least of them.
+    pub ours_min: f64,
+    /// The largest.
+    pub ours_max: f64,
+    /// How many seeds ran.
+    pub seeds: usize,
+    /// How far ours is from what was printed.
+    pub error_percent: f64,
+    /// What the comparison is worth.
+    pub status: Status,
+    /// How far it may be, in percent.
+    pub tolerance: Option<f64>,
+    /// Whether it is no further; `None` for what cannot be identified.
+    pub met: Option<bool>,
+    /// What to know about it.
+    pub note: String,
+}
+
+/// The rows of an experiment of which `runs` are the seeds'.
+pub fn rows(
+    experiment: &'static str,
+    figures: &Figures,
+    runs: &[Values],
+) -> Result<Vec<Row>, String> {
+    let known = |name: &String| figures.printed.iter().any(|p| p.figure == *name);
+    let extra = runs.iter().flat_map(BTreeMap::keys).find(|n| !known(n));
+    if let Some(name) = extra {
+        return Err(format!(
+            "{experiment} measures {name}, which was not published; take it out, or add it to the figures"
+        ));
+    }
+    let row = |printed: &crate::figures::Printed| {
+        let values = runs.iter().map(|run| run.get(&printed.figure).copied());
+        let values: Option<Vec<f64>> = values.collect();
+        let values = values.filter(|values| !values.is_empty()).ok_or_else(|| {
+            let name = &printed.figure;
+            format!("{experiment} does not measure {name}, which was published; add it to the experiment")
+        })?;
+        let ours = values.iter().sum::<f64>() / values.len() as f64;
+        let error_percent = (ours / printed.value - 1.0) * 100.0;
+        Ok(Row {
+            experiment,
+            figure: printed.figure.clone(),
+            unit: printed.unit.clone(),
+            published: printed.value,
+            ours,
+            ours_min: values.iter().copied().fold(f64::INFINITY, f64::min),
+            ours_max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            seeds: values.len(),
+            error_percent,
+            status: printed.status,
+            tolerance: printed.tolerance_percent,
+            met: printed
+                .tolerance_percent
+                .map(|most| error_percent.abs() <= most),
+            note: printed.note.clone(),
+        })
+    };
+    figures.printed.iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures() -> Figures {
+        let text = r#"
+            source = "a paper"
+            assumed = []
+            contradictions = []
+            [[printed]]
+            figure = "rate"
+            unit = "1/s"
+            value = 100.0
+            status = "blind"
+            tolerance_percent = 10.0
+            [[printed]]
+            figure = "spread"
+            unit = "ms"
+            value = 3.0
+            status = "not-identifiable"
+        "#;
+        Figures::parse(text).unwrap()
+    }
+
+    fn run(rate: f64) -> Values {
+        [("rate", rate), ("spread", 1.0)]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into()
+    }
+
+    #[test]
+    fn a_row_has_the_spread_of_the_seeds_and_is_met_within_its_tolerance() {
+        let rows = rows("x", &figures(), &[run(104.0), run(110.0)]).unwrap();
+        let rate = &rows[0];
+        assert_eq!(
+            (rate.ours, rate.ours_min, rate.ours_max),
+            (107.0, 104.0, 110.0)
+        );
+        assert_eq!((rate.seeds, rate.met), (2, Some(true)));
+        assert_eq!(rows[1].met, None);
+        let far = super::rows("x", &figures(), &[run(111.0)]).unwrap();
+        assert_eq!(far[0].met, Some(false));
+    }
+
+    #[test]
+    fn a_figure_without_a_measurement_and_the_other_way_round_are_errors() {
+        let mut less = run(1.0);
+        less.remove("spread");
+        let error = rows("x", &figures(), &[run(1.0), less]).unwrap_err();
+        assert!(error.contains("spread"), "{error}");
+        let mut more = run(1.0);
+        more.insert("made-up".into(), 1.0);
+        let error = rows("x", &figures(), &[more]).unwrap_err();
+        assert!(error.contains("made-up"), "{error}");
+        assert!(rows("x", &figures(), &[]).is_err());
+    }
+}
