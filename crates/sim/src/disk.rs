@@ -120,7 +120,7 @@ impl Disk {
         Disk {
             target,
             geometry: self.geometry.clone(),
-            service: self.service.clone(),
+            service: self.service,
             domain: self.domain,
             contents: self.contents.clone(),
             rules: Vec::new(),
