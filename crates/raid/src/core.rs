@@ -299,10 +299,10 @@ impl Core {
     pub fn set_entry(&self, role: usize, change: impl FnOnce(&mut MemberEntry)) {
         let mut entry = self.slots[role].entry.get();
         change(&mut entry);
-        let was_in_sync = self.is_in_sync(role);
-        self.slots[role].entry.set(entry);
+        let before = self.slots[role].entry.replace(entry);
         self.want_commit();
-        if !was_in_sync && self.is_in_sync(role) {
+        let is_new = before.uuid != entry.uuid || before.state != entry.state;
+        if is_new && self.is_in_sync(role) {
             self.slots[role].known_from.set(self.commits.wanted());
         }
     }

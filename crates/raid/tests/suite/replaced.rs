@@ -323,3 +323,37 @@ fn nothing_is_done_again_from_the_journal_of_a_device_that_was_a_member() {
         }
     });
 }
+
+/// The other leg is lost as it is to learn of the exchange: it would take the old one, which
+/// waits for nobody any more, for current.
+#[test]
+fn no_leg_is_lost_to_one_that_it_has_not_heard_of() {
+    let (mut sim, disks) = run(1, 1, &[8; 3], async |bench| {
+        fill(&bench, Level::Raid1, 2).await;
+    });
+    let lost = |nth| Rule {
+        disk: disks[0],
+        ops: Ops::Writes,
+        within: Some(Extent::new(Lba(0), Sectors(16))),
+        when: When::Nth(nth),
+        effect: Effect::Fail(Kind::Gone),
+    };
+    // The first two are those of the start.
+    strike(&mut sim, vec![lost(3)]);
+    let control = sim.world().control();
+    let acknowledged = std::rc::Rc::new(std::cell::Cell::new(false));
+    let seen = acknowledged.clone();
+    drive(&mut sim, &control, &disks, async move |bench| {
+        let array = bench.assemble(&[0, 1]).await.unwrap();
+        begin(&bench, &array, 2).await;
+        bench.sleep(2000).await;
+        assert_eq!(array.report().replaced, None);
+        seen.set(bench.write(&array, 0, 64, 2).await.is_ok());
+    });
+    drive(&mut sim, &control, &disks, async move |bench| {
+        if let Ok(array) = bench.assemble(&[0, 1]).await {
+            let all = bench.holds(&array, 0, 64, 2).await;
+            assert!(all || !acknowledged.get(), "what was acknowledged is gone");
+        }
+    });
+}
