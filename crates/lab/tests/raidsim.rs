@@ -9,7 +9,10 @@ const FOUND: [u64; 21] = [
     15538, 23657, 29704, 98, 503686, 505028,
 ];
 /// Seeds whose trouble found something.
-const FOUND_IN_TROUBLE: [u64; 2] = [486, 4457];
+const FOUND_IN_TROUBLE: [u64; 15] = [
+    486, 4457, 780, 1294, 2195, 4404, 6001171, 6006493, 6007976, 6008649, 6009279, 7002294,
+    7006129, 7009071, 8589,
+];
 
 #[test]
 fn arrays_agree_with_their_model() {

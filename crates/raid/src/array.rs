@@ -16,9 +16,6 @@ use block::{
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// How often an array that lets go of its members looks whether it can.
-const LETTING_GO_PAUSE: Nanos = Nanos::from_millis(1);
-
 /// A running array. Clones are the same array, which rests when the last is
 /// gone.
 #[derive(Clone)]
@@ -157,7 +154,7 @@ impl Array {
         }
         self.check_unneeded(role)?;
         core.fail(role, &IoError::new(Kind::Other, "it was taken out by hand"));
-        core.commit().await
+        core.unless_silent(core.commit()).await
     }
 
     fn check_unneeded(&self, role: usize) -> IoResult {
@@ -175,14 +172,8 @@ impl Array {
     pub async fn let_go(&self) {
         let core = self.core();
         core.closed.set(true);
-        // Whatever is at work on the members holds the core.
-        while Rc::strong_count(core) > 1 {
-            core.env.timer.sleep(LETTING_GO_PAUSE).await;
-        }
-        core.take_down("its members were let go of".into());
-        core.slots.iter().for_each(|slot| drop(slot.member.take()));
-        core.replacement.take();
-        core.spares.take();
+        core.released().await;
+        core.abandon("its members were let go of");
     }
 
     /// Fails at once every member in `domain` that can be done without.
@@ -194,7 +185,7 @@ impl Array {
                 core.fail(role, &error);
             }
         }
-        core.commit().await?;
+        core.unless_silent(core.commit()).await?;
         core.check_up()
     }
 
@@ -202,6 +193,11 @@ impl Array {
     /// it missed; any other becomes a spare, and all that it holds is lost. With
     /// `overwrite` unset the latter is refused if it belongs to an array.
     pub async fn add(&self, candidate: Candidate, fresh: Uuid, overwrite: bool) -> IoResult {
+        let added = self.take_in(candidate, fresh, overwrite);
+        self.core().unless_silent(added).await
+    }
+
+    async fn take_in(&self, candidate: Candidate, fresh: Uuid, overwrite: bool) -> IoResult {
         let core = self.core();
         let Some(meta) = core.meta.as_ref().filter(|_| core.intent.is_some()) else {
             let what = format!(
@@ -298,7 +294,11 @@ impl Array {
         if let Ok(claim) = core.claim(role)
             && let Some(spare) = core.take_spare()
         {
-            core.call_in(claim, spare).await?;
+            let calling_in = core.clone();
+            let called_in = async move { calling_in.call_in(claim, spare).await };
+            // The spare waits no more, so that it is carried through.
+            let called_in = core.env.spawn.persist(called_in);
+            core.unless_silent(called_in).await?;
         }
         Ok(())
     }

@@ -1,22 +1,25 @@
 //! Putting arrays together from what their members say.
 //!
 //! What cannot be used, because it is silent, blank, another array's, too small, or
-//! damaged, counts as absent, and is told of. An array starts without a member only if
+//! damaged, counts as absent, and is told of. What was asked of a member before has ended
+//! before it is believed (`late`). An array starts without a member only if
 //! those of which nothing is known could not have carried it on by themselves: what is
 //! here may be old then.
 //!
 //! Not here: what a superblock looks like (`format`), which is the newest and who lacks
-//! what (`membership`), making arrays (`create`).
+//! what (`membership`), what is done to the members then (`activate`), making arrays (`create`).
 
+use crate::activate::{Returned, activate};
 use crate::array::Array;
 use crate::commit::Past;
 use crate::core::{Core, Meta, Options, Parts};
 use crate::examine;
-use crate::format::{BLOCK_BYTES, HISTORY_MAX, MemberState, Superblock, Uuid};
+use crate::format::{HISTORY_MAX, MemberState, Superblock, Uuid};
+use crate::late;
 use crate::levels::Shape;
 use crate::member::{Candidate, Member};
 use crate::membership::{self, Known, Standing};
-use block::{Device, Env, IoError, IoResult, Kind, Sectors};
+use block::{BoxDevice, Device, Env, IoError, IoResult, Kind, Sectors};
 use futures_util::future::join_all;
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
@@ -36,6 +39,8 @@ pub struct Start {
 struct Found {
     candidate: Candidate,
     known: Known,
+    /// Why it cannot be a member, whatever it knows.
+    late: Option<String>,
 }
 
 impl Found {
@@ -66,32 +71,7 @@ pub async fn assemble(
     for note in notes {
         core.tell(format!("{}: {note}", core.name));
     }
-    core.want_commit();
-    core.commit().await?;
-    take_over_marks(&core).await?;
-    if !core.journals.is_empty() {
-        let stripes = core.replay(start.degraded).await?;
-        if stripes > 0 {
-            core.tell(format!(
-                "{}: {stripes} stripes were done again from the journal",
-                core.name
-            ));
-        }
-    }
-    for (role, member, whole) in returned {
-        let name = member.name.clone();
-        let adopted = core.adopt(core.claim(role)?, member, whole).await;
-        // It was missing in any case; the others carry the array, or say that they cannot.
-        if let Err(error) = adopted {
-            core.check_up()?;
-            core.tell(format!(
-                "{}: member {role}, {name}, cannot be filled: {error}; replace it, or give it \
-                 again once it works",
-                core.name
-            ));
-        }
-    }
-    Ok(Array::start(core))
+    activate(core, returned, start).await
 }
 
 /// Who of `found`, which are of one array, is in it; asks and writes nothing.
@@ -123,14 +103,18 @@ async fn find(
     notes: &mut Vec<String>,
 ) -> IoResult<Vec<Found>> {
     let asked = candidates.into_iter().map(async |candidate| {
-        let known = examine::known(env, &candidate.device, options.patience).await;
-        (candidate, known)
+        let (known, late) = ask(env, &candidate.device, options).await;
+        (candidate, known, late)
     });
     let mut found = Vec::new();
-    for (candidate, known) in join_all(asked).await {
+    for (candidate, known, late) in join_all(asked).await {
         let device = candidate.device.geometry().name.clone();
         match known {
-            Ok(Some(known)) => found.push(Found { candidate, known }),
+            Ok(Some(known)) => found.push(Found {
+                candidate,
+                known,
+                late,
+            }),
             Ok(None) => notes.push(format!(
                 "{device} belongs to no array, and is not used; remove it from the members, or \
                  add it to the running array"
@@ -145,6 +129,28 @@ async fn find(
         )));
     }
     Ok(found)
+}
+
+/// What a device is, once nothing that it was asked for before can land any more; else why
+/// it cannot be used.
+async fn ask(
+    env: &Env,
+    device: &BoxDevice,
+    options: &Options,
+) -> (IoResult<Option<Known>>, Option<String>) {
+    let known = examine::known(env, device, options.patience).await;
+    if !matches!(known, Ok(Some(_))) {
+        return (known, None);
+    }
+    let patience = options.patience.unwrap_or(examine::PATIENCE);
+    match late::ended_on(env, device, patience).await {
+        // A superblock may have been among that.
+        Ok(()) => (examine::known(env, device, options.patience).await, None),
+        Err(error) => {
+            let why = format!("{error}; it counts as absent until it answers");
+            (known, Some(why))
+        }
+    }
 }
 
 /// The devices that belong to the array `name`, or to that most of them belong to.
@@ -246,8 +252,6 @@ pub(crate) fn unusable(candidate: &Candidate, block: Sectors, needed: Sectors) -
     })
 }
 
-type Returned = Vec<(usize, Rc<Member>, bool)>;
-
 /// What is here of each role.
 struct Place {
     here: Option<(Candidate, Known)>,
@@ -267,7 +271,13 @@ fn places(
     let mut places = Vec::new();
     for entry in &truth.table {
         let at = found.iter().position(|f| f.known.member() == entry.uuid);
-        let Some(Found { candidate, known }) = at.map(|at| found.swap_remove(at)) else {
+        let at = at.map(|at| found.swap_remove(at));
+        let Some(Found {
+            candidate,
+            known,
+            late,
+        }) = at
+        else {
             let (here, standing, known) = (None, None, false);
             places.push(Place {
                 here,
@@ -277,7 +287,8 @@ fn places(
             continue;
         };
         let mut standing = known.standing(truth, entry);
-        if let Some(why) = unusable(&candidate, truth.block, truth.data_at + entry.sectors) {
+        let needed = truth.data_at + entry.sectors;
+        if let Some(why) = late.or_else(|| unusable(&candidate, truth.block, needed)) {
             notes.push(why);
             standing = None;
         }
@@ -400,7 +411,10 @@ fn parts_of(
         members.push((member, entry));
     }
     let mut spares = Vec::new();
-    for Found { candidate, known } in found {
+    for Found {
+        candidate, known, ..
+    } in found
+    {
         if known.is_spare() {
             spares.push(new(candidate, &known));
         } else {
@@ -460,33 +474,6 @@ fn check_absent(shape: &Shape, places: &[Place], truth: &Superblock, start: Star
             truth.name,
             missing.join(", ")
         )));
-    }
-    Ok(())
-}
-
-/// Reads which regions may differ, from every member that is in sync.
-async fn take_over_marks(core: &Rc<Core>) -> IoResult {
-    let Some(intent) = &core.intent else {
-        return Ok(());
-    };
-    for (role, member) in core.live() {
-        if !core.is_in_sync(role) {
-            continue;
-        }
-        for block in 0..intent.blocks() {
-            let buf = core.env.pool.take(BLOCK_BYTES);
-            let (mut buf, result) = member.read_meta(intent.place(block), buf).await;
-            if result.is_err() {
-                buf.fill(0);
-            }
-            intent.adopt(block, &buf, core.meta().array);
-        }
-    }
-    if core.journals.is_empty() {
-        *core.unsynced.borrow_mut() = intent.marks().into_iter().collect();
-    }
-    if intent.marked() > 0 {
-        intent.write_now(core).await?;
     }
     Ok(())
 }

@@ -25,6 +25,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::task::Waker;
 
 /// How an array behaves.
 #[derive(Clone, Debug)]
@@ -136,6 +137,8 @@ pub(crate) struct Core {
     pub replacement: RefCell<Option<Replacement>>,
     /// How many stripes of RAID 5 are changed at once.
     pub lanes: RangeLock,
+    /// Who is to know that the array waits for a member that does not answer.
+    pub watching: RefCell<Vec<Waker>>,
     /// Zeroes are written by one request at a time.
     pub zeroing: RangeLock,
     /// Of RAID 5: memory beside that of its callers.
@@ -212,6 +215,7 @@ impl Core {
             late: Late::default(),
             replacement: RefCell::default(),
             lanes: RangeLock::new(),
+            watching: RefCell::default(),
             zeroing: RangeLock::new(),
             reserve,
             closed: Cell::new(false),
@@ -328,7 +332,7 @@ impl Core {
         role.is_none_or(|role| self.state(role).is_failed())
     }
 
-    fn role_of(&self, member: &Member) -> Option<usize> {
+    pub fn role_of(&self, member: &Member) -> Option<usize> {
         let is_it = |slot: &Slot| {
             let here = slot.member.borrow();
             here.as_ref().is_some_and(|m| std::ptr::eq(&**m, member))
@@ -392,6 +396,16 @@ impl Core {
             ));
             *self.down.borrow_mut() = Some(why);
         }
+    }
+
+    /// Asks nothing more of any member: what is at work on one fails, if only once that
+    /// has taken longer than it may.
+    pub fn abandon(&self, why: &str) {
+        self.closed.set(true);
+        self.take_down(why.into());
+        self.slots.iter().for_each(|slot| drop(slot.member.take()));
+        self.replacement.take();
+        self.spares.take();
     }
 
     /// The members by role, with what is known of each.

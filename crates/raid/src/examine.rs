@@ -8,7 +8,7 @@ use crate::membership::Known;
 use block::{BoxDevice, Device, Env, IoResult, Kind, Lba, Nanos, Sectors};
 
 /// How long a device may take for a read of its superblock if nobody says.
-const PATIENCE: Nanos = Nanos::from_secs(10);
+pub(crate) const PATIENCE: Nanos = Nanos::from_secs(10);
 
 /// What a copy of a superblock was found to be.
 enum Copy {

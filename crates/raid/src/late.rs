@@ -2,12 +2,12 @@
 //! through, and a device may still do what was asked of it long ago.
 //!
 //! Invariants:
-//!     a device is taken (back) ⟹ no change that it was asked for before can still land
+//!     a device is taken (back), or an array is put together of it ⟹ no change that it was asked for before can still land
 //!     a flush of an array has ended ⟹ nor can one of an array that was given up
 
 use crate::core::Core;
 use crate::member::Member;
-use block::{IoResult, Kind, Nanos};
+use block::{BoxDevice, Device, Env, IoResult, Kind, Nanos};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};
@@ -15,6 +15,9 @@ use std::task::{Poll, Waker};
 
 /// How often it is looked whether a device has answered.
 const ASKED_PAUSE: Nanos = Nanos::from_millis(1);
+
+/// What a device may hold at most that no flush has covered, if nobody knows.
+const UNFLUSHED_MAX: u64 = 1 << 30;
 
 /// How many changes are under way, and how many of them somebody waits for.
 #[derive(Default)]
@@ -108,6 +111,22 @@ impl Member {
             // A server that was started anew says once that it may have forgotten writes.
             Err(error) if error.kind() != Kind::Timeout => self.flush().await,
             result => result,
+        }
+    }
+}
+
+/// The same of a device that is to be a member, which has `patience`. Whatever it answers, it
+/// has answered: one that fails flushes shows that to the first commit.
+pub(crate) async fn ended_on(env: &Env, device: &BoxDevice, patience: Nanos) -> IoResult {
+    let limit = crate::turn::limit(patience, UNFLUSHED_MAX);
+    let flushed = env.timer.timeout(limit, device.flush()).await;
+    match flushed {
+        Some(Err(error)) if error.kind() == Kind::Timeout => Err(error),
+        Some(_) => Ok(()),
+        None => {
+            let what = "no answer in time to a flush, so that what it was asked for before may \
+                        still land";
+            Err(device.geometry().error(Kind::Timeout, what))
         }
     }
 }

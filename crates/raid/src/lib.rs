@@ -3,15 +3,16 @@
 //!
 //! `levels` says where sectors lie, `format` what members carry besides data,
 //! `examine` reads that, `membership` says which members are current, `assemble` puts an
-//! array together, `core` says who is in it now, `commit` how that becomes durable.
+//! array together and `activate` starts it, `core` says who is in it now, `commit` how that becomes durable.
 //! `replicated`, `parity` and `reconstruct` read and write; `intent` and `journal` see to
 //! it that a loss of power harms nothing, `found`, `replay`, `recover` and `fill` mend what
 //! it left, `replace` exchanges a sound member. What was given up and may still land is
-//! `late`.
+//! `late`, what does not answer and cannot be done without `silent`.
 //!
 //! Not here, on purpose: opening devices, asking people, clocks and random
 //! sources. Identities come in as arguments.
 
+mod activate;
 mod array;
 mod assemble;
 mod balance;
@@ -38,6 +39,7 @@ mod replay;
 mod replicated;
 mod scratch;
 mod scrub;
+mod silent;
 mod turn;
 mod xor;
 

@@ -60,6 +60,8 @@ pub(crate) struct Member {
     pub array: RefCell<Weak<Core>>,
     /// Operations in flight.
     pub in_flight: Cell<u32>,
+    /// Those of them that are waited for although they took longer than they may.
+    pub overdue: Cell<u32>,
     /// Bytes of the reads among them.
     pub reading_bytes: Cell<u64>,
     /// Where its last read ended.
@@ -102,6 +104,7 @@ impl Member {
             counts: Cell::default(),
             array: RefCell::default(),
             in_flight: Cell::new(0),
+            overdue: Cell::new(0),
             reading_bytes: Cell::new(0),
             head: Cell::new(Lba::ZERO),
             read_time: Cell::new(Nanos::ZERO),

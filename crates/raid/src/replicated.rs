@@ -409,8 +409,10 @@ impl Core {
                     source = Some(leg.member);
                     break;
                 }
-                Err(error) if is_loss(error) => {
-                    self.fail(leg.member, error);
+                // The others may be read without it, or agree as they are.
+                Err(error) if is_loss(error) && self.fail(leg.member, error) => {
+                    drop(buf);
+                    return Box::pin(self.agree_piece(piece)).await;
                 }
                 Err(_) => {}
             }

@@ -84,6 +84,8 @@ pub(crate) struct Within<'a, F> {
     work: F,
     bytes: u64,
     stage: Stage,
+    /// It is waited for although it took longer than it may.
+    overdue: bool,
 }
 
 impl<'a, F: Future + Unpin> Within<'a, F> {
@@ -95,7 +97,25 @@ impl<'a, F: Future + Unpin> Within<'a, F> {
             work,
             bytes,
             stage: Stage::New,
+            overdue: false,
         }
+    }
+
+    /// It took longer than it may; `Err` if it is waited for no more.
+    fn give_up(&mut self) -> IoResult {
+        let member = self.member;
+        let error = member
+            .device
+            .geometry()
+            .error(Kind::Timeout, "no answer in time");
+        let array = member.array.borrow().upgrade();
+        let Some(array) = array.filter(|array| !array.leave(member, &error)) else {
+            return Err(error);
+        };
+        if !std::mem::replace(&mut self.overdue, true) {
+            array.waits_for(member);
+        }
+        Ok(())
     }
 
     fn asked(&self) -> Stage {
@@ -138,19 +158,18 @@ impl<F: Future + Unpin> Future for Within<'_, F> {
         if let Poll::Ready(answer) = Pin::new(&mut self.work).poll(cx) {
             return Poll::Ready(Ok(answer));
         }
-        let member = self.member;
-        let (Stage::Asked(Some(limit)), Some(patience)) = (&mut self.stage, member.patience) else {
+        let Some(patience) = self.member.patience else {
             return Poll::Pending;
         };
-        while Pin::new(&mut *limit).poll(cx).is_ready() {
-            let geometry = member.device.geometry();
-            let error = geometry.error(Kind::Timeout, "no answer in time");
-            let array = member.array.borrow().upgrade();
-            if array.is_none_or(|array| array.leave(member, &error)) {
+        while let Stage::Asked(Some(limit)) = &mut self.stage
+            && Pin::new(limit).poll(cx).is_ready()
+        {
+            if let Err(error) = self.give_up() {
                 return Poll::Ready(Err(error));
             }
             // Another may be in sync by then.
-            *limit = member.env.timer.sleep(patience.max(Nanos(1)));
+            let next = self.member.env.timer.sleep(patience.max(Nanos(1)));
+            self.stage = Stage::Asked(Some(next));
         }
         Poll::Pending
     }
@@ -163,8 +182,9 @@ impl<F> Drop for Within<'_, F> {
             Stage::Waiting(ticket) => self.member.turns.leave(ticket),
             Stage::Asked(_) => self.member.turns.give_back(),
         }
-        let in_flight = &self.member.in_flight;
+        let (in_flight, overdue) = (&self.member.in_flight, &self.member.overdue);
         in_flight.set(in_flight.get() - 1);
+        overdue.set(overdue.get() - u32::from(self.overdue));
     }
 }
 

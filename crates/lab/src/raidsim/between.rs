@@ -36,9 +36,11 @@ pub(super) fn after_cut(outside: &Rc<Outside>, twice: bool) {
     if let Some(class) = outside.doing.take() {
         outside.meet(class);
     }
-    // What hung does so no more; what was lost within an array is back.
+    // What hung does so no more; what was lost within an array is back, and so is what an
+    // array cannot do without.
     let hung = outside.scenario.trouble == Trouble::Hangs;
-    if hung || outside.is_nested() {
+    let several = outside.dead.borrow().len() > 1;
+    if hung || several || outside.is_nested() {
         let dead = outside.dead.borrow().clone();
         outside.revive_all();
         if outside.is_nested() {
@@ -153,6 +155,10 @@ pub(super) fn count(sim: &Sim, outside: &Outside, seen: usize) -> usize {
     let trouble = outside.scenario.trouble;
     let victim = outside.units[trouble::victim(&outside.scenario)].targets[0];
     for fault in &landed[seen.min(landed.len())..] {
+        if matches!(fault.class, Fault::Stuck | Fault::Delay) {
+            // Somebody may have been left behind since anyone looked.
+            outside.sound.set(false);
+        }
         let meta = fault.place < outside.data_at.get();
         let its = fault.target == victim;
         let class = match (fault.class, trouble) {

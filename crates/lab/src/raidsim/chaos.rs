@@ -16,6 +16,10 @@ pub(super) const LOOK: Nanos = Nanos::from_micros(50);
 const ACTED: Nanos = Nanos::from_millis(20);
 /// How often a member is given that cannot be taken for now.
 const TRIES: u32 = 200;
+/// How often while what does not answer is left alone.
+const PATIENT_TRIES: u32 = 20;
+/// Whether a member returns is known by then, whatever does not answer.
+const ADD_MAX: Nanos = Nanos::from_secs(20);
 
 pub(crate) struct Chaos {
     pub(super) life: Rc<Life>,
@@ -121,24 +125,31 @@ impl Chaos {
     /// Gives the array a unit that is there. Whether it took it.
     pub(super) async fn give(&mut self, unit: usize) -> bool {
         let mut last = None;
-        for _ in 0..TRIES {
+        for tries in 0..TRIES {
+            if tries == PATIENT_TRIES && self.life.scenario.trouble == Trouble::Hangs {
+                // Somebody brings back whatever keeps it from returning.
+                self.life.release_present();
+            }
             if let Err(error) = self.life.outside.mend_inner(&self.life.local, unit).await {
                 last = Some(error);
                 self.life.env.timer.sleep(Nanos::from_millis(5)).await;
                 continue;
             }
             let candidate = self.life.candidate(unit).expect("it has been mended");
-            let error = match self
-                .life
-                .array
-                .add(candidate, self.life.fresh(), true)
-                .await
-            {
+            let added = self.life.array.add(candidate, self.life.fresh(), true);
+            let timer = &self.life.env.timer;
+            let Some(added) = timer.timeout(ADD_MAX, Box::pin(added)).await else {
+                let what = format!("it is not known in time whether disk {unit} returns");
+                self.life.violate(what);
+                return false;
+            };
+            let error = match added {
                 Ok(()) => return true,
                 // A spare that is just taking a place is busy.
                 Err(error) if error.kind() == Kind::Busy => return false,
                 Err(error) => error,
             };
+            self.life.hear(&error);
             // Its metadata cannot be read now and then, or it answers slowly.
             let passing = matches!(
                 self.life.scenario.trouble,
@@ -195,6 +206,7 @@ impl Chaos {
             self.life.env.timer.sleep(span).await;
         }
         if let Err(error) = self.life.array.fail(role).await {
+            self.life.hear(&error);
             // Another was left behind since: this one has to answer.
             if self.life.scenario.trouble == Trouble::Hangs {
                 return self.life.revive(unit);
@@ -221,7 +233,8 @@ impl Chaos {
         let Some(role) = self.life.array.report().progress.and_then(|p| p.role) else {
             return;
         };
-        if let Some(unit) = self.life.unit_of(role) {
+        let filled = matches!(self.state(role), MemberState::Rebuilding { .. });
+        if let Some(unit) = self.life.unit_of(role).filter(|_| filled) {
             self.life.meet(Class::LossInRebuild);
             self.life.kill(unit);
             self.noticed(unit, role).await;

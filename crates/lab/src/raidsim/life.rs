@@ -7,7 +7,7 @@ use super::refuse::{Refusals, Refusing};
 use super::report::{Class, Report};
 use super::scenario::Scenario;
 use crate::cachesim::stamp::Value;
-use block::{BoxDevice, Device, Env, Gate, Nanos, Sectors};
+use block::{BoxDevice, Device, Env, Gate, IoError, Kind, Nanos, Sectors};
 use raid::{Array, Candidate, MemberReport, MemberState, Options, Uuid};
 use shard::Local;
 use sim::{Control, Rng, SimDriver};
@@ -144,6 +144,21 @@ impl Outside {
 
     pub(crate) fn revive_all(&self) {
         (0..self.units.len()).for_each(|unit| self.revive(unit));
+    }
+
+    /// Whatever does not answer but what is lost does so again.
+    pub(super) fn release_present(&self) {
+        let present = (0..self.units.len()).filter(|unit| !self.is_dead(*unit));
+        let targets = present.flat_map(|unit| &self.units[unit].targets);
+        targets.for_each(|target| self.control.release(*target));
+    }
+
+    /// Notes what somebody was told.
+    pub(super) fn hear(&self, error: &IoError) {
+        let needed = error.to_string().contains("cannot do without it");
+        if error.kind() == Kind::Timeout && needed {
+            self.meet(Class::SilentNeeded);
+        }
     }
 
     /// The size that a unit has, if it is a disk.

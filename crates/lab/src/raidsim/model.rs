@@ -28,6 +28,8 @@ struct Sector {
     since: Vec<Written>,
     /// A write that failed nearby may have cost what it holds.
     may_be_lost: bool,
+    /// It was in doubt, and has been discarded since, which may leave it as it is.
+    doubtful: bool,
     /// Changes whenever a write begins or ends.
     version: u64,
 }
@@ -77,6 +79,7 @@ impl Model {
                 acked: true,
             }],
             may_be_lost: false,
+            doubtful: false,
             version: 0,
         };
         Model {
@@ -136,7 +139,10 @@ impl Model {
             let mine = mine.expect("it began");
             (mine.ended, mine.acked) = (Some(now), good);
             if good {
-                sector.may_be_lost = false;
+                let discarded = value == ANYTHING;
+                sector.may_be_lost &= discarded;
+                sector.doubtful |= sector.settled.len() > 1;
+                sector.doubtful &= discarded;
                 sector.settled = vec![value];
             } else {
                 sector.settled.push(value);
@@ -205,7 +211,8 @@ impl Model {
 
     /// Whether it is not known what some of `sectors` hold.
     pub fn is_doubtful(&self, sectors: &Range<u64>) -> bool {
-        self.any(sectors, |s| s.settled.len() + s.pending.len() > 1)
+        let unsettled = |s: &Sector| s.settled.len() + s.pending.len() > 1;
+        self.any(sectors, |s| s.doubtful || unsettled(s))
     }
 
     /// A read begins.

@@ -32,6 +32,8 @@ const REST_MAX: Nanos = Nanos::from_secs(2 * 3600);
 const LETTING_GO_MAX: Nanos = Nanos::from_secs(10);
 /// How long what hangs does so at most while an array becomes whole.
 const RELEASE_AFTER: Nanos = Nanos::from_millis(200);
+/// How often an array is compared at the end if a slow member is lost meanwhile.
+const SCRUBS: u32 = 10;
 /// A life of so few steps is short.
 const STEPS_SHORT: u64 = 400;
 /// The memory of the shard, of which RAID 5 keeps a part for itself; where it is short
@@ -293,30 +295,22 @@ pub(super) async fn finish(life: &Rc<Life>, chaos: &mut Chaos) {
     chaos.take_back().await;
     // One that is of no use as it is now stays out.
     let whole = life.reshaped.get().is_none();
-    for look in 1..=20_000 {
-        // One that answered late was left behind again.
-        if life.scenario.trouble == Trouble::Hangs && look % 100 == 0 {
-            chaos.take_back().await;
+    for scrubs in 1..=SCRUBS {
+        if !settle(life, chaos, whole).await {
+            return;
         }
-        if !whole || life.array.is_settled() || life.report.borrow().violation.is_some() {
+        read_all(life).await;
+        if !(life.scenario.level.is_redundant() && whole) {
             break;
         }
-        life.look();
-        life.env.timer.sleep(Nanos::from_millis(5)).await;
-    }
-    if life.report.borrow().violation.is_some() {
-        return;
-    }
-    if whole && !life.array.is_settled() {
-        return life.violate(format!("it never settles: {:?}", life.array.report()));
-    }
-    read_all(life).await;
-    if life.scenario.level.is_redundant() && whole {
         match life.array.scrub(false).await {
             Ok(found) if found.mismatches == 0 => life.meet(Class::Scrub),
             Ok(found) => life.violate(format!("a scrub finds {found:?}")),
+            // One that was slow was left behind meanwhile.
+            Err(_) if life.scenario.trouble == Trouble::Hangs && scrubs < SCRUBS => continue,
             Err(error) => life.violate(format!("a scrub fails: {error}")),
         }
+        break;
     }
     if life.scenario.trouble == Trouble::Idles && !life.is_last() {
         return idle(life).await;
@@ -332,6 +326,27 @@ pub(super) async fn finish(life: &Rc<Life>, chaos: &mut Chaos) {
     }
     life.look();
     life.rested.set(life.sound.get());
+}
+
+/// Waits until an array that can be whole is; `false` if something is wrong.
+async fn settle(life: &Life, chaos: &mut Chaos, whole: bool) -> bool {
+    for look in 1..=20_000 {
+        // One that answered late was left behind again.
+        if life.scenario.trouble == Trouble::Hangs && look % 100 == 0 {
+            chaos.take_back().await;
+        }
+        if !whole || life.array.is_settled() || life.report.borrow().violation.is_some() {
+            break;
+        }
+        life.look();
+        life.env.timer.sleep(Nanos::from_millis(5)).await;
+    }
+    let well = life.report.borrow().violation.is_none();
+    if well && whole && !life.array.is_settled() {
+        life.violate(format!("it never settles: {:?}", life.array.report()));
+        return false;
+    }
+    well
 }
 
 async fn read_all(life: &Rc<Life>) {

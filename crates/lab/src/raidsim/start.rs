@@ -49,10 +49,13 @@ async fn assemble_soon(
     if outside.scenario.trouble != Trouble::Hangs {
         return starting.await;
     }
-    let late = IoError::new(block::Kind::Timeout, "it has not started in time");
     let starting = Box::pin(starting);
     let ended = env.timer.timeout(START_MAX, starting).await;
-    ended.unwrap_or(Err(late))
+    ended.unwrap_or_else(|| {
+        let what = "it is not known in time whether it starts";
+        outside.violate(what.into());
+        Err(IoError::new(block::Kind::Timeout, what))
+    })
 }
 
 /// The array of life `number`; `None` if that is over, for better or worse.
@@ -91,8 +94,13 @@ pub(super) async fn start(
         excused = !could;
     }
     for _ in 0..TRIES {
-        if array.is_ok() || !(excused || may_fail(outside)) {
+        let Err(error) = &array else { break };
+        if !(excused || may_fail(outside)) {
             break;
+        }
+        outside.hear(error);
+        if outside.scenario.trouble == Trouble::Hangs {
+            outside.release_present();
         }
         // What is known to be of no use may be left out by hand.
         degraded |= outside.is_mirror() && is_known(outside);
@@ -135,6 +143,8 @@ fn may_fail(outside: &Outside) -> bool {
     let needed = outside.is_mirror() || !outside.sound.get();
     match outside.scenario.trouble {
         Trouble::Metadata => needed,
+        // A second member does not answer, or the only one that there is.
+        Trouble::Hangs => needed || !outside.scenario.level.is_redundant(),
         Trouble::Spoils => !outside.sound.get(),
         Trouble::Rots | Trouble::Reshapes => outside.is_mirror(),
         // A record that was refused may be one that cannot be read.

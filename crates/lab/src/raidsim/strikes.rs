@@ -39,6 +39,8 @@ impl Chaos {
             return self.give_late().await;
         }
         if !self.is_calm() {
+            // While one is filled another may not answer, without which nothing goes on.
+            self.life.release_present();
             return false;
         }
         let unit = self.any_unit();

@@ -226,7 +226,11 @@ impl Search {
         let found = bits(here).filter_map(|role| {
             let known = state.known(role)?;
             let candidate = self.candidate(&world, role);
-            Some(Found { candidate, known })
+            Some(Found {
+                candidate,
+                known,
+                late: None,
+            })
         });
         let found: Vec<_> = found.collect();
         if found.is_empty() {

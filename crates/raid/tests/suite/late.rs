@@ -3,8 +3,10 @@
 use crate::common::{Bench, drive, options, plan, run, strike};
 use block::{BoxDevice, Extent, Kind, Lba, Nanos, Sectors};
 use futures_util::future::join;
-use raid::{Array, Candidate, Level, Options, Start, assemble, create};
+use raid::{Array, Candidate, Level, Options, Start, assemble, create, examine};
 use sim::{Effect, Ops, Rule, When};
+use std::cell::Cell;
+use std::rc::Rc;
 
 fn patient() -> Options {
     Options {
@@ -203,4 +205,69 @@ fn a_device_whose_write_was_given_up_is_copied_to_only_once_that_has_ended() {
         let found = array.scrub(false).await.unwrap();
         assert_eq!(found.mismatches, 0);
     });
+}
+
+/// The only member that holds some data hangs in a write of 2, and its array is given up. It
+/// is put together again, 3 is written, and only then the write of 2 ends.
+#[test]
+fn a_write_that_was_given_up_does_not_land_after_its_array_is_put_together_again() {
+    for level in [Level::Linear, Level::Raid0, Level::Raid1, Level::Raid5] {
+        let members: &[usize] = if level == Level::Raid5 {
+            &[0, 1, 2]
+        } else {
+            &[0, 1]
+        };
+        let hung = usize::from(level != Level::Linear);
+        let data_at = Rc::new(Cell::new(Lba(0)));
+        let noted = data_at.clone();
+        let (mut sim, disks) = run(1, 1, &[8; 3], async move |bench| {
+            let array = bench.create(level, members, &[]).await.unwrap();
+            bench.write(&array, 0, 1024, 1).await.unwrap();
+            if level.is_redundant() {
+                array.fail(0).await.unwrap();
+            }
+            array.close().await.unwrap();
+            let superblock = examine(&bench.env, &bench.candidate(1).device).await;
+            noted.set(Lba(superblock.unwrap().unwrap().data_at.0));
+        });
+        let stuck = Rule {
+            disk: disks[hung],
+            ops: Ops::Writes,
+            within: Some(Extent::new(data_at.get(), Sectors(64))),
+            when: When::Nth(1),
+            effect: Effect::Stick(None),
+        };
+        strike(&mut sim, vec![stuck]);
+        let control = sim.world().control();
+        drive(&mut sim, &control, &disks, async move |bench| {
+            let present = if level.is_redundant() {
+                &members[1..]
+            } else {
+                members
+            };
+            let start = || {
+                let candidates = bench.candidates(present);
+                bench.assemble_with(candidates, patient())
+            };
+            let array = start().await.unwrap();
+            let written = Box::pin(bench.write(&array, 0, 128, 2));
+            let limit = Nanos::from_millis(100);
+            let ended = bench.env.timer.timeout(limit, written).await;
+            assert!(ended.is_none(), "{level:?}");
+            array.let_go().await;
+            // It waits for the write that hangs, or is refused.
+            let soon = Nanos::from_millis(5);
+            let array = match bench.env.timer.timeout(soon, Box::pin(start())).await {
+                Some(Ok(array)) => array,
+                _ => {
+                    bench.control.release(bench.disks[hung]);
+                    start().await.unwrap()
+                }
+            };
+            bench.write(&array, 0, 128, 3).await.unwrap();
+            bench.control.release(bench.disks[hung]);
+            bench.sleep(100).await;
+            assert!(bench.holds(&array, 0, 128, 3).await, "{level:?}");
+        });
+    }
 }

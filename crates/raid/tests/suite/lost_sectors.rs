@@ -1,9 +1,9 @@
 //! Sectors whose data is lost, and how many runs of them there may be.
 
-use crate::common::{drive, refused, run, spoil};
-use block::{Device, Extent, Lba, Sectors, TargetId};
+use crate::common::{after_power, drive, refused, run, spoil};
+use block::{Device, Extent, Kind, Lba, Sectors, TargetId};
 use raid::{BAD_MAX, Level, examine};
-use sim::Sim;
+use sim::{Effect, Ops, Plan, Rule, Sim, When};
 
 /// Where data begins on a member of a mirror.
 const DATA_AT: u64 = 2048;
@@ -135,4 +135,40 @@ fn what_one_member_cannot_read_is_written_again() {
             assert!(buf.iter().all(|byte| *byte == 1), "{level:?}");
         });
     }
+}
+
+/// Copies may differ after a loss of power, one cannot be read and the member of the other is
+/// lost just then: the sectors are unreadable, while the array goes on.
+#[test]
+fn a_member_lost_while_copies_are_compared_hides_no_unreadable_sector() {
+    const FAR: u64 = 8192;
+    let (mut sim, disks) = run(9, 1, &[8; 2], async |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
+        for at in [0, FAR] {
+            bench.write(&array, at, 64, 1).await.unwrap();
+        }
+        bench.control.cut_power(None);
+        bench.sleep(1).await;
+    });
+    let there = Extent::new(Lba(DATA_AT + FAR), Sectors(1));
+    let lost = Rule {
+        disk: disks[1],
+        ops: Ops::Reads,
+        within: Some(there),
+        when: When::Nth(1),
+        effect: Effect::Fail(Kind::Gone),
+    };
+    let plan = Plan {
+        latent: vec![(disks[0], there)],
+        rules: vec![lost],
+        ..Plan::default()
+    };
+    sim.world_mut().set_plan(plan).unwrap();
+    after_power(&mut sim, &disks, &[0, 1], async |bench, array| {
+        let error = bench.read(&array, FAR, 8).await.map(drop).unwrap_err();
+        assert_eq!(error.kind(), Kind::Media, "{error}");
+        assert!(array.report().members[1].state.is_failed());
+        bench.write(&array, FAR, 8, 2).await.unwrap();
+        assert!(bench.holds(&array, FAR, 8, 2).await);
+    });
 }

@@ -23,6 +23,7 @@ mod power;
 mod refusals;
 mod replaced;
 mod scrubs;
+mod silent;
 mod sizes;
 mod spares;
 mod streams;

@@ -329,8 +329,8 @@ fn a_full_journal_waits_for_a_flush() {
         let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
         array.close().await.unwrap();
     });
-    // The start flushes once.
-    refuse(&mut sim, disks[0], Ops::Flushes, None, When::Nth(2));
+    // The start flushes twice.
+    refuse(&mut sim, disks[0], Ops::Flushes, None, When::Nth(3));
     let control = sim.world().control();
     drive(&mut sim, &control, &disks, async |bench| {
         let array = bench.assemble(&[0, 1, 2]).await.unwrap();
@@ -376,7 +376,8 @@ fn a_flush_that_failed_for_the_array_itself_is_told_to_its_user() {
         disk: *disk,
         ops: Ops::Flushes,
         within: None,
-        when: When::Nth(1),
+        // The start flushes once.
+        when: When::Nth(2),
         effect: Effect::Fail(Kind::Media),
     };
     strike(&mut sim, disks.iter().map(fails).collect());

@@ -63,8 +63,8 @@ fn only_a_part_of_a_stripe_is_journaled() {
 /// The sums of a stripe would not fit what a part of it makes of that.
 #[test]
 fn a_part_of_a_stripe_waits_until_no_record_of_the_whole_counts() {
-    // A start flushes once.
-    let flush = (Ops::Flushes, When::Nth(2));
+    // A start flushes twice.
+    let flush = (Ops::Flushes, When::Nth(3));
     refusing(flush, &[None], async |bench, array| {
         let at = stripe_of_the_first(&array);
         bench.write(&array, at + 3 * STRIPE, 8, 1).await.unwrap();

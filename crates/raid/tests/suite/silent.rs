@@ -1,0 +1,151 @@
+//! Members that do not answer and that the array cannot do without.
+
+use crate::common::{Bench, all_hold, drive, options, run, strike};
+use block::{Extent, IoResult, Kind, Lba, Nanos, Sectors};
+use futures_util::future::join;
+use raid::{Array, Level, Options};
+use sim::{Effect, Ops, Rule, When};
+use std::cell::Cell;
+use std::rc::Rc;
+
+const LEVELS: [(Level, usize); 3] = [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 3)];
+/// What ends at all ends by then.
+const LIMIT: Nanos = Nanos::from_secs(5);
+
+fn patient() -> Options {
+    Options {
+        patience: Some(Nanos::from_millis(10)),
+        ..options()
+    }
+}
+
+/// An array that has lost its first member.
+async fn degraded(bench: &Bench, level: Level, members: usize) -> Array {
+    let all: Vec<usize> = (0..members).collect();
+    let array = bench.create(level, &all, &[]).await.unwrap();
+    bench.write(&array, 0, 1024, 1).await.unwrap();
+    array.close().await.unwrap();
+    let candidates = bench.candidates(&all);
+    let array = bench.assemble_with(candidates, patient()).await.unwrap();
+    array.fail(0).await.unwrap();
+    array
+}
+
+/// The role without which an array that has lost the first cannot run.
+fn needed(array: &Array) -> usize {
+    let roles = 1..array.report().members.len();
+    let mut needed = roles.filter(|role| !array.shape().can_run(|r| r != 0 && r != *role));
+    needed.next().expect("one that is needed")
+}
+
+async fn in_time(bench: &Bench, what: &str, asked: impl Future<Output = IoResult>) {
+    let ended = bench.env.timer.timeout(LIMIT, Box::pin(asked)).await;
+    let ended = ended.unwrap_or_else(|| panic!("{what} waits for ever"));
+    let error = ended.expect_err(what);
+    assert_eq!(error.kind(), Kind::Timeout, "{what}: {error}");
+    let text = error.to_string();
+    assert!(text.contains("bring it back"), "{what}: {text}");
+}
+
+/// One member is lost and another, which is needed, hangs for good. Whoever asks for a change
+/// of members is told which one that is; requests wait for it, and succeed once it answers.
+#[test]
+fn nobody_is_kept_waiting_for_a_member_that_hangs_but_requests() {
+    for (level, members) in LEVELS {
+        run(1, 1, &[8; 5], async move |bench| {
+            let array = degraded(&bench, level, members).await;
+            let hung = needed(&array);
+            bench.control.hang(bench.disks[hung]);
+            let asked = async {
+                bench.sleep(50).await;
+                let back = bench.candidates(&[0]).remove(0);
+                let given = array.add(back, bench.uuid(), false);
+                in_time(&bench, "a return", given).await;
+                let other = bench.candidates(&[4]).remove(0);
+                let replaced = array.replace(0, other, bench.uuid(), true);
+                in_time(&bench, "a replacement", replaced).await;
+                let told = array.events().0;
+                let name = format!("disk-{hung} does not answer");
+                let told = told
+                    .iter()
+                    .filter(|event| event.what.contains(&name))
+                    .count();
+                assert_eq!(told, 1, "{level:?}: {:?}", array.events().0);
+                bench.control.release(bench.disks[hung]);
+            };
+            let (written, ()) = join(bench.write(&array, 0, 1024, 2), asked).await;
+            written.unwrap();
+            let back = bench.candidates(&[0]).remove(0);
+            array.add(back, bench.uuid(), false).await.unwrap();
+            all_hold(&bench, &array, 1024, 2).await;
+        });
+    }
+}
+
+/// A start that hangs in its first superblock is over in time. Only once that has landed does
+/// another one believe the member.
+#[test]
+fn a_start_does_not_wait_for_a_member_that_hangs_and_nothing_of_it_lands_later() {
+    for (level, members) in LEVELS {
+        let hung = Rc::new(Cell::new(0));
+        let noted = hung.clone();
+        let (mut sim, disks) = run(1, 1, &[8; 5], async move |bench| {
+            let array = degraded(&bench, level, members).await;
+            noted.set(needed(&array));
+            array.close().await.unwrap();
+        });
+        let hung = hung.get();
+        let stuck = Rule {
+            disk: disks[hung],
+            ops: Ops::Writes,
+            within: Some(Extent::new(Lba(0), Sectors(16))),
+            when: When::Nth(1),
+            effect: Effect::Stick(None),
+        };
+        strike(&mut sim, vec![stuck]);
+        let control = sim.world().control();
+        drive(&mut sim, &control, &disks, async move |bench| {
+            let start = || {
+                let candidates = bench.candidates(&(1..members).collect::<Vec<_>>());
+                bench.assemble_with(candidates, patient())
+            };
+            in_time(&bench, "a start", async { start().await.map(drop) }).await;
+            // Another one waits for that, or is refused.
+            let soon = Nanos::from_millis(5);
+            let array = match bench.env.timer.timeout(soon, Box::pin(start())).await {
+                Some(Ok(array)) => array,
+                _ => {
+                    bench.control.release(bench.disks[hung]);
+                    start().await.unwrap()
+                }
+            };
+            bench.control.release(bench.disks[hung]);
+            bench.sleep(100).await;
+            bench.write(&array, 0, 1024, 2).await.unwrap();
+            let back = bench.candidates(&[0]).remove(0);
+            array.add(back, bench.uuid(), false).await.unwrap();
+            all_hold(&bench, &array, 1024, 2).await;
+        });
+    }
+}
+
+/// One is let go of although a member never answers what it was asked.
+#[test]
+fn an_array_lets_go_of_a_member_that_hangs() {
+    for (level, members) in LEVELS {
+        run(1, 1, &[8; 5], async move |bench| {
+            let array = degraded(&bench, level, members).await;
+            bench.control.hang(bench.disks[needed(&array)]);
+            let written = Box::pin(bench.write(&array, 0, 1024, 2));
+            let given_up = bench
+                .env
+                .timer
+                .timeout(Nanos::from_millis(50), written)
+                .await;
+            assert!(given_up.is_none(), "{level:?}");
+            let let_go = Box::pin(array.let_go());
+            let ended = bench.env.timer.timeout(LIMIT, let_go).await;
+            assert!(ended.is_some(), "{level:?}");
+        });
+    }
+}
