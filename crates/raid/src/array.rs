@@ -1,7 +1,8 @@
 //! An array as its user sees it: a device, and what can be done to it.
 
 use crate::assemble::unusable;
-use crate::core::{Core, Event};
+use crate::core::Core;
+use crate::events::Event;
 use crate::format::{MemberState, Uuid};
 use crate::levels::{Level, Shape};
 use crate::member::{Candidate, Member, MemberCounts};

@@ -7,6 +7,7 @@
 //!     a member serves reads ⟺ it is in sync
 
 use crate::commit::{Commits, Past};
+use crate::events::Event;
 use crate::format::{MemberEntry, MemberState, Uuid};
 use crate::intent::Intent;
 use crate::journal::Journal;
@@ -71,18 +72,6 @@ pub(crate) struct Meta {
     pub journal_slots: u32,
 }
 
-/// Something that an administrator should know.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Event {
-    /// When.
-    pub at: Nanos,
-    /// One sentence.
-    pub what: String,
-}
-
-/// The most events that are kept.
-const EVENTS_MAX: usize = 64;
-
 pub(crate) struct Slot {
     pub member: RefCell<Option<Rc<Member>>>,
     pub entry: Cell<MemberEntry>,
@@ -91,6 +80,8 @@ pub(crate) struct Slot {
     /// The commit with which every member knows that it is in sync. Before that none may
     /// be lost that would take itself for the only one.
     pub known_from: Cell<u64>,
+    /// What has been told of it since it was last in sync.
+    pub told: RefCell<BTreeSet<String>>,
 }
 
 pub(crate) struct Core {
@@ -192,6 +183,7 @@ impl Core {
                     // What is absent at a start may be on its way.
                     spare_at: Cell::new(env.timer.now() + options.spare_delay),
                     known_from: Cell::new(0),
+                    told: RefCell::default(),
                 })
                 .collect(),
             spares: RefCell::new(parts.spares),
@@ -273,18 +265,6 @@ impl Core {
         let legs = piece.legs().iter();
         legs.filter_map(|leg| Some((*leg, self.in_sync(leg.member)?)))
             .collect()
-    }
-
-    pub fn tell(&self, what: String) {
-        let mut events = self.events.borrow_mut();
-        if events.len() == EVENTS_MAX {
-            events.remove(0);
-        }
-        events.push(Event {
-            at: self.env.timer.now(),
-            what,
-        });
-        self.event_count.set(self.event_count.get() + 1);
     }
 
     /// An error of the array.
@@ -377,7 +357,7 @@ impl Core {
         };
         let spare_at = self.env.timer.now() + delay;
         self.slots[role].spare_at.set(spare_at);
-        self.tell(format!("{}: member {role} has failed: {error}", self.name));
+        self.tell_once(role, format!("member {role} has failed: {error}"));
         let core = self.clone();
         self.env.spawn.spawn(async move {
             // This writes to every other member, so that a controller is missed whole.

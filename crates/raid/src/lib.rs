@@ -19,6 +19,7 @@ mod balance;
 mod commit;
 mod core;
 mod create;
+mod events;
 mod examine;
 mod fill;
 mod format;
@@ -45,8 +46,9 @@ mod xor;
 
 pub use array::{Array, MemberReport, Report};
 pub use assemble::{Start, assemble};
-pub use core::{Event, Options};
+pub use core::Options;
 pub use create::{Plan, check_form, create, raw};
+pub use events::Event;
 pub use examine::examine;
 pub use format::{
     BAD_MAX, BLOCK_BYTES, MemberEntry, MemberState, NAME_BYTES_MAX, Position, ROLE_SPARE,

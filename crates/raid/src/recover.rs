@@ -273,7 +273,7 @@ impl Core {
             entry.state = MemberState::Rebuilding { whole };
             entry.checkpoint = Sectors::ZERO;
         });
-        self.tell(format!("{}: member {role} is being filled", self.name));
+        self.tell_once(role, format!("member {role} is being filled"));
         self.commit().await
     }
 
@@ -349,6 +349,7 @@ impl Core {
             entry.state = MemberState::InSync;
             entry.checkpoint = Sectors::ZERO;
         });
+        self.forget_told(role);
         self.commit().await?;
         Ok(true)
     }

@@ -392,3 +392,37 @@ fn a_flush_that_failed_for_the_array_itself_is_told_to_its_user() {
         array.flush().await.unwrap();
     });
 }
+
+/// A member that can be read alone is given back again and again, as a daemon does: that it
+/// is filled and why it fails is told once, and anew after it was whole.
+#[test]
+fn a_member_that_takes_no_write_is_told_of_once() {
+    let (mut sim, disks) = run(15, 1, &[8; 2], async |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
+        array.close().await.unwrap();
+    });
+    let control = sim.world().control();
+    let superblocks = Some(Extent::new(Lba(0), Sectors(16)));
+    refuse(&mut sim, disks[1], Ops::Writes, superblocks, When::Always);
+    drive(&mut sim, &control, &disks, async |bench| {
+        let array = bench.assemble(&[0, 1]).await.unwrap();
+        let told = |what: &str| {
+            let events = array.events().0;
+            events.iter().filter(|e| e.what.contains(what)).count()
+        };
+        for _ in 0..20 {
+            assert!(array.report().members[1].state.is_failed());
+            let back = bench.candidate(1);
+            let _ = array.add(back, bench.uuid(), false).await;
+            bench.sleep(200).await;
+        }
+        assert_eq!(
+            told("member 1 is being filled"),
+            1,
+            "{:?}",
+            array.events().0
+        );
+        // Either copy of its superblock.
+        assert!((1..=2).contains(&told("member 1 has failed")));
+    });
+}

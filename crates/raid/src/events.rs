@@ -1,0 +1,53 @@
+//! What an administrator should know of an array.
+//!
+//! Invariant: a member that is tried again and again without becoming in sync
+//!     ⟹ what is told of it is told once, for as long as it fails in the same few ways
+
+use crate::core::Core;
+use block::Nanos;
+
+/// Something that an administrator should know.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Event {
+    /// When.
+    pub at: Nanos,
+    /// One sentence.
+    pub what: String,
+}
+
+/// The most events that are kept.
+const EVENTS_MAX: usize = 64;
+
+/// How many sentences are remembered of a role.
+const TOLD_MAX: usize = 16;
+
+impl Core {
+    pub fn tell(&self, what: String) {
+        let mut events = self.events.borrow_mut();
+        if events.len() == EVENTS_MAX {
+            events.remove(0);
+        }
+        events.push(Event {
+            at: self.env.timer.now(),
+            what,
+        });
+        self.event_count.set(self.event_count.get() + 1);
+    }
+
+    /// Tells what becomes of the member of `role`, unless that has been told since it was
+    /// last in sync.
+    pub fn tell_once(&self, role: usize, what: String) {
+        let mut told = self.slots[role].told.borrow_mut();
+        if told.len() == TOLD_MAX {
+            told.clear();
+        }
+        if told.insert(what.clone()) {
+            self.tell(format!("{}: {what}", self.name));
+        }
+    }
+
+    /// The member of `role` is in sync: what becomes of it from here on is news.
+    pub fn forget_told(&self, role: usize) {
+        self.slots[role].told.borrow_mut().clear();
+    }
+}
