@@ -350,7 +350,8 @@ impl<P: Platform> Devices<P> {
                 all,
                 chunk,
                 Self::options(array),
-            );
+            )
+            .await;
         }
         let all: Vec<Candidate> = members.iter().map(of).collect();
         let examined = all.iter().map(|c| self.examine(array, &c.device));

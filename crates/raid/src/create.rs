@@ -6,7 +6,7 @@ use crate::array::Array;
 use crate::assemble::invalid;
 use crate::commit::Past;
 use crate::core::{Core, Meta, Options, Parts};
-use crate::examine::examine;
+use crate::examine::{self, examine};
 use crate::format::journal::slot_sectors;
 use crate::format::map;
 use crate::format::{
@@ -14,11 +14,12 @@ use crate::format::{
     SUPERBLOCKS, Uuid,
 };
 use crate::intent::{Intent, region_for};
+use crate::late;
 use crate::levels::{Level, Shape};
 use crate::member::{Candidate, Member};
 use crate::replicated::Change;
 use block::{Device, Env, Extent, IoResult, Kind, Lba, Sectors};
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
@@ -85,8 +86,8 @@ fn block_of(candidates: &[Candidate]) -> Sectors {
 }
 
 /// An array without superblocks over whole devices, for the levels that have
-/// nothing to remember.
-pub fn raw(
+/// nothing to remember. What was asked of the devices before has ended by then.
+pub async fn raw(
     env: &Env,
     name: &str,
     level: Level,
@@ -101,6 +102,11 @@ pub fn raw(
             level.name()
         )));
     }
+    let patience = options.patience.unwrap_or(examine::PATIENCE);
+    let ended = candidates
+        .iter()
+        .map(|c| late::ended_on(env, &c.device, patience));
+    join_all(ended).await.into_iter().collect::<IoResult>()?;
     let sizes: Vec<_> = candidates
         .iter()
         .map(|c| c.device.geometry().sectors)

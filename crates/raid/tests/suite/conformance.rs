@@ -73,7 +73,7 @@ fn raid5_passes_while_a_member_is_filled() {
     });
 }
 
-fn nested(bench: &Bench, members: &[usize]) -> Candidate {
+async fn nested(bench: &Bench, members: &[usize]) -> Candidate {
     let stripe = raw(
         &bench.env,
         &format!("stripe-{}", members[0]),
@@ -81,7 +81,8 @@ fn nested(bench: &Bench, members: &[usize]) -> Candidate {
         bench.candidates(members),
         Sectors(64),
         options(),
-    );
+    )
+    .await;
     Candidate {
         device: BoxDevice::new(stripe.unwrap()),
         domain: format!("controller-{}", members[0]).into(),
@@ -96,7 +97,7 @@ async fn mirror_of_stripes(bench: &Bench) -> Array {
         overwrite: false,
         zeroed: false,
     };
-    let legs = vec![nested(bench, &[0, 1]), nested(bench, &[2, 3])];
+    let legs = vec![nested(bench, &[0, 1]).await, nested(bench, &[2, 3]).await];
     let mut fresh = || bench.uuid();
     raid::create(&bench.env, &plan, legs, Vec::new(), &mut fresh, options())
         .await

@@ -1,9 +1,9 @@
 //! Writes that land long after an array has lost patience with them.
 
 use crate::common::{Bench, drive, options, plan, run, strike};
-use block::{BoxDevice, Extent, Kind, Lba, Nanos, Sectors};
+use block::{BoxDevice, Extent, IoResult, Kind, Lba, Nanos, Sectors};
 use futures_util::future::join;
-use raid::{Array, Candidate, Level, Options, Start, assemble, create, examine};
+use raid::{Array, Candidate, Level, Options, Start, assemble, create, examine, raw};
 use sim::{Effect, Ops, Rule, When};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -270,4 +270,49 @@ fn a_write_that_was_given_up_does_not_land_after_its_array_is_put_together_again
             assert!(bench.holds(&array, 0, 128, 3).await, "{level:?}");
         });
     }
+}
+
+/// The same of an array without superblocks.
+#[test]
+fn nor_does_it_on_an_array_without_superblocks() {
+    let (mut sim, disks) = run(1, 1, &[8; 2], async |bench| {
+        raw_array(&bench).await.unwrap();
+    });
+    let stuck = Rule {
+        disk: disks[1],
+        ops: Ops::Writes,
+        within: None,
+        when: When::Nth(1),
+        effect: Effect::Stick(None),
+    };
+    strike(&mut sim, vec![stuck]);
+    let control = sim.world().control();
+    drive(&mut sim, &control, &disks, async |bench| {
+        let array = raw_array(&bench).await.unwrap();
+        let written = Box::pin(bench.write(&array, 0, 128, 2));
+        let limit = Nanos::from_millis(100);
+        let ended = bench.env.timer.timeout(limit, written).await;
+        assert!(ended.is_none());
+        array.let_go().await;
+        let refused = raw_array(&bench).await.map(drop).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Timeout, "{refused}");
+        bench.control.release(bench.disks[1]);
+        let array = raw_array(&bench).await.unwrap();
+        bench.write(&array, 0, 128, 3).await.unwrap();
+        bench.sleep(100).await;
+        assert!(bench.holds(&array, 0, 128, 3).await);
+    });
+}
+
+async fn raw_array(bench: &Bench) -> IoResult<Array> {
+    let members = bench.candidates(&[0, 1]);
+    raw(
+        &bench.env,
+        "raw",
+        Level::Raid0,
+        members,
+        Sectors(64),
+        patient(),
+    )
+    .await
 }
