@@ -343,15 +343,8 @@ impl<P: Platform> Devices<P> {
                 return Err(IoError::new(Kind::Gone, what));
             }
             let all = members.iter().map(of).collect();
-            return raid::raw(
-                &env,
-                name,
-                array.level.value,
-                all,
-                chunk,
-                Self::options(array),
-            )
-            .await;
+            let (level, options) = (array.level.value, Self::options(array));
+            return raid::raw(&env, name, level, all, chunk, options).await;
         }
         let all: Vec<Candidate> = members.iter().map(of).collect();
         let examined = all.iter().map(|c| self.examine(array, &c.device));
