@@ -52,6 +52,7 @@ soak:
 	cargo run --release --quiet -p lab --example raidsim -- --seeds 100000 --start 0
 	cargo run --release --quiet -p hotset -- lab crash --cases 100000 --threads "$$(nproc)" --json
 	cargo run --release --quiet -p hotset -- lab crash --cases 100 --boundaries
+	cargo run --release --quiet -p hotset -- lab node --cases 50000 --json
 	cargo run --release --quiet -p hotset -- lab flips --flips 10000
 	cargo run --release --quiet -p hotset -- lab kill --rounds 200
 	tools/install $(PACKAGES_STACK)

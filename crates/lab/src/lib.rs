@@ -26,6 +26,8 @@ pub mod mutants;
 #[cfg(feature = "measure")]
 pub mod namespace;
 #[cfg(feature = "measure")]
+pub mod nodesim;
+#[cfg(feature = "measure")]
 pub mod page;
 #[cfg(feature = "measure")]
 pub mod perc;

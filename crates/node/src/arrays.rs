@@ -11,17 +11,19 @@
 
 mod create;
 mod lease;
+mod probe;
 mod ready;
+mod running;
 mod tend;
 
 pub use lease::Lease;
+pub(crate) use running::Running;
 
 use crate::event::Event;
-use crate::leaf::Leaf;
 use crate::place::{self, Opened, Role};
 use crate::platform::Platform;
 use crate::{Later, nanos};
-use block::{BoxDevice, Device as _, Driver, Env, IoError, IoResult, Kind, Nanos, Sectors};
+use block::{BoxDevice, Device as _, Env, IoError, IoResult, Kind, Nanos, Sectors};
 use control::check::domain;
 use control::config::{self, Config, Name};
 use filter::Swappable;
@@ -33,27 +35,6 @@ use std::rc::{Rc, Weak};
 
 /// How often a write that the medium of a member refuses is tried again.
 const REWRITES: u32 = 2;
-
-/// An array that runs.
-pub(crate) struct Running {
-    /// What its user has, whatever becomes of the array.
-    place: Swappable<Array>,
-    pub(crate) config: config::Array,
-    /// Members that were taken out by hand, and stay out.
-    pub(crate) by_hand: RefCell<BTreeSet<Name>>,
-    /// Devices that were given while it runs.
-    pub(crate) given: RefCell<BTreeSet<Name>>,
-    pub(crate) scrub: RefCell<Option<control::status::Scrub>>,
-    /// Events that the platform was told.
-    told: Cell<u64>,
-    /// What has to be there for the array to be put together again.
-    needed: RefCell<Vec<Name>>,
-    /// How often its members had failed when all of them answered last.
-    errors: Cell<u64>,
-    /// What is open as one of its members is not what it has.
-    outdated: Cell<bool>,
-    ended: Cell<bool>,
-}
 
 /// Every device that can be opened, and those that are.
 pub struct Devices<P: Platform> {
@@ -140,13 +121,23 @@ impl<P: Platform> Devices<P> {
     /// Opens `source` for one use.
     pub fn open<'a>(&'a self, source: &'a Source, role: Role) -> Later<'a, IoResult<Lease<P>>> {
         Box::pin(async move {
-            let device = match source {
-                Source::Array(array) => return self.assemble(array, role, Start::default()).await,
-                Source::Device(device) => device,
+            let lease = match source {
+                Source::Array(array) => self.assemble(array, role, Start::default()).await?,
+                Source::Device(device) => {
+                    let reserved = self.reserve(source.name(), role)?;
+                    Lease::new(reserved, place::open(&self.platform, device, role).await?)
+                }
             };
-            let reserved = self.reserve(source.name(), role)?;
-            let opened = place::open(&self.platform, device, role).await?;
-            Ok(Lease::new(reserved, opened))
+            match role {
+                Role::Pool => match self.answers_at_all(&lease).await {
+                    Ok(()) => Ok(lease),
+                    Err(error) => {
+                        lease.release().await;
+                        Err(error)
+                    }
+                },
+                Role::Origin | Role::Member(_) => Ok(lease),
+            }
         })
     }
 
@@ -442,53 +433,5 @@ impl<P: Platform> Devices<P> {
 async fn release_all<P: Platform>(members: Vec<Lease<P>>) {
     for member in members {
         member.release().await;
-    }
-}
-
-impl Running {
-    /// The array as it is now.
-    pub fn array(&self) -> Array {
-        self.place.device()
-    }
-
-    /// The devices that the configuration gives it.
-    pub fn members(&self) -> impl Iterator<Item = Name> + use<> {
-        let all = [&self.config.members, &self.config.spares];
-        let all: Vec<Name> = all.iter().flat_map(|m| m.value.clone()).collect();
-        all.into_iter()
-    }
-
-    /// The role of a member, by its device in `open` or its number.
-    pub fn role<P: Platform>(
-        &self,
-        member: &str,
-        open: &BTreeMap<Name, Opened<P>>,
-    ) -> Result<usize, String> {
-        let report = self.array().report();
-        if let Ok(number) = member.parse::<usize>()
-            && number < report.members.len()
-        {
-            return Ok(number);
-        }
-        let name = Name::new(member)?;
-        let device = open
-            .get(&name)
-            .map(|opened| opened.leaf.geometry().name.clone());
-        let has = |m: &raid::MemberReport| m.device.is_some() && m.device == device;
-        report.members.iter().position(has).ok_or_else(|| {
-            format!(
-                "array {} has no member {member}; see `hotset array status`",
-                report.name
-            )
-        })
-    }
-
-    /// Whether the array uses `leaf`, as a member or a spare.
-    pub fn uses<D: Driver>(&self, leaf: &Leaf<D>) -> bool {
-        let report = self.array().report();
-        let name = &leaf.geometry().name;
-        let lost = |m: &raid::MemberReport| m.state.is_failed();
-        let member = |m: &raid::MemberReport| m.device.as_ref() == Some(name) && !lost(m);
-        report.members.iter().any(member) || report.spares.contains(name)
     }
 }

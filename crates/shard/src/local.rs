@@ -52,6 +52,11 @@ impl<D: Driver> Local<D> {
         self.0.ops.in_flight(target)
     }
 
+    /// Tasks of this shard that have not ended, the one that asks included.
+    pub fn tasks(&self) -> usize {
+        self.0.tasks.len()
+    }
+
     /// The listener that the host has opened.
     pub fn listener(&self, target: TargetId) -> Listen<D> {
         Listen::new(self.0.clone(), target)

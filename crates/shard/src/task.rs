@@ -109,6 +109,11 @@ impl<D: Driver> Tasks<D> {
         }
     }
 
+    /// Tasks that have not ended.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.borrow().iter().flatten().count()
+    }
+
     /// Adds a task and returns the slot to poll.
     pub(crate) fn add(&self, future: Work) -> u32 {
         let mut slots = self.slots.borrow_mut();

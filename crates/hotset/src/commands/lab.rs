@@ -7,7 +7,7 @@ use crate::Failure;
 use crate::cli::Lab;
 use clap::Subcommand;
 use lab::crash::{self, Request};
-use lab::{kill, stack};
+use lab::{kill, nodesim, stack};
 use std::path::Path;
 
 /// What `hotset lab run` knows.
@@ -72,6 +72,10 @@ pub fn run(command: Lab) -> Result<(), Failure> {
                     program,
                 }),
             }
+        }
+        Lab::Node { cases, seed, json } => {
+            let request = nodesim::Request { cases, seed, json };
+            nodesim::command(&request).map_err(Failure::Runtime)
         }
         Lab::Flips { flips, seed } => flip(flips, seed),
         Lab::Kill {

@@ -106,6 +106,27 @@ fn told(error: impl ToString) -> String {
     error.to_string()
 }
 
+/// Whether every array of `setup` is whole, and what the members of those that are part
+/// of no other have done.
+fn look(setup: &Setup, arrays: &[control::status::Array]) -> (bool, Counts) {
+    // One within another that could not be put together is not among them.
+    let all = arrays.len() == setup.arrays().len();
+    let whole = all && arrays.iter().all(|array| array.state == "healthy");
+    let volumes = setup.volumes();
+    let is_volume = |array: &&control::status::Array| {
+        let mut volumes = volumes.iter();
+        volumes.any(|volume| volume.name.as_str() == array.name)
+    };
+    let counts = arrays.iter().filter(is_volume).flat_map(|array| {
+        array.members.iter().map(|member| {
+            let device = member.device.as_deref().unwrap_or("-");
+            let name = format!("{} on {device}", array.name);
+            (name, member.reads, member.writes)
+        })
+    });
+    (whole, counts.collect())
+}
+
 /// The script of every cell.
 async fn play(
     env: Env,

@@ -2,8 +2,7 @@
 //! the processes behind them.
 
 use super::drive::{Drive, Kind, image};
-use super::setup::detection;
-use super::{Cell, Counts, Row, Setup, Site, play, told};
+use super::{Cell, Counts, Row, Setup, Site, look, play, told};
 use crate::tools::bound;
 use block::{Address, BoxDevice, Env, Nanos};
 use control::client::Client;
@@ -48,43 +47,6 @@ impl Drop for Daemon {
     }
 }
 
-/// The arrays of the set-up on drives in `directory`; a volume has its array's name.
-fn configuration(setup: &Setup, kind: Kind, directory: &Path) -> String {
-    let dir = directory.display();
-    let mut text = format!(
-        "[daemon]\ncontrol = \"{dir}/control\"\nstate = \"{dir}/state\"\n[[listen]]\nunix = \"{dir}/nbd\"\n\
-         [[pool]]\nname = \"none\"\ndevices = []\n"
-    );
-    for drive in setup.drives() {
-        let (name, controller) = (drive.name.as_str(), setup.domain(&drive.name.value));
-        text += &format!(
-            "[[device]]\nname = \"{name}\"\n{}\ncontroller = {controller:?}\n",
-            kind.source(directory, name)
-        );
-    }
-    for array in setup.arrays() {
-        let names = |all: &[Name]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
-        text += &format!(
-            "[[array]]\nname = \"{}\"\nlevel = \"{}\"\nmembers = {:?}\nspares = {:?}\nchunk = \"{}B\"\n\
-             detection = \"{}ms\"\nrebuild_rate = \"{}B\"\nspare_delay = \"0s\"\n",
-            array.name.value,
-            array.level.name(),
-            names(&array.members.value),
-            names(&array.spares.value),
-            array.chunk.value.0,
-            detection(array).0 / 1_000_000,
-            array.rebuild_rate.value.0,
-        );
-    }
-    for volume in setup.volumes() {
-        text += &format!(
-            "[[volume]]\nname = \"{0}\"\norigin = \"{0}\"\npool = \"none\"\nmode = \"pass-through\"\n",
-            volume.name.value
-        );
-    }
-    text
-}
-
 impl Stage {
     pub fn new(
         setup: &Setup,
@@ -104,7 +66,8 @@ impl Stage {
             drives.insert(name.clone(), drive);
         }
         let config = directory.join("hotset.toml");
-        fs::write(&config, configuration(setup, kind, &directory)).map_err(told)?;
+        let source = |name: &str| kind.source(&directory, name);
+        fs::write(&config, setup.configuration(&directory, source)).map_err(told)?;
         for array in setup.arrays() {
             let array = array.name.as_str();
             let mut create = Command::new(program);
@@ -189,32 +152,17 @@ impl Stage {
                 Ok(Answer::default())
             }
             Job::Look => {
-                let arrays = self.arrays()?;
-                // One within another that could not be put together is not among them.
-                let all = arrays.len() == self.setup.arrays().len();
-                let whole = all && arrays.iter().all(|array| array.state == "healthy");
-                let volumes = self.setup.volumes();
-                let is_volume =
-                    |array: &&Array| volumes.iter().any(|v| v.name.as_str() == array.name);
-                let counts = arrays.iter().filter(is_volume).flat_map(|array| {
-                    array.members.iter().map(|member| {
-                        let device = member.device.as_deref().unwrap_or("-");
-                        let name = format!("{} on {device}", array.name);
-                        (name, member.reads, member.writes)
-                    })
-                });
+                let (whole, counts) = look(&self.setup, &self.arrays()?);
                 Ok(Answer {
                     whole,
-                    counts: counts.collect(),
+                    counts,
                     differ: Vec::new(),
                 })
             }
             Job::Scrub => {
                 let mut differ = Vec::new();
-                let arrays = self.setup.arrays().iter();
-                for array in arrays.filter(|array| array.level.value.is_redundant()) {
-                    let name = array.name.as_str();
-                    differ.push((name.to_owned(), self.scrub(name)?));
+                for name in self.setup.redundant() {
+                    differ.push((name.to_string(), self.scrub(name.as_str())?));
                 }
                 Ok(Answer {
                     differ,

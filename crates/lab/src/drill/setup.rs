@@ -7,6 +7,7 @@ use block::{Nanos, SECTOR_BYTES, Sectors};
 use control::check::{check_alone, domain, survives};
 use control::config::{Array, Config, Device, Name};
 use std::collections::BTreeSet;
+use std::path::Path;
 
 /// The set-up of the published evaluation.
 const PUBLISHED: &str = include_str!("published.toml");
@@ -119,6 +120,51 @@ impl Setup {
         self.arrays.iter().any(|a| !a.spares.value.is_empty())
     }
 
+    /// A configuration of the arrays for a daemon in `directory`, with the place of each
+    /// drive by `source`; a volume has its array's name.
+    pub fn configuration(&self, directory: &Path, source: impl Fn(&str) -> String) -> String {
+        let dir = directory.display();
+        let mut text = format!(
+            "[daemon]\ncontrol = \"{dir}/control\"\nstate = \"{dir}/state\"\n[[listen]]\nunix = \"{dir}/nbd\"\n\
+             [[pool]]\nname = \"none\"\ndevices = []\n"
+        );
+        for drive in self.drives() {
+            let (name, controller) = (drive.name.as_str(), self.domain(&drive.name.value));
+            text += &format!(
+                "[[device]]\nname = \"{name}\"\n{}\ncontroller = {controller:?}\n",
+                source(name)
+            );
+        }
+        for array in self.arrays() {
+            let names = |all: &[Name]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
+            text += &format!(
+                "[[array]]\nname = \"{}\"\nlevel = \"{}\"\nmembers = {:?}\nspares = {:?}\nchunk = \"{}B\"\n\
+                 detection = \"{}ms\"\nrebuild_rate = \"{}B\"\nspare_delay = \"0s\"\n",
+                array.name.value,
+                array.level.name(),
+                names(&array.members.value),
+                names(&array.spares.value),
+                array.chunk.value.0,
+                detection(array).0 / 1_000_000,
+                array.rebuild_rate.value.0,
+            );
+        }
+        for volume in self.volumes() {
+            text += &format!(
+                "[[volume]]\nname = \"{0}\"\norigin = \"{0}\"\npool = \"none\"\nmode = \"pass-through\"\n",
+                volume.name.value
+            );
+        }
+        text
+    }
+
+    /// The arrays that have each byte more than once.
+    pub fn redundant(&self) -> impl Iterator<Item = &Name> {
+        let redundant = |array: &&Array| array.level.value.is_redundant();
+        let arrays = self.arrays.iter().filter(redundant);
+        arrays.map(|array| &array.name.value)
+    }
+
     /// One line.
     pub fn about(&self) -> String {
         let each = self.arrays.iter().map(|array| {
@@ -225,7 +271,7 @@ impl Setup {
 }
 
 /// How long a member of `array` may take before it is lost.
-pub fn detection(array: &Array) -> Nanos {
+fn detection(array: &Array) -> Nanos {
     Nanos(u64::try_from(array.detection.value.as_nanos()).unwrap_or(u64::MAX))
 }
 

@@ -1,26 +1,32 @@
-//! The drill's world in virtual time: arrays over models of drives.
+//! The drill's world in virtual time: a node whose drives are models of drives.
 
-use super::setup::detection;
-use super::{Cell, Counts, Row, Setup, Site, play, told};
+use super::{Cell, Counts, Row, Setup, Site, look, play, told};
 use crate::alone::run_alone;
-use block::{BoxDevice, Device, Env, Fua, Geometry, Lba, Nanos, Sectors, TargetId};
-use control::config::{self, Name};
-use raid::{Array, Candidate, Options, Plan, Start, Uuid, create};
+use crate::nodesim::{Direct, Machine, SimPlatform};
+use block::{BoxDevice, Device, Env, Fua, Geometry, Lba, Nanos, Sectors};
+use control::check::check_alone;
+use control::config::{Config, Name};
+use control::protocol::{Reply, Request};
+use control::serve::Handler;
+use control::status::Array;
+use node::{Controlled, Devices, Memory, Node, Source};
 use shard::Local;
 use sim::model::Wear;
 use sim::model::catalogue::Drive;
-use sim::{Control, DiskSpec, Service, Sim, SimDriver, World};
-use std::cell::{Cell as Slot, RefCell};
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use sim::{DiskSpec, Service, Sim, SimDriver, World};
+use std::path::Path;
+use std::rc::Rc;
 
 /// What every drive is.
 const MODEL: &str = "ST3500320AS";
 /// Buffers of the simulated daemon.
 const BUFFER_BYTES: usize = 64 << 20;
+/// How often the end of a scrub is looked for.
+const LOOK: Nanos = Nanos::from_millis(50);
 
-/// The simulated disk of each drive.
-type Disks = BTreeMap<Name, TargetId>;
+fn path(drive: &str) -> String {
+    format!("/simulated/{drive}")
+}
 
 /// Runs one cell.
 pub fn run(setup: &Setup, seed: u64, cell: Cell) -> Result<Row, String> {
@@ -37,259 +43,157 @@ pub fn run_corrupt(setup: &Setup, seed: u64) -> Result<Row, String> {
 }
 
 fn world(setup: &Setup, seed: u64, cell: Cell, corrupt: Option<Name>) -> Result<Row, String> {
+    let source = |name: &str| format!("path = {:?}", path(name));
+    let text = setup.configuration(Path::new("/simulated"), source);
+    let config = check_alone(&text, &[]).map_err(|problems| {
+        let problems = problems.iter().map(told);
+        problems.collect::<Vec<_>>().join("; ")
+    })?;
     let mut world = World::new(seed);
     let model = Drive::named(MODEL).map_err(told)?;
-    let mut disks = Disks::new();
-    for (number, drive) in setup.drives().into_iter().enumerate() {
+    let mut models = Vec::new();
+    for number in 0..config.devices.len() {
         // Spindles turn independently of each other.
         let phase = (number as f64 / 17.0).fract();
-        let service = world.add_model(model.model(phase, Wear::Steady).map_err(told)?);
-        let name = drive.name.as_str();
-        let mut spec = DiskSpec::new(Geometry::new(name, setup.drive_size(), Sectors(1)));
-        spec.service = Service::Model {
-            model: service,
-            unit: 0,
-        };
-        disks.insert(
-            drive.name.value.clone(),
-            world.add_disk(spec).map_err(told)?,
-        );
+        models.push(world.add_model(model.model(phase, Wear::Steady).map_err(told)?));
     }
-    let control = world.control();
+    let mut models = models.into_iter();
+    let machine = Machine::new(&mut world, &config, |device| {
+        let name = device.name.as_str();
+        let mut spec = DiskSpec::new(Geometry::new(name, setup.drive_size(), Sectors(1)));
+        let model = models.next().expect("one for each");
+        spec.service = Service::Model { model, unit: 0 };
+        Ok(spec)
+    });
+    let machine = machine.map_err(told)?;
     let mut sim = Sim::new(world).pool_bytes(BUFFER_BYTES);
     let setup = setup.clone();
     let (outcome, ended) = run_alone(&mut sim, async move |local| {
-        live(local, control, &setup, &disks, &cell, corrupt.as_ref()).await
+        live(local, machine, &config, &setup, &cell, corrupt).await
     });
     ended.unwrap_or_else(|| Err(format!("the simulation did not end: {outcome:?}")))
-}
-
-/// An array, and what it was made from.
-struct Built {
-    array: Array,
-    config: config::Array,
 }
 
 struct Bench<'a> {
     setup: &'a Setup,
     env: Env,
-    control: Control,
-    /// What the cell pulls.
-    pulled: Vec<TargetId>,
-    drives: BTreeMap<Name, BoxDevice>,
-    /// Those within others first.
-    arrays: RefCell<Vec<Built>>,
-    next: Slot<u8>,
-}
-
-fn options(array: &config::Array) -> Options {
-    Options {
-        // As in the daemon: the rest is for asking another member.
-        patience: Some(Nanos(detection(array).0 / 10 * 9)),
-        rebuild_floor: array.rebuild_rate.value.0,
-        ..Options::default()
-    }
-}
-
-impl Bench<'_> {
-    fn fresh(&self) -> Uuid {
-        self.next.set(self.next.get() + 1);
-        Uuid([self.next.get(); 16])
-    }
-
-    /// The devices and arrays that an array may use: its members, then its spares.
-    fn candidates(&self, array: &config::Array) -> Result<Vec<Candidate>, String> {
-        let names = array.members.value.iter().chain(&array.spares.value);
-        let candidate = |name: &Name| {
-            let arrays = self.arrays.borrow();
-            let inner = arrays.iter().find(|built| built.config.name.value == *name);
-            let inner = inner.map(|built| BoxDevice::new(built.array.clone()));
-            let device = inner.or_else(|| self.drives.get(name).cloned());
-            Ok(Candidate {
-                device: device.ok_or_else(|| format!("{name} is neither a device nor an array"))?,
-                domain: self.setup.domain(name).into(),
-            })
-        };
-        names.map(candidate).collect()
-    }
-
-    async fn make(&self, array: &config::Array) -> Result<(), String> {
-        let plan = Plan {
-            name: array.name.to_string(),
-            level: array.level.value,
-            chunk: Sectors(array.chunk.value.0 / block::SECTOR_BYTES),
-            overwrite: false,
-            zeroed: false,
-        };
-        let candidates = self.candidates(array)?;
-        let (members, spares) = candidates.split_at(array.members.value.len());
-        let domains: Vec<Arc<str>> = members.iter().map(|c| c.domain.clone()).collect();
-        let order = raid::order(array.level.value, &domains).into_iter();
-        let members = order.map(|at| members[at].clone()).collect();
-        let mut fresh = || self.fresh();
-        let spares = spares.to_vec();
-        let made = create(
-            &self.env,
-            &plan,
-            members,
-            spares,
-            &mut fresh,
-            options(array),
-        )
-        .await;
-        self.arrays.borrow_mut().push(Built {
-            array: made.map_err(told)?,
-            config: array.clone(),
-        });
-        Ok(())
-    }
-
-    /// Gives the array at `at` what it has lost, as the daemon does.
-    async fn mend(&self, at: usize) -> Result<(), String> {
-        let (mut array, config) = {
-            let built = &self.arrays.borrow()[at];
-            (built.array.clone(), built.config.clone())
-        };
-        // An array below it may have been put together again.
-        let candidates = self.candidates(&config)?;
-        if array.report().down.is_some() {
-            // It lost too much to end in order.
-            let _ = array.close().await;
-            let (name, all) = (config.name.as_str(), candidates.clone());
-            let again = raid::assemble(
-                &self.env,
-                Some(name),
-                self.fresh(),
-                all,
-                Start::default(),
-                options(&config),
-            );
-            array = again.await.map_err(told)?;
-        }
-        let report = array.report();
-        for candidate in &candidates {
-            let name = &candidate.device.geometry().name;
-            let uses =
-                |m: &raid::MemberReport| !m.state.is_failed() && m.device.as_ref() == Some(name);
-            let used = report.members.iter().any(uses) || report.spares.contains(name);
-            if !used && report.members.iter().any(|m| m.state.is_failed()) {
-                // One whose place a spare took is refused. Whether all is whole is asked next.
-                let _ = array.add(candidate.clone(), self.fresh(), false).await;
-            }
-        }
-        self.arrays.borrow_mut()[at] = Built { array, config };
-        Ok(())
-    }
-
-    /// The arrays that are part of no other.
-    fn volumes(&self) -> Vec<Array> {
-        let volumes = self.setup.volumes();
-        let is_volume = |built: &&Built| {
-            let name = &built.config.name.value;
-            volumes.iter().any(|volume| volume.name.value == *name)
-        };
-        let arrays = self.arrays.borrow();
-        let arrays = arrays.iter().filter(is_volume);
-        arrays.map(|built| built.array.clone()).collect()
-    }
-
-    fn all(&self) -> Vec<Array> {
-        let arrays = self.arrays.borrow();
-        arrays.iter().map(|built| built.array.clone()).collect()
-    }
+    machine: Rc<Machine>,
+    node: Controlled<SimPlatform>,
+    /// The paths of what the cell pulls.
+    pulled: Vec<String>,
 }
 
 async fn live(
     local: Local<SimDriver>,
-    control: Control,
+    machine: Rc<Machine>,
+    config: &Config,
     setup: &Setup,
-    disks: &Disks,
     cell: &Cell,
-    corrupt: Option<&Name>,
+    corrupt: Option<Name>,
 ) -> Result<Row, String> {
-    let mut drives = BTreeMap::new();
-    for (name, disk) in disks {
-        drives.insert(
-            name.clone(),
-            BoxDevice::new(local.disk(*disk).map_err(told)?),
-        );
-    }
-    let site = Bench {
-        setup,
-        env: local.env(),
-        control,
-        pulled: cell
-            .scenario
-            .drives
-            .iter()
-            .map(|name| disks[name])
-            .collect(),
-        drives,
-        arrays: RefCell::default(),
-        next: Slot::new(0),
-    };
+    let env = local.env();
+    let platform = SimPlatform::new(machine.clone(), local.clone());
     for array in setup.arrays() {
-        site.make(array).await?;
+        let devices = Devices::new(config, platform.clone());
+        let found = devices.find(&array.name.value);
+        let Some(Source::Array(array)) = found else {
+            return Err(format!("no array is named {}", array.name.value));
+        };
+        devices.create(&array, true).await.map_err(told)?.keep();
+        devices.stop().await.map_err(told)?;
     }
+    let frontend = Direct::new(env.clone());
+    let node = Node::start(config, platform, vec![frontend.clone()]).await?;
+    Node::supervise(&node);
     if let Some(name) = corrupt {
-        let (env, victim) = (site.env.clone(), site.drives[name].clone());
-        let timer = env.timer.clone();
+        let victim = local
+            .disk(machine.target(&path(name.as_str())))
+            .map_err(told)?;
+        let env = env.clone();
         env.spawn.clone().spawn(async move {
             // After the content is there, and before it is read.
-            timer.sleep(Nanos::from_secs(3)).await;
+            env.timer.sleep(Nanos::from_secs(3)).await;
             let mut buf = env.pool.get(4096).await;
             buf.fill(0);
             // What it says does not matter: the drill must see the bytes.
             let _ = victim.write(Lba(4096), buf.share(), Fua::No).await;
         });
     }
-    let volumes = site.volumes().into_iter().map(BoxDevice::new).collect();
-    play(local.env(), volumes, &site, setup, cell, "sim").await
+    let mut volumes = Vec::new();
+    let mut clients = Vec::new();
+    for volume in setup.volumes() {
+        let name = &volume.name.value;
+        let client = frontend.client(name.as_str());
+        let client = client.ok_or_else(|| format!("volume {name} is not served"))?;
+        volumes.push(BoxDevice::new(client.gate().device().clone()));
+        clients.push(client);
+    }
+    let drives = cell.scenario.drives.iter();
+    let site = Bench {
+        setup,
+        env: env.clone(),
+        machine,
+        node: Controlled(node.clone()),
+        pulled: drives.map(|drive| path(drive.as_str())).collect(),
+    };
+    let row = play(env, volumes, &site, setup, cell, "sim").await?;
+    drop(clients);
+    node.stop().await?;
+    Ok(row)
+}
+
+impl Bench<'_> {
+    async fn ask(&self, request: Request) -> Result<Vec<Array>, String> {
+        match self.node.handle(request, &mut Memory::default()).await {
+            Reply::Status(status) => Ok(status.arrays),
+            Reply::Error(error) => Err(error),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    async fn scrub_one(&self, array: &str) -> Result<u64, String> {
+        let request = Request::Scrub {
+            array: array.to_owned(),
+            repair: false,
+        };
+        self.ask(request).await?;
+        loop {
+            let arrays = self.ask(Request::Status).await?;
+            let found = arrays.into_iter().find(|found| found.name == array);
+            match found.and_then(|found| found.scrub) {
+                Some(scrub) if scrub.running => self.env.timer.sleep(LOOK).await,
+                Some(scrub) => return scrub.error.map_or(Ok(scrub.mismatches), Err),
+                None => return Err(format!("array {array} runs no more")),
+            }
+        }
+    }
 }
 
 impl Site for Bench<'_> {
     async fn pull(&self) -> Result<(), String> {
-        self.pulled.iter().for_each(|disk| self.control.kill(*disk));
+        self.pulled.iter().for_each(|path| self.machine.pull(path));
         Ok(())
     }
 
     async fn give_back(&self) -> Result<(), String> {
-        self.pulled
-            .iter()
-            .for_each(|disk| self.control.revive(*disk));
-        self.env.timer.sleep(Nanos::from_millis(1)).await;
-        let arrays = self.arrays.borrow().len();
-        for at in 0..arrays {
-            self.mend(at).await?;
-        }
+        let pulled = self.pulled.iter();
+        pulled.for_each(|path| self.machine.give_back(path));
         Ok(())
     }
 
     async fn is_whole(&self) -> Result<bool, String> {
-        let is_whole = |array: &Array| array.is_settled() && array.report().down.is_none();
-        Ok(self.all().iter().all(is_whole))
+        Ok(look(self.setup, &self.ask(Request::Status).await?).0)
     }
 
     async fn scrub(&self) -> Result<Vec<(String, u64)>, String> {
         let mut differ = Vec::new();
-        let redundant = |array: &&Array| array.report().level.is_redundant();
-        for array in self.all().iter().filter(redundant) {
-            let found = array.scrub(false).await.map_err(told)?;
-            differ.push((array.report().name.to_string(), found.mismatches));
+        for name in self.setup.redundant() {
+            differ.push((name.to_string(), self.scrub_one(name.as_str()).await?));
         }
         Ok(differ)
     }
 
     async fn counts(&self) -> Result<Counts, String> {
-        let volumes = self.volumes();
-        let reports = volumes.iter().map(Array::report);
-        let members = reports.flat_map(|report| {
-            report.members.into_iter().map(move |member| {
-                let device = member.device.as_deref().unwrap_or("-").to_owned();
-                let name = format!("{} on {device}", report.name);
-                (name, member.counts.reads, member.counts.writes)
-            })
-        });
-        Ok(members.collect())
+        Ok(look(self.setup, &self.ask(Request::Status).await?).1)
     }
 }

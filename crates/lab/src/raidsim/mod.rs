@@ -23,6 +23,8 @@ mod start;
 mod strikes;
 mod trouble;
 
+#[cfg(feature = "measure")]
+pub(crate) use model::Model;
 pub use report::{Class, Report, Summary, Totals, Violation};
 pub use run::{run, run_scenario};
 pub use scenario::Scenario;

@@ -194,6 +194,32 @@ impl Model {
         }
     }
 
+    /// What was not made durable may be gone, and what is in flight goes on.
+    #[cfg(feature = "measure")]
+    pub fn lose_unflushed(&mut self) {
+        let now = self.tick();
+        for sector in &mut self.sectors {
+            let mut values: Vec<Value> = sector.settled.clone();
+            let ended = sector.since.iter().filter(|w| w.ended.is_some());
+            values.extend(ended.map(|w| w.value));
+            values.sort_unstable();
+            values.dedup();
+            if values.len() > 1 {
+                (sector.settled, sector.version) = (values, now);
+            }
+            // No later flush can tell which of them is there.
+            let ended = sector.since.iter_mut().filter(|w| w.ended.is_some());
+            ended.for_each(|w| (w.ended, w.acked) = (Some(now), false));
+        }
+        for read in &mut self.reads {
+            for at in read.sectors.clone() {
+                let settled = &self.sectors[at as usize].settled;
+                let seen = &mut read.seen[(at - read.sectors.start) as usize].0;
+                seen.extend(settled);
+            }
+        }
+    }
+
     fn any(&self, sectors: &Range<u64>, is: impl Fn(&Sector) -> bool) -> bool {
         let sectors = &self.sectors[sectors.start as usize..sectors.end as usize];
         sectors.iter().any(is)
@@ -325,6 +351,20 @@ mod tests {
         write(&mut model, 7, true);
         model.cut(0);
         assert!(!check(&mut model, ZERO) && check(&mut model, 7));
+    }
+
+    #[cfg(feature = "measure")]
+    #[test]
+    fn what_was_not_flushed_may_be_gone_while_writes_go_on() {
+        let mut model = Model::new(1);
+        write(&mut model, 7, true);
+        write(&mut model, 8, false);
+        model.begin(0..1, 9);
+        model.lose_unflushed();
+        assert!(check(&mut model, 7) && check(&mut model, 8) && check(&mut model, 9));
+        model.end(0..1, 9, true, true);
+        model.lose_unflushed();
+        assert!(check(&mut model, 9) && !check(&mut model, 7) && !check(&mut model, 8));
     }
 
     #[test]

@@ -43,6 +43,9 @@ impl<P: Platform> Handler for Controlled<P> {
         if let Some(answer) = answer {
             return answer.unwrap_or_else(Reply::Error);
         }
+        if node.stopped.get() {
+            return Reply::Error("the daemon is stopping; try again once it is back".into());
+        }
         if node.changing.replace(true) {
             return Reply::Error("another change is going on; try again".into());
         }

@@ -1,6 +1,6 @@
 //! The orderly end of a node, which has a limit whatever does not answer.
 //!
-//! Order: clients, then all volumes at once, then all pools, then the arrays. What
+//! Order: the change that is being made, clients, then all volumes at once, then all pools, then the arrays. What
 //! has not ended in its time is left as a crash would leave it, and is named.
 //!
 //! Invariant: a volume that is quiesced when the end begins is not written any more,
@@ -16,11 +16,14 @@ use futures_util::future::join_all;
 
 /// Pools, and then arrays, get this part of the time that origins have.
 const SHORTER: u64 = 4;
+/// How often it is looked whether a change has ended.
+const TICK: Nanos = Nanos::from_millis(10);
 
 impl<P: Platform> Node<P> {
     /// Stops accepting, finishes what is in flight, makes it durable.
     pub async fn stop(&self) -> Result<(), Refusal> {
         self.stopped.set(true);
+        self.change_ended().await;
         self.end_waiting().await;
         let volumes = self.volumes.borrow().clone();
         let is_quiesced = |served: &Served<P>| served.volume.inner().is_quiesced();
@@ -60,6 +63,15 @@ impl<P: Platform> Node<P> {
             Ok(())
         } else {
             Err(lost.join("; "))
+        }
+    }
+
+    /// Waits for the change that is being made, for a while: none begins any more.
+    async fn change_ended(&self) {
+        let timer = self.env().timer;
+        let end = timer.now() + self.grace;
+        while self.changing.get() && timer.now() < end {
+            timer.sleep(TICK).await;
         }
     }
 

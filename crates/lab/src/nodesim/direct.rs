@@ -1,0 +1,108 @@
+//! A frontend for clients that are tasks of the node's own shard.
+//!
+//! Invariant: a client's requests go through one gate a volume, as in any frontend.
+
+use block::{Env, Gate, IoError, IoResult, Kind, Nanos};
+use control::status::Status;
+use node::{About, Door, Frontend, Later};
+use sim::SimDriver;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// How often it is looked whether a client has gone.
+const LOOK: Nanos = Nanos::from_millis(1);
+
+/// A volume that is offered.
+struct Offered {
+    gate: Gate<Door<SimDriver>>,
+    clients: Cell<u32>,
+    withdrawn: Cell<bool>,
+}
+
+/// Offers volumes by their names.
+pub struct Direct {
+    env: Env,
+    offered: RefCell<BTreeMap<String, Rc<Offered>>>,
+}
+
+/// A client of a volume, until dropped.
+pub struct Client(Rc<Offered>);
+
+impl Client {
+    /// By what it reads and writes.
+    pub fn gate(&self) -> &Gate<Door<SimDriver>> {
+        &self.0.gate
+    }
+
+    /// Whether it is to go.
+    pub fn is_withdrawn(&self) -> bool {
+        self.0.withdrawn.get()
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.0.clients.set(self.0.clients.get() - 1);
+    }
+}
+
+impl Direct {
+    /// One that offers nothing yet.
+    pub fn new(env: Env) -> Rc<Direct> {
+        Rc::new(Direct {
+            env,
+            offered: RefCell::default(),
+        })
+    }
+
+    /// A client of the volume `name`, if it is offered.
+    pub fn client(&self, name: &str) -> Option<Client> {
+        let offered = self.offered.borrow().get(name)?.clone();
+        offered.clients.set(offered.clients.get() + 1);
+        Some(Client(offered))
+    }
+
+    async fn clients_gone(&self, offered: &Offered, grace: Nanos) {
+        let end = self.env.timer.now() + grace;
+        offered.withdrawn.set(true);
+        while offered.clients.get() > 0 && self.env.timer.now() < end {
+            self.env.timer.sleep(LOOK).await;
+        }
+    }
+}
+
+impl Frontend<Door<SimDriver>> for Direct {
+    fn add(&self, name: &str, device: Door<SimDriver>, _: &About) -> IoResult {
+        let offered = Rc::new(Offered {
+            gate: Gate::new(device, self.env.clone()),
+            clients: Cell::new(0),
+            withdrawn: Cell::new(false),
+        });
+        match self.offered.borrow_mut().insert(name.into(), offered) {
+            None => Ok(()),
+            Some(_) => Err(IoError::new(Kind::Busy, "is offered already").on(name.to_owned())),
+        }
+    }
+
+    fn withdraw<'a>(&'a self, name: &'a str, grace: Nanos) -> Later<'a, IoResult> {
+        Box::pin(async move {
+            let offered = self.offered.borrow_mut().remove(name);
+            let none = || IoError::new(Kind::Invalid, "is not offered").on(name.to_owned());
+            self.clients_gone(&*offered.ok_or_else(none)?, grace).await;
+            Ok(())
+        })
+    }
+
+    fn shut_down(&self, grace: Nanos) -> Later<'_, ()> {
+        Box::pin(async move {
+            let all = self.offered.take();
+            all.values().for_each(|offered| offered.withdrawn.set(true));
+            for offered in all.values() {
+                self.clients_gone(offered, grace).await;
+            }
+        })
+    }
+
+    fn stats(&self, _: &mut Status) {}
+}

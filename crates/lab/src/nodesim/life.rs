@@ -1,0 +1,174 @@
+//! One life of a node: from its start out of the configuration to its end.
+
+use super::direct::Direct;
+use super::machine::{Machine, SimPlatform};
+use super::report::{Class, Report};
+use super::scenario::{Scenario, Spec, path};
+use crate::cachesim::stamp::Value;
+use crate::raidsim::Model;
+use block::Env;
+use control::protocol::{Reply, Request};
+use control::serve::Handler;
+use control::status::Status;
+use node::{Controlled, Event, Memory};
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+
+/// A volume, over all lives.
+pub(super) struct Volume {
+    pub number: u64,
+    pub spec: Spec,
+    pub sectors: u64,
+    pub model: RefCell<Model>,
+    /// Its origin has lost more than it can do without, and may fail requests.
+    troubled: Cell<bool>,
+    /// How often its origin may have lost what was not flushed.
+    pub losses: Cell<u64>,
+    /// Writes that have not ended.
+    writing: RefCell<Vec<(Range<u64>, Value)>>,
+}
+
+impl Volume {
+    pub fn new(number: usize, spec: Spec, model: Model) -> Volume {
+        Volume {
+            number: number as u64,
+            spec,
+            sectors: (super::scenario::VOLUME_KIB << 10) / block::SECTOR_BYTES,
+            model: RefCell::new(model),
+            troubled: Cell::new(false),
+            losses: Cell::new(0),
+            writing: RefCell::default(),
+        }
+    }
+
+    /// A write begins, of `value` or of a new one.
+    pub fn begin(&self, sectors: &Range<u64>, value: Option<Value>) -> Value {
+        let mut model = self.model.borrow_mut();
+        let value = value.unwrap_or_else(|| model.version());
+        model.begin(sectors.clone(), value);
+        self.writing.borrow_mut().push((sectors.clone(), value));
+        value
+    }
+
+    /// It has ended.
+    pub fn end(&self, sectors: &Range<u64>, value: Value, good: bool, durable: bool) {
+        let mut writing = self.writing.borrow_mut();
+        let at = writing
+            .iter()
+            .position(|(s, v)| (s, *v) == (sectors, value));
+        writing.swap_remove(at.expect("it began"));
+        let mut model = self.model.borrow_mut();
+        model.end(sectors.clone(), value, good, durable);
+    }
+
+    /// Its origin may lose what it was not asked to make durable, and fail requests.
+    pub fn lose(&self) {
+        self.troubled.set(true);
+        self.losses.set(self.losses.get() + 1);
+        self.model.borrow_mut().lose_unflushed();
+    }
+
+    /// Its origin is whole, and no request to it may fail.
+    pub fn mend(&self) {
+        if self.troubled.replace(false) {
+            self.model.borrow_mut().lose_unflushed();
+        }
+    }
+
+    pub fn is_excused(&self) -> bool {
+        self.troubled.get()
+    }
+
+    /// The node is gone; `cut`: and the power with it.
+    pub fn orphan(&self, cut: bool) {
+        let writing = self.writing.take();
+        let mut model = self.model.borrow_mut();
+        if cut {
+            model.cut(0);
+        } else {
+            for (sectors, value) in writing {
+                model.end(sectors, value, false, false);
+            }
+        }
+    }
+}
+
+/// A node that runs, and who looks on.
+pub(super) struct Life {
+    pub number: u64,
+    pub scenario: Scenario,
+    pub env: Env,
+    pub machine: Rc<Machine>,
+    pub volumes: Rc<Vec<Volume>>,
+    pub frontend: Rc<Direct>,
+    pub node: Controlled<SimPlatform>,
+    pub report: Rc<RefCell<Report>>,
+    pub over: Cell<bool>,
+}
+
+impl Life {
+    pub fn is_over(&self) -> bool {
+        self.over.get() || self.report.borrow().violation.is_some()
+    }
+
+    pub fn meet(&self, class: Class) {
+        self.report.borrow_mut().meet(class);
+    }
+
+    pub fn violate(&self, what: String) {
+        let at = self.env.timer.now();
+        let what = format!("life {}, {at}: {what}", self.number);
+        self.report.borrow_mut().violate(what);
+    }
+
+    /// Asks for a change; whether it was made.
+    pub async fn change(&self, request: Request) -> bool {
+        let changed = self.node.handle(request, &mut Memory::default()).await;
+        let refused = matches!(changed, Reply::Error(_));
+        if refused {
+            self.meet(Class::Refused);
+        }
+        !refused
+    }
+
+    pub async fn status(&self) -> Status {
+        match self
+            .node
+            .handle(Request::Status, &mut Memory::default())
+            .await
+        {
+            Reply::Status(status) => *status,
+            other => panic!("a status was asked for: {other:?}"),
+        }
+    }
+
+    /// Whether a disk that `volume` is made of is unplugged or silent.
+    pub fn away(&self, volume: &Volume) -> usize {
+        let disks = volume.spec.disks.iter();
+        let away = |disk: &&String| {
+            let path = path(disk);
+            self.machine.is_away(&path) || self.machine.is_silent(&path)
+        };
+        disks.filter(away).count()
+    }
+
+    /// Whether every array has all it is to have.
+    pub async fn is_whole(&self) -> bool {
+        let status = self.status().await;
+        let all = status.arrays.len() == self.scenario.arrays.len();
+        all && status.arrays.iter().all(|array| array.state == "healthy")
+    }
+
+    /// Counts what the node has told.
+    pub fn hear(&self) {
+        for event in self.machine.take_events() {
+            match event {
+                Event::PoolDeviceEjected { .. } => self.meet(Class::PoolDeviceEjected),
+                Event::ArrayReassembled { .. } => self.meet(Class::Reassembled),
+                Event::VolumeNotServed { .. } => self.meet(Class::Waited),
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! A simulated machine: disks behind the paths of a configuration.
+//!
+//! Invariants:
+//!     who had a disk open when it was unplugged has it no more, even once it is back
+//!     a path is busy ⟺ somebody holds it, or what was asked for there has not ended
+
+use block::{BoxDevice, Geometry, IoError, IoResult, Kind, Lba, Nanos, Sectors, TargetId};
+use control::address::NbdUri;
+use control::config::{self, Config, Name};
+use layout::{BLOCK_BYTES, HEAD_BLOCKS, Head, newest};
+use node::{Event, Platform, Process, Remembered};
+use origin::Identity;
+use shard::{Disk, Local};
+use sim::{Control, DiskSpec, Medium, Rng, SimDriver, World};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::rc::Rc;
+
+/// A disk in turn is as many targets, one after the other: so many returns later who had
+/// it open at first would have it again.
+const TURNS: usize = 6;
+/// What opening a disk takes.
+const OPENING: Nanos = Nanos::from_micros(200);
+const HEAD_BYTES: usize = HEAD_BLOCKS as usize * BLOCK_BYTES;
+/// Draws names that nobody has had.
+const NAMES: u64 = 11;
+
+/// A disk behind a path.
+struct Place {
+    turns: Vec<TargetId>,
+    turn: Cell<usize>,
+    away: Cell<bool>,
+    silent: Cell<bool>,
+    held: Cell<bool>,
+}
+
+impl Place {
+    fn target(&self) -> TargetId {
+        self.turns[self.turn.get()]
+    }
+}
+
+/// What outlives a node.
+pub struct Machine {
+    control: Control,
+    places: BTreeMap<String, Place>,
+    /// By the names of pools.
+    witnesses: BTreeMap<String, (TargetId, Medium)>,
+    names: RefCell<Rng>,
+    events: RefCell<Vec<Event>>,
+}
+
+impl Machine {
+    /// The disks of `config`, each as `spec` has it, and a witness for each pool.
+    pub fn new(
+        world: &mut World,
+        config: &Config,
+        mut spec: impl FnMut(&config::Device) -> IoResult<DiskSpec>,
+    ) -> IoResult<Rc<Machine>> {
+        let mut places = BTreeMap::new();
+        for device in &config.devices {
+            let Some(path) = &device.path else { continue };
+            let first = world.add_disk(spec(device)?)?;
+            let mut turns = vec![first];
+            for _ in 1..TURNS {
+                turns.extend(world.add_again(first));
+            }
+            let place = Place {
+                turns,
+                turn: Cell::new(0),
+                away: Cell::new(false),
+                silent: Cell::new(false),
+                held: Cell::new(false),
+            };
+            places.insert(path.value.display().to_string(), place);
+        }
+        let mut witnesses = BTreeMap::new();
+        for pool in &config.pools {
+            let sectors = Sectors((2 * HEAD_BYTES) as u64 / block::SECTOR_BYTES);
+            let name = format!("witness of {}", pool.name.value);
+            let disk = world.add_disk(DiskSpec::new(Geometry::new(name, sectors, Sectors(1))))?;
+            let medium = world.medium(disk).expect("it keeps its bytes");
+            witnesses.insert(pool.name.value.to_string(), (disk, medium));
+        }
+        Ok(Rc::new(Machine {
+            control: world.control(),
+            places,
+            witnesses,
+            names: RefCell::new(Rng::fork(world.seed(), NAMES)),
+            events: RefCell::default(),
+        }))
+    }
+
+    fn place(&self, path: &str) -> &Place {
+        &self.places[path]
+    }
+
+    /// The disk behind `path` as it is plugged in now.
+    pub fn target(&self, path: &str) -> TargetId {
+        self.place(path).target()
+    }
+
+    /// Unplugs the disk behind `path`.
+    pub fn pull(&self, path: &str) {
+        let place = self.place(path);
+        if !place.away.replace(true) {
+            place.silent.set(false);
+            self.control.kill(place.target());
+        }
+    }
+
+    /// Plugs it in again.
+    pub fn give_back(&self, path: &str) {
+        let place = self.place(path);
+        if place.away.replace(false) {
+            place.turn.set((place.turn.get() + 1) % place.turns.len());
+            self.control.revive(place.target());
+        }
+    }
+
+    /// Lets nothing that is asked for at `path` end.
+    pub fn silence(&self, path: &str) {
+        let place = self.place(path);
+        if !place.away.get() && !place.silent.replace(true) {
+            self.control.hang(place.target());
+        }
+    }
+
+    /// Lets it end.
+    pub fn unsilence(&self, path: &str) {
+        let place = self.place(path);
+        if place.silent.replace(false) {
+            self.control.release(place.target());
+        }
+    }
+
+    /// The power goes, and is back for whoever starts next.
+    pub fn cut_power(&self) {
+        self.places
+            .values()
+            .for_each(|place| place.silent.set(false));
+        self.control.cut_power(None);
+    }
+
+    /// No disk is silent any more.
+    pub fn unsilence_all(&self) {
+        self.places.keys().for_each(|path| self.unsilence(path));
+    }
+
+    /// All that was unplugged or silent is there.
+    pub fn repair(&self) {
+        self.places.keys().for_each(|path| self.give_back(path));
+        self.unsilence_all();
+    }
+
+    /// Whether it answers nothing.
+    pub fn is_silent(&self, path: &str) -> bool {
+        self.place(path).silent.get()
+    }
+
+    /// Whether it is unplugged.
+    pub fn is_away(&self, path: &str) -> bool {
+        self.place(path).away.get()
+    }
+
+    /// The paths that somebody has open.
+    pub fn held(&self) -> Vec<String> {
+        let held = self.places.iter().filter(|(_, place)| place.held.get());
+        held.map(|(path, _)| path.clone()).collect()
+    }
+
+    /// What nodes have told since this was last asked.
+    pub fn take_events(&self) -> Vec<Event> {
+        self.events.take()
+    }
+}
+
+/// A machine, as the node that runs on the shard `local` sees it.
+#[derive(Clone)]
+pub struct SimPlatform {
+    machine: Rc<Machine>,
+    local: Local<SimDriver>,
+}
+
+impl SimPlatform {
+    /// The machine for a node on `local`.
+    pub fn new(machine: Rc<Machine>, local: Local<SimDriver>) -> SimPlatform {
+        SimPlatform { machine, local }
+    }
+}
+
+/// A path that nobody else can open, until dropped.
+pub struct Hold(Rc<Machine>, String);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.place(&self.1).held.set(false);
+    }
+}
+
+impl Platform for SimPlatform {
+    type Driver = SimDriver;
+    type Hold = Hold;
+
+    fn local(&self) -> &Local<SimDriver> {
+        &self.local
+    }
+
+    async fn open_disk(
+        &self,
+        _: &config::Device,
+        path: &Path,
+    ) -> IoResult<(Disk<SimDriver>, Hold)> {
+        let path = path.display().to_string();
+        let error = |kind, what: &'static str| Err(IoError::new(kind, what).on(path.clone()));
+        let Some(place) = self.machine.places.get(&path) else {
+            return error(Kind::Gone, "is no disk of this machine");
+        };
+        if place.held.get() || self.local.in_flight(place.target()) > 0 {
+            return error(Kind::Busy, "is in use");
+        }
+        place.held.set(true);
+        let hold = Hold(self.machine.clone(), path.clone());
+        self.local.env().timer.sleep(OPENING).await;
+        match place.away.get() {
+            true => error(Kind::Gone, "is unplugged"),
+            false => Ok((self.local.disk(place.target())?, hold)),
+        }
+    }
+
+    fn claim_export(&self, uri: &NbdUri) -> IoResult<Hold> {
+        let what = "no server is in this world; give `path`";
+        Err(IoError::new(Kind::Unsupported, what).on(uri.to_string()))
+    }
+
+    fn read_certificates(&self, file: &Path) -> IoResult<Vec<u8>> {
+        let what = "no files are in this world";
+        Err(IoError::new(Kind::Unsupported, what).on(file.display().to_string()))
+    }
+
+    async fn witness(&self, pool: &Name) -> IoResult<BoxDevice> {
+        let (target, _) = self.machine.witnesses[pool.as_str()];
+        Ok(BoxDevice::new(self.local.disk(target)?))
+    }
+
+    fn other_pools(&self, ours: &[&str]) -> Vec<Remembered> {
+        let others = self.machine.witnesses.iter();
+        let others = others.filter(|(pool, _)| !ours.contains(&pool.as_str()));
+        let remembered = others.filter_map(|(pool, (_, medium))| {
+            let mut bytes = vec![0; 2 * HEAD_BYTES];
+            medium.latest(Lba::ZERO, &mut bytes);
+            let (first, second) = bytes.split_at(HEAD_BYTES);
+            let head = newest(Head::decode(first), Head::decode(second)).ok()?;
+            Some(Remembered {
+                file: pool.into(),
+                pool: head.label,
+                volumes: head.volumes.into_iter().map(|volume| volume.name).collect(),
+            })
+        });
+        remembered.collect()
+    }
+
+    fn identity(&self, place: &str) -> Identity {
+        Identity::new(place)
+    }
+
+    fn host(&self) -> String {
+        "simulated".into()
+    }
+
+    fn uuid(&self) -> u128 {
+        let mut names = self.machine.names.borrow_mut();
+        u128::from(names.bits()) << 64 | u128::from(names.bits())
+    }
+
+    fn process(&self) -> Process {
+        Process::default()
+    }
+
+    fn event(&self, event: Event) {
+        self.machine.events.borrow_mut().push(event);
+    }
+}

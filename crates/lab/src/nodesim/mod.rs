@@ -1,0 +1,47 @@
+//! Nodes in the simulated world: the daemon that serves, built from an ordinary
+//! configuration, on disks that are pulled, hang and lose power.
+//!
+//! [`Machine`] is what outlives a node: its disks by their paths. [`SimPlatform`] is the
+//! machine as the node of one boot sees it, and [`Direct`] a frontend for clients that
+//! are tasks beside it.
+//!
+//! The campaign: a seed makes a configuration and a few lives of its node. Clients read
+//! and write while the node is changed by control and disks are lost and come back; each
+//! life ends in order, by a kill or by a loss of power. A case passes if
+//!
+//! - every byte that is read is one that may be there, by a model that knows no node;
+//! - no request fails that neither the loss of its origin nor the end of a life explains;
+//! - with all disks back, everything is served and every acknowledged write is there;
+//! - a node that has stopped has nothing open, runs no task and keeps no memory.
+
+mod chaos;
+mod client;
+mod command;
+mod direct;
+mod life;
+mod machine;
+mod report;
+mod run;
+mod scenario;
+
+pub use command::command;
+pub use direct::{Client, Direct};
+pub use machine::{Machine, SimPlatform};
+pub use report::{Class, Report, Summary, Totals, Violation};
+pub use run::run;
+
+/// What is asked of the campaign.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// How many cases.
+    pub cases: u64,
+    /// The first one's seed.
+    pub seed: u64,
+    /// Print JSON.
+    pub json: bool,
+}
+
+/// The command that repeats the case of `seed`.
+pub fn replay(seed: u64) -> String {
+    format!("hotset lab node --cases 1 --seed {seed}")
+}

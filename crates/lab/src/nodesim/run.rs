@@ -1,0 +1,311 @@
+//! Runs a case: its lives one after the other, and at the end all that must hold.
+
+use super::chaos;
+use super::client;
+use super::direct::Direct;
+use super::life::{Life, Volume};
+use super::machine::{Machine, SimPlatform};
+use super::report::{Class, Report};
+use super::scenario::{End, Scenario};
+use crate::alone::run_alone;
+use block::{Geometry, Nanos, Sectors};
+use control::config::{Config, Name};
+use node::{Controlled, Devices, Node, Source};
+use shard::Local;
+use sim::{Budget, DiskSpec, Effect, Ops, Outcome, Plan, Rng, Rule, Sim, SimDriver, When, World};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// The size of every disk.
+const DISK: Sectors = Sectors::from_mib(4);
+/// Buffers of a node.
+const BUFFER_BYTES: usize = 24 << 20;
+/// How long all is waited for at the end.
+const SETTLE_MAX: Nanos = Nanos::from_secs(600);
+/// How long a case may take in all.
+const CASE_MAX: Nanos = Nanos::from_secs(3600);
+/// The longest that something runs on by itself after a stop.
+const LINGER_MAX: Nanos = Nanos::from_secs(30);
+/// Sectors of one read when all is compared.
+const RUN: u64 = 128;
+
+/// What is the same in every life.
+#[derive(Clone)]
+struct Outside {
+    scenario: Scenario,
+    config: Rc<Config>,
+    machine: Rc<Machine>,
+    volumes: Rc<Vec<Volume>>,
+    report: Rc<RefCell<Report>>,
+}
+
+/// Runs the case of `seed`.
+pub fn run(seed: u64) -> Report {
+    let scenario = Scenario::new(seed);
+    let config = Rc::new(scenario.config());
+    let mut world = World::new(seed);
+    let machine = Machine::new(&mut world, &config, |device| {
+        let name = device.name.as_str();
+        Ok(DiskSpec::new(Geometry::new(name, DISK, Sectors(1))))
+    });
+    let machine = machine.expect("a sound world");
+    let specs = scenario.volumes.iter().cloned().zip(scenario.models());
+    let volumes = specs.enumerate();
+    let volumes = volumes.map(|(number, (spec, model))| Volume::new(number, spec, model));
+    let outside = Outside {
+        volumes: Rc::new(volumes.collect()),
+        report: Rc::default(),
+        scenario,
+        config,
+        machine,
+    };
+    let mut sim = Sim::new(world).pool_bytes(BUFFER_BYTES);
+    sim.set_budget(Budget {
+        time_max: CASE_MAX,
+        ..Budget::default()
+    });
+    let making = outside.clone();
+    drive(&mut sim, &outside, async move |local| {
+        make(&making, local).await
+    });
+    let lives = outside.scenario.lives.clone();
+    for (number, (end, span)) in (0..).zip(lives) {
+        if outside.scenario.slow {
+            slow_down(&mut sim, &outside, number);
+        }
+        let living = outside.clone();
+        let cut = drive(&mut sim, &outside, async move |local| {
+            live(&living, local, number, end, span).await
+        });
+        outside.volumes.iter().for_each(|volume| volume.orphan(cut));
+    }
+    let ending = outside.clone();
+    let number = outside.scenario.lives.len() as u64;
+    drive(&mut sim, &outside, async move |local| {
+        last(&ending, local, number).await
+    });
+    outside.report.take()
+}
+
+/// Runs a boot; whether it ended by a loss of power.
+fn drive<F: Future<Output = ()> + 'static>(
+    sim: &mut Sim,
+    outside: &Outside,
+    work: impl FnOnce(Local<SimDriver>) -> F + 'static,
+) -> bool {
+    if outside.report.borrow().violation.is_some() {
+        return false;
+    }
+    let (outcome, _) = run_alone(sim, work);
+    match outcome {
+        Outcome::Done => false,
+        Outcome::PowerCut => true,
+        other => {
+            let what = format!("it does not end: {other:?}");
+            outside.report.borrow_mut().violate(what);
+            false
+        }
+    }
+}
+
+/// Some disks take longer now and then.
+fn slow_down(sim: &mut Sim, outside: &Outside, number: u64) {
+    let mut rng = Rng::fork(outside.scenario.seed, 50 + number);
+    let mut rules = Vec::new();
+    for device in &outside.config.devices {
+        if rng.chance(0.3) {
+            rules.push(Rule {
+                disk: outside
+                    .machine
+                    .target(&super::scenario::path(device.name.as_str())),
+                ops: Ops::All,
+                within: None,
+                when: When::Chance(0.02),
+                effect: Effect::Delay(Nanos(rng.between(1_000_000, 400_000_000))),
+            });
+        }
+    }
+    let plan = Plan {
+        rules,
+        ..Plan::default()
+    };
+    sim.world_mut().set_plan(plan).expect("a sound plan");
+    outside.report.borrow_mut().meet(Class::Slow);
+}
+
+/// Makes the arrays.
+async fn make(outside: &Outside, local: Local<SimDriver>) {
+    let platform = SimPlatform::new(outside.machine.clone(), local);
+    for array in &outside.scenario.arrays {
+        let devices = Devices::new(&outside.config, platform.clone());
+        let name = Name::new(array).expect("a sound name");
+        let Some(Source::Array(array)) = devices.find(&name) else {
+            panic!("no array {name}")
+        };
+        let made = devices.create(&array, true).await;
+        made.expect("its members are here").keep();
+        devices.stop().await.expect("its members are here");
+    }
+    let mut report = outside.report.borrow_mut();
+    if outside.scenario.nested {
+        report.meet(Class::Nested);
+    }
+    if outside.scenario.array_in_pool {
+        report.meet(Class::ArrayInPool);
+    }
+}
+
+/// Starts a node and who looks on.
+async fn start(outside: &Outside, local: &Local<SimDriver>, number: u64) -> Option<Rc<Life>> {
+    let env = local.env();
+    let frontend = Direct::new(env.clone());
+    let platform = SimPlatform::new(outside.machine.clone(), local.clone());
+    let started = Node::start(&outside.config, platform, vec![frontend.clone()]).await;
+    let node = match started {
+        Ok(node) => node,
+        Err(error) => {
+            let what = format!("life {number}: the node does not start: {error}");
+            outside.report.borrow_mut().violate(what);
+            return None;
+        }
+    };
+    Node::supervise(&node);
+    Some(Rc::new(Life {
+        number,
+        scenario: outside.scenario.clone(),
+        env,
+        machine: outside.machine.clone(),
+        volumes: outside.volumes.clone(),
+        frontend,
+        node: Controlled(node),
+        report: outside.report.clone(),
+        over: Cell::new(false),
+    }))
+}
+
+async fn live(outside: &Outside, local: Local<SimDriver>, number: u64, end: End, span: Nanos) {
+    let free = local.env().pool.free_bytes();
+    for volume in outside.volumes.iter() {
+        let away = volume.spec.disks.iter();
+        let path = |disk: &&String| outside.machine.is_away(&super::scenario::path(disk));
+        if away.filter(path).count() > volume.spec.tolerance {
+            volume.lose();
+        } else if volume.number == 0 {
+            volume.mend();
+        }
+    }
+    if end == End::Cut {
+        // It may go while the node starts, too.
+        let (machine, timer) = (outside.machine.clone(), local.env().timer);
+        local.env().spawn.spawn(async move {
+            timer.sleep(span).await;
+            machine.cut_power();
+        });
+    }
+    let Some(life) = start(outside, &local, number).await else {
+        return;
+    };
+    life.meet(match end {
+        End::Stop => Class::Stop,
+        End::Kill => Class::Kill,
+        End::Cut => Class::Cut,
+    });
+    for volume in 0..life.volumes.len() {
+        for client in 0..life.scenario.clients {
+            life.env
+                .spawn
+                .spawn(client::work(life.clone(), volume, client));
+        }
+    }
+    life.env.spawn.spawn(chaos::work(life.clone()));
+    life.env.timer.sleep(span).await;
+    match end {
+        End::Cut => life.env.timer.sleep(Nanos::from_secs(1)).await,
+        End::Kill => life.over.set(true),
+        End::Stop => stop(life, &local, free).await,
+    }
+}
+
+/// Ends a node in order, after which nothing is left of it.
+async fn stop(life: Rc<Life>, local: &Local<SimDriver>, free: usize) {
+    life.over.set(true);
+    // What may have lost writes is named, and the next life shows it.
+    let _ = life.node.0.stop().await;
+    // What a disk keeps that never answers is no leak.
+    life.machine.unsilence_all();
+    let timer = life.env.timer.clone();
+    let end = timer.now() + LINGER_MAX;
+    while Rc::strong_count(&life) > 1 && timer.now() < end {
+        timer.sleep(Nanos::from_millis(10)).await;
+    }
+    if Rc::strong_count(&life) > 1 {
+        return life.violate("a client's request never ends after a stop".into());
+    }
+    let (machine, report, number) = (life.machine.clone(), life.report.clone(), life.number);
+    life.hear();
+    drop(life);
+    timer.sleep(LINGER_MAX).await;
+    let held = machine.held();
+    let (tasks, now_free) = (local.tasks(), local.env().pool.free_bytes());
+    let mut report = report.borrow_mut();
+    if !held.is_empty() {
+        report.violate(format!("life {number}: after a stop it holds {held:?}"));
+    }
+    if tasks > 1 {
+        let tasks = tasks - 1;
+        report.violate(format!("life {number}: after a stop {tasks} tasks run on"));
+    }
+    if now_free != free {
+        let kept = free as i64 - now_free as i64;
+        report.violate(format!(
+            "life {number}: after a stop {kept} bytes of memory are kept"
+        ));
+    }
+}
+
+/// With all that was lost back, everything is served, and every byte is right.
+async fn last(outside: &Outside, local: Local<SimDriver>, number: u64) {
+    let free = local.env().pool.free_bytes();
+    outside.machine.repair();
+    // The world is told once this shard pauses.
+    local.env().timer.sleep(Nanos(1)).await;
+    let Some(life) = start(outside, &local, number).await else {
+        return;
+    };
+    let timer = life.env.timer.clone();
+    let end = timer.now() + SETTLE_MAX;
+    let settled = async || {
+        let served = |volume: &Volume| life.frontend.client(&volume.spec.name).is_some();
+        life.volumes.iter().all(served) && life.is_whole().await
+    };
+    while !settled().await && timer.now() < end {
+        timer.sleep(Nanos::from_millis(100)).await;
+    }
+    life.hear();
+    if !settled().await && !life.scenario.several {
+        let status = life.status().await;
+        let arrays = status
+            .arrays
+            .iter()
+            .map(|a| format!("{} {}", a.name, a.state));
+        let arrays: Vec<String> = arrays.collect();
+        let waiting = status
+            .waiting
+            .iter()
+            .map(|w| format!("{}: {}", w.name, w.why));
+        let waiting: Vec<String> = waiting.collect();
+        return life.violate(format!(
+            "with all back it is not whole: {arrays:?} {waiting:?}"
+        ));
+    }
+    for volume in life.volumes.iter() {
+        let Some(client) = life.frontend.client(&volume.spec.name) else {
+            continue;
+        };
+        volume.mend();
+        for start in (0..volume.sectors).step_by(RUN as usize) {
+            client::read(&life, volume, &client, start..start + RUN).await;
+        }
+    }
+    stop(life, &local, free).await;
+}

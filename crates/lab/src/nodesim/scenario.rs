@@ -1,0 +1,169 @@
+//! What one case is: a configuration, and how each life of its node ends.
+
+use crate::raidsim::Model;
+use block::Nanos;
+use control::check::check_alone;
+use control::config::Config;
+use sim::Rng;
+
+/// The directory that every disk of a case is in.
+const DIRECTORY: &str = "/simulated";
+/// Of each volume, so that clients meet.
+pub(super) const VOLUME_KIB: u64 = 256;
+
+/// How a life ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    /// In order.
+    Stop,
+    /// The process is gone; what disks hold stays.
+    Kill,
+    /// The power goes.
+    Cut,
+}
+
+/// A volume and what it is made of.
+#[derive(Clone, Debug)]
+pub(super) struct Spec {
+    pub name: String,
+    /// The disks that its data is on.
+    pub disks: Vec<String>,
+    /// How many of them it can do without.
+    pub tolerance: usize,
+    /// As a configuration has it, without the title.
+    pub section: String,
+}
+
+/// A case.
+#[derive(Clone, Debug)]
+pub(super) struct Scenario {
+    pub seed: u64,
+    pub text: String,
+    pub volumes: Vec<Spec>,
+    /// Arrays, those within others first.
+    pub arrays: Vec<String>,
+    pub pool_devices: Vec<String>,
+    /// Beside the pool at the start.
+    pub spare_pool_device: String,
+    /// More may go wrong at a time than an array can do without.
+    pub several: bool,
+    /// Disks that answer slowly now and then.
+    pub slow: bool,
+    pub lives: Vec<(End, Nanos)>,
+    pub clients: u64,
+    pub array_in_pool: bool,
+    pub nested: bool,
+}
+
+/// The path of a disk.
+pub(super) fn path(disk: &str) -> String {
+    format!("{DIRECTORY}/{disk}")
+}
+
+fn array(text: &mut String, name: &str, level: &str, members: &[String]) {
+    *text += &format!(
+        "[[array]]\nname = {name:?}\nlevel = {level:?}\nmembers = {members:?}\ndetection = \"1s\"\n\
+         chunk = \"16KiB\"\n"
+    );
+}
+
+impl Scenario {
+    /// The case of `seed`.
+    pub fn new(seed: u64) -> Scenario {
+        let mut rng = Rng::fork(seed, 1);
+        let mut text = format!("[[listen]]\nunix = \"{DIRECTORY}/nbd\"\n");
+        text += "[daemon]\ngrace = \"2s\"\nstop = \"20s\"\n";
+        let mut disks: Vec<String> = ["o0", "p0", "p1", "p2"].map(String::from).to_vec();
+        let (level, count) =
+            [("raid1", 2), ("raid5", 3), ("raid10", 4), ("raid0", 2)][rng.below(4) as usize];
+        let members: Vec<String> = (0..count).map(|n| format!("m{n}")).collect();
+        disks.extend(members.iter().cloned());
+        let mut arrays = Vec::new();
+        let mut sections = String::new();
+        array(&mut sections, "r", level, &members);
+        arrays.push("r".to_owned());
+        let mut tolerance = usize::from(level != "raid0");
+        let (mut origin, mut of_array) = ("r", members);
+        let nested = rng.chance(0.3);
+        if nested {
+            let inner: Vec<String> = (0..2).map(|n| format!("n{n}")).collect();
+            array(&mut sections, "s", "raid0", &inner);
+            array(
+                &mut sections,
+                "t",
+                "raid1",
+                &["r".to_owned(), "s".to_owned()],
+            );
+            arrays.extend(["s".to_owned(), "t".to_owned()]);
+            disks.extend(inner.iter().cloned());
+            of_array.extend(inner);
+            (origin, tolerance) = ("t", 1);
+        }
+        let array_in_pool = rng.chance(0.2);
+        let mut pool_devices = vec!["p0".to_owned(), "p1".to_owned()];
+        if array_in_pool {
+            array(&mut sections, "q", "raid1", &pool_devices);
+            arrays.push("q".to_owned());
+            pool_devices = vec!["q".to_owned()];
+        }
+        for disk in &disks {
+            text += &format!("[[device]]\nname = {disk:?}\npath = {:?}\n", path(disk));
+        }
+        text += &sections;
+        let names = policy::registry::POLICIES;
+        let (policy, _) = names[rng.below(names.len() as u64) as usize];
+        text += &format!(
+            "[[pool]]\nname = \"fast\"\ndevices = {pool_devices:?}\npolicy = {policy:?}\n\
+             line_size = \"16KiB\"\ncommit = \"100ms\"\n"
+        );
+        let mut volumes = Vec::new();
+        for (name, origin, disks, tolerance) in [
+            ("plain", "o0", vec!["o0".to_owned()], 0),
+            ("array", origin, of_array, tolerance),
+        ] {
+            let section = format!(
+                "name = {name:?}\norigin = {origin:?}\npool = \"fast\"\nsize = \"{VOLUME_KIB}KiB\"\n"
+            );
+            text += &format!("[[volume]]\n{section}");
+            volumes.push(Spec {
+                name: name.to_owned(),
+                disks,
+                tolerance,
+                section,
+            });
+        }
+        let ends = [End::Stop, End::Kill, End::Cut];
+        let lives = (0..rng.between(1, 3)).map(|_| {
+            let end = ends[rng.below(3) as usize];
+            (end, Nanos(rng.between(500_000_000, 6_000_000_000)))
+        });
+        Scenario {
+            seed,
+            lives: lives.collect(),
+            text,
+            volumes,
+            arrays,
+            pool_devices,
+            spare_pool_device: "p2".to_owned(),
+            several: rng.chance(0.4),
+            slow: rng.chance(0.3),
+            clients: rng.between(1, 3),
+            array_in_pool,
+            nested,
+        }
+    }
+
+    /// The configuration that its nodes are started from.
+    pub fn config(&self) -> Config {
+        check_alone(&self.text, &[]).unwrap_or_else(|problems| {
+            let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            panic!("seed {}: {}\n{}", self.seed, problems.join("\n"), self.text)
+        })
+    }
+
+    /// A model for each volume.
+    pub fn models(&self) -> Vec<Model> {
+        let sectors = (VOLUME_KIB << 10) / block::SECTOR_BYTES;
+        self.volumes.iter().map(|_| Model::new(sectors)).collect()
+    }
+}

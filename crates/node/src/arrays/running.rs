@@ -1,0 +1,80 @@
+//! An array that runs, as its daemon knows it.
+
+use crate::leaf::Leaf;
+use crate::place::Opened;
+use crate::platform::Platform;
+use block::{Device as _, Driver};
+use control::config::{self, Name};
+use filter::Swappable;
+use raid::Array;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// An array that runs.
+pub(crate) struct Running {
+    /// What its user has, whatever becomes of the array.
+    pub(super) place: Swappable<Array>,
+    pub(crate) config: config::Array,
+    /// Members that were taken out by hand, and stay out.
+    pub(crate) by_hand: RefCell<BTreeSet<Name>>,
+    /// Devices that were given while it runs.
+    pub(crate) given: RefCell<BTreeSet<Name>>,
+    pub(crate) scrub: RefCell<Option<control::status::Scrub>>,
+    /// Events that the platform was told.
+    pub(super) told: Cell<u64>,
+    /// What has to be there for the array to be put together again.
+    pub(super) needed: RefCell<Vec<Name>>,
+    /// How often its members had failed when all of them answered last.
+    pub(super) errors: Cell<u64>,
+    /// What is open as one of its members is not what it has.
+    pub(super) outdated: Cell<bool>,
+    pub(super) ended: Cell<bool>,
+}
+
+impl Running {
+    /// The array as it is now.
+    pub(crate) fn array(&self) -> Array {
+        self.place.device()
+    }
+
+    /// The devices that the configuration gives it.
+    pub(crate) fn members(&self) -> impl Iterator<Item = Name> + use<> {
+        let all = [&self.config.members, &self.config.spares];
+        let all: Vec<Name> = all.iter().flat_map(|m| m.value.clone()).collect();
+        all.into_iter()
+    }
+
+    /// The role of a member, by its device in `open` or its number.
+    pub(crate) fn role<P: Platform>(
+        &self,
+        member: &str,
+        open: &BTreeMap<Name, Opened<P>>,
+    ) -> Result<usize, String> {
+        let report = self.array().report();
+        if let Ok(number) = member.parse::<usize>()
+            && number < report.members.len()
+        {
+            return Ok(number);
+        }
+        let name = Name::new(member)?;
+        let device = open
+            .get(&name)
+            .map(|opened| opened.leaf.geometry().name.clone());
+        let has = |m: &raid::MemberReport| m.device.is_some() && m.device == device;
+        report.members.iter().position(has).ok_or_else(|| {
+            format!(
+                "array {} has no member {member}; see `hotset array status`",
+                report.name
+            )
+        })
+    }
+
+    /// Whether the array uses `leaf`, as a member or a spare.
+    pub(crate) fn uses<D: Driver>(&self, leaf: &Leaf<D>) -> bool {
+        let report = self.array().report();
+        let name = &leaf.geometry().name;
+        let lost = |m: &raid::MemberReport| m.state.is_failed();
+        let member = |m: &raid::MemberReport| m.device.as_ref() == Some(name) && !lost(m);
+        report.members.iter().any(member) || report.spares.contains(name)
+    }
+}
