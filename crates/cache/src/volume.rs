@@ -169,14 +169,20 @@ impl<P: Device> Volume<P> {
     /// volume had when it began.
     async fn forget_lines(&self) -> IoResult {
         self.0.come_to_rest().await?;
-        let cache = Cache(self.0.core.clone());
-        let id = cache.other_id(self.0.id())?;
-        // What was read before is neither joined nor promoted any more.
-        drop(self.0.flights.begin_write(0..u64::MAX));
-        self.0.writes.set_id(id);
-        self.0.counters.count(Counter::Invalidations);
-        cache.remember().await;
-        Ok(())
+        let volume = self.0.clone();
+        let forget = async move {
+            let cache = Cache(volume.core.clone());
+            let old = volume.id();
+            let id = cache.other_id(old)?;
+            cache.doubt_again(old, id).await;
+            // What was read before is neither joined nor promoted any more.
+            drop(volume.flights.begin_write(0..u64::MAX));
+            volume.writes.set_id(id);
+            volume.counters.count(Counter::Invalidations);
+            cache.remember().await;
+            Ok(())
+        };
+        self.0.core.env.spawn.persist(forget).await
     }
 
     /// Ends the volume: operations that begin from now on fail with `Gone`.

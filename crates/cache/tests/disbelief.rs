@@ -86,6 +86,53 @@ fn a_power_cut_at_any_moment_of_the_first_opening_leaves_a_pool_that_opens() {
     assert!((10..199).contains(&cuts), "{cuts}");
 }
 
+/// A power cut in the writing of a head leaves one of its copies torn. Another one in the
+/// next opening must not tear the other: it forgets a volume that was quiesced, so that
+/// what it writes is another table.
+#[test]
+fn a_power_cut_while_one_copy_of_a_head_is_torn_leaves_the_other() {
+    let plan = layout::Plan::new(Sectors::from_mib(8), (LINE / 8) as u32).unwrap();
+    let copies = |place: &Place| {
+        let witness = [0, layout::HEAD_BLOCKS * layout::BLOCK_SECTORS].map(Lba);
+        let member = plan.heads.map(|area| area.lba(Lba(0), 0));
+        let of = |disk, copies: [Lba; 2]| copies.map(|at| (disk, at));
+        [of(place.witness, witness), of(place.pool[0], member)].concat()
+    };
+    for torn in 0..4 {
+        let mut cuts = 0;
+        // What a write that is cut off leaves differs from seed to seed.
+        for (step, seed) in (1..60).flat_map(|step| (0..8).map(move |seed| (step, seed))) {
+            let mut place = Place::new(step * 8 + seed, 1);
+            let filled = place.run(&[0], |rig| async move {
+                rig.fill().await;
+                let other = rig.add("other", rig.origin, None);
+                other.quiesce().await.unwrap();
+                rig.cache.close().await;
+            });
+            assert_eq!(filled, Outcome::Done);
+            // Volumes are in the second block of a head.
+            let (disk, at) = copies(&place)[torn];
+            let second = at + Sectors(layout::BLOCK_SECTORS);
+            place.patch(disk, second, vec![0xff; 8 * 512]);
+            place.cut_after(step);
+            let outcome = place.run(&[0], |rig| async move { rig.sleep(1).await });
+            if outcome == Outcome::Done {
+                break;
+            }
+            cuts = step;
+            cut_off(&mut place, outcome);
+            let again = place.run(&[0], |rig| async move {
+                let found = rig.opened.devices[0].found;
+                assert!(matches!(found, Found::Lines { .. }), "{found:?}");
+                rig.cache.warmed().await;
+                rig.expect(0, LINE, 0).await;
+            });
+            assert_eq!(again, Outcome::Done, "copy {torn}, step {step}, seed {seed}");
+        }
+        assert!((10..59).contains(&cuts), "{cuts}");
+    }
+}
+
 /// Its first write has two blocks, for there are volumes to be told of.
 #[test]
 fn a_power_cut_while_a_lost_witness_is_made_anew_leaves_a_pool_that_opens() {

@@ -152,12 +152,22 @@ impl Marks {
     }
 }
 
-/// The newest marks in their area; `None` if no block of it is sound, which
-/// means that every region must be taken for marked.
+/// The newest marks in their area; `None` if no block of it is sound, or one of them is
+/// another's: a write of before `device` began anew has landed late, and what it fell on
+/// may have been newer. Then every region must be taken for marked.
 pub fn newest_marks(area: &[u8], device: Uuid) -> Option<Marks> {
     let blocks = area.chunks_exact(BLOCK_BYTES);
-    let sound = blocks.filter_map(|block| Marks::decode(block, device).ok());
-    sound.max_by_key(|marks| marks.version)
+    let mut newest: Option<Marks> = None;
+    for found in blocks.map(|block| Marks::decode(block, device)) {
+        match found {
+            Err(SheetError::Foreign) => return None,
+            Ok(marks) if newest.as_ref().is_none_or(|n| n.version < marks.version) => {
+                newest = Some(marks);
+            }
+            _ => {}
+        }
+    }
+    newest
 }
 
 #[cfg(test)]
@@ -192,6 +202,19 @@ mod tests {
         assert!(older.version == 5 && older.get(5) && !older.get(6));
         area.fill(0);
         assert_eq!(newest_marks(&area, Uuid(7)), None);
+    }
+
+    #[test]
+    fn sound_marks_of_another_device_leave_none_to_believe() {
+        let mut area = written(&[5, 6]);
+        for block in 0..4 {
+            let at = block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES;
+            let ours = area[at.clone()].to_vec();
+            Marks::none().encode(Uuid(8), &mut area[at.clone()]);
+            assert_eq!(newest_marks(&area, Uuid(7)), None);
+            area[at].copy_from_slice(&ours);
+        }
+        assert!(newest_marks(&area, Uuid(7)).is_some());
     }
 
     #[test]

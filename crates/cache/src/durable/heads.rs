@@ -3,16 +3,19 @@
 //! Order: both copies on every member, one after the other, then those of the
 //! witness. What follows is not done before all have it. A device that becomes a
 //! member is claimed before anything else is written to it.
+//!
+//! Of two copies the one that holds is written last: whenever the power goes, however
+//! often, one of them is whole.
 
 use super::Durable;
 use super::io::{Do, perform, readable};
 use crate::cache::Core;
 use crate::counters::Counter;
 use crate::devices::Member;
-use block::{BoxDevice, Device, Fua, Lba, Nanos};
+use block::{BoxDevice, Device, Fua, Lba, Nanos, Shared};
 use futures_util::future::join_all;
 use layout::{BLOCK_BYTES, HEAD_BLOCKS, Head, HeadError, Role};
-use std::ops::Range;
+use std::cell::Cell;
 use std::rc::Rc;
 
 const HEAD_BYTES: usize = HEAD_BLOCKS as usize * BLOCK_BYTES;
@@ -55,7 +58,7 @@ pub(super) async fn write_heads<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Dura
         let mut buf = core.env.pool.take(HEAD_BYTES);
         let bytes = head.encode(&mut buf);
         let data = buf.share().slice(0..bytes);
-        while !write_witness(witness, data.clone()).await {
+        while !write_witness(core, durable, witness, &data).await {
             core.counters.count(Counter::WitnessErrors);
             // When the pool is closed, nobody writes what would need it.
             if durable.closed.get() {
@@ -75,16 +78,49 @@ fn ids_are_given(durable: &Durable, given: u32) {
     durable.marked.wake();
 }
 
-/// The second copy first: if the power goes amid the first write of all, what it
-/// leaves there says nothing, and then there is one that holds.
-async fn write_witness(witness: &BoxDevice, data: block::Shared) -> bool {
-    for copy in [1, 0] {
-        let at = Lba(copy * HEAD_BLOCKS * layout::BLOCK_SECTORS);
-        if witness.write(at, data.clone(), Fua::Yes).await.is_err() {
+async fn write_witness<P: Device>(
+    core: &Rc<Core<P>>,
+    durable: &Durable,
+    witness: &BoxDevice,
+    data: &Shared,
+) -> bool {
+    let copies = [0, 1].map(|copy| Lba(copy * HEAD_BLOCKS * layout::BLOCK_SECTORS));
+    for copy in in_turn(core, witness, copies, &durable.witness_last).await {
+        let written = witness.write(copies[copy], data.clone(), Fua::Yes).await;
+        if written.is_err() {
+            durable.witness_last.set(None);
             return false;
         }
     }
     true
+}
+
+/// The order in which the two copies of a head are to be written, which from the first time on
+/// stays: the one that holds `last`. On what holds nothing that is the first.
+async fn in_turn<P: Device, D: Device>(
+    core: &Core<P>,
+    device: &D,
+    copies: [Lba; 2],
+    last: &Cell<Option<usize>>,
+) -> [usize; 2] {
+    if last.get().is_none() {
+        let mut found = Vec::new();
+        for at in copies {
+            let bytes = readable(device, at, HEAD_BYTES, &core.env, core.patience()).await;
+            let bytes = bytes.ok().flatten();
+            let unread = Err(HeadError::Damaged("it cannot be read"));
+            found.push(bytes.map_or(unread, |bytes| Head::decode(&bytes)));
+        }
+        last.set(Some(match &found[..] {
+            [Ok(first), Ok(second)] if second.sequence > first.sequence => 1,
+            [Err(HeadError::Damaged(_)), _] => 1,
+            _ => 0,
+        }));
+    }
+    match last.get() {
+        Some(1) => [0, 1],
+        _ => [1, 0],
+    }
 }
 
 /// What all heads of the pool say.
@@ -127,9 +163,7 @@ fn head_of_pool<P: Device>(durable: &Durable, members: &[Rc<Member<P>>]) -> Head
 /// was, and is never believed, for no witness knows the device by its new name. The
 /// epoch stays, lest an old witness find nobody who knows better.
 ///
-/// Both copies, since the marks that follow do not go with what an old one says; the
-/// one that holds last, so that one of them is ours at any moment. Of a device that
-/// holds nothing that is the first.
+/// Both copies, since the marks that follow do not go with what an old one says.
 pub(super) async fn claim<P: Device>(
     core: &Rc<Core<P>>,
     durable: &Durable,
@@ -142,20 +176,7 @@ pub(super) async fn claim<P: Device>(
         epoch,
         ..head_of_pool::<P>(durable, &[])
     };
-    let store = member.store.as_ref().expect("a member that is kept");
-    let first = store.at(store.plan.heads[0], 0);
-    let first = readable(&member.device, first, HEAD_BYTES, &core.env).await;
-    let first = first.ok().flatten().map(|bytes| Head::decode(&bytes));
-    let order = match first {
-        None | Some(Err(HeadError::Damaged(_))) => [0..1, 1..2],
-        Some(_) => [1..2, 0..1],
-    };
-    for copy in order {
-        if !write_copies(core, durable, &shared, member, copy).await {
-            return false;
-        }
-    }
-    true
+    write_head(core, durable, &shared, member).await
 }
 
 async fn write_head<P: Device>(
@@ -163,16 +184,6 @@ async fn write_head<P: Device>(
     durable: &Durable,
     shared: &Head,
     member: &Rc<Member<P>>,
-) -> bool {
-    write_copies(core, durable, shared, member, 0..2).await
-}
-
-async fn write_copies<P: Device>(
-    core: &Rc<Core<P>>,
-    durable: &Durable,
-    shared: &Head,
-    member: &Rc<Member<P>>,
-    copies: Range<usize>,
 ) -> bool {
     let store = member.store.as_ref().expect("a member that is kept");
     let clean = durable.clean.get() && store.warm.get();
@@ -194,8 +205,9 @@ async fn write_copies<P: Device>(
     let mut buf = core.env.pool.take(HEAD_BYTES);
     let bytes = head.encode(&mut buf);
     let data = buf.share().slice(0..bytes);
-    for area in &store.plan.heads[copies] {
-        let write = Do::Write(store.at(*area, 0), data.clone(), Fua::Yes);
+    let copies = store.plan.heads.map(|area| store.at(area, 0));
+    for copy in in_turn(core, &member.device, copies, &store.head_last).await {
+        let write = Do::Write(copies[copy], data.clone(), Fua::Yes);
         if !perform(core, member, write).await {
             return false;
         }

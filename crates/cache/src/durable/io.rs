@@ -5,12 +5,16 @@ use crate::cache::Core;
 use crate::counters::Counter;
 use crate::devices::{DeviceState, Member};
 use crate::health::Fault;
-use block::{Buf, Device, Fua, IoResult, Kind, Lba, Shared};
+use block::{Buf, Device, Env, Fua, IoResult, Kind, Lba, Nanos, Shared};
 use std::rc::Rc;
 
 /// Attempts before a write counts as failed: one sector may have been bad, and
 /// is another one below by the next attempt.
 const ATTEMPTS: u32 = 3;
+
+/// How long a device may take to answer a read while nobody waits for it but who opens
+/// the pool.
+pub(super) const READ_MAX: Nanos = Nanos::from_secs(30);
 
 /// What is done to a member.
 pub(crate) enum Do {
@@ -65,16 +69,22 @@ impl Do {
     }
 }
 
-/// Reads `bytes` at `at` of a device that is not served from yet.
+/// Reads `bytes` at `at` of a device that is not served from yet; `Timeout` if it does not
+/// answer within `limit`.
 pub(crate) async fn read<D: Device>(
     device: &D,
     at: Lba,
     bytes: usize,
-    pool: &block::Pool,
+    env: &Env,
+    limit: Nanos,
 ) -> IoResult<Buf> {
     let mut attempt = 1;
     loop {
-        let (buf, result) = device.read(at, pool.take(bytes)).await;
+        let reading = device.read(at, env.pool.take(bytes));
+        let Some((buf, result)) = env.timer.timeout(limit, reading).await else {
+            let what = "it does not answer: check the device, or leave it out of the pool";
+            return Err(device.geometry().error(Kind::Timeout, what));
+        };
         match result {
             Ok(()) => return Ok(buf),
             Err(error) if error.kind() != Kind::Media || attempt == ATTEMPTS => return Err(error),
@@ -89,9 +99,10 @@ pub(crate) async fn readable<D: Device>(
     device: &D,
     at: Lba,
     bytes: usize,
-    env: &block::Env,
+    env: &Env,
+    limit: Nanos,
 ) -> IoResult<Option<Vec<u8>>> {
-    match read(device, at, bytes, &env.pool).await {
+    match read(device, at, bytes, env, limit).await {
         Ok(buf) => Ok(Some(buf.to_vec())),
         Err(error) if error.kind() == Kind::Media => Ok(None),
         Err(error) => Err(error),

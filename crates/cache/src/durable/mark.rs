@@ -24,6 +24,7 @@ pub(super) const ALL: Extent = Extent::new(Lba(0), Sectors(1));
 pub(crate) struct Marking {
     durable: Rc<Durable>,
     volume: u32,
+    blocks: Range<u64>,
     bits: Bits,
     stays: Cell<bool>,
 }
@@ -36,13 +37,16 @@ impl Marking {
             bits: durable.table.borrow_mut().begin(volume, blocks),
             durable: durable.clone(),
             volume,
+            blocks: blocks.clone(),
         }
     }
 
     /// The write may land yet, over whatever follows: its regions stay in doubt until
-    /// the pool is opened anew.
+    /// the pool is opened anew, also under another id of the volume.
     pub(crate) fn stay(&self) {
         self.stays.set(true);
+        let mut loose = self.durable.loose.borrow_mut();
+        loose.push((self.volume, self.blocks.clone()));
     }
 
     /// Waits until every member knows, of the region and of the volume's id.

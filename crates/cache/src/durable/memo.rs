@@ -10,7 +10,7 @@
 //! bytes of what was learnt u32 | those bytes | rank u32, slot u32, heat u16 ...
 //! ```
 
-use super::io::{Do, perform, read};
+use super::io::{Do, READ_MAX, perform, read};
 use crate::cache::Core;
 use crate::counters::Counter;
 use crate::devices::Member;
@@ -108,7 +108,8 @@ pub(super) async fn read_memo<P: Device>(core: &Rc<Core<P>>, member: &Member<P>)
     while (bytes.len() / BLOCK_BYTES) < blocks.min(area.blocks) as usize {
         let at = (bytes.len() / BLOCK_BYTES) as u64;
         let here = ((blocks - at) as usize * BLOCK_BYTES).min(CHUNK_BYTES);
-        match read(&member.device, store.at(area, at), here, &core.env.pool).await {
+        let at = store.at(area, at);
+        match read(&member.device, at, here, &core.env, READ_MAX).await {
             Ok(buf) => bytes.extend_from_slice(&buf),
             Err(_) => break,
         }

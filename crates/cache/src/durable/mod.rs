@@ -44,6 +44,7 @@ use layout::{Uuid, Volume};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
+use std::ops::Range;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 use table::Table;
@@ -62,6 +63,8 @@ pub(crate) struct Durable {
     pub(crate) host: String,
     pub(crate) witness: Option<BoxDevice>,
     witness_uuid: Cell<Uuid>,
+    /// Which copy of its head is written last, once that is known.
+    witness_last: Cell<Option<usize>>,
     pub(crate) pool: Uuid,
     epoch: Cell<u64>,
     sequence: Cell<u64>,
@@ -82,6 +85,8 @@ pub(crate) struct Durable {
     loading: Cell<usize>,
     closed: Cell<bool>,
     table: RefCell<Table>,
+    /// Where writes have failed that may land yet, with the volume's id.
+    loose: RefCell<Vec<(u32, Range<u64>)>>,
     /// Writes of the volumes' origins, by id.
     origins: RefCell<BTreeMap<u32, Rc<Writes>>>,
     /// Held by who writes heads or marks.

@@ -11,7 +11,7 @@
 //! epoch.
 
 use super::heads::{WITNESS_SECTORS, claim, write_heads};
-use super::io::readable;
+use super::io::{READ_MAX, readable};
 use super::mark::{ALL, keep_marked, write_image};
 use super::standing::{STALE_COLD, Standing, pool_of, standing};
 use super::store::NewStore;
@@ -112,11 +112,11 @@ async fn probe<D: Device>(
     }
     // A second head written in part is no sign of something else.
     let probe = (bytes as usize - HEAD_BYTES).min(PROBE_BYTES);
-    let mut start = readable(device, part.start, probe, env).await?;
+    let mut start = readable(device, part.start, probe, env, READ_MAX).await?;
     if start.is_none() {
         // What is behind the head may be what cannot be read; it tells no more
         // of a device that is ours.
-        start = readable(device, part.start, HEAD_BYTES, env).await?;
+        start = readable(device, part.start, HEAD_BYTES, env, READ_MAX).await?;
         start = start.filter(|start| Head::decode(start).is_ok());
     }
     let start = start.as_deref();
@@ -127,20 +127,20 @@ async fn probe<D: Device>(
         Err(_) => bytes / BLOCK_BYTES as u64,
     };
     let last = part.start + block::Sectors((blocks - HEAD_BLOCKS) * BLOCK_SECTORS);
-    let end = readable(device, last, HEAD_BYTES, env).await?;
+    let end = readable(device, last, HEAD_BYTES, env, READ_MAX).await?;
     Ok(head_that_holds(start, first, second_head(end.as_deref())))
 }
 
 /// The area of marks; zeroes for blocks that cannot be read, which are no marks.
 async fn marks_area<D: Device>(device: &D, start: Lba, env: &Env) -> IoResult<Vec<u8>> {
     let bytes = MARK_BLOCKS as usize * BLOCK_BYTES;
-    if let Some(area) = readable(device, start, bytes, env).await? {
+    if let Some(area) = readable(device, start, bytes, env, READ_MAX).await? {
         return Ok(area);
     }
     let mut area = Vec::with_capacity(bytes);
     for block in 0..MARK_BLOCKS {
         let at = start + block::Sectors(block * BLOCK_SECTORS);
-        let block = readable(device, at, BLOCK_BYTES, env).await?;
+        let block = readable(device, at, BLOCK_BYTES, env, READ_MAX).await?;
         area.extend(block.unwrap_or(vec![0; BLOCK_BYTES]));
     }
     Ok(area)
@@ -223,6 +223,7 @@ impl<P: Device> Cache<P> {
                 Some(head) => head.device,
                 None => Uuid((durability.uuids)()),
             }),
+            witness_last: Cell::new(None),
             epoch: Cell::new(if as_before { epoch } else { epoch + 1 }),
             sequence: Cell::new(newest_head.as_ref().map_or(0, |head| head.sequence)),
             opening: Cell::new(0),
@@ -236,6 +237,7 @@ impl<P: Device> Cache<P> {
             loading: Cell::new(0),
             closed: Cell::new(false),
             table: RefCell::new(super::table::Table::new(super::REGION_BLOCKS)),
+            loose: RefCell::default(),
             origins: RefCell::default(),
             lock: RangeLock::new(),
             committing: RangeLock::new(),

@@ -22,6 +22,8 @@ pub(crate) struct Store {
     pub(crate) log_next: Cell<u64>,
     /// What the policy remembers: which memo, bytes, their checksum, which part.
     pub(crate) memo: Cell<Option<(u8, u32, u32, u32)>>,
+    /// Which copy of its head is written last, once that is known.
+    pub(crate) head_last: Cell<Option<usize>>,
     /// The version of the marks last written.
     pub(crate) marks_version: Cell<u64>,
     /// What was marked when the pool was opened.
@@ -103,6 +105,7 @@ impl NewStore {
             log_start: Cell::new(1),
             log_next: Cell::new(1),
             memo: Cell::new(None),
+            head_last: Cell::new(None),
             marks_version: Cell::new(0),
             found: None,
             warm: Cell::new(true),

@@ -2,7 +2,7 @@
 
 use super::Durable;
 use super::heads::write_heads;
-use super::mark::ALL;
+use super::mark::{ALL, Marking};
 use crate::cache::Cache;
 use block::{Access, Device, Sectors};
 use layout::{ORIGIN_RECORD_BYTES_MAX, VOLUME_QUIESCED};
@@ -77,6 +77,20 @@ impl<P: Device> Cache<P> {
         };
         // What it has begun to write, memory takes for written.
         self.0.env.spawn.persist(writing).await;
+    }
+
+    /// What is in doubt under the id `old` of a volume, for a write that failed may land
+    /// there yet, is so under `id` too; known to every member when it returns.
+    pub(crate) async fn doubt_again(&self, old: u32, id: u32) {
+        let Some(durable) = self.durable() else {
+            return;
+        };
+        let loose = durable.loose.borrow().clone();
+        for (_, blocks) in loose.iter().filter(|(volume, _)| *volume == old) {
+            let marking = Marking::begin(durable, id, blocks);
+            marking.stay();
+            marking.known().await;
+        }
     }
 
     /// Has the next opening forget the lines of the volume with this id, or not;

@@ -9,7 +9,7 @@
 
 use super::Durable;
 use super::heads::write_heads;
-use super::io::read;
+use super::io::{READ_MAX, read};
 use super::mark::ALL;
 use super::memo::read_memo;
 use crate::cache::Core;
@@ -141,7 +141,8 @@ async fn load_map<P: Device>(
     while page < area.blocks {
         let pages = (area.blocks - page).min(CHUNK_BLOCKS);
         let bytes = pages as usize * BLOCK_BYTES;
-        let buf = read(&member.device, store.at(area, page), bytes, &core.env.pool).await?;
+        let at = store.at(area, page);
+        let buf = read(&member.device, at, bytes, &core.env, READ_MAX).await?;
         still_here(member)?;
         for (number, block) in (page..).zip(buf.chunks_exact(BLOCK_BYTES)) {
             let generation = store.generation.get();
@@ -184,13 +185,8 @@ async fn replay<P: Device>(
             .min(CHUNK_BLOCKS)
             .min(last - sequence);
         let bytes = blocks as usize * BLOCK_BYTES;
-        let buf = read(
-            &member.device,
-            store.log_at(sequence),
-            bytes,
-            &core.env.pool,
-        )
-        .await?;
+        let at = store.log_at(sequence);
+        let buf = read(&member.device, at, bytes, &core.env, READ_MAX).await?;
         still_here(member)?;
         for block in buf.chunks_exact(BLOCK_BYTES) {
             let reader = LogReader::open(block, store.device, store.plan.line_blocks, sequence);
