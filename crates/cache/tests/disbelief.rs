@@ -2,8 +2,9 @@
 
 mod place;
 
-use block::{Device, Extent, Fua, Kind, Lba, Sectors};
-use cache::{Counter, Found, Mode};
+use block::{Device, Extent, Fua, Kind, Lba, Nanos, Sectors};
+use cache::{Counter, Found, Mode, PoolDevice};
+use futures_util::future::join;
 use place::{LINE, Place, cut_off};
 use sim::{Effect, Ops, Outcome, Plan, Rule, When};
 use std::cell::Cell;
@@ -86,6 +87,44 @@ fn a_power_cut_at_any_moment_of_the_first_opening_leaves_a_pool_that_opens() {
     assert!((10..199).contains(&cuts), "{cuts}");
 }
 
+/// Whoever puts it in waits, but no client does.
+#[test]
+fn a_device_that_falls_silent_while_it_joins_holds_up_nobody() {
+    // Each of the operations that put it in may be the last to be answered.
+    for answered in 0..20 {
+        let mut place = Place::new(1, 2);
+        let disk = place.pool[1];
+        let silent = Rule {
+            disk,
+            ops: Ops::All,
+            within: None,
+            when: When::Nth(answered + 1),
+            effect: Effect::Stick(None),
+        };
+        let faults = Plan {
+            rules: vec![silent],
+            ..Plan::default()
+        };
+        place.sim.world_mut().set_plan(faults).unwrap();
+        let outcome = place.run(&[0], move |rig| async move {
+            let device = PoolDevice::whole(rig.local.disk(disk).unwrap(), "controller");
+            let joining = rig.cache.join(device, 7);
+            let joining = rig.env.timer.timeout(Nanos::from_secs(60), joining);
+            let writing = async {
+                rig.env.timer.sleep(Nanos::from_millis(10)).await;
+                let write = rig.write(0, LINE, 1);
+                let limit = Nanos::from_secs(2);
+                let written = rig.env.timer.timeout(limit, write).await;
+                assert!(written.is_some(), "a client waits after {answered} answers");
+            };
+            let (joined, ()) = join(joining, writing).await;
+            assert!(joined.is_some(), "{answered} answers, and it waits still");
+            rig.control.release(disk);
+        });
+        assert_eq!(outcome, Outcome::Done, "{answered}");
+    }
+}
+
 /// A power cut in the writing of a head leaves one of its copies torn. Another one in the
 /// next opening must not tear the other: it forgets a volume that was quiesced, so that
 /// what it writes is another table.
@@ -101,8 +140,8 @@ fn a_power_cut_while_one_copy_of_a_head_is_torn_leaves_the_other() {
     for torn in 0..4 {
         let mut cuts = 0;
         // What a write that is cut off leaves differs from seed to seed.
-        for (step, seed) in (1..60).flat_map(|step| (0..8).map(move |seed| (step, seed))) {
-            let mut place = Place::new(step * 8 + seed, 1);
+        for (step, seed) in (1..60).flat_map(|step| (0..4).map(move |seed| (step, seed))) {
+            let mut place = Place::new(step * 4 + seed, 1);
             let filled = place.run(&[0], |rig| async move {
                 rig.fill().await;
                 let other = rig.add("other", rig.origin, None);

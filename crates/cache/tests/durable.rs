@@ -161,3 +161,32 @@ fn marks_and_map_cost_little() {
     });
     assert_eq!(outcome, Outcome::Done);
 }
+
+#[test]
+fn a_pool_ends_though_one_of_its_devices_never_answers() {
+    let mut place = Place::new(9, 2);
+    let outcome = place.run(&[0, 1], |rig| async move {
+        rig.write(0, LINE, 1).await;
+        rig.cache.settle().await;
+        rig.control.hang(rig.pool[0]);
+        // A promotion that is never done.
+        rig.read(LINE, LINE).await;
+        assert!(rig.cache.filling() > 0);
+        rig.volume.close().await;
+        let limit = block::Nanos::from_secs(10);
+        let closed = rig.env.timer.timeout(limit, rig.cache.close()).await;
+        assert!(closed.is_some(), "after ten seconds it waits still");
+        rig.control.release(rig.pool[0]);
+    });
+    assert_eq!(outcome, Outcome::Done);
+    let again = place.run(&[0, 1], |rig| async move {
+        let found: Vec<_> = rig.opened.devices.iter().map(|d| d.found).collect();
+        assert!(matches!(
+            found[..],
+            [Found::Unusable(_), Found::Lines { clean: true }]
+        ));
+        rig.cache.warmed().await;
+        rig.agrees().await;
+    });
+    assert_eq!(again, Outcome::Done);
+}

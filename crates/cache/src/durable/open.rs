@@ -19,6 +19,7 @@ use super::{Durable, Signal};
 use crate::cache::{Cache, Core};
 use crate::config::Config;
 use crate::devices::{DeviceId, Member, PoolDevice};
+use crate::health::Fault;
 use block::{Access, BoxDevice, Device, Env, Extent, IoError, IoResult, Kind, Lba, RangeLock};
 use layout::{
     BLOCK_BYTES, BLOCK_SECTORS, HEAD_BLOCKS, Head, HeadError, MARK_BLOCKS, MEMBERS_MAX,
@@ -342,13 +343,22 @@ impl<P: Device> Cache<P> {
     }
 
     /// Ends the use of the pool in order, so that the next opening finds all of
-    /// it. Close the volumes before: what writes later is not followed.
+    /// it. Close the volumes before: what writes later is not followed. A device that
+    /// does not answer is ejected; an origin or a witness that does not is waited for.
     pub async fn close(&self) {
-        let Some(durable) = &self.0.durable else {
+        let core = &self.0;
+        let Some(durable) = &core.durable else {
             return;
         };
-        self.settle().await;
-        super::commit::close(&self.0, durable).await;
+        let settled = core.env.timer.timeout(core.patience(), self.settle());
+        if settled.await.is_none() {
+            let state = &mut *core.state.borrow_mut();
+            let silent = |member: &Rc<Member<P>>| member.operations.count() > 0;
+            for member in state.devices.kept().into_iter().filter(silent) {
+                state.eject(&member, Fault::Late);
+            }
+        }
+        super::commit::close(core, durable).await;
     }
 
     /// Waits until all lines that were found are in use.

@@ -15,8 +15,6 @@ use sim::{Image, Medium};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
-/// Of no number of losses.
-const ONCE_MORE: u64 = u64::MAX;
 /// How long the back end takes for what it does.
 const WORK: Nanos = Nanos::from_micros(300);
 /// Attempts to invalidate a volume whose origin has losses to tell of, or is away.
@@ -41,8 +39,19 @@ struct State {
     away: Cell<bool>,
     /// How often it did.
     absences: Cell<u64>,
-    /// How many of its losses who works on it has been told of.
-    told: Cell<u64>,
+    /// How many of its losses who brings it to a standstill has been told of.
+    told: Cell<Told>,
+    /// And who invalidates it, whose flush may be the one that meets a loss.
+    told_invalidating: Cell<Told>,
+}
+
+/// What an administrator has been told of an origin's losses.
+#[derive(Clone, Copy, Default)]
+struct Told {
+    /// How many.
+    losses: u64,
+    /// It was away then, and may fail once more.
+    once_more: bool,
 }
 
 /// A moment, as far as the answers of an origin go.
@@ -91,7 +100,8 @@ impl BackEnd {
             restored |= state.restored.take();
             state.busy.set(false);
             state.closed.set(false);
-            state.told.set(0);
+            state.told.take();
+            state.told_invalidating.take();
             state.away.set(false);
         }
         restored
@@ -218,10 +228,8 @@ pub(super) async fn work(bench: &Bench, env: &Env, stage: &Stage, volume: usize,
         // Nothing is in flight: all that was acknowledged is durable.
         Ok(()) => {
             let all = bench.models[volume].borrow().begin_flush();
-            let losses = bench.models[volume].borrow().losses();
             // What clients have not been told of, the back end may have been.
-            let untold = bench.models[volume].borrow().may_fail(all);
-            if !untold || state.told.get() != losses {
+            if !bench.models[volume].borrow().knows_less(state.told.get().losses) {
                 flushed(bench, volume, all);
             }
             at_standstill(bench, env, stage, volume, back).await;
@@ -230,7 +238,7 @@ pub(super) async fn work(bench: &Bench, env: &Env, stage: &Stage, volume: usize,
                 resumed.expect("it stands still");
             }
         }
-        Err(error) => judge(bench, volume, since, &error),
+        Err(error) => judge(bench, volume, since, &state.told, &error),
     }
     state.busy.set(false);
 }
@@ -278,6 +286,7 @@ pub(super) async fn invalidate(bench: &Bench, env: &Env, stage: &Stage, volume: 
 }
 
 async fn invalidate_now(bench: &Bench, env: &Env, stage: &Stage, volume: usize) -> bool {
+    let told = &bench.back_end.volumes[volume].told_invalidating;
     for _ in 0..ATTEMPTS {
         let since = bench.back_end.since(volume);
         match stage.gates[volume].device().invalidate().await {
@@ -285,7 +294,7 @@ async fn invalidate_now(bench: &Bench, env: &Env, stage: &Stage, volume: usize) 
                 settle_model(bench, volume);
                 return true;
             }
-            Err(error) => judge(bench, volume, since, &error),
+            Err(error) => judge(bench, volume, since, told, &error),
         }
         env.timer.sleep(WORK).await;
     }
@@ -294,14 +303,16 @@ async fn invalidate_now(bench: &Bench, env: &Env, stage: &Stage, volume: usize) 
 }
 
 /// Whether the origin is to blame for what an administrator was told, who is told of
-/// what it lost as a client is.
-fn judge(bench: &Bench, volume: usize, since: Since, error: &IoError) {
+/// what it lost as a client is, for a standstill and an invalidation each.
+fn judge(bench: &Bench, volume: usize, since: Since, told: &Cell<Told>, error: &IoError) {
     let losses = bench.models[volume].borrow().losses();
     let away = bench.back_end.was_away(volume, since);
-    // One that was away fails once more.
-    let now = if away { ONCE_MORE } else { losses };
-    let told = bench.back_end.volumes[volume].told.replace(now);
-    if told == losses && !away {
+    let now = Told {
+        losses,
+        once_more: away,
+    };
+    let before = told.replace(now);
+    if before.losses == losses && !before.once_more && !away {
         bench.violate(format!("an administrator was given an error: {error}"));
     }
 }

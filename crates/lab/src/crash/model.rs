@@ -215,6 +215,11 @@ impl Model {
         self.losses > mark.told
     }
 
+    /// Whether clients have been told of fewer losses than who was told of `losses`.
+    pub fn knows_less(&self, losses: u64) -> bool {
+        self.told < losses
+    }
+
     /// How often the origin forgot, as far as somebody may be told of it.
     pub fn losses(&self) -> u64 {
         self.losses

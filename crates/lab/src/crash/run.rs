@@ -90,6 +90,8 @@ fn one_life(sim: &mut Sim, bench: &Rc<Bench>, cut: Option<Cut>) -> bool {
     if !died && outcome != Outcome::Done {
         bench.violate(format!("the daemon did not end: {outcome:?}"));
     }
+    // What the dead daemon had in flight ends when the disks are taken over.
+    drop(sim.driver());
     if let Some(cut) = cut {
         bench.between_lives(cut, &|out| {
             sim.world().peek(bench.witnesses[0], Lba(0), out);
@@ -112,9 +114,7 @@ fn one_life(sim: &mut Sim, bench: &Rc<Bench>, cut: Option<Cut>) -> bool {
 }
 
 /// The origins alone are complete: nothing that hotset holds is needed.
-fn inspect_origins(sim: &mut Sim, bench: &Bench) {
-    // What the dead daemon had in flight ends when the disks are taken over.
-    drop(sim.driver());
+fn inspect_origins(sim: &Sim, bench: &Bench) {
     for (volume, origin) in bench.origins.iter().enumerate() {
         let space = bench.case.volumes[volume];
         let mut bytes = vec![0; (space.each * SECTOR_BYTES) as usize];

@@ -20,7 +20,7 @@ pub(super) const WITNESS: Sectors = Sectors(64 * 8);
 /// How often what is stuck is released while a pool is opened: no client waits
 /// for it, but somebody who looks on does.
 const PATIENCE: Nanos = Nanos::from_millis(5);
-/// How long a daemon that stops waits for its pool.
+/// How long a pool may take to end, whatever its disks do.
 const CLOSE_MAX: Nanos = Nanos::from_secs(1);
 /// Attempts to open a pool whose disks fail now and then, before it is formatted.
 const ATTEMPTS: u32 = 50;
@@ -191,8 +191,8 @@ pub(super) async fn close(bench: &Bench, local: &Local<SimDriver>, stage: Stage)
     for cache in &stage.caches {
         let closed = timer.timeout(CLOSE_MAX, cache.close());
         let closed = unstuck(bench, local, closed).await;
-        if closed.is_none() && !bench.is_any_hung() {
-            bench.violate("a pool whose disks answer does not end".into());
+        if closed.is_none() {
+            bench.violate("a pool does not end".into());
         }
     }
 }
