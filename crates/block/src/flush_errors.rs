@@ -34,6 +34,13 @@ impl FlushErrors {
         Told(self.count.get())
     }
 
+    /// An observer that was told of the newest failure is told of it once more: something
+    /// that was lost with it had not been acknowledged yet.
+    pub fn tell_again(&self, observer: &Cell<Told>) {
+        let before = Told(self.count.get().saturating_sub(1));
+        observer.set(observer.get().min(before));
+    }
+
     /// The outcome of `flush` for an observer: its own, or the newest failure that was
     /// recorded since `observer` was told, or while it ran. A failure of `flush` itself
     /// is recorded by whoever carries it out.
@@ -84,6 +91,10 @@ mod tests {
             now(errors.tell(observer, async { Ok(()) })).unwrap();
         }
         now(errors.tell(&late, async { Ok(()) })).unwrap();
+        errors.tell_again(&a);
+        now(errors.tell(&a, async { Ok(()) })).unwrap_err();
+        now(errors.tell(&a, async { Ok(()) })).unwrap();
+        now(errors.tell(&b, async { Ok(()) })).unwrap();
     }
 
     #[test]

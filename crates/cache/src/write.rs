@@ -18,7 +18,7 @@ use crate::lines::{BLOCK_BYTES, BLOCK_SECTORS, Part, covering, extent_of, inside
 use crate::pool_write::PoolWrite;
 use crate::state::Place;
 use crate::volume::Inner;
-use block::{BoxDevice, Device, Extent, Fua, IoResult, Kind, Shared};
+use block::{BoxDevice, Device, Extent, Fua, IoResult, Kind, Shared, Told};
 use futures_util::future::{Either, join_all, select};
 use policy::{Op, Request};
 use std::pin::pin;
@@ -39,7 +39,7 @@ pub(crate) async fn write<P: Device>(
     };
     let this = volume.clone();
     Finish::new(volume.core.env.spawn.clone(), async move {
-        begun.known().await;
+        begun.are_marked().await;
         let origin = this.origin.write(extent.start, data, fua);
         let result = if updates.is_empty() {
             origin.await
@@ -66,7 +66,7 @@ pub(crate) async fn change<P: Device>(
     let begun = begin(volume, extent);
     let this = volume.clone();
     Finish::new(volume.core.env.spawn.clone(), async move {
-        begun.known().await;
+        begun.are_marked().await;
         let result = work(&this.origin).await;
         end(&this, begun, result)
     })
@@ -85,6 +85,7 @@ fn begin<P: Device>(volume: &Inner<P>, extent: Extent) -> Begun {
     state.invalidate(volume.id(), blocks, &volume.counters);
     Begun {
         marking,
+        known: volume.writes.begin(),
         _flight: flight,
     }
 }
@@ -92,12 +93,14 @@ fn begin<P: Device>(volume: &Inner<P>, extent: Extent) -> Begun {
 /// A change of the origin from its begin to its end.
 struct Begun {
     marking: Option<Marking>,
+    /// What was known to be lost when it began.
+    known: Told,
     _flight: WriteFlight,
 }
 
 impl Begun {
     /// Waits until the pool's devices know of it.
-    async fn known(&self) {
+    async fn are_marked(&self) {
         if let Some(marking) = &self.marking {
             marking.known().await;
         }
@@ -113,7 +116,7 @@ fn end<P: Device>(volume: &Inner<P>, begun: Begun, result: IoResult) -> IoResult
             marking.stay();
         }
     }
-    volume.writes.end();
+    volume.writes.end(begun.known);
     drop(begun);
     result
 }

@@ -3,6 +3,8 @@
 //! Invariants:
 //!     a flush of the origin failed, whoever called it ⟹ the next flush of the
 //!         volume's user fails      (`FlushErrors`)
+//!     it failed while a write was in flight ⟹ so does the next after the write has ended,
+//!         for the origin may have had the write before the loss
 //!     a flush of the origin failed ⟹ no line is valid that a write may have
 //!         been in since the last that succeeded, nor becomes so by what was read
 //!         or written before
@@ -56,8 +58,17 @@ impl Writes {
         self.id.set(id);
     }
 
-    pub(crate) fn end(&self) {
+    /// The losses that are known when a write begins, for [`Writes::end`].
+    pub(crate) fn begin(&self) -> Told {
+        self.errors.told()
+    }
+
+    /// A write has ended that began when `known` was.
+    pub(crate) fn end(&self, known: Told) {
         self.ended.set(self.ended.get() + 1);
+        if known != self.errors.told() {
+            self.errors.tell_again(&self.user);
+        }
     }
 
     /// Flushes the origin; what had ended before is durable then. Carried through

@@ -166,7 +166,11 @@ fn a_power_cut_while_one_copy_of_a_head_is_torn_leaves_the_other() {
                 rig.cache.warmed().await;
                 rig.expect(0, LINE, 0).await;
             });
-            assert_eq!(again, Outcome::Done, "copy {torn}, step {step}, seed {seed}");
+            assert_eq!(
+                again,
+                Outcome::Done,
+                "copy {torn}, step {step}, seed {seed}"
+            );
         }
         assert!((10..59).contains(&cuts), "{cuts}");
     }

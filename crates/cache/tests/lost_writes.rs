@@ -182,6 +182,33 @@ fn a_loss_met_by_a_flush_that_was_given_up_is_told_to_the_next() {
     });
 }
 
+/// Its origin had it before the loss, and its pool took longer.
+#[test]
+fn a_write_that_is_acknowledged_after_a_loss_was_told_fails_the_next_flush_too() {
+    run(8, |san| async move {
+        san.lose(3).await;
+        san.volume.flush().await.unwrap_err();
+        san.volume.flush().await.unwrap();
+        // Its region is marked already.
+        san.write(0, 4, Fua::No).await.unwrap();
+        san.volume.flush().await.unwrap();
+        san.rig.control.hang(san.rig.pool[0]);
+        let write = san.write(0, 5, Fua::No);
+        let flush = async {
+            san.rig.env.timer.sleep(Nanos::from_millis(20)).await;
+            san.origin.restart();
+            san.volume.flush().await.unwrap_err();
+        };
+        let (written, ()) = futures_util::future::join(write, flush).await;
+        written.unwrap();
+        san.expect(0, 4).await;
+        san.volume.flush().await.unwrap_err();
+        san.volume.flush().await.unwrap();
+        san.rig.control.release(san.rig.pool[0]);
+        san.end().await;
+    });
+}
+
 #[test]
 fn a_flush_covers_only_the_writes_that_ended_before_it() {
     let mut place = Place::new(6, 1);

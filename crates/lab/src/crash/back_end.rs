@@ -229,7 +229,10 @@ pub(super) async fn work(bench: &Bench, env: &Env, stage: &Stage, volume: usize,
         Ok(()) => {
             let all = bench.models[volume].borrow().begin_flush();
             // What clients have not been told of, the back end may have been.
-            if !bench.models[volume].borrow().knows_less(state.told.get().losses) {
+            if !bench.models[volume]
+                .borrow()
+                .knows_less(state.told.get().losses)
+            {
                 flushed(bench, volume, all);
             }
             at_standstill(bench, env, stage, volume, back).await;

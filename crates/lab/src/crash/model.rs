@@ -267,7 +267,9 @@ impl Model {
     pub fn tell(&mut self, mark: FlushMark, away: bool) -> bool {
         self.told = self.losses;
         let unsure = self.losses > mark.losses && self.losses > mark.told + 1;
-        self.losses += u64::from(unsure || away);
+        // A write may have been lost with it that is acknowledged later.
+        let in_flight = self.sectors.iter().any(|s| !s.pending.is_empty());
+        self.losses += u64::from(unsure || away || in_flight);
         let lost_to = self.lost_to;
         for sector in &mut self.sectors {
             sector.take_loss(lost_to);
