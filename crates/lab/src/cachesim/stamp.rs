@@ -42,6 +42,20 @@ pub fn read(bytes: &[u8], sector: u64) -> Option<Value> {
         .then_some(version)
 }
 
+/// What a sector that holds something else than `allowed` says, for people.
+pub fn describe(value: Option<Value>, allowed: &[Value]) -> String {
+    let name = |v: &Value| match *v {
+        ZERO => "zeroes".to_string(),
+        ANYTHING => "anything".to_string(),
+        version => format!("version {version}"),
+    };
+    let held = value
+        .as_ref()
+        .map_or("bytes that nobody wrote".into(), name);
+    let allowed: Vec<String> = allowed.iter().map(name).collect();
+    format!("{held} where only {} may be", allowed.join(" or "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

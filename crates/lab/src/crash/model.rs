@@ -241,7 +241,7 @@ impl Model {
             if !sector.base.iter().chain(later).any(is_held) {
                 return Err(format!(
                     "sector {at} durably holds {}",
-                    describe(held, &sector.base)
+                    stamp::describe(held, &sector.base)
                 ));
             }
         }
@@ -425,7 +425,10 @@ impl Model {
             let here = || read.allowed.iter().filter(|(s, _)| *s == i);
             if !here().any(|(_, v)| *v == ANYTHING || Some(*v) == value) {
                 let allowed: Vec<_> = here().map(|(_, v)| *v).collect();
-                return Err(format!("sector {at} holds {}", describe(value, &allowed)));
+                return Err(format!(
+                    "sector {at} holds {}",
+                    stamp::describe(value, &allowed)
+                ));
             }
             // Nothing was in flight there while it was read: it has been seen.
             if !read.allowed[read.first..].iter().any(|(s, _)| *s == i) {
@@ -464,7 +467,10 @@ impl Sector {
     /// The origin holds `value` here, and nothing is in flight.
     fn check(&mut self, at: u64, value: Option<Value>) -> Result<(), String> {
         if !self.allows(value) {
-            return Err(format!("sector {at} holds {}", describe(value, &self.now)));
+            return Err(format!(
+                "sector {at} holds {}",
+                stamp::describe(value, &self.now)
+            ));
         }
         self.see(value);
         Ok(())
@@ -487,19 +493,6 @@ impl Sector {
             self.base.push(value);
         }
     }
-}
-
-fn describe(value: Option<Value>, allowed: &[Value]) -> String {
-    let name = |v: &Value| match *v {
-        ZERO => "zeroes".to_string(),
-        ANYTHING => "anything".to_string(),
-        version => format!("version {version}"),
-    };
-    let held = value
-        .as_ref()
-        .map_or("bytes that nobody wrote".into(), name);
-    let allowed: Vec<String> = allowed.iter().map(name).collect();
-    format!("{held} where only {} may be", allowed.join(" or "))
 }
 
 #[cfg(test)]
