@@ -24,6 +24,8 @@ pub(crate) struct Disks {
     keys: Vec<usize>,
     /// Keys below this are registered files.
     registered: u32,
+    /// Operations that a ring has in flight at once.
+    entries: u32,
 }
 
 pub(crate) struct LocalDisk {
@@ -35,13 +37,14 @@ pub(crate) struct LocalDisk {
 
 impl Disks {
     /// None yet; room for registered ones if `wanted` and the kernel agrees.
-    pub(crate) fn new(ring: &Ring, wanted: bool) -> Disks {
+    pub(crate) fn new(ring: &Ring, wanted: bool, entries: u32) -> Disks {
         let submitter = ring.io.submitter();
         let agreed = wanted && submitter.register_files_sparse(REGISTERED_MAX).is_ok();
         Disks {
             list: Slab::new(),
             keys: Vec::new(),
             registered: if agreed { REGISTERED_MAX } else { 0 },
+            entries,
         }
     }
 
@@ -84,7 +87,7 @@ impl Disks {
             id,
             disk,
             handle,
-            syncs: Syncs::default(),
+            syncs: Syncs::new(self.entries as usize),
         });
         let number = id.0 as usize;
         if self.keys.len() <= number {

@@ -94,7 +94,7 @@ impl UringDriver {
         let ring = Ring::new(options.entries, modes)?;
         let pool = Pool::new(options.pool_bytes);
         let arena = Arena::register(&pool, options.registered, &ring.io.submitter());
-        let disks = Disks::new(&ring, options.registered);
+        let disks = Disks::new(&ring, options.registered, options.entries);
         let waker =
             Waker::new().map_err(|cause| errno::error(cause, "no eventfd to wake a shard with"))?;
         let waker = Arc::new(waker);
@@ -103,7 +103,7 @@ impl UringDriver {
             slots: Slab::with_capacity(options.entries as usize),
             backlog: VecDeque::new(),
             held_back: 0,
-            ended: Vec::new(),
+            ended: Vec::with_capacity(options.entries as usize),
             disks,
             disks_closed: host.targets.disks_closed(),
             arena,

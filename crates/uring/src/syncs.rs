@@ -12,7 +12,6 @@
 //! Not here: operations of other shards on the same disk.
 
 /// By their slots.
-#[derive(Default)]
 pub(crate) struct Syncs {
     begun: u64,
     in_flight: Vec<(usize, u64)>,
@@ -21,6 +20,15 @@ pub(crate) struct Syncs {
 }
 
 impl Syncs {
+    /// None yet, and room for `room` before memory is asked for.
+    pub(crate) fn new(room: usize) -> Syncs {
+        Syncs {
+            begun: 0,
+            in_flight: Vec::with_capacity(room),
+            held: Vec::with_capacity(room),
+        }
+    }
+
     pub(crate) fn begin(&mut self, slot: usize) {
         self.in_flight.push((slot, self.begun));
         self.begun += 1;
