@@ -261,16 +261,14 @@ impl Life {
             && !(sectors.start.is_multiple_of(self.width) && sectors.end.is_multiple_of(self.width))
     }
 
-    /// Who is not in sync.
+    /// Who is not in sync, or may be without all others knowing that.
     fn missing(&self) -> Vec<bool> {
         if !self.scenario.refusals {
             return Vec::new();
         }
-        let members = self.array.report().members;
-        members
-            .iter()
-            .map(|m| m.state != MemberState::InSync)
-            .collect()
+        let report = self.array.report();
+        let in_sync = |m: &MemberReport| m.state == MemberState::InSync && report.committed;
+        report.members.iter().map(|m| !in_sync(m)).collect()
     }
 
     /// What [`Life::was_refused`] is to be asked with at the end of an operation.
@@ -287,13 +285,14 @@ impl Life {
         if !self.scenario.level.is_redundant() {
             return true;
         }
-        let last = format!("disk-{}", self.refusals.last.get());
-        let members = self.array.report().members;
-        let now = self.missing();
-        let mut others = members
-            .iter()
-            .filter(|m| m.device.as_deref() != Some(last.as_str()));
-        others.any(|m| missing[m.role] || now[m.role])
+        let (members, now) = (self.array.report().members, self.missing());
+        let needed = |disk: usize| {
+            let name = format!("disk-{disk}");
+            let is_other = |m: &&MemberReport| m.device.as_deref() != Some(&*name);
+            let mut others = members.iter().filter(is_other);
+            others.any(|m| missing[m.role] || now[m.role])
+        };
+        self.refusals.since(*count).into_iter().any(needed)
     }
 
     /// The stripes that `sectors` lie in: what a write that is refused may cost.

@@ -8,6 +8,7 @@ use block::{
 };
 use sim::Rng;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// Which disk of an array refuses, and how often that was so.
@@ -16,8 +17,8 @@ pub(crate) struct Refusals {
     armed: Cell<Option<(usize, u64)>>,
     /// Writes refused so far, those included that are being refused.
     pub(crate) count: Cell<u64>,
-    /// The disk that refused last.
-    pub(crate) last: Cell<usize>,
+    /// The disk that refused each.
+    by: RefCell<Vec<usize>>,
     being: Cell<u64>,
     rng: RefCell<Rng>,
 }
@@ -27,15 +28,19 @@ impl Refusals {
         Rc::new(Refusals {
             armed: Cell::new(None),
             count: Cell::new(0),
-            last: Cell::new(0),
+            by: RefCell::default(),
             being: Cell::new(0),
             rng: RefCell::new(rng),
         })
     }
 
+    /// The disks that have refused something since `count` writes had been.
+    pub(crate) fn since(&self, count: u64) -> BTreeSet<usize> {
+        self.by.borrow()[count as usize..].iter().copied().collect()
+    }
+
     /// From now on `disk` refuses `writes` writes, and no other.
     pub(crate) fn arm(&self, disk: usize, writes: u64) {
-        self.last.set(disk);
         self.armed.set(Some((disk, writes)));
     }
 
@@ -61,6 +66,7 @@ impl Refusals {
         let (armed, left) = self.armed.get().filter(|(armed, _)| *armed == disk)?;
         self.armed.set((left > 1).then_some((armed, left - 1)));
         self.count.set(self.count.get() + 1);
+        self.by.borrow_mut().push(disk);
         Some(self.rng.borrow_mut().between(0, blocks))
     }
 }
