@@ -180,7 +180,8 @@ pub(super) fn end_flush(
     }
     bench.report.borrow_mut().meet(Event::LossTold);
     let settled = bench.models[volume].borrow_mut().tell(mark, away);
-    if settled {
+    // What was restored may be cached as it was, until it is invalidated.
+    if settled && !bench.back_end.volumes[volume].restored.get() {
         settle_model(bench, volume);
     }
 }
