@@ -6,7 +6,6 @@
 
 #[cfg(feature = "measure")]
 pub mod advise;
-mod alone;
 #[cfg(feature = "measure")]
 pub mod attached;
 #[cfg(feature = "measure")]
@@ -42,5 +41,6 @@ pub mod stack;
 pub mod tools;
 #[cfg(feature = "measure")]
 pub mod tracesim;
+mod violation;
 #[cfg(feature = "measure")]
 pub mod web;

@@ -4,9 +4,9 @@
 //! All in the simulator's time, so that no other load of the machine is in it.
 
 use super::{Goal, Row, alone};
-use crate::alone::run_alone;
 use block::{BoxDevice, Fua, Gate, Geometry, IoResult, Nanos, Sectors, ShardId, TargetId};
 use cache::{Cache, Config, Counter, Durability, Mode, PoolDevice, Volume, VolumeConfig};
+use experiment::run_alone;
 use futures_util::future::join_all;
 use shard::{Disk, Local};
 use sim::{DiskSpec, Domain, Keep, Outcome, Plan, Point, PowerCut};

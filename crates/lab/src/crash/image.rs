@@ -8,13 +8,13 @@
 
 use super::case::Space;
 use super::flips::Verdict;
-use crate::alone::run_alone;
 use crate::cachesim::stamp::{self, Value};
 use block::{
     BoxDevice, Device, Fua, Gate, Geometry, IoResult, Kind, Lba, Nanos, SECTOR_BYTES, Sectors,
     TargetId,
 };
 use cache::{Cache, Config, Counter, Durability, Mode, PoolDevice, Volume, VolumeConfig};
+use experiment::run_alone;
 use layout::{BLOCK_BYTES, Head, Marks, Plan};
 use shard::{Disk, Local};
 use sim::{DiskSpec, Rng, Service, Sim, SimDriver, Span, World};

@@ -36,7 +36,7 @@ pub use command::{Request, command};
 pub use draw::Length;
 pub use flips::{Flips, Outcome, Structure, Verdict, flips};
 pub use image::Image;
-pub use report::{Event, Landing, Mutated, Report, Summary, Totals, Violation};
+pub use report::{Event, Landing, Mutated, Report, Summary, Totals};
 pub use run::{Outcomes, run};
 pub use shrink::shrink;
 pub use sweep::{Swept, campaign, sweep};

@@ -1,5 +1,6 @@
 //! What a case met, and what many met together.
 
+use crate::violation::Violation;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -129,17 +130,6 @@ pub struct Summary {
     pub mutations: Vec<Mutated>,
 }
 
-/// A case that failed.
-#[derive(Debug, Serialize)]
-pub struct Violation {
-    /// Its seed.
-    pub seed: u64,
-    /// What was wrong.
-    pub what: String,
-    /// The command that repeats it.
-    pub replay: String,
-}
-
 impl Totals {
     /// Adds the case of `seed`.
     pub fn add(&mut self, seed: u64, report: Report) {
@@ -180,11 +170,6 @@ impl Totals {
             .iter()
             .map(|l| (l.name(), self.landed[*l as usize]));
         let met = Event::ALL.iter().map(|e| (e.name(), self.met[*e as usize]));
-        let violation = |(seed, what): &(u64, String)| Violation {
-            seed: *seed,
-            what: what.clone(),
-            replay: replay(*seed),
-        };
         Summary {
             cases: operations.len(),
             operations_median: operations.get(operations.len() / 2).copied().unwrap_or(0),
@@ -192,7 +177,7 @@ impl Totals {
             landed: landed.collect(),
             met: met.collect(),
             hits: self.hits,
-            violations: self.violations.iter().map(violation).collect(),
+            violations: Violation::all(&self.violations, replay),
             cases_per_second: operations.len() as f64 / seconds.max(1e-9),
             mutations: Vec::new(),
         }

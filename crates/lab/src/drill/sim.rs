@@ -1,7 +1,6 @@
 //! The drill's world in virtual time: a node whose drives are models of drives.
 
 use super::{Cell, Counts, Row, Setup, Site, look, play, told};
-use crate::alone::run_alone;
 use crate::nodesim::{Direct, Machine, SimPlatform};
 use block::{BoxDevice, Device, Env, Fua, Geometry, Lba, Nanos, Sectors};
 use control::check::check_alone;
@@ -9,6 +8,7 @@ use control::config::{Config, Name};
 use control::protocol::{Reply, Request};
 use control::serve::Handler;
 use control::status::Array;
+use experiment::run_alone;
 use node::{Controlled, Devices, Memory, Node, Source};
 use shard::Local;
 use sim::model::Wear;

@@ -27,7 +27,7 @@ mod scenario;
 pub use command::command;
 pub use direct::{Client, Direct};
 pub use machine::{Machine, SimPlatform};
-pub use report::{Class, Report, Summary, Totals, Violation};
+pub use report::{Class, Report, Summary, Totals};
 pub use run::run;
 
 /// What is asked of the campaign.

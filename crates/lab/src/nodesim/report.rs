@@ -2,6 +2,7 @@
 
 use super::replay;
 use crate::classes::classes;
+use crate::violation::Violation;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -101,17 +102,6 @@ pub struct Summary {
     pub cases_per_second: f64,
 }
 
-/// A case that failed.
-#[derive(Debug, Serialize)]
-pub struct Violation {
-    /// Its seed.
-    pub seed: u64,
-    /// What was wrong.
-    pub what: String,
-    /// The command that repeats it.
-    pub replay: String,
-}
-
 impl Totals {
     /// Adds the case of `seed`.
     pub fn add(&mut self, seed: u64, report: Report) {
@@ -135,16 +125,11 @@ impl Totals {
     /// The report, over cases that took `seconds`.
     pub fn summary(&self, seconds: f64) -> Summary {
         let met = Class::ALL.iter().zip(self.met);
-        let violation = |(seed, what): &(u64, String)| Violation {
-            seed: *seed,
-            what: what.clone(),
-            replay: replay(*seed),
-        };
         Summary {
             cases: self.cases,
             operations: self.operations,
             met: met.map(|(class, n)| (format!("{class:?}"), n)).collect(),
-            violations: self.violations.iter().map(violation).collect(),
+            violations: Violation::all(&self.violations, replay),
             cases_per_second: self.cases as f64 / seconds.max(1e-9),
         }
     }

@@ -2,8 +2,8 @@
 //! drives on each, and a mirror of the stripes.
 
 use super::{DRIVE, DRIVES, SIDES, told};
-use crate::alone::run_alone;
 use block::{BoxDevice, Env, Geometry, Sectors, TargetId};
+use experiment::run_alone;
 use raid::{Array, Candidate, Level, Options, Plan, Uuid, create};
 use shard::Local;
 use sim::model::catalogue::controller::H710P;

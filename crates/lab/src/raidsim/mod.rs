@@ -25,7 +25,7 @@ mod trouble;
 
 #[cfg(feature = "measure")]
 pub(crate) use model::Model;
-pub use report::{Class, Report, Summary, Totals, Violation};
+pub use report::{Class, Report, Summary, Totals};
 pub use run::{run, run_scenario};
 pub use scenario::Scenario;
 pub use trouble::Trouble;

@@ -1,6 +1,7 @@
 //! What a run met, and what many runs met together.
 
 use crate::classes::classes;
+use crate::violation::Violation;
 use raid::Level;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -162,17 +163,6 @@ pub struct Summary {
     pub violations: Vec<Violation>,
 }
 
-/// A run that failed.
-#[derive(Debug, Serialize)]
-pub struct Violation {
-    /// Its seed.
-    pub seed: u64,
-    /// What was wrong.
-    pub what: String,
-    /// The command that repeats it.
-    pub replay: String,
-}
-
 impl Totals {
     /// The report.
     pub fn summary(&self) -> Summary {
@@ -180,18 +170,13 @@ impl Totals {
         operations.sort_unstable();
         let levels = Level::ALL.iter().map(|level| level.name());
         let met = Class::ALL.iter().map(|class| format!("{class:?}"));
-        let violations = self.violations.iter().map(|(seed, what)| Violation {
-            seed: *seed,
-            what: what.clone(),
-            replay: super::replay(*seed),
-        });
         Summary {
             runs: self.runs.iter().sum(),
             levels: levels.zip(self.runs).collect(),
             operations: operations.iter().sum(),
             operations_median: operations.get(operations.len() / 2).copied().unwrap_or(0),
             met: met.zip(self.classes).collect(),
-            violations: violations.collect(),
+            violations: Violation::all(&self.violations, super::replay),
         }
     }
 }

@@ -12,10 +12,10 @@
 use super::cores::spread;
 use super::linear::Linear;
 use super::source::{BLOCK_BYTES, pool_blocks};
-use crate::alone::run_alone;
 use crate::replay::{Figures, Options, Pace, Replay};
 use block::{BoxDevice, Gate, Geometry, IoResult, Nanos, SECTOR_BYTES, Sectors, TargetId};
 use cache::{Cache, Config, Counter, Mode, PoolDevice, Snapshot, VolumeConfig};
+use experiment::run_alone;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use shard::Local;
