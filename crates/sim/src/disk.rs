@@ -97,32 +97,34 @@ impl Disk {
             }
             Keep::Nothing => None,
         };
-        Disk {
-            target,
-            geometry: spec.geometry,
-            service: spec.service,
-            domain: spec.domain,
-            contents,
-            rules: Vec::new(),
-            latent: RangeSet::new(),
-            powered: true,
-            plugged: true,
-            writing: Vec::new(),
-            stuck: Vec::new(),
-            hung: false,
-            lost_writes: false,
-            overlaps: 0,
-        }
+        Disk::with(target, spec.geometry, spec.service, spec.domain, contents)
     }
 
     /// As it is when it is plugged in again, by another name.
     pub fn again(&self, target: TargetId) -> Disk {
+        let contents = self.contents.clone();
+        Disk::with(
+            target,
+            self.geometry.clone(),
+            self.service,
+            self.domain,
+            contents,
+        )
+    }
+
+    fn with(
+        target: TargetId,
+        geometry: Geometry,
+        service: Service,
+        domain: Domain,
+        contents: Option<Medium>,
+    ) -> Disk {
         Disk {
             target,
-            geometry: self.geometry.clone(),
-            service: self.service,
-            domain: self.domain,
-            contents: self.contents.clone(),
+            geometry,
+            service,
+            domain,
+            contents,
             rules: Vec::new(),
             latent: RangeSet::new(),
             powered: true,
