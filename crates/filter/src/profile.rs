@@ -5,9 +5,9 @@
 //! example `profiled` counts them) and at most a mebibyte. No request reads the
 //! clock: [`Profiled::tick`] tells the time.
 
-use block::{
-    Buf, Content, Device, Extent, Fua, Geometry, IoResult, Lba, Nanos, SECTOR_BYTES, Shared,
-};
+use crate::access::{Access, Verb};
+use crate::observe::{Observe, Observed};
+use block::{Device, Extent, Nanos, SECTOR_BYTES};
 use policy::Op;
 use policy::profile::{Profile, Profiler, blocks, part_bytes};
 use policy::regions::Regions;
@@ -21,10 +21,11 @@ const ONE_IN: (u64, u64) = (4, 16);
 const LINES_PER_STEP: u64 = 1024;
 
 /// The device `D`, profiled; clones are the same device.
-pub struct Profiled<D> {
-    inner: D,
-    state: Rc<RefCell<State>>,
-}
+pub type Profiled<D> = Observed<D, Profiling>;
+
+/// The observer of [`Profiled`].
+#[derive(Clone)]
+pub struct Profiling(Rc<RefCell<State>>);
 
 struct State {
     profiler: Profiler,
@@ -33,15 +34,6 @@ struct State {
     line: u32,
     /// Sectors of a part of a line that is told apart, as a power of two.
     part: u32,
-}
-
-impl<D: Clone> Clone for Profiled<D> {
-    fn clone(&self) -> Self {
-        Profiled {
-            inner: self.inner.clone(),
-            state: self.state.clone(),
-        }
-    }
 }
 
 impl<D: Device> Profiled<D> {
@@ -58,35 +50,27 @@ impl<D: Device> Profiled<D> {
             part: part_sectors.ilog2(),
         };
         state.tick(now);
-        Profiled {
-            inner,
-            state: Rc::new(RefCell::new(state)),
-        }
-    }
-
-    /// The device below.
-    pub fn inner(&self) -> &D {
-        &self.inner
+        Observed::by(inner, Profiling(Rc::new(RefCell::new(state))))
     }
 
     /// Tells the time, such as once a second.
     pub fn tick(&self, now: Nanos) {
-        self.state.borrow_mut().tick(now);
+        self.observer.0.borrow_mut().tick(now);
     }
 
     /// What is known of the requests by now.
     pub fn profile(&self) -> Profile {
-        self.state.borrow().profiler.profile()
+        self.observer.0.borrow().profiler.profile()
     }
 
     /// Which parts are hot.
     pub fn regions(&self) -> Regions {
-        self.state.borrow().regions.clone()
+        self.observer.0.borrow().regions.clone()
     }
 
     /// Memory held, in bytes.
     pub fn state_bytes(&self) -> usize {
-        let state = self.state.borrow();
+        let state = self.observer.0.borrow();
         state.profiler.state_bytes() + state.regions.state_bytes()
     }
 }
@@ -98,17 +82,17 @@ impl State {
     }
 
     #[inline]
-    fn access(&mut self, at: Lba, bytes: usize, op: Op) {
-        if bytes == 0 {
+    fn access(&mut self, extent: Extent, op: Op) {
+        if extent.len.0 == 0 {
             return;
         }
         // A request beyond all addresses is refused below.
-        let Some(last) = at.0.checked_add((bytes as u64 - 1) / SECTOR_BYTES) else {
+        let Some(last) = extent.start.0.checked_add(extent.len.0 - 1) else {
             return;
         };
-        for line in at.0 >> self.line..=last >> self.line {
+        for line in extent.start.0 >> self.line..=last >> self.line {
             let start = line << self.line;
-            let first = (at.0.max(start) - start) >> self.part;
+            let first = (extent.start.0.max(start) - start) >> self.part;
             let end = (last.min(start + ((1 << self.line) - 1)) - start) >> self.part;
             self.profiler.access(line, blocks(first, end), op);
             self.regions.access(line, op);
@@ -116,38 +100,14 @@ impl State {
     }
 }
 
-impl<D: Device> Device for Profiled<D> {
-    fn geometry(&self) -> &Geometry {
-        self.inner.geometry()
-    }
-
-    fn read(&self, at: Lba, buf: Buf) -> impl Future<Output = (Buf, IoResult)> {
-        self.state.borrow_mut().access(at, buf.len(), Op::Read);
-        self.inner.read(at, buf)
-    }
-
-    fn write(&self, at: Lba, data: Shared, fua: Fua) -> impl Future<Output = IoResult> {
-        self.state.borrow_mut().access(at, data.len(), Op::Write);
-        self.inner.write(at, data, fua)
-    }
-
-    fn zero(&self, extent: Extent) -> impl Future<Output = IoResult> {
-        self.inner.zero(extent)
-    }
-
-    fn flush(&self) -> impl Future<Output = IoResult> {
-        self.inner.flush()
-    }
-
-    fn discard(&self, extent: Extent) -> impl Future<Output = IoResult> {
-        self.inner.discard(extent)
-    }
-
-    fn extents(
-        &self,
-        extent: Extent,
-        out: &mut Vec<(Extent, Content)>,
-    ) -> impl Future<Output = IoResult> {
-        self.inner.extents(extent, out)
+impl Observe for Profiling {
+    #[inline]
+    fn begins(&self, access: Access) {
+        let op = match access.verb {
+            Verb::Read => Op::Read,
+            Verb::Write => Op::Write,
+            Verb::Zero | Verb::Flush | Verb::Discard | Verb::Extents => return,
+        };
+        self.0.borrow_mut().access(access.extent, op);
     }
 }
