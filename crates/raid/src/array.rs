@@ -154,7 +154,7 @@ impl Array {
             return Err(core.no_role(role));
         }
         self.check_unneeded(role)?;
-        core.fail(role, &IoError::new(Kind::Other, "it was taken out by hand"));
+        core.fail_role(role, &IoError::new(Kind::Other, "it was taken out by hand"));
         core.unless_silent(core.commit()).await
     }
 
@@ -181,9 +181,9 @@ impl Array {
     pub async fn fail_domain(&self, domain: &str) -> IoResult {
         let core = self.core();
         let error = IoError::new(Kind::Gone, format!("its domain {domain} was pulled"));
-        for (role, member) in core.live() {
+        for (_, member) in core.live() {
             if &*member.domain == domain {
-                core.fail(role, &error);
+                core.fail(&member, &error);
             }
         }
         core.unless_silent(core.commit()).await?;

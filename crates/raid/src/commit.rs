@@ -144,10 +144,10 @@ impl Core {
             self.write_copy(*role as u16, member, image)
         });
         let (results, mut all) = (join_all(writes).await, true);
-        for ((role, _), result) in live.iter().zip(results) {
+        for ((_, member), result) in live.iter().zip(results) {
             if let Err(error) = result {
                 all = false;
-                if !self.fail(*role, &error) {
+                if !self.fail(member, &error) {
                     return Err(error);
                 }
             }

@@ -301,7 +301,7 @@ impl Core {
     /// do so at the same time are known to be needed. False if this one is.
     pub fn leave(self: &Rc<Core>, late: &Member, error: &IoError) -> bool {
         match self.role_of(late) {
-            Some(role) => !self.is_needed(role) && self.fail(role, error),
+            Some(role) => !self.is_needed(role) && self.fail_role(role, error),
             None => true,
         }
     }
@@ -328,10 +328,19 @@ impl Core {
         self.is_in_sync(role) && !self.shape.can_run(others)
     }
 
-    /// Leaves a member behind because of `error`. Takes effect at once here,
-    /// and for good with the next [`Core::commit`]. False if the array cannot do
-    /// without it: then the error is the caller's.
-    pub fn fail(self: &Rc<Core>, role: usize, error: &IoError) -> bool {
+    /// Leaves `member` behind because of the `error` that it answered with. Takes effect at
+    /// once here, and for good with the next [`Core::commit`]. False if the array cannot do
+    /// without it, or is down: then the error is the caller's. One that has its role no
+    /// more was left behind before: its successor is blamed for nothing.
+    pub fn fail(self: &Rc<Core>, member: &Member, error: &IoError) -> bool {
+        match self.role_of(member) {
+            Some(role) => self.fail_role(role, error),
+            None => self.down.borrow().is_none(),
+        }
+    }
+
+    /// The same of whoever has `role`.
+    pub fn fail_role(self: &Rc<Core>, role: usize, error: &IoError) -> bool {
         let state = self.state(role);
         if state.is_failed() {
             return true;
@@ -400,9 +409,9 @@ impl Core {
         let failed: Vec<_> = self.journals.iter().map(Journal::failed).collect();
         let live = self.live();
         let results = join_all(live.iter().map(|(_, member)| member.flush())).await;
-        for ((role, _), result) in live.iter().zip(results) {
+        for ((_, member), result) in live.iter().zip(results) {
             if let Err(error) = result
-                && !self.fail(*role, &error)
+                && !self.fail(member, &error)
             {
                 self.flush_errors.record(&error);
                 return Err(error);

@@ -61,7 +61,7 @@ impl Core {
                     return self.filled(filled, written);
                 }
                 Err(error) if is_loss(&error) => {
-                    self.fail(leg.member, &error);
+                    self.fail(&member, &error);
                     return Err(error);
                 }
                 Err(_) => {}
@@ -130,7 +130,7 @@ impl Core {
         if let Some(old) = self.in_sync(role) {
             let result;
             (buf, result) = old.read(stripe.row() + from, buf).await;
-            self.judge_read(role, &result);
+            self.judge_read(&old, &result);
             if result.as_ref().err().is_none_or(is_loss) {
                 return (buf, result);
             }
@@ -153,14 +153,14 @@ impl Core {
     fn filled(self: &Rc<Core>, filled: &Filled, result: IoResult) -> IoResult {
         match self.is_copied(filled) {
             true => self.copied(&result),
-            false => return self.written(filled.role, result),
+            false => return self.written(&filled.member, result),
         }
         result
     }
 
-    fn written(self: &Rc<Core>, role: usize, result: IoResult) -> IoResult {
+    fn written(self: &Rc<Core>, member: &Member, result: IoResult) -> IoResult {
         if let Err(error) = &result {
-            self.fail(role, error);
+            self.fail(member, error);
         }
         result
     }
@@ -213,7 +213,7 @@ impl Core {
                 &zeroes
             };
             if let Some(member) = self.writable(holder) {
-                self.written(holder, member.write(at, data.clone(), Fua::No).await)?;
+                self.written(&member, member.write(at, data.clone(), Fua::No).await)?;
             }
         }
         Ok(())

@@ -207,9 +207,9 @@ impl Intent {
                 .iter()
                 .map(|(_, member)| member.write_meta(place, image.clone()));
             let results = join_all(writes).await;
-            for ((role, _), result) in live.iter().zip(results) {
+            for ((_, member), result) in live.iter().zip(results) {
                 if let Err(error) = result
-                    && !core.fail(*role, &error)
+                    && !core.fail(member, &error)
                 {
                     return Err(error);
                 }

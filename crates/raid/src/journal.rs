@@ -198,7 +198,7 @@ impl Journal {
             encode(&record, &mut block);
             let written = member.write_meta(self.place(*number), block.share()).await;
             if let Err(error) = written {
-                match core.fail(self.role, &error) {
+                match core.fail(&member, &error) {
                     true => continue,
                     false => return Err(error),
                 }
@@ -325,7 +325,7 @@ impl Journal {
         let (number, _, result) = self.write(core, &member, 0, Intent::Retire, image).await;
         self.end(number, true);
         match result {
-            Err(error) if !core.fail(self.role, &error) => Err(error),
+            Err(error) if !core.fail(&member, &error) => Err(error),
             _ => core.commit().await,
         }
     }

@@ -241,18 +241,18 @@ impl Core {
         let mut reads = Vec::new();
         for (part, member) in update.parts.iter().zip(&old) {
             let (mine, tail) = rest.split_at(part.data.len());
-            reads.push((part.run.member, member, row + part.run.from, mine));
+            reads.push((member, row + part.run.from, mine));
             rest = tail;
         }
-        let reads = reads.into_iter().map(|(role, member, at, buf)| async move {
+        let reads = reads.into_iter().map(|(member, at, buf)| async move {
             let (buf, result) = member.read(at, buf).await;
-            self.judge_read(role, &result);
+            self.judge_read(member, &result);
             result.map(|()| buf)
         });
         let read_parity = holder.read(row + update.from, parity);
         let both = futures_util::future::join(read_parity, try_join_all(reads)).await;
         let ((mut parity, result), old) = both;
-        self.judge_read(update.stripe.parity, &result);
+        self.judge_read(&holder, &result);
         let (Ok(()), Ok(old)) = (result, old) else {
             return Err(parity);
         };
@@ -335,7 +335,7 @@ impl Core {
                     .await;
                 (record, durable) = (number, written.is_ok());
                 if let Err(error) = written
-                    && !self.fail(stripe.parity, &error)
+                    && !self.fail(&keeper, &error)
                 {
                     journal.end(record, false);
                     return Err(error);
@@ -388,13 +388,16 @@ impl Core {
         });
         let writes = data.chain(parity).filter_map(|(run, data, fua)| {
             let member = self.writable(run.member)?;
-            Some(async move { (run.member, member.write(row + run.from, data, fua).await) })
+            Some(async move {
+                let result = member.write(row + run.from, data, fua).await;
+                (member, result)
+            })
         });
         let writes: Vec<_> = writes.collect();
         let mut failed: Option<IoError> = None;
-        for (role, result) in join_all(writes).await {
+        for (member, result) in join_all(writes).await {
             if let Err(error) = result
-                && !self.fail(role, &error)
+                && !self.fail(&member, &error)
             {
                 failed = Some(error);
             }

@@ -2,7 +2,7 @@
 
 use crate::core::Core;
 use crate::levels::{Piece, Stripe};
-use crate::member::is_loss;
+use crate::member::{Member, is_loss};
 use crate::xor::xor;
 use block::{Access, Buf, Grant, IoResult, Kind, Lba, SECTOR_BYTES, Sectors};
 use futures_util::future::join_all;
@@ -31,7 +31,7 @@ impl Core {
         if let Some(member) = self.in_sync(leg.member).filter(|_| missing) {
             let result;
             (buf, result) = member.read(leg.at, buf).await;
-            self.judge_read(leg.member, &result);
+            self.judge_read(&member, &result);
             if result.is_ok() {
                 return (buf, Ok(()));
             }
@@ -95,7 +95,7 @@ impl Core {
                     return (mine, false);
                 };
                 let (mine, result) = member.read(at, mine).await;
-                self.judge_read(*role, &result);
+                self.judge_read(&member, &result);
                 (mine, result.is_ok())
             });
             rest = tail;
@@ -111,11 +111,11 @@ impl Core {
         (Buf::join(parts, &self.env.pool), lost)
     }
 
-    pub fn judge_read(self: &Rc<Core>, role: usize, result: &IoResult) {
+    pub fn judge_read(self: &Rc<Core>, member: &Member, result: &IoResult) {
         if let Err(error) = result
             && is_loss(error)
         {
-            self.fail(role, error);
+            self.fail(member, error);
         }
     }
 }

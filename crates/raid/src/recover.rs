@@ -317,7 +317,7 @@ impl Core {
                 return Ok(());
             }
             if let Err(error) = member.flush().await {
-                self.fail(role, &error);
+                self.fail(member, &error);
                 return Err(error);
             }
             if !self.is_filled(&filled) {

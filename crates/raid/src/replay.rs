@@ -50,7 +50,7 @@ impl Core {
             let found = match self.find_records(role, &member).await {
                 Ok(found) => found,
                 // Its journal says nothing of the others' data.
-                Err(error) if self.fail(role, &error) => continue,
+                Err(error) if self.fail(&member, &error) => continue,
                 Err(error) => return Err(error),
             };
             self.journals[role].resume_after(found.last);
@@ -73,7 +73,7 @@ impl Core {
             };
             let wiped = self.journals[role].wipe_slots(self, &member, slots).await;
             match wiped {
-                Err(error) if !self.fail(role, &error) => return Err(error),
+                Err(error) if !self.fail(&member, &error) => return Err(error),
                 _ => self.commit().await?,
             }
         }
@@ -208,7 +208,7 @@ impl Core {
         };
         match self.read_patiently(&member, at, buf).await {
             Ok(read) => Ok(read.ok()),
-            Err(error) if self.fail(role, &error) => Ok(None),
+            Err(error) if self.fail(&member, &error) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -334,7 +334,7 @@ impl Core {
             return Ok(());
         };
         match member.write(stripe.row() + from, data, Fua::No).await {
-            Err(error) if !self.fail(role, &error) => Err(error),
+            Err(error) if !self.fail(&member, &error) => Err(error),
             _ => Ok(()),
         }
     }

@@ -22,6 +22,13 @@ pub(crate) enum Change {
     Discard,
 }
 
+/// What came of a change on one leg; without a member that was lost before.
+struct Ended {
+    role: usize,
+    member: Option<Rc<Member>>,
+    result: IoResult,
+}
+
 /// What came of a change.
 #[derive(Default)]
 struct Outcome {
@@ -31,14 +38,11 @@ struct Outcome {
 
 impl Outcome {
     /// A leg has ended: a member that did not take the change is left behind.
-    fn add(&mut self, core: &Rc<Core>, (role, result): (usize, IoResult)) {
-        match result {
-            Ok(()) => self.took.add(role),
-            Err(error) => {
-                if !core.fail(role, &error) {
-                    self.failed = Some(error);
-                }
-            }
+    fn add(&mut self, core: &Rc<Core>, leg: Ended) {
+        match (leg.result, leg.member) {
+            (Ok(()), _) => self.took.add(leg.role),
+            (Err(error), Some(member)) if !core.fail(&member, &error) => self.failed = Some(error),
+            (Err(_), _) => {}
         }
     }
 }
@@ -59,7 +63,8 @@ impl Core {
             Some((leg, member)) => match member.read(leg.at, buf).await {
                 (buf, Err(error)) => {
                     let piece = self.shape.first_piece(extent);
-                    Box::pin(self.read_piece(piece, Some((leg.member, error)), buf)).await
+                    let failure = Some((leg.member, member, error));
+                    Box::pin(self.read_piece(piece, failure, buf)).await
                 }
                 done => done,
             },
@@ -120,16 +125,16 @@ impl Core {
     async fn read_piece(
         self: &Rc<Core>,
         piece: Piece,
-        mut failure: Option<(usize, IoError)>,
+        mut failure: Option<(usize, Rc<Member>, IoError)>,
         mut buf: Buf,
     ) -> (Buf, IoResult) {
         let (mut to_mend, mut tried) = (Roles::default(), Roles::default());
         let mut last = None;
         loop {
-            if let Some((role, error)) = failure.take() {
+            if let Some((role, member, error)) = failure.take() {
                 tried.add(role);
                 let lost = is_loss(&error);
-                if !lost || !self.fail(role, &error) {
+                if !lost || !self.fail(&member, &error) {
                     to_mend.add(role);
                 }
                 // That the array lost a member is not the reader's concern.
@@ -148,7 +153,7 @@ impl Core {
                     self.mend_later(piece, to_mend);
                     return (buf, Ok(()));
                 }
-                Err(error) => failure = Some((leg.member, error)),
+                Err(error) => failure = Some((leg.member, member, error)),
             }
         }
         if self.shape.level() == Level::Raid5 {
@@ -219,7 +224,7 @@ impl Core {
         match member.write(at, buf.share(), Fua::No).await {
             Ok(()) => member.count(|c| c.repaired += piece.extent.len.0),
             Err(error) => {
-                self.fail(role, &error);
+                self.fail(&member, &error);
                 self.commit().await?;
             }
         }
@@ -268,12 +273,15 @@ impl Core {
         self.last_use.set(self.env.timer.now());
         let first = self.shape.first_piece(extent);
         if first.extent == extent {
-            return self.change_leg(&first, 0, extent.start, &change).await.1;
+            return self
+                .change_leg(&first, 0, extent.start, &change)
+                .await
+                .result;
         }
         let pieces = self.shape.pieces(extent);
         let changes = pieces.map(|piece| self.change_leg(&piece, 0, extent.start, &change));
         let ended = Box::pin(join_all(changes)).await;
-        ended.into_iter().try_for_each(|(_, result)| result)
+        ended.into_iter().try_for_each(|leg| leg.result)
     }
 
     /// Changes one leg; says which member that is, which is decided at once.
@@ -283,21 +291,29 @@ impl Core {
         index: usize,
         start: Lba,
         change: &Change,
-    ) -> impl Future<Output = (usize, IoResult)> + use<> {
+    ) -> impl Future<Output = Ended> + use<> {
         let leg = piece.legs()[index];
         let there = Extent::new(leg.at, piece.extent.len);
         let change = match change {
             Change::Data(data, fua) => Change::Data(data.slice(piece.bytes(start)), *fua),
             other => other.clone(),
         };
-        let member = self.writable(leg.member);
+        let role = leg.member;
+        let member = self.writable(role);
         let member = member.ok_or_else(|| self.error(Kind::Gone, "the member is lost"));
         async move {
-            let result = match member {
-                Ok(member) => member.change(there, change).await,
-                Err(error) => Err(error),
+            let (member, result) = match member {
+                Ok(member) => {
+                    let result = member.change(there, change).await;
+                    (Some(member), result)
+                }
+                Err(error) => (None, Err(error)),
             };
-            (leg.member, result)
+            Ended {
+                role,
+                member,
+                result,
+            }
         }
     }
 
@@ -410,7 +426,7 @@ impl Core {
                     break;
                 }
                 // The others may be read without it, or agree as they are.
-                Err(error) if is_loss(error) && self.fail(leg.member, error) => {
+                Err(error) if is_loss(error) && self.fail(&member, error) => {
                     drop(buf);
                     return Box::pin(self.agree_piece(piece)).await;
                 }
@@ -453,12 +469,15 @@ impl Core {
         let writes = targets.filter_map(|leg| {
             let member = self.writable(leg.member)?;
             let data = data.clone();
-            Some(async move { (leg.member, member.write(leg.at, data, Fua::No).await) })
+            Some(async move {
+                let result = member.write(leg.at, data, Fua::No).await;
+                (member, result)
+            })
         });
         let writes: Vec<_> = writes.collect();
-        for (role, result) in join_all(writes).await {
+        for (member, result) in join_all(writes).await {
             if let Err(error) = result
-                && !self.fail(role, &error)
+                && !self.fail(&member, &error)
             {
                 return Err(error);
             }

@@ -209,7 +209,7 @@ impl Core {
             return Ok(());
         };
         if let Err(error) = member.write(stripe.row(), data.share(), Fua::No).await {
-            self.fail(role, &error);
+            self.fail(&member, &error);
             self.commit().await?;
         }
         Ok(())

@@ -316,3 +316,35 @@ async fn raw_array(bench: &Bench) -> IoResult<Array> {
     )
     .await
 }
+
+/// A leg that hangs in a write is taken out and a spare takes its place. Then the write
+/// fails: that is no fault of the spare.
+#[test]
+fn an_error_of_a_device_that_was_left_behind_is_not_its_successors() {
+    for (level, members) in [(Level::Raid1, 2), (Level::Raid5, 3)] {
+        run(1, 1, &vec![8; members + 1], async move |bench| {
+            let all: Vec<_> = (0..members).collect();
+            let array = bench.create(level, &all, &[]).await.unwrap();
+            bench.write(&array, 0, 4096, 1).await.unwrap();
+            bench.control.hang(bench.disks[1]);
+            let hung = bench.write(&array, 0, 64, 2);
+            let other = async {
+                bench.sleep(1).await;
+                let spare = bench.candidate(members);
+                array.add(spare, bench.uuid(), false).await.unwrap();
+                array.fail(1).await.unwrap();
+                let is_filled = || !array.report().members[1].state.is_failed();
+                while !is_filled() {
+                    bench.sleep(1).await;
+                }
+                bench.control.kill(bench.disks[1]);
+                bench.sleep(1).await;
+                assert!(is_filled(), "{level:?}: {:#?}", array.events().0);
+            };
+            join(hung, other).await.0.unwrap();
+            bench.settled(&array).await;
+            assert!(bench.holds(&array, 0, 64, 2).await, "{level:?}");
+            assert_eq!(array.scrub(false).await.unwrap().mismatches, 0);
+        });
+    }
+}

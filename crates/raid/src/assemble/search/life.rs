@@ -153,7 +153,7 @@ impl Search {
             Event::Write => {
                 for role in bits(gone(life.live())) {
                     let error = IoError::new(Kind::Gone, "it was lost");
-                    core.fail(role, &error).then_some(())?;
+                    core.fail_role(role, &error).then_some(())?;
                 }
                 run(&world, core.commit()).ok()?;
                 let write = life.truth.writes;
