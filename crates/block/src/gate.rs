@@ -5,6 +5,7 @@
 //!     a request that is not on whole blocks becomes a read, a merge and a
 //!     write of whole blocks under one exclusive lock ⟹ neighbours keep their
 //!     bytes whoever else writes
+//!     a block is overwritten whole ⟹ it is not read, and need not be readable
 //!     a write holds its range until the device has answered, even if its
 //!     future is dropped: an abandoned write never meets a later one
 //!
@@ -45,6 +46,18 @@ struct Cover {
 impl Cover {
     fn is_exact(&self) -> bool {
         self.inside.start == 0 && self.inside.end as u64 == self.blocks.len.bytes()
+    }
+
+    /// The bytes of whole blocks that are overwritten, between those that have to be read.
+    /// None if one read gets all that stays.
+    fn between(&self, block: Sectors) -> Range<usize> {
+        let block = block.bytes() as usize;
+        let (from, to) = (
+            self.inside.start.next_multiple_of(block),
+            self.inside.end / block * block,
+        );
+        let end = self.blocks.len.bytes() as usize;
+        if from < to { from..to } else { end..end }
     }
 }
 
@@ -189,12 +202,30 @@ impl<D: Device> Inner<D> {
         self.env.pool.take(cover.blocks.len.bytes() as usize)
     }
 
-    /// Reads whole blocks, lets `change` write the bytes inside, writes them
-    /// back. The caller holds the range.
+    /// Reads what stays of the blocks at the ends, lets `change` write the bytes inside,
+    /// writes them all back. The caller holds the range.
     async fn merge(&self, cover: &Cover, fua: Fua, change: impl FnOnce(&mut [u8])) -> IoResult {
-        let buf = self.memory(cover);
-        let (mut buf, result) = self.device.read(cover.blocks.start, buf).await;
-        result?;
+        let overwritten = cover.between(self.device.geometry().block);
+        let mut parts = Vec::new();
+        let (head, rest) = self.memory(cover).split_at(overwritten.start);
+        let (between, tail) = rest.split_at(overwritten.len());
+        let mut at = cover.blocks.start;
+        for (part, stays) in [(head, true), (between, false), (tail, true)] {
+            let len = Sectors(part.len() as u64 / SECTOR_BYTES);
+            if len == Sectors::ZERO {
+                continue;
+            }
+            parts.push(match stays {
+                true => {
+                    let (part, result) = self.device.read(at, part).await;
+                    result?;
+                    part
+                }
+                false => part,
+            });
+            at = at + len;
+        }
+        let mut buf = Buf::join(parts, &self.env.pool);
         change(&mut buf[cover.inside.clone()]);
         self.device
             .write(cover.blocks.start, buf.share(), fua)

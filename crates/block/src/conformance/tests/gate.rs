@@ -5,7 +5,8 @@ use super::clock::block_on;
 use super::memory::{Flaw, Memory};
 use crate::conformance::gate::{Bytes, bytes, gate};
 use crate::{
-    Content, Device, Env, Extent, Fua, Gate, IoResult, Lba, SECTOR_BYTES, Sectors, Shared,
+    Buf, Content, Device, Env, Extent, Fua, Gate, Geometry, IoResult, Kind, Lba, SECTOR_BYTES,
+    Sectors, Shared,
 };
 
 const POOL: usize = 16 << 20;
@@ -115,4 +116,73 @@ fn a_gate_without_its_range_lock_is_caught() {
 #[test]
 fn a_gate_that_zeroes_whole_blocks_is_caught() {
     caught("must be", || run(true));
+}
+
+/// A device that cannot read one of its blocks of 4096 bytes.
+struct Scarred {
+    memory: Memory,
+    scar: Extent,
+}
+
+impl Device for Scarred {
+    fn geometry(&self) -> &Geometry {
+        self.memory.geometry()
+    }
+    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
+        let extent = Extent::new(at, Sectors(buf.len() as u64 / SECTOR_BYTES));
+        match extent.overlaps(self.scar) {
+            true => (buf, Err(self.geometry().error(Kind::Media, "unreadable"))),
+            false => self.memory.read(at, buf).await,
+        }
+    }
+    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+        self.memory.write(at, data, fua).await
+    }
+    async fn zero(&self, extent: Extent) -> IoResult {
+        self.memory.zero(extent).await
+    }
+    async fn flush(&self) -> IoResult {
+        self.memory.flush().await
+    }
+    async fn discard(&self, extent: Extent) -> IoResult {
+        self.memory.discard(extent).await
+    }
+    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        self.memory.extents(extent, out).await
+    }
+}
+
+/// Only what a write leaves of the blocks at its ends has to be read.
+#[test]
+fn a_block_that_is_overwritten_whole_need_not_be_readable() {
+    const BLOCK: u64 = 4096;
+    block_on(POOL, async |env| {
+        let memory = Memory::new(&env, 4, 8, Flaw::None);
+        let scar = Extent::new(Lba(8), Sectors(8));
+        let device = Scarred {
+            memory: memory.clone(),
+            scar,
+        };
+        let gate = Gate::new(device, env.clone());
+        let sound = Gate::new(memory, env.clone());
+        // From within a block, or its start, to within another, or its end.
+        let ends = [(1000, 2 * BLOCK + 10), (0, 3 * BLOCK - 1), (8, 2 * BLOCK)];
+        for (byte, (from, to)) in (1..).zip(ends) {
+            let before = sound.read(0, 3 * BLOCK as usize).await.unwrap().to_vec();
+            let mut data = env.pool.take((to - from) as usize);
+            data.fill(byte);
+            gate.write(from, data.share(), Fua::No).await.unwrap();
+            let after = sound.read(0, 3 * BLOCK as usize).await.unwrap();
+            let (from, to) = (from as usize, to as usize);
+            assert!(after[from..to].iter().all(|found| *found == byte));
+            assert_eq!(after[..from], before[..from]);
+            assert_eq!(after[to..], before[to..]);
+        }
+        // A part of it has neighbours that are unknown.
+        for (from, len) in [(BLOCK + 1, 10), (BLOCK - 1, 2), (BLOCK - 1, BLOCK)] {
+            let data = env.pool.take(len as usize).share();
+            let error = gate.write(from, data, Fua::No).await.unwrap_err();
+            assert_eq!(error.kind(), Kind::Media, "{from}+{len}");
+        }
+    });
 }
