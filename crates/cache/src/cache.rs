@@ -209,7 +209,7 @@ impl<P: Device> Cache<P> {
             return self.unused_id();
         };
         durable.renumber(old).ok_or_else(|| {
-            let what = "the pool has had all the volumes it can tell apart: format it";
+            let what = "the pool's volume IDs are exhausted: format it";
             IoError::new(Kind::Invalid, what)
         })
     }
@@ -217,7 +217,7 @@ impl<P: Device> Cache<P> {
     fn unused_id(&self) -> IoResult<u32> {
         let id = self.0.next_volume.get();
         if id == VOLUME_IDS {
-            let what = "this cache has had all the volumes it can tell apart: restart it";
+            let what = "this cache's volume IDs are exhausted: restart it";
             return Err(IoError::new(Kind::Invalid, what));
         }
         self.0.next_volume.set(id + 1);

@@ -29,7 +29,7 @@ pub struct PoolDevice<P> {
     /// The part of it that holds lines, on 4 KiB; what is left of a whole
     /// number of lines stays unused.
     pub extent: Extent,
-    /// What it hangs on and fails with: its failure domain.
+    /// Its failure domain: its failure domain.
     pub controller: Arc<str>,
 }
 

@@ -195,10 +195,12 @@ pub fn parse(text: &str, problems: &mut Vec<Problem>) -> Config {
             }
             (Some((_, repeated)), _) => {
                 let title = title(name, *repeated);
-                (
-                    format!("`{name}` is not written so"),
-                    format!("write {title}"),
-                )
+                let kind = if *repeated {
+                    "an array of tables"
+                } else {
+                    "a table"
+                };
+                (format!("`{name}` must be {kind}"), format!("write {title}"))
             }
         };
         problems.push(Problem::new(line, what, remedy));

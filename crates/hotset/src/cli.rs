@@ -22,11 +22,11 @@ pub enum Command {
         /// The configuration; docs/configuration.md explains it
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
-        /// Believe nothing that the pools hold: the origins may have been changed
+        /// Trust nothing that the pools hold: the origins may have been changed
         #[arg(long)]
         cold: bool,
     },
-    /// Tell everything that is wrong with a configuration
+    /// Validate a configuration
     ///
     /// Changes nothing. Prints FILE:LINE, the error and its remedy for each,
     /// and exits with status 2 if there is one.
@@ -34,21 +34,21 @@ pub enum Command {
         /// The configuration
         file: PathBuf,
     },
-    /// Show what a running daemon does
+    /// Show the state and rates of a running daemon
     Status {
         #[command(flatten)]
         control: Control,
         /// Print JSON
         #[arg(long)]
         json: bool,
-        /// Go on, with the rates of each interval
+        /// Repeat, with the rates of each interval
         #[arg(long)]
         watch: bool,
         /// The interval, in seconds
         #[arg(long, value_name = "SECONDS", default_value_t = 1.0, requires = "watch",
               value_parser = interval)]
         interval: f64,
-        /// End after this many reports
+        /// Stop after this many reports
         #[arg(long, value_name = "N", requires = "watch")]
         count: Option<u64>,
     },
@@ -64,17 +64,17 @@ pub enum Command {
     /// stays as it is.
     #[command(subcommand)]
     Pool(Pool),
-    /// Make arrays, look after them, show how they are
+    /// Create, manage and inspect arrays
     #[command(subcommand)]
     Array(commands::array::Array),
-    /// Tell how large the pool should be, from a trace or a running volume
+    /// Size the pool, from a trace or a running volume
     ///
     /// Miss-ratio curve, working set, what half and twice the size would do,
     /// endurance and cost.
     Advise(Box<commands::advise::Advise>),
-    /// Tell why a volume, or a range of it, is cached or not
+    /// Explain why a volume, or a range of it, is cached or not
     Explain(commands::explain::Explain),
-    /// Show a web server on slow disks, without and with the cache
+    /// Run a web server on slow disks, without and with the cache
     ///
     /// Needs root, nginx, nbdfuse, FUSE and loop devices; takes about two
     /// minutes. The disks are simulated in real time; everything else is real.
@@ -93,7 +93,7 @@ pub enum Command {
     },
     /// Pull parts of a mirrored server, put them back, and check every byte
     Drill(commands::drill::Drill),
-    /// Put hotset to the proof
+    /// Run verification campaigns and experiments
     #[command(subcommand)]
     Lab(Lab),
     /// Import, convert and look at recorded traces
@@ -146,7 +146,7 @@ pub enum Volume {
         #[command(flatten)]
         control: Control,
     },
-    /// Change how a volume uses its pool
+    /// Set the caching mode of a volume
     SetMode {
         #[command(flatten)]
         control: Control,
@@ -155,7 +155,7 @@ pub enum Volume {
         /// write-through, write-around or pass-through
         mode: String,
     },
-    /// Hold back every change and make the origin durable, for a snapshot of it
+    /// Hold writes and flush the origin, for a snapshot of it
     ///
     /// Reads go on. Clients' writes wait until the volume is resumed.
     Quiesce {
@@ -164,14 +164,14 @@ pub enum Volume {
         /// The volume
         volume: String,
     },
-    /// Let the changes of a quiesced volume go on
+    /// Resume the writes of a quiesced volume
     Resume {
         #[command(flatten)]
         control: Control,
         /// The volume
         volume: String,
     },
-    /// Forget all that is cached of a volume, whose origin others have changed
+    /// Invalidate what is cached of a volume whose origin others have changed
     Invalidate {
         #[command(flatten)]
         control: Control,
@@ -329,11 +329,11 @@ pub enum Pool {
         /// What reports call it; made from its path unless given
         #[arg(long)]
         name: Option<String>,
-        /// What it hangs on and fails with
+        /// Its failure domain
         #[arg(long)]
         controller: Option<String>,
     },
-    /// Tell what a pool device, or the file beside a pool, holds and what of it is damaged
+    /// Inspect what a pool device, or a pool's witness, holds and what of it is damaged
     ///
     /// Reads only, and only while no daemon uses it. Exits with status 1 if
     /// something is damaged.

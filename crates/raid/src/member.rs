@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub struct Candidate {
     /// The device.
     pub device: BoxDevice,
-    /// What it hangs on and fails with: its failure domain.
+    /// Its failure domain: its failure domain.
     pub domain: Arc<str>,
 }
 

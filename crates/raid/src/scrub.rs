@@ -36,10 +36,7 @@ impl Core {
     pub async fn scrub(self: &Rc<Core>, repair: bool) -> IoResult<ScrubReport> {
         let mut report = ScrubReport::default();
         if self.intent.is_none() {
-            let what = format!(
-                "{} keeps nothing twice to compare",
-                self.shape.level().name()
-            );
+            let what = format!("{} has no redundancy to scrub", self.shape.level().name());
             return Err(self.error(block::Kind::Invalid, what));
         }
         report.unreadable += self.mend_metadata().await?;

@@ -411,7 +411,7 @@ async fn witness_head(durability: &Durability, env: &Env) -> IoResult<Option<Hea
         Ok(head) if head.role == Role::Witness => Ok(Some(head)),
         Ok(_) | Err(HeadError::Foreign(_)) => refuse(
             witness,
-            "it is no record of a pool: move it away, or correct the path".into(),
+            "it is not a pool witness: move it away, or correct the path".into(),
         ),
         Err(HeadError::Version(version)) => refuse(
             witness,

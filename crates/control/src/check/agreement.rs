@@ -39,7 +39,7 @@ fn daemon(config: &Config, problems: &mut Vec<Problem>) {
     let daemon = &config.daemon;
     let buffers = &daemon.buffers;
     if buffers.value.0 < BUFFERS_BYTES_MIN {
-        let what = format!("`buffers` of {} are too few", buffers.value);
+        let what = format!("`buffers` of {} is too small", buffers.value);
         problems.push(Problem::new(buffers.line, what, "give at least 32MiB"));
     }
     let most = nbd::serve::connections_for(buffers.value.0 / 2);

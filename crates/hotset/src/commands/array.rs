@@ -18,7 +18,7 @@ const PERIOD: Duration = Duration::from_millis(200);
 
 #[derive(Subcommand)]
 pub enum Array {
-    /// Make an array of the configuration, while no daemon runs it; what its members hold is lost
+    /// Create an array of the configuration, while no daemon runs it; what its members hold is lost
     Create {
         /// The configuration
         #[arg(long, value_name = "FILE")]
@@ -29,7 +29,7 @@ pub enum Array {
         #[arg(long)]
         yes: bool,
     },
-    /// Put arrays of the configuration together once, while no daemon runs them, and show them
+    /// Assemble arrays of the configuration once, while no daemon runs them, and show them
     Assemble {
         /// The configuration
         #[arg(long, value_name = "FILE")]
@@ -53,7 +53,7 @@ pub enum Array {
         #[arg(long)]
         json: bool,
     },
-    /// Take a member out of an array
+    /// Remove a member from an array
     Fail {
         #[command(flatten)]
         control: Control,
@@ -62,7 +62,7 @@ pub enum Array {
         /// The member's name, or the number of its role
         member: String,
     },
-    /// Give an array a device: a member that was lost, or a spare
+    /// Add a device to an array: a member that was lost, or a spare
     Add {
         #[command(flatten)]
         control: Control,
@@ -74,7 +74,7 @@ pub enum Array {
         #[arg(long)]
         yes: bool,
     },
-    /// Put a device in a member's place, and fill it
+    /// Replace a member by a device, and rebuild it
     Replace {
         #[command(flatten)]
         control: Control,
@@ -88,7 +88,7 @@ pub enum Array {
         #[arg(long)]
         yes: bool,
     },
-    /// Compare all that an array holds twice, and wait for the result
+    /// Scrub an array: compare copies and parity, and wait for the result
     ///
     /// Exits with status 1 if something differs that was not repaired.
     Scrub {
@@ -96,7 +96,7 @@ pub enum Array {
         control: Control,
         /// The array
         array: String,
-        /// Bring what differs into agreement
+        /// Repair what differs
         #[arg(long)]
         repair: bool,
     },

@@ -13,13 +13,13 @@ use trace::Format;
 
 #[derive(Subcommand)]
 pub enum Trace {
-    /// Bring a trace of another tool into hotset's form
+    /// Import a trace of another tool
     ///
     /// Reads blkparse text, MSR Cambridge, SPC, Systor '17, Alibaba and
     /// Tencent CSV, oracleGeneral, and hotset's own forms, compressed by zstd
     /// or gzip or not.
     Import(Convert),
-    /// Write a trace in another form
+    /// Convert a trace to another form
     Convert(Convert),
     /// Record what clients ask of a volume of a running daemon
     ///
@@ -31,7 +31,7 @@ pub enum Trace {
     /// Sends the reads only, unless --writes says otherwise. The load is open:
     /// requests are sent when they are due, and latencies count from then.
     Replay(replay::ReplayCommand),
-    /// Tell what is in a trace: requests, footprint, mix, order, reuse
+    /// Describe a trace: requests, footprint, mix, order, reuse
     Info {
         /// The traces; - for standard input
         #[arg(required = true, value_name = "TRACE")]

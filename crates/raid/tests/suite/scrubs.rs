@@ -99,11 +99,11 @@ fn what_a_scrub_cannot_read_is_written_again() {
 }
 
 #[test]
-fn what_keeps_nothing_twice_is_not_scrubbed() {
+fn an_array_without_redundancy_is_not_scrubbed() {
     run(3, 1, &[8; 2], async |bench| {
         let array = bench.create(Level::Raid0, &[0, 1], &[]).await.unwrap();
         let told = refused(array.scrub(false).await);
-        assert!(told.contains("raid0 keeps nothing twice"), "{told}");
+        assert!(told.contains("raid0 has no redundancy"), "{told}");
     });
 }
 
