@@ -13,7 +13,7 @@ pub mod pool;
 pub mod sim;
 mod size;
 pub mod status;
-mod table;
+pub mod table;
 mod text;
 pub mod trace;
 mod traces;

@@ -1,6 +1,7 @@
 //! `hotset serve`: from a configuration to a running daemon and its end.
 
 use crate::Failure;
+use crate::commands::table::count;
 use crate::platform::{UringPlatform, read};
 use block::{Address, Host, IoResult, ShardId, TargetId};
 use control::config::{Config, Listen};
@@ -192,8 +193,8 @@ async fn run(config: Config, platform: UringPlatform, sockets: Sockets) -> Resul
     env.spawn
         .spawn(control::serve::serve(control, handler, env.clone()));
     eprintln!(
-        "hotset: serving {} volumes on {}",
-        node.volumes_served(),
+        "hotset: serving {} on {}",
+        count(node.volumes_served(), "volume"),
         sockets.uris.join(", ")
     );
     notify(&[NotifyState::Ready]);

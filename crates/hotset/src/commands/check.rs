@@ -1,5 +1,6 @@
 //! `hotset check`.
 
+use super::table::count;
 use crate::Failure;
 use control::check::{check, check_alone, check_to_serve};
 use control::config::Config;
@@ -47,12 +48,12 @@ pub fn run(file: &Path) -> Result<(), Failure> {
         println!("{}:{warning} (a warning)", file.display());
     }
     println!(
-        "{}: {} volumes, {} pools, {} arrays, {} devices, no problem found",
+        "{}: {}, {}, {}, {}, no problem found",
         file.display(),
-        config.volumes.len(),
-        config.pools.len(),
-        config.arrays.len(),
-        config.devices.len(),
+        count(config.volumes.len(), "volume"),
+        count(config.pools.len(), "pool"),
+        count(config.arrays.len(), "array"),
+        count(config.devices.len(), "device"),
     );
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! `hotset status`.
 
-use super::table::{Table, bytes};
+use super::table::{Table, bytes, count};
 use crate::Failure;
 use control::client::Client;
 use control::explained::Policy;
@@ -40,14 +40,14 @@ fn table(status: &Status) -> String {
     let nbd = &status.nbd;
     let mut text = format!(
         "up {:.0} s, rates over {:.1} s, processor {:.1}%, memory {}\n\
-         {} connections, {} requests, {} errors on {}\n\n",
+         {}, {}, {} on {}\n\n",
         status.uptime_s,
         status.span_s,
         status.cpu_percent,
         bytes(status.resident_bytes),
-        nbd.connections,
-        nbd.requests,
-        nbd.errors,
+        count(nbd.connections as usize, "connection"),
+        count(nbd.requests as usize, "request"),
+        count(nbd.errors as usize, "error"),
         nbd.listeners.join(", "),
     );
     text += &volumes(status).to_string();

@@ -1,4 +1,4 @@
-//! Tables of text: columns as wide as they must be.
+//! Tables of text, columns as wide as they must be, and what is counted in words.
 
 use std::fmt;
 
@@ -40,6 +40,12 @@ impl fmt::Display for Table {
         }
         Ok(())
     }
+}
+
+/// So many of what has a regular plural.
+pub fn count(n: usize, what: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{n} {what}{plural}")
 }
 
 /// Bytes in a binary unit, to three digits or so.
