@@ -1,5 +1,7 @@
 //! Opening a pool: what each device is to it, and what becomes of it.
 //!
+//! A device that answers nothing, or fails, counts as absent.
+//!
 //! A device is *current* if it belongs to this pool, has the greatest epoch that
 //! any device or the witness knows, the witness counts it as a member, and its head
 //! is not older than the witness's. Only the lines of current devices are used. The rest of what is ours begins anew;
@@ -13,7 +15,7 @@
 use super::heads::{WITNESS_SECTORS, claim, write_heads};
 use super::io::{READ_MAX, readable};
 use super::mark::{ALL, keep_marked, write_image};
-use super::standing::{STALE_COLD, Standing, pool_of, standing};
+use super::standing::{Given, Standing, Verdict};
 use super::store::NewStore;
 use super::{Durable, Signal};
 use crate::cache::{Cache, Core};
@@ -22,7 +24,7 @@ use crate::devices::{DeviceId, Member, PoolDevice};
 use crate::health::Fault;
 use block::{Access, BoxDevice, Device, Env, Extent, IoError, IoResult, Kind, Lba, RangeLock};
 use layout::{
-    BLOCK_BYTES, BLOCK_SECTORS, HEAD_BLOCKS, Head, HeadError, MARK_BLOCKS, MEMBERS_MAX,
+    BLOCK_BYTES, BLOCK_SECTORS, HEAD_BLOCKS, Head, HeadError, MARK_BLOCKS, MEMBERS_MAX, Marks,
     NAME_BYTES_MAX, PROBE_BYTES, Role, Uuid, first_head, fitting, head_that_holds, newest_marks,
     second_head,
 };
@@ -66,6 +68,8 @@ pub enum Found {
 /// A device of a pool that was opened.
 #[derive(Clone, Debug)]
 pub struct OpenReport {
+    /// Its place among those that were given.
+    pub at: usize,
     /// Its name in this cache.
     pub id: DeviceId,
     /// What its geometry calls it.
@@ -77,8 +81,11 @@ pub struct OpenReport {
 /// A pool that was opened.
 #[derive(Clone, Debug)]
 pub struct Opened {
-    /// Its devices, as they were given.
+    /// Its devices, in the order in which they were given.
     pub devices: Vec<OpenReport>,
+    /// Those that were given and could not be read, by their place, and why. They are lost
+    /// to the pool.
+    pub absent: Vec<(usize, String)>,
     /// Members that were not given, and are lost to the pool.
     pub missing: Vec<String>,
     /// Volumes whose lines are forgotten, since they were quiesced when the pool was
@@ -151,8 +158,9 @@ impl<P: Device> Cache<P> {
     /// Opens the pool that `durability` names, on `devices`, and brings back the
     /// lines that can be believed, while it serves. See [`Cache::close`].
     ///
-    /// Fails, having written nothing, if a device holds what is not this pool's
-    /// (unless that is to be overwritten) or metadata of another version.
+    /// Devices that cannot be read are left out; [`Opened::absent`] names them. Fails,
+    /// having written nothing, if one holds what is not this pool's (unless that is to be
+    /// overwritten) or metadata of another version.
     pub async fn open(
         config: Config,
         policy: Box<dyn Policy>,
@@ -170,45 +178,26 @@ impl<P: Device> Cache<P> {
         durability.host = fitting(&durability.host).to_owned();
         let line_blocks = config.line_bytes / BLOCK_BYTES as u32;
         let witness = witness_head(&durability, &env).await?;
-        let mut heads = Vec::new();
-        for device in &devices {
-            heads.push(probe(&device.device, device.extent, &env).await?);
+        let (mut given, mut absent) = (Vec::new(), Vec::new());
+        for (at, device) in devices.into_iter().enumerate() {
+            match probe(&device.device, device.extent, &env).await {
+                Ok(head) => given.push(Given { at, device, head }),
+                Err(error) if is_lost(&error) => absent.push((at, error.to_string())),
+                Err(error) => return Err(error),
+            }
         }
-        let pool = pool_of(&durability, witness.as_ref(), &devices, &heads)?;
-        let ours = |head: &Head| Some(head.pool) == pool;
-        let known = heads.iter().flatten().filter(|head| ours(head));
-        let newest_head = known
-            .clone()
-            .chain(&witness)
-            .max_by_key(|head| head.sequence)
-            .cloned();
-        let epoch = known
-            .chain(&witness)
-            .map(|head| head.epoch)
-            .max()
-            .unwrap_or(0);
-        let mut standings = Vec::new();
-        for (device, head) in devices.iter().zip(heads) {
-            let head = head.ok().filter(ours);
-            standings.push(match head {
-                None => Standing::New,
-                Some(_) if durability.cold => Standing::Stale(STALE_COLD),
-                Some(head) => standing(head, witness.as_ref(), epoch, line_blocks, device)?,
-            });
-        }
-        let current = |uuid: Uuid| {
-            let is = |s: &Standing| matches!(s, Standing::Current(head) if head.device == uuid);
-            standings.iter().any(is)
+        let (verdict, marks) = loop {
+            let verdict = Verdict::on(&given, witness.as_ref(), &durability, line_blocks)?;
+            match marks_of(&given, &verdict, &env).await {
+                Ok(marks) => break (verdict, marks),
+                Err((nth, error)) if is_lost(&error) => {
+                    absent.push((given.remove(nth).at, error.to_string()));
+                }
+                Err((_, error)) => return Err(error),
+            }
         };
-        let before = newest_head.as_ref().map_or(&[][..], |head| &head.members);
-        let missing: Vec<String> = before
-            .iter()
-            .filter(|member| !current(member.device))
-            .map(|member| member.name.clone())
-            .collect();
-        let as_before = missing.is_empty()
-            && witness.is_some()
-            && standings.iter().all(|s| matches!(s, Standing::Current(_)));
+        let as_before = witness.is_some() && verdict.is_as_before();
+        let (epoch, newest_head) = (verdict.epoch, verdict.newest);
         let next_volume = newest_head.as_ref().map_or(1, |h| h.next_volume.max(1));
         let volumes = newest_head
             .as_ref()
@@ -216,7 +205,7 @@ impl<P: Device> Cache<P> {
         let quiesced = |v: &layout::Volume| v.flags & layout::VOLUME_QUIESCED != 0;
         let (quiesced, volumes): (Vec<_>, _) = volumes.into_iter().partition(quiesced);
         let durable = Rc::new(Durable {
-            pool: pool.unwrap_or_else(|| Uuid((durability.uuids)())),
+            pool: verdict.pool.unwrap_or_else(|| Uuid((durability.uuids)())),
             label: durability.label,
             host: durability.host,
             witness: durability.witness,
@@ -249,17 +238,24 @@ impl<P: Device> Cache<P> {
         });
         let cache = Cache::with(config, policy, env, Some(durable.clone()))?;
         let mut reports = Vec::new();
-        for (device, standing) in devices.into_iter().zip(standings) {
+        let standings = verdict.standings.into_iter().zip(marks);
+        for (Given { at, device, .. }, (standing, marks)) in given.into_iter().zip(standings) {
             let name = device.device.geometry().name.to_string();
-            let (store, found) =
-                store(&cache.0.env, &device, standing, &mut durability.uuids).await?;
+            let (store, found) = store(standing, marks, &mut durability.uuids);
             let id = cache.add_member(device, Some(store))?;
-            reports.push(OpenReport { id, name, found });
+            let report = OpenReport {
+                at,
+                id,
+                name,
+                found,
+            };
+            reports.push(report);
         }
         cache.begin(&durable).await;
         let opened = Opened {
             devices: reports,
-            missing,
+            absent,
+            missing: verdict.missing,
             quiesced: quiesced.into_iter().map(|volume| volume.name).collect(),
         };
         Ok((cache, opened))
@@ -424,26 +420,50 @@ async fn witness_head(durability: &Durability, env: &Env) -> IoResult<Option<Hea
     }
 }
 
+/// Whether a device cannot be used, rather than is another's or wrongly configured.
+fn is_lost(error: &IoError) -> bool {
+    use Kind::{Gone, Media, Other, Stream, Timeout};
+    matches!(error.kind(), Gone | Media | Other | Stream | Timeout)
+}
+
 /// What is kept of a device's metadata, and what was found there.
-async fn store<P: Device>(
-    env: &Env,
-    device: &PoolDevice<P>,
+fn store(
     standing: Standing,
+    marks: Option<Marks>,
     uuids: &mut dyn FnMut() -> u128,
-) -> IoResult<(NewStore, Found)> {
-    Ok(match standing {
+) -> (NewStore, Found) {
+    match standing {
         Standing::New => (NewStore::New(Uuid(uuids())), Found::Nothing),
         Standing::Stale(why) => (NewStore::New(Uuid(uuids())), Found::Unusable(why)),
         Standing::Current(head) => {
             let plan = head.plan().expect("checked when it was read");
-            let at: Lba = plan.marks.lba(device.extent.start, 0);
-            let area = marks_area(&device.device, at, env).await?;
-            let marks = newest_marks(&area, head.device);
             let clean = head.clean;
             (
                 NewStore::Known { plan, head, marks },
                 Found::Lines { clean },
             )
         }
-    })
+    }
+}
+
+/// The newest marks of each device that is trusted. `Err` says which could not be read.
+async fn marks_of<P: Device>(
+    given: &[Given<P>],
+    verdict: &Verdict,
+    env: &Env,
+) -> Result<Vec<Option<Marks>>, (usize, IoError)> {
+    let mut all = Vec::new();
+    for (nth, standing) in verdict.standings.iter().enumerate() {
+        let Standing::Current(head) = standing else {
+            all.push(None);
+            continue;
+        };
+        let plan = head.plan().expect("checked when it was read");
+        let device = &given[nth].device;
+        let at: Lba = plan.marks.lba(device.extent.start, 0);
+        let area = marks_area(&device.device, at, env).await;
+        let area = area.map_err(|error| (nth, error))?;
+        all.push(newest_marks(&area, head.device));
+    }
+    Ok(all)
 }

@@ -1,9 +1,76 @@
 //! Which pool a device is of, and whether what is on it is trusted.
+//!
+//! Not here: reading the heads that tell (`open`).
 
 use super::open::{Durability, refuse};
 use crate::devices::PoolDevice;
 use block::{Device, IoResult};
 use layout::{BLOCK_SECTORS, Head, HeadError, Role, Uuid};
+
+/// A device that was given to a pool, and its head.
+pub(super) struct Given<P> {
+    /// Its place among those that were given.
+    pub at: usize,
+    pub device: PoolDevice<P>,
+    pub head: Result<Head, HeadError>,
+}
+
+/// What the heads of devices and of the witness come to.
+pub(super) struct Verdict {
+    /// `None` if it is new.
+    pub pool: Option<Uuid>,
+    /// What the pool was when it was last written.
+    pub newest: Option<Head>,
+    pub epoch: u64,
+    /// As the devices were given.
+    pub standings: Vec<Standing>,
+    /// Members that are not here, or not trusted.
+    pub missing: Vec<String>,
+}
+
+impl Verdict {
+    /// Reads nothing. `Err`: a device is not this pool's, or was cut short.
+    pub fn on<P: Device>(
+        given: &[Given<P>],
+        witness: Option<&Head>,
+        durability: &Durability,
+        line_blocks: u32,
+    ) -> IoResult<Verdict> {
+        let pool = pool_of(durability, witness, given)?;
+        let ours = |head: &&Head| Some(head.pool) == pool;
+        let heads = given.iter().map(|given| given.head.as_ref().ok());
+        let known = || heads.clone().flatten().filter(ours).chain(witness);
+        let newest = known().max_by_key(|head| head.sequence).cloned();
+        let epoch = known().map(|head| head.epoch).max().unwrap_or(0);
+        let mut standings = Vec::new();
+        for (given, head) in given.iter().zip(heads.clone()) {
+            standings.push(match head.filter(ours) {
+                None => Standing::New,
+                Some(_) if durability.cold => Standing::Stale(STALE_COLD),
+                Some(head) => standing(head.clone(), witness, epoch, line_blocks, &given.device)?,
+            });
+        }
+        let current = |uuid: Uuid| {
+            let is = |s: &Standing| matches!(s, Standing::Current(head) if head.device == uuid);
+            standings.iter().any(is)
+        };
+        let before = newest.as_ref().map_or(&[][..], |head| &head.members);
+        let missing = before.iter().filter(|member| !current(member.device));
+        Ok(Verdict {
+            missing: missing.map(|member| member.name.clone()).collect(),
+            pool,
+            newest,
+            epoch,
+            standings,
+        })
+    }
+
+    /// Whether all are trusted, and nobody is missing.
+    pub fn is_as_before(&self) -> bool {
+        let current = |standing: &Standing| matches!(standing, Standing::Current(_));
+        self.missing.is_empty() && self.standings.iter().all(current)
+    }
+}
 
 /// What a device is to the pool.
 pub(super) enum Standing {
@@ -18,17 +85,16 @@ const STALE_WITNESS: &str =
 const STALE_IMAGE: &str =
     "it holds less than the record beside the pool knows it to have held: it went back in time";
 const STALE_LINES: &str = "its lines have another length";
-pub(super) const STALE_COLD: &str = "the pool was to be opened cold";
+const STALE_COLD: &str = "the pool was to be opened cold";
 
 /// Which pool this is; `None` if it is new.
-pub(super) fn pool_of<P: Device>(
+fn pool_of<P: Device>(
     durability: &Durability,
     witness: Option<&Head>,
-    devices: &[PoolDevice<P>],
-    heads: &[Result<Head, HeadError>],
+    given: &[Given<P>],
 ) -> IoResult<Option<Uuid>> {
     let mut pool = witness.map(|head| head.pool);
-    for (device, head) in devices.iter().zip(heads) {
+    for Given { device, head, .. } in given {
         let remedy = format!(
             "to use it here all the same, and lose that, run `hotset pool format --yes {}`",
             device.device.geometry().name
@@ -63,7 +129,7 @@ pub(super) fn pool_of<P: Device>(
 }
 
 /// What a device with this head is to the pool.
-pub(super) fn standing<P: Device>(
+fn standing<P: Device>(
     head: Head,
     witness: Option<&Head>,
     epoch: u64,

@@ -171,8 +171,8 @@ async fn open_pool(
     let devices = plugged.iter().map(|disk| device(bench, local, *disk));
     let env = local.env();
     let (cache, opened) = Cache::open(config, policy, env, durability, devices.collect()).await?;
-    for (disk, report) in plugged.iter().zip(opened.devices) {
-        bench.put(*disk, Some(report.id));
+    for report in opened.devices {
+        bench.put(plugged[report.at], Some(report.id));
     }
     Ok(cache)
 }

@@ -3,7 +3,7 @@
 //! Not here: what is on them, and which of it is trusted (`cache`).
 
 use super::{Refusal, told};
-use crate::arrays::{Devices, Lease, Source};
+use crate::arrays::{Devices, Source};
 use crate::event::Event;
 use crate::leaf::Leaf;
 use crate::place::Role;
@@ -71,7 +71,19 @@ impl<D: Driver> Pool<D> {
         let opened = Cache::open(engine, policy, env, durability, members).await;
         let (cache, found) = opened.map_err(told)?;
         let names: Vec<Name> = leases.iter().map(|lease| lease.name().clone()).collect();
-        leases.into_iter().for_each(Lease::keep);
+        for (at, lease) in leases.into_iter().enumerate() {
+            let absent = found.absent.iter().find(|(place, _)| *place == at);
+            let Some((_, why)) = absent else {
+                lease.keep();
+                continue;
+            };
+            platform.event(Event::PoolDeviceAbsent {
+                pool: name.clone(),
+                device: lease.name().clone(),
+                why: why.clone(),
+            });
+            lease.release().await;
+        }
         for device in &found.devices {
             if let Found::Unusable(why) = device.found {
                 platform.event(Event::PoolDeviceUnusable {
@@ -93,8 +105,9 @@ impl<D: Driver> Pool<D> {
                 volume: volume.clone(),
             });
         }
-        let ids = found.devices.iter().map(|device| device.id);
-        let devices = names.into_iter().zip(ids).collect();
+        let used = found.devices.iter();
+        let devices = used.map(|device| (names[device.at].clone(), device.id));
+        let devices = devices.collect();
         Ok(Pool {
             cache,
             policy: pool.policy.value.0,

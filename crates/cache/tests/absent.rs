@@ -1,0 +1,125 @@
+//! Devices that fall silent or fail while their pool is opened: the pool opens without
+//! them, and does not believe them when they are back.
+
+mod place;
+
+use block::{Device, Extent, Kind, Lba, Sectors};
+use cache::{Counter, Found};
+use place::{LINE, Place, Rig};
+use sim::{Effect, Ops, Outcome, Plan, Rule, When};
+
+/// Two devices that were closed in order, the lines on the first.
+fn filled(seed: u64) -> Place {
+    let mut place = Place::new(seed, 2);
+    run(&mut place, |rig| async move {
+        rig.fill().await;
+        end(&rig).await;
+    });
+    place
+}
+
+fn run<F>(place: &mut Place, test: impl Fn(Rig) -> F + 'static)
+where
+    F: Future<Output = ()> + 'static,
+{
+    assert_eq!(place.run(&[0, 1], test), Outcome::Done);
+}
+
+async fn end(rig: &Rig) {
+    rig.volume.close().await;
+    rig.cache.close().await;
+}
+
+/// What befalls the first device from now on.
+fn befalls(place: &mut Place, ops: Ops, within: Option<Extent>, effect: Effect) {
+    let rule = Rule {
+        disk: place.pool[0],
+        ops,
+        within,
+        when: When::Always,
+        effect,
+    };
+    let plan = Plan {
+        rules: vec![rule],
+        ..Plan::default()
+    };
+    place.sim.world_mut().set_plan(plan).unwrap();
+}
+
+/// The pool serves without its first device, and does not believe it afterwards.
+fn goes_on_without(mut place: Place, is_opened: bool) {
+    run(&mut place, move |rig| async move {
+        let (here, absent) = (&rig.opened.devices, &rig.opened.absent);
+        match is_opened {
+            true => assert_eq!(rig.count(Counter::DevicesEjected), 1),
+            false => {
+                assert_eq!((here.len(), here[0].at), (1, 1));
+                assert_eq!((absent.len(), absent[0].0), (1, 0));
+                assert_eq!(rig.opened.missing, ["pool-0"]);
+            }
+        }
+        rig.cache.warmed().await;
+        for line in 0..16 {
+            rig.write(line * LINE, LINE, 5).await;
+        }
+        rig.volume.flush().await.unwrap();
+        rig.agrees().await;
+        end(&rig).await;
+    });
+    let first = place.pool[0];
+    place.sim.world_mut().set_plan(Plan::default()).unwrap();
+    place.sim.world().control().release(first);
+    run(&mut place, |rig| async move {
+        let found = rig.opened.devices[0].found;
+        assert!(matches!(found, Found::Unusable(_)), "{found:?}");
+        assert_eq!(rig.opened.absent, []);
+        rig.cache.warmed().await;
+        rig.expect(0, LINE, 5).await;
+        rig.agrees().await;
+    });
+}
+
+#[test]
+fn a_device_that_answers_nothing_is_absent() {
+    let mut place = filled(1);
+    befalls(&mut place, Ops::All, None, Effect::Stick(None));
+    goes_on_without(place, false);
+}
+
+#[test]
+fn so_is_one_that_fails_what_it_is_asked() {
+    let mut place = filled(2);
+    befalls(&mut place, Ops::All, None, Effect::Fail(Kind::Gone));
+    goes_on_without(place, false);
+}
+
+#[test]
+fn so_is_one_that_falls_silent_after_its_heads_were_read() {
+    let mut place = filled(3);
+    let areas = layout::Plan::new(Sectors::from_mib(8), LINE as u32 / 8);
+    let marks = areas.unwrap().marks;
+    let within = Extent::new(marks.lba(Lba::ZERO, 0), Sectors(marks.blocks * 8));
+    befalls(&mut place, Ops::Reads, Some(within), Effect::Stick(None));
+    goes_on_without(place, false);
+}
+
+#[test]
+fn one_that_takes_no_writes_is_ejected_as_the_pool_opens() {
+    let mut place = filled(4);
+    befalls(&mut place, Ops::Writes, None, Effect::Stick(None));
+    goes_on_without(place, true);
+}
+
+#[test]
+fn a_pool_of_which_no_device_answers_opens_and_serves() {
+    let mut place = Place::filled(5);
+    befalls(&mut place, Ops::All, None, Effect::Stick(None));
+    let outcome = place.run(&[0], |rig| async move {
+        assert_eq!(rig.opened.devices.len(), 0);
+        rig.write(0, LINE, 5).await;
+        rig.expect(0, LINE, 5).await;
+        rig.agrees().await;
+        end(&rig).await;
+    });
+    assert_eq!(outcome, Outcome::Done);
+}
