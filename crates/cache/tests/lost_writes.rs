@@ -212,6 +212,8 @@ fn a_write_that_is_acknowledged_after_a_loss_was_told_fails_the_next_flush_too()
 #[test]
 fn a_flush_covers_only_the_writes_that_ended_before_it() {
     let mut place = Place::new(6, 1);
+    // So that no commit flushes while the client does.
+    place.period_ms = 100;
     let outcome = place.run(&[0], |rig| async move {
         let san = San::new(rig);
         san.lose(3).await;
@@ -219,16 +221,20 @@ fn a_flush_covers_only_the_writes_that_ended_before_it() {
         san.volume.flush().await.unwrap();
         san.rig.sleep(400).await;
         // A flush that takes long, and a write that ends while it runs.
-        for line in 0..16 {
-            san.write(line * LINE, 5, Fua::No).await.unwrap();
-        }
-        let flush = san.volume.flush();
-        let write = async {
-            san.rig.env.timer.sleep(Nanos::from_millis(5)).await;
-            san.write(FAR, 6, Fua::No).await.unwrap();
+        san.write(0, 5, Fua::No).await.unwrap();
+        let (timer, flushes) = (&san.rig.env.timer, san.origin.flushes());
+        let flush = async {
+            san.volume.flush().await.unwrap();
+            timer.now()
         };
-        let (flushed, ()) = futures_util::future::join(flush, write).await;
-        flushed.unwrap();
+        let write = async {
+            timer.sleep(Nanos::from_millis(5)).await;
+            san.write(FAR, 6, Fua::No).await.unwrap();
+            timer.now()
+        };
+        let (flushed, written) = futures_util::future::join(flush, write).await;
+        assert!(written < flushed, "it ended after the flush");
+        assert_eq!(san.origin.flushes(), flushes + 1, "another flush ended");
         // Nothing but commits for a while: the write's mark may go only after a flush
         // of its own.
         san.rig.sleep(400).await;

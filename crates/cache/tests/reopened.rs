@@ -223,42 +223,49 @@ fn slow(disk: TargetId, within: Extent, ms: u64) -> Rule {
 
 #[test]
 fn the_log_names_no_id_that_the_heads_have_not_given() {
-    let mut place = Place::new(6, 2);
-    let (pool, other) = (place.pool[0], place.pool[1]);
-    let head = areas().heads[0];
-    place.patch(other, Lba::ZERO, line_of(7));
-    done(&mut place, &[0], |rig| async move { end(&rig).await });
-    // From the second opening on, which is slow too.
-    let heads = Extent::new(head.lba(Lba::ZERO, 0), Sectors(head.blocks * 8));
-    let plan = Plan {
-        rules: vec![slow(pool, heads, 700)],
-        ..Plan::default()
-    };
-    place.sim.world_mut().set_plan(plan).unwrap();
-    cut(&mut place, &[0], async |rig: Rig| {
-        rig.cache.warmed().await;
-        // The id changes; the head that says so is on its way when a line is logged.
-        let forget = rig.volume.invalidate();
-        let read = async {
-            rig.sleep(100).await;
-            for line in 0..4 {
-                rig.read(line * LINE, LINE).await;
-            }
-            rig.cache.settle().await;
-            rig.sleep(300).await;
+    for loses_a_member in [false, true] {
+        let mut place = Place::new(6, 3);
+        let (pool, other) = (place.pool[0], place.pool[1]);
+        place.patch(other, Lba::ZERO, line_of(7));
+        done(&mut place, &[0, 2], |rig| async move { end(&rig).await });
+        // From the second opening on, which is slow too.
+        let heads = areas().heads;
+        let heads = heads.map(|h| Extent::new(h.lba(Lba::ZERO, 0), Sectors(h.blocks * 8)));
+        let plan = Plan {
+            rules: heads.map(|copy| slow(pool, copy, 700)).to_vec(),
+            ..Plan::default()
         };
-        let first = futures_util::future::select(Box::pin(forget), Box::pin(read)).await;
-        let early = matches!(first, futures_util::future::Either::Right(_));
-        assert!(early, "the head was not slow");
-        drop(first);
-        rig
-    });
-    place.sim.world_mut().set_plan(Plan::default()).unwrap();
-    done(&mut place, &[0], move |rig| async move {
-        let volume = rig.add("other", other, None);
-        rig.cache.warmed().await;
-        assert_eq!(rig.first(&volume).await, 7);
-    });
+        place.sim.world_mut().set_plan(plan).unwrap();
+        cut(&mut place, &[0, 2], move |rig: Rig| async move {
+            rig.cache.warmed().await;
+            // The id changes; the head that says so is on its way when a line is logged.
+            let forget = rig.volume.invalidate();
+            let read = async {
+                if loses_a_member {
+                    // Those who wait for the loss write the heads, and no commit does.
+                    let second = rig.opened.devices[1].id;
+                    rig.cache.remove_device(second).await.unwrap();
+                }
+                rig.sleep(100).await;
+                for line in 0..4 {
+                    rig.read(line * LINE, LINE).await;
+                }
+                rig.cache.settle().await;
+                rig.sleep(300).await;
+            };
+            let first = futures_util::future::select(Box::pin(forget), Box::pin(read)).await;
+            let early = matches!(first, futures_util::future::Either::Right(_));
+            assert!(early, "the head was not slow");
+            drop(first);
+            rig
+        });
+        place.sim.world_mut().set_plan(Plan::default()).unwrap();
+        done(&mut place, &[0], move |rig| async move {
+            let volume = rig.add("other", other, None);
+            rig.cache.warmed().await;
+            assert_eq!(rig.first(&volume).await, 7);
+        });
+    }
 }
 
 #[test]
