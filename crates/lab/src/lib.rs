@@ -24,7 +24,7 @@ pub mod mounted;
 pub mod mutants;
 #[cfg(feature = "measure")]
 pub mod namespace;
-#[cfg(feature = "measure")]
+#[cfg(feature = "nodes")]
 pub mod nodesim;
 #[cfg(feature = "measure")]
 pub mod page;

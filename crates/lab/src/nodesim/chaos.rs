@@ -5,6 +5,7 @@
 //! while it is whole, so that no request of a client may fail.
 
 use super::life::{Life, Volume};
+use super::mistakes::Mistakes;
 use super::report::Class;
 use super::scenario::path;
 use block::Nanos;
@@ -44,10 +45,15 @@ pub(super) async fn work(life: Rc<Life>) {
         failed: Vec::new(),
         disturbed: Nanos::ZERO,
     };
+    let mut mistakes = Mistakes::new(chaos.life.clone());
     while !chaos.life.is_over() {
         let pause = Nanos(chaos.rng.below(PAUSE));
         chaos.life.env.timer.sleep(pause).await;
-        chaos.one().await;
+        if mistakes.are_due() {
+            mistakes.one(&chaos.removed).await;
+        } else {
+            chaos.one().await;
+        }
         chaos.life.hear();
         chaos.mend().await;
     }

@@ -124,12 +124,18 @@ impl Life {
 
     /// Asks for a change; whether it was made.
     pub async fn change(&self, request: Request) -> bool {
-        let changed = self.node.handle(request, &mut Memory::default()).await;
-        let refused = matches!(changed, Reply::Error(_));
-        if refused {
-            self.meet(Class::Refused);
+        self.try_change(request).await.is_ok()
+    }
+
+    /// As [`Life::change`]; why it was not.
+    pub async fn try_change(&self, request: Request) -> Result<(), String> {
+        match self.node.handle(request, &mut Memory::default()).await {
+            Reply::Error(why) => {
+                self.meet(Class::Refused);
+                Err(why)
+            }
+            _ => Ok(()),
         }
-        !refused
     }
 
     pub async fn status(&self) -> Status {
@@ -143,13 +149,11 @@ impl Life {
         }
     }
 
-    /// Whether a disk that `volume` is made of is unplugged or silent.
+    /// How many of the disks that `volume` is made of are unplugged or silent, or were
+    /// unplugged since they were opened: of that the node need not know yet.
     pub fn away(&self, volume: &Volume) -> usize {
         let disks = volume.spec.disks.iter();
-        let away = |disk: &&String| {
-            let path = path(disk);
-            self.machine.is_away(&path) || self.machine.is_silent(&path)
-        };
+        let away = |disk: &&String| !self.machine.is_present(&path(disk));
         disks.filter(away).count()
     }
 

@@ -3,6 +3,7 @@
 //! Invariants:
 //!     who had a disk open when it was unplugged has it no more, even once it is back
 //!     a path is busy ⟺ somebody holds it, or what was asked for there has not ended
+//!     a disk is present to who holds it ⟺ it was not unplugged since it was opened
 
 use block::{BoxDevice, Geometry, IoError, IoResult, Kind, Lba, Nanos, Sectors, TargetId};
 use control::address::NbdUri;
@@ -32,7 +33,10 @@ struct Place {
     turn: Cell<usize>,
     away: Cell<bool>,
     silent: Cell<bool>,
-    held: Cell<bool>,
+    /// The turn in which its holder opened it.
+    held: Cell<Option<usize>>,
+    /// How often it was opened.
+    openings: Cell<u64>,
 }
 
 impl Place {
@@ -71,7 +75,8 @@ impl Machine {
                 turn: Cell::new(0),
                 away: Cell::new(false),
                 silent: Cell::new(false),
-                held: Cell::new(false),
+                held: Cell::new(None),
+                openings: Cell::new(0),
             };
             places.insert(path.value.display().to_string(), place);
         }
@@ -154,9 +159,21 @@ impl Machine {
         self.unsilence_all();
     }
 
-    /// Whether it answers nothing.
-    pub fn is_silent(&self, path: &str) -> bool {
-        self.place(path).silent.get()
+    /// Whether whoever holds it, or would open it, has a disk there that answers.
+    pub fn is_present(&self, path: &str) -> bool {
+        let place = self.place(path);
+        let same = place.held.get().is_none_or(|turn| turn == place.turn.get());
+        same && !place.away.get() && !place.silent.get()
+    }
+
+    /// Whether somebody has it open.
+    pub fn is_held(&self, path: &str) -> bool {
+        self.place(path).held.get().is_some()
+    }
+
+    /// How often it was opened.
+    pub fn openings(&self, path: &str) -> u64 {
+        self.place(path).openings.get()
     }
 
     /// Whether it is unplugged.
@@ -166,7 +183,10 @@ impl Machine {
 
     /// The paths that somebody has open.
     pub fn held(&self) -> Vec<String> {
-        let held = self.places.iter().filter(|(_, place)| place.held.get());
+        let held = self
+            .places
+            .iter()
+            .filter(|(_, place)| place.held.get().is_some());
         held.map(|(path, _)| path.clone()).collect()
     }
 
@@ -195,7 +215,7 @@ pub struct Hold(Rc<Machine>, String);
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.0.place(&self.1).held.set(false);
+        self.0.place(&self.1).held.set(None);
     }
 }
 
@@ -217,15 +237,19 @@ impl Platform for SimPlatform {
         let Some(place) = self.machine.places.get(&path) else {
             return error(Kind::Gone, "is no disk of this machine");
         };
-        if place.held.get() || self.local.in_flight(place.target()) > 0 {
+        if place.held.get().is_some() || self.local.in_flight(place.target()) > 0 {
             return error(Kind::Busy, "is in use");
         }
-        place.held.set(true);
+        place.held.set(Some(place.turn.get()));
+        place.openings.set(place.openings.get() + 1);
         let hold = Hold(self.machine.clone(), path.clone());
         self.local.env().timer.sleep(OPENING).await;
         match place.away.get() {
             true => error(Kind::Gone, "is unplugged"),
-            false => Ok((self.local.disk(place.target())?, hold)),
+            false => {
+                place.held.set(Some(place.turn.get()));
+                Ok((self.local.disk(place.target())?, hold))
+            }
         }
     }
 

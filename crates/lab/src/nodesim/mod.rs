@@ -20,6 +20,7 @@ mod command;
 mod direct;
 mod life;
 mod machine;
+mod mistakes;
 mod report;
 mod run;
 mod scenario;

@@ -35,6 +35,10 @@ classes! {
     Nested, "an array was made of arrays";
     Slow, "disks answered slowly now and then";
     Refused, "a change was refused";
+    RefusedOpen, "a change was refused whose device had been opened for it";
+    RefusedArray, "a volume was refused whose array had been put together for it";
+    RefusedInUse, "a device was asked for that is in use";
+    Interrupted, "a device was unplugged while it was being put to use";
 }
 
 /// What a case met.

@@ -6,7 +6,7 @@ use super::direct::Direct;
 use super::life::{Life, Volume};
 use super::machine::{Machine, SimPlatform};
 use super::report::{Class, Report};
-use super::scenario::{End, Scenario};
+use super::scenario::{End, Scenario, TINY};
 use block::{Geometry, Nanos, Sectors};
 use control::config::{Config, Name};
 use experiment::run_alone;
@@ -16,8 +16,9 @@ use sim::{Budget, DiskSpec, Effect, Ops, Outcome, Plan, Rng, Rule, Sim, SimDrive
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// The size of every disk.
+/// The size of every disk but one.
 const DISK: Sectors = Sectors::from_mib(4);
+const TINY_DISK: Sectors = Sectors(16);
 /// Buffers of a node.
 const BUFFER_BYTES: usize = 24 << 20;
 /// How long all is waited for at the end.
@@ -46,7 +47,11 @@ pub fn run(seed: u64) -> Report {
     let mut world = World::new(seed);
     let machine = Machine::new(&mut world, &config, |device| {
         let name = device.name.as_str();
-        Ok(DiskSpec::new(Geometry::new(name, DISK, Sectors(1))))
+        let size = match name {
+            TINY => TINY_DISK,
+            _ => DISK,
+        };
+        Ok(DiskSpec::new(Geometry::new(name, size, Sectors(1))))
     });
     let machine = machine.expect("a sound world");
     let specs = scenario.volumes.iter().cloned().zip(scenario.models());

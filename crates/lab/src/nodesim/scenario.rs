@@ -8,6 +8,9 @@ use sim::Rng;
 
 /// The directory that every disk of a case is in.
 const DIRECTORY: &str = "/simulated";
+/// A disk that nothing uses, and one that is too small for anything.
+pub(super) const UNUSED: &str = "x0";
+pub(super) const TINY: &str = "x1";
 /// Of each volume, so that clients meet.
 pub(super) const VOLUME_KIB: u64 = 256;
 
@@ -53,6 +56,8 @@ pub(super) struct Scenario {
     pub clients: u64,
     pub array_in_pool: bool,
     pub nested: bool,
+    /// Operators ask for what has to be refused.
+    pub mistakes: bool,
 }
 
 /// The path of a disk.
@@ -78,6 +83,11 @@ impl Scenario {
             [("raid1", 2), ("raid5", 3), ("raid10", 4), ("raid0", 2)][rng.below(4) as usize];
         let members: Vec<String> = (0..count).map(|n| format!("m{n}")).collect();
         disks.extend(members.iter().cloned());
+        // What was added later is drawn by itself: a seed is the case that it was.
+        let mistakes = Rng::fork(seed, 2).chance(0.3);
+        if mistakes {
+            disks.extend([UNUSED, TINY].map(String::from));
+        }
         let mut arrays = Vec::new();
         let mut sections = String::new();
         array(&mut sections, "r", level, &members);
@@ -150,6 +160,7 @@ impl Scenario {
             clients: rng.between(1, 3),
             array_in_pool,
             nested,
+            mistakes,
         }
     }
 

@@ -23,7 +23,7 @@ mod start;
 mod strikes;
 mod trouble;
 
-#[cfg(feature = "measure")]
+#[cfg(feature = "nodes")]
 pub(crate) use model::Model;
 pub use report::{Class, Report, Summary, Totals};
 pub use run::{run, run_scenario};

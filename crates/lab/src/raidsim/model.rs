@@ -195,7 +195,7 @@ impl Model {
     }
 
     /// What was not made durable may be gone, and what is in flight goes on.
-    #[cfg(feature = "measure")]
+    #[cfg(feature = "nodes")]
     pub fn lose_unflushed(&mut self) {
         let now = self.tick();
         for sector in &mut self.sectors {
@@ -353,7 +353,7 @@ mod tests {
         assert!(!check(&mut model, ZERO) && check(&mut model, 7));
     }
 
-    #[cfg(feature = "measure")]
+    #[cfg(feature = "nodes")]
     #[test]
     fn what_was_not_flushed_may_be_gone_while_writes_go_on() {
         let mut model = Model::new(1);
