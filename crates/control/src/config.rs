@@ -27,7 +27,7 @@ sections! {
         requests: u32 = 128,
             "Requests of one NBD connection in flight; more wait.";
         state: PathBuf = "/var/lib/hotset",
-            "A directory on a disk that is neither an origin nor a pool's, where a small file for each pool tells what its devices may be believed. Made if missing.";
+            "A directory on a disk that is neither an origin nor a pool's, where a small file for each pool records which of its devices may be trusted. Made if missing.";
         grace: Duration = "10s",
             "How long a shutdown waits for requests in flight before it cuts their connections.";
         stop: Duration = "60s",
@@ -45,7 +45,7 @@ sections! {
         tls_ca: PathBuf = optional,
             "Use TLS towards the NBD server, which must show a certificate of this authority (PEM) for its host name, or for `localhost` on a unix socket.";
         controller: String = "",
-            "What the device hangs on and fails with: its failure domain. Empty: the device itself.";
+            "Its failure domain: what it depends on and fails with. Empty: the device itself.";
         buffered: bool = false,
             "Go through the page cache, where a file system has no direct I/O.";
         read_only: bool = false,
@@ -98,7 +98,7 @@ sections! {
         hit_latency_max: Duration = "100ms",
             "A hit that takes longer is served by the origin.";
         commit: Duration = "1s",
-            "How often the devices are told what they hold. A crash forgets what was promoted since.";
+            "How often the devices record what they hold. A crash forgets what was promoted since.";
         cold: bool = false,
             "Forget everything that the devices hold when the daemon starts.";
     }
