@@ -223,11 +223,12 @@ fn slow(disk: TargetId, within: Extent, ms: u64) -> Rule {
 
 #[test]
 fn the_log_names_no_id_that_the_heads_have_not_given() {
-    for loses_a_member in [false, true] {
-        let mut place = Place::new(6, 3);
+    // What is being written when the power goes may be there or not.
+    for seed in 0..8 {
+        let mut place = Place::new(seed, 2);
         let (pool, other) = (place.pool[0], place.pool[1]);
         place.patch(other, Lba::ZERO, line_of(7));
-        done(&mut place, &[0, 2], |rig| async move { end(&rig).await });
+        done(&mut place, &[0], |rig| async move { end(&rig).await });
         // From the second opening on, which is slow too.
         let heads = areas().heads;
         let heads = heads.map(|h| Extent::new(h.lba(Lba::ZERO, 0), Sectors(h.blocks * 8)));
@@ -236,16 +237,11 @@ fn the_log_names_no_id_that_the_heads_have_not_given() {
             ..Plan::default()
         };
         place.sim.world_mut().set_plan(plan).unwrap();
-        cut(&mut place, &[0, 2], move |rig: Rig| async move {
+        cut(&mut place, &[0], async |rig: Rig| {
             rig.cache.warmed().await;
             // The id changes; the head that says so is on its way when a line is logged.
             let forget = rig.volume.invalidate();
             let read = async {
-                if loses_a_member {
-                    // Those who wait for the loss write the heads, and no commit does.
-                    let second = rig.opened.devices[1].id;
-                    rig.cache.remove_device(second).await.unwrap();
-                }
                 rig.sleep(100).await;
                 for line in 0..4 {
                     rig.read(line * LINE, LINE).await;
