@@ -31,6 +31,7 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
 	cargo clippy -p lab --no-default-features --example cachesim --example raidsim --example crash --quiet -- -D warnings
+	cargo clippy -p lab --no-default-features --features nodes --example node --quiet -- -D warnings
 	shellcheck --external-sources $(SHELL_SCRIPTS)
 
 unit:
@@ -74,6 +75,7 @@ mutants:
 	cargo run --quiet -p lab --example mutants -- crates/lab/mutations/cache.toml cachesim --seeds 400
 	cargo run --quiet -p lab --example mutants -- crates/lab/mutations/raid.toml raidsim --seeds 4000 --first
 	cargo run --release --quiet -p hotset -- lab crash --cases 1000 --mutations crates/lab/mutations/crash.toml --json
+	cargo run --quiet -p lab --example mutants -- crates/lab/mutations/node.toml node 400 0 --first
 	cargo mutants --version >/dev/null 2>&1 || cargo install --locked cargo-mutants
 	cargo mutants --package cache --jobs 1 --output target/cargo-mutants
 

@@ -237,7 +237,18 @@ fn a_second_daemon_on_the_same_pool_or_origin() {
 
 /// NBD knows no locks; the daemons of one machine keep off each other's exports.
 #[test]
-fn a_second_daemon_on_the_same_nbd_export() {
+fn a_second_daemon_on_the_nbd_export_of_an_origin() {
+    keeps_off_an_nbd_export("path = \"$/origin\"");
+}
+
+#[test]
+fn a_second_daemon_on_the_nbd_export_of_a_pool() {
+    keeps_off_an_nbd_export("path = \"$/pool\"");
+}
+
+/// A daemon has an export in this place; others are refused it. Each waits ten seconds
+/// for who has it, so that all ask at a time.
+fn keeps_off_an_nbd_export(role: &str) {
     let place = Place::usual();
     let mut server = tool("nbdkit", "nbdkit");
     server
@@ -248,23 +259,28 @@ fn a_second_daemon_on_the_same_nbd_export() {
     until("nbdkit", || place.path("san").exists());
     let nbd = "nbd = \"nbd+unix:///?socket=$/san\"";
     let taken = &["san", "in use by another hotset"];
-    for role in ["path = \"$/origin\"", "path = \"$/pool\""] {
-        place.config(&USUAL.replace(role, nbd));
-        let first = place.serve();
-        let second = Place::usual();
-        let san = format!("nbd = \"nbd+unix:///?socket={}\"", place.text("san"));
-        let config = second.config(&USUAL.replace("path = \"$/pool\"", &san));
-        refused(hotset().args(["serve", "--config"]).arg(config), 1, taken);
-        second.config(&USUAL.replace("path = \"$/origin\"", &san));
-        let waits = second.serve();
-        let why = waits.status()["waiting"][0]["why"].to_string();
-        assert!(taken.iter().all(|told| why.contains(told)), "{why}");
-        waits.stop();
-        let uri = format!("nbd+unix:///?socket={}", place.text("san"));
+    place.config(&USUAL.replace(role, nbd));
+    let first = place.serve();
+    let uri = format!("nbd+unix:///?socket={}", place.text("san"));
+    let san = format!("nbd = \"{uri}\"");
+    std::thread::scope(|all| {
+        all.spawn(|| {
+            let second = Place::usual();
+            let config = second.config(&USUAL.replace("path = \"$/pool\"", &san));
+            refused(hotset().args(["serve", "--config"]).arg(config), 1, taken);
+        });
+        all.spawn(|| {
+            let third = Place::usual();
+            third.config(&USUAL.replace("path = \"$/origin\"", &san));
+            let waits = third.serve();
+            let why = waits.status()["waiting"][0]["why"].to_string();
+            assert!(taken.iter().all(|told| why.contains(told)), "{why}");
+            waits.stop();
+        });
         let add = format!("volume add again --origin {uri} --pool fast");
         refused(&mut place.command(&add), 1, taken);
-        first.stop();
-    }
+    });
+    first.stop();
 }
 
 /// Sends `bytes` and returns what comes back until the end.

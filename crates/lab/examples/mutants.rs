@@ -32,19 +32,11 @@ fn try_all(set: &Path, name: &str, campaign: &str, arguments: &[String]) -> Resu
     let mut mutations = read(set)?;
     mutations.retain(|mutation| mutation.name.contains(name));
     let copy = Copy::new(Path::new("."), Path::new("target/mutants"))?;
-    let mut survivors = 0;
-    for mutation in &mutations {
-        let fate = copy.try_out(mutation, campaign, arguments)?;
-        survivors += usize::from(fate == Fate::Survived);
+    let fates = copy.try_all(&mutations, campaign, arguments, |mutation, fate, seen| {
         println!("{fate:?}: {}", mutation.name);
-        if let (Fate::Caught, Some(seen)) = (fate, copy.seen()) {
-            println!("    {seen}");
-        }
-    }
-    println!(
-        "{} of {} caught",
-        mutations.len() - survivors,
-        mutations.len()
-    );
-    Ok(survivors)
+        seen.iter().for_each(|seen| println!("    {seen}"));
+    })?;
+    let caught = fates.iter().filter(|fate| **fate == Fate::Caught).count();
+    println!("{caught} of {} caught", fates.len());
+    Ok(fates.len() - caught)
 }

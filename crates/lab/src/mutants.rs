@@ -4,6 +4,8 @@
 //! A set of mutations is a data file. Each is applied alone to a copy of the
 //! workspace, which is built and made to run its campaign, or the one test that
 //! sees what no campaign does; if that passes, the mutation lives.
+//!
+//! Invariant: a mutation was caught by a seed ⟹ that seed passes without it.
 
 use serde::Deserialize;
 use std::fs;
@@ -12,6 +14,8 @@ use std::process::{Command, ExitStatus};
 
 /// What the last command printed, in the copy.
 const LOG: &str = "campaign.log";
+/// The campaign of nodes, which is built of more than the others.
+const NODES: &str = "node";
 
 /// What a campaign exits with when it has seen something wrong.
 pub const VIOLATION: i32 = 1;
@@ -48,6 +52,8 @@ pub enum Fate {
     Caught,
     /// It did not.
     Survived,
+    /// It saw something that is wrong without the fault too.
+    Mistaken,
 }
 
 /// The mutations of a data file; the error names the file.
@@ -86,8 +92,38 @@ impl Copy {
         Ok(Copy(to.to_path_buf()))
     }
 
+    /// Tries `mutations` one after the other, by `example` of the laboratory or each by its
+    /// own test, and then without them the seeds that caught them.
+    pub fn try_all(
+        &self,
+        mutations: &[Mutation],
+        example: &str,
+        arguments: &[String],
+        mut told: impl FnMut(&Mutation, Fate, Option<String>),
+    ) -> Result<Vec<Fate>, String> {
+        let mut tried = Vec::new();
+        for mutation in mutations {
+            let fate = self.try_out(mutation, example, arguments)?;
+            let seen = self.seen().filter(|_| fate == Fate::Caught);
+            told(mutation, fate, seen.clone());
+            tried.push((fate, seen.filter(|_| mutation.test.is_none())));
+        }
+        let mut fates = Vec::new();
+        for (mutation, (mut fate, seen)) in mutations.iter().zip(tried) {
+            if let Some(seed) = seen.as_deref().and_then(seed_of) {
+                let one = seed_alone(example, arguments, &mutation.with, seed);
+                if self.campaign(example, &one)? != Some(Fate::Survived) {
+                    fate = Fate::Mistaken;
+                    told(mutation, fate, seen);
+                }
+            }
+            fates.push(fate);
+        }
+        Ok(fates)
+    }
+
     /// Builds and runs `example` of the laboratory, or its own test, with `mutation` applied.
-    pub fn try_out(
+    fn try_out(
         &self,
         mutation: &Mutation,
         example: &str,
@@ -108,7 +144,7 @@ impl Copy {
 
     /// The first violation that the last campaign printed, or the first line of what a test
     /// printed as it failed.
-    pub fn seen(&self) -> Option<String> {
+    fn seen(&self) -> Option<String> {
         let log = fs::read_to_string(self.0.join(LOG)).ok()?;
         let is_of_note = |line: &&str| line.starts_with("seed ") || line.contains(" panicked at ");
         log.lines().find(is_of_note).map(str::to_string)
@@ -116,12 +152,19 @@ impl Copy {
 
     /// `None` if it does not compile.
     fn campaign(&self, example: &str, arguments: &[String]) -> Result<Option<Fate>, String> {
-        let what = ["-p", "lab", "--no-default-features", "--example", example];
+        let nodes = if example == NODES { "nodes" } else { "" };
+        let what = ["-p", "lab", "--no-default-features", "--features", nodes];
+        let what = [&what[..], &["--example", example]].concat();
         if !self.cargo("build", &what)?.success() {
             return Ok(None);
         }
         let arguments = arguments.iter().map(String::as_str);
-        let run: Vec<_> = what.into_iter().chain(["--"]).chain(arguments).collect();
+        let run: Vec<_> = what
+            .iter()
+            .copied()
+            .chain(["--"])
+            .chain(arguments)
+            .collect();
         let caught = self.cargo("run", &run)?.code() == Some(VIOLATION);
         Ok(Some(if caught { Fate::Caught } else { Fate::Survived }))
     }
@@ -151,6 +194,23 @@ impl Copy {
             .stderr(log.try_clone().map_err(explain)?)
             .stdout(log);
         command.status().map_err(explain)
+    }
+}
+
+/// The seed of a violation, as campaigns print it.
+fn seed_of(seen: &str) -> Option<&str> {
+    seen.strip_prefix("seed ")?.split(':').next()
+}
+
+/// The arguments by which `example` runs the case of `seed` alone.
+fn seed_alone(example: &str, arguments: &[String], with: &[String], seed: &str) -> Vec<String> {
+    match example {
+        NODES => ["1", seed, "--first"].map(String::from).to_vec(),
+        "crash" => ["1", "--start", seed, "--all"].map(String::from).to_vec(),
+        _ => {
+            let one = ["--seeds", "1", "--start", seed].map(String::from);
+            [arguments, with, &one].concat()
+        }
     }
 }
 
@@ -194,6 +254,20 @@ mod tests {
                 assert_ne!(mutated, source, "{}", mutation.name);
             }
         }
+    }
+
+    #[test]
+    fn the_seed_that_caught_a_mutation_is_run_alone() {
+        let seen = "seed 37: life 0: a stale byte";
+        assert_eq!(seed_of(seen), Some("37"));
+        assert_eq!(seed_of("thread 'a' panicked at b.rs"), None);
+        let all = ["--seeds", "400"].map(String::from);
+        let with = ["--only", "Splits"].map(String::from);
+        let one = |example| seed_alone(example, &all, &with, "37").join(" ");
+        let sim = "--seeds 400 --only Splits --seeds 1 --start 37";
+        assert_eq!(one("raidsim"), sim);
+        assert_eq!(one("crash"), "1 --start 37 --all");
+        assert_eq!(one("node"), "1 37 --first");
     }
 
     #[test]

@@ -314,6 +314,10 @@ mod tests {
             };
             assert_eq!((got, value), (0, wanted), "option {option} of {level}");
         }
+        let of = |name| TCP_OPTIONS.iter().find(|o| o.1 == name).unwrap().2;
+        let probed = of(libc::TCP_KEEPCNT) * of(libc::TCP_KEEPINTVL);
+        assert_eq!(of(libc::SO_KEEPALIVE), 1);
+        assert!(of(libc::TCP_KEEPIDLE) + probed <= 60);
         assert!(!stream.peer_closed());
         drop(peer);
         assert!(stream.peer_closed());

@@ -118,13 +118,16 @@ fn boundaries(request: &Request) -> Result<(), String> {
 fn mutate(file: &Path) -> Result<Vec<Mutated>, String> {
     let copy = Copy::new(Path::new("."), Path::new("target/mutants"))?;
     let cases = CASES_PER_MUTATION.to_string();
-    let one = |mutation: crate::mutants::Mutation| {
-        let fate = copy.try_out(&mutation, "crash", std::slice::from_ref(&cases))?;
+    let mutations = read(file)?;
+    let fates = copy.try_all(&mutations, "crash", &[cases], |mutation, fate, _| {
         eprintln!("{fate:?}: {}", mutation.name);
-        Ok(Mutated {
+    })?;
+    let mutated = mutations
+        .into_iter()
+        .zip(fates)
+        .map(|(mutation, fate)| Mutated {
             name: mutation.name,
             caught: fate == Fate::Caught,
-        })
-    };
-    read(file)?.into_iter().map(one).collect()
+        });
+    Ok(mutated.collect())
 }
