@@ -31,12 +31,16 @@ async fn end(rig: &Rig) {
 }
 
 /// What befalls the first device from now on.
-fn befalls(place: &mut Place, ops: Ops, within: Option<Extent>, effect: Effect) {
+fn befalls(place: &mut Place, ops: Ops, effect: Effect) {
+    befalls_when(place, ops, None, When::Always, effect);
+}
+
+fn befalls_when(place: &mut Place, ops: Ops, within: Option<Extent>, when: When, effect: Effect) {
     let rule = Rule {
         disk: place.pool[0],
         ops,
         within,
-        when: When::Always,
+        when,
         effect,
     };
     let plan = Plan {
@@ -82,14 +86,14 @@ fn goes_on_without(mut place: Place, is_opened: bool) {
 #[test]
 fn a_device_that_answers_nothing_is_absent() {
     let mut place = filled(1);
-    befalls(&mut place, Ops::All, None, Effect::Stick(None));
+    befalls(&mut place, Ops::All, Effect::Stick(None));
     goes_on_without(place, false);
 }
 
 #[test]
 fn so_is_one_that_fails_what_it_is_asked() {
     let mut place = filled(2);
-    befalls(&mut place, Ops::All, None, Effect::Fail(Kind::Gone));
+    befalls(&mut place, Ops::All, Effect::Fail(Kind::Gone));
     goes_on_without(place, false);
 }
 
@@ -99,21 +103,29 @@ fn so_is_one_that_falls_silent_after_its_heads_were_read() {
     let areas = layout::Plan::new(Sectors::from_mib(8), LINE as u32 / 8);
     let marks = areas.unwrap().marks;
     let within = Extent::new(marks.lba(Lba::ZERO, 0), Sectors(marks.blocks * 8));
-    befalls(&mut place, Ops::Reads, Some(within), Effect::Stick(None));
+    // The first read of them is that which looks for the heads.
+    let when = When::Nth(2);
+    befalls_when(
+        &mut place,
+        Ops::Reads,
+        Some(within),
+        when,
+        Effect::Stick(None),
+    );
     goes_on_without(place, false);
 }
 
 #[test]
 fn one_that_takes_no_writes_is_ejected_as_the_pool_opens() {
     let mut place = filled(4);
-    befalls(&mut place, Ops::Writes, None, Effect::Stick(None));
+    befalls(&mut place, Ops::Writes, Effect::Stick(None));
     goes_on_without(place, true);
 }
 
 #[test]
 fn a_pool_of_which_no_device_answers_opens_and_serves() {
     let mut place = Place::filled(5);
-    befalls(&mut place, Ops::All, None, Effect::Stick(None));
+    befalls(&mut place, Ops::All, Effect::Stick(None));
     let outcome = place.run(&[0], |rig| async move {
         assert_eq!(rig.opened.devices.len(), 0);
         rig.write(0, LINE, 5).await;
