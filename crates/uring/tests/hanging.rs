@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 use shard::{Config, Mesh, Shard};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 use uring::DiskOptions;
 
@@ -98,6 +99,15 @@ fn a_file_system_that_hangs_blocks_itself_alone() {
     let (sound, _) = host.open_disk(file(&dir, BYTES), &options).unwrap();
     let (mesh, opener) = (Mesh::new(1), host.clone());
     let mount = std::sync::Arc::new(mount);
+    // A shard that stands still with it would stand for ever, and fail no test.
+    let (_over, watch) = std::sync::mpsc::channel::<()>();
+    let hung = std::sync::Arc::downgrade(&mount);
+    std::thread::spawn(move || {
+        let waited = watch.recv_timeout(Duration::from_secs(120));
+        if let (Err(RecvTimeoutError::Timeout), Some(mount)) = (waited, hung.upgrade()) {
+            mount.signal(libc::SIGCONT);
+        }
+    });
     host.run(1, move |id: ShardId, driver| {
         let (mount, opener, options) = (mount.clone(), opener.clone(), options.clone());
         Shard::boot(
