@@ -91,7 +91,7 @@ fn with(runs: &[Extent], extent: Extent) -> Vec<Extent> {
 }
 
 /// What is left of `runs` without `extent`.
-fn without(runs: &[Extent], extent: Extent) -> Vec<Extent> {
+pub(crate) fn without(runs: &[Extent], extent: Extent) -> Vec<Extent> {
     let parts = runs.iter().flat_map(|run| {
         let before = run.intersect(Extent::new(Lba::ZERO, extent.start - Lba::ZERO));
         let after = Extent::new(

@@ -4,6 +4,8 @@
 //! Invariants:
 //!     all members are in sync and a stripe's data can be read
 //!         ⟹ its parity is computed, and no record changes its data
+//!     a sector is written again ⟹ once, with what the newest record that speaks of it has:
+//!                                  a loss of power then uncovers nothing older than was there
 //!     what a slot held cannot be known, and not so
 //!         ⟹ refused, or what cannot be computed is lost durably; never guessed
 //!
@@ -14,9 +16,10 @@ use crate::core::Core;
 use crate::format::journal::{Intent, Record, Run};
 use crate::found::{Doubt, Found};
 use crate::levels::Stripe;
+use crate::lost::without;
 use crate::member::Member;
 use crate::xor::xor;
-use block::{Buf, Fua, IoResult, Kind, Lba, SECTOR_BYTES, Sectors, Shared};
+use block::{Buf, Extent, Fua, IoResult, Kind, Lba, SECTOR_BYTES, Sectors, Shared};
 use std::rc::Rc;
 
 /// A journal that is gone over.
@@ -36,6 +39,46 @@ enum Redone {
     Torn,
     /// It was durable, and cannot be read.
     Unreadable,
+}
+
+/// What the newer records of a stripe have written.
+#[derive(Default)]
+struct Newer(Vec<Run>);
+
+impl Newer {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn add(&mut self, runs: &[Run]) {
+        self.0.extend(runs);
+    }
+
+    /// What they leave of `run`.
+    fn leave(&self, run: &Run) -> Vec<Run> {
+        let extent = |run: &Run| Extent::new(Lba(run.from.0), run.len);
+        let newer = self.0.iter().filter(|newer| newer.member == run.member);
+        let left = newer.fold(vec![extent(run)], |left, newer| {
+            without(&left, extent(newer))
+        });
+        let parts = left.into_iter().map(|part| Run {
+            from: Sectors(part.start.0),
+            len: part.len,
+            ..*run
+        });
+        parts.collect()
+    }
+}
+
+/// Where the parity lies of data that is written to `runs`.
+fn parity_run(stripe: Stripe, runs: &[Run]) -> Run {
+    let from = runs.iter().map(|run| run.from).min().unwrap_or_default();
+    let end = runs.iter().map(|run| run.from + run.len).max();
+    Run {
+        member: stripe.parity,
+        from,
+        len: end.unwrap_or_default() - from,
+    }
 }
 
 impl Core {
@@ -155,26 +198,32 @@ impl Core {
         if unknown && self.is_whole() && !is_whole {
             return self.lose_unreadable(stripe).await;
         }
-        let mut whole = None;
-        for record in records {
+        let mut newer = Newer::default();
+        for record in records.iter().rev() {
             match &record.intent {
-                Intent::Whole(sums) => whole = Some(sums.clone()),
-                Intent::Redo { runs, sum } => {
-                    match self.redo(journal, stripe, record, runs, *sum).await? {
-                        // A partial write begins only once what was written whole
-                        // has been flushed.
-                        Redone::Done => whole = None,
-                        Redone::Torn => {}
-                        Redone::Unreadable => return self.lose_band(stripe, runs).await,
-                    }
+                // A partial write begins only once what was written whole has been flushed.
+                Intent::Whole(sums) if newer.is_empty() => {
+                    return self.settle_whole(stripe, sums).await;
                 }
-                Intent::Retire | Intent::Stays => {}
+                Intent::Redo { runs, sum } => {
+                    let redone = self
+                        .redo(journal, stripe, record, (runs, *sum), &newer)
+                        .await?;
+                    match redone {
+                        Redone::Torn => continue,
+                        Redone::Done => {}
+                        Redone::Unreadable if self.is_whole() => {
+                            return self.lose_unreadable(stripe).await;
+                        }
+                        Redone::Unreadable => self.lose_band(stripe, runs).await?,
+                    }
+                    newer.add(runs);
+                    newer.add(&[parity_run(stripe, runs)]);
+                }
+                Intent::Whole(_) | Intent::Retire | Intent::Stays => {}
             }
         }
-        match whole {
-            Some(sums) => self.settle_whole(stripe, &sums).await,
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// The parity that goes with the data of a stripe; `None` if not all of it can be read.
@@ -259,15 +308,10 @@ impl Core {
         Ok(())
     }
 
-    /// What was to be written into `runs` is not known, nor whether it was: what cannot be
-    /// read of the stripe there is lost.
+    /// What was to be written into `runs` is not known, nor whether it was: what missing
+    /// members hold of the stripe there is lost.
     async fn lose_band(self: &Rc<Core>, stripe: Stripe, runs: &[Run]) -> IoResult {
-        if self.is_whole() {
-            return self.lose_unreadable(stripe).await;
-        }
-        let from = runs.iter().map(|run| run.from).min().unwrap_or_default();
-        let end = runs.iter().map(|run| run.from + run.len).max();
-        let len = end.unwrap_or_default() - from;
+        let Run { from, len, .. } = parity_run(stripe, runs);
         let missing = (0..self.slots.len()).filter(|role| !self.is_in_sync(*role));
         for column in missing.filter_map(|role| stripe.column(role)) {
             self.add_bad(stripe.place(column, from, len));
@@ -275,14 +319,14 @@ impl Core {
         self.commit().await
     }
 
-    /// Writes what a record holds.
+    /// Writes what a record holds that no newer one does.
     async fn redo(
         self: &Rc<Core>,
         journal: &Replayed<'_>,
         stripe: Stripe,
         record: &Record,
-        runs: &[Run],
-        sum: u32,
+        (runs, sum): (&[Run], u32),
+        newer: &Newer,
     ) -> IoResult<Redone> {
         let bytes: u64 = runs.iter().map(|run| run.len.bytes()).sum();
         let head = Sectors(record.head_bytes() as u64 / SECTOR_BYTES);
@@ -306,7 +350,11 @@ impl Core {
             parts.push(self.parity_of_parts(stripe, &parts).await);
         }
         for (run, data) in parts {
-            self.rewrite(run.member, stripe, run.from, data).await?;
+            for part in newer.leave(&run) {
+                let from = (part.from - run.from).bytes() as usize;
+                let data = data.slice(from..from + part.len.bytes() as usize);
+                self.rewrite(run.member, stripe, part.from, data).await?;
+            }
         }
         Ok(Redone::Done)
     }

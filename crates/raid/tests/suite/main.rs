@@ -20,6 +20,7 @@ mod pace;
 mod patched;
 mod plain;
 mod power;
+mod redone;
 mod refusals;
 mod replaced;
 mod scrubs;

@@ -1,0 +1,70 @@
+//! Records of RAID 5 journals that are done again.
+
+use crate::common::{drive, run, strike};
+use block::{Device, Extent, Kind, Lba, Nanos, Sectors};
+use futures_util::future::join;
+use raid::Level;
+use sim::{Domain, Effect, Ops, Rule, When};
+
+/// Two records speak of one place, and a chunk beside it cannot be read, so that they are done
+/// again. Power goes before that is flushed, and then the chunk can be read.
+#[test]
+fn doing_records_again_writes_nothing_older_over_what_is_durable() {
+    for (seed, members) in (0..40).flat_map(|seed| [(seed, 3), (seed, 4)]) {
+        let all: Vec<usize> = (0..members).collect();
+        let roles = all.clone();
+        let (mut sim, disks) = run(seed, 1, &vec![8; members], async move |bench| {
+            let array = bench.create(Level::Raid5, &roles, &[]).await.unwrap();
+            bench.write(&array, 0, 128, 7).await.unwrap();
+            array.flush().await.unwrap();
+            // The last but one has what both of the others have not.
+            for (at, len, byte) in [(0, 8, 1), (4, 12, 2), (2, 4, 3)] {
+                bench.write(&array, at, len, byte).await.unwrap();
+            }
+            array.flush().await.unwrap();
+            bench.control.cut_power(None);
+            bench.sleep(1).await;
+        });
+        let control = sim.world().control();
+        let unread = Rule {
+            disk: disks[1],
+            ops: Ops::Reads,
+            within: Some(Extent::new(Lba(4096 + 32), Sectors(1))),
+            when: When::Always,
+            effect: Effect::Fail(Kind::Media),
+        };
+        let unflushed = disks.iter().map(|disk| Rule {
+            disk: *disk,
+            ops: Ops::Flushes,
+            within: None,
+            when: When::Always,
+            effect: Effect::Delay(Nanos::from_millis(500)),
+        });
+        let rules = unflushed.chain([unread]).collect();
+        strike(&mut sim, rules);
+        control.power_on(Domain(0));
+        let roles = all.clone();
+        drive(&mut sim, &control, &disks, async move |bench| {
+            bench.sleep(1).await;
+            let cut = async {
+                // Once the members have been flushed before the start, and it is at the next.
+                bench.sleep(900).await;
+                bench.control.cut_power(None);
+                bench.sleep(1).await;
+            };
+            let _ = join(bench.assemble(&roles), cut).await;
+        });
+        strike(&mut sim, Vec::new());
+        control.power_on(Domain(0));
+        drive(&mut sim, &control, &disks, async move |bench| {
+            bench.sleep(1).await;
+            let array = bench.assemble(&all).await.unwrap();
+            let what = format!("{seed}, {members}");
+            for (at, len, byte) in [(0, 2, 1), (2, 4, 3), (6, 10, 2), (16, 112, 7)] {
+                assert!(bench.holds(&array, at, len, byte).await, "{what}: {at}");
+            }
+            let found = array.scrub(false).await.unwrap();
+            assert_eq!(found.mismatches, 0, "{what}");
+        });
+    }
+}
