@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 pub(crate) const PAGE_BYTES: usize = 4096;
 pub(crate) const PAGE_SECTORS: u64 = PAGE_BYTES as u64 / SECTOR_BYTES;
+static ZEROES: Bytes = [0; PAGE_BYTES];
 /// All sectors of a page.
 pub(crate) const WHOLE: u8 = u8::MAX;
 
@@ -115,14 +116,17 @@ impl Pages {
         while !data.is_empty() {
             let inside = (byte % PAGE_BYTES as u64) as usize;
             let (head, tail) = data.split_at(data.len().min(PAGE_BYTES - inside));
-            let mut bytes = Rc::new([0; PAGE_BYTES]);
-            Rc::make_mut(&mut bytes)[inside..inside + head.len()].copy_from_slice(head);
             let sectors = head.len() as u64 / SECTOR_BYTES;
-            pieces.push(Piece {
+            let mut piece = Piece {
                 page: byte / PAGE_BYTES as u64,
                 mask: mask_of(inside as u64 / SECTOR_BYTES, sectors),
-                bytes: Some(bytes),
-            });
+                bytes: None,
+            };
+            // Zeroes take no memory.
+            if head != &ZEROES[..head.len()] {
+                piece.bytes_mut()[inside..inside + head.len()].copy_from_slice(head);
+            }
+            pieces.push(piece);
             data = tail;
             byte += head.len() as u64;
         }
@@ -213,6 +217,20 @@ mod tests {
         pages.read(Lba(0), &mut out);
         assert_eq!(out.iter().filter(|&&b| b != 0).count(), 512);
         assert_eq!(pages.len(), 1, "whole zero pages are given up");
+    }
+
+    #[test]
+    fn written_zeroes_take_no_memory() {
+        let mut pages = Pages::default();
+        let data = [vec![0; 4096], vec![7; 4096], vec![0; 512]].concat();
+        let mut write = |at, data: &[u8]| {
+            let pieces = Pages::pieces_of_write(Lba(at), data);
+            pieces.iter().for_each(|piece| pages.apply(piece));
+            pages.len()
+        };
+        assert_eq!(write(0, &data), 1);
+        assert_eq!(write(8, &data[..4096]), 0);
+        assert_eq!(write(8, &data[4096..8192]), 1);
     }
 
     #[test]
