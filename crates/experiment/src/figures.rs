@@ -48,7 +48,7 @@ pub struct Printed {
 }
 
 /// A parameter that was fitted.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fitted {
     /// Which, with its unit.
@@ -65,6 +65,8 @@ pub struct Fitted {
 pub struct Figures {
     /// Where it was printed.
     pub source: String,
+    /// The commit whose defaults of the engine are run; none was changed for a figure.
+    pub engine: String,
     /// What was not printed, and is assumed.
     pub assumed: Vec<String>,
     /// Where the source contradicts itself.
@@ -99,6 +101,7 @@ mod tests {
 
     const TEXT: &str = r#"
         source = "a paper"
+        engine = "0123abc"
         assumed = []
         contradictions = []
         [[fitted]]

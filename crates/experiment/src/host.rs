@@ -2,18 +2,26 @@
 //! reach the drives again while there is memory.
 //!
 //! One least-recently-used list of pages of 4 KiB. What is read and is not there is read
-//! from the volume, neighbours in one request of at most the read-ahead window.
+//! from the volume, neighbours in one request of at most the read-ahead window. Who wants a
+//! page that another is reading waits for it.
+//!
+//! Invariant: requests to the volume in flight <= the queue's depth; the rest wait in order.
 //!
 //! Left out: writes, read-ahead past the end of what is asked for (the files are small),
 //! and the division of memory between pages and other uses.
 
 use crate::site::PAGE_BYTES;
-use block::{BoxDevice, Device, Env, IoResult, Lba, SECTOR_BYTES};
+use crate::turnstile::Turnstile;
+use block::{Device, Gate, IoResult};
+use futures_channel::oneshot;
 use policy::{HashIndex, Key, Lru, Replacement, Request, Unpinned};
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 
 /// The largest request of the kernel's read-ahead: 128 KiB.
 pub const WINDOW_PAGES: u64 = 32;
+/// Requests that the kernel keeps in flight to one device: its default `nr_requests`.
+pub const QUEUE_DEPTH: u32 = 128;
 /// Keys the index of pages.
 const INDEX: u64 = 1;
 
@@ -29,20 +37,23 @@ pub struct Pages {
 }
 
 /// A page cache, and what is below.
-pub struct Host {
-    volume: BoxDevice,
-    env: Env,
+pub struct Host<D> {
+    volume: Gate<D>,
+    queue: Turnstile,
     pages: RefCell<Lru<HashIndex>>,
+    /// Pages that are being read, and who waits for them.
+    coming: RefCell<HashMap<u64, Vec<oneshot::Sender<()>>>>,
     counts: Cell<Pages>,
 }
 
-impl Host {
+impl<D: Device> Host<D> {
     /// An empty cache of `memory_pages` over `volume`.
-    pub fn new(volume: BoxDevice, env: Env, memory_pages: u32) -> Host {
+    pub fn new(volume: Gate<D>, memory_pages: u32) -> Host<D> {
         Host {
             volume,
-            env,
+            queue: Turnstile::new(QUEUE_DEPTH),
             pages: RefCell::new(Lru::new(INDEX, memory_pages)),
+            coming: RefCell::default(),
             counts: Cell::default(),
         }
     }
@@ -55,8 +66,14 @@ impl Host {
     /// Reads pages of the volume.
     pub async fn read(&self, first: u64, pages: u64) -> IoResult {
         let mut missing = None;
+        let mut awaited = Vec::new();
         for page in first..first + pages {
             let hit = self.touch(page);
+            if hit && let Some(waiting) = self.coming.borrow_mut().get_mut(&page) {
+                let (told, page) = oneshot::channel();
+                waiting.push(told);
+                awaited.push(page);
+            }
             let start = *missing.get_or_insert(page);
             if hit {
                 self.fetch(start, page).await?;
@@ -66,10 +83,14 @@ impl Host {
                 missing = None;
             }
         }
-        match missing {
-            Some(start) => self.fetch(start, first + pages).await,
-            None => Ok(()),
+        if let Some(start) = missing {
+            self.fetch(start, first + pages).await?;
         }
+        for page in awaited {
+            // Who reads it tells of an error.
+            let _ = page.await;
+        }
+        Ok(())
     }
 
     /// Whether `page` is there; it is from now on.
@@ -94,28 +115,34 @@ impl Host {
         let mut counts = self.counts.get();
         counts.reads += 1;
         self.counts.set(counts);
-        let buf = self
-            .env
-            .pool
-            .get(((end - start) * PAGE_BYTES) as usize)
-            .await;
-        let at = Lba(start * PAGE_BYTES / SECTOR_BYTES);
-        self.volume.read(at, buf).await.1
+        let pages = (start..end).map(|page| (page, Vec::new()));
+        self.coming.borrow_mut().extend(pages);
+        let turn = self.queue.pass().await;
+        let len = ((end - start) * PAGE_BYTES) as usize;
+        let result = self.volume.read(start * PAGE_BYTES, len).await;
+        drop(turn);
+        let mut coming = self.coming.borrow_mut();
+        for page in start..end {
+            // Who waits is told by the end of the channel.
+            coming.remove(&page);
+        }
+        result.map(drop)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run_alone;
-    use block::{Geometry, Nanos, Sectors};
+    use block::{BoxDevice, Env, Geometry, Nanos, Sectors};
+    use futures_util::future::join_all;
     use sim::{DiskSpec, Keep, Rng, Service, Sim, Span, World};
+    use simnode::run_alone;
     use std::collections::VecDeque;
 
     const READ: Nanos = Nanos::from_micros(100);
 
     /// Runs `test` on a host with so many pages over a disk that reads in [`READ`].
-    fn over<T: 'static>(pages: u32, test: impl AsyncFn(Host, Env) -> T + 'static) -> T {
+    fn over<T: 'static>(pages: u32, test: impl AsyncFn(Host<BoxDevice>, Env) -> T + 'static) -> T {
         let mut world = World::new(1);
         let mut spec = DiskSpec::new(Geometry::new("disk", Sectors(1 << 20), Sectors(1)));
         spec.service = Service::uniform(Span::exactly(READ));
@@ -124,7 +151,8 @@ mod tests {
         let mut sim = Sim::new(world);
         let (_, result) = run_alone(&mut sim, async move |local| {
             let disk = BoxDevice::new(local.disk(disk).unwrap());
-            test(Host::new(disk, local.env(), pages), local.env()).await
+            let gate = Gate::new(disk, local.env());
+            test(Host::new(gate, pages), local.env()).await
         });
         result.unwrap()
     }
@@ -169,6 +197,30 @@ mod tests {
             assert_eq!(env.timer.now() - begun, Nanos(3 * READ.0));
             host.read(200, 70).await.unwrap();
             assert_eq!(host.counts().reads, 6);
+        });
+    }
+
+    #[test]
+    fn who_wants_a_page_that_is_being_read_waits_for_it() {
+        over(1_000, async |host, env| {
+            let begun = env.timer.now();
+            let both = [host.read(7, 1), host.read(7, 1)];
+            let ended = both.map(async |read| {
+                read.await.unwrap();
+                env.timer.now() - begun
+            });
+            assert_eq!(join_all(ended).await, [READ, READ]);
+            assert_eq!(host.counts().reads, 1);
+        });
+    }
+
+    #[test]
+    fn more_requests_than_the_queue_is_deep_take_turns() {
+        over(1_000, async |host, env| {
+            let begun = env.timer.now();
+            let reads = (0..u64::from(QUEUE_DEPTH) + 1).map(|page| host.read(2 * page, 1));
+            join_all(reads).await;
+            assert_eq!(env.timer.now() - begun, Nanos(2 * READ.0));
         });
     }
 }

@@ -12,12 +12,16 @@
 //! Not here: hotset's engine and arrays, which are the ones that serve; models of drives
 //! and links (`sim`).
 
-mod alone;
 pub mod figures;
+pub mod finished;
 mod host;
+pub mod maxiq;
+mod pages;
 pub mod redskin;
+pub mod registry;
 mod replay;
+mod rig;
 mod site;
+mod turnstile;
 pub mod verdict;
-
-pub use alone::run_alone;
+pub mod visitors;

@@ -12,20 +12,30 @@
 
 use crate::figures::Figures;
 use crate::host::{Host, Pages};
+use crate::registry::Experiment;
 use crate::replay::{Measured, Server, replay};
-use crate::run_alone;
 use crate::site::{PAGE_BYTES, Shape, Site, log_of};
-use crate::verdict::Values;
-use block::{BoxDevice, Env, Geometry, IoResult, Nanos, SECTOR_BYTES, Sectors};
+use crate::verdict::{Outcome, Values};
+use block::{BoxDevice, Env, Gate, Geometry, IoResult, Nanos, SECTOR_BYTES, Sectors};
 use raid::{Candidate, Level, Options, Plan, Uuid, create};
 use sim::model::catalogue::hdd::SAS10K_146;
 use sim::model::catalogue::link::GIGABIT;
 use sim::model::catalogue::ssd::{X25_E, X25_M};
 use sim::model::{Figure, Hdd, Ssd, SsdParameters, Wear};
 use sim::{DiskSpec, Keep, Rng, Service, Sim, World};
+use simnode::run_alone;
 
 /// The name under which it is run.
 pub const NAME: &str = "redskin";
+/// One line of the registry.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: NAME,
+    title: "an access log replayed on a web server with disks, and with two kinds of flash drives",
+    needs: "500 MB; half a minute a seed",
+    seeds: 3,
+    figures,
+    run: |seed, quick, done| run(seed, if quick { Scale::QUICK } else { Scale::FULL }, done),
+};
 const FIGURES: &str = include_str!("../figures/redskin.toml");
 
 /// Files of the site, fitted: see `figures/redskin.toml`.
@@ -186,7 +196,8 @@ pub fn run_list(
             1 => opened.remove(0),
             _ => mirror(&env, opened).await?,
         };
-        let host = Host::new(volume, env.clone(), scale.memory_pages);
+        let gate = Gate::new(volume, env.clone());
+        let host = Host::new(gate, scale.memory_pages);
         let server = Server::behind(&GIGABIT, scale.processor);
         let log = (0..list.times)
             .flat_map(|_| log.iter())
@@ -228,11 +239,14 @@ async fn mirror(env: &Env, disks: Vec<BoxDevice>) -> IoResult<BoxDevice> {
 }
 
 /// Everything that was printed, measured with one seed. Tells `done` of each part.
-pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Values, String> {
+pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, String> {
+    let mut virtual_s = 0.0;
     let mut values = Values::new();
     for list in [SHORT, HOUR] {
         for (drive, name) in Drive::ALL {
             let (measured, _) = run_list(seed, scale, drive, list)?;
+            let requests = list.requests / scale.divisor * list.times;
+            virtual_s += f64::from(requests) / measured.tps;
             for scheduler in ["elevator", "fifo"] {
                 // The disk ran the hour with one of them only.
                 if list == HOUR && drive == Drive::Hdd && scheduler == "fifo" {
@@ -267,7 +281,11 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Values, Strin
         ("claim.gap.hour", gap("hour")),
     ];
     values.extend(claims.map(|(name, value)| (name.to_owned(), value)));
-    Ok(values)
+    Ok(Outcome {
+        values,
+        virtual_s,
+        curves: Vec::new(),
+    })
 }
 
 fn told(error: impl ToString) -> String {
@@ -282,15 +300,15 @@ mod tests {
     /// A hundredth of it: every figure has its row, and the drives are in their order.
     #[test]
     fn the_short_form_measures_every_printed_figure() {
-        let values = run(1, Scale::QUICK, &|_| ()).unwrap();
-        let rows = rows(NAME, &figures(), std::slice::from_ref(&values)).unwrap();
+        let outcome = run(1, Scale::QUICK, &|_| ()).unwrap();
+        let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), 0.0).unwrap();
         assert_eq!(rows.len(), 59);
-        let ours = |name: &str| values[name];
+        let ours = |name: &str| outcome.values[name];
         assert!(ours("claim.gap.short") > ours("claim.gap.hour"));
         assert!(ours("claim.gap.hour") > 2.0);
         assert!(ours("claim.x25-e") > 1.0);
-        assert_eq!(values, run(1, Scale::QUICK, &|_| ()).unwrap());
-        assert_ne!(values, run(2, Scale::QUICK, &|_| ()).unwrap());
+        assert_eq!(outcome, run(1, Scale::QUICK, &|_| ()).unwrap());
+        assert_ne!(outcome, run(2, Scale::QUICK, &|_| ()).unwrap());
     }
 
     /// With memory for nothing the second time is as slow as the first.

@@ -9,7 +9,7 @@
 
 use crate::host::{Host, WINDOW_PAGES};
 use crate::site::File;
-use block::{Env, IoResult, Nanos};
+use block::{Device, Env, IoResult, Nanos};
 use serde::Serialize;
 use sim::model::LinkParameters;
 
@@ -34,7 +34,8 @@ impl Server {
         }
     }
 
-    fn on_wire(&self, bytes: u64) -> Nanos {
+    /// What so many bytes take.
+    pub fn on_wire(&self, bytes: u64) -> Nanos {
         Nanos((bytes as f64 * 1e3 / self.rate_mb_s) as u64)
     }
 }
@@ -57,7 +58,7 @@ pub struct Measured {
 /// Sends every request of `log`, once the one before is answered.
 pub async fn replay(
     env: &Env,
-    host: &Host,
+    host: &Host<impl Device>,
     server: Server,
     log: impl Iterator<Item = File>,
 ) -> IoResult<Measured> {
@@ -117,9 +118,9 @@ impl Sums {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run_alone;
-    use block::{BoxDevice, Geometry, Sectors};
+    use block::{BoxDevice, Gate, Geometry, Sectors};
     use sim::{DiskSpec, Keep, Service, Sim, Span, World};
+    use simnode::run_alone;
 
     const READ: Nanos = Nanos::from_micros(5_000);
     const SERVER: Server = Server {
@@ -145,7 +146,7 @@ mod tests {
         let disk = world.add_disk(spec).unwrap();
         let (_, result) = run_alone(&mut Sim::new(world), async move |local| {
             let disk = BoxDevice::new(local.disk(disk).unwrap());
-            let host = Host::new(disk, local.env(), 1_000);
+            let host = Host::new(Gate::new(disk, local.env()), 1_000);
             let log = files.into_iter().map(file);
             replay(&local.env(), &host, server, log).await.unwrap()
         });

@@ -78,10 +78,8 @@ impl Site {
     pub fn new(seed: u64, shape: Shape) -> Site {
         let mut sizes = Rng::fork(seed, SIZES);
         let mut layout = Layout::default();
-        // The mean of a log-normal distribution is exp(mu + sigma^2 / 2).
-        let mu = log(shape.mean_bytes) - SIGMA * SIGMA / 2.0;
         let mut files: Vec<File> = (0..shape.files)
-            .map(|_| layout.put(exp(mu + SIGMA * normal(&mut sizes)).max(1.0) as u64))
+            .map(|_| layout.put(log_normal(&mut sizes, shape.mean_bytes)))
             .collect();
         Rng::fork(seed, PLACES).shuffle(&mut files);
         Site {
@@ -111,6 +109,13 @@ pub fn log_of(seed: u64, shape: Shape, requests: u32) -> Vec<u32> {
     (0..requests).map(draw).collect()
 }
 
+/// A file's size where the mean is `mean_bytes`.
+pub fn log_normal(rng: &mut Rng, mean_bytes: f64) -> u64 {
+    // The mean of a log-normal distribution is exp(mu + sigma^2 / 2).
+    let mu = log(mean_bytes) - SIGMA * SIGMA / 2.0;
+    exp(mu + SIGMA * normal(rng)).max(1.0) as u64
+}
+
 /// Box and Muller's normal deviate.
 fn normal(rng: &mut Rng) -> f64 {
     let uniform = |bits: u64| ((bits >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
@@ -120,7 +125,7 @@ fn normal(rng: &mut Rng) -> f64 {
 
 /// Puts files one behind the other into groups.
 #[derive(Default)]
-struct Layout {
+pub struct Layout {
     group: u64,
     /// Inodes and blocks of the group that are used.
     inodes: u64,
@@ -133,7 +138,26 @@ struct Layout {
 impl Layout {
     const DATA_AT: u64 = GROUP_HEAD_PAGES + GROUP_INODES / INODES_PER_PAGE;
 
-    fn put(&mut self, bytes: u64) -> File {
+    /// How many groups a volume of so many blocks has.
+    pub fn groups(pages: u64) -> u64 {
+        pages / GROUP_PAGES
+    }
+
+    /// From this group on.
+    pub fn at(group: u64) -> Layout {
+        Layout {
+            group,
+            ..Layout::default()
+        }
+    }
+
+    /// The group that the next file goes to.
+    pub fn group(&self) -> u64 {
+        self.group
+    }
+
+    /// Puts the next file.
+    pub fn put(&mut self, bytes: u64) -> File {
         let pages = bytes.div_ceil(PAGE_BYTES);
         let full = self.inodes == GROUP_INODES
             || Self::DATA_AT + self.blocks + pages + 1 > GROUP_PAGES && self.blocks > 0;

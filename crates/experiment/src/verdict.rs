@@ -4,17 +4,36 @@
 //! measure, or one that it measures and nobody printed, is an error and not a gap.
 
 use crate::figures::{Figures, Status};
-use serde::Serialize;
+use crate::visitors::Curve;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What one run measured, by the names of the figures.
 pub type Values = BTreeMap<String, f64>;
 
+/// What one seed came to.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Outcome {
+    /// By the names of the figures.
+    pub values: Values,
+    /// What is shown over time, by name.
+    pub curves: Vec<(String, Curve)>,
+    /// Simulated seconds that it took.
+    pub virtual_s: f64,
+}
+
+impl Outcome {
+    /// Measures `figure`.
+    pub fn set(&mut self, figure: impl Into<String>, value: f64) {
+        self.values.insert(figure.into(), value);
+    }
+}
+
 /// One printed figure beside ours.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// The experiment.
-    pub experiment: &'static str,
+    pub experiment: String,
     /// The figure's name.
     pub figure: String,
     /// Its unit.
@@ -39,32 +58,50 @@ pub struct Row {
     pub met: Option<bool>,
     /// What to know about it.
     pub note: String,
+    /// Of a blind row, the commit that had the engine's defaults before it was run.
+    pub engine: Option<String>,
+    /// Simulated seconds of the whole experiment, all seeds.
+    pub virtual_seconds: f64,
+    /// What they took on this machine.
+    pub wall_seconds: f64,
 }
 
 /// The rows of an experiment of which `runs` are the seeds'.
 pub fn rows(
-    experiment: &'static str,
+    experiment: &str,
     figures: &Figures,
-    runs: &[Values],
+    runs: &[Outcome],
+    wall_seconds: f64,
 ) -> Result<Vec<Row>, String> {
     let known = |name: &String| figures.printed.iter().any(|p| p.figure == *name);
-    let extra = runs.iter().flat_map(BTreeMap::keys).find(|n| !known(n));
+    let extra = runs
+        .iter()
+        .flat_map(|run| run.values.keys())
+        .find(|n| !known(n));
     if let Some(name) = extra {
         return Err(format!(
             "{experiment} measures {name}, which was not published; take it out, or add it to the figures"
         ));
     }
+    let virtual_seconds = runs.iter().map(|run| run.virtual_s).sum();
     let row = |printed: &crate::figures::Printed| {
-        let values = runs.iter().map(|run| run.get(&printed.figure).copied());
+        let values = runs.iter();
+        let values = values.map(|run| run.values.get(&printed.figure).copied());
         let values: Option<Vec<f64>> = values.collect();
         let values = values.filter(|values| !values.is_empty()).ok_or_else(|| {
             let name = &printed.figure;
             format!("{experiment} does not measure {name}, which was published; add it to the experiment")
         })?;
+        if values.iter().any(|value| !value.is_finite()) {
+            let name = &printed.figure;
+            return Err(format!(
+                "{experiment} measured nothing for {name}; run more of it"
+            ));
+        }
         let ours = values.iter().sum::<f64>() / values.len() as f64;
         let error_percent = (ours / printed.value - 1.0) * 100.0;
         Ok(Row {
-            experiment,
+            experiment: experiment.to_owned(),
             figure: printed.figure.clone(),
             unit: printed.unit.clone(),
             published: printed.value,
@@ -79,6 +116,9 @@ pub fn rows(
                 .tolerance_percent
                 .map(|most| error_percent.abs() <= most),
             note: printed.note.clone(),
+            engine: (printed.status == Status::Blind).then(|| figures.engine.clone()),
+            virtual_seconds,
+            wall_seconds,
         })
     };
     figures.printed.iter().map(row).collect()
@@ -91,6 +131,7 @@ mod tests {
     fn figures() -> Figures {
         let text = r#"
             source = "a paper"
+            engine = "0123abc"
             assumed = []
             contradictions = []
             [[printed]]
@@ -108,15 +149,17 @@ mod tests {
         Figures::parse(text).unwrap()
     }
 
-    fn run(rate: f64) -> Values {
-        [("rate", rate), ("spread", 1.0)]
-            .map(|(name, value)| (name.to_owned(), value))
-            .into()
+    fn run(rate: f64) -> Outcome {
+        let mut outcome = Outcome::default();
+        outcome.set("rate", rate);
+        outcome.set("spread", 1.0);
+        outcome.virtual_s = 3.0;
+        outcome
     }
 
     #[test]
     fn a_row_has_the_spread_of_the_seeds_and_is_met_within_its_tolerance() {
-        let rows = rows("x", &figures(), &[run(104.0), run(110.0)]).unwrap();
+        let rows = rows("x", &figures(), &[run(104.0), run(110.0)], 0.5).unwrap();
         let rate = &rows[0];
         assert_eq!(
             (rate.ours, rate.ours_min, rate.ours_max),
@@ -124,20 +167,23 @@ mod tests {
         );
         assert_eq!((rate.seeds, rate.met), (2, Some(true)));
         assert_eq!(rows[1].met, None);
-        let far = super::rows("x", &figures(), &[run(111.0)]).unwrap();
+        assert_eq!((rate.virtual_seconds, rate.wall_seconds), (6.0, 0.5));
+        assert_eq!(rate.engine.as_deref(), Some("0123abc"));
+        assert_eq!(rows[1].engine, None);
+        let far = super::rows("x", &figures(), &[run(111.0)], 0.5).unwrap();
         assert_eq!(far[0].met, Some(false));
     }
 
     #[test]
     fn a_figure_without_a_measurement_and_the_other_way_round_are_errors() {
         let mut less = run(1.0);
-        less.remove("spread");
-        let error = rows("x", &figures(), &[run(1.0), less]).unwrap_err();
+        less.values.remove("spread");
+        let error = rows("x", &figures(), &[run(1.0), less], 0.5).unwrap_err();
         assert!(error.contains("spread"), "{error}");
         let mut more = run(1.0);
-        more.insert("made-up".into(), 1.0);
-        let error = rows("x", &figures(), &[more]).unwrap_err();
+        more.set("made-up", 1.0);
+        let error = rows("x", &figures(), &[more], 0.5).unwrap_err();
         assert!(error.contains("made-up"), "{error}");
-        assert!(rows("x", &figures(), &[]).is_err());
+        assert!(rows("x", &figures(), &[], 0.5).is_err());
     }
 }

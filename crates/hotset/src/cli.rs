@@ -306,9 +306,16 @@ pub enum Lab {
         #[arg(long, value_name = "DIRECTORY", default_value = "var/kill")]
         directory: PathBuf,
     },
-    /// Run a published experiment again, and compare
-    #[command(subcommand)]
-    Run(commands::lab::Experiment),
+    /// List the published evaluations that can be run again
+    List,
+    /// Run published evaluations again in virtual time, and compare
+    ///
+    /// On models of the drives, controllers and links that were evaluated. Prints what was
+    /// published beside what came out; a figure that is out of tolerance is printed as such,
+    /// and is no failure.
+    Run(commands::lab::Run),
+    /// Write one page, report.html, of what `hotset lab run --out` has kept in a directory
+    Report(commands::lab::Report),
 }
 
 #[derive(Subcommand)]

@@ -2,9 +2,12 @@
 
 mod common;
 
-use common::{Place, all, hotset};
+use common::{Place, all, hotset, run};
+use experiment::finished::Finished;
 use serde_json::Value;
 use std::fs::File;
+use std::path::Path;
+use std::process::Output;
 
 fn points(output: &std::process::Output) -> Vec<Value> {
     let report: Value = serde_json::from_slice(&output.stdout)
@@ -27,7 +30,12 @@ fn the_simulation_writes_its_report() {
     let output = command.arg(&out).output().unwrap();
     assert_eq!(points(&output).len(), 4 * 2 * 5);
     let written = std::fs::read_to_string(out.join("perc.json")).unwrap();
-    assert_eq!(written, String::from_utf8(output.stdout).unwrap());
+    let written = Finished::parse(&written).unwrap();
+    assert_eq!(
+        (written.experiment.as_str(), written.rows.len()),
+        ("perc", 13)
+    );
+    assert!(out.join("perc.html").exists() && out.join("perc-rates.svg").exists());
     let output = hotset().args(["lab", "run", "perc", "--quick"]).output();
     let text = all(&output.unwrap());
     for word in [
@@ -92,9 +100,7 @@ fn every_printed_figure_of_the_log_replay_has_its_row() {
         );
     }
     let output = hotset()
-        .args([
-            "lab", "run", "redskin", "--quick", "--seeds", "1", "--memory", "1",
-        ])
+        .args(["lab", "run", "redskin", "--quick", "--seeds", "1"])
         .output()
         .unwrap();
     let text = all(&output);
@@ -106,4 +112,99 @@ fn every_printed_figure_of_the_log_replay_has_its_row() {
     ] {
         assert!(text.contains(word), "{word} is not in {text}");
     }
+}
+
+fn lab(arguments: &[&str], directory: &Path) -> Output {
+    hotset()
+        .arg("lab")
+        .args(arguments)
+        .arg(directory)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn all_are_listed_run_kept_and_reported() {
+    let place = Place::new();
+    let out = place.path("out");
+    let listed = all(&hotset().args(["lab", "list"]).output().unwrap());
+    for name in ["maxiq", "redskin", "perc"] {
+        assert!(listed.contains(name), "{listed}");
+    }
+    let run = ["run", "all", "--quick", "--seeds", "1", "--json", "--out"];
+    let first = lab(&run, &out);
+    let rows: Vec<Value> = serde_json::from_slice(&first.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", all(&first)));
+    for (name, count) in [("maxiq", 31), ("redskin", 59), ("perc", 13)] {
+        let of = rows.iter().filter(|row| row["experiment"] == name);
+        assert_eq!(of.count(), count, "{name}");
+    }
+    for row in &rows {
+        assert!(row["virtual_seconds"].as_f64().unwrap() > 0.0, "{row}");
+        assert!(row["wall_seconds"].as_f64().unwrap() > 0.0, "{row}");
+    }
+    // What has ended is not run again: the same rows, with what they took then.
+    std::fs::remove_file(out.join("redskin.json")).unwrap();
+    let again = lab(&run, &out);
+    let told = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(told.contains("maxiq: done before") && !told.contains("redskin: done before"));
+    let rows_again: Vec<Value> = serde_json::from_slice(&again.stdout).unwrap();
+    let kept = |rows: &[Value]| -> Vec<Value> {
+        let kept = rows.iter().filter(|row| row["experiment"] != "redskin");
+        kept.cloned().collect()
+    };
+    assert_eq!(kept(&rows), kept(&rows_again));
+    let report = lab(&["report"], &out);
+    assert!(report.status.success(), "{}", all(&report));
+    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+    lab::page::assert_self_contained(&page);
+    assert!(page.contains("quick form") && page.contains("mbps.on"));
+}
+
+#[test]
+fn what_cannot_be_run_kept_or_reported_is_told_once_and_leaves_nothing() {
+    let place = Place::new();
+    let out = place.path("out");
+    let refused = |arguments: &[&str], directory: &Path, says: &str| {
+        let output = lab(arguments, directory);
+        let text = all(&output);
+        assert!(!output.status.success() && text.contains(says), "{text}");
+        assert_eq!(text.trim().lines().count(), 1, "{text}");
+    };
+    refused(&["run", "maxiq", "tetris", "--out"], &out, "\"tetris\"");
+    assert!(!out.exists());
+    refused(&["report"], &out, "is no directory");
+    std::fs::create_dir(&out).unwrap();
+    refused(&["report"], &out, "no experiment has ended");
+    std::fs::write(out.join("maxiq.json"), "{\"format\": 1, \"exper").unwrap();
+    let quick = ["run", "maxiq", "--quick", "--seeds", "1", "--json", "--out"];
+    refused(&quick, &out, "not what an experiment came to");
+    refused(&["report"], &out, "not what an experiment came to");
+    std::fs::remove_file(out.join("maxiq.json")).unwrap();
+    assert!(lab(&quick, &out).status.success());
+    let other = ["run", "maxiq", "--quick", "--seeds", "2", "--out"];
+    refused(&other, &out, "of other seeds or another form");
+    refused(&quick, Path::new("/proc/none"), "can be written");
+}
+
+/// A disk that is full fails the last write, and leaves no part of it.
+#[test]
+fn a_full_disk_leaves_nothing_half_written() {
+    lab::namespace::enter().unwrap();
+    let place = Place::new();
+    let out = place.path("full");
+    std::fs::create_dir(&out).unwrap();
+    let mount = run(common::tool("mount", "mount")
+        .args(["-t", "tmpfs", "-o", "size=8k", "none"])
+        .arg(&out));
+    assert_eq!(mount, "");
+    let quick = ["run", "maxiq", "--quick", "--seeds", "1", "--json", "--out"];
+    let output = lab(&quick, &out);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && text.contains("make room"),
+        "{text}"
+    );
+    assert_eq!(std::fs::read_dir(&out).unwrap().count(), 0);
+    run(common::tool("umount", "mount").arg(&out));
 }

@@ -34,6 +34,8 @@ pub mod raidsim;
 #[cfg(feature = "measure")]
 pub mod replay;
 #[cfg(feature = "measure")]
+pub mod report;
+#[cfg(feature = "measure")]
 pub mod seam;
 #[cfg(feature = "measure")]
 pub mod stack;

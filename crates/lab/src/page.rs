@@ -58,6 +58,14 @@ th:first-child,td:first-child{text-align:left;padding-left:0}
 th.long,td.long{text-align:left;white-space:normal;min-width:16rem}
 tr.chosen td{font-weight:600;color:var(--mark)}
 svg{width:100%;height:auto;display:block}
+h3{font-size:1rem;margin:1.1rem 0 .3rem}
+ul{margin:.2rem 0;padding-left:1.2rem}
+figure{margin:1rem 0;max-width:44rem;break-inside:avoid}
+figcaption{color:var(--soft);font-size:.85rem}
+@media(max-width:30rem){main{padding:1rem .5rem 2rem}section{padding:.8rem .7rem}}
+@media print{:root{color-scheme:light;--ink:#000;--soft:#444;--grid:#ccc;--paper:#fff;--back:#fff;
+--first:#1769aa;--second:#c2571a;--mark:#a3195b}main{max-width:none;padding:0}section{border:0;padding:.5rem 0}
+tr{break-inside:avoid}.wide{overflow:visible}table{font-size:.7rem}th,td{white-space:normal}}
 code{font:.9em ui-monospace,monospace}
 ";
 

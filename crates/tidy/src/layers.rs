@@ -17,7 +17,7 @@ enum May {
 }
 
 /// Every crate, from the ground up.
-const LAYERS: [(&str, May); 20] = [
+const LAYERS: [(&str, May); 21] = [
     ("block", May::Nothing),
     ("policy", May::Use(&["block"])),
     ("layout", May::Use(&["block"])),
@@ -34,12 +34,18 @@ const LAYERS: [(&str, May); 20] = [
     ("vhost", May::Use(&["block"])),
     (
         "experiment",
-        May::Use(&["block", "policy", "raid", "shard", "sim"]),
+        May::Use(&[
+            "block", "control", "node", "policy", "raid", "shard", "sim", "simnode",
+        ]),
     ),
     // Of sim, control takes the names of the drives that a device may imitate.
     ("control", May::AllBut(&["uring", "node", "lab", "hotset"])),
     // Of sim, node takes the models that a device may imitate.
     ("node", May::AllBut(&["uring", "lab", "hotset"])),
+    (
+        "simnode",
+        May::AllBut(&["uring", "experiment", "lab", "hotset"]),
+    ),
     ("lab", May::AllBut(&[])),
     ("hotset", May::AllBut(&[])),
     ("tidy", May::Use(&[])),

@@ -1,31 +1,16 @@
 //! `hotset lab`.
 
 mod perc;
-mod redskin;
+mod run;
+mod store;
 
 use crate::Failure;
 use crate::cli::Lab;
-use clap::Subcommand;
 use lab::crash::{self, Request};
 use lab::{kill, nodesim, stack};
 use std::path::Path;
 
-/// What `hotset lab run` knows.
-#[derive(Subcommand)]
-pub enum Experiment {
-    /// Two mirrored controllers of seven drives against one, and the loss of a drive
-    ///
-    /// In virtual time, with the models of drives and controllers. Prints what was
-    /// published beside what came out; a figure that is out of tolerance is printed as
-    /// such, and is no failure.
-    Perc(perc::Perc),
-    /// An access log replayed on a web server with disks, and with two kinds of flash drives
-    ///
-    /// In virtual time, with the models of drives and links. Prints what was published
-    /// beside what came out; a figure that is out of tolerance is printed as such, and is
-    /// no failure.
-    Redskin(redskin::Redskin),
-}
+pub use run::{Report, Run};
 
 pub fn run(command: Lab) -> Result<(), Failure> {
     match command {
@@ -83,8 +68,9 @@ pub fn run(command: Lab) -> Result<(), Failure> {
             seed,
             directory,
         } => kill(rounds, seed, &directory),
-        Lab::Run(Experiment::Perc(command)) => perc::run(&command),
-        Lab::Run(Experiment::Redskin(command)) => redskin::run(&command),
+        Lab::List => run::list(),
+        Lab::Run(command) => run::run(&command),
+        Lab::Report(command) => run::write_report(&command),
     }
 }
 

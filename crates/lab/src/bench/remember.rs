@@ -6,11 +6,11 @@
 use super::{Goal, Row, alone};
 use block::{BoxDevice, Fua, Gate, Geometry, IoResult, Nanos, Sectors, ShardId, TargetId};
 use cache::{Cache, Config, Counter, Durability, Mode, PoolDevice, Volume, VolumeConfig};
-use experiment::run_alone;
 use futures_util::future::join_all;
 use shard::{Disk, Local};
 use sim::{DiskSpec, Domain, Keep, Outcome, Plan, Point, PowerCut};
 use sim::{Rng, Service, Sim, SimDriver, Span, World};
+use simnode::run_alone;
 use std::cell::Cell;
 
 const BLOCK: u64 = 4096;

@@ -14,10 +14,10 @@ use block::{
     TargetId,
 };
 use cache::{Cache, Config, Counter, Durability, Mode, PoolDevice, Volume, VolumeConfig};
-use experiment::run_alone;
 use layout::{BLOCK_BYTES, Head, Marks, Plan};
 use shard::{Disk, Local};
 use sim::{DiskSpec, Rng, Service, Sim, SimDriver, Span, World};
+use simnode::run_alone;
 use std::rc::Rc;
 
 const SPACE: Space = Space {

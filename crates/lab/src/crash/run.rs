@@ -6,8 +6,8 @@ use super::life;
 use super::report::{Event, Report};
 use super::stage::{WITNESS, pool_name};
 use block::{Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, ShardId};
-use experiment::run_alone;
 use sim::{Budget, Class, DiskSpec, Outcome, Service, Sim, World};
+use simnode::run_alone;
 use std::rc::Rc;
 use std::sync::Arc;
 

@@ -1,19 +1,18 @@
 //! The drill's world in virtual time: a node whose drives are models of drives.
 
 use super::{Cell, Counts, Row, Setup, Site, look, play, told};
-use crate::nodesim::{Direct, Machine, SimPlatform};
 use block::{BoxDevice, Device, Env, Fua, Geometry, Lba, Nanos, Sectors};
 use control::check::check_alone;
 use control::config::{Config, Name};
 use control::protocol::{Reply, Request};
 use control::serve::Handler;
 use control::status::Array;
-use experiment::run_alone;
 use node::{Controlled, Devices, Memory, Node, Source};
 use shard::Local;
 use sim::model::Wear;
 use sim::model::catalogue::Drive;
 use sim::{DiskSpec, Service, Sim, SimDriver, World};
+use simnode::{Direct, Machine, SimPlatform, run_alone};
 use std::path::Path;
 use std::rc::Rc;
 

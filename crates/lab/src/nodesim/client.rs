@@ -1,10 +1,10 @@
 //! A client: one request after another on a volume, each checked against the model.
 
-use super::direct::Client;
 use super::life::{Life, Volume};
 use crate::cachesim::stamp::{self, ZERO};
 use block::{Fua, IoError, Nanos, SECTOR_BYTES};
 use sim::Rng;
+use simnode::Client;
 use std::ops::Range;
 use std::rc::Rc;
 

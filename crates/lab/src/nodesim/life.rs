@@ -1,7 +1,5 @@
 //! One life of a node: from its start out of the configuration to its end.
 
-use super::direct::Direct;
-use super::machine::{Machine, SimPlatform};
 use super::report::{Class, Report};
 use super::scenario::{Scenario, Spec, path};
 use crate::cachesim::stamp::Value;
@@ -11,6 +9,7 @@ use control::protocol::{Reply, Request};
 use control::serve::Handler;
 use control::status::Status;
 use node::{Controlled, Event, Memory};
+use simnode::{Direct, Machine, SimPlatform};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;

@@ -1,10 +1,6 @@
 //! Nodes in the simulated world: the daemon that serves, built from an ordinary
 //! configuration, on disks that are pulled, hang and lose power.
 //!
-//! [`Machine`] is what outlives a node: its disks by their paths. [`SimPlatform`] is the
-//! machine as the node of one boot sees it, and [`Direct`] a frontend for clients that
-//! are tasks beside it.
-//!
 //! The campaign: a seed makes a configuration and a few lives of its node. Clients read
 //! and write while the node is changed by control and disks are lost and come back; each
 //! life ends in order, by a kill or by a loss of power. A case passes if
@@ -17,17 +13,13 @@
 mod chaos;
 mod client;
 mod command;
-mod direct;
 mod life;
-mod machine;
 mod mistakes;
 mod report;
 mod run;
 mod scenario;
 
 pub use command::command;
-pub use direct::{Client, Direct};
-pub use machine::{Machine, SimPlatform};
 pub use report::{Class, Report, Summary, Totals};
 pub use run::run;
 

@@ -2,17 +2,15 @@
 
 use super::chaos;
 use super::client;
-use super::direct::Direct;
 use super::life::{Life, Volume};
-use super::machine::{Machine, SimPlatform};
 use super::report::{Class, Report};
 use super::scenario::{End, Scenario, TINY};
 use block::{Geometry, Nanos, Sectors};
 use control::config::{Config, Name};
-use experiment::run_alone;
 use node::{Controlled, Devices, Node, Source};
 use shard::Local;
 use sim::{Budget, DiskSpec, Effect, Ops, Outcome, Plan, Rng, Rule, Sim, SimDriver, When, World};
+use simnode::{Direct, Machine, SimPlatform, run_alone};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 

@@ -21,7 +21,7 @@ mod sweep;
 
 pub use compare::Row;
 pub use loss::{Loss, Rates};
-pub use page::{POINT_HEAD, cells, figures, write};
+pub use page::{POINT_HEAD, cells, charts, figures, write};
 pub use real::{Place, RealReport, real};
 pub use sweep::{Point, WORKLOADS, Workload};
 

@@ -8,21 +8,27 @@ use std::error::Error;
 use std::fs;
 use std::path::Path;
 
-/// Writes `perc.json`, `perc.html` and the charts into `directory`, made if
-/// missing.
+type Charts = [(&'static str, &'static str, String); 3];
+
+fn drawn(report: &Report) -> Result<Charts, Box<dyn Error>> {
+    let latencies = chart::latencies(&report.points)?;
+    Ok([
+        ("rates", "Requests a second", chart::rates(&report.points)?),
+        ("latencies", "Mean latency", latencies),
+        ("loss", "The loss of a drive", chart::loss(&report.loss)?),
+    ])
+}
+
+/// Its charts: titles and drawings, with the page's stand-ins for colours.
+pub fn charts(report: &Report) -> Result<Vec<(String, String)>, Box<dyn Error>> {
+    let all = drawn(report)?.into_iter();
+    Ok(all.map(|(_, title, svg)| (title.to_owned(), svg)).collect())
+}
+
+/// Writes `perc.html` and the charts into `directory`, made if missing.
 pub fn write(report: &Report, directory: &Path) -> Result<(), Box<dyn Error>> {
     fs::create_dir_all(directory)?;
-    let charts = [
-        ("rates", "Requests a second", chart::rates(&report.points)?),
-        (
-            "latencies",
-            "Mean latency",
-            chart::latencies(&report.points)?,
-        ),
-        ("loss", "The loss of a drive", chart::loss(&report.loss)?),
-    ];
-    let json = serde_json::to_string_pretty(report)? + "\n";
-    fs::write(directory.join("perc.json"), json)?;
+    let charts = drawn(report)?;
     fs::write(directory.join("perc.html"), page(report, &charts))?;
     for (name, _, svg) in &charts {
         fs::write(directory.join(format!("perc-{name}.svg")), standalone(svg))?;

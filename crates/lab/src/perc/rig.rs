@@ -3,12 +3,12 @@
 
 use super::{DRIVE, DRIVES, SIDES, told};
 use block::{BoxDevice, Env, Geometry, Sectors, TargetId};
-use experiment::run_alone;
 use raid::{Array, Candidate, Level, Options, Plan, Uuid, create};
 use shard::Local;
 use sim::model::catalogue::controller::H710P;
 use sim::model::{Controller, ControllerParameters, Figure, Hdd};
 use sim::{Control, DiskSpec, Keep, Rng, Service, Sim, SimDriver, World};
+use simnode::run_alone;
 
 /// The chunk of a stripe: 64 KiB, as the controller has it by default.
 const CHUNK: Sectors = Sectors(128);

@@ -1,60 +1,130 @@
 //! `hotset lab run perc`.
 
+use super::run::{again, commit};
 use crate::Failure;
 use crate::commands::table::Table;
-use clap::Args;
+use experiment::figures::{Fitted, Status};
+use experiment::finished::{FORMAT, Finished};
+use experiment::verdict::Row;
 use lab::perc::{self, POINT_HEAD, Place, Point, Report};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-#[derive(Args)]
+/// The name under which it is run.
+pub const NAME: &str = "perc";
+/// Where its figures were printed.
+pub const SOURCE: &str =
+    "Demartek, Dell PERC H710P controllers mirrored, March 2014: text and captions";
+/// Memory, and about how long it takes.
+pub const NEEDS: &str = "600 MB; 2 minutes";
+
+/// The sweep on this machine.
 pub struct Perc {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-    /// Write perc.json, perc.html and charts here; made if missing
-    #[arg(long, value_name = "DIRECTORY")]
-    out: Option<PathBuf>,
-    /// Measure a hundredth, with smaller caches: too little to judge by
-    #[arg(long)]
-    quick: bool,
-    /// Draws places, arrivals and the spindles' phases
-    #[arg(long, value_name = "S", default_value_t = 1)]
-    seed: u64,
-    /// Instead, the sweep alone by fio through a daemon on files here, 2 GB, overwritten
-    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["out", "seed", "device"])]
-    real: Option<PathBuf>,
-    /// Instead, the sweep's reads by fio on this device or file, which is never written
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["out", "seed"])]
-    device: Option<PathBuf>,
+    pub json: bool,
+    pub quick: bool,
+    pub real: Option<PathBuf>,
+    pub device: Option<PathBuf>,
 }
 
-pub fn run(command: &Perc) -> Result<(), Failure> {
+/// Runs the sweep by fio.
+pub fn real(command: &Perc) -> Result<(), Failure> {
     let done = |part: &str| {
         if !command.json {
             eprintln!("done: {part}");
         }
     };
-    let real = command.real.clone().map(Place::Files);
-    if let Some(place) = real.or(command.device.clone().map(Place::Device)) {
-        let program = std::env::current_exe().map_err(Failure::runtime)?;
-        let report = perc::real(&program, &place, command.quick, &done);
-        let report = report.map_err(Failure::Runtime)?;
-        return match command.json {
-            true => json(serde_json::to_string_pretty(&report)),
-            false => {
-                print!("{}", table(&report.points));
-                Ok(())
-            }
-        };
-    }
-    let report = perc::run(command.seed, command.quick, &done).map_err(Failure::Runtime)?;
+    let place = command.real.clone().map(Place::Files);
+    let place = place.or(command.device.clone().map(Place::Device));
+    let place = place.expect("one of them was given");
+    let program = std::env::current_exe().map_err(Failure::runtime)?;
+    let report = perc::real(&program, &place, command.quick, &done);
+    let report = report.map_err(Failure::Runtime)?;
     match command.json {
-        true => json(serde_json::to_string_pretty(&report))?,
-        false => print(&report),
+        true => json(serde_json::to_string_pretty(&report)),
+        false => {
+            print!("{}", table(&report.points));
+            Ok(())
+        }
     }
-    if let Some(directory) = &command.out {
-        perc::write(&report, directory)
-            .map_err(|cause| Failure::Runtime(format!("{}: {cause}", directory.display())))?;
+}
+
+/// Runs it in virtual time: as every experiment is kept, and all that was measured.
+pub fn run(seed: u64, quick: bool, done: &dyn Fn(&str)) -> Result<(Finished, Report), Failure> {
+    let begun = Instant::now();
+    let named = |part: &str| done(&format!("{NAME}: {part}"));
+    let report = perc::run(seed, quick, &named).map_err(Failure::Runtime)?;
+    let measured = report.points.iter();
+    let measured = measured.map(|point| point.operations as f64 / point.iops);
+    let virtual_seconds = measured.sum::<f64>() + report.loss.seconds.len() as f64;
+    let wall_seconds = begun.elapsed().as_secs_f64();
+    let row = |row: &perc::Row| {
+        let (published, ours) = row.value;
+        let error_percent = match published {
+            0.0 => 100.0 * ours,
+            published => (ours / published - 1.0) * 100.0,
+        };
+        Row {
+            experiment: NAME.into(),
+            figure: row.what.clone(),
+            unit: String::new(),
+            published,
+            ours,
+            ours_min: ours,
+            ours_max: ours,
+            seeds: 1,
+            error_percent,
+            status: match row.label {
+                "blind" => Status::Blind,
+                "shape" => Status::Shape,
+                _ => Status::Calibrated,
+            },
+            tolerance: None,
+            met: row.within,
+            note: format!("{}; within {}; {}", row.ours, row.tolerance, row.note),
+            engine: None,
+            virtual_seconds,
+            wall_seconds,
+        }
+    };
+    let fitted = report.fitted.iter().map(|fitted| Fitted {
+        parameter: fitted.what.into(),
+        value: fitted.value,
+        figure: fitted.on.into(),
+    });
+    let finished = Finished {
+        format: FORMAT,
+        experiment: NAME.into(),
+        title: "two mirrored controllers of seven drives against one, and the loss of a drive"
+            .into(),
+        source: SOURCE.into(),
+        quick,
+        seed,
+        seeds: 1,
+        command: again(NAME, quick, seed, None),
+        commit: commit(),
+        virtual_seconds,
+        wall_seconds,
+        rows: report.rows.iter().map(row).collect(),
+        fitted: fitted.collect(),
+        assumed: Vec::new(),
+        contradictions: Vec::new(),
+        curves: Vec::new(),
+        charts: perc::charts(&report).map_err(Failure::runtime)?,
+    };
+    Ok((finished, report))
+}
+
+/// Writes its page and charts.
+pub fn keep(report: &Report, directory: &Path) -> Result<(), Failure> {
+    perc::write(report, directory)
+        .map_err(|cause| Failure::Runtime(format!("{}: {cause}", directory.display())))
+}
+
+/// Prints all that was measured.
+pub fn show(report: &Report, as_json: bool) -> Result<(), Failure> {
+    match as_json {
+        true => json(serde_json::to_string_pretty(report))?,
+        false => print(report),
     }
     Ok(())
 }

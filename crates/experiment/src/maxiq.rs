@@ -1,0 +1,268 @@
+//! Web sites on a parity array, without and with one flash drive as its cache.
+//!
+//! Closed loops of 1,500 users for 90 minutes, and shorter ones of 500 to 2,500. Without the
+//! cache the same node serves its volume in pass-through.
+//!
+//! Not here: memory and processor of the clients, and the controller's own write cache,
+//! which reads do not use.
+
+use crate::figures::Figures;
+use crate::host::Host;
+use crate::pages::{Pages, Shape, Web};
+use crate::registry::Experiment;
+use crate::replay::Server;
+use crate::rig;
+use crate::site::PAGE_BYTES;
+use crate::verdict::Outcome;
+use crate::visitors::{Curve, Load, Tally, visit};
+use block::Nanos;
+use sim::model::catalogue::link::GIGABIT;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// The name under which it is run.
+pub const NAME: &str = "maxiq";
+const FIGURES: &str = include_str!("../figures/maxiq.toml");
+/// One line of the registry.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: NAME,
+    title: "web sites on RAID 5 of three disks, with and without a flash drive as their cache",
+    needs: "300 MB; 4 minutes a seed",
+    seeds: 2,
+    figures,
+    run: |seed, quick, done| run(seed, if quick { Scale::QUICK } else { Scale::FULL }, done),
+};
+/// The topology, as `hotset check` reads it.
+pub const TOPOLOGY: &str = include_str!("../topologies/maxiq.toml");
+
+/// What is run, and how much of it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Scale {
+    /// Sites.
+    pub sites: u32,
+    /// HTML files of a site, fitted; it has 17.5 images for each.
+    pub pages: u32,
+    /// The mean size of a file.
+    pub file_bytes: f64,
+    /// Users of the long run.
+    pub users: u32,
+    /// What they think between two pages.
+    pub think: Nanos,
+    /// Connections of a user.
+    pub connections: u32,
+    /// The time over which users begin.
+    pub ramp: Nanos,
+    /// The long run.
+    pub span: Nanos,
+    /// A run of the sweep.
+    pub sweep_span: Nanos,
+    /// What a point of the curves covers.
+    pub interval: Nanos,
+    /// The server's memory for pages.
+    pub memory_pages: u32,
+    /// The server's processor for a request.
+    pub processor: Nanos,
+    /// Users of the sweep are divided by this.
+    pub divisor: u32,
+}
+
+impl Scale {
+    /// As it was published.
+    pub const FULL: Scale = Scale {
+        sites: 8_300,
+        pages: 8,
+        // 128.7 KB a page of 12.5 files: see the figures.
+        file_bytes: 10_296.0,
+        users: 1_500,
+        think: Nanos::from_millis(10_340),
+        connections: 6,
+        ramp: Nanos::from_secs(300),
+        span: Nanos::from_secs(90 * 60),
+        sweep_span: Nanos::from_secs(10 * 60),
+        interval: Nanos::from_secs(60),
+        // 1 GiB of 2 GB.
+        memory_pages: 1 << 18,
+        processor: Nanos::from_micros(200),
+        divisor: 1,
+    };
+    /// A few sites and minutes: too little to judge by.
+    pub const QUICK: Scale = Scale {
+        sites: 83,
+        users: 60,
+        think: Nanos::from_millis(500),
+        ramp: Nanos::from_secs(5),
+        span: Nanos::from_secs(60),
+        sweep_span: Nanos::from_secs(15),
+        interval: Nanos::from_secs(5),
+        memory_pages: 1 << 11,
+        divisor: 25,
+        ..Scale::FULL
+    };
+}
+
+/// Users of the sweep.
+pub const SWEEP: [u32; 5] = [500, 1_000, 1_500, 2_000, 2_500];
+
+/// Lets `users` visit for `span`, without or with the cache: what they saw, and the time it
+/// took in the simulation.
+pub fn run_one(
+    seed: u64,
+    scale: Scale,
+    cached: bool,
+    users: u32,
+    span: Nanos,
+    progress: impl Fn(&Tally) + 'static,
+) -> Result<(Curve, Nanos), String> {
+    let text = match cached {
+        true => TOPOLOGY.to_owned(),
+        false => TOPOLOGY.replace("[[volume]]\n", "[[volume]]\nmode = \"pass-through\"\n"),
+    };
+    let config = rig::topology(&text)?;
+    rig::run(seed, config, async move |mut rig| {
+        let volume = rig.volume("sites")?;
+        let shape = Shape {
+            sections: scale.sites,
+            pages: scale.pages,
+            images: scale.pages * 35 / 2,
+            file_bytes: scale.file_bytes,
+            images_per_page: [11, 12],
+        };
+        let env = rig.env.clone();
+        let web = Web {
+            env: env.clone(),
+            pages: Rc::new(Pages::new(seed, shape, volume.bytes() / PAGE_BYTES)?),
+            host: Host::new(volume, scale.memory_pages),
+            server: Server::behind(&GIGABIT, scale.processor),
+            wire: Cell::new(Nanos::ZERO),
+        };
+        let load = Load {
+            users,
+            think: scale.think,
+            ramp: scale.ramp,
+            span,
+            connections: scale.connections,
+            interval: scale.interval,
+        };
+        let curve = visit(&env, seed, load, web, &progress).await;
+        curve.map_err(|error| error.to_string())
+    })
+}
+
+/// Everything that was printed, measured with one seed. Tells `done` of each part.
+pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, String> {
+    let mut measured = Outcome::default();
+    for (name, cached) in [("off", false), ("on", true)] {
+        let (curve, took) = run_one(seed, scale, cached, scale.users, scale.span, |_| ())?;
+        measured.virtual_s += seconds(took);
+        let (sum, span_s) = curve.whole();
+        let mbps = sum.bytes as f64 * 8e-6 / span_s;
+        for (figure, value) in [
+            ("mbps", mbps),
+            ("mbps.average", mbps),
+            ("ttfb", sum.first_byte_s()),
+            ("page.min", sum.page_s_min),
+            ("page.mean", sum.response_s()),
+            ("page.max", sum.page_s_max),
+        ] {
+            measured.set(format!("{figure}.{name}"), value);
+        }
+        let long = format!("{} users, cache {name}", scale.users);
+        done(&format!("seed {seed}: {long}"));
+        measured.curves.push((long, curve));
+        for users in SWEEP {
+            let (span, fewer) = (scale.sweep_span, users / scale.divisor);
+            let short = Scale {
+                ramp: Nanos(scale.ramp.0 / 5),
+                ..scale
+            };
+            let (curve, took) = run_one(seed, short, cached, fewer, span, |_| ())?;
+            measured.virtual_s += seconds(took);
+            // The first fifth is warm-up.
+            let (sum, _) = curve.over(seconds(span) / 5.0, f64::INFINITY);
+            measured.set(format!("sweep.{users}.{name}"), sum.first_byte_s());
+            measured
+                .curves
+                .push((format!("sweep, {users} users, cache {name}"), curve));
+            done(&format!("seed {seed}: sweep, {users} users, cache {name}"));
+        }
+    }
+    compare(&mut measured);
+    Ok(measured)
+}
+
+/// What is printed as ratios and claims.
+fn compare(measured: &mut Outcome) {
+    let of = |figure: &str| measured.values[figure];
+    let faster = |figure: &str| of(&format!("{figure}.off")) / of(&format!("{figure}.on"));
+    let sweep = |users: u32| faster(&format!("sweep.{users}"));
+    let most = SWEEP.map(sweep).into_iter().fold(0.0, f64::max);
+    let better = SWEEP.iter().filter(|users| sweep(**users) > 1.0).count();
+    let at = |name: &str| SWEEP.map(|users| of(&format!("sweep.{users}.{name}")));
+    let ratios = [
+        ("gain.mbps", of("mbps.on") / of("mbps.off")),
+        ("gain.ttfb", faster("ttfb")),
+        ("gain.page.min", faster("page.min")),
+        ("gain.page.mean", faster("page.mean")),
+        ("gain.page.max", faster("page.max")),
+        ("gain.sweep.2500", sweep(2_500)),
+        ("claim.order", better as f64),
+        ("claim.gain_at_load", sweep(2_500) / most),
+        ("claim.users", users_at_equal_response(at("off"), at("on"))),
+    ];
+    for (name, value) in ratios {
+        measured.set(name, value);
+    }
+}
+
+/// How many times the users have the same response with the cache, where 1,500 had it
+/// without, between the points of the sweep.
+fn users_at_equal_response(off: [f64; 5], on: [f64; 5]) -> f64 {
+    let target = off[2];
+    let mut users = f64::from(SWEEP[0]);
+    for (ends, times) in SWEEP.windows(2).zip(on.windows(2)) {
+        let (from, to) = (f64::from(ends[0]), f64::from(ends[1]));
+        if times[1] <= target {
+            users = to;
+        } else if times[0] <= target {
+            users = from + (to - from) * (target - times[0]) / (times[1] - times[0]);
+        }
+    }
+    users / f64::from(SWEEP[2])
+}
+
+/// What was printed.
+pub fn figures() -> Figures {
+    Figures::parse(FIGURES).expect("the shipped figures are well formed")
+}
+
+fn seconds(span: Nanos) -> f64 {
+    span.0 as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verdict::rows;
+
+    #[test]
+    fn the_short_form_measures_every_printed_figure() {
+        let outcome = run(1, Scale::QUICK, &|_| ()).unwrap();
+        let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), 0.0).unwrap();
+        assert_eq!(rows.len(), 31);
+        assert!(outcome.values["gain.mbps"] > 1.2, "{outcome:?}");
+        assert_eq!(outcome, run(1, Scale::QUICK, &|_| ()).unwrap());
+    }
+
+    /// What is in flight and what is thought about are all users: N = X (R + Z).
+    #[test]
+    fn the_interactive_law_holds_on_the_whole_node() {
+        let scale = Scale::QUICK;
+        let (users, span) = (scale.users, scale.span);
+        let (curve, took) = run_one(1, scale, false, users, span, |_| ()).unwrap();
+        assert!(took >= span && took < span + Nanos::from_secs(5), "{took}");
+        let (sum, s) = curve.over(seconds(scale.span) / 2.0, f64::INFINITY);
+        let users = sum.pages as f64 / s * (sum.response_s() + seconds(scale.think));
+        let law = users / f64::from(scale.users);
+        assert!((law - 1.0).abs() < 0.05, "{law}");
+    }
+}

@@ -1,0 +1,127 @@
+//! A web server's pages on a file system: what a visitor is shown, and what it takes.
+//!
+//! Files are log-normal around their mean, as in [`site`](crate::site). Each section of the
+//! site, a customer's own site or a directory, has a group of the file system to itself,
+//! drawn at random: ext3 spreads directories of the top level over the disk (Orlov's
+//! allocator). A page and its images are drawn uniformly from one section.
+//!
+//! Left out: processors in short supply; the machines here had many.
+
+use crate::host::{Host, WINDOW_PAGES};
+use crate::replay::Server;
+use crate::site::{File, Layout, log_normal};
+use crate::visitors::{Answer, Site};
+use block::{Device, Env, IoResult, Nanos};
+use sim::Rng;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Purposes of random streams.
+const SIZES: u64 = 3;
+const PLACES: u64 = 4;
+
+/// What is on the volume.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Shape {
+    /// Sections, each in a group of its own.
+    pub sections: u32,
+    /// HTML files of a section.
+    pub pages: u32,
+    /// Images of a section.
+    pub images: u32,
+    /// The mean size of a file.
+    pub file_bytes: f64,
+    /// Images of a page: one of both, as often.
+    pub images_per_page: [u32; 2],
+}
+
+/// The files.
+pub struct Pages {
+    shape: Shape,
+    /// By section: its HTML, then its images.
+    files: Vec<File>,
+}
+
+impl Pages {
+    /// Lays the files out on a volume of so many blocks; an error if they do not fit.
+    pub fn new(seed: u64, shape: Shape, volume_pages: u64) -> Result<Pages, String> {
+        let mut sizes = Rng::fork(seed, SIZES);
+        let groups = Layout::groups(volume_pages);
+        if u64::from(shape.sections) > groups {
+            return Err(format!(
+                "{} sections do not fit in {groups} groups; give fewer",
+                shape.sections
+            ));
+        }
+        let mut order: Vec<u64> = (0..groups).collect();
+        Rng::fork(seed, PLACES).shuffle(&mut order);
+        let count = shape.pages + shape.images;
+        let mut files = Vec::with_capacity((shape.sections * count) as usize);
+        for group in order.into_iter().take(shape.sections as usize) {
+            let mut layout = Layout::at(group);
+            for _ in 0..count {
+                files.push(layout.put(log_normal(&mut sizes, shape.file_bytes)));
+            }
+            if layout.group() != group {
+                return Err(format!("{count} files do not fit in a group; give fewer"));
+            }
+        }
+        Ok(Pages { shape, files })
+    }
+
+    fn draw(&self, rng: &mut Rng, items: &mut Vec<File>) {
+        let Shape { pages, images, .. } = self.shape;
+        let start = rng.below(self.shape.sections.into()) * u64::from(pages + images);
+        items.push(self.files[(start + rng.below(pages.into())) as usize]);
+        for _ in 0..self.shape.images_per_page[rng.below(2) as usize] {
+            let image = start + u64::from(pages) + rng.below(images.into());
+            items.push(self.files[image as usize]);
+        }
+    }
+}
+
+/// A server of pages.
+pub struct Web<D> {
+    /// Of its shard.
+    pub env: Env,
+    /// What it serves.
+    pub pages: Rc<Pages>,
+    /// Where it reads.
+    pub host: Host<D>,
+    /// How fast it is.
+    pub server: Server,
+    /// When the wire is free.
+    pub wire: Cell<Nanos>,
+}
+
+impl<D: Device> Site for Web<D> {
+    type Item = File;
+
+    fn page(&self, rng: &mut Rng, items: &mut Vec<File>) {
+        self.pages.draw(rng, items);
+    }
+
+    async fn answer(&self, file: File, fresh: bool) -> IoResult<Answer> {
+        let (timer, trip) = (&self.env.timer, self.server.round_trip);
+        let half = Nanos(trip.0 / 2);
+        let connect = if fresh { trip } else { Nanos::ZERO };
+        timer.sleep(connect + half + self.server.processor).await;
+        self.host.read(file.directory, 1).await?;
+        self.host.read(file.inode, 1).await?;
+        let first = file.pages().min(WINDOW_PAGES);
+        self.host.read(file.data, first).await?;
+        let read = timer.now();
+        self.host
+            .read(file.data + first, file.pages() - first)
+            .await?;
+        // Answers leave one behind the other.
+        let begin = self.wire.get().max(read);
+        let sent = begin + self.server.on_wire(file.bytes);
+        self.wire.set(sent);
+        timer.until(sent + half).await;
+        Ok(Answer {
+            first: read + half,
+            bytes: file.bytes,
+        })
+    }
+}

@@ -1,0 +1,322 @@
+//! `hotset lab run`, `hotset lab list` and `hotset lab report`.
+
+use super::perc::{self, Perc};
+use super::store;
+use crate::Failure;
+use crate::commands::table::Table;
+use clap::Args;
+use experiment::finished::{FORMAT, Finished};
+use experiment::registry::{ALL, Experiment, named};
+use experiment::verdict::{Outcome, Row, rows};
+use lab::report;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Instant;
+
+/// All of them.
+const EVERY: &str = "all";
+
+#[derive(Args)]
+pub struct Run {
+    /// Which: names of `hotset lab list`, or `all`
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+    /// Print the rows as JSON; of perc alone all that was measured
+    #[arg(long)]
+    json: bool,
+    /// Keep what each comes to in this directory, made if missing; what is there is not run again
+    #[arg(long, value_name = "DIRECTORY")]
+    out: Option<PathBuf>,
+    /// Run a small part, in seconds: too little to judge by
+    #[arg(long)]
+    quick: bool,
+    /// The first seed, which draws files, requests, users and the spindles' phases
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// How many seeds, instead of as many as each has by itself; perc takes one
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
+    seeds: Option<u64>,
+    /// perc alone: the sweep by fio through a daemon on files here, 2 GB, overwritten
+    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["out", "seed", "seeds", "device"])]
+    real: Option<PathBuf>,
+    /// perc alone: the sweep's reads by fio on this device or file, which is never written
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["out", "seed", "seeds"])]
+    device: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct Report {
+    /// A directory that `hotset lab run --out` has filled
+    directory: PathBuf,
+}
+
+/// Prints every experiment.
+pub fn list() -> Result<(), Failure> {
+    let mut table = Table::new(&["name", "printed in", "needs", "seeds"]);
+    for experiment in &ALL {
+        table.row([
+            experiment.name.into(),
+            (experiment.figures)().source,
+            experiment.needs.into(),
+            experiment.seeds.to_string(),
+        ]);
+    }
+    table.row([perc::NAME, perc::SOURCE, perc::NEEDS, "1"].map(String::from));
+    print!("{table}");
+    Ok(())
+}
+
+/// What can be named.
+enum Which {
+    Published(&'static Experiment),
+    Perc,
+}
+
+impl Which {
+    fn name(&self) -> &'static str {
+        match self {
+            Which::Published(experiment) => experiment.name,
+            Which::Perc => perc::NAME,
+        }
+    }
+}
+
+/// The experiments called `names`, each once.
+fn which(names: &[String]) -> Result<Vec<Which>, Failure> {
+    let every = || ALL.iter().map(Which::Published).chain([Which::Perc]);
+    if let Some(name) = names
+        .iter()
+        .find(|name| *name != EVERY && *name != perc::NAME && named(name).is_none())
+    {
+        let known: Vec<&str> = every().map(|which| which.name()).collect();
+        return Err(Failure::Usage(format!(
+            "no experiment is called {name:?}; choose of {}, or all",
+            known.join(", ")
+        )));
+    }
+    let asked = |which: &Which| names.iter().any(|n| n == EVERY || n == which.name());
+    Ok(every().filter(asked).collect())
+}
+
+pub fn run(command: &Run) -> Result<(), Failure> {
+    let chosen = which(&command.names)?;
+    let alone = matches!(chosen[..], [Which::Perc]);
+    if command.real.is_some() || command.device.is_some() {
+        if !alone {
+            let what = "--real and --device are of perc alone: name it alone";
+            return Err(Failure::Usage(what.into()));
+        }
+        return perc::real(&Perc {
+            json: command.json,
+            quick: command.quick,
+            real: command.real.clone(),
+            device: command.device.clone(),
+        });
+    }
+    if let Some(directory) = &command.out {
+        store::prepare(directory)?;
+    }
+    let mut all = Vec::new();
+    for which in chosen {
+        let name = which.name();
+        let seeds = match &which {
+            Which::Published(experiment) => command.seeds.unwrap_or(experiment.seeds),
+            Which::Perc => 1,
+        };
+        let before = match &command.out {
+            Some(directory) => store::find(directory, name)?,
+            None => None,
+        };
+        if let Some((path, finished)) = before {
+            let same = (finished.quick, finished.seed, finished.seeds)
+                == (command.quick, command.seed, seeds);
+            if !same {
+                return Err(Failure::Usage(format!(
+                    "{} is of other seeds or another form; remove it, or choose another directory",
+                    path.display()
+                )));
+            }
+            eprintln!("{name}: done before, in {}", path.display());
+            all.push(finished);
+            continue;
+        }
+        let finished = match which {
+            Which::Published(experiment) => published(command, experiment, seeds)?,
+            Which::Perc => {
+                let (finished, report) = perc::run(command.seed, command.quick, &tell(command))?;
+                if alone {
+                    perc::show(&report, command.json)?;
+                }
+                if let Some(directory) = &command.out {
+                    perc::keep(&report, directory)?;
+                }
+                finished
+            }
+        };
+        if let Some(directory) = &command.out {
+            store::keep(directory, &finished)?;
+        }
+        eprintln!(
+            "{name}: {:.0} simulated seconds in {:.0} s, {:.0} a second",
+            finished.virtual_seconds,
+            finished.wall_seconds,
+            finished.virtual_seconds / finished.wall_seconds.max(1e-9)
+        );
+        all.push(finished);
+    }
+    if alone {
+        return Ok(());
+    }
+    show(&all, command.json)
+}
+
+/// Tells of parts that are done.
+fn tell(command: &Run) -> impl Fn(&str) + Sync + use<> {
+    let json = command.json;
+    move |part: &str| {
+        if !json {
+            eprintln!("done: {part}");
+        }
+    }
+}
+
+/// Runs the seeds, as many at a time as there are processors.
+fn published(
+    command: &Run,
+    experiment: &'static Experiment,
+    seeds: u64,
+) -> Result<Finished, Failure> {
+    let begun = Instant::now();
+    let next = AtomicU64::new(0);
+    let ended: Mutex<Vec<(u64, Result<Outcome, String>)>> = Mutex::default();
+    let threads = thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    thread::scope(|scope| {
+        for _ in 0..threads.min(seeds) {
+            scope.spawn(|| {
+                loop {
+                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    if n >= seeds {
+                        break;
+                    }
+                    let seed = command.seed.saturating_add(n);
+                    let tell = tell(command);
+                    let named = |part: &str| tell(&format!("{}: {part}", experiment.name));
+                    let outcome = (experiment.run)(seed, command.quick, &named);
+                    ended.lock().expect("nobody panics").push((n, outcome));
+                }
+            });
+        }
+    });
+    let mut ended = ended.into_inner().expect("nobody panics");
+    ended.sort_by_key(|(n, _)| *n);
+    let outcomes = ended.into_iter().map(|(_, outcome)| outcome);
+    let mut outcomes = outcomes
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(Failure::Runtime)?;
+    let figures = (experiment.figures)();
+    let wall_seconds = begun.elapsed().as_secs_f64();
+    let rows = rows(experiment.name, &figures, &outcomes, wall_seconds);
+    Ok(Finished {
+        format: FORMAT,
+        experiment: experiment.name.into(),
+        title: experiment.title.into(),
+        source: figures.source,
+        quick: command.quick,
+        seed: command.seed,
+        seeds,
+        command: again(experiment.name, command.quick, command.seed, Some(seeds)),
+        commit: commit(),
+        virtual_seconds: outcomes.iter().map(|outcome| outcome.virtual_s).sum(),
+        wall_seconds,
+        rows: rows.map_err(Failure::Runtime)?,
+        fitted: figures.fitted,
+        assumed: figures.assumed,
+        contradictions: figures.contradictions,
+        curves: std::mem::take(&mut outcomes[0].curves),
+        charts: Vec::new(),
+    })
+}
+
+/// The command that runs an experiment again.
+pub fn again(name: &str, quick: bool, seed: u64, seeds: Option<u64>) -> String {
+    let quick = if quick { " --quick" } else { "" };
+    let seeds = seeds.map_or(String::new(), |seeds| format!(" --seeds {seeds}"));
+    format!("hotset lab run {name}{quick} --seed {seed}{seeds}")
+}
+
+/// The commit of the tree that this program is in, if it is in one.
+pub fn commit() -> String {
+    let ask = || {
+        let program = std::env::current_exe().ok()?;
+        let output = Command::new("git")
+            .arg("-C")
+            .arg(program.parent()?)
+            .args(["rev-parse", "--short=12", "HEAD"])
+            .output()
+            .ok()?;
+        let name = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+        (output.status.success() && !name.is_empty()).then_some(name)
+    };
+    ask().unwrap_or_else(|| format!("unknown; version {}", env!("CARGO_PKG_VERSION")))
+}
+
+fn show(all: &[Finished], json: bool) -> Result<(), Failure> {
+    let rows = || all.iter().flat_map(|finished| &finished.rows);
+    if json {
+        let rows: Vec<&Row> = rows().collect();
+        let text = serde_json::to_string_pretty(&rows).map_err(Failure::runtime)?;
+        println!("{text}");
+        return Ok(());
+    }
+    for finished in all {
+        println!("{}\n{}", finished.experiment, table(&finished.rows));
+        for fitted in &finished.fitted {
+            println!(
+                "fitted: {} = {}, to {}",
+                fitted.parameter, fitted.value, fitted.figure
+            );
+        }
+        for assumed in &finished.assumed {
+            println!("assumed: {assumed}");
+        }
+        if finished.quick {
+            println!("the quick form: too few requests to judge by");
+        }
+        println!();
+    }
+    Ok(())
+}
+
+fn table(rows: &[Row]) -> Table {
+    let mut table = Table::new(&report::ROW_HEAD);
+    for row in rows {
+        table.row(report::cells(row));
+    }
+    table
+}
+
+/// Writes the report of what is in a directory into it.
+pub fn write_report(command: &Report) -> Result<(), Failure> {
+    let directory: &Path = &command.directory;
+    let mut finished = Vec::new();
+    for name in ALL.iter().map(|e| e.name).chain([perc::NAME]) {
+        finished.extend(store::find(directory, name)?.map(|(_, finished)| finished));
+    }
+    if finished.is_empty() {
+        return Err(Failure::Usage(format!(
+            "no experiment has ended in {}; fill it with `hotset lab run all --out`",
+            directory.display()
+        )));
+    }
+    let missing = ALL.iter().map(|e| e.name).chain([perc::NAME]);
+    let missing = missing.filter(|name| finished.iter().all(|f| f.experiment != *name));
+    let missing: Vec<&str> = missing.collect();
+    let page = report::page(&finished, &missing).map_err(Failure::runtime)?;
+    let path = directory.join("report.html");
+    store::replace(&path, page.as_bytes())?;
+    println!("{}", path.display());
+    Ok(())
+}

@@ -1,0 +1,290 @@
+//! One page of all experiments: the verdict first, then each with its charts and figures.
+
+mod chart;
+
+use crate::page::{Page, escape, span, table, themed};
+use experiment::figures::Status;
+use experiment::finished::Finished;
+use experiment::verdict::Row;
+use std::error::Error;
+use std::fmt::Write;
+
+/// What stands over [`cells`].
+pub const ROW_HEAD: [&str; 9] = [
+    "figure",
+    "unit",
+    "published",
+    "ours",
+    "from",
+    "to",
+    "error %",
+    "status",
+    "within",
+];
+
+/// A row's cells, as pages and terminals show them.
+pub fn cells(row: &Row) -> [String; 9] {
+    let within = match (row.met, row.tolerance) {
+        (Some(true), Some(most)) => format!("{most:.0} %"),
+        (Some(false), Some(most)) => format!("NOT {most:.0} %"),
+        (Some(true), None) => "yes".into(),
+        (Some(false), None) => "NO".into(),
+        (None, _) => "-".into(),
+    };
+    [
+        row.figure.clone(),
+        row.unit.clone(),
+        short(row.published),
+        short(row.ours),
+        short(row.ours_min),
+        short(row.ours_max),
+        format!("{:+.1}", row.error_percent),
+        row.status.name().into(),
+        within,
+    ]
+}
+
+/// Four digits or all before the point.
+fn short(value: f64) -> String {
+    match value.abs() {
+        large if large >= 1000.0 => format!("{value:.0}"),
+        middle if middle >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+/// Rows that were met, and those that could be.
+fn met<'a>(rows: impl Iterator<Item = &'a Row>) -> (usize, usize) {
+    let judged: Vec<bool> = rows.filter_map(|row| row.met).collect();
+    (judged.iter().filter(|met| **met).count(), judged.len())
+}
+
+/// The page; `missing` have not ended.
+pub fn page(all: &[Finished], missing: &[&str]) -> Result<String, Box<dyn Error>> {
+    let mut page = Page::new(
+        "Published evaluations, run again",
+        "In virtual time, on models of the drives that were evaluated, by the engine and arrays that serve.",
+    );
+    let rows = || all.iter().flat_map(|finished| &finished.rows);
+    let share = |(met, judged): (usize, usize)| format!("{met} of {judged}");
+    let of = |status: Status| met(rows().filter(move |row| row.status == status));
+    let open = rows().filter(|row| row.met.is_none()).count();
+    page.facts(&[
+        ("figures within tolerance", share(met(rows()))),
+        ("blind", share(of(Status::Blind))),
+        ("calibrated", share(of(Status::Calibrated))),
+        ("shape", share(of(Status::Shape))),
+        ("not identifiable", open.to_string()),
+    ]);
+    page.section("Verdict", &verdict(all));
+    page.warnings(&warnings(all, missing));
+    for finished in all {
+        page.section(&finished.experiment, &section(finished)?);
+    }
+    Ok(page.finish())
+}
+
+/// A line for each experiment.
+fn verdict(all: &[Finished]) -> String {
+    let line = |finished: &Finished| {
+        let of = |status: Status| {
+            let rows = finished.rows.iter().filter(move |row| row.status == status);
+            let (met, judged) = met(rows);
+            format!("{met} of {judged}")
+        };
+        let cells = vec![
+            finished.experiment.clone(),
+            of(Status::Blind),
+            of(Status::Calibrated),
+            of(Status::Shape),
+            finished.seeds.to_string(),
+            span(finished.virtual_seconds),
+            span(finished.wall_seconds),
+        ];
+        (cells, false)
+    };
+    let head = [
+        "experiment",
+        "blind",
+        "calibrated",
+        "shape",
+        "seeds",
+        "virtual time",
+        "took",
+    ];
+    let lines: Vec<_> = all.iter().map(line).collect();
+    table(&head, &lines, &[])
+}
+
+fn warnings(all: &[Finished], missing: &[&str]) -> Vec<String> {
+    let mut out = Vec::new();
+    if !missing.is_empty() {
+        out.push(format!("Not run, or not ended: {}.", missing.join(", ")));
+    }
+    for finished in all.iter().filter(|finished| finished.quick) {
+        let name = &finished.experiment;
+        out.push(format!(
+            "{name} is of the quick form: too little to judge by."
+        ));
+    }
+    out
+}
+
+fn section(finished: &Finished) -> Result<String, Box<dyn Error>> {
+    let mut out = format!("<p>{}</p>", escape(&finished.title));
+    let _ = write!(
+        out,
+        "<p class=\"soft\">{}<br>virtual time; <code>{}</code>, commit {}</p>",
+        escape(&finished.source),
+        escape(&finished.command),
+        escape(&finished.commit)
+    );
+    for (title, svg) in chart::of(finished)? {
+        let _ = write!(out, "<figure>{}", themed(&svg, &title));
+        let _ = write!(
+            out,
+            "<figcaption>{}, virtual time</figcaption></figure>",
+            escape(&title)
+        );
+    }
+    let lines: Vec<_> = finished
+        .rows
+        .iter()
+        .map(|row| (cells(row).into(), row.met == Some(false)))
+        .collect();
+    out += &table(&ROW_HEAD, &lines, &[]);
+    let noted = finished.rows.iter();
+    let noted = noted.filter(|row| !row.note.is_empty() && row.status != Status::NotIdentifiable);
+    let notes: Vec<String> = noted
+        .map(|row| format!("{}: {}", row.figure, row.note))
+        .collect();
+    out += &list("Notes", &notes);
+    let fitted = finished.fitted.iter();
+    let fitted = fitted.map(|f| format!("{} = {}, to {}", f.parameter, f.value, f.figure));
+    out += &list("Fitted", &fitted.collect::<Vec<_>>());
+    let engine = finished.rows.iter().find_map(|row| row.engine.as_ref());
+    let engine = engine.map(|commit| {
+        format!("nothing was fitted to a blind figure; the engine's defaults are those of {commit}")
+    });
+    out += &list("Blind", engine.as_slice());
+    let open = finished
+        .rows
+        .iter()
+        .filter(|row| row.status == Status::NotIdentifiable);
+    let open: Vec<String> = open
+        .map(|row| format!("{}: {}", row.figure, row.note))
+        .collect();
+    out += &list("Not identifiable", &open);
+    out += &list("Not published, and assumed", &finished.assumed);
+    out += &list(
+        "Where the source contradicts itself",
+        &finished.contradictions,
+    );
+    Ok(out)
+}
+
+/// A heading and its points; nothing if there are none.
+fn list(heading: &str, points: &[String]) -> String {
+    if points.is_empty() {
+        return String::new();
+    }
+    let points: String = points
+        .iter()
+        .map(|p| format!("<li>{}</li>", escape(p)))
+        .collect();
+    format!("<h3>{}</h3><ul>{points}</ul>", escape(heading))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::assert_self_contained;
+    use experiment::finished::FORMAT;
+    use experiment::visitors::{Curve, Tally};
+
+    fn row(figure: &str, status: Status, met: Option<bool>) -> Row {
+        Row {
+            experiment: "x".into(),
+            figure: figure.into(),
+            unit: "1/s".into(),
+            published: 100.0,
+            ours: 90.0,
+            ours_min: 89.0,
+            ours_max: 91.0,
+            seeds: 2,
+            error_percent: -10.0,
+            status,
+            tolerance: met.map(|_| 5.0),
+            met,
+            note: "<b>".into(),
+            engine: Some("0123abc".into()),
+            virtual_seconds: 1.0,
+            wall_seconds: 1.0,
+        }
+    }
+
+    fn finished() -> Finished {
+        let points = (0..20).map(|i| Tally {
+            pages: 10 + i,
+            hits: 100,
+            bytes: 1_000_000 * i,
+            page_s: 5.0,
+            ..Tally::default()
+        });
+        Finished {
+            format: FORMAT,
+            experiment: "x".into(),
+            title: "a title".into(),
+            source: "a paper".into(),
+            quick: false,
+            seed: 1,
+            seeds: 2,
+            command: "hotset lab run x".into(),
+            commit: "abc".into(),
+            virtual_seconds: 10.0,
+            wall_seconds: 1.0,
+            rows: vec![
+                row("rate", Status::Blind, Some(false)),
+                row("spread", Status::NotIdentifiable, None),
+            ],
+            fitted: Vec::new(),
+            assumed: vec!["much".into()],
+            contradictions: Vec::new(),
+            curves: vec![(
+                "cache on".into(),
+                Curve {
+                    interval_s: 60.0,
+                    points: points.collect(),
+                },
+            )],
+            charts: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_verdict_comes_first_and_the_page_needs_nothing_else() {
+        let page = page(&[finished()], &["y"]).unwrap();
+        assert_self_contained(&page);
+        let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("no {what}"));
+        assert!(at("0 of 1") < at("Verdict") && at("Verdict") < at("<figure>"));
+        for what in [
+            "NOT 5 %",
+            "Not run, or not ended: y",
+            "0123abc",
+            "virtual time",
+        ] {
+            at(what);
+        }
+        assert!(!page.contains("<b>"), "a note stays text");
+    }
+
+    #[test]
+    fn what_is_kept_is_read_back() {
+        let finished = finished();
+        let text = serde_json::to_string(&finished).unwrap();
+        assert_eq!(Finished::parse(&text).unwrap(), finished);
+        let other = text.replace("\"format\":1", "\"format\":9");
+        assert!(Finished::parse(&other).unwrap_err().contains("format 9"));
+        assert!(Finished::parse(&text[..text.len() / 2]).is_err());
+    }
+}

@@ -1,0 +1,18 @@
+//! Nodes in the simulated world: the daemon that serves, built from an ordinary
+//! configuration.
+//!
+//! [`Machine`] is what outlives a node: its disks by their paths. [`SimPlatform`] is the
+//! machine as the node of one boot sees it, and [`Direct`] a frontend for clients that
+//! are tasks beside it. [`run_alone`] runs one shard of such a world.
+
+mod alone;
+#[cfg(feature = "node")]
+mod direct;
+#[cfg(feature = "node")]
+mod machine;
+
+pub use alone::run_alone;
+#[cfg(feature = "node")]
+pub use direct::{Client, Direct};
+#[cfg(feature = "node")]
+pub use machine::{Machine, SimPlatform};
