@@ -4,7 +4,7 @@
 
 use crate::formats::{HEAD_BYTES, Log, What, recognise};
 use crate::record::{Allowed, Identity, Record, Watched, hash};
-use block::{Buf, Device, Extent, IoResult, Lba, Pool, SECTOR_BYTES, Sectors};
+use block::{Buf, Device, Extent, IoError, IoResult, Kind, Lba, Pool, SECTOR_BYTES, Sectors};
 use futures_util::future::join_all;
 
 /// Blocks that are sampled.
@@ -52,7 +52,7 @@ pub async fn again<D: Device>(
 }
 
 /// Makes the record of an origin as it is now, with samples drawn by `seed`.
-/// Places that cannot be read are not watched.
+/// Sectors that cannot be read are not watched; fails if none can, or the device is lost.
 pub async fn take<D: Device>(
     origin: &D,
     pool: &Pool,
@@ -61,17 +61,20 @@ pub async fn take<D: Device>(
 ) -> IoResult<Record> {
     let geometry = origin.geometry().clone();
     let end = geometry.sectors.0 / BLOCK * BLOCK;
-    let mut head = Vec::with_capacity(HEAD_BYTES);
+    let (mut head, mut unreadable) = (Vec::with_capacity(HEAD_BYTES), None);
     while head.len() < HEAD_BYTES && (head.len() as u64) < end * SECTOR_BYTES {
         let at = head.len() as u64 / SECTOR_BYTES;
         let chunk = Extent::new(Lba(at), Sectors(CHUNK.min(end - at)));
-        head.extend(read(origin, pool, chunk).await?);
+        head.extend(legible(origin, pool, chunk, &mut unreadable).await?);
     }
     let found = recognise(&head, Sectors(end));
     let mut places = found.sentinels;
     if let Some(log) = found.log {
-        let at = head_of(origin, pool, log).await?;
-        places.push((What::XfsLog, Extent::new(at, Sectors(1))));
+        match head_of(origin, pool, log).await {
+            Ok(at) => places.push((What::XfsLog, Extent::new(at, Sectors(1)))),
+            Err(error) if error.kind() == Kind::Media => unreadable = Some(error),
+            Err(error) => return Err(error),
+        }
     }
     places.extend(samples(end / BLOCK, seed).map(|block| {
         let extent = Extent::new(Lba(block * BLOCK), Sectors(BLOCK));
@@ -86,12 +89,16 @@ pub async fn take<D: Device>(
             allowed: Allowed::These(vec![hash(&bytes)]),
         })
     });
-    Ok(Record {
-        identity,
-        sectors: geometry.sectors,
-        block: geometry.block,
-        watched: join_all(watched).await.into_iter().flatten().collect(),
-    })
+    let watched: Vec<_> = join_all(watched).await.into_iter().flatten().collect();
+    match unreadable {
+        Some(error) if watched.is_empty() => Err(error),
+        _ => Ok(Record {
+            identity,
+            sectors: geometry.sectors,
+            block: geometry.block,
+            watched,
+        }),
+    }
 }
 
 /// One block of each of [`SAMPLES`] equal parts of the device, drawn by `seed`.
@@ -108,6 +115,32 @@ fn mixed(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
+}
+
+/// The bytes of `extent`; zeroes, and the error in `unreadable`, for blocks that cannot be read.
+async fn legible<D: Device>(
+    origin: &D,
+    pool: &Pool,
+    extent: Extent,
+    unreadable: &mut Option<IoError>,
+) -> IoResult<Vec<u8>> {
+    match read(origin, pool, extent).await {
+        Err(error) if error.kind() == Kind::Media => {}
+        result => return result,
+    }
+    let mut bytes = Vec::new();
+    for at in (extent.start.0..extent.end().0).step_by(BLOCK as usize) {
+        let block = Extent::new(Lba(at), Sectors(BLOCK));
+        match read(origin, pool, block).await {
+            Ok(read) => bytes.extend(read),
+            Err(error) if error.kind() == Kind::Media => {
+                bytes.resize(bytes.len() + block.len.bytes() as usize, 0);
+                *unreadable = Some(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(bytes)
 }
 
 /// The bytes of `extent`, read in whole blocks; the device's last, short block

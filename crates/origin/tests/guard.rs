@@ -1,7 +1,9 @@
 //! A guarded origin that loses its power again and again: what hotset itself
 //! wrote is never taken for another's change, and another's change is seen.
 
-use block::{Device, Env, Fua, Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, ShardId, TargetId};
+use block::{
+    Device, Env, Extent, Fua, Geometry, Kind, Lba, Nanos, SECTOR_BYTES, Sectors, ShardId, TargetId,
+};
 use futures_util::future::join;
 use origin::{Guarded, Identity, Keep, Record, Verdict, again, judge, take};
 use shard::{Config, Disk, Local, Mesh, Shard};
@@ -145,5 +147,40 @@ fn another_s_write_is_seen_after_an_end_in_order() {
         disk.write(place.start, others, Fua::No).await.unwrap();
         let told = verdict(&disk, &env, &kept).await;
         assert!(matches!(told, Verdict::Changed(_)), "{told:?}");
+    });
+}
+
+/// A disk of 512 KiB, of which `bad` cannot be read.
+fn spoiled(bad: Extent) -> (Sim, TargetId) {
+    let mut world = World::new(1);
+    let geometry = Geometry::new("origin", Sectors(1024), Sectors(1));
+    let disk = world.add_disk(DiskSpec::new(geometry)).unwrap();
+    let plan = Plan {
+        latent: vec![(disk, bad)],
+        ..Plan::default()
+    };
+    world.set_plan(plan).unwrap();
+    (Sim::new(world), disk)
+}
+
+#[test]
+fn sectors_that_cannot_be_read_are_not_watched() {
+    let bad = Extent::new(Lba(3), Sectors(40));
+    let (mut sim, disk) = spoiled(bad);
+    live(&mut sim, disk, move |disk, env| async move {
+        let record = take(&disk, &env.pool, identity(), 1).await.unwrap();
+        assert!(record.watched.len() > 16, "{record:?}");
+        assert!(record.watched.iter().all(|w| !w.extent.overlaps(bad)));
+        let survey = again(&disk, &env.pool, identity(), &record).await;
+        assert_eq!(judge(&record, &survey), Verdict::Same);
+    });
+}
+
+#[test]
+fn an_origin_of_which_nothing_can_be_read_is_refused() {
+    let (mut sim, disk) = spoiled(Extent::new(Lba(0), Sectors(1024)));
+    live(&mut sim, disk, |disk, env| async move {
+        let error = take(&disk, &env.pool, identity(), 1).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Media, "{error}");
     });
 }
