@@ -6,7 +6,7 @@ use super::case::{Case, Cut, Disks, Setting};
 use super::model::Model;
 use super::report::{Event, Landing, Report};
 use super::stage::{Leaf, WITNESS};
-use block::{Nanos, TargetId};
+use block::{IoError, Nanos, TargetId};
 use cache::{Cache, Counter, DeviceId, Mode};
 use sim::{Control, Image, Medium, Rng, World};
 use std::cell::{Cell, RefCell};
@@ -240,9 +240,11 @@ impl Bench {
         *self.caches.borrow_mut() = caches.to_vec();
     }
 
-    /// Whether a pool that cannot be opened is no wonder.
-    pub(super) fn may_be_refused(&self) -> bool {
-        !self.case.faults.is_empty()
+    /// Whether it is no wonder that a pool cannot be opened for `error`.
+    pub(super) fn may_be_refused(&self, error: &IoError) -> bool {
+        let went_back = self.case.cuts.iter().any(|cut| cut.disks_back != 0);
+        let of_another = error.to_string().contains("it belongs to pool");
+        !self.case.faults.is_empty() || went_back && of_another
     }
 
     /// A random name.

@@ -72,8 +72,8 @@ pub(super) async fn join(
 /// Opens the pool with the disks that are plugged in, and every volume.
 ///
 /// A pool whose disks are faulty may be refused: both copies of a head are bad,
-/// or a disk cannot be read. An administrator would then have it formatted, or
-/// leave that disk out.
+/// or a disk cannot be read. So may one of which a disk went back to before the pool was
+/// formed once more. An administrator would then have it formatted, or leave that disk out.
 pub(super) async fn open(bench: &Bench, local: &Local<SimDriver>) -> Stage {
     for number in 1.. {
         let format = number > ATTEMPTS;
@@ -86,7 +86,7 @@ pub(super) async fn open(bench: &Bench, local: &Local<SimDriver>) -> Stage {
         };
         let in_vain = number >= ATTEMPTS;
         assert!(
-            !in_vain || bench.may_be_refused(),
+            !in_vain || bench.may_be_refused(&error),
             "the pool cannot be opened: {error}"
         );
         let blamed = (0..bench.pool.len()).find(|d| error.device() == Some(&*pool_name(*d)));
@@ -99,7 +99,31 @@ pub(super) async fn open(bench: &Bench, local: &Local<SimDriver>) -> Stage {
 }
 
 async fn attempt(bench: &Bench, local: &Local<SimDriver>, format: bool) -> IoResult<Stage> {
-    let mut caches = Vec::new();
+    let mut stage = Stage {
+        caches: Vec::new(),
+        gates: Vec::new(),
+    };
+    let fitted = fit_out(bench, local, format, &mut stage).await;
+    if fitted.is_err() {
+        // Nothing of it is at work any more when the next one begins.
+        for gate in &stage.gates {
+            gate.device().close().await;
+        }
+        for cache in &stage.caches {
+            let closed = cache.close();
+            local.env().timer.timeout(CLOSE_MAX, closed).await;
+        }
+    }
+    fitted.map(|()| stage)
+}
+
+async fn fit_out(
+    bench: &Bench,
+    local: &Local<SimDriver>,
+    format: bool,
+    stage: &mut Stage,
+) -> IoResult {
+    let Stage { caches, gates } = stage;
     for pool in 0..bench.case.pools {
         caches.push(open_pool(bench, local, pool, format).await?);
     }
@@ -113,7 +137,6 @@ async fn attempt(bench: &Bench, local: &Local<SimDriver>, format: bool) -> IoRes
         }
         cache.remember().await;
     }
-    let mut gates = Vec::new();
     for (volume, setting) in bench.setting().iter().enumerate() {
         let space = bench.case.volumes[volume];
         let reach = Space {
@@ -131,10 +154,10 @@ async fn attempt(bench: &Bench, local: &Local<SimDriver>, format: bool) -> IoRes
         let opened = caches[setting.pool].add_volume(config, origin)?;
         gates.push(Gate::new(opened, local.env()));
     }
-    for cache in &caches {
+    for cache in caches {
         cache.remember().await;
     }
-    Ok(Stage { caches, gates })
+    Ok(())
 }
 
 fn volume_name(volume: usize, setting: &Setting) -> String {
