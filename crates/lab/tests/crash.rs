@@ -28,7 +28,9 @@ fn seeds_that_found_something_stay_right() {
         let wrong = run(&Case::plain(seed)).report.violation;
         assert_eq!(wrong, None, "replay: {}", replay(seed));
     }
-    for seed in [3942, 7967, 14613, 17516, 21207, 22391, 25936, 31117, 32295] {
+    for seed in [
+        3942, 7967, 14613, 17516, 21207, 22391, 25936, 31117, 32295, 40738, 50941, 73681,
+    ] {
         let wrong = run(&Case::new(seed, Length::Long)).report.violation;
         assert_eq!(wrong, None, "replay: {}", replay(seed));
     }
