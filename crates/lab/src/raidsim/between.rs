@@ -128,6 +128,8 @@ fn reshape(sim: &mut Sim, outside: &Outside, rng: &mut Rng, number: u64) {
         let sectors = outside.sectors_of(unit);
         shape(sim, unit, sectors, outside.scenario.block);
         outside.dead.borrow_mut().remove(&unit);
+        // The others may have left it behind, and no life been long enough to fill it.
+        outside.sound.set(false);
         return;
     }
     if !outside.sound.get() || number == 0 || number + 1 >= outside.scenario.lives {
