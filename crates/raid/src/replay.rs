@@ -6,6 +6,8 @@
 //!         ⟹ its parity is computed, and no record changes its data
 //!     a sector is written again ⟹ once, with what the newest record that speaks of it has:
 //!                                  a loss of power then uncovers nothing older than was there
+//!     a stripe is changed ⟹ its region is marked: a member that is away by then is filled
+//!                           there, although the mark of the write itself may be gone
 //!     what a slot held cannot be known, and not so
 //!         ⟹ refused, or what cannot be computed is lost durably; never guessed
 //!
@@ -182,6 +184,21 @@ impl Core {
 
     /// Makes a stripe whole of which `records` speak, or might.
     async fn settle(
+        self: &Rc<Core>,
+        journal: &Replayed<'_>,
+        stripe: Stripe,
+        records: &[Record],
+    ) -> IoResult {
+        let intent = self.intent.as_ref().expect("a level with redundancy");
+        let settled = match intent.begin(self, stripe.extent()).await {
+            Ok(()) => self.settle_marked(journal, stripe, records).await,
+            Err(error) => Err(error),
+        };
+        intent.end(stripe.extent(), self.env.timer.now());
+        settled
+    }
+
+    async fn settle_marked(
         self: &Rc<Core>,
         journal: &Replayed<'_>,
         stripe: Stripe,
