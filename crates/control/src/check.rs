@@ -8,7 +8,7 @@ mod arrays;
 mod machine;
 
 pub use agreement::agreement;
-pub use arrays::{domain, survives, warnings};
+pub use arrays::{domain, shares, survives, warnings};
 pub use machine::{devices, openable, sockets};
 
 use crate::config::{Config, parse};

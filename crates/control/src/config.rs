@@ -76,7 +76,9 @@ sections! {
         detection: Duration = "10s",
             "A member that does not answer for this long is lost, unless the array cannot do without it.";
         rebuild_rate: Bytes = "10MiB",
-            "Bytes a second that a rebuild moves while clients do I/O; else it takes what the members give.";
+            "Bytes a second that a rebuild or a scrub moves while clients do I/O; else it takes what the members give.";
+        scrub_interval: Duration = "30d",
+            "How long after a scrub the next one begins by itself: copies, or data and parity, are compared, and what cannot be read of one is written again from the others. 0s: none does.";
         raw: bool = false,
             "Use whole devices, from their first byte on, without superblocks: linear and raid0 alone. The order of members then matters always.";
     }

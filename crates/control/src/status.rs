@@ -150,8 +150,14 @@ pub struct Array {
     pub spares: Vec<String>,
     /// What is being filled or brought into agreement.
     pub progress: Option<Progress>,
-    /// The scrub that runs, or the last one.
+    /// The scrub that runs, or the last one since the array was started.
     pub scrub: Option<Scrub>,
+    /// How long ago the last scrub of all of it ended, if one has.
+    #[serde(default)]
+    pub scrubbed_s: Option<u64>,
+    /// In what time the next one begins by itself, if one does.
+    #[serde(default)]
+    pub scrub_due_s: Option<u64>,
     /// Bytes whose data is lost; reads of them fail until they are written.
     pub lost_bytes: u64,
     /// Why writes are refused, if they are.

@@ -118,6 +118,10 @@ impl Platform for UringPlatform {
         machine::host()
     }
 
+    fn time_of_day(&self) -> u64 {
+        machine::time_of_day()
+    }
+
     fn uuid(&self) -> u128 {
         machine::uuid()
     }

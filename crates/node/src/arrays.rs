@@ -7,13 +7,15 @@
 //!
 //! Not here: what an array does about a lost member (`raid`); how one is made
 //! (`create`); who has what is being opened (`lease`); when a lost member is sought
-//! (`tend`); how an array that has lost too much is put together again (`ready`).
+//! (`tend`), or an array scrubbed (`scrub`); how an array that has lost too much is put
+//! together again (`ready`).
 
 mod create;
 mod lease;
 mod probe;
 mod ready;
 mod running;
+mod scrub;
 mod tend;
 
 pub use lease::Lease;
@@ -410,6 +412,7 @@ impl<P: Platform> Devices<P> {
             by_hand: RefCell::default(),
             given: RefCell::default(),
             scrub: RefCell::default(),
+            scrub_again: Cell::default(),
             told: Cell::new(0),
             needed: RefCell::default(),
             errors: Cell::new(0),

@@ -50,6 +50,9 @@ pub trait Platform: Clone + 'static {
     /// The name of the machine, for ever.
     fn host(&self) -> String;
 
+    /// The time of day, in seconds since 1970, never 0. It may be set, back as well.
+    fn time_of_day(&self) -> u64;
+
     /// A name that nobody has had.
     fn uuid(&self) -> u128;
 

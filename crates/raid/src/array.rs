@@ -3,7 +3,7 @@
 use crate::assemble::unusable;
 use crate::core::Core;
 use crate::events::Event;
-use crate::format::{MemberState, Uuid};
+use crate::format::{MemberState, Scrubbed, Uuid};
 use crate::levels::{Level, Shape};
 use crate::member::{Candidate, Member, MemberCounts};
 use crate::membership::Standing;
@@ -11,8 +11,8 @@ use crate::recover::Progress;
 use crate::replicated::Change;
 use crate::scrub::ScrubReport;
 use block::{
-    Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos, Sectors,
-    Shared,
+    Access, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos,
+    Sectors, Shared,
 };
 use std::rc::Rc;
 use std::sync::Arc;
@@ -70,6 +70,8 @@ pub struct Report {
     pub progress: Option<Progress>,
     /// Sectors that are lost.
     pub bad: Vec<Extent>,
+    /// When it was scrubbed last.
+    pub scrubbed: Scrubbed,
     /// Why writes are refused.
     pub down: Option<String>,
     /// What would be lost together.
@@ -123,6 +125,7 @@ impl Array {
             replaced: core.replacement.borrow().as_ref().map(|r| r.role),
             progress: (progress.total > Sectors::ZERO).then_some(progress),
             bad: core.bad.borrow().clone(),
+            scrubbed: core.scrubbed.get(),
             down: core.down.borrow().clone(),
             warnings: crate::place::warnings(&core.shape, &domains.collect::<Vec<_>>()),
         }
@@ -307,7 +310,14 @@ impl Array {
     /// Compares all copies, or data with parity; with `repair` brings what
     /// differs into agreement.
     pub async fn scrub(&self, repair: bool) -> IoResult<ScrubReport> {
-        self.core().scrub(repair).await
+        // Whoever lets go of the members waits for who holds it.
+        let core = self.core().clone();
+        core.scrub(repair).await
+    }
+
+    /// Remembers, durably, when the array was scrubbed last.
+    pub async fn set_scrubbed(&self, scrubbed: Scrubbed) -> IoResult {
+        self.core().set_scrubbed(scrubbed).await
     }
 
     /// Makes everything durable, and takes away every mark that can be: the next
@@ -315,6 +325,9 @@ impl Array {
     pub async fn close(&self) -> IoResult {
         let core = self.core();
         core.closed.set(true);
+        // What is at work by itself ends first, and looks before it goes on.
+        let all = core.geometry.extent();
+        let _alone = core.busy.lock(all, Access::Exclusive).await;
         core.flush_members().await?;
         if core.unsynced.borrow().is_empty() {
             core.clear_marks(Nanos::MAX).await?;

@@ -437,6 +437,7 @@ fn parts_of(
         }),
         past,
         bad: truth.bad.clone(),
+        scrubbed: truth.scrubbed,
         shape,
     };
     let core = Core::new(parts, env.clone(), options)?;

@@ -95,6 +95,7 @@ impl Core {
             journal_slots: meta.journal_slots,
             table: self.table(),
             bad: self.bad.borrow().clone(),
+            scrubbed: self.scrubbed.get(),
         }
     }
 

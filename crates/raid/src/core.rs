@@ -8,7 +8,7 @@
 
 use crate::commit::{Commits, Past};
 use crate::events::Event;
-use crate::format::{MemberEntry, MemberState, Uuid};
+use crate::format::{MemberEntry, MemberState, Scrubbed, Uuid};
 use crate::intent::Intent;
 use crate::journal::Journal;
 use crate::late::Late;
@@ -111,6 +111,7 @@ pub(crate) struct Core {
     pub again: RefCell<BTreeSet<usize>>,
     /// Lost sectors of the array, sorted.
     pub bad: RefCell<Vec<Extent>>,
+    pub scrubbed: Cell<Scrubbed>,
     /// Why writes are refused.
     pub down: RefCell<Option<String>>,
     /// Flushes that failed, whoever asked for them, and of which the user was told.
@@ -146,6 +147,7 @@ pub(crate) struct Parts {
     pub meta: Option<Meta>,
     pub past: Past,
     pub bad: Vec<Extent>,
+    pub scrubbed: Scrubbed,
 }
 
 impl Core {
@@ -195,6 +197,7 @@ impl Core {
             unsynced: RefCell::default(),
             again: RefCell::default(),
             bad: RefCell::new(parts.bad),
+            scrubbed: Cell::new(parts.scrubbed),
             down: RefCell::default(),
             flush_errors: FlushErrors::default(),
             user: Cell::default(),

@@ -126,6 +126,7 @@ pub async fn raw(
         meta: None,
         past: Past::default(),
         bad: Vec::new(),
+        scrubbed: Default::default(),
         shape,
     };
     Ok(Array::start(Core::new(parts, env.clone(), options)?))
@@ -240,6 +241,7 @@ pub async fn create(
             ..Past::default()
         },
         bad: Vec::new(),
+        scrubbed: Default::default(),
     };
     let core = Core::new(parts, env.clone(), options)?;
     let fills = core

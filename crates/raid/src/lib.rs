@@ -51,7 +51,7 @@ pub use create::{Plan, check_form, create, raw};
 pub use events::Event;
 pub use examine::examine;
 pub use format::{
-    BAD_MAX, BLOCK_BYTES, MemberEntry, MemberState, NAME_BYTES_MAX, Position, ROLE_SPARE,
+    BAD_MAX, BLOCK_BYTES, MemberEntry, MemberState, NAME_BYTES_MAX, Position, ROLE_SPARE, Scrubbed,
     Superblock, Uuid,
 };
 pub use levels::{LEGS_MAX, Leg, Level, MEMBERS_MAX, Piece, Shape, Stripe};

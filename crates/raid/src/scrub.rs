@@ -7,11 +7,11 @@
 //! then makes them agree, on the first copy or with the data.
 
 use crate::core::Core;
-use crate::format::{BLOCK_BYTES, SUPERBLOCKS, Superblock};
+use crate::format::{BLOCK_BYTES, SUPERBLOCKS, Scrubbed, Superblock};
 use crate::levels::{LEGS_MAX, Level, Piece, Stripe};
 use crate::member::Member;
 use crate::xor::xor;
-use block::{Access, Extent, Fua, Grant, IoResult, Lba, Sectors};
+use block::{Access, Extent, Fua, Grant, IoResult, Kind, Lba, Sectors};
 use std::rc::Rc;
 
 /// What a scrub found.
@@ -19,6 +19,8 @@ use std::rc::Rc;
 pub struct ScrubReport {
     /// Sectors of the array that were looked at.
     pub sectors: u64,
+    /// Of these, those of which not all was compared, for a member was not in sync.
+    pub skipped: u64,
     /// Places that could not be read on one member, what it carries besides data
     /// included.
     pub unreadable: u64,
@@ -37,7 +39,7 @@ impl Core {
         let mut report = ScrubReport::default();
         if self.intent.is_none() {
             let what = format!("{} has no redundancy to scrub", self.shape.level().name());
-            return Err(self.error(block::Kind::Invalid, what));
+            return Err(self.error(Kind::Invalid, what));
         }
         report.unreadable += self.mend_metadata().await?;
         let mut at = Lba::ZERO;
@@ -48,7 +50,7 @@ impl Core {
                 _ => Sectors(STEP.0.min((end - at).0)),
             };
             let extent = Extent::new(at, step);
-            self.check_up()?;
+            self.check_scrubs()?;
             if self.is_unsynced(extent) {
                 self.clone().agree(extent).await?;
             }
@@ -57,22 +59,56 @@ impl Core {
                     let chunk = self.shape.chunk().bytes() as usize;
                     let grant = self.grant_reconstruct(2, chunk).await;
                     let _busy = self.busy.lock(extent, Access::Exclusive).await;
+                    self.check_scrubs()?;
                     self.scrub_stripe(self.shape.stripe_at(at), repair, &mut report, &grant)
                         .await?;
                 }
                 _ => {
                     self.room_for(LEGS_MAX * step.bytes() as usize).await;
                     let _busy = self.busy.lock(extent, Access::Exclusive).await;
+                    self.check_scrubs()?;
                     for piece in self.shape.pieces(extent) {
                         self.scrub_piece(piece, repair, &mut report).await?;
                     }
                 }
             }
             report.sectors += step.0;
+            if !self.is_whole() {
+                report.skipped += step.0;
+            }
             at = at + step;
             self.pace(step).await;
         }
+        if report.mismatches > report.repaired {
+            let name = &self.name;
+            self.tell(format!(
+                "{name}: a scrub found {} places that differ; look at its members, then mend them \
+                 with `hotset array scrub {name} --repair`",
+                report.mismatches
+            ));
+        }
         Ok(report)
+    }
+
+    /// Whether the array goes on. Of one that is being closed nothing more is asked: its
+    /// members may be somebody else's next.
+    fn check_scrubs(&self) -> IoResult {
+        self.check_up()?;
+        match self.closed.get() {
+            false => Ok(()),
+            true => {
+                let what = "it was closed before its scrub ended; scrub it again";
+                Err(self.error(Kind::Gone, what))
+            }
+        }
+    }
+
+    /// Remembers, durably, when the array was scrubbed last.
+    pub async fn set_scrubbed(self: &Rc<Core>, scrubbed: Scrubbed) -> IoResult {
+        self.check_scrubs()?;
+        self.scrubbed.set(scrubbed);
+        self.want_commit();
+        self.unless_silent(self.commit()).await
     }
 
     /// Writes again what cannot be read of what members carry besides data; says of how
@@ -80,6 +116,7 @@ impl Core {
     async fn mend_metadata(self: &Rc<Core>) -> IoResult<u64> {
         let mut illegible = 0;
         for (_, member) in self.live() {
+            self.check_scrubs()?;
             illegible += self.illegible_superblocks(&member).await;
         }
         if illegible > 0 {

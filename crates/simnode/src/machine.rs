@@ -17,6 +17,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// A disk in turn is as many targets, one after the other: so many returns later who had
 /// it open at first would have it again.
@@ -24,6 +25,8 @@ const TURNS: usize = 6;
 /// What opening a disk takes.
 const OPENING: Nanos = Nanos::from_micros(200);
 const HEAD_BYTES: usize = HEAD_BLOCKS as usize * BLOCK_BYTES;
+/// The time of day when a world begins, in seconds since 1970.
+const BEGAN: u64 = 1_800_000_000;
 /// Draws names that nobody has had.
 const NAMES: u64 = 11;
 
@@ -291,6 +294,11 @@ impl Platform for SimPlatform {
 
     fn host(&self) -> String {
         "simulated".into()
+    }
+
+    fn time_of_day(&self) -> u64 {
+        let span = self.local.env().timer.now();
+        BEGAN + Duration::from_nanos(span.0).as_secs()
     }
 
     fn uuid(&self) -> u128 {

@@ -107,6 +107,14 @@ pub fn domain(config: &Config, name: &Name) -> String {
     }
 }
 
+/// Whether what `one` and `other` are made of hangs on a controller, or is a device, of both.
+pub fn shares(config: &Config, one: &Name, other: &Name) -> bool {
+    let (mut ones, mut others) = (BTreeSet::new(), BTreeSet::new());
+    controllers(config, one, &mut ones);
+    controllers(config, other, &mut others);
+    !ones.is_disjoint(&others)
+}
+
 /// Whether `name`, if an array, made as `hotset array create` does it, can be read
 /// without the devices that are `lost`.
 pub fn survives(config: &Config, name: &Name, lost: &dyn Fn(&Device) -> bool) -> bool {

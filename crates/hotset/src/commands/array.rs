@@ -270,6 +270,16 @@ pub fn text(array: &Status) -> String {
     if let Some(scrub) = &array.scrub {
         text += &format!("  {}\n", scrubbed(scrub));
     }
+    let span = |seconds: u64| lab::page::span(seconds as f64);
+    let last = match array.scrubbed_s {
+        Some(ago) => format!("the last scrub ended {} ago", span(ago)),
+        None => "no scrub has ended".into(),
+    };
+    if let Some(due) = array.scrub_due_s {
+        text += &format!("  {last}; the next is due in {}\n", span(due));
+    } else if array.scrubbed_s.is_some() {
+        text += &format!("  {last}\n");
+    }
     let mut table = Table::new(&[
         "  MEMBER",
         "CONTROLLER",

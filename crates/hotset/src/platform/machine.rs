@@ -5,7 +5,7 @@ use origin::Identity;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Who is behind `place`, a path or a URI: for a file its file system and inode,
 /// for a block device its serial number where it tells one.
@@ -52,6 +52,12 @@ pub fn uuid() -> u128 {
     use std::hash::{BuildHasher, RandomState};
     let half = |n: u64| u128::from(RandomState::new().hash_one((n, std::process::id())));
     half(1) << 64 | half(2)
+}
+
+/// The time of day, in seconds since 1970.
+pub fn time_of_day() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(1, |since| since.as_secs().max(1))
 }
 
 /// User and system time of this process.

@@ -3,7 +3,7 @@
 use crate::leaf::Leaf;
 use crate::place::Opened;
 use crate::platform::Platform;
-use block::{Device as _, Driver};
+use block::{Device as _, Driver, Nanos};
 use control::config::{self, Name};
 use filter::Swappable;
 use raid::Array;
@@ -20,6 +20,8 @@ pub(crate) struct Running {
     /// Devices that were given while it runs.
     pub(crate) given: RefCell<BTreeSet<Name>>,
     pub(crate) scrub: RefCell<Option<control::status::Scrub>>,
+    /// Before that none begins by itself, for one has failed.
+    pub(super) scrub_again: Cell<Nanos>,
     /// Events that the platform was told.
     pub(super) told: Cell<u64>,
     /// What has to be there for the array to be put together again.

@@ -11,7 +11,6 @@ use crate::place::{Opened, Role};
 use crate::platform::Platform;
 use block::{BoxDevice, Device as _, IoResult, Kind, Nanos};
 use control::config::Name;
-use control::status::Scrub;
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
@@ -58,6 +57,7 @@ impl<P: Platform> Devices<P> {
             running.tell(&self.platform);
             self.seek(&running, &mut pauses).await;
             self.restore(&running, &mut pauses).await;
+            self.scrub_if_due(&running).await;
             timer.sleep(PERIOD).await;
         }
     }
@@ -230,37 +230,6 @@ impl<P: Platform> Devices<P> {
                     .await
             }
         }
-    }
-
-    /// Begins a scrub.
-    pub(crate) fn scrub(&self, array: &str, repair: bool) -> Result<(), String> {
-        let running = self.running(array)?;
-        let state = |scrub: &Scrub| scrub.running;
-        if running.scrub.borrow().as_ref().is_some_and(state) {
-            return Err(format!("array {array} is being scrubbed; wait for its end"));
-        }
-        *running.scrub.borrow_mut() = Some(Scrub {
-            running: true,
-            ..Scrub::default()
-        });
-        self.env().spawn.spawn(async move {
-            let ended = running.array().scrub(repair).await;
-            let scrub = match ended {
-                Ok(found) => Scrub {
-                    running: false,
-                    mismatches: found.mismatches,
-                    repaired: found.repaired,
-                    unreadable: found.unreadable,
-                    error: None,
-                },
-                Err(error) => Scrub {
-                    error: Some(error.to_string()),
-                    ..Scrub::default()
-                },
-            };
-            *running.scrub.borrow_mut() = Some(scrub);
-        });
-        Ok(())
     }
 }
 

@@ -33,7 +33,8 @@ impl<P: Platform> Devices<P> {
         let names: Names = names.collect();
         let running = self.running.borrow();
         let inactive = self.inactive.borrow();
-        let running = running.iter().map(|one| array(one, &names, now));
+        let time = self.platform.time_of_day();
+        let running = running.iter().map(|one| array(one, &names, now, time));
         let inactive = inactive
             .values()
             .map(|(config, why)| inactive_array(config, why));
@@ -54,6 +55,8 @@ fn inactive_array(config: &config::Array, why: &str) -> Array {
         spares: Vec::new(),
         progress: None,
         scrub: None,
+        scrubbed_s: None,
+        scrub_due_s: None,
         lost_bytes: 0,
         down: None,
         inactive: Some(why.to_owned()),
@@ -62,7 +65,7 @@ fn inactive_array(config: &config::Array, why: &str) -> Array {
     }
 }
 
-fn array(running: &Running, names: &Names, now: Nanos) -> Array {
+fn array(running: &Running, names: &Names, now: Nanos, time_of_day: u64) -> Array {
     let report = running.array().report();
     let named = |device: &Arc<str>| match names.get(device) {
         Some(name) => name.clone(),
@@ -94,6 +97,7 @@ fn array(running: &Running, names: &Names, now: Nanos) -> Array {
         .bad
         .iter()
         .fold(Sectors::ZERO, |sum, run| sum + run.len);
+    let (scrubbed_s, scrub_due_s) = running.scrubs(time_of_day);
     let (events, _) = running.array().events();
     let events = events.iter().rev().take(EVENTS_SHOWN).rev();
     Array {
@@ -107,6 +111,8 @@ fn array(running: &Running, names: &Names, now: Nanos) -> Array {
         spares: report.spares.iter().map(named).collect(),
         progress,
         scrub: running.scrub.borrow().clone(),
+        scrubbed_s,
+        scrub_due_s,
         lost_bytes: lost.bytes(),
         down: report.down.clone(),
         inactive: None,

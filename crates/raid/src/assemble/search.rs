@@ -174,6 +174,7 @@ impl Search {
             history: Vec::new(),
             sealed: 1,
             revision: 0,
+            scrubbed: Default::default(),
             name: "array".into(),
             level: self.level,
             block: Sectors(1),

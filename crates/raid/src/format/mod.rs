@@ -12,7 +12,7 @@ mod superblock;
 pub(crate) use superblock::HISTORY_MAX;
 pub use superblock::{
     BAD_MAX, MEMBER_SECTORS_MAX, MemberEntry, MemberState, NAME_BYTES_MAX, Position, ROLE_SPARE,
-    Superblock, Uuid,
+    Scrubbed, Superblock, Uuid,
 };
 
 use block::Sectors;

@@ -33,9 +33,10 @@ const ENTRY_BYTES: usize = 48;
 const ENTRY_BYTES_PLAIN: usize = 64;
 const AT_HISTORY: usize = AT_TABLE + MEMBERS_MAX * ENTRY_BYTES;
 const POSITION_BYTES: usize = 24;
+const AT_SCRUBBED: usize = 2096;
 const AT_BAD: usize = 2176;
 const BAD_BYTES: usize = 16;
-const _: () = assert!(AT_HISTORY + HISTORY_MAX * POSITION_BYTES <= AT_BAD - 80);
+const _: () = assert!(AT_HISTORY + HISTORY_MAX * POSITION_BYTES <= AT_SCRUBBED);
 const _: () = assert!(AT_TABLE + MEMBERS_MAX * ENTRY_BYTES_PLAIN == AT_BAD);
 const _: () = assert!(AT_BAD + BAD_MAX * BAD_BYTES == BLOCK_BYTES);
 
@@ -131,6 +132,15 @@ pub struct Position {
     pub event: u64,
 }
 
+/// Since when the time to the next scrub counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Scrubbed {
+    /// In seconds since 1970 by the clock of whoever runs the array; 0 if nobody has said.
+    pub since: u64,
+    /// Whether a scrub of all of it ended then.
+    pub ended: bool,
+}
+
 /// What each member says of its array.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Superblock {
@@ -169,6 +179,8 @@ pub struct Superblock {
     pub table: Vec<MemberEntry>,
     /// Runs of the array's sectors whose data is lost.
     pub bad: Vec<Extent>,
+    /// When it was scrubbed last.
+    pub scrubbed: Scrubbed,
 }
 
 fn level_code(level: Level) -> u8 {
@@ -219,6 +231,8 @@ impl Superblock {
             put(block, at + 32, &entry.failed_at.to_le_bytes());
             block[at + 40] = entry.state.code();
         }
+        put(block, AT_SCRUBBED, &self.scrubbed.since.to_le_bytes());
+        block[AT_SCRUBBED + 8] = u8::from(self.scrubbed.ended);
         for (i, bad) in self.bad.iter().enumerate() {
             let at = AT_BAD + i * BAD_BYTES;
             put(block, at, &bad.start.0.to_le_bytes());
@@ -269,6 +283,7 @@ impl Superblock {
         let events = fields.u64(48);
         let mut history = Vec::new();
         let (mut sealed, mut revision) = (events.saturating_sub(1), 0);
+        let mut scrubbed = Scrubbed::default();
         if plain {
             revision = fields.u32(88);
             history.push(Position {
@@ -277,6 +292,8 @@ impl Superblock {
             });
         } else {
             sealed = fields.u64(88);
+            scrubbed.since = fields.u64(AT_SCRUBBED);
+            scrubbed.ended = fields.u8(AT_SCRUBBED + 8) != 0;
             let starts = usize::from(fields.u8(86));
             if starts > HISTORY_MAX {
                 return None;
@@ -315,6 +332,7 @@ impl Superblock {
             journal_slots: fields.u32(76),
             table: (0..members).map(entry).collect::<Option<_>>()?,
             bad: (0..bad).map(lost).collect(),
+            scrubbed,
         };
         superblock.is_possible().then_some(superblock)
     }

@@ -26,6 +26,7 @@ fn superblock(states: &[MemberState], chain: &[Position]) -> Superblock {
         history: chain[1..].to_vec(),
         sealed: 0,
         revision: 0,
+        scrubbed: Default::default(),
         name: "array".into(),
         level: Level::Raid1,
         block: Sectors(1),

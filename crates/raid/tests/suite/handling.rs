@@ -233,6 +233,7 @@ fn superblock() -> raid::Superblock {
         history: Vec::new(),
         sealed: 2,
         revision: 0,
+        scrubbed: Default::default(),
         name: "array".into(),
         level: Level::Linear,
         block: Sectors(1),

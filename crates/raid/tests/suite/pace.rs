@@ -1,4 +1,4 @@
-//! What a rebuild at the default rate costs those who use the array meanwhile,
+//! What a rebuild or a scrub at the default rate costs those who use the array meanwhile,
 //! in virtual time, on models of 15,000 rpm drives.
 
 use crate::common::{Bench, drive};
@@ -7,7 +7,7 @@ use raid::{Array, Level, MemberState, Options, Plan, create};
 use sim::model::Hdd;
 use sim::model::catalogue::hdd::SAS15K;
 use sim::{DiskSpec, Rng, Service, Sim, World};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 const MIB: u64 = 512;
@@ -55,6 +55,22 @@ async fn p99(bench: &Bench, array: &Array, rate: u64, seed: u64) -> Nanos {
     times[times.len() * 99 / 100]
 }
 
+/// An array of disks `0..members`, with these spares.
+async fn made(bench: &Bench, level: Level, members: usize, spares: &[usize]) -> Array {
+    let plan = Plan {
+        name: "array".into(),
+        level,
+        chunk: Sectors(128),
+        overwrite: false,
+        zeroed: false,
+    };
+    let roles: Vec<_> = (0..members).collect();
+    let (members, spares) = (bench.candidates(&roles), bench.candidates(spares));
+    let (mut fresh, options) = (|| bench.uuid(), Options::default());
+    let array = create(&bench.env, &plan, members, spares, &mut fresh, options).await;
+    array.unwrap()
+}
+
 #[test]
 fn a_rebuild_at_the_default_rate_leaves_the_foreground_its_time() {
     for (level, members, rate) in [
@@ -67,18 +83,7 @@ fn a_rebuild_at_the_default_rate_leaves_the_foreground_its_time() {
         let control = world.control();
         let mut sim = Sim::new(world);
         drive(&mut sim, &control, &disks, async move |bench| {
-            let plan = Plan {
-                name: "array".into(),
-                level,
-                chunk: Sectors(128),
-                overwrite: false,
-                zeroed: false,
-            };
-            let roles: Vec<_> = (0..members).collect();
-            let (members, spares) = (bench.candidates(&roles), bench.candidates(&[members]));
-            let (mut fresh, options) = (|| bench.uuid(), Options::default());
-            let array = create(&bench.env, &plan, members, spares, &mut fresh, options).await;
-            let array = array.unwrap();
+            let array = made(&bench, level, members, &[members]).await;
             let healthy = p99(&bench, &array, rate, 1).await;
             array.fail(1).await.unwrap();
             bench.sleep(500).await;
@@ -88,6 +93,36 @@ fn a_rebuild_at_the_default_rate_leaves_the_foreground_its_time() {
             assert!(rebuilding, "{level:?}: it went on all the while");
             let ratio = rebuilt.0 as f64 / healthy.0 as f64;
             println!("{level:?}: p99 healthy {healthy}, in rebuild {rebuilt}: {ratio:.2} times");
+            assert!(ratio <= 2.0, "{level:?}: {ratio:.2} times");
+        });
+    }
+}
+
+#[test]
+fn a_scrub_at_the_default_rate_leaves_the_foreground_its_time() {
+    for (level, members, rate) in [
+        (Level::Raid1, 2, 60),
+        (Level::Raid10, 4, 120),
+        (Level::Raid5, 4, 40),
+    ] {
+        let mut world = World::new(1);
+        let disks = drives(&mut world, members);
+        let control = world.control();
+        let mut sim = Sim::new(world);
+        drive(&mut sim, &control, &disks, async move |bench| {
+            let array = made(&bench, level, members, &[]).await;
+            let alone = p99(&bench, &array, rate, 1).await;
+            let ended = Rc::new(Cell::new(false));
+            let (scrubbed, seen) = (array.clone(), ended.clone());
+            bench.env.spawn.spawn(async move {
+                scrubbed.scrub(false).await.expect("all is sound");
+                seen.set(true);
+            });
+            bench.sleep(500).await;
+            let beside = p99(&bench, &array, rate, 1).await;
+            assert!(!ended.get(), "{level:?}: it went on all the while");
+            let ratio = beside.0 as f64 / alone.0 as f64;
+            println!("{level:?}: p99 alone {alone}, in a scrub {beside}: {ratio:.2} times");
             assert!(ratio <= 2.0, "{level:?}: {ratio:.2} times");
         });
     }

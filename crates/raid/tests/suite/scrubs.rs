@@ -1,9 +1,11 @@
 //! What a scrub finds, and which bytes a repair believes.
 
 use crate::common::{Bench, drive, refused, run, spoil, strike};
-use block::{Device, Extent, Fua, Kind, Lba, Sectors};
-use raid::{Level, ScrubReport};
+use block::{Device, Extent, Fua, Kind, Lba, Nanos, Sectors};
+use raid::{Level, ScrubReport, Scrubbed};
 use sim::{Effect, Ops, Rule, When};
+use std::cell::RefCell;
+use std::rc::Rc;
 
 /// Where data begins on a member, of three with a journal.
 fn data_at(level: Level) -> u64 {
@@ -160,5 +162,46 @@ fn a_scrub_writes_again_what_rotted_beside_the_data() {
             let array = bench.assemble(&all).await.unwrap();
             assert!(array.is_settled() || level == Level::Raid5);
         });
+    }
+}
+
+/// A member of an array that was closed may be another's.
+#[test]
+fn a_scrub_ends_with_its_array_and_asks_nothing_of_members_afterwards() {
+    for (level, members) in [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 3)] {
+        for is_closed in [true, false] {
+            run(1, 1, &vec![16; members], async move |bench| {
+                let roles: Vec<_> = (0..members).collect();
+                let array = bench.create(level, &roles, &[]).await.unwrap();
+                bench.write(&array, 0, 256, 1).await.unwrap();
+                let ended = Rc::new(RefCell::new(None));
+                let (scrubbed, seen) = (array.clone(), ended.clone());
+                bench.env.spawn.spawn(async move {
+                    *seen.borrow_mut() = Some(scrubbed.scrub(false).await);
+                });
+                bench.sleep(20).await;
+                assert!(ended.borrow().is_none(), "{level:?}: it goes on");
+                let began = bench.env.timer.now();
+                match is_closed {
+                    true => array.close().await.unwrap(),
+                    false => array.let_go().await,
+                }
+                assert!(bench.env.timer.now() - began < Nanos::from_millis(50));
+                let reads = || -> Vec<u64> {
+                    let members = array.report().members;
+                    members.iter().map(|m| m.counts.reads).collect()
+                };
+                let asked = reads();
+                bench.sleep(2000).await;
+                assert_eq!(reads(), asked, "{level:?}");
+                let told = refused(ended.take().expect("it has ended"));
+                assert!(told.contains("closed before its scrub ended"), "{told}");
+                let now = Scrubbed {
+                    since: 1,
+                    ended: true,
+                };
+                assert!(array.set_scrubbed(now).await.is_err(), "nor written");
+            });
+        }
     }
 }

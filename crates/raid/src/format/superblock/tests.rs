@@ -18,6 +18,10 @@ pub(crate) fn sample() -> Superblock {
         history: vec![start(7, 70), start(6, 9)],
         sealed: 76,
         revision: 0,
+        scrubbed: Scrubbed {
+            since: 1_800_000_000,
+            ended: true,
+        },
         name: "slow".into(),
         level: Level::Raid5,
         block: Sectors(8),
@@ -70,6 +74,7 @@ fn what_version_1_wrote_is_read_as_of_a_start_without_a_name() {
         generation: Uuid::default(),
         history: Vec::new(),
         revision: 3,
+        scrubbed: Scrubbed::default(),
         ..sample()
     };
     let block = plain(&old);

@@ -1,0 +1,212 @@
+//! Scrubs that begin by themselves, on a node in virtual time.
+
+use block::{Geometry, Nanos, Sectors};
+use control::protocol::{Reply, Request};
+use control::serve::Handler;
+use control::status::Array;
+use node::{Controlled, Devices, Memory, Node, Source};
+use shard::Local;
+use sim::{Budget, DiskSpec, Outcome, Sim, SimDriver, World};
+use simnode::{Direct, Machine, SimPlatform, run_alone};
+use std::rc::Rc;
+
+const CONFIG: &str = r#"
+[[device]]
+name = "a"
+path = "/a"
+
+[[device]]
+name = "b"
+path = "/b"
+
+[[array]]
+name = "mirror"
+level = "raid1"
+members = ["a", "b"]
+scrub_interval = "INTERVAL"
+
+[[pool]]
+name = "fast"
+devices = []
+
+[[volume]]
+name = "data"
+origin = "mirror"
+pool = "fast"
+"#;
+
+/// A node with a mirror that is to be scrubbed every `interval`, whatever test is run on it.
+fn on_a_mirror(interval: &str, test: impl AsyncFnOnce(Bench) + 'static) {
+    on_mirrors(CONFIG.replace("INTERVAL", interval), 16, test);
+}
+
+/// A node of this configuration, with disks of `mib` MiB and its arrays made of them.
+fn on_mirrors(text: String, mib: u64, test: impl AsyncFnOnce(Bench) + 'static) {
+    let mut problems = Vec::new();
+    let config = control::config::parse(&text, &mut problems);
+    assert!(problems.is_empty(), "{problems:?}");
+    let mut world = World::new(1);
+    let machine = Machine::new(&mut world, &config, move |device| {
+        let geometry = Geometry::new(
+            device.name.value.as_str(),
+            Sectors::from_mib(mib),
+            Sectors(1),
+        );
+        Ok(DiskSpec::new(geometry))
+    });
+    let machine = machine.expect("sound disks");
+    let mut sim = Sim::new(world).pool_bytes(64 << 20);
+    sim.set_budget(Budget {
+        time_max: Nanos::from_secs(86_400),
+        ..Budget::default()
+    });
+    let (outcome, _) = run_alone(&mut sim, async move |local| {
+        let platform = SimPlatform::new(machine.clone(), local.clone());
+        let devices = Devices::new(&config, platform);
+        for array in &config.arrays {
+            let name = &array.name.value;
+            let Some(Source::Array(array)) = devices.find(name) else {
+                panic!("no {name}")
+            };
+            devices.create(&array, true).await.expect("sound").keep();
+        }
+        devices.stop().await.expect("sound");
+        let bench = Bench {
+            local,
+            machine,
+            config: Rc::new(config),
+        };
+        test(bench).await;
+    });
+    assert_eq!(outcome, Outcome::Done);
+}
+
+struct Bench {
+    local: Local<SimDriver>,
+    machine: Rc<Machine>,
+    config: Rc<control::config::Config>,
+}
+
+impl Bench {
+    /// Looks at the arrays after each of these spans of a node's life, in seconds, which ends
+    /// in order. `begun` is called once it serves.
+    async fn watch(&self, spans: &[u64], begun: impl FnOnce()) -> Vec<Vec<Array>> {
+        let platform = SimPlatform::new(self.machine.clone(), self.local.clone());
+        let timer = self.local.env().timer;
+        let frontend = Direct::new(self.local.env());
+        let node = Node::start(&self.config, platform, vec![frontend]).await;
+        let node = node.expect("it starts");
+        Node::supervise(&node);
+        begun();
+        let mut seen = Vec::new();
+        let began = timer.now();
+        for span in spans {
+            timer.until(began + Nanos::from_secs(*span)).await;
+            let asked = Controlled(node.clone());
+            let reply = asked.handle(Request::Status, &mut Memory::default()).await;
+            let Reply::Status(status) = reply else {
+                panic!("no status")
+            };
+            seen.push(status.arrays);
+        }
+        node.stop().await.expect("it stops");
+        seen
+    }
+
+    /// Looks at the mirror after so many hours and a minute.
+    async fn live_with(&self, hours: &[u64], begun: impl FnOnce()) -> Vec<Array> {
+        let spans: Vec<u64> = hours.iter().map(|hour| 3600 * hour + 60).collect();
+        self.watch(&spans, begun).await.concat()
+    }
+
+    async fn live(&self, hours: &[u64]) -> Vec<Array> {
+        self.live_with(hours, || ()).await
+    }
+}
+
+/// What is left of a minute, which is when a scrub began or ended.
+fn hours(span: Option<u64>) -> Option<u64> {
+    span.map(|seconds| (seconds + 120) / 3600)
+}
+
+#[test]
+fn a_scrub_begins_when_its_time_has_come_whatever_was_restarted() {
+    on_a_mirror("4h", async |bench| {
+        let seen = bench.live(&[0, 3]).await;
+        let ends = |array: &Array| (hours(array.scrubbed_s), hours(array.scrub_due_s));
+        assert_eq!(ends(&seen[0]), (None, Some(4)), "it is new");
+        assert_eq!(ends(&seen[1]), (None, Some(1)));
+        assert!(seen[1].scrub.is_none());
+        // The time that has passed counts in the next life too.
+        let seen = bench.live(&[0, 2, 4, 6]).await;
+        assert_eq!(ends(&seen[0]), (None, Some(1)));
+        assert_eq!(ends(&seen[1]), (Some(1), Some(3)), "{:?}", seen[1]);
+        let scrub = seen[1].scrub.as_ref().expect("one has ended");
+        assert!(!scrub.running && scrub.error.is_none() && scrub.mismatches == 0);
+        assert_eq!(ends(&seen[2]), (Some(3), Some(1)));
+        assert_eq!(ends(&seen[3]), (Some(1), Some(3)), "and the one after that");
+    });
+}
+
+#[test]
+fn none_begins_where_none_is_wanted() {
+    on_a_mirror("0s", async |bench| {
+        let seen = bench.live(&[20]).await;
+        assert_eq!((seen[0].scrubbed_s, seen[0].scrub_due_s), (None, None));
+        assert!(seen[0].scrub.is_none());
+    });
+}
+
+#[test]
+fn an_array_without_one_of_its_members_is_not_scrubbed() {
+    on_a_mirror("1h", async |bench| {
+        let pull = || bench.machine.pull("/b");
+        let seen = bench.live_with(&[3], pull).await;
+        assert_eq!(seen[0].state, "degraded");
+        assert!(seen[0].scrub.is_none());
+        bench.machine.give_back("/b");
+        let seen = bench.live(&[2]).await;
+        assert!(seen[0].scrubbed_s.is_some(), "{:?}", seen[0]);
+    });
+}
+
+/// Two mirrors of four disks on one controller, or on one each.
+fn two_mirrors(is_shared: bool) -> String {
+    let mut text = String::new();
+    for disk in ["a", "b", "c", "d"] {
+        let controller = if is_shared { "hba" } else { disk };
+        text += &format!(
+            "[[device]]\nname = \"{disk}\"\npath = \"/{disk}\"\ncontroller = \"{controller}\"\n"
+        );
+    }
+    text += "[[pool]]\nname = \"fast\"\ndevices = []\n";
+    for (name, members) in [("one", ["a", "b"]), ("other", ["c", "d"])] {
+        text += &format!(
+            "[[array]]\nname = \"{name}\"\nlevel = \"raid1\"\nmembers = {members:?}\n\
+             scrub_interval = \"1h\"\n[[volume]]\nname = \"v-{name}\"\norigin = \"{name}\"\n\
+             pool = \"fast\"\n"
+        );
+    }
+    text
+}
+
+#[test]
+fn of_arrays_that_share_a_controller_one_is_scrubbed_at_a_time() {
+    for is_shared in [true, false] {
+        on_mirrors(two_mirrors(is_shared), 2048, async move |bench| {
+            let spans: Vec<u64> = (3599..3660).chain([3900]).collect();
+            let seen = bench.watch(&spans, || ()).await;
+            let running = |arrays: &Vec<Array>| {
+                let scrubs = arrays.iter().filter_map(|array| array.scrub.as_ref());
+                scrubs.filter(|scrub| scrub.running).count()
+            };
+            let most = seen.iter().map(running).max();
+            assert_eq!(most, Some(if is_shared { 1 } else { 2 }));
+            let last = seen.last().expect("it was looked at");
+            assert!(
+                last.iter().all(|array| array.scrubbed_s.is_some()),
+                "{last:?}"
+            );
+        });
+    }
+}

@@ -1,0 +1,134 @@
+//! Scrubs: when one begins by itself, and what came of the last.
+//!
+//! Invariants:
+//!     a scrub counts as the last one ⟹ it compared all of the array, with every member
+//!     one begins by itself ⟹ the array lacks nothing, and neither it nor another with which
+//!         it shares a controller or a device is being scrubbed
+//!
+//! One that was cut short, by a restart too, begins anew from the front.
+
+use super::{Devices, Running};
+use crate::nanos;
+use crate::platform::Platform;
+use block::Nanos;
+use control::check::shares;
+use control::status::Scrub;
+use raid::{Level, Scrubbed};
+use std::rc::Rc;
+
+const SECOND: Nanos = Nanos::from_secs(1);
+/// The pause after a scrub that failed, or that had to leave something out.
+const AGAIN: Nanos = Nanos::from_secs(3600);
+
+/// In what time the next scrub is due by the time of day `now`, all in seconds; `None` if
+/// none begins by itself.
+fn due(interval: u64, level: Level, scrubbed: Scrubbed, now: u64) -> Option<u64> {
+    let since = match scrubbed.since {
+        // It counts from the first look at the array.
+        0 => now,
+        since => since,
+    };
+    let due = since.saturating_add(interval);
+    let is_wanted = level.is_redundant() && interval > 0;
+    is_wanted.then(|| due.saturating_sub(now))
+}
+
+impl Running {
+    fn is_scrubbed(&self) -> bool {
+        let scrub = self.scrub.borrow();
+        scrub.as_ref().is_some_and(|scrub| scrub.running)
+    }
+
+    /// How long ago the last scrub ended, and in what time the next begins by itself, by the
+    /// time of day `now`.
+    pub(crate) fn scrubs(&self, now: u64) -> (Option<u64>, Option<u64>) {
+        let report = self.array().report();
+        let scrubbed = report.scrubbed;
+        let interval = nanos(self.config.scrub_interval.value).0.div_ceil(SECOND.0);
+        let last = scrubbed.ended.then(|| now.saturating_sub(scrubbed.since));
+        (last, due(interval, report.level, scrubbed, now))
+    }
+}
+
+impl<P: Platform> Devices<P> {
+    /// Begins a scrub if it is time for one.
+    pub(super) async fn scrub_if_due(&self, running: &Rc<Running>) {
+        let array = running.array();
+        let (scrubbed, now) = (array.report().scrubbed, self.platform.time_of_day());
+        let (_, Some(due)) = running.scrubs(now) else {
+            return;
+        };
+        if !array.is_settled() || running.is_scrubbed() {
+            return;
+        }
+        // It is looked after for the first time, or the clock has been set back.
+        if scrubbed.since == 0 || scrubbed.since > now {
+            let from_now = Scrubbed {
+                since: now,
+                ended: false,
+            };
+            // Who refuses it is left behind, and it is set again then.
+            let _ = array.set_scrubbed(from_now).await;
+            return;
+        }
+        let is_paused = self.env().timer.now() < running.scrub_again.get();
+        if due == 0 && !is_paused && !self.is_neighbour_scrubbed(running) {
+            self.begin_scrub(running.clone(), false);
+        }
+    }
+
+    /// Whether an array is being scrubbed that shares a controller or a device with this one.
+    fn is_neighbour_scrubbed(&self, running: &Running) -> bool {
+        let name = &running.config.name.value;
+        let all = self.running.borrow();
+        let mut scrubbed = all.iter().filter(|other| other.is_scrubbed());
+        scrubbed.any(|other| shares(&self.config, name, &other.config.name.value))
+    }
+
+    /// Begins a scrub, as asked by hand.
+    pub(crate) fn scrub(&self, array: &str, repair: bool) -> Result<(), String> {
+        let running = self.running(array)?;
+        if running.is_scrubbed() {
+            return Err(format!("array {array} is being scrubbed; wait for its end"));
+        }
+        self.begin_scrub(running, repair);
+        Ok(())
+    }
+
+    fn begin_scrub(&self, running: Rc<Running>, repair: bool) {
+        *running.scrub.borrow_mut() = Some(Scrub {
+            running: true,
+            ..Scrub::default()
+        });
+        let (platform, timer) = (self.platform.clone(), self.env().timer);
+        self.env().spawn.spawn(async move {
+            let array = running.array();
+            let mut ended = array.scrub(repair).await;
+            if let Ok(found) = &ended
+                && found.skipped == 0
+            {
+                let now = Scrubbed {
+                    since: platform.time_of_day(),
+                    ended: true,
+                };
+                ended = array.set_scrubbed(now).await.map(|()| *found);
+            } else {
+                running.scrub_again.set(timer.now() + AGAIN);
+            }
+            let scrub = match ended {
+                Ok(found) => Scrub {
+                    running: false,
+                    mismatches: found.mismatches,
+                    repaired: found.repaired,
+                    unreadable: found.unreadable,
+                    error: None,
+                },
+                Err(error) => Scrub {
+                    error: Some(error.to_string()),
+                    ..Scrub::default()
+                },
+            };
+            *running.scrub.borrow_mut() = Some(scrub);
+        });
+    }
+}
