@@ -15,7 +15,7 @@ use crate::levels::Stripe;
 use crate::replicated::Change;
 use crate::scratch;
 use crate::xor::{rebuild_in, xor};
-use block::{Access, Buf, Extent, Fua, Grant, IoError, IoResult, Kind, Lba, Sectors, Shared};
+use block::{Access, Buf, Extent, Fua, Grant, IoError, IoResult, Lba, Sectors, Shared};
 use futures_util::future::{join_all, try_join_all};
 use std::rc::Rc;
 
@@ -285,6 +285,10 @@ impl Core {
         let all = grant.take(len * roles.len());
         let at = stripe.row() + update.from;
         let (mut band, lost) = self.read_band(at, &roles, all).await;
+        if lost == Some(usize::MAX) {
+            let what = "two members cannot be read; these sectors cannot be written in part";
+            return Err(self.two_illegible(what).at(stripe.extent()));
+        }
         if let Some(lost) = lost.filter(|lost| *lost != stripe.parity) {
             rebuild_in(&mut band, len, lost);
         }
@@ -294,10 +298,6 @@ impl Core {
                 chunk[update.inside(part)].copy_from_slice(&part.data);
             }
             xor(&mut parity, chunk);
-        }
-        if lost.is_some_and(|lost| lost == usize::MAX) {
-            let what = "two members cannot be read; these sectors cannot be written in part";
-            return Err(self.error(Kind::Media, what).at(stripe.extent()));
         }
         Ok(parity)
     }

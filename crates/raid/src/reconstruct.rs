@@ -4,7 +4,7 @@ use crate::core::Core;
 use crate::levels::{Piece, Stripe};
 use crate::member::{Member, is_loss};
 use crate::xor::xor;
-use block::{Access, Buf, Grant, IoResult, Kind, Lba, SECTOR_BYTES, Sectors};
+use block::{Access, Buf, Grant, IoError, IoResult, Kind, Lba, SECTOR_BYTES, Sectors};
 use futures_util::future::join_all;
 use std::rc::Rc;
 
@@ -60,14 +60,8 @@ impl Core {
             let (all, lost) = self.read_band(at, &others, all).await;
             if lost.is_some() {
                 grant.give_back(all);
-                let roles = 0..self.shape.members();
-                let missing = roles.filter(|role| self.in_sync(*role).is_none()).count();
-                let kind = match missing > 1 || self.down.borrow().is_some() {
-                    true => Kind::Gone,
-                    false => Kind::Media,
-                };
-                let what = "another member cannot be read either";
-                return (buf, Err(self.error(kind, what)));
+                let error = self.two_illegible("another member cannot be read either");
+                return (buf, Err(error));
             }
             let into = &mut buf[done..done + len];
             into.fill(0);
@@ -76,6 +70,14 @@ impl Core {
             done += len;
         }
         (buf, Ok(()))
+    }
+
+    /// The error of what two members cannot be read for: the array is lost, or sectors are.
+    pub fn two_illegible(&self, what: &'static str) -> IoError {
+        let roles = 0..self.shape.members();
+        let missing = roles.filter(|role| self.in_sync(*role).is_none()).count();
+        let is_lost = missing > 1 || self.down.borrow().is_some();
+        self.error(if is_lost { Kind::Gone } else { Kind::Media }, what)
     }
 
     /// Reads the same run of all `roles` into `all`; says which one could not

@@ -73,3 +73,30 @@ fn a_member_that_never_takes_a_write_is_left_behind() {
         });
     }
 }
+
+/// Whoever is above would take an array that has lost too much for sectors that are bad.
+#[test]
+fn a_write_that_meets_two_lost_members_says_that_the_array_is_gone() {
+    let (mut sim, disks) = run(1, 1, &[8; 3], async |bench| {
+        let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
+        bench.write(&array, 0, 512, 1).await.unwrap();
+        array.close().await.unwrap();
+    });
+    for kind in [Kind::Media, Kind::Gone] {
+        let rule = |disk| Rule {
+            disk,
+            ops: Ops::Reads,
+            within: Some(Extent::new(Lba(4096), Sectors(4096))),
+            when: When::Always,
+            effect: Effect::Fail(kind),
+        };
+        strike(&mut sim, disks[..2].iter().copied().map(rule).collect());
+        let control = sim.world().control();
+        drive(&mut sim, &control, &disks, async move |bench| {
+            let array = bench.assemble(&[0, 1, 2]).await.unwrap();
+            let error = bench.write(&array, 3, 2, 2).await.unwrap_err();
+            assert_eq!(error.kind(), kind, "{error}");
+            assert_eq!(array.report().down.is_some(), kind == Kind::Gone);
+        });
+    }
+}
