@@ -173,6 +173,28 @@ impl Model {
         }
     }
 
+    /// What `lost` says of stripes of so many sectors in which anything was not durable may
+    /// hold anything: it followed from what was being written, which nobody knows.
+    pub fn guess(&mut self, stripe: u64, lost: impl Fn(u64) -> bool) {
+        let now = self.tick();
+        let written = Written {
+            value: ANYTHING,
+            ended: Some(now),
+            acked: false,
+        };
+        for (number, sectors) in (0..).zip(self.sectors.chunks_mut(stripe as usize)) {
+            if sectors.iter().all(|sector| sector.since.len() < 2) {
+                continue;
+            }
+            let here = (number * stripe..).zip(sectors).filter(|(at, _)| lost(*at));
+            for (_, sector) in here {
+                sector.settled.push(ANYTHING);
+                sector.since.push(written);
+                sector.version = now;
+            }
+        }
+    }
+
     /// The power is gone, and what was in flight with it: writes that may have cost
     /// the stripes of so many sectors that they were in, 0 if none other.
     pub fn cut(&mut self, stripe: u64) {
@@ -365,6 +387,21 @@ mod tests {
         model.end(0..1, 9, true, true);
         model.lose_unflushed();
         assert!(check(&mut model, 9) && !check(&mut model, 7) && !check(&mut model, 8));
+    }
+
+    #[test]
+    fn what_followed_from_what_nobody_knows_may_be_anything_until_it_is_written() {
+        let mut model = Model::new(4);
+        write(&mut model, 7, true);
+        model.begin(1..2, 9);
+        model.cut(0);
+        model.guess(2, |at| at == 0);
+        model.cut(0);
+        assert!(check(&mut model, 99));
+        assert!(!model.is_doubtful(&(2..4)), "nothing was written there");
+        write(&mut model, 8, true);
+        model.cut(0);
+        assert!(check(&mut model, 8) && !check(&mut model, 99));
     }
 
     #[test]

@@ -4,8 +4,8 @@
 use super::life::Outside;
 use super::report::Class;
 use super::trouble::Trouble;
-use block::{Env, IoError, IoResult, Nanos};
-use raid::{Array, Candidate, Level, Start, assemble, examine};
+use block::{Env, Extent, IoError, IoResult, Lba, Nanos, Sectors};
+use raid::{Array, Candidate, Level, MemberState, Start, assemble, examine};
 use shard::Local;
 use sim::{Rng, SimDriver};
 
@@ -111,6 +111,7 @@ pub(super) async fn start(
     match array {
         Ok(array) => {
             outside.started.set(true);
+            guess(outside, &array);
             check(outside, &array, rested, idled);
             Some(array)
         }
@@ -160,6 +161,24 @@ fn is_known(outside: &Outside) -> bool {
 /// Whether nothing can start as things are: a level that needs every member lacks one.
 fn is_lost(outside: &Outside) -> bool {
     outside.reshaped.get().is_some() && !outside.scenario.level.is_redundant()
+}
+
+/// What a member that is missing held is guessed by a start that was confirmed although a
+/// journal cannot be read.
+fn guess(outside: &Outside, array: &Array) {
+    let unknown = |event: &raid::Event| event.what.contains("check what was written last");
+    if !array.events().0.iter().any(unknown) {
+        return;
+    }
+    let (shape, report) = (array.shape(), array.report());
+    let is_lost = |at| {
+        let piece = shape.first_piece(Extent::new(Lba(at), Sectors(1)));
+        report.members[piece.legs()[0].member].state != MemberState::InSync
+    };
+    outside
+        .model
+        .borrow_mut()
+        .guess(outside.stripe.get(), is_lost);
 }
 
 /// What a start tells of the life before.
