@@ -2,20 +2,37 @@
 //!
 //! Invariants:
 //!     bytes of live permits = `in_flight` <= `in_flight_max`
+//!     `in_flight` <= `window`, or one permit alone is out, or was before it shrank
 //!     bytes granted at a rate in any span t <= rate * (t + 1 s)
+//!
+//! A device that cannot keep up makes writes late that wait in its queue. The window is
+//! halved then, at most once in the time that a write may take, and grows by a part of
+//! `in_flight_max` a tick once it keeps promotions out again: additive increase and
+//! multiplicative decrease, as TCP does (RFC 5681).
 //!
 //! The allowance grows by `refill`, called at every tick of the watchdog, so
 //! that no request reads the clock.
 
+use crate::busy::TICKS_MAX;
 use crate::counters::Counter;
 use block::Nanos;
 use std::cell::Cell;
 use std::rc::Rc;
 
+/// The window grows by this part of what may be in flight at most: by a default line in
+/// the time that a write may take, before which nobody knows whether that was too much.
+const GROWTH_PARTS: u64 = 512;
+
 #[derive(Debug)]
 pub(crate) struct Budget {
     in_flight: Cell<u64>,
     in_flight_max: u64,
+    /// What may be in flight now, as far as the devices keep up.
+    window: Cell<u64>,
+    /// It has kept a promotion out since the last tick.
+    narrow: Cell<bool>,
+    /// Ticks until it may be halved again.
+    settling: Cell<u32>,
     /// Bytes a second.
     rate: Option<u64>,
     /// Bytes that may be promoted now; unused without a rate.
@@ -28,6 +45,9 @@ impl Budget {
         Rc::new(Budget {
             in_flight: Cell::new(0),
             in_flight_max,
+            window: Cell::new(in_flight_max),
+            narrow: Cell::new(false),
+            settling: Cell::new(0),
             rate,
             allowance: Cell::new(rate.unwrap_or(0)),
             refilled: Cell::new(now),
@@ -37,7 +57,7 @@ impl Budget {
     /// Whether `bytes` could be promoted now, and if not, why.
     #[inline]
     pub(crate) fn room(&self, bytes: u64) -> Result<(), Counter> {
-        if self.in_flight.get() + bytes > self.in_flight_max {
+        if !self.fits(bytes) {
             Err(Counter::RejectedInFlight)
         } else if self.rate.is_some() && self.allowance.get() < bytes {
             Err(Counter::RejectedRate)
@@ -57,10 +77,36 @@ impl Budget {
     /// Leave to write `bytes` of a client's write to a line that is resident:
     /// they replace what the pool holds, so they do not count against the rate.
     pub(crate) fn update(self: &Rc<Self>, bytes: u64) -> Result<Permit, Counter> {
-        if self.in_flight.get() + bytes > self.in_flight_max {
+        if !self.fits(bytes) {
             return Err(Counter::RejectedInFlight);
         }
         Ok(self.grant(bytes))
+    }
+
+    #[inline]
+    fn fits(&self, bytes: u64) -> bool {
+        let in_flight = self.in_flight.get();
+        let all = in_flight + bytes;
+        if all <= self.window.get() || in_flight == 0 && all <= self.in_flight_max {
+            return true;
+        }
+        self.narrow.set(true);
+        false
+    }
+
+    /// One period has passed, in which writes became `late` that wait for others.
+    pub(crate) fn adapt(&self, late: bool) {
+        let narrow = self.narrow.take();
+        let settling = self.settling.get();
+        self.settling.set(settling.saturating_sub(1));
+        let window = self.window.get();
+        if late && settling == 0 {
+            self.window.set((window / 2).max(1));
+            self.settling.set(TICKS_MAX);
+        } else if !late && narrow {
+            let grown = window + self.in_flight_max / GROWTH_PARTS;
+            self.window.set(grown.min(self.in_flight_max));
+        }
     }
 
     fn grant(self: &Rc<Self>, bytes: u64) -> Permit {
@@ -116,6 +162,26 @@ impl Drop for Permit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_window_is_halved_once_for_what_was_in_flight_and_grows_where_it_is_in_the_way() {
+        let budget = Budget::new(1024, None, Nanos::ZERO);
+        let window = |budget: &Budget| budget.window.get();
+        for _ in 0..=TICKS_MAX {
+            budget.adapt(true);
+        }
+        assert_eq!(window(&budget), 512);
+        budget.adapt(true);
+        assert_eq!(window(&budget), 256);
+        (0..100).for_each(|_| budget.adapt(false));
+        assert_eq!(window(&budget), 256, "nobody wanted more");
+        let alone = budget.promote(1000).expect("one alone may always");
+        assert!(budget.room(1).is_err());
+        budget.adapt(false);
+        assert_eq!(window(&budget), 256 + 1024 / GROWTH_PARTS);
+        drop(alone);
+        assert!(budget.room(1025).is_err());
+    }
 
     #[test]
     fn permits_bound_what_is_in_flight() {

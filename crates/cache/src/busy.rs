@@ -20,7 +20,7 @@ use std::task::Waker;
 
 /// Ticks of the watchdog after which an operation is late. The first may come
 /// right after the start, so at least four periods have passed at the fifth.
-const TICKS_MAX: u32 = 4;
+pub(crate) const TICKS_MAX: u32 = 4;
 /// The watchdog's period as a part of the limit for hits.
 pub(crate) const PERIODS_PER_LIMIT: u64 = TICKS_MAX as u64;
 
@@ -55,9 +55,12 @@ struct Write {
     slot: Slot,
     run: Run,
     tick: u32,
+    /// How many writes the device had answered by then.
+    answered: u64,
+    late: bool,
     poisoned: bool,
-    /// Given back when the device has answered, or is late, so that one that
-    /// hangs does not keep others from being promoted to.
+    /// Given back when the device has answered, or answers nothing any more, so that one
+    /// that hangs does not keep others from being promoted to.
     permit: Option<Permit>,
 }
 
@@ -68,10 +71,20 @@ pub(crate) struct Busy {
     tick: u32,
 }
 
+/// A pool write that has waited for its device as long as it may, once more perhaps.
+pub(crate) struct LateWrite {
+    pub(crate) id: usize,
+    pub(crate) slot: Slot,
+    /// How many writes the device had answered when it began to wait.
+    pub(crate) answered: u64,
+    /// Nobody was told before.
+    pub(crate) first: bool,
+}
+
 /// An operation that has just become late.
 pub(crate) enum Late {
     Hit(Slot),
-    Write(Slot),
+    Write(LateWrite),
 }
 
 impl Busy {
@@ -119,8 +132,15 @@ impl Busy {
         hit.late
     }
 
-    /// The caller has checked [`Busy::is_written`].
-    pub(crate) fn begin_write(&mut self, slot: Slot, run: Run, permit: Permit) -> usize {
+    /// The caller has checked [`Busy::is_written`]. `answered`: how many writes the device
+    /// has answered so far.
+    pub(crate) fn begin_write(
+        &mut self,
+        slot: Slot,
+        run: Run,
+        permit: Permit,
+        answered: u64,
+    ) -> usize {
         if policy::Pins::pinned(&self.pins, slot) {
             for (_, hit) in &mut self.hits {
                 hit.torn |= hit.slot == slot && hit.run.overlaps(run);
@@ -131,12 +151,20 @@ impl Busy {
             slot,
             run,
             tick: self.tick,
+            answered,
+            late: false,
             poisoned: false,
             permit: Some(permit),
         })
     }
 
-    /// The device has answered; what the write still waits for, such as the
+    /// The device answers others: the write waits once more.
+    pub(crate) fn wait_on(&mut self, id: usize, answered: u64) {
+        let write = &mut self.writes[id];
+        (write.tick, write.answered) = (self.tick, answered);
+    }
+
+    /// The device has answered, or is not waited for; what the write still waits for, such as the
     /// origin, is none of its fault.
     pub(crate) fn answered(&mut self, id: usize) {
         self.writes[id].permit = None;
@@ -208,10 +236,14 @@ impl Busy {
                 }
             }
         }
-        for (_, write) in &mut self.writes {
+        for (id, write) in &mut self.writes {
             if write.permit.is_some() && now.wrapping_sub(write.tick) > TICKS_MAX {
-                write.permit = None;
-                late(Late::Write(write.slot));
+                late(Late::Write(LateWrite {
+                    id,
+                    slot: write.slot,
+                    answered: write.answered,
+                    first: !std::mem::replace(&mut write.late, true),
+                }));
             }
         }
     }
@@ -239,7 +271,7 @@ mod tests {
             busy.begin_hit(SLOT, run(2, 1)),
         );
         let other = busy.begin_hit(Slot(8), run(0, 16));
-        let write = busy.begin_write(SLOT, run(1, 1), budget.promote(4096).unwrap());
+        let write = busy.begin_write(SLOT, run(1, 1), budget.promote(4096).unwrap(), 0);
         assert!(busy.is_torn(a) && !busy.is_torn(b) && !busy.is_torn(other));
         assert!(busy.is_written(SLOT, run(0, 2)) && !busy.is_written(SLOT, run(2, 14)));
         busy.poison(SLOT, run(2, 3));
@@ -256,18 +288,34 @@ mod tests {
     }
 
     #[test]
-    fn operations_become_late_once_and_late_writes_free_their_budget() {
+    fn operations_become_late_once_and_writes_again_that_are_waited_for() {
         let budget = Budget::new(4096, None, Nanos::ZERO);
         let mut busy = Busy::new();
         let hit = busy.begin_hit(SLOT, run(0, 1));
-        let write = busy.begin_write(Slot(9), run(0, 1), budget.promote(4096).unwrap());
-        let mut late = 0;
+        let write = busy.begin_write(Slot(9), run(0, 1), budget.promote(4096).unwrap(), 3);
+        let (mut hits, mut writes) = (Vec::new(), Vec::new());
         for tick in 1..20 {
-            busy.tick(|_| late += 1);
-            assert_eq!(late, if tick > TICKS_MAX { 2 } else { 0 });
+            let mut late = Vec::new();
+            busy.tick(|operation| late.push(operation));
+            for operation in late {
+                match operation {
+                    Late::Hit(_) => hits.push(tick),
+                    Late::Write(late) if late.first => {
+                        writes.push((tick, late.answered));
+                        busy.wait_on(late.id, 5);
+                    }
+                    Late::Write(late) => {
+                        writes.push((tick, late.answered));
+                        busy.answered(late.id);
+                    }
+                }
+            }
+            let free = budget.room(4096).is_ok();
+            assert_eq!(free, tick > 2 * TICKS_MAX + 1, "{tick}");
         }
+        assert_eq!(hits, [TICKS_MAX + 1]);
+        assert_eq!(writes, [(TICKS_MAX + 1, 3), (2 * TICKS_MAX + 2, 5)]);
         assert!(busy.is_late(hit, Waker::noop()));
-        assert!(budget.room(4096).is_ok());
         busy.end_hit(hit);
         busy.end_write(write);
         assert!(busy.is_idle());
@@ -279,7 +327,7 @@ mod tests {
     fn a_write_that_the_device_has_answered_is_never_late() {
         let budget = Budget::new(4096, None, Nanos::ZERO);
         let mut busy = Busy::new();
-        let write = busy.begin_write(SLOT, run(0, 1), budget.promote(4096).unwrap());
+        let write = busy.begin_write(SLOT, run(0, 1), budget.promote(4096).unwrap(), 0);
         busy.answered(write);
         assert!(budget.room(4096).is_ok());
         for _ in 0..20 {

@@ -1,7 +1,9 @@
 //! When a pool device is no longer trusted.
 //!
 //! A fault is an operation that failed, took longer than the limit for hits, or
-//! returned bytes that do not match their checksum. Faults are counted over
+//! returned bytes that do not match their checksum. A write that took longer while the
+//! device answered others waited in its queue: that is load, which the cache makes less
+//! (`budget`), and no fault. Faults are counted over
 //! windows of [`WINDOW`]. A device is ejected when one window holds
 //! [`FAULTS_MAX`] faults that are at least one in [`OPERATIONS_PER_FAULT`] of
 //! its operations, and at once when it says that it is gone.
@@ -60,6 +62,8 @@ pub(crate) struct Health {
     window_start: Cell<Nanos>,
     faults: Cell<u32>,
     operations: Cell<u64>,
+    /// Pool writes that it has answered, well or not.
+    answered: Cell<u64>,
     faults_ever: Cell<u64>,
 }
 
@@ -67,6 +71,14 @@ impl Health {
     #[inline]
     pub(crate) fn operation(&self) {
         self.operations.set(self.operations.get() + 1);
+    }
+
+    pub(crate) fn answer(&self) {
+        self.answered.set(self.answered.get() + 1);
+    }
+
+    pub(crate) fn answered(&self) -> u64 {
+        self.answered.get()
     }
 
     pub(crate) fn faults_ever(&self) -> u64 {

@@ -43,7 +43,9 @@ impl<P: Device> PoolWrite<P> {
         state.contents.invalidate(slot, run);
         Some(PoolWrite {
             core: core.clone(),
-            id: state.busy.begin_write(slot, run, permit),
+            id: state
+                .busy
+                .begin_write(slot, run, permit, member.health.answered()),
             member,
             slot,
             run,
@@ -56,6 +58,7 @@ impl<P: Device> PoolWrite<P> {
         let at = self.member.at(self.slot, self.run.first);
         let result = self.member.device.write(at, data, Fua::No).await;
         self.core.state.borrow_mut().busy.answered(self.id);
+        self.member.health.answer();
         match result {
             Ok(()) => {
                 self.member.health.operation();

@@ -224,16 +224,32 @@ impl<P: Device> State<P> {
     pub(crate) fn tick(&mut self, now: Nanos) {
         let mut late = Vec::new();
         self.busy.tick(|operation| late.push(operation));
+        let mut queued = false;
         for operation in late {
-            let (slot, counter) = match operation {
-                Late::Hit(slot) => (slot, Counter::HitsLate),
-                Late::Write(slot) => (slot, Counter::PoolWritesLate),
+            let slot = match &operation {
+                Late::Hit(slot) => *slot,
+                Late::Write(write) => write.slot,
             };
-            self.counters.count(counter);
-            if let Some(member) = self.devices.of(slot).cloned() {
+            let member = self.devices.of(slot).cloned();
+            match operation {
+                Late::Hit(_) => self.counters.count(Counter::HitsLate),
+                Late::Write(write) => {
+                    self.counters
+                        .add(Counter::PoolWritesLate, u64::from(write.first));
+                    let answered = member.as_ref().map_or(0, |member| member.health.answered());
+                    if answered > write.answered {
+                        self.busy.wait_on(write.id, answered);
+                        queued = true;
+                        continue;
+                    }
+                    self.busy.answered(write.id);
+                }
+            }
+            if let Some(member) = member {
                 self.fault(&member, Fault::Late, now);
             }
         }
+        self.budget.adapt(queued);
         self.budget.refill(now);
     }
 }

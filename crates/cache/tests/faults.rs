@@ -2,9 +2,12 @@
 
 mod common;
 
-use block::{Device, Kind, Lba, Nanos, Sectors};
-use cache::{Config, Counter, DeviceState, Fault, Mode, PoolDevice};
-use common::{ORIGIN_TIME, POOL_TIME, Setup, run};
+use block::{
+    Access, BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoResult, Kind, Lba, Nanos,
+    RangeLock, Sectors, Shared, Timer,
+};
+use cache::{Cache, Config, Counter, DeviceState, Fault, Mode, PoolDevice, VolumeConfig};
+use common::{ORIGIN_TIME, POOL_TIME, Setup, extent, run};
 use futures_util::future::{join, join_all};
 use sim::{Effect, Ops, Plan, Rule, When};
 
@@ -171,6 +174,93 @@ fn a_pool_write_that_hangs_keeps_a_client_no_longer_than_a_hit() {
         rig.cache.settle().await;
         rig.cache.check();
         rig.expect(0, 64, 7).await;
+    });
+}
+
+/// Takes one write after the other, 20 ms each.
+struct Queued<D> {
+    device: D,
+    timer: Timer,
+    writing: RangeLock,
+}
+
+impl<D: Device> Device for Queued<D> {
+    fn geometry(&self) -> &Geometry {
+        self.device.geometry()
+    }
+
+    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
+        self.device.read(at, buf).await
+    }
+
+    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+        let all = extent(0, 1);
+        let _alone = self.writing.lock(all, Access::Exclusive).await;
+        self.timer.sleep(Nanos::from_millis(20)).await;
+        self.device.write(at, data, fua).await
+    }
+
+    async fn zero(&self, extent: Extent) -> IoResult {
+        self.device.zero(extent).await
+    }
+
+    async fn flush(&self) -> IoResult {
+        self.device.flush().await
+    }
+
+    async fn discard(&self, extent: Extent) -> IoResult {
+        self.device.discard(extent).await
+    }
+
+    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        self.device.extents(extent, out).await
+    }
+}
+
+#[test]
+fn a_sound_device_slower_than_promotions_gets_fewer_and_stays() {
+    run(Setup::default(), |rig| async move {
+        let policy = policy::registry::build("lru", 0, 1).expect("registered");
+        let cache = Cache::new(Config::default(), policy, rig.env.clone()).unwrap();
+        let device = Queued {
+            device: rig.local.disk(rig.disks[0]).unwrap(),
+            timer: rig.env.timer.clone(),
+            writing: RangeLock::new(),
+        };
+        let device = PoolDevice::whole(device, "controller-0");
+        cache.add_device(device).unwrap();
+        let config = VolumeConfig {
+            name: "slow".into(),
+            sectors: None,
+            mode: Mode::WriteThrough,
+        };
+        let origin = BoxDevice::new(rig.local.disk(rig.origin).unwrap());
+        let volume = cache.add_volume(config, origin).unwrap();
+        let end = rig.env.timer.now() + Nanos::from_secs(30);
+        let reader = async |number: u64| {
+            for step in 0.. {
+                // 1024 lines of 64 KiB, none next to the one before.
+                let line = (number * 64 + step * 37) % 1024;
+                let (_, result) = volume.read(Lba(line * 128), rig.buf(128).await).await;
+                result.unwrap();
+                if rig.env.timer.now() >= end {
+                    break;
+                }
+            }
+        };
+        join_all((0..16).map(reader)).await;
+        cache.settle().await;
+        assert_eq!(cache.devices()[0].state, DeviceState::Online);
+        let count = |counter| cache.counters().get(counter);
+        assert!(count(Counter::RejectedInFlight) > 0);
+        // It can take 50 a second, and is kept busy.
+        assert!(
+            count(Counter::Promotions) > 1200,
+            "{}",
+            count(Counter::Promotions)
+        );
+        let late = count(Counter::PoolWritesLate);
+        assert!((1..300).contains(&late), "{late}");
     });
 }
 
