@@ -57,6 +57,15 @@ impl Kind {
             | Kind::Other => true,
         }
     }
+
+    /// Whether a device that cannot be opened or read for this may be lost, rather than in
+    /// use, refused or misconfigured.
+    pub const fn is_loss(self) -> bool {
+        matches!(
+            self,
+            Kind::Gone | Kind::Media | Kind::Other | Kind::Stream | Kind::Timeout
+        )
+    }
 }
 
 /// Why an operation failed, where, and what lay beneath it.

@@ -51,7 +51,6 @@ counters! {
     RejectedRate, "rejected_rate", "Lines not admitted: the allowance of promoted bytes a second is used up.";
     RejectedTouches, "rejected_touches", "Lines not admitted by the policy: touched too few times.";
     RejectedCold, "rejected_cold", "Lines not admitted by the policy: colder than the victim.";
-    RejectedPolicy, "rejected_policy", "Lines not admitted by the policy for another reason of its own.";
     RejectedPinned, "rejected_pinned", "Lines not admitted: every candidate for eviction, or the slot, was in use.";
     RejectedNoSlots, "rejected_no_slots", "Lines not admitted: the pool has no usable slot.";
     RejectedMemory, "rejected_memory", "Runs not promoted: no buffer was free.";

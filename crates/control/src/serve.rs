@@ -9,7 +9,7 @@
 
 use crate::lines::{LINE_BYTES_MAX, Lines, TooLong};
 use crate::protocol::{Reply, Request};
-use block::{BUF_BYTES_MAX, Env, IoResult, Listener, Nanos, Stream};
+use block::{BUF_BYTES_MAX, Env, IoError, IoResult, Listener, Nanos, Stream};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -28,17 +28,28 @@ pub trait Handler: 'static {
 
     /// Carries out `request`.
     async fn handle(&self, request: Request, memory: &mut Self::Memory) -> Reply;
+
+    /// Connections wait, for they cannot be accepted; called once until one was.
+    fn cannot_accept(&self, error: &IoError);
 }
 
 /// Serves what `listener` accepts, until dropped.
 pub async fn serve<L: Listener, H: Handler>(listener: L, handler: Rc<H>, env: Env) {
     let open = Rc::new(Cell::new(0));
+    let mut accepts = true;
     loop {
-        let Ok(stream) = listener.accept().await else {
-            // Such as too many open files, which may pass.
-            env.timer.sleep(ACCEPT_PAUSE).await;
-            continue;
+        let stream = match listener.accept().await {
+            Ok(stream) => stream,
+            Err(error) => {
+                // Such as too many open files, which may pass.
+                if std::mem::take(&mut accepts) {
+                    handler.cannot_accept(&error);
+                }
+                env.timer.sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
         };
+        accepts = true;
         let (open, handler, pool) = (open.clone(), handler.clone(), env.clone());
         open.set(open.get() + 1);
         env.spawn.spawn(async move {

@@ -106,7 +106,7 @@ impl Platform for UringPlatform {
         Ok(BoxDevice::new(disk))
     }
 
-    fn other_pools(&self, ours: &[&str]) -> Vec<Remembered> {
+    fn other_pools(&self, ours: &[&str]) -> IoResult<Vec<Remembered>> {
         state::others(&self.state, ours)
     }
 
@@ -142,6 +142,9 @@ impl Platform for UringPlatform {
 /// The bytes of a file of certificates or a key.
 pub fn read(file: &Path) -> IoResult<Vec<u8>> {
     std::fs::read(file).map_err(|cause| {
+        if let Some(refused) = uring::without_descriptor(&cause) {
+            return refused.on(file.display().to_string());
+        }
         let what = "cannot be read; correct the path, or let this user read it";
         let error = IoError::new(Kind::Denied, what).on(file.display().to_string());
         error.because(cause)

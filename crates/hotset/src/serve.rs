@@ -24,8 +24,26 @@ use uring::{Options, Uring, UringDriver};
 /// Everything runs on this shard.
 const HOME: ShardId = ShardId(0);
 
+/// Lets this process open as many files as its administrator allows; the limit that is in
+/// force at first is for programs that use `select`.
+fn raise_descriptors() {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` is one `rlimit`, which the first call fills. Where either is refused,
+    // the limit stays as it is.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}
+
 /// Serves until told to end.
 pub fn serve(file: &Path, cold: bool) -> Result<(), Failure> {
+    raise_descriptors();
     let mut config = crate::commands::check::read_to_serve(file)?;
     for warning in control::check::warnings(&config) {
         eprintln!("hotset: {}:{warning}", file.display());
@@ -40,7 +58,12 @@ pub fn serve(file: &Path, cold: bool) -> Result<(), Failure> {
     .map_err(Failure::runtime)?;
     let sockets = Sockets::open(&host, &config).map_err(Failure::runtime)?;
     let mesh = Mesh::new(1);
-    end_on_signals(mesh.clone()).map_err(Failure::runtime)?;
+    end_on_signals(mesh.clone()).map_err(|cause| match uring::without_descriptor(&cause) {
+        Some(refused) => Failure::runtime(refused.on("signals")),
+        None => Failure::runtime(cause),
+    })?;
+    // What was opened since the host was made may have left it nothing.
+    Uring::check().map_err(Failure::runtime)?;
     let outcome = Arc::new(Mutex::new(Ok(())));
     let told = outcome.clone();
     let opened = host.clone();

@@ -466,7 +466,7 @@ impl<P: Platform> Node<P> {
 /// lines would be stale when it comes back.
 fn refuse_claimed<P: Platform>(config: &Config, platform: &P) -> Result<(), Refusal> {
     let ours: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
-    for other in platform.other_pools(&ours) {
+    for other in platform.other_pools(&ours).map_err(told)? {
         let claimed = |v: &&config::Volume| other.volumes.iter().any(|n| n == v.name.as_str());
         if let Some(volume) = config.volumes.iter().find(claimed) {
             return Err(format!(

@@ -41,8 +41,8 @@ pub trait Platform: Clone + 'static {
     /// The file beside a pool that remembers its devices, made if it is missing.
     async fn witness(&self, pool: &Name) -> IoResult<BoxDevice>;
 
-    /// The pools that are remembered beside those called `ours`.
-    fn other_pools(&self, ours: &[&str]) -> Vec<Remembered>;
+    /// The pools that are remembered beside those called `ours`. `Err` if one cannot be read.
+    fn other_pools(&self, ours: &[&str]) -> IoResult<Vec<Remembered>>;
 
     /// Who is behind `place`, a path or a URI.
     fn identity(&self, place: &str) -> Identity;

@@ -271,7 +271,7 @@ impl Platform for SimPlatform {
         Ok(BoxDevice::new(self.local.disk(target)?))
     }
 
-    fn other_pools(&self, ours: &[&str]) -> Vec<Remembered> {
+    fn other_pools(&self, ours: &[&str]) -> IoResult<Vec<Remembered>> {
         let others = self.machine.witnesses.iter();
         let others = others.filter(|(pool, _)| !ours.contains(&pool.as_str()));
         let remembered = others.filter_map(|(pool, (_, medium))| {
@@ -285,7 +285,7 @@ impl Platform for SimPlatform {
                 volumes: head.volumes.into_iter().map(|volume| volume.name).collect(),
             })
         });
-        remembered.collect()
+        Ok(remembered.collect())
     }
 
     fn identity(&self, place: &str) -> Identity {

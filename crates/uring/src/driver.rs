@@ -88,6 +88,11 @@ impl Work {
     }
 }
 
+/// What wakes a shard.
+pub(crate) fn waker() -> IoResult<Waker> {
+    Waker::new().map_err(|cause| errno::error(cause, "no eventfd to wake a shard with"))
+}
+
 impl UringDriver {
     pub(crate) fn new(host: Arc<Shared>, modes: &[Mode]) -> IoResult<UringDriver> {
         let options = &host.options;
@@ -95,9 +100,7 @@ impl UringDriver {
         let pool = Pool::new(options.pool_bytes);
         let arena = Arena::register(&pool, options.registered, &ring.io.submitter());
         let disks = Disks::new(&ring, options.registered, options.entries);
-        let waker =
-            Waker::new().map_err(|cause| errno::error(cause, "no eventfd to wake a shard with"))?;
-        let waker = Arc::new(waker);
+        let waker = Arc::new(waker()?);
         host.add_waker(&waker);
         Ok(UringDriver {
             slots: Slab::with_capacity(options.entries as usize),

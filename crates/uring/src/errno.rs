@@ -42,8 +42,20 @@ pub(crate) fn source(errno: i32) -> io::Error {
     io::Error::from_raw_os_error(errno)
 }
 
+/// The refusal of a call that no descriptor was left for, which passes; `None` if `cause` is
+/// another.
+pub fn without_descriptor(cause: &io::Error) -> Option<IoError> {
+    let errno = cause.raw_os_error()?;
+    let what = "no descriptor is left for it; raise the limit of open files (ulimit -n)";
+    let none = matches!(errno, libc::EMFILE | libc::ENFILE);
+    none.then(|| IoError::new(Kind::Busy, what).because(source(errno)))
+}
+
 /// An error from a failed system call, of the kind its number means.
 pub(crate) fn error(cause: io::Error, what: impl Into<Cow<'static, str>>) -> IoError {
+    if let Some(refused) = without_descriptor(&cause) {
+        return refused;
+    }
     let kind = cause.raw_os_error().map_or(Kind::Other, kind);
     IoError::new(kind, what).because(cause)
 }
@@ -72,6 +84,16 @@ mod tests {
         ] {
             assert!(kind(lost).data_may_have_changed(), "{lost}");
         }
+    }
+
+    #[test]
+    fn a_call_without_a_descriptor_names_the_limit() {
+        for errno in [libc::EMFILE, libc::ENFILE] {
+            let refused = without_descriptor(&source(errno)).unwrap();
+            assert!(refused.to_string().contains("ulimit -n"), "{refused}");
+            assert!(!refused.kind().data_may_have_changed());
+        }
+        assert!(without_descriptor(&source(libc::EIO)).is_none());
     }
 
     #[test]

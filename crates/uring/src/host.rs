@@ -1,7 +1,7 @@
 //! The host: what all shards share, and the threads they run on.
 
 use crate::aside;
-use crate::driver::UringDriver;
+use crate::driver::{self, UringDriver};
 use crate::errno;
 use crate::open::{self, Disk, DiskOptions};
 use crate::ring::{Mode, Ring};
@@ -116,7 +116,7 @@ impl Shared {
 impl Uring {
     /// A host, if this machine lets it have rings; else why not, and the remedy.
     pub fn new(options: Options) -> IoResult<Uring> {
-        Ring::new(1, &Mode::ALL)?;
+        Uring::check()?;
         Ok(Uring {
             shared: Arc::new(Shared {
                 options,
@@ -126,6 +126,12 @@ impl Uring {
                 opening: Mutex::default(),
             }),
         })
+    }
+
+    /// Whether a shard could begin now; else why not, and the remedy.
+    pub fn check() -> IoResult {
+        let _ring = Ring::new(1, &Mode::ALL)?;
+        driver::waker().map(drop)
     }
 
     /// Opens the file or block device at `path`, for every shard.

@@ -35,6 +35,7 @@ mod tests;
 mod waker;
 
 pub use driver::UringDriver;
+pub use errno::without_descriptor;
 pub use host::{Options, Uring};
 pub use open::{DiskOptions, claim};
 pub use socket::is_listened;

@@ -196,9 +196,6 @@ fn cannot_open(cause: io::Error, options: &DiskOptions) -> IoError {
             return IoError::new(Kind::Unsupported, what).because(cause);
         }
         Some(libc::ENXIO | libc::ENODEV | libc::ENOMEDIUM) => NO_DEVICE,
-        Some(libc::EMFILE | libc::ENFILE) => {
-            "no descriptor is left for it; raise the limit of open files (ulimit -n)"
-        }
         _ => "cannot be opened",
     };
     errno::error(cause, what)

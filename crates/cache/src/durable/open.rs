@@ -182,7 +182,7 @@ impl<P: Device> Cache<P> {
         for (at, device) in devices.into_iter().enumerate() {
             match probe(&device.device, device.extent, &env).await {
                 Ok(head) => given.push(Given { at, device, head }),
-                Err(error) if is_lost(&error) => absent.push((at, error.to_string())),
+                Err(error) if error.kind().is_loss() => absent.push((at, error.to_string())),
                 Err(error) => return Err(error),
             }
         }
@@ -190,7 +190,7 @@ impl<P: Device> Cache<P> {
             let verdict = Verdict::on(&given, witness.as_ref(), &durability, line_blocks)?;
             match marks_of(&given, &verdict, &env).await {
                 Ok(marks) => break (verdict, marks),
-                Err((nth, error)) if is_lost(&error) => {
+                Err((nth, error)) if error.kind().is_loss() => {
                     absent.push((given.remove(nth).at, error.to_string()));
                 }
                 Err((_, error)) => return Err(error),
@@ -418,12 +418,6 @@ async fn witness_head(durability: &Durability, env: &Env) -> IoResult<Option<Hea
         // Without it nothing is believed, which is safe.
         Err(HeadError::Blank | HeadError::Damaged(_)) => Ok(None),
     }
-}
-
-/// Whether a device cannot be used, rather than is another's or wrongly configured.
-fn is_lost(error: &IoError) -> bool {
-    use Kind::{Gone, Media, Other, Stream, Timeout};
-    matches!(error.kind(), Gone | Media | Other | Stream | Timeout)
 }
 
 /// What is kept of a device's metadata, and what was found there.

@@ -40,6 +40,9 @@ impl Claim {
         let name = name(uri);
         let bound = SocketAddr::from_abstract_name(name).and_then(|a| UnixListener::bind_addr(&a));
         bound.map(Claim).map_err(|cause| {
+            if let Some(refused) = uring::without_descriptor(&cause) {
+                return refused.on(uri.to_string());
+            }
             let (kind, what) = match cause.kind() {
                 ErrorKind::AddrInUse => (
                     Kind::Busy,

@@ -8,7 +8,7 @@ use layout::{HEAD_BLOCKS, Head, newest};
 use node::Remembered;
 use shard::{Disk, Local};
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use uring::{DiskOptions, Uring, UringDriver};
 
@@ -21,6 +21,9 @@ pub fn file_of(state: &Path, pool: &str) -> PathBuf {
 }
 
 fn cannot(path: &Path, cause: std::io::Error) -> IoError {
+    if let Some(refused) = uring::without_descriptor(&cause) {
+        return refused.on(path.display().to_string());
+    }
     let what = "what pools remember cannot be kept here: let this user write it, free some space, \
                 or set `state` of [daemon] to a directory that can be written";
     let error = IoError::new(Kind::Denied, what).on(path.display().to_string());
@@ -64,11 +67,16 @@ pub async fn witness(
     local.disk(target)
 }
 
-/// Pools of other configurations that remember volumes.
-pub fn others(state: &Path, ours: &[&str]) -> Vec<Remembered> {
-    let files = fs::read_dir(state).into_iter().flatten().flatten();
+/// Pools of other configurations that remember volumes. `Err` if there may be some that
+/// cannot be read.
+pub fn others(state: &Path, ours: &[&str]) -> IoResult<Vec<Remembered>> {
     let mut found = Vec::new();
-    for path in files.map(|file| file.path()) {
+    let files = match fs::read_dir(state) {
+        Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(found),
+        files => files.map_err(|cause| cannot(state, cause))?,
+    };
+    for file in files {
+        let path = file.map_err(|cause| cannot(state, cause))?.path();
         let stem = path.file_stem().and_then(|stem| stem.to_str());
         let ours = stem.is_some_and(|stem| ours.contains(&stem));
         if ours || path.extension().is_none_or(|suffix| suffix != SUFFIX) {
@@ -76,7 +84,8 @@ pub fn others(state: &Path, ours: &[&str]) -> Vec<Remembered> {
         }
         let mut bytes = Vec::new();
         let read = File::open(&path).and_then(|mut file| file.read_to_end(&mut bytes));
-        if read.is_err() || bytes.len() < 2 * HEAD_BYTES {
+        read.map_err(|cause| cannot_tell(&path, cause))?;
+        if bytes.len() < 2 * HEAD_BYTES {
             continue;
         }
         let (first, second) = bytes.split_at(HEAD_BYTES);
@@ -90,5 +99,30 @@ pub fn others(state: &Path, ours: &[&str]) -> Vec<Remembered> {
             });
         }
     }
-    found
+    Ok(found)
+}
+
+fn cannot_tell(path: &Path, cause: std::io::Error) -> IoError {
+    if let Some(refused) = uring::without_descriptor(&cause) {
+        return refused.on(path.display().to_string());
+    }
+    let what = "which volumes this pool remembers cannot be read: let this user read it, or \
+                remove it to give the pool up";
+    let error = IoError::new(Kind::Denied, what).on(path.display().to_string());
+    error.because(cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_of_another_configuration_that_cannot_be_read_is_not_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(others(&dir.path().join("none"), &[]).unwrap().is_empty());
+        fs::create_dir(dir.path().join("other.pool")).unwrap();
+        assert!(others(dir.path(), &["other"]).unwrap().is_empty());
+        let error = others(dir.path(), &[]).err().unwrap().to_string();
+        assert!(error.contains("other.pool"), "{error}");
+    }
 }

@@ -2,8 +2,10 @@
 //! any time, changes one after the other.
 
 use super::Node;
+use crate::event::Event;
 use crate::platform::Platform;
 use crate::report::Memory;
+use block::IoError;
 use control::protocol::{Reply, Request};
 use control::serve::Handler;
 use std::cell::Cell;
@@ -54,5 +56,10 @@ impl<P: Platform> Handler for Controlled<P> {
             Ok(()) => Reply::Done,
             Err(refusal) => Reply::Error(refusal),
         }
+    }
+
+    fn cannot_accept(&self, error: &IoError) {
+        let what = format!("control connections wait: {error}");
+        self.0.platform.event(Event::Frontend { what });
     }
 }

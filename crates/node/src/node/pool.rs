@@ -8,7 +8,7 @@ use crate::event::Event;
 use crate::leaf::Leaf;
 use crate::place::Role;
 use crate::platform::Platform;
-use block::{Driver, IoError, Kind};
+use block::Driver;
 use cache::{Cache, DeviceId, Durability, Found, PoolDevice};
 use control::config::{self, Name};
 use std::cell::RefCell;
@@ -48,7 +48,7 @@ impl<D: Driver> Pool<D> {
                 .expect("checked with the configuration");
             let lease = match all.open(&device, Role::Pool).await {
                 Ok(lease) => lease,
-                Err(error) if is_lost(&device, &error) => {
+                Err(error) if matches!(device, Source::Array(_)) || error.kind().is_loss() => {
                     platform.event(Event::PoolDeviceAbsent {
                         pool: name.clone(),
                         device: device_name.clone(),
@@ -115,11 +115,4 @@ impl<D: Driver> Pool<D> {
             devices: RefCell::new(devices),
         })
     }
-}
-
-/// Whether a pool device is gone, rather than another's or wrongly configured.
-fn is_lost(device: &Source, error: &IoError) -> bool {
-    use Kind::{Gone, Media, Other, Stream, Timeout};
-    matches!(device, Source::Array(_))
-        || matches!(error.kind(), Gone | Media | Other | Stream | Timeout)
 }

@@ -19,14 +19,13 @@ const BLOCK_BYTES: u64 = 4096;
 const NANOS_PER_S: u64 = 1_000_000_000;
 
 /// What says why something is not cached, or was not served by the pool.
-const REASONS: [Counter; 24] = [
+const REASONS: [Counter; 23] = [
     Counter::ReadsPassed,
     Counter::RejectedSequential,
     Counter::RejectedInFlight,
     Counter::RejectedRate,
     Counter::RejectedTouches,
     Counter::RejectedCold,
-    Counter::RejectedPolicy,
     Counter::RejectedPinned,
     Counter::RejectedNoSlots,
     Counter::RejectedMemory,
