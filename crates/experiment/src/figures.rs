@@ -28,6 +28,34 @@ impl Status {
     }
 }
 
+/// How a figure was printed, where it is no value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bound {
+    /// "More than", "at least".
+    AtLeast,
+    /// "Less than", "at most".
+    AtMost,
+}
+
+impl Bound {
+    /// Whether `ours` is on its side of what was printed.
+    pub fn holds(self, ours: f64, printed: f64) -> bool {
+        match self {
+            Bound::AtLeast => ours >= printed,
+            Bound::AtMost => ours <= printed,
+        }
+    }
+
+    /// As reports have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Bound::AtLeast => "at least",
+            Bound::AtMost => "at most",
+        }
+    }
+}
+
 /// One printed figure.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,8 +68,11 @@ pub struct Printed {
     pub value: f64,
     /// What a comparison is worth.
     pub status: Status,
-    /// How far ours may be from it, in percent; none for what cannot be identified.
+    /// How far ours may be from it, in percent; none for what cannot be identified, and for
+    /// a bound.
     pub tolerance_percent: Option<f64>,
+    /// On which side of it ours is to be, if it is a bound.
+    pub bound: Option<Bound>,
     /// What to know about it.
     #[serde(default)]
     pub note: String,
@@ -91,6 +122,20 @@ impl Figures {
                 ));
             }
         }
+        for printed in &figures.printed {
+            let name = &printed.figure;
+            let judged = printed.tolerance_percent.is_some() || printed.bound.is_some();
+            if printed.tolerance_percent.is_some() && printed.bound.is_some() {
+                return Err(format!(
+                    "{name} has a tolerance and a bound; give one of them"
+                ));
+            }
+            if judged == (printed.status == Status::NotIdentifiable) {
+                return Err(format!(
+                    "{name} must have a tolerance or a bound, or else status = \"not-identifiable\""
+                ));
+            }
+        }
         Ok(figures)
     }
 }
@@ -126,6 +171,21 @@ mod tests {
             "figure = \"x\"\n        unit",
         );
         assert!(Figures::parse(&unknown).unwrap_err().contains("tps"));
+    }
+
+    #[test]
+    fn a_figure_is_judged_in_one_way_unless_it_cannot_be_identified() {
+        let tolerance = "tolerance_percent = 5.0";
+        for (instead, works) in [
+            ("bound = \"at-least\"", true),
+            ("", false),
+            ("tolerance_percent = 5.0\nbound = \"at-most\"", false),
+        ] {
+            let parsed = Figures::parse(&TEXT.replace(tolerance, instead));
+            assert_eq!(parsed.is_ok(), works, "{instead}: {parsed:?}");
+        }
+        assert!(Bound::AtLeast.holds(3.1, 3.0) && !Bound::AtLeast.holds(2.9, 3.0));
+        assert!(Bound::AtMost.holds(2.9, 3.0) && !Bound::AtMost.holds(3.1, 3.0));
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! A host's page cache over a volume: what a process reads from a file system does not
+//! A host's page cache over its volumes: what a process reads from a file system does not
 //! reach the drives again while there is memory.
 //!
-//! One least-recently-used list of pages of 4 KiB. What is read and is not there is read
+//! One least-recently-used list of pages of 4 KiB, of all volumes. What is read and is not there is read
 //! from the volume, neighbours in one request of at most the read-ahead window. Who wants a
 //! page that another is reading waits for it.
 //!
-//! Invariant: requests to the volume in flight <= the queue's depth; the rest wait in order.
+//! Invariant: requests to a volume in flight <= the queue's depth; the rest wait in order.
 //!
 //! Left out: writes, read-ahead past the end of what is asked for (the files are small),
 //! and the division of memory between pages and other uses.
@@ -24,6 +24,13 @@ pub const WINDOW_PAGES: u64 = 32;
 pub const QUEUE_DEPTH: u32 = 128;
 /// Keys the index of pages.
 const INDEX: u64 = 1;
+/// A page's number is that of its volume, and below it that on the volume.
+const VOLUME_SHIFT: u32 = 40;
+
+/// The number of a page of a volume, by the volume's place among the host's.
+pub const fn page_of(volume: u64, page: u64) -> u64 {
+    volume << VOLUME_SHIFT | page
+}
 
 /// Pages that were asked for, and what became of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -36,10 +43,15 @@ pub struct Pages {
     pub reads: u64,
 }
 
-/// A page cache, and what is below.
-pub struct Host<D> {
+/// A volume, and what waits for it.
+struct Below<D> {
     volume: Gate<D>,
     queue: Turnstile,
+}
+
+/// A page cache, and what is below.
+pub struct Host<D> {
+    below: Vec<Below<D>>,
     pages: RefCell<Lru<HashIndex>>,
     /// Pages that are being read, and who waits for them.
     coming: RefCell<HashMap<u64, Vec<oneshot::Sender<()>>>>,
@@ -49,9 +61,18 @@ pub struct Host<D> {
 impl<D: Device> Host<D> {
     /// An empty cache of `memory_pages` over `volume`.
     pub fn new(volume: Gate<D>, memory_pages: u32) -> Host<D> {
-        Host {
+        Host::over(vec![volume], memory_pages)
+    }
+
+    /// An empty cache of `memory_pages` over several volumes.
+    pub fn over(volumes: Vec<Gate<D>>, memory_pages: u32) -> Host<D> {
+        let queue = || Turnstile::new(QUEUE_DEPTH);
+        let below = |volume| Below {
             volume,
-            queue: Turnstile::new(QUEUE_DEPTH),
+            queue: queue(),
+        };
+        Host {
+            below: volumes.into_iter().map(below).collect(),
             pages: RefCell::new(Lru::new(INDEX, memory_pages)),
             coming: RefCell::default(),
             counts: Cell::default(),
@@ -63,7 +84,7 @@ impl<D: Device> Host<D> {
         self.counts.get()
     }
 
-    /// Reads pages of the volume.
+    /// Reads pages of one volume.
     pub async fn read(&self, first: u64, pages: u64) -> IoResult {
         let mut missing = None;
         let mut awaited = Vec::new();
@@ -117,9 +138,11 @@ impl<D: Device> Host<D> {
         self.counts.set(counts);
         let pages = (start..end).map(|page| (page, Vec::new()));
         self.coming.borrow_mut().extend(pages);
-        let turn = self.queue.pass().await;
+        let below = &self.below[(start >> VOLUME_SHIFT) as usize];
+        let at = start & ((1 << VOLUME_SHIFT) - 1);
+        let turn = below.queue.pass().await;
         let len = ((end - start) * PAGE_BYTES) as usize;
-        let result = self.volume.read(start * PAGE_BYTES, len).await;
+        let result = below.volume.read(at * PAGE_BYTES, len).await;
         drop(turn);
         let mut coming = self.coming.borrow_mut();
         for page in start..end {
@@ -198,6 +221,31 @@ mod tests {
             host.read(200, 70).await.unwrap();
             assert_eq!(host.counts().reads, 6);
         });
+    }
+
+    #[test]
+    fn volumes_share_the_memory_and_not_their_pages() {
+        let mut world = World::new(1);
+        let mut disk = || {
+            let mut spec = DiskSpec::new(Geometry::new("disk", Sectors(1 << 20), Sectors(1)));
+            spec.service = Service::uniform(Span::exactly(READ));
+            spec.keep = Keep::Nothing;
+            world.add_disk(spec).unwrap()
+        };
+        let disks = [disk(), disk()];
+        let (_, result) = run_alone(&mut Sim::new(world), async move |local| {
+            let gate = |disk| Gate::new(local.disk(disk).unwrap(), local.env());
+            let host = Host::over(disks.map(gate).into(), 10);
+            for page in [page_of(0, 7), page_of(1, 7), page_of(0, 7)] {
+                host.read(page, 1).await.unwrap();
+            }
+            let once = host.counts().missed;
+            host.read(page_of(1, 100), 9).await.unwrap();
+            host.read(page_of(1, 7), 1).await.unwrap();
+            (once, host.counts().missed)
+        });
+        // Nine more pages leave room for the one that was read last.
+        assert_eq!(result.unwrap(), (2, 12));
     }
 
     #[test]

@@ -12,11 +12,16 @@
 //! Not here: hotset's engine and arrays, which are the ones that serve; models of drives
 //! and links (`sim`).
 
+pub mod cachecade;
+mod content;
 pub mod figures;
 pub mod finished;
 mod host;
 pub mod maxiq;
+pub mod nytro;
 mod pages;
+mod parted;
+mod queries;
 pub mod redskin;
 pub mod registry;
 mod replay;
@@ -25,3 +30,4 @@ mod site;
 mod turnstile;
 pub mod verdict;
 pub mod visitors;
+mod wire;

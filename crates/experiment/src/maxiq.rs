@@ -8,16 +8,16 @@
 
 use crate::figures::Figures;
 use crate::host::Host;
-use crate::pages::{Pages, Shape, Web};
+use crate::pages::{Front, Pages, Shape, Web};
 use crate::registry::Experiment;
 use crate::replay::Server;
 use crate::rig;
 use crate::site::PAGE_BYTES;
 use crate::verdict::Outcome;
 use crate::visitors::{Curve, Load, Tally, visit};
+use crate::wire::Team;
 use block::Nanos;
 use sim::model::catalogue::link::GIGABIT;
-use std::cell::Cell;
 use std::rc::Rc;
 
 /// The name under which it is run.
@@ -129,11 +129,13 @@ pub fn run_one(
         };
         let env = rig.env.clone();
         let web = Web {
-            env: env.clone(),
             pages: Rc::new(Pages::new(seed, shape, volume.bytes() / PAGE_BYTES)?),
-            host: Host::new(volume, scale.memory_pages),
-            server: Server::behind(&GIGABIT, scale.processor),
-            wire: Cell::new(Nanos::ZERO),
+            front: Front {
+                env: env.clone(),
+                host: Host::new(volume, scale.memory_pages),
+                server: Server::behind(&GIGABIT, scale.processor),
+                team: Team::new(1, &GIGABIT),
+            },
         };
         let load = Load {
             users,

@@ -10,10 +10,10 @@
 use crate::host::{Host, WINDOW_PAGES};
 use crate::replay::Server;
 use crate::site::{File, Layout, log_normal};
-use crate::visitors::{Answer, Site};
+use crate::visitors::{Answer, Connection, Site};
+use crate::wire::Team;
 use block::{Device, Env, IoResult, Nanos};
 use sim::Rng;
-use std::cell::Cell;
 use std::rc::Rc;
 
 /// Purposes of random streams.
@@ -80,18 +80,55 @@ impl Pages {
     }
 }
 
-/// A server of pages.
-pub struct Web<D> {
+/// A server of files.
+pub struct Front<D> {
     /// Of its shard.
     pub env: Env,
-    /// What it serves.
-    pub pages: Rc<Pages>,
     /// Where it reads.
     pub host: Host<D>,
     /// How fast it is.
     pub server: Server,
-    /// When the wire is free.
-    pub wire: Cell<Nanos>,
+    /// The way to the visitors.
+    pub team: Team,
+}
+
+impl<D: Device> Front<D> {
+    /// Takes a request.
+    pub async fn take(&self, on: Connection) {
+        let trip = self.server.round_trip;
+        let connect = if on.fresh { trip } else { Nanos::ZERO };
+        let half = Nanos(trip.0 / 2);
+        let timer = &self.env.timer;
+        timer.sleep(connect + half + self.server.processor).await;
+    }
+
+    /// Answers it with a file of the host's first volume.
+    pub async fn send(&self, file: File, on: Connection) -> IoResult<Answer> {
+        let timer = &self.env.timer;
+        let half = Nanos(self.server.round_trip.0 / 2);
+        self.host.read(file.directory, 1).await?;
+        self.host.read(file.inode, 1).await?;
+        let first = file.pages().min(WINDOW_PAGES);
+        self.host.read(file.data, first).await?;
+        let read = timer.now();
+        self.host
+            .read(file.data + first, file.pages() - first)
+            .await?;
+        let sent = self.team.send(on.flow, read, file.bytes);
+        timer.until(sent + half).await;
+        Ok(Answer {
+            first: read + half,
+            bytes: file.bytes,
+        })
+    }
+}
+
+/// A server of pages.
+pub struct Web<D> {
+    /// What it serves.
+    pub pages: Rc<Pages>,
+    /// What serves it.
+    pub front: Front<D>,
 }
 
 impl<D: Device> Site for Web<D> {
@@ -101,27 +138,8 @@ impl<D: Device> Site for Web<D> {
         self.pages.draw(rng, items);
     }
 
-    async fn answer(&self, file: File, fresh: bool) -> IoResult<Answer> {
-        let (timer, trip) = (&self.env.timer, self.server.round_trip);
-        let half = Nanos(trip.0 / 2);
-        let connect = if fresh { trip } else { Nanos::ZERO };
-        timer.sleep(connect + half + self.server.processor).await;
-        self.host.read(file.directory, 1).await?;
-        self.host.read(file.inode, 1).await?;
-        let first = file.pages().min(WINDOW_PAGES);
-        self.host.read(file.data, first).await?;
-        let read = timer.now();
-        self.host
-            .read(file.data + first, file.pages() - first)
-            .await?;
-        // Answers leave one behind the other.
-        let begin = self.wire.get().max(read);
-        let sent = begin + self.server.on_wire(file.bytes);
-        self.wire.set(sent);
-        timer.until(sent + half).await;
-        Ok(Answer {
-            first: read + half,
-            bytes: file.bytes,
-        })
+    async fn answer(&self, file: File, on: Connection) -> IoResult<Answer> {
+        self.front.take(on).await;
+        self.front.send(file, on).await
     }
 }

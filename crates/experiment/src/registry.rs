@@ -2,7 +2,7 @@
 
 use crate::figures::Figures;
 use crate::verdict::Outcome;
-use crate::{maxiq, redskin};
+use crate::{cachecade, maxiq, nytro, redskin};
 
 /// Runs one seed, in its quick form or not; tells of each part that is done.
 pub type Run = fn(u64, bool, &dyn Fn(&str)) -> Result<Outcome, String>;
@@ -24,7 +24,12 @@ pub struct Experiment {
 }
 
 /// In the order in which they are run.
-pub const ALL: [Experiment; 2] = [maxiq::EXPERIMENT, redskin::EXPERIMENT];
+pub const ALL: [Experiment; 4] = [
+    cachecade::EXPERIMENT,
+    maxiq::EXPERIMENT,
+    nytro::EXPERIMENT,
+    redskin::EXPERIMENT,
+];
 
 /// The one called `name`.
 pub fn named(name: &str) -> Option<&'static Experiment> {

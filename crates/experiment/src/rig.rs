@@ -1,18 +1,27 @@
 //! A whole node in virtual time: what an ordinary configuration says, on models of drives.
 //!
 //! The disks below take no time; what a request takes is the `model` of each device, as the
-//! daemon itself applies it. Arrays are made first, as by `hotset array create`.
+//! daemon itself applies it. But the daemon would pace each partition of a drive as a drive
+//! of its own: there the disk below has the model, one for all partitions. Arrays are made
+//! first, as by `hotset array create`.
 
+use crate::parted::Parted;
 use block::{Env, Gate, Geometry, Nanos, Sectors};
 use control::check::check_alone;
 use control::config::{Config, Device};
-use node::{Devices, Door, Node, Source};
+use control::protocol::{Reply, Request};
+use control::serve::Handler as _;
+use node::{Controlled, Devices, Door, Memory, Node, Source};
 use shard::Local;
+use sim::model::Wear;
 use sim::model::catalogue::Drive;
-use sim::{DiskSpec, Service, Sim, SimDriver, Span, World};
+use sim::{DiskSpec, Medium, Rng, Service, Sim, SimDriver, Span, World};
 use simnode::{Client, Direct, Machine, SimPlatform, run_alone};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
+/// Draws where spindles are when time begins.
+const PHASES: u64 = 12;
 /// The buffers of a daemon by default.
 const BUFFER_BYTES: usize = 256 << 20;
 const MIB: Sectors = Sectors::from_mib(1);
@@ -26,7 +35,8 @@ pub struct Rig {
     pub env: Env,
     frontend: Rc<Direct>,
     clients: Vec<Client>,
-    _node: Rc<Node<SimPlatform>>,
+    media: BTreeMap<String, Medium>,
+    node: Controlled<SimPlatform>,
 }
 
 impl Rig {
@@ -37,6 +47,20 @@ impl Rig {
         let gate = client.gate().clone();
         self.clients.push(client);
         Ok(gate)
+    }
+
+    /// What is on the device called `name`, from behind.
+    pub fn medium(&self, name: &str) -> Result<&Medium, String> {
+        let found = self.media.get(name);
+        found.ok_or_else(|| format!("device {name} keeps nothing"))
+    }
+
+    /// Has the node do what an operator asks of it.
+    pub async fn control(&self, request: Request) -> Result<(), String> {
+        match self.node.handle(request, &mut Memory::default()).await {
+            Reply::Error(what) => Err(what),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -49,18 +73,92 @@ pub fn topology(text: &str) -> Result<Config, String> {
     })
 }
 
+/// A disk of the machine that is not what the `model` of its device alone says.
+pub struct Below {
+    /// How large it is.
+    pub sectors: Sectors,
+    /// How long it takes, in place of the `model`.
+    pub service: Option<Service>,
+}
+
 /// Runs `work` on a node as `config` has it: what it came to, and how long it took there.
 pub fn run<T: 'static>(
     seed: u64,
     config: Config,
     work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
 ) -> Result<(T, Nanos), String> {
+    run_on(World::new(seed), config, &BTreeMap::new(), work)
+}
+
+/// The same, where devices whose paths end in a digit are partitions of this length.
+pub fn run_parted<T: 'static>(
+    seed: u64,
+    config: Config,
+    partition: Sectors,
+    work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
+) -> Result<(T, Nanos), String> {
     let mut world = World::new(seed);
-    let machine = Machine::new(&mut world, &config, disk).map_err(told)?;
+    let mut phases = Rng::fork(seed, PHASES);
+    let mut drives = BTreeMap::new();
+    let mut below = BTreeMap::new();
+    for device in &config.devices {
+        let path = path_of(device);
+        let drive = path.trim_end_matches(|c: char| c.is_ascii_digit());
+        let Ok(number) = path[drive.len()..].parse::<u32>() else {
+            continue;
+        };
+        let model = match drives.get(drive) {
+            Some(model) => *model,
+            None => {
+                let phase = phases.below(1 << 20) as f64 / f64::from(1 << 20);
+                let heads = named(device).and_then(|drive| drive.model(phase, Wear::Steady));
+                let model = world.add_model(Parted::new(heads.map_err(told)?, partition));
+                drives.insert(drive.to_owned(), model);
+                model
+            }
+        };
+        let unit = number - 1;
+        let service = Some(Service::Model { model, unit });
+        let sectors = partition;
+        below.insert(device.name.to_string(), Below { sectors, service });
+    }
+    run_on(world, config, &below, work)
+}
+
+/// The same in a world whose disks are as `below` has them, by the names of devices.
+pub fn run_on<T: 'static>(
+    mut world: World,
+    mut config: Config,
+    below: &BTreeMap<String, Below>,
+    work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
+) -> Result<(T, Nanos), String> {
+    let spec = |device: &Device| match below.get(device.name.as_str()) {
+        None => disk(device),
+        Some(below) => {
+            let mut geometry = Geometry::new(device.name.as_str(), below.sectors, Sectors(1));
+            geometry.rotational = matches!(named(device), Ok(Drive::Hdd(_)));
+            let mut spec = DiskSpec::new(geometry);
+            let none = Service::uniform(Span::exactly(Nanos::ZERO));
+            spec.service = below.service.unwrap_or(none);
+            Ok(spec)
+        }
+    };
+    let machine = Machine::new(&mut world, &config, spec).map_err(told)?;
+    let medium = |device: &Device| {
+        let medium = world.medium(machine.target(&path_of(device)));
+        medium.map(|medium| (device.name.to_string(), medium))
+    };
+    let media = config.devices.iter().filter_map(medium).collect();
+    for device in &mut config.devices {
+        let replaced = below.get(device.name.as_str());
+        if replaced.is_some_and(|below| below.service.is_some()) {
+            device.model = None;
+        }
+    }
     let mut sim = Sim::new(world).pool_bytes(BUFFER_BYTES);
     let (outcome, ended) = run_alone(&mut sim, async move |local| {
         let timer = local.env().timer;
-        let rig = start(local, machine, &config).await?;
+        let rig = start(local, machine, &config, media).await?;
         let began = timer.now();
         let came = work(rig).await?;
         Ok((came, timer.now() - began))
@@ -68,11 +166,19 @@ pub fn run<T: 'static>(
     ended.unwrap_or_else(|| Err(format!("the simulation did not end: {outcome:?}")))
 }
 
+fn path_of(device: &Device) -> String {
+    let path = device.path.as_ref();
+    path.map_or(String::new(), |path| path.value.display().to_string())
+}
+
+fn named(device: &Device) -> block::IoResult<Drive> {
+    Drive::named(device.model.as_ref().map_or("", |model| model.as_str()))
+}
+
 fn disk(device: &Device) -> block::IoResult<DiskSpec> {
     let name = device.name.as_str();
-    let model = device.model.as_ref().map_or("", |model| model.as_str());
     // Whole stripes, which are at most 1 MiB long.
-    let stripes = Drive::named(model)?.capacity().0 / MIB.0;
+    let stripes = named(device)?.capacity().0 / MIB.0;
     let sectors = stripes * MIB.0 * u64::from(device.model_disks.value);
     let mut spec = DiskSpec::new(Geometry::new(name, Sectors(sectors), Sectors(1)));
     spec.service = Service::uniform(Span::exactly(Nanos::ZERO));
@@ -83,6 +189,7 @@ async fn start(
     local: Local<SimDriver>,
     machine: Rc<Machine>,
     config: &Config,
+    media: BTreeMap<String, Medium>,
 ) -> Result<Rig, String> {
     let platform = SimPlatform::new(machine, local.clone());
     for array in &config.arrays {
@@ -102,7 +209,8 @@ async fn start(
         env,
         frontend,
         clients: Vec::new(),
-        _node: node,
+        media,
+        node: Controlled(node),
     })
 }
 

@@ -3,7 +3,7 @@
 //! Invariants: every printed figure has one row; one that the experiment does not
 //! measure, or one that it measures and nobody printed, is an error and not a gap.
 
-use crate::figures::{Figures, Status};
+use crate::figures::{Bound, Figures, Status};
 use crate::visitors::Curve;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -54,6 +54,9 @@ pub struct Row {
     pub status: Status,
     /// How far it may be, in percent.
     pub tolerance: Option<f64>,
+    /// On which side of it ours is to be, if it was printed as a bound.
+    #[serde(default)]
+    pub bound: Option<Bound>,
     /// Whether it is no further; `None` for what cannot be identified.
     pub met: Option<bool>,
     /// What to know about it.
@@ -112,9 +115,11 @@ pub fn rows(
             error_percent,
             status: printed.status,
             tolerance: printed.tolerance_percent,
-            met: printed
-                .tolerance_percent
-                .map(|most| error_percent.abs() <= most),
+            bound: printed.bound,
+            met: match (printed.bound, printed.tolerance_percent) {
+                (Some(bound), _) => Some(bound.holds(ours, printed.value)),
+                (None, most) => most.map(|most| error_percent.abs() <= most),
+            },
             note: printed.note.clone(),
             engine: (printed.status == Status::Blind).then(|| figures.engine.clone()),
             virtual_seconds,

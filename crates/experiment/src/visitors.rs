@@ -29,8 +29,17 @@ pub trait Site: 'static {
     /// The files of the next page of a visitor, the HTML first.
     fn page(&self, rng: &mut Rng, items: &mut Vec<Self::Item>);
 
-    /// Answers a request, on a connection that is `fresh` or was used before.
-    async fn answer(&self, item: Self::Item, fresh: bool) -> IoResult<Answer>;
+    /// Answers a request.
+    async fn answer(&self, item: Self::Item, on: Connection) -> IoResult<Answer>;
+}
+
+/// What a request comes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Connection {
+    /// Names it among all users' connections.
+    pub flow: u32,
+    /// Whether it was not used before.
+    pub fresh: bool,
 }
 
 /// A request that is answered.
@@ -216,7 +225,7 @@ async fn live<S: Site>(visit: Rc<Visit<S>>, user: u32, mut rng: Rng) {
     while timer.now() < visit.began + load.span && visit.failed.borrow().is_none() {
         items.clear();
         visit.site.page(&mut rng, &mut items);
-        if let Err(error) = visit.page(&items).await {
+        if let Err(error) = visit.page(user, &items).await {
             visit.failed.replace(Some(error));
         }
         timer.sleep(think(&mut rng, load.think)).await;
@@ -224,15 +233,19 @@ async fn live<S: Site>(visit: Rc<Visit<S>>, user: u32, mut rng: Rng) {
 }
 
 impl<S: Site> Visit<S> {
-    async fn page(&self, items: &[S::Item]) -> IoResult {
+    async fn page(&self, user: u32, items: &[S::Item]) -> IoResult {
         let asked = self.env.timer.now();
+        let on = |number, fresh| Connection {
+            flow: user * self.load.connections + number,
+            fresh,
+        };
         let (html, images) = items.split_first().expect("a page has its HTML");
-        self.request(*html, true).await?;
+        self.request(*html, on(0, true)).await?;
         let next = Cell::new(0);
         let connection = async |number: u32| {
             let mut fresh = number > 0;
             while let Some(item) = images.get(next.replace(next.get() + 1)) {
-                self.request(*item, fresh).await?;
+                self.request(*item, on(number, fresh)).await?;
                 fresh = false;
             }
             Ok(())
@@ -243,9 +256,9 @@ impl<S: Site> Visit<S> {
         Ok(())
     }
 
-    async fn request(&self, item: S::Item, fresh: bool) -> IoResult {
+    async fn request(&self, item: S::Item, on: Connection) -> IoResult {
         let asked = self.env.timer.now();
-        let answer = self.site.answer(item, fresh).await?;
+        let answer = self.site.answer(item, on).await?;
         self.tally(|point, now| point.hit(asked, answer, now));
         Ok(())
     }
@@ -293,7 +306,7 @@ mod tests {
             items.push(());
         }
 
-        async fn answer(&self, (): (), _: bool) -> IoResult<Answer> {
+        async fn answer(&self, (): (), _: Connection) -> IoResult<Answer> {
             let timer = &self.env.timer;
             let span = think(&mut self.rng.borrow_mut(), self.mean);
             let end = self.free.get().max(timer.now()) + span;
@@ -412,7 +425,7 @@ mod tests {
             items.extend([(); 13]);
         }
 
-        async fn answer(&self, (): (), _: bool) -> IoResult<Answer> {
+        async fn answer(&self, (): (), _: Connection) -> IoResult<Answer> {
             self.1.set(self.1.get() + 1);
             self.2.set(self.2.get().max(self.1.get()));
             self.0.timer.sleep(Nanos::from_secs(1)).await;

@@ -128,14 +128,21 @@ fn all_are_listed_run_kept_and_reported() {
     let place = Place::new();
     let out = place.path("out");
     let listed = all(&hotset().args(["lab", "list"]).output().unwrap());
-    for name in ["maxiq", "redskin", "perc"] {
+    for name in ["cachecade", "maxiq", "nytro", "redskin", "perc"] {
         assert!(listed.contains(name), "{listed}");
     }
     let run = ["run", "all", "--quick", "--seeds", "1", "--json", "--out"];
     let first = lab(&run, &out);
     let rows: Vec<Value> = serde_json::from_slice(&first.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}", all(&first)));
-    for (name, count) in [("maxiq", 31), ("redskin", 59), ("perc", 13)] {
+    let counts = [
+        ("cachecade", 18),
+        ("maxiq", 31),
+        ("nytro", 13),
+        ("redskin", 59),
+        ("perc", 13),
+    ];
+    for (name, count) in counts {
         let of = rows.iter().filter(|row| row["experiment"] == name);
         assert_eq!(of.count(), count, "{name}");
     }

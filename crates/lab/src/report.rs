@@ -24,9 +24,13 @@ pub const ROW_HEAD: [&str; 9] = [
 
 /// A row's cells, as pages and terminals show them.
 pub fn cells(row: &Row) -> [String; 9] {
-    let within = match (row.met, row.tolerance) {
-        (Some(true), Some(most)) => format!("{most:.0} %"),
-        (Some(false), Some(most)) => format!("NOT {most:.0} %"),
+    let asked = match (row.bound, row.tolerance) {
+        (Some(bound), _) => Some(bound.name().to_owned()),
+        (None, most) => most.map(|most| format!("{most:.0} %")),
+    };
+    let within = match (row.met, asked) {
+        (Some(true), Some(asked)) => asked,
+        (Some(false), Some(asked)) => format!("NOT {asked}"),
         (Some(true), None) => "yes".into(),
         (Some(false), None) => "NO".into(),
         (None, _) => "-".into(),
@@ -215,6 +219,7 @@ mod tests {
             error_percent: -10.0,
             status,
             tolerance: met.map(|_| 5.0),
+            bound: None,
             met,
             note: "<b>".into(),
             engine: Some("0123abc".into()),

@@ -2,15 +2,25 @@
 
 use std::fmt;
 
-/// Rows under a head; the first column is flush left, the others right.
+/// Rows under a head; the first column and those of text are flush left, the others right.
 pub struct Table {
     rows: Vec<Vec<String>>,
+    text: Vec<usize>,
 }
 
 impl Table {
     pub fn new(head: &[&str]) -> Table {
         let head = head.iter().map(ToString::to_string).collect();
-        Table { rows: vec![head] }
+        Table {
+            rows: vec![head],
+            text: vec![0],
+        }
+    }
+
+    /// Puts these columns flush left too.
+    pub fn text(mut self, columns: &[usize]) -> Table {
+        self.text.extend(columns);
+        self
     }
 
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
@@ -30,11 +40,13 @@ impl fmt::Display for Table {
             let mut line = String::new();
             for (column, cell) in row.iter().enumerate() {
                 let width = widths[column];
-                if column == 0 {
-                    line += &format!("{cell:<width$}");
-                } else {
-                    line += &format!("  {cell:>width$}");
+                if column > 0 {
+                    line += "  ";
                 }
+                line += &match self.text.contains(&column) {
+                    true => format!("{cell:<width$}"),
+                    false => format!("{cell:>width$}"),
+                };
             }
             writeln!(f, "{}", line.trim_end())?;
         }
@@ -70,6 +82,9 @@ mod tests {
         let mut table = Table::new(&["A", "B"]);
         table.row(["long".to_owned(), "1".to_owned()]);
         assert_eq!(table.to_string(), "A     B\nlong  1\n");
+        let mut table = Table::new(&["A", "what", "B"]).text(&[1]);
+        table.row(["long", "x", "10"].map(String::from));
+        assert_eq!(table.to_string(), "A     what   B\nlong  x     10\n");
     }
 
     #[test]

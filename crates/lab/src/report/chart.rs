@@ -3,7 +3,7 @@
 use crate::page::{FIRST, GRID, INK, MARK, PAPER, SECOND};
 use experiment::figures::Status;
 use experiment::finished::Finished;
-use experiment::visitors::Tally;
+use experiment::visitors::{Curve, Tally};
 use plotters::prelude::*;
 use plotters::style::RGBColor;
 use std::error::Error;
@@ -31,8 +31,11 @@ pub fn of(finished: &Finished) -> Result<Vec<(String, String)>, Box<dyn Error>> 
         let mbit = |point: &Tally, s: f64| point.bytes as f64 * 8e-6 / s;
         charts.push(("Mbit/s".into(), over_time(finished, "Mbit/s", mbit)?));
         let response = |point: &Tally, _: f64| point.response_s();
-        let title = "Page response in seconds";
-        charts.push((title.into(), over_time(finished, "s", response)?));
+        let visited = |(_, curve): &(String, Curve)| curve.points.iter().any(|p| p.pages > 0);
+        if finished.curves.iter().any(visited) {
+            let title = "Page response in seconds";
+            charts.push((title.into(), over_time(finished, "s", response)?));
+        }
     }
     charts.extend(finished.charts.iter().cloned());
     if finished

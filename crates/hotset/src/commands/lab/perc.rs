@@ -79,6 +79,7 @@ pub fn run(seed: u64, quick: bool, done: &dyn Fn(&str)) -> Result<(Finished, Rep
                 _ => Status::Calibrated,
             },
             tolerance: None,
+            bound: None,
             met: row.within,
             note: format!("{}; within {}; {}", row.ours, row.tolerance, row.note),
             engine: None,

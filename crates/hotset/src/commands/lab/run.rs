@@ -55,7 +55,7 @@ pub struct Report {
 
 /// Prints every experiment.
 pub fn list() -> Result<(), Failure> {
-    let mut table = Table::new(&["name", "printed in", "needs", "seeds"]);
+    let mut table = Table::new(&["name", "printed in", "needs", "seeds"]).text(&[1, 2]);
     for experiment in &ALL {
         table.row([
             experiment.name.into(),
@@ -291,7 +291,8 @@ fn show(all: &[Finished], json: bool) -> Result<(), Failure> {
 }
 
 fn table(rows: &[Row]) -> Table {
-    let mut table = Table::new(&report::ROW_HEAD);
+    // The unit, the status and what was asked.
+    let mut table = Table::new(&report::ROW_HEAD).text(&[1, 7, 8]);
     for row in rows {
         table.row(report::cells(row));
     }

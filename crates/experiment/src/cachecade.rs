@@ -1,0 +1,403 @@
+//! Web content beside an operating system, two volumes on mirrored disks that up to three
+//! flash drives cache.
+//!
+//! Closed loops of users for 90 minutes, with no flash drive and with one, two and three;
+//! and with two that cache one of the volumes only.
+//!
+//! Not here: what the server writes (logs), and the controller's own cache.
+
+use crate::content::{Content, Shape};
+use crate::figures::Figures;
+use crate::host::{Host, page_of};
+use crate::pages::Front;
+use crate::registry::Experiment;
+use crate::replay::Server;
+use crate::rig;
+use crate::site::{File, PAGE_BYTES};
+use crate::verdict::Outcome;
+use crate::visitors::{Answer, Connection, Curve, Load, Site, Tally, visit};
+use crate::wire::Team;
+use block::{Device, IoResult, Nanos, Sectors};
+use sim::Rng;
+use sim::model::catalogue::link::GIGABIT;
+use std::cell::RefCell;
+
+/// The name under which it is run.
+pub const NAME: &str = "cachecade";
+const FIGURES: &str = include_str!("../figures/cachecade.toml");
+/// One line of the registry.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: NAME,
+    title: "web content beside an operating system on RAID 10, cached on up to three flash drives",
+    needs: "600 MB; 8 minutes a seed",
+    seeds: 2,
+    figures,
+    run: |seed, quick, done| run(seed, if quick { Scale::QUICK } else { Scale::FULL }, done),
+};
+/// The topology, as `hotset check` reads it.
+pub const TOPOLOGY: &str = include_str!("../topologies/cachecade.toml");
+/// A volume's part of a drive: three such parts are 100 GB.
+const PARTITION: Sectors = Sectors::from_mib(32_000);
+/// The host's second volume; the content is on its first.
+const OS: u64 = 1;
+/// The purpose of a random stream.
+const FAULTS: u64 = 6;
+
+/// What is cached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cached {
+    /// On how many flash drives.
+    pub drives: usize,
+    /// The operating system's volume.
+    pub os: bool,
+    /// The content's volume.
+    pub web: bool,
+}
+
+/// Every case that was published, by name.
+pub const CASES: [(&str, Cached); 6] = [
+    ("hdd", both(0)),
+    ("ssd1", both(1)),
+    ("ssd2", both(2)),
+    ("ssd3", both(3)),
+    (
+        "web",
+        Cached {
+            os: false,
+            ..both(2)
+        },
+    ),
+    (
+        "os",
+        Cached {
+            web: false,
+            ..both(2)
+        },
+    ),
+];
+
+const fn both(drives: usize) -> Cached {
+    Cached {
+        drives,
+        os: true,
+        web: true,
+    }
+}
+
+/// What is run, and how much of it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Scale {
+    /// What is on the content's volume.
+    pub shape: Shape,
+    /// Users, fitted.
+    pub users: u32,
+    /// What they think between two pages.
+    pub think: Nanos,
+    /// Connections of a user.
+    pub connections: u32,
+    /// The time over which users begin.
+    pub ramp: Nanos,
+    /// All of it.
+    pub span: Nanos,
+    /// What a point of the curves covers.
+    pub interval: Nanos,
+    /// The server's memory for pages.
+    pub memory_pages: u32,
+    /// The server's processor for a request.
+    pub processor: Nanos,
+    /// Pages of the operating system's volume that a request touches, on average.
+    pub os_touches: f64,
+    /// Pages of the operating system's volume that are touched at all.
+    pub os_pages: u64,
+    /// Lines of the pool's section of the configuration, beside its defaults.
+    pub pool: &'static str,
+}
+
+impl Scale {
+    /// As it was published.
+    pub const FULL: Scale = Scale {
+        shape: Shape {
+            pages: 80_000,
+            images: 1_400_000,
+            // 40 GB in 1,480,000 files.
+            file_bytes: 27_027.0,
+            images_per_page: [11, 12],
+        },
+        users: 5,
+        think: Nanos::from_millis(20),
+        connections: 2,
+        ramp: Nanos::from_secs(60),
+        span: Nanos::from_secs(90 * 60),
+        interval: Nanos::from_secs(60),
+        // 6 GiB of 8 GB.
+        memory_pages: 6 << 18,
+        processor: Nanos::from_micros(200),
+        os_touches: 1.0,
+        // 2 GiB.
+        os_pages: 2 << 18,
+        pool: "",
+    };
+    /// A four-hundredth of the content, and seconds: too little to judge by.
+    pub const QUICK: Scale = Scale {
+        shape: Shape {
+            pages: 200,
+            images: 3_500,
+            ..Scale::FULL.shape
+        },
+        ramp: Nanos::from_millis(200),
+        span: Nanos::from_secs(18),
+        interval: Nanos::from_millis(200),
+        memory_pages: (6 << 18) / 400,
+        os_pages: (2 << 18) / 400,
+        ..Scale::FULL
+    };
+}
+
+/// The server, and what it serves.
+struct Contents<D> {
+    content: Content,
+    front: Front<D>,
+    faults: RefCell<Rng>,
+    os_touches: f64,
+    os_pages: u64,
+}
+
+impl<D: Device> Site for Contents<D> {
+    type Item = File;
+
+    fn page(&self, rng: &mut Rng, items: &mut Vec<File>) {
+        self.content.draw(rng, items);
+    }
+
+    async fn answer(&self, file: File, on: Connection) -> IoResult<Answer> {
+        self.front.take(on).await;
+        let mut left = self.os_touches;
+        while left > 0.0 {
+            let page = {
+                let mut rng = self.faults.borrow_mut();
+                let touched = rng.below(1 << 20) as f64 / f64::from(1 << 20) < left;
+                touched.then(|| rng.below(self.os_pages))
+            };
+            if let Some(page) = page {
+                self.front.host.read(page_of(OS, page), 1).await?;
+            }
+            left -= 1.0;
+        }
+        self.front.send(file, on).await
+    }
+}
+
+/// The topology of a case.
+pub fn topology(cached: Cached, pool: &str) -> String {
+    let drives: Vec<String> = (0..cached.drives).map(|n| format!("\"ssd{n}\"")).collect();
+    let all = "devices = [\"ssd0\", \"ssd1\", \"ssd2\"]";
+    let mut text = TOPOLOGY.replace(all, &format!("devices = [{}]", drives.join(", ")));
+    text = text.replace("[[pool]]\n", &format!("[[pool]]\n{pool}\n"));
+    for (name, on) in [("os", cached.os), ("web", cached.web)] {
+        if !on || cached.drives == 0 {
+            let volume = format!("[[volume]]\nname = \"{name}\"\n");
+            text = text.replace(&volume, &format!("{volume}mode = \"pass-through\"\n"));
+        }
+    }
+    text
+}
+
+/// Lets the users visit: what they saw, and the time it took in the simulation.
+pub fn run_one(
+    seed: u64,
+    scale: Scale,
+    cached: Cached,
+    progress: impl Fn(&Tally) + 'static,
+) -> Result<(Curve, Nanos), String> {
+    let config = rig::topology(&topology(cached, scale.pool))?;
+    rig::run_parted(seed, config, PARTITION, async move |mut rig| {
+        let (web, os) = (rig.volume("web")?, rig.volume("os")?);
+        let content = Content::new(seed, scale.shape, web.bytes() / PAGE_BYTES)?;
+        let env = rig.env.clone();
+        let site = Contents {
+            content,
+            front: Front {
+                env: env.clone(),
+                host: Host::over(vec![web, os], scale.memory_pages),
+                server: Server::behind(&GIGABIT, scale.processor),
+                team: Team::new(4, &GIGABIT),
+            },
+            faults: RefCell::new(Rng::fork(seed, FAULTS)),
+            os_touches: scale.os_touches,
+            os_pages: scale.os_pages,
+        };
+        let load = Load {
+            users: scale.users,
+            think: scale.think,
+            ramp: scale.ramp,
+            span: scale.span,
+            connections: scale.connections,
+            interval: scale.interval,
+        };
+        let curve = visit(&env, seed, load, site, &progress).await;
+        curve.map_err(|error| error.to_string())
+    })
+}
+
+/// Everything that was printed, measured with one seed. Tells `done` of each part.
+pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, String> {
+    let mut measured = Outcome::default();
+    for (name, cached) in CASES {
+        let (curve, took) = run_one(seed, scale, cached, |_| ())?;
+        measured.virtual_s += took.0 as f64 / 1e9;
+        measured.curves.push((name.to_owned(), curve));
+        done(&format!("seed {seed}: {name}"));
+    }
+    compare(&mut measured);
+    Ok(measured)
+}
+
+/// A curve in the terms of the source: ninths of the run, which are ten minutes each.
+struct Ninths<'a>(&'a Curve);
+
+impl Ninths<'_> {
+    fn over(&self, from: u32, to: u32) -> (Tally, f64) {
+        let ninth = self.0.interval_s * self.0.points.len() as f64 / 9.0;
+        self.0.over(ninth * f64::from(from), ninth * f64::from(to))
+    }
+
+    /// Pages a second in the ninth that begins at `from`.
+    fn rate(&self, from: u32) -> f64 {
+        let (sum, s) = self.over(from, from + 1);
+        sum.pages as f64 / s
+    }
+
+    fn end(&self) -> (Tally, f64) {
+        self.over(8, 9)
+    }
+
+    /// When a page rate is first within 5 % of that at the end, as the mean of `WINDOW`
+    /// points around it; in minutes, of 90.
+    fn settles(&self) -> f64 {
+        const WINDOW: usize = 5;
+        let (sum, s) = self.end();
+        let enough = 0.95 * sum.pages as f64 / s * self.0.interval_s * WINDOW as f64;
+        let windows = self.0.points.windows(WINDOW);
+        let pages = |window: &[Tally]| window.iter().map(|point| point.pages as f64).sum::<f64>();
+        let found = windows.map(pages).position(|pages| pages >= enough);
+        let middle = found.unwrap_or(self.0.points.len()) + WINDOW / 2;
+        90.0 * middle as f64 / self.0.points.len() as f64
+    }
+}
+
+/// How many times better than `before` each measurement is: pages, bytes, the responses of a
+/// page and of a request, and the first byte.
+fn gains((now, now_s): (Tally, f64), (before, before_s): (Tally, f64)) -> [f64; 5] {
+    [
+        now.pages as f64 / now_s / (before.pages as f64 / before_s),
+        now.bytes as f64 / now_s / (before.bytes as f64 / before_s),
+        before.response_s() / now.response_s(),
+        before.request_s() / now.request_s(),
+        before.first_byte_s() / now.first_byte_s(),
+    ]
+}
+
+/// What was printed, from the curves.
+fn compare(measured: &mut Outcome) {
+    let curves = std::mem::take(&mut measured.curves);
+    let of = |name: &str| {
+        let found = curves.iter().find(|(known, _)| known == name);
+        Ninths(&found.expect("every case has run").1)
+    };
+    let hdd = of("hdd");
+    let flash = ["ssd1", "ssd2", "ssd3"];
+    let least = |values: &[f64]| values.iter().copied().fold(f64::INFINITY, f64::min);
+    for name in ["ssd1", "ssd2"] {
+        let ended = gains(of(name).end(), hdd.end());
+        measured.set(format!("gain.{name}"), ended[0]);
+        measured.set(format!("least.{name}"), least(&ended));
+        let total = gains(of(name).over(0, 9), hdd.over(0, 9));
+        measured.set(format!("total.{name}"), total[0]);
+    }
+    let pages = curves.iter().map(|(_, curve)| curve.whole().0.pages as f64);
+    let responses = flash.map(|name| of(name).end().0.response_s());
+    let faster = flash.map(|name| {
+        let ended = gains(of(name).end(), hdd.end());
+        ended[2] / ended[0]
+    });
+    let end = |name: &str| of(name).rate(8);
+    for (figure, value) in [
+        ("rate.hdd", hdd.rate(8)),
+        ("requests", pages.fold(f64::INFINITY, f64::min)),
+        ("response", responses.into_iter().fold(0.0, f64::max)),
+        ("claim.hdd.flat", hdd.rate(8) / hdd.rate(1)),
+        ("claim.ssd1.climbs", of("ssd1").settles()),
+        ("claim.ssd1.flat", end("ssd1") / of("ssd1").rate(7)),
+        ("claim.ssd2.climbs", end("ssd2") / of("ssd2").rate(7)),
+        ("claim.ssd3", end("ssd3") / end("ssd2")),
+        ("claim.both", end("ssd2") / end("web")),
+        ("claim.content", end("web") / end("os")),
+        ("claim.partial", end("ssd1") / end("hdd")),
+        ("claim.response", least(&faster)),
+    ] {
+        measured.set(figure, value);
+    }
+    measured.curves = curves;
+}
+
+/// What was printed.
+pub fn figures() -> Figures {
+    Figures::parse(FIGURES).expect("the shipped figures are well formed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verdict::rows;
+
+    #[test]
+    fn the_short_form_measures_every_printed_figure() {
+        let outcome = run(1, Scale::QUICK, &|_| ()).unwrap();
+        let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), 0.0).unwrap();
+        assert_eq!(rows.len(), figures().printed.len());
+        assert!(outcome.values["gain.ssd1"] > 1.2, "{:?}", outcome.values);
+        let volumes = ["claim.both", "claim.content"].map(|figure| outcome.values[figure]);
+        assert!(volumes.iter().all(|gain| *gain > 1.0), "{volumes:?}");
+        let again = || run_one(1, Scale::QUICK, both(1), |_| ()).unwrap();
+        assert_eq!(again(), again());
+    }
+
+    #[test]
+    fn a_case_has_its_drives_and_its_volumes() {
+        for (name, cached) in CASES {
+            let config = rig::topology(&topology(cached, "")).unwrap();
+            assert_eq!(config.pools[0].devices.value.len(), cached.drives, "{name}");
+            let cached_volumes = config.volumes.iter();
+            let cached_volumes = cached_volumes.filter(|v| v.mode.value.name() == "write-through");
+            let wanted = match cached.drives {
+                0 => 0,
+                _ => usize::from(cached.os) + usize::from(cached.web),
+            };
+            assert_eq!(cached_volumes.count(), wanted, "{name}");
+        }
+    }
+
+    fn curve(rate: impl Fn(f64) -> f64) -> Curve {
+        let point = |n: u32| Tally {
+            pages: (60.0 * rate(f64::from(n) + 0.5)) as u64,
+            hits: 1,
+            page_s: 1.0,
+            ..Tally::default()
+        };
+        Curve {
+            interval_s: 60.0,
+            points: (0..90).map(point).collect(),
+        }
+    }
+
+    /// A rate that rises in a line to a plateau is within 5 % of it at 0.95 of the rise.
+    #[test]
+    fn a_climb_ends_where_it_comes_near_the_plateau() {
+        for end in [20.0, 60.0, 75.0] {
+            let climb = curve(|minute| 1_000.0 * f64::min(minute / end, 1.0));
+            let settles = Ninths(&climb).settles();
+            assert!((settles - 0.95 * end).abs() < 1.5, "{settles} of {end}");
+        }
+        assert!(Ninths(&curve(|_| 10.0)).settles() < 3.0);
+    }
+}

@@ -1,0 +1,313 @@
+//! Decision support over a storage network, without a cache, while it warms, and warm.
+//!
+//! A hundredth of the database and of the flash, and so of the time; rates, latencies and
+//! seeks are the whole ones, since the database's pieces are spread over the whole volume.
+//! Without the cache the same node serves its volume in pass-through. In the end the storage
+//! system takes a snapshot and restores it, behind a cache that holds what came later.
+
+use crate::figures::Figures;
+use crate::queries::{Measured, Reads, Shape, run as run_queries};
+use crate::registry::Experiment;
+use crate::rig::{self, Below, Rig, Volume};
+use crate::verdict::Outcome;
+use crate::visitors::{Curve, Tally};
+use block::{Fua, Lba, Nanos, SECTOR_BYTES, Sectors};
+use control::protocol::Request;
+use sim::model::catalogue::Drive;
+use sim::model::catalogue::link::TEN_GIGABIT;
+use sim::model::{Link, Wear};
+use sim::{Rng, Service, World};
+use std::collections::BTreeMap;
+
+/// The name under which it is run.
+pub const NAME: &str = "nytro";
+const FIGURES: &str = include_str!("../figures/nytro.toml");
+/// One line of the registry.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: NAME,
+    title: "decision support over a storage network, without a cache on flash, while it warms, and warm",
+    needs: "500 MB; 20 seconds a seed",
+    seeds: 2,
+    figures,
+    run: |seed, quick, done| run(seed, if quick { Scale::QUICK } else { Scale::FULL }, done),
+};
+/// The topology, as `hotset check` reads it.
+pub const TOPOLOGY: &str = include_str!("../topologies/nytro.toml");
+const VOLUME: &str = "database";
+/// Draws where the spindle is, and what the snapshot's blocks hold.
+const PHASES: u64 = 13;
+const STAMPS: u64 = 14;
+/// Blocks that are written around the snapshot.
+const STAMPED: u64 = 64;
+const STAMP_BYTES: usize = 64 << 10;
+
+/// What is run, and how much of it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Scale {
+    /// The database.
+    pub shape: Shape,
+    /// The flash.
+    pub flash: Sectors,
+    /// What a point of the curves covers.
+    pub interval: Nanos,
+    /// What is left of the topology's own `sequential`: nothing, if this says so.
+    pub promotes_scans: bool,
+}
+
+impl Scale {
+    /// A hundredth of what was published.
+    pub const FULL: Scale = Scale {
+        shape: Shape {
+            bytes: 3_700_000_000,
+            piece_bytes: 64 << 20,
+            apart_bytes: 9_600 << 20,
+            lookups: 0.2,
+            processor: Nanos::from_micros(85),
+        },
+        flash: Sectors(4_000_000_000 / SECTOR_BYTES),
+        interval: Nanos::from_secs(1),
+        promotes_scans: true,
+    };
+    /// A thousandth: too little to judge by.
+    pub const QUICK: Scale = Scale {
+        shape: Shape {
+            bytes: 370_000_000,
+            ..Scale::FULL.shape
+        },
+        flash: Sectors(512 << 11),
+        interval: Nanos::from_millis(100),
+        ..Scale::FULL
+    };
+}
+
+/// Runs `work` on the node, with the cache or without.
+fn on_node<T: 'static>(
+    seed: u64,
+    scale: Scale,
+    cached: bool,
+    work: impl AsyncFnOnce(Rig, Volume) -> Result<T, String> + 'static,
+) -> Result<(T, Nanos), String> {
+    let mut text = TOPOLOGY.to_owned();
+    if !cached {
+        text = text.replace("[[volume]]\n", "[[volume]]\nmode = \"pass-through\"\n");
+    }
+    if !scale.promotes_scans {
+        text = text.replace("sequential = \"0B\"\n", "");
+    }
+    let config = rig::topology(&text)?;
+    let mut world = World::new(seed);
+    let phase = Rng::fork(seed, PHASES).below(1 << 20) as f64 / f64::from(1 << 20);
+    let told = |error: block::IoError| error.to_string();
+    let drive = Drive::named("SAS15K").map_err(told)?;
+    let heads = drive.model(phase, Wear::Steady).map_err(told)?;
+    let model = world.add_model(Link::new(&TEN_GIGABIT, heads).map_err(told)?);
+    let san = Below {
+        sectors: drive.capacity(),
+        service: Some(Service::Model { model, unit: 0 }),
+    };
+    let flash = Below {
+        sectors: scale.flash,
+        service: None,
+    };
+    let below = BTreeMap::from([("san".to_owned(), san), ("flash".to_owned(), flash)]);
+    rig::run_on(world, config, &below, async move |mut rig| {
+        let volume = rig.volume(VOLUME)?;
+        work(rig, volume).await
+    })
+}
+
+/// Runs all queries on a fresh node: once without the cache, or twice and then the snapshot
+/// with it. What the runs came to, the share of blocks that are the back end's after its
+/// restoration, and the simulated time.
+pub fn run_one(
+    seed: u64,
+    scale: Scale,
+    cached: bool,
+) -> Result<(Vec<Measured>, f64, Nanos), String> {
+    let ((runs, equal), took) = on_node(seed, scale, cached, async move |rig, volume| {
+        let mut runs = Vec::new();
+        for _ in 0..if cached { 2 } else { 1 } {
+            let ran = run_queries(&rig.env, seed, scale.shape, &volume, scale.interval).await;
+            runs.push(ran.map_err(|error| error.to_string())?);
+        }
+        let equal = match cached {
+            true => snapshot(seed, &rig, &volume, true).await?,
+            false => 1.0,
+        };
+        Ok((runs, equal))
+    })?;
+    Ok((runs, equal, took))
+}
+
+/// The storage system's snapshot in seven steps; the share of blocks that clients read as
+/// the storage system has them in the end.
+async fn snapshot(seed: u64, rig: &Rig, volume: &Volume, invalidate: bool) -> Result<f64, String> {
+    let told = |error: block::IoError| error.to_string();
+    let named = || VOLUME.to_owned();
+    let mut rng = Rng::fork(seed, STAMPS);
+    // 1. The database has written its state of now.
+    stamp(rig, volume, &mut rng).await?;
+    // 2. It stands still, and so does the cache.
+    rig.control(Request::Quiesce { volume: named() }).await?;
+    // 3. The storage system takes its snapshot.
+    let san = rig.medium("san")?;
+    let image = san.save();
+    // 4. All goes on, and the cache comes to hold what is written later.
+    rig.control(Request::Resume { volume: named() }).await?;
+    stamp(rig, volume, &mut rng).await?;
+    for block in 0..STAMPED {
+        let read = volume.read(block * STAMP_BYTES as u64, STAMP_BYTES).await;
+        read.map_err(told)?;
+    }
+    // 5. It stands still again.
+    rig.control(Request::Quiesce { volume: named() }).await?;
+    // 6. The storage system restores the snapshot.
+    san.restore(&image);
+    // 7. What is cached is forgotten, and all goes on.
+    if invalidate {
+        rig.control(Request::Invalidate { volume: named() }).await?;
+    }
+    rig.control(Request::Resume { volume: named() }).await?;
+    let mut equal = 0;
+    for block in 0..STAMPED {
+        let at = block * STAMP_BYTES as u64;
+        let read = volume.read(at, STAMP_BYTES).await.map_err(told)?;
+        let mut there = vec![0; STAMP_BYTES];
+        san.latest(Lba(at / SECTOR_BYTES), &mut there);
+        equal += u64::from(read[..] == there[..]);
+    }
+    Ok(equal as f64 / STAMPED as f64)
+}
+
+/// Writes blocks that nothing has held before.
+async fn stamp(rig: &Rig, volume: &Volume, rng: &mut Rng) -> Result<(), String> {
+    for block in 0..STAMPED {
+        let Some(mut buf) = rig.env.pool.try_get(STAMP_BYTES) else {
+            return Err("no buffer is free".into());
+        };
+        buf.fill_with(|| rng.bits() as u8);
+        let at = block * STAMP_BYTES as u64;
+        let written = volume.write(at, buf.share(), Fua::No).await;
+        written.map_err(|error| error.to_string())?;
+    }
+    volume.flush().await.map_err(|error| error.to_string())
+}
+
+/// Everything that was printed, measured with one seed. Tells `done` of each part.
+pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, String> {
+    let (mut runs, _, first) = run_one(seed, scale, false)?;
+    done(&format!("seed {seed}: without the cache"));
+    let (cached, equal, second) = run_one(seed, scale, true)?;
+    done(&format!(
+        "seed {seed}: with the cache, twice, and the snapshot"
+    ));
+    runs.extend(cached);
+    let mut measured = Outcome {
+        virtual_s: seconds(first + second),
+        ..Outcome::default()
+    };
+    compare(&mut measured, &runs, scale.interval);
+    measured.set("claim.snapshot", equal);
+    let points = runs.iter().flat_map(|run| &run.points);
+    let curve = Curve {
+        interval_s: seconds(scale.interval),
+        points: points.map(tally).collect(),
+    };
+    let name = "without the cache, while it warms, and warm, one after the other";
+    measured.curves.push((name.to_owned(), curve));
+    Ok(measured)
+}
+
+fn tally(reads: &Reads) -> Tally {
+    Tally {
+        hits: reads.reads,
+        bytes: reads.bytes,
+        hit_s: seconds(reads.taken),
+        ..Tally::default()
+    }
+}
+
+/// What was printed, from the three runs.
+fn compare(measured: &mut Outcome, runs: &[Measured], interval: Nanos) {
+    let [none, warming, warm] = runs else {
+        unreachable!("there are three runs")
+    };
+    let span = |run: &Measured| seconds(run.span());
+    let latency_ms = |reads: Reads| seconds(reads.taken) * 1e3 / reads.reads as f64;
+    let rate = |run: &Measured| run.whole().bytes as f64 / span(run);
+    // The last point is not a whole one.
+    let whole = |run: &Measured| run.points[..run.points.len() - 1].to_vec();
+    let largest = |values: Vec<f64>| values.into_iter().fold(0.0, f64::max);
+    let peak = |run: &Measured| {
+        let rates = whole(run).into_iter().map(|point| point.bytes as f64);
+        largest(rates.collect()) / seconds(interval)
+    };
+    let slowest = largest(whole(warm).into_iter().map(latency_ms).collect());
+    let begins = |run: &Measured| run.points[0].bytes as f64;
+    let faster = span(none) / span(warm);
+    let later = warming.queries.iter().zip(&warm.queries).skip(9);
+    let later = later.map(|(two, three)| two.0 as f64 / three.0 as f64);
+    let thirds = |run: &Measured| {
+        let points = whole(run);
+        let third = points.len() / 3;
+        let sum = |points: &[Reads]| points.iter().map(|p| p.bytes as f64).sum::<f64>();
+        sum(&points[points.len() - third..]) / sum(&points[..third])
+    };
+    let order = (span(none) / span(warming)).min(span(warming) / span(warm));
+    for (figure, value) in [
+        ("time", faster),
+        ("application", faster),
+        (
+            "latency.gain",
+            latency_ms(none.whole()) / latency_ms(warm.whole()),
+        ),
+        ("latency.peak", slowest),
+        ("latency.mean", latency_ms(warm.whole())),
+        ("latency.none", latency_ms(none.whole())),
+        ("throughput.peak", peak(warm) / peak(none)),
+        ("throughput.mean", rate(warm) / rate(none)),
+        ("claim.warm", largest(later.collect())),
+        ("claim.start", begins(warming) / begins(none)),
+        ("claim.rise", thirds(warming)),
+        ("claim.order", order),
+    ] {
+        measured.set(figure, value);
+    }
+}
+
+/// What was printed.
+pub fn figures() -> Figures {
+    Figures::parse(FIGURES).expect("the shipped figures are well formed")
+}
+
+fn seconds(span: Nanos) -> f64 {
+    span.0 as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verdict::rows;
+
+    #[test]
+    fn the_short_form_measures_every_printed_figure() {
+        let outcome = run(1, Scale::QUICK, &|_| ()).unwrap();
+        let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), 0.0).unwrap();
+        assert_eq!(rows.len(), 13);
+        assert!(outcome.values["time"] > 3.0, "{:?}", outcome.values);
+        assert_eq!(outcome.values["claim.snapshot"], 1.0);
+        let again = || run_one(1, Scale::QUICK, true).unwrap();
+        assert_eq!(again(), again());
+    }
+
+    /// A check that cannot fail would be none.
+    #[test]
+    fn canary_without_invalidate_the_snapshot_is_not_what_clients_read() {
+        for (invalidate, equal) in [(true, 1.0), (false, 0.0)] {
+            let shared = on_node(1, Scale::QUICK, true, async move |rig, volume| {
+                snapshot(1, &rig, &volume, invalidate).await
+            });
+            assert_eq!(shared.unwrap().0, equal, "{invalidate}");
+        }
+    }
+}

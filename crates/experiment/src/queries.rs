@@ -1,0 +1,272 @@
+//! Decision support: queries of one user, each of which scans tables and looks rows up by
+//! their indexes, one read after the other.
+//!
+//! The tables of a query are those that its text names; tables have the shares of TPC-H's
+//! rows ("TPC Benchmark H", revision 2, clauses 2.4 and 4.2.5). A table's index lies with
+//! it, and is scanned with it.
+//!
+//! Left out: what the database's own memory holds, parallel scans, and sorts on disk.
+
+use block::{Device, Env, Gate, IoResult, Nanos};
+use sim::Rng;
+
+/// The purpose of a random stream.
+const LOOKUPS: u64 = 7;
+/// Bytes of a read of a scan.
+pub const SCAN_BYTES: u64 = 128 << 10;
+/// Bytes of a read of a look-up.
+pub const LOOKUP_BYTES: u64 = 8 << 10;
+
+/// A table, and what part of the database it is in thousandths.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Table {
+    Lineitem,
+    Orders,
+    Partsupp,
+    Part,
+    Customer,
+    Supplier,
+}
+use Table::{Customer, Lineitem, Orders, Part, Partsupp, Supplier};
+
+/// Tables in their order on the volume, with their shares.
+const TABLES: [(Table, u64); 6] = [
+    (Lineitem, 669),
+    (Orders, 156),
+    (Partsupp, 115),
+    (Part, 31),
+    (Customer, 27),
+    (Supplier, 2),
+];
+
+/// What each query reads; nations and regions are a few rows.
+const QUERIES: [&[Table]; 22] = [
+    &[Lineitem],
+    &[Part, Supplier, Partsupp],
+    &[Customer, Orders, Lineitem],
+    &[Orders, Lineitem],
+    &[Customer, Orders, Lineitem, Supplier],
+    &[Lineitem],
+    &[Supplier, Lineitem, Orders, Customer],
+    &[Part, Supplier, Lineitem, Orders, Customer],
+    &[Part, Supplier, Lineitem, Partsupp, Orders],
+    &[Customer, Orders, Lineitem],
+    &[Partsupp, Supplier],
+    &[Orders, Lineitem],
+    &[Customer, Orders],
+    &[Lineitem, Part],
+    &[Lineitem, Supplier],
+    &[Partsupp, Part, Supplier],
+    &[Lineitem, Part],
+    &[Customer, Orders, Lineitem],
+    &[Lineitem, Part],
+    &[Supplier, Partsupp, Lineitem, Part],
+    &[Supplier, Lineitem, Orders],
+    &[Customer, Orders],
+];
+
+/// A database, and how it is read.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Shape {
+    /// All tables with their indexes.
+    pub bytes: u64,
+    /// The database lies in pieces so long on the volume.
+    pub piece_bytes: u64,
+    /// From the start of one piece to the next.
+    pub apart_bytes: u64,
+    /// Look-ups for each read of a scan.
+    pub lookups: f64,
+    /// The processor's time for what a read has brought.
+    pub processor: Nanos,
+}
+
+impl Shape {
+    /// Where the volume has this byte of the database.
+    fn place(&self, at: u64) -> u64 {
+        at / self.piece_bytes * self.apart_bytes + at % self.piece_bytes
+    }
+
+    /// Where a table lies in the database, in whole reads of a scan.
+    fn table(&self, wanted: Table) -> (u64, u64) {
+        let mut parts = 0;
+        for (table, share) in TABLES {
+            let reads = |parts: u64| self.bytes / 1000 * parts / SCAN_BYTES;
+            if table == wanted {
+                return (reads(parts) * SCAN_BYTES, reads(parts + share) * SCAN_BYTES);
+            }
+            parts += share;
+        }
+        unreachable!("every table has its share")
+    }
+}
+
+/// What reads came to in one interval, or in all.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Reads {
+    /// How many.
+    pub reads: u64,
+    /// What they brought.
+    pub bytes: u64,
+    /// What they took, summed.
+    pub taken: Nanos,
+}
+
+/// What a run of all queries came to.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Measured {
+    /// What each query took, in order.
+    pub queries: Vec<Nanos>,
+    /// One an interval; the last is not a whole one.
+    pub points: Vec<Reads>,
+}
+
+impl Measured {
+    /// What all queries took.
+    pub fn span(&self) -> Nanos {
+        Nanos(self.queries.iter().map(|query| query.0).sum())
+    }
+
+    /// All reads.
+    pub fn whole(&self) -> Reads {
+        let mut sum = Reads::default();
+        for point in &self.points {
+            sum.reads += point.reads;
+            sum.bytes += point.bytes;
+            sum.taken += point.taken;
+        }
+        sum
+    }
+}
+
+/// Runs all queries once.
+pub async fn run<D: Device>(
+    env: &Env,
+    seed: u64,
+    shape: Shape,
+    volume: &Gate<D>,
+    interval: Nanos,
+) -> IoResult<Measured> {
+    let mut rng = Rng::fork(seed, LOOKUPS);
+    let began = env.timer.now();
+    let mut measured = Measured::default();
+    for tables in QUERIES {
+        let begun = env.timer.now();
+        for table in tables {
+            let (start, end) = shape.table(*table);
+            for at in (start..end).step_by(SCAN_BYTES as usize) {
+                let mut left = shape.lookups;
+                let mut asked = vec![(at, SCAN_BYTES)];
+                while left > 0.0 {
+                    if (rng.below(1 << 20) as f64 / f64::from(1 << 20)) < left {
+                        let row = rng.below((end - start) / LOOKUP_BYTES);
+                        asked.push((start + row * LOOKUP_BYTES, LOOKUP_BYTES));
+                    }
+                    left -= 1.0;
+                }
+                for (at, bytes) in asked {
+                    let asked = env.timer.now();
+                    volume.read(shape.place(at), bytes as usize).await?;
+                    let ended = env.timer.now();
+                    let point = ((ended - began).0 / interval.0) as usize;
+                    let most = measured.points.len().max(point + 1);
+                    measured.points.resize(most, Reads::default());
+                    let point = &mut measured.points[point];
+                    point.reads += 1;
+                    point.bytes += bytes;
+                    point.taken += ended - asked;
+                    env.timer.sleep(shape.processor).await;
+                }
+            }
+        }
+        measured.queries.push(env.timer.now() - begun);
+    }
+    Ok(measured)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use block::{BoxDevice, Geometry, Sectors};
+    use sim::{DiskSpec, Keep, Service, Sim, Span, World};
+    use simnode::run_alone;
+
+    const READ: Nanos = Nanos::from_micros(500);
+    const SHAPE: Shape = Shape {
+        bytes: 64 << 20,
+        piece_bytes: 8 << 20,
+        apart_bytes: 16 << 20,
+        lookups: 0.25,
+        processor: Nanos::from_micros(100),
+    };
+
+    fn measured(shape: Shape) -> Measured {
+        let mut world = World::new(1);
+        let mut spec = DiskSpec::new(Geometry::new("disk", Sectors(1 << 20), Sectors(1)));
+        spec.service = Service::uniform(Span::exactly(READ));
+        spec.keep = Keep::Nothing;
+        let disk = world.add_disk(spec).unwrap();
+        let (_, result) = run_alone(&mut Sim::new(world), async move |local| {
+            let disk = BoxDevice::new(local.disk(disk).unwrap());
+            let gate = Gate::new(disk, local.env());
+            let interval = Nanos::from_secs(1);
+            run(&local.env(), 1, shape, &gate, interval).await.unwrap()
+        });
+        result.unwrap()
+    }
+
+    /// Reads of scans: for each query the shares of its tables.
+    fn scans(shape: Shape) -> u64 {
+        let share = |wanted: &Table| TABLES.iter().find(|(t, _)| t == wanted).unwrap().1;
+        let shares: u64 = QUERIES
+            .iter()
+            .map(|q| q.iter().map(share).sum::<u64>())
+            .sum();
+        shape.bytes / 1000 * shares / SCAN_BYTES
+    }
+
+    /// Every read takes the disk and the processor; look-ups are a quarter of the scans'.
+    fn near(found: &Measured, shape: Shape) -> bool {
+        let reads = scans(shape) as f64 * 1.25;
+        let span = reads * (READ + Nanos::from_micros(100)).0 as f64;
+        (found.whole().reads as f64 / reads - 1.0).abs() < 0.03
+            && (found.span().0 as f64 / span - 1.0).abs() < 0.03
+    }
+
+    #[test]
+    fn a_run_takes_what_its_reads_take() {
+        let found = measured(SHAPE);
+        assert_eq!(found.queries.len(), 22);
+        assert_eq!(TABLES.iter().map(|(_, share)| share).sum::<u64>(), 1000);
+        assert!(near(&found, SHAPE), "{:?}", found.whole());
+        let whole = found.whole();
+        assert_eq!(whole.taken, Nanos(whole.reads * READ.0));
+        // The sixth query scans what the first does.
+        let ratio = found.queries[5].0 as f64 / found.queries[0].0 as f64;
+        assert!((ratio - 1.0).abs() < 0.05, "{ratio}");
+    }
+
+    #[test]
+    fn canary_a_parameter_that_is_wrong_is_seen() {
+        let slower = Shape {
+            processor: Nanos::from_micros(130),
+            ..SHAPE
+        };
+        let more = Shape {
+            lookups: 0.32,
+            ..SHAPE
+        };
+        for wrong in [slower, more] {
+            assert!(!near(&measured(wrong), SHAPE), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn the_database_lies_in_pieces_and_no_two_share_a_place() {
+        assert_eq!(SHAPE.place(0), 0);
+        assert_eq!(SHAPE.place((8 << 20) - 1), (8 << 20) - 1);
+        assert_eq!(SHAPE.place(8 << 20), 16 << 20);
+        let (start, end) = SHAPE.table(Orders);
+        assert_eq!(start, SHAPE.table(Lineitem).1);
+        assert!(end > start && SHAPE.table(Supplier).1 <= SHAPE.bytes);
+    }
+}
