@@ -6,6 +6,7 @@ use experiment::cachecade::{CASES, Scale, run_one};
 
 fn main() {
     let mut scale = Scale::FULL;
+    let mut seed = 1;
     let mut cases = Vec::new();
     for arg in std::env::args().skip(1) {
         let Some((name, value)) = arg.split_once('=') else {
@@ -19,6 +20,7 @@ fn main() {
         }
         let value: f64 = value.parse().expect("a number");
         match name {
+            "seed" => seed = value as u64,
             "users" => scale.users = value as u32,
             "think_ms" => scale.think = Nanos::from_millis(value as u64),
             "connections" => scale.connections = value as u32,
@@ -31,11 +33,14 @@ fn main() {
         }
     }
     for (name, cached) in cases {
-        let (curve, took) = run_one(1, scale, cached, |_| ()).expect("a run");
+        let (ran, took) = run_one(seed, scale, cached, |_| ()).expect("a run");
         println!("{name}: {took}");
+        for counter in ["hits_late", "pool_writes_late", "devices_ejected"] {
+            println!("  {counter}: {}", ran.counters[counter]);
+        }
         let end = scale.span.0 as f64 / 1e9;
         for tenth in 0..9 {
-            let (sum, s) = curve.over(
+            let (sum, s) = ran.curve.over(
                 end * f64::from(tenth) / 9.0,
                 end * f64::from(tenth + 1) / 9.0,
             );

@@ -18,6 +18,7 @@ use crate::verdict::Outcome;
 use crate::visitors::{Answer, Connection, Curve, Load, Site, Tally, visit};
 use crate::wire::Team;
 use block::{Device, IoResult, Nanos, Sectors};
+use control::status::Counters;
 use sim::Rng;
 use sim::model::catalogue::link::GIGABIT;
 use std::cell::RefCell;
@@ -202,13 +203,22 @@ pub fn topology(cached: Cached, pool: &str) -> String {
     text
 }
 
-/// Lets the users visit: what they saw, and the time it took in the simulation.
+/// What a case came to.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Ran {
+    /// What the users saw.
+    pub curve: Curve,
+    /// What the pool did for it.
+    pub counters: Counters,
+}
+
+/// Lets the users visit: what came of it, and the time it took in the simulation.
 pub fn run_one(
     seed: u64,
     scale: Scale,
     cached: Cached,
     progress: impl Fn(&Tally) + 'static,
-) -> Result<(Curve, Nanos), String> {
+) -> Result<(Ran, Nanos), String> {
     let config = rig::topology(&topology(cached, scale.pool))?;
     rig::run_parted(seed, config, PARTITION, async move |mut rig| {
         let (web, os) = (rig.volume("web")?, rig.volume("os")?);
@@ -235,7 +245,9 @@ pub fn run_one(
             interval: scale.interval,
         };
         let curve = visit(&env, seed, load, site, &progress).await;
-        curve.map_err(|error| error.to_string())
+        let curve = curve.map_err(|error| error.to_string())?;
+        let counters = rig.counters().await?;
+        Ok(Ran { curve, counters })
     })
 }
 
@@ -243,9 +255,9 @@ pub fn run_one(
 pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, String> {
     let mut measured = Outcome::default();
     for (name, cached) in CASES {
-        let (curve, took) = run_one(seed, scale, cached, |_| ())?;
+        let (ran, took) = run_one(seed, scale, cached, |_| ())?;
         measured.virtual_s += took.0 as f64 / 1e9;
-        measured.curves.push((name.to_owned(), curve));
+        measured.curves.push((name.to_owned(), ran.curve));
         done(&format!("seed {seed}: {name}"));
     }
     compare(&mut measured);

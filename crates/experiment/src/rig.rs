@@ -11,6 +11,7 @@ use control::check::check_alone;
 use control::config::{Config, Device};
 use control::protocol::{Reply, Request};
 use control::serve::Handler as _;
+use control::status::Counters;
 use node::{Controlled, Devices, Door, Memory, Node, Source};
 use shard::Local;
 use sim::model::Wear;
@@ -60,6 +61,18 @@ impl Rig {
         match self.node.handle(request, &mut Memory::default()).await {
             Reply::Error(what) => Err(what),
             _ => Ok(()),
+        }
+    }
+
+    /// What has happened in the node's only pool, as `hotset status` has it.
+    pub async fn counters(&self) -> Result<Counters, String> {
+        let asked = Request::Status;
+        match self.node.handle(asked, &mut Memory::default()).await {
+            Reply::Status(mut status) if status.pools.len() == 1 => {
+                Ok(status.pools.remove(0).counters)
+            }
+            Reply::Error(what) => Err(what),
+            other => Err(format!("no status of one pool: {other:?}")),
         }
     }
 }
