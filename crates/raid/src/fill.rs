@@ -83,7 +83,7 @@ impl Core {
         self.commit().await?;
         let mut zeroes = self.env.pool.take(piece.extent.len.bytes() as usize);
         zeroes.fill(0);
-        self.spread(piece, zeroes.share(), |_| true).await
+        self.spread(piece, zeroes.share(), Fua::No, |_| true).await
     }
 
     async fn fill_stripe(self: &Rc<Core>, filled: &Filled, stripe: Stripe) -> IoResult {

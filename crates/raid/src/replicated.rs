@@ -221,7 +221,8 @@ impl Core {
         result?;
         let leg = piece.legs().iter().find(|leg| leg.member == role);
         let at = leg.expect("a leg of the piece").at;
-        match member.write(at, buf.share(), Fua::No).await {
+        // Durable, for what it was read from may be written to next.
+        match member.write(at, buf.share(), Fua::Yes).await {
             Ok(()) => member.count(|c| c.repaired += piece.extent.len.0),
             Err(error) => {
                 self.fail(&member, &error);
@@ -413,12 +414,13 @@ impl Core {
     async fn agree_piece(self: &Rc<Core>, piece: Piece) -> IoResult {
         let mut buf = self.env.pool.take(piece.extent.len.bytes() as usize);
         let mut last = Err(self.error(Kind::Gone, "no member is left that holds these sectors"));
-        let mut source = None;
+        let (mut source, mut tried) = (None, 0);
         let legs = self.readable(&piece);
         if legs.len() == 1 {
             return Ok(());
         }
         for (leg, member) in legs {
+            tried += 1;
             (buf, last) = member.read(leg.at, buf).await;
             match &last {
                 Ok(()) => {
@@ -442,7 +444,9 @@ impl Core {
                 false => Ok(()),
             };
         };
-        self.spread(piece, buf.share(), |role| {
+        // As where it is mended.
+        let fua = if tried > 1 { Fua::Yes } else { Fua::No };
+        self.spread(piece, buf.share(), fua, |role| {
             role != source && self.is_in_sync(role)
         })
         .await
@@ -463,6 +467,7 @@ impl Core {
         self: &Rc<Core>,
         piece: Piece,
         data: Shared,
+        fua: Fua,
         wanted: impl Fn(usize) -> bool,
     ) -> IoResult {
         let targets = piece.legs().iter().filter(|leg| wanted(leg.member));
@@ -470,7 +475,7 @@ impl Core {
             let member = self.writable(leg.member)?;
             let data = data.clone();
             Some(async move {
-                let result = member.write(leg.at, data, Fua::No).await;
+                let result = member.write(leg.at, data, fua).await;
                 (member, result)
             })
         });

@@ -194,7 +194,8 @@ impl Core {
         report.repaired += wrong.len() as u64;
         wrong.extend(&unreadable);
         let best = best.clone();
-        self.spread(piece, best, |role| wrong.contains(&role)).await
+        self.spread(piece, best, Fua::Yes, |role| wrong.contains(&role))
+            .await
     }
 
     async fn scrub_stripe(

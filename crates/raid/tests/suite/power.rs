@@ -5,7 +5,7 @@ use crate::common::{Bench, after_power, drive, run, spoil, strike};
 use block::{Device, Extent, Fua, IoResult, Kind, Lba, Nanos, Sectors, TargetId};
 use futures_util::future::{join, join_all};
 use raid::{Array, Level};
-use sim::{Domain, Effect, Ops, Rule, Sim, When};
+use sim::{Domain, Effect, Ops, Plan, Rule, Sim, When};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -330,6 +330,55 @@ fn sectors_that_two_members_cannot_give_are_unreadable_not_gone() {
                 }
                 assert!((1..=2).contains(&unreadable), "{level:?}: {unreadable}");
                 assert!(array.report().down.is_none());
+            });
+        }
+    }
+}
+
+/// What was being written when the power went cannot be read, on any disk: what a member
+/// could not read and was written again is durable before its source is written to.
+#[test]
+fn what_was_durable_outlives_a_cut_that_spoils_all_that_was_being_written() {
+    for (level, members) in [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 3)] {
+        for (cut, reads) in (0..40).flat_map(|cut| [(cut * 25, true), (cut * 25, false)]) {
+            let roles: Vec<_> = (0..members).collect();
+            let all = roles.clone();
+            let (mut sim, disks) = run(1, 1, &vec![8; members], async move |bench| {
+                let array = bench.create(level, &all, &[]).await.unwrap();
+                bench.write(&array, 0, 1024, 7).await.unwrap();
+                array.flush().await.unwrap();
+                let cut = async {
+                    bench.env.timer.sleep(Nanos::from_micros(20)).await;
+                    bench.control.cut_power(None);
+                    bench.sleep(1).await;
+                };
+                let _ = join(bench.write(&array, 512, 64, 8), cut).await;
+            });
+            let latent = Extent::new(Lba(inside(level)), Sectors(8));
+            let plan = Plan {
+                latent: vec![(disks[0], latent)],
+                spoiled: 1.0,
+                ..Plan::default()
+            };
+            sim.world_mut().set_plan(plan).unwrap();
+            after_power(&mut sim, &disks, &roles, async move |bench, array| {
+                let read = async {
+                    if reads {
+                        assert!(bench.holds(&array, 0, 8, 7).await);
+                    }
+                    bench.sleep(1000).await;
+                };
+                let cut = async {
+                    bench.env.timer.sleep(Nanos::from_micros(cut)).await;
+                    bench.control.cut_power(None);
+                    bench.sleep(1).await;
+                };
+                join(read, cut).await;
+            });
+            after_power(&mut sim, &disks, &roles, async move |bench, array| {
+                let read = bench.read(&array, 0, 8).await;
+                let read = read.unwrap_or_else(|error| panic!("{level:?}, {cut} us: {error}"));
+                assert!(read.iter().all(|b| *b == 7), "{level:?}, {cut} us");
             });
         }
     }
