@@ -13,6 +13,7 @@ mod buf;
 pub mod conformance;
 mod device;
 mod driver;
+mod durable;
 mod env;
 mod error;
 mod flush_errors;
@@ -29,6 +30,7 @@ pub use driver::{
     Address, Completion, Driver, Host, Op, Payload, Progress, ShardId, TargetId, Token, Turn,
     Unpark,
 };
+pub use durable::{Durable, Image, Proof, Version};
 pub use env::{Env, Executor, Persist, Sleep, Spawn, Timer, TimerKey};
 pub use error::{IoError, IoResult, Kind};
 pub use flush_errors::{FlushErrors, Told};

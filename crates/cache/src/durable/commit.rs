@@ -21,7 +21,7 @@ use crate::cache::Core;
 use crate::counters::Counter;
 use crate::devices::{DeviceState, Member};
 use crate::writes::Writes;
-use block::{Access, Device, Fua};
+use block::{Access, Device, Fua, Proof};
 use layout::{BLOCK_BYTES, Change, Entry, LogBlock, MapPage, entries_per_page};
 use policy::Slot;
 use std::collections::VecDeque;
@@ -59,7 +59,7 @@ pub(super) async fn keep_committed<P: Device>(core: Weak<Core<P>>, durable: Rc<D
 
 fn is_due<P: Device>(core: &Core<P>, durable: &Durable) -> bool {
     let state = core.state.borrow();
-    durable.heads_due.get()
+    durable.superblock.is_due()
         || state.contents.changes_due() > 0
         || state.devices.all_warm() && durable.table.borrow().wanted.count() > 0
 }
@@ -81,7 +81,7 @@ pub(super) async fn commit<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>,
             idle.clear();
         }
     }
-    if durable.heads_due.get() {
+    if durable.superblock.is_due() {
         let _held = durable.lock.lock(ALL, Access::Exclusive).await;
         super::heads::write_heads(core, durable).await;
     }
@@ -128,7 +128,10 @@ async fn write_log<P: Device>(
     member: &Rc<Member<P>>,
 ) -> bool {
     let store = member.store.as_ref().expect("a member that is kept");
-    while durable.ids_are_due() {
+    let ids = loop {
+        if let Some(ids) = durable.ids_known() {
+            break ids;
+        }
         let _held = durable.lock.lock(ALL, Access::Exclusive).await;
         if durable.ids_are_due() {
             super::heads::write_heads(core, durable).await;
@@ -137,8 +140,8 @@ async fn write_log<P: Device>(
         if durable.closed.get() && durable.ids_are_due() {
             return false;
         }
-    }
-    let mut due = records(core, member);
+    };
+    let mut due = records(core, member, ids);
     if due.is_empty() {
         return true;
     }
@@ -178,8 +181,8 @@ async fn write_log<P: Device>(
     true
 }
 
-/// Takes what is due for `member`, as it is now.
-fn records<P: Device>(core: &Core<P>, member: &Member<P>) -> VecDeque<Change> {
+/// Takes what is due for `member`, as it is now: under ids that all heads have given.
+fn records<P: Device>(core: &Core<P>, member: &Member<P>, _ids: Proof) -> VecDeque<Change> {
     let state = &mut *core.state.borrow_mut();
     let due = state.contents.take_changes(&member.slots);
     let record = |(slot, pending): (u32, super::changes::Pending)| {
@@ -285,6 +288,6 @@ pub(super) async fn close<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>) 
     write_marks(core, durable).await;
     super::memo::write_memos(core).await;
     let _held = durable.lock.lock(ALL, Access::Exclusive).await;
-    durable.clean.set(true);
+    durable.superblock.change(|pool| pool.clean = true);
     super::heads::write_heads(core, durable).await;
 }

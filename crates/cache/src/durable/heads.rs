@@ -4,15 +4,17 @@
 //! witness. What follows is not done before all have it. A device that becomes a
 //! member is claimed before anything else is written to it.
 //!
+//! What each head says is decided and encoded before anything is waited for.
+//!
 //! Of two copies the one that holds is written last: whenever the power goes, however
 //! often, one of them is whole.
 
-use super::Durable;
 use super::io::{Do, perform, readable};
+use super::{Durable, PoolState};
 use crate::cache::Core;
 use crate::counters::Counter;
 use crate::devices::Member;
-use block::{BoxDevice, Device, Fua, Lba, Nanos, Shared};
+use block::{BoxDevice, Device, Fua, Image, Lba, Nanos, Shared};
 use futures_util::future::join_all;
 use layout::{BLOCK_BYTES, HEAD_BLOCKS, Head, HeadError, Role};
 use std::cell::Cell;
@@ -32,32 +34,34 @@ const RETRY: Nanos = Nanos::from_millis(100);
 pub(super) async fn write_heads<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>) {
     loop {
         if durable.departed.take() {
-            durable.epoch.set(durable.epoch.get() + 1);
+            durable.superblock.change(|pool| pool.epoch += 1);
         }
-        durable.heads_due.set(false);
-        durable.sequence.set(durable.sequence.get() + 1);
         core.counters.count(Counter::HeadWrites);
         let members = core.state.borrow().devices.kept();
-        let shared = head_of_pool(durable, &members);
-        let given = shared.next_volume;
-        let writes = members
+        let image = durable.superblock.begin();
+        let shared = head_of_pool(durable, &image, image.number(), &members);
+        let heads: Vec<_> = members
             .iter()
-            .map(|member| write_head(core, durable, &shared, member));
+            .map(|member| (member, encode(core, &head_of_member(&shared, member))))
+            .collect();
+        let witness = durable.witness.as_ref().map(|witness| {
+            let head = Head {
+                device: durable.witness_uuid.get(),
+                name: "witness".to_owned(),
+                ..shared
+            };
+            (witness, encode(core, &head))
+        });
+        let writes = heads
+            .into_iter()
+            .map(|(member, data)| write_head(core, member, data));
         join_all(writes).await;
         if durable.departed.get() {
             continue;
         }
-        let Some(witness) = &durable.witness else {
-            return ids_are_given(durable, given);
+        let Some((witness, data)) = witness else {
+            return known_to_all(durable, image);
         };
-        let head = Head {
-            device: durable.witness_uuid.get(),
-            name: "witness".to_owned(),
-            ..shared
-        };
-        let mut buf = core.env.pool.take(HEAD_BYTES);
-        let bytes = head.encode(&mut buf);
-        let data = buf.share().slice(0..bytes);
         while !write_witness(core, durable, witness, &data).await {
             core.counters.count(Counter::WitnessErrors);
             // When the pool is closed, nobody writes what would need it.
@@ -67,15 +71,21 @@ pub(super) async fn write_heads<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Dura
             core.env.timer.sleep(RETRY).await;
         }
         if !durable.departed.get() {
-            return ids_are_given(durable, given);
+            return known_to_all(durable, image);
         }
     }
 }
 
-/// All heads know of the ids below `given`.
-fn ids_are_given(durable: &Durable, given: u32) {
-    durable.given.set(given);
+/// All heads say what `image` says.
+fn known_to_all(durable: &Durable, image: Image<PoolState>) {
+    let _proof = image.written();
     durable.marked.wake();
+}
+
+fn encode<P: Device>(core: &Core<P>, head: &Head) -> Shared {
+    let mut buf = core.env.pool.take(HEAD_BYTES);
+    let bytes = head.encode(&mut buf);
+    buf.share().slice(0..bytes)
 }
 
 async fn write_witness<P: Device>(
@@ -123,8 +133,13 @@ async fn in_turn<P: Device, D: Device>(
     }
 }
 
-/// What all heads of the pool say.
-fn head_of_pool<P: Device>(durable: &Durable, members: &[Rc<Member<P>>]) -> Head {
+/// What all heads of the pool say that are written as image `sequence` of it.
+fn head_of_pool<P: Device>(
+    durable: &Durable,
+    pool: &PoolState,
+    sequence: u64,
+    members: &[Rc<Member<P>>],
+) -> Head {
     let member = |member: &Rc<Member<P>>| {
         let store = member.store.as_ref().expect("a member that is kept");
         layout::Member {
@@ -136,11 +151,11 @@ fn head_of_pool<P: Device>(durable: &Durable, members: &[Rc<Member<P>>]) -> Head
     };
     Head {
         role: Role::Witness,
-        clean: durable.clean.get(),
+        clean: pool.clean,
         pool: durable.pool,
         device: durable.pool,
-        sequence: durable.sequence.get(),
-        epoch: durable.epoch.get(),
+        sequence,
+        epoch: pool.epoch,
         blocks: 0,
         slots: 0,
         line_blocks: 1,
@@ -149,13 +164,13 @@ fn head_of_pool<P: Device>(durable: &Durable, members: &[Rc<Member<P>>]) -> Head
         generation: 0,
         log_start: 0,
         log_end: 0,
-        next_volume: durable.next_volume.get(),
+        next_volume: pool.next_volume,
         memo: None,
         label: durable.label.clone(),
         name: String::new(),
         host: durable.host.clone(),
         members: members.iter().map(member).collect(),
-        volumes: durable.volumes.borrow().clone(),
+        volumes: pool.volumes.clone(),
     }
 }
 
@@ -172,22 +187,18 @@ pub(super) async fn claim<P: Device>(
 ) -> bool {
     let shared = Head {
         clean: false,
-        sequence: 0,
         epoch,
-        ..head_of_pool::<P>(durable, &[])
+        ..head_of_pool::<P>(durable, &durable.superblock.now(), 0, &[])
     };
-    write_head(core, durable, &shared, member).await
+    let data = encode(core, &head_of_member(&shared, member));
+    write_head(core, member, data).await
 }
 
-async fn write_head<P: Device>(
-    core: &Rc<Core<P>>,
-    durable: &Durable,
-    shared: &Head,
-    member: &Rc<Member<P>>,
-) -> bool {
+/// The head of a member, which says beside what all say where its map is now.
+fn head_of_member<P: Device>(shared: &Head, member: &Member<P>) -> Head {
     let store = member.store.as_ref().expect("a member that is kept");
-    let clean = durable.clean.get() && store.warm.get();
-    let head = Head {
+    let clean = shared.clean && store.warm.get();
+    Head {
         role: Role::Member,
         clean,
         device: store.device,
@@ -201,10 +212,11 @@ async fn write_head<P: Device>(
         memo: store.memo.get(),
         name: store.name.clone(),
         ..shared.clone()
-    };
-    let mut buf = core.env.pool.take(HEAD_BYTES);
-    let bytes = head.encode(&mut buf);
-    let data = buf.share().slice(0..bytes);
+    }
+}
+
+async fn write_head<P: Device>(core: &Rc<Core<P>>, member: &Rc<Member<P>>, data: Shared) -> bool {
+    let store = member.store.as_ref().expect("a member that is kept");
     let copies = store.plan.heads.map(|area| store.at(area, 0));
     for copy in in_turn(core, &member.device, copies, &store.head_last).await {
         let write = Do::Write(copies[copy], data.clone(), Fua::Yes);

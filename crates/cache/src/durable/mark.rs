@@ -52,8 +52,13 @@ impl Marking {
     /// Waits until every member knows, of the region and of the volume's id.
     pub(crate) async fn known(&self) {
         let durable = &self.durable;
-        let known =
-            || self.volume < durable.given.get() && durable.table.borrow().is_marked(self.bits);
+        let given = || {
+            let held = durable
+                .superblock
+                .proof(|pool| self.volume < pool.next_volume);
+            held.is_some()
+        };
+        let known = || given() && durable.table.borrow().is_marked(self.bits);
         if !known() {
             durable.signal.wake();
             durable.marked.until(known).await;
@@ -126,7 +131,7 @@ pub(super) async fn write_image<P: Device>(
     let store = member.store.as_ref().expect("a member that is kept");
     let mut marks = image.clone();
     marks.version = store.marks_version.get() + 1;
-    marks.epoch = durable.epoch.get();
+    marks.epoch = durable.superblock.now().epoch;
     marks.log_end = store.log_next.get();
     let mut pair = match store.marks_buffer.take() {
         Some(pair) => pair,

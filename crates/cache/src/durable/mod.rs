@@ -39,7 +39,7 @@ use table::Bits;
 
 use crate::cache::Core;
 use crate::writes::Writes;
-use block::{BoxDevice, Device, Nanos, RangeLock};
+use block::{BoxDevice, Device, Nanos, Proof, RangeLock};
 use layout::{Uuid, Volume};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -66,21 +66,14 @@ pub(crate) struct Durable {
     /// Which copy of its head is written last, once that is known.
     witness_last: Cell<Option<usize>>,
     pub(crate) pool: Uuid,
-    epoch: Cell<u64>,
-    sequence: Cell<u64>,
+    /// What all heads say, and what of it all are known to say.
+    superblock: block::Durable<PoolState>,
     /// Of blocks of the log written since the pool was opened.
     opening: Cell<u32>,
-    pub(crate) volumes: RefCell<Vec<Volume>>,
-    next_volume: Cell<u32>,
-    /// Ids below this are given by the heads of every member and of the witness.
-    given: Cell<u32>,
-    /// The rows of volumes have changed since the heads were written.
-    heads_due: Cell<bool>,
     /// A member was lost since the heads were written.
     departed: Cell<bool>,
     /// The devices have marks that are not wanted any more.
     image_due: Cell<bool>,
-    clean: Cell<bool>,
     /// Members whose map is being read.
     loading: Cell<usize>,
     closed: Cell<bool>,
@@ -97,6 +90,24 @@ pub(crate) struct Durable {
     marked: Signal,
     activity: Signal,
     warmed: Signal,
+}
+
+/// What all heads of a pool say of it.
+#[derive(Clone, Debug)]
+pub(crate) struct PoolState {
+    epoch: u64,
+    /// It was closed in order.
+    clean: bool,
+    /// The id of the next volume that comes.
+    next_volume: u32,
+    volumes: Vec<Volume>,
+}
+
+impl PoolState {
+    /// Whether it has no room for another volume, or no more ids.
+    fn is_full(&self) -> bool {
+        self.next_volume >= crate::lines::VOLUME_IDS || self.volumes.len() == layout::VOLUMES_MAX
+    }
 }
 
 /// Wakes all who wait for something to have happened.
@@ -144,34 +155,44 @@ impl Durable {
     /// Whether ids were given that the heads do not know of: neither a write nor a
     /// record of the log may be under one of these, for after a crash it is given anew.
     pub(crate) fn ids_are_due(&self) -> bool {
-        self.next_volume.get() > self.given.get()
+        self.ids_known().is_none()
+    }
+
+    /// That the heads know of all ids which were given.
+    fn ids_known(&self) -> Option<Proof> {
+        let next = self.superblock.now().next_volume;
+        self.superblock.proof(|held| held.next_volume >= next)
     }
 
     /// The id of a volume: a new one if it is not remembered, or in another size.
     pub(crate) fn volume_id(&self, name: &str, sectors: u64) -> Option<u32> {
-        let mut volumes = self.volumes.borrow_mut();
-        if let Some(known) = volumes.iter().position(|v| v.name == name) {
-            if volumes[known].sectors == sectors {
-                return Some(volumes[known].id);
+        {
+            let now = self.superblock.now();
+            match now.volumes.iter().find(|v| v.name == name) {
+                Some(known) if known.sectors == sectors => return Some(known.id),
+                None if now.is_full() => return None,
+                _ => {}
             }
+        }
+        let id = self.superblock.change(|pool| {
             // Its end may have been cut off and grown again since.
-            volumes.remove(known);
-        }
-        let id = self.next_volume.get();
-        if id >= crate::lines::VOLUME_IDS || volumes.len() == layout::VOLUMES_MAX {
-            return None;
-        }
-        self.next_volume.set(id + 1);
-        volumes.push(Volume {
-            id,
-            flags: 0,
-            sectors,
-            name: name.to_owned(),
-            origin: Vec::new(),
+            pool.volumes.retain(|v| v.name != name);
+            if pool.is_full() {
+                return None;
+            }
+            let id = pool.next_volume;
+            pool.next_volume += 1;
+            pool.volumes.push(Volume {
+                id,
+                flags: 0,
+                sectors,
+                name: name.to_owned(),
+                origin: Vec::new(),
+            });
+            Some(id)
         });
-        self.heads_due.set(true);
         self.activity.wake();
-        Some(id)
+        id
     }
 
     /// Lines of its id are known from now on for a volume that exists.
@@ -188,7 +209,8 @@ impl Durable {
     pub(crate) fn is_believed(&self, key: policy::Key, line_shift: u32) -> bool {
         let (volume, line) = crate::lines::split_key(key);
         let known = |v: &Volume| v.id == volume;
-        self.volumes.borrow().iter().any(known) && !self.is_doubtful(volume, line << line_shift)
+        self.superblock.now().volumes.iter().any(known)
+            && !self.is_doubtful(volume, line << line_shift)
     }
 
     /// Whether a line of `volume` that holds `block` may differ from the origin.

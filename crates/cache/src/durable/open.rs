@@ -17,7 +17,7 @@ use super::io::{READ_MAX, readable};
 use super::mark::{ALL, keep_marked, write_image};
 use super::standing::{Given, Standing, Verdict};
 use super::store::NewStore;
-use super::{Durable, Signal};
+use super::{Durable, PoolState, Signal};
 use crate::cache::{Cache, Core};
 use crate::config::Config;
 use crate::devices::{DeviceId, Member, PoolDevice};
@@ -214,16 +214,18 @@ impl<P: Device> Cache<P> {
                 None => Uuid((durability.uuids)()),
             }),
             witness_last: Cell::new(None),
-            epoch: Cell::new(if as_before { epoch } else { epoch + 1 }),
-            sequence: Cell::new(newest_head.as_ref().map_or(0, |head| head.sequence)),
+            superblock: block::Durable::new(
+                PoolState {
+                    epoch: if as_before { epoch } else { epoch + 1 },
+                    clean: false,
+                    next_volume,
+                    volumes,
+                },
+                newest_head.as_ref().map_or(0, |head| head.sequence),
+            ),
             opening: Cell::new(0),
-            volumes: RefCell::new(volumes),
-            next_volume: Cell::new(next_volume),
-            given: Cell::new(next_volume),
-            heads_due: Cell::new(false),
             departed: Cell::new(false),
             image_due: Cell::new(false),
-            clean: Cell::new(false),
             loading: Cell::new(0),
             closed: Cell::new(false),
             table: RefCell::new(super::table::Table::new(super::REGION_BLOCKS)),
@@ -278,11 +280,11 @@ impl<P: Device> Cache<P> {
         }
         let held = durable.lock.lock(ALL, Access::Exclusive).await;
         // Where one is new the pool is in another epoch than before.
-        let before = durable.epoch.get().saturating_sub(1);
+        let before = durable.superblock.now().epoch.saturating_sub(1);
         for member in members.iter().filter(|m| is_new(m)) {
             write_new_marks(core, durable, member, before).await;
         }
-        durable.opening.set(durable.sequence.get() as u32 + 1);
+        durable.opening.set(durable.superblock.number() as u32 + 1);
         write_heads(core, durable).await;
         drop(held);
         let spawn = &core.env.spawn;
@@ -332,7 +334,8 @@ impl<P: Device> Cache<P> {
         durable.table.borrow_mut().begin_newcomer();
         let members = core.state.borrow().devices.kept();
         for member in members.iter().filter(|member| member.id == id) {
-            write_new_marks(core, durable, member, durable.epoch.get()).await;
+            let epoch = durable.superblock.now().epoch;
+            write_new_marks(core, durable, member, epoch).await;
         }
         write_heads(core, durable).await;
         Ok(id)

@@ -1,11 +1,11 @@
 //! The volumes that a pool remembers, and what is kept of their origins.
 
-use super::Durable;
 use super::heads::write_heads;
 use super::mark::{ALL, Marking};
+use super::{Durable, PoolState};
 use crate::cache::Cache;
 use block::{Access, Device, Sectors};
-use layout::{ORIGIN_RECORD_BYTES_MAX, VOLUME_QUIESCED};
+use layout::{ORIGIN_RECORD_BYTES_MAX, VOLUME_QUIESCED, Volume};
 use std::rc::Rc;
 
 impl<P: Device> Cache<P> {
@@ -16,8 +16,11 @@ impl<P: Device> Cache<P> {
     /// The names and sizes of the volumes whose lines the pool may hold.
     pub fn remembered(&self) -> Vec<(String, Sectors)> {
         self.durable().map_or_else(Vec::new, |durable| {
-            let volumes = durable.volumes.borrow();
-            let each = volumes.iter().map(|v| (v.name.clone(), Sectors(v.sectors)));
+            let pool = durable.superblock.now();
+            let each = pool
+                .volumes
+                .iter()
+                .map(|v| (v.name.clone(), Sectors(v.sectors)));
             each.collect()
         })
     }
@@ -25,8 +28,8 @@ impl<P: Device> Cache<P> {
     /// What was last kept about the origin of a volume; empty if nothing was.
     pub fn origin_record(&self, volume: &str) -> Vec<u8> {
         let find = |durable: &Rc<Durable>| {
-            let volumes = durable.volumes.borrow();
-            let found = volumes.iter().find(|v| v.name == volume);
+            let pool = durable.superblock.now();
+            let found = pool.volumes.iter().find(|v| v.name == volume);
             found.map(|v| v.origin.clone())
         };
         self.durable().and_then(find).unwrap_or_default()
@@ -39,14 +42,16 @@ impl<P: Device> Cache<P> {
         let Some(durable) = self.durable() else {
             return false;
         };
-        let mut volumes = durable.volumes.borrow_mut();
-        let found = volumes.iter_mut().find(|v| v.name == volume);
-        let Some(found) = found.filter(|_| record.len() <= ORIGIN_RECORD_BYTES_MAX) else {
+        let known = |v: &Volume| v.name == volume;
+        let is_known = durable.superblock.now().volumes.iter().any(known);
+        if !is_known || record.len() > ORIGIN_RECORD_BYTES_MAX {
             return false;
-        };
-        found.origin = record.to_vec();
-        drop(volumes);
-        durable.heads_due.set(true);
+        }
+        durable.superblock.change(|pool| {
+            for row in pool.volumes.iter_mut().filter(|v| known(v)) {
+                row.origin = record.to_vec();
+            }
+        });
         durable.note();
         true
     }
@@ -57,8 +62,8 @@ impl<P: Device> Cache<P> {
         let Some(durable) = self.durable() else {
             return;
         };
-        durable.volumes.borrow_mut().retain(|v| v.name != volume);
-        durable.heads_due.set(true);
+        let forget = |pool: &mut PoolState| pool.volumes.retain(|v| v.name != volume);
+        durable.superblock.change(forget);
         durable.note();
     }
 
@@ -71,7 +76,7 @@ impl<P: Device> Cache<P> {
         let writing = async move {
             // Who holds the lock may be writing them, and has not ended.
             let _held = durable.lock.lock(ALL, Access::Exclusive).await;
-            if durable.heads_due.get() {
+            if durable.superblock.is_due() {
                 write_heads(&core, &durable).await;
             }
         };
@@ -99,19 +104,17 @@ impl<P: Device> Cache<P> {
         let Some(durable) = self.durable() else {
             return;
         };
-        let mut volumes = durable.volumes.borrow_mut();
-        let Some(row) = volumes.iter_mut().find(|v| v.id == id) else {
+        let flag = if quiesced { VOLUME_QUIESCED } else { 0 };
+        let differs = |v: &Volume| v.id == id && v.flags & VOLUME_QUIESCED != flag;
+        if !durable.superblock.now().volumes.iter().any(differs) {
             return;
-        };
-        let flags = match quiesced {
-            true => row.flags | VOLUME_QUIESCED,
-            false => row.flags & !VOLUME_QUIESCED,
-        };
-        if std::mem::replace(&mut row.flags, flags) != flags {
-            drop(volumes);
-            durable.heads_due.set(true);
-            durable.note();
         }
+        durable.superblock.change(|pool| {
+            for row in pool.volumes.iter_mut().filter(|v| v.id == id) {
+                row.flags ^= VOLUME_QUIESCED;
+            }
+        });
+        durable.note();
     }
 }
 
@@ -121,20 +124,22 @@ impl Durable {
     /// [`Cache::remember`]. No write of it may be in flight, or not be durable:
     /// its marks are found by its id. `None` if there are no more ids.
     pub(crate) fn renumber(&self, old: u32) -> Option<u32> {
-        let mut volumes = self.volumes.borrow_mut();
-        let row = volumes.iter_mut().find(|v| v.id == old)?;
-        let id = self.next_volume.get();
-        if id >= crate::lines::VOLUME_IDS {
+        let id = self.superblock.now().next_volume;
+        let is_known = self.superblock.now().volumes.iter().any(|v| v.id == old);
+        if !is_known || id >= crate::lines::VOLUME_IDS {
             return None;
         }
-        self.next_volume.set(id + 1);
-        row.id = id;
-        row.origin.clear();
+        self.superblock.change(|pool| {
+            pool.next_volume += 1;
+            for row in pool.volumes.iter_mut().filter(|v| v.id == old) {
+                row.id = id;
+                row.origin.clear();
+            }
+        });
         let mut origins = self.origins.borrow_mut();
         if let Some(origin) = origins.remove(&old) {
             origins.insert(id, origin);
         }
-        self.heads_due.set(true);
         self.note();
         Some(id)
     }

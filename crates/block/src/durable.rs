@@ -1,0 +1,192 @@
+//! State that is encoded to devices, and may be acted on only once it is there.
+//!
+//! It is changed in memory; from time to time an [`Image`] is taken of it and written to
+//! all who hold it. What may be on a device is known at every instant: the last image
+//! that all have, and each that was begun since. A fact is certain if all of these say it.
+//!
+//! Invariants:
+//!     there is a `Proof` of a fact ⟹ whatever the power leaves of the writes so far, every
+//!         holder has an image that says it
+//!     an image is of one instant: that of `begin`, whatever changes while it is written
+//!     an image that is dropped, not `written`, proves nothing and disproves what it denies
+//!     one image is being written at a time, for two could land in any order
+//!
+//! Not here: who holds it, where, in how many copies and encoded how. Who holds it no
+//! more, for it was lost, must be unable to come back as if it did.
+
+use std::cell::{Cell, Ref, RefCell};
+use std::ops::Deref;
+
+/// A state of `T` and its place among the changes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Version(u64);
+
+/// That what was asked for is durable. Only [`Durable`] gives one.
+#[must_use]
+#[derive(Debug)]
+pub struct Proof(());
+
+/// What holders may have.
+#[derive(Debug)]
+struct Held<T> {
+    version: Version,
+    state: T,
+}
+
+/// State in memory, and what devices have of it.
+#[derive(Debug)]
+pub struct Durable<T> {
+    now: RefCell<T>,
+    version: Cell<Version>,
+    /// The newest change that an image holds which is being written, or was.
+    taken: Cell<Option<Version>>,
+    number: Cell<u64>,
+    writing: Cell<bool>,
+    /// Whether the first of `held` is on all holders.
+    complete: Cell<bool>,
+    held: RefCell<Vec<Held<T>>>,
+}
+
+/// A state as it was when its writing began. Encode it before anything is awaited.
+#[must_use]
+#[derive(Debug)]
+pub struct Image<'a, T> {
+    durable: &'a Durable<T>,
+    version: Version,
+    number: u64,
+    state: T,
+    written: bool,
+}
+
+impl Version {
+    /// The version after the next change.
+    pub fn next(self) -> Version {
+        Version(self.0 + 1)
+    }
+}
+
+impl<T: Clone> Durable<T> {
+    /// A state that nobody holds yet. Images are numbered from `number + 1` on.
+    pub fn new(state: T, number: u64) -> Durable<T> {
+        Durable {
+            now: RefCell::new(state),
+            version: Cell::default(),
+            taken: Cell::new(None),
+            number: Cell::new(number),
+            writing: Cell::new(false),
+            complete: Cell::new(false),
+            held: RefCell::default(),
+        }
+    }
+
+    /// A state that was read back from all who hold it: where any had another, change it.
+    pub fn found(state: T, number: u64) -> Durable<T> {
+        let durable = Durable::new(state, number);
+        let _proof = durable.begin().written();
+        durable.number.set(number);
+        durable
+    }
+
+    /// The state in memory: what is not proved of it may be gone after a crash.
+    pub fn now(&self) -> Ref<'_, T> {
+        self.now.borrow()
+    }
+
+    /// The number of the last image that was begun.
+    pub fn number(&self) -> u64 {
+        self.number.get()
+    }
+
+    /// The version after the last change.
+    pub fn version(&self) -> Version {
+        self.version.get()
+    }
+
+    /// Changes the state in memory.
+    pub fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
+        self.version.set(Version(self.version.get().0 + 1));
+        change(&mut self.now.borrow_mut())
+    }
+
+    /// Whether there is a change that neither all have, nor an image that is being written.
+    pub fn is_due(&self) -> bool {
+        self.taken.get() != Some(self.version.get())
+    }
+
+    /// The state as it is now, to be written to all. From here on any of them may have it.
+    ///
+    /// # Panics
+    ///
+    /// If another image is being written.
+    pub fn begin(&self) -> Image<'_, T> {
+        assert!(!self.writing.replace(true), "one image at a time");
+        self.number.set(self.number.get() + 1);
+        let (version, state) = (self.version.get(), self.now().clone());
+        self.taken.set(Some(version));
+        self.held.borrow_mut().push(Held {
+            version,
+            state: state.clone(),
+        });
+        Image {
+            durable: self,
+            version,
+            number: self.number.get(),
+            state,
+            written: false,
+        }
+    }
+
+    /// That every holder has a state of which `fact` is true, and will after a crash.
+    pub fn proof(&self, fact: impl Fn(&T) -> bool) -> Option<Proof> {
+        let certain = self.complete.get() && self.held.borrow().iter().all(|h| fact(&h.state));
+        certain.then_some(Proof(()))
+    }
+
+    /// That every holder has the changes up to `version`.
+    pub fn proof_of(&self, version: Version) -> Option<Proof> {
+        let oldest = self.held.borrow().first().map(|held| held.version);
+        let certain = self.complete.get() && oldest.is_some_and(|oldest| oldest >= version);
+        certain.then_some(Proof(()))
+    }
+}
+
+impl<T> Image<'_, T> {
+    /// How many images there were before, and those of the lives before.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Whether nothing has changed since.
+    pub fn is_newest(&self) -> bool {
+        self.durable.version.get() == self.version
+    }
+
+    /// Every holder has it durably: what they may have had before they have no more.
+    pub fn written(mut self) -> Proof {
+        let mut held = self.durable.held.borrow_mut();
+        let before = held.len() - 1;
+        held.drain(..before);
+        drop(held);
+        self.durable.complete.set(true);
+        self.written = true;
+        Proof(())
+    }
+}
+
+impl<T> Deref for Image<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.state
+    }
+}
+
+impl<T> Drop for Image<'_, T> {
+    fn drop(&mut self) {
+        self.durable.writing.set(false);
+        if !self.written {
+            // What it holds is due again.
+            self.durable.taken.set(None);
+        }
+    }
+}
