@@ -104,7 +104,7 @@ impl Array {
                 role,
                 device: member.as_ref().map(|m| m.name.clone()),
                 domain: member.as_ref().map(|m| m.domain.clone()),
-                state: slot.entry.get().state,
+                state: core.state(role),
                 counts: member.as_ref().map(|m| m.counts.get()).unwrap_or_default(),
             }
         });
@@ -124,8 +124,8 @@ impl Array {
             spares: core.waiting().iter().map(|m| m.name.clone()).collect(),
             replaced: core.replacement.borrow().as_ref().map(|r| r.role),
             progress: (progress.total > Sectors::ZERO).then_some(progress),
-            bad: core.bad.borrow().clone(),
-            scrubbed: core.scrubbed.get(),
+            bad: core.roster.now().bad.clone(),
+            scrubbed: core.roster.now().scrubbed,
             down: core.down.borrow().clone(),
             warnings: crate::place::warnings(&core.shape, &domains.collect::<Vec<_>>()),
         }
@@ -226,7 +226,7 @@ impl Array {
         };
         let role = found.as_ref().and_then(|found| core.role_of_found(found));
         if let (Some(found), Some(role)) = (&found, role) {
-            let entry = core.slots[role].entry.get();
+            let entry = core.entry(role);
             if !entry.state.is_failed() {
                 let what = format!("{name} is a copy of member {role}, which is here");
                 return Err(core.error(Kind::Invalid, what));

@@ -442,7 +442,8 @@ fn parts_of(
     };
     let core = Core::new(parts, env.clone(), options)?;
     for role in unheard {
-        core.slots[role].known_from.set(core.commits.wanted() + 1);
+        let next = core.roster.version().next();
+        core.slots[role].known_from.set(next);
     }
     Ok((core, returned))
 }

@@ -8,10 +8,13 @@
 //!                            it began, in both copies
 //!     the newest whole copy of a member's superblock outlives every write of the next
 //!     two members have an event ⟹ they have the same of it, but for who they are
+//!     who is in the array changes ⟹ it is not committed any more (`block::Durable`)
 //!     what is sealed is on every member that was live in it, in a copy at least
 
 use crate::core::Core;
-use crate::format::{BLOCK_BYTES, Position, ROLE_SPARE, SUPERBLOCKS, Superblock, Uuid};
+use crate::format::{
+    BLOCK_BYTES, MemberEntry, Position, ROLE_SPARE, SUPERBLOCKS, Scrubbed, Superblock, Uuid,
+};
 use crate::member::Member;
 use block::{Access, Extent, IoResult, Lba, RangeLock, Sectors};
 use futures_util::future::join_all;
@@ -31,40 +34,33 @@ pub(crate) struct Past {
     pub sealed: u64,
 }
 
-/// Which changes are durable.
+/// What superblocks say that changes while an array runs. Each image of it is an event.
+#[derive(Clone, Debug)]
+pub(crate) struct Roster {
+    /// Of each role.
+    pub table: Vec<MemberEntry>,
+    /// Lost sectors of the array, sorted.
+    pub bad: Vec<Extent>,
+    pub scrubbed: Scrubbed,
+}
+
+/// Where this start of an array stands among all.
 pub(crate) struct Commits {
     generation: Uuid,
     history: Vec<Position>,
-    /// The last event.
-    event: Cell<u64>,
+    /// The last event that every member which was live in it has, in a copy at least.
     sealed: Cell<u64>,
-    wanted: Cell<u64>,
-    committed: Cell<u64>,
     committing: RangeLock,
 }
 
 impl Commits {
-    pub fn new(past: Past) -> Commits {
-        let parent = past.history.first().map_or(0, |parent| parent.event);
+    pub fn new(past: &Past) -> Commits {
         Commits {
             generation: past.generation,
-            history: past.history,
-            event: Cell::new(past.event.max(parent)),
+            history: past.history.clone(),
             sealed: Cell::new(past.sealed),
-            wanted: Cell::new(0),
-            committed: Cell::new(0),
             committing: RangeLock::new(),
         }
-    }
-
-    /// The last commit that was asked for.
-    pub fn wanted(&self) -> u64 {
-        self.wanted.get()
-    }
-
-    /// Whether that commit has ended.
-    pub fn has(&self, commit: u64) -> bool {
-        commit <= self.committed.get()
     }
 
     /// The event after the last that every live member has for certain.
@@ -73,15 +69,27 @@ impl Commits {
     }
 }
 
+impl Past {
+    /// The last event that there was.
+    pub fn last_event(&self) -> u64 {
+        let parent = self.history.first().map_or(0, |parent| parent.event);
+        self.event.max(parent)
+    }
+}
+
 impl Core {
     /// What superblocks say now, of an event that may not be written yet.
     pub fn image(&self) -> Superblock {
+        self.superblock(&self.roster.now(), self.roster.number())
+    }
+
+    fn superblock(&self, roster: &Roster, event: u64) -> Superblock {
         let meta = self.meta();
         Superblock {
             array: meta.array,
             member: Uuid::default(),
             role: ROLE_SPARE,
-            events: self.commits.event.get(),
+            events: event,
             generation: self.commits.generation,
             history: self.commits.history.clone(),
             sealed: self.commits.sealed.get(),
@@ -93,9 +101,9 @@ impl Core {
             data_at: meta.data_at,
             region: meta.region,
             journal_slots: meta.journal_slots,
-            table: self.table(),
-            bad: self.bad.borrow().clone(),
-            scrubbed: self.scrubbed.get(),
+            table: roster.table.clone(),
+            bad: roster.bad.clone(),
+            scrubbed: roster.scrubbed,
         }
     }
 
@@ -114,11 +122,10 @@ impl Core {
         let _alone = self.commits.committing.lock(all, Access::Exclusive).await;
         while !self.is_committed() {
             self.check_up()?;
-            let wanted = self.commits.wanted.get();
-            self.commits.event.set(self.commits.event.get() + 1);
             // What each gets, and who gets it, is decided here, before anything is
             // waited for.
-            let (mut image, live) = (self.image(), self.live());
+            let (event, live) = (self.roster.begin(), self.live());
+            let mut image = self.superblock(&event, event.number());
             if !self.write_copies(&live, &image).await? {
                 // The image counts one as live that is not: it stays unsealed.
                 continue;
@@ -127,8 +134,8 @@ impl Core {
             self.commits.sealed.set(image.events);
             self.write_copies(&live, &image).await?;
             // A member that failed meanwhile has to be left behind as well.
-            if self.commits.wanted.get() == wanted {
-                self.commits.committed.set(wanted);
+            if event.is_newest() {
+                let _proof = event.written();
             }
         }
         Ok(())
@@ -158,12 +165,13 @@ impl Core {
 
     /// Whether every live member knows durably who is in the array.
     pub fn is_committed(&self) -> bool {
-        self.commits.committed.get() == self.commits.wanted.get()
+        let newest = self.roster.version();
+        self.roster.proof_of(newest).is_some()
     }
 
     /// Asks for a commit although no role has changed.
     pub fn want_commit(&self) {
-        self.commits.wanted.set(self.commits.wanted.get() + 1);
+        self.roster.change(|_| ());
     }
 
     /// Writes the worse copy of a member's superblock, durably, which makes it the better

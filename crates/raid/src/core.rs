@@ -6,7 +6,7 @@
 //!     a member is failed only if the others can carry the array on
 //!     a member serves reads ⟺ it is in sync
 
-use crate::commit::{Commits, Past};
+use crate::commit::{Commits, Past, Roster};
 use crate::events::Event;
 use crate::format::{MemberEntry, MemberState, Scrubbed, Uuid};
 use crate::intent::Intent;
@@ -18,8 +18,8 @@ use crate::membership::Known;
 use crate::replace::Replacement;
 use crate::scratch;
 use block::{
-    Device, Env, Extent, FlushErrors, Geometry, IoError, IoResult, Kind, Nanos, RangeLock, Reserve,
-    Sectors, Told,
+    Device, Durable, Env, Extent, FlushErrors, Geometry, IoError, IoResult, Kind, Nanos, RangeLock,
+    Reserve, Sectors, Told, Version,
 };
 use futures_util::future::join_all;
 use std::cell::{Cell, RefCell};
@@ -74,12 +74,11 @@ pub(crate) struct Meta {
 
 pub(crate) struct Slot {
     pub member: RefCell<Option<Rc<Member>>>,
-    pub entry: Cell<MemberEntry>,
     /// When a spare may take the role, if it is lost.
     pub spare_at: Cell<Nanos>,
-    /// The commit with which every member knows that it is in sync. Before that none may
+    /// The version of the roster with which every member knows that it is in sync. Before that none may
     /// be lost that would take itself for the only one.
-    pub known_from: Cell<u64>,
+    pub known_from: Cell<Version>,
     /// What has been told of it since it was last in sync.
     pub told: RefCell<BTreeSet<String>>,
 }
@@ -109,9 +108,8 @@ pub(crate) struct Core {
     /// Regions in which a write has failed since a rebuild or a resynchronisation
     /// began, which goes over them again.
     pub again: RefCell<BTreeSet<usize>>,
-    /// Lost sectors of the array, sorted.
-    pub bad: RefCell<Vec<Extent>>,
-    pub scrubbed: Cell<Scrubbed>,
+    /// Who is in the array, and what all members know of that.
+    pub roster: Durable<Roster>,
     /// Why writes are refused.
     pub down: RefCell<Option<String>>,
     /// Flushes that failed, whoever asked for them, and of which the user was told.
@@ -171,20 +169,24 @@ impl Core {
         let journals = parts.meta.iter().filter(|meta| meta.journal_slots > 0);
         let journals = journals
             .flat_map(|meta| (0..shape.members()).map(|role| Journal::new(role, meta, &shape)));
+        let (members, table): (Vec<_>, Vec<_>) = parts.members.into_iter().unzip();
+        let roster = Roster {
+            table,
+            bad: parts.bad,
+            scrubbed: parts.scrubbed,
+        };
         let core = Rc::new(Core {
             name: parts.name,
             journals: journals.collect(),
             intent,
             geometry,
-            slots: parts
-                .members
+            slots: members
                 .into_iter()
-                .map(|(member, entry)| Slot {
+                .map(|member| Slot {
                     member: RefCell::new(member),
-                    entry: Cell::new(entry),
                     // What is absent at a start may be on its way.
                     spare_at: Cell::new(env.timer.now() + options.spare_delay),
-                    known_from: Cell::new(0),
+                    known_from: Cell::default(),
                     told: RefCell::default(),
                 })
                 .collect(),
@@ -196,8 +198,7 @@ impl Core {
             busy: RangeLock::new(),
             unsynced: RefCell::default(),
             again: RefCell::default(),
-            bad: RefCell::new(parts.bad),
-            scrubbed: Cell::new(parts.scrubbed),
+            roster: Durable::found(roster, parts.past.last_event()),
             down: RefCell::default(),
             flush_errors: FlushErrors::default(),
             user: Cell::default(),
@@ -206,7 +207,7 @@ impl Core {
             turn: Cell::new(0),
             last_use: Cell::new(Nanos::ZERO),
             progress: Cell::default(),
-            commits: Commits::new(parts.past),
+            commits: Commits::new(&parts.past),
             late: Late::default(),
             replacement: RefCell::default(),
             lanes: RangeLock::new(),
@@ -231,7 +232,7 @@ impl Core {
     }
 
     pub fn state(&self, role: usize) -> MemberState {
-        self.slots[role].entry.get().state
+        self.roster.now().table[role].state
     }
 
     pub fn is_in_sync(&self, role: usize) -> bool {
@@ -283,14 +284,17 @@ impl Core {
         }
     }
 
+    pub fn entry(&self, role: usize) -> MemberEntry {
+        self.roster.now().table[role]
+    }
+
     pub fn set_entry(&self, role: usize, change: impl FnOnce(&mut MemberEntry)) {
-        let mut entry = self.slots[role].entry.get();
-        change(&mut entry);
-        let before = self.slots[role].entry.replace(entry);
-        self.want_commit();
+        let before = self.entry(role);
+        self.roster.change(|roster| change(&mut roster.table[role]));
+        let entry = self.entry(role);
         let is_new = before.uuid != entry.uuid || before.state != entry.state;
         if is_new && self.is_in_sync(role) {
-            self.slots[role].known_from.set(self.commits.wanted());
+            self.slots[role].known_from.set(self.roster.version());
         }
     }
 
@@ -325,7 +329,10 @@ impl Core {
 
     /// Whether a member holds data that no other has of which all know that it is in sync.
     pub fn is_needed(&self, role: usize) -> bool {
-        let is_known = |other: usize| self.commits.has(self.slots[other].known_from.get());
+        let is_known = |other: usize| {
+            let from = self.slots[other].known_from.get();
+            self.roster.proof_of(from).is_some()
+        };
         let others =
             |other: usize| other != role && self.in_sync(other).is_some() && is_known(other);
         self.is_in_sync(role) && !self.shape.can_run(others)
@@ -400,11 +407,6 @@ impl Core {
         self.spares.take();
     }
 
-    /// The members by role, with what is known of each.
-    pub fn table(&self) -> Vec<MemberEntry> {
-        self.slots.iter().map(|slot| slot.entry.get()).collect()
-    }
-
     /// Makes what every live member acknowledged durable.
     pub async fn flush_members(self: &Rc<Core>) -> IoResult {
         self.check_up()?;
@@ -451,8 +453,9 @@ impl Core {
     /// The role of which `found` is, or was last, the member.
     pub fn role_of_found(&self, found: &Known) -> Option<usize> {
         let ours = self.meta().array == found.newest().array;
-        let is_its = |slot: &Slot| slot.entry.get().uuid == found.member();
-        self.slots.iter().position(is_its).filter(|_| ours)
+        let is_its = |entry: &MemberEntry| entry.uuid == found.member();
+        let role = self.roster.now().table.iter().position(is_its);
+        role.filter(|_| ours)
     }
 
     /// A device is to take `role`, which is lost and which no other is about to take.

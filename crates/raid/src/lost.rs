@@ -9,7 +9,13 @@ use std::rc::Rc;
 impl Core {
     /// Whether a lost sector lies in `extent`.
     pub fn check_bad(&self, extent: Extent) -> IoResult {
-        match self.bad.borrow().iter().find(|bad| bad.overlaps(extent)) {
+        match self
+            .roster
+            .now()
+            .bad
+            .iter()
+            .find(|bad| bad.overlaps(extent))
+        {
             None => Ok(()),
             Some(bad) => Err(self
                 .error(Kind::Media, "these sectors were lost; write them anew")
@@ -21,7 +27,7 @@ impl Core {
     /// there are more runs than can be remembered, what lies between the closest two is
     /// given up with them: a rebuild has to end, or the next loss takes all.
     pub fn add_bad(&self, extent: Extent) {
-        let mut runs = with(&self.bad.borrow(), extent);
+        let mut runs = with(&self.roster.now().bad, extent);
         self.tell(format!("{}: the data of {extent:?} is lost", self.name));
         while runs.len() > BAD_MAX {
             let between = join_closest(&mut runs);
@@ -31,14 +37,13 @@ impl Core {
                 self.name
             ));
         }
-        self.bad.replace(runs);
-        self.want_commit();
+        self.roster.change(|roster| roster.bad = runs);
     }
 
     /// `extent` has been written anew: it counts as lost until that is durable, and
     /// still if that would leave too many runs. `Err` if so.
     pub async fn heal(self: &Rc<Core>, extent: Extent) -> IoResult {
-        if !self.bad.borrow().iter().any(|run| run.overlaps(extent)) {
+        if !self.roster.now().bad.iter().any(|run| run.overlaps(extent)) {
             return Ok(());
         }
         Box::pin(self.flush_members()).await?;
@@ -47,14 +52,13 @@ impl Core {
     }
 
     fn remove_bad(&self, extent: Extent) -> IoResult {
-        let left = without(&self.bad.borrow(), extent);
+        let left = without(&self.roster.now().bad, extent);
         if left.len() > BAD_MAX {
             let what = "more runs of lost sectors than can be remembered; write one of them as a \
                         whole";
             return Err(self.error(Kind::Media, what));
         }
-        self.bad.replace(left);
-        self.want_commit();
+        self.roster.change(|roster| roster.bad = left);
         Ok(())
     }
 }

@@ -294,7 +294,7 @@ impl Core {
         };
         let filled = Filled { role, member };
         let member = &filled.member;
-        let entry = self.slots[role].entry.get();
+        let entry = self.entry(role);
         let whole = entry.state == MemberState::Rebuilding { whole: true };
         // What differs by now is marked.
         self.again.borrow_mut().clear();
@@ -312,7 +312,7 @@ impl Core {
                 self.unsynced.borrow_mut().remove(&region);
             }
             let after = intent.extent(region, self.geometry.sectors).end();
-            let further = after.0 > self.slots[role].entry.get().checkpoint.0;
+            let further = after.0 > self.entry(role).checkpoint.0;
             if !whole || !further || !(index + 1).is_multiple_of(every) {
                 return Ok(());
             }

@@ -106,8 +106,7 @@ impl Core {
     /// Remembers, durably, when the array was scrubbed last.
     pub async fn set_scrubbed(self: &Rc<Core>, scrubbed: Scrubbed) -> IoResult {
         self.check_scrubs()?;
-        self.scrubbed.set(scrubbed);
-        self.want_commit();
+        self.roster.change(|roster| roster.scrubbed = scrubbed);
         self.unless_silent(self.commit()).await
     }
 
