@@ -76,6 +76,7 @@ mutants:
 	cargo run --quiet -p lab --example mutants -- crates/lab/mutations/raid.toml raidsim --seeds 4000 --first
 	cargo run --release --quiet -p hotset -- lab crash --cases 1000 --mutations crates/lab/mutations/crash.toml --json
 	cargo run --quiet -p lab --example mutants -- crates/lab/mutations/node.toml node 400 0 --first
+	cargo run --quiet -p lab --example mutants -- crates/lab/mutations/durable.toml node
 	cargo mutants --version >/dev/null 2>&1 || cargo install --locked cargo-mutants
 	cargo mutants --package cache --jobs 1 --output target/cargo-mutants
 

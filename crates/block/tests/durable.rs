@@ -160,7 +160,8 @@ fn cut(
         landed.land((now.image.number(), state, now.version));
         left.extend([holder.newest(), torn.newest(), landed.newest()]);
     }
-    let facts: [(&str, fn(&State) -> bool); 4] = [
+    type Fact = (&'static str, fn(&State) -> bool);
+    let facts: [Fact; 4] = [
         ("one", |state| state.count >= 1),
         ("two", |state| state.count >= 2),
         ("marked", |state| state.mark),
