@@ -84,6 +84,42 @@ fn a_device_restored_from_an_older_image_is_not_trusted() {
     }
 }
 
+/// Of two openings one was cut short, and what it left is put back after the other.
+#[test]
+fn no_two_openings_give_their_heads_one_sequence_number() {
+    let mut cut_short = 0;
+    for step in 1.. {
+        let mut place = Place::filled(step);
+        let disk = place.pool[0];
+        let before = place.image(disk);
+        place.cut_after(step);
+        let outcome = place.run(&[0], |rig| async move {
+            rig.cache.warmed().await;
+        });
+        if outcome == Outcome::Done {
+            break;
+        }
+        cut_off(&mut place, outcome);
+        cut_short += 1;
+        let image = place.image(disk);
+        place.patch(disk, Lba::ZERO, before);
+        cut(&mut place, &[0], async |rig: Rig| {
+            rig.cache.warmed().await;
+            for line in 0..16 {
+                rig.write(line * LINE, LINE, 2).await;
+            }
+            rig
+        });
+        place.patch(disk, Lba::ZERO, image);
+        done(&mut place, &[0], |rig| async move {
+            rig.cache.warmed().await;
+            rig.expect(0, LINE, 2).await;
+            rig.agrees().await;
+        });
+    }
+    assert!(cut_short > 10, "{cut_short}");
+}
+
 #[test]
 fn what_was_cached_of_a_volume_that_ended_quiesced_is_forgotten() {
     for crash in [false, true] {

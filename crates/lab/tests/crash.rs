@@ -29,7 +29,7 @@ fn seeds_that_found_something_stay_right() {
         assert_eq!(wrong, None, "replay: {}", replay(seed));
     }
     for seed in [
-        3942, 7967, 14613, 17516, 21207, 22391, 25936, 31117, 32295, 40738, 50941, 73681,
+        3942, 7967, 14613, 17516, 21207, 22391, 25936, 31117, 32295, 40738, 50941, 73681, 490038,
     ] {
         let wrong = run(&Case::new(seed, Length::Long)).report.violation;
         assert_eq!(wrong, None, "replay: {}", replay(seed));

@@ -91,6 +91,7 @@ mod tests {
             log_start: 0,
             log_end: 0,
             next_volume: 1,
+            given: 0,
             memo: None,
             label: "pool".into(),
             name: "device".into(),

@@ -62,7 +62,7 @@ record! {
         124 memo_bytes: u32, "how many bytes of it are on this device";
         128 memo_crc: u32, "their CRC32C";
         132 memo_part: u32, "which part of it this is, of as many as there are members";
-        136 reserved2: u64, "zero";
+        136 given: u64, "of a witness: the greatest `sequence` that a head may have been written with";
         144 label: [u8; 64], "the pool's name: its length, then its bytes";
         208 name: [u8; 64], "the device's name, likewise";
         272 host: [u8; 64], "the host that used it last, likewise";
@@ -171,6 +171,9 @@ pub struct Head {
     pub log_end: u64,
     /// The id that the next new volume gets.
     pub next_volume: u32,
+    /// Of a witness: the greatest sequence number that a head may have been written with,
+    /// where that is greater than its own.
+    pub given: u64,
     /// What the policy remembers: which memo, bytes, their checksum, which part.
     pub memo: Option<(u8, u32, u32, u32)>,
     /// What the pool is called.
@@ -308,7 +311,7 @@ impl Head {
             memo_bytes,
             memo_crc,
             memo_part,
-            reserved2: 0,
+            given: self.given,
             label: name_field(&self.label),
             name: name_field(&self.name),
             host: name_field(&self.host),
@@ -379,6 +382,7 @@ impl Head {
             log_start: row.log_start,
             log_end: row.log_end,
             next_volume: row.next_volume,
+            given: row.given,
             memo: row
                 .memo
                 .checked_sub(1)

@@ -254,6 +254,7 @@ fn head() -> Head {
         log_start: 0,
         log_end: 0,
         next_volume: 1,
+        given: 0,
         memo: None,
         label: "pool".into(),
         name: "witness".into(),

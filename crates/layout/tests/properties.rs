@@ -46,6 +46,7 @@ prop_compose! {
             log_start: ids[5],
             log_end: ids[6],
             next_volume: ids[7] as u32,
+            given: 0,
             memo,
             label,
             name,

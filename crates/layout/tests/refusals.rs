@@ -24,6 +24,7 @@ fn head(line_blocks: u32) -> Head {
         log_start: 6,
         log_end: 7,
         next_volume: 8,
+        given: 0,
         memo: Some((1, 9, 10, 11)),
         label: String::new(),
         name: String::new(),

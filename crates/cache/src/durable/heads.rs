@@ -8,6 +8,10 @@
 //!
 //! Of two copies the one that holds is written last: whenever the power goes, however
 //! often, one of them is whole.
+//!
+//! Before devices get heads with a sequence number, the witness has durably given it: no other
+//! opening gives it again, after which a device that goes back to what it was in an opening
+//! that was cut short would pass for one that has all.
 
 use super::io::{Do, perform, readable};
 use super::{Durable, PoolState};
@@ -23,6 +27,8 @@ use std::rc::Rc;
 const HEAD_BYTES: usize = HEAD_BLOCKS as usize * BLOCK_BYTES;
 /// Sectors that a witness needs: two heads.
 pub(super) const WITNESS_SECTORS: u64 = 2 * HEAD_BLOCKS * layout::BLOCK_SECTORS;
+/// Sequence numbers that the witness gives at a time.
+const GIVEN_AT_A_TIME: u64 = 16;
 /// How long a witness that fails is left alone before it is tried again.
 const RETRY: Nanos = Nanos::from_millis(100);
 
@@ -44,14 +50,14 @@ pub(super) async fn write_heads<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Dura
             .iter()
             .map(|member| (member, encode(core, &head_of_member(&shared, member))))
             .collect();
-        let witness = durable.witness.as_ref().map(|witness| {
-            let head = Head {
-                device: durable.witness_uuid.get(),
-                name: "witness".to_owned(),
-                ..shared
-            };
-            (witness, encode(core, &head))
-        });
+        let record = Head {
+            device: durable.witness_uuid.get(),
+            name: "witness".to_owned(),
+            ..shared
+        };
+        if !give(core, durable, image.number()).await {
+            return;
+        }
         let writes = heads
             .into_iter()
             .map(|(member, data)| write_head(core, member, data));
@@ -59,16 +65,8 @@ pub(super) async fn write_heads<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Dura
         if durable.departed.get() {
             continue;
         }
-        let Some((witness, data)) = witness else {
-            return known_to_all(durable, image);
-        };
-        while !write_witness(core, durable, witness, &data).await {
-            core.counters.count(Counter::WitnessErrors);
-            // When the pool is closed, nobody writes what would need it.
-            if durable.closed.get() {
-                return;
-            }
-            core.env.timer.sleep(RETRY).await;
+        if !write_record(core, durable, record).await {
+            return;
         }
         if !durable.departed.get() {
             return known_to_all(durable, image);
@@ -86,6 +84,35 @@ fn encode<P: Device>(core: &Core<P>, head: &Head) -> Shared {
     let mut buf = core.env.pool.take(HEAD_BYTES);
     let bytes = head.encode(&mut buf);
     buf.share().slice(0..bytes)
+}
+
+/// Has the witness give the sequence number, and some more. One that has no head yet trusts
+/// nothing that any device holds. False: the pool is closed.
+async fn give<P: Device>(core: &Rc<Core<P>>, durable: &Durable, number: u64) -> bool {
+    let record = durable.record.borrow().clone();
+    let Some(record) = record.filter(|record| record.given < number) else {
+        return true;
+    };
+    let given = number + GIVEN_AT_A_TIME;
+    write_record(core, durable, Head { given, ..record }).await
+}
+
+/// Writes the head of the witness, however often it fails. False: the pool is closed.
+async fn write_record<P: Device>(core: &Rc<Core<P>>, durable: &Durable, record: Head) -> bool {
+    let Some(witness) = &durable.witness else {
+        return true;
+    };
+    let data = encode(core, &record);
+    while !write_witness(core, durable, witness, &data).await {
+        core.counters.count(Counter::WitnessErrors);
+        // When the pool is closed, nobody writes what would need it.
+        if durable.closed.get() {
+            return false;
+        }
+        core.env.timer.sleep(RETRY).await;
+    }
+    durable.record.replace(Some(record));
+    true
 }
 
 async fn write_witness<P: Device>(
@@ -165,6 +192,7 @@ fn head_of_pool<P: Device>(
         log_start: 0,
         log_end: 0,
         next_volume: pool.next_volume,
+        given: durable.given(),
         memo: None,
         label: durable.label.clone(),
         name: String::new(),
@@ -209,6 +237,7 @@ fn head_of_member<P: Device>(shared: &Head, member: &Member<P>) -> Head {
         generation: store.generation.get(),
         log_start: store.log_start.get(),
         log_end: if clean { store.log_next.get() } else { 0 },
+        given: 0,
         memo: store.memo.get(),
         name: store.name.clone(),
         ..shared.clone()

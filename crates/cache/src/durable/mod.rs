@@ -40,7 +40,7 @@ use table::Bits;
 use crate::cache::Core;
 use crate::writes::Writes;
 use block::{BoxDevice, Device, Nanos, Proof, RangeLock};
-use layout::{Uuid, Volume};
+use layout::{Head, Uuid, Volume};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -63,6 +63,8 @@ pub(crate) struct Durable {
     pub(crate) host: String,
     pub(crate) witness: Option<BoxDevice>,
     witness_uuid: Cell<Uuid>,
+    /// The head that it has.
+    record: RefCell<Option<Head>>,
     /// Which copy of its head is written last, once that is known.
     witness_last: Cell<Option<usize>>,
     pub(crate) pool: Uuid,
@@ -150,6 +152,11 @@ impl Durable {
     /// The map or the marks have changed.
     pub(crate) fn note(&self) {
         self.activity.wake();
+    }
+
+    /// The greatest sequence number that the witness has given.
+    fn given(&self) -> u64 {
+        self.record.borrow().as_ref().map_or(0, |head| head.given)
     }
 
     /// Whether ids were given that the heads do not know of: neither a write nor a

@@ -204,6 +204,8 @@ impl<P: Device> Cache<P> {
             .map_or(Vec::new(), |h| h.volumes.clone());
         let quiesced = |v: &layout::Volume| v.flags & layout::VOLUME_QUIESCED != 0;
         let (quiesced, volumes): (Vec<_>, _) = volumes.into_iter().partition(quiesced);
+        let numbered = witness.as_ref().map_or(0, |head| head.given);
+        let newest = newest_head.as_ref().map_or(0, |head| head.sequence);
         let durable = Rc::new(Durable {
             pool: verdict.pool.unwrap_or_else(|| Uuid((durability.uuids)())),
             label: durability.label,
@@ -213,6 +215,7 @@ impl<P: Device> Cache<P> {
                 Some(head) => head.device,
                 None => Uuid((durability.uuids)()),
             }),
+            record: RefCell::new(witness),
             witness_last: Cell::new(None),
             superblock: block::Durable::new(
                 PoolState {
@@ -221,7 +224,7 @@ impl<P: Device> Cache<P> {
                     next_volume,
                     volumes,
                 },
-                newest_head.as_ref().map_or(0, |head| head.sequence),
+                newest.max(numbered),
             ),
             opening: Cell::new(0),
             departed: Cell::new(false),
