@@ -80,7 +80,7 @@ impl<P: Device> PoolWrite<P> {
         for (block, bytes) in (self.run.first..).zip(data.chunks_exact(BLOCK_BYTES)) {
             state
                 .contents
-                .set_crc(self.slot, block, crc32c::crc32c(bytes));
+                .set_crc(self.slot, block, crc_fast::crc32_iscsi(bytes));
         }
     }
 

@@ -185,7 +185,7 @@ impl<P: Device> State<P> {
     pub(crate) fn verify(&mut self, slot: Slot, run: Run, bytes: &[u8]) -> u64 {
         let mut bad = 0;
         for (first, bytes) in (run.first..).zip(bytes.chunks_exact(BLOCK_BYTES)) {
-            if crc32c::crc32c(bytes) != self.contents.crc(slot, first) {
+            if crc_fast::crc32_iscsi(bytes) != self.contents.crc(slot, first) {
                 self.contents.invalidate(slot, Run { first, count: 1 });
                 bad += 1;
             }

@@ -305,7 +305,7 @@ impl Head {
             next_volume: self.next_volume,
             volumes: self.volumes.len() as u32,
             table_bytes: (at - TABLE_AT) as u32,
-            table_crc: crc32c::crc32c(&out[TABLE_AT..at]),
+            table_crc: crc_fast::crc32_iscsi(&out[TABLE_AT..at]),
             memo,
             reserved: [0; 3],
             memo_bytes,
@@ -330,7 +330,7 @@ impl Head {
             };
             row.encode(out);
         }
-        let crc = crc32c::crc32c(&out[..CRC_AT]);
+        let crc = crc_fast::crc32_iscsi(&out[..CRC_AT]);
         out[CRC_AT..BLOCK_BYTES].copy_from_slice(&crc.to_le_bytes());
         at.next_multiple_of(BLOCK_BYTES)
     }
@@ -349,7 +349,7 @@ impl Head {
             return Err(foreign(bytes).map_or(HeadError::Blank, HeadError::Foreign));
         }
         let crc = u32::from_le_bytes(bytes[CRC_AT..BLOCK_BYTES].try_into().expect("four bytes"));
-        if crc != crc32c::crc32c(&bytes[..CRC_AT]) {
+        if crc != crc_fast::crc32_iscsi(&bytes[..CRC_AT]) {
             return Err(HeadError::Damaged(
                 "the superblock's checksum does not match",
             ));
@@ -360,7 +360,7 @@ impl Head {
         }
         let table = TABLE_AT + row.table_bytes as usize;
         let table = bytes[..HEAD_BYTES].get(TABLE_AT..table);
-        let table = table.filter(|table| crc32c::crc32c(table) == row.table_crc);
+        let table = table.filter(|table| crc_fast::crc32_iscsi(table) == row.table_crc);
         let table = table.ok_or(HeadError::Damaged("the volumes' checksum does not match"))?;
         let head = Head {
             role: match row.role {

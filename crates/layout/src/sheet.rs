@@ -55,7 +55,7 @@ pub(crate) fn seal(
         generation,
     };
     header.encode(out);
-    header.crc = crc32c::crc32c(&out[4..]);
+    header.crc = crc_fast::crc32_iscsi(&out[4..]);
     header.encode(out);
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn open(
     device: Uuid,
 ) -> Result<(SheetHeader, &[u8]), SheetError> {
     let header = SheetHeader::decode(block);
-    if header.crc != crc32c::crc32c(&block[4..BLOCK_BYTES]) {
+    if header.crc != crc_fast::crc32_iscsi(&block[4..BLOCK_BYTES]) {
         return Err(SheetError::Checksum);
     }
     if header.kind != kind || header.salt != device.salt() {

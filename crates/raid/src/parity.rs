@@ -325,7 +325,7 @@ impl Core {
                         let head = usize::from(headers) * BLOCK_BYTES;
                         Intent::Redo {
                             runs: runs.collect(),
-                            sum: crc32c::crc32c(&block[head..head + body]),
+                            sum: crc_fast::crc32_iscsi(&block[head..head + body]),
                         }
                     }
                 };
@@ -363,9 +363,9 @@ impl Core {
     }
 
     fn sums(&self, update: &Update, parity: &[u8]) -> Intent {
-        let mut sums = vec![crc32c::crc32c(parity); self.shape.members()];
+        let mut sums = vec![crc_fast::crc32_iscsi(parity); self.shape.members()];
         for part in &update.parts {
-            sums[part.run.member] = crc32c::crc32c(&part.data);
+            sums[part.run.member] = crc_fast::crc32_iscsi(&part.data);
         }
         Intent::Whole(sums)
     }

@@ -352,7 +352,7 @@ impl Core {
         let read = self.read_meta_patiently(journal.keeper, place, buf).await?;
         let data = match read {
             Err(_) => return Ok(Redone::Unreadable),
-            Ok(data) if crc32c::crc32c(&data) == sum => data.share(),
+            Ok(data) if crc_fast::crc32_iscsi(&data) == sum => data.share(),
             Ok(_) if record.number < journal.found.durable => return Ok(Redone::Unreadable),
             Ok(_) => return Ok(Redone::Torn),
         };
@@ -419,7 +419,7 @@ impl Core {
             match self.read_at_start(role, stripe.row(), buf).await? {
                 None => missing.push(role),
                 Some(buf) => {
-                    all_new &= crc32c::crc32c(&buf) == *sum;
+                    all_new &= crc_fast::crc32_iscsi(&buf) == *sum;
                     xor(&mut absent, &buf);
                     if role != stripe.parity {
                         xor(&mut parity, &buf);

@@ -79,7 +79,7 @@ pub(super) async fn write_memos<P: Device>(core: &Rc<Core<P>>) {
         if bytes.len() > area.blocks as usize * BLOCK_BYTES {
             bytes = encode(&[], &ranks);
         }
-        let (len, crc) = (bytes.len() as u32, crc32c::crc32c(&bytes));
+        let (len, crc) = (bytes.len() as u32, crc_fast::crc32_iscsi(&bytes));
         bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES), 0);
         let mut block = 0;
         for chunk in bytes.chunks(CHUNK_BYTES) {
@@ -115,7 +115,7 @@ pub(super) async fn read_memo<P: Device>(core: &Rc<Core<P>>, member: &Member<P>)
         }
     }
     bytes.truncate(len as usize);
-    let sound = bytes.len() == len as usize && crc32c::crc32c(&bytes) == crc;
+    let sound = bytes.len() == len as usize && crc_fast::crc32_iscsi(&bytes) == crc;
     let Some((learnt, ranks)) = decode(&bytes).filter(|_| sound) else {
         core.counters.count(Counter::MemosDamaged);
         return Vec::new();

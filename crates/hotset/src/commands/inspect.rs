@@ -319,7 +319,7 @@ fn verify(
         for block in bits(&slot.valid) {
             let at = plan.lines.start + u64::from(number * plan.line_blocks + block);
             let bytes = image.read(at * BLOCK_BYTES as u64, BLOCK_BYTES as u64)?;
-            if slot.crcs.get(&block) != Some(&crc32c::crc32c(&bytes)) {
+            if slot.crcs.get(&block) != Some(&crc_fast::crc32_iscsi(&bytes)) {
                 damaged.push(format!(
                     "line in slot {number}: block {block} is not what was written"
                 ));

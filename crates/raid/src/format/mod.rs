@@ -16,6 +16,7 @@ pub use superblock::{
 };
 
 use block::Sectors;
+use crc_fast::{CrcAlgorithm, Digest};
 
 /// The unit in which metadata is written.
 pub const BLOCK_BYTES: usize = 4096;
@@ -64,7 +65,9 @@ pub(crate) fn put(block: &mut [u8], at: usize, bytes: &[u8]) {
 
 /// The checksum of `block` with the four bytes at `at` taken as zeroes.
 pub(crate) fn checksum(block: &[u8], at: usize) -> u32 {
-    let head = crc32c::crc32c(&block[..at]);
-    let head = crc32c::crc32c_append(head, &[0; 4]);
-    crc32c::crc32c_append(head, &block[at + 4..])
+    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    digest.update(&block[..at]);
+    digest.update(&[0; 4]);
+    digest.update(&block[at + 4..]);
+    digest.finalize() as u32
 }
