@@ -1,5 +1,6 @@
 //! Prints what the web content does in the CASEs that are named, given PARAMETER=VALUE of what
-//! was not printed, to see what each moves; `pool='KEY = VALUE'` is a line of the pool's section.
+//! was not printed, to see what each moves; `part=1` before these is all that was published,
+//! in place of a tenth; `pool='KEY = VALUE'` is a line of the pool's section.
 
 use block::Nanos;
 use experiment::cachecade::{CASES, Scale, run_one};
@@ -20,6 +21,7 @@ fn main() {
         }
         let value: f64 = value.parse().expect("a number");
         match name {
+            "part" => scale = Scale::part(value as u32),
             "seed" => seed = value as u64,
             "users" => scale.users = value as u32,
             "think_ms" => scale.think = Nanos::from_millis(value as u64),

@@ -3,6 +3,9 @@
 //! The master file table has a record of 1 KiB for each file, in one zone of the volume.
 //! Directories are index buffers of 4 KiB, which follow it, and then the files' data, one
 //! file behind the other.
+//!
+//! Where a part of a content stands for the whole of it, its pieces are as far apart as the
+//! whole has them ([`apart`]): heads then seek as far.
 
 use crate::site::{File, PAGE_BYTES, log_normal};
 use sim::Rng;
@@ -13,6 +16,8 @@ const SIZES: u64 = 5;
 const RECORDS: u64 = 4;
 /// Names of an index buffer: entries of some 100 bytes, two thirds full.
 const NAMES: u64 = 27;
+/// Blocks of a piece: 64 MiB.
+const PIECE_PAGES: u64 = 16_384;
 
 /// How much there is.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -25,6 +30,14 @@ pub struct Shape {
     pub file_bytes: f64,
     /// Images of a page: one of both, as often.
     pub images_per_page: [u32; 2],
+    /// It is spread over so many times its size.
+    pub spread: u64,
+}
+
+/// Where a block lies that would be at `page`, if pieces are spread over so many times
+/// their size.
+pub fn apart(page: u64, spread: u64) -> u64 {
+    page / PIECE_PAGES * PIECE_PAGES * spread + page % PIECE_PAGES
 }
 
 /// The files: HTML first.
@@ -48,13 +61,15 @@ impl Content {
             let bytes = log_normal(&mut sizes, shape.file_bytes);
             let number = number as u64;
             files[made as usize] = Some(File {
-                directory: indexes + number / NAMES,
-                inode: number / RECORDS,
-                data: end,
+                directory: apart(indexes + number / NAMES, shape.spread),
+                inode: apart(number / RECORDS, shape.spread),
+                // What reaches beyond its piece is in the gap behind it.
+                data: apart(end, shape.spread),
                 bytes,
             });
             end += bytes.div_ceil(PAGE_BYTES);
         }
+        let end = apart(end, shape.spread);
         if end > volume_pages {
             return Err(format!(
                 "{count} files take {end} blocks, the volume has {volume_pages}; give fewer"
@@ -85,11 +100,18 @@ mod tests {
         images: 17_500,
         file_bytes: 27_000.0,
         images_per_page: [11, 12],
+        spread: 1,
     };
 
     #[test]
     fn no_block_belongs_to_two_files_nor_to_a_table() {
-        let content = Content::new(1, SHAPE, 1 << 20).unwrap();
+        for spread in [1, 10] {
+            is_laid_out(Shape { spread, ..SHAPE });
+        }
+    }
+
+    fn is_laid_out(shape: Shape) {
+        let content = Content::new(1, shape, 1 << 21).unwrap();
         let mut taken = HashSet::new();
         for file in &content.files {
             for page in file.data..file.data + file.pages() {
@@ -104,7 +126,28 @@ mod tests {
         let mean = sum as f64 / content.files.len() as f64 / SHAPE.file_bytes;
         // The deviation of the mean is 1.6 % of it: 2.16 / sqrt(18,500).
         assert!((mean - 1.0).abs() < 0.06, "{mean}");
-        assert!(Content::new(1, SHAPE, 1 << 10).is_err());
+        assert!(Content::new(1, shape, 1 << 10).is_err());
+    }
+
+    /// A tenth, spread tenfold, reaches as far as the whole does.
+    #[test]
+    fn a_part_that_is_spread_reaches_as_far_as_the_whole() {
+        let reach = |shape: Shape| {
+            let content = Content::new(1, shape, 1 << 24).unwrap();
+            content.files.iter().map(|file| file.data).max().unwrap() as f64
+        };
+        let whole = Shape {
+            pages: 10_000,
+            images: 175_000,
+            ..SHAPE
+        };
+        let part = Shape {
+            spread: 10,
+            ..SHAPE
+        };
+        let ratio = reach(part) / reach(whole);
+        assert!((0.85..1.15).contains(&ratio), "{ratio}");
+        assert!(reach(SHAPE) / reach(whole) < 0.15);
     }
 
     /// Of n draws from m images, an image is among them with 1 - (1 - 1/m)^n.

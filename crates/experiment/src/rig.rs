@@ -103,17 +103,18 @@ pub fn run<T: 'static>(
     run_on(World::new(seed), config, &BTreeMap::new(), work)
 }
 
-/// The same, where devices whose paths end in a digit are partitions of this length.
+/// The same, where devices whose paths end in a digit are partitions of this length, and
+/// others are as `below` has them.
 pub fn run_parted<T: 'static>(
     seed: u64,
     config: Config,
     partition: Sectors,
+    mut below: BTreeMap<String, Below>,
     work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
 ) -> Result<(T, Nanos), String> {
     let mut world = World::new(seed);
     let mut phases = Rng::fork(seed, PHASES);
     let mut drives = BTreeMap::new();
-    let mut below = BTreeMap::new();
     for device in &config.devices {
         let path = path_of(device);
         let drive = path.trim_end_matches(|c: char| c.is_ascii_digit());
