@@ -9,10 +9,11 @@ use experiment::finished::{FORMAT, Finished};
 use experiment::registry::{ALL, Experiment, named};
 use experiment::verdict::{Outcome, Row, rows};
 use lab::report;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::thread;
 use std::time::Instant;
 
@@ -82,11 +83,23 @@ impl Which {
             Which::Perc => perc::NAME,
         }
     }
+
+    fn seeds(&self, command: &Run) -> u64 {
+        match self {
+            Which::Published(experiment) => command.seeds.unwrap_or(experiment.seeds),
+            Which::Perc => 1,
+        }
+    }
 }
 
-/// The experiments called `names`, each once.
+/// The experiments called `names`, each once, perc first: it has one long seed, beside which
+/// the others run.
 fn which(names: &[String]) -> Result<Vec<Which>, Failure> {
-    let every = || ALL.iter().map(Which::Published).chain([Which::Perc]);
+    let every = || {
+        [Which::Perc]
+            .into_iter()
+            .chain(ALL.iter().map(Which::Published))
+    };
     if let Some(name) = names
         .iter()
         .find(|name| *name != EVERY && *name != perc::NAME && named(name).is_none())
@@ -119,54 +132,40 @@ pub fn run(command: &Run) -> Result<(), Failure> {
     if let Some(directory) = &command.out {
         store::prepare(directory)?;
     }
-    let mut all = Vec::new();
+    let mut asked = Vec::new();
     for which in chosen {
         let name = which.name();
-        let seeds = match &which {
-            Which::Published(experiment) => command.seeds.unwrap_or(experiment.seeds),
-            Which::Perc => 1,
-        };
+        let seeds = which.seeds(command);
         let before = match &command.out {
             Some(directory) => store::find(directory, name)?,
             None => None,
         };
-        if let Some((path, finished)) = before {
-            let same = (finished.quick, finished.seed, finished.seeds)
-                == (command.quick, command.seed, seeds);
-            if !same {
-                return Err(Failure::Usage(format!(
-                    "{} is of other seeds or another form; remove it, or choose another directory",
-                    path.display()
-                )));
-            }
-            eprintln!("{name}: done before, in {}", path.display());
-            all.push(finished);
-            continue;
-        }
-        let finished = match which {
-            Which::Published(experiment) => published(command, experiment, seeds)?,
-            Which::Perc => {
-                let (finished, report) = perc::run(command.seed, command.quick, &tell(command))?;
-                if alone {
-                    perc::show(&report, command.json)?;
+        let before = match before {
+            Some((path, finished)) => {
+                let same = (finished.quick, finished.seed, finished.seeds)
+                    == (command.quick, command.seed, seeds);
+                if !same {
+                    return Err(Failure::Usage(format!(
+                        "{} is of other seeds or another form; remove it, or choose another directory",
+                        path.display()
+                    )));
                 }
-                if let Some(directory) = &command.out {
-                    perc::keep(&report, directory)?;
-                }
-                finished
+                eprintln!("{name}: done before, in {}", path.display());
+                Some(finished)
             }
+            None => None,
         };
-        if let Some(directory) = &command.out {
-            store::keep(directory, &finished)?;
-        }
-        eprintln!(
-            "{name}: {:.0} simulated seconds in {:.0} s, {:.0} a second",
-            finished.virtual_seconds,
-            finished.wall_seconds,
-            finished.virtual_seconds / finished.wall_seconds.max(1e-9)
-        );
-        all.push(finished);
+        asked.push(Asked {
+            which,
+            seeds,
+            begun: OnceLock::new(),
+            ended: Mutex::default(),
+            finished: Mutex::new(before),
+        });
     }
+    run_asked(command, &asked, alone)?;
+    let ended = |asked: Asked| asked.finished.into_inner().expect("nobody panics");
+    let all: Vec<Finished> = asked.into_iter().filter_map(ended).collect();
     if alone {
         return Ok(());
     }
@@ -183,39 +182,100 @@ fn tell(command: &Run) -> impl Fn(&str) + Sync + use<> {
     }
 }
 
-/// Runs the seeds, as many at a time as there are processors.
-fn published(
-    command: &Run,
-    experiment: &'static Experiment,
+/// An experiment that was asked for.
+struct Asked {
+    which: Which,
     seeds: u64,
-) -> Result<Finished, Failure> {
-    let begun = Instant::now();
-    let next = AtomicU64::new(0);
-    let ended: Mutex<Vec<(u64, Result<Outcome, String>)>> = Mutex::default();
-    let threads = thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    /// When its first seed began.
+    begun: OnceLock<Instant>,
+    /// What each seed came to, by its place.
+    ended: Mutex<BTreeMap<u64, Outcome>>,
+    finished: Mutex<Option<Finished>>,
+}
+
+/// Runs every seed of what has not ended before, as many at a time as there are processors;
+/// nothing more is begun after a failure.
+fn run_asked(command: &Run, asked: &[Asked], alone: bool) -> Result<(), Failure> {
+    let left = |asked: &&Asked| asked.finished.lock().expect("nobody panics").is_none();
+    let left = asked.iter().filter(left);
+    let jobs: Vec<(&Asked, u64)> = left
+        .flat_map(|asked| (0..asked.seeds).map(move |n| (asked, n)))
+        .collect();
+    let next = AtomicUsize::new(0);
+    let failed = Mutex::new(None);
+    let threads = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
-        for _ in 0..threads.min(seeds) {
+        for _ in 0..threads.min(jobs.len()) {
             scope.spawn(|| {
-                loop {
-                    let n = next.fetch_add(1, Ordering::Relaxed);
-                    if n >= seeds {
-                        break;
+                while let Some((asked, n)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err(failure) = run_one(command, asked, *n, alone) {
+                        next.store(jobs.len(), Ordering::Relaxed);
+                        let mut failed = failed.lock().expect("nobody panics");
+                        failed.get_or_insert(failure);
                     }
-                    let seed = command.seed.saturating_add(n);
-                    let tell = tell(command);
-                    let named = |part: &str| tell(&format!("{}: {part}", experiment.name));
-                    let outcome = (experiment.run)(seed, command.quick, &named);
-                    ended.lock().expect("nobody panics").push((n, outcome));
                 }
             });
         }
     });
-    let mut ended = ended.into_inner().expect("nobody panics");
-    ended.sort_by_key(|(n, _)| *n);
-    let outcomes = ended.into_iter().map(|(_, outcome)| outcome);
-    let mut outcomes = outcomes
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(Failure::Runtime)?;
+    match failed.into_inner().expect("nobody panics") {
+        Some(failure) => Err(failure),
+        None => Ok(()),
+    }
+}
+
+/// Runs one seed, and keeps what the experiment came to if it was the last.
+fn run_one(command: &Run, asked: &Asked, n: u64, alone: bool) -> Result<(), Failure> {
+    let begun = *asked.begun.get_or_init(Instant::now);
+    let tell = tell(command);
+    let finished = match &asked.which {
+        Which::Published(experiment) => {
+            let seed = command.seed.saturating_add(n);
+            let named = |part: &str| tell(&format!("{}: {part}", experiment.name));
+            let outcome = (experiment.run)(seed, command.quick, &named);
+            let outcome = outcome.map_err(Failure::Runtime)?;
+            let outcomes = {
+                let mut ended = asked.ended.lock().expect("nobody panics");
+                ended.insert(n, outcome);
+                if ended.len() as u64 != asked.seeds {
+                    return Ok(());
+                }
+                std::mem::take(&mut *ended).into_values().collect()
+            };
+            published(command, experiment, outcomes, begun)?
+        }
+        Which::Perc => {
+            let (finished, report) = perc::run(command.seed, command.quick, &tell)?;
+            if alone {
+                perc::show(&report, command.json)?;
+            }
+            if let Some(directory) = &command.out {
+                perc::keep(&report, directory)?;
+            }
+            finished
+        }
+    };
+    if let Some(directory) = &command.out {
+        store::keep(directory, &finished)?;
+    }
+    eprintln!(
+        "{}: {:.0} simulated seconds in {:.0} s, {:.0} a second",
+        finished.experiment,
+        finished.virtual_seconds,
+        finished.wall_seconds,
+        finished.virtual_seconds / finished.wall_seconds.max(1e-9)
+    );
+    *asked.finished.lock().expect("nobody panics") = Some(finished);
+    Ok(())
+}
+
+/// What the seeds of an experiment came to.
+fn published(
+    command: &Run,
+    experiment: &Experiment,
+    mut outcomes: Vec<Outcome>,
+    begun: Instant,
+) -> Result<Finished, Failure> {
+    let seeds = outcomes.len() as u64;
     let figures = (experiment.figures)();
     let wall_seconds = begun.elapsed().as_secs_f64();
     let rows = rows(experiment.name, &figures, &outcomes, wall_seconds);
