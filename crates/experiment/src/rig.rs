@@ -94,17 +94,9 @@ pub struct Below {
     pub service: Option<Service>,
 }
 
-/// Runs `work` on a node as `config` has it: what it came to, and how long it took there.
-pub fn run<T: 'static>(
-    seed: u64,
-    config: Config,
-    work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
-) -> Result<(T, Nanos), String> {
-    run_on(World::new(seed), config, &BTreeMap::new(), work)
-}
-
-/// The same, where devices whose paths end in a digit are partitions of this length, and
-/// others are as `below` has them.
+/// Runs `work` on a node as `config` has it, where devices whose paths end in a digit are
+/// partitions of this length, and others are as `below` has them: what it came to, and how
+/// long it took there.
 pub fn run_parted<T: 'static>(
     seed: u64,
     config: Config,
@@ -139,7 +131,7 @@ pub fn run_parted<T: 'static>(
     run_on(world, config, &below, work)
 }
 
-/// The same in a world whose disks are as `below` has them, by the names of devices.
+/// The same without partitions, in a world whose disks are as `below` has them, by the names of devices.
 pub fn run_on<T: 'static>(
     mut world: World,
     mut config: Config,
