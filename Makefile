@@ -30,8 +30,8 @@ deps-test:
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
-	cargo clippy -p lab --no-default-features --example cachesim --example raidsim --example crash --quiet -- -D warnings
-	cargo clippy -p lab --no-default-features --features nodes --example node --quiet -- -D warnings
+	cargo clippy -p proof --no-default-features --example cachesim --example raidsim --example crash --quiet -- -D warnings
+	cargo clippy -p proof --no-default-features --features nodes --example node --quiet -- -D warnings
 	shellcheck --external-sources $(SHELL_SCRIPTS)
 
 unit:
@@ -48,9 +48,9 @@ bench:
 	target/release/examples/bench
 
 soak:
-	cargo run --release --quiet -p lab --example seam -- 100000 10000
-	cargo run --release --quiet -p lab --example cachesim -- --seeds 100000 --start 0
-	cargo run --release --quiet -p lab --example raidsim -- --seeds 100000 --start 0
+	cargo run --release --quiet -p proof --example seam -- 100000 10000
+	cargo run --release --quiet -p proof --example cachesim -- --seeds 100000 --start 0
+	cargo run --release --quiet -p proof --example raidsim -- --seeds 100000 --start 0
 	cargo run --release --quiet -p hotset -- lab crash --cases 100000 --threads "$$(nproc)" --json
 	cargo run --release --quiet -p hotset -- lab crash --cases 100 --boundaries
 	cargo run --release --quiet -p hotset -- lab node --cases 50000 --json
@@ -72,11 +72,11 @@ fuzz:
 # First those made by hand against the campaigns, then every one that
 # cargo-mutants makes against the crate's own tests.
 mutants:
-	cargo run --quiet -p lab --example mutants -- crates/lab/mutations/cache.toml cachesim --seeds 400
-	cargo run --quiet -p lab --example mutants -- crates/lab/mutations/raid.toml raidsim --seeds 4000 --first
-	cargo run --release --quiet -p hotset -- lab crash --cases 1000 --mutations crates/lab/mutations/crash.toml --json
-	cargo run --quiet -p lab --example mutants -- crates/lab/mutations/node.toml node 400 0 --first
-	cargo run --quiet -p lab --example mutants -- crates/lab/mutations/durable.toml node
+	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/cache.toml cachesim --seeds 400
+	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/raid.toml raidsim --seeds 4000 --first
+	cargo run --release --quiet -p hotset -- lab crash --cases 1000 --mutations crates/proof/mutations/crash.toml --json
+	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/node.toml node 400 0 --first
+	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/durable.toml node
 	cargo mutants --version >/dev/null 2>&1 || cargo install --locked cargo-mutants
 	cargo mutants --package cache --jobs 1 --output target/cargo-mutants
 

@@ -14,7 +14,6 @@ mod workspace;
 
 use crate::Failure;
 use control::status::Status;
-use lab::namespace;
 use lab::web::chart::{self, Series};
 use lab::web::visits::{self, Plan, Summary, Visit};
 use stage::Stage;
@@ -22,6 +21,7 @@ use std::io::{IsTerminal, Write, stdout};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
+use testbed::namespace;
 use workspace::Workspace;
 
 /// Visitors at the same time.

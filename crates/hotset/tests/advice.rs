@@ -9,7 +9,7 @@ use std::fs;
 
 /// Pages of one file name nothing outside of them.
 fn assert_self_contained(page: &str) {
-    lab::page::assert_self_contained(page);
+    advise::page::assert_self_contained(page);
     assert!(page.contains("<svg") && page.trim_end().ends_with("</html>"));
 }
 

@@ -7,12 +7,12 @@ use common::{
     Daemon, Place, Process, attaches, copy_in, copy_out, faultless, fio, hotset, noise, refused,
     run, tool, until,
 };
-use lab::attached::Attached;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use testbed::attached::Attached;
 
 const MIB: u64 = 36;
 /// What every test array has room for.

@@ -164,7 +164,7 @@ fn all_are_listed_run_kept_and_reported() {
     let report = lab(&["report"], &out);
     assert!(report.status.success(), "{}", all(&report));
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
-    lab::page::assert_self_contained(&page);
+    advise::page::assert_self_contained(&page);
     assert!(page.contains("quick form") && page.contains("mbps.on"));
 }
 
@@ -197,7 +197,7 @@ fn what_cannot_be_run_kept_or_reported_is_told_once_and_leaves_nothing() {
 /// A disk that is full fails the last write, and leaves no part of it.
 #[test]
 fn a_full_disk_leaves_nothing_half_written() {
-    lab::namespace::enter().unwrap();
+    testbed::namespace::enter().unwrap();
     let place = Place::new();
     let out = place.path("full");
     std::fs::create_dir(&out).unwrap();

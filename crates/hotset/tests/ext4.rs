@@ -4,12 +4,12 @@
 mod common;
 
 use common::{Daemon, Place, attaches, noise, run, tool};
-use lab::attached::Attached;
-use lab::mounted::Mounted;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use testbed::attached::Attached;
+use testbed::mounted::Mounted;
 
 fn attach(daemon: &Daemon<'_>) -> Attached {
     Attached::new(&daemon.uri("vol"), &daemon.place.path("fuse"), &[]).unwrap()

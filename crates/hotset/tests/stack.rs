@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 
 /// A directory that the database's user may come to; `None` where there is none.
 fn place() -> Option<Place> {
-    if let Some(why) = lab::stack::obstacle() {
+    if let Some(why) = proof::stack::obstacle() {
         println!("skipped: {why}");
         return None;
     }

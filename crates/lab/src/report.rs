@@ -2,7 +2,7 @@
 
 mod chart;
 
-use crate::page::{Page, escape, span, table, themed};
+use advise::page::{Page, escape, span, table, themed};
 use experiment::figures::Status;
 use experiment::finished::Finished;
 use experiment::verdict::Row;
@@ -202,7 +202,7 @@ fn list(heading: &str, points: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::assert_self_contained;
+    use advise::page::assert_self_contained;
     use experiment::finished::FORMAT;
     use experiment::visitors::{Curve, Tally};
 

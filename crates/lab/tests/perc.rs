@@ -35,7 +35,7 @@ fn a_second_controller_gains_what_it_must_and_a_drive_may_go() {
     let directory = std::env::temp_dir().join(format!("hotset-perc-{}", std::process::id()));
     perc::write(&report, &directory).unwrap();
     let page = std::fs::read_to_string(directory.join("perc.html")).unwrap();
-    lab::page::assert_self_contained(&page);
+    advise::page::assert_self_contained(&page);
     for chart in ["rates", "latencies", "loss"] {
         let svg = std::fs::read_to_string(directory.join(format!("perc-{chart}.svg"))).unwrap();
         assert!(svg.contains("polyline") && svg.contains("xmlns"), "{chart}");

@@ -17,7 +17,7 @@ enum May {
 }
 
 /// Every crate, from the ground up.
-const LAYERS: [(&str, May); 21] = [
+const LAYERS: [(&str, May); 24] = [
     ("block", May::Nothing),
     ("policy", May::Use(&["block"])),
     ("layout", May::Use(&["block"])),
@@ -39,14 +39,49 @@ const LAYERS: [(&str, May); 21] = [
         ]),
     ),
     // Of sim, control takes the names of the drives that a device may imitate.
-    ("control", May::AllBut(&["uring", "node", "lab", "hotset"])),
+    (
+        "control",
+        May::AllBut(&[
+            "uring", "node", "simnode", "advise", "proof", "testbed", "lab", "hotset",
+        ]),
+    ),
     // Of sim, node takes the models that a device may imitate.
-    ("node", May::AllBut(&["uring", "lab", "hotset"])),
+    (
+        "node",
+        May::AllBut(&[
+            "uring", "simnode", "advise", "proof", "testbed", "lab", "hotset",
+        ]),
+    ),
     (
         "simnode",
-        May::AllBut(&["uring", "experiment", "lab", "hotset"]),
+        May::AllBut(&[
+            "uring",
+            "experiment",
+            "advise",
+            "proof",
+            "testbed",
+            "lab",
+            "hotset",
+        ]),
     ),
-    ("lab", May::AllBut(&[])),
+    (
+        "advise",
+        May::AllBut(&[
+            "uring",
+            "node",
+            "experiment",
+            "proof",
+            "testbed",
+            "lab",
+            "hotset",
+        ]),
+    ),
+    ("testbed", May::Use(&[])),
+    (
+        "proof",
+        May::AllBut(&["experiment", "advise", "lab", "hotset"]),
+    ),
+    ("lab", May::AllBut(&["hotset", "proof"])),
     ("hotset", May::AllBut(&[])),
     ("tidy", May::Use(&[])),
 ];

@@ -11,6 +11,7 @@ pub mod comments;
 pub mod documents;
 pub mod layers;
 pub mod length;
+pub mod mutations;
 pub mod names;
 pub mod reach;
 pub mod sizes;
@@ -25,11 +26,12 @@ pub use tree::{Finding, Tree};
 pub type Check = fn(&Tree) -> Vec<Finding>;
 
 /// Every check, by name.
-pub const CHECKS: [(&str, Check); 9] = [
+pub const CHECKS: [(&str, Check); 10] = [
     ("comments", comments::check),
     ("documents", documents::check),
     ("layers", layers::check),
     ("length", length::check),
+    ("mutations", mutations::check),
     ("names", names::check),
     ("reach", reach::check),
     ("sizes", sizes::check),

@@ -3,12 +3,12 @@
 use super::table::{Table, bytes};
 use crate::Failure;
 use crate::cli::Control;
+use advise::sizing::replay::{Devices, replay};
+use advise::sizing::{Advice, EXAMPLE_PRICES, Estimate, PriceBook, Subject};
+use advise::sizing::{advise, page, profile, sizes, volume};
 use clap::Args;
 use control::client::Client;
 use control::config::Bytes;
-use lab::advise::replay::{Devices, replay};
-use lab::advise::{Advice, EXAMPLE_PRICES, Estimate, PriceBook, Subject};
-use lab::advise::{advise, page, profile, sizes, volume};
 use policy::registry::POLICIES;
 use sim::model::catalogue::Drive;
 use std::fmt::Write as _;
@@ -288,7 +288,7 @@ fn text(advice: &Advice) -> String {
         100.0 * profile.reads as f64 / accesses as f64,
     );
     if profile.seconds > 0.0 {
-        let _ = write!(out, ", over {}", lab::page::span(profile.seconds));
+        let _ = write!(out, ", over {}", advise::page::span(profile.seconds));
     }
     let _ = write!(
         out,
@@ -418,7 +418,7 @@ fn working_set(advice: &Advice) -> Table {
     let step = sets.len().div_ceil(ROWS);
     for set in sets.iter().step_by(step) {
         table.row([
-            lab::page::span(set.end_seconds),
+            advise::page::span(set.end_seconds),
             bytes(set.read_bytes),
             bytes(set.written_bytes),
         ]);

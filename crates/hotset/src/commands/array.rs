@@ -253,7 +253,7 @@ pub fn text(array: &Status) -> String {
             None => format!("; copies compared to {:.1}%", progress.percent),
         };
         if let Some(left) = progress.left_s {
-            text += &format!(", about {} left", lab::page::span(left));
+            text += &format!(", about {} left", advise::page::span(left));
         }
     }
     text += "\n";
@@ -270,7 +270,7 @@ pub fn text(array: &Status) -> String {
     if let Some(scrub) = &array.scrub {
         text += &format!("  {}\n", scrubbed(scrub));
     }
-    let span = |seconds: u64| lab::page::span(seconds as f64);
+    let span = |seconds: u64| advise::page::span(seconds as f64);
     let last = match array.scrubbed_s {
         Some(ago) => format!("the last scrub ended {} ago", span(ago)),
         None => "no scrub has ended".into(),

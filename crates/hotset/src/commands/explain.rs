@@ -66,7 +66,7 @@ pub fn run(command: &Explain) -> Result<(), Failure> {
         .explain(&command.volume, command.range)
         .map_err(Failure::runtime)?;
     if let Some(file) = &command.html {
-        let page = lab::heatmap::page(&explained).map_err(Failure::runtime)?;
+        let page = advise::heatmap::page(&explained).map_err(Failure::runtime)?;
         std::fs::write(file, page).map_err(|cause| {
             let place = file.display();
             Failure::runtime(format!(
@@ -119,7 +119,7 @@ fn lines(range: &Range) -> String {
     let mut table = Table::new(&[
         "LINE AT", "DEVICE", "SINCE", "HEAT", "LAST USE", "DECISION", "AGO",
     ]);
-    let ago = |s: Option<f64>| s.map_or("-".into(), lab::page::span);
+    let ago = |s: Option<f64>| s.map_or("-".into(), advise::page::span);
     let told = &range.lines[..range.lines.len().min(ROWS)];
     let mut whys: Vec<(&str, Vec<&Line>)> = Vec::new();
     for line in told {

@@ -6,8 +6,8 @@ mod store;
 
 use crate::Failure;
 use crate::cli::Lab;
-use lab::crash::{self, Request};
-use lab::{kill, nodesim, stack};
+use proof::crash::{self, Request};
+use proof::{kill, nodesim, stack};
 use std::path::Path;
 
 pub use run::{Report, Run};

@@ -16,7 +16,7 @@ pub enum Size {
 }
 
 impl Size {
-    /// As [`lab::tracesim::Source::pool_lines`] takes it: below 1 a share, from
+    /// As [`advise::tracesim::Source::pool_lines`] takes it: below 1 a share, from
     /// 1 on 4 KiB blocks.
     pub fn blocks(self) -> f64 {
         match self {

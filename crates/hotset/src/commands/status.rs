@@ -78,7 +78,7 @@ pub fn rule(policy: &Policy) -> String {
     if let (Some(active), Some(since)) = (&policy.active, policy.active_for_s) {
         text += &format!(
             ", follows the rule {active} for {} ({} changes); of recent accesses would have missed:",
-            lab::page::span(since),
+            advise::page::span(since),
             policy.changes.unwrap_or(0),
         );
         for (rule, share) in &policy.would_miss {

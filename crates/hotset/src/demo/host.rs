@@ -1,9 +1,9 @@
 //! What the demonstration asks of the machine: tools, root, FUSE and loop.
 
 use crate::Failure;
-use lab::tools;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use testbed::tools;
 
 /// A tool and the Debian package that holds it.
 const TOOLS: [(&str, &str); 6] = [

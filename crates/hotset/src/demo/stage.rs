@@ -6,15 +6,15 @@ use super::workspace::Workspace;
 use crate::Failure;
 use control::client::Client;
 use control::status::Status;
-use lab::attached::Attached;
-use lab::mounted::Mounted;
-use lab::tools::{bound, run, tool};
 use lab::web::site::Site;
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
+use testbed::attached::Attached;
+use testbed::mounted::Mounted;
+use testbed::tools::{bound, run, tool};
 
 /// What nginx and its page cache may take: a small part of the site, as the
 /// memory of a real server is of its data.

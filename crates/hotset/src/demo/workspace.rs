@@ -2,11 +2,11 @@
 //! SSD, the configuration.
 
 use crate::Failure;
-use lab::tools::{run, tool};
 use lab::web::site::Site;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use testbed::tools::{run, tool};
 
 /// The drives that the origin is as slow as.
 pub const DRIVE: &str = "ST3500320AS";

@@ -41,10 +41,10 @@ pub fn attaches() -> bool {
     for (program, package) in [("nbdfuse", "libnbd-bin"), ("fusermount3", "fuse3")] {
         tool(program, package);
     }
-    let obstacle = lab::attached::obstacle();
+    let obstacle = testbed::attached::obstacle();
     obstacle.iter().for_each(|why| eprintln!("skipped: {why}"));
     if obstacle.is_none() {
-        lab::namespace::enter().unwrap();
+        testbed::namespace::enter().unwrap();
     }
     obstacle.is_none()
 }

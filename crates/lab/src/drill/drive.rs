@@ -1,12 +1,12 @@
 //! One drive of the drills on this machine: how it is given, and pulled.
 
 use super::told;
-use crate::attached::{self, Attached};
 use crate::bench::server::Server;
-use crate::namespace;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use testbed::attached::{self, Attached};
+use testbed::namespace;
 
 /// What stands for drives. What was written to one stays when it is pulled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

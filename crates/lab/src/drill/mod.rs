@@ -298,7 +298,7 @@ mod tests {
         let rows = all_survived(&setup);
         assert_eq!(rows.len(), 12);
         let page = page(&setup, &rows).unwrap();
-        crate::page::assert_self_contained(&page);
+        advise::page::assert_self_contained(&page);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::load::POINT;
 use super::{Row, Setup};
-use crate::page::{FIRST, GRID, INK, MARK, PAPER, Page, SECOND, table, themed};
+use advise::page::{FIRST, GRID, INK, MARK, PAPER, Page, SECOND, table, themed};
 use plotters::prelude::*;
 use std::error::Error;
 

@@ -3,7 +3,6 @@
 
 use super::drive::{Drive, Kind, image};
 use super::{Cell, Counts, Row, Setup, Site, look, play, told};
-use crate::tools::bound;
 use block::{Address, BoxDevice, Env, Nanos};
 use control::client::Client;
 use control::config::Name;
@@ -18,6 +17,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
+use testbed::tools::bound;
 use uring::{Options, Uring, UringDriver};
 
 /// How long a daemon may take to serve.

@@ -2,7 +2,7 @@
 
 use super::loss::{Loss, Rates};
 use super::sweep::{Point, WORKLOADS};
-use crate::page::{FIRST, GRID, INK, MARK, PAPER, SECOND};
+use advise::page::{FIRST, GRID, INK, MARK, PAPER, SECOND};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use std::error::Error;

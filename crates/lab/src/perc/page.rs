@@ -3,7 +3,7 @@
 use super::compare::Row;
 use super::sweep::Point;
 use super::{Report, chart};
-use crate::page::{Page, standalone, table, themed};
+use advise::page::{Page, standalone, table, themed};
 use std::error::Error;
 use std::fs;
 use std::path::Path;

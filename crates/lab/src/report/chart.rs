@@ -1,6 +1,6 @@
 //! Charts of an experiment: its curves over time, and every figure against what was printed.
 
-use crate::page::{FIRST, GRID, INK, MARK, PAPER, SECOND};
+use advise::page::{FIRST, GRID, INK, MARK, PAPER, SECOND};
 use experiment::figures::Status;
 use experiment::finished::Finished;
 use experiment::visitors::{Curve, Tally};

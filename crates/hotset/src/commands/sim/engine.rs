@@ -3,11 +3,11 @@
 use super::{Sim, percent, policies, progress, significant, threads};
 use crate::Failure;
 use crate::commands::table::{Table, bytes};
+use advise::replay::Pace;
+use advise::tracesim::{EnginePlan, EngineRow, Input, trace_name};
 use cache::{Config, Mode};
 use clap::Args;
 use control::config::Bytes;
-use lab::replay::Pace;
-use lab::tracesim::{EnginePlan, EngineRow, Input, trace_name};
 use sim::model::catalogue::Drive;
 use trace::Info;
 

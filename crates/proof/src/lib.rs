@@ -1,0 +1,19 @@
+//! What proves hotset: campaigns by seed against reference models, power cuts, kills, and
+//! faults put into the source that they must find.
+//!
+//! Without the feature `machine` only the campaigns are built, so that a fault put into
+//! the product is tried in seconds.
+
+pub mod cachesim;
+mod classes;
+pub mod crash;
+#[cfg(feature = "machine")]
+pub mod kill;
+pub mod mutants;
+#[cfg(feature = "nodes")]
+pub mod nodesim;
+pub mod raidsim;
+pub mod seam;
+#[cfg(feature = "machine")]
+pub mod stack;
+mod violation;

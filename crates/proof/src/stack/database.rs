@@ -1,0 +1,223 @@
+//! PostgreSQL in a directory, and transactions of which it is known which were
+//! committed.
+//!
+//! Each transaction adds one to an account and a row to the history, so that the
+//! sum of the accounts is the number of rows whatever was cut off.
+
+use super::host::postgresql;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use testbed::tools::{outcome, run, tool};
+
+const ACCOUNTS: u64 = 50;
+/// Numbers of one client's transactions are below those of the next.
+const CLIENT: u64 = 1 << 32;
+/// Small enough for a volume of 192 MiB, and checkpoints often.
+const CONFIGURATION: &str = "
+listen_addresses = ''
+shared_buffers = 4MB
+max_connections = 10
+max_wal_size = 8MB
+min_wal_size = 2MB
+checkpoint_timeout = 30s
+autovacuum_naptime = 5s
+";
+
+fn as_postgres(program: &Path) -> Command {
+    let mut command = tool("runuser");
+    command
+        .args(["-u", "postgres", "--"])
+        .arg(program)
+        .current_dir("/");
+    command
+}
+
+fn psql(sockets: &Path) -> Command {
+    let mut command = as_postgres(Path::new("psql"));
+    command.args([
+        "-X",
+        "-q",
+        "-A",
+        "-t",
+        "-v",
+        "ON_ERROR_STOP=1",
+        "-d",
+        "postgres",
+        "-h",
+    ]);
+    command.arg(sockets);
+    command
+}
+
+/// Makes a database in `data` with empty tables; the server does not run after.
+pub(super) fn create(data: &Path, sockets: &Path) -> Result<(), String> {
+    let text = |error: std::io::Error| error.to_string();
+    std::fs::create_dir_all(data).map_err(text)?;
+    for directory in [data, sockets] {
+        run(tool("chown").arg("postgres:").arg(directory))?;
+    }
+    let mut initdb = as_postgres(&postgresql()?.join("initdb"));
+    initdb.args([
+        "--auth=trust",
+        "--wal-segsize=1",
+        "--no-sync",
+        "--no-instructions",
+        "-D",
+    ]);
+    run(initdb.arg(data))?;
+    let file = data.join("postgresql.conf");
+    let configuration = std::fs::read_to_string(&file).map_err(text)? + CONFIGURATION;
+    std::fs::write(&file, configuration).map_err(text)?;
+    let server = Server::start(data, sockets)?;
+    let tables = format!(
+        "create table account (id int primary key, n bigint not null);
+         create table history (id bigint primary key, what text not null);
+         insert into account select i, 0 from generate_series(0, {}) i; checkpoint;",
+        ACCOUNTS - 1
+    );
+    run(psql(sockets).args(["-c", &tables]))?;
+    server.stop("fast")
+}
+
+/// A server that runs, until dropped.
+pub(super) struct Server {
+    data: PathBuf,
+    sockets: PathBuf,
+}
+
+impl Server {
+    /// Starts a server and waits until it has recovered.
+    pub(super) fn start(data: &Path, sockets: &Path) -> Result<Server, String> {
+        let log = sockets.join("log");
+        // It names a process of before the cut, which another may be called now.
+        let _ = std::fs::remove_file(data.join("postmaster.pid"));
+        let mut start = as_postgres(&postgresql()?.join("pg_ctl"));
+        start
+            .args(["start", "-w", "-t", "120", "-s", "-D"])
+            .arg(data);
+        start.arg("-l").arg(&log);
+        start.arg("-o").arg(format!("-k {}", sockets.display()));
+        // The server keeps what it inherits open.
+        start.stdout(Stdio::null()).stderr(Stdio::null());
+        let status = start.status().map_err(|error| error.to_string())?;
+        if !status.success() {
+            let said = std::fs::read_to_string(&log).unwrap_or_default();
+            return Err(format!("the database does not start: {said}"));
+        }
+        Ok(Server {
+            data: data.to_owned(),
+            sockets: sockets.to_owned(),
+        })
+    }
+
+    fn stop_now(&self, mode: &str) -> Result<(), String> {
+        let mut stop = as_postgres(&postgresql()?.join("pg_ctl"));
+        stop.args(["stop", "-w", "-t", "120", "-s", "-m", mode, "-D"]);
+        run(stop.arg(&self.data)).map(drop)
+    }
+
+    pub(super) fn stop(self, mode: &str) -> Result<(), String> {
+        let stopped = self.stop_now(mode);
+        std::mem::forget(self);
+        stopped
+    }
+
+    /// Every row of `committed` is there, and no part of a transaction.
+    pub(super) fn verify(&self, committed: impl Iterator<Item = u64>) -> Result<u64, String> {
+        let one = |query: &str| run(psql(&self.sockets).args(["-c", query]));
+        let rows = one("select id from history where what = repeat(md5(id::text), 8)")?;
+        let rows: Result<std::collections::BTreeSet<u64>, _> =
+            rows.lines().map(str::parse).collect();
+        let rows = rows.map_err(|error| format!("a row's number: {error}"))?;
+        let lost: Vec<u64> = committed.filter(|number| !rows.contains(number)).collect();
+        if !lost.is_empty() {
+            return Err(format!("committed rows are lost: {lost:?}"));
+        }
+        let sums = one("select (select sum(n) from account), (select count(*) from history)")?;
+        match sums.trim() == format!("{0}|{0}", rows.len()) {
+            true => Ok(rows.len() as u64),
+            false => Err(format!("{} rows, but sum and count are {sums}", rows.len())),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.stop_now("immediate");
+    }
+}
+
+/// A client that commits one transaction after the other.
+pub(super) struct Client {
+    process: Child,
+    number: u64,
+}
+
+impl Client {
+    pub(super) fn start(number: u64, sockets: &Path) -> Result<Client, String> {
+        let mut command = psql(sockets);
+        // What it says when its server goes is expected where daemons are killed.
+        let said = File::options()
+            .create(true)
+            .append(true)
+            .open(sockets.join("clients"))
+            .map_err(|error| format!("psql: {error}"))?;
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(said);
+        let process = command.spawn().map_err(|error| format!("psql: {error}"))?;
+        Ok(Client { process, number })
+    }
+
+    /// Commits `transactions`, and tells of each when it was acknowledged.
+    pub(super) fn commit(
+        mut self,
+        transactions: u64,
+        mut committed: impl FnMut(u64),
+    ) -> Result<(), String> {
+        let mut input = self.process.stdin.take().expect("piped");
+        let output = BufReader::new(self.process.stdout.take().expect("piped"));
+        let mut lines = output.lines();
+        for n in 0..transactions {
+            let id = self.number * CLIENT + n;
+            let statements = format!(
+                "begin; update account set n = n + 1 where id = {};
+                 insert into history values ({id}, repeat(md5('{id}'), 8)); commit;
+                 \\echo {id}\n",
+                (n * 7 + self.number) % ACCOUNTS
+            );
+            let text = |error: std::io::Error| format!("psql: {error}");
+            input.write_all(statements.as_bytes()).map_err(text)?;
+            match lines.next() {
+                Some(Ok(line)) if line == id.to_string() => committed(id),
+                other => return Err(format!("psql answers {other:?}")),
+            }
+        }
+        drop(input);
+        let ended = self.process.wait().map_err(|error| error.to_string())?;
+        match ended.success() {
+            true => Ok(()),
+            false => Err(format!("psql ends with {ended}")),
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// `e2fsck` replays the journal and finds nothing wrong then.
+pub(super) fn check_file_system(image: &Path) -> Result<(), String> {
+    let (status, text) = outcome(tool("e2fsck").arg("-p").arg(image))?;
+    if !matches!(status, 0 | 1) {
+        return Err(format!("e2fsck -p: status {status}: {text}"));
+    }
+    run(tool("e2fsck").args(["-f", "-n"]).arg(image)).map(drop)
+}

@@ -1,0 +1,28 @@
+//! What the stack asks of the machine: block devices, file systems, PostgreSQL.
+
+use std::path::PathBuf;
+use testbed::attached;
+use testbed::tools::missing;
+
+/// Where Debian keeps the servers' programs, a directory for each version.
+const POSTGRESQL: &str = "/usr/lib/postgresql";
+const TOOLS: [&str; 5] = ["mkfs.ext4", "e2fsck", "mount", "runuser", "psql"];
+
+/// What is missing here; `None` if the stack can be built.
+pub fn obstacle() -> Option<String> {
+    let tools = || missing(&TOOLS);
+    attached::obstacle()
+        .or_else(tools)
+        .or_else(|| postgresql().err())
+}
+
+/// The directory of the newest PostgreSQL's programs.
+pub(super) fn postgresql() -> Result<PathBuf, String> {
+    let versions = std::fs::read_dir(POSTGRESQL)
+        .into_iter()
+        .flatten()
+        .flatten();
+    let programs = versions.map(|version| version.path().join("bin"));
+    let newest = programs.filter(|bin| bin.join("initdb").is_file()).max();
+    newest.ok_or_else(|| "PostgreSQL is not installed: the Debian package postgresql".into())
+}

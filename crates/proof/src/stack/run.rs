@@ -1,0 +1,160 @@
+//! Builds the stack, loads it, and judges every image of a cut.
+
+use super::database::{Client, Server, check_file_system};
+use super::host::obstacle;
+use super::place::Place;
+use super::recorder::{Recorder, Shelf};
+use serde::Serialize;
+use sim::Rng;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use testbed::mounted::Mounted;
+use testbed::namespace;
+
+const CLIENTS: u64 = 3;
+/// So long nothing is asked of the origin before the record ends.
+const QUIET: Duration = Duration::from_millis(500);
+/// How much of an image is written at once, unless it is all zeroes.
+const PIECE: usize = 64 << 10;
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Transactions of each client.
+    pub transactions: u64,
+    /// Random cuts, beside one at the end of each flush.
+    pub between: usize,
+    /// At most so many of all these cuts, spread over the record.
+    pub cuts_max: usize,
+    /// Draws the cuts, and what each leaves.
+    pub seed: u64,
+    /// Where the files go, half a gigabyte.
+    pub directory: PathBuf,
+    /// The executable of hotset.
+    pub program: PathBuf,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Stack {
+    /// Writes that reached the origin.
+    pub writes: usize,
+    /// Flushes that did.
+    pub flushes: usize,
+    /// Transactions that were acknowledged.
+    pub commits: u64,
+    /// Cuts of which the image was judged.
+    pub cuts: usize,
+    /// Committed rows that were asked for in all images together.
+    pub rows: u64,
+    /// What was wrong.
+    pub violations: Vec<String>,
+}
+
+/// Loads the stack and judges the images of its cuts; the error says what keeps
+/// it from being built.
+pub fn run(request: &Request) -> Result<Stack, String> {
+    if let Some(obstacle) = obstacle() {
+        return Err(obstacle);
+    }
+    namespace::enter()?;
+    let place = Place::new(&request.directory, |dir| {
+        format!("nbd = \"nbd+unix:///?socket={dir}/recorder\"")
+    })?;
+    let (disk, shelf) = place.load(request)?;
+    let record = shelf.record();
+    let mut rng = Rng::fork(request.seed, 31);
+    let mut cuts = record.cuts(request.between, &mut rng);
+    while cuts.len() > request.cuts_max {
+        cuts.remove(rng.below(cuts.len() as u64) as usize);
+    }
+    let mut stack = Stack {
+        writes: record.writes(),
+        flushes: record.flushes(),
+        commits: record.committed(usize::MAX).count() as u64,
+        ..Stack::default()
+    };
+    for cut in cuts {
+        let image = record.image(cut, &disk, &mut rng);
+        stack.cuts += 1;
+        match place.judge(&image, record.committed(cut)) {
+            Ok(rows) => stack.rows += rows,
+            Err(what) => stack.violations.push(format!("cut {cut}: {what}")),
+        }
+    }
+    Ok(stack)
+}
+
+impl Place {
+    /// Makes a file system with a database on the origin, then loads it through
+    /// the daemon. What the origin held before, and the record of what followed.
+    fn load(&self, request: &Request) -> Result<(Vec<u8>, Shelf), String> {
+        let (origin, mount) = (self.path("origin"), self.path("mount"));
+        let (data, sockets) = (mount.join("data"), self.path("sockets"));
+        self.make()?;
+        let disk = fs::read(&origin).map_err(|error| error.to_string())?;
+
+        let shelf = Shelf::default();
+        let socket = self.path("recorder");
+        let recorder = Recorder::serve(&origin, &socket, shelf.clone());
+        let recorder = recorder.map_err(|error| error.to_string())?;
+        let daemon = self.serve(&request.program)?;
+        let attached = self.attach()?;
+        let mounted = Mounted::new(attached.device(), &mount)?;
+        let server = Server::start(&data, &sockets)?;
+        std::thread::scope(|scope| {
+            let clients: Vec<_> = (0..CLIENTS)
+                .map(|number| {
+                    let (shelf, sockets) = (&shelf, &sockets);
+                    scope.spawn(move || {
+                        let client = Client::start(number, sockets)?;
+                        let told = |id| shelf.record().commit(id);
+                        client.commit(request.transactions, told)
+                    })
+                })
+                .collect();
+            let ends = clients
+                .into_iter()
+                .map(|client| client.join().expect("no panic"));
+            ends.collect::<Result<Vec<()>, String>>()
+        })?;
+        let begin = Instant::now();
+        while !shelf.record().is_quiet(QUIET) && begin.elapsed() < 20 * QUIET {
+            std::thread::sleep(QUIET / 5);
+        }
+        server.stop("immediate")?;
+        mounted.unmount()?;
+        drop(attached);
+        daemon.kill().map_err(|error| error.to_string())?;
+        drop(recorder);
+        Ok((disk, shelf))
+    }
+
+    /// Whether file system and database recover from `image`; the rows found.
+    fn judge(&self, image: &[u8], committed: impl Iterator<Item = u64>) -> Result<u64, String> {
+        let (file, mount) = (self.path("image"), self.path("mount"));
+        write_sparse(&file, image).map_err(|error| format!("{}: {error}", file.display()))?;
+        check_file_system(&file)?;
+        let mounted = Mounted::new(&file, &mount)?;
+        let server = Server::start(&mounted.at().join("data"), &self.path("sockets"))?;
+        let rows = server.verify(committed);
+        server.stop("immediate")?;
+        mounted.unmount()?;
+        rows
+    }
+}
+
+fn write_sparse(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    use std::io::{Seek, SeekFrom};
+    let mut file = File::create(path)?;
+    file.set_len(bytes.len() as u64)?;
+    for (piece, at) in bytes.chunks(PIECE).zip((0..).step_by(PIECE)) {
+        if piece.iter().any(|byte| *byte != 0) {
+            file.seek(SeekFrom::Start(at))?;
+            file.write_all(piece)?;
+        }
+    }
+    Ok(())
+}

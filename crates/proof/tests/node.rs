@@ -1,0 +1,28 @@
+//! A bounded part of the campaign of nodes.
+
+use proof::nodesim::{replay, run};
+
+const CASES: u64 = 25;
+
+fn all_right(seeds: impl Iterator<Item = u64>) {
+    for seed in seeds {
+        let wrong = run(seed).violation;
+        assert_eq!(wrong, None, "replay: {}", replay(seed));
+    }
+}
+
+#[test]
+fn nodes_that_are_changed_and_lose_disks_lose_and_make_up_nothing() {
+    all_right(0..CASES);
+}
+
+/// What the node, or the campaign, was wrong about in these, `docs/node-campaign.md` tells.
+#[test]
+fn seeds_that_found_something_stay_right() {
+    all_right([8, 108, 6170, 50378].into_iter());
+}
+
+#[test]
+fn a_seed_is_a_case() {
+    assert_eq!(format!("{:?}", run(3)), format!("{:?}", run(3)));
+}

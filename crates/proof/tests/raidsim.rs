@@ -1,0 +1,56 @@
+//! A bounded part of the arrays' campaign.
+
+use proof::raidsim::{Class, Scenario, Totals, replay, run, run_scenario};
+
+const SEEDS: u64 = 300;
+/// Seeds that found something once.
+const FOUND: [u64; 21] = [
+    626, 1376, 1387, 1623, 1807, 1825, 2573, 2875, 4400, 4621, 4843, 5619, 6647, 14025, 14745,
+    15538, 23657, 29704, 98, 503686, 505028,
+];
+/// Seeds whose trouble found something.
+const FOUND_IN_TROUBLE: [u64; 22] = [
+    486, 4457, 780, 1294, 2195, 4404, 6001171, 6006493, 6007976, 6008649, 6009279, 7002294,
+    7006129, 7009071, 8589, 9007134, 9010707, 10101647, 10206883, 10229241, 11007826, 12079995,
+];
+
+#[test]
+fn arrays_agree_with_their_model() {
+    let mut totals = Totals::default();
+    for seed in 0..SEEDS {
+        let report = run(seed);
+        let wrong = report.violation.as_deref();
+        assert_eq!(wrong, None, "replay: {}", replay(seed));
+        totals.add(seed, report);
+    }
+    println!("{totals}");
+    // The rarest are met by longer campaigns.
+    let rare = [
+        Class::CutTwice,
+        Class::Unreadable,
+        Class::LossInRebuild,
+        Class::RefusedLost,
+    ];
+    let mut missed = totals.missed();
+    let of_all = |class: &Class| (*class as usize) <= Class::Scrub as usize;
+    missed.retain(|class| !rare.contains(class) && of_all(class));
+    assert_eq!(missed, [], "these classes were never met");
+}
+
+#[test]
+fn what_was_found_stays_mended() {
+    for seed in FOUND {
+        let report = run_scenario(Scenario::plain(seed));
+        assert_eq!(report.violation, None, "replay: {} --plain", replay(seed));
+    }
+    for seed in FOUND_IN_TROUBLE {
+        assert_eq!(run(seed).violation, None, "replay: {}", replay(seed));
+    }
+}
+
+#[test]
+fn a_seed_is_a_run() {
+    for seed in [3, 17] {
+        assert_eq!(format!("{:?}", run(seed)), format!("{:?}", run(seed)));
+    }
+}

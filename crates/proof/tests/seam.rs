@@ -1,0 +1,122 @@
+//! The exit test of the seam: one program on both drivers with the same
+//! answers, and ten thousand simulated seeds judged by the oracle.
+
+use block::{Address, Geometry, Sectors};
+use proof::seam::program::{self, Record, SECTORS, Scenario, SharedRecord, Targets, lock};
+use proof::seam::{Sabotage, campaign};
+use sim::{Class, DiskSpec, LinkSpec, Sim, World};
+use uring::{DiskOptions, Options, Uring};
+
+const REPLAY: &str = "cargo run --release -p proof --example seam -- 1 SEED";
+
+fn scenario(seed: u64) -> Scenario {
+    Scenario {
+        seed,
+        boot: 0,
+        steps: 120,
+        window: 1,
+        contended: false,
+        lose: true,
+        sabotage: Sabotage::None,
+    }
+}
+
+fn in_the_simulator(scenario: &Scenario) -> Record {
+    let mut world = World::new(scenario.seed);
+    let legs = ["a", "b"].map(|name| {
+        let geometry = Geometry::new(name, Sectors(SECTORS + 8), Sectors(1));
+        world.add_disk(DiskSpec::new(geometry)).unwrap()
+    });
+    let address = Address::Unix("server".into());
+    let listener = world.listen(address.clone(), LinkSpec::local()).unwrap();
+    let targets = Targets {
+        legs,
+        listener,
+        address,
+    };
+    let record = SharedRecord::default();
+    program::run(&mut Sim::new(world), scenario, &targets, &record);
+    std::mem::take(&mut *lock(&record))
+}
+
+fn on_real_files(scenario: &Scenario) -> Record {
+    let name = format!("seam-{}", scenario.seed);
+    let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    // Left over from a run that was stopped.
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(&dir).unwrap();
+    let mut host = Uring::new(Options::default()).unwrap();
+    let legs = ["a", "b"].map(|name| {
+        let path = dir.join(name);
+        let file = std::fs::File::create(&path).unwrap();
+        file.set_len((SECTORS + 8) * 512).unwrap();
+        let options = DiskOptions::default();
+        host.open_disk(&path, &options).unwrap().0
+    });
+    let socket = dir.join("socket").to_str().unwrap().into();
+    let (listener, address) = host.listen(&Address::Unix(socket)).unwrap();
+    let targets = Targets {
+        legs,
+        listener,
+        address,
+    };
+    let record = SharedRecord::default();
+    program::run(&mut host, scenario, &targets, &record);
+    std::fs::remove_dir_all(&dir).unwrap();
+    std::mem::take(&mut *lock(&record))
+}
+
+#[test]
+fn both_drivers_give_the_same_answers() {
+    for seed in 0..4 {
+        let scenario = scenario(seed);
+        let simulated = in_the_simulator(&scenario);
+        let real = on_real_files(&scenario);
+        for record in [&simulated, &real] {
+            assert!(record.finished, "seed {seed}");
+            assert_eq!(record.violations, [""; 0], "seed {seed}");
+            assert_eq!(record.answers[0].len(), scenario.steps, "seed {seed}");
+        }
+        assert_eq!(simulated.answers, real.answers, "seed {seed}");
+    }
+}
+
+#[test]
+fn ten_thousand_seeds_hold() {
+    let report = campaign::run(0..10_000, Sabotage::None);
+    println!("{report:?}");
+    let found = &report.violations;
+    assert!(found.is_empty(), "replay with `{REPLAY}`: {found:?}");
+    for class in [
+        Class::PowerCut,
+        Class::CutLost,
+        Class::CutTorn,
+        Class::CutReordered,
+        Class::DeviceGone,
+        Class::Error,
+        Class::LatentSector,
+        Class::StreamCut,
+        Class::StreamStalled,
+        Class::StreamSplit,
+    ] {
+        assert!(report.faults[&class] > 0, "{class:?} never struck");
+    }
+}
+
+#[test]
+fn each_sabotage_is_noticed() {
+    use Sabotage::{IgnoreError, SkipFlush, SkipLock};
+    for sabotage in [SkipFlush, SkipLock, IgnoreError] {
+        let report = campaign::run(0..1000, sabotage);
+        assert!(!report.violations.is_empty(), "{sabotage:?} went unnoticed");
+    }
+}
+
+#[test]
+fn a_seed_repeats_exactly() {
+    for seed in 0..50 {
+        let [a, b] = [0, 1].map(|_| campaign::run_seed(seed, Sabotage::None));
+        assert_eq!(a.trace_hash, b.trace_hash, "seed {seed}");
+        assert_eq!(a.record.answers, b.record.answers, "seed {seed}");
+    }
+}
