@@ -8,3 +8,4 @@ pub mod drill;
 pub mod perc;
 pub mod report;
 pub mod web;
+pub mod writeback;
