@@ -8,4 +8,3 @@ pub mod drill;
 pub mod perc;
 pub mod report;
 pub mod web;
-pub mod writeback;

@@ -13,6 +13,8 @@
 //!     a single flipped bit in anything encoded here is an error to `decode`
 //!     a version other than [`VERSION`] is refused, never guessed
 //!
+//! The log of write-back (`segment`) is a format of its own, and no area of a pool yet.
+//!
 //! Not here: when what is written, and what follows from damage (`cache`).
 
 mod copies;
@@ -22,6 +24,7 @@ mod map;
 mod marks;
 mod plan;
 mod record;
+mod segment;
 mod sheet;
 mod signature;
 
@@ -35,6 +38,10 @@ pub use map::{Entry, EntryRow, MapPage, Mask, entries_per_page, is_checksum};
 pub use marks::{MARK_BITS, Marks, MarksRow, newest_marks};
 pub use plan::{Area, HEAD_BLOCKS, MARK_BLOCKS, Plan, PlanError};
 pub use record::Row;
+pub use segment::{
+    Became, RECORD_BLOCKS_MAX, RECORD_EXTENTS_MAX, Record, RecordExtent, RecordExtentRow,
+    RecordRow, SEGMENT_BLOCKS, Segment, SegmentCopy, SegmentRow, block_crc,
+};
 pub use sheet::{SheetError, SheetHeader};
 pub use signature::{Foreign, PROBE_BYTES, foreign};
 

@@ -4,14 +4,14 @@ use crate::record::record;
 use crate::{BLOCK_BYTES, Uuid};
 
 record! {
-    /// The start of every block of marks, log and map.
+    /// The start of every block of marks, log and map, and of headers in the write-back log.
     SheetHeader, 32 {
         0 crc: u32, "CRC32C of the rest of the block";
-        4 kind: u32, "what the block is: `HSMK` marks, `HSLG` log, `HSMP` map";
-        8 salt: u64, "the two halves of the device's uuid, exclusive-or";
-        16 number: u64, "marks: their version; log: the sequence number; map: the page";
+        4 kind: u32, "what the block is: `HSMK` marks, `HSLG` log, `HSMP` map, `HSSG` segment, `HSRC` record";
+        8 salt: u64, "the two halves of the device's uuid, of segments and records the pool's, exclusive-or";
+        16 number: u64, "marks: their version; log: the sequence number; map: the page; segment, record: its number";
         24 used: u32, "bytes in use after this header";
-        28 generation: u32, "map: which checkpoint; log: which opening of the pool; marks: 0";
+        28 generation: u32, "map: which checkpoint; log, segment, record: which opening of the pool; marks: 0";
     }
 }
 

@@ -1,6 +1,9 @@
 //! `docs/format.md` has the tables of the definitions.
 
-use layout::{EntryRow, MarksRow, MemberRow, Row, SheetHeader, Superblock, VolumeRow};
+use layout::{
+    EntryRow, MarksRow, MemberRow, RecordExtentRow, RecordRow, Row, SegmentRow, SheetHeader,
+    Superblock, VolumeRow,
+};
 use std::fmt::Write;
 
 fn table(rows: &[Row]) -> String {
@@ -29,6 +32,9 @@ fn the_tables_are_those_of_the_definitions() {
         SheetHeader::ROWS,
         MarksRow::ROWS,
         EntryRow::ROWS,
+        SegmentRow::ROWS,
+        RecordRow::ROWS,
+        RecordExtentRow::ROWS,
     ] {
         let table = table(rows);
         assert!(page.contains(&table), "docs/format.md lacks:\n{table}");

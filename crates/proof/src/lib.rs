@@ -17,3 +17,4 @@ pub mod seam;
 #[cfg(feature = "machine")]
 pub mod stack;
 mod violation;
+pub mod writeback;

@@ -1,7 +1,9 @@
 #![no_main]
 //! Every decoder of what is on a pool device, on bytes with right checksums.
 
-use layout::{BLOCK_BYTES, HEAD_BLOCKS, Head, LogReader, MapPage, Marks, Uuid};
+use layout::{
+    BLOCK_BYTES, HEAD_BLOCKS, Head, LogReader, MapPage, Marks, Record, Segment, Uuid,
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -23,6 +25,15 @@ fuzz_target!(|data: &[u8]| {
     let device = Uuid(field(8).into());
     let line_blocks = 1 << (block[28] % 9);
     let _ = Marks::decode(block, device);
+    let mut again = vec![0; BLOCK_BYTES];
+    if let Ok(segment) = Segment::decode(block, device) {
+        segment.encode(device, &mut again);
+        assert_eq!(Segment::decode(&again, device), Ok(segment));
+    }
+    if let Ok(record) = Record::decode(block, device) {
+        record.encode(device, &mut again);
+        assert_eq!(Record::decode(&again, device), Ok(record));
+    }
     let _ = MapPage::decode(block, device, line_blocks, field(16), (field(24) >> 32) as u32);
     if let Ok(log) = LogReader::open(block, device, line_blocks, field(16)) {
         assert!(log.count() <= BLOCK_BYTES);

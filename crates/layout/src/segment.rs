@@ -1,0 +1,291 @@
+//! The write-back log: what a volume's origin does not have yet.
+//!
+//! An area of segments of 1 MiB, each a header and then records; a record is a header
+//! and its blocks. Both copies of a segment hold the same bytes, so the salt is the
+//! pool's. A record is whole only with all of its blocks: its header has their CRC32C.
+//!
+//! ```text
+//! segment: header | record | record | ...          record: header | block | block ...
+//! ```
+//!
+//! Invariants:
+//!     a record of another segment, log or pool, or with a torn block, is none
+//!     of two records with one number the one of the later opening holds
+//!     a record at or past the fence of a later opening than its own is void
+
+use crate::record::record;
+use crate::sheet::{BODY_BYTES, SheetError, SheetHeader, kind, open, seal};
+use crate::{BLOCK_BYTES, Uuid};
+
+const SEGMENT_KIND: u32 = kind(*b"HSSG");
+const RECORD_KIND: u32 = kind(*b"HSRC");
+
+/// Blocks of a segment.
+pub const SEGMENT_BLOCKS: u32 = 256;
+/// Blocks that a record has at most beside its header.
+pub const RECORD_BLOCKS_MAX: u32 = 128;
+/// Extents that a record has at most.
+pub const RECORD_EXTENTS_MAX: u32 = 128;
+
+record! {
+    /// What a segment's header has after the header of every block.
+    SegmentRow, 32 {
+        0 log: u32, "the log that it belongs to";
+        4 volume: u32, "the id of the volume whose log that is";
+        8 member: u16, "the member with the first copy";
+        10 mate: u16, "the member with the second";
+        12 slot: u32, "which segment of its area the first copy is";
+        16 mate_slot: u32, "which the second is";
+        20 reserved: u32, "zero";
+        24 reserved2: u64, "zero";
+    }
+}
+
+record! {
+    /// What a record's header has after the header of every block; its extents follow,
+    /// then a CRC32C for each of its blocks.
+    RecordRow, 64 {
+        0 segment: u64, "the number of the segment that it is in";
+        8 interval: u64, "the interval of the volume, between two flushes, that it belongs to";
+        16 done_to: u64, "every record before this number is at the origin, durably";
+        24 fence: u64, "the first number of its opening: what earlier ones had from there on is void";
+        32 written_at: u64, "nanoseconds that the volume had been served when it was written";
+        40 log: u32, "the log that it belongs to";
+        44 extents: u16, "extents that follow, at most 128";
+        46 blocks: u16, "blocks after the header, at most 128";
+        48 reserved: u128, "zero";
+    }
+}
+
+record! {
+    /// An extent of a record.
+    RecordExtentRow, 16 {
+        0 block: u64, "the volume's first block";
+        8 count: u32, "how many";
+        12 what: u32, "0: they have data, in order; 1: they are zeroes; 2: they were discarded";
+    }
+}
+
+const HEADER_BYTES_MAX: usize = RecordRow::BYTES
+    + RECORD_EXTENTS_MAX as usize * RecordExtentRow::BYTES
+    + RECORD_BLOCKS_MAX as usize * 4;
+const _: () = assert!(HEADER_BYTES_MAX <= BODY_BYTES);
+
+/// Where one copy of a segment is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SegmentCopy {
+    /// The member.
+    pub member: u16,
+    /// Which segment of its area.
+    pub slot: u32,
+}
+
+/// The header of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Segment {
+    /// Counts the segments of the log; never given twice.
+    pub number: u64,
+    /// The opening that wrote it.
+    pub opening: u32,
+    /// The log.
+    pub log: u32,
+    /// The volume.
+    pub volume: u32,
+    /// Both copies.
+    pub copies: [SegmentCopy; 2],
+}
+
+impl Segment {
+    /// Writes it to a block.
+    pub fn encode(&self, pool: Uuid, out: &mut [u8]) {
+        let [first, second] = self.copies;
+        let row = SegmentRow {
+            log: self.log,
+            volume: self.volume,
+            member: first.member,
+            mate: second.member,
+            slot: first.slot,
+            mate_slot: second.slot,
+            reserved: 0,
+            reserved2: 0,
+        };
+        row.encode(&mut out[SheetHeader::BYTES..]);
+        let used = SegmentRow::BYTES;
+        seal(out, SEGMENT_KIND, pool, self.number, used, self.opening);
+    }
+
+    /// Reads one.
+    pub fn decode(block: &[u8], pool: Uuid) -> Result<Segment, SheetError> {
+        let (header, body) = open(block, SEGMENT_KIND, pool)?;
+        if body.len() != SegmentRow::BYTES {
+            return Err(SheetError::Nonsense);
+        }
+        let row = SegmentRow::decode(body);
+        let copy = |member, slot| SegmentCopy { member, slot };
+        Ok(Segment {
+            number: header.number,
+            opening: header.generation,
+            log: row.log,
+            volume: row.volume,
+            copies: [copy(row.member, row.slot), copy(row.mate, row.mate_slot)],
+        })
+    }
+}
+
+/// What an extent's blocks became.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Became {
+    /// Data, which the record has.
+    Data,
+    /// Zeroes.
+    Zero,
+    /// Of no matter.
+    Discarded,
+}
+
+/// An extent of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecordExtent {
+    /// The volume's first block.
+    pub block: u64,
+    /// How many; not none.
+    pub count: u32,
+    /// What they became.
+    pub became: Became,
+}
+
+/// The header of a record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// Counts the records of the log.
+    pub number: u64,
+    /// The opening that wrote it.
+    pub opening: u32,
+    /// The number of its segment.
+    pub segment: u64,
+    /// The volume's interval.
+    pub interval: u64,
+    /// Every record before it is at the origin, durably.
+    pub done_to: u64,
+    /// The first number of its opening.
+    pub fence: u64,
+    /// How long the volume had been served, in nanoseconds.
+    pub written_at: u64,
+    /// The log.
+    pub log: u32,
+    /// What became of which blocks; later ones hold.
+    pub extents: Vec<RecordExtent>,
+    /// A CRC32C for each block of data.
+    pub crcs: Vec<u32>,
+}
+
+impl Record {
+    /// Writes it to a block.
+    pub fn encode(&self, pool: Uuid, out: &mut [u8]) {
+        let data = self.extents.iter().filter(|e| e.became == Became::Data);
+        let blocks: u64 = data.map(|e| u64::from(e.count)).sum();
+        assert!(blocks == self.crcs.len() as u64 && blocks <= u64::from(RECORD_BLOCKS_MAX));
+        assert!(self.extents.len() <= RECORD_EXTENTS_MAX as usize);
+        let row = RecordRow {
+            segment: self.segment,
+            interval: self.interval,
+            done_to: self.done_to,
+            fence: self.fence,
+            written_at: self.written_at,
+            log: self.log,
+            extents: self.extents.len() as u16,
+            blocks: self.crcs.len() as u16,
+            reserved: 0,
+        };
+        let body = &mut out[SheetHeader::BYTES..];
+        row.encode(body);
+        let mut at = RecordRow::BYTES;
+        for extent in &self.extents {
+            let row = RecordExtentRow {
+                block: extent.block,
+                count: extent.count,
+                what: extent.became as u32,
+            };
+            row.encode(&mut body[at..]);
+            at += RecordExtentRow::BYTES;
+        }
+        for crc in &self.crcs {
+            body[at..at + 4].copy_from_slice(&crc.to_le_bytes());
+            at += 4;
+        }
+        seal(out, RECORD_KIND, pool, self.number, at, self.opening);
+    }
+
+    /// Reads a header.
+    pub fn decode(block: &[u8], pool: Uuid) -> Result<Record, SheetError> {
+        let (header, body) = open(block, RECORD_KIND, pool)?;
+        let (row, rest) = body
+            .split_at_checked(RecordRow::BYTES)
+            .ok_or(SheetError::Nonsense)?;
+        let row = RecordRow::decode(row);
+        let (extents, blocks) = (u32::from(row.extents), u32::from(row.blocks));
+        let extents_bytes = extents as usize * RecordExtentRow::BYTES;
+        let fits = extents <= RECORD_EXTENTS_MAX && blocks <= RECORD_BLOCKS_MAX;
+        if !fits || rest.len() != extents_bytes + 4 * blocks as usize {
+            return Err(SheetError::Nonsense);
+        }
+        let (extents, crcs) = rest.split_at(extents_bytes);
+        let extents = extents.chunks_exact(RecordExtentRow::BYTES).map(extent);
+        let extents = extents.collect::<Result<Vec<_>, _>>()?;
+        let data = extents.iter().filter(|e| e.became == Became::Data);
+        if data.map(|e| u64::from(e.count)).sum::<u64>() != u64::from(blocks) {
+            return Err(SheetError::Nonsense);
+        }
+        let crcs = crcs.chunks_exact(4);
+        Ok(Record {
+            number: header.number,
+            opening: header.generation,
+            segment: row.segment,
+            interval: row.interval,
+            done_to: row.done_to,
+            fence: row.fence,
+            written_at: row.written_at,
+            log: row.log,
+            extents,
+            crcs: crcs
+                .map(|c| u32::from_le_bytes(c.try_into().expect("four bytes")))
+                .collect(),
+        })
+    }
+
+    /// Blocks that it takes in its segment, with its header.
+    pub fn blocks(&self) -> u32 {
+        1 + self.crcs.len() as u32
+    }
+
+    /// Whether `data`, which follows it, is its blocks.
+    pub fn has(&self, data: &[u8]) -> bool {
+        let blocks = data.chunks_exact(BLOCK_BYTES).zip(&self.crcs);
+        data.len() == self.crcs.len() * BLOCK_BYTES
+            && blocks.into_iter().all(|(b, crc)| block_crc(b) == *crc)
+    }
+}
+
+fn extent(bytes: &[u8]) -> Result<RecordExtent, SheetError> {
+    let row = RecordExtentRow::decode(bytes);
+    let became = match row.what {
+        0 => Became::Data,
+        1 => Became::Zero,
+        2 => Became::Discarded,
+        _ => return Err(SheetError::Nonsense),
+    };
+    let end = row.block.checked_add(u64::from(row.count));
+    if row.count == 0 || end.is_none() {
+        return Err(SheetError::Nonsense);
+    }
+    Ok(RecordExtent {
+        block: row.block,
+        count: row.count,
+        became,
+    })
+}
+
+/// The checksum that a record has of a block.
+pub fn block_crc(block: &[u8]) -> u32 {
+    crc_fast::crc32_iscsi(block)
+}
