@@ -13,8 +13,8 @@
 //! The allowance grows by `refill`, called at every tick of the watchdog, so
 //! that no request reads the clock.
 
-use crate::busy::TICKS_MAX;
 use crate::counters::Counter;
+use crate::watchdog::TICKS_MAX;
 use block::Nanos;
 use std::cell::Cell;
 use std::rc::Rc;

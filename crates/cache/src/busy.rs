@@ -13,16 +13,11 @@
 use crate::budget::Permit;
 use crate::contents::Contents;
 use crate::lines::Run;
+use crate::watchdog::TICKS_MAX;
 use policy::Slot;
 use slab::Slab;
 use std::ops::Range;
 use std::task::Waker;
-
-/// Ticks of the watchdog after which an operation is late. The first may come
-/// right after the start, so at least four periods have passed at the fifth.
-pub(crate) const TICKS_MAX: u32 = 4;
-/// The watchdog's period as a part of the limit for hits.
-pub(crate) const PERIODS_PER_LIMIT: u64 = TICKS_MAX as u64;
 
 /// How many operations are in flight on each slot, slots that are equal modulo
 /// the table's size counted together: one of them that is busy pins them all,

@@ -1,20 +1,20 @@
 //! A cache: the devices of its pool and the volumes that share them.
 
 use crate::budget::Budget;
-use crate::busy::{Busy, PERIODS_PER_LIMIT};
+use crate::busy::Busy;
 use crate::config::Config;
 use crate::contents::Contents;
+use crate::core::Core;
 use crate::counters::{Counter, Counters, Snapshot};
-use crate::devices::{DeviceId, DeviceReport, DeviceState, Devices, PoolDevice, Room};
+use crate::devices::{DeviceId, DeviceReport, DeviceState, Devices, Room};
 use crate::durable::{Durable, NewStore};
 use crate::finish::Finish;
-use crate::gauge::Gauge;
 use crate::history::History;
 use crate::lines::{Shape, VOLUME_IDS};
+use crate::pool_device::PoolDevice;
 use crate::state::State;
-use crate::volume::{Volume, VolumeConfig};
-use crate::watchdog::{Watchdog, watch};
-use block::{BoxDevice, Device, Env, IoError, IoResult, Kind, Nanos};
+use crate::watchdog::{PERIODS_PER_LIMIT, Watchdog, watch};
+use block::{Device, Env, IoError, IoResult, Kind, Nanos};
 use policy::Policy;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -32,23 +32,6 @@ const BUFFERS_PER_FILL: u64 = 8;
 /// It belongs to one shard. Its devices are of one type, so that a hit is a
 /// direct call.
 pub struct Cache<P: Device>(pub(crate) Rc<Core<P>>);
-
-pub(crate) struct Core<P: Device> {
-    pub(crate) config: Config,
-    pub(crate) shape: Shape,
-    pub(crate) env: Env,
-    pub(crate) state: RefCell<State<P>>,
-    /// What belongs to no volume that exists.
-    pub(crate) counters: Rc<Counters>,
-    /// Of the volumes that exist.
-    pub(crate) volume_counters: RefCell<Vec<Rc<Counters>>>,
-    pub(crate) watchdog: Watchdog,
-    /// Tasks that write to the pool.
-    pub(crate) background: Rc<Gauge>,
-    /// What the pool's devices keep, if they keep anything.
-    pub(crate) durable: Option<Rc<Durable>>,
-    next_volume: Cell<u32>,
-}
 
 impl<P: Device> Clone for Cache<P> {
     fn clone(&self) -> Self {
@@ -180,12 +163,6 @@ impl<P: Device> Cache<P> {
         self.0.state.borrow().devices.reports()
     }
 
-    /// A volume over `origin`, cached here from now on. A pool that remembers
-    /// knows it by its name, and its lines of an earlier run are its own again.
-    pub fn add_volume(&self, config: VolumeConfig, origin: BoxDevice) -> IoResult<Volume<P>> {
-        Volume::new(self.0.clone(), config, origin)
-    }
-
     /// The id of a volume's keys: of an earlier run if it is remembered, else
     /// one that was never given.
     pub(crate) fn volume_id(&self, name: &str, sectors: u64) -> IoResult<u32> {
@@ -269,14 +246,5 @@ impl<P: Device> Cache<P> {
         let state = self.0.state.borrow();
         state.policy.check();
         state.busy.check(&state.contents);
-    }
-}
-
-impl<P: Device> Drop for Core<P> {
-    fn drop(&mut self) {
-        self.watchdog.rouse();
-        if let Some(durable) = &self.durable {
-            durable.end();
-        }
     }
 }

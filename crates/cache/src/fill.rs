@@ -8,9 +8,9 @@
 use crate::budget::Permit;
 use crate::counters::Counter;
 use crate::flights::ReadFlight;
+use crate::inner::Inner;
 use crate::lines::{BLOCK_BYTES, Part};
 use crate::pool_write::PoolWrite;
-use crate::volume::Inner;
 use block::{Buf, Device};
 use std::ops::Range;
 use std::rc::Rc;

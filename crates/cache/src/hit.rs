@@ -3,7 +3,7 @@
 //! A hit either delivers bytes that match their checksum and that no pool write
 //! touched meanwhile, or says that the origin must be asked.
 
-use crate::cache::Core;
+use crate::core::Core;
 use crate::counters::Counter;
 use crate::devices::Member;
 use crate::health::Fault;

@@ -4,7 +4,7 @@
 //! a client's write or the loss of the device has poisoned them meanwhile.
 
 use crate::budget::Permit;
-use crate::cache::Core;
+use crate::core::Core;
 use crate::devices::Member;
 use crate::health::Fault;
 use crate::lines::{BLOCK_BYTES, Run};

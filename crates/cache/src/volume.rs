@@ -1,11 +1,13 @@
 //! A volume: an origin as its clients see it, with a cache in front.
 
-use crate::cache::{Cache, Core};
+use crate::cache::Cache;
+use crate::core::Core;
 use crate::counters::{Counter, Counters, Snapshot};
 use crate::flights::Flights;
 use crate::hold::Hold;
+use crate::inner::Inner;
 use crate::lines::BLOCK_SECTORS;
-use crate::modes::{Mode, Rules};
+use crate::modes::Mode;
 use crate::sequential::Sequential;
 use crate::writes::Writes;
 use crate::{read, write};
@@ -33,33 +35,22 @@ pub struct VolumeConfig {
 /// to the pool, an operation fails only if the origin fails it.
 pub struct Volume<P: Device>(pub(crate) Rc<Inner<P>>);
 
-pub(crate) struct Inner<P: Device> {
-    pub(crate) core: Rc<Core<P>>,
-    hold: Hold,
-    pub(crate) origin: BoxDevice,
-    pub(crate) geometry: Geometry,
-    /// Blocks from here on do not fit whole into the volume, or have no key.
-    pub(crate) cacheable_end: Lba,
-    pub(crate) flights: Rc<Flights>,
-    pub(crate) sequential: RefCell<Sequential>,
-    pub(crate) counters: Rc<Counters>,
-    pub(crate) writes: Rc<Writes>,
-    mode: Cell<Mode>,
-    closed: Cell<bool>,
-}
-
 impl<P: Device> Clone for Volume<P> {
     fn clone(&self) -> Self {
         Volume(self.0.clone())
     }
 }
 
+impl<P: Device> Cache<P> {
+    /// A volume over `origin`, cached here from now on. A pool that remembers
+    /// knows it by its name, and its lines of an earlier run are its own again.
+    pub fn add_volume(&self, config: VolumeConfig, origin: BoxDevice) -> IoResult<Volume<P>> {
+        Volume::new(self.0.clone(), config, origin)
+    }
+}
+
 impl<P: Device> Volume<P> {
-    pub(crate) fn new(
-        core: Rc<Core<P>>,
-        config: VolumeConfig,
-        origin: BoxDevice,
-    ) -> IoResult<Volume<P>> {
+    fn new(core: Rc<Core<P>>, config: VolumeConfig, origin: BoxDevice) -> IoResult<Volume<P>> {
         let below = origin.geometry();
         let sectors = config.sectors.unwrap_or(below.sectors);
         below.check(Extent::new(Lba::ZERO, sectors))?;
@@ -192,55 +183,6 @@ impl<P: Device> Volume<P> {
         self.0.closed.set(true);
         self.0.hold.release();
         self.0.flights.writing.idle().await;
-    }
-}
-
-impl<P: Device> Inner<P> {
-    #[inline]
-    pub(crate) fn rules(&self) -> &'static Rules {
-        self.mode.get().rules()
-    }
-
-    /// What is part of the keys of its lines.
-    #[inline]
-    pub(crate) fn id(&self) -> u32 {
-        self.writes.id()
-    }
-
-    /// Waits until no write is in flight, and all are durable.
-    async fn come_to_rest(&self) -> IoResult {
-        self.flights.writing.idle().await;
-        self.writes.flush(&self.core).await
-    }
-
-    #[inline]
-    fn check_open(&self) -> IoResult {
-        if self.closed.get() {
-            return Err(self.geometry.error(Kind::Gone, "the volume was removed"));
-        }
-        Ok(())
-    }
-
-    #[inline]
-    pub(crate) fn check_transfer(&self, at: Lba, bytes: usize) -> IoResult<Extent> {
-        self.check_open()?;
-        self.geometry.transfer(at, bytes)
-    }
-
-    fn check(&self, extent: Extent) -> IoResult {
-        self.check_open()?;
-        self.geometry.check(extent)
-    }
-}
-
-impl<P: Device> Drop for Inner<P> {
-    fn drop(&mut self) {
-        let mut live = self.core.volume_counters.borrow_mut();
-        live.retain(|counters| !Rc::ptr_eq(counters, &self.counters));
-        self.core.counters.absorb(&self.counters.snapshot());
-        if let Some(durable) = &self.core.durable {
-            durable.detach(self.id());
-        }
     }
 }
 

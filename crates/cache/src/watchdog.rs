@@ -5,15 +5,18 @@
 //! flight are looked at once a period. The task sleeps for good while nothing
 //! happens, so an idle cache sets no timer.
 
-use crate::cache::Core;
-use block::{Device, Nanos, Timer};
-use std::cell::Cell;
-use std::future::poll_fn;
-use std::rc::Weak;
-use std::task::{Poll, Waker};
+mod watch;
 
-/// How often policies are told the time.
-const POLICY_TICK: Nanos = Nanos::from_secs(1);
+pub(crate) use watch::watch;
+
+use std::cell::Cell;
+use std::task::Waker;
+
+/// Ticks of the watchdog after which an operation is late. The first may come
+/// right after the start, so at least four periods have passed at the fifth.
+pub(crate) const TICKS_MAX: u32 = 4;
+/// The watchdog's period as a part of the limit for hits.
+pub(crate) const PERIODS_PER_LIMIT: u64 = TICKS_MAX as u64;
 
 #[derive(Default)]
 pub(crate) struct Watchdog {
@@ -34,36 +37,6 @@ impl Watchdog {
     pub(crate) fn rouse(&self) {
         if let Some(waker) = self.asleep.take() {
             waker.wake();
-        }
-    }
-}
-
-/// Watches over `core` until it is gone.
-pub(crate) async fn watch<P: Device>(core: Weak<Core<P>>, timer: Timer, period: Nanos) {
-    let mut policy_told = timer.now();
-    loop {
-        let alive = poll_fn(|cx| match core.upgrade() {
-            None => Poll::Ready(false),
-            Some(core) if core.watchdog.active.replace(false) => Poll::Ready(true),
-            Some(core) => {
-                core.watchdog.asleep.set(Some(cx.waker().clone()));
-                Poll::Pending
-            }
-        });
-        if !alive.await {
-            return;
-        }
-        timer.sleep(period).await;
-        let Some(core) = core.upgrade() else { return };
-        let now = timer.now();
-        let mut state = core.state.borrow_mut();
-        state.tick(now);
-        if now.since(policy_told) >= POLICY_TICK {
-            state.policy.tick(now);
-            policy_told = now;
-        }
-        if !state.busy.is_idle() {
-            core.watchdog.active.set(true);
         }
     }
 }

@@ -13,10 +13,10 @@
 //! a mark goes only after a flush that succeeded. A pool that remembers nothing has
 //! no marks, and gives up every line of the volume.
 
-use crate::cache::Core;
-use crate::counters::Counter;
+mod flush;
+
 use crate::flights::Flights;
-use block::{BoxDevice, Device, FlushErrors, IoError, IoResult, Told};
+use block::{BoxDevice, FlushErrors, Told};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -69,51 +69,6 @@ impl Writes {
         if known != self.errors.told() {
             self.errors.tell_again(&self.user);
         }
-    }
-
-    /// Flushes the origin; what had ended before is durable then. Carried through
-    /// once polled, since a failure is met once only.
-    pub(crate) async fn flush<P: Device>(self: &Rc<Self>, core: &Rc<Core<P>>) -> IoResult {
-        let (this, core) = (self.clone(), core.clone());
-        let spawn = core.env.spawn.clone();
-        let flush = async move {
-            let covered = this.ended.get();
-            let result = this.origin.flush().await;
-            match &result {
-                Ok(()) => this.flushed.set(this.flushed.get().max(covered)),
-                Err(error) => this.lost(&core, error),
-            }
-            result
-        };
-        spawn.persist(flush).await
-    }
-
-    /// As [`Writes::flush`], for the volume's user, who is told of all failures.
-    pub(crate) async fn flush_for_user<P: Device>(self: &Rc<Self>, core: &Rc<Core<P>>) -> IoResult {
-        self.errors.tell(&self.user, self.flush(core)).await
-    }
-
-    /// As [`Writes::flush`], for who is about to take a snapshot of the origin, in which
-    /// what was lost would be missing.
-    pub(crate) async fn flush_for_back_end<P: Device>(
-        self: &Rc<Self>,
-        core: &Rc<Core<P>>,
-    ) -> IoResult {
-        self.errors.tell(&self.back_end, self.flush(core)).await
-    }
-
-    /// The origin may have lost what was written since the last good flush.
-    pub(crate) fn lost<P: Device>(&self, core: &Core<P>, error: &IoError) {
-        self.errors.record(error);
-        core.counters.count(Counter::OriginFlushErrors);
-        // What was read before is neither joined nor promoted any more.
-        drop(self.flights.begin_write(0..u64::MAX));
-        let (volume, shift) = (self.id(), core.shape.shift());
-        let is_doubtful = |line: u64| match &core.durable {
-            Some(durable) => durable.is_doubtful(volume, line << shift),
-            None => true,
-        };
-        core.state.borrow_mut().distrust(volume, is_doubtful);
     }
 
     /// Whether it was flushed since the volume is here.

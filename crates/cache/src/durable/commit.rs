@@ -17,7 +17,7 @@
 use super::io::{Do, perform};
 use super::mark::{ALL, write_marks};
 use super::{Durable, REGION_BLOCKS};
-use crate::cache::Core;
+use crate::core::Core;
 use crate::counters::Counter;
 use crate::devices::{DeviceState, Member};
 use crate::writes::Writes;

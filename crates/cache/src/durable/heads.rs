@@ -15,7 +15,7 @@
 
 use super::io::{Do, perform, readable};
 use super::{Durable, PoolState};
-use crate::cache::Core;
+use crate::core::Core;
 use crate::counters::Counter;
 use crate::devices::Member;
 use block::{BoxDevice, Device, Fua, Image, Lba, Nanos, Shared};

@@ -1,7 +1,7 @@
 //! Reading and writing metadata. A member that fails at it is ejected: what it
 //! holds could not be told from stale.
 
-use crate::cache::Core;
+use crate::core::Core;
 use crate::counters::Counter;
 use crate::devices::{DeviceState, Member};
 use crate::health::Fault;

@@ -7,7 +7,7 @@
 use super::heads::write_heads;
 use super::io::{Do, perform};
 use super::{Bits, Durable};
-use crate::cache::Core;
+use crate::core::Core;
 use crate::counters::Counter;
 use crate::devices::Member;
 use block::{Access, Device, Extent, Fua, Lba, Sectors};

@@ -11,7 +11,7 @@
 //! ```
 
 use super::io::{Do, READ_MAX, perform, read};
-use crate::cache::Core;
+use crate::core::Core;
 use crate::counters::Counter;
 use crate::devices::Member;
 use block::{Device, Fua};

@@ -21,6 +21,7 @@
 
 pub(crate) mod changes;
 mod commit;
+mod durability;
 mod heads;
 mod io;
 mod mark;
@@ -32,14 +33,14 @@ mod table;
 mod volumes;
 mod warm;
 
+pub use durability::Durability;
 pub(crate) use mark::Marking;
-pub use open::{Durability, Found, OpenReport, Opened};
+pub use open::{Found, OpenReport, Opened};
 pub(crate) use store::{NewStore, Store};
 use table::Bits;
 
-use crate::cache::Core;
 use crate::writes::Writes;
-use block::{BoxDevice, Device, Nanos, Proof, RangeLock};
+use block::{BoxDevice, Proof, RangeLock};
 use layout::{Head, Uuid, Volume};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -52,10 +53,6 @@ use table::Table;
 /// Blocks of a region that a mark stands for: 4 MiB. The marks of a volume up
 /// to 126 GiB are exact to this, those of larger ones share bits.
 pub(crate) const REGION_BLOCKS: u32 = 1024;
-
-/// Metadata that is not written within so many times the limit for hits ejects
-/// its device.
-const PATIENCE: u64 = 10;
 
 /// The state of a pool that is kept on its devices.
 pub(crate) struct Durable {
@@ -223,12 +220,5 @@ impl Durable {
     /// Whether a line of `volume` that holds `block` may differ from the origin.
     pub(crate) fn is_doubtful(&self, volume: u32, block: u64) -> bool {
         self.table.borrow().is_doubtful(volume, block)
-    }
-}
-
-impl<P: Device> Core<P> {
-    /// How long a device may take to write metadata.
-    pub(crate) fn patience(&self) -> Nanos {
-        Nanos(self.config.hit_latency_max.0 * PATIENCE)
     }
 }

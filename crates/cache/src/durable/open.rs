@@ -12,17 +12,20 @@
 //! then all get their heads; if the members are others than before, with a greater
 //! epoch.
 
+use super::durability::Durability;
 use super::heads::{WITNESS_SECTORS, claim, write_heads};
 use super::io::{READ_MAX, readable};
 use super::mark::{ALL, keep_marked, write_image};
-use super::standing::{Given, Standing, Verdict};
+use super::standing::{Given, Standing, Verdict, refuse};
 use super::store::NewStore;
 use super::{Durable, PoolState, Signal};
-use crate::cache::{Cache, Core};
+use crate::cache::Cache;
 use crate::config::Config;
-use crate::devices::{DeviceId, Member, PoolDevice};
+use crate::core::Core;
+use crate::devices::{DeviceId, Member};
 use crate::health::Fault;
-use block::{Access, BoxDevice, Device, Env, Extent, IoError, IoResult, Kind, Lba, RangeLock};
+use crate::pool_device::PoolDevice;
+use block::{Access, Device, Env, Extent, IoError, IoResult, Kind, Lba, RangeLock};
 use layout::{
     BLOCK_BYTES, BLOCK_SECTORS, HEAD_BLOCKS, Head, HeadError, MARK_BLOCKS, MEMBERS_MAX, Marks,
     NAME_BYTES_MAX, PROBE_BYTES, Role, Uuid, first_head, fitting, head_that_holds, newest_marks,
@@ -33,23 +36,6 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 const HEAD_BYTES: usize = HEAD_BLOCKS as usize * BLOCK_BYTES;
-
-/// What a pool that remembers is to be.
-pub struct Durability {
-    /// What the pool is called.
-    pub label: String,
-    /// Names this host for ever.
-    pub host: String,
-    /// A small device that outlives the pool's, such as a file of the system
-    /// disk. Without it nothing that was on the pool is believed.
-    pub witness: Option<BoxDevice>,
-    /// Random numbers, to name the pool and its devices.
-    pub uuids: Box<dyn FnMut() -> u128>,
-    /// Take devices that hold something else: it is overwritten.
-    pub overwrite: bool,
-    /// Believe nothing that is on the pool.
-    pub cold: bool,
-}
 
 /// What was found on a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,11 +84,6 @@ fn too_many_devices(pool: &str) -> IoError {
         "a pool has at most {MEMBERS_MAX} devices: remove one, or make an array of several"
     );
     IoError::new(Kind::Invalid, what).on(pool.to_owned())
-}
-
-pub(super) fn refuse<T>(device: &impl Device, what: String) -> IoResult<T> {
-    let name = device.geometry().name.to_string();
-    Err(IoError::new(Kind::Invalid, what).on(name))
 }
 
 /// The head of a device or of a part of it.

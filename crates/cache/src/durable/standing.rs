@@ -2,9 +2,9 @@
 //!
 //! Not here: reading the heads that tell (`open`).
 
-use super::open::{Durability, refuse};
-use crate::devices::PoolDevice;
-use block::{Device, IoResult};
+use super::durability::Durability;
+use crate::pool_device::PoolDevice;
+use block::{Device, IoError, IoResult, Kind};
 use layout::{BLOCK_SECTORS, Head, HeadError, Role, Uuid};
 
 /// A device that was given to a pool, and its head.
@@ -164,4 +164,9 @@ fn standing<P: Device>(
         Some(_) if head.region_blocks != super::REGION_BLOCKS => Standing::Stale(STALE_LINES),
         Some(_) => Standing::Current(Box::new(head)),
     })
+}
+
+pub(super) fn refuse<T>(device: &impl Device, what: String) -> IoResult<T> {
+    let name = device.geometry().name.to_string();
+    Err(IoError::new(Kind::Invalid, what).on(name))
 }

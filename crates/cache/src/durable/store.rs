@@ -1,7 +1,7 @@
 //! What a cache knows of the metadata on one member.
 
-use crate::devices::PoolDevice;
 use crate::lines::Shape;
+use crate::pool_device::PoolDevice;
 use block::{Buf, Device, Env, IoError, IoResult, Kind, Lba};
 use layout::{Area, BLOCK_BYTES, Head, Marks, Plan, PlanError, Uuid};
 use std::cell::{Cell, RefCell};

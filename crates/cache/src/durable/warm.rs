@@ -12,7 +12,7 @@ use super::heads::write_heads;
 use super::io::{READ_MAX, read};
 use super::mark::ALL;
 use super::memo::read_memo;
-use crate::cache::Core;
+use crate::core::Core;
 use crate::counters::Counter;
 use crate::devices::{DeviceState, Member};
 use crate::health::Fault;

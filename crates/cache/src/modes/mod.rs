@@ -5,8 +5,11 @@
 //! That alone makes it safe to switch modes while I/O runs.
 
 mod pass_through;
+mod rules;
 mod write_around;
 mod write_through;
+
+pub(crate) use rules::Rules;
 
 /// How a volume uses the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -18,16 +21,6 @@ pub enum Mode {
     WriteAround,
     /// Everything goes to the origin only.
     PassThrough,
-}
-
-/// A mode as the read and the write path see it.
-pub(crate) struct Rules {
-    pub(crate) name: &'static str,
-    pub(crate) help: &'static str,
-    /// Reads look for their blocks in the pool, and bring what they miss there.
-    pub(crate) reads_cached: bool,
-    /// Writes leave their blocks in the pool.
-    pub(crate) writes_update: bool,
 }
 
 /// Which rules a mode has.

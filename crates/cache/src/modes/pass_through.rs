@@ -3,7 +3,7 @@
 //! Lines stay where they are, and writes go on dropping the blocks they
 //! overlap, so that a switch back finds a pool that can be trusted.
 
-use super::Rules;
+use super::rules::Rules;
 
 pub(super) const RULES: Rules = Rules {
     name: "pass-through",

@@ -3,7 +3,7 @@
 //! For data written once and read seldom, whose copy in the pool would cost
 //! endurance and the place of a line that is read.
 
-use super::Rules;
+use super::rules::Rules;
 
 pub(super) const RULES: Rules = Rules {
     name: "write-around",

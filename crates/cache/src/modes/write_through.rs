@@ -4,7 +4,7 @@
 //! at the same time from the same memory, and counts from the moment when both
 //! have succeeded. The origin alone is complete at every instant.
 
-use super::Rules;
+use super::rules::Rules;
 
 pub(super) const RULES: Rules = Rules {
     name: "write-through",

@@ -1,0 +1,50 @@
+//! What all parts of a cache share.
+
+use crate::config::Config;
+use crate::counters::Counters;
+use crate::durable::Durable;
+use crate::gauge::Gauge;
+use crate::lines::Shape;
+use crate::state::State;
+use crate::watchdog::Watchdog;
+use block::{Device, Env, Nanos};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// Metadata that is not written within so many times the limit for hits ejects
+/// its device.
+const PATIENCE: u64 = 10;
+
+pub(crate) struct Core<P: Device> {
+    pub(crate) config: Config,
+    pub(crate) shape: Shape,
+    pub(crate) env: Env,
+    pub(crate) state: RefCell<State<P>>,
+    /// What belongs to no volume that exists.
+    pub(crate) counters: Rc<Counters>,
+    /// Of the volumes that exist.
+    pub(crate) volume_counters: RefCell<Vec<Rc<Counters>>>,
+    pub(crate) watchdog: Watchdog,
+    /// Tasks that write to the pool.
+    pub(crate) background: Rc<Gauge>,
+    /// What the pool's devices keep, if they keep anything.
+    pub(crate) durable: Option<Rc<Durable>>,
+    /// The id of the next volume, if none is kept.
+    pub(crate) next_volume: Cell<u32>,
+}
+
+impl<P: Device> Core<P> {
+    /// How long a device may take to write metadata.
+    pub(crate) fn patience(&self) -> Nanos {
+        Nanos(self.config.hit_latency_max.0 * PATIENCE)
+    }
+}
+
+impl<P: Device> Drop for Core<P> {
+    fn drop(&mut self) {
+        self.watchdog.rouse();
+        if let Some(durable) = &self.durable {
+            durable.end();
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What the paths of a volume share.
+
+use crate::core::Core;
+use crate::counters::Counters;
+use crate::flights::Flights;
+use crate::hold::Hold;
+use crate::modes::{Mode, Rules};
+use crate::sequential::Sequential;
+use crate::writes::Writes;
+use block::{BoxDevice, Device, Extent, Geometry, IoResult, Kind, Lba};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+pub(crate) struct Inner<P: Device> {
+    pub(crate) core: Rc<Core<P>>,
+    pub(crate) hold: Hold,
+    pub(crate) origin: BoxDevice,
+    pub(crate) geometry: Geometry,
+    /// Blocks from here on do not fit whole into the volume, or have no key.
+    pub(crate) cacheable_end: Lba,
+    pub(crate) flights: Rc<Flights>,
+    pub(crate) sequential: RefCell<Sequential>,
+    pub(crate) counters: Rc<Counters>,
+    pub(crate) writes: Rc<Writes>,
+    pub(crate) mode: Cell<Mode>,
+    pub(crate) closed: Cell<bool>,
+}
+
+impl<P: Device> Inner<P> {
+    #[inline]
+    pub(crate) fn rules(&self) -> &'static Rules {
+        self.mode.get().rules()
+    }
+
+    /// What is part of the keys of its lines.
+    #[inline]
+    pub(crate) fn id(&self) -> u32 {
+        self.writes.id()
+    }
+
+    /// Waits until no write is in flight, and all are durable.
+    pub(crate) async fn come_to_rest(&self) -> IoResult {
+        self.flights.writing.idle().await;
+        self.writes.flush(&self.core).await
+    }
+
+    #[inline]
+    pub(crate) fn check_open(&self) -> IoResult {
+        if self.closed.get() {
+            return Err(self.geometry.error(Kind::Gone, "the volume was removed"));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn check_transfer(&self, at: Lba, bytes: usize) -> IoResult<Extent> {
+        self.check_open()?;
+        self.geometry.transfer(at, bytes)
+    }
+
+    pub(crate) fn check(&self, extent: Extent) -> IoResult {
+        self.check_open()?;
+        self.geometry.check(extent)
+    }
+}
+
+impl<P: Device> Drop for Inner<P> {
+    fn drop(&mut self) {
+        let mut live = self.core.volume_counters.borrow_mut();
+        live.retain(|counters| !Rc::ptr_eq(counters, &self.counters));
+        self.core.counters.absorb(&self.counters.snapshot());
+        if let Some(durable) = &self.core.durable {
+            durable.detach(self.id());
+        }
+    }
+}
