@@ -1,7 +1,7 @@
 //! Why parts of a volume are cached or not. Field names are the names in the
 //! JSON; times are seconds before the report.
 
-use crate::status::Counters;
+use crate::counters::Counters;
 use policy::regions::Region as Heat;
 use serde::{Deserialize, Serialize};
 

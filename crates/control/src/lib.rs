@@ -13,6 +13,7 @@ pub mod address;
 pub mod check;
 pub mod client;
 pub mod config;
+mod counters;
 pub mod explained;
 mod lines;
 pub mod observed;

@@ -1,11 +1,9 @@
 //! What a running daemon reports. Field names are the names in the JSON.
 
+pub use crate::counters::Counters;
+
 use crate::explained::Policy;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-
-/// Counters under their names; see `docs/commands/status.md`.
-pub type Counters = BTreeMap<String, u64>;
 
 /// The report.
 #[derive(Clone, Debug, Serialize, Deserialize)]

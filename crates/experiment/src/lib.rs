@@ -14,6 +14,7 @@
 
 pub mod cachecade;
 mod content;
+mod entry;
 pub mod figures;
 pub mod finished;
 mod host;

@@ -6,27 +6,13 @@
 mod cli;
 mod commands;
 mod demo;
+mod failure;
 mod platform;
 mod serve;
 
 use clap::Parser;
-use std::fmt;
+use failure::Failure;
 use std::process::ExitCode;
-
-/// Why a command ends without success.
-#[derive(Debug)]
-enum Failure {
-    /// The command line or the configuration is wrong; one line for each error.
-    Usage(String),
-    /// It could not be done.
-    Runtime(String),
-}
-
-impl Failure {
-    fn runtime(cause: impl fmt::Display) -> Failure {
-        Failure::Runtime(cause.to_string())
-    }
-}
 
 fn main() -> ExitCode {
     // Clap ends the process with status 2 for a wrong command line.

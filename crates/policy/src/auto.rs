@@ -19,6 +19,7 @@ mod ghosts;
 mod hazard;
 mod monitor;
 mod random;
+mod scale;
 mod state;
 
 use crate::index::mix;
@@ -28,11 +29,12 @@ use crate::{
 use block::Nanos;
 use class::{COUNT_MAX, Class, bucket, bucket_start};
 pub use expert::Expert;
-use expert::{EXPERTS, Line, Scale, score};
+use expert::{EXPERTS, Line, score};
 use ghosts::Ghosts;
 use hazard::Hazards;
 use monitor::{Monitor, SAMPLES};
 use random::Random;
+use scale::Scale;
 use state::State;
 use std::ops::Range;
 

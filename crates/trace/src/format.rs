@@ -4,6 +4,7 @@ pub(crate) mod alibaba;
 pub mod binary;
 pub(crate) mod blkparse;
 pub(crate) mod csv;
+mod line;
 pub(crate) mod msr;
 pub(crate) mod oracle_general;
 pub(crate) mod parquet;
@@ -11,20 +12,11 @@ pub(crate) mod spc;
 pub(crate) mod systor17;
 pub(crate) mod tencent;
 
-use crate::{Op, Record};
-use block::Nanos;
+pub(crate) use line::{
+    Line, LineParser, fields, length, number, op, seconds, sectors, volume_of_name,
+};
 
-/// What one line of a text format is.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Line {
-    /// A request.
-    Record(Record),
-    /// A header, a comment, or an event of no interest here.
-    Other,
-}
-
-/// A parser of one line; the error is a clause without the line's place.
-pub(crate) type LineParser = fn(&str) -> Result<Line, String>;
+use crate::Record;
 
 /// A trace format.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -151,71 +143,6 @@ impl Format {
     }
 }
 
-/// The fields of a comma-separated line, exactly `N` of them.
-pub(crate) fn fields<const N: usize>(line: &str) -> Result<[&str; N], String> {
-    let mut out = [""; N];
-    let mut split = line.split(',');
-    for (i, field) in out.iter_mut().enumerate() {
-        *field = split
-            .next()
-            .ok_or_else(|| format!("{i} columns where {N} are expected"))?
-            .trim();
-    }
-    match split.next() {
-        None => Ok(out),
-        Some(_) => Err(format!(
-            "{} columns where {N} are expected",
-            N + 1 + split.count()
-        )),
-    }
-}
-
-/// A number, or an error that names the column.
-pub(crate) fn number<T: std::str::FromStr>(field: &str, column: &str) -> Result<T, String> {
-    field
-        .parse()
-        .map_err(|_| format!("{column} is not a number in range: {field:?}"))
-}
-
-/// A decimal number of seconds as a time, to the nanosecond.
-pub(crate) fn seconds(field: &str, column: &str) -> Result<Nanos, String> {
-    let bad = || format!("{column} is not a time in seconds: {field:?}");
-    let (whole, fraction) = field.split_once('.').unwrap_or((field, ""));
-    let whole: u64 = whole.parse().map_err(|_| bad())?;
-    let mut nanos = 0u64;
-    for i in 0..9 {
-        let digit = fraction.as_bytes().get(i).copied().unwrap_or(b'0');
-        if !digit.is_ascii_digit() {
-            return Err(bad());
-        }
-        nanos = nanos * 10 + u64::from(digit - b'0');
-    }
-    let whole = whole.checked_mul(1_000_000_000).ok_or_else(bad)?;
-    whole.checked_add(nanos).map(Nanos).ok_or_else(bad)
-}
-
-/// `R` or `W` in any case, or the words.
-pub(crate) fn op(field: &str) -> Result<Op, String> {
-    match field {
-        "R" | "r" | "Read" | "read" | "READ" => Ok(Op::Read),
-        "W" | "w" | "Write" | "write" | "WRITE" => Ok(Op::Write),
-        _ => Err(format!("neither a read nor a write: {field:?}")),
-    }
-}
-
-/// Sectors as bytes.
-pub(crate) fn sectors(field: &str, column: &str) -> Result<u64, String> {
-    let sectors: u64 = number(field, column)?;
-    sectors
-        .checked_mul(block::SECTOR_BYTES)
-        .ok_or_else(|| format!("{column} is beyond 2^64 bytes: {field}"))
-}
-
-/// A length that fits a record, or an error.
-pub(crate) fn length(bytes: u64) -> Result<u32, String> {
-    u32::try_from(bytes).map_err(|_| format!("a request of {bytes} bytes is too long"))
-}
-
 /// Refuses what no reader may yield.
 pub(crate) fn validate(record: &Record) -> Result<(), String> {
     if record.len_bytes == 0 {
@@ -228,13 +155,4 @@ pub(crate) fn validate(record: &Record) -> Result<(), String> {
             record.offset_bytes
         )),
     }
-}
-
-/// A volume name that is not a number, as one: FNV-1a folded to 32 bits.
-pub(crate) fn volume_of_name(parts: &[&str]) -> u32 {
-    let mut hash = 0xcbf2_9ce4_8422_2325u64;
-    for byte in parts.iter().flat_map(|p| p.bytes().chain([0])) {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    }
-    (hash ^ (hash >> 32)) as u32
 }

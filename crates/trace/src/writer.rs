@@ -1,12 +1,9 @@
 //! A streaming writer of the formats that hotset exports.
 
 use crate::format::{binary, csv, oracle_general, parquet};
-use crate::{Error, Format, Record};
+use crate::{Error, Format, Record, ZSTD_LEVEL};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-
-/// zstd's default level: 400 MB/s here, far above any recording.
-pub(crate) const ZSTD_LEVEL: i32 = 3;
 
 enum Encoder<W: Write + Send> {
     Csv(W),

@@ -26,6 +26,7 @@ mod op;
 mod open;
 mod resolve;
 mod ring;
+mod shared;
 mod socket;
 mod stream;
 mod syncs;
@@ -36,6 +37,7 @@ mod waker;
 
 pub use driver::UringDriver;
 pub use errno::without_descriptor;
-pub use host::{Options, Uring};
+pub use host::Uring;
 pub use open::{DiskOptions, claim};
+pub use shared::Options;
 pub use socket::is_listened;

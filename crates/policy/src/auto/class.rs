@@ -2,7 +2,7 @@
 //! was seen, how far apart the last two accesses were, and the shape of the
 //! request. Lines of one class are expected to be reused alike.
 
-use super::expert::Scale;
+use super::scale::Scale;
 use crate::{Op, Request};
 
 /// Ages and distances fall into this many half-octave buckets of ticks.

@@ -12,9 +12,10 @@
 //!     mini[e][entry.place[e]] = entry, for each rule e it is resident under
 
 use super::class::{BUCKET_ENDS, BUCKETS, Class};
-use super::expert::{EXPERTS, Expert, Line, Scale, score};
+use super::expert::{EXPERTS, Expert, Line, score};
 use super::hazard::Hazards;
 use super::random::Random;
+use super::scale::Scale;
 use crate::{HashIndex, Index, Key, Request};
 
 /// Lines of a miniature cache, unless the pool has fewer.

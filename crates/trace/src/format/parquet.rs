@@ -227,7 +227,7 @@ pub(crate) struct Output<W: Write + Send> {
 impl<W: Write + Send> Output<W> {
     pub(crate) fn new(to: W) -> Result<Output<W>, String> {
         let schema = parse_message_type(SCHEMA).expect("a sound schema");
-        let level = ZstdLevel::try_new(crate::writer::ZSTD_LEVEL).expect("a level of zstd's");
+        let level = ZstdLevel::try_new(crate::ZSTD_LEVEL).expect("a level of zstd's");
         let mut properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(level))
             .set_dictionary_enabled(false);

@@ -25,6 +25,7 @@ mod buffer;
 mod parameters;
 mod queue;
 mod seek;
+mod shape;
 mod surface;
 
 pub use parameters::{HddFirmware, HddParameters};
@@ -35,6 +36,7 @@ use super::{Completed, Model, Op, Request, float, nanos};
 use block::{IoResult, Nanos};
 use buffer::Buffer;
 use queue::Queue;
+use shape::{Shape, Waiting};
 use std::collections::VecDeque;
 
 /// A hard disk drive.
@@ -48,49 +50,6 @@ pub struct Hdd {
     serving: Option<Completed>,
     /// Commands that need no arm, in order of completion.
     commands: VecDeque<Completed>,
-}
-
-/// What never changes in a drive; nanoseconds and bytes a nanosecond.
-#[derive(Debug)]
-struct Shape {
-    sectors: u64,
-    seek: SeekCurve,
-    surface: Surface,
-    turn_ns: f64,
-    turns_per_ns: f64,
-    phase: f64,
-    command_ns: f64,
-    bus_rate: f64,
-    read_ahead_sectors: u64,
-    look_behind_sectors: u64,
-    queue_depth: usize,
-    age_weight: f64,
-    guard_ns: f64,
-}
-
-/// A request in the queue, with what its service needs computed once.
-#[derive(Clone, Copy, Debug)]
-struct Waiting {
-    id: u64,
-    op: Op,
-    first: u64,
-    end: u64,
-    arrived: f64,
-    /// When its command is decoded.
-    ready: f64,
-    first_cylinder: f64,
-    end_cylinder: f64,
-    /// The angle of its first sector against the spindle at time zero, in turns.
-    angle: f64,
-    transfer_ns: f64,
-}
-
-/// When a sector comes under the head.
-#[derive(Clone, Copy, Debug)]
-struct Reach {
-    at: f64,
-    /// What the drive adds to `at` in choosing, as it may miss the sector.
-    risk: f64,
 }
 
 impl Hdd {
@@ -155,42 +114,6 @@ impl Hdd {
     }
 }
 
-impl Shape {
-    /// Seeks to `cylinder` from `start` on and waits for `angle` to come round.
-    #[inline(always)]
-    fn reach(&self, head: f64, cylinder: f64, angle: f64, start: f64) -> Reach {
-        let distance = (cylinder - head).abs();
-        let seeks = distance >= self.surface.track();
-        let seek = self.seek.time(distance);
-        let there = start + if seeks { seek } else { 0.0 };
-        let wait = self.turn_ns * ahead(angle - there * self.turns_per_ns);
-        let risky = seeks & (wait < self.guard_ns);
-        Reach {
-            at: there + wait,
-            risk: if risky { self.turn_ns } else { 0.0 },
-        }
-    }
-
-    fn waiting(&self, now: Nanos, request: Request) -> Waiting {
-        let (first, end) = (request.extent.start.0, request.extent.end().0);
-        let arrived = float(now);
-        let first_cylinder = self.surface.cylinder(first);
-        let end_cylinder = self.surface.cylinder(end);
-        Waiting {
-            id: request.id,
-            op: request.op,
-            first,
-            end,
-            arrived,
-            ready: arrived + self.command_ns,
-            first_cylinder,
-            end_cylinder,
-            angle: fraction(self.surface.turns(first_cylinder) - self.phase),
-            transfer_ns: self.surface.stream_ns(first_cylinder, end_cylinder),
-        }
-    }
-}
-
 impl Model for Hdd {
     fn arrive(&mut self, now: Nanos, request: Request) {
         request.assert_inside(self.shape.sectors);
@@ -222,29 +145,4 @@ impl Model for Hdd {
             }
         }
     }
-}
-
-/// How far a difference of angles lies ahead, in `0..1` turns.
-///
-/// A difference that only rounding makes negative is no turn at all, so that
-/// queued writes that continue one another stream.
-#[inline(always)]
-fn ahead(turns: f64) -> f64 {
-    const ROUNDING: f64 = 1e-6;
-    let fraction = fraction(turns);
-    if fraction > 1.0 - ROUNDING {
-        0.0
-    } else {
-        fraction
-    }
-}
-
-/// `turns` less its whole turns, in `0..1`.
-#[inline(always)]
-fn fraction(turns: f64) -> f64 {
-    // Adding and subtracting 1.5 * 2^52 rounds to a whole number, in two
-    // instructions that work on vectors; `floor` would be a call.
-    const ROUND: f64 = 6_755_399_441_055_744.0;
-    let rest = turns - ((turns + ROUND) - ROUND);
-    if rest < 0.0 { rest + 1.0 } else { rest }
 }

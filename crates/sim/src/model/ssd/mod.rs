@@ -26,12 +26,10 @@ pub use parameters::SsdParameters;
 use super::agenda::{Agenda, Server};
 use super::{Completed, Model, Op, Request};
 use block::{IoResult, Nanos, SECTOR_BYTES};
-use parameters::Shape;
+use parameters::{PAGE_BYTES, Shape};
 use slab::Slab;
 use std::collections::VecDeque;
 
-/// The bytes of a page, the unit in which channels sense and program.
-const PAGE_BYTES: u64 = 4096;
 const PAGE_SECTORS: u64 = PAGE_BYTES / SECTOR_BYTES;
 
 /// Whether a drive's spare area has been written through.

@@ -1,8 +1,10 @@
 //! What describes a flash drive, and which descriptions are possible.
 
-use super::PAGE_BYTES;
 use crate::model::{Figure, Request, nanos, transfer};
 use block::{IoResult, Nanos};
+
+/// The bytes of a page, the unit in which channels sense and program.
+pub(super) const PAGE_BYTES: u64 = 4096;
 
 /// A flash drive's description. MB and GB are 10^6 and 10^9 bytes.
 #[derive(Clone, Debug)]

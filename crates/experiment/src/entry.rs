@@ -1,0 +1,23 @@
+//! What the registry knows of an experiment.
+
+use crate::figures::Figures;
+use crate::verdict::Outcome;
+
+/// Runs one seed, in its quick form or not; tells of each part that is done.
+pub type Run = fn(u64, bool, &dyn Fn(&str)) -> Result<Outcome, String>;
+
+/// A published evaluation that can be run again.
+pub struct Experiment {
+    /// Its name.
+    pub name: &'static str,
+    /// One line.
+    pub title: &'static str,
+    /// Memory, and about how long a seed takes on one core of two.
+    pub needs: &'static str,
+    /// How many seeds unless it is told.
+    pub seeds: u64,
+    /// What was printed.
+    pub figures: fn() -> Figures,
+    /// Runs it.
+    pub run: Run,
+}

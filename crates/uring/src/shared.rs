@@ -1,0 +1,95 @@
+//! What the shards of a host share.
+
+use crate::targets::Targets;
+use crate::waker::Waker;
+use block::{IoError, IoResult, Kind, TargetId, Unpark};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Instant;
+
+/// What every shard of a host is given.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Operations that a shard submits at once; more wait in order. Fewer if
+    /// locked memory is capped so low that no such ring fits.
+    pub entries: u32,
+    /// Buffer memory of a shard; rounded up to 4 MiB.
+    pub pool_bytes: usize,
+    /// Whether to register memory and disks with the rings, for speed. Where
+    /// the kernel refuses, a shard does without (see
+    /// [`crate::UringDriver::memory_is_registered`]).
+    pub registered: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            entries: 1024,
+            pool_bytes: 64 << 20,
+            registered: true,
+        }
+    }
+}
+
+pub(crate) struct Shared {
+    pub(crate) options: Options,
+    pub(crate) targets: Targets,
+    pub(crate) epoch: Instant,
+    pub(crate) wakers: Mutex<Vec<Weak<Waker>>>,
+    /// Paths that a thread is opening.
+    pub(crate) opening: Mutex<Vec<PathBuf>>,
+}
+
+impl Shared {
+    pub(crate) fn add_waker(&self, waker: &Arc<Waker>) {
+        let mut wakers = self.wakers.lock().expect("no panic under this lock");
+        wakers.retain(|waker| waker.strong_count() > 0);
+        wakers.push(Arc::downgrade(waker));
+    }
+
+    pub(crate) fn unpark_all(&self) {
+        let wakers = self.wakers.lock().expect("no panic under this lock");
+        for waker in wakers.iter().filter_map(Weak::upgrade) {
+            waker.unpark();
+        }
+    }
+
+    pub(crate) fn close(&self, target: TargetId) {
+        if self.targets.close(target) {
+            // Shards asleep would keep a closed disk's lock.
+            self.unpark_all();
+        }
+    }
+}
+
+/// A path is being opened, until this is dropped: one that does not answer holds one
+/// thread, however often it is tried.
+pub(crate) struct Opening {
+    shared: Arc<Shared>,
+    path: PathBuf,
+}
+
+impl Opening {
+    pub(crate) fn begin(shared: Arc<Shared>, path: &Path) -> IoResult<Opening> {
+        let mut opening = shared.opening.lock().expect("no panic under this lock");
+        if opening.iter().any(|other| other == path) {
+            let what = "an earlier attempt to open it has not ended; its file system hangs";
+            return Err(IoError::new(Kind::Timeout, what));
+        }
+        opening.push(path.to_owned());
+        drop(opening);
+        let path = path.to_owned();
+        Ok(Opening { shared, path })
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        let mut opening = self
+            .shared
+            .opening
+            .lock()
+            .expect("no panic under this lock");
+        opening.retain(|other| *other != self.path);
+    }
+}
