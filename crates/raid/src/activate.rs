@@ -4,12 +4,18 @@
 //!            which may be one of another start by then
 
 use crate::array::Array;
-use crate::assemble::Start;
 use crate::core::Core;
 use crate::format::BLOCK_BYTES;
 use crate::member::Member;
 use block::IoResult;
 use std::rc::Rc;
+
+/// How an array is put together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Start {
+    /// Start although members are absent that may hold newer data.
+    pub degraded: bool,
+}
 
 /// Members that return, with their roles and whether they lack everything.
 pub(crate) type Returned = Vec<(usize, Rc<Member>, bool)>;

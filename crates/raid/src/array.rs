@@ -1,8 +1,8 @@
 //! An array as its user sees it: a device, and what can be done to it.
 
-use crate::assemble::unusable;
 use crate::core::Core;
 use crate::events::Event;
+use crate::fitness::{check_spare, unusable};
 use crate::format::{MemberState, Scrubbed, Uuid};
 use crate::levels::{Level, Shape};
 use crate::member::{Candidate, Member, MemberCounts};
@@ -258,7 +258,7 @@ impl Array {
             );
             return Err(core.error(Kind::Invalid, what));
         }
-        crate::create::check_spare(core, &candidate)?;
+        check_spare(core, &candidate)?;
         let spare = member(candidate, fresh);
         core.write_spare(&spare).await?;
         core.tell(format!("{}: {name} is a spare", core.name));

@@ -9,31 +9,23 @@
 //! Not here: what a superblock looks like (`format`), which is the newest and who lacks
 //! what (`membership`), what is done to the members then (`activate`), making arrays (`create`).
 
+pub use crate::activate::Start;
+
 use crate::activate::{Returned, activate};
 use crate::array::Array;
 use crate::commit::Past;
 use crate::core::{Core, Meta, Options, Parts};
 use crate::examine;
+use crate::fitness::{invalid, unusable};
 use crate::format::{HISTORY_MAX, MemberState, Superblock, Uuid};
 use crate::late;
 use crate::levels::Shape;
 use crate::member::{Candidate, Member};
 use crate::membership::{self, Known, Standing};
-use block::{BoxDevice, Device, Env, IoError, IoResult, Kind, Sectors};
+use block::{BoxDevice, Device, Env, IoError, IoResult};
 use futures_util::future::join_all;
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
-
-pub(crate) fn invalid(what: impl Into<String>) -> IoError {
-    IoError::new(Kind::Invalid, what.into())
-}
-
-/// How an array is put together.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Start {
-    /// Start although members are absent that may hold newer data.
-    pub degraded: bool,
-}
 
 /// A device that belongs to an array.
 struct Found {
@@ -228,28 +220,6 @@ fn apart(found: &[Found]) -> IoError {
         history(&with_it).unwrap_or_default(),
         history(&others).unwrap_or_default()
     ))
-}
-
-/// Why a device cannot be a member of an array with logical blocks of `block`, which
-/// uses `needed` of it, whatever it holds.
-pub(crate) fn unusable(candidate: &Candidate, block: Sectors, needed: Sectors) -> Option<String> {
-    let geometry = candidate.device.geometry();
-    let name = &geometry.name;
-    if geometry.block > block {
-        return Some(format!(
-            "{name} has logical blocks of {} bytes, the array of {}: it counts as absent; copy it \
-             to a device with smaller ones, or give another in its place",
-            geometry.block.bytes(),
-            block.bytes()
-        ));
-    }
-    (geometry.sectors < needed).then(|| {
-        format!(
-            "{name} is smaller than it was: it needs {} MiB, and counts as absent; restore its \
-             size, or give another in its place",
-            needed.bytes().div_ceil(1 << 20)
-        )
-    })
 }
 
 /// What is here of each role.

@@ -3,10 +3,10 @@
 //! Not here: finding out what devices belong to (`assemble`).
 
 use crate::array::Array;
-use crate::assemble::invalid;
 use crate::commit::Past;
 use crate::core::{Core, Meta, Options, Parts};
 use crate::examine::{self, examine};
+use crate::fitness::{check_spare, invalid};
 use crate::format::journal::slot_sectors;
 use crate::format::map;
 use crate::format::{
@@ -312,28 +312,6 @@ async fn check_zeroes(core: &Rc<Core>, role: usize, member: &Member) -> IoResult
             let what = "it holds data, though it was said to read as zeroes; have it zeroed";
             return Err(member.device.geometry().error(Kind::Invalid, what));
         }
-    }
-    Ok(())
-}
-
-/// Refuses a spare that could take no member's place.
-pub(crate) fn check_spare(core: &Core, spare: &Candidate) -> IoResult {
-    let geometry = spare.device.geometry();
-    let needed = core.meta().data_at + core.shape.member_sectors(0);
-    if geometry.sectors < needed {
-        return Err(core.error(
-            Kind::Invalid,
-            format!(
-                "{} has {} MiB, a member needs {} MiB; give a larger device",
-                geometry.name,
-                geometry.sectors.bytes() >> 20,
-                needed.bytes().div_ceil(1 << 20)
-            ),
-        ));
-    }
-    if geometry.block > core.geometry.block {
-        let what = format!("{} has larger logical blocks than the array", geometry.name);
-        return Err(core.error(Kind::Invalid, what));
     }
     Ok(())
 }

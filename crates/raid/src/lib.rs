@@ -22,6 +22,7 @@ mod create;
 mod events;
 mod examine;
 mod fill;
+mod fitness;
 mod format;
 mod found;
 mod intent;

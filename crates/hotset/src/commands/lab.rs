@@ -1,5 +1,6 @@
 //! `hotset lab`.
 
+mod origin;
 mod perc;
 mod run;
 mod store;

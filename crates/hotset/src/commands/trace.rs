@@ -5,11 +5,11 @@ mod info;
 mod record;
 mod replay;
 
-use super::traces::{OnDevice, format};
+use super::traces::OnDevice;
 use crate::Failure;
-use clap::{Args, Subcommand};
+use clap::Subcommand;
+use convert::Convert;
 use std::path::PathBuf;
-use trace::Format;
 
 #[derive(Subcommand)]
 pub enum Trace {
@@ -42,23 +42,6 @@ pub enum Trace {
         #[arg(long)]
         json: bool,
     },
-}
-
-#[derive(Args)]
-pub struct Convert {
-    /// The trace; - for standard input
-    from: PathBuf,
-    /// The file to write; its ending tells the form: .hottrace, .parquet, .csv, .csv.zst or
-    /// .oracleGeneral
-    to: PathBuf,
-    #[command(flatten)]
-    input: OnDevice,
-    /// The form to write: binary, parquet, csv or oracle-general
-    #[arg(long, value_name = "FORMAT", value_parser = format)]
-    to_format: Option<Format>,
-    /// Replace the file if there is one
-    #[arg(long)]
-    force: bool,
 }
 
 pub fn run(command: Trace) -> Result<(), Failure> {

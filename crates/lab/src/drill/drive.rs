@@ -1,6 +1,6 @@
 //! One drive of the drills on this machine: how it is given, and pulled.
 
-use super::told;
+use super::row::told;
 use crate::bench::server::Server;
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,7 +1,8 @@
 //! Drills as a page of one file with its charts.
 
 use super::load::POINT;
-use super::{Row, Setup};
+use super::row::Row;
+use super::setup::Setup;
 use advise::page::{FIRST, GRID, INK, MARK, PAPER, Page, SECOND, table, themed};
 use plotters::prelude::*;
 use std::error::Error;

@@ -2,7 +2,9 @@
 //! the processes behind them.
 
 use super::drive::{Drive, Kind, image};
-use super::{Cell, Counts, Row, Setup, Site, look, play, told};
+use super::play::{Counts, Site, look, play};
+use super::row::{Cell, Row, told};
+use super::setup::Setup;
 use block::{Address, BoxDevice, Env, Nanos};
 use control::client::Client;
 use control::config::Name;

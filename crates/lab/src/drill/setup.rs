@@ -2,7 +2,7 @@
 //!
 //! Not here: the user's devices, of which only names and controllers count.
 
-use super::{Cell, told};
+use super::row::{Cell, told};
 use block::{Nanos, SECTOR_BYTES, Sectors};
 use control::check::{check_alone, domain, survives};
 use control::config::{Array, Config, Device, Name};

@@ -1,6 +1,8 @@
 //! The drill's world in virtual time: a node whose drives are models of drives.
 
-use super::{Cell, Counts, Row, Setup, Site, look, play, told};
+use super::play::{Counts, Site, look, play};
+use super::row::{Cell, Row, told};
+use super::setup::Setup;
 use block::{BoxDevice, Device, Env, Fua, Geometry, Lba, Nanos, Sectors};
 use control::check::check_alone;
 use control::config::{Config, Name};

@@ -1,7 +1,8 @@
 //! The sweep and the loss as pictures.
 
 use super::loss::{Loss, Rates};
-use super::sweep::{Point, WORKLOADS};
+use super::scale::WORKLOADS;
+use super::sweep::Point;
 use advise::page::{FIRST, GRID, INK, MARK, PAPER, SECOND};
 use plotters::coord::Shift;
 use plotters::prelude::*;

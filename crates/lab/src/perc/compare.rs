@@ -4,8 +4,10 @@
 //! that no parameter was fitted to, *calibrated* ones with a figure that one was,
 //! and *shape* rows with how something changes.
 
+use super::Fitted;
 use super::loss::Loss;
-use super::{Fitted, Point, RATE_OUTER_MB_S};
+use super::scale::RATE_OUTER_MB_S;
+use super::sweep::Point;
 use serde::Serialize;
 
 /// The largest number of threads.
@@ -304,7 +306,7 @@ fn survivor(loss: &Loss) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::super::loss::Rates;
-    use super::super::sweep::WORKLOADS;
+    use super::super::scale::WORKLOADS;
     use super::*;
 
     type Change<'a> = &'a dyn Fn(&mut Point);

@@ -2,7 +2,7 @@
 //! half writes, 4 KiB, at random moments and places.
 
 use super::rig::{self, Rig, Setup};
-use super::{SIDES, Scale};
+use super::scale::{SIDES, Scale};
 use block::{Device, Fua, Lba, Nanos};
 use serde::Serialize;
 use sim::Rng;

@@ -17,80 +17,18 @@ mod loss;
 mod page;
 mod real;
 mod rig;
+mod scale;
 mod sweep;
 
 pub use compare::Row;
 pub use loss::{Loss, Rates};
 pub use page::{POINT_HEAD, cells, charts, figures, write};
 pub use real::{Place, RealReport, real};
-pub use sweep::{Point, WORKLOADS, Workload};
+pub use scale::{WORKLOADS, Workload};
+pub use sweep::Point;
 
+use scale::{SIDES, Scale};
 use serde::Serialize;
-use sim::model::catalogue::hdd::SAS10K_300;
-use sim::model::{Figure, HddParameters};
-
-/// The controllers.
-const SIDES: [&str; 2] = ["a", "b"];
-/// Drives of a stripe.
-const DRIVES: usize = 7;
-/// The one parameter that was fitted; see [`compare`].
-const RATE_OUTER_MB_S: f64 = 157.0;
-
-/// The drive. Which one was evaluated is not printed; one of its size and time
-/// is taken, at the media rate that the printed throughput of sequential writes
-/// implies.
-const DRIVE: HddParameters = HddParameters {
-    rate_outer_mb_s: Figure::estimate(RATE_OUTER_MB_S, "fitted to 1045 MiB/s over 7 drives"),
-    ..SAS10K_300
-};
-
-/// How much is measured.
-#[derive(Clone, Copy, Debug)]
-pub struct Scale {
-    /// Reads of a point.
-    reads: u64,
-    /// Writes of a point.
-    writes: u64,
-    /// Threads of a point by those of the one before.
-    step: u64,
-    /// The write-back cache of a controller, in MB.
-    cache_mb: f64,
-    /// Seconds with a drive and without, together.
-    loss_s: usize,
-}
-
-impl Scale {
-    /// As it was published.
-    pub const FULL: Scale = Scale {
-        reads: 50_000,
-        writes: 300_000,
-        step: 2,
-        cache_mb: 1024.0,
-        loss_s: 120,
-    };
-    /// A hundredth of it, with caches to match, at the printed numbers of threads.
-    pub const QUICK: Scale = Scale {
-        reads: 2_000,
-        writes: 3_000,
-        step: 4,
-        cache_mb: 8.0,
-        loss_s: 20,
-    };
-
-    fn operations(&self, workload: Workload) -> u64 {
-        if workload.write {
-            self.writes
-        } else {
-            self.reads
-        }
-    }
-
-    fn threads(&self) -> impl Iterator<Item = u64> {
-        let step = self.step;
-        let next = move |threads: &u64| Some(threads * step);
-        std::iter::successors(Some(1), next).take_while(|threads| *threads <= 256)
-    }
-}
 
 /// A parameter that was fitted.
 #[derive(Clone, Debug, Serialize)]
@@ -144,8 +82,4 @@ pub fn run(seed: u64, quick: bool, done: &dyn Fn(&str)) -> Result<Report, String
         points,
         loss,
     })
-}
-
-fn told(error: impl ToString) -> String {
-    error.to_string()
 }

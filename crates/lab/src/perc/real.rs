@@ -4,8 +4,9 @@
 //! Files on one disk are no controllers: this measures the software, and what it
 //! costs, not what a second controller gains.
 
-use super::sweep::{Point, WORKLOADS, Workload};
-use super::{DRIVES, SIDES, Scale, told};
+use super::scale::{DRIVES, SIDES, Scale, told};
+use super::scale::{WORKLOADS, Workload};
+use super::sweep::Point;
 use crate::bench::fio::{self, Load, Measured};
 use crate::bench::server::Server;
 use serde::Serialize;

@@ -1,7 +1,7 @@
 //! The evaluated machine in virtual time: one controller or two, a stripe of
 //! drives on each, and a mirror of the stripes.
 
-use super::{DRIVE, DRIVES, SIDES, told};
+use super::scale::{DRIVE, DRIVES, SIDES, told};
 use block::{BoxDevice, Env, Geometry, Sectors, TargetId};
 use raid::{Array, Candidate, Level, Options, Plan, Uuid, create};
 use shard::Local;

@@ -6,7 +6,7 @@
 //! two writes of one block are ever in flight together.
 
 use super::rig::{self, Rig, Setup};
-use super::{Scale, told};
+use super::scale::{Scale, Workload, told};
 use block::{Device, Fua, Lba, Nanos, SECTOR_BYTES, Shared};
 use futures_util::future::try_join_all;
 use hdrhistogram::Histogram;
@@ -18,47 +18,6 @@ use std::cell::{Cell, RefCell};
 const PLACES: u64 = 2;
 /// Threads that fill a write-back cache before writes are measured.
 const FILLERS: u64 = 64;
-
-/// What threads do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Workload {
-    /// Its name in reports.
-    pub name: &'static str,
-    /// What a request moves.
-    pub bytes: u64,
-    /// Whether requests go to random places.
-    pub random: bool,
-    /// Whether they are writes.
-    pub write: bool,
-}
-
-/// The published workloads.
-pub const WORKLOADS: [Workload; 4] = [
-    Workload {
-        name: "random read",
-        bytes: 4096,
-        random: true,
-        write: false,
-    },
-    Workload {
-        name: "random write",
-        bytes: 4096,
-        random: true,
-        write: true,
-    },
-    Workload {
-        name: "sequential read",
-        bytes: 256 << 10,
-        random: false,
-        write: false,
-    },
-    Workload {
-        name: "sequential write",
-        bytes: 256 << 10,
-        random: false,
-        write: true,
-    },
-];
 
 /// One point of a curve.
 #[derive(Clone, Debug, Serialize)]

@@ -2,7 +2,7 @@
 //! them at the moments that matter.
 
 use super::report::Class;
-use super::run::Shared;
+use super::shared::Shared;
 use block::Nanos;
 use cache::{Counter, DeviceId, DeviceState, Mode, PoolDevice};
 use futures_util::future::join;

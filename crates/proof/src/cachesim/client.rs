@@ -3,8 +3,8 @@
 
 use super::model::{End, Model};
 use super::report::Class;
-use super::run::{Leaf, Shared, Target};
 use super::scenario::Scenario;
+use super::shared::{Shared, Target};
 use super::stamp::{self, ANYTHING, Value, ZERO};
 use block::{Fua, IoError, IoResult, Nanos, SECTOR_BYTES};
 use futures_util::future::join;
@@ -253,6 +253,3 @@ impl Operation<'_> {
 pub(crate) fn is_origins(scenario: &Scenario, error: &IoError) -> bool {
     scenario.origin_faults && error.device().is_some_and(|d| d.starts_with("origin"))
 }
-
-/// What clients and troublemaker see of a volume.
-pub(crate) type Volume = cache::Volume<Leaf>;

@@ -19,6 +19,7 @@ mod origin;
 pub mod report;
 pub mod run;
 pub mod scenario;
+mod shared;
 pub mod stamp;
 
 pub use report::{Class, Report, Totals};

@@ -4,7 +4,7 @@
 //! long before its answer arrives: writes that were acknowledged in between are
 //! not in it. Here some answers are held back for a while.
 
-use super::run::Leaf;
+use super::shared::Leaf;
 use block::{
     Buf, Content, Device, Env, Extent, Fua, Geometry, IoResult, Lba, Nanos, Shared as Bytes,
 };

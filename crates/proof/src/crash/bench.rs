@@ -2,10 +2,9 @@
 //! plugged in, and the report.
 
 use super::back_end::BackEnd;
-use super::case::{Case, Cut, Disks, Setting};
+use super::case::{Case, Cut, Disks, Leaf, Setting, WITNESS};
 use super::model::Model;
 use super::report::{Event, Landing, Report};
-use super::stage::{Leaf, WITNESS};
 use block::{IoError, Nanos, TargetId};
 use cache::{Cache, Counter, DeviceId, Mode};
 use sim::{Control, Image, Medium, Rng, World};

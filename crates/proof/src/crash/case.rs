@@ -4,7 +4,8 @@
 
 use block::{Extent, Lba, Nanos, Sectors, TargetId};
 use cache::Mode;
-use sim::{Domain, Effect, Ops, Plan, Point, PowerCut, Rule, Span, When};
+use shard::Disk;
+use sim::{Domain, Effect, Ops, Plan, Point, PowerCut, Rule, SimDriver, Span, When};
 use std::ops::Range;
 
 /// The power domain of the origins.
@@ -13,6 +14,11 @@ pub(super) const ORIGINS: Domain = Domain(1);
 pub(super) const POOL: Domain = Domain(2);
 /// The daemon's own "power domain": a kill of the process.
 pub(super) const DAEMON: Domain = Domain(3);
+
+/// The size of the disk beside the pool.
+pub(super) const WITNESS: Sectors = Sectors(64 * 8);
+
+pub(super) type Leaf = Disk<SimDriver>;
 
 /// Sectors from the start of one window to that of the next: more than a region
 /// that the pool marks as a whole, so that a write in one leaves others alone.

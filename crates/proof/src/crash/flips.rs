@@ -5,7 +5,7 @@
 //! order, and another one reads it again. It may refuse the pool with an error;
 //! what it serves must be right.
 
-use super::image::{Image, LINE_BYTES};
+use super::image::{Image, LINE_BYTES, Verdict};
 use layout::{Area, BLOCK_BYTES, is_checksum};
 use serde::Serialize;
 use sim::Rng;
@@ -16,19 +16,6 @@ use std::ops::Range;
 const FLIPS_PER_IMAGE: u64 = 250;
 /// From here on every structure is expected to have been flipped.
 const FLIPS_FOR_ALL: u64 = 500;
-
-/// What one flip came to.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// The pool was refused, with this error.
-    Refused(String),
-    /// It was counted, and all that was read was right.
-    Counted,
-    /// All that was read was right.
-    Harmless,
-    /// It was not.
-    Wrong(String),
-}
 
 /// What a flipped bit was part of.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]

@@ -7,7 +7,6 @@
 //! that is lost shows.
 
 use super::case::Space;
-use super::flips::Verdict;
 use crate::cachesim::stamp::{self, Value};
 use block::{
     BoxDevice, Device, Fua, Gate, Geometry, IoResult, Kind, Lba, Nanos, SECTOR_BYTES, Sectors,
@@ -33,6 +32,19 @@ const CHUNK: usize = 64 << 10;
 const COMMIT_PERIOD: Nanos = Nanos::from_micros(500);
 /// Rounds of changes in which the log comes round.
 const ROUNDS_MAX: u32 = 100;
+
+/// What one flip came to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// The pool was refused, with this error.
+    Refused(String),
+    /// It was counted, and all that was read was right.
+    Counted,
+    /// All that was read was right.
+    Harmless,
+    /// It was not.
+    Wrong(String),
+}
 
 /// The bytes of a pool's device, of its witness and of an origin.
 #[derive(Clone)]

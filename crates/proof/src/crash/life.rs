@@ -1,10 +1,12 @@
 //! One life of a daemon: it opens, clients take steps from the script, and it
 //! ends in order unless the power goes first.
 
-use super::back_end::{self, Since};
+use super::back_end::Since;
 use super::bench::{Bench, LastLook, Phase};
 use super::case::{Space, Step};
+use super::flushes;
 use super::stage::{self, Stage};
+use super::standstill;
 use crate::cachesim::stamp::{self, ANYTHING, Value, ZERO};
 use block::{Device, Fua, IoError, IoResult, Kind, Lba, Nanos, SECTOR_BYTES};
 use cache::{Cache, Counter};
@@ -97,9 +99,9 @@ async fn perform(bench: &Rc<Bench>, local: &Local<SimDriver>, stage: &Stage, ste
             change(bench, *volume, sectors, ANYTHING, false, discard).await;
         }
         Step::Flush(volume) => {
-            let begun = back_end::begin_flush(bench, *volume);
+            let begun = flushes::begin_flush(bench, *volume);
             let flushed = stage.gates[*volume].flush().await;
-            back_end::end_flush(bench, *volume, begun, flushed);
+            flushes::end_flush(bench, *volume, begun, flushed);
         }
         Step::Mode(volume, mode) => {
             bench.set_mode(*volume, *mode);
@@ -108,12 +110,12 @@ async fn perform(bench: &Rc<Bench>, local: &Local<SimDriver>, stage: &Stage, ste
         Step::Unplug(disk) => bench.plug(*disk, false),
         Step::Plug(disk) => plug(bench, local, stage, *disk).await,
         Step::Pause(span) => env.timer.sleep(*span).await,
-        Step::Forget(volume) => back_end::forget(bench, *volume),
-        Step::Away(volume, span) => back_end::be_away(bench, &env, *volume, *span).await,
+        Step::Forget(volume) => flushes::forget(bench, *volume),
+        Step::Away(volume, span) => standstill::be_away(bench, &env, *volume, *span).await,
         Step::Hang(disk) => bench.hang(*disk),
-        Step::Snapshot(volume) => back_end::work(bench, &env, stage, *volume, false).await,
-        Step::Rollback(volume) => back_end::work(bench, &env, stage, *volume, true).await,
-        Step::Invalidate(volume) => back_end::invalidate(bench, &env, stage, *volume).await,
+        Step::Snapshot(volume) => standstill::work(bench, &env, stage, *volume, false).await,
+        Step::Rollback(volume) => standstill::work(bench, &env, stage, *volume, true).await,
+        Step::Invalidate(volume) => standstill::invalidate(bench, &env, stage, *volume).await,
         Step::Stop => bench.stopping.set(true),
     }
 }
@@ -177,7 +179,7 @@ async fn change(
         .borrow_mut()
         .end(sectors, value, done, durable);
     if done && durable {
-        back_end::forced(bench, volume, sectors);
+        flushes::forced(bench, volume, sectors);
     }
 }
 
@@ -211,7 +213,7 @@ fn overwrite_hidden(bench: &Bench) {
     let volumes = bench.setting().iter().zip(&bench.case.volumes);
     for (volume, (setting, space)) in volumes.enumerate() {
         for hidden in setting.windows..space.windows {
-            back_end::overwrite(bench, volume, space.window(hidden));
+            standstill::overwrite(bench, volume, space.window(hidden));
         }
     }
 }

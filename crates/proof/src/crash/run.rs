@@ -1,10 +1,11 @@
 //! Runs one case: lives of a daemon on the same disks, one after the other.
 
 use super::bench::Bench;
+use super::case::WITNESS;
 use super::case::{Case, Cut, DAEMON, ORIGINS, POOL};
 use super::life;
 use super::report::{Event, Report};
-use super::stage::{WITNESS, pool_name};
+use super::stage::pool_name;
 use block::{Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, ShardId};
 use sim::{Budget, Class, DiskSpec, Outcome, Service, Sim, World};
 use simnode::run_alone;

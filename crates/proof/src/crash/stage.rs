@@ -1,12 +1,12 @@
 //! Opens and closes the cache under test: the only file here that knows how a
 //! daemon puts one together.
 
-use super::back_end;
 use super::bench::Bench;
-use super::case::{Setting, Space};
+use super::case::{Leaf, Setting, Space};
+use super::flushes;
 use block::{BoxDevice, Device, Fua, Gate, IoResult, Kind, Lba, Nanos, Sectors, TargetId};
 use cache::{Cache, Config, DeviceId, Durability, PoolDevice, Volume, VolumeConfig};
-use shard::{Disk, Local};
+use shard::Local;
 use sim::SimDriver;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -15,8 +15,6 @@ use std::task::Poll;
 /// What a pool disk has beside the lines that a case wants on it: heads, marks,
 /// log, maps and what the policy remembers.
 pub(super) const METADATA: Sectors = Sectors(96 * 8);
-/// The size of the disk beside the pool.
-pub(super) const WITNESS: Sectors = Sectors(64 * 8);
 /// How often what is stuck is released while a pool is opened: no client waits
 /// for it, but somebody who looks on does.
 const PATIENCE: Nanos = Nanos::from_millis(5);
@@ -24,8 +22,6 @@ const PATIENCE: Nanos = Nanos::from_millis(5);
 const CLOSE_MAX: Nanos = Nanos::from_secs(1);
 /// Attempts to open a pool whose disks fail now and then, before it is formatted.
 const ATTEMPTS: u32 = 50;
-
-pub(super) type Leaf = Disk<SimDriver>;
 
 /// A cache and its volumes, open.
 pub(super) struct Stage {
@@ -204,9 +200,9 @@ async fn open_pool(
 pub(super) async fn close(bench: &Bench, local: &Local<SimDriver>, stage: Stage) {
     for (volume, gate) in stage.gates.iter().enumerate() {
         if !bench.back_end.is_closed(volume) {
-            let begun = back_end::begin_flush(bench, volume);
+            let begun = flushes::begin_flush(bench, volume);
             let flushed = gate.device().flush().await;
-            back_end::end_flush(bench, volume, begun, flushed);
+            flushes::end_flush(bench, volume, begun, flushed);
             gate.device().close().await;
         }
     }

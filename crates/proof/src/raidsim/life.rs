@@ -2,10 +2,10 @@
 //! what of it outlives a loss of power.
 
 use super::model::Model;
-use super::nest::Unit;
 use super::refuse::{Refusals, Refusing};
 use super::report::{Class, Report};
 use super::scenario::Scenario;
+use super::unit::Unit;
 use crate::cachesim::stamp::Value;
 use block::{BoxDevice, Device, Env, Gate, IoError, Kind, Nanos, Sectors};
 use raid::{Array, Candidate, MemberReport, MemberState, Options, Uuid};

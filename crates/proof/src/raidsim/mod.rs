@@ -11,6 +11,9 @@
 mod between;
 mod chaos;
 mod client;
+mod course;
+mod draw;
+mod kind;
 mod life;
 mod model;
 mod nest;
@@ -22,13 +25,14 @@ mod split;
 mod start;
 mod strikes;
 mod trouble;
+mod unit;
 
+pub use kind::Trouble;
 #[cfg(feature = "nodes")]
 pub(crate) use model::Model;
 pub use report::{Class, Report, Summary, Totals};
 pub use run::{run, run_scenario};
 pub use scenario::Scenario;
-pub use trouble::Trouble;
 
 /// The command that runs `seed` again.
 pub fn replay(seed: u64) -> String {

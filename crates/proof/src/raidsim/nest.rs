@@ -5,6 +5,7 @@ use super::life::Outside;
 use super::report::Class;
 use super::scenario::Scenario;
 use super::trouble::Trouble;
+use super::unit::Unit;
 use block::{BoxDevice, Env, IoResult, Nanos, Sectors, TargetId};
 use raid::{Array, Candidate, Level, Plan, Start, assemble, create};
 use shard::Local;
@@ -12,15 +13,6 @@ use sim::{Rng, SimDriver};
 
 /// Where the data of a member begins at most.
 const META: Sectors = Sectors(4096);
-
-/// A member to be.
-#[derive(Clone, Debug)]
-pub(crate) struct Unit {
-    /// Its disks: one, or those of the array that it is.
-    pub(crate) targets: Vec<TargetId>,
-    /// Of an array.
-    pub(crate) level: Option<Level>,
-}
 
 /// What the members of `scenario` are: the level of each, and how many disks it has.
 pub(super) fn plan(scenario: &Scenario) -> Vec<(Option<Level>, usize)> {

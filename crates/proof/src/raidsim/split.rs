@@ -7,10 +7,10 @@
 use super::between::count;
 use super::chaos::Chaos;
 use super::client;
+use super::course::{drive, finish, work};
 use super::life::{Life, Outside};
 use super::model::Model;
 use super::report::Class;
-use super::run::{drive, finish, work};
 use super::start::begin;
 use block::{BoxDevice, Device, Extent, Lba, Nanos, Sectors};
 use futures_util::future::join;

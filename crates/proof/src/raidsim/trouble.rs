@@ -3,13 +3,13 @@
 //!
 //! Not here: what it does to a life (`chaos`, `strikes`, `between`, `split`).
 
+pub use super::kind::Trouble;
+
 use super::scenario::Scenario;
 use block::{Extent, Kind, Lba, Nanos, Sectors, TargetId};
 use raid::Level;
 use sim::{Effect, Ops, Plan, Rng, Rule, When};
 
-/// Draws the trouble of a seed.
-const TROUBLE: u64 = 907;
 /// Draws whether clients discard.
 const DISCARDS: u64 = 908;
 /// Where superblocks end.
@@ -19,66 +19,6 @@ const MAP: Extent = Extent {
     start: Lba(16),
     len: Sectors(8),
 };
-
-/// A kind of trouble.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Trouble {
-    /// None but that of every scenario.
-    None,
-    /// Metadata of one member cannot be read, now and then or until it is written.
-    Metadata,
-    /// A member does not answer, for a while or for ever, or slowly; writes land late.
-    Hangs,
-    /// Members are replaced, sound ones too.
-    Replaces,
-    /// Legs of a mirror are started apart from each other.
-    Splits,
-    /// A member comes back with another logical block, or smaller.
-    Reshapes,
-    /// Several members are lost at a time.
-    Several,
-    /// Members are arrays.
-    Nested,
-    /// A loss of power leaves sectors that cannot be read.
-    Spoils,
-    /// Bits of metadata flip where they rest.
-    Rots,
-    /// Memory is short, and clients hold all that they may.
-    Memory,
-    /// Hours pass before the power goes.
-    Idles,
-    /// A lost member returns while a spare takes its place.
-    Races,
-}
-
-impl Trouble {
-    /// That of `seed`.
-    fn of(seed: u64) -> Trouble {
-        match Rng::fork(seed, TROUBLE).below(100) {
-            0..5 => Trouble::Metadata,
-            5..10 => Trouble::Hangs,
-            10..15 => Trouble::Replaces,
-            15..20 => Trouble::Splits,
-            20..24 => Trouble::Reshapes,
-            24..29 => Trouble::Several,
-            29..32 => Trouble::Nested,
-            32..39 => Trouble::Spoils,
-            39..44 => Trouble::Rots,
-            44..48 => Trouble::Memory,
-            48..51 => Trouble::Idles,
-            51..56 => Trouble::Races,
-            _ => Trouble::None,
-        }
-    }
-
-    fn needs_redundancy(self) -> bool {
-        use Trouble::*;
-        matches!(
-            self,
-            Metadata | Replaces | Several | Nested | Spoils | Rots | Races
-        )
-    }
-}
 
 /// Gives `scenario` the trouble of its seed, and takes away what does not go with it.
 pub(super) fn add_to(scenario: &mut Scenario) {

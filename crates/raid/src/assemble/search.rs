@@ -14,7 +14,7 @@ mod life;
 use super::*;
 use crate::format::MemberEntry;
 use crate::levels::Level;
-use block::{BoxDevice, Geometry, Pool};
+use block::{BoxDevice, Geometry, Pool, Sectors};
 use devices::{Alone, Disk, World};
 use life::Event;
 use std::cell::RefCell;

@@ -8,12 +8,14 @@
 pub(crate) mod journal;
 pub(crate) mod map;
 mod superblock;
+mod uuid;
 
 pub(crate) use superblock::HISTORY_MAX;
 pub use superblock::{
     BAD_MAX, MEMBER_SECTORS_MAX, MemberEntry, MemberState, NAME_BYTES_MAX, Position, ROLE_SPARE,
-    Scrubbed, Superblock, Uuid,
+    Scrubbed, Superblock,
 };
+pub use uuid::Uuid;
 
 use block::Sectors;
 use crc_fast::{CrcAlgorithm, Digest};

@@ -7,10 +7,9 @@
 
 use super::journal::slot_sectors;
 use super::map::{self, REGIONS_MAX};
-use super::{ALIGNMENT, BLOCK_BYTES, Fields, JOURNAL, NUMBER_MAX, checksum, put};
+use super::{ALIGNMENT, BLOCK_BYTES, Fields, JOURNAL, NUMBER_MAX, Uuid, checksum, put};
 use crate::levels::{Level, MEMBERS_MAX, Shape};
 use block::{BUF_BYTES_MAX, Extent, Lba, Sectors};
-use std::fmt;
 
 const MAGIC: &[u8; 8] = b"hotsetAR";
 const VERSION: u32 = 2;
@@ -39,26 +38,6 @@ const BAD_BYTES: usize = 16;
 const _: () = assert!(AT_HISTORY + HISTORY_MAX * POSITION_BYTES <= AT_SCRUBBED);
 const _: () = assert!(AT_TABLE + MEMBERS_MAX * ENTRY_BYTES_PLAIN == AT_BAD);
 const _: () = assert!(AT_BAD + BAD_MAX * BAD_BYTES == BLOCK_BYTES);
-
-/// Names an array, or a member, for ever.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Uuid(pub [u8; 16]);
-
-impl fmt::Debug for Uuid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, byte) in self.0.iter().enumerate() {
-            let dash = matches!(i, 4 | 6 | 8 | 10);
-            write!(f, "{}{byte:02x}", if dash { "-" } else { "" })?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Display for Uuid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
-    }
-}
 
 /// What is known of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

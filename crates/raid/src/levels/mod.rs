@@ -11,30 +11,14 @@ mod raid0;
 mod raid1;
 mod raid10;
 mod raid5;
+mod shape;
 #[cfg(test)]
 mod tests;
 
+use shape::min;
+pub use shape::{LEGS_MAX, Leg, Level, MEMBERS_MAX, Piece, Shape};
+
 use block::{Extent, IoError, IoResult, Kind, Lba, Sectors};
-
-/// The most members of an array.
-pub const MEMBERS_MAX: usize = 32;
-/// The most copies of a sector.
-pub const LEGS_MAX: usize = 4;
-
-/// How an array spreads its data over its members.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Level {
-    /// One member after the other.
-    Linear,
-    /// Chunks in turn, no redundancy.
-    Raid0,
-    /// The same on each of 2 to 4 members.
-    Raid1,
-    /// Chunks in turn, each on two neighbouring members.
-    Raid10,
-    /// Chunks in turn, with a chunk of parity in each stripe.
-    Raid5,
-}
 
 impl Level {
     /// Every level.
@@ -105,59 +89,6 @@ impl Roles {
     pub fn iter(self) -> impl Iterator<Item = usize> {
         (0..MEMBERS_MAX).filter(move |role| self.has(*role))
     }
-}
-
-/// A place on a member, counted from where its data begins.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Leg {
-    /// The member's role.
-    pub member: usize,
-    /// The sector of its data.
-    pub at: Lba,
-}
-
-/// A run of an array's sectors that is one run on each of its legs.
-#[derive(Clone, Copy, Debug)]
-pub struct Piece {
-    /// The sectors of the array.
-    pub extent: Extent,
-    legs: [Leg; LEGS_MAX],
-    copies: usize,
-}
-
-impl Piece {
-    fn new(extent: Extent, legs: impl IntoIterator<Item = Leg>) -> Piece {
-        let mut piece = Piece {
-            extent,
-            legs: [Leg::default(); LEGS_MAX],
-            copies: 0,
-        };
-        for leg in legs {
-            piece.legs[piece.copies] = leg;
-            piece.copies += 1;
-        }
-        piece
-    }
-
-    /// Where it lies.
-    pub fn legs(&self) -> &[Leg] {
-        &self.legs[..self.copies]
-    }
-
-    /// Its bytes in a transfer that begins at `start`.
-    pub fn bytes(&self, start: Lba) -> std::ops::Range<usize> {
-        let from = (self.extent.start - start).bytes() as usize;
-        from..from + self.extent.len.bytes() as usize
-    }
-}
-
-/// The geometry of an array.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Shape {
-    level: Level,
-    /// The sectors used of each member, by role.
-    sizes: Box<[Sectors]>,
-    chunk: Sectors,
 }
 
 impl Shape {
@@ -290,7 +221,3 @@ impl Shape {
 }
 
 pub use raid5::Stripe;
-
-fn min(a: Sectors, b: Sectors) -> Sectors {
-    if a < b { a } else { b }
-}

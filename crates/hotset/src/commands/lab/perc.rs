@@ -1,6 +1,6 @@
 //! `hotset lab run perc`.
 
-use super::run::{again, commit};
+use super::origin::{again, commit};
 use crate::Failure;
 use crate::commands::table::Table;
 use experiment::figures::{Fitted, Status};

@@ -1,5 +1,6 @@
 //! `hotset lab run`, `hotset lab list` and `hotset lab report`.
 
+use super::origin::{again, commit};
 use super::perc::{self, Perc};
 use super::store;
 use crate::Failure;
@@ -11,7 +12,6 @@ use experiment::verdict::{Outcome, Row, rows};
 use lab::report;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::thread;
@@ -298,29 +298,6 @@ fn published(
         curves: std::mem::take(&mut outcomes[0].curves),
         charts: Vec::new(),
     })
-}
-
-/// The command that runs an experiment again.
-pub fn again(name: &str, quick: bool, seed: u64, seeds: Option<u64>) -> String {
-    let quick = if quick { " --quick" } else { "" };
-    let seeds = seeds.map_or(String::new(), |seeds| format!(" --seeds {seeds}"));
-    format!("hotset lab run {name}{quick} --seed {seed}{seeds}")
-}
-
-/// The commit of the tree that this program is in, if it is in one.
-pub fn commit() -> String {
-    let ask = || {
-        let program = std::env::current_exe().ok()?;
-        let output = Command::new("git")
-            .arg("-C")
-            .arg(program.parent()?)
-            .args(["rev-parse", "--short=12", "HEAD"])
-            .output()
-            .ok()?;
-        let name = String::from_utf8(output.stdout).ok()?.trim().to_owned();
-        (output.status.success() && !name.is_empty()).then_some(name)
-    };
-    ask().unwrap_or_else(|| format!("unknown; version {}", env!("CARGO_PKG_VERSION")))
 }
 
 fn show(all: &[Finished], json: bool) -> Result<(), Failure> {

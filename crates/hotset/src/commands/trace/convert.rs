@@ -1,7 +1,8 @@
 //! `hotset trace import` and `convert`: from any format to one of hotset's.
 
-use super::Convert;
 use crate::Failure;
+use crate::commands::traces::{OnDevice, format};
+use clap::Args;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -9,6 +10,23 @@ use trace::{Format, Record, Writer};
 
 /// zstd's default level.
 const ZSTD_LEVEL: i32 = 3;
+
+#[derive(Args)]
+pub struct Convert {
+    /// The trace; - for standard input
+    from: PathBuf,
+    /// The file to write; its ending tells the form: .hottrace, .parquet, .csv, .csv.zst or
+    /// .oracleGeneral
+    to: PathBuf,
+    #[command(flatten)]
+    input: OnDevice,
+    /// The form to write: binary, parquet, csv or oracle-general
+    #[arg(long, value_name = "FORMAT", value_parser = format)]
+    to_format: Option<Format>,
+    /// Replace the file if there is one
+    #[arg(long)]
+    force: bool,
+}
 
 pub fn run(convert: &Convert) -> Result<(), Failure> {
     let format = output_format(&convert.to, convert.to_format)?;

@@ -1,9 +1,9 @@
 //! `hotset trace record`.
 
 use super::convert::{Output, output_format};
-use super::format;
 use crate::Failure;
 use crate::cli::Control;
+use crate::commands::traces::format;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use block::Nanos;

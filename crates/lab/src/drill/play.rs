@@ -1,0 +1,160 @@
+//! The script of every cell, in whichever world it is played.
+
+use super::load::Load;
+use super::row::{Cell, Detail, Row, told};
+use super::setup::Setup;
+use block::{BoxDevice, Env, Nanos, Timer};
+
+/// The load before something is pulled.
+const BEFORE: Nanos = Nanos::from_secs(1);
+
+/// How long arrays may take to be whole again.
+const SETTLE_MAX: Nanos = Nanos::from_secs(120);
+
+/// Members of arrays with their reads and writes so far.
+pub(super) type Counts = Vec<(String, u64, u64)>;
+
+/// The world that a drill runs in.
+pub(super) trait Site {
+    /// Pulls what the cell says.
+    async fn pull(&self) -> Result<(), String>;
+    /// Puts it back.
+    async fn give_back(&self) -> Result<(), String>;
+    /// Whether every array is whole.
+    async fn is_whole(&self) -> Result<bool, String>;
+    /// In how many places the copies of each array differ.
+    async fn scrub(&self) -> Result<Vec<(String, u64)>, String>;
+    /// What members have done.
+    async fn counts(&self) -> Result<Counts, String>;
+}
+
+/// Whether every array of `setup` is whole, and what the members of those that are part
+/// of no other have done.
+pub(super) fn look(setup: &Setup, arrays: &[control::status::Array]) -> (bool, Counts) {
+    // One within another that could not be put together is not among them.
+    let all = arrays.len() == setup.arrays().len();
+    let whole = all && arrays.iter().all(|array| array.state == "healthy");
+    let volumes = setup.volumes();
+    let is_volume = |array: &&control::status::Array| {
+        let mut volumes = volumes.iter();
+        volumes.any(|volume| volume.name.as_str() == array.name)
+    };
+    let counts = arrays.iter().filter(is_volume).flat_map(|array| {
+        array.members.iter().map(|member| {
+            let device = member.device.as_deref().unwrap_or("-");
+            let name = format!("{} on {device}", array.name);
+            (name, member.reads, member.writes)
+        })
+    });
+    (whole, counts.collect())
+}
+
+/// The script of every cell.
+pub(super) async fn play(
+    env: Env,
+    volumes: Vec<BoxDevice>,
+    site: &impl Site,
+    setup: &Setup,
+    cell: &Cell,
+    place: &'static str,
+) -> Result<Row, String> {
+    let timer = &env.timer;
+    let load = Load::new(env.clone(), volumes);
+    load.fill().await.map_err(told)?;
+    let began = timer.now();
+    let mut snapshots = vec![site.counts().await?];
+    if cell.io {
+        load.start();
+    }
+    timer.sleep(BEFORE).await;
+    snapshots.push(site.counts().await?);
+    let pulled = timer.now();
+    let before = load.seen.borrow().clone();
+    site.pull().await?;
+    timer.sleep(setup.away()).await;
+    if !cell.io {
+        load.verify().await;
+    }
+    snapshots.push(site.counts().await?);
+    let away = (timer.now() - pulled).as_secs_f64();
+    let during = load.seen.borrow().clone();
+    site.give_back().await?;
+    let back = timer.now();
+    settle(timer, site).await?;
+    let whole = timer.now();
+    load.stop().await;
+    load.verify().await;
+    let mut is_whole = settle(timer, site).await?;
+    let differ = match is_whole {
+        true => match site.scrub().await {
+            // It was the first to ask for a part that had been away.
+            Err(_) if !site.is_whole().await? => {
+                is_whole = settle(timer, site).await?;
+                site.scrub().await
+            }
+            ended => ended,
+        }?,
+        false => Vec::new(),
+    };
+    let mut seen = load.seen.borrow().clone();
+    if !is_whole {
+        seen.errors += 1;
+        seen.error
+            .get_or_insert_with(|| "an array is never whole again".into());
+    }
+    for (array, places) in differ.into_iter().filter(|(_, places)| *places > 0) {
+        let what = || format!("copies of {array} differ, in places: {places}");
+        seen.error.get_or_insert_with(what);
+        seen.wrong_bytes += places * block::SECTOR_BYTES;
+    }
+    let since = |at: Nanos| (at - began).as_secs_f64();
+    Ok(Row {
+        scenario: cell.scenario.name.clone(),
+        side: cell.scenario.side.clone(),
+        io: cell.io,
+        place,
+        longest_stall_ms: seen.longest.as_secs_f64() * 1e3,
+        errors: seen.errors,
+        wrong_bytes: seen.wrong_bytes,
+        reads_per_s: (during.reads - before.reads) as f64 / away,
+        writes_per_s: (during.writes - before.writes) as f64 / away,
+        error: seen.error,
+        detail: Detail {
+            line: seen.line,
+            marks_s: [since(pulled), since(back), since(whole)],
+            members: rates(&snapshots, BEFORE.as_secs_f64(), away),
+            limit_ms: setup.detection().as_secs_f64() * 1e3,
+        },
+    })
+}
+
+/// Waits until every array is whole; whether they are.
+async fn settle(timer: &Timer, site: &impl Site) -> Result<bool, String> {
+    let since = timer.now();
+    loop {
+        let is_whole = site.is_whole().await?;
+        if is_whole || timer.now() - since > SETTLE_MAX {
+            return Ok(is_whole);
+        }
+        timer.sleep(Nanos::from_millis(50)).await;
+    }
+}
+
+/// What members did a second, before the loss and during it.
+fn rates(snapshots: &[Counts], before_s: f64, away_s: f64) -> Vec<(String, [f64; 2], [f64; 2])> {
+    let find = |counts: &Counts, name: &str| {
+        let found = counts.iter().find(|(n, ..)| n == name);
+        found.map_or((0, 0), |(_, reads, writes)| (*reads, *writes))
+    };
+    let mut out = Vec::new();
+    for (name, ..) in &snapshots[0] {
+        let at = |i: usize| find(&snapshots[i], name);
+        let rate = |from: (u64, u64), to: (u64, u64), span: f64| {
+            let each = |from: u64, to: u64| to.saturating_sub(from) as f64 / span;
+            [each(from.0, to.0), each(from.1, to.1)]
+        };
+        let before = rate(at(0), at(1), before_s);
+        out.push((name.clone(), before, rate(at(1), at(2), away_s)));
+    }
+    out
+}

@@ -1,0 +1,115 @@
+//! What was evaluated: the drives, and how long and large each part is.
+
+use sim::model::Figure;
+use sim::model::HddParameters;
+use sim::model::catalogue::hdd::SAS10K_300;
+
+/// The controllers.
+pub(super) const SIDES: [&str; 2] = ["a", "b"];
+
+/// Drives of a stripe.
+pub(super) const DRIVES: usize = 7;
+
+/// The one parameter that was fitted; see [`compare`].
+pub(super) const RATE_OUTER_MB_S: f64 = 157.0;
+
+/// The drive. Which one was evaluated is not printed; one of its size and time
+/// is taken, at the media rate that the printed throughput of sequential writes
+/// implies.
+pub(super) const DRIVE: HddParameters = HddParameters {
+    rate_outer_mb_s: Figure::estimate(RATE_OUTER_MB_S, "fitted to 1045 MiB/s over 7 drives"),
+    ..SAS10K_300
+};
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    /// Reads of a point.
+    pub(super) reads: u64,
+    /// Writes of a point.
+    pub(super) writes: u64,
+    /// Threads of a point by those of the one before.
+    pub(super) step: u64,
+    /// The write-back cache of a controller, in MB.
+    pub(super) cache_mb: f64,
+    /// Seconds with a drive and without, together.
+    pub(super) loss_s: usize,
+}
+
+impl Scale {
+    /// As it was published.
+    pub const FULL: Scale = Scale {
+        reads: 50_000,
+        writes: 300_000,
+        step: 2,
+        cache_mb: 1024.0,
+        loss_s: 120,
+    };
+    /// A hundredth of it, with caches to match, at the printed numbers of threads.
+    pub const QUICK: Scale = Scale {
+        reads: 2_000,
+        writes: 3_000,
+        step: 4,
+        cache_mb: 8.0,
+        loss_s: 20,
+    };
+
+    pub(super) fn operations(&self, workload: Workload) -> u64 {
+        if workload.write {
+            self.writes
+        } else {
+            self.reads
+        }
+    }
+
+    pub(super) fn threads(&self) -> impl Iterator<Item = u64> {
+        let step = self.step;
+        let next = move |threads: &u64| Some(threads * step);
+        std::iter::successors(Some(1), next).take_while(|threads| *threads <= 256)
+    }
+}
+
+pub(super) fn told(error: impl ToString) -> String {
+    error.to_string()
+}
+
+/// What threads do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Workload {
+    /// Its name in reports.
+    pub name: &'static str,
+    /// What a request moves.
+    pub bytes: u64,
+    /// Whether requests go to random places.
+    pub random: bool,
+    /// Whether they are writes.
+    pub write: bool,
+}
+
+/// The published workloads.
+pub const WORKLOADS: [Workload; 4] = [
+    Workload {
+        name: "random read",
+        bytes: 4096,
+        random: true,
+        write: false,
+    },
+    Workload {
+        name: "random write",
+        bytes: 4096,
+        random: true,
+        write: true,
+    },
+    Workload {
+        name: "sequential read",
+        bytes: 256 << 10,
+        random: false,
+        write: false,
+    },
+    Workload {
+        name: "sequential write",
+        bytes: 256 << 10,
+        random: false,
+        write: true,
+    },
+];

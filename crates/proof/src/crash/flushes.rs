@@ -1,0 +1,103 @@
+//! What a flush of an origin came to, against what the model allows.
+
+use super::back_end::Since;
+use super::bench::Bench;
+use super::case::Space;
+use super::model::FlushMark;
+use super::report::Event;
+use block::{IoResult, Lba, SECTOR_BYTES};
+use sim::Medium;
+use std::ops::Range;
+
+/// From now on only what the origin holds may be read.
+pub(super) fn settle_model(bench: &Bench, volume: usize) {
+    for (start, bytes) in windows(bench, volume, Medium::latest) {
+        let held = bench.models[volume].borrow_mut().settle(start, &bytes);
+        if let Err(what) = held {
+            bench.violate(format!("the origin of volume {volume} by itself: {what}"));
+        }
+    }
+}
+
+/// A flush that began at `mark` was acknowledged: its origin holds it durably.
+pub(super) fn flushed(bench: &Bench, volume: usize, mark: FlushMark) {
+    bench.models[volume].borrow_mut().end_flush(mark);
+    for (start, bytes) in windows(bench, volume, Medium::durable) {
+        let held = bench.models[volume]
+            .borrow_mut()
+            .holds_durably(start, &bytes);
+        if let Err(what) = held {
+            bench.violate(format!("after a flush of volume {volume}: {what}"));
+        }
+    }
+}
+
+/// A write with forced unit access was acknowledged.
+pub(super) fn forced(bench: &Bench, volume: usize, sectors: &Range<u64>) {
+    let mut bytes = vec![0; ((sectors.end - sectors.start) * SECTOR_BYTES) as usize];
+    bench.back_end.media[volume].durable(Lba(sectors.start), &mut bytes);
+    let held = bench.models[volume]
+        .borrow_mut()
+        .holds_durably(sectors.start, &bytes);
+    if let Err(what) = held {
+        bench.violate(format!("after a forced write of volume {volume}: {what}"));
+    }
+}
+
+/// A flush of a client, or at the end of a daemon, has ended.
+pub(super) fn end_flush(
+    bench: &Bench,
+    volume: usize,
+    (mark, since): (FlushMark, Since),
+    result: IoResult,
+) {
+    let Err(error) = result else {
+        return flushed(bench, volume, mark);
+    };
+    let away = bench.back_end.was_away(volume, since);
+    if !excused(bench, volume, mark, since) {
+        let what = "a flush failed, and its origin had no loss to tell of";
+        return bench.violate(format!("{what}: {error}"));
+    }
+    bench.report.borrow_mut().meet(Event::LossTold);
+    let settled = bench.models[volume].borrow_mut().tell(mark, away);
+    // What was restored may be cached as it was, until it is invalidated.
+    if settled && !bench.back_end.volumes[volume].restored.get() {
+        settle_model(bench, volume);
+    }
+}
+
+pub(super) fn begin_flush(bench: &Bench, volume: usize) -> (FlushMark, Since) {
+    let mark = bench.models[volume].borrow().begin_flush();
+    (mark, bench.back_end.since(volume))
+}
+
+fn excused(bench: &Bench, volume: usize, mark: FlushMark, since: Since) -> bool {
+    bench.models[volume].borrow().may_fail(mark) || bench.back_end.was_away(volume, since)
+}
+
+/// The origin forgets, and goes on at once.
+pub(super) fn forget(bench: &Bench, volume: usize) {
+    bench.control.forget(bench.origins[volume]);
+    bench.models[volume].borrow_mut().forget();
+}
+
+/// The bytes of each window of a volume's origin, with their first sector.
+fn windows(
+    bench: &Bench,
+    volume: usize,
+    read: impl Fn(&Medium, Lba, &mut [u8]),
+) -> Vec<(u64, Vec<u8>)> {
+    let space: Space = bench.case.volumes[volume];
+    let window = |number| {
+        let sectors = space.window(number);
+        let mut bytes = vec![0; (space.each * SECTOR_BYTES) as usize];
+        read(
+            &bench.back_end.media[volume],
+            Lba(sectors.start),
+            &mut bytes,
+        );
+        (sectors.start, bytes)
+    };
+    (0..space.windows).map(window).collect()
+}

@@ -1,0 +1,146 @@
+//! An administrator at work behind the daemon: absences, snapshots, restored origins.
+
+use super::back_end::{Since, Told};
+use super::bench::Bench;
+use super::flushes::{flushed, forget, settle_model};
+use super::report::Event;
+use super::stage::Stage;
+use crate::cachesim::stamp;
+use block::{Env, IoError, Lba, Nanos, SECTOR_BYTES};
+use std::cell::Cell;
+use std::ops::Range;
+
+/// How long the back end takes for what it does.
+const WORK: Nanos = Nanos::from_micros(300);
+
+/// Attempts to invalidate a volume whose origin has losses to tell of, or is away.
+const ATTEMPTS: u32 = 100;
+
+/// The origin forgets, and is away for `span`.
+pub(super) async fn be_away(bench: &Bench, env: &Env, volume: usize, span: Nanos) {
+    let state = &bench.back_end.volumes[volume];
+    if state.away.replace(true) {
+        return;
+    }
+    bench.report.borrow_mut().meet(Event::OriginAway);
+    state.absences.set(state.absences.get() + 1);
+    forget(bench, volume);
+    bench.control.kill(bench.origins[volume]);
+    env.timer.sleep(span).await;
+    bench.control.revive(bench.origins[volume]);
+    env.timer.sleep(Nanos(1)).await;
+    state.away.set(false);
+}
+
+/// Takes a snapshot of a volume, or puts back one that was taken; a volume on which
+/// somebody else works is left alone.
+pub(super) async fn work(bench: &Bench, env: &Env, stage: &Stage, volume: usize, back: bool) {
+    let state = &bench.back_end.volumes[volume];
+    if state.busy.replace(true) {
+        return;
+    }
+    let since = bench.back_end.since(volume);
+    match stage.gates[volume].device().quiesce().await {
+        // Nothing is in flight: all that was acknowledged is durable.
+        Ok(()) => {
+            let all = bench.models[volume].borrow().begin_flush();
+            // What clients have not been told of, the back end may have been.
+            if !bench.models[volume]
+                .borrow()
+                .knows_less(state.told.get().losses)
+            {
+                flushed(bench, volume, all);
+            }
+            at_standstill(bench, env, stage, volume, back).await;
+            if !state.closed.get() {
+                let resumed = stage.gates[volume].device().resume();
+                resumed.expect("it stands still");
+            }
+        }
+        Err(error) => judge(bench, volume, since, &state.told, &error),
+    }
+    state.busy.set(false);
+}
+
+async fn at_standstill(bench: &Bench, env: &Env, stage: &Stage, volume: usize, back: bool) {
+    let state = &bench.back_end.volumes[volume];
+    env.timer.sleep(WORK).await;
+    let snapshot = bench.back_end.snapshots.borrow()[volume].clone();
+    match snapshot.filter(|_| back) {
+        None => {
+            let saved = bench.models[volume].borrow().save();
+            let image = bench.back_end.media[volume].save();
+            bench.back_end.snapshots.borrow_mut()[volume] = Some((image, saved));
+            bench.report.borrow_mut().meet(Event::Snapshot);
+            env.timer.sleep(WORK).await;
+        }
+        Some((image, saved)) => {
+            bench.back_end.media[volume].restore(&image);
+            bench.models[volume].borrow_mut().restore(&saved);
+            state.restored.set(true);
+            env.timer.sleep(WORK).await;
+            if bench.stopping.get() {
+                // What a daemon does first that is to stop.
+                state.closed.set(true);
+                stage.gates[volume].device().close().await;
+                return bench.report.borrow_mut().meet(Event::StopAtStandstill);
+            }
+            if invalidate_now(bench, env, stage, volume).await {
+                state.restored.set(false);
+                bench.report.borrow_mut().meet(Event::Rollback);
+            }
+        }
+    }
+}
+
+/// Invalidates a volume.
+pub(super) async fn invalidate(bench: &Bench, env: &Env, stage: &Stage, volume: usize) {
+    let state = &bench.back_end.volumes[volume];
+    if !state.busy.replace(true) {
+        if invalidate_now(bench, env, stage, volume).await {
+            bench.report.borrow_mut().meet(Event::Invalidation);
+        }
+        state.busy.set(false);
+    }
+}
+
+async fn invalidate_now(bench: &Bench, env: &Env, stage: &Stage, volume: usize) -> bool {
+    let told = &bench.back_end.volumes[volume].told_invalidating;
+    for _ in 0..ATTEMPTS {
+        let since = bench.back_end.since(volume);
+        match stage.gates[volume].device().invalidate().await {
+            Ok(()) => {
+                settle_model(bench, volume);
+                return true;
+            }
+            Err(error) => judge(bench, volume, since, told, &error),
+        }
+        env.timer.sleep(WORK).await;
+    }
+    bench.violate(format!("volume {volume} cannot be invalidated"));
+    false
+}
+
+/// Whether the origin is to blame for what an administrator was told, who is told of
+/// what it lost as a client is, for a standstill and an invalidation each.
+fn judge(bench: &Bench, volume: usize, since: Since, told: &Cell<Told>, error: &IoError) {
+    let losses = bench.models[volume].borrow().losses();
+    let away = bench.back_end.was_away(volume, since);
+    let now = Told {
+        losses,
+        once_more: away,
+    };
+    let before = told.replace(now);
+    if before.losses == losses && !before.once_more && !away {
+        bench.violate(format!("an administrator was given an error: {error}"));
+    }
+}
+
+/// Others write all of `window`, of which the volume knows nothing now.
+pub(super) fn overwrite(bench: &Bench, volume: usize, window: Range<u64>) {
+    let value = bench.models[volume].borrow_mut().version();
+    let mut bytes = vec![0; ((window.end - window.start) * SECTOR_BYTES) as usize];
+    stamp::stamp(&mut bytes, window.start, value);
+    bench.back_end.media[volume].write(Lba(window.start), &bytes);
+    bench.models[volume].borrow_mut().overwrite(&window, value);
+}

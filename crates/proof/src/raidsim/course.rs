@@ -1,0 +1,169 @@
+//! The course of a life: clients at work, and the end in which all is looked at.
+
+use super::chaos::Chaos;
+use super::client;
+use super::life::{Life, Outside};
+use super::report::Class;
+use super::trouble::Trouble;
+use block::Nanos;
+use futures_util::future::join_all;
+use shard::Local;
+use sim::{Outcome, Rng, Sim, SimDriver};
+use simnode::run_alone;
+use std::rc::Rc;
+
+/// How long an array rests at most before the power goes.
+pub(super) const REST_MAX: Nanos = Nanos::from_secs(2 * 3600);
+
+/// How long an array may be at work on members that do not answer.
+const LETTING_GO_MAX: Nanos = Nanos::from_secs(10);
+
+/// How long what hangs does so at most while an array becomes whole.
+const RELEASE_AFTER: Nanos = Nanos::from_millis(200);
+
+/// How often an array is compared at the end if a slow member is lost meanwhile.
+const SCRUBS: u32 = 10;
+
+/// Runs `work` on a shard; whether a loss of power ended it.
+pub(super) fn drive(
+    sim: &mut Sim,
+    outside: &Rc<Outside>,
+    work: impl AsyncFnOnce(Rc<Outside>, Local<SimDriver>) + 'static,
+) -> bool {
+    let run = outside.clone();
+    let (outcome, _) = run_alone(sim, async move |local| work(run, local).await);
+    outside.inner.borrow_mut().clear();
+    match outcome {
+        Outcome::Done => false,
+        Outcome::PowerCut => true,
+        other => {
+            let what = format!("the run did not end: {other:?}");
+            outside.report.borrow_mut().violate(what);
+            false
+        }
+    }
+}
+
+/// The clients do their operations.
+pub(super) async fn work(life: &Rc<Life>) {
+    let clients = (0..life.scenario.clients).map(|i| client::work(life.clone(), i));
+    join_all(clients).await;
+    life.over.set(true);
+}
+
+/// Too many members were lost, and are back: what they had not flushed may be gone.
+pub(super) async fn come_back(life: &Life) {
+    let letting_go = Box::pin(life.array.let_go());
+    if life
+        .env
+        .timer
+        .timeout(LETTING_GO_MAX, letting_go)
+        .await
+        .is_none()
+    {
+        return life.violate("it never lets go of its members".into());
+    }
+    let width = life.refusals.count.get().min(1) * life.stripe.get();
+    life.model.borrow_mut().cut(width);
+    life.revive_all();
+}
+
+/// Lets the array mend itself, and looks at everything.
+pub(super) async fn finish(life: &Rc<Life>, chaos: &mut Chaos) {
+    life.refusals.disarm();
+    life.disks()
+        .iter()
+        .for_each(|disk| life.control.release(*disk));
+    if life.scenario.trouble == Trouble::Hangs {
+        // What hangs from here on does so for a while: it may be needed.
+        let (timer, control, disks) = (life.env.timer.clone(), life.control.clone(), life.disks());
+        life.env.spawn.spawn(async move {
+            for _ in 0..10_000 {
+                timer.sleep(RELEASE_AFTER).await;
+                disks.iter().for_each(|disk| control.release(*disk));
+            }
+        });
+    }
+    chaos.give_back().await;
+    chaos.take_back().await;
+    // One that is of no use as it is now stays out.
+    let whole = life.reshaped.get().is_none();
+    for scrubs in 1..=SCRUBS {
+        if !settle(life, chaos, whole).await {
+            return;
+        }
+        read_all(life).await;
+        if !(life.scenario.level.is_redundant() && whole) {
+            break;
+        }
+        match life.array.scrub(false).await {
+            Ok(found) if found.mismatches == 0 => life.meet(Class::Scrub),
+            Ok(found) => life.violate(format!("a scrub finds {found:?}")),
+            // One that was slow was left behind meanwhile.
+            Err(_) if life.scenario.trouble == Trouble::Hangs && scrubs < SCRUBS => continue,
+            Err(error) => life.violate(format!("a scrub fails: {error}")),
+        }
+        break;
+    }
+    if life.scenario.trouble == Trouble::Idles && !life.is_last() {
+        return idle(life).await;
+    }
+    if life.scenario.trouble == Trouble::Rots && !life.is_last() {
+        chaos.leave_stale().await;
+    }
+    if let Err(error) = life.array.close().await {
+        life.violate(format!("it cannot be closed: {error}"));
+    }
+    if let Err(what) = life.outside.end_inner(&life.env).await {
+        life.violate(what);
+    }
+    life.look();
+    life.rested.set(life.sound.get());
+}
+
+/// Waits until an array that can be whole is; `false` if something is wrong.
+async fn settle(life: &Life, chaos: &mut Chaos, whole: bool) -> bool {
+    for look in 1..=20_000 {
+        // One that answered late was left behind again.
+        if life.scenario.trouble == Trouble::Hangs && look % 100 == 0 {
+            chaos.take_back().await;
+        }
+        if !whole || life.array.is_settled() || life.report.borrow().violation.is_some() {
+            break;
+        }
+        life.look();
+        life.env.timer.sleep(Nanos::from_millis(5)).await;
+    }
+    let well = life.report.borrow().violation.is_none();
+    if well && whole && !life.array.is_settled() {
+        life.violate(format!("it never settles: {:?}", life.array.report()));
+        return false;
+    }
+    well
+}
+
+async fn read_all(life: &Rc<Life>) {
+    for start in (0..life.sectors).step_by(64) {
+        client::read(life, start..(start + 64).min(life.sectors)).await;
+    }
+    let members = life.array.report().members;
+    if members.iter().any(|member| member.counts.repaired > 0) {
+        life.meet(Class::LatentError);
+    }
+}
+
+/// The array rests for hours; then the power goes.
+async fn idle(life: &Life) {
+    let mark = life.model.borrow_mut().flush();
+    if let Err(error) = life.gate.flush().await {
+        return life.violate(format!("a flush fails: {error}"));
+    }
+    life.model.borrow_mut().flushed(mark);
+    let span = Rng::fork(life.scenario.seed, 64).between(REST_MAX.0 / 20, REST_MAX.0);
+    life.env.timer.sleep(Nanos(span)).await;
+    life.look();
+    life.idled.set(true);
+    life.meet(Class::IdleCut);
+    life.control.cut_power(None);
+    life.env.timer.sleep(Nanos::from_secs(1)).await;
+}

@@ -1,0 +1,74 @@
+//! A scenario drawn from its seed, and what goes wrong of itself in each life of it.
+
+use super::kind::Trouble;
+use super::scenario::Scenario;
+use super::trouble;
+use block::{Extent, Lba, Nanos, Sectors, TargetId};
+use sim::{Effect, Ops, Plan, Point, PowerCut, Rng, Rule, When};
+
+/// What a disk's superblocks lie in.
+const SUPERBLOCKS: Extent = Extent {
+    start: Lba::ZERO,
+    len: Sectors(16),
+};
+
+impl Scenario {
+    /// The scenario of `seed`.
+    pub fn new(seed: u64) -> Scenario {
+        let mut scenario = Scenario::plain(seed);
+        trouble::add_to(&mut scenario);
+        scenario
+    }
+
+    /// Whether the life ends in order, rather than with a loss of power.
+    fn ends_in_order(&self, life: u64) -> bool {
+        let may = matches!(self.trouble, Trouble::Rots | Trouble::Reshapes);
+        self.trouble == Trouble::Idles || may && Rng::fork(self.seed, 50 + life).chance(0.5)
+    }
+
+    /// What goes wrong of itself in a life that begins after `steps`: a loss of
+    /// power, bad sectors, passing errors. The life before may have been short.
+    pub fn plan(&self, life: u64, steps: u64, disks: &[TargetId], data_at: u64) -> Plan {
+        let rng = &mut Rng::fork(self.seed, 20 + life);
+        let mut plan = Plan::default();
+        if life + 1 < self.lives && !self.ends_in_order(life) {
+            let after = match rng.below(4) {
+                0 => rng.between(1, 150),
+                1 => rng.between(1, 600),
+                _ => rng.between(100, 6000),
+            };
+            plan.cuts.push(PowerCut {
+                domain: None,
+                at: Point::Step(steps + after),
+            });
+        }
+        if self.slow {
+            let rng = &mut Rng::fork(self.seed, 40 + life);
+            plan.rules.extend(disks.iter().map(|disk| Rule {
+                disk: *disk,
+                ops: Ops::Writes,
+                within: Some(SUPERBLOCKS),
+                when: When::Chance(0.9),
+                effect: Effect::Delay(Nanos(rng.between(500_000, 10_000_000))),
+            }));
+        }
+        if self.latent {
+            let disk = disks[self.seed as usize % self.members];
+            for _ in 0..rng.between(1, 4) {
+                let blocks = self.data.0 / self.block.0;
+                let at = data_at + rng.below(blocks) * self.block.0;
+                plan.latent.push((disk, Extent::new(Lba(at), self.block)));
+            }
+            let data = Extent::new(Lba(data_at), self.data);
+            plan.rules.push(Rule {
+                disk,
+                ops: Ops::Reads,
+                within: Some(data),
+                when: When::Chance(0.01),
+                effect: Effect::Fail(block::Kind::Media),
+            });
+        }
+        trouble::plan(self, life, disks, data_at, &mut plan);
+        plan
+    }
+}
