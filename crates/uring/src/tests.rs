@@ -1,9 +1,10 @@
 //! The driver in ways that its callers cannot ask for.
 
 use crate::driver::UringDriver;
-use crate::host::{Options, Uring};
+use crate::host::Uring;
 use crate::open::DiskOptions;
 use crate::ring::Mode;
+use crate::shared::Options;
 use block::conformance::{self, Rig};
 use block::{Address, Driver, Fua, Lba, Nanos, Op, Token};
 use std::fs::File;
