@@ -82,7 +82,7 @@ counters! {
     MapCommits, "map_commits", "Writes of changes of the map to a pool device.";
     LogWraps, "log_wraps", "Times that the log of a pool device came round to its start.";
     Checkpoints, "checkpoints", "Whole maps written to a pool device.";
-    HeadWrites, "head_writes", "Writes of heads to the pool.";
+    SuperblockWrites, "head_writes", "Writes of superblocks to the pool.";
     MetadataBytes, "metadata_bytes", "Bytes of metadata written to the pool.";
     WitnessErrors, "witness_errors", "Failed writes of the record beside the pool.";
     MapsDamaged, "maps_damaged", "Pool devices whose map could not be believed.";

@@ -125,15 +125,15 @@ fn a_device_that_falls_silent_while_it_joins_holds_up_nobody() {
     }
 }
 
-/// A power cut in the writing of a head leaves one of its copies torn. Another one in the
+/// A power cut in the writing of a superblock leaves one of its copies torn. Another one in the
 /// next opening must not tear the other: it forgets a volume that was quiesced, so that
 /// what it writes is another table.
 #[test]
-fn a_power_cut_while_one_copy_of_a_head_is_torn_leaves_the_other() {
+fn a_power_cut_while_one_copy_of_a_superblock_is_torn_leaves_the_other() {
     let plan = layout::Plan::new(Sectors::from_mib(8), (LINE / 8) as u32).unwrap();
     let copies = |place: &Place| {
-        let witness = [0, layout::HEAD_BLOCKS * layout::BLOCK_SECTORS].map(Lba);
-        let member = plan.heads.map(|area| area.lba(Lba(0), 0));
+        let witness = [0, layout::SUPERBLOCK_BLOCKS * layout::BLOCK_SECTORS].map(Lba);
+        let member = plan.superblocks.map(|area| area.lba(Lba(0), 0));
         let of = |disk, copies: [Lba; 2]| copies.map(|at| (disk, at));
         [of(place.witness, witness), of(place.pool[0], member)].concat()
     };
@@ -149,7 +149,7 @@ fn a_power_cut_while_one_copy_of_a_head_is_torn_leaves_the_other() {
                 rig.cache.close().await;
             });
             assert_eq!(filled, Outcome::Done);
-            // Volumes are in the second block of a head.
+            // Volumes are in the second block of a superblock.
             let (disk, at) = copies(&place)[torn];
             let second = at + Sectors(layout::BLOCK_SECTORS);
             place.patch(disk, second, vec![0xff; 8 * 512]);
@@ -252,14 +252,14 @@ fn a_device_of_openings_that_were_cut_short_is_not_believed() {
         rig.cache.close().await;
         // Openings with it alone raised its epoch, and never came to the witness.
         let device = rig.local.disk(disk).unwrap();
-        let sectors = layout::HEAD_BLOCKS * layout::BLOCK_SECTORS;
+        let sectors = layout::SUPERBLOCK_BLOCKS * layout::BLOCK_SECTORS;
         let (buf, result) = device.read(Lba(0), rig.buf(sectors).await).await;
         result.unwrap();
-        let mut head = layout::Head::decode(&buf).unwrap();
-        head.epoch += 5;
-        for area in head.plan().unwrap().heads {
+        let mut superblock = layout::Superblock::decode(&buf).unwrap();
+        superblock.epoch += 5;
+        for area in superblock.plan().unwrap().superblocks {
             let mut buf = rig.buf(sectors).await;
-            head.encode(&mut buf);
+            superblock.encode(&mut buf);
             let at = area.lba(Lba(0), 0);
             device.write(at, buf.share(), Fua::Yes).await.unwrap();
         }
@@ -273,7 +273,7 @@ fn a_device_of_openings_that_were_cut_short_is_not_believed() {
     assert_eq!(again, Outcome::Done);
 }
 
-/// A device that begins anew has lost its marks before it gets another head.
+/// A device that begins anew has lost its marks before it gets another superblock.
 #[test]
 fn a_power_cut_while_a_device_begins_anew_leaves_nothing_of_before_to_believe() {
     let mut cuts = 0;
@@ -284,15 +284,15 @@ fn a_power_cut_while_a_device_begins_anew_leaves_nothing_of_before_to_believe() 
             rig.fill().await;
             rig.sleep(100).await;
             // Another one has an epoch of an opening that never came to the witness.
-            let sectors = layout::HEAD_BLOCKS * layout::BLOCK_SECTORS;
+            let sectors = layout::SUPERBLOCK_BLOCKS * layout::BLOCK_SECTORS;
             let disk = rig.local.disk(rig.pool[0]).unwrap();
             let (buf, result) = disk.read(Lba(0), rig.buf(sectors).await).await;
             result.unwrap();
-            let mut head = layout::Head::decode(&buf).unwrap();
-            (head.device, head.epoch) = (layout::Uuid(7), head.epoch + 5);
-            for area in head.plan().unwrap().heads {
+            let mut superblock = layout::Superblock::decode(&buf).unwrap();
+            (superblock.device, superblock.epoch) = (layout::Uuid(7), superblock.epoch + 5);
+            for area in superblock.plan().unwrap().superblocks {
                 let mut buf = rig.buf(sectors).await;
-                head.encode(&mut buf);
+                superblock.encode(&mut buf);
                 let to = rig.local.disk(other).unwrap();
                 let written = to.write(area.lba(Lba(0), 0), buf.share(), Fua::Yes).await;
                 written.unwrap();

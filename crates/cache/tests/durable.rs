@@ -137,14 +137,14 @@ fn marks_and_map_cost_little() {
             x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (x >> 33) % (64 << 8) * 8
         };
-        let heads = rig.count(Counter::MetadataBytes);
+        let superblocks = rig.count(Counter::MetadataBytes);
         for _ in 0..10_000 {
             rig.read(next(), 8).await;
         }
         rig.cache.settle().await;
         rig.sleep(3000).await;
         let promoted = rig.count(Counter::BlocksPromoted) * 4096;
-        let metadata = rig.count(Counter::MetadataBytes) - heads;
+        let metadata = rig.count(Counter::MetadataBytes) - superblocks;
         let each = 1.0 + metadata as f64 / promoted as f64;
         println!("{each:.4} bytes written to the pool for each that was promoted");
         assert!(promoted > 9 << 22 && each < 1.10, "{each}");

@@ -8,7 +8,7 @@ use place::{LINE, Place};
 use sim::Outcome;
 
 #[test]
-fn a_device_more_than_heads_have_room_for_is_refused() {
+fn a_device_more_than_superblocks_have_room_for_is_refused() {
     let mut place = Place::new(1, DEVICES_MAX + 1);
     let last = place.pool[DEVICES_MAX];
     let all: Vec<usize> = (0..DEVICES_MAX).collect();

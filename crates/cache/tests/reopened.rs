@@ -86,7 +86,7 @@ fn a_device_restored_from_an_older_image_is_not_trusted() {
 
 /// Of two openings one was cut short, and what it left is put back after the other.
 #[test]
-fn no_two_openings_give_their_heads_one_sequence_number() {
+fn no_two_incarnations_give_their_superblocks_one_sequence_number() {
     let mut cut_short = 0;
     for step in 1.. {
         let mut place = Place::filled(step);
@@ -258,7 +258,7 @@ fn slow(disk: TargetId, within: Extent, ms: u64) -> Rule {
 }
 
 #[test]
-fn the_log_names_no_id_that_the_heads_have_not_given() {
+fn the_log_names_no_id_that_the_superblocks_have_not_given() {
     // What is being written when the power goes may be there or not.
     for seed in 0..8 {
         let mut place = Place::new(seed, 2);
@@ -266,16 +266,17 @@ fn the_log_names_no_id_that_the_heads_have_not_given() {
         place.patch(other, Lba::ZERO, line_of(7));
         done(&mut place, &[0], |rig| async move { end(&rig).await });
         // From the second opening on, which is slow too.
-        let heads = areas().heads;
-        let heads = heads.map(|h| Extent::new(h.lba(Lba::ZERO, 0), Sectors(h.blocks * 8)));
+        let superblocks = areas().superblocks;
+        let superblocks =
+            superblocks.map(|h| Extent::new(h.lba(Lba::ZERO, 0), Sectors(h.blocks * 8)));
         let plan = Plan {
-            rules: heads.map(|copy| slow(pool, copy, 700)).to_vec(),
+            rules: superblocks.map(|copy| slow(pool, copy, 700)).to_vec(),
             ..Plan::default()
         };
         place.sim.world_mut().set_plan(plan).unwrap();
         cut(&mut place, &[0], async |rig: Rig| {
             rig.cache.warmed().await;
-            // The id changes; the head that says so is on its way when a line is logged.
+            // The id changes; the superblock that says so is on its way when a line is logged.
             let forget = rig.volume.invalidate();
             let read = async {
                 rig.sleep(100).await;
@@ -287,7 +288,7 @@ fn the_log_names_no_id_that_the_heads_have_not_given() {
             };
             let first = futures_util::future::select(Box::pin(forget), Box::pin(read)).await;
             let early = matches!(first, futures_util::future::Either::Right(_));
-            assert!(early, "the head was not slow");
+            assert!(early, "the superblock was not slow");
             drop(first);
             rig
         });
@@ -301,7 +302,7 @@ fn the_log_names_no_id_that_the_heads_have_not_given() {
 }
 
 #[test]
-fn a_volume_is_not_written_under_an_id_that_the_heads_have_not_given() {
+fn a_volume_is_not_written_under_an_id_that_the_superblocks_have_not_given() {
     let mut place = Place::new(7, 2);
     let other = place.pool[1];
     done(&mut place, &[0], move |rig| async move {
@@ -365,20 +366,20 @@ fn the_marks_of_every_member_count() {
 }
 
 #[test]
-fn a_member_that_failed_to_take_its_head_is_lost_to_the_pool() {
+fn a_member_that_failed_to_take_its_superblock_is_lost_to_the_pool() {
     for copy in 0..2 {
         let mut place = Place::new(9, 2);
         done(&mut place, &[0, 1], |rig| async move {
             rig.fill().await;
             end(&rig).await;
         });
-        let head = areas().heads[copy];
+        let superblock = areas().superblocks[copy];
         let fails = Rule {
             disk: place.pool[0],
             ops: Ops::Writes,
             within: Some(Extent::new(
-                head.lba(Lba::ZERO, 0),
-                Sectors(head.blocks * 8),
+                superblock.lba(Lba::ZERO, 0),
+                Sectors(superblock.blocks * 8),
             )),
             // The opening writes it once.
             when: When::Nth(2),

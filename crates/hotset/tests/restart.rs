@@ -5,7 +5,7 @@ mod common;
 use common::{
     Daemon, Place, USUAL, all, copy_out, faultless, fio, hotset, noise, refused, run, tool, until,
 };
-use layout::{BLOCK_BYTES, Head};
+use layout::{BLOCK_BYTES, Superblock};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::process::Stdio;
@@ -184,21 +184,21 @@ fn pools_that_cannot_be_read_have_their_messages() {
     );
     // Of a newer format.
     fs::write(&pool, &good).unwrap();
-    let mut head = good[..4096].to_vec();
-    head[8] = 2;
-    let crc = crc32c::crc32c(&head[..4092]);
-    head[4092..].copy_from_slice(&crc.to_le_bytes());
+    let mut superblock = good[..4096].to_vec();
+    superblock[8] = 2;
+    let crc = crc32c::crc32c(&superblock[..4092]);
+    superblock[4092..].copy_from_slice(&crc.to_le_bytes());
     let file = File::options().write(true).open(&pool).unwrap();
-    file.write_all_at(&head, 0).unwrap();
+    file.write_all_at(&superblock, 0).unwrap();
     refuses(&place, &["version 2"]);
-    // Both heads are damaged.
+    // Both superblocks are damaged.
     fs::write(&pool, &good).unwrap();
     let file = File::options().write(true).open(&pool).unwrap();
     file.write_all_at(&[9], 100).unwrap();
     file.write_all_at(&[9], good.len() as u64 - (64 << 10) + 100)
         .unwrap();
-    refuses(&place, &["head is damaged", "format --yes"]);
-    // One head is: the other holds, and what is damaged is told.
+    refuses(&place, &["superblock is damaged", "format --yes"]);
+    // One superblock is: the other holds, and what is damaged is told.
     fs::write(&pool, &good).unwrap();
     let file = File::options().write(true).open(&pool).unwrap();
     file.write_all_at(&[9], 100).unwrap();
@@ -207,7 +207,7 @@ fn pools_that_cannot_be_read_have_their_messages() {
         .arg(&pool)
         .output()
         .unwrap();
-    assert!(all(&told).contains("head A"), "{}", all(&told));
+    assert!(all(&told).contains("superblock A"), "{}", all(&told));
     place.serve().stop();
     // Zeroed: it starts anew.
     File::create(&pool).unwrap().set_len(64 << 20).unwrap();
@@ -278,12 +278,12 @@ fn a_pool_that_names_another_host_is_left_alone() {
     let place = place();
     place.serve().stop();
     let mut bytes = fs::read(place.path("pool")).unwrap();
-    let mut head = Head::decode(&bytes).unwrap();
-    head.host = "another".into();
-    let plan = head.plan().unwrap();
-    for copy in plan.heads {
+    let mut superblock = Superblock::decode(&bytes).unwrap();
+    superblock.host = "another".into();
+    let plan = superblock.plan().unwrap();
+    for copy in plan.superblocks {
         let at = copy.start as usize * BLOCK_BYTES;
-        head.encode(&mut bytes[at..at + copy.blocks as usize * BLOCK_BYTES]);
+        superblock.encode(&mut bytes[at..at + copy.blocks as usize * BLOCK_BYTES]);
     }
     fs::write(place.path("pool"), &bytes).unwrap();
     fs::remove_dir_all(place.path("state")).unwrap();

@@ -1,7 +1,7 @@
 //! Everything that is written to a pool device, without any I/O.
 //!
 //! ```text
-//! head A | marks x4 | log (a ring) | map A | map B | memo A | memo B | lines | head B
+//! superblock A | marks x4 | log (a ring) | map A | map B | memo A | memo B | lines | superblock B
 //! ```
 //!
 //! `docs/format.md` has the offsets. All integers are little-endian. Every block
@@ -18,7 +18,6 @@
 //! Not here: when what is written, and what follows from damage (`cache`).
 
 mod copies;
-mod head;
 mod log;
 mod map;
 mod marks;
@@ -27,16 +26,13 @@ mod record;
 mod segment;
 mod sheet;
 mod signature;
+mod superblock;
 
-pub use copies::{first_head, head_that_holds, newest, second_head};
-pub use head::{
-    Head, HeadError, MEMBERS_MAX, Member, MemberRow, NAME_BYTES_MAX, ORIGIN_RECORD_BYTES_MAX, Role,
-    Superblock, VOLUME_QUIESCED, VOLUMES_MAX, Volume, VolumeRow, fitting,
-};
+pub use copies::{current_superblock, first_superblock, newest, second_superblock};
 pub use log::{Change, LogBlock, LogReader};
 pub use map::{Entry, EntryRow, MapPage, Mask, entries_per_page, is_checksum};
 pub use marks::{MARK_BITS, Marks, MarksRow, newest_marks};
-pub use plan::{Area, HEAD_BLOCKS, MARK_BLOCKS, Plan, PlanError};
+pub use plan::{Area, MARK_BLOCKS, Plan, PlanError, SUPERBLOCK_BLOCKS};
 pub use record::Row;
 pub use segment::{
     Became, RECORD_BLOCKS_MAX, RECORD_EXTENTS_MAX, Record, RecordExtent, RecordExtentRow,
@@ -44,6 +40,10 @@ pub use segment::{
 };
 pub use sheet::{SheetError, SheetHeader};
 pub use signature::{Foreign, PROBE_BYTES, foreign};
+pub use superblock::{
+    MEMBERS_MAX, Member, MemberRow, NAME_BYTES_MAX, ORIGIN_RECORD_BYTES_MAX, Role, Superblock,
+    SuperblockError, SuperblockRow, VOLUME_QUIESCED, VOLUMES_MAX, Volume, VolumeRow, fitting,
+};
 
 use std::fmt;
 

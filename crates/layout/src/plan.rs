@@ -1,15 +1,15 @@
 //! Where everything is on a pool device.
 //!
 //! The plan follows from the device's size and the length of a line alone, so
-//! that one head is enough to find the rest, and a head that disagrees with it
+//! that one superblock is enough to find the rest, and a superblock that disagrees with it
 //! is known for damaged.
 
 use crate::map::entries_per_page;
 use crate::{BLOCK_BYTES, BLOCK_SECTORS};
 use block::{Extent, Lba, Sectors};
 
-/// Blocks of each of the two heads.
-pub const HEAD_BLOCKS: u64 = 16;
+/// Blocks of each of the two superblocks.
+pub const SUPERBLOCK_BLOCKS: u64 = 16;
 /// Blocks of marks: two pairs, written in turn.
 pub const MARK_BLOCKS: u64 = 4;
 /// Blocks of log that even the smallest device has.
@@ -69,8 +69,8 @@ pub struct Plan {
     pub line_blocks: u32,
     /// Lines it has room for.
     pub slots: u32,
-    /// The two copies of the head.
-    pub heads: [Area; 2],
+    /// The two copies of the superblock.
+    pub superblocks: [Area; 2],
     /// Two pairs of marks.
     pub marks: Area,
     /// The ring of map changes.
@@ -115,7 +115,7 @@ impl Plan {
             at += blocks;
             Area { start, blocks }
         };
-        let head = take(HEAD_BLOCKS);
+        let superblock = take(SUPERBLOCK_BLOCKS);
         let marks = take(MARK_BLOCKS);
         let log = take((pages * LOG_BLOCKS_PER_PAGE).max(LOG_BLOCKS_MIN));
         let maps = [take(pages), take(pages)];
@@ -126,14 +126,14 @@ impl Plan {
             blocks: slots * u64::from(line_blocks),
         };
         let last = Area {
-            start: blocks.checked_sub(HEAD_BLOCKS)?,
-            blocks: HEAD_BLOCKS,
+            start: blocks.checked_sub(SUPERBLOCK_BLOCKS)?,
+            blocks: SUPERBLOCK_BLOCKS,
         };
         (lines.end() <= last.start).then_some(Plan {
             blocks,
             line_blocks,
             slots: u32::try_from(slots).unwrap_or(u32::MAX),
-            heads: [head, last],
+            superblocks: [superblock, last],
             marks,
             log,
             maps,
@@ -145,7 +145,7 @@ impl Plan {
     /// Its areas by name, in order.
     pub fn areas(&self) -> [(&'static str, Area); 9] {
         [
-            ("head A", self.heads[0]),
+            ("superblock A", self.superblocks[0]),
             ("marks", self.marks),
             ("log", self.log),
             ("map A", self.maps[0]),
@@ -153,7 +153,7 @@ impl Plan {
             ("memo A", self.memos[0]),
             ("memo B", self.memos[1]),
             ("lines", self.lines),
-            ("head B", self.heads[1]),
+            ("superblock B", self.superblocks[1]),
         ]
     }
 }

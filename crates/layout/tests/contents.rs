@@ -1,11 +1,12 @@
 //! What is made of the parts of the format, beside being read back: sets of marks,
-//! a log's room, where areas are, what a head can hold, how things are told.
+//! a log's room, where areas are, what a superblock can hold, how things are told.
 
 use block::{Extent, Lba, Sectors};
 use layout::{
-    Area, BLOCK_BYTES, Change, Entry, Foreign, HEAD_BLOCKS, Head, HeadError, LogBlock, LogReader,
-    MARK_BITS, MEMBERS_MAX, MapPage, Marks, Mask, Member, NAME_BYTES_MAX, ORIGIN_RECORD_BYTES_MAX,
-    Plan, Role, SheetError, SheetHeader, Uuid, Volume, entries_per_page, is_checksum, newest,
+    Area, BLOCK_BYTES, Change, Entry, Foreign, LogBlock, LogReader, MARK_BITS, MEMBERS_MAX,
+    MapPage, Marks, Mask, Member, NAME_BYTES_MAX, ORIGIN_RECORD_BYTES_MAX, Plan, Role,
+    SUPERBLOCK_BLOCKS, SheetError, SheetHeader, Superblock, SuperblockError, Uuid, Volume,
+    entries_per_page, is_checksum, newest,
 };
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -237,8 +238,8 @@ fn areas_are_where_the_plan_says() {
     }
 }
 
-fn head() -> Head {
-    Head {
+fn superblock() -> Superblock {
+    Superblock {
         role: Role::Witness,
         clean: false,
         pool: Uuid(1),
@@ -265,7 +266,7 @@ fn head() -> Head {
 }
 
 #[test]
-fn a_head_fits_as_long_as_members_volumes_and_their_records_do() {
+fn a_superblock_fits_as_long_as_members_volumes_and_their_records_do() {
     let member = || Member {
         device: Uuid(1),
         slots: 1,
@@ -279,10 +280,10 @@ fn a_head_fits_as_long_as_members_volumes_and_their_records_do() {
         name: String::new(),
         origin: vec![0; bytes],
     };
-    let with = |members: usize, volumes: Vec<Volume>| Head {
+    let with = |members: usize, volumes: Vec<Volume>| Superblock {
         members: (0..members).map(|_| member()).collect(),
         volumes,
-        ..head()
+        ..superblock()
     };
     assert!(with(MEMBERS_MAX, vec![volume(ORIGIN_RECORD_BYTES_MAX)]).fits());
     assert!(!with(MEMBERS_MAX + 1, Vec::new()).fits());
@@ -291,23 +292,23 @@ fn a_head_fits_as_long_as_members_volumes_and_their_records_do() {
     let many = |n: usize| (0..n).map(|_| volume(ORIGIN_RECORD_BYTES_MAX)).collect();
     let most = (1..1000).find(|n| !with(1, many(*n + 1)).fits()).unwrap();
     assert_eq!(most, layout::VOLUMES_MAX);
-    let mut bytes = vec![0; HEAD_BLOCKS as usize * BLOCK_BYTES];
+    let mut bytes = vec![0; SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES];
     let full = with(1, many(most));
     assert!(full.encode(&mut bytes) <= bytes.len());
-    assert_eq!(Head::decode(&bytes), Ok(full));
+    assert_eq!(Superblock::decode(&bytes), Ok(full));
 }
 
 #[test]
 fn a_long_name_is_cut_between_two_characters() {
     for extra in 0..4 {
         let name = "x".repeat(NAME_BYTES_MAX - 3 + extra) + "äöü";
-        let mut bytes = vec![0; HEAD_BLOCKS as usize * BLOCK_BYTES];
-        Head {
+        let mut bytes = vec![0; SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES];
+        Superblock {
             label: name.clone(),
-            ..head()
+            ..superblock()
         }
         .encode(&mut bytes);
-        let label = Head::decode(&bytes).unwrap().label;
+        let label = Superblock::decode(&bytes).unwrap().label;
         assert!(name.starts_with(&label));
         assert!((NAME_BYTES_MAX - 1..=NAME_BYTES_MAX).contains(&label.len()));
     }
@@ -316,10 +317,10 @@ fn a_long_name_is_cut_between_two_characters() {
 #[test]
 fn of_two_copies_that_cannot_be_read_the_better_one_is_told() {
     let ranked = [
-        HeadError::Version(9),
-        HeadError::Damaged("one"),
-        HeadError::Foreign(Foreign("something")),
-        HeadError::Blank,
+        SuperblockError::Version(9),
+        SuperblockError::Damaged("one"),
+        SuperblockError::Foreign(Foreign("something")),
+        SuperblockError::Blank,
     ];
     for (i, a) in ranked.iter().enumerate() {
         for (j, b) in ranked.iter().enumerate() {
@@ -327,7 +328,10 @@ fn of_two_copies_that_cannot_be_read_the_better_one_is_told() {
             assert_eq!(newest(Err(a.clone()), Err(b.clone())), Err(better));
         }
     }
-    let (one, two) = (HeadError::Damaged("one"), HeadError::Damaged("two"));
+    let (one, two) = (
+        SuperblockError::Damaged("one"),
+        SuperblockError::Damaged("two"),
+    );
     assert_eq!(newest(Err(one.clone()), Err(two)), Err(one));
 }
 
@@ -342,12 +346,12 @@ fn names_and_errors_are_told_in_words() {
         Foreign("an ext file system").to_string(),
         "an ext file system"
     );
-    assert!(HeadError::Damaged("how").to_string().contains("how"));
+    assert!(SuperblockError::Damaged("how").to_string().contains("how"));
     assert!(
-        HeadError::Foreign(Foreign("what"))
+        SuperblockError::Foreign(Foreign("what"))
             .to_string()
             .contains("what")
     );
-    assert!(HeadError::Version(7).to_string().contains('7'));
-    assert!(!HeadError::Blank.to_string().is_empty());
+    assert!(SuperblockError::Version(7).to_string().contains('7'));
+    assert!(!SuperblockError::Blank.to_string().is_empty());
 }

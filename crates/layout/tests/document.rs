@@ -2,7 +2,7 @@
 
 use layout::{
     EntryRow, MarksRow, MemberRow, RecordExtentRow, RecordRow, Row, SegmentRow, SheetHeader,
-    Superblock, VolumeRow,
+    SuperblockRow, VolumeRow,
 };
 use std::fmt::Write;
 
@@ -26,7 +26,7 @@ fn the_tables_are_those_of_the_definitions() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/format.md");
     let page = std::fs::read_to_string(page).unwrap();
     for rows in [
-        Superblock::ROWS,
+        SuperblockRow::ROWS,
         MemberRow::ROWS,
         VolumeRow::ROWS,
         SheetHeader::ROWS,

@@ -1,20 +1,20 @@
 //! What was written is read again, and a flipped bit is told from it.
 
 use layout::{
-    BLOCK_BYTES, Change, Entry, HEAD_BLOCKS, Head, HeadError, LogBlock, LogReader, MARK_BITS,
-    MapPage, Marks, Mask, Member, Plan, Role, SheetError, SheetHeader, Uuid, Volume,
+    BLOCK_BYTES, Change, Entry, LogBlock, LogReader, MARK_BITS, MapPage, Marks, Mask, Member, Plan,
+    Role, SUPERBLOCK_BLOCKS, SheetError, SheetHeader, Superblock, SuperblockError, Uuid, Volume,
     entries_per_page, is_checksum, newest,
 };
 use proptest::prelude::*;
 
-const HEAD_BYTES: usize = HEAD_BLOCKS as usize * BLOCK_BYTES;
+const SUPERBLOCK_BYTES: usize = SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES;
 
 fn name() -> impl Strategy<Value = String> {
     "[a-zäß0-9]{0,20}"
 }
 
 prop_compose! {
-    fn head()(
+    fn superblock()(
         ids in any::<[u64; 8]>(),
         clean in any::<bool>(),
         names in [name(), name(), name()],
@@ -27,10 +27,10 @@ prop_compose! {
         blocks in 200_000u64..1 << 30,
         memo in prop::option::of((0u8..2, any::<u32>(), any::<u32>(), any::<u32>())),
         map in prop::option::of(0u8..2),
-    ) -> Head {
+    ) -> Superblock {
         let plan = Plan::new(block::Sectors(blocks * 8), 1 << line).unwrap();
         let [label, name, host] = names;
-        Head {
+        Superblock {
             role: Role::Member,
             clean,
             pool: Uuid(ids[0].into()),
@@ -98,24 +98,24 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn heads(head in head(), flip in any::<u64>()) {
-        let mut bytes = vec![0xa5; HEAD_BYTES];
-        let used = head.encode(&mut bytes);
-        prop_assert!(used <= HEAD_BYTES && used % BLOCK_BYTES == 0);
+    fn superblocks(superblock in superblock(), flip in any::<u64>()) {
+        let mut bytes = vec![0xa5; SUPERBLOCK_BYTES];
+        let used = superblock.encode(&mut bytes);
+        prop_assert!(used <= SUPERBLOCK_BYTES && used % BLOCK_BYTES == 0);
         // Only what is used is written; what was there before follows.
         bytes[used..].fill(0x5a);
-        prop_assert_eq!(Head::decode(&bytes), Ok(head.clone()));
+        prop_assert_eq!(Superblock::decode(&bytes), Ok(superblock.clone()));
         let at = flip % (used as u64 * 8);
         bytes[at as usize / 8] ^= 1 << (at % 8);
-        match Head::decode(&bytes) {
+        match Superblock::decode(&bytes) {
             // Past the last volume nothing is meant.
-            Ok(other) => prop_assert_eq!(&other, &head),
-            Err(error) => prop_assert!(matches!(error, HeadError::Damaged(_)), "{:?}", error),
+            Ok(other) => prop_assert_eq!(&other, &superblock),
+            Err(error) => prop_assert!(matches!(error, SuperblockError::Damaged(_)), "{:?}", error),
         }
-        let mut older = head.clone();
-        older.sequence = head.sequence.saturating_sub(1);
-        let chosen = newest(Ok(older), Ok(head.clone())).unwrap();
-        prop_assert_eq!(chosen.sequence, head.sequence);
+        let mut older = superblock.clone();
+        older.sequence = superblock.sequence.saturating_sub(1);
+        let chosen = newest(Ok(older), Ok(superblock.clone())).unwrap();
+        prop_assert_eq!(chosen.sequence, superblock.sequence);
     }
 
     #[test]
@@ -188,8 +188,8 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_a_decoder_panic(mut bytes in prop::collection::vec(any::<u8>(), HEAD_BYTES), shift in 0u32..9) {
-        let _ = Head::decode(&bytes);
+    fn no_bytes_make_a_decoder_panic(mut bytes in prop::collection::vec(any::<u8>(), SUPERBLOCK_BYTES), shift in 0u32..9) {
+        let _ = Superblock::decode(&bytes);
         // With a right checksum, so that what follows it is reached.
         let crc = crc32c::crc32c(&bytes[4..BLOCK_BYTES]);
         bytes[..4].copy_from_slice(&crc.to_le_bytes());

@@ -1,14 +1,17 @@
-//! A head of which every checksum is right, and which makes no sense all the same,
+//! A superblock of which every checksum is right, and which makes no sense all the same,
 //! is refused; at the very limits one is not.
 
-use layout::{BLOCK_BYTES, HEAD_BLOCKS, Head, HeadError, Member, Plan, Role, Superblock, Uuid};
+use layout::{
+    BLOCK_BYTES, Member, Plan, Role, SUPERBLOCK_BLOCKS, Superblock, SuperblockError, SuperblockRow,
+    Uuid,
+};
 
 const BLOCKS: u64 = 200_000;
 const MEMBERS_MAX: usize = 16;
 
-fn head(line_blocks: u32) -> Head {
+fn superblock(line_blocks: u32) -> Superblock {
     let plan = Plan::new(block::Sectors(BLOCKS * 8), line_blocks).unwrap();
-    Head {
+    Superblock {
         role: Role::Member,
         clean: true,
         pool: Uuid(1),
@@ -34,64 +37,71 @@ fn head(line_blocks: u32) -> Head {
     }
 }
 
-fn encoded(head: &Head) -> Vec<u8> {
-    let mut bytes = vec![0; HEAD_BLOCKS as usize * BLOCK_BYTES];
-    head.encode(&mut bytes);
+fn encoded(superblock: &Superblock) -> Vec<u8> {
+    let mut bytes = vec![0; SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES];
+    superblock.encode(&mut bytes);
     bytes
 }
 
-fn read_back(change: impl FnOnce(&mut Head)) -> Result<Head, HeadError> {
-    let mut head = head(16);
-    change(&mut head);
-    Head::decode(&encoded(&head))
+fn read_back(change: impl FnOnce(&mut Superblock)) -> Result<Superblock, SuperblockError> {
+    let mut superblock = superblock(16);
+    change(&mut superblock);
+    Superblock::decode(&encoded(&superblock))
 }
 
 #[track_caller]
-fn refused(why: &'static str, change: impl FnOnce(&mut Head)) {
-    assert_eq!(read_back(change), Err(HeadError::Damaged(why)));
+fn refused(why: &'static str, change: impl FnOnce(&mut Superblock)) {
+    assert_eq!(read_back(change), Err(SuperblockError::Damaged(why)));
 }
 
 #[test]
 fn lengths_that_make_no_sense() {
     for line_blocks in [0, 3, 24, 255, 512] {
-        refused("its line length makes no sense", |head| {
-            head.line_blocks = line_blocks
+        refused("its line length makes no sense", |superblock| {
+            superblock.line_blocks = line_blocks
         });
     }
     for region_blocks in [0, 8, 24, 1000] {
-        refused("its region length makes no sense", |head| {
-            head.region_blocks = region_blocks
+        refused("its region length makes no sense", |superblock| {
+            superblock.region_blocks = region_blocks
         });
     }
-    assert!(read_back(|head| head.region_blocks = 16).is_ok());
-    assert_eq!(Head::decode(&encoded(&head(256))), Ok(head(256)));
+    assert!(read_back(|superblock| superblock.region_blocks = 16).is_ok());
+    assert_eq!(
+        Superblock::decode(&encoded(&superblock(256))),
+        Ok(superblock(256))
+    );
 }
 
 #[test]
 fn places_that_do_not_exist() {
     let why = "it names a place that does not exist";
-    refused(why, |head| head.map = Some(2));
-    refused(why, |head| head.memo = Some((2, 9, 10, 11)));
-    refused(why, |head| (head.map, head.memo) = (Some(2), None));
-    refused(why, |head| {
-        (head.map, head.memo) = (None, Some((2, 9, 10, 11)))
+    refused(why, |superblock| superblock.map = Some(2));
+    refused(why, |superblock| superblock.memo = Some((2, 9, 10, 11)));
+    refused(why, |superblock| {
+        (superblock.map, superblock.memo) = (Some(2), None)
     });
-    assert!(read_back(|head| (head.map, head.memo) = (Some(0), None)).is_ok());
+    refused(why, |superblock| {
+        (superblock.map, superblock.memo) = (None, Some((2, 9, 10, 11)))
+    });
+    assert!(read_back(|superblock| (superblock.map, superblock.memo) = (Some(0), None)).is_ok());
     assert!(read_back(|_| ()).is_ok());
 }
 
 #[test]
 fn a_size_that_is_not_that_of_its_lines() {
     let why = "its size and its lines do not agree";
-    refused(why, |head| head.slots += 1);
-    refused(why, |head| head.slots -= 1);
-    refused(why, |head| head.blocks = 10);
-    refused(why, |head| head.blocks = u64::MAX);
+    refused(why, |superblock| superblock.slots += 1);
+    refused(why, |superblock| superblock.slots -= 1);
+    refused(why, |superblock| superblock.blocks = 10);
+    refused(why, |superblock| superblock.blocks = u64::MAX);
     // A witness holds no lines: nothing of it is laid out, whatever it says.
-    let witness = read_back(|head| head.role = Role::Witness).unwrap();
+    let witness = read_back(|superblock| superblock.role = Role::Witness).unwrap();
     assert_eq!(witness.plan(), None);
-    assert!(read_back(|head| (head.role, head.slots) = (Role::Witness, 0)).is_ok());
-    assert_eq!(head(16).plan().unwrap().slots, head(16).slots);
+    assert!(
+        read_back(|superblock| (superblock.role, superblock.slots) = (Role::Witness, 0)).is_ok()
+    );
+    assert_eq!(superblock(16).plan().unwrap().slots, superblock(16).slots);
 }
 
 #[test]
@@ -103,19 +113,19 @@ fn as_many_members_as_there_is_room_for() {
         domain: String::new(),
     };
     let members: Vec<_> = (0..MEMBERS_MAX).map(member).collect();
-    let full = read_back(|head| head.members = members.clone()).unwrap();
+    let full = read_back(|superblock| superblock.members = members.clone()).unwrap();
     assert_eq!(full.members, members);
 
-    // No head of ours has more, so that its bytes are changed.
+    // No superblock of ours has more, so that its bytes are changed.
     let mut bytes = encoded(&full);
-    let mut rows = Superblock::ROWS.iter();
+    let mut rows = SuperblockRow::ROWS.iter();
     let count = rows.find(|row| row.name == "members").unwrap().offset as usize;
     for more in [MEMBERS_MAX + 1, 255] {
         bytes[count] = more as u8;
         let (crc_at, first) = (BLOCK_BYTES - 4, &bytes[..BLOCK_BYTES - 4]);
         let crc = crc32c::crc32c(first);
         bytes[crc_at..BLOCK_BYTES].copy_from_slice(&crc.to_le_bytes());
-        let why = HeadError::Damaged("it has too many members");
-        assert_eq!(Head::decode(&bytes), Err(why));
+        let why = SuperblockError::Damaged("it has too many members");
+        assert_eq!(Superblock::decode(&bytes), Err(why));
     }
 }

@@ -8,7 +8,7 @@
 use block::{BoxDevice, Geometry, IoError, IoResult, Kind, Lba, Nanos, Sectors, TargetId};
 use control::address::NbdUri;
 use control::config::{self, Config, Name};
-use layout::{BLOCK_BYTES, HEAD_BLOCKS, Head, newest};
+use layout::{BLOCK_BYTES, SUPERBLOCK_BLOCKS, Superblock, newest};
 use node::{Event, Platform, Process, Remembered};
 use origin::Identity;
 use shard::{Disk, Local};
@@ -24,7 +24,7 @@ use std::time::Duration;
 const TURNS: usize = 6;
 /// What opening a disk takes.
 const OPENING: Nanos = Nanos::from_micros(200);
-const HEAD_BYTES: usize = HEAD_BLOCKS as usize * BLOCK_BYTES;
+const SUPERBLOCK_BYTES: usize = SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES;
 /// The time of day when a world begins, in seconds since 1970.
 const BEGAN: u64 = 1_800_000_000;
 /// Draws names that nobody has had.
@@ -85,7 +85,7 @@ impl Machine {
         }
         let mut witnesses = BTreeMap::new();
         for pool in &config.pools {
-            let sectors = Sectors((2 * HEAD_BYTES) as u64 / block::SECTOR_BYTES);
+            let sectors = Sectors((2 * SUPERBLOCK_BYTES) as u64 / block::SECTOR_BYTES);
             let name = format!("witness of {}", pool.name.value);
             let disk = world.add_disk(DiskSpec::new(Geometry::new(name, sectors, Sectors(1))))?;
             let medium = world.medium(disk).expect("it keeps its bytes");
@@ -275,14 +275,18 @@ impl Platform for SimPlatform {
         let others = self.machine.witnesses.iter();
         let others = others.filter(|(pool, _)| !ours.contains(&pool.as_str()));
         let remembered = others.filter_map(|(pool, (_, medium))| {
-            let mut bytes = vec![0; 2 * HEAD_BYTES];
+            let mut bytes = vec![0; 2 * SUPERBLOCK_BYTES];
             medium.latest(Lba::ZERO, &mut bytes);
-            let (first, second) = bytes.split_at(HEAD_BYTES);
-            let head = newest(Head::decode(first), Head::decode(second)).ok()?;
+            let (first, second) = bytes.split_at(SUPERBLOCK_BYTES);
+            let superblock = newest(Superblock::decode(first), Superblock::decode(second)).ok()?;
             Some(Remembered {
                 file: pool.into(),
-                pool: head.label,
-                volumes: head.volumes.into_iter().map(|volume| volume.name).collect(),
+                pool: superblock.label,
+                volumes: superblock
+                    .volumes
+                    .into_iter()
+                    .map(|volume| volume.name)
+                    .collect(),
             })
         });
         Ok(remembered.collect())

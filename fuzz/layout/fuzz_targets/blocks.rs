@@ -2,21 +2,21 @@
 //! Every decoder of what is on a pool device, on bytes with right checksums.
 
 use layout::{
-    BLOCK_BYTES, HEAD_BLOCKS, Head, LogReader, MapPage, Marks, Record, Segment, Uuid,
+    BLOCK_BYTES, SUPERBLOCK_BLOCKS, Superblock, LogReader, MapPage, Marks, Record, Segment, Uuid,
 };
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let mut bytes = data.to_vec();
-    bytes.resize(HEAD_BLOCKS as usize * BLOCK_BYTES, 0);
-    let _ = Head::decode(&bytes);
+    bytes.resize(SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES, 0);
+    let _ = Superblock::decode(&bytes);
     let crc = crc32c::crc32c(&bytes[..BLOCK_BYTES - 4]);
     bytes[BLOCK_BYTES - 4..BLOCK_BYTES].copy_from_slice(&crc.to_le_bytes());
-    if let Ok(head) = Head::decode(&bytes) {
-        assert!(head.fits());
+    if let Ok(superblock) = Superblock::decode(&bytes) {
+        assert!(superblock.fits());
         let mut again = vec![0; bytes.len()];
-        head.encode(&mut again);
-        assert_eq!(Head::decode(&again), Ok(head));
+        superblock.encode(&mut again);
+        assert_eq!(Superblock::decode(&again), Ok(superblock));
     }
     let crc = crc32c::crc32c(&bytes[4..BLOCK_BYTES]);
     bytes[..4].copy_from_slice(&crc.to_le_bytes());

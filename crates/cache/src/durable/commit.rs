@@ -5,12 +5,12 @@
 //! written since the first of these. So a line is in the log only after its
 //! bytes are on the device, and a mark goes only after the origin's writes under
 //! it are durable and the log says what became of the lines. No record is under the
-//! id of a volume that the heads have not given.
+//! id of a volume that the superblocks have not given.
 //!
 //! Before the first commit after a volume came its origin is flushed once.
 //!
 //! Order of a checkpoint: the place in the log is remembered, all pages are
-//! written, a commit, the head. Pages may hold newer states than the place in
+//! written, a commit, the superblock. Pages may hold newer states than the place in
 //! the log says; replaying what follows gives the same map all the same, since
 //! every record that was written since is after that place.
 
@@ -83,7 +83,7 @@ pub(super) async fn commit<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>,
     }
     if durable.superblock.is_due() {
         let _held = durable.lock.lock(ALL, Access::Exclusive).await;
-        super::heads::write_heads(core, durable).await;
+        super::superblocks::write_superblocks(core, durable).await;
     }
     let mut complete = true;
     let members = core.state.borrow().devices.kept();
@@ -134,7 +134,7 @@ async fn write_log<P: Device>(
         }
         let _held = durable.lock.lock(ALL, Access::Exclusive).await;
         if durable.ids_are_due() {
-            super::heads::write_heads(core, durable).await;
+            super::superblocks::write_superblocks(core, durable).await;
         }
         // The witness cannot be written, and is not waited for any more.
         if durable.closed.get() && durable.ids_are_due() {
@@ -181,7 +181,7 @@ async fn write_log<P: Device>(
     true
 }
 
-/// Takes what is due for `member`, as it is now: under ids that all heads have given.
+/// Takes what is due for `member`, as it is now: under ids that all superblocks have given.
 fn records<P: Device>(core: &Core<P>, member: &Member<P>, _ids: Proof) -> VecDeque<Change> {
     let state = &mut *core.state.borrow_mut();
     let due = state.contents.take_changes(&member.slots);
@@ -244,7 +244,7 @@ async fn checkpoint<P: Device>(
     store.map.set(Some(map));
     store.generation.set(generation);
     store.log_start.set(begin);
-    super::heads::write_heads(core, durable).await;
+    super::superblocks::write_superblocks(core, durable).await;
     member.state.get() == DeviceState::Online
 }
 
@@ -289,5 +289,5 @@ pub(super) async fn close<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>) 
     super::memo::write_memos(core).await;
     let _held = durable.lock.lock(ALL, Access::Exclusive).await;
     durable.superblock.change(|pool| pool.clean = true);
-    super::heads::write_heads(core, durable).await;
+    super::superblocks::write_superblocks(core, durable).await;
 }

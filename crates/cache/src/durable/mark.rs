@@ -1,11 +1,11 @@
 //! Marking regions before they are written, for many writes at once.
 //!
-//! Order: heads first if a member was lost or an id was given, then the marks of every member with
+//! Order: superblocks first if a member was lost or an id was given, then the marks of every member with
 //! a flush, then the writes that wait. A member that does not take its marks is
 //! lost, which begins anew.
 
-use super::heads::write_heads;
 use super::io::{Do, perform};
+use super::superblocks::write_superblocks;
 use super::{Bits, Durable};
 use crate::core::Core;
 use crate::counters::Counter;
@@ -97,7 +97,7 @@ pub(super) async fn keep_marked<P: Device>(core: Weak<Core<P>>, durable: Rc<Dura
 pub(super) async fn write_marks<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>) {
     let _held = durable.lock.lock(ALL, Access::Exclusive).await;
     if durable.departed.get() || durable.ids_are_due() {
-        write_heads(core, durable).await;
+        write_superblocks(core, durable).await;
     }
     let members = core.state.borrow().devices.kept();
     durable.image_due.set(false);

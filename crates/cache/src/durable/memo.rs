@@ -57,7 +57,7 @@ fn decode(bytes: &[u8]) -> Option<(&[u8], Vec<Rank>)> {
     whole.then(|| (learnt, records.map(record).collect()))
 }
 
-/// Writes what the policy remembers now, to be named by the next heads.
+/// Writes what the policy remembers now, to be named by the next superblocks.
 pub(super) async fn write_memos<P: Device>(core: &Rc<Core<P>>) {
     let members = core.state.borrow().devices.kept();
     let mut learnt = core.state.borrow().policy.save();

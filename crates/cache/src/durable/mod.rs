@@ -3,7 +3,7 @@
 //! ```text
 //! a client's write ─> mark ──────────> marks of every member ─> origin
 //! a change of the map ─> changes ─> commit ─> log ─> checkpoint ─> map
-//! a member lost ─> heads of all others and of the witness
+//! a member lost ─> superblocks of all others and of the witness
 //! ```
 //!
 //! Invariants, at every instant:
@@ -12,7 +12,7 @@
 //!     a member was lost ⟹ no region that it has not marked is written before
 //!         all others, and the witness, know that it is stale
 //!     an id of a volume is in a log, or a write under it is in flight
-//!         ⟹ the heads of all members and of the witness have given it
+//!         ⟹ the superblocks of all members and of the witness have given it
 //!     r is not marked on a member ⟹ its log and its map agree with what the
 //!         origin holds durably in r
 //!
@@ -22,13 +22,13 @@
 pub(crate) mod changes;
 mod commit;
 mod durability;
-mod heads;
 mod io;
 mod mark;
 mod memo;
 mod open;
 mod standing;
 mod store;
+mod superblocks;
 mod table;
 mod volumes;
 mod warm;
@@ -41,7 +41,7 @@ use table::Bits;
 
 use crate::writes::Writes;
 use block::{BoxDevice, Proof, RangeLock};
-use layout::{Head, Uuid, Volume};
+use layout::{Superblock, Uuid, Volume};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -60,16 +60,16 @@ pub(crate) struct Durable {
     pub(crate) host: String,
     pub(crate) witness: Option<BoxDevice>,
     witness_uuid: Cell<Uuid>,
-    /// The head that it has.
-    record: RefCell<Option<Head>>,
-    /// Which copy of its head is written last, once that is known.
+    /// The superblock that it has.
+    record: RefCell<Option<Superblock>>,
+    /// Which copy of its superblock is written last, once that is known.
     witness_last: Cell<Option<usize>>,
     pub(crate) pool: Uuid,
-    /// What all heads say, and what of it all are known to say.
+    /// What all superblocks say, and what of it all are known to say.
     superblock: block::Durable<PoolState>,
     /// Of blocks of the log written since the pool was opened.
     opening: Cell<u32>,
-    /// A member was lost since the heads were written.
+    /// A member was lost since the superblocks were written.
     departed: Cell<bool>,
     /// The devices have marks that are not wanted any more.
     image_due: Cell<bool>,
@@ -81,7 +81,7 @@ pub(crate) struct Durable {
     loose: RefCell<Vec<(u32, Range<u64>)>>,
     /// Writes of the volumes' origins, by id.
     origins: RefCell<BTreeMap<u32, Rc<Writes>>>,
-    /// Held by who writes heads or marks.
+    /// Held by who writes superblocks or marks.
     lock: RangeLock,
     /// Held by who commits.
     committing: RangeLock,
@@ -91,7 +91,7 @@ pub(crate) struct Durable {
     warmed: Signal,
 }
 
-/// What all heads of a pool say of it.
+/// What all superblocks of a pool say of it.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolState {
     epoch: u64,
@@ -153,16 +153,19 @@ impl Durable {
 
     /// The greatest sequence number that the witness has given.
     fn given(&self) -> u64 {
-        self.record.borrow().as_ref().map_or(0, |head| head.given)
+        self.record
+            .borrow()
+            .as_ref()
+            .map_or(0, |superblock| superblock.given)
     }
 
-    /// Whether ids were given that the heads do not know of: neither a write nor a
+    /// Whether ids were given that the superblocks do not know of: neither a write nor a
     /// record of the log may be under one of these, for after a crash it is given anew.
     pub(crate) fn ids_are_due(&self) -> bool {
         self.ids_known().is_none()
     }
 
-    /// That the heads know of all ids which were given.
+    /// That the superblocks know of all ids which were given.
     fn ids_known(&self) -> Option<Proof> {
         let next = self.superblock.now().next_volume;
         self.superblock.proof(|held| held.next_volume >= next)

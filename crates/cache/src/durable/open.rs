@@ -3,21 +3,21 @@
 //! A device that answers nothing, or fails, counts as absent.
 //!
 //! A device is *current* if it belongs to this pool, has the greatest epoch that
-//! any device or the witness knows, the witness counts it as a member, and its head
+//! any device or the witness knows, the witness counts it as a member, and its superblock
 //! is not older than the witness's. Only the lines of current devices are used. The rest of what is ours begins anew;
 //! what is not ours is left alone, unless told otherwise.
 //!
 //! Order: everything is read and decided before anything is written. Devices
-//! that begin anew are claimed by a head that nobody believes and get their marks,
-//! then all get their heads; if the members are others than before, with a greater
+//! that begin anew are claimed by a superblock that nobody believes and get their marks,
+//! then all get their superblocks; if the members are others than before, with a greater
 //! epoch.
 
 use super::durability::Durability;
-use super::heads::{WITNESS_SECTORS, claim, write_heads};
 use super::io::{READ_MAX, readable};
 use super::mark::{ALL, keep_marked, write_image};
 use super::standing::{Given, Standing, Verdict, refuse};
 use super::store::NewStore;
+use super::superblocks::{WITNESS_SECTORS, claim, write_superblocks};
 use super::{Durable, PoolState, Signal};
 use crate::cache::Cache;
 use crate::config::Config;
@@ -27,15 +27,15 @@ use crate::health::Fault;
 use crate::pool_device::PoolDevice;
 use block::{Access, Device, Env, Extent, IoError, IoResult, Kind, Lba, RangeLock};
 use layout::{
-    BLOCK_BYTES, BLOCK_SECTORS, HEAD_BLOCKS, Head, HeadError, MARK_BLOCKS, MEMBERS_MAX, Marks,
-    NAME_BYTES_MAX, PROBE_BYTES, Role, Uuid, first_head, fitting, head_that_holds, newest_marks,
-    second_head,
+    BLOCK_BYTES, BLOCK_SECTORS, MARK_BLOCKS, MEMBERS_MAX, Marks, NAME_BYTES_MAX, PROBE_BYTES, Role,
+    SUPERBLOCK_BLOCKS, Superblock, SuperblockError, Uuid, current_superblock, first_superblock,
+    fitting, newest_marks, second_superblock,
 };
 use policy::Policy;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-const HEAD_BYTES: usize = HEAD_BLOCKS as usize * BLOCK_BYTES;
+const SUPERBLOCK_BYTES: usize = SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES;
 
 /// What was found on a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,38 +86,44 @@ fn too_many_devices(pool: &str) -> IoError {
     IoError::new(Kind::Invalid, what).on(pool.to_owned())
 }
 
-/// The head of a device or of a part of it.
+/// The superblock of a device or of a part of it.
 async fn probe<D: Device>(
     device: &D,
     part: Extent,
     env: &Env,
-) -> IoResult<Result<Head, HeadError>> {
+) -> IoResult<Result<Superblock, SuperblockError>> {
     let bytes = part.len.bytes();
-    if bytes < (2 * HEAD_BYTES) as u64 {
+    if bytes < (2 * SUPERBLOCK_BYTES) as u64 {
         return refuse(
             device,
             "too small to hold metadata: give it more room".into(),
         );
     }
-    // A second head written in part is no sign of something else.
-    let probe = (bytes as usize - HEAD_BYTES).min(PROBE_BYTES);
+    // A second superblock written in part is no sign of something else.
+    let probe = (bytes as usize - SUPERBLOCK_BYTES).min(PROBE_BYTES);
     let mut start = readable(device, part.start, probe, env, READ_MAX).await?;
     if start.is_none() {
-        // What is behind the head may be what cannot be read; it tells no more
+        // What is behind the superblock may be what cannot be read; it tells no more
         // of a device that is ours.
-        start = readable(device, part.start, HEAD_BYTES, env, READ_MAX).await?;
-        start = start.filter(|start| Head::decode(start).is_ok());
+        start = readable(device, part.start, SUPERBLOCK_BYTES, env, READ_MAX).await?;
+        start = start.filter(|start| Superblock::decode(start).is_ok());
     }
     let start = start.as_deref();
-    let first = first_head(start);
+    let first = first_superblock(start);
     let blocks = match &first {
-        Ok(head) if head.role == Role::Member => head.blocks.min(bytes / BLOCK_BYTES as u64),
-        Ok(_) => 2 * HEAD_BLOCKS,
+        Ok(superblock) if superblock.role == Role::Member => {
+            superblock.blocks.min(bytes / BLOCK_BYTES as u64)
+        }
+        Ok(_) => 2 * SUPERBLOCK_BLOCKS,
         Err(_) => bytes / BLOCK_BYTES as u64,
     };
-    let last = part.start + block::Sectors((blocks - HEAD_BLOCKS) * BLOCK_SECTORS);
-    let end = readable(device, last, HEAD_BYTES, env, READ_MAX).await?;
-    Ok(head_that_holds(start, first, second_head(end.as_deref())))
+    let last = part.start + block::Sectors((blocks - SUPERBLOCK_BLOCKS) * BLOCK_SECTORS);
+    let end = readable(device, last, SUPERBLOCK_BYTES, env, READ_MAX).await?;
+    Ok(current_superblock(
+        start,
+        first,
+        second_superblock(end.as_deref()),
+    ))
 }
 
 /// The area of marks; zeroes for blocks that cannot be read, which are no marks.
@@ -158,11 +164,15 @@ impl<P: Device> Cache<P> {
         }
         durability.host = fitting(&durability.host).to_owned();
         let line_blocks = config.line_bytes / BLOCK_BYTES as u32;
-        let witness = witness_head(&durability, &env).await?;
+        let witness = witness_superblock(&durability, &env).await?;
         let (mut given, mut absent) = (Vec::new(), Vec::new());
         for (at, device) in devices.into_iter().enumerate() {
             match probe(&device.device, device.extent, &env).await {
-                Ok(head) => given.push(Given { at, device, head }),
+                Ok(superblock) => given.push(Given {
+                    at,
+                    device,
+                    superblock,
+                }),
                 Err(error) if error.kind().is_loss() => absent.push((at, error.to_string())),
                 Err(error) => return Err(error),
             }
@@ -178,22 +188,26 @@ impl<P: Device> Cache<P> {
             }
         };
         let as_before = witness.is_some() && verdict.is_as_before();
-        let (epoch, newest_head) = (verdict.epoch, verdict.newest);
-        let next_volume = newest_head.as_ref().map_or(1, |h| h.next_volume.max(1));
-        let volumes = newest_head
+        let (epoch, newest_superblock) = (verdict.epoch, verdict.newest);
+        let next_volume = newest_superblock
+            .as_ref()
+            .map_or(1, |h| h.next_volume.max(1));
+        let volumes = newest_superblock
             .as_ref()
             .map_or(Vec::new(), |h| h.volumes.clone());
         let quiesced = |v: &layout::Volume| v.flags & layout::VOLUME_QUIESCED != 0;
         let (quiesced, volumes): (Vec<_>, _) = volumes.into_iter().partition(quiesced);
-        let numbered = witness.as_ref().map_or(0, |head| head.given);
-        let newest = newest_head.as_ref().map_or(0, |head| head.sequence);
+        let numbered = witness.as_ref().map_or(0, |superblock| superblock.given);
+        let newest = newest_superblock
+            .as_ref()
+            .map_or(0, |superblock| superblock.sequence);
         let durable = Rc::new(Durable {
             pool: verdict.pool.unwrap_or_else(|| Uuid((durability.uuids)())),
             label: durability.label,
             host: durability.host,
             witness: durability.witness,
             witness_uuid: Cell::new(match &witness {
-                Some(head) => head.device,
+                Some(superblock) => superblock.device,
                 None => Uuid((durability.uuids)()),
             }),
             record: RefCell::new(witness),
@@ -269,7 +283,7 @@ impl<P: Device> Cache<P> {
             write_new_marks(core, durable, member, before).await;
         }
         durable.opening.set(durable.superblock.number() as u32 + 1);
-        write_heads(core, durable).await;
+        write_superblocks(core, durable).await;
         drop(held);
         let spawn = &core.env.spawn;
         spawn.spawn(keep_marked(Rc::downgrade(core), durable.clone()));
@@ -293,18 +307,18 @@ impl<P: Device> Cache<P> {
         let Some(durable) = &core.durable else {
             return self.add_device(device);
         };
-        let head = probe(&device.device, device.extent, &core.env).await?;
+        let superblock = probe(&device.device, device.extent, &core.env).await?;
         let format = format!(
             "to use it here all the same, and lose that, run `hotset pool format --yes {}`",
             device.device.geometry().name
         );
-        match head {
-            Err(HeadError::Blank) => {}
-            Ok(head) if head.pool == durable.pool => {}
-            Ok(head) => {
+        match superblock {
+            Err(SuperblockError::Blank) => {}
+            Ok(superblock) if superblock.pool == durable.pool => {}
+            Ok(superblock) => {
                 let what = format!(
                     "it belongs to pool {} ({}); {format}",
-                    head.label, head.pool
+                    superblock.label, superblock.pool
                 );
                 return refuse(&device.device, what);
             }
@@ -321,7 +335,7 @@ impl<P: Device> Cache<P> {
             let epoch = durable.superblock.now().epoch;
             write_new_marks(core, durable, member, epoch).await;
         }
-        write_heads(core, durable).await;
+        write_superblocks(core, durable).await;
         Ok(id)
     }
 
@@ -378,7 +392,7 @@ fn is_new<P: Device>(member: &Member<P>) -> bool {
         .is_some_and(|store| store.found.is_none())
 }
 
-async fn witness_head(durability: &Durability, env: &Env) -> IoResult<Option<Head>> {
+async fn witness_superblock(durability: &Durability, env: &Env) -> IoResult<Option<Superblock>> {
     let Some(witness) = &durability.witness else {
         return Ok(None);
     };
@@ -389,21 +403,21 @@ async fn witness_head(durability: &Durability, env: &Env) -> IoResult<Option<Hea
             format!("a record beside the pool needs {WITNESS_SECTORS} sectors"),
         );
     }
-    let heads = Extent::new(Lba(0), block::Sectors(WITNESS_SECTORS));
-    match probe(witness, heads, env).await? {
-        Ok(head) if head.role == Role::Witness => Ok(Some(head)),
-        Ok(_) | Err(HeadError::Foreign(_)) => refuse(
+    let superblocks = Extent::new(Lba(0), block::Sectors(WITNESS_SECTORS));
+    match probe(witness, superblocks, env).await? {
+        Ok(superblock) if superblock.role == Role::Witness => Ok(Some(superblock)),
+        Ok(_) | Err(SuperblockError::Foreign(_)) => refuse(
             witness,
             "it is not a pool witness: move it away, or correct the path".into(),
         ),
-        Err(HeadError::Version(version)) => refuse(
+        Err(SuperblockError::Version(version)) => refuse(
             witness,
             format!(
                 "written by a newer hotset (format {version}): use that, or move the file away to start cold"
             ),
         ),
         // Without it nothing is believed, which is safe.
-        Err(HeadError::Blank | HeadError::Damaged(_)) => Ok(None),
+        Err(SuperblockError::Blank | SuperblockError::Damaged(_)) => Ok(None),
     }
 }
 
@@ -416,11 +430,15 @@ fn store(
     match standing {
         Standing::New => (NewStore::New(Uuid(uuids())), Found::Nothing),
         Standing::Stale(why) => (NewStore::New(Uuid(uuids())), Found::Unusable(why)),
-        Standing::Current(head) => {
-            let plan = head.plan().expect("checked when it was read");
-            let clean = head.clean;
+        Standing::Current(superblock) => {
+            let plan = superblock.plan().expect("checked when it was read");
+            let clean = superblock.clean;
             (
-                NewStore::Known { plan, head, marks },
+                NewStore::Known {
+                    plan,
+                    superblock,
+                    marks,
+                },
                 Found::Lines { clean },
             )
         }
@@ -435,16 +453,16 @@ async fn marks_of<P: Device>(
 ) -> Result<Vec<Option<Marks>>, (usize, IoError)> {
     let mut all = Vec::new();
     for (nth, standing) in verdict.standings.iter().enumerate() {
-        let Standing::Current(head) = standing else {
+        let Standing::Current(superblock) = standing else {
             all.push(None);
             continue;
         };
-        let plan = head.plan().expect("checked when it was read");
+        let plan = superblock.plan().expect("checked when it was read");
         let device = &given[nth].device;
         let at: Lba = plan.marks.lba(device.extent.start, 0);
         let area = marks_area(&device.device, at, env).await;
         let area = area.map_err(|error| (nth, error))?;
-        all.push(newest_marks(&area, head.device));
+        all.push(newest_marks(&area, superblock.device));
     }
     Ok(all)
 }

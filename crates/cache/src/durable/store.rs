@@ -3,7 +3,7 @@
 use crate::lines::Shape;
 use crate::pool_device::PoolDevice;
 use block::{Buf, Device, Env, IoError, IoResult, Kind, Lba};
-use layout::{Area, BLOCK_BYTES, Head, Marks, Plan, PlanError, Uuid};
+use layout::{Area, BLOCK_BYTES, Marks, Plan, PlanError, Superblock, Uuid};
 use std::cell::{Cell, RefCell};
 
 /// The metadata of one member.
@@ -22,8 +22,8 @@ pub(crate) struct Store {
     pub(crate) log_next: Cell<u64>,
     /// What the policy remembers: which memo, bytes, their checksum, which part.
     pub(crate) memo: Cell<Option<(u8, u32, u32, u32)>>,
-    /// Which copy of its head is written last, once that is known.
-    pub(crate) head_last: Cell<Option<usize>>,
+    /// Which copy of its superblock is written last, once that is known.
+    pub(crate) superblock_last: Cell<Option<usize>>,
     /// The version of the marks last written.
     pub(crate) marks_version: Cell<u64>,
     /// What was marked when the pool was opened.
@@ -66,7 +66,7 @@ pub(crate) enum NewStore {
     New(Uuid),
     Known {
         plan: Plan,
-        head: Box<Head>,
+        superblock: Box<Superblock>,
         marks: Option<Marks>,
     },
 }
@@ -105,7 +105,7 @@ impl NewStore {
             log_start: Cell::new(1),
             log_next: Cell::new(1),
             memo: Cell::new(None),
-            head_last: Cell::new(None),
+            superblock_last: Cell::new(None),
             marks_version: Cell::new(0),
             found: None,
             warm: Cell::new(true),
@@ -114,24 +114,26 @@ impl NewStore {
         };
         Ok(match self {
             NewStore::New(uuid) => blank(uuid),
-            NewStore::Known { head, marks, .. } => {
+            NewStore::Known {
+                superblock, marks, ..
+            } => {
                 let by_marks = marks.as_ref().map_or(0, |marks| marks.log_end);
-                let by_head = if head.clean {
-                    head.log_end
+                let by_superblock = if superblock.clean {
+                    superblock.log_end
                 } else {
-                    head.log_start
+                    superblock.log_start
                 };
-                let log_end_min = by_marks.max(by_head);
+                let log_end_min = by_marks.max(by_superblock);
                 Store {
-                    map: Cell::new(head.map),
-                    generation: Cell::new(head.generation),
-                    log_start: Cell::new(head.log_start),
+                    map: Cell::new(superblock.map),
+                    generation: Cell::new(superblock.generation),
+                    log_start: Cell::new(superblock.log_start),
                     log_next: Cell::new(log_end_min),
-                    memo: Cell::new(head.memo),
+                    memo: Cell::new(superblock.memo),
                     marks_version: Cell::new(marks.as_ref().map_or(0, |marks| marks.version)),
                     found: Some(Recovered { log_end_min, marks }),
                     warm: Cell::new(false),
-                    ..blank(head.device)
+                    ..blank(superblock.device)
                 }
             }
         })

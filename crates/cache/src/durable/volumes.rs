@@ -1,7 +1,7 @@
 //! The volumes that a pool remembers, and what is kept of their origins.
 
-use super::heads::write_heads;
 use super::mark::{ALL, Marking};
+use super::superblocks::write_superblocks;
 use super::{Durable, PoolState};
 use crate::cache::Cache;
 use block::{Access, Device, Sectors};
@@ -77,7 +77,7 @@ impl<P: Device> Cache<P> {
             // Who holds the lock may be writing them, and has not ended.
             let _held = durable.lock.lock(ALL, Access::Exclusive).await;
             if durable.superblock.is_due() {
-                write_heads(&core, &durable).await;
+                write_superblocks(&core, &durable).await;
             }
         };
         // What it has begun to write, memory takes for written.

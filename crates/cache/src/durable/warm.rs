@@ -8,10 +8,10 @@
 //! for good.
 
 use super::Durable;
-use super::heads::write_heads;
 use super::io::{READ_MAX, read};
 use super::mark::ALL;
 use super::memo::read_memo;
+use super::superblocks::write_superblocks;
 use crate::core::Core;
 use crate::counters::Counter;
 use crate::devices::{DeviceState, Member};
@@ -84,7 +84,7 @@ async fn begin_anew<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>, member
     store.log_start.set(next);
     store.log_next.set(next);
     let _held = durable.lock.lock(ALL, Access::Exclusive).await;
-    write_heads(core, durable).await;
+    write_superblocks(core, durable).await;
 }
 
 /// Reads map and log; the line of each slot, 0 for none. Validity and checksums

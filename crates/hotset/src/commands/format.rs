@@ -1,20 +1,23 @@
 //! `hotset pool format`: blanks a device, so that a pool takes it as new.
 
-use super::inspect::{Image, head_of};
+use super::inspect::{Image, superblock_of};
 use crate::Failure;
-use layout::{BLOCK_BYTES, HEAD_BLOCKS, HeadError, PROBE_BYTES};
+use layout::{BLOCK_BYTES, PROBE_BYTES, SUPERBLOCK_BLOCKS, SuperblockError};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 pub fn run(path: &Path, yes: bool) -> Result<(), Failure> {
     let image = Image::open(path, true)?;
     let mut ends = vec![image.bytes / BLOCK_BYTES as u64];
-    let holds = match head_of(&image) {
-        Err(HeadError::Blank) => None,
-        Ok(head) => {
-            // A device that has grown has its other head where it ended.
-            ends.push(head.blocks);
-            Some(format!("it belongs to pool {} ({})", head.label, head.pool))
+    let holds = match superblock_of(&image) {
+        Err(SuperblockError::Blank) => None,
+        Ok(superblock) => {
+            // A device that has grown has its other superblock where it ended.
+            ends.push(superblock.blocks);
+            Some(format!(
+                "it belongs to pool {} ({})",
+                superblock.label, superblock.pool
+            ))
         }
         Err(error) => Some(error.to_string()),
     };
@@ -30,9 +33,9 @@ pub fn run(path: &Path, yes: bool) -> Result<(), Failure> {
         written.map_err(|cause| image.failure("cannot be written", cause))
     };
     blank(0, image.bytes.min(PROBE_BYTES as u64))?;
-    for end in ends.into_iter().filter(|end| *end >= HEAD_BLOCKS) {
-        let head = HEAD_BLOCKS * BLOCK_BYTES as u64;
-        blank((end - HEAD_BLOCKS) * BLOCK_BYTES as u64, head)?;
+    for end in ends.into_iter().filter(|end| *end >= SUPERBLOCK_BLOCKS) {
+        let superblock = SUPERBLOCK_BLOCKS * BLOCK_BYTES as u64;
+        blank((end - SUPERBLOCK_BLOCKS) * BLOCK_BYTES as u64, superblock)?;
     }
     let synced = image.file.sync_all();
     synced.map_err(|cause| image.failure("may not have reached the disk", cause))

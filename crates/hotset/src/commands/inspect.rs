@@ -3,9 +3,9 @@
 use crate::Failure;
 use crate::platform::claim;
 use layout::{
-    BLOCK_BYTES, Change, HEAD_BLOCKS, Head, HeadError, LINE_BITS, LogReader, MARK_BITS,
-    MARK_BLOCKS, MapPage, Mask, PROBE_BYTES, Plan, Role, entries_per_page, first_head,
-    head_that_holds, newest_marks, second_head,
+    BLOCK_BYTES, Change, LINE_BITS, LogReader, MARK_BITS, MARK_BLOCKS, MapPage, Mask, PROBE_BYTES,
+    Plan, Role, SUPERBLOCK_BLOCKS, Superblock, SuperblockError, current_superblock,
+    entries_per_page, first_superblock, newest_marks, second_superblock,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-const HEAD_BYTES: u64 = HEAD_BLOCKS * BLOCK_BYTES as u64;
+const SUPERBLOCK_BYTES: u64 = SUPERBLOCK_BLOCKS * BLOCK_BYTES as u64;
 
 /// A file or block device that no daemon uses.
 pub struct Image {
@@ -57,17 +57,17 @@ impl Image {
     }
 }
 
-/// A device's two copies of the head.
+/// A device's two copies of the superblock.
 struct Copies {
     start: Option<Vec<u8>>,
-    first: Result<Head, HeadError>,
-    second: Result<Head, HeadError>,
+    first: Result<Superblock, SuperblockError>,
+    second: Result<Superblock, SuperblockError>,
 }
 
 impl Copies {
     fn read(image: &Image) -> Copies {
-        if image.bytes < 2 * HEAD_BYTES {
-            let cut = || Err(HeadError::Damaged("it is cut short"));
+        if image.bytes < 2 * SUPERBLOCK_BYTES {
+            let cut = || Err(SuperblockError::Damaged("it is cut short"));
             return Copies {
                 start: None,
                 first: cut(),
@@ -75,24 +75,27 @@ impl Copies {
             };
         }
         let start = image.read(0, image.bytes.min(PROBE_BYTES as u64)).ok();
-        let first = first_head(start.as_deref());
+        let first = first_superblock(start.as_deref());
         let whole = image.bytes / BLOCK_BYTES as u64;
         let blocks = match &first {
-            Ok(head) if head.role == Role::Member => head.blocks.min(whole),
-            Ok(_) => 2 * HEAD_BLOCKS,
+            Ok(superblock) if superblock.role == Role::Member => superblock.blocks.min(whole),
+            Ok(_) => 2 * SUPERBLOCK_BLOCKS,
             Err(_) => whole,
         };
-        let end = image.read((blocks - HEAD_BLOCKS) * BLOCK_BYTES as u64, HEAD_BYTES);
+        let end = image.read(
+            (blocks - SUPERBLOCK_BLOCKS) * BLOCK_BYTES as u64,
+            SUPERBLOCK_BYTES,
+        );
         Copies {
-            second: second_head(end.ok().as_deref()),
+            second: second_superblock(end.ok().as_deref()),
             start,
             first,
         }
     }
 
     /// The one that holds.
-    fn head(&self) -> Result<Head, HeadError> {
-        head_that_holds(
+    fn superblock(&self) -> Result<Superblock, SuperblockError> {
+        current_superblock(
             self.start.as_deref(),
             self.first.clone(),
             self.second.clone(),
@@ -100,16 +103,16 @@ impl Copies {
     }
 }
 
-/// The head that holds.
-pub fn head_of(image: &Image) -> Result<Head, HeadError> {
-    Copies::read(image).head()
+/// The superblock that holds.
+pub fn superblock_of(image: &Image) -> Result<Superblock, SuperblockError> {
+    Copies::read(image).superblock()
 }
 
 pub fn run(path: &Path, lines: bool, as_json: bool) -> Result<(), Failure> {
     let image = Image::open(path, false)?;
     let copies = Copies::read(&image);
-    let head = match copies.head() {
-        Ok(head) => head,
+    let superblock = match copies.superblock() {
+        Ok(superblock) => superblock,
         Err(error) => {
             let what = format!("{}: {error}; no pool can be read here", path.display());
             return Err(Failure::Runtime(what));
@@ -118,35 +121,35 @@ pub fn run(path: &Path, lines: bool, as_json: bool) -> Result<(), Failure> {
     let mut damaged = Vec::new();
     for (copy, which) in [&copies.first, &copies.second].into_iter().zip(["A", "B"]) {
         match copy {
-            Ok(copy) if copy.sequence != head.sequence => {
-                damaged.push(format!("head {which} is older than the other"));
+            Ok(copy) if copy.sequence != superblock.sequence => {
+                damaged.push(format!("superblock {which} is older than the other"));
             }
             Ok(_) => {}
-            Err(error) => damaged.push(format!("head {which}: {error}")),
+            Err(error) => damaged.push(format!("superblock {which}: {error}")),
         }
     }
     let mut report = json!({
         "format": layout::VERSION,
-        "role": if head.role == Role::Member { "member" } else { "witness" },
-        "pool": head.label,
-        "pool_uuid": head.pool.to_string(),
-        "device": head.name,
-        "device_uuid": head.device.to_string(),
-        "host": head.host,
-        "sequence": head.sequence,
-        "epoch": head.epoch,
-        "closed_in_order": head.clean,
-        "line_bytes": u64::from(head.line_blocks) * BLOCK_BYTES as u64,
-        "members": head.members.iter().map(|m| json!({
+        "role": if superblock.role == Role::Member { "member" } else { "witness" },
+        "pool": superblock.label,
+        "pool_uuid": superblock.pool.to_string(),
+        "device": superblock.name,
+        "device_uuid": superblock.device.to_string(),
+        "host": superblock.host,
+        "sequence": superblock.sequence,
+        "epoch": superblock.epoch,
+        "closed_in_order": superblock.clean,
+        "line_bytes": u64::from(superblock.line_blocks) * BLOCK_BYTES as u64,
+        "members": superblock.members.iter().map(|m| json!({
             "device": m.name, "uuid": m.device.to_string(), "domain": m.domain, "lines": m.slots,
         })).collect::<Vec<_>>(),
-        "volumes": head.volumes.iter().map(|v| json!({
+        "volumes": superblock.volumes.iter().map(|v| json!({
             "name": v.name, "id": v.id, "bytes": v.sectors * block::SECTOR_BYTES,
             "origin_record_bytes": v.origin.len(),
         })).collect::<Vec<_>>(),
     });
-    if let Some(plan) = head.plan() {
-        inspect_member(&image, &head, &plan, lines, &mut report, &mut damaged)?;
+    if let Some(plan) = superblock.plan() {
+        inspect_member(&image, &superblock, &plan, lines, &mut report, &mut damaged)?;
     }
     report["damaged"] = json!(damaged);
     if as_json {
@@ -164,7 +167,7 @@ pub fn run(path: &Path, lines: bool, as_json: bool) -> Result<(), Failure> {
 
 fn inspect_member(
     image: &Image,
-    head: &Head,
+    superblock: &Superblock,
     plan: &Plan,
     lines: bool,
     report: &mut Value,
@@ -182,18 +185,18 @@ fn inspect_member(
     let marks = image.blocks(plan.marks)?;
     for (n, block) in marks.chunks_exact(BLOCK_BYTES).enumerate() {
         // Of a pair, one may be torn by a crash; the other pair holds then.
-        if layout::Marks::decode(block, head.device).is_err() {
+        if layout::Marks::decode(block, superblock.device).is_err() {
             damaged.push(format!("marks, block {n} of {MARK_BLOCKS}"));
         }
     }
-    let marks = newest_marks(&marks, head.device);
+    let marks = newest_marks(&marks, superblock.device);
     report["marked_regions"] = json!(marks.as_ref().map_or(MARK_BITS, |marks| marks.count()));
-    report["region_bytes"] = json!(u64::from(head.region_blocks) * BLOCK_BYTES as u64);
+    report["region_bytes"] = json!(u64::from(superblock.region_blocks) * BLOCK_BYTES as u64);
     let log_end_min = marks.map_or(0, |marks| marks.log_end);
-    let mut map = read_map(image, head, plan, damaged)?;
-    let end = replay(image, head, plan, &mut map)?;
-    let expected = if head.clean {
-        head.log_end
+    let mut map = read_map(image, superblock, plan, damaged)?;
+    let end = replay(image, superblock, plan, &mut map)?;
+    let expected = if superblock.clean {
+        superblock.log_end
     } else {
         log_end_min
     };
@@ -202,7 +205,7 @@ fn inspect_member(
             "log: it ends before block {end}, and is known to reach {expected}"
         ));
     }
-    report["log_blocks"] = json!(end - head.log_start);
+    report["log_blocks"] = json!(end - superblock.log_start);
     let mut by_volume: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
     for slot in map.values().filter(|slot| slot.key != 0) {
         let valid: u32 = slot.valid.iter().map(|word| word.count_ones()).sum();
@@ -235,12 +238,12 @@ fn bits(mask: &Mask) -> impl Iterator<Item = u32> + '_ {
 
 fn read_map(
     image: &Image,
-    head: &Head,
+    superblock: &Superblock,
     plan: &Plan,
     damaged: &mut Vec<String>,
 ) -> Result<BTreeMap<u32, Slot>, Failure> {
     let mut map = BTreeMap::new();
-    let Some(which) = head.map else {
+    let Some(which) = superblock.map else {
         return Ok(map);
     };
     let each = entries_per_page(plan.line_blocks);
@@ -248,10 +251,10 @@ fn read_map(
     for (number, block) in (0..).zip(pages.chunks_exact(BLOCK_BYTES)) {
         let page = MapPage::decode(
             block,
-            head.device,
+            superblock.device,
             plan.line_blocks,
             number,
-            head.generation,
+            superblock.generation,
         );
         let Ok(page) = page else {
             damaged.push(format!("map, page {number}: its {each} lines are lost"));
@@ -272,16 +275,16 @@ fn read_map(
 /// Applies the log; the sequence number after its end.
 fn replay(
     image: &Image,
-    head: &Head,
+    superblock: &Superblock,
     plan: &Plan,
     map: &mut BTreeMap<u32, Slot>,
 ) -> Result<u64, Failure> {
     let log = image.blocks(plan.log)?;
     let mut opening = 0;
-    for sequence in head.log_start..head.log_start + plan.log.blocks {
+    for sequence in superblock.log_start..superblock.log_start + plan.log.blocks {
         let at = (sequence % plan.log.blocks) as usize * BLOCK_BYTES;
         let block = &log[at..at + BLOCK_BYTES];
-        let reader = LogReader::open(block, head.device, plan.line_blocks, sequence);
+        let reader = LogReader::open(block, superblock.device, plan.line_blocks, sequence);
         let Ok(reader) = reader else {
             return Ok(sequence);
         };
@@ -293,7 +296,7 @@ fn replay(
             apply(map.entry(change.slot).or_default(), &change);
         }
     }
-    Ok(head.log_start + plan.log.blocks)
+    Ok(superblock.log_start + plan.log.blocks)
 }
 
 fn apply(slot: &mut Slot, change: &Change) {

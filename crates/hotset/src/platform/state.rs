@@ -4,7 +4,7 @@
 //! the pool when its volumes were last written, whatever becomes of the devices.
 
 use block::{IoError, IoResult, Kind};
-use layout::{HEAD_BLOCKS, Head, newest};
+use layout::{SUPERBLOCK_BLOCKS, Superblock, newest};
 use node::Remembered;
 use shard::{Disk, Local};
 use std::fs::{self, File};
@@ -12,7 +12,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use uring::{DiskOptions, Uring, UringDriver};
 
-const HEAD_BYTES: usize = HEAD_BLOCKS as usize * layout::BLOCK_BYTES;
+const SUPERBLOCK_BYTES: usize = SUPERBLOCK_BLOCKS as usize * layout::BLOCK_BYTES;
 const SUFFIX: &str = "pool";
 
 /// The file beside a pool.
@@ -40,7 +40,7 @@ pub async fn witness(
 ) -> IoResult<Disk<UringDriver>> {
     let path = file_of(state, pool);
     fs::create_dir_all(state).map_err(|cause| cannot(state, cause))?;
-    let whole = (2 * HEAD_BYTES) as u64;
+    let whole = (2 * SUPERBLOCK_BYTES) as u64;
     let length = fs::metadata(&path).map_or(0, |file| file.len());
     if length < whole {
         let fill = || {
@@ -85,16 +85,16 @@ pub fn others(state: &Path, ours: &[&str]) -> IoResult<Vec<Remembered>> {
         let mut bytes = Vec::new();
         let read = File::open(&path).and_then(|mut file| file.read_to_end(&mut bytes));
         read.map_err(|cause| cannot_tell(&path, cause))?;
-        if bytes.len() < 2 * HEAD_BYTES {
+        if bytes.len() < 2 * SUPERBLOCK_BYTES {
             continue;
         }
-        let (first, second) = bytes.split_at(HEAD_BYTES);
-        if let Ok(head) = newest(Head::decode(first), Head::decode(second)) {
-            let volumes = head.volumes.into_iter().map(|volume| volume.name);
+        let (first, second) = bytes.split_at(SUPERBLOCK_BYTES);
+        if let Ok(superblock) = newest(Superblock::decode(first), Superblock::decode(second)) {
+            let volumes = superblock.volumes.into_iter().map(|volume| volume.name);
             let volumes = volumes.collect();
             found.push(Remembered {
                 file: path,
-                pool: head.label,
+                pool: superblock.label,
                 volumes,
             });
         }

@@ -8,7 +8,9 @@
 
 use super::server::{Hotset, Setup, direct};
 use super::{Goal, Row, alone};
-use layout::{BLOCK_BYTES, Entry, HEAD_BLOCKS, Head, LINE_BITS, MapPage, entries_per_page};
+use layout::{
+    BLOCK_BYTES, Entry, LINE_BITS, MapPage, SUPERBLOCK_BLOCKS, Superblock, entries_per_page,
+};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -133,12 +135,14 @@ fn open(hotset: &Path, setup: &Setup, lines: u64) -> io::Result<(Hotset, Opened)
 /// how many.
 fn fill(pool: &Path) -> io::Result<u64> {
     let file = File::options().read(true).write(true).open(pool)?;
-    let mut bytes = vec![0; HEAD_BLOCKS as usize * BLOCK_BYTES];
+    let mut bytes = vec![0; SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES];
     file.read_exact_at(&mut bytes, 0)?;
-    let wrong = |what: String| io::Error::other(format!("the pool's head: {what}"));
-    let mut head = Head::decode(&bytes).map_err(|error| wrong(error.to_string()))?;
-    let plan = head.plan().ok_or_else(|| wrong("of no member".into()))?;
-    let volume = head
+    let wrong = |what: String| io::Error::other(format!("the pool's superblock: {what}"));
+    let mut superblock = Superblock::decode(&bytes).map_err(|error| wrong(error.to_string()))?;
+    let plan = superblock
+        .plan()
+        .ok_or_else(|| wrong("of no member".into()))?;
+    let volume = superblock
         .volumes
         .first()
         .ok_or_else(|| wrong("no volume".into()))?;
@@ -171,14 +175,14 @@ fn fill(pool: &Path) -> io::Result<u64> {
             generation: 1,
             entries: slots.map(entry).collect(),
         };
-        page.encode(head.device, plan.line_blocks, &mut block);
+        page.encode(superblock.device, plan.line_blocks, &mut block);
         let at = (plan.maps[0].start + number) * BLOCK_BYTES as u64;
         file.write_all_at(&block, at)?;
     }
-    head.map = Some(0);
-    head.generation = 1;
-    let len = head.encode(&mut bytes);
-    for area in plan.heads {
+    superblock.map = Some(0);
+    superblock.generation = 1;
+    let len = superblock.encode(&mut bytes);
+    for area in plan.superblocks {
         file.write_all_at(&bytes[..len], area.start * BLOCK_BYTES as u64)?;
     }
     file.sync_all()?;

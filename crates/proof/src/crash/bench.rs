@@ -282,7 +282,7 @@ impl Bench {
     /// Before the next daemon, after the one that ended with `cut`: which disks
     /// it finds, and which witness. `peek` reads the witness.
     ///
-    /// A witness that goes back is made up for by the heads of disks, as long as
+    /// A witness that goes back is made up for by the superblocks of disks, as long as
     /// one that was in the pool to the last is there.
     pub(super) fn between_lives(&self, cut: Cut, peek: &dyn Fn(&mut [u8])) {
         for disk in 0..self.pool.len() {
@@ -339,7 +339,7 @@ impl Bench {
     /// The daemon is dead: what the cut met. Forgets its cache.
     pub(super) fn autopsy(&self, now: Nanos, cut: Option<Cut>) {
         self.look(now);
-        // One that is still coming has no head that tells how far the pool had got.
+        // One that is still coming has no superblock that tells how far the pool had got.
         let came = |d: &cache::DeviceReport| self.places.borrow().contains(&Some(d.id));
         let online = |d: &cache::DeviceReport| d.state == cache::DeviceState::Online && came(d);
         let caches = self.caches.take();

@@ -21,7 +21,7 @@ const FLIPS_FOR_ALL: u64 = 500;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Structure {
-    /// A copy of the head.
+    /// A copy of the superblock.
     Superblock,
     /// The marks.
     Marks,
@@ -155,7 +155,7 @@ impl Image {
     fn areas(&self, structure: Structure) -> Vec<Area> {
         let plan = &self.plan;
         match structure {
-            Structure::Superblock => plan.heads.to_vec(),
+            Structure::Superblock => plan.superblocks.to_vec(),
             Structure::Marks => vec![plan.marks],
             Structure::Journal => vec![plan.log],
             Structure::Map | Structure::Checksums => plan.maps.to_vec(),

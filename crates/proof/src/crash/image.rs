@@ -13,7 +13,7 @@ use block::{
     TargetId,
 };
 use cache::{Cache, Config, Counter, Durability, Mode, PoolDevice, Volume, VolumeConfig};
-use layout::{BLOCK_BYTES, Head, Marks, Plan};
+use layout::{BLOCK_BYTES, Marks, Plan, Superblock};
 use shard::{Disk, Local};
 use sim::{DiskSpec, Rng, Service, Sim, SimDriver, Span, World};
 use simnode::run_alone;
@@ -53,7 +53,7 @@ pub struct Image {
     witness: Vec<u8>,
     /// One after the other, those of each window.
     origin: Vec<u8>,
-    head: Head,
+    superblock: Superblock,
     pub(super) plan: Plan,
 }
 
@@ -64,14 +64,14 @@ impl Image {
         let mut rng = Rng::fork(seed, 21);
         let made = life(seed, None, move |stage| Box::pin(make(stage, rng.bits())));
         let (images, ()) = made.expect("a sound pool");
-        let head = Head::decode(&images[0]).expect("a pool that was opened");
+        let superblock = Superblock::decode(&images[0]).expect("a pool that was opened");
         let [pool, witness, origin] = images;
         Image {
-            plan: head.plan().expect("a member"),
+            plan: superblock.plan().expect("a member"),
             pool,
             witness,
             origin,
-            head,
+            superblock,
         }
     }
 
@@ -81,10 +81,10 @@ impl Image {
         for block in 0..self.plan.marks.blocks {
             let at = (self.plan.marks.start + block) as usize * BLOCK_BYTES;
             let bytes = &mut self.pool[at..at + BLOCK_BYTES];
-            if let Ok(marks) = Marks::decode(bytes, self.head.device) {
+            if let Ok(marks) = Marks::decode(bytes, self.superblock.device) {
                 let mut forged = marks.clone();
                 marks.iter().for_each(|bit| forged.clear(bit));
-                forged.encode(self.head.device, bytes);
+                forged.encode(self.superblock.device, bytes);
             }
         }
     }

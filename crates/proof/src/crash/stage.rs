@@ -12,7 +12,7 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
-/// What a pool disk has beside the lines that a case wants on it: heads, marks,
+/// What a pool disk has beside the lines that a case wants on it: superblocks, marks,
 /// log, maps and what the policy remembers.
 pub(super) const METADATA: Sectors = Sectors(96 * 8);
 /// How often what is stuck is released while a pool is opened: no client waits
@@ -67,7 +67,7 @@ pub(super) async fn join(
 
 /// Opens the pool with the disks that are plugged in, and every volume.
 ///
-/// A pool whose disks are faulty may be refused: both copies of a head are bad,
+/// A pool whose disks are faulty may be refused: both copies of a superblock are bad,
 /// or a disk cannot be read. So may one of which a disk went back to before the pool was
 /// formed once more. An administrator would then have it formatted, or leave that disk out.
 pub(super) async fn open(bench: &Bench, local: &Local<SimDriver>) -> Stage {

@@ -1,15 +1,15 @@
-//! Writing the heads: who is in the pool, and which volumes it may hold.
+//! Writing the superblocks: who is in the pool, and which volumes it may hold.
 //!
 //! Order: both copies on every member, one after the other, then those of the
 //! witness. What follows is not done before all have it. A device that becomes a
 //! member is claimed before anything else is written to it.
 //!
-//! What each head says is decided and encoded before anything is waited for.
+//! What each superblock says is decided and encoded before anything is waited for.
 //!
 //! Of two copies the one that holds is written last: whenever the power goes, however
 //! often, one of them is whole.
 //!
-//! Before devices get heads with a sequence number, the witness has durably given it: no other
+//! Before devices get superblocks with a sequence number, the witness has durably given it: no other
 //! opening gives it again, after which a device that goes back to what it was in an opening
 //! that was cut short would pass for one that has all.
 
@@ -20,37 +20,37 @@ use crate::counters::Counter;
 use crate::devices::Member;
 use block::{BoxDevice, Device, Fua, Image, Lba, Nanos, Shared};
 use futures_util::future::join_all;
-use layout::{BLOCK_BYTES, HEAD_BLOCKS, Head, HeadError, Role};
+use layout::{BLOCK_BYTES, Role, SUPERBLOCK_BLOCKS, Superblock, SuperblockError};
 use std::cell::Cell;
 use std::rc::Rc;
 
-const HEAD_BYTES: usize = HEAD_BLOCKS as usize * BLOCK_BYTES;
-/// Sectors that a witness needs: two heads.
-pub(super) const WITNESS_SECTORS: u64 = 2 * HEAD_BLOCKS * layout::BLOCK_SECTORS;
+const SUPERBLOCK_BYTES: usize = SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES;
+/// Sectors that a witness needs: two superblocks.
+pub(super) const WITNESS_SECTORS: u64 = 2 * SUPERBLOCK_BLOCKS * layout::BLOCK_SECTORS;
 /// Sequence numbers that the witness gives at a time.
 const GIVEN_AT_A_TIME: u64 = 16;
 /// How long a witness that fails is left alone before it is tried again.
 const RETRY: Nanos = Nanos::from_millis(100);
 
-/// Writes the heads of all members and of the witness; with a greater epoch if
+/// Writes the superblocks of all members and of the witness; with a greater epoch if
 /// a member was lost. The caller holds the lock.
 ///
-/// A witness that cannot be written holds up what needs the heads, since a
+/// A witness that cannot be written holds up what needs the superblocks, since a
 /// device that was lost could otherwise come back alone and be believed.
-pub(super) async fn write_heads<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>) {
+pub(super) async fn write_superblocks<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>) {
     loop {
         if durable.departed.take() {
             durable.superblock.change(|pool| pool.epoch += 1);
         }
-        core.counters.count(Counter::HeadWrites);
+        core.counters.count(Counter::SuperblockWrites);
         let members = core.state.borrow().devices.kept();
         let image = durable.superblock.begin();
-        let shared = head_of_pool(durable, &image, image.number(), &members);
-        let heads: Vec<_> = members
+        let shared = superblock_of_pool(durable, &image, image.number(), &members);
+        let superblocks: Vec<_> = members
             .iter()
-            .map(|member| (member, encode(core, &head_of_member(&shared, member))))
+            .map(|member| (member, encode(core, &superblock_of_member(&shared, member))))
             .collect();
-        let record = Head {
+        let record = Superblock {
             device: durable.witness_uuid.get(),
             name: "witness".to_owned(),
             ..shared
@@ -58,9 +58,9 @@ pub(super) async fn write_heads<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Dura
         if !give(core, durable, image.number()).await {
             return;
         }
-        let writes = heads
+        let writes = superblocks
             .into_iter()
-            .map(|(member, data)| write_head(core, member, data));
+            .map(|(member, data)| write_superblock(core, member, data));
         join_all(writes).await;
         if durable.departed.get() {
             continue;
@@ -74,19 +74,19 @@ pub(super) async fn write_heads<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Dura
     }
 }
 
-/// All heads say what `image` says.
+/// All superblocks say what `image` says.
 fn known_to_all(durable: &Durable, image: Image<PoolState>) {
     let _proof = image.written();
     durable.marked.wake();
 }
 
-fn encode<P: Device>(core: &Core<P>, head: &Head) -> Shared {
-    let mut buf = core.env.pool.take(HEAD_BYTES);
-    let bytes = head.encode(&mut buf);
+fn encode<P: Device>(core: &Core<P>, superblock: &Superblock) -> Shared {
+    let mut buf = core.env.pool.take(SUPERBLOCK_BYTES);
+    let bytes = superblock.encode(&mut buf);
     buf.share().slice(0..bytes)
 }
 
-/// Has the witness give the sequence number, and some more. One that has no head yet trusts
+/// Has the witness give the sequence number, and some more. One that has no superblock yet trusts
 /// nothing that any device holds. False: the pool is closed.
 async fn give<P: Device>(core: &Rc<Core<P>>, durable: &Durable, number: u64) -> bool {
     let record = durable.record.borrow().clone();
@@ -94,11 +94,15 @@ async fn give<P: Device>(core: &Rc<Core<P>>, durable: &Durable, number: u64) -> 
         return true;
     };
     let given = number + GIVEN_AT_A_TIME;
-    write_record(core, durable, Head { given, ..record }).await
+    write_record(core, durable, Superblock { given, ..record }).await
 }
 
-/// Writes the head of the witness, however often it fails. False: the pool is closed.
-async fn write_record<P: Device>(core: &Rc<Core<P>>, durable: &Durable, record: Head) -> bool {
+/// Writes the superblock of the witness, however often it fails. False: the pool is closed.
+async fn write_record<P: Device>(
+    core: &Rc<Core<P>>,
+    durable: &Durable,
+    record: Superblock,
+) -> bool {
     let Some(witness) = &durable.witness else {
         return true;
     };
@@ -121,7 +125,7 @@ async fn write_witness<P: Device>(
     witness: &BoxDevice,
     data: &Shared,
 ) -> bool {
-    let copies = [0, 1].map(|copy| Lba(copy * HEAD_BLOCKS * layout::BLOCK_SECTORS));
+    let copies = [0, 1].map(|copy| Lba(copy * SUPERBLOCK_BLOCKS * layout::BLOCK_SECTORS));
     for copy in in_turn(core, witness, copies, &durable.witness_last).await {
         let written = witness.write(copies[copy], data.clone(), Fua::Yes).await;
         if written.is_err() {
@@ -132,7 +136,7 @@ async fn write_witness<P: Device>(
     true
 }
 
-/// The order in which the two copies of a head are to be written, which from the first time on
+/// The order in which the two copies of a superblock are to be written, which from the first time on
 /// stays: the one that holds `last`. On what holds nothing that is the first.
 async fn in_turn<P: Device, D: Device>(
     core: &Core<P>,
@@ -143,14 +147,14 @@ async fn in_turn<P: Device, D: Device>(
     if last.get().is_none() {
         let mut found = Vec::new();
         for at in copies {
-            let bytes = readable(device, at, HEAD_BYTES, &core.env, core.patience()).await;
+            let bytes = readable(device, at, SUPERBLOCK_BYTES, &core.env, core.patience()).await;
             let bytes = bytes.ok().flatten();
-            let unread = Err(HeadError::Damaged("it cannot be read"));
-            found.push(bytes.map_or(unread, |bytes| Head::decode(&bytes)));
+            let unread = Err(SuperblockError::Damaged("it cannot be read"));
+            found.push(bytes.map_or(unread, |bytes| Superblock::decode(&bytes)));
         }
         last.set(Some(match &found[..] {
             [Ok(first), Ok(second)] if second.sequence > first.sequence => 1,
-            [Err(HeadError::Damaged(_)), _] => 1,
+            [Err(SuperblockError::Damaged(_)), _] => 1,
             _ => 0,
         }));
     }
@@ -160,13 +164,13 @@ async fn in_turn<P: Device, D: Device>(
     }
 }
 
-/// What all heads of the pool say that are written as image `sequence` of it.
-fn head_of_pool<P: Device>(
+/// What all superblocks of the pool say that are written as image `sequence` of it.
+fn superblock_of_pool<P: Device>(
     durable: &Durable,
     pool: &PoolState,
     sequence: u64,
     members: &[Rc<Member<P>>],
-) -> Head {
+) -> Superblock {
     let member = |member: &Rc<Member<P>>| {
         let store = member.store.as_ref().expect("a member that is kept");
         layout::Member {
@@ -176,7 +180,7 @@ fn head_of_pool<P: Device>(
             domain: member.controller.to_string(),
         }
     };
-    Head {
+    Superblock {
         role: Role::Witness,
         clean: pool.clean,
         pool: durable.pool,
@@ -202,7 +206,7 @@ fn head_of_pool<P: Device>(
     }
 }
 
-/// Writes the head of a member that begins anew: it names the pool and an epoch that
+/// Writes the superblock of a member that begins anew: it names the pool and an epoch that
 /// was, and is never believed, for no witness knows the device by its new name. The
 /// epoch stays, lest an old witness find nobody who knows better.
 ///
@@ -213,20 +217,20 @@ pub(super) async fn claim<P: Device>(
     member: &Rc<Member<P>>,
     epoch: u64,
 ) -> bool {
-    let shared = Head {
+    let shared = Superblock {
         clean: false,
         epoch,
-        ..head_of_pool::<P>(durable, &durable.superblock.now(), 0, &[])
+        ..superblock_of_pool::<P>(durable, &durable.superblock.now(), 0, &[])
     };
-    let data = encode(core, &head_of_member(&shared, member));
-    write_head(core, member, data).await
+    let data = encode(core, &superblock_of_member(&shared, member));
+    write_superblock(core, member, data).await
 }
 
-/// The head of a member, which says beside what all say where its map is now.
-fn head_of_member<P: Device>(shared: &Head, member: &Member<P>) -> Head {
+/// The superblock of a member, which says beside what all say where its map is now.
+fn superblock_of_member<P: Device>(shared: &Superblock, member: &Member<P>) -> Superblock {
     let store = member.store.as_ref().expect("a member that is kept");
     let clean = shared.clean && store.warm.get();
-    Head {
+    Superblock {
         role: Role::Member,
         clean,
         device: store.device,
@@ -244,10 +248,14 @@ fn head_of_member<P: Device>(shared: &Head, member: &Member<P>) -> Head {
     }
 }
 
-async fn write_head<P: Device>(core: &Rc<Core<P>>, member: &Rc<Member<P>>, data: Shared) -> bool {
+async fn write_superblock<P: Device>(
+    core: &Rc<Core<P>>,
+    member: &Rc<Member<P>>,
+    data: Shared,
+) -> bool {
     let store = member.store.as_ref().expect("a member that is kept");
-    let copies = store.plan.heads.map(|area| store.at(area, 0));
-    for copy in in_turn(core, &member.device, copies, &store.head_last).await {
+    let copies = store.plan.superblocks.map(|area| store.at(area, 0));
+    for copy in in_turn(core, &member.device, copies, &store.superblock_last).await {
         let write = Do::Write(copies[copy], data.clone(), Fua::Yes);
         if !perform(core, member, write).await {
             return false;

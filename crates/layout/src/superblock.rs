@@ -1,28 +1,28 @@
-//! The head: what a device is, which pool it belongs to, and the volumes whose
+//! The superblock: what a device is, which pool it belongs to, and the volumes whose
 //! lines it may hold. Two copies, at both ends of the device.
 //!
-//! The same head, with another role and no lines, is written to the pool's
+//! The same superblock, with another role and no lines, is written to the pool's
 //! witness: a small device beside the pool that outlives its members.
 
-use crate::plan::{HEAD_BLOCKS, Plan};
+use crate::plan::{Plan, SUPERBLOCK_BLOCKS};
 use crate::record::record;
 use crate::signature::{Foreign, foreign};
 use crate::{BLOCK_BYTES, Uuid, VERSION};
 use std::fmt;
 
 const MAGIC: [u8; 8] = *b"HOTSETPL";
-const HEAD_BYTES: usize = HEAD_BLOCKS as usize * BLOCK_BYTES;
-/// Members that a head has room for.
+const SUPERBLOCK_BYTES: usize = SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES;
+/// Members that a superblock has room for.
 pub const MEMBERS_MAX: usize = 16;
-/// Volumes that a head has room for, with the longest records of their origins.
+/// Volumes that a superblock has room for, with the longest records of their origins.
 pub const VOLUMES_MAX: usize =
-    (HEAD_BYTES - TABLE_AT) / (VolumeRow::BYTES + ORIGIN_RECORD_BYTES_MAX);
+    (SUPERBLOCK_BYTES - TABLE_AT) / (VolumeRow::BYTES + ORIGIN_RECORD_BYTES_MAX);
 const _: () = assert!(VOLUMES_MAX == 28);
 /// Wrong bits up to which eight bytes are taken for a damaged magic.
 const MAGIC_BITS_WRONG_MAX: u32 = 8;
-/// Where the volumes begin: after the superblock's own block.
+/// Where the volumes begin: after the first block.
 const TABLE_AT: usize = BLOCK_BYTES;
-/// Where the superblock's checksum is.
+/// Where the first block's checksum is.
 const CRC_AT: usize = BLOCK_BYTES - 4;
 const FLAG_CLEAN: u8 = 1;
 /// The longest name of a pool, device, host or volume.
@@ -33,9 +33,9 @@ pub const ORIGIN_RECORD_BYTES_MAX: usize = 2048;
 type NameField = [u8; NAME_BYTES_MAX + 1];
 
 record! {
-    /// The first block of a head. Its last four bytes are the CRC32C of the rest
+    /// The first block of a superblock. Its last four bytes are the CRC32C of the rest
     /// of the block.
-    Superblock, 368 {
+    SuperblockRow, 368 {
         0 magic: [u8; 8], "`HOTSETPL`";
         8 version: u32, "1; any other is refused";
         12 role: u8, "1 a member that holds lines, 2 a witness";
@@ -44,7 +44,7 @@ record! {
         15 map: u8, "the newest checkpoint: 0 none, 1 map A, 2 map B";
         16 pool: u128, "the pool's uuid";
         32 device: u128, "this device's uuid";
-        48 sequence: u64, "counts the writes of the head; the copy with the greater one holds";
+        48 sequence: u64, "counts the writes of the superblock; the copy with the greater one holds";
         56 epoch: u64, "counts the losses of members; a device with a lesser one than another is stale";
         64 blocks: u64, "blocks of the device that are used";
         72 slots: u32, "lines it has room for";
@@ -62,7 +62,7 @@ record! {
         124 memo_bytes: u32, "how many bytes of it are on this device";
         128 memo_crc: u32, "their CRC32C";
         132 memo_part: u32, "which part of it this is, of as many as there are members";
-        136 given: u64, "of a witness: the greatest `sequence` that a head may have been written with";
+        136 given: u64, "of a witness: the greatest `sequence` that a superblock may have been written with";
         144 label: [u8; 64], "the pool's name: its length, then its bytes";
         208 name: [u8; 64], "the device's name, likewise";
         272 host: [u8; 64], "the host that used it last, likewise";
@@ -95,18 +95,18 @@ record! {
     }
 }
 
-const _: () = assert!(Superblock::BYTES + MEMBERS_MAX * MemberRow::BYTES <= CRC_AT);
+const _: () = assert!(SuperblockRow::BYTES + MEMBERS_MAX * MemberRow::BYTES <= CRC_AT);
 
 /// What a device is to its pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// It holds lines.
     Member,
-    /// It holds only the head.
+    /// It holds only the superblock.
     Witness,
 }
 
-/// Another member, as a head knows it.
+/// Another member, as a superblock knows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Member {
     /// Its uuid.
@@ -138,9 +138,9 @@ pub struct Volume {
     pub origin: Vec<u8>,
 }
 
-/// A head.
+/// A superblock.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Head {
+pub struct Superblock {
     /// What the device is to the pool.
     pub role: Role,
     /// Closed in order: log and map are complete.
@@ -149,7 +149,7 @@ pub struct Head {
     pub pool: Uuid,
     /// The device.
     pub device: Uuid,
-    /// Counts the writes of the head.
+    /// Counts the writes of the superblock.
     pub sequence: u64,
     /// Counts the losses of members.
     pub epoch: u64,
@@ -171,7 +171,7 @@ pub struct Head {
     pub log_end: u64,
     /// The id that the next new volume gets.
     pub next_volume: u32,
-    /// Of a witness: the greatest sequence number that a head may have been written with,
+    /// Of a witness: the greatest sequence number that a superblock may have been written with,
     /// where that is greater than its own.
     pub given: u64,
     /// What the policy remembers: which memo, bytes, their checksum, which part.
@@ -188,36 +188,36 @@ pub struct Head {
     pub volumes: Vec<Volume>,
 }
 
-/// Why there is no head.
+/// Why there is no superblock.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum HeadError {
+pub enum SuperblockError {
     /// Nothing but zeroes.
     Blank,
-    /// The head of another version.
+    /// The superblock of another version.
     Version(u32),
-    /// A head, but damaged: how.
+    /// A superblock, but damaged: how.
     Damaged(&'static str),
     /// Something else.
     Foreign(Foreign),
 }
 
-impl fmt::Display for HeadError {
+impl fmt::Display for SuperblockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            HeadError::Blank => write!(f, "it is blank"),
-            HeadError::Version(version) => {
+            SuperblockError::Blank => write!(f, "it is blank"),
+            SuperblockError::Version(version) => {
                 write!(
                     f,
                     "its format has version {version}, this is version {VERSION}"
                 )
             }
-            HeadError::Damaged(how) => write!(f, "its head is damaged: {how}"),
-            HeadError::Foreign(what) => write!(f, "it holds {what}"),
+            SuperblockError::Damaged(how) => write!(f, "its superblock is damaged: {how}"),
+            SuperblockError::Foreign(what) => write!(f, "it holds {what}"),
         }
     }
 }
 
-/// As much of a name as a head holds.
+/// As much of a name as a superblock holds.
 pub fn fitting(name: &str) -> &str {
     let mut end = name.len().min(NAME_BYTES_MAX);
     while !name.is_char_boundary(end) {
@@ -235,14 +235,14 @@ fn name_field(name: &str) -> NameField {
     field
 }
 
-fn name_of(field: &NameField) -> Result<String, HeadError> {
+fn name_of(field: &NameField) -> Result<String, SuperblockError> {
     let bytes = field.get(1..=usize::from(field[0]));
     let text = bytes.and_then(|bytes| std::str::from_utf8(bytes).ok());
     text.map(str::to_owned)
-        .ok_or(HeadError::Damaged("a name is no text"))
+        .ok_or(SuperblockError::Damaged("a name is no text"))
 }
 
-impl Head {
+impl Superblock {
     /// Bytes that the rows of volumes take.
     fn table_bytes(&self) -> usize {
         let row = |v: &Volume| VolumeRow::BYTES + v.origin.len();
@@ -252,17 +252,17 @@ impl Head {
     /// Whether it can be written: members, volumes and their records fit.
     pub fn fits(&self) -> bool {
         self.members.len() <= MEMBERS_MAX
-            && self.table_bytes() <= HEAD_BYTES - TABLE_AT
+            && self.table_bytes() <= SUPERBLOCK_BYTES - TABLE_AT
             && self
                 .volumes
                 .iter()
                 .all(|v| v.origin.len() <= ORIGIN_RECORD_BYTES_MAX)
     }
 
-    /// Writes the head; the bytes that are to be written, a whole number of
-    /// blocks. `out` has room for [`HEAD_BLOCKS`].
+    /// Writes the superblock; the bytes that are to be written, a whole number of
+    /// blocks. `out` has room for [`SUPERBLOCK_BLOCKS`].
     pub fn encode(&self, out: &mut [u8]) -> usize {
-        assert!(out.len() == HEAD_BYTES && self.fits());
+        assert!(out.len() == SUPERBLOCK_BYTES && self.fits());
         out.fill(0);
         let mut at = TABLE_AT;
         for volume in &self.volumes {
@@ -284,7 +284,7 @@ impl Head {
             None => (0, 0, 0, 0),
             Some((which, bytes, crc, part)) => (which + 1, bytes, crc, part),
         };
-        let row = Superblock {
+        let row = SuperblockRow {
             magic: MAGIC,
             version: VERSION,
             role: if self.role == Role::Member { 1 } else { 2 },
@@ -318,7 +318,7 @@ impl Head {
             reserved3: [0; 32],
         };
         row.encode(out);
-        let rows = out[Superblock::BYTES..CRC_AT].chunks_exact_mut(MemberRow::BYTES);
+        let rows = out[SuperblockRow::BYTES..CRC_AT].chunks_exact_mut(MemberRow::BYTES);
         for (member, out) in self.members.iter().zip(rows) {
             let row = MemberRow {
                 device: member.device.0,
@@ -335,38 +335,40 @@ impl Head {
         at.next_multiple_of(BLOCK_BYTES)
     }
 
-    /// Reads a copy of a head from the bytes of its area.
-    pub fn decode(bytes: &[u8]) -> Result<Head, HeadError> {
-        if bytes.len() < HEAD_BYTES {
-            return Err(HeadError::Damaged("it is cut short"));
+    /// Reads a copy of a superblock from the bytes of its area.
+    pub fn decode(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
+        if bytes.len() < SUPERBLOCK_BYTES {
+            return Err(SuperblockError::Damaged("it is cut short"));
         }
-        let row = Superblock::decode(bytes);
+        let row = SuperblockRow::decode(bytes);
         let wrong = u64::from_le_bytes(row.magic) ^ u64::from_le_bytes(MAGIC);
         if wrong != 0 && wrong.count_ones() <= MAGIC_BITS_WRONG_MAX {
-            return Err(HeadError::Damaged("its magic is damaged"));
+            return Err(SuperblockError::Damaged("its magic is damaged"));
         }
         if wrong != 0 {
-            return Err(foreign(bytes).map_or(HeadError::Blank, HeadError::Foreign));
+            return Err(foreign(bytes).map_or(SuperblockError::Blank, SuperblockError::Foreign));
         }
         let crc = u32::from_le_bytes(bytes[CRC_AT..BLOCK_BYTES].try_into().expect("four bytes"));
         if crc != crc_fast::crc32_iscsi(&bytes[..CRC_AT]) {
-            return Err(HeadError::Damaged(
+            return Err(SuperblockError::Damaged(
                 "the superblock's checksum does not match",
             ));
         }
         // A newer version may mean anything by its bytes, but not by these.
         if row.version != VERSION {
-            return Err(HeadError::Version(row.version));
+            return Err(SuperblockError::Version(row.version));
         }
         let table = TABLE_AT + row.table_bytes as usize;
-        let table = bytes[..HEAD_BYTES].get(TABLE_AT..table);
+        let table = bytes[..SUPERBLOCK_BYTES].get(TABLE_AT..table);
         let table = table.filter(|table| crc_fast::crc32_iscsi(table) == row.table_crc);
-        let table = table.ok_or(HeadError::Damaged("the volumes' checksum does not match"))?;
-        let head = Head {
+        let table = table.ok_or(SuperblockError::Damaged(
+            "the volumes' checksum does not match",
+        ))?;
+        let superblock = Superblock {
             role: match row.role {
                 1 => Role::Member,
                 2 => Role::Witness,
-                _ => return Err(HeadError::Damaged("its role makes no sense")),
+                _ => return Err(SuperblockError::Damaged("its role makes no sense")),
             },
             clean: row.flags & FLAG_CLEAN != 0,
             pool: Uuid(row.pool),
@@ -393,12 +395,12 @@ impl Head {
             members: members(bytes, row.members)?,
             volumes: volumes(table, row.volumes)?,
         };
-        head.check()?;
-        Ok(head)
+        superblock.check()?;
+        Ok(superblock)
     }
 
-    fn check(&self) -> Result<(), HeadError> {
-        let damaged = |how| Err(HeadError::Damaged(how));
+    fn check(&self) -> Result<(), SuperblockError> {
+        let damaged = |how| Err(SuperblockError::Damaged(how));
         if !self.line_blocks.is_power_of_two() || self.line_blocks > 256 {
             return damaged("its line length makes no sense");
         }
@@ -422,11 +424,11 @@ impl Head {
     }
 }
 
-fn members(bytes: &[u8], count: u8) -> Result<Vec<Member>, HeadError> {
+fn members(bytes: &[u8], count: u8) -> Result<Vec<Member>, SuperblockError> {
     if usize::from(count) > MEMBERS_MAX {
-        return Err(HeadError::Damaged("it has too many members"));
+        return Err(SuperblockError::Damaged("it has too many members"));
     }
-    let rows = bytes[Superblock::BYTES..CRC_AT].chunks_exact(MemberRow::BYTES);
+    let rows = bytes[SuperblockRow::BYTES..CRC_AT].chunks_exact(MemberRow::BYTES);
     let member = |bytes| {
         let row = MemberRow::decode(bytes);
         Ok(Member {
@@ -439,10 +441,10 @@ fn members(bytes: &[u8], count: u8) -> Result<Vec<Member>, HeadError> {
     rows.take(usize::from(count)).map(member).collect()
 }
 
-fn volumes(mut table: &[u8], count: u32) -> Result<Vec<Volume>, HeadError> {
+fn volumes(mut table: &[u8], count: u32) -> Result<Vec<Volume>, SuperblockError> {
     let mut volumes = Vec::new();
     for _ in 0..count {
-        let cut = HeadError::Damaged("the rows of volumes end too soon");
+        let cut = SuperblockError::Damaged("the rows of volumes end too soon");
         let (row, rest) = table
             .split_at_checked(VolumeRow::BYTES)
             .ok_or(cut.clone())?;
