@@ -78,7 +78,7 @@ counters! {
     DevicesEjected, "devices_ejected", "Pool devices ejected for faults.";
     LinesRestored, "lines_restored", "Lines taken over from an earlier run.";
     LinesInDoubt, "lines_in_doubt", "Lines of an earlier run dropped, since a write may have overtaken them.";
-    MarkCommits, "mark_commits", "Writes of marks to the pool, each for all writes that waited.";
+    BitmapCommits, "mark_commits", "Writes of the write-intent bitmap to the pool, each for all writes that waited.";
     MapCommits, "map_commits", "Writes of changes of the map to a pool device.";
     LogWraps, "log_wraps", "Times that the log of a pool device came round to its start.";
     Checkpoints, "checkpoints", "Whole maps written to a pool device.";

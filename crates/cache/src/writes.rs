@@ -10,8 +10,8 @@
 //!         or written before
 //!
 //! The regions written since then are those that the pool's devices have marked:
-//! a mark goes only after a flush that succeeded. A pool that remembers nothing has
-//! no marks, and gives up every line of the volume.
+//! a bit is cleared only after a flush that succeeded. A pool that remembers nothing has
+//! no bitmap, and drops every line of the volume.
 
 mod flush;
 

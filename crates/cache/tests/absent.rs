@@ -101,8 +101,8 @@ fn so_is_one_that_fails_what_it_is_asked() {
 fn so_is_one_that_falls_silent_after_its_superblocks_were_read() {
     let mut place = filled(3);
     let areas = layout::Plan::new(Sectors::from_mib(8), LINE as u32 / 8);
-    let marks = areas.unwrap().marks;
-    let within = Extent::new(marks.lba(Lba::ZERO, 0), Sectors(marks.blocks * 8));
+    let bitmap = areas.unwrap().bitmap;
+    let within = Extent::new(bitmap.lba(Lba::ZERO, 0), Sectors(bitmap.blocks * 8));
     // The first read of them is that which looks for the superblocks.
     let when = When::Nth(2);
     befalls_when(

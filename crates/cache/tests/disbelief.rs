@@ -273,7 +273,7 @@ fn a_device_of_openings_that_were_cut_short_is_not_believed() {
     assert_eq!(again, Outcome::Done);
 }
 
-/// A device that begins anew has lost its marks before it gets another superblock.
+/// A device that begins anew has lost its bitmap before it gets another superblock.
 #[test]
 fn a_power_cut_while_a_device_begins_anew_leaves_nothing_of_before_to_believe() {
     let mut cuts = 0;
@@ -297,7 +297,7 @@ fn a_power_cut_while_a_device_begins_anew_leaves_nothing_of_before_to_believe() 
                 let written = to.write(area.lba(Lba(0), 0), buf.share(), Fua::Yes).await;
                 written.unwrap();
             }
-            // The lines are stale from here on, which nothing but marks tells.
+            // The lines are stale from here on, which nothing but the bitmap shows.
             rig.volume.set_mode(Mode::PassThrough);
             for line in 0..16 {
                 rig.write(line * LINE, 8, 5).await;
@@ -371,7 +371,7 @@ fn what_could_not_be_read_once_is_not_believed_later() {
                         rig.write(line * LINE, 8, 9).await;
                     }
                     rig.volume.flush().await.unwrap();
-                    // Until the marks have gone.
+                    // Until the bits are cleared.
                     rig.sleep(400).await;
                     rig.cut();
                     rig.sleep(1000).await;

@@ -125,7 +125,7 @@ fn the_log_wraps_and_checkpoints_follow() {
     assert_eq!(again, Outcome::Done);
 }
 
-/// A figure of docs/failure-model.md: extra operations of the pool for the marks
+/// A figure of docs/failure-model.md: extra operations of the pool for the bitmap
 /// of small random writes, and metadata for each byte promoted.
 #[test]
 fn marks_and_map_cost_little() {
@@ -148,16 +148,16 @@ fn marks_and_map_cost_little() {
         let each = 1.0 + metadata as f64 / promoted as f64;
         println!("{each:.4} bytes written to the pool for each that was promoted");
         assert!(promoted > 9 << 22 && each < 1.10, "{each}");
-        let before = rig.count(Counter::MarkCommits);
+        let before = rig.count(Counter::BitmapCommits);
         for n in 1..=9_600 {
             rig.write(next(), 8, 1).await;
             if n % 32 == 0 {
                 rig.volume.flush().await.unwrap();
             }
         }
-        let marks = rig.count(Counter::MarkCommits) - before;
-        println!("{marks} writes of marks for 9600 random writes of 4 KiB with 300 flushes");
-        assert!(marks <= 30, "{marks}");
+        let bitmap = rig.count(Counter::BitmapCommits) - before;
+        println!("{bitmap} bitmap commits for 9600 random writes of 4 KiB with 300 flushes");
+        assert!(bitmap <= 30, "{bitmap}");
     });
     assert_eq!(outcome, Outcome::Done);
 }

@@ -48,7 +48,7 @@ where
             let error = write(&rig, 0, 7).await.unwrap_err();
             assert_eq!(error.kind(), Kind::Timeout);
             let rig = meanwhile(rig).await;
-            // Promoted before it lands, and in the map once no mark is left to go.
+            // Promoted before it lands, and in the map once no bit is left to clear.
             rig.expect(0, 8, 0).await;
             rig.cache.settle().await;
             rig.sleep(400).await;
@@ -87,10 +87,10 @@ fn it_stays_in_doubt_under_the_id_that_an_invalidated_volume_gets() {
     });
 }
 
-/// A write of marks that fails ejects its device. When the device is back, as a new one, it
-/// lands where the marks are that were written since.
+/// A write of a bitmap that fails ejects its device. When the device is back, as a new one, it
+/// lands where the bitmap is that was written since.
 #[test]
-fn marks_that_land_late_on_a_device_that_is_back_undo_none() {
+fn a_bitmap_that_lands_late_on_a_device_that_is_back_undoes_none() {
     let region = u64::from(8 * 1024u32);
     for more in 0..3 {
         let mut place = Place::new(10 + more, 1);
@@ -99,7 +99,7 @@ fn marks_that_land_late_on_a_device_that_is_back_undo_none() {
         let rule = Rule {
             disk,
             ops: Ops::Writes,
-            within: Some(plan.marks.extent(Lba(0))),
+            within: Some(plan.bitmap.extent(Lba(0))),
             // Two of a device that is new, and the first of a client's write.
             when: When::Nth(3),
             effect: Effect::Late(LATE),
@@ -114,14 +114,14 @@ fn marks_that_land_late_on_a_device_that_is_back_undo_none() {
             let device = PoolDevice::whole(rig.local.disk(disk).unwrap(), "controller");
             rig.cache.join(device, 77).await.unwrap();
             rig.fill().await;
-            // Until all marks have gone.
+            // Until all bits are cleared.
             rig.sleep(400).await;
             for i in 0..more {
                 write(&rig, region * (9 + i), 1).await.unwrap();
             }
             let until = begin + LATE - Nanos::from_millis(6);
             rig.env.timer.sleep(until - rig.env.timer.now()).await;
-            // Only a mark tells of these, until the log does.
+            // Only a bit covers these, until the log does.
             rig.volume.set_mode(Mode::PassThrough);
             write(&rig, 0, 5).await.unwrap();
             rig.sleep(10).await;

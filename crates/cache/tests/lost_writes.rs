@@ -68,7 +68,7 @@ impl San {
         self.write(FAR, 1, Fua::No).await.unwrap();
         self.write(0, 2, Fua::No).await.unwrap();
         self.volume.flush().await.unwrap();
-        // Until their marks have gone.
+        // Until their bits are cleared.
         self.rig.sleep(400).await;
         self.write(0, byte, Fua::No).await.unwrap();
         self.expect(0, byte).await;
@@ -235,7 +235,7 @@ fn a_flush_covers_only_the_writes_that_ended_before_it() {
         let (flushed, written) = futures_util::future::join(flush, write).await;
         assert!(written < flushed, "it ended after the flush");
         assert_eq!(san.origin.flushes(), flushes + 1, "another flush ended");
-        // Nothing but commits for a while: the write's mark may go only after a flush
+        // Nothing but commits for a while: the write's bit may be cleared only after a flush
         // of its own.
         san.rig.sleep(400).await;
         san.origin.restart();
@@ -263,7 +263,7 @@ fn what_was_lost_is_no_hit_after_a_crash_either() {
             san.volume.flush().await.unwrap_err();
             san.volume.flush().await.unwrap();
             if !quick {
-                // The marks have gone.
+                // The bits are cleared.
                 san.rig.sleep(1000).await;
             }
             san.rig.cut();

@@ -346,7 +346,7 @@ fn a_write_that_forces_unit_access_is_durable() {
 }
 
 #[test]
-fn the_marks_of_every_member_count() {
+fn the_bitmap_of_every_member_counts() {
     let mut place = Place::new(8, 2);
     cut(&mut place, &[1], async |rig: Rig| {
         rig.fill().await;
@@ -412,19 +412,19 @@ fn a_member_that_failed_to_take_its_superblock_is_lost_to_the_pool() {
 }
 
 #[test]
-fn marks_that_a_member_failed_to_take_are_not_taken() {
+fn a_bitmap_that_a_member_failed_to_take_is_not_taken() {
     let mut place = Place::new(10, 2);
     done(&mut place, &[0, 1], |rig| async move {
         rig.fill().await;
         end(&rig).await;
     });
-    let marks = areas().marks;
+    let bitmap = areas().bitmap;
     let fails = Rule {
         disk: place.pool[0],
         ops: Ops::Writes,
         within: Some(Extent::new(
-            marks.lba(Lba::ZERO, 0),
-            Sectors(marks.blocks * 8),
+            bitmap.lba(Lba::ZERO, 0),
+            Sectors(bitmap.blocks * 8),
         )),
         when: When::Nth(1),
         effect: Effect::Fail(Kind::Gone),
@@ -488,7 +488,7 @@ fn what_an_earlier_opening_logged_behind_the_end_is_not_replayed() {
             rig.write(line * LINE, LINE, 9).await;
         }
         rig.volume.flush().await.unwrap();
-        // Until the marks have gone.
+        // Until the bits are cleared.
         rig.sleep(1000).await;
         rig
     });

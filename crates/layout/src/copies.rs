@@ -151,10 +151,10 @@ mod tests {
         torn = whole.clone();
         torn[..512].fill(0);
         assert_eq!(holds(&blank, &torn), Err(SuperblockError::Blank));
-        // It is whole, and so are the marks.
-        let mut marks = vec![0; PROBE_BYTES];
-        marks[SUPERBLOCK_BYTES] = 1;
-        assert_eq!(holds(&marks, &whole), Ok(1));
+        // It is whole, and so is the bitmap.
+        let mut bitmap = vec![0; PROBE_BYTES];
+        bitmap[SUPERBLOCK_BYTES] = 1;
+        assert_eq!(holds(&bitmap, &whole), Ok(1));
         // The first copy is torn.
         assert_eq!(holds(&torn, &whole), Ok(1));
     }

@@ -1,7 +1,7 @@
 //! Everything that is written to a pool device, without any I/O.
 //!
 //! ```text
-//! superblock A | marks x4 | log (a ring) | map A | map B | memo A | memo B | lines | superblock B
+//! superblock A | bitmap x4 | log (a ring) | map A | map B | memo A | memo B | lines | superblock B
 //! ```
 //!
 //! `docs/format.md` has the offsets. All integers are little-endian. Every block
@@ -17,10 +17,10 @@
 //!
 //! Not here: when what is written, and what follows from damage (`cache`).
 
+mod bitmap;
 mod copies;
 mod log;
 mod map;
-mod marks;
 mod plan;
 mod record;
 mod segment;
@@ -28,11 +28,11 @@ mod sheet;
 mod signature;
 mod superblock;
 
+pub use bitmap::{BITMAP_BITS, Bitmap, BitmapRow, newest_bitmap};
 pub use copies::{current_superblock, first_superblock, newest, second_superblock};
 pub use log::{Change, LogBlock, LogReader};
 pub use map::{Entry, EntryRow, MapPage, Mask, entries_per_page, is_checksum};
-pub use marks::{MARK_BITS, Marks, MarksRow, newest_marks};
-pub use plan::{Area, MARK_BLOCKS, Plan, PlanError, SUPERBLOCK_BLOCKS};
+pub use plan::{Area, BITMAP_BLOCKS, Plan, PlanError, SUPERBLOCK_BLOCKS};
 pub use record::Row;
 pub use segment::{
     Became, RECORD_BLOCKS_MAX, RECORD_EXTENTS_MAX, Record, RecordExtent, RecordExtentRow,

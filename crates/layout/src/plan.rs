@@ -10,8 +10,8 @@ use block::{Extent, Lba, Sectors};
 
 /// Blocks of each of the two superblocks.
 pub const SUPERBLOCK_BLOCKS: u64 = 16;
-/// Blocks of marks: two pairs, written in turn.
-pub const MARK_BLOCKS: u64 = 4;
+/// Blocks of the write-intent bitmap: two pairs, written in turn.
+pub const BITMAP_BLOCKS: u64 = 4;
 /// Blocks of log that even the smallest device has.
 const LOG_BLOCKS_MIN: u64 = 16;
 /// Blocks of log for each page of the map. A page holds more than what its slots
@@ -71,8 +71,8 @@ pub struct Plan {
     pub slots: u32,
     /// The two copies of the superblock.
     pub superblocks: [Area; 2],
-    /// Two pairs of marks.
-    pub marks: Area,
+    /// The write-intent bitmap: two pairs of copies.
+    pub bitmap: Area,
     /// The ring of map changes.
     pub log: Area,
     /// The two places of a checkpoint of the map.
@@ -116,7 +116,7 @@ impl Plan {
             Area { start, blocks }
         };
         let superblock = take(SUPERBLOCK_BLOCKS);
-        let marks = take(MARK_BLOCKS);
+        let bitmap = take(BITMAP_BLOCKS);
         let log = take((pages * LOG_BLOCKS_PER_PAGE).max(LOG_BLOCKS_MIN));
         let maps = [take(pages), take(pages)];
         let memos = [take(memo), take(memo)];
@@ -134,7 +134,7 @@ impl Plan {
             line_blocks,
             slots: u32::try_from(slots).unwrap_or(u32::MAX),
             superblocks: [superblock, last],
-            marks,
+            bitmap,
             log,
             maps,
             memos,
@@ -146,7 +146,7 @@ impl Plan {
     pub fn areas(&self) -> [(&'static str, Area); 9] {
         [
             ("superblock A", self.superblocks[0]),
-            ("marks", self.marks),
+            ("bitmap", self.bitmap),
             ("log", self.log),
             ("map A", self.maps[0]),
             ("map B", self.maps[1]),

@@ -1,17 +1,17 @@
-//! A sheet: one block of marks, log or map, with what tells it from any other.
+//! A sheet: one block of bitmap, log or map, with what tells it from any other.
 
 use crate::record::record;
 use crate::{BLOCK_BYTES, Uuid};
 
 record! {
-    /// The start of every block of marks, log and map, and of headers in the write-back log.
+    /// The start of every block of bitmap, log and map, and of headers in the write-back log.
     SheetHeader, 32 {
         0 crc: u32, "CRC32C of the rest of the block";
-        4 kind: u32, "what the block is: `HSMK` marks, `HSLG` log, `HSMP` map, `HSSG` segment, `HSRC` record";
+        4 kind: u32, "what the block is: `HSMK` bitmap, `HSLG` log, `HSMP` map, `HSSG` segment, `HSRC` record";
         8 salt: u64, "the two halves of the device's uuid, of segments and records the pool's, exclusive-or";
-        16 number: u64, "marks: their version; log: the sequence number; map: the page; segment, record: its number";
+        16 number: u64, "bitmap: its version; log: the sequence number; map: the page; segment, record: its number";
         24 used: u32, "bytes in use after this header";
-        28 generation: u32, "map: which checkpoint; log, segment, record: which opening of the pool; marks: 0";
+        28 generation: u32, "map: which checkpoint; log, segment, record: which opening of the pool; bitmap: 0";
     }
 }
 

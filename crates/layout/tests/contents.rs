@@ -1,32 +1,32 @@
-//! What is made of the parts of the format, beside being read back: sets of marks,
+//! What is made of the parts of the format, beside being read back: bitmaps,
 //! a log's room, where areas are, what a superblock can hold, how things are told.
 
 use block::{Extent, Lba, Sectors};
 use layout::{
-    Area, BLOCK_BYTES, Change, Entry, Foreign, LogBlock, LogReader, MARK_BITS, MEMBERS_MAX,
-    MapPage, Marks, Mask, Member, NAME_BYTES_MAX, ORIGIN_RECORD_BYTES_MAX, Plan, Role,
+    Area, BITMAP_BITS, BLOCK_BYTES, Bitmap, Change, Entry, Foreign, LogBlock, LogReader,
+    MEMBERS_MAX, MapPage, Mask, Member, NAME_BYTES_MAX, ORIGIN_RECORD_BYTES_MAX, Plan, Role,
     SUPERBLOCK_BLOCKS, SheetError, SheetHeader, Superblock, SuperblockError, Uuid, Volume,
     entries_per_page, is_checksum, newest,
 };
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-fn set(bits: &[u32]) -> (Marks, BTreeSet<u32>) {
-    let mut marks = Marks::none();
-    bits.iter().for_each(|bit| marks.set(*bit));
-    (marks, bits.iter().copied().collect())
+fn set(bits: &[u32]) -> (Bitmap, BTreeSet<u32>) {
+    let mut bitmap = Bitmap::none();
+    bits.iter().for_each(|bit| bitmap.set(*bit));
+    (bitmap, bits.iter().copied().collect())
 }
 
-fn holds(marks: &Marks, model: &BTreeSet<u32>) -> bool {
-    marks.count() == model.len() as u32 && marks.iter().eq(model.iter().copied())
+fn holds(bitmap: &Bitmap, model: &BTreeSet<u32>) -> bool {
+    bitmap.count() == model.len() as u32 && bitmap.iter().eq(model.iter().copied())
 }
 
 proptest! {
     #[test]
-    fn marks_are_a_set(
-        ours in prop::collection::vec(0..MARK_BITS, 0..100),
-        theirs in prop::collection::vec(0..MARK_BITS, 0..100),
-        both in prop::collection::vec(0..MARK_BITS, 0..100),
+    fn a_bitmap_is_a_set(
+        ours in prop::collection::vec(0..BITMAP_BITS, 0..100),
+        theirs in prop::collection::vec(0..BITMAP_BITS, 0..100),
+        both in prop::collection::vec(0..BITMAP_BITS, 0..100),
     ) {
         let (a, model_a) = set(&[&ours[..], &both].concat());
         let (b, model_b) = set(&[&theirs[..], &both].concat());
@@ -48,18 +48,18 @@ proptest! {
 }
 
 #[test]
-fn every_mark_can_be_set_and_volumes_spread_over_all_of_them() {
-    let mut marks = Marks::none();
-    marks.set_all();
-    assert_eq!(marks.count(), MARK_BITS);
-    let starts: BTreeSet<u32> = (1..1000).map(|volume| Marks::bit(volume, 0)).collect();
-    assert!(starts.iter().all(|bit| *bit < MARK_BITS));
+fn every_bit_can_be_set_and_volumes_spread_over_all_of_them() {
+    let mut bitmap = Bitmap::none();
+    bitmap.set_all();
+    assert_eq!(bitmap.count(), BITMAP_BITS);
+    let starts: BTreeSet<u32> = (1..1000).map(|volume| Bitmap::bit(volume, 0)).collect();
+    assert!(starts.iter().all(|bit| *bit < BITMAP_BITS));
     // Thrown at random, 999 places of so many would be met by over 960.
     assert!(starts.len() > 960, "{}", starts.len());
     // 2,654,435,761 modulo 32,256, and seven times that modulo 2^32 first.
-    assert_eq!((Marks::bit(1, 0), Marks::bit(7, 0)), (25009, 12759));
-    assert_eq!(Marks::bit(7, 5), (Marks::bit(7, 0) + 5) % MARK_BITS);
-    assert_eq!(Marks::bit(7, u64::from(MARK_BITS)), Marks::bit(7, 0));
+    assert_eq!((Bitmap::bit(1, 0), Bitmap::bit(7, 0)), (25009, 12759));
+    assert_eq!(Bitmap::bit(7, 5), (Bitmap::bit(7, 0) + 5) % BITMAP_BITS);
+    assert_eq!(Bitmap::bit(7, u64::from(BITMAP_BITS)), Bitmap::bit(7, 0));
 }
 
 fn change(blocks: usize) -> Change {
@@ -141,7 +141,7 @@ fn blocks_begin_as_the_format_says() {
     let kind = |block: &[u8]| block[4..8].to_vec();
     LogBlock::new(&mut block, 4).seal(Uuid(1), 5, 6);
     assert_eq!(kind(&block), b"HSLG");
-    Marks::none().encode(Uuid(1), &mut block);
+    Bitmap::none().encode(Uuid(1), &mut block);
     assert_eq!(kind(&block), b"HSMK");
     let page = MapPage {
         number: 1,

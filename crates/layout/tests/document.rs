@@ -1,7 +1,7 @@
 //! `docs/format.md` has the tables of the definitions.
 
 use layout::{
-    EntryRow, MarksRow, MemberRow, RecordExtentRow, RecordRow, Row, SegmentRow, SheetHeader,
+    BitmapRow, EntryRow, MemberRow, RecordExtentRow, RecordRow, Row, SegmentRow, SheetHeader,
     SuperblockRow, VolumeRow,
 };
 use std::fmt::Write;
@@ -30,7 +30,7 @@ fn the_tables_are_those_of_the_definitions() {
         MemberRow::ROWS,
         VolumeRow::ROWS,
         SheetHeader::ROWS,
-        MarksRow::ROWS,
+        BitmapRow::ROWS,
         EntryRow::ROWS,
         SegmentRow::ROWS,
         RecordRow::ROWS,

@@ -1,9 +1,9 @@
 //! What was written is read again, and a flipped bit is told from it.
 
 use layout::{
-    BLOCK_BYTES, Change, Entry, LogBlock, LogReader, MARK_BITS, MapPage, Marks, Mask, Member, Plan,
-    Role, SUPERBLOCK_BLOCKS, SheetError, SheetHeader, Superblock, SuperblockError, Uuid, Volume,
-    entries_per_page, is_checksum, newest,
+    BITMAP_BITS, BLOCK_BYTES, Bitmap, Change, Entry, LogBlock, LogReader, MapPage, Mask, Member,
+    Plan, Role, SUPERBLOCK_BLOCKS, SheetError, SheetHeader, Superblock, SuperblockError, Uuid,
+    Volume, entries_per_page, is_checksum, newest,
 };
 use proptest::prelude::*;
 
@@ -119,19 +119,19 @@ proptest! {
     }
 
     #[test]
-    fn marks(bits in prop::collection::vec(0..MARK_BITS, 0..200), ids in any::<[u64; 3]>(), flip in 0usize..BLOCK_BYTES * 8) {
-        let mut marks = Marks::none();
-        (marks.version, marks.epoch, marks.log_end) = (ids[0], ids[1], ids[2]);
-        bits.iter().for_each(|bit| marks.set(*bit));
+    fn bitmaps(bits in prop::collection::vec(0..BITMAP_BITS, 0..200), ids in any::<[u64; 3]>(), flip in 0usize..BLOCK_BYTES * 8) {
+        let mut bitmap = Bitmap::none();
+        (bitmap.version, bitmap.epoch, bitmap.log_end) = (ids[0], ids[1], ids[2]);
+        bits.iter().for_each(|bit| bitmap.set(*bit));
         let mut block = vec![0; BLOCK_BYTES];
-        marks.encode(Uuid(5), &mut block);
-        prop_assert_eq!(&Marks::decode(&block, Uuid(5)).unwrap(), &marks);
+        bitmap.encode(Uuid(5), &mut block);
+        prop_assert_eq!(&Bitmap::decode(&block, Uuid(5)).unwrap(), &bitmap);
         let mut sorted = bits.clone();
         sorted.sort();
         sorted.dedup();
-        prop_assert_eq!(marks.iter().collect::<Vec<_>>(), sorted);
+        prop_assert_eq!(bitmap.iter().collect::<Vec<_>>(), sorted);
         block[flip / 8] ^= 1 << (flip % 8);
-        prop_assert_eq!(Marks::decode(&block, Uuid(5)), Err(SheetError::Checksum));
+        prop_assert_eq!(Bitmap::decode(&block, Uuid(5)), Err(SheetError::Checksum));
     }
 
     #[test]
@@ -195,7 +195,7 @@ proptest! {
         bytes[..4].copy_from_slice(&crc.to_le_bytes());
         let block = &bytes[..BLOCK_BYTES];
         let salt = u64::from_le_bytes(block[8..16].try_into().unwrap());
-        let _ = Marks::decode(block, Uuid(salt.into()));
+        let _ = Bitmap::decode(block, Uuid(salt.into()));
         let _ = MapPage::decode(block, Uuid(salt.into()), 1 << shift, 0, 0);
         for kind in [*b"HSLG", *b"HSMP", *b"HSMK"] {
             bytes[4..8].copy_from_slice(&kind);
@@ -207,7 +207,7 @@ proptest! {
             let number = u64::from_le_bytes(block[16..24].try_into().unwrap());
             let generation = u32::from_le_bytes(block[28..32].try_into().unwrap());
             let _ = MapPage::decode(block, Uuid(salt.into()), 1 << shift, number, generation);
-            let _ = Marks::decode(block, Uuid(salt.into()));
+            let _ = Bitmap::decode(block, Uuid(salt.into()));
             if let Ok(reader) = LogReader::open(block, Uuid(salt.into()), 1 << shift, number) {
                 assert!(reader.count() <= BLOCK_BYTES);
             }

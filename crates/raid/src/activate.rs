@@ -53,7 +53,7 @@ impl Drop for Starting {
 async fn begin(core: &Rc<Core>, returned: Returned, start: Start) -> IoResult {
     core.want_commit();
     core.commit().await?;
-    take_over_marks(core).await?;
+    take_over_bitmap(core).await?;
     if !core.journals.is_empty() {
         let stripes = core.replay(start.degraded).await?;
         if stripes > 0 {
@@ -80,28 +80,28 @@ async fn begin(core: &Rc<Core>, returned: Returned, start: Start) -> IoResult {
 }
 
 /// Reads which regions may differ, from every member that is in sync.
-async fn take_over_marks(core: &Rc<Core>) -> IoResult {
-    let Some(intent) = &core.intent else {
+async fn take_over_bitmap(core: &Rc<Core>) -> IoResult {
+    let Some(bitmap) = &core.bitmap else {
         return Ok(());
     };
     for (role, member) in core.live() {
         if !core.is_in_sync(role) {
             continue;
         }
-        for block in 0..intent.blocks() {
+        for block in 0..bitmap.blocks() {
             let buf = core.env.pool.take(BLOCK_BYTES);
-            let (mut buf, result) = member.read_meta(intent.place(block), buf).await;
+            let (mut buf, result) = member.read_meta(bitmap.place(block), buf).await;
             if result.is_err() {
                 buf.fill(0);
             }
-            intent.adopt(block, &buf, core.meta().array);
+            bitmap.adopt(block, &buf, core.meta().array);
         }
     }
     if core.journals.is_empty() {
-        *core.unsynced.borrow_mut() = intent.marks().into_iter().collect();
+        *core.unsynced.borrow_mut() = bitmap.marked_regions().into_iter().collect();
     }
-    if intent.marked() > 0 {
-        intent.write_now(core).await?;
+    if bitmap.marked() > 0 {
+        bitmap.write_now(core).await?;
     }
     Ok(())
 }

@@ -81,7 +81,7 @@ pub struct Report {
 impl Array {
     pub(crate) fn start(core: Rc<Core>) -> Array {
         let tend = crate::recover::tend(Rc::downgrade(&core));
-        if core.intent.is_some() {
+        if core.bitmap.is_some() {
             core.env.spawn.spawn(tend);
         }
         if !core.journals.is_empty() {
@@ -203,7 +203,7 @@ impl Array {
 
     async fn take_in(&self, candidate: Candidate, fresh: Uuid, overwrite: bool) -> IoResult {
         let core = self.core();
-        let Some(meta) = core.meta.as_ref().filter(|_| core.intent.is_some()) else {
+        let Some(meta) = core.meta.as_ref().filter(|_| core.bitmap.is_some()) else {
             let what = format!(
                 "{} has no use for another member",
                 core.shape.level().name()
@@ -320,7 +320,7 @@ impl Array {
         self.core().set_scrubbed(scrubbed).await
     }
 
-    /// Makes everything durable, and takes away every mark that can be: the next
+    /// Makes everything durable, and clears every bit that can be: the next
     /// start has nothing to do. No request may be in flight, and none may follow.
     pub async fn close(&self) -> IoResult {
         let core = self.core();
@@ -330,7 +330,7 @@ impl Array {
         let _alone = core.busy.lock(all, Access::Exclusive).await;
         core.flush_members().await?;
         if core.unsynced.borrow().is_empty() {
-            core.clear_marks(Nanos::MAX).await?;
+            core.clear_bitmap(Nanos::MAX).await?;
         }
         for journal in &core.journals {
             journal.retire(core).await?;

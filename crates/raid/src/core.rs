@@ -6,10 +6,10 @@
 //!     a member is failed only if the others can carry the array on
 //!     a member serves reads ⟺ it is in sync
 
+use crate::bitmap::Bitmap;
 use crate::commit::{Commits, Past, Roster};
 use crate::events::Event;
 use crate::format::{MemberEntry, MemberState, Scrubbed, Uuid};
-use crate::intent::Intent;
 use crate::journal::Journal;
 use crate::late::Late;
 use crate::levels::{Leg, Level, Piece, Shape};
@@ -34,9 +34,9 @@ pub struct Options {
     /// How long a member may take for an operation before it is lost. Without one, and
     /// of a member that the array cannot do without, as long as the device itself allows.
     pub patience: Option<Nanos>,
-    /// How long a region must be idle, at least, before its mark in the
-    /// write-intent map is taken away. Longer, up to 64 times, while writes are
-    /// spread so that most marks are wanted again at once.
+    /// How long a region must be idle, at least, before its bit in the
+    /// write-intent bitmap is cleared. Longer, up to 64 times, while writes are
+    /// spread so that most bits are wanted again at once.
     pub clear_after: Nanos,
     /// Bytes a second that a rebuild may move while the array is in use.
     pub rebuild_floor: u64,
@@ -98,7 +98,7 @@ pub(crate) struct Core {
     /// Roles that a device is on its way to take.
     claimed: RefCell<BTreeSet<usize>>,
     pub meta: Option<Meta>,
-    pub intent: Option<Intent>,
+    pub bitmap: Option<Bitmap>,
     /// Of RAID 5, by role.
     pub journals: Vec<Journal>,
     /// Ranges being written, or brought into agreement.
@@ -165,7 +165,7 @@ impl Core {
         geometry.rotational = devices.clone().any(|m| m.device.geometry().rotational);
         geometry.volatile = devices.clone().any(|m| m.device.geometry().volatile);
         let redundant = parts.meta.as_ref().filter(|_| shape.level().is_redundant());
-        let intent = redundant.map(|meta| Intent::new(shape.sectors(), meta.region, meta.data_at));
+        let bitmap = redundant.map(|meta| Bitmap::new(shape.sectors(), meta.region, meta.data_at));
         let journals = parts.meta.iter().filter(|meta| meta.journal_slots > 0);
         let journals = journals
             .flat_map(|meta| (0..shape.members()).map(|role| Journal::new(role, meta, &shape)));
@@ -178,7 +178,7 @@ impl Core {
         let core = Rc::new(Core {
             name: parts.name,
             journals: journals.collect(),
-            intent,
+            bitmap,
             geometry,
             slots: members
                 .into_iter()
@@ -424,7 +424,7 @@ impl Core {
         }
         self.commit().await?;
         for (journal, failed) in self.journals.iter().zip(failed) {
-            journal.take_back(self, &failed).await?;
+            journal.revoke(self, &failed).await?;
         }
         self.commit().await?;
         for (journal, done) in self.journals.iter().zip(done) {

@@ -3,17 +3,17 @@
 //! Not here: finding out what devices belong to (`assemble`).
 
 use crate::array::Array;
+use crate::bitmap::{Bitmap, region_for};
 use crate::commit::Past;
 use crate::core::{Core, Meta, Options, Parts};
 use crate::examine::{self, examine};
 use crate::fitness::{check_spare, invalid};
+use crate::format::bitmap;
 use crate::format::journal::slot_sectors;
-use crate::format::map;
 use crate::format::{
-    ALIGNMENT, BLOCK_BYTES, JOURNAL, MAP, MEMBER_SECTORS_MAX, MemberEntry, NAME_BYTES_MAX,
+    ALIGNMENT, BITMAP, BLOCK_BYTES, JOURNAL, MEMBER_SECTORS_MAX, MemberEntry, NAME_BYTES_MAX,
     SUPERBLOCKS, Uuid,
 };
-use crate::intent::{Intent, region_for};
 use crate::late;
 use crate::levels::{Level, Shape};
 use crate::member::{Candidate, Member};
@@ -191,14 +191,14 @@ pub async fn create(
         }
         Shape::new(plan.level, &sizes, plan.chunk)
     };
-    // A map that is not small lies before the data, which leaves less room for it.
+    // A bitmap that is not small lies before the data, which leaves less room for it.
     let aligned = |end: u64| Sectors(end.next_multiple_of(ALIGNMENT.0));
     let most = shape_at(aligned(meta_end))?;
     let regions = most
         .sectors()
         .0
         .div_ceil(region_for(most.sectors(), most.width()).0);
-    let data_at = aligned(meta_end + map::before_data(regions as usize).0);
+    let data_at = aligned(meta_end + bitmap::before_data(regions as usize).0);
     let shape = shape_at(data_at)?;
     let block = block_of(&candidates);
     let meta = Meta {
@@ -278,13 +278,13 @@ async fn prepare(core: &Rc<Core>, role: usize, member: Rc<Member>, zeroed: bool)
     if let Some(journal) = core.journals.get(role) {
         journal.wipe(core, &member).await?;
     }
-    for block in 0..core.intent.as_ref().map_or(1, Intent::blocks) {
+    for block in 0..core.bitmap.as_ref().map_or(1, Bitmap::blocks) {
         let mut buf = core.env.pool.take(BLOCK_BYTES);
-        map::encode(&mut buf, core.meta().array, block, &[]);
+        bitmap::encode(&mut buf, core.meta().array, block, &[]);
         let place = core
-            .intent
+            .bitmap
             .as_ref()
-            .map_or(MAP, |intent| intent.place(block));
+            .map_or(BITMAP, |bitmap| bitmap.place(block));
         member.write_meta(place, buf.share()).await?;
     }
     if core.shape.level().is_redundant() && !zeroed {

@@ -10,7 +10,7 @@
 
 use crate::core::Core;
 use crate::format::BLOCK_BYTES;
-use crate::format::journal::{Intent, Record};
+use crate::format::journal::{Entry, Record};
 use crate::member::Member;
 use block::{Buf, IoResult, Lba, Nanos, SECTOR_BYTES, Sectors};
 use std::collections::BTreeMap;
@@ -97,16 +97,16 @@ fn weigh(slots: &[Slot], count: u64) -> Found {
         illegible.push(index);
     }
     let mut left: Vec<&Record> = records()
-        .filter(|r| r.number >= tail && r.intent != Intent::Retire && r.stripe < count)
+        .filter(|r| r.number >= tail && r.entry != Entry::Retire && r.stripe < count)
         .collect();
     left.sort_by_key(|record| record.number);
     let mut stripes: BTreeMap<u64, Vec<Record>> = BTreeMap::new();
     for record in left {
         // A stripe written whole leaves nothing of what was there before.
-        if matches!(record.intent, Intent::Whole(_) | Intent::Stays) {
+        if matches!(record.entry, Entry::Whole(_) | Entry::Revoked) {
             stripes.remove(&record.stripe);
         }
-        if record.intent != Intent::Stays {
+        if record.entry != Entry::Revoked {
             stripes
                 .entry(record.stripe)
                 .or_default()
@@ -208,7 +208,7 @@ mod tests {
                 durable: 1,
                 headers: 2,
                 stripe: 0,
-                intent: Intent::Stays,
+                entry: Entry::Revoked,
             })
         };
         assert_eq!(

@@ -13,7 +13,7 @@
 //!     a stripe is written in place ⟹ its record is durable, or it is that its
 //!                                     parity's member is not in sync
 //!     a record is done with ⟺ a flush has covered what it announced, and it was
-//!                              taken back if that had failed
+//!                              revoked if that had failed
 //!     a partial write to a stripe begins ⟹ no record of it as a whole is left
 //!
 //! A record names the first that is not done with (its tail): older ones that
@@ -28,7 +28,7 @@
 //! (`found`), replay (`replay`).
 
 use crate::core::{Core, Meta};
-use crate::format::journal::{Intent, Record, slot_sectors};
+use crate::format::journal::{Entry, Record, slot_sectors};
 use crate::format::{BLOCK_BYTES, JOURNAL, Uuid};
 use crate::levels::Shape;
 use crate::member::Member;
@@ -54,7 +54,7 @@ struct Live {
     durable: bool,
     /// What it announced has been written, or never will be.
     done: bool,
-    /// That has failed, and the record is to be taken back.
+    /// That has failed, and the record is to be revoked.
     failed: bool,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Journal {
     slot: Sectors,
     state: RefCell<State>,
     freeing: RangeLock,
-    taking_back: RangeLock,
+    revoking: RangeLock,
 }
 
 struct State {
@@ -107,7 +107,7 @@ impl Journal {
                 seen: 1,
             }),
             freeing: RangeLock::new(),
-            taking_back: RangeLock::new(),
+            revoking: RangeLock::new(),
         }
     }
 
@@ -172,25 +172,25 @@ impl Journal {
         state.waiting.drain(..).for_each(Waker::wake);
     }
 
-    /// The records of writes that have failed and are not taken back.
+    /// The records of writes that have failed and are not revoked.
     pub fn failed(&self) -> Vec<u64> {
         let state = self.state.borrow();
         let failed = state.live.iter().filter(|record| record.failed);
         failed.map(|record| record.number).collect()
     }
 
-    /// Takes back the records `numbers`, which had failed before a flush that has
+    /// Revokes the records `numbers`, which had failed before a flush that has
     /// ended: what they left may have been read, and doing them again, or what was
     /// announced for the same stripe before, would change it.
-    pub async fn take_back(&self, core: &Rc<Core>, numbers: &[u64]) -> IoResult {
+    pub async fn revoke(&self, core: &Rc<Core>, numbers: &[u64]) -> IoResult {
         if numbers.is_empty() {
             return Ok(());
         }
         let all = Extent::new(Lba::ZERO, Sectors(1));
-        let _alone = self.taking_back.lock(all, Access::Exclusive).await;
+        let _alone = self.revoking.lock(all, Access::Exclusive).await;
         for number in numbers {
             // The journal of a member that is not in sync is never read.
-            let (Some(record), Some(member)) = (self.stays(*number), core.in_sync(self.role))
+            let (Some(record), Some(member)) = (self.revocation(*number), core.in_sync(self.role))
             else {
                 continue;
             };
@@ -212,8 +212,8 @@ impl Journal {
         Ok(())
     }
 
-    /// What takes the place of record `number`, if that has failed still.
-    fn stays(&self, number: u64) -> Option<Record> {
+    /// The record that revokes `number`, if that has failed still.
+    fn revocation(&self, number: u64) -> Option<Record> {
         let state = self.state.borrow();
         let mut live = state.live.iter();
         let failed = live.find(|record| record.number == number && record.failed)?;
@@ -224,11 +224,11 @@ impl Journal {
             durable: state.durable(number),
             headers: 2,
             stripe: failed.stripe,
-            intent: Intent::Stays,
+            entry: Entry::Revoked,
         })
     }
 
-    /// Makes the record of `intent` durable. `block` begins with room for `headers`, and
+    /// Makes the record of `entry` durable. `block` begins with room for `headers`, and
     /// goes on with the `body` bytes of its runs. Returns it with the record's number,
     /// `None` if there was no room for it; [`Journal::end`] must follow.
     pub async fn write(
@@ -236,7 +236,7 @@ impl Journal {
         core: &Rc<Core>,
         member: &Member,
         stripe: u64,
-        intent: Intent,
+        entry: Entry,
         (mut block, headers, body): (Buf, u8, usize),
     ) -> (Option<u64>, Shared, IoResult) {
         if let Err(error) = self.make_room(core).await {
@@ -246,12 +246,12 @@ impl Journal {
             let mut state = self.state.borrow_mut();
             let number = state.next;
             state.next += 1;
-            let retires = intent == Intent::Retire;
+            let retires = entry == Entry::Retire;
             state.open |= !retires;
             state.live.push_back(Live {
                 number,
                 stripe,
-                whole: matches!(intent, Intent::Whole(_)),
+                whole: matches!(entry, Entry::Whole(_)),
                 retires,
                 durable: false,
                 done: false,
@@ -264,7 +264,7 @@ impl Journal {
                 durable: state.durable(number),
                 headers,
                 stripe,
-                intent,
+                entry,
             }
         };
         encode(&record, &mut block[..record.head_bytes()]);
@@ -322,7 +322,7 @@ impl Journal {
         };
         let block = core.env.pool.take(HEAD_BYTES);
         let image = (block, 2, 0);
-        let (number, _, result) = self.write(core, &member, 0, Intent::Retire, image).await;
+        let (number, _, result) = self.write(core, &member, 0, Entry::Retire, image).await;
         self.end(number, true);
         match result {
             Err(error) if !core.fail(&member, &error) => Err(error),
@@ -485,9 +485,11 @@ mod tests {
         journal.end(None, false);
         assert_eq!(journal.done_before(), 3);
         assert_eq!(journal.failed(), [2]);
-        let taken_back: Vec<_> = (1..4).filter_map(|number| journal.stays(number)).collect();
-        let [stays] = &taken_back[..] else {
-            panic!("{} records", taken_back.len());
+        let revocations: Vec<_> = (1..4)
+            .filter_map(|number| journal.revocation(number))
+            .collect();
+        let [stays] = &revocations[..] else {
+            panic!("{} records", revocations.len());
         };
         assert_eq!((stays.number, stays.tail, stays.stripe), (2, 1, 6));
         journal.free_before(3);

@@ -4,7 +4,7 @@
 //! `levels` says where sectors lie, `format` what members carry besides data,
 //! `examine` reads that, `membership` says which members are current, `assemble` puts an
 //! array together and `activate` starts it, `core` says who is in it now, `commit` how that becomes durable.
-//! `replicated`, `parity` and `reconstruct` read and write; `intent` and `journal` see to
+//! `replicated`, `parity` and `reconstruct` read and write; `bitmap` and `journal` see to
 //! it that a loss of power harms nothing, `found`, `replay`, `recover` and `fill` mend what
 //! it left, `replace` exchanges a sound member. What was given up and may still land is
 //! `late`, what does not answer and cannot be done without `silent`.
@@ -16,6 +16,7 @@ mod activate;
 mod array;
 mod assemble;
 mod balance;
+mod bitmap;
 mod commit;
 mod core;
 mod create;
@@ -25,7 +26,6 @@ mod fill;
 mod fitness;
 mod format;
 mod found;
-mod intent;
 mod journal;
 mod late;
 mod levels;

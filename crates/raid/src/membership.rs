@@ -32,7 +32,7 @@ pub(crate) struct Known {
 pub(crate) enum Standing {
     /// It has everything that was acknowledged.
     Fresh,
-    /// It lacks some of that: what the write-intent map marks, or anything.
+    /// It lacks some of that: what the write-intent bitmap marks, or anything.
     Stale { whole: bool },
     /// What it has shows neither; a copy of its superblock cannot be read.
     Unknown,

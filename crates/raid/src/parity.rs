@@ -10,7 +10,7 @@
 
 use crate::core::Core;
 use crate::format::BLOCK_BYTES;
-use crate::format::journal::{Intent, Run};
+use crate::format::journal::{Entry, Run};
 use crate::levels::Stripe;
 use crate::replicated::Change;
 use crate::scratch;
@@ -130,8 +130,8 @@ impl Core {
 
     async fn write_stripes(self: &Rc<Core>, extent: Extent, data: &Shared, fua: Fua) -> IoResult {
         self.check_up()?;
-        let intent = self.intent.as_ref().expect("a level with redundancy");
-        let marked = intent.begin(self, extent).await;
+        let bitmap = self.bitmap.as_ref().expect("a level with redundancy");
+        let marked = bitmap.begin(self, extent).await;
         let result = match marked {
             Err(error) => Err(error),
             Ok(()) => {
@@ -149,7 +149,7 @@ impl Core {
                 results.into_iter().collect()
             }
         };
-        intent.end(extent, self.env.timer.now());
+        bitmap.end(extent, self.env.timer.now());
         result
     }
 
@@ -317,13 +317,13 @@ impl Core {
         let shared = match keeper {
             None => block.share(),
             Some(keeper) => {
-                let intent = match whole {
+                let entry = match whole {
                     true => self.sums(update, &block[parity.expect("it has a keeper")..]),
                     false => {
                         let parity = (!update.is_complete()).then(|| update.parity_run());
                         let runs = update.parts.iter().map(|p| p.run).chain(parity);
                         let head = usize::from(headers) * BLOCK_BYTES;
-                        Intent::Redo {
+                        Entry::Redo {
                             runs: runs.collect(),
                             sum: crc_fast::crc32_iscsi(&block[head..head + body]),
                         }
@@ -331,7 +331,7 @@ impl Core {
                 };
                 let image = (block, headers, body);
                 let (number, shared, written) = journal
-                    .write(self, &keeper, stripe.number, intent, image)
+                    .write(self, &keeper, stripe.number, entry, image)
                     .await;
                 (record, durable) = (number, written.is_ok());
                 if let Err(error) = written
@@ -362,12 +362,12 @@ impl Core {
         result
     }
 
-    fn sums(&self, update: &Update, parity: &[u8]) -> Intent {
+    fn sums(&self, update: &Update, parity: &[u8]) -> Entry {
         let mut sums = vec![crc_fast::crc32_iscsi(parity); self.shape.members()];
         for part in &update.parts {
             sums[part.run.member] = crc_fast::crc32_iscsi(&part.data);
         }
-        Intent::Whole(sums)
+        Entry::Whole(sums)
     }
 
     async fn put_in_place(

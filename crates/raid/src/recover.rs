@@ -1,5 +1,5 @@
 //! What an array does for itself while it serves: brings copies into agreement
-//! after a crash, fills members, calls in spares, and takes marks away.
+//! after a crash, fills members, activates spares, and clears bits.
 //!
 //! A rebuild goes region by region and holds each bit only while it copies it.
 //! While the array is in use it moves no more than its floor, else as much as
@@ -59,7 +59,7 @@ pub(crate) async fn tend(core: Weak<Core>) {
 
 impl Core {
     async fn tend_once(self: &Rc<Core>, cleared: &mut Nanos) {
-        if self.down.borrow().is_some() || self.intent.is_none() {
+        if self.down.borrow().is_some() || self.bitmap.is_none() {
             return;
         }
         if self.replacement_is_over() {
@@ -95,14 +95,14 @@ impl Core {
             return;
         }
         let now = self.env.timer.now();
-        let intent = self.intent.as_ref().expect("a level with redundancy");
-        let idle = intent.clear_after(self.options.clear_after);
+        let bitmap = self.bitmap.as_ref().expect("a level with redundancy");
+        let idle = bitmap.clear_after(self.options.clear_after);
         if now - *cleared >= idle {
             *cleared = now;
             // A member that cannot be left behind may have refused its superblock. A
             // failure is seen by whoever writes next.
             let _ = self.commit().await;
-            let _ = self.clear_marks(now - idle).await;
+            let _ = self.clear_bitmap(now - idle).await;
         }
     }
 
@@ -141,9 +141,9 @@ impl Core {
         }
     }
 
-    /// Takes away the marks of regions that are idle since `before`.
-    pub async fn clear_marks(self: &Rc<Core>, before: Nanos) -> IoResult {
-        let Some(intent) = self.intent.as_ref().filter(|i| i.marked() > 0) else {
+    /// Clears the bits of regions that are idle since `before`.
+    pub async fn clear_bitmap(self: &Rc<Core>, before: Nanos) -> IoResult {
+        let Some(bitmap) = self.bitmap.as_ref().filter(|i| i.marked() > 0) else {
             return Ok(());
         };
         if !self.is_whole() {
@@ -151,7 +151,7 @@ impl Core {
         }
         self.flush_members().await?;
         if self.is_whole() {
-            intent.clear(self, before).await?;
+            bitmap.clear(self, before).await?;
         }
         Ok(())
     }
@@ -176,9 +176,9 @@ impl Core {
         work: impl AsyncFn(Extent) -> IoResult,
         region_done: impl AsyncFn(usize, usize) -> IoResult,
     ) -> IoResult<bool> {
-        let intent = self.intent.as_ref().expect("a level with redundancy");
+        let bitmap = self.bitmap.as_ref().expect("a level with redundancy");
         let all = self.geometry.sectors;
-        let total = regions.iter().map(|r| intent.extent(*r, all).len.0).sum();
+        let total = regions.iter().map(|r| bitmap.extent(*r, all).len.0).sum();
         let mut progress = Progress {
             role: filled.map(|filled| filled.role),
             done: Sectors::ZERO,
@@ -186,7 +186,7 @@ impl Core {
             began: self.env.timer.now(),
         };
         for (index, region) in regions.into_iter().enumerate() {
-            for step in self.steps(intent.extent(region, all)) {
+            for step in self.steps(bitmap.extent(region, all)) {
                 // A member that was lost and is back has missed writes again; and filling
                 // one goes before comparing copies, or copying one in sync.
                 let lacks = || self.rebuilding().is_some() || self.claim_for_spare().is_some();
@@ -279,16 +279,16 @@ impl Core {
 
     /// A write to `extent` failed, and some members may have taken it.
     pub fn differ(&self, extent: Extent) {
-        let intent = self.intent.as_ref().expect("a level with redundancy");
-        self.again.borrow_mut().extend(intent.region_of(extent));
+        let bitmap = self.bitmap.as_ref().expect("a level with redundancy");
+        self.again.borrow_mut().extend(bitmap.region_of(extent));
         if self.journals.is_empty() {
             let mut unsynced = self.unsynced.borrow_mut();
-            unsynced.extend(intent.region_of(extent));
+            unsynced.extend(bitmap.region_of(extent));
         }
     }
 
     async fn rebuild(self: &Rc<Core>, role: usize) -> IoResult<bool> {
-        let intent = self.intent.as_ref().expect("a level with redundancy");
+        let bitmap = self.bitmap.as_ref().expect("a level with redundancy");
         let Some(member) = self.writable(role) else {
             return Ok(false);
         };
@@ -298,20 +298,20 @@ impl Core {
         let whole = entry.state == MemberState::Rebuilding { whole: true };
         // What differs by now is marked.
         self.again.borrow_mut().clear();
-        let mut regions = intent.marks();
+        let mut regions = bitmap.marked_regions();
         if whole {
-            let first = intent
+            let first = bitmap
                 .region_of(Extent::new(Lba(entry.checkpoint.0), Sectors(1)))
                 .start;
             regions.retain(|region| *region < first);
-            regions.extend(first..intent.regions());
+            regions.extend(first..bitmap.regions());
         }
         let every = regions.len() / CHECKPOINTS + 1;
         let note = async |index: usize, region: usize| {
             if !self.again.borrow().contains(&region) {
                 self.unsynced.borrow_mut().remove(&region);
             }
-            let after = intent.extent(region, self.geometry.sectors).end();
+            let after = bitmap.extent(region, self.geometry.sectors).end();
             let further = after.0 > self.entry(role).checkpoint.0;
             if !whole || !further || !(index + 1).is_multiple_of(every) {
                 return Ok(());
@@ -341,7 +341,7 @@ impl Core {
             }
         };
         self.flush_members().await?;
-        intent.write_now(self).await?;
+        bitmap.write_now(self).await?;
         if !self.is_filled(&filled) {
             return Ok(false);
         }

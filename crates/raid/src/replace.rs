@@ -97,12 +97,12 @@ impl Core {
 
     /// Goes on with an exchange; `false` if it was left unfinished.
     pub async fn replace(self: &Rc<Core>) -> IoResult<bool> {
-        let intent = self.intent.as_ref().expect("a level with redundancy");
+        let bitmap = self.bitmap.as_ref().expect("a level with redundancy");
         let Some((filled, first)) = self.replaced() else {
             return self.end_replacement().await;
         };
         let (role, member) = (filled.role, filled.member.clone());
-        let regions = (first..intent.regions()).collect();
+        let regions = (first..bitmap.regions()).collect();
         let copy = async |step| self.fill_agreed(&filled, step).await;
         let note = async |_: usize, region: usize| {
             if let Some(replacement) = &mut *self.replacement.borrow_mut() {
@@ -130,7 +130,7 @@ impl Core {
         self.own(&member);
         *self.slots[role].member.borrow_mut() = Some(member);
         self.set_entry(role, |entry| entry.uuid = uuid);
-        intent.write_now(self).await?;
+        bitmap.write_now(self).await?;
         self.commit().await?;
         Ok(true)
     }

@@ -7,7 +7,7 @@
 //!     a sector is written again ⟹ once, with what the newest record that speaks of it has:
 //!                                  a loss of power then uncovers nothing older than was there
 //!     a stripe is changed ⟹ its region is marked: a member that is away by then is filled
-//!                           there, although the mark of the write itself may be gone
+//!                           there, although the bit of the write itself may be cleared
 //!     what a slot held cannot be known, and not so
 //!         ⟹ refused, or what cannot be computed is lost durably; never guessed
 //!
@@ -15,7 +15,7 @@
 //! what they announce.
 
 use crate::core::Core;
-use crate::format::journal::{Intent, Record, Run};
+use crate::format::journal::{Entry, Record, Run};
 use crate::found::{Doubt, Found};
 use crate::levels::Stripe;
 use crate::lost::without;
@@ -171,10 +171,10 @@ impl Core {
 
     /// The stripes whose parity `role` has, of regions that may differ.
     fn marked_stripes(&self, role: usize) -> impl Iterator<Item = Stripe> {
-        let intent = self.intent.as_ref().expect("a level with redundancy");
-        let regions = intent.marks().into_iter();
+        let bitmap = self.bitmap.as_ref().expect("a level with redundancy");
+        let regions = bitmap.marked_regions().into_iter();
         let numbers = regions.flat_map(|region| {
-            let extent = intent.extent(region, self.geometry.sectors);
+            let extent = bitmap.extent(region, self.geometry.sectors);
             let width = self.shape.width().0;
             extent.start.0 / width..extent.end().0.div_ceil(width)
         });
@@ -189,12 +189,12 @@ impl Core {
         stripe: Stripe,
         records: &[Record],
     ) -> IoResult {
-        let intent = self.intent.as_ref().expect("a level with redundancy");
-        let settled = match intent.begin(self, stripe.extent()).await {
+        let bitmap = self.bitmap.as_ref().expect("a level with redundancy");
+        let settled = match bitmap.begin(self, stripe.extent()).await {
             Ok(()) => self.settle_marked(journal, stripe, records).await,
             Err(error) => Err(error),
         };
-        intent.end(stripe.extent(), self.env.timer.now());
+        bitmap.end(stripe.extent(), self.env.timer.now());
         settled
     }
 
@@ -211,18 +211,18 @@ impl Core {
         }
         self.check_known(journal)?;
         let unknown = journal.found.doubt == Doubt::Unknown;
-        let is_whole = matches!(records.last().map(|r| &r.intent), Some(Intent::Whole(_)));
+        let is_whole = matches!(records.last().map(|r| &r.entry), Some(Entry::Whole(_)));
         if unknown && self.is_whole() && !is_whole {
             return self.lose_unreadable(stripe).await;
         }
         let mut newer = Newer::default();
         for record in records.iter().rev() {
-            match &record.intent {
+            match &record.entry {
                 // A partial write begins only once what was written whole has been flushed.
-                Intent::Whole(sums) if newer.is_empty() => {
+                Entry::Whole(sums) if newer.is_empty() => {
                     return self.settle_whole(stripe, sums).await;
                 }
-                Intent::Redo { runs, sum } => {
+                Entry::Redo { runs, sum } => {
                     let redone = self
                         .redo(journal, stripe, record, (runs, *sum), &newer)
                         .await?;
@@ -237,7 +237,7 @@ impl Core {
                     newer.add(runs);
                     newer.add(&[parity_run(stripe, runs)]);
                 }
-                Intent::Whole(_) | Intent::Retire | Intent::Stays => {}
+                Entry::Whole(_) | Entry::Retire | Entry::Revoked => {}
             }
         }
         Ok(())

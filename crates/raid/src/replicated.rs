@@ -253,10 +253,10 @@ impl Core {
             // Members answer it differently, and copies would differ.
             return Ok(());
         }
-        let intent = self.intent.as_ref().expect("copies have superblocks");
+        let bitmap = self.bitmap.as_ref().expect("copies have superblocks");
         self.check_up()?;
         let _busy = self.busy.lock(extent, Access::Shared).await;
-        let marked = intent.begin(&self, extent).await;
+        let marked = bitmap.begin(&self, extent).await;
         let result = match marked {
             Ok(()) => self.change_legs(extent, &change).await,
             Err(error) => Err(error),
@@ -264,7 +264,7 @@ impl Core {
         if result.is_err() {
             self.differ(extent);
         }
-        intent.end(extent, self.env.timer.now());
+        bitmap.end(extent, self.env.timer.now());
         result
     }
 
@@ -393,10 +393,10 @@ impl Core {
     /// Whether copies of `extent` may differ.
     pub fn is_unsynced(&self, extent: Extent) -> bool {
         let unsynced = self.unsynced.borrow();
-        let Some(intent) = self.intent.as_ref().filter(|_| !unsynced.is_empty()) else {
+        let Some(bitmap) = self.bitmap.as_ref().filter(|_| !unsynced.is_empty()) else {
             return false;
         };
-        unsynced.range(intent.region_of(extent)).next().is_some()
+        unsynced.range(bitmap.region_of(extent)).next().is_some()
     }
 
     /// Brings the copies of `extent` into agreement: what the first leg that can

@@ -37,7 +37,7 @@ impl Core {
     /// Looks at the whole array.
     pub async fn scrub(self: &Rc<Core>, repair: bool) -> IoResult<ScrubReport> {
         let mut report = ScrubReport::default();
-        if self.intent.is_none() {
+        if self.bitmap.is_none() {
             let what = format!("{} has no redundancy to scrub", self.shape.level().name());
             return Err(self.error(Kind::Invalid, what));
         }
@@ -134,8 +134,8 @@ impl Core {
                 let _ = self.write_spare(&spare).await;
             }
         }
-        if let Some(intent) = &self.intent {
-            illegible += intent.mend(self).await?;
+        if let Some(bitmap) = &self.bitmap {
+            illegible += bitmap.mend(self).await?;
         }
         for (role, member) in self.live() {
             if let Some(journal) = self.journals.get(role).filter(|_| self.is_in_sync(role)) {

@@ -2,7 +2,7 @@
 //! Every decoder of what is on a pool device, on bytes with right checksums.
 
 use layout::{
-    BLOCK_BYTES, SUPERBLOCK_BLOCKS, Superblock, LogReader, MapPage, Marks, Record, Segment, Uuid,
+    BLOCK_BYTES, SUPERBLOCK_BLOCKS, Superblock, LogReader, MapPage, Bitmap, Record, Segment, Uuid,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -24,7 +24,7 @@ fuzz_target!(|data: &[u8]| {
     let field = |at: usize| u64::from_le_bytes(block[at..at + 8].try_into().unwrap());
     let device = Uuid(field(8).into());
     let line_blocks = 1 << (block[28] % 9);
-    let _ = Marks::decode(block, device);
+    let _ = Bitmap::decode(block, device);
     let mut again = vec![0; BLOCK_BYTES];
     if let Ok(segment) = Segment::decode(block, device) {
         segment.encode(device, &mut again);

@@ -1,9 +1,9 @@
 //! Bringing the map on the devices up to date, a period at a time.
 //!
 //! Order of a commit: origins are flushed, the records due are taken, each
-//! member is flushed, its log is written; then marks go under which nothing was
+//! member is flushed, its log is written; then bits are cleared under which nothing was
 //! written since the first of these. So a line is in the log only after its
-//! bytes are on the device, and a mark goes only after the origin's writes under
+//! bytes are on the device, and a bit is cleared only after the origin's writes under
 //! it are durable and the log says what became of the lines. No record is under the
 //! id of a volume that the superblocks have not given.
 //!
@@ -14,8 +14,8 @@
 //! the log says; replaying what follows gives the same map all the same, since
 //! every record that was written since is after that place.
 
+use super::bitmap::{ALL, write_bitmap};
 use super::io::{Do, perform};
-use super::mark::{ALL, write_marks};
 use super::{Durable, REGION_BLOCKS};
 use crate::core::Core;
 use crate::counters::Counter;
@@ -64,7 +64,7 @@ fn is_due<P: Device>(core: &Core<P>, durable: &Durable) -> bool {
         || state.devices.all_warm() && durable.table.borrow().wanted.count() > 0
 }
 
-/// One commit; marks that were idle for `ticks` periods go.
+/// One commit; bits that were idle for `ticks` periods are cleared.
 pub(super) async fn commit<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>, ticks: u32) {
     let _one = durable.committing.lock(ALL, Access::Exclusive).await;
     // A line promoted from an origin that was written before it came here, and
@@ -285,7 +285,7 @@ pub(super) async fn close<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>) 
     durable.closed.set(true);
     durable.table.borrow_mut().tick();
     commit(core, durable, 0).await;
-    write_marks(core, durable).await;
+    write_bitmap(core, durable).await;
     super::memo::write_memos(core).await;
     let _held = durable.lock.lock(ALL, Access::Exclusive).await;
     durable.superblock.change(|pool| pool.clean = true);

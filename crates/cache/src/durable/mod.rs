@@ -1,7 +1,7 @@
 //! What makes a cache remember: the pool's metadata and the rules of writing it.
 //!
 //! ```text
-//! a client's write ─> mark ──────────> marks of every member ─> origin
+//! a client's write ─> mark ──────────> bitmap of every member ─> origin
 //! a change of the map ─> changes ─> commit ─> log ─> checkpoint ─> map
 //! a member lost ─> superblocks of all others and of the witness
 //! ```
@@ -19,11 +19,11 @@
 //! The order of each is in the file that does it. `docs/failure-model.md` says
 //! which failures this stands, and which not.
 
+mod bitmap;
 pub(crate) mod changes;
 mod commit;
 mod durability;
 mod io;
-mod mark;
 mod memo;
 mod open;
 mod standing;
@@ -33,8 +33,8 @@ mod table;
 mod volumes;
 mod warm;
 
+pub(crate) use bitmap::Marking;
 pub use durability::Durability;
-pub(crate) use mark::Marking;
 pub use open::{Found, OpenReport, Opened};
 pub(crate) use store::{NewStore, Store};
 use table::Bits;
@@ -50,7 +50,7 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 use table::Table;
 
-/// Blocks of a region that a mark stands for: 4 MiB. The marks of a volume up
+/// Blocks of a region that a bit stands for: 4 MiB. The bits of a volume up
 /// to 126 GiB are exact to this, those of larger ones share bits.
 pub(crate) const REGION_BLOCKS: u32 = 1024;
 
@@ -71,7 +71,7 @@ pub(crate) struct Durable {
     opening: Cell<u32>,
     /// A member was lost since the superblocks were written.
     departed: Cell<bool>,
-    /// The devices have marks that are not wanted any more.
+    /// The devices have bits that are not wanted any more.
     image_due: Cell<bool>,
     /// Members whose map is being read.
     loading: Cell<usize>,
@@ -81,7 +81,7 @@ pub(crate) struct Durable {
     loose: RefCell<Vec<(u32, Range<u64>)>>,
     /// Writes of the volumes' origins, by id.
     origins: RefCell<BTreeMap<u32, Rc<Writes>>>,
-    /// Held by who writes superblocks or marks.
+    /// Held by who writes superblocks or bitmaps.
     lock: RangeLock,
     /// Held by who commits.
     committing: RangeLock,
@@ -146,7 +146,7 @@ impl Durable {
         self.activity.wake();
     }
 
-    /// The map or the marks have changed.
+    /// The map or the bitmap has changed.
     pub(crate) fn note(&self) {
         self.activity.wake();
     }

@@ -8,13 +8,13 @@
 //! what is not ours is left alone, unless told otherwise.
 //!
 //! Order: everything is read and decided before anything is written. Devices
-//! that begin anew are claimed by a superblock that nobody believes and get their marks,
+//! that begin anew are claimed by a superblock that nobody trusts and get their bitmaps,
 //! then all get their superblocks; if the members are others than before, with a greater
 //! epoch.
 
+use super::bitmap::{ALL, keep_marked, write_image};
 use super::durability::Durability;
 use super::io::{READ_MAX, readable};
-use super::mark::{ALL, keep_marked, write_image};
 use super::standing::{Given, Standing, Verdict, refuse};
 use super::store::NewStore;
 use super::superblocks::{WITNESS_SECTORS, claim, write_superblocks};
@@ -27,9 +27,9 @@ use crate::health::Fault;
 use crate::pool_device::PoolDevice;
 use block::{Access, Device, Env, Extent, IoError, IoResult, Kind, Lba, RangeLock};
 use layout::{
-    BLOCK_BYTES, BLOCK_SECTORS, MARK_BLOCKS, MEMBERS_MAX, Marks, NAME_BYTES_MAX, PROBE_BYTES, Role,
-    SUPERBLOCK_BLOCKS, Superblock, SuperblockError, Uuid, current_superblock, first_superblock,
-    fitting, newest_marks, second_superblock,
+    BITMAP_BLOCKS, BLOCK_BYTES, BLOCK_SECTORS, Bitmap, MEMBERS_MAX, NAME_BYTES_MAX, PROBE_BYTES,
+    Role, SUPERBLOCK_BLOCKS, Superblock, SuperblockError, Uuid, current_superblock,
+    first_superblock, fitting, newest_bitmap, second_superblock,
 };
 use policy::Policy;
 use std::cell::{Cell, RefCell};
@@ -126,14 +126,14 @@ async fn probe<D: Device>(
     ))
 }
 
-/// The area of marks; zeroes for blocks that cannot be read, which are no marks.
-async fn marks_area<D: Device>(device: &D, start: Lba, env: &Env) -> IoResult<Vec<u8>> {
-    let bytes = MARK_BLOCKS as usize * BLOCK_BYTES;
+/// The area of the bitmap; zeroes for blocks that cannot be read, which are no bitmap.
+async fn bitmap_area<D: Device>(device: &D, start: Lba, env: &Env) -> IoResult<Vec<u8>> {
+    let bytes = BITMAP_BLOCKS as usize * BLOCK_BYTES;
     if let Some(area) = readable(device, start, bytes, env, READ_MAX).await? {
         return Ok(area);
     }
     let mut area = Vec::with_capacity(bytes);
-    for block in 0..MARK_BLOCKS {
+    for block in 0..BITMAP_BLOCKS {
         let at = start + block::Sectors(block * BLOCK_SECTORS);
         let block = readable(device, at, BLOCK_BYTES, env, READ_MAX).await?;
         area.extend(block.unwrap_or(vec![0; BLOCK_BYTES]));
@@ -177,10 +177,10 @@ impl<P: Device> Cache<P> {
                 Err(error) => return Err(error),
             }
         }
-        let (verdict, marks) = loop {
+        let (verdict, bitmap) = loop {
             let verdict = Verdict::on(&given, witness.as_ref(), &durability, line_blocks)?;
-            match marks_of(&given, &verdict, &env).await {
-                Ok(marks) => break (verdict, marks),
+            match bitmaps_of(&given, &verdict, &env).await {
+                Ok(bitmap) => break (verdict, bitmap),
                 Err((nth, error)) if error.kind().is_loss() => {
                     absent.push((given.remove(nth).at, error.to_string()));
                 }
@@ -238,10 +238,10 @@ impl<P: Device> Cache<P> {
         });
         let cache = Cache::with(config, policy, env, Some(durable.clone()))?;
         let mut reports = Vec::new();
-        let standings = verdict.standings.into_iter().zip(marks);
-        for (Given { at, device, .. }, (standing, marks)) in given.into_iter().zip(standings) {
+        let standings = verdict.standings.into_iter().zip(bitmap);
+        for (Given { at, device, .. }, (standing, bitmap)) in given.into_iter().zip(standings) {
             let name = device.device.geometry().name.to_string();
-            let (store, found) = store(standing, marks, &mut durability.uuids);
+            let (store, found) = store(standing, bitmap, &mut durability.uuids);
             let id = cache.add_member(device, Some(store))?;
             let report = OpenReport {
                 at,
@@ -269,9 +269,9 @@ impl<P: Device> Cache<P> {
             let mut table = durable.table.borrow_mut();
             for member in &members {
                 let store = member.store.as_ref().expect("a member that is kept");
-                match store.found.as_ref().map(|found| &found.marks) {
+                match store.found.as_ref().map(|found| &found.bitmap) {
                     None => {}
-                    Some(Some(marks)) => table.wanted.merge(marks),
+                    Some(Some(bitmap)) => table.wanted.merge(bitmap),
                     Some(None) => table.wanted.set_all(),
                 }
             }
@@ -280,7 +280,7 @@ impl<P: Device> Cache<P> {
         // Where one is new the pool is in another epoch than before.
         let before = durable.superblock.now().epoch.saturating_sub(1);
         for member in members.iter().filter(|m| is_new(m)) {
-            write_new_marks(core, durable, member, before).await;
+            write_new_bitmap(core, durable, member, before).await;
         }
         durable.opening.set(durable.superblock.number() as u32 + 1);
         write_superblocks(core, durable).await;
@@ -333,7 +333,7 @@ impl<P: Device> Cache<P> {
         let members = core.state.borrow().devices.kept();
         for member in members.iter().filter(|member| member.id == id) {
             let epoch = durable.superblock.now().epoch;
-            write_new_marks(core, durable, member, epoch).await;
+            write_new_bitmap(core, durable, member, epoch).await;
         }
         write_superblocks(core, durable).await;
         Ok(id)
@@ -369,8 +369,8 @@ impl<P: Device> Cache<P> {
 }
 
 /// Claims a device that begins anew, so that what follows is known for ours if
-/// the power goes; then writes both pairs of marks, so that no older one is left.
-async fn write_new_marks<P: Device>(
+/// the power goes; then writes both pairs of the bitmap, so that no older one is left.
+async fn write_new_bitmap<P: Device>(
     core: &Rc<Core<P>>,
     durable: &Durable,
     member: &Rc<Member<P>>,
@@ -424,7 +424,7 @@ async fn witness_superblock(durability: &Durability, env: &Env) -> IoResult<Opti
 /// What is kept of a device's metadata, and what was found there.
 fn store(
     standing: Standing,
-    marks: Option<Marks>,
+    bitmap: Option<Bitmap>,
     uuids: &mut dyn FnMut() -> u128,
 ) -> (NewStore, Found) {
     match standing {
@@ -437,7 +437,7 @@ fn store(
                 NewStore::Known {
                     plan,
                     superblock,
-                    marks,
+                    bitmap,
                 },
                 Found::Lines { clean },
             )
@@ -445,12 +445,12 @@ fn store(
     }
 }
 
-/// The newest marks of each device that is trusted. `Err` says which could not be read.
-async fn marks_of<P: Device>(
+/// The newest bitmap of each device that is trusted. `Err` says which could not be read.
+async fn bitmaps_of<P: Device>(
     given: &[Given<P>],
     verdict: &Verdict,
     env: &Env,
-) -> Result<Vec<Option<Marks>>, (usize, IoError)> {
+) -> Result<Vec<Option<Bitmap>>, (usize, IoError)> {
     let mut all = Vec::new();
     for (nth, standing) in verdict.standings.iter().enumerate() {
         let Standing::Current(superblock) = standing else {
@@ -459,10 +459,10 @@ async fn marks_of<P: Device>(
         };
         let plan = superblock.plan().expect("checked when it was read");
         let device = &given[nth].device;
-        let at: Lba = plan.marks.lba(device.extent.start, 0);
-        let area = marks_area(&device.device, at, env).await;
+        let at: Lba = plan.bitmap.lba(device.extent.start, 0);
+        let area = bitmap_area(&device.device, at, env).await;
         let area = area.map_err(|error| (nth, error))?;
-        all.push(newest_marks(&area, superblock.device));
+        all.push(newest_bitmap(&area, superblock.device));
     }
     Ok(all)
 }

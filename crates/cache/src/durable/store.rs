@@ -3,7 +3,7 @@
 use crate::lines::Shape;
 use crate::pool_device::PoolDevice;
 use block::{Buf, Device, Env, IoError, IoResult, Kind, Lba};
-use layout::{Area, BLOCK_BYTES, Marks, Plan, PlanError, Superblock, Uuid};
+use layout::{Area, BLOCK_BYTES, Bitmap, Plan, PlanError, Superblock, Uuid};
 use std::cell::{Cell, RefCell};
 
 /// The metadata of one member.
@@ -24,24 +24,24 @@ pub(crate) struct Store {
     pub(crate) memo: Cell<Option<(u8, u32, u32, u32)>>,
     /// Which copy of its superblock is written last, once that is known.
     pub(crate) superblock_last: Cell<Option<usize>>,
-    /// The version of the marks last written.
-    pub(crate) marks_version: Cell<u64>,
+    /// The version of the bitmap last written.
+    pub(crate) bitmap_version: Cell<u64>,
     /// What was marked when the pool was opened.
     pub(crate) found: Option<Recovered>,
     /// Its map is known; until then its lines are not used.
     pub(crate) warm: Cell<bool>,
     /// The line of each slot, until it is in use; 0 for none.
     pub(crate) keys: RefCell<Vec<u64>>,
-    /// Memory for marks, so that a client's write never waits for any.
-    pub(crate) marks_buffer: RefCell<Option<Buf>>,
+    /// Memory for the bitmap, so that a client's write never waits for any.
+    pub(crate) bitmap_buffer: RefCell<Option<Buf>>,
 }
 
 /// What must be read back before a member's lines can be used.
 pub(crate) struct Recovered {
     /// The log reaches at least up to here, or the map cannot be believed.
     pub(crate) log_end_min: u64,
-    /// The marks on it; `None` if they cannot be read.
-    pub(crate) marks: Option<Marks>,
+    /// The bitmap on it; `None` if it cannot be read.
+    pub(crate) bitmap: Option<Bitmap>,
 }
 
 impl Store {
@@ -67,7 +67,7 @@ pub(crate) enum NewStore {
     Known {
         plan: Plan,
         superblock: Box<Superblock>,
-        marks: Option<Marks>,
+        bitmap: Option<Bitmap>,
     },
 }
 
@@ -106,32 +106,35 @@ impl NewStore {
             log_next: Cell::new(1),
             memo: Cell::new(None),
             superblock_last: Cell::new(None),
-            marks_version: Cell::new(0),
+            bitmap_version: Cell::new(0),
             found: None,
             warm: Cell::new(true),
             keys: RefCell::default(),
-            marks_buffer: RefCell::new(env.pool.try_get(2 * BLOCK_BYTES)),
+            bitmap_buffer: RefCell::new(env.pool.try_get(2 * BLOCK_BYTES)),
         };
         Ok(match self {
             NewStore::New(uuid) => blank(uuid),
             NewStore::Known {
-                superblock, marks, ..
+                superblock, bitmap, ..
             } => {
-                let by_marks = marks.as_ref().map_or(0, |marks| marks.log_end);
+                let by_bitmap = bitmap.as_ref().map_or(0, |bitmap| bitmap.log_end);
                 let by_superblock = if superblock.clean {
                     superblock.log_end
                 } else {
                     superblock.log_start
                 };
-                let log_end_min = by_marks.max(by_superblock);
+                let log_end_min = by_bitmap.max(by_superblock);
                 Store {
                     map: Cell::new(superblock.map),
                     generation: Cell::new(superblock.generation),
                     log_start: Cell::new(superblock.log_start),
                     log_next: Cell::new(log_end_min),
                     memo: Cell::new(superblock.memo),
-                    marks_version: Cell::new(marks.as_ref().map_or(0, |marks| marks.version)),
-                    found: Some(Recovered { log_end_min, marks }),
+                    bitmap_version: Cell::new(bitmap.as_ref().map_or(0, |bitmap| bitmap.version)),
+                    found: Some(Recovered {
+                        log_end_min,
+                        bitmap,
+                    }),
                     warm: Cell::new(false),
                     ..blank(superblock.device)
                 }

@@ -210,7 +210,7 @@ fn superblock_of_pool<P: Device>(
 /// was, and is never believed, for no witness knows the device by its new name. The
 /// epoch stays, lest an old witness find nobody who knows better.
 ///
-/// Both copies, since the marks that follow do not go with what an old one says.
+/// Both copies, since the bitmap that follows does not go with what an old one says.
 pub(super) async fn claim<P: Device>(
     core: &Rc<Core<P>>,
     durable: &Durable,

@@ -1,33 +1,33 @@
-//! Which regions may be written, in memory: the marks that are wanted, those
+//! Which regions may be written, in memory: the bits that are wanted, those
 //! that every device has, and the writes in flight under each.
 //!
 //! Invariants:
 //!     a write of a client to the origin is in flight in r
 //!         ⟹ r is in `durable` and in `wanted`
 //!     r is in `durable` ⟹ every member has it on its device, and no write of
-//!         marks without r is in flight
+//!         bitmap without r is in flight
 //!     r leaves `wanted` ⟹ nothing was in flight in r since a commit of the map
 //!         began, which is durable, as are the origin's writes before it
 //!
-//! **What a mark costs.** A region's first write waits for a write and a flush
+//! **What a bit costs.** A region's first write waits for a write and a flush
 //! of every pool device. A load that touches ever new regions would pay that for
 //! each group of its writes, so each such wait must be earned by
-//! [`WRITES_PER_MARK`] writes; if it was not, the run of regions that is marked
+//! [`WRITES_PER_BIT`] writes; if it was not, the run of regions that is marked
 //! at once doubles, and shrinks again when it was. After a crash more lines are
 //! dropped then, never fewer.
 
-use layout::{MARK_BITS, Marks};
+use layout::{BITMAP_BITS, Bitmap};
 use std::ops::Range;
 
 /// Writes that pay for one wait. With a flush each 32, that is a wait for each
 /// 20 flushes, so under 5% even where a pool's flush costs what an origin's does.
-pub(crate) const WRITES_PER_MARK: u32 = 640;
+pub(crate) const WRITES_PER_BIT: u32 = 640;
 /// Waits that are free at first.
-const CREDIT_MAX: u32 = 8 * WRITES_PER_MARK;
+const CREDIT_MAX: u32 = 8 * WRITES_PER_BIT;
 
 pub(crate) struct Table {
-    pub(crate) wanted: Marks,
-    pub(crate) durable: Marks,
+    pub(crate) wanted: Bitmap,
+    pub(crate) durable: Bitmap,
     in_flight: Vec<u32>,
     /// The tick at which a write in the region last began or ended.
     touched: Vec<u32>,
@@ -46,7 +46,7 @@ pub(crate) struct Bits {
 
 impl Bits {
     fn iter(self) -> impl Iterator<Item = u32> {
-        (0..self.count).map(move |i| (self.first + i) % MARK_BITS)
+        (0..self.count).map(move |i| (self.first + i) % BITMAP_BITS)
     }
 }
 
@@ -54,10 +54,10 @@ impl Table {
     /// `regions` of so many blocks, a power of two.
     pub(crate) fn new(region_blocks: u32) -> Table {
         Table {
-            wanted: Marks::none(),
-            durable: Marks::none(),
-            in_flight: vec![0; MARK_BITS as usize],
-            touched: vec![0; MARK_BITS as usize],
+            wanted: Bitmap::none(),
+            durable: Bitmap::none(),
+            in_flight: vec![0; BITMAP_BITS as usize],
+            touched: vec![0; BITMAP_BITS as usize],
             tick: 0,
             region_shift: region_blocks.trailing_zeros(),
             span: 1,
@@ -69,8 +69,8 @@ impl Table {
         let first = blocks.start >> self.region_shift;
         let last = (blocks.end - 1) >> self.region_shift;
         Bits {
-            first: Marks::bit(volume, first),
-            count: (last - first + 1).min(u64::from(MARK_BITS)) as u32,
+            first: Bitmap::bit(volume, first),
+            count: (last - first + 1).min(u64::from(BITMAP_BITS)) as u32,
         }
     }
 
@@ -89,9 +89,9 @@ impl Table {
             let span = u64::from(self.span);
             let first = (blocks.start >> self.region_shift) / span * span;
             let last = (blocks.end - 1) >> self.region_shift;
-            let count = (last / span * span + span - first).min(u64::from(MARK_BITS));
+            let count = (last / span * span + span - first).min(u64::from(BITMAP_BITS));
             let run = Bits {
-                first: Marks::bit(volume, first),
+                first: Bitmap::bit(volume, first),
                 count: count as u32,
             };
             run.iter().for_each(|bit| self.wanted.set(bit));
@@ -116,22 +116,22 @@ impl Table {
     /// Whether a line of `volume` that holds `block` may differ from the origin.
     pub(crate) fn is_doubtful(&self, volume: u32, block: u64) -> bool {
         self.wanted
-            .get(Marks::bit(volume, block >> self.region_shift))
+            .get(Bitmap::bit(volume, block >> self.region_shift))
     }
 
-    /// Whether marks are wanted that are not on the devices.
+    /// Whether bits are wanted that are not on the devices.
     pub(crate) fn is_due(&self) -> bool {
         self.wanted.exceeds(&self.durable)
     }
 
-    /// The marks to be written now, from whose begin on no region without one
+    /// The bitmap to be written now, from whose begin on no region without a bit
     /// may be written.
-    pub(crate) fn begin_image(&mut self) -> Marks {
-        if self.credit >= WRITES_PER_MARK {
-            self.credit -= WRITES_PER_MARK;
+    pub(crate) fn begin_image(&mut self) -> Bitmap {
+        if self.credit >= WRITES_PER_BIT {
+            self.credit -= WRITES_PER_BIT;
             self.span = (self.span / 2).max(1);
         } else {
-            self.span = (self.span * 2).min(MARK_BITS.next_power_of_two() / 2);
+            self.span = (self.span * 2).min(BITMAP_BITS.next_power_of_two() / 2);
         }
         let image = self.wanted.clone();
         self.durable.keep_only(&image);
@@ -139,11 +139,11 @@ impl Table {
     }
 
     /// Every device has `image`.
-    pub(crate) fn end_image(&mut self, image: Marks) {
+    pub(crate) fn end_image(&mut self, image: Bitmap) {
         self.durable = image;
     }
 
-    /// A device comes, and is about to get the marks that are wanted: what others
+    /// A device comes, and is about to get the bits that are wanted: what others
     /// have beyond these, or nobody had to have, it will not have.
     pub(crate) fn begin_newcomer(&mut self) {
         self.durable.keep_only(&self.wanted);
@@ -159,7 +159,7 @@ impl Table {
         self.tick = self.tick.wrapping_add(1);
     }
 
-    /// Marks under which nothing is in flight, nor was for `ticks` periods.
+    /// Bits under which nothing is in flight, nor was for `ticks` periods.
     pub(crate) fn idle(&self, ticks: u32) -> Vec<u32> {
         let idle = |bit: &u32| {
             let at = *bit as usize;
@@ -168,11 +168,11 @@ impl Table {
         self.wanted.iter().filter(idle).collect()
     }
 
-    /// Clears those of `marks` that are still idle; whether there were any. They
+    /// Clears those of `bits` that are still idle; whether there were any. They
     /// are on the devices until the next image.
-    pub(crate) fn clear(&mut self, marks: &[u32], ticks: u32) -> bool {
+    pub(crate) fn clear(&mut self, bits: &[u32], ticks: u32) -> bool {
         let mut any = false;
-        for bit in marks {
+        for bit in bits {
             let at = *bit as usize;
             if self.in_flight[at] == 0 && self.tick.wrapping_sub(self.touched[at]) >= ticks {
                 self.wanted.clear(*bit);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_is_written_only_under_a_durable_mark() {
+    fn a_region_is_written_only_under_a_durable_bit() {
         let mut table = Table::new(1024);
         let write = table.begin(1, &(1000..1030));
         assert!(!table.is_marked(write) && table.is_due());
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn while_marks_without_a_region_are_written_it_waits() {
+    fn while_a_bitmap_without_a_region_is_written_it_waits() {
         let mut table = Table::new(1024);
         let write = table.begin(1, &(0..1));
         commit(&mut table);
@@ -226,7 +226,7 @@ mod tests {
         let image = table.begin_image();
         table.clear(&table.idle(0), 0);
         table.end_image(image);
-        // The devices still have the mark, but the next image has not.
+        // The devices still have the bit, but the next image has not.
         let next = table.begin_image();
         let write = table.begin(1, &(0..1));
         assert!(!table.is_marked(write));
@@ -263,13 +263,13 @@ mod tests {
             }
             table.end(write);
         }
-        assert!(waits < 50_000 / WRITES_PER_MARK + 20, "{waits} waits");
+        assert!(waits < 50_000 / WRITES_PER_BIT + 20, "{waits} waits");
         let mut calm = Table::new(1024);
         for i in 0..5 {
             let write = calm.begin(1, &(i * 1024..i * 1024 + 1));
             commit(&mut calm);
             calm.end(write);
         }
-        assert_eq!(calm.wanted.count(), 5, "few marks are exact");
+        assert_eq!(calm.wanted.count(), 5, "few bits are exact");
     }
 }

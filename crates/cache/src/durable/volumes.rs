@@ -1,6 +1,6 @@
 //! The volumes that a pool remembers, and what is kept of their origins.
 
-use super::mark::{ALL, Marking};
+use super::bitmap::{ALL, Marking};
 use super::superblocks::write_superblocks;
 use super::{Durable, PoolState};
 use crate::cache::Cache;
@@ -122,7 +122,7 @@ impl Durable {
     /// Gives the volume with the id `old` another, under which it has no lines
     /// and nothing is kept of its origin. O(1); durable by the next
     /// [`Cache::remember`]. No write of it may be in flight, or not be durable:
-    /// its marks are found by its id. `None` if there are no more ids.
+    /// its bits are found by its id. `None` if there are no more ids.
     pub(crate) fn renumber(&self, old: u32) -> Option<u32> {
         let id = self.superblock.now().next_volume;
         let is_known = self.superblock.now().volumes.iter().any(|v| v.id == old);

@@ -3,13 +3,13 @@
 //!
 //! An entry is believed if its volume is known and its region is marked neither
 //! on the device nor since. One that is not is dropped and logged as dropped,
-//! before which no mark goes. So is one that could not be read; and since a log may
+//! before which no bit is cleared. So is one that could not be read; and since a log may
 //! seem to end early for the same reason, the first record after an opening ends it
 //! for good.
 
 use super::Durable;
+use super::bitmap::ALL;
 use super::io::{READ_MAX, read};
-use super::mark::ALL;
 use super::memo::read_memo;
 use super::superblocks::write_superblocks;
 use crate::core::Core;
@@ -92,7 +92,7 @@ async fn begin_anew<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>, member
 async fn load<P: Device>(core: &Rc<Core<P>>, member: &Rc<Member<P>>) -> Result<Vec<u64>, Unusable> {
     let store = member.store.as_ref().expect("a member that is warmed");
     let found = store.found.as_ref().expect("a member that was found");
-    if found.marks.is_none() {
+    if found.bitmap.is_none() {
         return Err(Unusable::Damaged);
     }
     let mut keys = vec![0; member.slots.len()];
@@ -117,7 +117,7 @@ fn still_here<P: Device>(member: &Member<P>) -> Result<(), Unusable> {
     }
 }
 
-/// Has slots of `member` logged before any mark goes: what could not be read of map or
+/// Has slots of `member` logged before any bit is cleared: what could not be read of map or
 /// log now may be readable at the next opening, and would be believed then.
 fn retell<P: Device>(core: &Core<P>, member: &Member<P>, slots: Range<usize>) {
     let contents = &mut core.state.borrow_mut().contents;

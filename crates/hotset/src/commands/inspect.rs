@@ -3,9 +3,9 @@
 use crate::Failure;
 use crate::platform::claim;
 use layout::{
-    BLOCK_BYTES, Change, LINE_BITS, LogReader, MARK_BITS, MARK_BLOCKS, MapPage, Mask, PROBE_BYTES,
-    Plan, Role, SUPERBLOCK_BLOCKS, Superblock, SuperblockError, current_superblock,
-    entries_per_page, first_superblock, newest_marks, second_superblock,
+    BITMAP_BITS, BITMAP_BLOCKS, BLOCK_BYTES, Change, LINE_BITS, LogReader, MapPage, Mask,
+    PROBE_BYTES, Plan, Role, SUPERBLOCK_BLOCKS, Superblock, SuperblockError, current_superblock,
+    entries_per_page, first_superblock, newest_bitmap, second_superblock,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -182,17 +182,17 @@ fn inspect_member(
         damaged.push(format!("cut short: {} bytes are left", image.bytes));
         return Ok(());
     }
-    let marks = image.blocks(plan.marks)?;
-    for (n, block) in marks.chunks_exact(BLOCK_BYTES).enumerate() {
+    let bitmap = image.blocks(plan.bitmap)?;
+    for (n, block) in bitmap.chunks_exact(BLOCK_BYTES).enumerate() {
         // Of a pair, one may be torn by a crash; the other pair holds then.
-        if layout::Marks::decode(block, superblock.device).is_err() {
-            damaged.push(format!("marks, block {n} of {MARK_BLOCKS}"));
+        if layout::Bitmap::decode(block, superblock.device).is_err() {
+            damaged.push(format!("bitmap, block {n} of {BITMAP_BLOCKS}"));
         }
     }
-    let marks = newest_marks(&marks, superblock.device);
-    report["marked_regions"] = json!(marks.as_ref().map_or(MARK_BITS, |marks| marks.count()));
+    let bitmap = newest_bitmap(&bitmap, superblock.device);
+    report["marked_regions"] = json!(bitmap.as_ref().map_or(BITMAP_BITS, |bitmap| bitmap.count()));
     report["region_bytes"] = json!(u64::from(superblock.region_blocks) * BLOCK_BYTES as u64);
-    let log_end_min = marks.map_or(0, |marks| marks.log_end);
+    let log_end_min = bitmap.map_or(0, |bitmap| bitmap.log_end);
     let mut map = read_map(image, superblock, plan, damaged)?;
     let end = replay(image, superblock, plan, &mut map)?;
     let expected = if superblock.clean {

@@ -17,11 +17,11 @@ const BLOCK: u64 = 4096;
 const WITNESS: Sectors = Sectors::from_mib(1);
 const DAEMON: Domain = Domain(1);
 
-/// Writes of the load whose marks are counted.
+/// Writes of the load whose bitmap commits are counted.
 const WRITES: u64 = 1 << 15;
 const WRITES_PER_FLUSH: u64 = 32;
 const DEPTH: u64 = 8;
-/// A volume that the marks of a pool are exact for.
+/// A volume that the bitmap of a pool is exact for.
 const WIDE: Sectors = Sectors::from_mib(64 << 10);
 
 const POOL: Sectors = Sectors::from_mib(512);
@@ -256,7 +256,7 @@ impl Life {
     }
 }
 
-/// What marks take from random writes, what admitted bytes cost, and how soon a
+/// What the bitmap takes from random writes, what admitted bytes cost, and how soon a
 /// cache is as warm as before.
 pub fn rows() -> IoResult<Vec<Row>> {
     let mut rows = Vec::new();
@@ -269,7 +269,7 @@ pub fn rows() -> IoResult<Vec<Row>> {
         let name = format!("4 KiB random writes over 64 GiB on {name}, a flush every 32");
         let goal = Some(Goal::AtMost(5.0));
         rows.push(alone(
-            format!("{name}: IOPS lost to marks"),
+            format!("{name}: IOPS lost to the bitmap"),
             "%",
             goal,
             &[lost],

@@ -23,7 +23,7 @@ classes! {
     Join, "a miss joined another's origin read";
     JoinFailed, "a joined read had to be read again";
     Hung, "a pool device hung for ever under clients that filled their half of the memory";
-    MarksWritten, "a pool that remembers marked regions before they were written";
+    BitmapWritten, "a pool that remembers marked regions before they were written";
     MapWritten, "a pool that remembers wrote what it holds";
     Abandoned, "a client gave up on a write";
     OriginError, "the origin failed an operation";
@@ -55,7 +55,7 @@ impl Class {
             | Class::PoolLost
             | Class::Hung
             | Class::Abandoned => &[],
-            Class::MarksWritten => &[Counter::MarkCommits],
+            Class::BitmapWritten => &[Counter::BitmapCommits],
             Class::MapWritten => &[Counter::MapCommits],
         }
     }

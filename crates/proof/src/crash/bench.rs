@@ -77,7 +77,7 @@ const RECENT: [(Counter, Landing); 6] = [
     (Counter::MapCommits, Landing::MapCommit),
     (Counter::LogWraps, Landing::JournalWrap),
     (Counter::Checkpoints, Landing::Checkpoint),
-    (Counter::MarkCommits, Landing::Mark),
+    (Counter::BitmapCommits, Landing::Mark),
 ];
 
 /// Looks once more at the daemon when it is dropped, before its other tasks are.

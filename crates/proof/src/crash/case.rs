@@ -221,7 +221,7 @@ pub struct Case {
     pub hit_latency_max: Nanos,
     /// How often the engine brings its map up to date.
     pub commit_period: Nanos,
-    /// Of these, after how many an unused mark goes.
+    /// Of these, after how many an unused bit is cleared.
     pub mark_idle_periods: u32,
 }
 
@@ -236,16 +236,16 @@ impl Case {
         disk % self.pools
     }
 
-    /// Where a fault strikes. A disk that acknowledges a durable write of marks and has
+    /// Where a fault strikes. A disk that acknowledges a durable write of the bitmap and has
     /// them nowhere is beyond what is promised; of all else that is found.
     fn struck(&self, fault: &Fault) -> Vec<Option<Extent>> {
         let line_blocks = self.line_bytes / layout::BLOCK_BYTES as u32;
         let len = self.pool[fault.disk];
         match (fault.effect, layout::Plan::new(len, line_blocks)) {
             (Effect::Drop | Effect::Misdirect | Effect::IgnoreFlush, Ok(plan)) => {
-                let marks = plan.marks.extent(Lba::ZERO);
-                let before = Extent::new(Lba::ZERO, Sectors(marks.start.0));
-                let after = Extent::new(marks.end(), Sectors(len.0 - marks.end().0));
+                let bitmap = plan.bitmap.extent(Lba::ZERO);
+                let before = Extent::new(Lba::ZERO, Sectors(bitmap.start.0));
+                let after = Extent::new(bitmap.end(), Sectors(len.0 - bitmap.end().0));
                 vec![Some(before), Some(after)]
             }
             _ => vec![None],

@@ -69,8 +69,8 @@ impl Case {
             Length::Long => Comings::draw(rng, disks),
             Length::Short => Comings::Common,
         };
-        // What a disk missed shows in a line that it kept and that no mark covers:
-        // where disks come and go, lines stay, marks go soon, and writes are few.
+        // What a disk missed shows in a line that it kept and that no bit covers:
+        // where disks come and go, lines stay, bits are cleared soon, and writes are few.
         let is_calm = comings != Comings::Common;
         let all: u64 = volumes.iter().map(|v: &Space| v.windows * v.each).sum();
         let least = if is_calm { 60 } else { 10 };

@@ -23,8 +23,9 @@ const FLIPS_FOR_ALL: u64 = 500;
 pub enum Structure {
     /// A copy of the superblock.
     Superblock,
-    /// The marks.
-    Marks,
+    /// The write-intent bitmap.
+    #[serde(rename = "marks")]
+    Bitmap,
     /// The log.
     Journal,
     /// A checkpoint of the map, but for the checksums of lines.
@@ -43,7 +44,7 @@ impl Structure {
     /// Those that every image has.
     pub const ALL: [Structure; 7] = [
         Structure::Superblock,
-        Structure::Marks,
+        Structure::Bitmap,
         Structure::Journal,
         Structure::Map,
         Structure::Checksums,
@@ -156,7 +157,7 @@ impl Image {
         let plan = &self.plan;
         match structure {
             Structure::Superblock => plan.superblocks.to_vec(),
-            Structure::Marks => vec![plan.marks],
+            Structure::Bitmap => vec![plan.bitmap],
             Structure::Journal => vec![plan.log],
             Structure::Map | Structure::Checksums => plan.maps.to_vec(),
             Structure::Memo => plan.memos.to_vec(),

@@ -3,7 +3,7 @@
 //!
 //! An [`Image`] is a pool with its witness and origin, as a daemon left them that
 //! ended in order or was killed: with two checkpoints of its map, a log that has
-//! come round, and lines that the origin has overtaken, so that a mark or a record
+//! come round, and lines that the origin has overtaken, so that a bit or a record
 //! that is lost shows.
 
 use super::case::Space;
@@ -13,7 +13,7 @@ use block::{
     TargetId,
 };
 use cache::{Cache, Config, Counter, Durability, Mode, PoolDevice, Volume, VolumeConfig};
-use layout::{BLOCK_BYTES, Marks, Plan, Superblock};
+use layout::{BLOCK_BYTES, Bitmap, Plan, Superblock};
 use shard::{Disk, Local};
 use sim::{DiskSpec, Rng, Service, Sim, SimDriver, Span, World};
 use simnode::run_alone;
@@ -75,15 +75,15 @@ impl Image {
         }
     }
 
-    /// Takes all marks away and seals that, as no flip can: lines that the origin
+    /// Clears all bits and seals that, as no flip can: lines that the origin
     /// has overtaken are believed then.
     pub fn forge(&mut self) {
-        for block in 0..self.plan.marks.blocks {
-            let at = (self.plan.marks.start + block) as usize * BLOCK_BYTES;
+        for block in 0..self.plan.bitmap.blocks {
+            let at = (self.plan.bitmap.start + block) as usize * BLOCK_BYTES;
             let bytes = &mut self.pool[at..at + BLOCK_BYTES];
-            if let Ok(marks) = Marks::decode(bytes, self.superblock.device) {
-                let mut forged = marks.clone();
-                marks.iter().for_each(|bit| forged.clear(bit));
+            if let Ok(bitmap) = Bitmap::decode(bytes, self.superblock.device) {
+                let mut forged = bitmap.clone();
+                bitmap.iter().for_each(|bit| forged.clear(bit));
                 forged.encode(self.superblock.device, bytes);
             }
         }
@@ -285,7 +285,7 @@ async fn make(stage: Stage, seed: u64) {
             let read = open.gate.read(start * SECTOR_BYTES, bytes).await;
             read.expect(SOUND);
         }
-        // The log takes them, and the marks go.
+        // The log takes them, and the bits are cleared.
         stage.pause(5).await;
     }
     open.gate.device().set_mode(Mode::WriteAround);

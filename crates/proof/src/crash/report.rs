@@ -34,7 +34,7 @@ counted! {
     MapCommit, "map_commit", "Changes of the map were on their way to a pool device.";
     JournalWrap, "journal_wrap", "The log had come round to its start a few commits ago.";
     Checkpoint, "checkpoint", "A whole map had just been written to a pool device.";
-    Mark, "mark", "Marks were on their way to the pool.";
+    Mark, "mark", "A bitmap was on its way to the pool.";
     Ejection, "ejection", "A pool device had just been ejected.";
     Recovery, "recovery", "The daemon was opening its pool.";
     Standstill, "standstill", "The back end had restored a volume, and nobody had invalidated it.";

@@ -12,7 +12,7 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
-/// What a pool disk has beside the lines that a case wants on it: superblocks, marks,
+/// What a pool disk has beside the lines that a case wants on it: superblocks, bitmap,
 /// log, maps and what the policy remembers.
 pub(super) const METADATA: Sectors = Sectors(96 * 8);
 /// How often what is stuck is released while a pool is opened: no client waits

@@ -49,7 +49,7 @@ pub struct Scenario {
     pub slow: bool,
     /// Bytes a second of a rebuild in use.
     pub rebuild_floor: u64,
-    /// How soon marks are taken away.
+    /// How soon bits are cleared.
     pub clear_after: Nanos,
     /// What else goes wrong.
     pub trouble: Trouble,

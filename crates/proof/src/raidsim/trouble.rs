@@ -14,8 +14,8 @@ use sim::{Effect, Ops, Plan, Rng, Rule, When};
 const DISCARDS: u64 = 908;
 /// Where superblocks end.
 const SUPERBLOCKS: Sectors = Sectors(16);
-/// Where an array of two copies of its superblock has its write-intent map.
-const MAP: Extent = Extent {
+/// Where an array of two copies of its superblock has its write-intent bitmap.
+const BITMAP: Extent = Extent {
     start: Lba(16),
     len: Sectors(8),
 };
@@ -90,13 +90,13 @@ pub(super) fn victim(scenario: &Scenario) -> usize {
     Rng::fork(scenario.seed, 61).below(scenario.members as u64) as usize
 }
 
-/// A place of metadata: a copy of the superblock, the map, or some of the journal.
+/// A place of metadata: a copy of the superblock, the bitmap, or some of the journal.
 pub(super) fn metadata(rng: &mut Rng, data_at: u64) -> Extent {
     let journal = data_at > 2048;
     match rng.below(if journal { 6 } else { 3 }) {
         0 => Extent::new(Lba(0), Sectors(8)),
         1 => Extent::new(Lba(8), Sectors(8)),
-        2 => MAP,
+        2 => BITMAP,
         _ => {
             let blocks = (data_at - 32) / 8;
             let len = 8 * rng.between(1, 4);

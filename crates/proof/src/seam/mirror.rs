@@ -8,7 +8,7 @@
 //!     epoch(a) > epoch(b) ⟹ b is stale, and is copied from a before it serves
 //!     a leg starts without the other ⟹ it is marked sole
 //!
-//! Not here: a write-intent map. Every start copies the first leg to the
+//! Not here: a write-intent bitmap. Every start copies the first leg to the
 //! second, for unflushed writes may have reached either.
 
 use super::Sabotage;

@@ -34,7 +34,7 @@ pub(crate) struct Run {
 
 /// What is about to happen.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Intent {
+pub(crate) enum Entry {
     /// These runs, whose bytes follow, are written; to be done again after a
     /// crash.
     Redo {
@@ -50,7 +50,7 @@ pub(crate) enum Intent {
     Retire,
     /// Nothing: the write that the record had announced has failed, and the stripe
     /// stays as that left it, whatever older records announce.
-    Stays,
+    Revoked,
 }
 
 /// A record's header.
@@ -69,7 +69,7 @@ pub(crate) struct Record {
     /// The stripe.
     pub stripe: u64,
     /// What is about to happen to it.
-    pub intent: Intent,
+    pub entry: Entry,
 }
 
 impl Record {
@@ -83,8 +83,8 @@ impl Record {
         put(block, 48, &self.stripe.to_le_bytes());
         block[58] = self.headers - 1;
         put(block, 64, &self.durable.to_le_bytes());
-        match &self.intent {
-            Intent::Redo { runs, sum } => {
+        match &self.entry {
+            Entry::Redo { runs, sum } => {
                 (block[56], block[57]) = (1, runs.len() as u8);
                 put(block, 60, &sum.to_le_bytes());
                 for (i, run) in runs.iter().enumerate() {
@@ -94,14 +94,14 @@ impl Record {
                     put(block, at + 8, &(run.len.0 as u32).to_le_bytes());
                 }
             }
-            Intent::Whole(sums) => {
+            Entry::Whole(sums) => {
                 (block[56], block[57]) = (2, sums.len() as u8);
                 for (i, sum) in sums.iter().enumerate() {
                     put(block, AT_SUMS + i * 4, &sum.to_le_bytes());
                 }
             }
-            Intent::Retire => block[56] = 3,
-            Intent::Stays => block[56] = 4,
+            Entry::Retire => block[56] = 3,
+            Entry::Revoked => block[56] = 4,
         }
         let sum = checksum(block, AT_CHECKSUM);
         put(block, AT_CHECKSUM, &sum.to_le_bytes());
@@ -135,16 +135,16 @@ impl Record {
             let inside = run.from.0 + run.len.0 <= chunk.0 && run.len.0 > 0;
             (run.member < members && inside).then_some(run)
         };
-        let intent = match fields.u8(56) {
-            1 if count > 0 => Intent::Redo {
+        let entry = match fields.u8(56) {
+            1 if count > 0 => Entry::Redo {
                 runs: (0..count).map(run).collect::<Option<_>>()?,
                 sum: fields.u32(60),
             },
             2 if count == members => {
-                Intent::Whole((0..count).map(|i| fields.u32(AT_SUMS + i * 4)).collect())
+                Entry::Whole((0..count).map(|i| fields.u32(AT_SUMS + i * 4)).collect())
             }
-            3 => Intent::Retire,
-            4 => Intent::Stays,
+            3 => Entry::Retire,
+            4 => Entry::Revoked,
             _ => return None,
         };
         Some(Record {
@@ -154,7 +154,7 @@ impl Record {
             durable,
             headers: fields.u8(58) + 1,
             stripe: fields.u64(48),
-            intent,
+            entry,
         })
     }
 
@@ -175,16 +175,16 @@ mod tests {
             from: Sectors(from),
             len: Sectors(8),
         };
-        let intents = [
-            Intent::Redo {
+        let entries = [
+            Entry::Redo {
                 runs: vec![run(0, 0), run(2, 120)],
                 sum: 7,
             },
-            Intent::Whole(vec![1, 2, 3]),
-            Intent::Retire,
-            Intent::Stays,
+            Entry::Whole(vec![1, 2, 3]),
+            Entry::Retire,
+            Entry::Revoked,
         ];
-        for intent in intents {
+        for entry in entries {
             let record = Record {
                 array: Uuid([5; 16]),
                 number: 12,
@@ -192,7 +192,7 @@ mod tests {
                 durable: 11,
                 headers: 2,
                 stripe: 1 << 40,
-                intent,
+                entry,
             };
             let mut block = vec![0xff; BLOCK_BYTES];
             record.encode(&mut block);
@@ -212,7 +212,7 @@ mod tests {
             durable: 0,
             headers: 1,
             stripe: 0,
-            intent: Intent::Redo {
+            entry: Entry::Redo {
                 runs: vec![run(1, 124)],
                 sum: 0,
             },
@@ -232,7 +232,7 @@ mod tests {
                 durable: 0,
                 headers: 1,
                 stripe: 0,
-                intent: Intent::Whole(vec![7; sums]),
+                entry: Entry::Whole(vec![7; sums]),
             };
             let mut block = vec![0; BLOCK_BYTES];
             record.encode(&mut block);
@@ -263,7 +263,7 @@ mod tests {
                 durable: tail,
                 headers: 1,
                 stripe: 0,
-                intent: Intent::Redo {
+                entry: Entry::Redo {
                     runs: vec![run; runs],
                     sum: 0,
                 },

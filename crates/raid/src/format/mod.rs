@@ -3,10 +3,10 @@
 //!
 //! Integers are little-endian. Every block carries a CRC-32C of itself.
 //!
-//! Not here: when what is written (`commit`, `intent`, `journal`).
+//! Not here: when what is written (`commit`, `bitmap`, `journal`).
 
+pub(crate) mod bitmap;
 pub(crate) mod journal;
-pub(crate) mod map;
 mod superblock;
 mod uuid;
 
@@ -24,8 +24,8 @@ use crc_fast::{CrcAlgorithm, Digest};
 pub const BLOCK_BYTES: usize = 4096;
 /// Where the two copies of the superblock are.
 pub(crate) const SUPERBLOCKS: [Sectors; 2] = [Sectors(0), Sectors(8)];
-/// Where the write-intent map is.
-pub(crate) const MAP: Sectors = Sectors(16);
+/// Where the write-intent bitmap is.
+pub(crate) const BITMAP: Sectors = Sectors(16);
 /// Where the journal begins.
 pub(crate) const JOURNAL: Sectors = Sectors(32);
 /// Events and records have lower numbers than this: there always is a next one.
@@ -34,7 +34,7 @@ pub(crate) const NUMBER_MAX: u64 = 1 << 62;
 pub(crate) const ALIGNMENT: Sectors = Sectors(2048);
 
 const _: () = assert!(SUPERBLOCKS[1].0 * 512 == BLOCK_BYTES as u64);
-const _: () = assert!(SUPERBLOCKS[1].0 + 8 <= MAP.0 && MAP.0 + 8 <= JOURNAL.0);
+const _: () = assert!(SUPERBLOCKS[1].0 + 8 <= BITMAP.0 && BITMAP.0 + 8 <= JOURNAL.0);
 
 /// Fields of a block, by offset.
 pub(crate) struct Fields<'a>(pub &'a [u8]);

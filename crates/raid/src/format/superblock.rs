@@ -5,8 +5,8 @@
 //! What it cannot say is filled in so that it counts for as little as it may: its
 //! events are those of a start without a name, of which the last but one is sealed.
 
+use super::bitmap::{self, REGIONS_MAX};
 use super::journal::slot_sectors;
-use super::map::{self, REGIONS_MAX};
 use super::{ALIGNMENT, BLOCK_BYTES, Fields, JOURNAL, NUMBER_MAX, Uuid, checksum, put};
 use crate::levels::{Level, MEMBERS_MAX, Shape};
 use block::{BUF_BYTES_MAX, Extent, Lba, Sectors};
@@ -46,7 +46,7 @@ pub enum MemberState {
     #[default]
     InSync,
     /// It is being filled. `whole`: from the start on, up to the entry's
-    /// checkpoint so far; else only what the write-intent map marks.
+    /// checkpoint so far; else only what the write-intent bitmap marks.
     Rebuilding {
         /// Whether nothing that it held counts.
         whole: bool,
@@ -150,7 +150,7 @@ pub struct Superblock {
     pub chunk: Sectors,
     /// Where data begins on each member.
     pub data_at: Sectors,
-    /// The sectors of the array under one bit of the write-intent map.
+    /// The sectors of the array under one bit of the write-intent bitmap.
     pub region: Sectors,
     /// Records that the journal of each member has room for; 0 without one.
     pub journal_slots: u32,
@@ -378,7 +378,7 @@ impl Superblock {
             let regions = shape.sectors().0.div_ceil(region);
             region.is_multiple_of(width)
                 && regions <= REGIONS_MAX as u64
-                && map::before_data(regions as usize) + JOURNAL <= self.data_at
+                && bitmap::before_data(regions as usize) + JOURNAL <= self.data_at
         };
         let redundant = self.level.is_redundant().then_some(());
         region > 0 && redundant.is_none_or(can_tell_apart)
@@ -391,7 +391,7 @@ impl Superblock {
         let slot = slot_sectors(shape.members(), self.chunk);
         let end = JOURNAL.0 + u64::from(self.journal_slots) * slot.0;
         let regions = shape.sectors().0.div_ceil(self.region.0.max(1));
-        let end = end + map::before_data(regions as usize).0;
+        let end = end + bitmap::before_data(regions as usize).0;
         self.journal_slots > 0 && slot.bytes() <= BUF_BYTES_MAX as u64 && end <= self.data_at.0
     }
 }

@@ -260,7 +260,7 @@ fn a_rebuild_goes_on_after_a_restart() {
                 .await
                 .unwrap();
         }
-        // Marks go once nothing is written any more.
+        // Bits are cleared once nothing is written any more.
         bench.sleep(1000).await;
         array.fail(1).await.unwrap();
         while array
@@ -293,7 +293,7 @@ fn a_rebuild_goes_on_after_a_restart() {
     });
 }
 
-/// The marks of what a member has missed outlive an orderly end.
+/// The bits of what a member has missed outlive an orderly end.
 #[test]
 fn a_member_gets_what_it_missed_before_the_array_was_closed() {
     for (level, members) in [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 4)] {

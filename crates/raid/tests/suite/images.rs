@@ -5,7 +5,7 @@ use crate::common::{Bench, drive, run, strike};
 use block::{Device, Extent, Fua, Lba, Sectors};
 use raid::{Array, Level, MemberState, examine};
 
-/// The first sectors of a disk: superblocks and map.
+/// The first sectors of a disk: superblocks and bitmap.
 const META: u64 = 32;
 
 async fn save(bench: &Bench, disk: usize, from: u64, sectors: u64) -> Vec<u8> {
@@ -35,7 +35,7 @@ async fn out_and_in(bench: &Bench, array: &Array) {
     let given = array.add(bench.candidate(1), bench.uuid(), false).await;
     given.unwrap();
     bench.settled(array).await;
-    // Marks go once nothing is written any more.
+    // Bits are cleared once nothing is written any more.
     bench.sleep(2000).await;
 }
 
@@ -54,7 +54,7 @@ async fn restored(bench: &Bench) -> Array {
     // What a sum tells from a product.
     assert!(before + 2 < failed_at && before * 2 >= failed_at);
     restore(bench, 1, 0, &old).await;
-    // Sectors that no mark tells of are old too.
+    // Sectors that no bit covers are old too.
     restore(bench, 1, 8192, &[9; 4096]).await;
     array
 }

@@ -6,7 +6,7 @@ use block::{Device, Fua, Lba};
 use raid::{BLOCK_BYTES, Level, Start, assemble};
 
 const MEMBERS: usize = 3;
-/// Superblocks, map and journal; less than what lies before the data.
+/// Superblocks, bitmap and journal; less than what lies before the data.
 const META_BYTES: usize = 1 << 20;
 const MAP_AT: usize = 2 * BLOCK_BYTES;
 const JOURNAL_AT: usize = 4 * BLOCK_BYTES;
@@ -18,7 +18,7 @@ const RECORD_BYTES: usize = BLOCK_BYTES + MEMBERS * 64 * 512;
 pub struct Patch {
     /// On which member; on all, if there are not so many.
     pub member: u8,
-    /// In both superblocks, in a sector of the map, or in the header of a record.
+    /// In both superblocks, in a sector of the bitmap, or in the header of a record.
     pub block: u8,
     /// Where in that.
     pub at: u16,

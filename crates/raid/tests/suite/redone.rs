@@ -69,7 +69,7 @@ fn doing_records_again_writes_nothing_older_over_what_is_durable() {
     }
 }
 
-/// A record outlives the mark of its region: it is done with, and says so only later. Doing it
+/// A record outlives the bit of its region: it is done with, and says so only later. Doing it
 /// again without a member changes what that member lacks then.
 #[test]
 fn a_member_gets_what_doing_a_record_again_changed_while_it_was_away() {
@@ -77,7 +77,7 @@ fn a_member_gets_what_doing_a_record_again_changed_while_it_was_away() {
     let (mut sim, disks) = run(1, 1, &[8; 3], async move |bench| {
         let array = bench.create(Level::Raid5, &all, &[]).await.unwrap();
         bench.write(&array, 0, 128, 7).await.unwrap();
-        // Its mark is taken away by then.
+        // Its bit is cleared by then.
         bench.sleep(600).await;
         bench.control.cut_power(None);
         bench.sleep(1).await;

@@ -73,7 +73,7 @@ fn what_a_refused_write_left_amid_a_rebuild_is_copied_again() {
     }
 }
 
-/// A member has been filled and does not count as in sync yet, for the write-intent map is
+/// A member has been filled and does not count as in sync yet, for the write-intent bitmap is
 /// still being written. A write that another one refuses then would leave that one's sectors
 /// with a parity that does not fit them.
 #[test]
@@ -270,7 +270,7 @@ fn refuse(sim: &mut Sim, disk: TargetId, ops: Ops, within: Option<Extent>, when:
     strike(sim, vec![rule]);
 }
 
-/// What a member refuses that concerns all of an array: flushes, and the map.
+/// What a member refuses that concerns all of an array: flushes, and the bitmap.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Refused {
     Flush,
@@ -385,7 +385,7 @@ fn a_flush_that_failed_for_the_array_itself_is_told_to_its_user() {
     drive(&mut sim, &control, &disks, async |bench| {
         let array = bench.assemble(&[0, 1]).await.unwrap();
         bench.write(&array, 0, 8, 5).await.unwrap();
-        // Until the marks are to go, for which it flushes.
+        // Until the bits are to be cleared, for which it flushes.
         bench.sleep(20_000).await;
         assert!(array.report().members[0].state.is_failed());
         array.flush().await.unwrap_err();

@@ -14,8 +14,8 @@ fn of_drives(level: Level) -> Plan {
     }
 }
 
-/// A mark of 20 TB says where to look to within 64 MiB, and it survives a loss of power
-/// whichever block of the map it is in.
+/// A bit of 20 TB says where to look to within 64 MiB, and it survives a loss of power
+/// whichever block of the bitmap it is in.
 #[test]
 fn a_write_to_a_large_array_leaves_little_to_compare_or_to_fill() {
     for level in [Level::Raid1, Level::Raid5] {

@@ -101,18 +101,18 @@ fn a_sequence_stays_on_a_leg_and_jumps_take_turns() {
 }
 
 #[test]
-fn marks_that_are_wanted_again_at_once_are_left() {
+fn bits_that_are_wanted_again_at_once_are_left() {
     let late = Rc::new(Cell::new(0));
     let seen = late.clone();
     crate::common::run(1, 8, &[64, 64], async move |bench| {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
         let regions = 200;
-        // Each region rests for longer than marks are left at first.
+        // Each region rests for longer than bits are left at first.
         for round in 0..40 {
             for region in 0..regions {
                 let began = bench.env.timer.now();
                 bench.write(&array, region * 512, 8, 1).await.unwrap();
-                // With a mark, a write waits for two others.
+                // With a bit to set, a write waits for two others.
                 let slow = bench.env.timer.now() - began > Nanos::from_micros(155);
                 seen.set(seen.get() + u64::from(slow && round >= 20));
                 bench.env.timer.sleep(Nanos::from_millis(2)).await;
@@ -121,7 +121,7 @@ fn marks_that_are_wanted_again_at_once_are_left() {
     });
     assert!(
         late.get() < 200,
-        "{} of 4000 writes had to mark",
+        "{} of 4000 writes had to set a bit",
         late.get()
     );
 }

@@ -168,7 +168,7 @@ fn numbers_that_cannot_be_are_refused() {
             &[0, 8192 - 7, u64::MAX],
         ),
         (|s, n| s.table.truncate(n as usize), &[3], &[2]),
-        // As many regions as the map has bits.
+        // As many regions as the bitmap has bits.
         (
             |s, n| {
                 let sectors = |entry: &mut MemberEntry| entry.sectors = Sectors(n);
@@ -192,7 +192,7 @@ fn numbers_that_cannot_be_are_refused() {
             &[LIMIT - 8],
             &[u64::MAX],
         ),
-        // One without redundancy has no use for a map.
+        // One without redundancy has no use for a bitmap.
         (
             |s, n| {
                 (s.level, s.journal_slots) = (Level::Raid0, 0);

@@ -1,9 +1,9 @@
-//! Marks: regions of volumes in which lines may no longer agree with the origin.
+//! Bitmap: regions of volumes in which lines may no longer agree with the origin.
 //!
 //! A bit stands for a region of one volume, or of several, since there are more
 //! regions than bits. The bits of neighbouring regions are neighbours. Two pairs
 //! of blocks are written in turn, each pair with the same bits twice, so that
-//! neither a write that was torn nor a flipped bit loses a mark.
+//! neither a write that was torn nor a flipped bit of a device loses a bit of the bitmap.
 
 use crate::record::record;
 use crate::sheet::{BODY_BYTES, SheetError, SheetHeader, kind, open, seal};
@@ -12,23 +12,23 @@ use crate::{BLOCK_BYTES, Uuid};
 const KIND: u32 = kind(*b"HSMK");
 
 record! {
-    /// What precedes the bits of the marks.
-    MarksRow, 32 {
+    /// What precedes the bits.
+    BitmapRow, 32 {
         0 epoch: u64, "the epoch of the pool in which they were written";
         8 log_end: u64, "the log was durable up to before this sequence number";
         16 reserved: u128, "zero";
     }
 }
 
-/// Bits of marks.
-pub const MARK_BITS: u32 = ((BODY_BYTES - MarksRow::BYTES) * 8) as u32;
-const WORDS: usize = MARK_BITS as usize / 64;
-const _: () = assert!(MARK_BITS == 32_256 && MARK_BITS.is_multiple_of(64));
-const _: () = assert!(SheetHeader::BYTES + MarksRow::BYTES + WORDS * 8 == BLOCK_BYTES);
+/// Bits of a bitmap.
+pub const BITMAP_BITS: u32 = ((BODY_BYTES - BitmapRow::BYTES) * 8) as u32;
+const WORDS: usize = BITMAP_BITS as usize / 64;
+const _: () = assert!(BITMAP_BITS == 32_256 && BITMAP_BITS.is_multiple_of(64));
+const _: () = assert!(SheetHeader::BYTES + BitmapRow::BYTES + WORDS * 8 == BLOCK_BYTES);
 
-/// One version of the marks of a device.
+/// One version of the write-intent bitmap of a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Marks {
+pub struct Bitmap {
     /// Which version; counts up.
     pub version: u64,
     /// The epoch in which they were written.
@@ -38,10 +38,10 @@ pub struct Marks {
     words: Vec<u64>,
 }
 
-impl Marks {
-    /// No mark.
-    pub fn none() -> Marks {
-        Marks {
+impl Bitmap {
+    /// No bit is set.
+    pub fn none() -> Bitmap {
+        Bitmap {
             version: 0,
             epoch: 0,
             log_end: 0,
@@ -54,8 +54,8 @@ impl Marks {
     /// Volumes start at places spread by the golden ratio's multiplier (Knuth,
     /// volume 3, 6.4), so that small ones seldom share bits.
     pub fn bit(volume: u32, region: u64) -> u32 {
-        let start = u64::from(volume.wrapping_mul(0x9e37_79b1)) % u64::from(MARK_BITS);
-        ((start + region) % u64::from(MARK_BITS)) as u32
+        let start = u64::from(volume.wrapping_mul(0x9e37_79b1)) % u64::from(BITMAP_BITS);
+        ((start + region) % u64::from(BITMAP_BITS)) as u32
     }
 
     /// Whether `bit` is set.
@@ -80,21 +80,21 @@ impl Marks {
     }
 
     /// Adds the bits of `other`.
-    pub fn merge(&mut self, other: &Marks) {
+    pub fn merge(&mut self, other: &Bitmap) {
         for (mine, theirs) in self.words.iter_mut().zip(&other.words) {
             *mine |= theirs;
         }
     }
 
     /// Removes the bits that `other` has not.
-    pub fn keep_only(&mut self, other: &Marks) {
+    pub fn keep_only(&mut self, other: &Bitmap) {
         for (mine, theirs) in self.words.iter_mut().zip(&other.words) {
             *mine &= theirs;
         }
     }
 
     /// Whether it has a bit that `other` has not.
-    pub fn exceeds(&self, other: &Marks) -> bool {
+    pub fn exceeds(&self, other: &Bitmap) -> bool {
         let mut words = self.words.iter().zip(&other.words);
         words.any(|(mine, theirs)| mine & !theirs != 0)
     }
@@ -115,13 +115,13 @@ impl Marks {
 
     /// Writes one of the two equal blocks of a pair.
     pub fn encode(&self, device: Uuid, out: &mut [u8]) {
-        let row = MarksRow {
+        let row = BitmapRow {
             epoch: self.epoch,
             log_end: self.log_end,
             reserved: 0,
         };
         row.encode(&mut out[SheetHeader::BYTES..]);
-        let bits = &mut out[SheetHeader::BYTES + MarksRow::BYTES..];
+        let bits = &mut out[SheetHeader::BYTES + BitmapRow::BYTES..];
         for (bytes, word) in bits.chunks_exact_mut(8).zip(&self.words) {
             bytes.copy_from_slice(&word.to_le_bytes());
         }
@@ -129,15 +129,15 @@ impl Marks {
     }
 
     /// Reads one block.
-    pub fn decode(block: &[u8], device: Uuid) -> Result<Marks, SheetError> {
+    pub fn decode(block: &[u8], device: Uuid) -> Result<Bitmap, SheetError> {
         let (header, body) = open(block, KIND, device)?;
         if body.len() != BODY_BYTES {
             return Err(SheetError::Nonsense);
         }
-        let row = MarksRow::decode(body);
-        let words = body[MarksRow::BYTES..].chunks_exact(8);
+        let row = BitmapRow::decode(body);
+        let words = body[BitmapRow::BYTES..].chunks_exact(8);
         let words = words.map(|w| u64::from_le_bytes(w.try_into().expect("eight bytes")));
-        Ok(Marks {
+        Ok(Bitmap {
             version: header.number,
             epoch: row.epoch,
             log_end: row.log_end,
@@ -152,17 +152,17 @@ impl Marks {
     }
 }
 
-/// The newest marks in their area; `None` if no block of it is sound, or one of them is
+/// The newest bitmap in its area; `None` if no block of it is sound, or one of them is
 /// another's: a write of before `device` began anew has landed late, and what it fell on
 /// may have been newer. Then every region must be taken for marked.
-pub fn newest_marks(area: &[u8], device: Uuid) -> Option<Marks> {
+pub fn newest_bitmap(area: &[u8], device: Uuid) -> Option<Bitmap> {
     let blocks = area.chunks_exact(BLOCK_BYTES);
-    let mut newest: Option<Marks> = None;
-    for found in blocks.map(|block| Marks::decode(block, device)) {
+    let mut newest: Option<Bitmap> = None;
+    for found in blocks.map(|block| Bitmap::decode(block, device)) {
         match found {
             Err(SheetError::Foreign) => return None,
-            Ok(marks) if newest.as_ref().is_none_or(|n| n.version < marks.version) => {
-                newest = Some(marks);
+            Ok(bitmap) if newest.as_ref().is_none_or(|n| n.version < bitmap.version) => {
+                newest = Some(bitmap);
             }
             _ => {}
         }
@@ -177,13 +177,13 @@ mod tests {
     fn written(versions: &[u64]) -> Vec<u8> {
         let mut area = vec![0; 4 * BLOCK_BYTES];
         for version in versions {
-            let mut marks = Marks::none();
-            marks.version = *version;
-            marks.set(*version as u32);
-            let at = Marks::place(*version) as usize * BLOCK_BYTES;
+            let mut bitmap = Bitmap::none();
+            bitmap.version = *version;
+            bitmap.set(*version as u32);
+            let at = Bitmap::place(*version) as usize * BLOCK_BYTES;
             for copy in 0..2 {
                 let at = at + copy * BLOCK_BYTES;
-                marks.encode(Uuid(7), &mut area[at..at + BLOCK_BYTES]);
+                bitmap.encode(Uuid(7), &mut area[at..at + BLOCK_BYTES]);
             }
         }
         area
@@ -192,37 +192,37 @@ mod tests {
     #[test]
     fn the_newest_survives_a_flip_and_a_torn_successor() {
         let mut area = written(&[5, 6]);
-        assert!(newest_marks(&area, Uuid(7)).unwrap().get(6));
-        assert_eq!(newest_marks(&area, Uuid(8)), None);
-        let newest = Marks::place(6) as usize * BLOCK_BYTES;
+        assert!(newest_bitmap(&area, Uuid(7)).unwrap().get(6));
+        assert_eq!(newest_bitmap(&area, Uuid(8)), None);
+        let newest = Bitmap::place(6) as usize * BLOCK_BYTES;
         area[newest + 99] ^= 4;
-        assert_eq!(newest_marks(&area, Uuid(7)).unwrap().version, 6);
+        assert_eq!(newest_bitmap(&area, Uuid(7)).unwrap().version, 6);
         area[newest + BLOCK_BYTES + 99] ^= 4;
-        let older = newest_marks(&area, Uuid(7)).unwrap();
+        let older = newest_bitmap(&area, Uuid(7)).unwrap();
         assert!(older.version == 5 && older.get(5) && !older.get(6));
         area.fill(0);
-        assert_eq!(newest_marks(&area, Uuid(7)), None);
+        assert_eq!(newest_bitmap(&area, Uuid(7)), None);
     }
 
     #[test]
-    fn sound_marks_of_another_device_leave_none_to_believe() {
+    fn a_sound_bitmap_of_another_device_leaves_none_to_trust() {
         let mut area = written(&[5, 6]);
         for block in 0..4 {
             let at = block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES;
             let ours = area[at.clone()].to_vec();
-            Marks::none().encode(Uuid(8), &mut area[at.clone()]);
-            assert_eq!(newest_marks(&area, Uuid(7)), None);
+            Bitmap::none().encode(Uuid(8), &mut area[at.clone()]);
+            assert_eq!(newest_bitmap(&area, Uuid(7)), None);
             area[at].copy_from_slice(&ours);
         }
-        assert!(newest_marks(&area, Uuid(7)).is_some());
+        assert!(newest_bitmap(&area, Uuid(7)).is_some());
     }
 
     #[test]
     fn neighbours_have_neighbouring_bits_and_all_wrap() {
         for volume in [0, 1, 77, u32::MAX] {
-            let at = |region| Marks::bit(volume, region);
-            assert_eq!((at(0) + 1) % MARK_BITS, at(1));
-            assert_eq!(at(3), at(3 + u64::from(MARK_BITS)));
+            let at = |region| Bitmap::bit(volume, region);
+            assert_eq!((at(0) + 1) % BITMAP_BITS, at(1));
+            assert_eq!(at(3), at(3 + u64::from(BITMAP_BITS)));
         }
     }
 }

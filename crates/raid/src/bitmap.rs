@@ -1,18 +1,18 @@
-//! The write-intent map: the regions whose members may differ after a crash,
+//! The write-intent bitmap: the regions whose members may differ after a crash,
 //! and those that an absent member has missed.
 //!
 //! Invariants, at every instant:
 //!     a write is in flight to r ⟹ r is marked durably on every live member
-//!     a mark is taken away ⟹ all members are in sync, and a flush has covered
+//!     a bit is cleared    ⟹ all members are in sync, and a flush has covered
 //!                             the writes to r
 //!
-//! A mark costs a write, so that one which is wanted again soon after it was taken
-//! away was taken away in vain: where most were, marks are left longer.
+//! A bit costs a write, so that one which is wanted again soon after it was cleared
+//! was cleared in vain: where most were, bits are left longer.
 //!
 //! Not here: who copies what (`recover`).
 
 use crate::core::Core;
-use crate::format::map::{self, REGIONS, REGIONS_MAX};
+use crate::format::bitmap::{self, REGIONS, REGIONS_MAX};
 use crate::format::{BLOCK_BYTES, Uuid};
 use block::{Access, Extent, IoResult, Nanos, RangeLock, Sectors};
 use futures_util::future::join_all;
@@ -20,7 +20,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// Marks are left at most this many doublings of the least time.
+/// Bits are left at most this many doublings of the least time.
 const STRETCH_MAX: u32 = 6;
 
 #[derive(Clone, Copy, Default)]
@@ -36,39 +36,39 @@ struct Region {
     idle_since: Nanos,
 }
 
-pub(crate) struct Intent {
+pub(crate) struct Bitmap {
     regions: RefCell<Vec<Region>>,
     region: Sectors,
     data_at: Sectors,
-    /// The blocks of the map that are not written as they are wanted.
+    /// The blocks of the bitmap that are not written as they are wanted.
     stale: RefCell<BTreeSet<usize>>,
     writing: RangeLock,
     /// How many are marked.
     marked: Cell<usize>,
-    /// How many marks the last round took away, and how many of them were wanted
+    /// How many bits the last round cleared, and how many of them were wanted
     /// again since.
     cleared: Cell<usize>,
     again: Cell<usize>,
-    /// How often the time that marks are left has been doubled.
+    /// How often the time that bits are left has been doubled.
     stretch: Cell<u32>,
 }
 
-/// Regions that a larger map would make smaller than this would cost more marks than the
+/// Regions that a larger bitmap would make smaller than this would cost more writes than the
 /// smaller ones save.
 const REGION: Sectors = Sectors::from_mib(64);
 
 /// The regions' size for an array: a multiple of its stripes, as small as one block of
-/// the map can tell apart, but for large arrays [`REGION`], and at least 64 KiB.
+/// the bitmap has bits for, but for large arrays [`REGION`], and at least 64 KiB.
 pub(crate) fn region_for(sectors: Sectors, width: Sectors) -> Sectors {
     let of = |regions: usize| sectors.0.div_ceil(regions as u64);
     let least = of(REGIONS).min(REGION.0).max(of(REGIONS_MAX)).max(128);
     Sectors(least.div_ceil(width.0) * width.0)
 }
 
-impl Intent {
-    pub fn new(sectors: Sectors, region: Sectors, data_at: Sectors) -> Intent {
+impl Bitmap {
+    pub fn new(sectors: Sectors, region: Sectors, data_at: Sectors) -> Bitmap {
         let regions = sectors.0.div_ceil(region.0) as usize;
-        Intent {
+        Bitmap {
             regions: RefCell::new(vec![Region::default(); regions]),
             region,
             data_at,
@@ -81,12 +81,12 @@ impl Intent {
         }
     }
 
-    /// How long a region must be idle to lose its mark, at least `least`.
+    /// How long a region must be idle until its bit is cleared, at least `least`.
     pub fn clear_after(&self, least: Nanos) -> Nanos {
         Nanos(least.0.saturating_mul(1 << self.stretch.get()))
     }
 
-    /// Learns from the marks that the last round took away.
+    /// Learns from the bits that the last round cleared.
     fn adapt(&self) {
         let (cleared, again) = (self.cleared.replace(0), self.again.replace(0));
         let stretch = self.stretch.get();
@@ -118,20 +118,20 @@ impl Intent {
         Extent::new(block::Lba(start), Sectors(len))
     }
 
-    /// The blocks of the map.
+    /// The blocks of the bitmap.
     pub fn blocks(&self) -> usize {
-        map::blocks(self.regions())
+        bitmap::blocks(self.regions())
     }
 
-    /// Where a block of the map is on a member.
+    /// Where a block of the bitmap is on a member.
     pub fn place(&self, block: usize) -> Sectors {
-        map::place(self.regions(), self.data_at, block)
+        bitmap::place(self.regions(), self.data_at, block)
     }
 
-    /// Takes over the marks in a block of the map that was found on a member.
+    /// Takes over a block of the bitmap that was found on a member.
     pub fn adopt(&self, number: usize, block: &[u8], array: Uuid) {
         let mut regions = self.regions.borrow_mut();
-        map::decode(block, array, number, |index| {
+        bitmap::decode(block, array, number, |index| {
             if let Some(region) = regions.get_mut(number * REGIONS + index) {
                 (region.wanted, region.durable) = (true, true);
             }
@@ -141,13 +141,13 @@ impl Intent {
     }
 
     /// The regions that are marked.
-    pub fn marks(&self) -> Vec<usize> {
+    pub fn marked_regions(&self) -> Vec<usize> {
         let regions = self.regions.borrow();
         (0..regions.len()).filter(|r| regions[*r].wanted).collect()
     }
 
     /// A write to `extent` begins; returns once its regions are durably marked.
-    /// `Err`: the members must not be touched. [`Intent::end`] follows either.
+    /// `Err`: the members must not be touched. [`Bitmap::end`] follows either.
     pub async fn begin(&self, core: &Rc<Core>, extent: Extent) -> IoResult {
         let range = self.region_of(extent);
         let mut durable = true;
@@ -179,7 +179,7 @@ impl Intent {
         }
     }
 
-    /// Writes what is stale of the map to every live member, unless `is_done` by then.
+    /// Writes what is stale of the bitmap to every live member, unless `is_done` by then.
     async fn write(&self, core: &Rc<Core>, is_done: impl Fn(&[Region]) -> bool) -> IoResult {
         let all = Extent::new(block::Lba::ZERO, Sectors(1));
         let _alone = self.writing.lock(all, Access::Exclusive).await;
@@ -198,9 +198,9 @@ impl Intent {
         let mut written = Vec::new();
         for block in blocks {
             let mut buf = core.env.pool.take(BLOCK_BYTES);
-            let marks = self.take_marks(*block);
-            map::encode(&mut buf, core.meta().array, *block, &marks);
-            written.extend(marks.into_iter().map(|mark| block * REGIONS + mark));
+            let wanted = self.take_wanted(*block);
+            bitmap::encode(&mut buf, core.meta().array, *block, &wanted);
+            written.extend(wanted.into_iter().map(|bit| block * REGIONS + bit));
             let (image, place) = (buf.share(), self.place(*block));
             let live = core.live();
             let writes = live
@@ -224,18 +224,18 @@ impl Intent {
     }
 
     /// The regions of a block that are to be marked, counted from its first. From here on
-    /// a mark counts only once it is written again.
-    fn take_marks(&self, block: usize) -> Vec<usize> {
+    /// a bit counts only once it is written again.
+    fn take_wanted(&self, block: usize) -> Vec<usize> {
         let mut regions = self.regions.borrow_mut();
         let regions = regions.iter_mut().skip(block * REGIONS).take(REGIONS);
-        let mut marks = Vec::new();
+        let mut wanted = Vec::new();
         for (index, region) in regions.enumerate() {
             match region.wanted {
-                true => marks.push(index),
+                true => wanted.push(index),
                 false => self.set_durable(region, false),
             }
         }
-        marks
+        wanted
     }
 
     fn set_durable(&self, region: &mut Region, durable: bool) {
@@ -244,13 +244,13 @@ impl Intent {
         self.marked.set(marked);
     }
 
-    /// Writes all of the map as it is wanted.
+    /// Writes all of the bitmap as it is wanted.
     pub async fn write_now(&self, core: &Rc<Core>) -> IoResult {
         self.stale.borrow_mut().extend(0..self.blocks());
         self.write(core, |_| false).await
     }
 
-    /// How many blocks of the map on the members cannot be read, all of which are
+    /// How many blocks of the bitmap on the members cannot be read, all of which are
     /// written again.
     pub async fn mend(&self, core: &Rc<Core>) -> IoResult<u64> {
         let mut illegible = 0;
@@ -260,7 +260,7 @@ impl Intent {
             for (role, member) in core.live() {
                 let buf = core.env.pool.take(BLOCK_BYTES);
                 let (buf, result) = member.read_meta(self.place(block), buf).await;
-                let legible = result.is_ok() && map::is_legible(&buf, core.meta().array, block);
+                let legible = result.is_ok() && bitmap::is_legible(&buf, core.meta().array, block);
                 if core.is_in_sync(role) && !legible {
                     illegible += 1;
                     self.stale.borrow_mut().insert(block);
@@ -273,7 +273,7 @@ impl Intent {
         Ok(illegible)
     }
 
-    /// Takes away the marks of regions that are idle since `before`, which a
+    /// Clears the bits of regions that are idle since `before`, which a
     /// flush has covered. Members must all be in sync.
     pub async fn clear(&self, core: &Rc<Core>, before: Nanos) -> IoResult {
         self.adapt();
@@ -302,12 +302,12 @@ mod tests {
 
     #[test]
     fn the_last_region_ends_with_the_array() {
-        let intent = Intent::new(Sectors(1000), Sectors(128), Sectors(2048));
-        assert_eq!(intent.regions(), 8);
-        let last = intent.extent(7, Sectors(1000));
+        let bitmap = Bitmap::new(Sectors(1000), Sectors(128), Sectors(2048));
+        assert_eq!(bitmap.regions(), 8);
+        let last = bitmap.extent(7, Sectors(1000));
         assert_eq!(last, Extent::new(block::Lba(896), Sectors(104)));
-        assert_eq!(intent.region_of(last), 7..8);
-        assert_eq!(intent.extent(0, Sectors(1000)).len, Sectors(128));
+        assert_eq!(bitmap.region_of(last), 7..8);
+        assert_eq!(bitmap.extent(0, Sectors(1000)).len, Sectors(128));
     }
 
     #[test]
@@ -321,15 +321,15 @@ mod tests {
         assert!(tib(100).0.div_ceil(region_for(tib(100), width).0) <= REGIONS_MAX as u64);
     }
 
-    /// Marks are left twice as long where more than half were taken away in vain.
+    /// Bits are left twice as long where more than half were cleared in vain.
     #[test]
-    fn marks_that_were_taken_away_in_vain_are_left_longer() {
-        let intent = Intent::new(Sectors(1024), Sectors(128), Sectors(2048));
+    fn bits_that_were_cleared_in_vain_are_left_longer() {
+        let bitmap = Bitmap::new(Sectors(1024), Sectors(128), Sectors(2048));
         let after = |cleared, again| {
-            intent.cleared.set(cleared);
-            intent.again.set(again);
-            intent.adapt();
-            intent.clear_after(Nanos(10)).0
+            bitmap.cleared.set(cleared);
+            bitmap.again.set(again);
+            bitmap.adapt();
+            bitmap.clear_after(Nanos(10)).0
         };
         assert_eq!(after(4, 2), 10);
         assert_eq!(after(4, 3), 20);

@@ -1,9 +1,9 @@
-//! The write-intent map on a member: one bit a region, in sectors that each stand
+//! The write-intent bitmap on a member: one bit a region, in sectors that each stand
 //! alone, so that a torn write harms nothing: bits are set before the writes that they
-//! announce begin. Arrays of few regions have one block of it at [`MAP`], others as many
+//! announce begin. Arrays of few regions have one block of it at [`BITMAP`], others as many
 //! as they need, right before the data.
 
-use super::{BLOCK_BYTES, Fields, MAP, Uuid, put};
+use super::{BITMAP, BLOCK_BYTES, Fields, Uuid, put};
 use block::{SECTOR_BYTES, Sectors};
 
 const MAGIC: u32 = 0x6d61_7069;
@@ -14,17 +14,17 @@ const AT_CHECKSUM: usize = 4;
 
 const SECTORS: usize = BLOCK_BYTES / SECTOR;
 
-/// The regions in a block of the map.
+/// The regions in a block of the bitmap.
 pub(crate) const REGIONS: usize = SECTORS * BITS_PER_SECTOR;
 /// The most regions of an array.
 pub(crate) const REGIONS_MAX: usize = 16 * REGIONS;
 
-/// The blocks of the map of so many regions.
+/// The blocks of the bitmap of so many regions.
 pub(crate) fn blocks(regions: usize) -> usize {
     regions.div_ceil(REGIONS).max(1)
 }
 
-/// What the map of so many regions takes right before the data.
+/// What the bitmap of so many regions takes right before the data.
 pub(crate) fn before_data(regions: usize) -> Sectors {
     match blocks(regions) {
         1 => Sectors::ZERO,
@@ -32,16 +32,16 @@ pub(crate) fn before_data(regions: usize) -> Sectors {
     }
 }
 
-/// Where a block of the map of so many regions is on a member.
+/// Where a block of the bitmap of so many regions is on a member.
 pub(crate) fn place(regions: usize, data_at: Sectors, block: usize) -> Sectors {
     let first = match before_data(regions) {
-        Sectors::ZERO => MAP,
+        Sectors::ZERO => BITMAP,
         before => data_at - before,
     };
     first + Sectors((block * SECTORS) as u64)
 }
 
-/// Writes block `number` of the map of `array`, in which the regions `marked` are marked,
+/// Writes block `number` of the bitmap of `array`, in which the regions `marked` are marked,
 /// counted from the block's first.
 pub(crate) fn encode(block: &mut [u8], array: Uuid, number: usize, marked: &[usize]) {
     block.fill(0);
@@ -62,7 +62,7 @@ pub(crate) fn encode(block: &mut [u8], array: Uuid, number: usize, marked: &[usi
     }
 }
 
-/// Whether a sector is that of block `number` of the map of `array` which is to be there.
+/// Whether a sector is that of block `number` of the bitmap of `array` which is to be there.
 fn is_sound(sector: &[u8], array: Uuid, number: usize, index: usize) -> bool {
     let fields = Fields(sector);
     fields.u32(0) == MAGIC
@@ -71,14 +71,14 @@ fn is_sound(sector: &[u8], array: Uuid, number: usize, index: usize) -> bool {
         && fields.u64(24) == (number * SECTORS + index) as u64
 }
 
-/// Whether all of `block` is block `number` of the map of `array`.
+/// Whether all of `block` is block `number` of the bitmap of `array`.
 pub(crate) fn is_legible(block: &[u8], array: Uuid, number: usize) -> bool {
     let mut sectors = block.chunks_exact(SECTOR).enumerate();
     sectors.all(|(index, sector)| is_sound(sector, array, number, index))
 }
 
 /// Calls `set` for each marked region of block `number`, counted from the block's first.
-/// A sector that is not this array's map marks all its regions: too much is copied then,
+/// A sector that is not this array's bitmap marks all its regions: too much is copied then,
 /// never too little.
 pub(crate) fn decode(block: &[u8], array: Uuid, number: usize, mut set: impl FnMut(usize)) {
     for (index, sector) in block.chunks_exact(SECTOR).enumerate() {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_read_back_and_a_torn_map_marks_too_much() {
+    fn bits_are_read_back_and_a_torn_bitmap_marks_too_much() {
         let array = Uuid([3; 16]);
         let regions = BTreeSet::from([0, 1, BITS_PER_SECTOR, REGIONS - 1]);
         let mut block = vec![0; BLOCK_BYTES];
@@ -129,8 +129,8 @@ mod tests {
     #[test]
     fn a_map_of_many_regions_lies_before_the_data() {
         let data_at = Sectors(4096);
-        assert_eq!(place(1, data_at, 0), MAP);
-        assert_eq!(place(REGIONS, data_at, 0), MAP);
+        assert_eq!(place(1, data_at, 0), BITMAP);
+        assert_eq!(place(REGIONS, data_at, 0), BITMAP);
         assert_eq!(place(REGIONS + 1, data_at, 0), Sectors(4080));
         assert_eq!(place(REGIONS + 1, data_at, 1), Sectors(4088));
         assert_eq!(place(REGIONS_MAX, data_at, 15), Sectors(4088));

@@ -1,7 +1,7 @@
 //! Marking regions before they are written, for many writes at once.
 //!
-//! Order: superblocks first if a member was lost or an id was given, then the marks of every member with
-//! a flush, then the writes that wait. A member that does not take its marks is
+//! Order: superblocks first if a member was lost or an id was given, then the bitmap of every member with
+//! a flush, then the writes that wait. A member that does not take its bitmap is
 //! lost, which begins anew.
 
 use super::io::{Do, perform};
@@ -12,7 +12,7 @@ use crate::counters::Counter;
 use crate::devices::Member;
 use block::{Access, Device, Extent, Fua, Lba, Sectors};
 use futures_util::future::join_all;
-use layout::{BLOCK_BYTES, Marks};
+use layout::{BLOCK_BYTES, Bitmap};
 use std::cell::Cell;
 use std::ops::Range;
 use std::rc::{Rc, Weak};
@@ -76,7 +76,7 @@ impl Drop for Marking {
     }
 }
 
-/// Writes marks and losses of members whenever they are due, until the cache is
+/// Writes bitmaps and losses of members whenever they are due, until the cache is
 /// gone.
 pub(super) async fn keep_marked<P: Device>(core: Weak<Core<P>>, durable: Rc<Durable>) {
     loop {
@@ -89,12 +89,12 @@ pub(super) async fn keep_marked<P: Device>(core: Weak<Core<P>>, durable: Rc<Dura
         };
         durable.signal.until(due).await;
         let Some(core) = core.upgrade() else { return };
-        write_marks(&core, &durable).await;
+        write_bitmap(&core, &durable).await;
     }
 }
 
-/// Writes the marks that are wanted now, to every member.
-pub(super) async fn write_marks<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>) {
+/// Writes the bitmap that is wanted now, to every member.
+pub(super) async fn write_bitmap<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>) {
     let _held = durable.lock.lock(ALL, Access::Exclusive).await;
     if durable.departed.get() || durable.ids_are_due() {
         write_superblocks(core, durable).await;
@@ -107,7 +107,7 @@ pub(super) async fn write_marks<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Dura
         durable.marked.wake();
         return;
     }
-    core.counters.count(Counter::MarkCommits);
+    core.counters.count(Counter::BitmapCommits);
     let writes = members
         .iter()
         .map(|member| write_image(core, durable, member, &image));
@@ -121,31 +121,31 @@ pub(super) async fn write_marks<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Dura
     durable.marked.wake();
 }
 
-/// Writes `image` as the next version of the marks of `member`, durably.
+/// Writes `image` as the next version of the bitmap of `member`, durably.
 pub(super) async fn write_image<P: Device>(
     core: &Rc<Core<P>>,
     durable: &Durable,
     member: &Rc<Member<P>>,
-    image: &Marks,
+    image: &Bitmap,
 ) -> bool {
     let store = member.store.as_ref().expect("a member that is kept");
-    let mut marks = image.clone();
-    marks.version = store.marks_version.get() + 1;
-    marks.epoch = durable.superblock.now().epoch;
-    marks.log_end = store.log_next.get();
-    let mut pair = match store.marks_buffer.take() {
+    let mut bitmap = image.clone();
+    bitmap.version = store.bitmap_version.get() + 1;
+    bitmap.epoch = durable.superblock.now().epoch;
+    bitmap.log_end = store.log_next.get();
+    let mut pair = match store.bitmap_buffer.take() {
         Some(pair) => pair,
         None => core.env.pool.take(2 * BLOCK_BYTES),
     };
     let (first, second) = pair.split_at_mut(BLOCK_BYTES);
-    marks.encode(store.device, first);
+    bitmap.encode(store.device, first);
     second.copy_from_slice(first);
-    let at = store.at(store.plan.marks, Marks::place(marks.version));
+    let at = store.at(store.plan.bitmap, Bitmap::place(bitmap.version));
     let pair = pair.share();
     let written = perform(core, member, Do::Write(at, pair.clone(), Fua::Yes)).await;
-    *store.marks_buffer.borrow_mut() = pair.unshare().ok();
+    *store.bitmap_buffer.borrow_mut() = pair.unshare().ok();
     if written {
-        store.marks_version.set(marks.version);
+        store.bitmap_version.set(bitmap.version);
     }
     written
 }
