@@ -87,7 +87,7 @@ counters! {
     WitnessErrors, "witness_errors", "Failed writes of the record beside the pool.";
     MapsDamaged, "maps_damaged", "Pool devices whose map could not be believed.";
     MapPagesDamaged, "map_pages_damaged", "Pages of a map dropped because they were damaged.";
-    MemosDamaged, "memos_damaged", "What the policy remembered, dropped because it was damaged or of another policy.";
+    HintsDamaged, "memos_damaged", "Policy hints dropped, since they were damaged or of another policy.";
     Invalidations, "invalidations", "Times that all lines of a volume were forgotten by request.";
     ModeSwitches, "mode_switches", "Changes of a volume's mode.";
 }

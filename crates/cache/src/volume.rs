@@ -109,7 +109,7 @@ impl<P: Device> Volume<P> {
     /// Brings the origin to a standstill, so that a snapshot can be taken of it:
     /// from the first poll, writes, zeroes and discards wait; those in flight
     /// end, and the origin is flushed. Reads go on. A pool that remembers knows of it
-    /// durably: what it holds of the volume is not trusted by the next opening, unless
+    /// durably: what it holds of the volume is not trusted by the next incarnation, unless
     /// [`Volume::resume`] comes first.
     ///
     /// `Busy` if it stands still already. If the flush fails, or one has since the last

@@ -126,7 +126,7 @@ fn a_device_that_falls_silent_while_it_joins_holds_up_nobody() {
 }
 
 /// A power cut in the writing of a superblock leaves one of its copies torn. Another one in the
-/// next opening must not tear the other: it forgets a volume that was quiesced, so that
+/// next incarnation must not tear the other: it forgets a volume that was quiesced, so that
 /// what it writes is another table.
 #[test]
 fn a_power_cut_while_one_copy_of_a_superblock_is_torn_leaves_the_other() {
@@ -243,7 +243,7 @@ fn one_unreadable_sector_of_metadata_costs_lines_at_most() {
 }
 
 #[test]
-fn a_device_of_openings_that_were_cut_short_is_not_believed() {
+fn a_device_of_incarnations_that_were_cut_short_is_not_believed() {
     let mut place = Place::filled(8);
     let disk = place.pool[0];
     let without = place.run(&[], move |rig| async move {
@@ -283,7 +283,7 @@ fn a_power_cut_while_a_device_begins_anew_leaves_nothing_of_before_to_believe() 
         let filled = place.run(&[0], move |rig| async move {
             rig.fill().await;
             rig.sleep(100).await;
-            // Another one has an epoch of an opening that never came to the witness.
+            // Another one has an epoch of an incarnation that never came to the witness.
             let sectors = layout::SUPERBLOCK_BLOCKS * layout::BLOCK_SECTORS;
             let disk = rig.local.disk(rig.pool[0]).unwrap();
             let (buf, result) = disk.read(Lba(0), rig.buf(sectors).await).await;

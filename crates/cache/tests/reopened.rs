@@ -84,7 +84,7 @@ fn a_device_restored_from_an_older_image_is_not_trusted() {
     }
 }
 
-/// Of two openings one was cut short, and what it left is put back after the other.
+/// Of two incarnations one was cut short, and what it left is put back after the other.
 #[test]
 fn no_two_incarnations_give_their_superblocks_one_sequence_number() {
     let mut cut_short = 0;
@@ -454,7 +454,7 @@ fn a_bitmap_that_a_member_failed_to_take_is_not_taken() {
 }
 
 #[test]
-fn what_an_earlier_opening_logged_behind_the_end_is_not_replayed() {
+fn what_an_earlier_incarnation_logged_behind_the_end_is_not_replayed() {
     let mut place = Place::new(11, 1);
     let pool = place.pool[0];
     cut(&mut place, &[0], async |rig: Rig| {

@@ -5,8 +5,8 @@
 //! of blocks are written in turn, each pair with the same bits twice, so that
 //! neither a write that was torn nor a flipped bit of a device loses a bit of the bitmap.
 
+use crate::page::{BODY_BYTES, PageError, PageHeader, kind, open, seal};
 use crate::record::record;
-use crate::sheet::{BODY_BYTES, SheetError, SheetHeader, kind, open, seal};
 use crate::{BLOCK_BYTES, Uuid};
 
 const KIND: u32 = kind(*b"HSMK");
@@ -24,7 +24,7 @@ record! {
 pub const BITMAP_BITS: u32 = ((BODY_BYTES - BitmapRow::BYTES) * 8) as u32;
 const WORDS: usize = BITMAP_BITS as usize / 64;
 const _: () = assert!(BITMAP_BITS == 32_256 && BITMAP_BITS.is_multiple_of(64));
-const _: () = assert!(SheetHeader::BYTES + BitmapRow::BYTES + WORDS * 8 == BLOCK_BYTES);
+const _: () = assert!(PageHeader::BYTES + BitmapRow::BYTES + WORDS * 8 == BLOCK_BYTES);
 
 /// One version of the write-intent bitmap of a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -120,8 +120,8 @@ impl Bitmap {
             log_end: self.log_end,
             reserved: 0,
         };
-        row.encode(&mut out[SheetHeader::BYTES..]);
-        let bits = &mut out[SheetHeader::BYTES + BitmapRow::BYTES..];
+        row.encode(&mut out[PageHeader::BYTES..]);
+        let bits = &mut out[PageHeader::BYTES + BitmapRow::BYTES..];
         for (bytes, word) in bits.chunks_exact_mut(8).zip(&self.words) {
             bytes.copy_from_slice(&word.to_le_bytes());
         }
@@ -129,10 +129,10 @@ impl Bitmap {
     }
 
     /// Reads one block.
-    pub fn decode(block: &[u8], device: Uuid) -> Result<Bitmap, SheetError> {
+    pub fn decode(block: &[u8], device: Uuid) -> Result<Bitmap, PageError> {
         let (header, body) = open(block, KIND, device)?;
         if body.len() != BODY_BYTES {
-            return Err(SheetError::Nonsense);
+            return Err(PageError::Nonsense);
         }
         let row = BitmapRow::decode(body);
         let words = body[BitmapRow::BYTES..].chunks_exact(8);
@@ -160,7 +160,7 @@ pub fn newest_bitmap(area: &[u8], device: Uuid) -> Option<Bitmap> {
     let mut newest: Option<Bitmap> = None;
     for found in blocks.map(|block| Bitmap::decode(block, device)) {
         match found {
-            Err(SheetError::Foreign) => return None,
+            Err(PageError::Foreign) => return None,
             Ok(bitmap) if newest.as_ref().is_none_or(|n| n.version < bitmap.version) => {
                 newest = Some(bitmap);
             }

@@ -102,7 +102,7 @@ mod tests {
             log_end: 0,
             next_volume: 1,
             given: 0,
-            memo: None,
+            hints: None,
             label: "pool".into(),
             name: "device".into(),
             host: "host".into(),

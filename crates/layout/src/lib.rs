@@ -1,7 +1,7 @@
 //! Everything that is written to a pool device, without any I/O.
 //!
 //! ```text
-//! superblock A | bitmap x4 | log (a ring) | map A | map B | memo A | memo B | lines | superblock B
+//! superblock A | bitmap x4 | log (a ring) | map A | map B | hints A | hints B | lines | superblock B
 //! ```
 //!
 //! `docs/format.md` has the offsets. All integers are little-endian. Every block
@@ -21,10 +21,10 @@ mod bitmap;
 mod copies;
 mod log;
 mod map;
+mod page;
 mod plan;
 mod record;
 mod segment;
-mod sheet;
 mod signature;
 mod superblock;
 
@@ -32,13 +32,13 @@ pub use bitmap::{BITMAP_BITS, Bitmap, BitmapRow, newest_bitmap};
 pub use copies::{current_superblock, first_superblock, newest, second_superblock};
 pub use log::{Change, LogBlock, LogReader};
 pub use map::{Entry, EntryRow, MapPage, Mask, entries_per_page, is_checksum};
+pub use page::{PageError, PageHeader};
 pub use plan::{Area, BITMAP_BLOCKS, Plan, PlanError, SUPERBLOCK_BLOCKS};
 pub use record::Row;
 pub use segment::{
     Became, RECORD_BLOCKS_MAX, RECORD_EXTENTS_MAX, Record, RecordExtent, RecordExtentRow,
     RecordRow, SEGMENT_BLOCKS, Segment, SegmentCopy, SegmentRow, block_crc,
 };
-pub use sheet::{SheetError, SheetHeader};
 pub use signature::{Foreign, PROBE_BYTES, foreign};
 pub use superblock::{
     MEMBERS_MAX, Member, MemberRow, NAME_BYTES_MAX, ORIGIN_RECORD_BYTES_MAX, Role, Superblock,

@@ -11,7 +11,7 @@
 //! ```
 
 use crate::map::{Mask, get_mask, mask_bytes, mask_fits, put_mask};
-use crate::sheet::{BODY_BYTES, SheetError, SheetHeader, kind, open, seal};
+use crate::page::{BODY_BYTES, PageError, PageHeader, kind, open, seal};
 use crate::{BLOCK_BYTES, Uuid};
 
 const KIND: u32 = kind(*b"HSLG");
@@ -72,7 +72,7 @@ impl<'a> LogBlock<'a> {
             return false;
         }
         let mask = mask_bytes(self.line_blocks);
-        let out = &mut self.out[SheetHeader::BYTES + used..][..bytes];
+        let out = &mut self.out[PageHeader::BYTES + used..][..bytes];
         out[..4].copy_from_slice(&change.slot.to_le_bytes());
         out[4] = if change.key.is_some() { FLAG_KEY } else { 0 };
         let mut at = 5;
@@ -96,9 +96,9 @@ impl<'a> LogBlock<'a> {
     }
 
     /// Completes it.
-    pub fn seal(self, device: Uuid, sequence: u64, opening: u32) {
+    pub fn seal(self, device: Uuid, sequence: u64, incarnation: u32) {
         let used = self.used as usize;
-        seal(self.out, KIND, device, sequence, used, opening);
+        seal(self.out, KIND, device, sequence, used, incarnation);
     }
 }
 
@@ -106,7 +106,7 @@ impl<'a> LogBlock<'a> {
 pub struct LogReader<'a> {
     rest: &'a [u8],
     line_blocks: u32,
-    opening: u32,
+    incarnation: u32,
 }
 
 impl<'a> LogReader<'a> {
@@ -116,34 +116,34 @@ impl<'a> LogReader<'a> {
         device: Uuid,
         line_blocks: u32,
         sequence: u64,
-    ) -> Result<LogReader<'a>, SheetError> {
+    ) -> Result<LogReader<'a>, PageError> {
         let (header, rest) = open(block, KIND, device)?;
         if header.number != sequence {
-            return Err(SheetError::Misplaced);
+            return Err(PageError::Misplaced);
         }
         Ok(LogReader {
             rest,
             line_blocks,
-            opening: header.generation,
+            incarnation: header.generation,
         })
     }
 
-    /// Which opening of the pool wrote it. A block of an earlier one than the
+    /// Which incarnation of the pool wrote it. A block of an earlier one than the
     /// block before it is what a crash left there.
-    pub fn opening(&self) -> u32 {
-        self.opening
+    pub fn incarnation(&self) -> u32 {
+        self.incarnation
     }
 
-    fn take(&mut self, bytes: usize) -> Result<&'a [u8], SheetError> {
+    fn take(&mut self, bytes: usize) -> Result<&'a [u8], PageError> {
         let (head, tail) = self
             .rest
             .split_at_checked(bytes)
-            .ok_or(SheetError::Nonsense)?;
+            .ok_or(PageError::Nonsense)?;
         self.rest = tail;
         Ok(head)
     }
 
-    fn read(&mut self) -> Result<Change, SheetError> {
+    fn read(&mut self) -> Result<Change, PageError> {
         let four = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
         let slot = four(self.take(4)?);
         let key = match self.take(1)?[0] {
@@ -152,13 +152,13 @@ impl<'a> LogReader<'a> {
                 let bytes = self.take(8)?.try_into().expect("eight bytes");
                 Some(u64::from_le_bytes(bytes))
             }
-            _ => return Err(SheetError::Nonsense),
+            _ => return Err(PageError::Nonsense),
         };
         let mask = mask_bytes(self.line_blocks);
         let valid = get_mask(self.take(mask)?);
         let changed = get_mask(self.take(mask)?);
         if !mask_fits(&valid, self.line_blocks) || !mask_fits(&changed, self.line_blocks) {
-            return Err(SheetError::Nonsense);
+            return Err(PageError::Nonsense);
         }
         let count: u32 = changed.iter().map(|word| word.count_ones()).sum();
         let crcs = self.take(4 * count as usize)?.chunks_exact(4);
@@ -173,7 +173,7 @@ impl<'a> LogReader<'a> {
 }
 
 impl Iterator for LogReader<'_> {
-    type Item = Result<Change, SheetError>;
+    type Item = Result<Change, PageError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {

@@ -4,8 +4,8 @@
 //! checkpoint it belongs, so that a page left from an older one is known for it.
 
 use crate::Uuid;
+use crate::page::{BODY_BYTES, PageError, PageHeader, kind, open, seal};
 use crate::record::record;
-use crate::sheet::{BODY_BYTES, SheetError, SheetHeader, kind, open, seal};
 
 const KIND: u32 = kind(*b"HSMP");
 
@@ -68,7 +68,7 @@ const _: () = assert!(entries_per_page(256) == 3 && entries_per_page(16) == 44);
 pub const fn is_checksum(line_blocks: u32, at: usize) -> bool {
     let bytes = entry_bytes(line_blocks);
     let entries = bytes * entries_per_page(line_blocks) as usize;
-    let Some(body) = at.checked_sub(SheetHeader::BYTES) else {
+    let Some(body) = at.checked_sub(PageHeader::BYTES) else {
         return false;
     };
     body < entries && body % bytes >= EntryRow::BYTES + 2 * mask_bytes(line_blocks)
@@ -105,7 +105,7 @@ impl MapPage {
     pub fn encode(&self, device: Uuid, line_blocks: u32, out: &mut [u8]) {
         let bytes = entry_bytes(line_blocks);
         let mask = mask_bytes(line_blocks);
-        let slots = out[SheetHeader::BYTES..].chunks_exact_mut(bytes);
+        let slots = out[PageHeader::BYTES..].chunks_exact_mut(bytes);
         assert!(self.entries.len() <= entries_per_page(line_blocks) as usize);
         for (entry, out) in self.entries.iter().zip(slots) {
             let row = EntryRow {
@@ -136,10 +136,10 @@ impl MapPage {
         line_blocks: u32,
         number: u64,
         generation: u32,
-    ) -> Result<MapPage, SheetError> {
+    ) -> Result<MapPage, PageError> {
         let (header, body) = open(block, KIND, device)?;
         if (header.number, header.generation) != (number, generation) {
-            return Err(SheetError::Misplaced);
+            return Err(PageError::Misplaced);
         }
         let mask = mask_bytes(line_blocks);
         let entry = |bytes: &[u8]| {
@@ -158,11 +158,11 @@ impl MapPage {
             let sound = row.flags == 0
                 && mask_fits(&entry.valid, line_blocks)
                 && entry.dirty == Mask::default();
-            sound.then_some(entry).ok_or(SheetError::Nonsense)
+            sound.then_some(entry).ok_or(PageError::Nonsense)
         };
         let bytes = entry_bytes(line_blocks);
         if !body.len().is_multiple_of(bytes) {
-            return Err(SheetError::Nonsense);
+            return Err(PageError::Nonsense);
         }
         let entries: Result<_, _> = body.chunks_exact(bytes).map(entry).collect();
         Ok(MapPage {

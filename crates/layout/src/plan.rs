@@ -19,7 +19,7 @@ const LOG_BLOCKS_MIN: u64 = 16;
 /// one fits beside a half full log, and so does the last one of a checkpoint.
 const LOG_BLOCKS_PER_PAGE: u64 = 4;
 /// Bytes for what the policy wants to remember, for each slot.
-const MEMO_BYTES_PER_SLOT: u64 = 16;
+const HINTS_BYTES_PER_SLOT: u64 = 16;
 /// Slots of a device; a policy numbers them twice over in 32 bits.
 const SLOTS_MAX: u64 = 1 << 30;
 
@@ -78,7 +78,7 @@ pub struct Plan {
     /// The two places of a checkpoint of the map.
     pub maps: [Area; 2],
     /// The two places of what the policy remembers.
-    pub memos: [Area; 2],
+    pub hints: [Area; 2],
     /// The lines themselves.
     pub lines: Area,
 }
@@ -108,7 +108,7 @@ impl Plan {
 
     fn of(blocks: u64, line_blocks: u32, slots: u64) -> Option<Plan> {
         let pages = slots.div_ceil(u64::from(entries_per_page(line_blocks)));
-        let memo = (slots * MEMO_BYTES_PER_SLOT).div_ceil(BLOCK_BYTES as u64) + 1;
+        let hints = (slots * HINTS_BYTES_PER_SLOT).div_ceil(BLOCK_BYTES as u64) + 1;
         let mut at = 0;
         let mut take = |blocks| {
             let start = at;
@@ -119,8 +119,8 @@ impl Plan {
         let bitmap = take(BITMAP_BLOCKS);
         let log = take((pages * LOG_BLOCKS_PER_PAGE).max(LOG_BLOCKS_MIN));
         let maps = [take(pages), take(pages)];
-        let memos = [take(memo), take(memo)];
-        let start = memos[1].end().next_multiple_of(u64::from(line_blocks));
+        let hints = [take(hints), take(hints)];
+        let start = hints[1].end().next_multiple_of(u64::from(line_blocks));
         let lines = Area {
             start,
             blocks: slots * u64::from(line_blocks),
@@ -137,7 +137,7 @@ impl Plan {
             bitmap,
             log,
             maps,
-            memos,
+            hints,
             lines,
         })
     }
@@ -150,8 +150,8 @@ impl Plan {
             ("log", self.log),
             ("map A", self.maps[0]),
             ("map B", self.maps[1]),
-            ("memo A", self.memos[0]),
-            ("memo B", self.memos[1]),
+            ("hints A", self.hints[0]),
+            ("hints B", self.hints[1]),
             ("lines", self.lines),
             ("superblock B", self.superblocks[1]),
         ]

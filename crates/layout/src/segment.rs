@@ -10,11 +10,11 @@
 //!
 //! Invariants:
 //!     a record of another segment, log or pool, or with a torn block, is none
-//!     of two records with one number the one of the later opening holds
-//!     a record at or past the fence of a later opening than its own is void
+//!     of two records with one number the one of the later incarnation holds
+//!     a record at or past the fence of a later incarnation than its own is void
 
+use crate::page::{BODY_BYTES, PageError, PageHeader, kind, open, seal};
 use crate::record::record;
-use crate::sheet::{BODY_BYTES, SheetError, SheetHeader, kind, open, seal};
 use crate::{BLOCK_BYTES, Uuid};
 
 const SEGMENT_KIND: u32 = kind(*b"HSSG");
@@ -48,7 +48,7 @@ record! {
         0 segment: u64, "the number of the segment that it is in";
         8 interval: u64, "the interval of the volume, between two flushes, that it belongs to";
         16 done_to: u64, "every record before this number is at the origin, durably";
-        24 fence: u64, "the first number of its opening: what earlier ones had from there on is void";
+        24 fence: u64, "the first number of its incarnation: what earlier ones had from there on is void";
         32 written_at: u64, "nanoseconds that the volume had been served when it was written";
         40 log: u32, "the log that it belongs to";
         44 extents: u16, "extents that follow, at most 128";
@@ -85,8 +85,8 @@ pub struct SegmentCopy {
 pub struct Segment {
     /// Counts the segments of the log; never given twice.
     pub number: u64,
-    /// The opening that wrote it.
-    pub opening: u32,
+    /// The incarnation that wrote it.
+    pub incarnation: u32,
     /// The log.
     pub log: u32,
     /// The volume.
@@ -109,22 +109,22 @@ impl Segment {
             reserved: 0,
             reserved2: 0,
         };
-        row.encode(&mut out[SheetHeader::BYTES..]);
+        row.encode(&mut out[PageHeader::BYTES..]);
         let used = SegmentRow::BYTES;
-        seal(out, SEGMENT_KIND, pool, self.number, used, self.opening);
+        seal(out, SEGMENT_KIND, pool, self.number, used, self.incarnation);
     }
 
     /// Reads one.
-    pub fn decode(block: &[u8], pool: Uuid) -> Result<Segment, SheetError> {
+    pub fn decode(block: &[u8], pool: Uuid) -> Result<Segment, PageError> {
         let (header, body) = open(block, SEGMENT_KIND, pool)?;
         if body.len() != SegmentRow::BYTES {
-            return Err(SheetError::Nonsense);
+            return Err(PageError::Nonsense);
         }
         let row = SegmentRow::decode(body);
         let copy = |member, slot| SegmentCopy { member, slot };
         Ok(Segment {
             number: header.number,
-            opening: header.generation,
+            incarnation: header.generation,
             log: row.log,
             volume: row.volume,
             copies: [copy(row.member, row.slot), copy(row.mate, row.mate_slot)],
@@ -159,15 +159,15 @@ pub struct RecordExtent {
 pub struct Record {
     /// Counts the records of the log.
     pub number: u64,
-    /// The opening that wrote it.
-    pub opening: u32,
+    /// The incarnation that wrote it.
+    pub incarnation: u32,
     /// The number of its segment.
     pub segment: u64,
     /// The volume's interval.
     pub interval: u64,
     /// Every record before it is at the origin, durably.
     pub done_to: u64,
-    /// The first number of its opening.
+    /// The first number of its incarnation.
     pub fence: u64,
     /// How long the volume had been served, in nanoseconds.
     pub written_at: u64,
@@ -197,7 +197,7 @@ impl Record {
             blocks: self.crcs.len() as u16,
             reserved: 0,
         };
-        let body = &mut out[SheetHeader::BYTES..];
+        let body = &mut out[PageHeader::BYTES..];
         row.encode(body);
         let mut at = RecordRow::BYTES;
         for extent in &self.extents {
@@ -213,33 +213,33 @@ impl Record {
             body[at..at + 4].copy_from_slice(&crc.to_le_bytes());
             at += 4;
         }
-        seal(out, RECORD_KIND, pool, self.number, at, self.opening);
+        seal(out, RECORD_KIND, pool, self.number, at, self.incarnation);
     }
 
     /// Reads a header.
-    pub fn decode(block: &[u8], pool: Uuid) -> Result<Record, SheetError> {
+    pub fn decode(block: &[u8], pool: Uuid) -> Result<Record, PageError> {
         let (header, body) = open(block, RECORD_KIND, pool)?;
         let (row, rest) = body
             .split_at_checked(RecordRow::BYTES)
-            .ok_or(SheetError::Nonsense)?;
+            .ok_or(PageError::Nonsense)?;
         let row = RecordRow::decode(row);
         let (extents, blocks) = (u32::from(row.extents), u32::from(row.blocks));
         let extents_bytes = extents as usize * RecordExtentRow::BYTES;
         let fits = extents <= RECORD_EXTENTS_MAX && blocks <= RECORD_BLOCKS_MAX;
         if !fits || rest.len() != extents_bytes + 4 * blocks as usize {
-            return Err(SheetError::Nonsense);
+            return Err(PageError::Nonsense);
         }
         let (extents, crcs) = rest.split_at(extents_bytes);
         let extents = extents.chunks_exact(RecordExtentRow::BYTES).map(extent);
         let extents = extents.collect::<Result<Vec<_>, _>>()?;
         let data = extents.iter().filter(|e| e.became == Became::Data);
         if data.map(|e| u64::from(e.count)).sum::<u64>() != u64::from(blocks) {
-            return Err(SheetError::Nonsense);
+            return Err(PageError::Nonsense);
         }
         let crcs = crcs.chunks_exact(4);
         Ok(Record {
             number: header.number,
-            opening: header.generation,
+            incarnation: header.generation,
             segment: row.segment,
             interval: row.interval,
             done_to: row.done_to,
@@ -266,17 +266,17 @@ impl Record {
     }
 }
 
-fn extent(bytes: &[u8]) -> Result<RecordExtent, SheetError> {
+fn extent(bytes: &[u8]) -> Result<RecordExtent, PageError> {
     let row = RecordExtentRow::decode(bytes);
     let became = match row.what {
         0 => Became::Data,
         1 => Became::Zero,
         2 => Became::Discarded,
-        _ => return Err(SheetError::Nonsense),
+        _ => return Err(PageError::Nonsense),
     };
     let end = row.block.checked_add(u64::from(row.count));
     if row.count == 0 || end.is_none() {
-        return Err(SheetError::Nonsense);
+        return Err(PageError::Nonsense);
     }
     Ok(RecordExtent {
         block: row.block,

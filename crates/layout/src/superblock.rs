@@ -57,11 +57,11 @@ record! {
         108 volumes: u32, "rows of volumes";
         112 table_bytes: u32, "bytes of the rows of volumes, from the second block on";
         116 table_crc: u32, "their CRC32C";
-        120 memo: u8, "what the policy remembers: 0 nothing, 1 in memo A, 2 in memo B";
+        120 hints: u8, "the policy's hints: 0 none, 1 in hints A, 2 in hints B";
         121 reserved: [u8; 3], "zero";
-        124 memo_bytes: u32, "how many bytes of it are on this device";
-        128 memo_crc: u32, "their CRC32C";
-        132 memo_part: u32, "which part of it this is, of as many as there are members";
+        124 hints_bytes: u32, "how many bytes of it are on this device";
+        128 hints_crc: u32, "their CRC32C";
+        132 hints_part: u32, "which part of it this is, of as many as there are members";
         136 given: u64, "of a witness: the greatest `sequence` that a superblock may have been written with";
         144 label: [u8; 64], "the pool's name: its length, then its bytes";
         208 name: [u8; 64], "the device's name, likewise";
@@ -120,7 +120,7 @@ pub struct Member {
 }
 
 /// A flag of a volume: its origin stood still for others to change it, so that its
-/// lines are not to be trusted by the next opening.
+/// lines are not to be trusted by the next incarnation.
 pub const VOLUME_QUIESCED: u32 = 1;
 
 /// A volume whose lines the pool may hold.
@@ -174,8 +174,8 @@ pub struct Superblock {
     /// Of a witness: the greatest sequence number that a superblock may have been written with,
     /// where that is greater than its own.
     pub given: u64,
-    /// What the policy remembers: which memo, bytes, their checksum, which part.
-    pub memo: Option<(u8, u32, u32, u32)>,
+    /// The policy's hints: which of the two areas, bytes, their checksum, which part.
+    pub hints: Option<(u8, u32, u32, u32)>,
     /// What the pool is called.
     pub label: String,
     /// What the device is called.
@@ -280,7 +280,7 @@ impl Superblock {
             out[at..at + volume.origin.len()].copy_from_slice(&volume.origin);
             at += volume.origin.len();
         }
-        let (memo, memo_bytes, memo_crc, memo_part) = match self.memo {
+        let (hints, hints_bytes, hints_crc, hints_part) = match self.hints {
             None => (0, 0, 0, 0),
             Some((which, bytes, crc, part)) => (which + 1, bytes, crc, part),
         };
@@ -306,11 +306,11 @@ impl Superblock {
             volumes: self.volumes.len() as u32,
             table_bytes: (at - TABLE_AT) as u32,
             table_crc: crc_fast::crc32_iscsi(&out[TABLE_AT..at]),
-            memo,
+            hints,
             reserved: [0; 3],
-            memo_bytes,
-            memo_crc,
-            memo_part,
+            hints_bytes,
+            hints_crc,
+            hints_part,
             given: self.given,
             label: name_field(&self.label),
             name: name_field(&self.name),
@@ -385,10 +385,10 @@ impl Superblock {
             log_end: row.log_end,
             next_volume: row.next_volume,
             given: row.given,
-            memo: row
-                .memo
+            hints: row
+                .hints
                 .checked_sub(1)
-                .map(|which| (which, row.memo_bytes, row.memo_crc, row.memo_part)),
+                .map(|which| (which, row.hints_bytes, row.hints_crc, row.hints_part)),
             label: name_of(&row.label)?,
             name: name_of(&row.name)?,
             host: name_of(&row.host)?,
@@ -407,7 +407,7 @@ impl Superblock {
         if !self.region_blocks.is_power_of_two() || self.region_blocks < self.line_blocks {
             return damaged("its region length makes no sense");
         }
-        if self.map.is_some_and(|map| map > 1) || self.memo.is_some_and(|(which, ..)| which > 1) {
+        if self.map.is_some_and(|map| map > 1) || self.hints.is_some_and(|(which, ..)| which > 1) {
             return damaged("it names a place that does not exist");
         }
         if self.role == Role::Member && self.plan().is_none() {

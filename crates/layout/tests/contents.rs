@@ -4,8 +4,8 @@
 use block::{Extent, Lba, Sectors};
 use layout::{
     Area, BITMAP_BITS, BLOCK_BYTES, Bitmap, Change, Entry, Foreign, LogBlock, LogReader,
-    MEMBERS_MAX, MapPage, Mask, Member, NAME_BYTES_MAX, ORIGIN_RECORD_BYTES_MAX, Plan, Role,
-    SUPERBLOCK_BLOCKS, SheetError, SheetHeader, Superblock, SuperblockError, Uuid, Volume,
+    MEMBERS_MAX, MapPage, Mask, Member, NAME_BYTES_MAX, ORIGIN_RECORD_BYTES_MAX, PageError,
+    PageHeader, Plan, Role, SUPERBLOCK_BLOCKS, Superblock, SuperblockError, Uuid, Volume,
     entries_per_page, is_checksum, newest,
 };
 use proptest::prelude::*;
@@ -76,7 +76,7 @@ fn change(blocks: usize) -> Change {
 
 #[test]
 fn a_block_of_the_log_takes_records_until_it_has_no_room() {
-    let room = BLOCK_BYTES - SheetHeader::BYTES;
+    let room = BLOCK_BYTES - PageHeader::BYTES;
     for blocks in 0..=16 {
         let change = change(blocks);
         let mut block = vec![0; BLOCK_BYTES];
@@ -173,7 +173,7 @@ fn a_record_with_blocks_that_no_line_has_makes_no_sense() {
         let expected = if sound {
             Ok(record)
         } else {
-            Err(SheetError::Nonsense)
+            Err(PageError::Nonsense)
         };
         assert_eq!(read, Some(expected));
     }
@@ -202,9 +202,9 @@ fn a_page_with_what_no_line_has_makes_no_sense() {
     assert_eq!(read(&|entry| entry.valid[0] = 0b1111), Ok(true));
     assert_eq!(
         read(&|entry| entry.valid[0] = 0b1_0000),
-        Err(SheetError::Nonsense)
+        Err(PageError::Nonsense)
     );
-    assert_eq!(read(&|entry| entry.dirty[0] = 1), Err(SheetError::Nonsense));
+    assert_eq!(read(&|entry| entry.dirty[0] = 1), Err(PageError::Nonsense));
 }
 
 #[test]
@@ -232,8 +232,8 @@ fn areas_are_where_the_plan_says() {
         assert_eq!(plan.log.blocks, (4 * pages).max(16));
         assert_eq!(plan.maps.map(|map| map.blocks), [pages; 2]);
         // Sixteen bytes for each slot, after a block that tells what they are.
-        let memo = 1 + slots.div_ceil(BLOCK_BYTES as u64 / 16);
-        assert_eq!(plan.memos.map(|memo| memo.blocks), [memo; 2]);
+        let hints = 1 + slots.div_ceil(BLOCK_BYTES as u64 / 16);
+        assert_eq!(plan.hints.map(|hints| hints.blocks), [hints; 2]);
         assert_eq!(plan.lines.blocks, slots * u64::from(line_blocks));
     }
 }
@@ -256,7 +256,7 @@ fn superblock() -> Superblock {
         log_end: 0,
         next_volume: 1,
         given: 0,
-        memo: None,
+        hints: None,
         label: "pool".into(),
         name: "witness".into(),
         host: "host".into(),

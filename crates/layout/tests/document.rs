@@ -1,7 +1,7 @@
 //! `docs/format.md` has the tables of the definitions.
 
 use layout::{
-    BitmapRow, EntryRow, MemberRow, RecordExtentRow, RecordRow, Row, SegmentRow, SheetHeader,
+    BitmapRow, EntryRow, MemberRow, PageHeader, RecordExtentRow, RecordRow, Row, SegmentRow,
     SuperblockRow, VolumeRow,
 };
 use std::fmt::Write;
@@ -29,7 +29,7 @@ fn the_tables_are_those_of_the_definitions() {
         SuperblockRow::ROWS,
         MemberRow::ROWS,
         VolumeRow::ROWS,
-        SheetHeader::ROWS,
+        PageHeader::ROWS,
         BitmapRow::ROWS,
         EntryRow::ROWS,
         SegmentRow::ROWS,

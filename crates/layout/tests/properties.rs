@@ -2,7 +2,7 @@
 
 use layout::{
     BITMAP_BITS, BLOCK_BYTES, Bitmap, Change, Entry, LogBlock, LogReader, MapPage, Mask, Member,
-    Plan, Role, SUPERBLOCK_BLOCKS, SheetError, SheetHeader, Superblock, SuperblockError, Uuid,
+    PageError, PageHeader, Plan, Role, SUPERBLOCK_BLOCKS, Superblock, SuperblockError, Uuid,
     Volume, entries_per_page, is_checksum, newest,
 };
 use proptest::prelude::*;
@@ -25,7 +25,7 @@ prop_compose! {
         ),
         line in 0u32..9,
         blocks in 200_000u64..1 << 30,
-        memo in prop::option::of((0u8..2, any::<u32>(), any::<u32>(), any::<u32>())),
+        hints in prop::option::of((0u8..2, any::<u32>(), any::<u32>(), any::<u32>())),
         map in prop::option::of(0u8..2),
     ) -> Superblock {
         let plan = Plan::new(block::Sectors(blocks * 8), 1 << line).unwrap();
@@ -47,7 +47,7 @@ prop_compose! {
             log_end: ids[6],
             next_volume: ids[7] as u32,
             given: 0,
-            memo,
+            hints,
             label,
             name,
             host,
@@ -131,7 +131,7 @@ proptest! {
         sorted.dedup();
         prop_assert_eq!(bitmap.iter().collect::<Vec<_>>(), sorted);
         block[flip / 8] ^= 1 << (flip % 8);
-        prop_assert_eq!(Bitmap::decode(&block, Uuid(5)), Err(SheetError::Checksum));
+        prop_assert_eq!(Bitmap::decode(&block, Uuid(5)), Err(PageError::Checksum));
     }
 
     #[test]
@@ -158,18 +158,18 @@ proptest! {
             MapPage::decode(block, device, line_blocks, number, page.generation)
         };
         prop_assert_eq!(read(&block, Uuid(9), number), Ok(page.clone()));
-        prop_assert_eq!(read(&block, Uuid(9), number ^ 1), Err(SheetError::Misplaced));
-        prop_assert_eq!(read(&block, Uuid(8), number), Err(SheetError::Foreign));
+        prop_assert_eq!(read(&block, Uuid(9), number ^ 1), Err(PageError::Misplaced));
+        prop_assert_eq!(read(&block, Uuid(8), number), Err(PageError::Foreign));
         let mut others = page.clone();
         let crcs = others.entries.iter_mut().flat_map(|entry| &mut entry.crcs);
         crcs.for_each(|crc| *crc = !*crc);
         let mut inverse = vec![0; BLOCK_BYTES];
         others.encode(Uuid(9), line_blocks, &mut inverse);
-        for at in SheetHeader::BYTES..BLOCK_BYTES {
+        for at in PageHeader::BYTES..BLOCK_BYTES {
             prop_assert_eq!(is_checksum(line_blocks, at), block[at] != inverse[at], "byte {}", at);
         }
         block[flip / 8] ^= 1 << (flip % 8);
-        prop_assert_eq!(read(&block, Uuid(9), number), Err(SheetError::Checksum));
+        prop_assert_eq!(read(&block, Uuid(9), number), Err(PageError::Checksum));
     }
 
     #[test]
@@ -179,12 +179,12 @@ proptest! {
         let kept: Vec<_> = changes.into_iter().take_while(|change| out.push(change)).collect();
         out.seal(Uuid(3), sequence, 7);
         let read = LogReader::open(&block, Uuid(3), 16, sequence).unwrap();
-        prop_assert_eq!(read.opening(), 7);
+        prop_assert_eq!(read.incarnation(), 7);
         let read: Result<Vec<_>, _> = read.collect();
         prop_assert_eq!(read.unwrap(), kept);
         block[flip / 8] ^= 1 << (flip % 8);
         let flipped = LogReader::open(&block, Uuid(3), 16, sequence).map(|_| ());
-        prop_assert_eq!(flipped, Err(SheetError::Checksum));
+        prop_assert_eq!(flipped, Err(PageError::Checksum));
     }
 
     #[test]

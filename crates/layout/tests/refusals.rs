@@ -28,7 +28,7 @@ fn superblock(line_blocks: u32) -> Superblock {
         log_end: 7,
         next_volume: 8,
         given: 0,
-        memo: Some((1, 9, 10, 11)),
+        hints: Some((1, 9, 10, 11)),
         label: String::new(),
         name: String::new(),
         host: String::new(),
@@ -77,14 +77,14 @@ fn lengths_that_make_no_sense() {
 fn places_that_do_not_exist() {
     let why = "it names a place that does not exist";
     refused(why, |superblock| superblock.map = Some(2));
-    refused(why, |superblock| superblock.memo = Some((2, 9, 10, 11)));
+    refused(why, |superblock| superblock.hints = Some((2, 9, 10, 11)));
     refused(why, |superblock| {
-        (superblock.map, superblock.memo) = (Some(2), None)
+        (superblock.map, superblock.hints) = (Some(2), None)
     });
     refused(why, |superblock| {
-        (superblock.map, superblock.memo) = (None, Some((2, 9, 10, 11)))
+        (superblock.map, superblock.hints) = (None, Some((2, 9, 10, 11)))
     });
-    assert!(read_back(|superblock| (superblock.map, superblock.memo) = (Some(0), None)).is_ok());
+    assert!(read_back(|superblock| (superblock.map, superblock.hints) = (Some(0), None)).is_ok());
     assert!(read_back(|_| ()).is_ok());
 }
 

@@ -1,8 +1,8 @@
 //! The write-back log: what was written is read again, and damage is told from it.
 
 use layout::{
-    BLOCK_BYTES, Became, RECORD_BLOCKS_MAX, Record, RecordExtent, RecordExtentRow, RecordRow,
-    Segment, SegmentCopy, SheetError, SheetHeader, Uuid, block_crc,
+    BLOCK_BYTES, Became, PageError, PageHeader, RECORD_BLOCKS_MAX, Record, RecordExtent,
+    RecordExtentRow, RecordRow, Segment, SegmentCopy, Uuid, block_crc,
 };
 use proptest::prelude::*;
 
@@ -35,7 +35,7 @@ prop_compose! {
         let data = data(blocks as usize, ids[6]);
         let record = Record {
             number: ids[0],
-            opening: ids[1] as u32,
+            incarnation: ids[1] as u32,
             segment: ids[2],
             interval: ids[3],
             done_to: ids[4],
@@ -57,8 +57,8 @@ proptest! {
         let mut block = vec![0xa5; BLOCK_BYTES];
         record.encode(POOL, &mut block);
         prop_assert_eq!(Record::decode(&block, POOL), Ok(record.clone()));
-        prop_assert_eq!(Record::decode(&block, Uuid(9)), Err(SheetError::Foreign));
-        prop_assert_eq!(Segment::decode(&block, POOL), Err(SheetError::Foreign));
+        prop_assert_eq!(Record::decode(&block, Uuid(9)), Err(PageError::Foreign));
+        prop_assert_eq!(Segment::decode(&block, POOL), Err(PageError::Foreign));
         prop_assert!(record.has(&data));
         prop_assert_eq!(record.blocks() as usize, 1 + data.len() / BLOCK_BYTES);
         if !data.is_empty() {
@@ -69,7 +69,7 @@ proptest! {
         }
         let bit = flip.index(BLOCK_BYTES * 8);
         block[bit / 8] ^= 1 << (bit % 8);
-        prop_assert_eq!(Record::decode(&block, POOL), Err(SheetError::Checksum));
+        prop_assert_eq!(Record::decode(&block, POOL), Err(PageError::Checksum));
     }
 
     #[test]
@@ -77,7 +77,7 @@ proptest! {
         let copy = |member, slot| SegmentCopy { member, slot };
         let segment = Segment {
             number: ids[0],
-            opening: ids[1] as u32,
+            incarnation: ids[1] as u32,
             log: (ids[1] >> 32) as u32,
             volume: ids[2] as u32,
             copies: [copy(members[0], (ids[2] >> 32) as u32), copy(members[1], ids[0] as u32)],
@@ -85,9 +85,9 @@ proptest! {
         let mut block = vec![0xa5; BLOCK_BYTES];
         segment.encode(POOL, &mut block);
         prop_assert_eq!(Segment::decode(&block, POOL), Ok(segment));
-        prop_assert_eq!(Record::decode(&block, POOL), Err(SheetError::Foreign));
+        prop_assert_eq!(Record::decode(&block, POOL), Err(PageError::Foreign));
         block[flip / 8] ^= 1 << (flip % 8);
-        prop_assert_eq!(Segment::decode(&block, POOL), Err(SheetError::Checksum));
+        prop_assert_eq!(Segment::decode(&block, POOL), Err(PageError::Checksum));
     }
 
     #[test]
@@ -108,7 +108,7 @@ proptest! {
     }
 }
 
-fn sealed(change: impl FnOnce(&mut [u8])) -> Result<Record, SheetError> {
+fn sealed(change: impl FnOnce(&mut [u8])) -> Result<Record, PageError> {
     let extent = RecordExtent {
         block: 7,
         count: 1,
@@ -116,7 +116,7 @@ fn sealed(change: impl FnOnce(&mut [u8])) -> Result<Record, SheetError> {
     };
     let record = Record {
         number: 1,
-        opening: 1,
+        incarnation: 1,
         segment: 1,
         interval: 1,
         done_to: 0,
@@ -128,7 +128,7 @@ fn sealed(change: impl FnOnce(&mut [u8])) -> Result<Record, SheetError> {
     };
     let mut block = vec![0; BLOCK_BYTES];
     record.encode(POOL, &mut block);
-    change(&mut block[SheetHeader::BYTES..]);
+    change(&mut block[PageHeader::BYTES..]);
     let crc = crc32c::crc32c(&block[4..]);
     block[..4].copy_from_slice(&crc.to_le_bytes());
     Record::decode(&block, POOL)
@@ -139,7 +139,7 @@ fn a_record_whose_parts_disagree_is_nonsense() {
     let first = RecordRow::BYTES;
     assert!(sealed(|_| {}).is_ok());
     let nonsense = |change: &dyn Fn(&mut [u8])| {
-        assert_eq!(sealed(|body| change(body)), Err(SheetError::Nonsense));
+        assert_eq!(sealed(|body| change(body)), Err(PageError::Nonsense));
     };
     nonsense(&|body| body[44] = 2);
     nonsense(&|body| body[46] = 0);

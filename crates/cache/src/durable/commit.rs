@@ -165,7 +165,7 @@ async fn write_log<P: Device>(
                 due.pop_front();
             }
             let sequence = first + filled as u64;
-            block.seal(store.device, sequence, durable.opening.get());
+            block.seal(store.device, sequence, durable.incarnation.get());
             filled += 1;
         }
         if first > 0 && first.is_multiple_of(ring) {
@@ -223,12 +223,12 @@ async fn checkpoint<P: Device>(
         let mut buf = core.env.pool.take(pages as usize * BLOCK_BYTES);
         for (number, bytes) in (page..).zip(buf.chunks_exact_mut(BLOCK_BYTES)) {
             let entries = entries(core, member, &keys, number);
-            let sheet = MapPage {
+            let page = MapPage {
                 number,
                 generation,
                 entries,
             };
-            sheet.encode(store.device, plan.line_blocks, bytes);
+            page.encode(store.device, plan.line_blocks, bytes);
         }
         let write = Do::Write(store.at(area, page), buf.share(), Fua::No);
         if member.state.get() != DeviceState::Online || !perform(core, member, write).await {
@@ -239,7 +239,7 @@ async fn checkpoint<P: Device>(
     if !write_log(core, durable, member).await || !perform(core, member, Do::Flush).await {
         return false;
     }
-    super::memo::write_memos(core).await;
+    super::hints::write_hints(core).await;
     let _held = durable.lock.lock(ALL, Access::Exclusive).await;
     store.map.set(Some(map));
     store.generation.set(generation);
@@ -279,14 +279,14 @@ fn entries<P: Device>(core: &Core<P>, member: &Member<P>, keys: &[u64], page: u6
     (first..last).map(entry).collect()
 }
 
-/// Writes everything, so that the next opening finds it complete. What cannot
+/// Writes everything, so that the next incarnation finds it complete. What cannot
 /// be written stays marked.
 pub(super) async fn close<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>) {
     durable.closed.set(true);
     durable.table.borrow_mut().tick();
     commit(core, durable, 0).await;
     write_bitmap(core, durable).await;
-    super::memo::write_memos(core).await;
+    super::hints::write_hints(core).await;
     let _held = durable.lock.lock(ALL, Access::Exclusive).await;
     durable.superblock.change(|pool| pool.clean = true);
     super::superblocks::write_superblocks(core, durable).await;

@@ -23,8 +23,8 @@ mod bitmap;
 pub(crate) mod changes;
 mod commit;
 mod durability;
+mod hints;
 mod io;
-mod memo;
 mod open;
 mod standing;
 mod store;
@@ -68,7 +68,7 @@ pub(crate) struct Durable {
     /// What all superblocks say, and what of it all are known to say.
     superblock: block::Durable<PoolState>,
     /// Of blocks of the log written since the pool was opened.
-    opening: Cell<u32>,
+    incarnation: Cell<u32>,
     /// A member was lost since the superblocks were written.
     departed: Cell<bool>,
     /// The devices have bits that are not wanted any more.

@@ -221,7 +221,7 @@ impl<P: Device> Cache<P> {
                 },
                 newest.max(numbered),
             ),
-            opening: Cell::new(0),
+            incarnation: Cell::new(0),
             departed: Cell::new(false),
             image_due: Cell::new(false),
             loading: Cell::new(0),
@@ -282,7 +282,9 @@ impl<P: Device> Cache<P> {
         for member in members.iter().filter(|m| is_new(m)) {
             write_new_bitmap(core, durable, member, before).await;
         }
-        durable.opening.set(durable.superblock.number() as u32 + 1);
+        durable
+            .incarnation
+            .set(durable.superblock.number() as u32 + 1);
         write_superblocks(core, durable).await;
         drop(held);
         let spawn = &core.env.spawn;
@@ -339,7 +341,7 @@ impl<P: Device> Cache<P> {
         Ok(id)
     }
 
-    /// Ends the use of the pool in order, so that the next opening finds all of
+    /// Ends the use of the pool in order, so that the next incarnation finds all of
     /// it. Close the volumes before: what writes later is not followed. A device that
     /// does not answer is ejected; an origin or a witness that does not is waited for.
     pub async fn close(&self) {

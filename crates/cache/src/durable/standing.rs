@@ -174,7 +174,7 @@ fn standing<P: Device>(
         None => Standing::Stale(STALE_WITNESS),
         Some(_) if superblock.epoch < epoch => Standing::Stale(STALE_EPOCH),
         // Nothing is written to a volume before the witness has the members. One that it
-        // lacks, whatever its epoch, is of an opening that was cut short, or came then.
+        // lacks, whatever its epoch, is of an incarnation that was cut short, or came then.
         Some(witness) if !is_member(&superblock, witness) => Standing::Stale(STALE_EPOCH),
         // The witness is written after all members.
         Some(witness) if superblock.sequence < witness.sequence => Standing::Stale(STALE_IMAGE),

@@ -20,8 +20,8 @@ pub(crate) struct Store {
     pub(crate) log_start: Cell<u64>,
     /// The next block of the log; all before it are durable.
     pub(crate) log_next: Cell<u64>,
-    /// What the policy remembers: which memo, bytes, their checksum, which part.
-    pub(crate) memo: Cell<Option<(u8, u32, u32, u32)>>,
+    /// The policy's hints: which of the two areas, bytes, their checksum, which part.
+    pub(crate) hints: Cell<Option<(u8, u32, u32, u32)>>,
     /// Which copy of its superblock is written last, once that is known.
     pub(crate) superblock_last: Cell<Option<usize>>,
     /// The version of the bitmap last written.
@@ -104,7 +104,7 @@ impl NewStore {
             generation: Cell::new(0),
             log_start: Cell::new(1),
             log_next: Cell::new(1),
-            memo: Cell::new(None),
+            hints: Cell::new(None),
             superblock_last: Cell::new(None),
             bitmap_version: Cell::new(0),
             found: None,
@@ -129,7 +129,7 @@ impl NewStore {
                     generation: Cell::new(superblock.generation),
                     log_start: Cell::new(superblock.log_start),
                     log_next: Cell::new(log_end_min),
-                    memo: Cell::new(superblock.memo),
+                    hints: Cell::new(superblock.hints),
                     bitmap_version: Cell::new(bitmap.as_ref().map_or(0, |bitmap| bitmap.version)),
                     found: Some(Recovered {
                         log_end_min,

@@ -197,7 +197,7 @@ fn superblock_of_pool<P: Device>(
         log_end: 0,
         next_volume: pool.next_volume,
         given: durable.given(),
-        memo: None,
+        hints: None,
         label: durable.label.clone(),
         name: String::new(),
         host: durable.host.clone(),
@@ -242,7 +242,7 @@ fn superblock_of_member<P: Device>(shared: &Superblock, member: &Member<P>) -> S
         log_start: store.log_start.get(),
         log_end: if clean { store.log_next.get() } else { 0 },
         given: 0,
-        memo: store.memo.get(),
+        hints: store.hints.get(),
         name: store.name.clone(),
         ..shared.clone()
     }

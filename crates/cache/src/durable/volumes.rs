@@ -98,7 +98,7 @@ impl<P: Device> Cache<P> {
         }
     }
 
-    /// Has the next opening forget the lines of the volume with this id, or not;
+    /// Has the next incarnation forget the lines of the volume with this id, or not;
     /// durable by the next [`Cache::remember`].
     pub(crate) fn set_quiesced(&self, id: u32, quiesced: bool) {
         let Some(durable) = self.durable() else {

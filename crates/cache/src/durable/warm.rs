@@ -4,13 +4,13 @@
 //! An entry is believed if its volume is known and its region is marked neither
 //! on the device nor since. One that is not is dropped and logged as dropped,
 //! before which no bit is cleared. So is one that could not be read; and since a log may
-//! seem to end early for the same reason, the first record after an opening ends it
+//! seem to end early for the same reason, the first record after a restart ends it
 //! for good.
 
 use super::Durable;
 use super::bitmap::ALL;
+use super::hints::read_hints;
 use super::io::{READ_MAX, read};
-use super::memo::read_memo;
 use super::superblocks::write_superblocks;
 use crate::core::Core;
 use crate::counters::Counter;
@@ -118,7 +118,7 @@ fn still_here<P: Device>(member: &Member<P>) -> Result<(), Unusable> {
 }
 
 /// Has slots of `member` logged before any bit is cleared: what could not be read of map or
-/// log now may be readable at the next opening, and would be believed then.
+/// log now may be readable at the next start, and would be trusted then.
 fn retell<P: Device>(core: &Core<P>, member: &Member<P>, slots: Range<usize>) {
     let contents = &mut core.state.borrow_mut().contents;
     for local in slots {
@@ -149,9 +149,9 @@ async fn load_map<P: Device>(
             let first = number as usize * each;
             let slots = first..(first + each).min(keys.len());
             match MapPage::decode(block, store.device, plan.line_blocks, number, generation) {
-                Ok(sheet) if sheet.entries.len() == slots.len() => {
+                Ok(page) if page.entries.len() == slots.len() => {
                     let state = &mut *core.state.borrow_mut();
-                    for (local, entry) in slots.zip(&sheet.entries) {
+                    for (local, entry) in slots.zip(&page.entries) {
                         keys[local] = entry.key;
                         let slot = Slot(member.slots.start + local as u32);
                         state.contents.restore(slot, &entry.valid, &entry.crcs);
@@ -178,7 +178,7 @@ async fn replay<P: Device>(
 ) -> Result<u64, Unusable> {
     let store = member.store.as_ref().expect("a member that is warmed");
     let ring = store.plan.log.blocks;
-    let (mut sequence, mut opening) = (store.log_start.get(), 0);
+    let (mut sequence, mut incarnation) = (store.log_start.get(), 0);
     let last = sequence + ring;
     while sequence < last {
         let blocks = (ring - sequence % ring)
@@ -193,10 +193,10 @@ async fn replay<P: Device>(
             let Ok(reader) = reader else {
                 return Ok(sequence);
             };
-            if reader.opening() < opening {
+            if reader.incarnation() < incarnation {
                 return Ok(sequence);
             }
-            opening = reader.opening();
+            incarnation = reader.incarnation();
             let state = &mut *core.state.borrow_mut();
             for change in reader {
                 let Ok(change) = change else {
@@ -239,7 +239,7 @@ async fn adopt<P: Device>(core: &Rc<Core<P>>, durable: &Durable) {
         let store = member.store.as_ref().expect("a member that is kept");
         let keys = store.keys.take();
         let mut ranked = vec![false; keys.len()];
-        for rank in read_memo(core, member).await {
+        for rank in read_hints(core, member).await {
             if let Some(ranked) = ranked.get_mut(rank.slot as usize) {
                 lines.push(Line {
                     rank: rank.rank,

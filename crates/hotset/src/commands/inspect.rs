@@ -280,7 +280,7 @@ fn replay(
     map: &mut BTreeMap<u32, Slot>,
 ) -> Result<u64, Failure> {
     let log = image.blocks(plan.log)?;
-    let mut opening = 0;
+    let mut incarnation = 0;
     for sequence in superblock.log_start..superblock.log_start + plan.log.blocks {
         let at = (sequence % plan.log.blocks) as usize * BLOCK_BYTES;
         let block = &log[at..at + BLOCK_BYTES];
@@ -288,10 +288,10 @@ fn replay(
         let Ok(reader) = reader else {
             return Ok(sequence);
         };
-        if reader.opening() < opening {
+        if reader.incarnation() < incarnation {
             return Ok(sequence);
         }
-        opening = reader.opening();
+        incarnation = reader.incarnation();
         for change in reader.flatten() {
             apply(map.entry(change.slot).or_default(), &change);
         }

@@ -32,8 +32,9 @@ pub enum Structure {
     Map,
     /// The checksums of lines in a checkpoint.
     Checksums,
-    /// What the policy remembers.
-    Memo,
+    /// The policy's hints.
+    #[serde(rename = "memo")]
+    Hints,
     /// Lines.
     Data,
     /// A block that holds nothing.
@@ -48,7 +49,7 @@ impl Structure {
         Structure::Journal,
         Structure::Map,
         Structure::Checksums,
-        Structure::Memo,
+        Structure::Hints,
         Structure::Data,
     ];
 }
@@ -160,7 +161,7 @@ impl Image {
             Structure::Bitmap => vec![plan.bitmap],
             Structure::Journal => vec![plan.log],
             Structure::Map | Structure::Checksums => plan.maps.to_vec(),
-            Structure::Memo => plan.memos.to_vec(),
+            Structure::Hints => plan.hints.to_vec(),
             Structure::Data => vec![plan.lines],
             Structure::Empty => plan.areas().map(|(_, area)| area).to_vec(),
         }

@@ -343,7 +343,7 @@ const DAMAGE: [Counter; 4] = [
     Counter::BlocksCorrupt,
     Counter::MapsDamaged,
     Counter::MapPagesDamaged,
-    Counter::MemosDamaged,
+    Counter::HintsDamaged,
 ];
 
 /// All that is served is what the origin holds.

@@ -1,4 +1,4 @@
-//! What the policy remembers: what it has learnt, and the heat of each line in
+//! Policy hints: what the policy has learnt, and the heat of each line in
 //! the order in which they are to be adopted.
 //!
 //! Each member has the records of its own lines with their ranks among all, so
@@ -57,8 +57,8 @@ fn decode(bytes: &[u8]) -> Option<(&[u8], Vec<Rank>)> {
     whole.then(|| (learnt, records.map(record).collect()))
 }
 
-/// Writes what the policy remembers now, to be named by the next superblocks.
-pub(super) async fn write_memos<P: Device>(core: &Rc<Core<P>>) {
+/// Writes the policy's hints of now, to be named by the next superblocks.
+pub(super) async fn write_hints<P: Device>(core: &Rc<Core<P>>) {
     let members = core.state.borrow().devices.kept();
     let mut learnt = core.state.borrow().policy.save();
     let mut ranks = vec![Vec::new(); members.len()];
@@ -73,8 +73,8 @@ pub(super) async fn write_memos<P: Device>(core: &Rc<Core<P>>) {
     });
     for (part, (member, ranks)) in (0..).zip(members.iter().zip(ranks)) {
         let store = member.store.as_ref().expect("a member that is kept");
-        let which = store.memo.get().map_or(0, |(which, ..)| 1 - which);
-        let area = store.plan.memos[usize::from(which)];
+        let which = store.hints.get().map_or(0, |(which, ..)| 1 - which);
+        let area = store.plan.hints[usize::from(which)];
         let mut bytes = encode(&std::mem::take(&mut learnt), &ranks);
         if bytes.len() > area.blocks as usize * BLOCK_BYTES {
             bytes = encode(&[], &ranks);
@@ -91,18 +91,18 @@ pub(super) async fn write_memos<P: Device>(core: &Rc<Core<P>>) {
             }
             block += (chunk.len() / BLOCK_BYTES) as u64;
         }
-        store.memo.set(Some((which, len, crc, part)));
+        store.hints.set(Some((which, len, crc, part)));
     }
 }
 
-/// What `member` remembers of its lines. What the policy had learnt, it takes
+/// The hints of `member` for its lines. What the policy had learnt, it takes
 /// up here.
-pub(super) async fn read_memo<P: Device>(core: &Rc<Core<P>>, member: &Member<P>) -> Vec<Rank> {
+pub(super) async fn read_hints<P: Device>(core: &Rc<Core<P>>, member: &Member<P>) -> Vec<Rank> {
     let store = member.store.as_ref().expect("a member that is warmed");
-    let Some((which, len, crc, _)) = store.memo.get() else {
+    let Some((which, len, crc, _)) = store.hints.get() else {
         return Vec::new();
     };
-    let area = store.plan.memos[usize::from(which)];
+    let area = store.plan.hints[usize::from(which)];
     let blocks = (len as usize).div_ceil(BLOCK_BYTES) as u64;
     let mut bytes = Vec::new();
     while (bytes.len() / BLOCK_BYTES) < blocks.min(area.blocks) as usize {
@@ -117,11 +117,11 @@ pub(super) async fn read_memo<P: Device>(core: &Rc<Core<P>>, member: &Member<P>)
     bytes.truncate(len as usize);
     let sound = bytes.len() == len as usize && crc_fast::crc32_iscsi(&bytes) == crc;
     let Some((learnt, ranks)) = decode(&bytes).filter(|_| sound) else {
-        core.counters.count(Counter::MemosDamaged);
+        core.counters.count(Counter::HintsDamaged);
         return Vec::new();
     };
     if !learnt.is_empty() && !core.state.borrow_mut().policy.restore(learnt) {
-        core.counters.count(Counter::MemosDamaged);
+        core.counters.count(Counter::HintsDamaged);
     }
     ranks
 }

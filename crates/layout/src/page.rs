@@ -1,23 +1,23 @@
-//! A sheet: one block of bitmap, log or map, with what tells it from any other.
+//! The header of a page: one block of bitmap, log or map.
 
 use crate::record::record;
 use crate::{BLOCK_BYTES, Uuid};
 
 record! {
     /// The start of every block of bitmap, log and map, and of headers in the write-back log.
-    SheetHeader, 32 {
+    PageHeader, 32 {
         0 crc: u32, "CRC32C of the rest of the block";
         4 kind: u32, "what the block is: `HSMK` bitmap, `HSLG` log, `HSMP` map, `HSSG` segment, `HSRC` record";
         8 salt: u64, "the two halves of the device's uuid, of segments and records the pool's, exclusive-or";
         16 number: u64, "bitmap: its version; log: the sequence number; map: the page; segment, record: its number";
         24 used: u32, "bytes in use after this header";
-        28 generation: u32, "map: which checkpoint; log, segment, record: which opening of the pool; bitmap: 0";
+        28 generation: u32, "map: which checkpoint; log, segment, record: which incarnation of the pool; bitmap: 0";
     }
 }
 
 /// Why a block is not what was expected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SheetError {
+pub enum PageError {
     /// The checksum does not match: torn, flipped, or never written.
     Checksum,
     /// Sound, but of another kind or another device.
@@ -29,7 +29,7 @@ pub enum SheetError {
 }
 
 /// Bytes after the header.
-pub(crate) const BODY_BYTES: usize = BLOCK_BYTES - SheetHeader::BYTES;
+pub(crate) const BODY_BYTES: usize = BLOCK_BYTES - PageHeader::BYTES;
 
 pub(crate) const fn kind(name: [u8; 4]) -> u32 {
     u32::from_le_bytes(name)
@@ -45,8 +45,8 @@ pub(crate) fn seal(
     generation: u32,
 ) {
     assert!(out.len() == BLOCK_BYTES && used <= BODY_BYTES);
-    out[SheetHeader::BYTES + used..].fill(0);
-    let mut header = SheetHeader {
+    out[PageHeader::BYTES + used..].fill(0);
+    let mut header = PageHeader {
         crc: 0,
         kind,
         salt: device.salt(),
@@ -64,17 +64,17 @@ pub(crate) fn open(
     block: &[u8],
     kind: u32,
     device: Uuid,
-) -> Result<(SheetHeader, &[u8]), SheetError> {
-    let header = SheetHeader::decode(block);
+) -> Result<(PageHeader, &[u8]), PageError> {
+    let header = PageHeader::decode(block);
     if header.crc != crc_fast::crc32_iscsi(&block[4..BLOCK_BYTES]) {
-        return Err(SheetError::Checksum);
+        return Err(PageError::Checksum);
     }
     if header.kind != kind || header.salt != device.salt() {
-        return Err(SheetError::Foreign);
+        return Err(PageError::Foreign);
     }
     let used = header.used as usize;
     if used > BODY_BYTES {
-        return Err(SheetError::Nonsense);
+        return Err(PageError::Nonsense);
     }
-    Ok((header, &block[SheetHeader::BYTES..][..used]))
+    Ok((header, &block[PageHeader::BYTES..][..used]))
 }
