@@ -77,7 +77,7 @@ counters! {
     DevicesRemoved, "devices_removed", "Pool devices removed by request.";
     DevicesEjected, "devices_ejected", "Pool devices ejected for faults.";
     LinesRestored, "lines_restored", "Lines taken over from an earlier run.";
-    LinesInDoubt, "lines_in_doubt", "Lines of an earlier run dropped, since a write may have overtaken them.";
+    LinesSuspect, "lines_in_doubt", "Lines of an earlier run dropped, since a write may have overtaken them.";
     BitmapCommits, "mark_commits", "Writes of the write-intent bitmap to the pool, each for all writes that waited.";
     MapCommits, "map_commits", "Writes of changes of the map to a pool device.";
     LogWraps, "log_wraps", "Times that the log of a pool device came round to its start.";
@@ -85,7 +85,7 @@ counters! {
     SuperblockWrites, "head_writes", "Writes of superblocks to the pool.";
     MetadataBytes, "metadata_bytes", "Bytes of metadata written to the pool.";
     WitnessErrors, "witness_errors", "Failed writes of the record beside the pool.";
-    MapsDamaged, "maps_damaged", "Pool devices whose map could not be believed.";
+    MapsDamaged, "maps_damaged", "Pool devices whose map could not be trusted.";
     MapPagesDamaged, "map_pages_damaged", "Pages of a map dropped because they were damaged.";
     HintsDamaged, "memos_damaged", "Policy hints dropped, since they were damaged or of another policy.";
     Invalidations, "invalidations", "Times that all lines of a volume were forgotten by request.";

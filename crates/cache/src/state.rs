@@ -141,9 +141,9 @@ impl<P: Device> State<P> {
     }
 
     /// The origin may hold other bytes than was thought in the lines of `volume` that
-    /// are `doubtful`: nothing of them is valid any more, nor will pool writes in flight
+    /// are `suspect`: nothing of them is valid any more, nor will pool writes in flight
     /// make it so.
-    pub(crate) fn distrust(&mut self, volume: u32, doubtful: impl Fn(u64) -> bool) {
+    pub(crate) fn distrust(&mut self, volume: u32, suspect: impl Fn(u64) -> bool) {
         let Self {
             shape,
             policy,
@@ -158,7 +158,7 @@ impl<P: Device> State<P> {
         };
         policy.for_each(&mut |key, slot| {
             let (of, line) = shape.owner(key);
-            if of == volume && doubtful(line) {
+            if of == volume && suspect(line) {
                 busy.poison(slot, whole);
                 if contents.invalidate(slot, whole) > 0 {
                     history.note(key, Decision::Distrusted);

@@ -112,7 +112,7 @@ impl<P: Device> Volume<P> {
     /// durably: what it holds of the volume is not trusted by the next incarnation, unless
     /// [`Volume::resume`] comes first.
     ///
-    /// `Busy` if it stands still already. If the flush fails, or one has since the last
+    /// `Busy` if it is quiesced already. If the flush fails, or one has since the last
     /// standstill, all goes on: a snapshot would lack what was lost.
     pub async fn quiesce(&self) -> IoResult {
         if !self.0.hold.hold() {
@@ -165,7 +165,7 @@ impl<P: Device> Volume<P> {
             let cache = Cache(volume.core.clone());
             let old = volume.id();
             let id = cache.other_id(old)?;
-            cache.doubt_again(old, id).await;
+            cache.suspect_again(old, id).await;
             // What was read before is neither joined nor promoted any more.
             drop(volume.flights.begin_write(0..u64::MAX));
             volume.writes.set_id(id);

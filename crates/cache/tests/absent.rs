@@ -1,5 +1,5 @@
 //! Devices that fall silent or fail while their pool is opened: the pool opens without
-//! them, and does not believe them when they are back.
+//! them, and does not trust them when they are back.
 
 mod place;
 
@@ -50,7 +50,7 @@ fn befalls_when(place: &mut Place, ops: Ops, within: Option<Extent>, when: When,
     place.sim.world_mut().set_plan(plan).unwrap();
 }
 
-/// The pool serves without its first device, and does not believe it afterwards.
+/// The pool serves without its first device, and does not trust it afterwards.
 fn goes_on_without(mut place: Place, is_opened: bool) {
     run(&mut place, move |rig| async move {
         let (here, absent) = (&rig.opened.devices, &rig.opened.absent);

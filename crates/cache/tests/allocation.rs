@@ -39,7 +39,7 @@ static ALLOCATOR: Counting = Counting;
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Runs tasks when told to, at a time that stands still.
+/// Runs tasks on demand, with a stopped clock.
 #[derive(Default)]
 struct Still(RefCell<Vec<Task>>);
 

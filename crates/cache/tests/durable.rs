@@ -58,7 +58,7 @@ fn after_a_power_cut_committed_lines_hit_and_written_regions_do_not() {
         assert_eq!(rig.opened.devices[0].found, Found::Lines { clean: false });
         rig.cache.warmed().await;
         assert_eq!(rig.count(Counter::LinesRestored), 1);
-        assert_eq!(rig.count(Counter::LinesInDoubt), 16);
+        assert_eq!(rig.count(Counter::LinesSuspect), 16);
         rig.expect(32 << 11, LINE, 0).await;
         assert_eq!(rig.count(Counter::ReadsHit), 1);
         rig.agrees().await;
@@ -67,7 +67,7 @@ fn after_a_power_cut_committed_lines_hit_and_written_regions_do_not() {
 }
 
 #[test]
-fn a_region_left_alone_is_believed_again() {
+fn a_region_left_alone_is_trusted_again() {
     let mut place = Place::new(3, 1);
     let outcome = place.run(&[0], |rig| async move {
         rig.fill().await;

@@ -70,12 +70,12 @@ where
 }
 
 #[test]
-fn a_region_stays_in_doubt_where_a_failed_write_may_land_yet() {
+fn a_region_stays_suspect_where_a_failed_write_may_land_yet() {
     origin_late(1, |rig| async move { rig });
 }
 
 #[test]
-fn it_stays_in_doubt_under_the_id_that_an_invalidated_volume_gets() {
+fn it_stays_suspect_under_the_id_that_an_invalidated_volume_gets() {
     origin_late(2, |rig| async move {
         rig.volume.invalidate().await.unwrap();
         rig

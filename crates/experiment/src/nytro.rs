@@ -147,7 +147,7 @@ async fn snapshot(seed: u64, rig: &Rig, volume: &Volume, invalidate: bool) -> Re
     let mut rng = Rng::fork(seed, STAMPS);
     // 1. The database has written its state of now.
     stamp(rig, volume, &mut rng).await?;
-    // 2. It stands still, and so does the cache.
+    // 2. It is quiesced, and so is the cache.
     rig.control(Request::Quiesce { volume: named() }).await?;
     // 3. The storage system takes its snapshot.
     let san = rig.medium("san")?;
@@ -159,7 +159,7 @@ async fn snapshot(seed: u64, rig: &Rig, volume: &Volume, invalidate: bool) -> Re
         let read = volume.read(block * STAMP_BYTES as u64, STAMP_BYTES).await;
         read.map_err(told)?;
     }
-    // 5. It stands still again.
+    // 5. It is quiesced again.
     rig.control(Request::Quiesce { volume: named() }).await?;
     // 6. The storage system restores the snapshot.
     san.restore(&image);

@@ -73,7 +73,7 @@ fn an_array_within_another_that_stopped_comes_back() {
     survived_with(&options, 8, stalled);
 }
 
-/// Runs a drill whose daemon stands still now and then, as on a busy machine: what
+/// Runs a drill whose daemon stalls now and then, as on a busy machine: what
 /// happens one after the other is then seen at once.
 fn stalled(drill: &mut Command) -> Output {
     let drill = drill.stdout(Stdio::piped()).stderr(Stdio::piped());

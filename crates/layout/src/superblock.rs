@@ -119,7 +119,7 @@ pub struct Member {
     pub domain: String,
 }
 
-/// A flag of a volume: its origin stood still for others to change it, so that its
+/// A flag of a volume: its origin was quiesced for others to change it, so that its
 /// lines are not to be trusted by the next incarnation.
 pub const VOLUME_QUIESCED: u32 = 1;
 

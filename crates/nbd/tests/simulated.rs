@@ -282,7 +282,7 @@ fn a_loss_after_a_flush_is_not_reported() {
     assert_eq!(sim.world().tally().count(Class::StreamCut), 1);
 }
 
-/// A server that stands still is taken for lost in bounded time.
+/// A server that stalls is taken for lost in bounded time.
 #[test]
 fn a_server_that_stands_still_is_left() {
     let stall = StreamRule {

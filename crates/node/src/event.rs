@@ -46,7 +46,7 @@ pub enum Event {
         now: Bytes,
         origin: String,
     },
-    OriginDoubted {
+    OriginSuspect {
         volume: Name,
         origin: String,
         why: String,
@@ -133,7 +133,7 @@ impl fmt::Display for Event {
                 "volume {volume} had {before} and has {now} now: the pool's lines of it are \
                  dropped; if its origin {origin} was cut short, restore it before it is used"
             ),
-            Event::OriginDoubted {
+            Event::OriginSuspect {
                 volume,
                 origin,
                 why,

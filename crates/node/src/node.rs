@@ -346,8 +346,8 @@ impl<P: Platform> Node<P> {
     /// Forgets what is cached of a volume, and knows its origin anew.
     async fn invalidate(&self, name: &str) -> Result<(), Refusal> {
         let volume = self.volume(name)?;
-        let stood = volume.inner().is_quiesced();
-        if !stood {
+        let was_quiesced = volume.inner().is_quiesced();
+        if !was_quiesced {
             volume.inner().quiesce().await.map_err(told)?;
         }
         let guard = self.volumes.borrow()[&Name::new(name)?].guard.clone();
@@ -355,7 +355,7 @@ impl<P: Platform> Node<P> {
         if done.is_ok() {
             done = guard.renew().await;
         }
-        if !stood {
+        if !was_quiesced {
             volume.inner().resume().map_err(told)?;
         }
         done.map_err(told)

@@ -51,9 +51,9 @@ impl<D: Driver> Origin<D> {
                 origin: place.clone(),
             });
         } else if before.is_some()
-            && let Some(why) = doubt(cache, name, &opened.leaf, &env, &identity).await
+            && let Some(why) = suspicion(cache, name, &opened.leaf, &env, &identity).await
         {
-            platform.event(Event::OriginDoubted {
+            platform.event(Event::OriginSuspect {
                 volume: volume.clone(),
                 origin: place.clone(),
                 why,
@@ -87,7 +87,7 @@ impl<D: Driver> Origin<D> {
 }
 
 /// Why the origin cannot be taken for what it was; `None` if it can.
-async fn doubt<D: Driver>(
+async fn suspicion<D: Driver>(
     cache: &Cache<Leaf<D>>,
     volume: &str,
     origin: &Leaf<D>,

@@ -103,7 +103,7 @@ fn own_writes_are_never_another_s() {
                 async move {
                     if life > 0 {
                         let verdict = verdict(&disk, &env, &kept).await;
-                        // With all places in doubt it cannot be told.
+                        // With all places suspect it cannot be decided.
                         let fine = !matches!(verdict, Verdict::Changed(_));
                         assert!(fine, "seed {seed}, life {life}: {verdict:?}");
                     }

@@ -6,7 +6,7 @@ use crate::fitness::{check_spare, unusable};
 use crate::format::{MemberState, Scrubbed, Uuid};
 use crate::levels::{Level, Shape};
 use crate::member::{Candidate, Member, MemberCounts};
-use crate::membership::Standing;
+use crate::membership::Membership;
 use crate::recover::Progress;
 use crate::replicated::Change;
 use crate::scrub::ScrubReport;
@@ -237,10 +237,10 @@ impl Array {
                 return Err(core.error(Kind::Invalid, why));
             }
             let now = core.image();
-            if let Some(standing) = found.standing(&now, &entry) {
+            if let Some(membership) = found.membership(&now, &entry) {
                 let member = member(candidate, found.member());
                 member.worse_copy.set(found.worse_copy(&now));
-                let whole = standing != (Standing::Stale { whole: false });
+                let whole = membership != (Membership::Stale { whole: false });
                 return core.adopt(claim, member, whole).await;
             }
             if !overwrite {

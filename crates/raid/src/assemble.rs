@@ -2,7 +2,7 @@
 //!
 //! What cannot be used, because it is silent, blank, another array's, too small, or
 //! damaged, counts as absent, and is told of. What was asked of a member before has ended
-//! before it is believed (`late`). An array starts without a member only if
+//! before it is trusted (`late`). An array starts without a member only if
 //! those of which nothing is known could not have carried it on by themselves: what is
 //! here may be old then.
 //!
@@ -21,7 +21,7 @@ use crate::format::{HISTORY_MAX, MemberState, Superblock, Uuid};
 use crate::late;
 use crate::levels::Shape;
 use crate::member::{Candidate, Member};
-use crate::membership::{self, Known, Standing};
+use crate::membership::{self, Known, Membership};
 use block::{BoxDevice, Device, Env, IoError, IoResult};
 use futures_util::future::join_all;
 use std::collections::{BTreeMap, HashSet};
@@ -226,7 +226,7 @@ fn apart(found: &[Found]) -> IoError {
 struct Place {
     here: Option<(Candidate, Known)>,
     /// How far that is; `None` if nothing usable is here.
-    standing: Option<Standing>,
+    membership: Option<Membership>,
     /// Something is here that tells what it knows, usable or not.
     known: bool,
 }
@@ -248,24 +248,24 @@ fn places(
             late,
         }) = at
         else {
-            let (here, standing, known) = (None, None, false);
+            let (here, membership, known) = (None, None, false);
             places.push(Place {
                 here,
-                standing,
+                membership,
                 known,
             });
             continue;
         };
-        let mut standing = known.standing(truth, entry);
+        let mut membership = known.membership(truth, entry);
         let needed = truth.data_at + entry.sectors;
         if let Some(why) = late.or_else(|| unusable(&candidate, truth.block, needed)) {
             notes.push(why);
-            standing = None;
+            membership = None;
         }
-        let here = standing.map(|_| (candidate, known));
+        let here = membership.map(|_| (candidate, known));
         places.push(Place {
             here,
-            standing,
+            membership,
             known: true,
         });
     }
@@ -280,20 +280,20 @@ fn settle_unknown(
     shape: &Shape,
     notes: &mut Vec<String>,
 ) {
-    let fresh = |place: &Place| place.standing == Some(Standing::Fresh);
+    let fresh = |place: &Place| place.membership == Some(Membership::Fresh);
     let in_sync = |role: usize| truth.table[role].state == MemberState::InSync;
     let needed = !shape.can_run(|role| in_sync(role) && fresh(&places[role]));
     for place in places.iter_mut() {
-        if let (Some(Standing::Unknown), Some((candidate, _))) = (place.standing, &place.here) {
+        if let (Some(Membership::Unknown), Some((candidate, _))) = (place.membership, &place.here) {
             let name = &candidate.device.geometry().name;
             notes.push(format!("a superblock of {name} cannot be read"));
-            place.standing = Some(match needed {
-                true => Standing::Fresh,
-                false => Standing::Stale { whole: true },
+            place.membership = Some(match needed {
+                true => Membership::Fresh,
+                false => Membership::Stale { whole: true },
             });
         }
     }
-    // One that may have gone on with what cannot be read is believed before one that
+    // One that may have gone on with what cannot be read is trusted before one that
     // certainly did not.
     let may_be_newer = |place: &Place| {
         let hides = |(_, known): &(Candidate, Known)| known.may_hide_the_newest();
@@ -309,14 +309,14 @@ fn settle_unknown(
     for (role, place) in places.iter_mut().enumerate() {
         if in_sync(role)
             && !trusted[role]
-            && place.standing == Some(Standing::Fresh)
+            && place.membership == Some(Membership::Fresh)
             && let Some((candidate, _)) = &place.here
         {
             let name = &candidate.device.geometry().name;
             notes.push(format!(
                 "{name} may lack what a superblock of another member says that cannot be read"
             ));
-            place.standing = Some(Standing::Stale { whole: true });
+            place.membership = Some(Membership::Stale { whole: true });
         }
     }
 }
@@ -324,7 +324,7 @@ fn settle_unknown(
 /// The roles in sync of which another member does not know that, for it was cut short as
 /// it was told.
 fn unheard(places: &[Place], truth: &Superblock) -> Vec<usize> {
-    let fresh = |place: &&Place| place.standing == Some(Standing::Fresh);
+    let fresh = |place: &&Place| place.membership == Some(Membership::Fresh);
     let here = || places.iter().filter(fresh).filter_map(|p| p.here.as_ref());
     let is_known = |uuid| here().all(|(_, known)| known.has_in_sync(uuid));
     let table = truth.table.iter();
@@ -358,10 +358,10 @@ fn parts_of(
     let (mut members, mut returned) = (Vec::new(), Vec::new());
     for (role, (place, entry)) in places.into_iter().zip(&truth.table).enumerate() {
         let mut entry = *entry;
-        let standing = place.standing;
+        let membership = place.membership;
         let here = place.here.map(|(candidate, known)| new(candidate, &known));
-        let member = match (here, standing) {
-            (Some(member), Some(Standing::Stale { whole })) => {
+        let member = match (here, membership) {
+            (Some(member), Some(Membership::Stale { whole })) => {
                 if !entry.state.is_failed() {
                     let name = &member.name;
                     notes.push(format!(
@@ -420,7 +420,7 @@ fn parts_of(
 
 fn check_absent(shape: &Shape, places: &[Place], truth: &Superblock, start: Start) -> IoResult {
     let should = |role: &usize| truth.table[*role].state == MemberState::InSync;
-    let in_sync = |role: usize| should(&role) && places[role].standing == Some(Standing::Fresh);
+    let in_sync = |role: usize| should(&role) && places[role].membership == Some(Membership::Fresh);
     let all = 0..places.len();
     let missing = all.clone().filter(|role| should(role) && !in_sync(*role));
     let missing: Vec<_> = missing.map(|role| role.to_string()).collect();

@@ -30,7 +30,7 @@ enum Slot {
 
 /// How far the records that are found can be relied on to be all there were.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Doubt {
+pub(crate) enum Damage {
     /// They are all.
     None,
     /// A write to the journal was cut short.
@@ -44,7 +44,7 @@ pub(crate) struct Found {
     /// The records that are not done with, by stripe, the oldest first.
     pub stripes: BTreeMap<u64, Vec<Record>>,
     /// Whether that is all.
-    pub doubt: Doubt,
+    pub damage: Damage,
     /// The slots that hold neither a record nor nothing.
     pub illegible: Vec<u64>,
     /// Records before this one were durable.
@@ -83,16 +83,16 @@ fn weigh(slots: &[Slot], count: u64) -> Found {
     let is_there = |number: u64| records().any(|record| record.number == number);
     // Of records that were done with another has taken the place.
     let first = tail.max(durable.saturating_sub(len));
-    let mut doubt = match (first..durable).all(is_there) {
-        true => Doubt::None,
-        false => Doubt::Unknown,
+    let mut damage = match (first..durable).all(is_there) {
+        true => Damage::None,
+        false => Damage::Unknown,
     };
     let mut illegible = Vec::new();
     for (index, slot) in (0..).zip(slots) {
         match slot {
             Slot::Record(_) | Slot::Empty => continue,
-            Slot::Torn => doubt = doubt.max(Doubt::Torn),
-            Slot::Unknown => doubt = Doubt::Unknown,
+            Slot::Torn => damage = damage.max(Damage::Torn),
+            Slot::Unknown => damage = Damage::Unknown,
         }
         illegible.push(index);
     }
@@ -113,14 +113,14 @@ fn weigh(slots: &[Slot], count: u64) -> Found {
                 .push(record.clone());
         }
     }
-    let last = match doubt {
-        Doubt::None => last,
+    let last = match damage {
+        Damage::None => last,
         // What is illegible now may be read another time: it must be older then.
-        Doubt::Torn | Doubt::Unknown => last + 2 * len,
+        Damage::Torn | Damage::Unknown => last + 2 * len,
     };
     Found {
         stripes,
-        doubt,
+        damage,
         illegible,
         durable,
         last,

@@ -29,7 +29,7 @@ pub(crate) struct Known {
 
 /// How far a member is that the newest superblock knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Standing {
+pub(crate) enum Membership {
     /// It has everything that was acknowledged.
     Fresh,
     /// It lacks some of that: what the write-intent bitmap marks, or anything.
@@ -114,17 +114,17 @@ impl Known {
 
     /// How far this member is, which has `entry` in the table of `truth`; `None` if it went
     /// on apart.
-    pub fn standing(&self, truth: &Superblock, entry: &MemberEntry) -> Option<Standing> {
+    pub fn membership(&self, truth: &Superblock, entry: &MemberEntry) -> Option<Membership> {
         let (_, agreed) = self.agreed(truth)?;
         Some(match entry.state {
-            MemberState::Failed { whole } => Standing::Stale {
+            MemberState::Failed { whole } => Membership::Stale {
                 // What it missed is marked, unless it was lost before it was filled, or
                 // is a copy from before the loss.
                 whole: whole || agreed.events + 1 < entry.failed_at,
             },
-            _ if agreed.events >= truth.sealed => Standing::Fresh,
-            _ if self.hidden => Standing::Unknown,
-            _ => Standing::Stale { whole: true },
+            _ if agreed.events >= truth.sealed => Membership::Fresh,
+            _ if self.hidden => Membership::Unknown,
+            _ => Membership::Stale { whole: true },
         })
     }
 }

@@ -227,7 +227,7 @@ impl Core {
         }
     }
 
-    /// Brings the copies of every region in doubt into agreement.
+    /// Brings the copies of every suspect region into sync.
     async fn resync(self: &Rc<Core>) -> IoResult<bool> {
         self.again.borrow_mut().clear();
         let regions: Vec<usize> = self.unsynced.borrow().iter().copied().collect();

@@ -16,7 +16,7 @@
 
 use crate::core::Core;
 use crate::format::journal::{Entry, Record, Run};
-use crate::found::{Doubt, Found};
+use crate::found::{Damage, Found};
 use crate::levels::Stripe;
 use crate::lost::without;
 use crate::member::Member;
@@ -133,7 +133,7 @@ impl Core {
                 .await?;
         }
         let mut stripes = found.stripes.len();
-        if found.doubt > Doubt::None && self.is_whole() {
+        if found.damage > Damage::None && self.is_whole() {
             for stripe in self.marked_stripes(journal.role) {
                 if !found.stripes.contains_key(&stripe.number) {
                     self.settle(&journal, stripe, &[]).await?;
@@ -146,7 +146,7 @@ impl Core {
 
     /// Refuses what only a guess could make whole.
     fn check_known(&self, journal: &Replayed<'_>) -> IoResult {
-        if journal.found.doubt < Doubt::Unknown || self.is_whole() {
+        if journal.found.damage < Damage::Unknown || self.is_whole() {
             return Ok(());
         }
         let roles = (0..self.slots.len()).filter(|role| !self.is_in_sync(*role));
@@ -210,7 +210,7 @@ impl Core {
             return self.fit_parity(stripe, parity).await;
         }
         self.check_known(journal)?;
-        let unknown = journal.found.doubt == Doubt::Unknown;
+        let unknown = journal.found.damage == Damage::Unknown;
         let is_whole = matches!(records.last().map(|r| &r.entry), Some(Entry::Whole(_)));
         if unknown && self.is_whole() && !is_whole {
             return self.lose_unreadable(stripe).await;

@@ -48,7 +48,7 @@ pub enum Class {
     DeviceBack,
     /// A stream broke.
     StreamCut,
-    /// A stream stood still.
+    /// A stream stalled.
     StreamStalled,
     /// A stream's bytes were parted at a chosen place.
     StreamSplit,

@@ -99,7 +99,7 @@ fn a_file_system_that_hangs_blocks_itself_alone() {
     let (sound, _) = host.open_disk(file(&dir, BYTES), &options).unwrap();
     let (mesh, opener) = (Mesh::new(1), host.clone());
     let mount = std::sync::Arc::new(mount);
-    // A shard that stands still with it would stand for ever, and fail no test.
+    // A shard that stalls with it would stall for ever, and fail no test.
     let (_over, watch) = std::sync::mpsc::channel::<()>();
     let hung = std::sync::Arc::downgrade(&mount);
     std::thread::spawn(move || {
@@ -149,7 +149,7 @@ fn a_file_system_that_hangs_blocks_itself_alone() {
                     .timeout(SOON, elsewhere)
                     .await
                     .expect("it hangs with the other");
-                assert!(env.timer.now() - began < SOON, "the shard stood still");
+                assert!(env.timer.now() - began < SOON, "the shard stalled");
                 mount.signal(libc::SIGCONT);
                 let opened = async {
                     loop {

@@ -30,7 +30,7 @@ pub(crate) struct Marking {
 }
 
 impl Marking {
-    /// From here on the regions of `blocks` are in doubt.
+    /// From here on the regions of `blocks` are suspect.
     pub(crate) fn begin(durable: &Rc<Durable>, volume: u32, blocks: &Range<u64>) -> Marking {
         Marking {
             stays: Cell::new(false),
@@ -41,7 +41,7 @@ impl Marking {
         }
     }
 
-    /// The write may land yet, over whatever follows: its regions stay in doubt until
+    /// The write may land yet, over whatever follows: its regions stay suspect until
     /// the pool is opened anew, also under another id of the volume.
     pub(crate) fn stay(&self) {
         self.stays.set(true);

@@ -9,12 +9,12 @@ pub struct Durability {
     /// Names this host for ever.
     pub host: String,
     /// A small device that outlives the pool's, such as a file of the system
-    /// disk. Without it nothing that was on the pool is believed.
+    /// disk. Without it nothing that was on the pool is trusted.
     pub witness: Option<BoxDevice>,
     /// Random numbers, to name the pool and its devices.
     pub uuids: Box<dyn FnMut() -> u128>,
     /// Take devices that hold something else: it is overwritten.
     pub overwrite: bool,
-    /// Believe nothing that is on the pool.
+    /// Trust nothing that is on the pool.
     pub cold: bool,
 }

@@ -25,8 +25,8 @@ mod commit;
 mod durability;
 mod hints;
 mod io;
+mod membership;
 mod open;
-mod standing;
 mod store;
 mod superblocks;
 mod table;
@@ -212,16 +212,16 @@ impl Durable {
         self.origins.borrow_mut().remove(&id);
     }
 
-    /// Whether an entry of the map with this key may be believed now.
-    pub(crate) fn is_believed(&self, key: policy::Key, line_shift: u32) -> bool {
+    /// Whether an entry of the map with this key may be trusted now.
+    pub(crate) fn is_trusted(&self, key: policy::Key, line_shift: u32) -> bool {
         let (volume, line) = crate::lines::split_key(key);
         let known = |v: &Volume| v.id == volume;
         self.superblock.now().volumes.iter().any(known)
-            && !self.is_doubtful(volume, line << line_shift)
+            && !self.is_suspect(volume, line << line_shift)
     }
 
     /// Whether a line of `volume` that holds `block` may differ from the origin.
-    pub(crate) fn is_doubtful(&self, volume: u32, block: u64) -> bool {
-        self.table.borrow().is_doubtful(volume, block)
+    pub(crate) fn is_suspect(&self, volume: u32, block: u64) -> bool {
+        self.table.borrow().is_suspect(volume, block)
     }
 }

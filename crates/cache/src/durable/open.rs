@@ -15,7 +15,7 @@
 use super::bitmap::{ALL, keep_marked, write_image};
 use super::durability::Durability;
 use super::io::{READ_MAX, readable};
-use super::standing::{Given, Standing, Verdict, refuse};
+use super::membership::{Given, Membership, Verdict, refuse};
 use super::store::NewStore;
 use super::superblocks::{WITNESS_SECTORS, claim, write_superblocks};
 use super::{Durable, PoolState, Signal};
@@ -47,7 +47,7 @@ pub enum Found {
     },
     /// Nothing; it is new here.
     Nothing,
-    /// Lines that cannot be believed, and why.
+    /// Lines that cannot be trusted, and why.
     Unusable(&'static str),
 }
 
@@ -143,7 +143,7 @@ async fn bitmap_area<D: Device>(device: &D, start: Lba, env: &Env) -> IoResult<V
 
 impl<P: Device> Cache<P> {
     /// Opens the pool that `durability` names, on `devices`, and brings back the
-    /// lines that can be believed, while it serves. See [`Cache::close`].
+    /// lines that can be trusted, while it serves. See [`Cache::close`].
     ///
     /// Devices that cannot be read are left out; [`Opened::absent`] names them. Fails,
     /// having written nothing, if one holds what is not this pool's (unless that is to be
@@ -238,10 +238,10 @@ impl<P: Device> Cache<P> {
         });
         let cache = Cache::with(config, policy, env, Some(durable.clone()))?;
         let mut reports = Vec::new();
-        let standings = verdict.standings.into_iter().zip(bitmap);
-        for (Given { at, device, .. }, (standing, bitmap)) in given.into_iter().zip(standings) {
+        let memberships = verdict.memberships.into_iter().zip(bitmap);
+        for (Given { at, device, .. }, (membership, bitmap)) in given.into_iter().zip(memberships) {
             let name = device.device.geometry().name.to_string();
-            let (store, found) = store(standing, bitmap, &mut durability.uuids);
+            let (store, found) = store(membership, bitmap, &mut durability.uuids);
             let id = cache.add_member(device, Some(store))?;
             let report = OpenReport {
                 at,
@@ -418,21 +418,21 @@ async fn witness_superblock(durability: &Durability, env: &Env) -> IoResult<Opti
                 "written by a newer hotset (format {version}): use that, or move the file away to start cold"
             ),
         ),
-        // Without it nothing is believed, which is safe.
+        // Without it nothing is trusted, which is safe.
         Err(SuperblockError::Blank | SuperblockError::Damaged(_)) => Ok(None),
     }
 }
 
 /// What is kept of a device's metadata, and what was found there.
 fn store(
-    standing: Standing,
+    membership: Membership,
     bitmap: Option<Bitmap>,
     uuids: &mut dyn FnMut() -> u128,
 ) -> (NewStore, Found) {
-    match standing {
-        Standing::New => (NewStore::New(Uuid(uuids())), Found::Nothing),
-        Standing::Stale(why) => (NewStore::New(Uuid(uuids())), Found::Unusable(why)),
-        Standing::Current(superblock) => {
+    match membership {
+        Membership::New => (NewStore::New(Uuid(uuids())), Found::Nothing),
+        Membership::Stale(why) => (NewStore::New(Uuid(uuids())), Found::Unusable(why)),
+        Membership::Current(superblock) => {
             let plan = superblock.plan().expect("checked when it was read");
             let clean = superblock.clean;
             (
@@ -454,8 +454,8 @@ async fn bitmaps_of<P: Device>(
     env: &Env,
 ) -> Result<Vec<Option<Bitmap>>, (usize, IoError)> {
     let mut all = Vec::new();
-    for (nth, standing) in verdict.standings.iter().enumerate() {
-        let Standing::Current(superblock) = standing else {
+    for (nth, membership) in verdict.memberships.iter().enumerate() {
+        let Membership::Current(superblock) = membership else {
             all.push(None);
             continue;
         };

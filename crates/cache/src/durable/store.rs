@@ -38,7 +38,7 @@ pub(crate) struct Store {
 
 /// What must be read back before a member's lines can be used.
 pub(crate) struct Recovered {
-    /// The log reaches at least up to here, or the map cannot be believed.
+    /// The log reaches at least up to here, or the map cannot be trusted.
     pub(crate) log_end_min: u64,
     /// The bitmap on it; `None` if it cannot be read.
     pub(crate) bitmap: Option<Bitmap>,

@@ -36,7 +36,7 @@ const RETRY: Nanos = Nanos::from_millis(100);
 /// a member was lost. The caller holds the lock.
 ///
 /// A witness that cannot be written holds up what needs the superblocks, since a
-/// device that was lost could otherwise come back alone and be believed.
+/// device that was lost could otherwise come back alone and be trusted.
 pub(super) async fn write_superblocks<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>) {
     loop {
         if durable.departed.take() {
@@ -207,7 +207,7 @@ fn superblock_of_pool<P: Device>(
 }
 
 /// Writes the superblock of a member that begins anew: it names the pool and an epoch that
-/// was, and is never believed, for no witness knows the device by its new name. The
+/// was, and is never trusted, for no witness knows the device by its new name. The
 /// epoch stays, lest an old witness find nobody who knows better.
 ///
 /// Both copies, since the bitmap that follows does not go with what an old one says.

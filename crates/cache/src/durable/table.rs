@@ -114,7 +114,7 @@ impl Table {
     }
 
     /// Whether a line of `volume` that holds `block` may differ from the origin.
-    pub(crate) fn is_doubtful(&self, volume: u32, block: u64) -> bool {
+    pub(crate) fn is_suspect(&self, volume: u32, block: u64) -> bool {
         self.wanted
             .get(Bitmap::bit(volume, block >> self.region_shift))
     }
@@ -200,9 +200,7 @@ mod tests {
         assert!(!table.is_marked(write) && table.is_due());
         commit(&mut table);
         assert!(table.is_marked(write) && !table.is_due());
-        assert!(
-            table.is_doubtful(1, 0) && table.is_doubtful(1, 2047) && !table.is_doubtful(1, 2048)
-        );
+        assert!(table.is_suspect(1, 0) && table.is_suspect(1, 2047) && !table.is_suspect(1, 2048));
         assert!(table.idle(0).is_empty());
         table.end(write);
         let idle = table.idle(0);
@@ -212,7 +210,7 @@ mod tests {
         let again = table.begin(1, &(0..1));
         assert!(table.is_marked(again));
         assert!(table.clear(&idle, 1));
-        assert!(table.is_doubtful(1, 0) && !table.is_doubtful(1, 1024));
+        assert!(table.is_suspect(1, 0) && !table.is_suspect(1, 1024));
         table.end(again);
         assert!(!table.clear(&idle[..1], 1), "it was touched meanwhile");
     }

@@ -84,9 +84,9 @@ impl<P: Device> Cache<P> {
         self.0.env.spawn.persist(writing).await;
     }
 
-    /// What is in doubt under the id `old` of a volume, for a write that failed may land
+    /// What is suspect under the id `old` of a volume, for a write that failed may land
     /// there yet, is so under `id` too; known to every member when it returns.
-    pub(crate) async fn doubt_again(&self, old: u32, id: u32) {
+    pub(crate) async fn suspect_again(&self, old: u32, id: u32) {
         let Some(durable) = self.durable() else {
             return;
         };

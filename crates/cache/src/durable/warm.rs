@@ -1,7 +1,7 @@
 //! Reading back what the pool held: the map, the log over it, what the policy
 //! remembers. Clients are served meanwhile, from the origins.
 //!
-//! An entry is believed if its volume is known and its region is marked neither
+//! An entry is trusted if its volume is known and its region is marked neither
 //! on the device nor since. One that is not is dropped and logged as dropped,
 //! before which no bit is cleared. So is one that could not be read; and since a log may
 //! seem to end early for the same reason, the first record after a restart ends it
@@ -28,7 +28,7 @@ const CHUNK_BLOCKS: u64 = 64;
 /// Slots that are put into use at once.
 const BATCH: usize = 4096;
 
-/// Why a member's map was not believed.
+/// Why a member's map was not trusted.
 enum Unusable {
     /// It cannot be read.
     Unread(Fault),
@@ -230,7 +230,7 @@ struct Line {
 }
 
 /// Gives the slots of all members to the policy, with the lines that are
-/// believed, the least recently used first.
+/// trusted, the least recently used first.
 async fn adopt<P: Device>(core: &Rc<Core<P>>, durable: &Durable) {
     let members = core.state.borrow().devices.kept();
     let mut lines = Vec::new();
@@ -279,7 +279,7 @@ async fn adopt<P: Device>(core: &Rc<Core<P>>, durable: &Durable) {
     }
 }
 
-/// Gives a slot that was put into use its line, if that is believed.
+/// Gives a slot that was put into use its line, if that is trusted.
 fn adopt_line<P: Device>(
     core: &Core<P>,
     durable: &Durable,
@@ -290,10 +290,10 @@ fn adopt_line<P: Device>(
 ) {
     if key == Key(0) || state.contents.is_empty(slot) {
         state.contents.wipe(slot);
-    } else if durable.is_believed(key, core.shape.shift()) && state.policy.adopt(key, slot, heat) {
+    } else if durable.is_trusted(key, core.shape.shift()) && state.policy.adopt(key, slot, heat) {
         core.counters.count(Counter::LinesRestored);
     } else {
-        core.counters.count(Counter::LinesInDoubt);
+        core.counters.count(Counter::LinesSuspect);
         state.contents.clear(slot.0..slot.0 + 1);
     }
 }

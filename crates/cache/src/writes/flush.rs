@@ -45,10 +45,10 @@ impl Writes {
         // What was read before is neither joined nor promoted any more.
         drop(self.flights.begin_write(0..u64::MAX));
         let (volume, shift) = (self.id(), core.shape.shift());
-        let is_doubtful = |line: u64| match &core.durable {
-            Some(durable) => durable.is_doubtful(volume, line << shift),
+        let is_suspect = |line: u64| match &core.durable {
+            Some(durable) => durable.is_suspect(volume, line << shift),
             None => true,
         };
-        core.state.borrow_mut().distrust(volume, is_doubtful);
+        core.state.borrow_mut().distrust(volume, is_suspect);
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! A pool is made full by its map alone: a daemon forms it and ends in order, and a
 //! checkpoint is written in which each slot holds a line of zeroes, as the origin
-//! does there. That all of it was believed is seen by what the next daemon counts.
+//! does there. That all of it was trusted is seen by what the next daemon counts.
 //! That one rewrites the map as daemons do, before anything is measured.
 
 use super::server::{Hotset, Setup, direct};
@@ -115,9 +115,9 @@ fn open(hotset: &Path, setup: &Setup, lines: u64) -> io::Result<(Hotset, Opened)
         if restored == lines {
             break;
         }
-        let doubted = daemon.counter("lines_in_doubt")?;
-        if doubted > 0 || begin.elapsed() > PATIENCE {
-            let what = format!("of {lines} lines {restored} came back, {doubted} were in doubt");
+        let suspect = daemon.counter("lines_in_doubt")?;
+        if suspect > 0 || begin.elapsed() > PATIENCE {
+            let what = format!("of {lines} lines {restored} came back, {suspect} were suspect");
             return Err(io::Error::other(what));
         }
         std::thread::sleep(Duration::from_millis(20));

@@ -2,7 +2,7 @@
 
 use super::wire::{REQUEST_BYTES, REQUEST_MAGIC};
 
-/// A request as it stands on the wire, before anything in it is believed.
+/// A request as it stands on the wire, before anything in it is trusted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Request {
     /// Command flags, see [`super::wire::cmd_flag`].

@@ -15,7 +15,7 @@ struct Sector {
     /// What the last acknowledged write left.
     settled: Value,
     /// What failed writes since then may have left.
-    doubtful: Vec<Value>,
+    suspect: Vec<Value>,
     /// Writes in flight.
     pending: Vec<Value>,
     /// Writes that nobody waits for any more.
@@ -26,7 +26,7 @@ impl Sector {
     fn allows(&self, value: Option<Value>) -> bool {
         let allowed = |v: Value| v == ANYTHING || Some(v) == value;
         allowed(self.settled)
-            || [&self.doubtful, &self.pending, &self.loose]
+            || [&self.suspect, &self.pending, &self.loose]
                 .into_iter()
                 .flatten()
                 .any(|v| allowed(*v))
@@ -96,9 +96,9 @@ impl Model {
             match end {
                 End::Done => {
                     sector.settled = value;
-                    sector.doubtful.clear();
+                    sector.suspect.clear();
                 }
-                End::Failed => sector.doubtful.push(value),
+                End::Failed => sector.suspect.push(value),
                 End::Abandoned => sector.loose.push(value),
             }
         }
@@ -148,7 +148,7 @@ fn describe(value: Option<Value>, seen: &Sector) -> String {
             .as_ref()
             .map_or("bytes that nobody wrote".to_string(), name),
         name(&seen.settled),
-        list(&seen.doubtful),
+        list(&seen.suspect),
         list(&seen.pending),
         list(&seen.loose),
     )
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_and_discards_leave_doubt_until_the_next_write() {
+    fn failures_and_discards_leave_sectors_suspect_until_the_next_write() {
         let mut model = Model::new(1);
         model.change(0..1, 7);
         model.changed(0..1, 7, End::Failed);

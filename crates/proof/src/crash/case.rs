@@ -90,7 +90,7 @@ pub enum Step {
     Away(usize, Nanos),
     /// A pool disk answers nothing any more in this life of the daemon.
     Hang(usize),
-    /// The back end takes a snapshot of a volume that stands still.
+    /// The back end takes a snapshot of a quiesced volume.
     Snapshot(usize),
     /// It puts the last one back, and the volume is invalidated.
     Rollback(usize),

@@ -76,7 +76,7 @@ impl Image {
     }
 
     /// Clears all bits and seals that, as no flip can: lines that the origin
-    /// has overtaken are believed then.
+    /// has overtaken are trusted then.
     pub fn forge(&mut self) {
         for block in 0..self.plan.bitmap.blocks {
             let at = (self.plan.bitmap.start + block) as usize * BLOCK_BYTES;

@@ -258,7 +258,7 @@ impl Model {
             let possible: Vec<_> = sector.base.iter().copied().chain(tail).collect();
             sector.may_be(possible);
         }
-        self.doubt_reads();
+        self.suspect_reads();
     }
 
     /// A client's flush has failed for what the origin forgot: the client knows.
@@ -282,7 +282,7 @@ impl Model {
         self.losses += 1;
     }
 
-    /// What a volume that stands still holds.
+    /// What a quiesced volume holds.
     pub fn save(&self) -> Saved {
         let held = |s: &Sector| s.now.iter().chain(&s.loose).copied().collect();
         Saved(self.sectors.iter().map(held).collect())
@@ -296,7 +296,7 @@ impl Model {
             sector.unsettled = true;
             sector.may_be(held.clone());
         }
-        self.doubt_reads();
+        self.suspect_reads();
     }
 
     /// Others have durably put `value` on sectors that no client can reach now.
@@ -336,7 +336,7 @@ impl Model {
     }
 
     /// Reads in progress may return what a sector may be now.
-    fn doubt_reads(&mut self) {
+    fn suspect_reads(&mut self) {
         let mut reads = std::mem::take(&mut self.reads);
         for read in &mut reads {
             for (i, sector) in (0..).zip(self.of(&read.sectors)) {

@@ -54,7 +54,7 @@ pub(super) async fn work(bench: &Bench, env: &Env, stage: &Stage, volume: usize,
             at_standstill(bench, env, stage, volume, back).await;
             if !state.closed.get() {
                 let resumed = stage.gates[volume].device().resume();
-                resumed.expect("it stands still");
+                resumed.expect("it is quiesced");
             }
         }
         Err(error) => judge(bench, volume, since, &state.told, &error),

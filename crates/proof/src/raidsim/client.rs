@@ -98,7 +98,7 @@ pub(crate) async fn read(life: &Life, sectors: Range<u64>) {
     let _charge = charge(life, &sectors).await;
     let id = life.model.borrow_mut().read(sectors.clone());
     let around = blocks(life, &sectors);
-    let doubtful = life.model.borrow().is_doubtful(&around);
+    let suspect = life.model.borrow().is_suspect(&around);
     let (before, lost) = (life.before(), life.may_be_lost(&around));
     let at = sectors.start * SECTOR_BYTES;
     let answer = life.gate.read(at, bytes(&sectors) as usize).await;
@@ -112,7 +112,7 @@ pub(crate) async fn read(life: &Life, sectors: Range<u64>) {
         Err(error) => {
             let _ = life.model.borrow_mut().was_read(id, None);
             let media = error.kind() == Kind::Media;
-            if media && (doubtful || life.tolerant) {
+            if media && (suspect || life.tolerant) {
                 life.meet(Class::Unreadable);
             } else if media && (lost || life.may_be_lost(&around)) {
                 life.meet(Class::RefusedLost);
@@ -199,11 +199,11 @@ fn blocks(life: &Life, sectors: &Range<u64>) -> Range<u64> {
 /// blocks that it merges into, and RAID 5 what parity is computed from.
 fn is_excused(life: &Life, sectors: &Range<u64>) -> bool {
     let around = blocks(life, sectors);
-    let unknown = life.model.borrow().is_doubtful(&around) || life.may_be_lost(&around);
+    let unknown = life.model.borrow().is_suspect(&around) || life.may_be_lost(&around);
     let merges = life.scenario.block.0 > 1 && unknown;
     let stripes = life.stripes(sectors);
     let spoilt =
-        life.scenario.trouble == Trouble::Spoils && life.model.borrow().is_doubtful(&stripes);
+        life.scenario.trouble == Trouble::Spoils && life.model.borrow().is_suspect(&stripes);
     let computes = life.scenario.level == Level::Raid5 && (life.tolerant || spoilt);
     merges || computes || (life.tolerant && life.scenario.block.0 > 1)
 }

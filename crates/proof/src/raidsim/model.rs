@@ -28,8 +28,8 @@ struct Sector {
     since: Vec<Written>,
     /// A write that failed nearby may have cost what it holds.
     may_be_lost: bool,
-    /// It was in doubt, and has been discarded since, which may leave it as it is.
-    doubtful: bool,
+    /// It was suspect, and has been discarded since, which may leave it as it is.
+    suspect: bool,
     /// Changes whenever a write begins or ends.
     version: u64,
 }
@@ -79,7 +79,7 @@ impl Model {
                 acked: true,
             }],
             may_be_lost: false,
-            doubtful: false,
+            suspect: false,
             version: 0,
         };
         Model {
@@ -141,8 +141,8 @@ impl Model {
             if good {
                 let discarded = value == ANYTHING;
                 sector.may_be_lost &= discarded;
-                sector.doubtful |= sector.settled.len() > 1;
-                sector.doubtful &= discarded;
+                sector.suspect |= sector.settled.len() > 1;
+                sector.suspect &= discarded;
                 sector.settled = vec![value];
             } else {
                 sector.settled.push(value);
@@ -258,9 +258,9 @@ impl Model {
     }
 
     /// Whether it is not known what some of `sectors` hold.
-    pub fn is_doubtful(&self, sectors: &Range<u64>) -> bool {
+    pub fn is_suspect(&self, sectors: &Range<u64>) -> bool {
         let unsettled = |s: &Sector| s.settled.len() + s.pending.len() > 1;
-        self.any(sectors, |s| s.doubtful || unsettled(s))
+        self.any(sectors, |s| s.suspect || unsettled(s))
     }
 
     /// A read begins.
@@ -296,7 +296,7 @@ impl Model {
                 ));
             };
             let sector = &mut self.sectors[at as usize];
-            // What was in doubt is no longer.
+            // What was suspect is no longer.
             let quiet = sector.version == version && sector.pending.is_empty();
             sector.may_be_lost &= !quiet;
             if quiet && sector.settled.len() > 1 {
@@ -398,7 +398,7 @@ mod tests {
         model.guess(2, |at| at == 0);
         model.cut(0);
         assert!(check(&mut model, 99));
-        assert!(!model.is_doubtful(&(2..4)), "nothing was written there");
+        assert!(!model.is_suspect(&(2..4)), "nothing was written there");
         write(&mut model, 8, true);
         model.cut(0);
         assert!(check(&mut model, 8) && !check(&mut model, 99));
@@ -409,7 +409,7 @@ mod tests {
         let mut model = Model::new(1);
         model.begin(0..1, 7);
         model.cut(0);
-        assert!(model.is_doubtful(&(0..1)));
+        assert!(model.is_suspect(&(0..1)));
         assert!(check(&mut model, 7) && !check(&mut model, ZERO));
         model.cut(0);
         assert!(check(&mut model, ZERO), "it was not flushed");

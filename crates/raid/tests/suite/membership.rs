@@ -205,7 +205,7 @@ fn a_forced_start_that_is_cut_short_takes_nothing_back() {
 /// One copy of the superblock of the leg that went on rots, or cannot be read: the other
 /// copy says the same, and the stale leg is filled.
 #[test]
-fn a_stale_leg_is_not_believed_when_a_superblock_of_the_other_rots() {
+fn a_stale_leg_is_not_trusted_when_a_superblock_of_the_other_rots() {
     for (lost, copy) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         for unreadable in [false, true] {
             let (mut sim, disks) = went_on_without(lost);

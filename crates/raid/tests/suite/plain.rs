@@ -148,9 +148,9 @@ fn legs_of_version_1_that_went_on_apart_are_refused() {
 }
 
 /// In version 1 the newest copy alone said that a leg was lost: with that gone, the leg
-/// that it was on is believed, and the other filled.
+/// that it was on is trusted, and the other filled.
 #[test]
-fn a_stale_leg_of_version_1_is_not_believed_when_the_newest_superblock_rots() {
+fn a_stale_leg_of_version_1_is_not_trusted_when_the_newest_superblock_rots() {
     run(1, 1, &[8; 2], async |bench| {
         went_on_in_version_1(&bench).await;
         // Both are in sync in what is left of the first.

@@ -1,4 +1,4 @@
-//! What a scrub finds, and which bytes a repair believes.
+//! What a scrub finds, and which bytes a repair trusts.
 
 use crate::common::{Bench, drive, refused, run, spoil, strike};
 use block::{Device, Extent, Fua, Kind, Lba, Nanos, Sectors};
@@ -22,16 +22,16 @@ async fn corrupt(bench: &Bench, level: Level, disk: usize, (from, sectors): (u64
 }
 
 #[test]
-fn a_scrub_counts_what_differs_and_a_repair_believes_most_copies_or_the_data() {
+fn a_scrub_counts_mismatches_and_a_repair_trusts_most_copies_or_the_data() {
     // What the first sector that is wrong holds in the end.
     for (level, members, disk, right) in [
         (Level::Raid1, 2, 1, 1),
-        // Of two the first is believed, right or not.
+        // Of two the first is trusted, right or not.
         (Level::Raid1, 2, 0, 9),
         (Level::Raid1, 3, 0, 1),
         (Level::Raid1, 3, 2, 1),
         (Level::Raid10, 4, 3, 1),
-        // Parity, and data, which is believed: nothing tells that it is wrong.
+        // Parity, and data, which is trusted: nothing tells that it is wrong.
         (Level::Raid5, 3, 0, 1),
         (Level::Raid5, 3, 0, 9),
     ] {

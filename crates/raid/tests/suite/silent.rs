@@ -83,7 +83,7 @@ fn nobody_is_kept_waiting_for_a_member_that_hangs_but_requests() {
 }
 
 /// A start that hangs in its first superblock is over in time. Only once that has landed does
-/// another one believe the member.
+/// another one trust the member.
 #[test]
 fn a_start_does_not_wait_for_a_member_that_hangs_and_nothing_of_it_lands_later() {
     for (level, members) in LEVELS {

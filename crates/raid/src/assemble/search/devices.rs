@@ -97,7 +97,7 @@ impl Device for Disk {
     }
 }
 
-/// Runs what is waited for alone, with a clock that stands still: nothing is tended.
+/// Runs what is waited for alone, with a stopped clock: nothing is supervised.
 pub struct Alone;
 
 impl Executor for Alone {

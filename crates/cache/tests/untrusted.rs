@@ -1,4 +1,4 @@
-//! What is found on a pool's devices and must not be believed, or not be needed.
+//! What is found on a pool's devices and must not be trusted, or not be needed.
 
 mod place;
 
@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 #[test]
-fn a_device_that_was_away_while_writes_went_on_is_not_believed() {
+fn a_device_that_missed_writes_is_not_trusted() {
     for all in [vec![0, 1], vec![0]] {
         for crash in [false, true] {
             let mut place = Place::new(4, 2);
@@ -50,7 +50,7 @@ fn a_device_that_was_away_while_writes_went_on_is_not_believed() {
 }
 
 #[test]
-fn a_device_left_out_of_a_run_is_not_believed() {
+fn a_device_left_out_of_a_run_is_not_trusted() {
     let mut place = Place::filled(5);
     let without = place.run(&[], |rig| async move {
         assert_eq!(rig.opened.missing.len(), 1);
@@ -243,7 +243,7 @@ fn one_unreadable_sector_of_metadata_costs_lines_at_most() {
 }
 
 #[test]
-fn a_device_of_incarnations_that_were_cut_short_is_not_believed() {
+fn a_device_of_incarnations_that_were_cut_short_is_not_trusted() {
     let mut place = Place::filled(8);
     let disk = place.pool[0];
     let without = place.run(&[], move |rig| async move {
@@ -275,7 +275,7 @@ fn a_device_of_incarnations_that_were_cut_short_is_not_believed() {
 
 /// A device that begins anew has lost its bitmap before it gets another superblock.
 #[test]
-fn a_power_cut_while_a_device_begins_anew_leaves_nothing_of_before_to_believe() {
+fn a_power_cut_while_a_device_is_initialised_leaves_nothing_of_before_to_trust() {
     let mut cuts = 0;
     for step in 1..200 {
         let mut place = Place::new(step, 2);
@@ -325,7 +325,7 @@ fn a_power_cut_while_a_device_begins_anew_leaves_nothing_of_before_to_believe() 
 
 /// A bit that flips in one read of map or log, and not in the next.
 #[test]
-fn what_could_not_be_read_once_is_not_believed_later() {
+fn what_could_not_be_read_once_is_not_trusted_later() {
     let mut fewer = 0;
     let plan = layout::Plan::new(Sectors::from_mib(8), (LINE / 8) as u32).unwrap();
     // As many as make one checkpoint, and then a few.

@@ -23,7 +23,7 @@ pub(super) struct Verdict {
     pub newest: Option<Superblock>,
     pub epoch: u64,
     /// As the devices were given.
-    pub standings: Vec<Standing>,
+    pub memberships: Vec<Membership>,
     /// Members that are not here, or not trusted.
     pub missing: Vec<String>,
 }
@@ -47,12 +47,12 @@ impl Verdict {
             .map(|superblock| superblock.epoch)
             .max()
             .unwrap_or(0);
-        let mut standings = Vec::new();
+        let mut memberships = Vec::new();
         for (given, superblock) in given.iter().zip(superblocks.clone()) {
-            standings.push(match superblock.filter(ours) {
-                None => Standing::New,
-                Some(_) if durability.cold => Standing::Stale(STALE_COLD),
-                Some(superblock) => standing(
+            memberships.push(match superblock.filter(ours) {
+                None => Membership::New,
+                Some(_) if durability.cold => Membership::Stale(STALE_COLD),
+                Some(superblock) => membership(
                     superblock.clone(),
                     witness,
                     epoch,
@@ -62,8 +62,8 @@ impl Verdict {
             });
         }
         let current = |uuid: Uuid| {
-            let is = |s: &Standing| matches!(s, Standing::Current(superblock) if superblock.device == uuid);
-            standings.iter().any(is)
+            let is = |s: &Membership| matches!(s, Membership::Current(superblock) if superblock.device == uuid);
+            memberships.iter().any(is)
         };
         let before = newest
             .as_ref()
@@ -74,19 +74,19 @@ impl Verdict {
             pool,
             newest,
             epoch,
-            standings,
+            memberships,
         })
     }
 
     /// Whether all are trusted, and nobody is missing.
     pub fn is_as_before(&self) -> bool {
-        let current = |standing: &Standing| matches!(standing, Standing::Current(_));
-        self.missing.is_empty() && self.standings.iter().all(current)
+        let current = |membership: &Membership| matches!(membership, Membership::Current(_));
+        self.missing.is_empty() && self.memberships.iter().all(current)
     }
 }
 
 /// What a device is to the pool.
-pub(super) enum Standing {
+pub(super) enum Membership {
     New,
     Stale(&'static str),
     Current(Box<Superblock>),
@@ -147,13 +147,13 @@ fn pool_of<P: Device>(
 }
 
 /// What a device with this superblock is to the pool.
-fn standing<P: Device>(
+fn membership<P: Device>(
     superblock: Superblock,
     witness: Option<&Superblock>,
     epoch: u64,
     line_blocks: u32,
     device: &PoolDevice<P>,
-) -> IoResult<Standing> {
+) -> IoResult<Membership> {
     let blocks = device.extent.len.0 / BLOCK_SECTORS;
     if superblock.blocks > blocks {
         let what = format!(
@@ -171,16 +171,18 @@ fn standing<P: Device>(
             .any(|member| member.device == superblock.device)
     };
     Ok(match witness {
-        None => Standing::Stale(STALE_WITNESS),
-        Some(_) if superblock.epoch < epoch => Standing::Stale(STALE_EPOCH),
+        None => Membership::Stale(STALE_WITNESS),
+        Some(_) if superblock.epoch < epoch => Membership::Stale(STALE_EPOCH),
         // Nothing is written to a volume before the witness has the members. One that it
         // lacks, whatever its epoch, is of an incarnation that was cut short, or came then.
-        Some(witness) if !is_member(&superblock, witness) => Standing::Stale(STALE_EPOCH),
+        Some(witness) if !is_member(&superblock, witness) => Membership::Stale(STALE_EPOCH),
         // The witness is written after all members.
-        Some(witness) if superblock.sequence < witness.sequence => Standing::Stale(STALE_IMAGE),
-        Some(_) if superblock.line_blocks != line_blocks => Standing::Stale(STALE_LINES),
-        Some(_) if superblock.region_blocks != super::REGION_BLOCKS => Standing::Stale(STALE_LINES),
-        Some(_) => Standing::Current(Box::new(superblock)),
+        Some(witness) if superblock.sequence < witness.sequence => Membership::Stale(STALE_IMAGE),
+        Some(_) if superblock.line_blocks != line_blocks => Membership::Stale(STALE_LINES),
+        Some(_) if superblock.region_blocks != super::REGION_BLOCKS => {
+            Membership::Stale(STALE_LINES)
+        }
+        Some(_) => Membership::Current(Box::new(superblock)),
     })
 }
 
