@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 /// Metadata that is not written within so many times the limit for hits ejects
 /// its device.
-const PATIENCE: u64 = 10;
+const METADATA_TIMEOUT_FACTOR: u64 = 10;
 
 pub(crate) struct Core<P: Device> {
     pub(crate) config: Config,
@@ -35,8 +35,8 @@ pub(crate) struct Core<P: Device> {
 
 impl<P: Device> Core<P> {
     /// How long a device may take to write metadata.
-    pub(crate) fn patience(&self) -> Nanos {
-        Nanos(self.config.hit_latency_max.0 * PATIENCE)
+    pub(crate) fn metadata_timeout(&self) -> Nanos {
+        Nanos(self.config.hit_latency_max.0 * METADATA_TIMEOUT_FACTOR)
     }
 }
 

@@ -7,16 +7,16 @@
 //!
 //! Not here: what an array does about a lost member (`raid`); how one is made
 //! (`create`); who has what is being opened (`lease`); when a lost member is sought
-//! (`tend`), or an array scrubbed (`scrub`); how an array that has lost too much is put
+//! (`supervise`), or an array scrubbed (`scrub`); how an array that has lost too much is put
 //! together again (`ready`).
 
 mod create;
 mod lease;
 mod probe;
-mod ready;
+mod reopen;
 mod running;
 mod scrub;
-mod tend;
+mod supervise;
 
 pub use lease::Lease;
 pub(crate) use running::Running;
@@ -204,7 +204,7 @@ impl<P: Platform> Devices<P> {
         let detection = nanos(array.detection.value);
         Options {
             // The rest is for asking another member.
-            patience: Some(Nanos(detection.0 / 10 * 9)),
+            timeout: Some(Nanos(detection.0 / 10 * 9)),
             spare_delay: nanos(array.spare_delay.value),
             rewrites: REWRITES,
             rebuild_floor: array.rebuild_rate.value.0,

@@ -421,7 +421,7 @@ impl<P: Platform> Node<P> {
     pub fn supervise(node: &Rc<Self>) {
         let spawn = node.env().spawn;
         spawn.spawn(Node::tell_ejections(node.clone()));
-        spawn.spawn(node.devices.clone().tend());
+        spawn.spawn(node.devices.clone().supervise());
         spawn.spawn(Node::serve_waiting(node.clone()));
         spawn.spawn(Node::tell_time(node.clone()));
     }

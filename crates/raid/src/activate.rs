@@ -23,7 +23,7 @@ pub(crate) type Returned = Vec<(usize, Rc<Member>, bool)>;
 /// Brings what the members hold into a state in which they can serve.
 pub(crate) async fn activate(core: Rc<Core>, returned: Returned, start: Start) -> IoResult<Array> {
     let starting = Starting(Some(core.clone()));
-    let begun = core.unless_silent(begin(&core, returned, start)).await;
+    let begun = core.until_silent(begin(&core, returned, start)).await;
     if let Err(error) = begun {
         drop(starting);
         core.released().await;

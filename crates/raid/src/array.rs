@@ -5,9 +5,9 @@ use crate::events::Event;
 use crate::fitness::{check_spare, unusable};
 use crate::format::{MemberState, Scrubbed, Uuid};
 use crate::levels::{Level, Shape};
+use crate::maintenance::Progress;
 use crate::member::{Candidate, Member, MemberCounts};
 use crate::membership::Membership;
-use crate::recover::Progress;
 use crate::replicated::Change;
 use crate::scrub::ScrubReport;
 use block::{
@@ -80,9 +80,9 @@ pub struct Report {
 
 impl Array {
     pub(crate) fn start(core: Rc<Core>) -> Array {
-        let tend = crate::recover::tend(Rc::downgrade(&core));
+        let maintain = crate::maintenance::maintain(Rc::downgrade(&core));
         if core.bitmap.is_some() {
-            core.env.spawn.spawn(tend);
+            core.env.spawn.spawn(maintain);
         }
         if !core.journals.is_empty() {
             let retire = crate::journal::retire_idle(Rc::downgrade(&core));
@@ -158,7 +158,7 @@ impl Array {
         }
         self.check_unneeded(role)?;
         core.fail_role(role, &IoError::new(Kind::Other, "it was taken out by hand"));
-        core.unless_silent(core.commit()).await
+        core.until_silent(core.commit()).await
     }
 
     fn check_unneeded(&self, role: usize) -> IoResult {
@@ -173,7 +173,7 @@ impl Array {
     /// Lets go of the devices of all members, once nothing is at work on them: for
     /// whoever opens them anew, to put the array together again. No request may be in
     /// flight; later ones fail.
-    pub async fn let_go(&self) {
+    pub async fn release(&self) {
         let core = self.core();
         core.closed.set(true);
         core.released().await;
@@ -189,7 +189,7 @@ impl Array {
                 core.fail(&member, &error);
             }
         }
-        core.unless_silent(core.commit()).await?;
+        core.until_silent(core.commit()).await?;
         core.check_up()
     }
 
@@ -198,7 +198,7 @@ impl Array {
     /// `overwrite` unset the latter is refused if it belongs to an array.
     pub async fn add(&self, candidate: Candidate, fresh: Uuid, overwrite: bool) -> IoResult {
         let added = self.take_in(candidate, fresh, overwrite);
-        self.core().unless_silent(added).await
+        self.core().until_silent(added).await
     }
 
     async fn take_in(&self, candidate: Candidate, fresh: Uuid, overwrite: bool) -> IoResult {
@@ -212,15 +212,15 @@ impl Array {
         };
         let name = candidate.device.geometry().name.clone();
         let _joining = core.join(&name)?;
-        let patience = core.options.patience;
-        let found = match crate::examine::known(&core.env, &candidate.device, patience).await {
+        let timeout = core.options.timeout;
+        let found = match crate::examine::known(&core.env, &candidate.device, timeout).await {
             // What it was is damaged, and is to be lost.
             Err(error) if overwrite && error.kind() == Kind::Corrupt => None,
             found => found?,
         };
         let member = |candidate, uuid| {
             let env = core.env.clone();
-            let member = Rc::new(Member::new(candidate, uuid, meta.data_at, patience, env));
+            let member = Rc::new(Member::new(candidate, uuid, meta.data_at, timeout, env));
             core.know(&member);
             member
         };
@@ -298,11 +298,11 @@ impl Array {
         if let Ok(claim) = core.claim(role)
             && let Some(spare) = core.take_spare()
         {
-            let calling_in = core.clone();
-            let called_in = async move { calling_in.call_in(claim, spare).await };
+            let activating = core.clone();
+            let activated = async move { activating.activate_spare(claim, spare).await };
             // The spare waits no more, so that it is carried through.
-            let called_in = core.env.spawn.persist(called_in);
-            core.unless_silent(called_in).await?;
+            let activated = core.env.spawn.persist(activated);
+            core.until_silent(activated).await?;
         }
         Ok(())
     }

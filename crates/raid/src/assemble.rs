@@ -130,14 +130,14 @@ async fn ask(
     device: &BoxDevice,
     options: &Options,
 ) -> (IoResult<Option<Known>>, Option<String>) {
-    let known = examine::known(env, device, options.patience).await;
+    let known = examine::known(env, device, options.timeout).await;
     if !matches!(known, Ok(Some(_))) {
         return (known, None);
     }
-    let patience = options.patience.unwrap_or(examine::PATIENCE);
-    match late::ended_on(env, device, patience).await {
+    let timeout = options.timeout.unwrap_or(examine::TIMEOUT);
+    match late::ended_on(env, device, timeout).await {
         // A superblock may have been among that.
-        Ok(()) => (examine::known(env, device, options.patience).await, None),
+        Ok(()) => (examine::known(env, device, options.timeout).await, None),
         Err(error) => {
             let why = format!("{error}; it counts as absent until it answers");
             (known, Some(why))
@@ -347,8 +347,8 @@ fn parts_of(
     let sizes: Vec<_> = truth.table.iter().map(|entry| entry.sectors).collect();
     let shape = Shape::new(truth.level, &sizes, truth.chunk)?;
     let new = |candidate, known: &Known| {
-        let (patience, env) = (options.patience, env.clone());
-        let member = Member::new(candidate, known.member(), truth.data_at, patience, env);
+        let (timeout, env) = (options.timeout, env.clone());
+        let member = Member::new(candidate, known.member(), truth.data_at, timeout, env);
         member.worse_copy.set(known.worse_copy(truth));
         Rc::new(member)
     };

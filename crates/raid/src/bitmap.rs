@@ -9,7 +9,7 @@
 //! A bit costs a write, so that one which is wanted again soon after it was cleared
 //! was cleared in vain: where most were, bits are left longer.
 //!
-//! Not here: who copies what (`recover`).
+//! Not here: who copies what (`maintenance`).
 
 use crate::core::Core;
 use crate::format::bitmap::{self, REGIONS, REGIONS_MAX};

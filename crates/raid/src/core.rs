@@ -33,7 +33,7 @@ use std::task::Waker;
 pub struct Options {
     /// How long a member may take for an operation before it is lost. Without one, and
     /// of a member that the array cannot do without, as long as the device itself allows.
-    pub patience: Option<Nanos>,
+    pub timeout: Option<Nanos>,
     /// How long a region must be idle, at least, before its bit in the
     /// write-intent bitmap is cleared. Longer, up to 64 times, while writes are
     /// spread so that most bits are wanted again at once.
@@ -53,7 +53,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            patience: None,
+            timeout: None,
             clear_after: Nanos::from_secs(5),
             rebuild_floor: 10 << 20,
             busy_for: Nanos::from_millis(100),
@@ -119,7 +119,7 @@ pub(crate) struct Core {
     pub event_count: Cell<u64>,
     pub turn: Cell<u64>,
     pub last_use: Cell<Nanos>,
-    pub progress: Cell<crate::recover::Progress>,
+    pub progress: Cell<crate::maintenance::Progress>,
     pub commits: Commits,
     /// Changes that are under way, whoever still waits for them.
     pub late: Late,
@@ -306,7 +306,7 @@ impl Core {
 
     /// A member took longer than it may: it is left behind at once, so that others that
     /// do so at the same time are known to be needed. False if this one is.
-    pub fn leave(self: &Rc<Core>, late: &Member, error: &IoError) -> bool {
+    pub fn evict(self: &Rc<Core>, late: &Member, error: &IoError) -> bool {
         match self.role_of(late) {
             Some(role) => !self.is_needed(role) && self.fail_role(role, error),
             None => true,

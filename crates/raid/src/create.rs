@@ -102,10 +102,10 @@ pub async fn raw(
             level.name()
         )));
     }
-    let patience = options.patience.unwrap_or(examine::PATIENCE);
+    let timeout = options.timeout.unwrap_or(examine::TIMEOUT);
     let ended = candidates
         .iter()
-        .map(|c| late::ended_on(env, &c.device, patience));
+        .map(|c| late::ended_on(env, &c.device, timeout));
     join_all(ended).await.into_iter().collect::<IoResult>()?;
     let sizes: Vec<_> = candidates
         .iter()
@@ -114,8 +114,8 @@ pub async fn raw(
     let shape = Shape::new(level, &sizes, chunk)?;
     let block = block_of(&candidates);
     let members = candidates.into_iter().map(|candidate| {
-        let (patience, env) = (options.patience, env.clone());
-        let member = Member::new(candidate, Uuid::default(), Sectors::ZERO, patience, env);
+        let (timeout, env) = (options.timeout, env.clone());
+        let member = Member::new(candidate, Uuid::default(), Sectors::ZERO, timeout, env);
         (Some(Rc::new(member)), MemberEntry::default())
     });
     let parts = Parts {
@@ -212,7 +212,7 @@ pub async fn create(
             candidate,
             uuid,
             data_at,
-            options.patience,
+            options.timeout,
             env.clone(),
         ))
     };

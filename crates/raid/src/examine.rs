@@ -8,7 +8,7 @@ use crate::membership::Known;
 use block::{BoxDevice, Device, Env, IoResult, Kind, Lba, Nanos, Sectors};
 
 /// How long a device may take for a read of its superblock if nobody says.
-pub(crate) const PATIENCE: Nanos = Nanos::from_secs(10);
+pub(crate) const TIMEOUT: Nanos = Nanos::from_secs(10);
 
 /// What a copy of a superblock was found to be.
 enum Copy {
@@ -30,13 +30,13 @@ pub async fn examine(env: &Env, device: &BoxDevice) -> IoResult<Option<Superbloc
 pub(crate) async fn known(
     env: &Env,
     device: &BoxDevice,
-    patience: Option<Nanos>,
+    timeout: Option<Nanos>,
 ) -> IoResult<Option<Known>> {
-    let patience = patience.unwrap_or(PATIENCE);
+    let timeout = timeout.unwrap_or(TIMEOUT);
     let mut sound = [None, None];
     let mut unknown = Ok(());
     for (copy, sound) in SUPERBLOCKS.into_iter().zip(&mut sound) {
-        match read_copy(env, device, copy, patience).await {
+        match read_copy(env, device, copy, timeout).await {
             Copy::Sound(superblock) => *sound = Some(*superblock),
             Copy::None => {}
             Copy::Unknown(error) => {
@@ -54,7 +54,7 @@ pub(crate) async fn known(
     }
 }
 
-async fn read_copy(env: &Env, device: &BoxDevice, at: Sectors, patience: Nanos) -> Copy {
+async fn read_copy(env: &Env, device: &BoxDevice, at: Sectors, timeout: Nanos) -> Copy {
     let geometry = device.geometry();
     if geometry.sectors < at + Sectors(8) {
         return Copy::None;
@@ -65,7 +65,7 @@ async fn read_copy(env: &Env, device: &BoxDevice, at: Sectors, patience: Nanos) 
         let buf = env.pool.take(BLOCK_BYTES);
         let read = env
             .timer
-            .timeout(patience, device.read(Lba(at.0), buf))
+            .timeout(timeout, device.read(Lba(at.0), buf))
             .await;
         match read {
             Some((buf, Ok(()))) => {

@@ -18,9 +18,9 @@ pub(crate) struct Filled {
 
 impl Core {
     /// Fills what the role holds of `extent`, once copies that may differ agree there.
-    pub async fn fill_agreed(self: &Rc<Core>, filled: &Filled, extent: Extent) -> IoResult {
+    pub async fn fill_in_sync(self: &Rc<Core>, filled: &Filled, extent: Extent) -> IoResult {
         if self.is_unsynced(extent) {
-            self.clone().agree(extent).await?;
+            self.clone().resync_extent(extent).await?;
         }
         self.fill(filled, extent).await
     }

@@ -139,7 +139,7 @@ impl Core {
             for (copy, block) in (0..).zip(&mut blocks) {
                 let at = journal.place(index) + Sectors(copy * BLOCK_BYTES as u64 / SECTOR_BYTES);
                 let buf = self.env.pool.take(BLOCK_BYTES);
-                *block = self.read_meta_patiently(member, at, buf).await?.ok();
+                *block = self.read_meta_retrying(member, at, buf).await?.ok();
             }
             let blocks = [0, 1].map(|copy: usize| blocks[copy].as_deref());
             slots.push(slot(index, journal.slots(), blocks, decode));
@@ -150,28 +150,28 @@ impl Core {
 
     /// Reads at `at` of the device. The outer error is that the member is lost, the inner
     /// one that these bytes cannot be read.
-    pub(crate) async fn read_meta_patiently(
+    pub(crate) async fn read_meta_retrying(
         &self,
         member: &Member,
         at: Sectors,
         buf: Buf,
     ) -> IoResult<IoResult<Buf>> {
-        self.patiently(buf, async |buf| member.read_meta(at, buf).await)
+        self.retrying(buf, async |buf| member.read_meta(at, buf).await)
             .await
     }
 
     /// The same of data.
-    pub(crate) async fn read_patiently(
+    pub(crate) async fn read_retrying(
         &self,
         member: &Member,
         at: Lba,
         buf: Buf,
     ) -> IoResult<IoResult<Buf>> {
-        self.patiently(buf, async |buf| member.read(at, buf).await)
+        self.retrying(buf, async |buf| member.read(at, buf).await)
             .await
     }
 
-    async fn patiently(
+    async fn retrying(
         &self,
         mut buf: Buf,
         read: impl AsyncFn(Buf) -> (Buf, IoResult),

@@ -117,8 +117,8 @@ impl Member {
 
 /// The same of a device that is to be a member, which has `patience`. Whatever it answers, it
 /// has answered: one that fails flushes shows that to the first commit.
-pub(crate) async fn ended_on(env: &Env, device: &BoxDevice, patience: Nanos) -> IoResult {
-    let limit = crate::turn::limit(patience, UNFLUSHED_MAX);
+pub(crate) async fn ended_on(env: &Env, device: &BoxDevice, timeout: Nanos) -> IoResult {
+    let limit = crate::turn::limit(timeout, UNFLUSHED_MAX);
     let flushed = env.timer.timeout(limit, device.flush()).await;
     match flushed {
         Some(Err(error)) if error.kind() == Kind::Timeout => Err(error),

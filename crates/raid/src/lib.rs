@@ -5,7 +5,7 @@
 //! `examine` reads that, `membership` says which members are current, `assemble` puts an
 //! array together and `activate` starts it, `core` says who is in it now, `commit` how that becomes durable.
 //! `replicated`, `parity` and `reconstruct` read and write; `bitmap` and `journal` see to
-//! it that a loss of power harms nothing, `found`, `replay`, `recover` and `fill` mend what
+//! it that a loss of power harms nothing, `found`, `replay`, `maintenance` and `fill` mend what
 //! it left, `replace` exchanges a sound member. What was given up and may still land is
 //! `late`, what does not answer and cannot be done without `silent`.
 //!
@@ -30,12 +30,12 @@ mod journal;
 mod late;
 mod levels;
 mod lost;
+mod maintenance;
 mod member;
 mod membership;
 mod parity;
 mod place;
 mod reconstruct;
-mod recover;
 mod replace;
 mod replay;
 mod replicated;
@@ -56,8 +56,8 @@ pub use format::{
     Superblock, Uuid,
 };
 pub use levels::{LEGS_MAX, Leg, Level, MEMBERS_MAX, Piece, Shape, Stripe};
+pub use maintenance::Progress;
 pub use member::{Candidate, MemberCounts};
 pub use place::{order, warnings};
-pub use recover::Progress;
 pub use scrub::ScrubReport;
 pub use xor::xor;

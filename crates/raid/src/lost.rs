@@ -42,7 +42,7 @@ impl Core {
 
     /// `extent` has been written anew: it counts as lost until that is durable, and
     /// still if that would leave too many runs. `Err` if so.
-    pub async fn heal(self: &Rc<Core>, extent: Extent) -> IoResult {
+    pub async fn clear_bad(self: &Rc<Core>, extent: Extent) -> IoResult {
         if !self.roster.now().bad.iter().any(|run| run.overlaps(extent)) {
             return Ok(());
         }

@@ -74,7 +74,7 @@ pub(crate) struct Member {
     /// that is written next.
     pub worse_copy: Cell<usize>,
     pub turns: Turns,
-    pub patience: Option<Nanos>,
+    pub timeout: Option<Nanos>,
     pub env: Env,
     data_at: Sectors,
     /// What it is asked to zero at once.
@@ -93,7 +93,7 @@ impl Member {
         candidate: Candidate,
         uuid: Uuid,
         data_at: Sectors,
-        patience: Option<Nanos>,
+        timeout: Option<Nanos>,
         env: Env,
     ) -> Member {
         Member {
@@ -111,7 +111,7 @@ impl Member {
             successor: RefCell::default(),
             worse_copy: Cell::new(0),
             turns: Turns::default(),
-            patience,
+            timeout,
             env,
             data_at,
             zero_step: Cell::new(ZERO_STEP_FIRST),
@@ -263,10 +263,10 @@ impl Member {
                 .await
                 .and_then(|result| result)?;
             let took = self.env.timer.now() - began;
-            if let Some(patience) = self.patience {
+            if let Some(timeout) = self.timeout {
                 let wanted = match took.0.saturating_mul(8) {
-                    long if long > patience.0 => Sectors(step.0 / 2),
-                    short if short.saturating_mul(2) < patience.0 && part.len == step => {
+                    long if long > timeout.0 => Sectors(step.0 / 2),
+                    short if short.saturating_mul(2) < timeout.0 && part.len == step => {
                         Sectors(step.0 * 2)
                     }
                     _ => step,

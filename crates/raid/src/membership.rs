@@ -73,14 +73,14 @@ impl Known {
     }
 
     /// The newest copy that `truth` follows.
-    fn agreed(&self, truth: &Superblock) -> Option<&(usize, Superblock)> {
+    fn common(&self, truth: &Superblock) -> Option<&(usize, Superblock)> {
         let mut copies = self.copies.iter();
         copies.find(|(_, copy)| follows(truth, copy))
     }
 
     /// The copy to be written first: not the one that counts.
     pub fn worse_copy(&self, truth: &Superblock) -> usize {
-        1 - self.agreed(truth).unwrap_or(&self.copies[0]).0
+        1 - self.common(truth).unwrap_or(&self.copies[0]).0
     }
 
     /// Whether a member that `truth` has in sync may know of an event after it that was
@@ -98,7 +98,7 @@ impl Known {
 
     /// Whether it did not go on apart from `truth`.
     pub fn is_part_of(&self, truth: &Superblock) -> bool {
-        self.agreed(truth).is_some()
+        self.common(truth).is_some()
     }
 
     /// The starts that it knows of, for people.
@@ -115,14 +115,14 @@ impl Known {
     /// How far this member is, which has `entry` in the table of `truth`; `None` if it went
     /// on apart.
     pub fn membership(&self, truth: &Superblock, entry: &MemberEntry) -> Option<Membership> {
-        let (_, agreed) = self.agreed(truth)?;
+        let (_, common) = self.common(truth)?;
         Some(match entry.state {
             MemberState::Failed { whole } => Membership::Stale {
                 // What it missed is marked, unless it was lost before it was filled, or
                 // is a copy from before the loss.
-                whole: whole || agreed.events + 1 < entry.failed_at,
+                whole: whole || common.events + 1 < entry.failed_at,
             },
-            _ if agreed.events >= truth.sealed => Membership::Fresh,
+            _ if common.events >= truth.sealed => Membership::Fresh,
             _ if self.hidden => Membership::Unknown,
             _ => Membership::Stale { whole: true },
         })
@@ -140,14 +140,14 @@ fn follows(truth: &Superblock, copy: &Superblock) -> bool {
     let at = copy.position();
     let mut chain = truth.chain().into_iter();
     let is_in = chain.any(|then| then.generation == at.generation && then.event >= at.event);
-    let apart = is_plain(copy) && went_on_alone(copy, &truth.table);
+    let apart = is_plain(copy) && diverged(copy, &truth.table);
     copy.role == ROLE_SPARE || is_in && !apart
 }
 
 /// Of version 1: whether an array went on with the member of `found`, which `table` calls
 /// failed, and with none of those that are in sync there. If it had any of them with it,
 /// its last event never reached those, and nothing was acknowledged after that.
-fn went_on_alone(found: &Superblock, table: &[MemberEntry]) -> bool {
+fn diverged(found: &Superblock, table: &[MemberEntry]) -> bool {
     let mine = table.iter().find(|entry| entry.uuid == found.member);
     let Some(mine) = mine.filter(|entry| entry.state.is_failed()) else {
         return false;
@@ -189,7 +189,7 @@ pub(crate) fn history_after(truth: &Superblock, most: usize) -> Vec<Position> {
     let mut chain = truth.chain();
     if is_plain(truth) {
         // Version 1 may have begun one more, on members that are absent, and counts
-        // on `went_on_alone` to tell.
+        // on `diverged` to tell.
         chain[0].event += 1;
     }
     let failed = truth.table.iter().filter(|entry| entry.state.is_failed());

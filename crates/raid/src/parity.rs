@@ -176,10 +176,10 @@ impl Core {
         let image = self.new_parity(&update, whole, &grant).await?;
         let put = self.put(&update, image, whole).await;
         if put.is_err() {
-            self.differ(extent);
+            self.mark_out_of_sync(extent);
         }
         put?;
-        self.heal(extent).await
+        self.clear_bad(extent).await
     }
 
     /// Room for a record's headers, the new data unless the stripe is written whole,
@@ -312,13 +312,13 @@ impl Core {
             ..
         } = image;
         let journal = &self.journals[stripe.parity];
-        let keeper = self.in_sync(stripe.parity).filter(|_| parity.is_some());
+        let parity_member = self.in_sync(stripe.parity).filter(|_| parity.is_some());
         let (mut record, mut durable) = (None, false);
-        let shared = match keeper {
+        let shared = match parity_member {
             None => block.share(),
-            Some(keeper) => {
+            Some(parity_member) => {
                 let entry = match whole {
-                    true => self.sums(update, &block[parity.expect("it has a keeper")..]),
+                    true => self.sums(update, &block[parity.expect("it has a parity member")..]),
                     false => {
                         let parity = (!update.is_complete()).then(|| update.parity_run());
                         let runs = update.parts.iter().map(|p| p.run).chain(parity);
@@ -331,11 +331,11 @@ impl Core {
                 };
                 let image = (block, headers, body);
                 let (number, shared, written) = journal
-                    .write(self, &keeper, stripe.number, entry, image)
+                    .write(self, &parity_member, stripe.number, entry, image)
                     .await;
                 (record, durable) = (number, written.is_ok());
                 if let Err(error) = written
-                    && !self.fail(&keeper, &error)
+                    && !self.fail(&parity_member, &error)
                 {
                     journal.end(record, false);
                     return Err(error);

@@ -103,7 +103,7 @@ impl Core {
         };
         let (role, member) = (filled.role, filled.member.clone());
         let regions = (first..bitmap.regions()).collect();
-        let copy = async |step| self.fill_agreed(&filled, step).await;
+        let copy = async |step| self.fill_in_sync(&filled, step).await;
         let note = async |_: usize, region: usize| {
             if let Some(replacement) = &mut *self.replacement.borrow_mut() {
                 replacement.done = region + 1;
@@ -154,7 +154,7 @@ impl Core {
         };
         let gets_all = old.successor.take().is_some();
         if gets_all && let Ok(claim) = self.claim(role) {
-            self.call_in(claim, member).await?;
+            self.activate_spare(claim, member).await?;
             return Ok(false);
         }
         self.tell(format!(

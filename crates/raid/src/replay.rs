@@ -27,7 +27,7 @@ use std::rc::Rc;
 /// A journal that is gone over.
 struct Replayed<'a> {
     role: usize,
-    keeper: &'a Member,
+    parity_member: &'a Member,
     found: &'a Found,
     /// To start although what it held cannot be known was confirmed.
     confirmed: bool,
@@ -101,7 +101,7 @@ impl Core {
             self.journals[role].resume_after(found.last);
             let journal = Replayed {
                 role,
-                keeper: &member,
+                parity_member: &member,
                 found: &found,
                 confirmed,
             };
@@ -155,7 +155,7 @@ impl Core {
             "the journal of member {} ({}) cannot be read and not all others are in sync (roles \
              {}): what was being written when the array ended cannot be known",
             journal.role,
-            journal.keeper.name,
+            journal.parity_member.name,
             roles.join(", ")
         );
         if journal.confirmed {
@@ -272,7 +272,7 @@ impl Core {
         let Some(member) = self.in_sync(role) else {
             return Ok(None);
         };
-        match self.read_patiently(&member, at, buf).await {
+        match self.read_retrying(&member, at, buf).await {
             Ok(read) => Ok(read.ok()),
             Err(error) if self.fail(&member, &error) => Ok(None),
             Err(error) => Err(error),
@@ -349,7 +349,9 @@ impl Core {
         let head = Sectors(record.head_bytes() as u64 / SECTOR_BYTES);
         let place = self.journals[journal.role].place(record.number) + head;
         let buf = self.env.pool.take(bytes as usize);
-        let read = self.read_meta_patiently(journal.keeper, place, buf).await?;
+        let read = self
+            .read_meta_retrying(journal.parity_member, place, buf)
+            .await?;
         let data = match read {
             Err(_) => return Ok(Redone::Unreadable),
             Ok(data) if crc_fast::crc32_iscsi(&data) == sum => data.share(),

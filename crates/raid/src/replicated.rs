@@ -83,8 +83,8 @@ impl Core {
 
     async fn read_pieces(self: &Rc<Core>, extent: Extent, buf: Buf) -> (Buf, IoResult) {
         if self.is_unsynced(extent) {
-            let agree = Box::pin(self.clone().agree(extent));
-            if let Err(error) = self.env.spawn.persist(agree).await {
+            let resync = Box::pin(self.clone().resync_extent(extent));
+            if let Err(error) = self.env.spawn.persist(resync).await {
                 return (buf, Err(error));
             }
         }
@@ -262,7 +262,7 @@ impl Core {
             Err(error) => Err(error),
         };
         if result.is_err() {
-            self.differ(extent);
+            self.mark_out_of_sync(extent);
         }
         bitmap.end(extent, self.env.timer.now());
         result
@@ -346,7 +346,7 @@ impl Core {
             let error = self.error(Kind::Gone, "no member took the write");
             return Err(error.at(piece.extent));
         }
-        self.heal(extent).await
+        self.clear_bad(extent).await
     }
 
     /// The legs of `piece` that take writes, by their index.
@@ -401,17 +401,17 @@ impl Core {
 
     /// Brings the copies of `extent` into agreement: what the first leg that can
     /// be read holds, the others get.
-    pub async fn agree(self: Rc<Core>, extent: Extent) -> IoResult {
+    pub async fn resync_extent(self: Rc<Core>, extent: Extent) -> IoResult {
         let _busy = self.busy.lock(extent, Access::Exclusive).await;
         let pieces = self
             .shape
             .pieces(extent)
-            .map(|piece| self.agree_piece(piece));
+            .map(|piece| self.resync_piece(piece));
         // All of them end before the range is let go of, whatever one meets.
         join_all(pieces).await.into_iter().collect()
     }
 
-    async fn agree_piece(self: &Rc<Core>, piece: Piece) -> IoResult {
+    async fn resync_piece(self: &Rc<Core>, piece: Piece) -> IoResult {
         let mut buf = self.env.pool.take(piece.extent.len.bytes() as usize);
         let mut last = Err(self.error(Kind::Gone, "no member is left that holds these sectors"));
         let (mut source, mut tried) = (None, 0);
@@ -430,7 +430,7 @@ impl Core {
                 // The others may be read without it, or agree as they are.
                 Err(error) if is_loss(error) && self.fail(&member, error) => {
                     drop(buf);
-                    return Box::pin(self.agree_piece(piece)).await;
+                    return Box::pin(self.resync_piece(piece)).await;
                 }
                 Err(_) => {}
             }
@@ -439,7 +439,7 @@ impl Core {
             let lost = last.as_ref().is_err_and(is_loss);
             return match piece.extent.len > self.geometry.block {
                 _ if lost => last,
-                true => self.agree_blocks(piece.extent).await,
+                true => self.resync_blocks(piece.extent).await,
                 // What no leg can read is the same on all: unreadable.
                 false => Ok(()),
             };
@@ -453,11 +453,11 @@ impl Core {
     }
 
     /// Brings what can be read of `extent` into agreement, block by block.
-    async fn agree_blocks(self: &Rc<Core>, extent: Extent) -> IoResult {
+    async fn resync_blocks(self: &Rc<Core>, extent: Extent) -> IoResult {
         let block = self.geometry.block;
         for at in (extent.start.0..extent.end().0).step_by(block.0 as usize) {
             let piece = self.shape.first_piece(Extent::new(Lba(at), block));
-            Box::pin(self.agree_piece(piece)).await?;
+            Box::pin(self.resync_piece(piece)).await?;
         }
         Ok(())
     }

@@ -52,7 +52,7 @@ impl Core {
             let extent = Extent::new(at, step);
             self.check_scrubs()?;
             if self.is_unsynced(extent) {
-                self.clone().agree(extent).await?;
+                self.clone().resync_extent(extent).await?;
             }
             match self.shape.level() {
                 Level::Raid5 => {
@@ -107,7 +107,7 @@ impl Core {
     pub async fn set_scrubbed(self: &Rc<Core>, scrubbed: Scrubbed) -> IoResult {
         self.check_scrubs()?;
         self.roster.change(|roster| roster.scrubbed = scrubbed);
-        self.unless_silent(self.commit()).await
+        self.until_silent(self.commit()).await
     }
 
     /// Writes again what cannot be read of what members carry besides data; says of how
@@ -184,8 +184,8 @@ impl Core {
         // Among equals the first leg's: `max_by_key` takes the last.
         let best = copies.iter().rev().max_by_key(|(_, data)| alike(data));
         let Some((_, best)) = best else { return Ok(()) };
-        let differ = copies.iter().filter(|(_, copy)| copy[..] != best[..]);
-        let mut wrong: Vec<usize> = differ.map(|(role, _)| *role).collect();
+        let differing = copies.iter().filter(|(_, copy)| copy[..] != best[..]);
+        let mut wrong: Vec<usize> = differing.map(|(role, _)| *role).collect();
         report.mismatches += wrong.len() as u64;
         if !repair {
             wrong.clear();

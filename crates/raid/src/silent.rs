@@ -58,7 +58,7 @@ impl Core {
 
     /// `work`, which can be given up at any step, unless it would wait for a member that
     /// does not answer.
-    pub async fn unless_silent<T>(&self, work: impl Future<Output = IoResult<T>>) -> IoResult<T> {
+    pub async fn until_silent<T>(&self, work: impl Future<Output = IoResult<T>>) -> IoResult<T> {
         let mut work = pin!(work);
         poll_fn(|cx| {
             if let Poll::Ready(result) = work.as_mut().poll(cx) {

@@ -66,9 +66,9 @@ impl Turns {
 }
 
 /// How long a device that has `patience` may take to move `bytes`.
-pub(crate) fn limit(patience: Nanos, bytes: u64) -> Nanos {
+pub(crate) fn limit(timeout: Nanos, bytes: u64) -> Nanos {
     let moving = u128::from(bytes) * 1_000_000_000 / u128::from(RATE_MIN);
-    patience + Nanos(u64::try_from(moving).unwrap_or(u64::MAX))
+    timeout + Nanos(u64::try_from(moving).unwrap_or(u64::MAX))
 }
 
 enum Stage {
@@ -109,7 +109,7 @@ impl<'a, F: Future + Unpin> Within<'a, F> {
             .geometry()
             .error(Kind::Timeout, "no answer in time");
         let array = member.array.borrow().upgrade();
-        let Some(array) = array.filter(|array| !array.leave(member, &error)) else {
+        let Some(array) = array.filter(|array| !array.evict(member, &error)) else {
             return Err(error);
         };
         if !std::mem::replace(&mut self.overdue, true) {
@@ -119,8 +119,8 @@ impl<'a, F: Future + Unpin> Within<'a, F> {
     }
 
     fn asked(&self) -> Stage {
-        let (timer, patience) = (&self.member.env.timer, self.member.patience);
-        Stage::Asked(patience.map(|span| timer.sleep(limit(span, self.bytes))))
+        let (timer, timeout) = (&self.member.env.timer, self.member.timeout);
+        Stage::Asked(timeout.map(|span| timer.sleep(limit(span, self.bytes))))
     }
 
     /// Ready once the device is to be asked; `Err` if it was lost meanwhile.
@@ -158,7 +158,7 @@ impl<F: Future + Unpin> Future for Within<'_, F> {
         if let Poll::Ready(answer) = Pin::new(&mut self.work).poll(cx) {
             return Poll::Ready(Ok(answer));
         }
-        let Some(patience) = self.member.patience else {
+        let Some(timeout) = self.member.timeout else {
             return Poll::Pending;
         };
         while let Stage::Asked(Some(limit)) = &mut self.stage
@@ -168,7 +168,7 @@ impl<F: Future + Unpin> Future for Within<'_, F> {
                 return Poll::Ready(Err(error));
             }
             // Another may be in sync by then.
-            let next = self.member.env.timer.sleep(patience.max(Nanos(1)));
+            let next = self.member.env.timer.sleep(timeout.max(Nanos(1)));
             self.stage = Stage::Asked(Some(next));
         }
         Poll::Pending

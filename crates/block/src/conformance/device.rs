@@ -17,7 +17,7 @@ const DEPTH: u64 = 32;
 /// How long buffers of abandoned requests may take to come home.
 const SETTLE: Nanos = Nanos::from_secs(10);
 /// How long a case may take; far over what any needs, slow disks included.
-const PATIENCE: Nanos = Nanos::from_secs(300);
+const TIMEOUT: Nanos = Nanos::from_secs(300);
 
 /// Runs the suite; panics with the seed at the first breach.
 ///
@@ -63,7 +63,7 @@ impl<'a, D: Device> Suite<'a, D> {
     }
 
     async fn patient(&self, case: impl Future<Output = ()>) {
-        let ended = self.env.timer.timeout(PATIENCE, case).await;
+        let ended = self.env.timer.timeout(TIMEOUT, case).await;
         check!(self.case, ended.is_some(), "it never ends");
     }
 

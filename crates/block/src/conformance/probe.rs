@@ -5,7 +5,7 @@
 //!     a completion's token is in flight, and then no more
 //!     what the operation owned comes back with it, the same memory
 //!     `now` never goes back
-//!     nothing takes longer than [`PATIENCE`]
+//!     nothing takes longer than [`TIMEOUT`]
 
 use super::Case;
 use super::check;
@@ -19,7 +19,7 @@ use std::task::{Context, Poll, Waker};
 
 /// The longest an operation may take, by the driver's clock; far over what any
 /// needs, so that only one that is lost reaches it.
-const PATIENCE: Nanos = Nanos::from_secs(30);
+const TIMEOUT: Nanos = Nanos::from_secs(30);
 /// Empty returns from `park` before its deadline that are taken for waking up
 /// for a cause, and not for spinning.
 const EARLY_MAX: u32 = 100_000;
@@ -119,7 +119,7 @@ impl<D: Driver> Probe<D> {
             let now = self.now();
             check!(
                 self.case,
-                now < at + PATIENCE,
+                now < at + TIMEOUT,
                 "a park with deadline {at} ends at {now}"
             );
             if now >= at {
@@ -191,7 +191,7 @@ impl<D: Driver> Probe<D> {
             if let Slot::InFlight { since, .. } = slot {
                 check!(
                     self.case,
-                    now < *since + PATIENCE,
+                    now < *since + TIMEOUT,
                     "token {token} is in flight since {since} at {now}"
                 );
             }
@@ -228,7 +228,7 @@ impl<D: Driver> Turn for Script<D> {
         if self.task.as_mut().poll(&mut cx).is_ready() {
             return Progress::Done;
         }
-        let deadline = probe.wake_at.get().min(probe.now() + PATIENCE);
+        let deadline = probe.wake_at.get().min(probe.now() + TIMEOUT);
         probe.wake_at.set(deadline);
         Progress::Idle(deadline)
     }

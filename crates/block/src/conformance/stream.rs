@@ -12,7 +12,7 @@ const LONG: u64 = 512 << 10;
 /// How long a buffer of an abandoned receive may take to come home.
 const SETTLE: Nanos = Nanos::from_secs(10);
 /// How long a case may take; far over what any needs.
-const PATIENCE: Nanos = Nanos::from_secs(60);
+const TIMEOUT: Nanos = Nanos::from_secs(60);
 
 /// Runs the suite; panics with the seed at the first breach.
 ///
@@ -56,7 +56,7 @@ struct Suite<'a, C, L> {
 
 impl<C: Connector, L: Listener> Suite<'_, C, L> {
     async fn patient(&self, case: impl Future<Output = ()>) {
-        let ended = self.env.timer.timeout(PATIENCE, case).await;
+        let ended = self.env.timer.timeout(TIMEOUT, case).await;
         check!(self.case, ended.is_some(), "it never ends");
     }
 

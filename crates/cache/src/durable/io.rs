@@ -43,7 +43,12 @@ pub(crate) async fn perform<P: Device>(
             device.operations.fall();
             result
         });
-        let fault = match core.env.timer.timeout(core.patience(), working).await {
+        let fault = match core
+            .env
+            .timer
+            .timeout(core.metadata_timeout(), working)
+            .await
+        {
             Some(Ok(())) => {
                 if let Do::Write(_, data, _) = &what {
                     core.counters.add(Counter::MetadataBytes, data.len() as u64);

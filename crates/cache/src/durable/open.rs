@@ -349,7 +349,10 @@ impl<P: Device> Cache<P> {
         let Some(durable) = &core.durable else {
             return;
         };
-        let settled = core.env.timer.timeout(core.patience(), self.settle());
+        let settled = core
+            .env
+            .timer
+            .timeout(core.metadata_timeout(), self.settle());
         if settled.await.is_none() {
             let state = &mut *core.state.borrow_mut();
             let silent = |member: &Rc<Member<P>>| member.operations.count() > 0;

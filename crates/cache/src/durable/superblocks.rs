@@ -147,7 +147,14 @@ async fn in_turn<P: Device, D: Device>(
     if last.get().is_none() {
         let mut found = Vec::new();
         for at in copies {
-            let bytes = readable(device, at, SUPERBLOCK_BYTES, &core.env, core.patience()).await;
+            let bytes = readable(
+                device,
+                at,
+                SUPERBLOCK_BYTES,
+                &core.env,
+                core.metadata_timeout(),
+            )
+            .await;
             let bytes = bytes.ok().flatten();
             let unread = Err(SuperblockError::Damaged("it cannot be read"));
             found.push(bytes.map_or(unread, |bytes| Superblock::decode(&bytes)));

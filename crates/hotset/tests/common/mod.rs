@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// How long anything may take that is to happen at once.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The command under test.
 pub fn hotset() -> Command {
@@ -83,7 +83,7 @@ pub fn refused(command: &mut Command, status: i32, told: &[&str]) {
 pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !done() {
-        assert!(begin.elapsed() < PATIENCE, "waited in vain for {what}");
+        assert!(begin.elapsed() < TIMEOUT, "waited in vain for {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -185,7 +185,7 @@ impl Place {
         let notify = self.path("notify");
         let _ = fs::remove_file(&notify);
         let socket = UnixDatagram::bind(&notify).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         let mut command = hotset();
         command
             .arg("serve")

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long a daemon may take to have its lines back.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 const GIB: u64 = 1 << 30;
 const SECONDS: Option<Goal> = Some(Goal::AtMost(2.0));
 
@@ -116,7 +116,7 @@ fn open(hotset: &Path, setup: &Setup, lines: u64) -> io::Result<(Hotset, Opened)
             break;
         }
         let suspect = daemon.counter("lines_in_doubt")?;
-        if suspect > 0 || begin.elapsed() > PATIENCE {
+        if suspect > 0 || begin.elapsed() > TIMEOUT {
             let what = format!("of {lines} lines {restored} came back, {suspect} were suspect");
             return Err(io::Error::other(what));
         }

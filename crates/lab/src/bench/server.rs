@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a server may take to begin.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A server, which is ended when dropped.
 pub struct Server {
@@ -48,7 +48,7 @@ impl Server {
         let begin = Instant::now();
         while std::os::unix::net::UnixStream::connect(socket).is_err() {
             let ended = server.child.try_wait()?;
-            if ended.is_some() || begin.elapsed() > PATIENCE {
+            if ended.is_some() || begin.elapsed() > TIMEOUT {
                 let told = fs::read_to_string(&log)?;
                 let what = format!("{name} does not serve ({ended:?}): {}", told.trim());
                 return Err(io::Error::other(what));

@@ -11,7 +11,7 @@ use nbd::tls::Dialer;
 use std::path::Path;
 
 /// How long a pool waits for a lost server: the origin has the data too.
-const POOL_PATIENCE: Nanos = Nanos::from_secs(2);
+const POOL_TIMEOUT: Nanos = Nanos::from_secs(2);
 
 /// The longest pause before a lost member's server is sought again.
 const MEMBER_RETRY_PAUSE_MAX: Nanos = Nanos::from_millis(500);
@@ -52,8 +52,8 @@ async fn connect<P: Platform>(
     match role {
         Role::Origin => (),
         Role::Pool => {
-            options.give_up_after = POOL_PATIENCE;
-            options.reply_timeout = POOL_PATIENCE;
+            options.give_up_after = POOL_TIMEOUT;
+            options.reply_timeout = POOL_TIMEOUT;
             // Marks that are undone would have stale lines trusted.
             options.repeat_durable_writes = false;
         }

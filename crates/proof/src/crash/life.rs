@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 /// How long the end waits before it releases what is stuck.
-const PATIENCE: Nanos = Nanos::from_millis(20);
+const TIMEOUT: Nanos = Nanos::from_millis(20);
 /// Sectors compared at a time when everything is read back.
 const EXAMINED: u64 = 64;
 
@@ -222,7 +222,7 @@ fn overwrite_hidden(bench: &Bench) {
 async fn settle(bench: &Bench, local: &Local<SimDriver>, stage: &Stage) {
     let timer = local.env().timer;
     for cache in &stage.caches {
-        while timer.timeout(PATIENCE, cache.settle()).await.is_none() {
+        while timer.timeout(TIMEOUT, cache.settle()).await.is_none() {
             if bench.is_any_hung() {
                 break;
             }

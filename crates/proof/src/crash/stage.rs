@@ -17,7 +17,7 @@ use std::task::Poll;
 pub(super) const METADATA: Sectors = Sectors(96 * 8);
 /// How often what is stuck is released while a pool is opened: no client waits
 /// for it, but somebody who looks on does.
-const PATIENCE: Nanos = Nanos::from_millis(5);
+const TIMEOUT: Nanos = Nanos::from_millis(5);
 /// How long a pool may take to end, whatever its disks do.
 const CLOSE_MAX: Nanos = Nanos::from_secs(1);
 /// Attempts to open a pool whose disks fail now and then, before it is formatted.
@@ -221,7 +221,7 @@ async fn unstuck<T>(bench: &Bench, local: &Local<SimDriver>, work: impl Future<O
     let timer = local.env().timer;
     let mut work = pin!(work);
     loop {
-        let mut pause = pin!(timer.sleep(PATIENCE));
+        let mut pause = pin!(timer.sleep(TIMEOUT));
         let done = poll_fn(|cx| {
             if let Poll::Ready(value) = work.as_mut().poll(cx) {
                 return Poll::Ready(Some(value));

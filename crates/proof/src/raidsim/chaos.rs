@@ -192,7 +192,7 @@ impl Chaos {
     /// while nobody looked, nobody can know.
     pub(super) async fn noticed(&mut self, unit: usize, role: usize) {
         self.cut_soon();
-        let patience = self.life.scenario.patience.unwrap_or_default();
+        let timeout = self.life.scenario.timeout.unwrap_or_default();
         for _ in 0..200 {
             // It has failed, or a spare has its role already.
             let now = self.life.member(unit).map(|member| member.role);
@@ -202,7 +202,7 @@ impl Chaos {
             if self.life.is_over() {
                 break;
             }
-            let span = LOOK + Nanos(patience.0 / 50);
+            let span = LOOK + Nanos(timeout.0 / 50);
             self.life.env.timer.sleep(span).await;
         }
         if let Err(error) = self.life.array.fail(role).await {

@@ -53,11 +53,11 @@ pub(super) async fn work(life: &Rc<Life>) {
 
 /// Too many members were lost, and are back: what they had not flushed may be gone.
 pub(super) async fn come_back(life: &Life) {
-    let letting_go = Box::pin(life.array.let_go());
+    let releasing = Box::pin(life.array.release());
     if life
         .env
         .timer
-        .timeout(LETTING_GO_MAX, letting_go)
+        .timeout(LETTING_GO_MAX, releasing)
         .await
         .is_none()
     {

@@ -181,7 +181,7 @@ impl Outside {
             rebuild_floor: self.scenario.rebuild_floor,
             clear_after: self.scenario.clear_after,
             busy_for: Nanos::from_millis(2),
-            patience: self.scenario.patience,
+            timeout: self.scenario.timeout,
             rewrites: self.scenario.rewrites,
             spare_delay: self.scenario.spare_delay,
         }

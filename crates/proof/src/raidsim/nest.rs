@@ -124,7 +124,7 @@ impl Outside {
         // What its disks forgot while nobody looked it finds out at a start alone.
         if self.blinked.borrow_mut().remove(&unit) || array.report().down.is_some() {
             self.meet(Class::NestedDown);
-            array.let_go().await;
+            array.release().await;
             let array = self.assemble_inner(local, unit).await?;
             self.inner.borrow_mut()[unit] = Some(array);
         } else if array.report().level.is_redundant() {

@@ -56,7 +56,7 @@ pub struct Scenario {
     /// Clients discard.
     pub discards: bool,
     /// How long a member may take for an operation.
-    pub patience: Option<Nanos>,
+    pub timeout: Option<Nanos>,
     /// How often a refused write is tried again.
     pub rewrites: u32,
     /// How long a spare leaves a lost member the time to come back.
@@ -99,7 +99,7 @@ impl Scenario {
             clear_after: Nanos::from_micros(rng.between(500, 100_000)),
             trouble: Trouble::None,
             discards: false,
-            patience: None,
+            timeout: None,
             rewrites: 0,
             spare_delay: Nanos::ZERO,
             extra: 0,

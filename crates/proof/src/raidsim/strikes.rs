@@ -47,8 +47,8 @@ impl Chaos {
         let Some(member) = self.life.member(unit) else {
             return false;
         };
-        let patience = self.life.scenario.patience.expect("set with hangs");
-        let span = Nanos(self.striking.between(patience.0 / 10, patience.0 * 3));
+        let timeout = self.life.scenario.timeout.expect("set with hangs");
+        let span = Nanos(self.striking.between(timeout.0 / 10, timeout.0 * 3));
         let redundant = self.life.scenario.level.is_redundant();
         let for_good = redundant && self.striking.chance(0.5);
         let target = self.life.units[unit].targets[0];

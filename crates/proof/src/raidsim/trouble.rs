@@ -38,7 +38,7 @@ pub(super) fn add_to(scenario: &mut Scenario) {
     (scenario.refusals, scenario.latent) = (false, false);
     match trouble {
         Trouble::Hangs => {
-            scenario.patience = Some(Nanos::from_millis(rng.between(20, 100)));
+            scenario.timeout = Some(Nanos::from_millis(rng.between(20, 100)));
             // What hangs is lost without being unplugged; two lost at once are one too many.
             scenario.losses = false;
         }
@@ -148,8 +148,8 @@ pub(super) fn plan(
         }
         Trouble::Hangs => match rng.below(3) {
             0 => {
-                let patience = scenario.patience.expect("set with hangs");
-                let span = Nanos(patience.0 * rng.between(3, 30) / 10);
+                let timeout = scenario.timeout.expect("set with hangs");
+                let span = Nanos(timeout.0 * rng.between(3, 30) / 10);
                 rule(Ops::All, None, When::Chance(0.01), Effect::Delay(span));
             }
             _ => {

@@ -8,9 +8,9 @@ use sim::{Effect, Ops, Rule, When};
 use std::cell::Cell;
 use std::rc::Rc;
 
-fn patient() -> Options {
+fn with_timeout() -> Options {
     Options {
-        patience: Some(Nanos::from_millis(10)),
+        timeout: Some(Nanos::from_millis(10)),
         ..options()
     }
 }
@@ -28,7 +28,7 @@ async fn leg(bench: &Bench, inner: Option<Level>, pair: [usize; 2]) -> Candidate
         Some(Level::Raid1) => bench.candidates(&pair[1..]),
         _ => bench.candidates(&pair),
     };
-    let made = assemble(&bench.env, None, bench.uuid(), found, start, patient()).await;
+    let made = assemble(&bench.env, None, bench.uuid(), found, start, with_timeout()).await;
     Candidate {
         device: BoxDevice::new(made.unwrap()),
         domain: "c".into(),
@@ -36,7 +36,7 @@ async fn leg(bench: &Bench, inner: Option<Level>, pair: [usize; 2]) -> Candidate
 }
 
 async fn outer(bench: &Bench, legs: Vec<Candidate>) -> Array {
-    let made = bench.assemble_with(legs, patient()).await;
+    let made = bench.assemble_with(legs, with_timeout()).await;
     made.unwrap()
 }
 
@@ -247,14 +247,14 @@ fn a_write_that_was_given_up_does_not_land_after_its_array_is_put_together_again
             };
             let start = || {
                 let candidates = bench.candidates(present);
-                bench.assemble_with(candidates, patient())
+                bench.assemble_with(candidates, with_timeout())
             };
             let array = start().await.unwrap();
             let written = Box::pin(bench.write(&array, 0, 128, 2));
             let limit = Nanos::from_millis(100);
             let ended = bench.env.timer.timeout(limit, written).await;
             assert!(ended.is_none(), "{level:?}");
-            array.let_go().await;
+            array.release().await;
             // It waits for the write that hangs, or is refused.
             let soon = Nanos::from_millis(5);
             let array = match bench.env.timer.timeout(soon, Box::pin(start())).await {
@@ -293,7 +293,7 @@ fn nor_does_it_on_an_array_without_superblocks() {
         let limit = Nanos::from_millis(100);
         let ended = bench.env.timer.timeout(limit, written).await;
         assert!(ended.is_none());
-        array.let_go().await;
+        array.release().await;
         let refused = raw_array(&bench).await.map(drop).unwrap_err();
         assert_eq!(refused.kind(), Kind::Timeout, "{refused}");
         bench.control.release(bench.disks[1]);
@@ -312,7 +312,7 @@ async fn raw_array(bench: &Bench) -> IoResult<Array> {
         Level::Raid0,
         members,
         Sectors(64),
-        patient(),
+        with_timeout(),
     )
     .await
 }

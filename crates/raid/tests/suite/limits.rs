@@ -34,7 +34,7 @@ fn on_drives(parameters: &HddParameters, gib: u64, test: impl AsyncFn(Bench) + C
 /// As the daemon has it for a `detection` of so many seconds.
 fn detecting(seconds: u64) -> Options {
     Options {
-        patience: Some(Nanos::from_millis(seconds * 900)),
+        timeout: Some(Nanos::from_millis(seconds * 900)),
         ..Options::default()
     }
 }

@@ -243,7 +243,7 @@ fn an_array_that_lets_go_of_its_members_can_be_put_together_again() {
             let soon = bench.env.timer.sleep(Nanos::from_micros(20));
             let write = Box::pin(bench.write(&array, 64, 8, 2));
             assert!(matches!(select(write, soon).await, Either::Right(_)));
-            array.let_go().await;
+            array.release().await;
             let members = array.report().members;
             assert!(members.iter().all(|member| member.device.is_none()));
             refused(bench.write(&array, 0, 8, 3).await);
@@ -411,7 +411,7 @@ fn the_last_member_is_waited_for() {
     let control = sim.world().control();
     drive(&mut sim, &control, &disks, async |bench| {
         let options = raid::Options {
-            patience: Some(Nanos::from_millis(10)),
+            timeout: Some(Nanos::from_millis(10)),
             ..crate::common::options()
         };
         let members = bench.candidates(&[0, 1]);

@@ -287,7 +287,7 @@ fn a_member_that_is_silent_at_a_start_counts_as_absent() {
         let control = sim.world().control();
         drive(&mut sim, &control, &disks, async move |bench| {
             let options = Options {
-                patience: given,
+                timeout: given,
                 ..options()
             };
             let all = bench.candidates(&[0, 1, 2]);

@@ -90,9 +90,9 @@ fn load(memory: usize, tree: &'static Tree, fate: Fate, (sectors, step): (u64, u
     let control = world.control();
     let mut sim = Sim::new(world).pool_bytes(memory);
     drive(&mut sim, &control, &disks, async move |bench| {
-        let patience = Some(Nanos::from_secs(1));
+        let timeout = Some(Nanos::from_secs(1));
         let options = Options {
-            patience,
+            timeout,
             ..options()
         };
         let all: Vec<usize> = (0..tree.disks()).collect();

@@ -184,7 +184,7 @@ fn a_scrub_ends_with_its_array_and_asks_nothing_of_members_afterwards() {
                 let began = bench.env.timer.now();
                 match is_closed {
                     true => array.close().await.unwrap(),
-                    false => array.let_go().await,
+                    false => array.release().await,
                 }
                 assert!(bench.env.timer.now() - began < Nanos::from_millis(50));
                 let reads = || -> Vec<u64> {

@@ -12,9 +12,9 @@ const LEVELS: [(Level, usize); 3] = [(Level::Raid1, 2), (Level::Raid10, 4), (Lev
 /// What ends at all ends by then.
 const LIMIT: Nanos = Nanos::from_secs(5);
 
-fn patient() -> Options {
+fn with_timeout() -> Options {
     Options {
-        patience: Some(Nanos::from_millis(10)),
+        timeout: Some(Nanos::from_millis(10)),
         ..options()
     }
 }
@@ -26,7 +26,10 @@ async fn degraded(bench: &Bench, level: Level, members: usize) -> Array {
     bench.write(&array, 0, 1024, 1).await.unwrap();
     array.close().await.unwrap();
     let candidates = bench.candidates(&all);
-    let array = bench.assemble_with(candidates, patient()).await.unwrap();
+    let array = bench
+        .assemble_with(candidates, with_timeout())
+        .await
+        .unwrap();
     array.fail(0).await.unwrap();
     array
 }
@@ -107,7 +110,7 @@ fn a_start_does_not_wait_for_a_member_that_hangs_and_nothing_of_it_lands_later()
         drive(&mut sim, &control, &disks, async move |bench| {
             let start = || {
                 let candidates = bench.candidates(&(1..members).collect::<Vec<_>>());
-                bench.assemble_with(candidates, patient())
+                bench.assemble_with(candidates, with_timeout())
             };
             in_time(&bench, "a start", async { start().await.map(drop) }).await;
             // Another one waits for that, or is refused.
@@ -143,8 +146,8 @@ fn an_array_lets_go_of_a_member_that_hangs() {
                 .timeout(Nanos::from_millis(50), written)
                 .await;
             assert!(given_up.is_none(), "{level:?}");
-            let let_go = Box::pin(array.let_go());
-            let ended = bench.env.timer.timeout(LIMIT, let_go).await;
+            let release = Box::pin(array.release());
+            let ended = bench.env.timer.timeout(LIMIT, release).await;
             assert!(ended.is_some(), "{level:?}");
         });
     }

@@ -95,12 +95,12 @@ fn a_spare_filled_from_copies_that_differ_has_what_is_served() {
 }
 
 async fn with_grace(bench: &Bench, seconds: u64) -> Array {
-    let patient = Options {
+    let late_spares = Options {
         spare_delay: Nanos::from_secs(seconds),
         ..options()
     };
     let members = bench.candidates(&[0, 1, 2]);
-    let array = bench.assemble_with(members, patient).await;
+    let array = bench.assemble_with(members, late_spares).await;
     array.unwrap()
 }
 

@@ -33,29 +33,29 @@ fn later(now: Nanos, pause: Nanos, most: Nanos) -> (Nanos, Nanos) {
 
 impl<P: Platform> Devices<P> {
     /// Looks after every array, until all are stopped.
-    pub(crate) async fn tend(self: Rc<Devices<P>>) {
+    pub(crate) async fn supervise(self: Rc<Devices<P>>) {
         let env = self.env();
-        let mut tended: Vec<Weak<Running>> = Vec::new();
+        let mut supervised: Vec<Weak<Running>> = Vec::new();
         while !self.stopped.get() {
-            tended.retain(|running| running.strong_count() > 0);
+            supervised.retain(|running| running.strong_count() > 0);
             for running in self.running.borrow().iter() {
                 let known = |weak: &Weak<Running>| weak.as_ptr() == Rc::as_ptr(running);
-                if !tended.iter().any(known) {
-                    tended.push(Rc::downgrade(running));
+                if !supervised.iter().any(known) {
+                    supervised.push(Rc::downgrade(running));
                     let (devices, running) = (self.clone(), running.clone());
-                    env.spawn.spawn(devices.tend_one(running));
+                    env.spawn.spawn(devices.supervise_one(running));
                 }
             }
             env.timer.sleep(PERIOD).await;
         }
     }
 
-    async fn tend_one(self: Rc<Devices<P>>, running: Rc<Running>) {
+    async fn supervise_one(self: Rc<Devices<P>>, running: Rc<Running>) {
         let timer = self.env().timer;
         let mut pauses = Pauses::new();
         while !running.ended.get() {
             running.tell(&self.platform);
-            self.seek(&running, &mut pauses).await;
+            self.rediscover(&running, &mut pauses).await;
             self.restore(&running, &mut pauses).await;
             self.scrub_if_due(&running).await;
             timer.sleep(PERIOD).await;
@@ -63,7 +63,7 @@ impl<P: Platform> Devices<P> {
     }
 
     /// Gives the array each lost member that answers again.
-    async fn seek(&self, running: &Rc<Running>, pauses: &mut Pauses) {
+    async fn rediscover(&self, running: &Rc<Running>, pauses: &mut Pauses) {
         let now = self.env().timer.now();
         let report = running.array().report();
         let lost = |m: &raid::MemberReport| m.state.is_failed();
@@ -97,7 +97,7 @@ impl<P: Platform> Devices<P> {
         if role != Some(Role::Origin) || now < next || !running.is_troubled() {
             return;
         }
-        let restored = self.make_ready(name).await;
+        let restored = self.reopen(name).await;
         if let Err(error) = &restored {
             self.platform.event(Event::ArrayNotReassembled {
                 array: name.clone(),
@@ -123,7 +123,7 @@ impl<P: Platform> Devices<P> {
             Some((leaf, _)) if running.uses(&leaf) => return Ok(false),
             // What was unplugged has to be opened anew.
             Some((_, true)) => drop(self.open.borrow_mut().remove(name)),
-            Some(_) if !self.make_ready(name).await? => return Ok(false),
+            Some(_) if !self.reopen(name).await? => return Ok(false),
             _ => (),
         }
         if !self.open.borrow().contains_key(name) {

@@ -42,13 +42,13 @@ impl Progress {
     }
 }
 
-/// Tends an array until its last handle is gone.
-pub(crate) async fn tend(core: Weak<Core>) {
+/// Maintains an array until its last handle is gone.
+pub(crate) async fn maintain(core: Weak<Core>) {
     let mut cleared = Nanos::ZERO;
     loop {
         let timer = match core.upgrade() {
             Some(core) if !core.closed.get() => {
-                core.tend_once(&mut cleared).await;
+                core.maintain_once(&mut cleared).await;
                 core.env.timer.clone()
             }
             _ => return,
@@ -58,7 +58,7 @@ pub(crate) async fn tend(core: Weak<Core>) {
 }
 
 impl Core {
-    async fn tend_once(self: &Rc<Core>, cleared: &mut Nanos) {
+    async fn maintain_once(self: &Rc<Core>, cleared: &mut Nanos) {
         if self.down.borrow().is_some() || self.bitmap.is_none() {
             return;
         }
@@ -71,7 +71,7 @@ impl Core {
         if let Some(claim) = self.claim_for_spare()
             && let Some(spare) = self.take_spare()
         {
-            if let Err(error) = self.call_in(claim, spare).await {
+            if let Err(error) = self.activate_spare(claim, spare).await {
                 self.tell(format!("{}: a spare cannot serve: {error}", self.name));
             }
             return;
@@ -240,7 +240,7 @@ impl Core {
         self.go_over(
             None,
             regions,
-            async |step| self.clone().agree(step).await,
+            async |step| self.clone().resync_extent(step).await,
             done,
         )
         .await
@@ -251,7 +251,7 @@ impl Core {
     }
 
     /// Puts a spare that waits no more into the role claimed.
-    pub async fn call_in(self: &Rc<Core>, claim: Claim, spare: Rc<Member>) -> IoResult {
+    pub async fn activate_spare(self: &Rc<Core>, claim: Claim, spare: Rc<Member>) -> IoResult {
         let _joining = self.join(&spare.name)?;
         self.adopt(claim, spare, true).await
     }
@@ -278,7 +278,7 @@ impl Core {
     }
 
     /// A write to `extent` failed, and some members may have taken it.
-    pub fn differ(&self, extent: Extent) {
+    pub fn mark_out_of_sync(&self, extent: Extent) {
         let bitmap = self.bitmap.as_ref().expect("a level with redundancy");
         self.again.borrow_mut().extend(bitmap.region_of(extent));
         if self.journals.is_empty() {
@@ -326,7 +326,7 @@ impl Core {
             self.set_entry(role, |entry| entry.checkpoint = Sectors(after.0));
             self.commit().await
         };
-        let fill = async |step| self.fill_agreed(&filled, step).await;
+        let fill = async |step| self.fill_in_sync(&filled, step).await;
         let all = self.geometry.extent();
         let _all = loop {
             let next = std::mem::take(&mut regions);

@@ -17,7 +17,7 @@ use std::rc::Rc;
 
 impl<P: Platform> Devices<P> {
     /// Whether what `name` stands for can be used again, once it has been put together.
-    pub(super) fn make_ready<'a>(&'a self, name: &'a Name) -> Later<'a, IoResult<bool>> {
+    pub(super) fn reopen<'a>(&'a self, name: &'a Name) -> Later<'a, IoResult<bool>> {
         Box::pin(async move {
             let Ok(running) = self.running(name.as_str()) else {
                 return Ok(true);
@@ -35,13 +35,13 @@ impl<P: Platform> Devices<P> {
             }
             let needed = running.needed.borrow().clone();
             for member in &needed {
-                let ready = self.make_ready(member).await? && self.answers(&running, member).await;
-                if !ready && !self.open_anew(&running, member).await {
+                let ready = self.reopen(member).await? && self.answers(&running, member).await;
+                if !ready && !self.open_again(&running, member).await {
                     return Ok(false);
                 }
             }
             if running.outdated.get() || report.down.is_some() {
-                self.put_together(&running).await?;
+                self.reassemble(&running).await?;
             }
             running.errors.set(errors(&running.array().report()));
             Ok(true)
@@ -79,7 +79,7 @@ impl<P: Platform> Devices<P> {
 
     /// Opens a file of this machine, in the place of what is open under this name.
     /// Anything else comes back by itself, and is waited for.
-    async fn open_anew(&self, running: &Running, name: &Name) -> bool {
+    async fn open_again(&self, running: &Running, name: &Name) -> bool {
         let Some(source) = self.find(name) else {
             return false;
         };
@@ -93,7 +93,7 @@ impl<P: Platform> Devices<P> {
     }
 
     /// Puts an array together again from what is there.
-    async fn put_together(&self, running: &Rc<Running>) -> IoResult {
+    async fn reassemble(&self, running: &Rc<Running>) -> IoResult {
         running.place.pause().await;
         let result = self.exchange(running).await;
         running.place.resume();
@@ -102,7 +102,7 @@ impl<P: Platform> Devices<P> {
 
     async fn exchange(&self, running: &Rc<Running>) -> IoResult {
         let config = &running.config;
-        running.array().let_go().await;
+        running.array().release().await;
         running.outdated.set(true);
         for member in running.members() {
             // That an array below did not end in order is known.
