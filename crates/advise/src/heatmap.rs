@@ -221,7 +221,7 @@ mod tests {
         let page = page(&explained).unwrap();
         assert_self_contained(&page);
         assert_eq!(page.matches("<rect").count(), 2 * (200 + 199));
-        for told in [
+        for expected in [
             "&lt;v&gt;",
             "&lt;ssd&gt;",
             "recency",
@@ -229,7 +229,7 @@ mod tests {
             "rejected_sequential",
             "192 MiB",
         ] {
-            assert!(page.contains(told), "no {told:?}");
+            assert!(page.contains(expected), "no {expected:?}");
         }
     }
 }

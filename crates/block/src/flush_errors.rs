@@ -20,7 +20,7 @@ pub struct FlushErrors {
 
 /// How many failures somebody has been told of.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
-pub struct Told(u64);
+pub struct Seen(u64);
 
 impl FlushErrors {
     /// A flush has failed: writes acknowledged before may be lost.
@@ -30,31 +30,31 @@ impl FlushErrors {
     }
 
     /// Who has been told of all so far.
-    pub fn told(&self) -> Told {
-        Told(self.count.get())
+    pub fn sample(&self) -> Seen {
+        Seen(self.count.get())
     }
 
     /// An observer that was told of the newest failure is told of it once more: something
     /// that was lost with it had not been acknowledged yet.
-    pub fn tell_again(&self, observer: &Cell<Told>) {
-        let before = Told(self.count.get().saturating_sub(1));
+    pub fn report_again(&self, observer: &Cell<Seen>) {
+        let before = Seen(self.count.get().saturating_sub(1));
         observer.set(observer.get().min(before));
     }
 
     /// The outcome of `flush` for an observer: its own, or the newest failure that was
     /// recorded since `observer` was told, or while it ran. A failure of `flush` itself
     /// is recorded by whoever carries it out.
-    pub async fn tell(
+    pub async fn report_to(
         &self,
-        observer: &Cell<Told>,
+        observer: &Cell<Seen>,
         flush: impl Future<Output = IoResult>,
     ) -> IoResult {
         let before = observer.get();
         let result = flush.await;
-        if before == self.told() {
+        if before == self.sample() {
             return result;
         }
-        observer.set(observer.get().max(self.told()));
+        observer.set(observer.get().max(self.sample()));
         let last = self.last.borrow();
         Err(last.as_ref().expect("there was one").duplicate())
     }
@@ -79,34 +79,34 @@ mod tests {
     }
 
     #[test]
-    fn each_observer_is_told_once_whoever_met_the_error() {
+    fn each_observer_gets_an_error_once_whoever_met_it() {
         let errors = FlushErrors::default();
-        let (a, b) = (Cell::new(errors.told()), Cell::new(errors.told()));
-        now(errors.tell(&a, async { Ok(()) })).unwrap();
+        let (a, b) = (Cell::new(errors.sample()), Cell::new(errors.sample()));
+        now(errors.report_to(&a, async { Ok(()) })).unwrap();
         errors.record(&lost());
-        let late = Cell::new(errors.told());
+        let late = Cell::new(errors.sample());
         for observer in [&a, &b] {
-            let error = now(errors.tell(observer, async { Ok(()) })).unwrap_err();
+            let error = now(errors.report_to(observer, async { Ok(()) })).unwrap_err();
             assert_eq!(error.to_string(), "lost");
-            now(errors.tell(observer, async { Ok(()) })).unwrap();
+            now(errors.report_to(observer, async { Ok(()) })).unwrap();
         }
-        now(errors.tell(&late, async { Ok(()) })).unwrap();
-        errors.tell_again(&a);
-        now(errors.tell(&a, async { Ok(()) })).unwrap_err();
-        now(errors.tell(&a, async { Ok(()) })).unwrap();
-        now(errors.tell(&b, async { Ok(()) })).unwrap();
+        now(errors.report_to(&late, async { Ok(()) })).unwrap();
+        errors.report_again(&a);
+        now(errors.report_to(&a, async { Ok(()) })).unwrap_err();
+        now(errors.report_to(&a, async { Ok(()) })).unwrap();
+        now(errors.report_to(&b, async { Ok(()) })).unwrap();
     }
 
     #[test]
     fn two_flushes_of_one_observer_that_saw_a_failure_both_fail() {
         let errors = FlushErrors::default();
-        let observer = Cell::new(errors.told());
+        let observer = Cell::new(errors.sample());
         let inner = async {
             errors.record(&lost());
-            now(errors.tell(&observer, async { Ok(()) })).unwrap_err();
+            now(errors.report_to(&observer, async { Ok(()) })).unwrap_err();
             Ok(())
         };
-        now(errors.tell(&observer, inner)).unwrap_err();
-        now(errors.tell(&observer, async { Ok(()) })).unwrap();
+        now(errors.report_to(&observer, inner)).unwrap_err();
+        now(errors.report_to(&observer, async { Ok(()) })).unwrap();
     }
 }

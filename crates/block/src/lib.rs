@@ -33,7 +33,7 @@ pub use driver::{
 pub use durable::{Durable, Image, Proof, Version};
 pub use env::{Env, Executor, Persist, Sleep, Spawn, Timer, TimerKey};
 pub use error::{IoError, IoResult, Kind};
-pub use flush_errors::{FlushErrors, Told};
+pub use flush_errors::{FlushErrors, Seen};
 pub use gate::Gate;
 pub use pool::{BUF_BYTES_MAX, PAGE_BYTES, Pool};
 pub use range_lock::{Access, RangeLock};

@@ -168,7 +168,7 @@ impl Contents {
     }
 
     /// The device is to be told what the slot holds, though that has not changed here.
-    pub(crate) fn retell(&mut self, slot: Slot) {
+    pub(crate) fn mark_dirty(&mut self, slot: Slot) {
         if let Some(changes) = &mut self.changes {
             changes.touched(slot);
         }

@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::durable::Durable;
-use crate::gauge::Gauge;
+use crate::in_flight::InFlight;
 use crate::lines::Shape;
 use crate::state::State;
 use crate::watchdog::Watchdog;
@@ -26,7 +26,7 @@ pub(crate) struct Core<P: Device> {
     pub(crate) volume_counters: RefCell<Vec<Rc<Counters>>>,
     pub(crate) watchdog: Watchdog,
     /// Tasks that write to the pool.
-    pub(crate) background: Rc<Gauge>,
+    pub(crate) background: Rc<InFlight>,
     /// What the pool's devices keep, if they keep anything.
     pub(crate) durable: Option<Rc<Durable>>,
     /// The id of the next volume, if none is kept.
@@ -42,7 +42,7 @@ impl<P: Device> Core<P> {
 
 impl<P: Device> Drop for Core<P> {
     fn drop(&mut self) {
-        self.watchdog.rouse();
+        self.watchdog.wake();
         if let Some(durable) = &self.durable {
             durable.end();
         }

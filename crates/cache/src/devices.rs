@@ -8,8 +8,8 @@
 //! new pool fills its devices one after the other.
 
 use crate::durable::Store;
-use crate::gauge::Gauge;
 use crate::health::{Fault, Health};
+use crate::in_flight::InFlight;
 use crate::lines::{BLOCK_SECTORS, Shape};
 use crate::pool_device::{PoolDevice, SLOTS_MAX};
 use block::{Device, Lba, Sectors};
@@ -63,7 +63,7 @@ pub(crate) struct Member<P> {
     pub(crate) health: Health,
     pub(crate) state: Cell<DeviceState>,
     /// Operations in flight that the engine waits for.
-    pub(crate) operations: Gauge,
+    pub(crate) operations: InFlight,
     /// What is kept on it of the pool, if anything is.
     pub(crate) store: Option<Store>,
     start: Lba,
@@ -151,7 +151,7 @@ impl<P: Device> Devices<P> {
             slots,
             health: Health::default(),
             state: Cell::new(DeviceState::Online),
-            operations: Gauge::default(),
+            operations: InFlight::default(),
             start: match &store {
                 Some(store) => store.at(store.plan.lines, 0),
                 None => device.extent.start,

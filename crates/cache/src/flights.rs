@@ -9,7 +9,7 @@
 //! A read's entry lasts until its promotion has ended, so that a write can
 //! still overtake it.
 
-use crate::gauge::Gauge;
+use crate::in_flight::InFlight;
 use crate::lines::{BLOCK_BYTES, bytes_of, overlap};
 use block::Buf;
 use futures_channel::oneshot;
@@ -23,7 +23,7 @@ pub(crate) struct Flights {
     reads: RefCell<Slab<Read>>,
     writes: RefCell<Slab<Range<u64>>>,
     /// Writes in flight.
-    pub(crate) writing: Gauge,
+    pub(crate) writing: InFlight,
 }
 
 struct Read {
@@ -108,7 +108,7 @@ impl Flights {
         for (_, read) in self.reads.borrow_mut().iter_mut() {
             read.overwritten |= overlap(&read.blocks, &blocks);
         }
-        self.writing.rise();
+        self.writing.begin();
         WriteFlight {
             id: self.writes.borrow_mut().insert(blocks),
             flights: self.clone(),
@@ -169,7 +169,7 @@ pub(crate) struct WriteFlight {
 impl Drop for WriteFlight {
     fn drop(&mut self) {
         self.flights.writes.borrow_mut().remove(self.id);
-        self.flights.writing.fall();
+        self.flights.writing.end();
     }
 }
 

@@ -36,7 +36,7 @@ impl<P: Device> Hit<P> {
             .of(slot)
             .expect("a resident line is on a device")
             .clone();
-        member.operations.rise();
+        member.operations.begin();
         Hit {
             core: core.clone(),
             id: state.busy.begin_hit(slot, run),
@@ -110,6 +110,6 @@ impl<P: Device> Hit<P> {
 impl<P: Device> Drop for Hit<P> {
     fn drop(&mut self) {
         self.core.state.borrow_mut().busy.end_hit(self.id);
-        self.member.operations.fall();
+        self.member.operations.end();
     }
 }

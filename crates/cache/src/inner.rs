@@ -3,7 +3,7 @@
 use crate::core::Core;
 use crate::counters::Counters;
 use crate::flights::Flights;
-use crate::hold::Hold;
+use crate::freeze::Freeze;
 use crate::modes::{Mode, Rules};
 use crate::sequential::Sequential;
 use crate::writes::Writes;
@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 pub(crate) struct Inner<P: Device> {
     pub(crate) core: Rc<Core<P>>,
-    pub(crate) hold: Hold,
+    pub(crate) hold: Freeze,
     pub(crate) origin: BoxDevice,
     pub(crate) geometry: Geometry,
     /// Blocks from here on do not fit whole into the volume, or have no key.

@@ -39,7 +39,7 @@ impl<P: Device> PoolWrite<P> {
             .of(slot)
             .expect("a resident line is on a device")
             .clone();
-        member.operations.rise();
+        member.operations.begin();
         state.contents.invalidate(slot, run);
         Some(PoolWrite {
             core: core.clone(),
@@ -101,6 +101,6 @@ impl<P: Device> PoolWrite<P> {
 impl<P: Device> Drop for PoolWrite<P> {
     fn drop(&mut self) {
         self.core.state.borrow_mut().busy.end_write(self.id);
-        self.member.operations.fall();
+        self.member.operations.end();
     }
 }

@@ -225,8 +225,8 @@ async fn read_pieces<P: Device>(
         return (Buf::join(bufs, pool), result);
     }
     // A device keeps all of the memory: one buffer takes its place.
-    let anew = cut_up(first, counts, pool.take(len)).zip(done);
-    let again = anew.map(
+    let copied = cut_up(first, counts, pool.take(len)).zip(done);
+    let again = copied.map(
         async |((_, mut part), (blocks, read, outcome))| match read {
             Some(read) => {
                 part.copy_from_slice(&read);

@@ -4,7 +4,7 @@ use crate::cache::Cache;
 use crate::core::Core;
 use crate::counters::{Counter, Counters, Snapshot};
 use crate::flights::Flights;
-use crate::hold::Hold;
+use crate::freeze::Freeze;
 use crate::inner::Inner;
 use crate::lines::BLOCK_SECTORS;
 use crate::modes::Mode;
@@ -70,7 +70,7 @@ impl<P: Device> Volume<P> {
         let counters = Rc::new(Counters::new());
         core.volume_counters.borrow_mut().push(counters.clone());
         Ok(Volume(Rc::new(Inner {
-            hold: Hold::default(),
+            freeze: Freeze::default(),
             origin,
             geometry,
             cacheable_end: Lba(blocks * BLOCK_SECTORS),
@@ -103,7 +103,7 @@ impl<P: Device> Volume<P> {
 
     /// Whether changes are held back; see [`Volume::quiesce`].
     pub fn is_quiesced(&self) -> bool {
-        self.0.hold.is_held()
+        self.0.freeze.is_frozen()
     }
 
     /// Brings the origin to a standstill, so that a snapshot can be taken of it:
@@ -115,14 +115,14 @@ impl<P: Device> Volume<P> {
     /// `Busy` if it is quiesced already. If the flush fails, or one has since the last
     /// standstill, all goes on: a snapshot would lack what was lost.
     pub async fn quiesce(&self) -> IoResult {
-        if !self.0.hold.hold() {
+        if !self.0.freeze.freeze() {
             let what = "it is quiesced already; resume it first";
             return Err(self.0.geometry.error(Kind::Busy, what));
         }
         self.0.flights.writing.idle().await;
         let stands = self.0.writes.flush_for_back_end(&self.0.core).await;
         if stands.is_err() {
-            self.0.hold.release();
+            self.0.freeze.thaw();
             return stands;
         }
         let cache = Cache(self.0.core.clone());
@@ -133,7 +133,7 @@ impl<P: Device> Volume<P> {
 
     /// Lets what [`Volume::quiesce`] holds back go on. `Invalid` if it held nothing.
     pub fn resume(&self) -> IoResult {
-        if !self.0.hold.release() {
+        if !self.0.freeze.thaw() {
             let what = "it is not quiesced";
             return Err(self.0.geometry.error(Kind::Invalid, what));
         }
@@ -148,10 +148,10 @@ impl<P: Device> Volume<P> {
     /// Reads that have begun may still return what was there before. The lines
     /// make room as others need it.
     pub async fn invalidate(&self) -> IoResult {
-        let held = self.0.hold.hold();
+        let held = self.0.freeze.freeze();
         let forgotten = self.forget_lines().await;
         if held {
-            self.0.hold.release();
+            self.0.freeze.thaw();
         }
         forgotten
     }
@@ -181,7 +181,7 @@ impl<P: Device> Volume<P> {
     /// found again, and make room as others need it.
     pub async fn close(&self) {
         self.0.closed.set(true);
-        self.0.hold.release();
+        self.0.freeze.thaw();
         self.0.flights.writing.idle().await;
     }
 }
@@ -196,13 +196,13 @@ impl<P: Device> Device for Volume<P> {
     }
 
     async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
-        self.0.hold.passed().await;
+        self.0.freeze.thawed().await;
         let extent = self.0.check_transfer(at, data.len())?;
         write::write(&self.0, extent, data, fua).await
     }
 
     async fn zero(&self, extent: Extent) -> IoResult {
-        self.0.hold.passed().await;
+        self.0.freeze.thawed().await;
         self.0.check(extent)?;
         self.0.counters.count(Counter::Zeroes);
         write::change(&self.0, extent, async move |origin| {
@@ -218,7 +218,7 @@ impl<P: Device> Device for Volume<P> {
     }
 
     async fn discard(&self, extent: Extent) -> IoResult {
-        self.0.hold.passed().await;
+        self.0.freeze.thawed().await;
         self.0.check(extent)?;
         self.0.counters.count(Counter::Discards);
         write::change(&self.0, extent, async move |origin| {

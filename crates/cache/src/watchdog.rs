@@ -30,11 +30,11 @@ impl Watchdog {
     #[inline]
     pub(crate) fn note(&self) {
         if !self.active.replace(true) {
-            self.rouse();
+            self.wake();
         }
     }
 
-    pub(crate) fn rouse(&self) {
+    pub(crate) fn wake(&self) {
         if let Some(waker) = self.asleep.take() {
             waker.wake();
         }

@@ -18,7 +18,7 @@ use crate::inner::Inner;
 use crate::lines::{BLOCK_BYTES, BLOCK_SECTORS, Part, covering, extent_of, inside};
 use crate::pool_write::PoolWrite;
 use crate::state::Place;
-use block::{BoxDevice, Device, Extent, Fua, IoResult, Kind, Shared, Told};
+use block::{BoxDevice, Device, Extent, Fua, IoResult, Kind, Seen, Shared};
 use futures_util::future::{Either, join_all, select};
 use policy::{Op, Request};
 use std::pin::pin;
@@ -94,7 +94,7 @@ fn begin<P: Device>(volume: &Inner<P>, extent: Extent) -> Begun {
 struct Begun {
     marking: Option<Marking>,
     /// What was known to be lost when it began.
-    known: Told,
+    known: Seen,
     _flight: WriteFlight,
 }
 

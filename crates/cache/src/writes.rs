@@ -16,7 +16,7 @@
 mod flush;
 
 use crate::flights::Flights;
-use block::{BoxDevice, FlushErrors, Told};
+use block::{BoxDevice, FlushErrors, Seen};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -31,8 +31,8 @@ pub(crate) struct Writes {
     flushed: Cell<u64>,
     errors: FlushErrors,
     /// Of which the volume's user was told, and who brings it to a standstill.
-    user: Cell<Told>,
-    back_end: Cell<Told>,
+    user: Cell<Seen>,
+    back_end: Cell<Seen>,
 }
 
 impl Writes {
@@ -59,15 +59,15 @@ impl Writes {
     }
 
     /// The losses that are known when a write begins, for [`Writes::end`].
-    pub(crate) fn begin(&self) -> Told {
-        self.errors.told()
+    pub(crate) fn begin(&self) -> Seen {
+        self.errors.sample()
     }
 
     /// A write has ended that began when `known` was.
-    pub(crate) fn end(&self, known: Told) {
+    pub(crate) fn end(&self, known: Seen) {
         self.ended.set(self.ended.get() + 1);
-        if known != self.errors.told() {
-            self.errors.tell_again(&self.user);
+        if known != self.errors.sample() {
+            self.errors.report_again(&self.user);
         }
     }
 

@@ -21,7 +21,7 @@ fn last(volume: &Volume<Leaf>, line: u64) -> Decision {
 }
 
 #[test]
-fn every_step_of_a_lines_life_is_told() {
+fn every_step_of_a_lines_life_is_reported() {
     let setup = Setup {
         pool: vec![Sectors(LINE * 2)],
         ..Setup::default()
@@ -65,7 +65,7 @@ fn every_step_of_a_lines_life_is_told() {
 }
 
 #[test]
-fn refusals_are_told_with_their_reason() {
+fn refusals_are_reported_with_their_reason() {
     let setup = Setup {
         config: cache::Config {
             sequential_bytes: Some(256 << 10),

@@ -92,7 +92,7 @@ where
 }
 
 #[test]
-fn a_loss_that_the_pools_own_flush_met_is_told_to_a_client() {
+fn a_loss_that_the_pools_own_flush_met_is_reported_to_a_client() {
     run(1, |san| async move {
         san.lose(3).await;
         let before = san.origin.flushes();
@@ -125,7 +125,7 @@ fn no_hit_serves_what_the_origin_lost() {
 }
 
 #[test]
-fn a_loss_met_while_a_volume_is_quiesced_is_still_told_to_a_client() {
+fn a_loss_met_while_a_volume_is_quiesced_is_still_reported_to_a_client() {
     run(3, |san| async move {
         san.lose(3).await;
         san.volume.quiesce().await.unwrap_err();
@@ -155,7 +155,7 @@ fn no_snapshot_is_taken_without_a_word_of_what_the_pools_own_flush_found_lost() 
 }
 
 #[test]
-fn a_loss_that_a_durable_write_met_is_told_to_the_next_flush() {
+fn a_loss_that_a_durable_write_met_is_reported_to_the_next_flush() {
     run(4, |san| async move {
         san.lose(3).await;
         san.write(FAR, 9, Fua::Yes).await.unwrap_err();
@@ -167,7 +167,7 @@ fn a_loss_that_a_durable_write_met_is_told_to_the_next_flush() {
 }
 
 #[test]
-fn a_loss_met_by_a_flush_that_was_given_up_is_told_to_the_next() {
+fn a_loss_met_by_a_flush_that_was_given_up_is_reported_to_the_next() {
     run(5, |san| async move {
         san.lose(3).await;
         // It waits for a disk of 2 ms when its caller gives up.
@@ -184,7 +184,7 @@ fn a_loss_met_by_a_flush_that_was_given_up_is_told_to_the_next() {
 
 /// Its origin had it before the loss, and its pool took longer.
 #[test]
-fn a_write_that_is_acknowledged_after_a_loss_was_told_fails_the_next_flush_too() {
+fn a_write_that_is_acknowledged_after_a_loss_was_reported_fails_the_next_flush_too() {
     run(8, |san| async move {
         san.lose(3).await;
         san.volume.flush().await.unwrap_err();

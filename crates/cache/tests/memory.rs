@@ -37,9 +37,9 @@ fn hang(first: u64, len: usize, step: u64, count: u64) -> (usize, usize) {
     };
     world.set_plan(plan).unwrap();
     let mut sim = Sim::new(world).pool_bytes(MEMORY);
-    let (told, over) = std::sync::mpsc::channel();
+    let (sender, over) = std::sync::mpsc::channel();
     let outcome = sim.drive(1, move |_, driver| {
-        let (mesh, told) = (Mesh::new(1), told.clone());
+        let (mesh, sender) = (Mesh::new(1), sender.clone());
         Shard::boot(
             ShardId(0),
             driver,
@@ -84,7 +84,7 @@ fn hang(first: u64, len: usize, step: u64, count: u64) -> (usize, usize) {
                 }
                 assert_eq!(env.pool.beside_bytes(), 0, "given back");
                 let kept = env.pool.total_bytes() - env.pool.free_bytes();
-                told.send((env.pool.over_bytes_max(), kept)).unwrap();
+                sender.send((env.pool.over_bytes_max(), kept)).unwrap();
             },
         )
     });

@@ -178,7 +178,7 @@ fn a_power_cut_while_one_copy_of_a_superblock_is_torn_leaves_the_other() {
 
 /// Its first write has two blocks, for there are volumes to be told of.
 #[test]
-fn a_power_cut_while_a_lost_witness_is_made_anew_leaves_a_pool_that_opens() {
+fn a_power_cut_while_a_lost_witness_is_recreated_leaves_a_pool_that_opens() {
     let mut cuts = 0;
     for (step, seed) in (1..200).flat_map(|step| (0..40).map(move |seed| (step, seed))) {
         let mut place = Place::new(step * 100 + seed, 1);

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_told_from_the_world() {
+    fn loopback_is_distinguished_from_the_world() {
         assert!(TcpAddress::parse("127.0.0.1:1").unwrap().is_loopback());
         assert!(TcpAddress::parse("::1").unwrap().is_loopback());
         assert!(!TcpAddress::parse("0.0.0.0:1").unwrap().is_loopback());

@@ -289,11 +289,11 @@ fn alone<T>(
     let table = DeTable::parse(text).map_err(|error| error.message().to_owned())?;
     let mut problems = Vec::new();
     let section = read(reader(text, title, table.get_ref(), 1, &mut problems));
-    let told = || {
-        let told = problems.iter().map(|p| format!("{}; {}", p.what, p.remedy));
-        told.collect::<Vec<_>>().join("; ")
+    let messages = || {
+        let messages = problems.iter().map(|p| format!("{}; {}", p.what, p.remedy));
+        messages.collect::<Vec<_>>().join("; ")
     };
-    section.ok_or_else(told)
+    section.ok_or_else(messages)
 }
 
 impl Device {
@@ -365,32 +365,35 @@ mod tests {
     }
 
     #[test]
-    fn every_error_is_told_with_its_line() {
-        let told = problems(
+    fn every_error_is_reported_with_its_line() {
+        let messages = problems(
             "colour = 1\n[[device]]\nname = 3\nsize = 1\n[[pool]]\nline_size = \"3k\"\npolicy = \"fifo\"\n",
         );
-        let lines: Vec<&str> = told.iter().filter_map(|p| p.split(':').next()).collect();
-        assert_eq!(lines, ["1", "4", "3", "5", "5", "6", "7"], "{told:#?}");
+        let lines: Vec<&str> = messages
+            .iter()
+            .filter_map(|p| p.split(':').next())
+            .collect();
+        assert_eq!(lines, ["1", "4", "3", "5", "5", "6", "7"], "{messages:#?}");
         assert!(
-            told[1].contains("remove it, or use one of: name, path"),
-            "{told:#?}"
+            messages[1].contains("remove it, or use one of: name, path"),
+            "{messages:#?}"
         );
     }
 
     #[test]
-    fn broken_toml_is_told_with_its_line() {
-        let told = problems("[daemon]\nbuffers = \n[[pool\n");
-        assert_eq!(told.len(), 2, "{told:#?}");
+    fn broken_toml_is_reported_with_its_line() {
+        let messages = problems("[daemon]\nbuffers = \n[[pool\n");
+        assert_eq!(messages.len(), 2, "{messages:#?}");
         assert!(
-            told[0].starts_with("3: ") && told[1].starts_with("2: "),
-            "{told:#?}"
+            messages[0].starts_with("3: ") && messages[1].starts_with("2: "),
+            "{messages:#?}"
         );
     }
 
     #[test]
     fn sections_of_the_wrong_shape_are_refused() {
-        let told = problems("device = 1\npool = [2]\n[[daemon]]\n");
-        assert_eq!(told.len(), 3, "{told:#?}");
+        let messages = problems("device = 1\npool = [2]\n[[daemon]]\n");
+        assert_eq!(messages.len(), 3, "{messages:#?}");
     }
 
     #[test]

@@ -24,10 +24,10 @@ const ACCEPT_PAUSE: Nanos = Nanos::from_millis(100);
 #[allow(async_fn_in_trait, reason = "shard-local: no future here is Send")]
 pub trait Handler: 'static {
     /// What it remembers of one connection.
-    type Memory: Default + 'static;
+    type Session: Default + 'static;
 
     /// Carries out `request`.
-    async fn handle(&self, request: Request, memory: &mut Self::Memory) -> Reply;
+    async fn handle(&self, request: Request, session: &mut Self::Session) -> Reply;
 
     /// Connections wait, for they cannot be accepted; called once until one was.
     fn cannot_accept(&self, error: &IoError);
@@ -69,7 +69,7 @@ pub async fn serve<L: Listener, H: Handler>(listener: L, handler: Rc<H>, env: En
 /// Answers the requests of one connection until it ends or sends nonsense.
 async fn converse<S: Stream, H: Handler>(stream: &S, handler: &H, env: &Env) -> IoResult {
     let mut lines = Lines::default();
-    let mut memory = H::Memory::default();
+    let mut session = H::Session::default();
     loop {
         let line = match lines.next() {
             Ok(Some(line)) => line,
@@ -88,7 +88,7 @@ async fn converse<S: Stream, H: Handler>(stream: &S, handler: &H, env: &Env) -> 
         };
         match serde_json::from_slice(&line) {
             Ok(request) => {
-                let reply = handler.handle(request, &mut memory).await;
+                let reply = handler.handle(request, &mut session).await;
                 send(stream, &reply, env).await?;
             }
             Err(error) => {

@@ -40,12 +40,12 @@ fn named(name: &str) -> String {
 struct Limit {
     of: Box<dyn Fn(usize) -> String>,
     most: usize,
-    told: &'static str,
+    expected: &'static str,
 }
 
-fn limit(of: impl Fn(usize) -> String + 'static, most: usize, told: &'static str) -> Limit {
+fn limit(of: impl Fn(usize) -> String + 'static, most: usize, expected: &'static str) -> Limit {
     let of = Box::new(of);
-    Limit { of, most, told }
+    Limit { of, most, expected }
 }
 
 fn all() -> Vec<Limit> {
@@ -130,15 +130,15 @@ fn problems(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_fills_a_limit_passes_and_one_more_is_told() {
-    for Limit { of, most, told } in all() {
+fn what_fills_a_limit_passes_and_one_more_is_reported() {
+    for Limit { of, most, expected } in all() {
         let text = of(most);
         assert_eq!(problems(&text), Vec::<String>::new(), "{text}");
         let text = of(most + 1);
         let found = problems(&text);
         assert!(
-            found.iter().any(|problem| problem.contains(told)),
-            "{told:?} is not in {found:#?}"
+            found.iter().any(|problem| problem.contains(expected)),
+            "{expected:?} is not in {found:#?}"
         );
     }
 }

@@ -91,8 +91,8 @@ impl<D: Device> Host<D> {
         for page in first..first + pages {
             let hit = self.touch(page);
             if hit && let Some(waiting) = self.coming.borrow_mut().get_mut(&page) {
-                let (told, page) = oneshot::channel();
-                waiting.push(told);
+                let (sender, page) = oneshot::channel();
+                waiting.push(sender);
                 awaited.push(page);
             }
             let start = *missing.get_or_insert(page);

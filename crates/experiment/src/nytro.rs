@@ -97,10 +97,10 @@ fn on_node<T: 'static>(
     let config = rig::topology(&text)?;
     let mut world = World::new(seed);
     let phase = Rng::fork(seed, PHASES).below(1 << 20) as f64 / f64::from(1 << 20);
-    let told = |error: block::IoError| error.to_string();
-    let drive = Drive::named("SAS15K").map_err(told)?;
-    let heads = drive.model(phase, Wear::Steady).map_err(told)?;
-    let model = world.add_model(Link::new(&TEN_GIGABIT, heads).map_err(told)?);
+    let to_message = |error: block::IoError| error.to_string();
+    let drive = Drive::named("SAS15K").map_err(to_message)?;
+    let heads = drive.model(phase, Wear::Steady).map_err(to_message)?;
+    let model = world.add_model(Link::new(&TEN_GIGABIT, heads).map_err(to_message)?);
     let san = Below {
         sectors: drive.capacity(),
         service: Some(Service::Model { model, unit: 0 }),
@@ -142,7 +142,7 @@ pub fn run_one(
 /// The storage system's snapshot in seven steps; the share of blocks that clients read as
 /// the storage system has them in the end.
 async fn snapshot(seed: u64, rig: &Rig, volume: &Volume, invalidate: bool) -> Result<f64, String> {
-    let told = |error: block::IoError| error.to_string();
+    let to_message = |error: block::IoError| error.to_string();
     let named = || VOLUME.to_owned();
     let mut rng = Rng::fork(seed, STAMPS);
     // 1. The database has written its state of now.
@@ -157,7 +157,7 @@ async fn snapshot(seed: u64, rig: &Rig, volume: &Volume, invalidate: bool) -> Re
     stamp(rig, volume, &mut rng).await?;
     for block in 0..STAMPED {
         let read = volume.read(block * STAMP_BYTES as u64, STAMP_BYTES).await;
-        read.map_err(told)?;
+        read.map_err(to_message)?;
     }
     // 5. It is quiesced again.
     rig.control(Request::Quiesce { volume: named() }).await?;
@@ -171,7 +171,7 @@ async fn snapshot(seed: u64, rig: &Rig, volume: &Volume, invalidate: bool) -> Re
     let mut equal = 0;
     for block in 0..STAMPED {
         let at = block * STAMP_BYTES as u64;
-        let read = volume.read(at, STAMP_BYTES).await.map_err(told)?;
+        let read = volume.read(at, STAMP_BYTES).await.map_err(to_message)?;
         let mut there = vec![0; STAMP_BYTES];
         san.latest(Lba(at / SECTOR_BYTES), &mut there);
         equal += u64::from(read[..] == there[..]);

@@ -168,7 +168,7 @@ pub fn run_list(
         let (model, sectors) = match drive {
             Drive::Hdd => {
                 let phase = phases.below(1 << 20) as f64 / f64::from(1 << 20);
-                let disk = Hdd::new(&SAS10K_146, phase).map_err(told)?;
+                let disk = Hdd::new(&SAS10K_146, phase).map_err(to_message)?;
                 (world.add_model(disk), SAS10K_146.capacity())
             }
             Drive::X25M => flash(&mut world, &X25_M)?,
@@ -185,7 +185,7 @@ pub fn run_list(
         let mut spec = DiskSpec::new(geometry);
         spec.service = Service::Model { model, unit: 0 };
         spec.keep = Keep::Nothing;
-        disks.push(world.add_disk(spec).map_err(told)?);
+        disks.push(world.add_disk(spec).map_err(to_message)?);
     }
     let mut sim = Sim::new(world).pool_bytes(BUFFER_BYTES);
     let (outcome, ended) = run_alone(&mut sim, async move |local| {
@@ -206,11 +206,11 @@ pub fn run_list(
         Ok((measured, host.counts()))
     });
     let ended = ended.ok_or_else(|| format!("the simulation did not end: {outcome:?}"))?;
-    ended.map_err(|error: block::IoError| told(error))
+    ended.map_err(|error: block::IoError| to_message(error))
 }
 
 fn flash(world: &mut World, parameters: &SsdParameters) -> Result<(sim::ModelId, Sectors), String> {
-    let ssd = Ssd::new(parameters, Wear::Steady).map_err(told)?;
+    let ssd = Ssd::new(parameters, Wear::Steady).map_err(to_message)?;
     Ok((world.add_model(ssd), parameters.capacity()))
 }
 
@@ -288,7 +288,7 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, Stri
     })
 }
 
-fn told(error: impl ToString) -> String {
+fn to_message(error: impl ToString) -> String {
     error.to_string()
 }
 

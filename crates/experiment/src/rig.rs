@@ -12,7 +12,7 @@ use control::config::{Config, Device};
 use control::protocol::{Reply, Request};
 use control::serve::Handler as _;
 use control::status::Counters;
-use node::{Controlled, Devices, Door, Memory, Node, Source};
+use node::{Controlled, Devices, Door, Node, Session, Source};
 use shard::Local;
 use sim::model::Wear;
 use sim::model::catalogue::Drive;
@@ -58,7 +58,7 @@ impl Rig {
 
     /// Has the node do what an operator asks of it.
     pub async fn control(&self, request: Request) -> Result<(), String> {
-        match self.node.handle(request, &mut Memory::default()).await {
+        match self.node.handle(request, &mut Session::default()).await {
             Reply::Error(what) => Err(what),
             _ => Ok(()),
         }
@@ -67,7 +67,7 @@ impl Rig {
     /// What has happened in the node's only pool, as `hotset status` has it.
     pub async fn counters(&self) -> Result<Counters, String> {
         let asked = Request::Status;
-        match self.node.handle(asked, &mut Memory::default()).await {
+        match self.node.handle(asked, &mut Session::default()).await {
             Reply::Status(mut status) if status.pools.len() == 1 => {
                 Ok(status.pools.remove(0).counters)
             }
@@ -81,7 +81,7 @@ impl Rig {
 pub fn topology(text: &str) -> Result<Config, String> {
     let drives: Vec<&str> = Drive::all().map(|drive| drive.name()).collect();
     check_alone(text, &drives).map_err(|problems| {
-        let problems: Vec<String> = problems.iter().map(told).collect();
+        let problems: Vec<String> = problems.iter().map(to_message).collect();
         problems.join("; ")
     })
 }
@@ -118,7 +118,7 @@ pub fn run_parted<T: 'static>(
             None => {
                 let phase = phases.below(1 << 20) as f64 / f64::from(1 << 20);
                 let heads = named(device).and_then(|drive| drive.model(phase, Wear::Steady));
-                let model = world.add_model(Parted::new(heads.map_err(told)?, partition));
+                let model = world.add_model(Parted::new(heads.map_err(to_message)?, partition));
                 drives.insert(drive.to_owned(), model);
                 model
             }
@@ -149,7 +149,7 @@ pub fn run_on<T: 'static>(
             Ok(spec)
         }
     };
-    let machine = Machine::new(&mut world, &config, spec).map_err(told)?;
+    let machine = Machine::new(&mut world, &config, spec).map_err(to_message)?;
     let medium = |device: &Device| {
         let medium = world.medium(machine.target(&path_of(device)));
         medium.map(|medium| (device.name.to_string(), medium))
@@ -204,8 +204,12 @@ async fn start(
             return Err(format!("no array is named {}", array.name.value));
         };
         // To make parity of new drives agree takes hours, which are not measured.
-        devices.create(&array, true).await.map_err(told)?.keep();
-        devices.stop().await.map_err(told)?;
+        devices
+            .create(&array, true)
+            .await
+            .map_err(to_message)?
+            .keep();
+        devices.stop().await.map_err(to_message)?;
     }
     let env = local.env();
     let frontend = Direct::new(env.clone());
@@ -220,7 +224,7 @@ async fn start(
     })
 }
 
-fn told(error: impl ToString) -> String {
+fn to_message(error: impl ToString) -> String {
     error.to_string()
 }
 

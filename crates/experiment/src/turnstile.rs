@@ -28,8 +28,8 @@ impl Turnstile {
             0 => {
                 let (called, call) = oneshot::channel();
                 self.waiting.borrow_mut().push_back(called);
-                let told = call.await;
-                told.expect("who waits is called before the turnstile goes");
+                let result = call.await;
+                result.expect("who waits is called before the turnstile goes");
             }
             free => self.free.set(free - 1),
         }

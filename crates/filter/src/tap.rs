@@ -58,7 +58,7 @@ impl<S: Begin> Tap<S> {
     }
 
     #[cold]
-    fn tell_sink(&self, access: &Access) {
+    fn notify_sink(&self, access: &Access) {
         let now = self.0.timer.now();
         self.with(|sink| sink.begin(now, access));
     }
@@ -68,7 +68,7 @@ impl<S: Begin> Observe for Tap<S> {
     #[inline]
     fn begins(&self, access: Access) {
         if self.0.on.get() {
-            self.tell_sink(&access);
+            self.notify_sink(&access);
         }
     }
 }

@@ -65,14 +65,14 @@ pub fn serve(file: &Path, cold: bool) -> Result<(), Failure> {
     // What was opened since the host was made may have left it nothing.
     Uring::check().map_err(Failure::runtime)?;
     let outcome = Arc::new(Mutex::new(Ok(())));
-    let told = outcome.clone();
+    let ended_with = outcome.clone();
     let opened = host.clone();
     host.run(1, move |id, driver| {
-        let (host, config, sockets, told) = (
+        let (host, config, sockets, ended_with) = (
             opened.clone(),
             config.clone(),
             sockets.clone(),
-            told.clone(),
+            ended_with.clone(),
         );
         let depth = shard::Config::default();
         Shard::boot(id, driver, mesh.clone(), depth, move |local| {
@@ -80,7 +80,7 @@ pub fn serve(file: &Path, cold: bool) -> Result<(), Failure> {
             async move {
                 let platform = UringPlatform::new(host, local, &config.daemon.state.value);
                 let ended = run(config, platform, sockets).await;
-                *told.lock().expect("no panic under this lock") = ended;
+                *ended_with.lock().expect("no panic under this lock") = ended;
             }
         })
     });
@@ -229,6 +229,6 @@ async fn run(config: Config, platform: UringPlatform, sockets: Sockets) -> Resul
 /// Tells the service manager, where there is one.
 fn notify(state: &[NotifyState]) {
     if let Err(error) = sd_notify::notify(false, state) {
-        eprintln!("hotset: the service manager cannot be told: {error}");
+        eprintln!("hotset: the service manager cannot be ended_with: {error}");
     }
 }

@@ -60,7 +60,7 @@ fn mend(place: &Place, name: &str) {
 }
 
 /// Spoils `b`, starts twice, since the first such start takes the member out, and mends it.
-fn bears(place: &Place, told: &str, spoil: impl FnOnce(), mend: impl FnOnce()) {
+fn bears(place: &Place, expected: &str, spoil: impl FnOnce(), mend: impl FnOnce()) {
     let bytes = noise(1, 8 << 20);
     fs::write(place.path("in"), &bytes).unwrap();
     let daemon = place.serve();
@@ -73,7 +73,7 @@ fn bears(place: &Place, told: &str, spoil: impl FnOnce(), mend: impl FnOnce()) {
         let out = copy_out(&daemon.uri("arrayed"), &place.path("out"));
         assert!(out[..bytes.len()] == bytes[..], "start {start}");
         let log = daemon.stop();
-        assert!(log.contains(told), "start {start}: {log}");
+        assert!(log.contains(expected), "start {start}: {log}");
     }
     mend();
     let daemon = place.serve();
@@ -84,8 +84,13 @@ fn bears(place: &Place, told: &str, spoil: impl FnOnce(), mend: impl FnOnce()) {
 #[test]
 fn redundancy_bears_a_member_that_cannot_be_opened() {
     let place = place("raid5", &["a", "b", "c"]);
-    let told = "array disk starts without b: ";
-    bears(&place, told, || spoil(&place, "b"), || mend(&place, "b"));
+    let expected = "array disk starts without b: ";
+    bears(
+        &place,
+        expected,
+        || spoil(&place, "b"),
+        || mend(&place, "b"),
+    );
 }
 
 /// What can be read of it tells that a mirror has not gone on by this half.
@@ -97,13 +102,13 @@ fn a_mirror_bears_a_member_that_can_only_be_read() {
     let place = place("raid1", &["a", "b"]);
     let b = place.text("b");
     let mount = |options: &[&str]| drop(run(Command::new("mount").args(options).arg(&b)));
-    let told = "member b can only be read: ";
+    let expected = "member b can only be read: ";
     let protect = || {
         mount(&["--bind", &b]);
         mount(&["-o", "remount,ro,bind"]);
     };
     let release = || drop(run(Command::new("umount").arg(&b)));
-    bears(&place, told, protect, release);
+    bears(&place, expected, protect, release);
 }
 
 #[test]
@@ -131,9 +136,12 @@ fn a_volume_whose_array_cannot_start_waits_while_another_is_served() {
     until("the volume", || served(&daemon).len() == 2);
     assert_eq!(state(&daemon), "degraded");
     copy_out(&daemon.uri("arrayed"), &place.path("out"));
-    let told = daemon.stop();
-    assert!(told.contains("volume arrayed is not served yet"), "{told}");
-    assert!(told.contains("volume arrayed is served"), "{told}");
+    let output = daemon.stop();
+    assert!(
+        output.contains("volume arrayed is not served yet"),
+        "{output}"
+    );
+    assert!(output.contains("volume arrayed is served"), "{output}");
 }
 
 #[test]

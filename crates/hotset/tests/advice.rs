@@ -42,7 +42,7 @@ fn number(value: &Value) -> f64 {
 }
 
 #[test]
-fn a_trace_tells_the_size_it_needs() {
+fn a_trace_gives_the_size_it_needs() {
     let place = Place::new();
     let trace = trace(&place, 6000);
     let page = place.text("advice.html");
@@ -84,7 +84,7 @@ fn a_trace_tells_the_size_it_needs() {
     assert_self_contained(&fs::read_to_string(&page).unwrap());
 
     let table = run(hotset().args(["advise", &trace]));
-    for told in [
+    for expected in [
         "LRU MISS %",
         "P99 ms",
         "ENDURES years",
@@ -92,7 +92,7 @@ fn a_trace_tells_the_size_it_needs() {
         "recommended: a pool of 32.0 MiB",
         "WRITTEN",
     ] {
-        assert!(table.contains(told), "no {told:?} in\n{table}");
+        assert!(table.contains(expected), "no {expected:?} in\n{table}");
     }
 }
 
@@ -110,7 +110,7 @@ fn a_price_book_of_ones_own_is_used() {
     let hardware = |advice: &Value| number(&size(advice, "recommended")["cost"]["hardware"]);
     assert!((hardware(&own) / hardware(&usual) - 2.0).abs() < 1e-9);
     assert_eq!(own["prices"]["currency"], "EUR");
-    for (from, to, told) in [
+    for (from, to, expected) in [
         ("years = 5", "years = 500", "choose from 1 to 50"),
         ("currency = \"USD\"", "", "missing field `currency`"),
         ("[ssd]", "[hdd]", "unknown field `hdd`"),
@@ -120,7 +120,7 @@ fn a_price_book_of_ones_own_is_used() {
         refused(
             hotset().args(["advise", &trace, "--prices", &book]),
             2,
-            &["prices.toml: ", told],
+            &["prices.toml: ", expected],
         );
     }
     refused(
@@ -143,7 +143,7 @@ fn what_cannot_be_advised_on_is_one_error() {
     )
     .unwrap();
     let no_socket = place.text("no-control");
-    for (words, status, told) in [
+    for (words, status, expected) in [
         (vec!["advise"], 2, "required"),
         (vec!["advise", "/no/trace"], 1, "/no/trace"),
         (vec!["advise", &empty], 1, "empty.csv: no requests"),
@@ -182,7 +182,7 @@ fn what_cannot_be_advised_on_is_one_error() {
             "start `hotset serve`",
         ),
     ] {
-        refused(hotset().args(&words), status, &[told]);
+        refused(hotset().args(&words), status, &[expected]);
     }
     let lenient = json(&["advise", &broken, "--lenient", "--json"]);
     let warnings = lenient["warnings"].to_string();
@@ -271,8 +271,8 @@ fn a_volume_says_why_it_is_cached_or_not() {
     faultless(&fio(&place, "read", &daemon.uri("vol"), &read));
     common::until("promotions", || daemon.count("blocks_promoted") == 256);
     assert_eq!(why(&place, "0"), "in the pool, whole");
-    let told = explained(&place, "vol 0-1MiB");
-    let lines = told["range"]["lines"].as_array().unwrap();
+    let report = explained(&place, "vol 0-1MiB");
+    let lines = report["range"]["lines"].as_array().unwrap();
     assert_eq!(lines.len(), 16);
     for line in lines {
         assert_eq!(
@@ -285,9 +285,9 @@ fn a_volume_says_why_it_is_cached_or_not() {
             "{line}"
         );
     }
-    let regions = told["regions"].as_array().unwrap();
+    let regions = report["regions"].as_array().unwrap();
     assert_eq!(
-        (regions.len(), &told["region_bytes"]),
+        (regions.len(), &report["region_bytes"]),
         (1024, &(128 << 10).into())
     );
     assert_eq!(number(&regions[0]["resident"]), 1.0);
@@ -301,8 +301,8 @@ fn a_volume_says_why_it_is_cached_or_not() {
         "{}",
         why(&place, "39MiB")
     );
-    let told = explained(&place, "vol");
-    let reasons = told["reasons"].as_array().unwrap();
+    let report = explained(&place, "vol");
+    let reasons = report["reasons"].as_array().unwrap();
     let sequential = reasons
         .iter()
         .find(|r| r["name"] == "rejected_sequential")
@@ -325,7 +325,7 @@ fn a_volume_says_why_it_is_cached_or_not() {
     assert!(why(&place, "0").contains("until its device was removed or ejected"));
 
     // The policy tells what it does, here and in the status.
-    let rule = &told["policy"];
+    let rule = &report["policy"];
     assert_eq!(
         (
             &rule["name"],
@@ -352,27 +352,27 @@ fn explanations_are_readable_and_bad_ranges_are_one_error() {
     faultless(&fio(&place, "read", &daemon.uri("vol"), &read));
     let page = place.text("why.html");
     let text = run(&mut place.command(&format!("explain vol --html {page}")));
-    for told in [
+    for expected in [
         "write-through",
         "one cell is 128 KiB",
         "lines used",
         "policy auto",
         "@",
     ] {
-        assert!(text.contains(told), "no {told:?} in\n{text}");
+        assert!(text.contains(expected), "no {expected:?} in\n{text}");
     }
     assert_self_contained(&fs::read_to_string(&page).unwrap());
     let text = run(&mut place.command("explain vol 0-16MiB"));
-    for told in [
+    for expected in [
         "LINE AT",
         "DECISION",
         "admitted",
         "of 16 blocks",
         "and 192 more",
     ] {
-        assert!(text.contains(told), "no {told:?} in\n{text}");
+        assert!(text.contains(expected), "no {expected:?} in\n{text}");
     }
-    for (words, status, told) in [
+    for (words, status, expected) in [
         ("explain no", 1, "no volume is named no"),
         ("explain b/c", 1, "is no name"),
         (
@@ -389,7 +389,7 @@ fn explanations_are_readable_and_bad_ranges_are_one_error() {
             "/no/page cannot be written",
         ),
     ] {
-        refused(&mut place.command(words), status, &[told]);
+        refused(&mut place.command(words), status, &[expected]);
     }
     refused(
         hotset().args(["explain", "vol", "--control", &place.text("no")]),

@@ -39,7 +39,7 @@ fn array(place: &Place, words: &str) -> Command {
 }
 
 /// A daemon whose only volume waits for an array that cannot start; it tells why.
-fn waits<'a>(place: &'a Place, told: &[&str]) -> Daemon<'a> {
+fn waits<'a>(place: &'a Place, expected: &[&str]) -> Daemon<'a> {
     let daemon = place.serve();
     let status = daemon.status();
     assert_eq!(status["arrays"][0]["state"], "inactive", "{status}");
@@ -50,8 +50,8 @@ fn waits<'a>(place: &'a Place, told: &[&str]) -> Daemon<'a> {
     ];
     for why in whys {
         assert!(
-            told.iter().all(|part| why.contains(part)),
-            "{told:?}: {why}"
+            expected.iter().all(|part| why.contains(part)),
+            "{expected:?}: {why}"
         );
     }
     daemon
@@ -138,7 +138,7 @@ fn the_order_of_members_does_not_matter_once_it_is_made() {
 }
 
 #[test]
-fn missing_members_are_told_and_too_many_refused() {
+fn missing_members_are_reported_and_too_many_refused() {
     let place = place("raid5", &["a", "b", "c"]);
     run(&mut array(&place, "create disk"));
     fs::rename(place.path("a"), place.path("away")).unwrap();
@@ -148,14 +148,14 @@ fn missing_members_are_told_and_too_many_refused() {
         "{found}"
     );
     fs::rename(place.path("b"), place.path("away-too")).unwrap();
-    let told = [
+    let expected = [
         "array disk cannot start",
         "too many members are missing",
         "bring them back",
         "b: ",
     ];
-    refused(&mut array(&place, "assemble disk"), 1, &told);
-    let daemon = waits(&place, &told[1..]);
+    refused(&mut array(&place, "assemble disk"), 1, &expected);
+    let daemon = waits(&place, &expected[1..]);
     // Both are back; the one that was missed is filled again.
     fs::rename(place.path("away"), place.path("a")).unwrap();
     fs::rename(place.path("away-too"), place.path("b")).unwrap();
@@ -169,12 +169,12 @@ fn the_half_that_may_be_old_starts_only_on_demand() {
     let place = place("raid1", &["a", "b"]);
     run(&mut array(&place, "create disk"));
     fs::rename(place.path("a"), place.path("away")).unwrap();
-    let told = [
+    let expected = [
         "may have gone on without",
         "bring back the missing",
         "start it degraded",
     ];
-    waits(&place, &told).stop();
+    waits(&place, &expected).stop();
     let found = run(&mut array(&place, "assemble disk --degraded"));
     assert!(found.contains("DEGRADED"), "{found}");
     let daemon = place.serve();

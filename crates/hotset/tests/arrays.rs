@@ -173,8 +173,8 @@ fn survives(level: &str, members: &[(&str, &str, Kind)], lost: &[&str]) {
     });
     let out = copy_out(&daemon.uri("vol"), &place.path("out"));
     assert!(out[..24 << 20] == bytes[..24 << 20], "content differs");
-    let told = run(&mut place.command("array scrub disk"));
-    assert!(told.contains(": 0 places differed"), "{told}");
+    let output = run(&mut place.command("array scrub disk"));
+    assert!(output.contains(": 0 places differed"), "{output}");
     let status = daemon.status();
     assert_eq!(status["nbd"]["errors"], 0, "{}", status["nbd"]);
     drop(daemon.stop());
@@ -213,8 +213,11 @@ fn comes_back(level: &str, members: &[(&str, &str, Kind)], lost: &[&str]) {
     fs::write(place.path("in"), &bytes).unwrap();
     copy_in(&place.path("in"), &daemon.uri("vol"));
     assert!(copy_out(&daemon.uri("vol"), &out)[..VOLUME_BYTES] == bytes[..]);
-    let told = daemon.stop();
-    assert!(told.contains("array disk is put together again"), "{told}");
+    let output = daemon.stop();
+    assert!(
+        output.contains("array disk is put together again"),
+        "{output}"
+    );
 }
 
 #[test]
@@ -248,8 +251,8 @@ fn an_array_comes_back_without_a_member_that_it_had_lost_before() {
     until("the return", || is(&daemon, "degraded"));
     assert!(can_be_read(&daemon, &out));
     assert!(fs::read(&out).unwrap()[..VOLUME_BYTES] == bytes[..]);
-    let told = daemon.stop();
-    assert!(told.contains("array disk starts without a"), "{told}");
+    let output = daemon.stop();
+    assert!(output.contains("array disk starts without a"), "{output}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Changes the usual configuration; `check` and `serve` must refuse it with a
 /// line that holds each of `told`, and leave every file as it is.
-fn wrong(from: &str, to: &str, told: &[&str]) {
+fn wrong(from: &str, to: &str, expected: &[&str]) {
     let place = Place::new();
     let bytes = noise(1, 1 << 20);
     for name in ["origin", "pool"] {
@@ -21,8 +21,12 @@ fn wrong(from: &str, to: &str, told: &[&str]) {
     let text = USUAL.replacen(from, to, 1);
     assert_ne!(text, USUAL);
     let config = place.config(&text);
-    refused(hotset().arg("check").arg(&config), 2, told);
-    refused(hotset().args(["serve", "--config"]).arg(&config), 2, told);
+    refused(hotset().arg("check").arg(&config), 2, expected);
+    refused(
+        hotset().args(["serve", "--config"]).arg(&config),
+        2,
+        expected,
+    );
     for name in ["origin", "pool"] {
         assert!(
             fs::read(place.path(name)).unwrap() == bytes,
@@ -48,7 +52,7 @@ fn a_wrong_configuration() {
 }
 
 #[test]
-fn all_errors_are_told_at_once() {
+fn all_errors_are_reported_at_once() {
     let place = Place::new();
     let config = place.config(
         "[[device]]\nname = 'a'\npath = '$/missing'\n[[pool]]\nname = 'p'\ndevices = ['b']\n\
@@ -86,16 +90,19 @@ fn an_origin_smaller_than_its_volume() {
     place.file("pool", 64);
     let sized = "origin = \"origin\"\nsize = \"2MiB\"";
     let config = place.config(&USUAL.replacen("origin = \"origin\"", sized, 1));
-    let told = ["larger than its origin", "make the origin larger"];
+    let expected = ["larger than its origin", "make the origin larger"];
     refused(
         hotset().arg("check").arg(&config),
         2,
-        &[&[":19: "][..], &told].concat(),
+        &[&[":19: "][..], &expected].concat(),
     );
     // There may be others, and it may be longer soon.
     let daemon = place.serve();
     let why = daemon.status()["waiting"][0]["why"].to_string();
-    assert!(told.iter().all(|told| why.contains(told)), "{why}");
+    assert!(
+        expected.iter().all(|expected| why.contains(expected)),
+        "{why}"
+    );
     place.file("origin", 2);
     until("the volume", || {
         daemon.status()["volumes"][0]["name"] == "vol"
@@ -211,17 +218,24 @@ fn a_device_without_permission() {
 fn a_second_daemon_on_the_same_pool_or_origin() {
     let place = Place::usual();
     let first = place.serve();
-    let told = ["is in use by another process", "stop that first"];
+    let expected = ["is in use by another process", "stop that first"];
     let second = Place::usual();
     let config = second.config(&USUAL.replace("$/pool", &place.text("pool")));
-    refused(hotset().args(["serve", "--config"]).arg(&config), 1, &told);
+    refused(
+        hotset().args(["serve", "--config"]).arg(&config),
+        1,
+        &expected,
+    );
     assert!(second.path("origin").exists() && !second.path("nbd").exists());
     // An origin is waited for, and nothing is read or written of it.
     second.config(&USUAL.replace("$/origin", &place.text("origin")));
     let waits = second.serve();
     let status = waits.status();
     let why = status["waiting"][0]["why"].to_string();
-    assert!(told.iter().all(|told| why.contains(told)), "{why}");
+    assert!(
+        expected.iter().all(|expected| why.contains(expected)),
+        "{why}"
+    );
     assert_eq!(status["volumes"], serde_json::json!([]));
     waits.stop();
     // Its own sockets are in the way of a second daemon of one configuration.
@@ -274,7 +288,7 @@ fn keeps_off_an_nbd_export(role: &str) {
             third.config(&USUAL.replace("path = \"$/origin\"", &san));
             let waits = third.serve();
             let why = waits.status()["waiting"][0]["why"].to_string();
-            assert!(taken.iter().all(|told| why.contains(told)), "{why}");
+            assert!(taken.iter().all(|expected| why.contains(expected)), "{why}");
             waits.stop();
         });
         let add = format!("volume add again --origin {uri} --pool fast");
@@ -319,13 +333,13 @@ fn garbage_on_either_socket() {
         (b"\n".to_vec(), "that is no request"),
         (Vec::new(), ""),
     ];
-    for (garbage, told) in cases {
+    for (garbage, expected) in cases {
         let answer = String::from_utf8(send(&control, &garbage)).unwrap();
         assert!(
-            answer.contains(told) && answer.lines().count() <= 1,
+            answer.contains(expected) && answer.lines().count() <= 1,
             "{answer}"
         );
-        assert_eq!(answer.is_empty(), told.is_empty(), "{answer}");
+        assert_eq!(answer.is_empty(), expected.is_empty(), "{answer}");
     }
     let nbd = place.path("nbd");
     for seed in 0..20 {

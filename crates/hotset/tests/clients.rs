@@ -10,13 +10,13 @@ fn nbdinfo_lists_the_volumes() {
     let place = Place::usual();
     let daemon = place.serve();
     let info = run(tool("nbdinfo", "libnbd-bin").arg(daemon.uri("vol")));
-    for told in [
+    for expected in [
         "export-size: 134217728",
         "can_multi_conn: true",
         "can_fua: true",
         "pool fast",
     ] {
-        assert!(info.contains(told), "no {told:?} in {info}");
+        assert!(info.contains(expected), "no {expected:?} in {info}");
     }
     let list = run(tool("nbdinfo", "libnbd-bin").args(["--list", &daemon.uri("")]));
     assert!(list.contains("\"vol\""), "{list}");
@@ -63,8 +63,8 @@ fn qemu_img_converts_and_compares() {
     run(convert.arg(place.path("in")).arg(daemon.uri("vol")));
     let mut compare = tool("qemu-img", "qemu-utils");
     compare.arg("compare").args(raw).args(["-F", "raw"]);
-    let told = run(compare.arg(place.path("in")).arg(daemon.uri("vol")));
-    assert!(told.contains("identical"), "{told}");
+    let output = run(compare.arg(place.path("in")).arg(daemon.uri("vol")));
+    assert!(output.contains("identical"), "{output}");
     daemon.stop();
 }
 

@@ -117,8 +117,8 @@ fn a_change_without_descriptors_is_refused_whole_with_the_remedy() {
                 run(&mut place.command(undo));
             } else {
                 refused += 1;
-                let told = all(&output);
-                assert!(told.contains(LIMIT), "{change}, {spare}: {told}");
+                let output = all(&output);
+                assert!(output.contains(LIMIT), "{change}, {spare}: {output}");
             }
             is_well(&daemon, usual.len());
         }
@@ -158,8 +158,8 @@ fn control_and_clients_wait_for_descriptors_and_are_served_then() {
     }
     is_well(&daemon, usual.len());
     let log = daemon.stop();
-    let told: Vec<_> = log.lines().filter(|line| line.contains(LIMIT)).collect();
-    assert!((2..8).contains(&told.len()), "{log}");
+    let output: Vec<_> = log.lines().filter(|line| line.contains(LIMIT)).collect();
+    assert!((2..8).contains(&output.len()), "{log}");
     assert!(log.contains("control connections wait"), "{log}");
 }
 

@@ -170,7 +170,7 @@ fn a_killed_drill_leaves_no_mount_no_loop_device_and_no_process() {
 }
 
 #[test]
-fn what_cannot_be_survived_is_told() {
+fn what_cannot_be_survived_is_reported() {
     let place = Place::new();
     let config = place.path("hotset.toml");
     let text = "[[listen]]\nunix = '/nonexistent/nbd'\n\
@@ -179,12 +179,12 @@ fn what_cannot_be_survived_is_told() {
                 [[array]]\nname = 'r'\nlevel = 'raid0'\nmembers = ['a', 'b']\n";
     fs::write(&config, text).unwrap();
     let output = hotset().args(["drill", "--config"]).arg(&config).output();
-    let told = all(&output.unwrap());
+    let output = all(&output.unwrap());
     assert!(
-        told.contains("not run: a single drive (r) of side a"),
-        "{told}"
+        output.contains("not run: a single drive (r) of side a"),
+        "{output}"
     );
-    assert!(told.contains("add redundancy"), "{told}");
+    assert!(output.contains("add redundancy"), "{output}");
 }
 
 /// Runs a drill of eight cells on loop devices, if they can be had here.

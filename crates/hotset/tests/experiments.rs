@@ -153,8 +153,8 @@ fn all_are_listed_run_kept_and_reported() {
     // What has ended is not run again: the same rows, with what they took then.
     std::fs::remove_file(out.join("redskin.json")).unwrap();
     let again = lab(&run, &out);
-    let told = String::from_utf8_lossy(&again.stderr).into_owned();
-    assert!(told.contains("maxiq: done before") && !told.contains("redskin: done before"));
+    let output = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(output.contains("maxiq: done before") && !output.contains("redskin: done before"));
     let rows_again: Vec<Value> = serde_json::from_slice(&again.stdout).unwrap();
     let kept = |rows: &[Value]| -> Vec<Value> {
         let kept = rows.iter().filter(|row| row["experiment"] != "redskin");
@@ -169,7 +169,7 @@ fn all_are_listed_run_kept_and_reported() {
 }
 
 #[test]
-fn what_cannot_be_run_kept_or_reported_is_told_once_and_leaves_nothing() {
+fn what_cannot_be_run_kept_or_reported_is_reported_once_and_leaves_nothing() {
     let place = Place::new();
     let out = place.path("out");
     let refused = |arguments: &[&str], directory: &Path, says: &str| {

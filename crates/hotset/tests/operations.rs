@@ -140,7 +140,7 @@ fn volumes_come_and_go() {
         1,
         &["no volume is named second"],
     );
-    for (words, told) in [
+    for (words, expected) in [
         (
             format!("volume add b --origin {other} --pool fast --size 1GiB"),
             "larger than its origin",
@@ -171,7 +171,7 @@ fn volumes_come_and_go() {
             "does not exist",
         ),
     ] {
-        refused(&mut place.command(&words), 1, &[told]);
+        refused(&mut place.command(&words), 1, &[expected]);
     }
     // What was refused holds nothing.
     run(&mut place.command(&format!(
@@ -216,7 +216,7 @@ fn status_counts_what_clients_do() {
         "{pool}"
     );
     let table = run(&mut place.command("status"));
-    for told in [
+    for expected in [
         "vol",
         "write-through",
         "pcie0",
@@ -224,7 +224,7 @@ fn status_counts_what_clients_do() {
         "r us p99",
         "busy %",
     ] {
-        assert!(table.contains(told), "no {told:?} in\n{table}");
+        assert!(table.contains(expected), "no {expected:?} in\n{table}");
     }
     // The second report is over its own interval, in which nothing was read.
     let watched = run(&mut place.command("status --json --watch --interval 0.2 --count 2"));

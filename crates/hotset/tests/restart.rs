@@ -115,7 +115,7 @@ fn a_kill_loses_no_write_and_leaves_no_stale_byte() {
 }
 
 /// A daemon that is to refuse its configuration's pool, in one line.
-fn refuses(place: &Place, told: &[&str]) {
+fn refuses(place: &Place, expected: &[&str]) {
     let before = fs::read(place.path("pool")).unwrap();
     refused(
         hotset()
@@ -123,7 +123,7 @@ fn refuses(place: &Place, told: &[&str]) {
             .arg("--config")
             .arg(place.path("hotset.toml")),
         1,
-        told,
+        expected,
     );
     assert!(
         fs::read(place.path("pool")).unwrap() == before,
@@ -132,7 +132,7 @@ fn refuses(place: &Place, told: &[&str]) {
 }
 
 #[test]
-fn a_pool_device_that_holds_something_else_is_left_alone_until_told() {
+fn a_pool_device_that_holds_something_else_is_left_alone_until_confirmed() {
     let place = place();
     run(tool("mkfs.ext4", "e2fsprogs")
         .args(["-q", "-F"])
@@ -202,12 +202,16 @@ fn pools_that_cannot_be_read_have_their_messages() {
     fs::write(&pool, &good).unwrap();
     let file = File::options().write(true).open(&pool).unwrap();
     file.write_all_at(&[9], 100).unwrap();
-    let told = hotset()
+    let expected = hotset()
         .args(["pool", "inspect"])
         .arg(&pool)
         .output()
         .unwrap();
-    assert!(all(&told).contains("superblock A"), "{}", all(&told));
+    assert!(
+        all(&expected).contains("superblock A"),
+        "{}",
+        all(&expected)
+    );
     place.serve().stop();
     // Zeroed: it starts anew.
     File::create(&pool).unwrap().set_len(64 << 20).unwrap();
@@ -287,13 +291,13 @@ fn a_pool_that_names_another_host_is_left_alone() {
     }
     fs::write(place.path("pool"), &bytes).unwrap();
     fs::remove_dir_all(place.path("state")).unwrap();
-    let told = ["belongs to pool fast", "of another host", "format --yes"];
-    refuses(&place, &told);
+    let expected = ["belongs to pool fast", "of another host", "format --yes"];
+    refuses(&place, &expected);
     assert!(fs::read(place.path("pool")).unwrap() == bytes, "it changed");
 }
 
 #[test]
-fn a_full_disk_beside_the_pool_is_told() {
+fn a_full_disk_beside_the_pool_is_reported() {
     // SAFETY: no pointers are involved.
     if unsafe { libc::geteuid() } != 0 {
         println!("skipped: this needs root, to mount a small file system");

@@ -100,22 +100,26 @@ fn tables_csv_and_charts_hold_the_same_cells() {
 }
 
 #[test]
-fn a_wrong_command_line_is_told_what_to_choose_from() {
+fn a_wrong_command_line_lists_what_to_choose_from() {
     let place = Place::new();
     let trace = looped(&place, "loop.csv");
-    for (option, value, told) in [
+    for (option, value, expected) in [
         ("--policy", "mru", "clock2q-plus"),
         ("--size", "0", "between 0 and 1"),
         ("--size", "7", "16GiB"),
         ("--line", "5000", "power of two"),
         ("--format", "vhs", "blkparse"),
     ] {
-        refused(hotset().args(["sim", &trace, option, value]), 2, &[told]);
+        refused(
+            hotset().args(["sim", &trace, option, value]),
+            2,
+            &[expected],
+        );
     }
 }
 
 #[test]
-fn bad_traces_are_told_with_their_line_or_left_out_and_counted() {
+fn bad_traces_are_reported_with_their_line_or_left_out_and_counted() {
     let place = Place::new();
     let missing = place.text("missing.csv");
     refused(

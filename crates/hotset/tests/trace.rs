@@ -42,8 +42,8 @@ fn a_trace_survives_every_form() {
     let mut from = place.text("0.csv");
     for form in forms {
         let to = place.text(form);
-        let told = run(hotset().args(["trace", "convert", &from, &to]));
-        assert!(told.contains("5000 requests"), "{told}");
+        let output = run(hotset().args(["trace", "convert", &from, &to]));
+        assert!(output.contains("5000 requests"), "{output}");
         from = to;
     }
     assert_eq!(fs::read_to_string(&from).unwrap(), text);
@@ -98,11 +98,11 @@ fn standard_input_is_a_trace_too() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_file_and_line_and_leaves_nothing() {
+fn what_is_wrong_is_reported_with_file_and_line_and_leaves_nothing() {
     let place = Place::new();
     let to = place.text("out.hottrace");
     let good = "1,R,0,4096,0\n";
-    for (name, bad, told) in [
+    for (name, bad, output) in [
         ("op", "1,X,0,4096,0\n", "neither a read nor a write"),
         ("zero", "1,R,0,0,0\n", "zero bytes"),
         ("back", "0,R,0,4096,0\n", "time runs back"),
@@ -122,8 +122,8 @@ fn what_is_wrong_is_told_with_file_and_line_and_leaves_nothing() {
         let file = place.text(&format!("{name}.csv"));
         fs::write(&file, format!("{HEADER}{good}{bad}{good}")).unwrap();
         let command = ["trace", "import", &file, &to, "--device-size", "1MiB"];
-        let place_told = format!("{name}.csv:3: ");
-        refused(hotset().args(command), 1, &[&place_told, told]);
+        let place_reported = format!("{name}.csv:3: ");
+        refused(hotset().args(command), 1, &[&place_reported, output]);
         assert!(!place.path("out.hottrace").exists());
         let output = hotset().args(command).arg("--lenient").output().unwrap();
         assert!(output.status.success(), "{name}");
@@ -143,7 +143,7 @@ fn what_is_wrong_is_told_with_file_and_line_and_leaves_nothing() {
 }
 
 #[test]
-fn truncated_files_are_told_and_read_as_far_as_they_go() {
+fn truncated_files_are_reported_and_read_as_far_as_they_go() {
     let place = Place::new();
     // More than one block of zstd's, for a damaged one is lost as a whole.
     fs::write(place.path("t.csv"), text_of(50_000)).unwrap();
@@ -229,10 +229,10 @@ fn a_served_volume_is_recorded() {
     assert_eq!(info[0]["read_bytes"], 100 * 4096);
     // And the end of one lets another begin.
     let again = place.text("again.parquet");
-    let told = run(&mut place.command(&format!("trace record vol {again} --seconds 0.2")));
+    let output = run(&mut place.command(&format!("trace record vol {again} --seconds 0.2")));
     assert!(
-        told.contains("0 requests") && told.contains("0 dropped"),
-        "{told}"
+        output.contains("0 requests") && output.contains("0 dropped"),
+        "{output}"
     );
     daemon.stop();
 }
@@ -245,7 +245,7 @@ fn replay(words: &[&str]) -> Value {
 }
 
 #[test]
-fn a_trace_is_replayed_and_writes_only_when_told_twice() {
+fn a_trace_is_replayed_and_writes_only_when_confirmed_twice() {
     let place = Place::new();
     fs::write(place.path("t.csv"), text()).unwrap();
     let zeroes = vec![0; 8 << 20];

@@ -315,7 +315,7 @@ fn a_long_name_is_cut_between_two_characters() {
 }
 
 #[test]
-fn of_two_copies_that_cannot_be_read_the_better_one_is_told() {
+fn of_two_copies_that_cannot_be_read_the_better_one_is_reported() {
     let ranked = [
         SuperblockError::Version(9),
         SuperblockError::Damaged("one"),
@@ -336,7 +336,7 @@ fn of_two_copies_that_cannot_be_read_the_better_one_is_told() {
 }
 
 #[test]
-fn names_and_errors_are_told_in_words() {
+fn names_and_errors_are_reported_in_words() {
     let uuid = Uuid(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
     assert_eq!(uuid.to_string(), "01234567-89ab-cdef-0011-223344556677");
     assert_eq!(format!("{uuid:?}"), uuid.to_string());

@@ -123,7 +123,7 @@ impl Client {
             let answer = self.link.ask(ask).await;
             match answer.outcome {
                 Ok(()) => return (answer.ask.buf, answer.extents, Ok(())),
-                Err(Failure::Told(error)) => {
+                Err(Failure::Reported(error)) => {
                     let error = error.on(self.geometry.name.to_string());
                     return (answer.ask.buf, answer.extents, Err(error));
                 }
@@ -142,17 +142,17 @@ impl Client {
     }
 
     /// A command without data.
-    async fn tell(&self, cmd: u16, flags: u16, offset: u64, len: u32) -> IoResult {
+    async fn command(&self, cmd: u16, flags: u16, offset: u64, len: u32) -> IoResult {
         self.ask(Ask::new(cmd, flags, offset, len)).await.2
     }
 
     /// A change to `extent` that the server may take long over, in pieces.
-    async fn tell_pieces(&self, cmd: u16, extent: Extent) -> IoResult {
+    async fn command_pieces(&self, cmd: u16, extent: Extent) -> IoResult {
         let end = extent.end().byte();
         let mut at = extent.start.byte();
         while at < end {
             let n = RANGE_BYTES_MAX.min(end - at);
-            self.tell(cmd, 0, at, n as u32).await?;
+            self.command(cmd, 0, at, n as u32).await?;
             at += n;
         }
         Ok(())
@@ -285,7 +285,7 @@ impl Device for Client {
         self.geometry.check(extent)?;
         self.check_writable()?;
         if self.has(flag::SEND_WRITE_ZEROES) {
-            return self.tell_pieces(cmd::WRITE_ZEROES, extent).await;
+            return self.command_pieces(cmd::WRITE_ZEROES, extent).await;
         }
         let bytes = extent.len.bytes().min(64 << 10);
         let mut zeroes = self.link.env.pool.take(bytes as usize);
@@ -310,7 +310,7 @@ impl Device for Client {
             .link
             .begin_flush()
             .map_err(|e| e.on(self.geometry.name.to_string()))?;
-        self.tell(cmd::FLUSH, 0, 0, 0).await?;
+        self.command(cmd::FLUSH, 0, 0, 0).await?;
         self.link
             .end_flush(covered)
             .map_err(|e| e.on(self.geometry.name.to_string()))
@@ -323,7 +323,7 @@ impl Device for Client {
         if !self.has(flag::SEND_TRIM) {
             return Ok(());
         }
-        self.tell_pieces(cmd::TRIM, extent).await
+        self.command_pieces(cmd::TRIM, extent).await
     }
 
     async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
@@ -336,11 +336,11 @@ impl Device for Client {
         while at < extent.end() {
             let left = (extent.end() - at).bytes();
             let len = left.min(STATUS_BYTES_MAX) as u32;
-            let (_, told, result) = self
+            let (_, reported, result) = self
                 .ask(Ask::new(cmd::BLOCK_STATUS, 0, at.byte(), len))
                 .await;
             result?;
-            at = runs(at, extent.end(), &told, out);
+            at = runs(at, extent.end(), &reported, out);
         }
         Ok(())
     }
@@ -348,7 +348,7 @@ impl Device for Client {
 
 /// Appends the runs of whole sectors that a server told from `at`; where the
 /// next begins. A sector that is told in parts counts as data.
-fn runs(at: Lba, end: Lba, told: &[(u32, u32)], out: &mut Vec<(Extent, Content)>) -> Lba {
+fn runs(at: Lba, end: Lba, reported: &[(u32, u32)], out: &mut Vec<(Extent, Content)>) -> Lba {
     let mut next = at;
     let before = out.len();
     let mut push = |to: Lba, content| {
@@ -366,7 +366,7 @@ fn runs(at: Lba, end: Lba, told: &[(u32, u32)], out: &mut Vec<(Extent, Content)>
         next = to;
     };
     let mut byte = at.byte();
-    for (len, flags) in told {
+    for (len, flags) in reported {
         let from = Lba(byte.div_ceil(SECTOR_BYTES));
         byte += u64::from(*len);
         let to = Lba(byte / SECTOR_BYTES);
@@ -414,9 +414,9 @@ async fn negotiate<S: block::Stream>(
 mod tests {
     use super::*;
 
-    fn told(at: u64, end: u64, told: &[(u32, u32)]) -> (u64, Vec<(u64, u64, Content)>) {
+    fn reported(at: u64, end: u64, reported: &[(u32, u32)]) -> (u64, Vec<(u64, u64, Content)>) {
         let mut out = Vec::new();
-        let next = runs(Lba(at), Lba(end), told, &mut out);
+        let next = runs(Lba(at), Lba(end), reported, &mut out);
         let runs = out.iter().map(|(e, c)| (e.start.0, e.len.0, *c));
         (next.0, runs.collect())
     }
@@ -425,17 +425,17 @@ mod tests {
     fn runs_are_whole_sectors() {
         use Content::*;
         assert_eq!(
-            told(8, 16, &[(2048, 3), (1024, 0), (1024, 2)]),
+            reported(8, 16, &[(2048, 3), (1024, 0), (1024, 2)]),
             (16, vec![(8, 4, Hole), (12, 2, Data), (14, 2, Zero)])
         );
         // A sector that is half hole counts as data.
         assert_eq!(
-            told(0, 4, &[(768, 3), (1280, 3)]),
+            reported(0, 4, &[(768, 3), (1280, 3)]),
             (4, vec![(0, 1, Hole), (1, 1, Data), (2, 2, Hole)])
         );
         // Less than a sector still moves on; more than asked is cut off.
-        assert_eq!(told(0, 4, &[(100, 3)]), (1, vec![(0, 1, Data)]));
-        assert_eq!(told(0, 4, &[(1 << 20, 3)]), (4, vec![(0, 4, Hole)]));
+        assert_eq!(reported(0, 4, &[(100, 3)]), (1, vec![(0, 1, Data)]));
+        assert_eq!(reported(0, 4, &[(1 << 20, 3)]), (4, vec![(0, 4, Hole)]));
         // What the caller had is left as it was.
         let had = (Extent::new(Lba(0), Sectors(4)), Data);
         let mut out = vec![had];

@@ -24,7 +24,7 @@ mod work;
 use crate::protocol::export::{BlockSizes, ExportInfo, Features};
 use crate::protocol::server_handshake::TlsPolicy;
 use crate::protocol::session::PAYLOAD_BYTES_MAX;
-use crate::signal::{Signal, unless};
+use crate::signal::{Signal, until_stopped};
 use crate::tls::{Acceptor, TLS_NARROW_BYTES};
 use block::{
     Device, Env, Gate, IoError, IoResult, Kind, Listener, Nanos, PAGE_BYTES, SECTOR_BYTES, Stream,
@@ -346,7 +346,8 @@ impl<D: Device> Server<D> {
         let door = self.doors.open();
         let stopping = || self.stopping.get().then_some(());
         let mut pause = ACCEPT_PAUSE;
-        while let Some(accepted) = unless(self.stop.until(stopping), listener.accept()).await {
+        while let Some(accepted) = until_stopped(self.stop.until(stopping), listener.accept()).await
+        {
             match accepted {
                 Ok(stream) => {
                     pause = ACCEPT_PAUSE;
@@ -357,7 +358,7 @@ impl<D: Device> Server<D> {
                     let line = format!("an NBD connection was not accepted: {error}");
                     self.journal.say(Topic::NotAccepted, &line);
                     let sleep = self.env.timer.sleep(pause);
-                    unless(self.stop.until(stopping), sleep).await;
+                    until_stopped(self.stop.until(stopping), sleep).await;
                     pause = Nanos((pause.0 * 2).min(ACCEPT_PAUSE_MAX.0));
                 }
             }

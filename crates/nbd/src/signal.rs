@@ -43,7 +43,7 @@ impl Signal {
 }
 
 /// The value of `work`, or `None` if `stop` ends first; `work` is then dropped.
-pub(crate) async fn unless<T>(
+pub(crate) async fn until_stopped<T>(
     stop: impl Future<Output = ()>,
     work: impl Future<Output = T>,
 ) -> Option<T> {

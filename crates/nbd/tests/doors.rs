@@ -318,10 +318,10 @@ fn accepts_that_fail_end_no_listener_and_fill_no_log() {
         let log = rig.log.borrow();
         let lines = log.iter().filter(|l| l.contains("not accepted")).count();
         assert!((10..=6 * 26).contains(&lines), "{lines}");
-        let told = log
+        let expected = log
             .iter()
             .any(|l| l.contains("more NBD connections were not accepted"));
-        assert!(told, "{log:#?}");
+        assert!(expected, "{log:#?}");
     });
 }
 

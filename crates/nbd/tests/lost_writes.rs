@@ -123,7 +123,7 @@ where
 }
 
 #[test]
-fn each_client_of_an_export_is_told_of_a_loss_once() {
+fn each_client_of_an_export_hears_of_a_loss_once() {
     run(|clients| async move {
         let (a, b) = (clients.connect().await, clients.connect().await);
         for client in [&a, &b] {
@@ -140,7 +140,7 @@ fn each_client_of_an_export_is_told_of_a_loss_once() {
 }
 
 #[test]
-fn a_client_that_comes_back_is_told_of_a_loss_met_while_it_was_away() {
+fn a_client_that_comes_back_hears_of_a_loss_met_while_it_was_away() {
     run(|clients| async move {
         let (a, b) = (clients.connect().await, clients.connect().await);
         clients.write(&a).await;

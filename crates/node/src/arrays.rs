@@ -164,7 +164,7 @@ impl<P: Platform> Devices<P> {
                 let running = self.running.borrow_mut().remove(at);
                 running.ended.set(true);
                 result = running.array().close().await;
-                running.tell(&self.platform);
+                running.report_events(&self.platform);
                 let given = running.given.borrow().clone();
                 for member in running.members().chain(given) {
                     let closed = self.close(&member).await;
@@ -392,7 +392,7 @@ impl<P: Platform> Devices<P> {
         array: Array,
     ) -> Opened<P> {
         self.inactive.borrow_mut().remove(&config.name.value);
-        self.tell_absent(config, absent);
+        self.report_absent(config, absent);
         let names: Vec<_> = config.members.value.iter().map(Name::as_str).collect();
         let place = format!("{} of {}", config.level.name(), names.join(", "));
         let controller = domain(&self.config, &config.name.value);
@@ -413,7 +413,7 @@ impl<P: Platform> Devices<P> {
             given: RefCell::default(),
             scrub: RefCell::default(),
             scrub_again: Cell::default(),
-            told: Cell::new(0),
+            reported: Cell::new(0),
             needed: RefCell::default(),
             errors: Cell::new(0),
             outdated: Cell::new(false),
@@ -423,7 +423,7 @@ impl<P: Platform> Devices<P> {
         opened
     }
 
-    fn tell_absent(&self, config: &config::Array, absent: &[String]) {
+    fn report_absent(&self, config: &config::Array, absent: &[String]) {
         for why in absent {
             self.platform.event(Event::MemberAbsent {
                 array: config.name.value.clone(),

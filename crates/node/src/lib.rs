@@ -30,7 +30,7 @@ pub use node::{Controlled, Door, Export, Frontends, Node};
 pub use place::{CLAIM_ATTEMPTS, CLAIM_PAUSE, Opened, Role, claimed, open};
 pub use platform::{Platform, Process, Remembered};
 pub use record::Sink;
-pub use report::Memory;
+pub use report::Session;
 
 use block::Nanos;
 use core::time::Duration;

@@ -173,10 +173,14 @@ impl<P: Platform> Node<P> {
 
     async fn add_device(&self, pool: &Name, device: &Source) -> Result<(), Refusal> {
         let pool = &self.pools[pool];
-        let lease = self.devices.open(device, Role::Pool).await.map_err(told)?;
+        let lease = self
+            .devices
+            .open(device, Role::Pool)
+            .await
+            .map_err(refusal)?;
         let member = PoolDevice::whole(lease.leaf.clone(), lease.controller.clone());
         let joined = pool.cache.join(member, self.platform.uuid()).await;
-        let id = lease.settle(joined).await.map_err(told)?;
+        let id = lease.settle(joined).await.map_err(refusal)?;
         pool.devices.borrow_mut().insert(device.name().clone(), id);
         Ok(())
     }
@@ -187,8 +191,8 @@ impl<P: Platform> Node<P> {
         let id = pool.devices.borrow_mut().remove(&name);
         let id =
             id.ok_or_else(|| format!("the pool has no device {name}; see `hotset pool list`"))?;
-        pool.cache.remove_device(id).await.map_err(told)?;
-        self.devices.close(&name).await.map_err(told)
+        pool.cache.remove_device(id).await.map_err(refusal)?;
+        self.devices.close(&name).await.map_err(refusal)
     }
 
     async fn add_volume(&self, volume: &config::Volume, origin: &Source) -> Result<(), Refusal> {
@@ -217,7 +221,7 @@ impl<P: Platform> Node<P> {
             .devices
             .open(origin, Role::Origin)
             .await
-            .map_err(told)?;
+            .map_err(refusal)?;
         let served = self.serve_volume(volume, origin, &lease).await;
         lease.settle(served).await
     }
@@ -252,11 +256,11 @@ impl<P: Platform> Node<P> {
         };
         let size = config.sectors.unwrap_or(below.sectors);
         // What others left in its volatile cache, it may lose without a word to us.
-        opened.leaf.flush().await.map_err(told)?;
+        opened.leaf.flush().await.map_err(refusal)?;
         let guarded = Origin::guard(&self.platform, &pool.cache, name, size, opened).await;
-        let guarded = guarded.map_err(told)?;
+        let guarded = guarded.map_err(refusal)?;
         let below = BoxDevice::new(guarded.device());
-        let cached = pool.cache.add_volume(config, below).map_err(told)?;
+        let cached = pool.cache.add_volume(config, below).map_err(refusal)?;
         guarded.begin().await;
         let timer = self.env().timer;
         let exported = Profiled::new(cached, pool.line_bytes, timer.now());
@@ -268,7 +272,7 @@ impl<P: Platform> Node<P> {
         let tap = door.tap();
         if let Err(error) = self.offer(name, &door, &about).await {
             exported.inner().close().await;
-            return Err(told(error));
+            return Err(refusal(error));
         }
         let origin = origin.name().clone();
         let served = Served {
@@ -314,7 +318,7 @@ impl<P: Platform> Node<P> {
         // device is let go of.
         self.withdraw(&name, self.frontends.len())
             .await
-            .map_err(told)?;
+            .map_err(refusal)?;
         let flushed = volume.flush().await;
         volume.inner().close().await;
         let served = self.volumes.borrow_mut().remove(&name).ok_or_else(none)?;
@@ -348,7 +352,7 @@ impl<P: Platform> Node<P> {
         let volume = self.volume(name)?;
         let was_quiesced = volume.inner().is_quiesced();
         if !was_quiesced {
-            volume.inner().quiesce().await.map_err(told)?;
+            volume.inner().quiesce().await.map_err(refusal)?;
         }
         let guard = self.volumes.borrow()[&Name::new(name)?].guard.clone();
         let mut done = volume.inner().invalidate().await;
@@ -356,9 +360,9 @@ impl<P: Platform> Node<P> {
             done = guard.renew().await;
         }
         if !was_quiesced {
-            volume.inner().resume().map_err(told)?;
+            volume.inner().resume().map_err(refusal)?;
         }
-        done.map_err(told)
+        done.map_err(refusal)
     }
 
     async fn change(&self, request: Request) -> Result<(), Refusal> {
@@ -369,10 +373,13 @@ impl<P: Platform> Node<P> {
             | Request::Record { .. }
             | Request::TakeRecords => Ok(()),
             Request::SetMode { volume, mode } => self.set_mode(&volume, &mode),
-            Request::Quiesce { volume } => {
-                self.volume(&volume)?.inner().quiesce().await.map_err(told)
-            }
-            Request::Resume { volume } => self.volume(&volume)?.inner().resume().map_err(told),
+            Request::Quiesce { volume } => self
+                .volume(&volume)?
+                .inner()
+                .quiesce()
+                .await
+                .map_err(refusal),
+            Request::Resume { volume } => self.volume(&volume)?.inner().resume().map_err(refusal),
             Request::Invalidate { volume } => self.invalidate(&volume).await,
             Request::AddVolume { volume, device } => {
                 let volume = config::Volume::parse(&volume)?;
@@ -420,16 +427,16 @@ impl<P: Platform> Node<P> {
     /// What a node does by itself, until it is stopped.
     pub fn supervise(node: &Rc<Self>) {
         let spawn = node.env().spawn;
-        spawn.spawn(Node::tell_ejections(node.clone()));
+        spawn.spawn(Node::report_ejections(node.clone()));
         spawn.spawn(node.devices.clone().supervise());
         spawn.spawn(Node::serve_waiting(node.clone()));
-        spawn.spawn(Node::tell_time(node.clone()));
+        spawn.spawn(Node::tick_policies(node.clone()));
     }
 
     /// Says when a pool device is ejected.
-    async fn tell_ejections(node: Rc<Self>) {
+    async fn report_ejections(node: Rc<Self>) {
         let timer = node.env().timer;
-        let mut told = HashSet::new();
+        let mut reported = HashSet::new();
         while !node.stopped.get() {
             timer.sleep(EJECTIONS_PERIOD).await;
             for (pool_name, pool) in &node.pools {
@@ -437,7 +444,7 @@ impl<P: Platform> Node<P> {
                     let DeviceState::Ejected(fault) = report.state else {
                         continue;
                     };
-                    if told.insert((pool_name.clone(), report.id)) {
+                    if reported.insert((pool_name.clone(), report.id)) {
                         node.platform.event(Event::PoolDeviceEjected {
                             pool: pool_name.clone(),
                             device: report.name.clone(),
@@ -450,7 +457,7 @@ impl<P: Platform> Node<P> {
     }
 
     /// Tells the profiles of all volumes the time.
-    async fn tell_time(node: Rc<Self>) {
+    async fn tick_policies(node: Rc<Self>) {
         let timer = node.env().timer;
         while !node.stopped.get() {
             timer.sleep(PROFILE_TICK).await;
@@ -466,7 +473,7 @@ impl<P: Platform> Node<P> {
 /// lines would be stale when it comes back.
 fn refuse_claimed<P: Platform>(config: &Config, platform: &P) -> Result<(), Refusal> {
     let ours: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
-    for other in platform.other_pools(&ours).map_err(told)? {
+    for other in platform.other_pools(&ours).map_err(refusal)? {
         let claimed = |v: &&config::Volume| other.volumes.iter().any(|n| n == v.name.as_str());
         if let Some(volume) = config.volumes.iter().find(claimed) {
             return Err(format!(
@@ -481,6 +488,6 @@ fn refuse_claimed<P: Platform>(config: &Config, platform: &P) -> Result<(), Refu
     Ok(())
 }
 
-fn told(error: impl ToString) -> Refusal {
+fn refusal(error: impl ToString) -> Refusal {
     error.to_string()
 }

@@ -6,7 +6,7 @@
 
 use crate::node::Node;
 use crate::platform::Platform;
-use crate::report::Memory;
+use crate::report::Session;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use block::Nanos;
@@ -68,21 +68,21 @@ impl Recording {
 }
 
 impl<P: Platform> Node<P> {
-    /// Begins to record a volume; the recording ends with what `memory` is of.
-    pub fn record(&self, volume: &str, memory: &mut Memory) -> Result<(), String> {
+    /// Begins to record a volume; the recording ends with what `session` is of.
+    pub fn record(&self, volume: &str, session: &mut Session) -> Result<(), String> {
         let volumes = self.volumes.borrow();
         let found = volumes.iter().find(|(name, _)| name.as_str() == volume);
         let (name, served) = found
             .ok_or_else(|| format!("no volume is named {volume}; see `hotset volume list`"))?;
         let recording = Recording::begin(name.clone(), served.tap.clone());
         let refused = || format!("volume {volume} is being recorded; end that recording first");
-        memory.recording = Some(recording.ok_or_else(refused)?);
+        session.recording = Some(recording.ok_or_else(refused)?);
         Ok(())
     }
 
     /// What was recorded since the last call.
-    pub fn take_records(&self, memory: &Memory) -> Result<Reply, String> {
-        let recording = memory.recording.as_ref();
+    pub fn take_records(&self, session: &Session) -> Result<Reply, String> {
+        let recording = session.recording.as_ref();
         let recording = recording.ok_or("nothing is recorded here; begin with `record`")?;
         if self.volumes.borrow().contains_key(&recording.volume) {
             Ok(Reply::Records(recording.take()))

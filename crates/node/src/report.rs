@@ -20,7 +20,7 @@ use std::collections::HashMap;
 
 /// What one connection was last told, to tell it what happened since.
 #[derive(Default)]
-pub struct Memory {
+pub struct Session {
     at: Option<Nanos>,
     cpu: Nanos,
     /// By device, with the counters when it was opened, which tell one use of
@@ -33,26 +33,26 @@ pub struct Memory {
 }
 
 impl<P: Platform> Node<P> {
-    /// The report, over the time since `memory` was last used.
-    pub fn report(&self, memory: &mut Memory) -> Status {
+    /// The report, over the time since `session` was last used.
+    pub fn report(&self, session: &mut Session) -> Status {
         let now = self.platform.local().env().timer.now();
-        let since = memory.at.replace(now).unwrap_or(self.began);
+        let since = session.at.replace(now).unwrap_or(self.began);
         let span_s = (now - since).as_secs_f64();
         let process = self.platform.process();
-        let used = process.cpu - std::mem::replace(&mut memory.cpu, process.cpu);
+        let used = process.cpu - std::mem::replace(&mut session.cpu, process.cpu);
         let mut devices = Vec::new();
         let mut snapshots = HashMap::new();
         for (name, opened) in self.devices.open.borrow().iter() {
             let snapshot = opened.leaf.meter().snapshot(now);
             let opened_at = opened.at_first.at();
-            let earlier = match memory.devices.get(name) {
+            let earlier = match session.devices.get(name) {
                 Some((at, earlier)) if *at == opened_at => earlier,
                 _ => &opened.at_first,
             };
             devices.push(device(name, opened, &snapshot, &snapshot.since(earlier)));
             snapshots.insert(name.clone(), (opened_at, snapshot));
         }
-        memory.devices = snapshots;
+        session.devices = snapshots;
         let mut lookups = HashMap::new();
         let mut volumes = Vec::new();
         for (name, served) in self.volumes.borrow().iter() {
@@ -62,14 +62,14 @@ impl<P: Platform> Node<P> {
                 counters.get(Counter::BlocksMissed),
             );
             // A volume of a former volume's name begins anew.
-            let earlier = memory.lookups.get(name).copied().unwrap_or_default();
+            let earlier = session.lookups.get(name).copied().unwrap_or_default();
             let hits = both.0.saturating_sub(earlier.0);
             let all = hits + both.1.saturating_sub(earlier.1);
             let percent = (all > 0).then(|| 100.0 * hits as f64 / all as f64);
             volumes.push(volume(name, served, percent));
             lookups.insert(name.clone(), both);
         }
-        memory.lookups = lookups;
+        session.lookups = lookups;
         let mut status = Status {
             pid: process.pid,
             uptime_s: (now - self.began).as_secs_f64(),
@@ -148,21 +148,21 @@ fn pool<D: Driver>(name: &Name, pool: &Pool<D>, now: Nanos) -> PoolStatus {
 /// What decides about lines, and why.
 fn policy<D: Driver>(pool: &Pool<D>, now: Nanos) -> Policy {
     let name = pool.policy.to_owned();
-    let Some(told) = pool.cache.explanation() else {
+    let Some(policy) = pool.cache.explanation() else {
         return Policy {
             name,
             ..Policy::default()
         };
     };
-    let rules = told
+    let rules = policy
         .rules
         .iter()
         .map(|(rule, share)| ((*rule).to_owned(), *share));
     Policy {
         name,
-        active: Some(told.active.to_owned()),
-        active_for_s: Some(now.since(told.since).as_secs_f64()),
-        changes: Some(told.changes),
+        active: Some(policy.active.to_owned()),
+        active_for_s: Some(now.since(policy.since).as_secs_f64()),
+        changes: Some(policy.changes),
         would_miss: rules.collect(),
     }
 }

@@ -95,8 +95,8 @@ fn tool(package: &str, program: &str, arguments: &[&str], image: &Path) {
         Ok(output) => output,
         Err(error) => panic!("{program}: {error}: install the Debian package {package}"),
     };
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {told}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {message}");
 }
 
 fn watches(record: &Record) -> Vec<What> {
@@ -241,15 +241,15 @@ fn data_without_a_format_rest_on_samples() {
     let sampled = record.watched[9].extent.start.byte();
     let file = File::options().write(true).open(&path).unwrap();
     file.write_all_at(b"x", sampled + 4095).unwrap();
-    let told = verdict(&path, &record);
+    let message = verdict(&path, &record);
     assert!(
-        matches!(told, Verdict::Changed(Reason::Content(What::Sample, _))),
-        "{told:?}"
+        matches!(message, Verdict::Changed(Reason::Content(What::Sample, _))),
+        "{message:?}"
     );
     file.set_len(8 << 20).unwrap();
-    let told = verdict(&path, &record);
-    let Verdict::Changed(reason) = told else {
-        panic!("{told:?}")
+    let message = verdict(&path, &record);
+    let Verdict::Changed(reason) = message else {
+        panic!("{message:?}")
     };
     assert_eq!(reason.to_string(), "it shrank from 32768 to 16384 sectors");
 }

@@ -145,8 +145,8 @@ fn another_s_write_is_seen_after_an_end_in_order() {
         assert_eq!(verdict(&disk, &env, &kept).await, Verdict::Same);
         let others = write(8).await;
         disk.write(place.start, others, Fua::No).await.unwrap();
-        let told = verdict(&disk, &env, &kept).await;
-        assert!(matches!(told, Verdict::Changed(_)), "{told:?}");
+        let message = verdict(&disk, &env, &kept).await;
+        assert!(matches!(message, Verdict::Changed(_)), "{message:?}");
     });
 }
 

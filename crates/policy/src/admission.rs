@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_told_apart_from_random_requests() {
+    fn streams_are_distinguished_from_random_requests() {
         let mut streams = Streams::new(64 << 10);
         let mut found = 0;
         for i in 0..100u64 {

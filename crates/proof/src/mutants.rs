@@ -99,13 +99,13 @@ impl Copy {
         mutations: &[Mutation],
         example: &str,
         arguments: &[String],
-        mut told: impl FnMut(&Mutation, Fate, Option<String>),
+        mut report: impl FnMut(&Mutation, Fate, Option<String>),
     ) -> Result<Vec<Fate>, String> {
         let mut tried = Vec::new();
         for mutation in mutations {
             let fate = self.try_out(mutation, example, arguments)?;
             let seen = self.seen().filter(|_| fate == Fate::Caught);
-            told(mutation, fate, seen.clone());
+            report(mutation, fate, seen.clone());
             tried.push((fate, seen.filter(|_| mutation.test.is_none())));
         }
         let mut fates = Vec::new();
@@ -114,7 +114,7 @@ impl Copy {
                 let one = seed_alone(example, arguments, &mutation.with, seed);
                 if self.campaign(example, &one)? != Some(Fate::Survived) {
                     fate = Fate::Mistaken;
-                    told(mutation, fate, seen);
+                    report(mutation, fate, seen);
                 }
             }
             fates.push(fate);

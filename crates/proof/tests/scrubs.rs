@@ -4,7 +4,7 @@ use block::{Geometry, Nanos, Sectors};
 use control::protocol::{Reply, Request};
 use control::serve::Handler;
 use control::status::Array;
-use node::{Controlled, Devices, Memory, Node, Source};
+use node::{Controlled, Devices, Node, Session, Source};
 use shard::Local;
 use sim::{Budget, DiskSpec, Outcome, Sim, SimDriver, World};
 use simnode::{Direct, Machine, SimPlatform, run_alone};
@@ -103,7 +103,7 @@ impl Bench {
         for span in spans {
             timer.until(began + Nanos::from_secs(*span)).await;
             let asked = Controlled(node.clone());
-            let reply = asked.handle(Request::Status, &mut Memory::default()).await;
+            let reply = asked.handle(Request::Status, &mut Session::default()).await;
             let Reply::Status(status) = reply else {
                 panic!("no status")
             };

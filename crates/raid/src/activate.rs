@@ -57,7 +57,7 @@ async fn begin(core: &Rc<Core>, returned: Returned, start: Start) -> IoResult {
     if !core.journals.is_empty() {
         let stripes = core.replay(start.degraded).await?;
         if stripes > 0 {
-            core.tell(format!(
+            core.log(format!(
                 "{}: {stripes} stripes were done again from the journal",
                 core.name
             ));
@@ -69,7 +69,7 @@ async fn begin(core: &Rc<Core>, returned: Returned, start: Start) -> IoResult {
         // It was missing in any case; the others carry the array, or say that they cannot.
         if let Err(error) = adopted {
             core.check_up()?;
-            core.tell(format!(
+            core.log(format!(
                 "{}: member {role}, {name}, cannot be filled: {error}; replace it, or give it \
                  again once it works",
                 core.name

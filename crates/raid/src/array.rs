@@ -261,7 +261,7 @@ impl Array {
         check_spare(core, &candidate)?;
         let spare = member(candidate, fresh);
         core.write_spare(&spare).await?;
-        core.tell(format!("{}: {name} is a spare", core.name));
+        core.log(format!("{}: {name} is a spare", core.name));
         core.spares.borrow_mut().push(spare);
         Ok(())
     }
@@ -380,7 +380,7 @@ impl Device for Array {
         let core = self.core();
         core.late.ended().await;
         let flush = core.flush_members();
-        core.flush_errors.tell(&core.user, flush).await
+        core.flush_errors.report_to(&core.user, flush).await
     }
 
     async fn discard(&self, extent: Extent) -> IoResult {

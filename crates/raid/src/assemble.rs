@@ -61,7 +61,7 @@ pub async fn assemble(
         false => invalid(format!("{error} ({})", notes.join("; "))),
     })?;
     for note in notes {
-        core.tell(format!("{}: {note}", core.name));
+        core.log(format!("{}: {note}", core.name));
     }
     activate(core, returned, start).await
 }
@@ -437,8 +437,8 @@ fn check_absent(shape: &Shape, places: &[Place], truth: &Superblock, start: Star
         let here = places[role].here.as_ref();
         should(&role) && here.is_some_and(|(_, known)| known.may_hide_the_newest())
     };
-    let told = all.filter(should).any(|role| !absent(role) && !hides(role));
-    let with_hidden = told && !shape.can_run(hides) && shape.can_run(|r| absent(r) || hides(r));
+    let logged = all.filter(should).any(|role| !absent(role) && !hides(role));
+    let with_hidden = logged && !shape.can_run(hides) && shape.can_run(|r| absent(r) || hides(r));
     if (shape.can_run(absent) || with_hidden) && !start.degraded {
         return Err(invalid(format!(
             "array {} may have gone on without the members that are here: bring back the missing \

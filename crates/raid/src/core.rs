@@ -19,7 +19,7 @@ use crate::replace::Replacement;
 use crate::scratch;
 use block::{
     Device, Durable, Env, Extent, FlushErrors, Geometry, IoError, IoResult, Kind, Nanos, RangeLock,
-    Reserve, Sectors, Told, Version,
+    Reserve, Sectors, Seen, Version,
 };
 use futures_util::future::join_all;
 use std::cell::{Cell, RefCell};
@@ -80,7 +80,7 @@ pub(crate) struct Slot {
     /// be lost that would take itself for the only one.
     pub known_from: Cell<Version>,
     /// What has been told of it since it was last in sync.
-    pub told: RefCell<BTreeSet<String>>,
+    pub logged: RefCell<BTreeSet<String>>,
 }
 
 pub(crate) struct Core {
@@ -114,7 +114,7 @@ pub(crate) struct Core {
     pub down: RefCell<Option<String>>,
     /// Flushes that failed, whoever asked for them, and of which the user was told.
     pub flush_errors: FlushErrors,
-    pub user: Cell<Told>,
+    pub user: Cell<Seen>,
     pub events: RefCell<Vec<Event>>,
     pub event_count: Cell<u64>,
     pub turn: Cell<u64>,
@@ -187,7 +187,7 @@ impl Core {
                     // What is absent at a start may be on its way.
                     spare_at: Cell::new(env.timer.now() + options.spare_delay),
                     known_from: Cell::default(),
-                    told: RefCell::default(),
+                    logged: RefCell::default(),
                 })
                 .collect(),
             spares: RefCell::new(parts.spares),
@@ -376,7 +376,7 @@ impl Core {
         };
         let spare_at = self.env.timer.now() + delay;
         self.slots[role].spare_at.set(spare_at);
-        self.tell_once(role, format!("member {role} has failed: {error}"));
+        self.log_once(role, format!("member {role} has failed: {error}"));
         let core = self.clone();
         self.env.spawn.spawn(async move {
             // This writes to every other member, so that a controller is missed whole.
@@ -389,7 +389,7 @@ impl Core {
     /// Refuses changes from here on.
     pub fn take_down(&self, why: String) {
         if self.down.borrow().is_none() {
-            self.tell(format!(
+            self.log(format!(
                 "{}: {why}; it is to be put together again once they are back",
                 self.name
             ));

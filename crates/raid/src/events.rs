@@ -22,7 +22,7 @@ const EVENTS_MAX: usize = 64;
 const TOLD_MAX: usize = 16;
 
 impl Core {
-    pub fn tell(&self, what: String) {
+    pub fn log(&self, what: String) {
         let mut events = self.events.borrow_mut();
         if events.len() == EVENTS_MAX {
             events.remove(0);
@@ -36,18 +36,18 @@ impl Core {
 
     /// Tells what becomes of the member of `role`, unless that has been told since it was
     /// last in sync.
-    pub fn tell_once(&self, role: usize, what: String) {
-        let mut told = self.slots[role].told.borrow_mut();
-        if told.len() == TOLD_MAX {
-            told.clear();
+    pub fn log_once(&self, role: usize, what: String) {
+        let mut logged = self.slots[role].logged.borrow_mut();
+        if logged.len() == TOLD_MAX {
+            logged.clear();
         }
-        if told.insert(what.clone()) {
-            self.tell(format!("{}: {what}", self.name));
+        if logged.insert(what.clone()) {
+            self.log(format!("{}: {what}", self.name));
         }
     }
 
     /// The member of `role` is in sync: what becomes of it from here on is news.
-    pub fn forget_told(&self, role: usize) {
-        self.slots[role].told.borrow_mut().clear();
+    pub fn forget_logged(&self, role: usize) {
+        self.slots[role].logged.borrow_mut().clear();
     }
 }

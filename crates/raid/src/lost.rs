@@ -28,10 +28,10 @@ impl Core {
     /// given up with them: a rebuild has to end, or the next loss takes all.
     pub fn add_bad(&self, extent: Extent) {
         let mut runs = with(&self.roster.now().bad, extent);
-        self.tell(format!("{}: the data of {extent:?} is lost", self.name));
+        self.log(format!("{}: the data of {extent:?} is lost", self.name));
         while runs.len() > BAD_MAX {
             let between = join_closest(&mut runs);
-            self.tell(format!(
+            self.log(format!(
                 "{}: {between:?} count as lost too, for there are more runs of lost sectors than \
                  can be remembered; restore them from a copy",
                 self.name
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_anew_is_cut_out() {
+    fn what_is_written_again_is_cut_out() {
         let known = runs([(8, 16), (32, 40)]);
         let cases = [
             ((16, 32), known.clone()),

@@ -72,7 +72,7 @@ impl Core {
             && let Some(spare) = self.take_spare()
         {
             if let Err(error) = self.activate_spare(claim, spare).await {
-                self.tell(format!("{}: a spare cannot serve: {error}", self.name));
+                self.log(format!("{}: a spare cannot serve: {error}", self.name));
             }
             return;
         }
@@ -126,7 +126,7 @@ impl Core {
     fn end_of(&self, what: &str, result: IoResult<bool>) {
         self.progress.set(Progress::default());
         match result {
-            Ok(true) => self.tell(format!("{}: {what} done", self.name)),
+            Ok(true) => self.log(format!("{}: {what} done", self.name)),
             Ok(false) => {}
             Err(error) => {
                 let what = format!("{}: {what} stopped: {error}", self.name);
@@ -135,7 +135,7 @@ impl Core {
                 drop(events);
                 // It is tried again at every tick.
                 if !again {
-                    self.tell(what);
+                    self.log(what);
                 }
             }
         }
@@ -273,7 +273,7 @@ impl Core {
             entry.state = MemberState::Rebuilding { whole };
             entry.checkpoint = Sectors::ZERO;
         });
-        self.tell_once(role, format!("member {role} is being filled"));
+        self.log_once(role, format!("member {role} is being filled"));
         self.commit().await
     }
 
@@ -349,7 +349,7 @@ impl Core {
             entry.state = MemberState::InSync;
             entry.checkpoint = Sectors::ZERO;
         });
-        self.forget_told(role);
+        self.forget_logged(role);
         self.commit().await?;
         Ok(true)
     }

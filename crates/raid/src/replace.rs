@@ -39,7 +39,7 @@ impl Core {
                         give the device, which is a spare until then, again";
             return Err(self.error(Kind::Busy, what));
         };
-        self.tell(format!(
+        self.log(format!(
             "{}: member {role} is copied to {}, and serves until then",
             self.name, member.name
         ));
@@ -157,7 +157,7 @@ impl Core {
             self.activate_spare(claim, member).await?;
             return Ok(false);
         }
-        self.tell(format!(
+        self.log(format!(
             "{}: {} does not take the place of member {role}: it refused a write or a flush; give \
              another device",
             self.name, member.name

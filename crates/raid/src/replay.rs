@@ -159,7 +159,7 @@ impl Core {
             roles.join(", ")
         );
         if journal.confirmed {
-            self.tell(format!(
+            self.log(format!(
                 "{}: {what}; check what was written last",
                 self.name
             ));

@@ -81,7 +81,7 @@ impl Core {
         }
         if report.mismatches > report.repaired {
             let name = &self.name;
-            self.tell(format!(
+            self.log(format!(
                 "{name}: a scrub found {} places that differ; look at its members, then mend them \
                  with `hotset array scrub {name} --repair`",
                 report.mismatches

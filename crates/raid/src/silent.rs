@@ -24,7 +24,7 @@ impl Core {
         member.overdue.set(overdue);
         if overdue == 1 {
             let (array, name) = (&self.name, &member.name);
-            self.tell(format!(
+            self.log(format!(
                 "{array}: {name} does not answer, and is waited for: no other member holds what \
                  it does"
             ));

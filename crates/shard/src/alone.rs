@@ -18,16 +18,16 @@ where
     let mesh = Mesh::new(1);
     let work = Mutex::new(Some(work));
     let result = Arc::new(Mutex::new(None));
-    let told = result.clone();
+    let outcome = result.clone();
     host.run(1, move |id, driver| {
-        let told = told.clone();
+        let outcome = outcome.clone();
         let work = work.lock().expect("no panic under this lock").take();
         let work = work.expect("one shard, booted once");
         Shard::boot(id, driver, mesh.clone(), Config::default(), |local| {
             let working = work(local);
             async move {
                 let came = working.await;
-                *told.lock().expect("no panic under this lock") = Some(came);
+                *outcome.lock().expect("no panic under this lock") = Some(came);
             }
         })
     });

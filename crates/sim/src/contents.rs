@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_cut_takes_is_told_block_by_block() {
+    fn what_a_cut_takes_is_reported_block_by_block() {
         for seed in 0..50 {
             let mut c = Contents::new(BLOCK, 100);
             write(&mut c, 0, 6, 1, false);

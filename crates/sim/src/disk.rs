@@ -345,7 +345,7 @@ impl Disk {
         if strike.ignore_flush {
             ledger.strike(Class::FlushIgnored, self.target, 0);
         } else if std::mem::take(&mut self.lost_writes) {
-            ledger.strike(Class::LossTold, self.target, 0);
+            ledger.strike(Class::LossReported, self.target, 0);
             let what = "writes that were acknowledged are lost";
             return Err(self.geometry.error(Kind::Gone, what));
         } else if let Some(contents) = &self.contents {

@@ -61,7 +61,7 @@ pub enum Class {
     /// A disk lost what it had not made durable, and went on.
     Forgotten,
     /// A flush failed, once, since the disk had lost writes.
-    LossTold,
+    LossReported,
 }
 
 impl Class {
@@ -88,7 +88,7 @@ impl Class {
         Class::Rot,
         Class::LateWrite,
         Class::Forgotten,
-        Class::LossTold,
+        Class::LossReported,
     ];
 }
 

@@ -36,7 +36,7 @@ fn a_disk_that_forgets_says_so_in_one_flush() {
     hand.flush(disk).unwrap();
     assert_eq!(hand.read(disk, 0, 2).unwrap(), [1, 3]);
     assert_eq!(sim.world().tally().count(Class::Forgotten), 2);
-    assert_eq!(sim.world().tally().count(Class::LossTold), 1);
+    assert_eq!(sim.world().tally().count(Class::LossReported), 1);
 }
 
 #[test]

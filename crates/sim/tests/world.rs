@@ -120,7 +120,7 @@ fn a_seed_names_one_trace() {
 }
 
 #[test]
-fn the_log_tells_what_happened() {
+fn the_log_says_what_happened() {
     let (mut world, disk) = one_disk(1);
     world.keep_log(100);
     let mut sim = Sim::new(world);
@@ -149,7 +149,7 @@ fn wait_for(sim: &mut Sim, target: TargetId, op: impl Fn() -> Op) -> Outcome {
 }
 
 #[test]
-fn a_deadlock_tells_who_waits_for_what() {
+fn a_deadlock_names_who_waits_for_what() {
     let (mut world, disk) = one_disk(3);
     let address = Address::Tcp("host:1".into());
     let listener = world.listen(address, LinkSpec::local()).unwrap();

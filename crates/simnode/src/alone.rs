@@ -19,12 +19,12 @@ where
     let work = RefCell::new(Some(work));
     let result = Rc::new(RefCell::new(None));
     let outcome = sim.drive(1, |_, driver| {
-        let told = result.clone();
+        let outcome = result.clone();
         let work = work.take().expect("one shard, booted once");
         let mesh = Mesh::new(1);
         Shard::boot(ShardId(0), driver, mesh, Config::default(), |local| {
             let working = work(local);
-            async move { *told.borrow_mut() = Some(working.await) }
+            async move { *outcome.borrow_mut() = Some(working.await) }
         })
     });
     let came = result.take();

@@ -28,10 +28,10 @@ pub(crate) fn begin<T: Send + 'static>(
         output: None,
         waker: None,
     }));
-    let told = Arc::downgrade(&state);
+    let weak = Arc::downgrade(&state);
     let work = move || {
         let output = work();
-        let Some(state) = told.upgrade() else { return };
+        let Some(state) = weak.upgrade() else { return };
         let mut state = state.lock().expect("no panic under this lock");
         state.output = Some(output);
         if let Some(waker) = state.waker.take() {

@@ -194,7 +194,7 @@ fn is_abandoned(stream: &UnixStream) -> bool {
     };
     let mut bytes = size_of_val(&peer) as libc::socklen_t;
     // SAFETY: `peer` is writable and as long as `bytes` says.
-    let told = unsafe {
+    let result = unsafe {
         libc::getsockopt(
             stream.as_raw_fd(),
             libc::SOL_SOCKET,
@@ -205,7 +205,7 @@ fn is_abandoned(stream: &UnixStream) -> bool {
     };
     // A process of another name space has number 0 here, and may live.
     // SAFETY: no pointers are involved, and signal 0 is none.
-    told == 0
+    result == 0
         && peer.pid > 0
         && unsafe { libc::kill(peer.pid, 0) } == -1
         && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)

@@ -79,7 +79,7 @@ fn a_stream_is_heard_amid_transfers_in_place() {
 }
 
 #[test]
-fn a_file_cut_short_is_told_as_ever() {
+fn a_file_cut_short_is_reported_as_ever() {
     let Some((mount, mut driver, disk)) = memory(&host()) else {
         return;
     };

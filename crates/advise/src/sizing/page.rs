@@ -324,7 +324,7 @@ mod tests {
         let page = made(true, Some(Estimate::default()));
         assert_self_contained(&page);
         assert_eq!(page.matches("<svg ").count(), 2);
-        for told in [
+        for expected in [
             "a &lt;trace&gt;",
             "recommended",
             "var(--first)",
@@ -332,7 +332,7 @@ mod tests {
             "2026-11-01",
             "3.9 MiB",
         ] {
-            assert!(page.contains(told), "no {told:?}");
+            assert!(page.contains(expected), "no {expected:?}");
         }
         assert!(!page.contains("#0101"), "a stand-in for a colour is left");
     }

@@ -204,8 +204,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_book_is_told_in_one_line() {
-        for (from, to, told) in [
+    fn what_is_wrong_with_a_book_is_reported_in_one_line() {
+        for (from, to, expected) in [
             ("years = 5", "", "missing field `years`"),
             ("years = 5", "years = 0", "choose from 1 to 50"),
             ("years = 5", "years = \"x\"", "line 14: invalid type"),
@@ -222,7 +222,7 @@ mod tests {
             assert_ne!(changed, EXAMPLE, "{from}");
             let error = PriceBook::parse(&changed).unwrap_err();
             assert!(
-                error.contains(told) && !error.contains('\n'),
+                error.contains(expected) && !error.contains('\n'),
                 "{from} {to}: {error}"
             );
         }

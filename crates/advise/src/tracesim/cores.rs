@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_are_in_order_and_a_failure_is_told() {
+    fn results_are_in_order_and_a_failure_is_reported() {
         let squares = spread(100, 4, &|| (), |i| Ok::<_, ()>(i * i)).unwrap();
         assert_eq!(squares, (0..100).map(|i| i * i).collect::<Vec<_>>());
         let failed = spread(100, 4, &|| (), |i| if i == 50 { Err(i) } else { Ok(i) });

@@ -169,12 +169,13 @@ impl EnginePlan {
         let lines = (pool_blocks(size, &input.info) * BLOCK_BYTES as f64) as u64 / line_bytes;
         let lines = lines.max(1);
         let mut world = World::new(SEED);
-        let pool = add_disk(&mut world, "pool", &self.pool, lines * line_bytes).map_err(told)?;
+        let pool =
+            add_disk(&mut world, "pool", &self.pool, lines * line_bytes).map_err(to_message)?;
         let mut origins = BTreeMap::new();
         for (volume, end) in input.info.volume_ends() {
             let name = format!("volume-{volume}");
             let bytes = end.next_multiple_of(BLOCK_BYTES);
-            let disk = add_disk(&mut world, &name, &self.origin, bytes).map_err(told)?;
+            let disk = add_disk(&mut world, &name, &self.origin, bytes).map_err(to_message)?;
             origins.insert(volume, disk);
         }
         let run = Run {
@@ -226,7 +227,7 @@ impl EnginePlan {
     }
 }
 
-fn told(error: block::IoError) -> String {
+fn to_message(error: block::IoError) -> String {
     error.to_string()
 }
 
@@ -270,10 +271,10 @@ async fn live(
 ) -> Result<Ended, String> {
     let env = local.env();
     let policy = policy::registry::build(&run.policy, 0, SEED).ok_or("no such policy")?;
-    let cache = Cache::new(run.plan.config.clone(), policy, env.clone()).map_err(told)?;
-    let device = local.disk(pool).map_err(told)?;
+    let cache = Cache::new(run.plan.config.clone(), policy, env.clone()).map_err(to_message)?;
+    let device = local.disk(pool).map_err(to_message)?;
     let device = PoolDevice::whole(device, "simulated");
-    cache.add_device(device).map_err(told)?;
+    cache.add_device(device).map_err(to_message)?;
     let mut volumes = BTreeMap::new();
     for (volume, origin) in origins {
         let config = VolumeConfig {
@@ -281,8 +282,8 @@ async fn live(
             sectors: None,
             mode: run.mode,
         };
-        let origin = BoxDevice::new(local.disk(*origin).map_err(told)?);
-        let cached = cache.add_volume(config, origin).map_err(told)?;
+        let origin = BoxDevice::new(local.disk(*origin).map_err(to_message)?);
+        let cached = cache.add_volume(config, origin).map_err(to_message)?;
         volumes.insert(*volume, Gate::new(cached, env.clone()));
     }
     let input = &run.input;

@@ -103,7 +103,7 @@ pub(super) async fn write_bitmap<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Dur
     durable.image_due.set(false);
     let image = durable.table.borrow_mut().begin_image();
     if members.is_empty() {
-        durable.table.borrow_mut().nobody_listens();
+        durable.table.borrow_mut().no_members();
         durable.marked.wake();
         return;
     }

@@ -35,12 +35,12 @@ pub(crate) async fn perform<P: Device>(
         // The device may hold on to it after nobody waits any more.
         let (device, work) = (member.clone(), what.again());
         let working = core.env.spawn.persist(async move {
-            device.operations.rise();
+            device.operations.begin();
             let result = match work {
                 Do::Write(at, data, fua) => device.device.write(at, data, fua).await,
                 Do::Flush => device.device.flush().await,
             };
-            device.operations.fall();
+            device.operations.end();
             result
         });
         let fault = match core

@@ -150,7 +150,7 @@ impl Table {
     }
 
     /// No device is left that must know: every region may be written.
-    pub(crate) fn nobody_listens(&mut self) {
+    pub(crate) fn no_members(&mut self) {
         self.durable.set_all();
     }
 
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn a_device_that_comes_when_nobody_listened_must_know_first() {
         let mut table = Table::new(1024);
-        table.nobody_listens();
+        table.no_members();
         let before = table.begin(1, &(0..1));
         assert!(table.is_marked(before));
         table.begin_newcomer();

@@ -57,7 +57,7 @@ pub(super) async fn warm<P: Device>(
         Err(Unusable::Unread(fault)) => core.state.borrow_mut().eject(&member, fault),
         Err(Unusable::Damaged) => {
             core.counters.count(Counter::MapsDamaged);
-            begin_anew(&core, &durable, &member).await;
+            begin_cold(&core, &durable, &member).await;
             *store.keys.borrow_mut() = vec![0; member.slots.len()];
         }
         Err(Unusable::Left) => {}
@@ -77,7 +77,7 @@ pub(super) async fn warm<P: Device>(
 
 /// Makes the map of `member` empty, on the device too: its log begins where no
 /// block of the old one can be taken for one of the new.
-async fn begin_anew<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>, member: &Rc<Member<P>>) {
+async fn begin_cold<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>, member: &Rc<Member<P>>) {
     let store = member.store.as_ref().expect("a member that is warmed");
     let next = store.log_next.get().max(store.log_start.get()) + 2 * store.plan.log.blocks;
     store.map.set(None);
@@ -105,7 +105,7 @@ async fn load<P: Device>(core: &Rc<Core<P>>, member: &Rc<Member<P>>) -> Result<V
         return Err(Unusable::Damaged);
     }
     store.log_next.set(end);
-    retell(core, member, 0..1);
+    mark_dirty(core, member, 0..1);
     Ok(keys)
 }
 
@@ -119,10 +119,10 @@ fn still_here<P: Device>(member: &Member<P>) -> Result<(), Unusable> {
 
 /// Has slots of `member` logged before any bit is cleared: what could not be read of map or
 /// log now may be readable at the next start, and would be trusted then.
-fn retell<P: Device>(core: &Core<P>, member: &Member<P>, slots: Range<usize>) {
+fn mark_dirty<P: Device>(core: &Core<P>, member: &Member<P>, slots: Range<usize>) {
     let contents = &mut core.state.borrow_mut().contents;
     for local in slots {
-        contents.retell(Slot(member.slots.start + local as u32));
+        contents.mark_dirty(Slot(member.slots.start + local as u32));
     }
 }
 
@@ -159,7 +159,7 @@ async fn load_map<P: Device>(
                 }
                 _ => {
                     core.counters.count(Counter::MapPagesDamaged);
-                    retell(core, member, slots.clone());
+                    mark_dirty(core, member, slots.clone());
                     lost[slots].fill(true);
                 }
             }

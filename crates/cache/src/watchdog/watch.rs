@@ -11,7 +11,7 @@ const POLICY_TICK: Nanos = Nanos::from_secs(1);
 
 /// Watches over `core` until it is gone.
 pub(crate) async fn watch<P: Device>(core: Weak<Core<P>>, timer: Timer, period: Nanos) {
-    let mut policy_told = timer.now();
+    let mut policy_ticked = timer.now();
     loop {
         let alive = poll_fn(|cx| match core.upgrade() {
             None => Poll::Ready(false),
@@ -29,9 +29,9 @@ pub(crate) async fn watch<P: Device>(core: Weak<Core<P>>, timer: Timer, period: 
         let now = timer.now();
         let mut state = core.state.borrow_mut();
         state.tick(now);
-        if now.since(policy_told) >= POLICY_TICK {
+        if now.since(policy_ticked) >= POLICY_TICK {
             state.policy.tick(now);
-            policy_told = now;
+            policy_ticked = now;
         }
         if !state.busy.is_idle() {
             core.watchdog.active.set(true);

@@ -26,7 +26,7 @@ impl Writes {
 
     /// As [`Writes::flush`], for the volume's user, who is told of all failures.
     pub(crate) async fn flush_for_user<P: Device>(self: &Rc<Self>, core: &Rc<Core<P>>) -> IoResult {
-        self.errors.tell(&self.user, self.flush(core)).await
+        self.errors.report_to(&self.user, self.flush(core)).await
     }
 
     /// As [`Writes::flush`], for who is about to take a snapshot of the origin, in which
@@ -35,7 +35,9 @@ impl Writes {
         self: &Rc<Self>,
         core: &Rc<Core<P>>,
     ) -> IoResult {
-        self.errors.tell(&self.back_end, self.flush(core)).await
+        self.errors
+            .report_to(&self.back_end, self.flush(core))
+            .await
     }
 
     /// The origin may have lost what was written since the last good flush.

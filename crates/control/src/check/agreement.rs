@@ -343,8 +343,8 @@ unix = "/nonexistent/socket"
 
     /// Each case changes one line of the sound one, and is told on its line.
     #[test]
-    fn each_disagreement_is_told_once_on_its_line() {
-        for (from, to, told) in [
+    fn each_disagreement_is_reported_once_on_its_line() {
+        for (from, to, expected) in [
             (
                 "origin = \"hdd\"",
                 "origin = \"ssd\"",
@@ -436,8 +436,8 @@ unix = "/nonexistent/socket"
             let text = GOOD.replacen(from, to, 1);
             assert_ne!(text, GOOD);
             let problems = problems(&text);
-            let found = problems.iter().any(|problem| problem.contains(told));
-            assert!(found, "{told:?} is not in {problems:#?}");
+            let found = problems.iter().any(|problem| problem.contains(expected));
+            assert!(found, "{expected:?} is not in {problems:#?}");
         }
     }
 

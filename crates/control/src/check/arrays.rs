@@ -187,8 +187,8 @@ mod tests {
     }
 
     #[test]
-    fn arrays_that_cannot_be_are_told() {
-        for (arrays, told) in [
+    fn arrays_that_cannot_be_are_reported() {
+        for (arrays, expected) in [
             (array("m", "raid1", "'a'"), "from 2 to 4"),
             (array("m", "raid5", "'a','b'"), "from 3 to"),
             (
@@ -224,8 +224,8 @@ mod tests {
             (array(&"m".repeat(33), "raid1", "'a','b'"), "does not fit"),
         ] {
             let problems = config(&arrays).1;
-            let found = problems.iter().any(|problem| problem.contains(told));
-            assert!(found, "{told:?} is not in {problems:#?}");
+            let found = problems.iter().any(|problem| problem.contains(expected));
+            assert!(found, "{expected:?} is not in {problems:#?}");
         }
     }
 

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_machine_lacks_is_told() {
+    fn what_the_machine_lacks_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name).display().to_string();
         let file = at("file");
@@ -172,7 +172,7 @@ mod tests {
             |rest: &str| format!("[daemon]\ncontrol = \"{}\"\n[[listen]]\n{rest}\n", at("c"));
         let volume = "[[volume]]\nname = \"v\"\norigin = \"d\"\npool = \"p\"\nsize = \"1MiB\"\n";
         let directory = dir.path().display().to_string();
-        for (text, told) in [
+        for (text, expected) in [
             (device(&at("missing")), "3: "),
             (device(&directory), "is neither a file"),
             (
@@ -199,8 +199,11 @@ mod tests {
                 text += &listen("");
             }
             let problems = problems(&text);
-            assert_eq!(problems.len(), 1, "{told:?}: {problems:#?}");
-            assert!(problems[0].contains(told), "{told:?}: {problems:#?}");
+            assert_eq!(problems.len(), 1, "{expected:?}: {problems:#?}");
+            assert!(
+                problems[0].contains(expected),
+                "{expected:?}: {problems:#?}"
+            );
         }
         assert_eq!(
             problems(&(device(&file) + &listen(""))),

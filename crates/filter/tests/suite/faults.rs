@@ -24,7 +24,7 @@ async fn read(device: &impl Device, env: &Env, at: u64) -> Result<Vec<u8>, Kind>
 }
 
 #[test]
-fn errors_strike_where_and_as_often_as_told() {
+fn errors_strike_where_and_as_often_as_asked() {
     on_disk(1, 1, async |disk, env| {
         let faulty = Faulty::new(disk, env.clone(), 1);
         let control = faulty.control();
@@ -93,7 +93,7 @@ fn lost_requests_are_acknowledged() {
 }
 
 #[test]
-fn delays_add_up_to_what_was_told_and_stuck_requests_wait_for_release() {
+fn delays_add_up_to_what_was_asked_and_stuck_requests_wait_for_release() {
     on_exact_disk(Nanos::from_micros(100), async |disk, env| {
         let faulty = Faulty::new(disk, env.clone(), 1);
         let control = faulty.control();

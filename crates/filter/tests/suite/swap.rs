@@ -125,8 +125,8 @@ fn a_device_of_another_shape_is_refused() {
             device.pause().await;
             for other in [shorter, coarser] {
                 let refused = device.swap(BoxDevice::new(other));
-                let told = refused.expect_err("of another shape").to_string();
-                assert!(told.contains("had 16384 sectors"), "{told}");
+                let message = refused.expect_err("of another shape").to_string();
+                assert!(message.contains("had 16384 sectors"), "{message}");
             }
             device.resume();
             assert_eq!(device.device().geometry().sectors, size);

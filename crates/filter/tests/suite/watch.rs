@@ -98,7 +98,7 @@ fn errors_and_abandoned_requests_are_counted_apart() {
 }
 
 #[test]
-fn a_trace_tells_what_was_asked_and_how_it_ended() {
+fn a_trace_says_what_was_asked_and_how_it_ended() {
     on_exact_disk(SERVICE, async |disk, env| {
         let device = Traced::to_sink(disk, Last::new(3), env.timer.clone());
         let began = env.timer.now();

@@ -211,11 +211,11 @@ fn scrub(control: &Control, array: String, repair: bool) -> Result<(), Failure> 
             std::thread::sleep(PERIOD);
             continue;
         };
-        let told = scrubbed(&scrub);
+        let message = scrubbed(&scrub);
         if scrub.error.is_some() || scrub.mismatches > scrub.repaired {
-            return Err(Failure::Runtime(format!("array {name}: {told}")));
+            return Err(Failure::Runtime(format!("array {name}: {message}")));
         }
-        println!("array {name}: {told}");
+        println!("array {name}: {message}");
         return Ok(());
     }
 }

@@ -120,9 +120,9 @@ fn lines(range: &Range) -> String {
         "LINE AT", "DEVICE", "SINCE", "HEAT", "LAST USE", "DECISION", "AGO",
     ]);
     let ago = |s: Option<f64>| s.map_or("-".into(), advise::page::span);
-    let told = &range.lines[..range.lines.len().min(ROWS)];
+    let listed = &range.lines[..range.lines.len().min(ROWS)];
     let mut whys: Vec<(&str, Vec<&Line>)> = Vec::new();
-    for line in told {
+    for line in listed {
         table.row([
             bytes_exact(line.start),
             line.device.clone().unwrap_or_else(|| "-".into()),
@@ -138,8 +138,8 @@ fn lines(range: &Range) -> String {
         }
     }
     let mut out = table.to_string();
-    if (told.len() as u64) < range.lines_in_range {
-        let left = range.lines_in_range - told.len() as u64;
+    if (listed.len() as u64) < range.lines_in_range {
+        let left = range.lines_in_range - listed.len() as u64;
         let _ = writeln!(out, "and {left} more; ask for a smaller range to see them");
     }
     out += "\n";
@@ -225,15 +225,15 @@ fn cells(shades: &[usize], width: usize, coloured: bool) -> String {
 }
 
 fn reasons(explained: &Explained) -> Table {
-    let told = explained.reasons.iter().filter(|reason| reason.count > 0);
-    let width = told
+    let listed = explained.reasons.iter().filter(|reason| reason.count > 0);
+    let width = listed
         .clone()
         .map(|reason| reason.help.chars().count())
         .max()
         .unwrap_or(0);
     // All but the first column are flush right: the last is made as wide as it is.
     let mut table = Table::new(&["REASON", "COUNT", &format!("{:<width$}", "MEANING")]);
-    for reason in told {
+    for reason in listed {
         table.row([
             reason.name.clone(),
             reason.count.to_string(),

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_and_bytes_are_told_apart() {
+    fn shares_and_bytes_are_distinguished() {
         assert_eq!("0.01".parse(), Ok(Size::Share(0.01)));
         assert_eq!("16GiB".parse(), Ok(Size::Bytes(16 << 30)));
         assert_eq!("8KiB".parse::<Size>().unwrap().blocks(), 2.0);

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_told_apart_by_name_and_port() {
+    fn hosts_are_distinguished_by_name_and_port() {
         // No test may meet a claim of a daemon that runs.
         let host = format!("TEST-{}.invalid", std::process::id());
         let _first = claim(&format!("nbd://{host}/v")).unwrap();

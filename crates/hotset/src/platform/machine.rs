@@ -18,14 +18,14 @@ pub fn identity(place: &str) -> Identity {
     }
     let (major, minor) = (libc::major(file.rdev()), libc::minor(file.rdev()));
     let about = format!("/sys/dev/block/{major}:{minor}");
-    let tells = ["wwid", "device/wwid", "device/serial", "dm/uuid"];
-    let told = tells.iter().filter_map(|name| {
+    let attributes = ["wwid", "device/wwid", "device/serial", "dm/uuid"];
+    let text = attributes.iter().filter_map(|name| {
         let text = fs::read_to_string(Path::new(&about).join(name)).ok()?;
         Some(text.trim().to_owned()).filter(|text| !text.is_empty())
     });
     let partition = fs::read_to_string(Path::new(&about).join("partition"));
     let number = partition.unwrap_or_default();
-    match told.into_iter().next() {
+    match text.into_iter().next() {
         Some(serial) => Identity::new(&format!("{serial} {}", number.trim())),
         None => Identity::new(place),
     }
@@ -75,8 +75,8 @@ pub fn cpu_time() -> Nanos {
 
 /// Resident memory of this process; 0 where the system does not tell.
 pub fn resident_bytes() -> u64 {
-    let told = fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: u64 = told
+    let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = text
         .split_whitespace()
         .nth(1)
         .and_then(|pages| pages.parse().ok())

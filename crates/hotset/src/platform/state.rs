@@ -84,7 +84,7 @@ pub fn others(state: &Path, ours: &[&str]) -> IoResult<Vec<Remembered>> {
         }
         let mut bytes = Vec::new();
         let read = File::open(&path).and_then(|mut file| file.read_to_end(&mut bytes));
-        read.map_err(|cause| cannot_tell(&path, cause))?;
+        read.map_err(|cause| unidentified(&path, cause))?;
         if bytes.len() < 2 * SUPERBLOCK_BYTES {
             continue;
         }
@@ -102,7 +102,7 @@ pub fn others(state: &Path, ours: &[&str]) -> IoResult<Vec<Remembered>> {
     Ok(found)
 }
 
-fn cannot_tell(path: &Path, cause: std::io::Error) -> IoError {
+fn unidentified(path: &Path, cause: std::io::Error) -> IoError {
     if let Some(refused) = uring::without_descriptor(&cause) {
         return refused.on(path.display().to_string());
     }

@@ -68,14 +68,14 @@ pub fn all(output: &Output) -> String {
 
 /// Runs a program that is to fail with `status` and one line that holds each
 /// of `told`.
-pub fn refused(command: &mut Command, status: i32, told: &[&str]) {
+pub fn refused(command: &mut Command, status: i32, expected: &[&str]) {
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(status), "{}", all(&output));
     let error = String::from_utf8_lossy(&output.stderr);
-    let line = |line: &str| told.iter().all(|part| line.contains(part));
+    let line = |line: &str| expected.iter().all(|part| line.contains(part));
     assert!(
         error.lines().any(line),
-        "no line with {told:?} in:\n{error}"
+        "no line with {expected:?} in:\n{error}"
     );
 }
 

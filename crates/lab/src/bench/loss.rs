@@ -59,11 +59,11 @@ fn lose(hotset: &Path, dir: &Path, origin: &Path, span: Duration) -> io::Result<
         let what = format!("nothing was lost: {hits} hits before, the device is {state:?}");
         return Err(io::Error::other(what));
     }
-    let told = status["nbd"]["errors"].as_u64();
-    let told = told.ok_or_else(|| io::Error::other("hotset tells no errors"))? as f64;
+    let errors = status["nbd"]["errors"].as_u64();
+    let errors = errors.ok_or_else(|| io::Error::other("hotset reports no errors"))? as f64;
     // fio ends at its first error, and tells no figures then.
     Ok(match measured {
-        Ok(measured) => (told, measured.latency_ms_max),
-        Err(_) => (told.max(1.0), f64::NAN),
+        Ok(measured) => (errors, measured.latency_ms_max),
+        Err(_) => (errors.max(1.0), f64::NAN),
     })
 }

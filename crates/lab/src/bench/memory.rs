@@ -72,7 +72,7 @@ pub fn default_policy() -> &'static str {
 /// given out.
 pub fn measure(plan: Plan, allocated: fn() -> i64) -> Measured {
     let result = Arc::new(Mutex::new(None));
-    let told = result.clone();
+    let outcome = result.clone();
     drive(move |local| async move {
         let policy = policy::registry::build(default_policy(), 0, 1).expect("registered");
         let config = Config {
@@ -135,7 +135,7 @@ pub fn measure(plan: Plan, allocated: fn() -> i64) -> Measured {
             cache.settle().await;
         }
         let hits = cache.counters().get(Counter::ReadsHit) - hits_before;
-        *told.lock().expect("no panic under this lock") = Some(Measured {
+        *outcome.lock().expect("no panic under this lock") = Some(Measured {
             pool_bytes: plan.pool.bytes(),
             full_bytes,
             allocated_bytes: allocated,

@@ -49,8 +49,8 @@ impl Server {
         while std::os::unix::net::UnixStream::connect(socket).is_err() {
             let ended = server.child.try_wait()?;
             if ended.is_some() || begin.elapsed() > TIMEOUT {
-                let told = fs::read_to_string(&log)?;
-                let what = format!("{name} does not serve ({ended:?}): {}", told.trim());
+                let message = fs::read_to_string(&log)?;
+                let what = format!("{name} does not serve ({ended:?}): {}", message.trim());
                 return Err(io::Error::other(what));
             }
             std::thread::sleep(Duration::from_millis(10));

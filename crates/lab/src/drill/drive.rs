@@ -1,6 +1,6 @@
 //! One drive of the drills on this machine: how it is given, and pulled.
 
-use super::row::told;
+use super::row::to_message;
 use crate::bench::server::Server;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -67,7 +67,7 @@ impl Drive {
     /// The drive `name`, on its image in `directory`.
     pub(super) fn give(kind: Kind, directory: &Path, name: &str) -> Result<Drive, String> {
         let file = image(directory, name).display().to_string();
-        let server = Server::nbdkit(name, directory, &["file", &file]).map_err(told)?;
+        let server = Server::nbdkit(name, directory, &["file", &file]).map_err(to_message)?;
         let attached = match kind {
             Kind::Nbd => None,
             Kind::Loop => {
@@ -77,7 +77,7 @@ impl Drive {
                 let link = link(directory, name);
                 // Of an earlier run that was killed.
                 let _ = fs::remove_file(&link);
-                symlink(attached.device(), &link).map_err(told)?;
+                symlink(attached.device(), &link).map_err(to_message)?;
                 Some((attached, link))
             }
         };
@@ -87,9 +87,9 @@ impl Drive {
     /// Pulls it: what is in flight to it, or asked of it later, fails.
     pub(super) fn pull(self) -> Result<(), String> {
         if let Some((attached, link)) = self.attached {
-            fs::remove_file(link).map_err(told)?;
+            fs::remove_file(link).map_err(to_message)?;
             drop(attached);
         }
-        self.server.kill().map_err(told)
+        self.server.kill().map_err(to_message)
     }
 }

@@ -1,7 +1,7 @@
 //! The script of every cell, in whichever world it is played.
 
 use super::load::Load;
-use super::row::{Cell, Detail, Row, told};
+use super::row::{Cell, Detail, Row, to_message};
 use super::setup::Setup;
 use block::{BoxDevice, Env, Nanos, Timer};
 
@@ -60,7 +60,7 @@ pub(super) async fn play(
 ) -> Result<Row, String> {
     let timer = &env.timer;
     let load = Load::new(env.clone(), volumes);
-    load.fill().await.map_err(told)?;
+    load.fill().await.map_err(to_message)?;
     let began = timer.now();
     let mut snapshots = vec![site.counts().await?];
     if cell.io {

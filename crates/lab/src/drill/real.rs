@@ -3,7 +3,7 @@
 
 use super::drive::{Drive, Kind, image};
 use super::play::{Counts, Site, look, play};
-use super::row::{Cell, Row, told};
+use super::row::{Cell, Row, to_message};
 use super::setup::Setup;
 use block::{Address, BoxDevice, Env, Nanos};
 use control::client::Client;
@@ -56,35 +56,36 @@ impl Stage {
         program: &Path,
         directory: &Path,
     ) -> Result<Stage, String> {
-        fs::create_dir_all(directory).map_err(told)?;
-        let directory = directory.canonicalize().map_err(told)?;
+        fs::create_dir_all(directory).map_err(to_message)?;
+        let directory = directory.canonicalize().map_err(to_message)?;
         let _ = fs::remove_dir_all(directory.join("state"));
         let mut drives = Drives::new();
         for drive in setup.drives() {
             let name = &drive.name.value;
-            let file = File::create(image(&directory, name.as_str())).map_err(told)?;
-            file.set_len(setup.drive_size().bytes()).map_err(told)?;
+            let file = File::create(image(&directory, name.as_str())).map_err(to_message)?;
+            file.set_len(setup.drive_size().bytes())
+                .map_err(to_message)?;
             let drive = Drive::give(kind, &directory, name.as_str())?;
             drives.insert(name.clone(), drive);
         }
         let config = directory.join("hotset.toml");
         let source = |name: &str| kind.source(&directory, name);
-        fs::write(&config, setup.configuration(&directory, source)).map_err(told)?;
+        fs::write(&config, setup.configuration(&directory, source)).map_err(to_message)?;
         for array in setup.arrays() {
             let array = array.name.as_str();
             let mut create = Command::new(program);
             create.args(["array", "create", array, "--yes", "--config"]);
-            let made = create.arg(&config).output().map_err(told)?;
+            let made = create.arg(&config).output().map_err(to_message)?;
             if !made.status.success() {
-                let told = String::from_utf8_lossy(&made.stderr).trim().to_owned();
-                return Err(format!("array {array} cannot be made: {told}"));
+                let message = String::from_utf8_lossy(&made.stderr).trim().to_owned();
+                return Err(format!("array {array} cannot be made: {message}"));
             }
         }
-        let log = File::create(directory.join("log")).map_err(told)?;
+        let log = File::create(directory.join("log")).map_err(to_message)?;
         let mut daemon = bound(program);
         daemon.args(["serve", "--config"]).arg(&config);
         daemon.stdin(Stdio::null()).stderr(log);
-        let daemon = Daemon(daemon.spawn().map_err(told)?);
+        let daemon = Daemon(daemon.spawn().map_err(to_message)?);
         let stage = Stage {
             setup: setup.clone(),
             directory,
@@ -108,11 +109,11 @@ impl Stage {
     }
 
     fn client(&self) -> Result<Client, String> {
-        Client::connect(&self.directory.join("control")).map_err(told)
+        Client::connect(&self.directory.join("control")).map_err(to_message)
     }
 
     fn arrays(&self) -> Result<Vec<Array>, String> {
-        Ok(self.client()?.status().map_err(told)?.arrays)
+        Ok(self.client()?.status().map_err(to_message)?.arrays)
     }
 
     /// Runs one cell.
@@ -137,7 +138,7 @@ impl Stage {
     fn carry_out(&self, cell: &Cell, job: Job) -> Result<Answer, String> {
         match job {
             Job::Pull => {
-                let mut drives = self.drives.lock().map_err(told)?;
+                let mut drives = self.drives.lock().map_err(to_message)?;
                 for name in &cell.scenario.drives {
                     if let Some(drive) = drives.remove(name) {
                         drive.pull()?;
@@ -146,7 +147,7 @@ impl Stage {
                 Ok(Answer::default())
             }
             Job::GiveBack => {
-                let mut drives = self.drives.lock().map_err(told)?;
+                let mut drives = self.drives.lock().map_err(to_message)?;
                 for name in &cell.scenario.drives {
                     let drive = Drive::give(self.kind, &self.directory, name.as_str())?;
                     drives.insert(name.clone(), drive);
@@ -179,7 +180,7 @@ impl Stage {
             array: array.to_owned(),
             repair: false,
         };
-        self.client()?.command(&request).map_err(told)?;
+        self.client()?.command(&request).map_err(to_message)?;
         loop {
             let arrays = self.arrays()?;
             let found = arrays.into_iter().find(|found| found.name == array);
@@ -219,7 +220,7 @@ struct Remote {
 
 impl Remote {
     async fn ask(&self, job: Job) -> Result<Answer, String> {
-        self.jobs.send(job).map_err(told)?;
+        self.jobs.send(job).map_err(to_message)?;
         loop {
             let answer = self.answers.borrow().try_recv();
             match answer {
@@ -258,7 +259,7 @@ fn client(
     jobs: Sender<Job>,
     answers: Receiver<Result<Answer, String>>,
 ) -> Result<Row, String> {
-    let mut host = Uring::new(Options::default()).map_err(told)?;
+    let mut host = Uring::new(Options::default()).map_err(to_message)?;
     let work = async move |local| live(local, &socket, &plan, (jobs, answers)).await;
     let ended = run_alone(&mut host, work);
     ended.unwrap_or_else(|| Err("the load did not end".into()))
@@ -275,7 +276,7 @@ async fn live(
         let export = array.name.as_str();
         let options = nbd::client::Options::new(Address::Unix(socket.into()), export);
         let client = nbd::client::Client::connect(local.env(), local.connector(), options);
-        volumes.push(BoxDevice::new(client.await.map_err(told)?));
+        volumes.push(BoxDevice::new(client.await.map_err(to_message)?));
     }
     let site = Remote {
         env: local.env(),

@@ -59,6 +59,6 @@ impl Row {
     }
 }
 
-pub(super) fn told(error: impl ToString) -> String {
+pub(super) fn to_message(error: impl ToString) -> String {
     error.to_string()
 }

@@ -2,7 +2,7 @@
 //!
 //! Not here: the user's devices, of which only names and controllers count.
 
-use super::row::{Cell, told};
+use super::row::{Cell, to_message};
 use block::{Nanos, SECTOR_BYTES, Sectors};
 use control::check::{check_alone, domain, survives};
 use control::config::{Array, Config, Device, Name};
@@ -67,7 +67,7 @@ impl Setup {
     /// The set-up of the published evaluation.
     pub fn published() -> Result<Setup, String> {
         let config = check_alone(PUBLISHED, &[]);
-        Setup::new(config.map_err(|problems| problems.iter().map(told).collect::<String>())?)
+        Setup::new(config.map_err(|problems| problems.iter().map(to_message).collect::<String>())?)
     }
 
     /// The arrays, those within others first.
@@ -327,7 +327,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_arrays_cannot_survive_is_told_and_not_run() {
+    fn what_arrays_cannot_survive_is_reported_and_not_run() {
         let five = setup(&array("r", "raid5", "'a0','a1','a2'"));
         // Neither two of its drives nor all; the drives that no array uses do not count.
         assert_eq!(names(&five), (vec!["a single drive (r) of a".into()], 2));

@@ -1,7 +1,7 @@
 //! The drill's world in virtual time: a node whose drives are models of drives.
 
 use super::play::{Counts, Site, look, play};
-use super::row::{Cell, Row, told};
+use super::row::{Cell, Row, to_message};
 use super::setup::Setup;
 use block::{BoxDevice, Device, Env, Fua, Geometry, Lba, Nanos, Sectors};
 use control::check::check_alone;
@@ -9,7 +9,7 @@ use control::config::{Config, Name};
 use control::protocol::{Reply, Request};
 use control::serve::Handler;
 use control::status::Array;
-use node::{Controlled, Devices, Memory, Node, Source};
+use node::{Controlled, Devices, Node, Session, Source};
 use shard::Local;
 use sim::model::Wear;
 use sim::model::catalogue::Drive;
@@ -47,16 +47,16 @@ fn world(setup: &Setup, seed: u64, cell: Cell, corrupt: Option<Name>) -> Result<
     let source = |name: &str| format!("path = {:?}", path(name));
     let text = setup.configuration(Path::new("/simulated"), source);
     let config = check_alone(&text, &[]).map_err(|problems| {
-        let problems = problems.iter().map(told);
+        let problems = problems.iter().map(to_message);
         problems.collect::<Vec<_>>().join("; ")
     })?;
     let mut world = World::new(seed);
-    let model = Drive::named(MODEL).map_err(told)?;
+    let model = Drive::named(MODEL).map_err(to_message)?;
     let mut models = Vec::new();
     for number in 0..config.devices.len() {
         // Spindles turn independently of each other.
         let phase = (number as f64 / 17.0).fract();
-        models.push(world.add_model(model.model(phase, Wear::Steady).map_err(told)?));
+        models.push(world.add_model(model.model(phase, Wear::Steady).map_err(to_message)?));
     }
     let mut models = models.into_iter();
     let machine = Machine::new(&mut world, &config, |device| {
@@ -66,7 +66,7 @@ fn world(setup: &Setup, seed: u64, cell: Cell, corrupt: Option<Name>) -> Result<
         spec.service = Service::Model { model, unit: 0 };
         Ok(spec)
     });
-    let machine = machine.map_err(told)?;
+    let machine = machine.map_err(to_message)?;
     let mut sim = Sim::new(world).pool_bytes(BUFFER_BYTES);
     let setup = setup.clone();
     let (outcome, ended) = run_alone(&mut sim, async move |local| {
@@ -100,8 +100,12 @@ async fn live(
         let Some(Source::Array(array)) = found else {
             return Err(format!("no array is named {}", array.name.value));
         };
-        devices.create(&array, true).await.map_err(told)?.keep();
-        devices.stop().await.map_err(told)?;
+        devices
+            .create(&array, true)
+            .await
+            .map_err(to_message)?
+            .keep();
+        devices.stop().await.map_err(to_message)?;
     }
     let frontend = Direct::new(env.clone());
     let node = Node::start(config, platform, vec![frontend.clone()]).await?;
@@ -109,7 +113,7 @@ async fn live(
     if let Some(name) = corrupt {
         let victim = local
             .disk(machine.target(&path(name.as_str())))
-            .map_err(told)?;
+            .map_err(to_message)?;
         let env = env.clone();
         env.spawn.clone().spawn(async move {
             // After the content is there, and before it is read.
@@ -145,7 +149,7 @@ async fn live(
 
 impl Bench<'_> {
     async fn ask(&self, request: Request) -> Result<Vec<Array>, String> {
-        match self.node.handle(request, &mut Memory::default()).await {
+        match self.node.handle(request, &mut Session::default()).await {
             Reply::Status(status) => Ok(status.arrays),
             Reply::Error(error) => Err(error),
             _ => Ok(Vec::new()),

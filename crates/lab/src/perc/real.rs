@@ -4,7 +4,7 @@
 //! Files on one disk are no controllers: this measures the software, and what it
 //! costs, not what a second controller gains.
 
-use super::scale::{DRIVES, SIDES, Scale, told};
+use super::scale::{DRIVES, SIDES, Scale, to_message};
 use super::scale::{WORKLOADS, Workload};
 use super::sweep::Point;
 use crate::bench::fio::{self, Load, Measured};
@@ -54,8 +54,8 @@ pub fn real(
     let mut points = Vec::new();
     match place {
         Place::Files(directory) => {
-            fs::create_dir_all(directory).map_err(told)?;
-            let directory = directory.canonicalize().map_err(told)?;
+            fs::create_dir_all(directory).map_err(to_message)?;
+            let directory = directory.canonicalize().map_err(to_message)?;
             for sides in 1..=SIDES.len() {
                 let stage = Stage::new(program, &directory, sides)?;
                 for workload in WORKLOADS {
@@ -72,7 +72,7 @@ pub fn real(
                     let load =
                         Load::direct_requests((verb(workload), workload.bytes), threads, span);
                     let clock = Clock::start(None)?;
-                    let measured = fio::run(path, &load).map_err(told)?;
+                    let measured = fio::run(path, &load).map_err(to_message)?;
                     points.push(clock.point(workload, 1, threads, measured)?);
                 }
                 done(&format!("{}s", workload.name));
@@ -148,8 +148,8 @@ impl Stage {
         for side in &SIDES[..sides] {
             for drive in 0..DRIVES {
                 let path = directory.join(format!("{side}{drive}.img"));
-                let file = File::create(path).map_err(told)?;
-                file.set_len(DRIVE_MIB << 20).map_err(told)?;
+                let file = File::create(path).map_err(to_message)?;
+                file.set_len(DRIVE_MIB << 20).map_err(to_message)?;
             }
             arrays.push(format!("stripe-{side}"));
         }
@@ -157,19 +157,19 @@ impl Stage {
             arrays.push("mirror".into());
         }
         let config = directory.join("hotset.toml");
-        fs::write(&config, configuration(directory, sides)).map_err(told)?;
+        fs::write(&config, configuration(directory, sides)).map_err(to_message)?;
         for array in arrays {
             let mut create = Command::new(program);
             create.args(["array", "create", &array, "--yes", "--config"]);
-            let made = create.arg(&config).output().map_err(told)?;
+            let made = create.arg(&config).output().map_err(to_message)?;
             if !made.status.success() {
-                let told = String::from_utf8_lossy(&made.stderr).trim().to_owned();
-                return Err(format!("array {array} cannot be made: {told}"));
+                let message = String::from_utf8_lossy(&made.stderr).trim().to_owned();
+                return Err(format!("array {array} cannot be made: {message}"));
             }
         }
-        let server = Server::hotset(program, &config, directory, "volume").map_err(told)?;
+        let server = Server::hotset(program, &config, directory, "volume").map_err(to_message)?;
         // Reads of files that hold nothing reach no disk.
-        fio::run_load(&Load::nbd_sweep(&server.uri, bytes(), "write")).map_err(told)?;
+        fio::run_load(&Load::nbd_sweep(&server.uri, bytes(), "write")).map_err(to_message)?;
         Ok(Stage { server, sides })
     }
 
@@ -177,7 +177,7 @@ impl Stage {
         let kind = (verb(workload), workload.bytes);
         let load = Load::nbd_requests(&self.server.uri, bytes(), kind, threads, span);
         let clock = Clock::start(Some(&self.server))?;
-        let measured = fio::run_load(&load).map_err(told)?;
+        let measured = fio::run_load(&load).map_err(to_message)?;
         clock.point(workload, self.sides, threads, measured)
     }
 }
@@ -196,7 +196,7 @@ struct Clock<'a> {
 
 impl<'a> Clock<'a> {
     fn start(daemon: Option<&'a Server>) -> Result<Clock<'a>, String> {
-        let so_far = |server: &'a Server| server.cpu().map(|cpu| (server, cpu)).map_err(told);
+        let so_far = |server: &'a Server| server.cpu().map(|cpu| (server, cpu)).map_err(to_message);
         Ok(Clock {
             daemon: daemon.map(so_far).transpose()?,
             host: host_ticks()?,
@@ -214,7 +214,7 @@ impl<'a> Clock<'a> {
         let took = self.began.elapsed().as_secs_f64();
         let daemon = match self.daemon {
             Some((server, before)) => {
-                let spent = server.cpu().map_err(told)?.saturating_sub(before);
+                let spent = server.cpu().map_err(to_message)?.saturating_sub(before);
                 Some(spent.as_secs_f64() / took * 100.0)
             }
             None => None,
@@ -238,7 +238,7 @@ impl<'a> Clock<'a> {
 
 /// Ticks that all processors were busy, and all there were.
 fn host_ticks() -> Result<(u64, u64), String> {
-    let text = fs::read_to_string("/proc/stat").map_err(told)?;
+    let text = fs::read_to_string("/proc/stat").map_err(to_message)?;
     ticks(&text).ok_or_else(|| "/proc/stat has another form".to_owned())
 }
 

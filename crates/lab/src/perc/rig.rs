@@ -1,7 +1,7 @@
 //! The evaluated machine in virtual time: one controller or two, a stripe of
 //! drives on each, and a mirror of the stripes.
 
-use super::scale::{DRIVE, DRIVES, SIDES, told};
+use super::scale::{DRIVE, DRIVES, SIDES, to_message};
 use block::{BoxDevice, Env, Geometry, Sectors, TargetId};
 use raid::{Array, Candidate, Level, Options, Plan, Uuid, create};
 use shard::Local;
@@ -60,7 +60,8 @@ pub fn run<T: 'static>(
         // Spindles turn independently of each other.
         let mut drive = || Hdd::new(&DRIVE, phases.below(1 << 20) as f64 / f64::from(1 << 20));
         let units: Result<Vec<_>, _> = (0..DRIVES).map(|_| drive()).collect();
-        let controller = Controller::new(&parameters, units.map_err(told)?).map_err(told)?;
+        let controller =
+            Controller::new(&parameters, units.map_err(to_message)?).map_err(to_message)?;
         let model = world.add_model(controller);
         let mut side = Vec::new();
         for unit in 0..DRIVES {
@@ -73,7 +74,7 @@ pub fn run<T: 'static>(
                 unit: unit as u32,
             };
             spec.keep = Keep::Nothing;
-            side.push(world.add_disk(spec).map_err(told)?);
+            side.push(world.add_disk(spec).map_err(to_message)?);
         }
         drives.push(side);
     }
@@ -107,13 +108,13 @@ async fn assemble(
         };
         let options = Options::default();
         let made = create(&env, &plan, members, Vec::new(), &mut fresh, options).await;
-        made.map_err(told)
+        made.map_err(to_message)
     };
     let mut stripes = Vec::new();
     for (name, side) in SIDES.into_iter().zip(drives) {
         let candidate = |target: &TargetId| {
             Ok::<_, String>(Candidate {
-                device: BoxDevice::new(local.disk(*target).map_err(told)?),
+                device: BoxDevice::new(local.disk(*target).map_err(to_message)?),
                 domain: name.into(),
             })
         };

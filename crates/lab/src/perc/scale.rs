@@ -69,7 +69,7 @@ impl Scale {
     }
 }
 
-pub(super) fn told(error: impl ToString) -> String {
+pub(super) fn to_message(error: impl ToString) -> String {
     error.to_string()
 }
 

@@ -6,7 +6,7 @@
 //! two writes of one block are ever in flight together.
 
 use super::rig::{self, Rig, Setup};
-use super::scale::{Scale, Workload, told};
+use super::scale::{Scale, Workload, to_message};
 use block::{Device, Fua, Lba, Nanos, SECTOR_BYTES, Shared};
 use futures_util::future::try_join_all;
 use hdrhistogram::Histogram;
@@ -147,7 +147,7 @@ impl<'a> Load<'a> {
             } else {
                 (buf, result) = volume.read(at, buf).await;
             }
-            result.map_err(told)?;
+            result.map_err(to_message)?;
             self.count(timer.now(), timer.now() - began);
         }
         Ok(())

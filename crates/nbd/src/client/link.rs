@@ -12,7 +12,7 @@ use crate::protocol::replies::Replies;
 use crate::protocol::request::Request;
 use crate::protocol::session::Session;
 use crate::protocol::wire::cmd;
-use crate::signal::{Signal, unless};
+use crate::signal::{Signal, until_stopped};
 use crate::tls::TlsStream;
 use block::{Address, Connector, Env, IoError, IoResult, Kind, Nanos, Stream};
 use std::cell::{Cell, RefCell};
@@ -52,7 +52,7 @@ pub(super) struct Link {
     settled: Cell<u64>,
     /// Losses of a connection with changes not settled, and those told.
     losses: Cell<u64>,
-    losses_told: Cell<u64>,
+    losses_reported: Cell<u64>,
 }
 
 /// What the two tasks of one connection share.
@@ -94,7 +94,7 @@ impl Link {
             progress: Cell::new(0),
             settled: Cell::new(0),
             losses: Cell::new(0),
-            losses_told: Cell::new(0),
+            losses_reported: Cell::new(0),
             env: env.clone(),
             options,
         });
@@ -121,7 +121,7 @@ impl Link {
             return Answer {
                 ask,
                 extents: Vec::new(),
-                outcome: Err(super::Failure::Told(error)),
+                outcome: Err(super::Failure::Reported(error)),
             };
         }
         let payload = ask.payload.clone();
@@ -161,7 +161,7 @@ impl Link {
     /// forgotten some of it; said once.
     pub(super) fn begin_flush(&self) -> IoResult<Covered> {
         let losses = self.losses.get();
-        if self.losses_told.replace(losses) != losses {
+        if self.losses_reported.replace(losses) != losses {
             return Err(forgotten());
         }
         Ok(Covered {
@@ -173,7 +173,7 @@ impl Link {
     /// A flush has succeeded. `Err` if a connection was lost meanwhile.
     pub(super) fn end_flush(&self, covered: Covered) -> IoResult {
         if self.losses.get() != covered.losses {
-            self.losses_told.set(self.losses.get());
+            self.losses_reported.set(self.losses.get());
             return Err(forgotten());
         }
         self.settled
@@ -332,7 +332,7 @@ async fn reconnect<C: Connector>(link: &Link, connector: &C) -> Option<Wire<C::S
             check_same(&link.session, &wire.session())?;
             Ok(wire)
         };
-        match unless(closed, attempt).await? {
+        match until_stopped(closed, attempt).await? {
             Ok(wire) => return Some(wire),
             Err(error) => *link.last_error.borrow_mut() = Some(error),
         }
@@ -368,7 +368,7 @@ async fn converse<S: Stream>(link: &Rc<Link>, stream: Rc<S>, inbox: Inbox) -> Io
     let sender = send(link.clone(), this.clone(), stream.clone());
     link.env.spawn.spawn(sender);
     let ends = || (this.broken.get() || link.closed.get()).then_some(());
-    let ended = unless(link.breaks.until(ends), read(link, &*stream, inbox)).await;
+    let ended = until_stopped(link.breaks.until(ends), read(link, &*stream, inbox)).await;
     if link.closed.get() {
         // The farewell goes out if the server still listens.
         let farewell = link.changed.until(|| this.sent.get().then_some(()));

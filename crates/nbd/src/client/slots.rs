@@ -81,7 +81,7 @@ pub(super) enum Failure {
     /// The connection ended first: whether it was carried out is unknown.
     Lost,
     /// It was answered, or given up, with this error.
-    Told(IoError),
+    Reported(IoError),
 }
 
 /// A request and how it ended.
@@ -220,7 +220,7 @@ impl Slots {
                 let slot = self.slot(cookie);
                 let changes = slot.error.is_none() && slot.ask.is_volatile_change();
                 let outcome = match slot.error.take() {
-                    Some(error) => Err(Failure::Told(error)),
+                    Some(error) => Err(Failure::Reported(error)),
                     None => slot.check_whole().map(|()| Ok(()))?,
                 };
                 self.acknowledged += u64::from(changes);

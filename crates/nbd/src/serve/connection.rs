@@ -10,7 +10,7 @@ use crate::protocol::request::Request;
 use crate::protocol::server_handshake::{ServerHandshake, Step, TlsPolicy};
 use crate::protocol::session::{Command, Refusal, Session, payload_bytes};
 use crate::protocol::wire::REQUEST_BYTES;
-use crate::signal::unless;
+use crate::signal::until_stopped;
 use crate::tls::TLS_BYTES;
 use block::{Buf, Device, Fua, IoResult, Nanos, PAGE_BYTES, Pool, Stream};
 use std::rc::Rc;
@@ -27,7 +27,7 @@ pub(super) async fn run<D: Device, S: Stream>(
     entry: Entry,
 ) -> Ending {
     let negotiation = negotiate(server, link, stream.clone(), tls, entry);
-    let ending = unless(link.is_killed(), negotiation).await;
+    let ending = until_stopped(link.is_killed(), negotiation).await;
     stream.close();
     match ending {
         Some(ending) => ending,
@@ -112,7 +112,7 @@ async fn timed<D: Device, T>(
     let timer = &server.env.timer;
     let left = (begun + server.limits.handshake_timeout).since(timer.now());
     let stopping = server.stop.until(|| server.stopping.get().then_some(()));
-    match unless(stopping, timer.timeout(left, work)).await {
+    match until_stopped(stopping, timer.timeout(left, work)).await {
         None => Err(None),
         Some(None) => Err(Some("the handshake took too long".into())),
         Some(Some(result)) => result,
@@ -217,7 +217,7 @@ async fn transmit<D: Device, S: Stream>(
         session,
         gather: Gather::default(),
     };
-    let ending = unless(link.is_killed(), reader.requests()).await;
+    let ending = until_stopped(link.is_killed(), reader.requests()).await;
     drop(reader);
     link.finish();
     link.account.shrink(fixed - INBOX_BYTES);
@@ -326,7 +326,7 @@ impl<D: Device, S: Stream> Reader<D, S> {
         let (server, export) = (&self.server, &self.export);
         let stops = || (server.stopping.get() || export.withdrawn.get()).then_some(());
         self.link.receiving.set(self.gather.is_partial());
-        let filled = unless(server.stop.until(stops), self.inbox.fill(&*self.stream)).await;
+        let filled = until_stopped(server.stop.until(stops), self.inbox.fill(&*self.stream)).await;
         self.link.has_progressed();
         match filled {
             None => Ok(false),

@@ -10,7 +10,7 @@
 //!         may not have reached it, and the writes may be lost ⟹ as many of the
 //!         clients that come later are told, for it may be one of them
 
-use block::{FlushErrors, IoResult, Told};
+use block::{FlushErrors, IoResult, Seen};
 use std::cell::{Cell, RefCell};
 
 /// Clients that left untold and are kept in mind; further ones are not.
@@ -26,19 +26,19 @@ pub(super) struct Flushes {
 }
 
 struct Absent {
-    told: Told,
+    seen: Seen,
     departure: u64,
 }
 
 /// One connection's view of its export's flushes.
 #[derive(Default)]
 pub(super) struct Client {
-    told: Cell<Told>,
+    seen: Cell<Seen>,
     /// Changes that were acknowledged, and how many of them a flush has covered.
     acknowledged: Cell<u64>,
     flushed: Cell<u64>,
     /// What it knew before failures were told that may not have reached it.
-    unconfirmed: Cell<Option<Told>>,
+    unconfirmed: Cell<Option<Seen>>,
 }
 
 impl Client {
@@ -61,12 +61,12 @@ impl Flushes {
     /// A client has come.
     pub(super) fn enter(&self, client: &Client) {
         let mut absent = self.absent.borrow_mut();
-        let untold = absent.iter().position(|a| a.told < self.errors.told());
-        let told = match untold {
-            Some(at) => absent.swap_remove(at).told,
-            None => self.errors.told(),
+        let unseen = absent.iter().position(|a| a.seen < self.errors.sample());
+        let seen = match unseen {
+            Some(at) => absent.swap_remove(at).seen,
+            None => self.errors.sample(),
         };
-        client.told.set(told);
+        client.seen.set(seen);
     }
 
     /// The outcome of a flush of the export, for `client`.
@@ -76,18 +76,18 @@ impl Flushes {
         flush: impl Future<Output = IoResult>,
     ) -> IoResult {
         let (covered, left) = (client.acknowledged.get(), self.departures.get());
-        let before = client.told.get();
+        let before = client.seen.get();
         let flush = async {
             let result = flush.await;
             result.inspect_err(|error| self.errors.record(error))
         };
-        let result = self.errors.tell(&client.told, flush).await;
+        let result = self.errors.report_to(&client.seen, flush).await;
         if result.is_ok() {
             client.flushed.set(client.flushed.get().max(covered));
             client.unconfirmed.set(None);
-            let now = self.errors.told();
+            let now = self.errors.sample();
             let mut absent = self.absent.borrow_mut();
-            absent.retain(|a| a.departure >= left || a.told < now);
+            absent.retain(|a| a.departure >= left || a.seen < now);
         } else if client.unconfirmed.get().is_none() {
             client.unconfirmed.set(Some(before));
         }
@@ -96,14 +96,14 @@ impl Flushes {
 
     /// A client has gone, and nothing of it is in flight.
     pub(super) fn leave(&self, client: &Client) {
-        let unflushed = || client.is_unflushed().then(|| client.told.get());
-        let Some(told) = client.unconfirmed.get().or_else(unflushed) else {
+        let unflushed = || client.is_unflushed().then(|| client.seen.get());
+        let Some(seen) = client.unconfirmed.get().or_else(unflushed) else {
             return;
         };
         let departure = self.departures.replace(self.departures.get() + 1);
         let mut absent = self.absent.borrow_mut();
         if absent.len() < ABSENT_MAX {
-            absent.push(Absent { told, departure });
+            absent.push(Absent { seen, departure });
         }
     }
 }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn every_client_is_told_once() {
+    fn every_client_gets_a_failure_once() {
         let flushes = Flushes::default();
         let (a, b) = (client(&flushes), client(&flushes));
         flush(&flushes, &a, lost()).unwrap_err();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_left_with_unflushed_writes_is_told_when_it_is_back() {
+    fn a_client_that_left_with_unflushed_writes_gets_the_failure_when_it_is_back() {
         for others_flush_first in [false, true] {
             let flushes = Flushes::default();
             let (a, b) = (client(&flushes), client(&flushes));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_that_may_not_have_reached_its_client_is_told_again() {
+    fn a_failure_that_may_not_have_reached_its_client_is_reported_again() {
         for in_order in [false, true] {
             let flushes = Flushes::default();
             let a = client(&flushes);

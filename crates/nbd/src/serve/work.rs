@@ -328,24 +328,24 @@ impl<D: Device> Worker<'_, D> {
     }
 
     async fn block_status(&self, cookie: u64, offset: u64, len: u32, one: bool) -> IoResult {
-        let mut told = Vec::new();
+        let mut extents = Vec::new();
         let mut runs = Vec::new();
         let want = if one { 1 } else { EXTENTS_MAX };
         for (at, n) in chunks(offset, len, STATUS_BYTES_MAX) {
             runs.clear();
             self.gate.extents(at, n, &mut runs).await?;
-            append(&mut told, at, at + n, &runs);
-            if told.len() > want {
+            append(&mut extents, at, at + n, &runs);
+            if extents.len() > want {
                 break;
             }
         }
-        told.truncate(want);
-        if told.is_empty() {
-            return Err(IoError::new(Kind::Other, "the device told no extents"));
+        extents.truncate(want);
+        if extents.is_empty() {
+            return Err(IoError::new(Kind::Other, "the device reports no extents"));
         }
         let context = self.session.allocation.expect("admitted only with it");
         let mut wire = Vec::new();
-        reply::put_block_status(&mut wire, cookie, context, &told);
+        reply::put_block_status(&mut wire, cookie, context, &extents);
         self.link.answer(body(&self.server.env.pool, &wire).await);
         Ok(())
     }
@@ -432,7 +432,7 @@ fn chunks(offset: u64, len: u32, max: u64) -> impl Iterator<Item = (u64, u64)> {
 }
 
 /// Appends what `runs` say of the bytes `from..to`, joining equal neighbours.
-fn append(told: &mut Vec<(u32, u32)>, from: u64, to: u64, runs: &[(Extent, Content)]) {
+fn append(extents: &mut Vec<(u32, u32)>, from: u64, to: u64, runs: &[(Extent, Content)]) {
     for (extent, content) in runs {
         let start = extent.start.byte().max(from);
         let end = extent.end().byte().min(to);
@@ -445,9 +445,9 @@ fn append(told: &mut Vec<(u32, u32)>, from: u64, to: u64, runs: &[(Extent, Conte
             Content::Hole => state::HOLE | state::ZERO,
             Content::Zero => state::ZERO,
         };
-        match told.last_mut() {
+        match extents.last_mut() {
             Some(last) if last.1 == flags => last.0 += len,
-            _ => told.push((len, flags)),
+            _ => extents.push((len, flags)),
         }
     }
 }

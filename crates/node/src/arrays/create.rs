@@ -78,9 +78,9 @@ impl<P: Platform> Devices<P> {
 
 /// Refuses a device that holds something, which would be lost.
 pub(super) async fn refuse_used(env: &Env, name: &Name, device: &BoxDevice) -> IoResult {
-    let told = |what: String| Err(IoError::new(Kind::Invalid, what).on(name.to_string()));
+    let refused = |what: String| Err(IoError::new(Kind::Invalid, what).on(name.to_string()));
     if let Some(found) = raid::examine(env, device).await? {
-        return told(format!(
+        return refused(format!(
             "belongs to array {}; give --yes to lose that",
             found.name
         ));
@@ -90,7 +90,7 @@ pub(super) async fn refuse_used(env: &Env, name: &Name, device: &BoxDevice) -> I
     let (buf, result) = device.read(Lba::ZERO, buf).await;
     result?;
     if buf.iter().any(|byte| *byte != 0) {
-        return told("holds data; give --yes to lose that".into());
+        return refused("holds data; give --yes to lose that".into());
     }
     Ok(())
 }

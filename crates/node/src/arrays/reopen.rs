@@ -129,13 +129,13 @@ impl<P: Platform> Devices<P> {
             release_all(all).await;
             return Err(error);
         }
-        self.tell_absent(config, &absent);
+        self.report_absent(config, &absent);
         self.platform.event(Event::ArrayReassembled {
             array: config.name.value.clone(),
         });
         all.into_iter().for_each(Lease::keep);
         running.outdated.set(false);
-        running.told.set(0);
+        running.reported.set(0);
         Ok(())
     }
 }

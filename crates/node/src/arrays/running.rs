@@ -23,7 +23,7 @@ pub(crate) struct Running {
     /// Before that none begins by itself, for one has failed.
     pub(super) scrub_again: Cell<Nanos>,
     /// Events that the platform was told.
-    pub(super) told: Cell<u64>,
+    pub(super) reported: Cell<u64>,
     /// What has to be there for the array to be put together again.
     pub(super) needed: RefCell<Vec<Name>>,
     /// How often its members had failed when all of them answered last.

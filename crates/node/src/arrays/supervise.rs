@@ -54,7 +54,7 @@ impl<P: Platform> Devices<P> {
         let timer = self.env().timer;
         let mut pauses = Pauses::new();
         while !running.ended.get() {
-            running.tell(&self.platform);
+            running.report_events(&self.platform);
             self.rediscover(&running, &mut pauses).await;
             self.restore(&running, &mut pauses).await;
             self.scrub_if_due(&running).await;
@@ -168,7 +168,7 @@ impl<P: Platform> Devices<P> {
         source: &super::Source,
         overwrite: bool,
     ) -> Result<(), String> {
-        let told = |error: block::IoError| error.to_string();
+        let to_message = |error: block::IoError| error.to_string();
         let running = self.running(array)?;
         let name = source.name().clone();
         let role = match member {
@@ -178,7 +178,9 @@ impl<P: Platform> Devices<P> {
         let own = running.members().any(|n| n == name);
         let reused = own && self.open.borrow().contains_key(&name);
         if !reused {
-            self.open_member(&running, source).await.map_err(told)?;
+            self.open_member(&running, source)
+                .await
+                .map_err(to_message)?;
         }
         let candidate = self.candidate(&name, &self.open.borrow()[&name]);
         let given = self.give(&running, &name, candidate, role, overwrite).await;
@@ -195,7 +197,7 @@ impl<P: Platform> Devices<P> {
                     // The array refused it, and says why.
                     let _ = self.close(&name).await;
                 }
-                Err(told(error))
+                Err(to_message(error))
             }
         }
     }
@@ -235,9 +237,9 @@ impl<P: Platform> Devices<P> {
 
 impl Running {
     /// Says what has happened since the last time.
-    pub(super) fn tell<P: Platform>(&self, platform: &P) {
+    pub(super) fn report_events<P: Platform>(&self, platform: &P) {
         let (events, count) = self.array().events();
-        let new = count.saturating_sub(self.told.replace(count)) as usize;
+        let new = count.saturating_sub(self.reported.replace(count)) as usize;
         for event in &events[events.len().saturating_sub(new)..] {
             platform.event(Event::Array {
                 what: event.what.clone(),

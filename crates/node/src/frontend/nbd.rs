@@ -37,10 +37,10 @@ impl<D: Device> NbdFrontend<D> {
             memory_bytes_max: memory,
             ..Limits::default()
         };
-        let told = platform.clone();
+        let events = platform.clone();
         let log = Rc::new(move |line: &str| {
             let what = line.to_owned();
-            told.event(Event::Frontend { what });
+            events.event(Event::Frontend { what });
         });
         let server = Server::new(env, limits, None, log)?;
         Ok(NbdFrontend { server, uris })

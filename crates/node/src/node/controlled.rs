@@ -4,7 +4,7 @@
 use super::Node;
 use crate::event::Event;
 use crate::platform::Platform;
-use crate::report::Memory;
+use crate::report::Session;
 use block::IoError;
 use control::protocol::{Reply, Request};
 use control::serve::Handler;
@@ -24,12 +24,12 @@ impl Drop for Changing<'_> {
 pub struct Controlled<P: Platform>(pub Rc<Node<P>>);
 
 impl<P: Platform> Handler for Controlled<P> {
-    type Memory = Memory;
+    type Session = Session;
 
-    async fn handle(&self, request: Request, memory: &mut Memory) -> Reply {
+    async fn handle(&self, request: Request, session: &mut Session) -> Reply {
         let node = &self.0;
         let answer = match &request {
-            Request::Status => Some(Ok(Reply::Status(Box::new(node.report(memory))))),
+            Request::Status => Some(Ok(Reply::Status(Box::new(node.report(session))))),
             Request::Observe { volume } => {
                 let observed = node.observe(volume);
                 Some(observed.map(|observed| Reply::Observed(Box::new(observed))))
@@ -38,8 +38,8 @@ impl<P: Platform> Handler for Controlled<P> {
                 let explained = node.explain(volume, *range).await;
                 Some(explained.map(|explained| Reply::Explained(Box::new(explained))))
             }
-            Request::Record { volume } => Some(node.record(volume, memory).map(|()| Reply::Done)),
-            Request::TakeRecords => Some(node.take_records(memory)),
+            Request::Record { volume } => Some(node.record(volume, session).map(|()| Reply::Done)),
+            Request::TakeRecords => Some(node.take_records(session)),
             _ => None,
         };
         if let Some(answer) = answer {

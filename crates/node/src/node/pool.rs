@@ -2,7 +2,7 @@
 //!
 //! Not here: what is on them, and which of it is trusted (`cache`).
 
-use super::{Refusal, told};
+use super::{Refusal, refusal};
 use crate::arrays::{Devices, Source};
 use crate::event::Event;
 use crate::leaf::Leaf;
@@ -36,7 +36,7 @@ impl<D: Driver> Pool<D> {
         let durability = Durability {
             label: name.to_string(),
             host: platform.host(),
-            witness: Some(witness.map_err(told)?),
+            witness: Some(witness.map_err(refusal)?),
             uuids: Box::new(move || uuids.uuid()),
             overwrite: false,
             cold: pool.cold.value,
@@ -56,7 +56,7 @@ impl<D: Driver> Pool<D> {
                     });
                     continue;
                 }
-                Err(error) => return Err(told(error)),
+                Err(error) => return Err(refusal(error)),
             };
             members.push(PoolDevice::whole(
                 lease.leaf.clone(),
@@ -69,7 +69,7 @@ impl<D: Driver> Pool<D> {
         let policy = policy::registry::build(pool.policy.value.0, 0, platform.uuid() as u64);
         let policy = policy.expect("the configuration took only names of the registry");
         let opened = Cache::open(engine, policy, env, durability, members).await;
-        let (cache, found) = opened.map_err(told)?;
+        let (cache, found) = opened.map_err(refusal)?;
         let names: Vec<Name> = leases.iter().map(|lease| lease.name().clone()).collect();
         for (at, lease) in leases.into_iter().enumerate() {
             let absent = found.absent.iter().find(|(place, _)| *place == at);

@@ -206,8 +206,8 @@ fn lines_of<D: Driver>(
 ) -> Range {
     let len = volume.inner().line().bytes();
     let lines = start / len..end.div_ceil(len);
-    let told = lines.clone().take(LINES_MAX as usize);
-    let told = told.map(|line| {
+    let listed = lines.clone().take(LINES_MAX as usize);
+    let listed = listed.map(|line| {
         let region = heat.regions()[(line / heat.region_lines()) as usize];
         let region = Region::new(&region, now.0 / NANOS_PER_S, 0.0);
         tell(volume, line, &region, names, now)
@@ -216,7 +216,7 @@ fn lines_of<D: Driver>(
         start,
         end,
         lines_in_range: lines.end - lines.start,
-        lines: told.collect(),
+        lines: listed.collect(),
     }
 }
 

@@ -109,12 +109,12 @@ impl Operation<'_> {
             94..98 => self.judge(self.target.gate.flush().await),
             _ => {
                 let mut runs = Vec::new();
-                let told = self
+                let answer = self
                     .target
                     .gate
                     .extents(self.offset(), self.bytes(), &mut runs)
                     .await;
-                self.judge(told);
+                self.judge(answer);
             }
         }
     }

@@ -28,14 +28,14 @@ pub(super) struct State {
     /// How often it did.
     pub(super) absences: Cell<u64>,
     /// How many of its losses who brings it to a standstill has been told of.
-    pub(super) told: Cell<Told>,
+    pub(super) reported: Cell<Reported>,
     /// And who invalidates it, whose flush may be the one that meets a loss.
-    pub(super) told_invalidating: Cell<Told>,
+    pub(super) reported_invalidating: Cell<Reported>,
 }
 
 /// What an administrator has been told of an origin's losses.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Told {
+pub(super) struct Reported {
     /// How many.
     pub(super) losses: u64,
     /// It was away then, and may fail once more.
@@ -88,8 +88,8 @@ impl BackEnd {
             restored |= state.restored.take();
             state.busy.set(false);
             state.closed.set(false);
-            state.told.take();
-            state.told_invalidating.take();
+            state.reported.take();
+            state.reported_invalidating.take();
             state.away.set(false);
         }
         restored

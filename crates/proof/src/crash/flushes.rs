@@ -56,11 +56,11 @@ pub(super) fn end_flush(
     };
     let away = bench.back_end.was_away(volume, since);
     if !excused(bench, volume, mark, since) {
-        let what = "a flush failed, and its origin had no loss to tell of";
+        let what = "a flush failed, and its origin had no loss to report_loss of";
         return bench.violate(format!("{what}: {error}"));
     }
-    bench.report.borrow_mut().meet(Event::LossTold);
-    let settled = bench.models[volume].borrow_mut().tell(mark, away);
+    bench.report.borrow_mut().meet(Event::LossReported);
+    let settled = bench.models[volume].borrow_mut().report_loss(mark, away);
     // What was restored may be cached as it was, until it is invalidated.
     if settled && !bench.back_end.volumes[volume].restored.get() {
         settle_model(bench, volume);

@@ -66,7 +66,7 @@ pub struct Model {
     ended: u64,
     /// How often the origin forgot, and how much of that was told.
     losses: u64,
-    told: u64,
+    reported: u64,
     /// Writes that had ended when it forgot last.
     lost_to: u64,
 }
@@ -76,7 +76,7 @@ pub struct Model {
 pub struct FlushMark {
     ended: u64,
     losses: u64,
-    told: u64,
+    reported: u64,
 }
 
 /// What each sector of a volume held at a moment when nothing was in flight.
@@ -101,7 +101,7 @@ impl Model {
             next: 1,
             ended: 0,
             losses: 0,
-            told: 0,
+            reported: 0,
             lost_to: 0,
         }
     }
@@ -149,14 +149,14 @@ impl Model {
             crossed: false,
             value,
         };
-        let (losses, told) = (self.losses, self.told);
+        let (losses, reported) = (self.losses, self.reported);
         for sector in self.of(sectors) {
             let meanwhile = sector.ends(value) != losses;
             if done && meanwhile && !durable {
                 // Its answer may have been on its way when the origin forgot.
-                sector.unsettled = losses > told;
+                sector.unsettled = losses > reported;
                 sector.tail.push(Ended {
-                    acknowledged: losses > told,
+                    acknowledged: losses > reported,
                     crossed: true,
                     ..ended
                 });
@@ -191,7 +191,7 @@ impl Model {
         FlushMark {
             ended: self.ended,
             losses: self.losses,
-            told: self.told,
+            reported: self.reported,
         }
     }
 
@@ -212,12 +212,12 @@ impl Model {
 
     /// Whether a flush that failed had a loss to tell a client of.
     pub fn may_fail(&self, mark: FlushMark) -> bool {
-        self.losses > mark.told
+        self.losses > mark.reported
     }
 
     /// Whether clients have been told of fewer losses than who was told of `losses`.
     pub fn knows_less(&self, losses: u64) -> bool {
-        self.told < losses
+        self.reported < losses
     }
 
     /// How often the origin forgot, as far as somebody may be told of it.
@@ -264,9 +264,9 @@ impl Model {
     /// A client's flush has failed for what the origin forgot: the client knows.
     /// Whether it is sure to be the last that was forgotten: then the origin's bytes
     /// are to be given to [`Model::settle`]. One that was `away` fails once more.
-    pub fn tell(&mut self, mark: FlushMark, away: bool) -> bool {
-        self.told = self.losses;
-        let unsure = self.losses > mark.losses && self.losses > mark.told + 1;
+    pub fn report_loss(&mut self, mark: FlushMark, away: bool) -> bool {
+        self.reported = self.losses;
+        let unsure = self.losses > mark.losses && self.losses > mark.reported + 1;
         // A write may have been lost with it that is acknowledged later.
         let in_flight = self.sectors.iter().any(|s| !s.pending.is_empty());
         self.losses += u64::from(unsure || away || in_flight);
@@ -352,8 +352,8 @@ impl Model {
     /// its power too.
     pub fn cut(&mut self, origin_lost: bool) {
         self.reads.clear();
-        let (is_lost, lost_to) = (self.losses > self.told, self.lost_to);
-        self.told = self.losses;
+        let (is_lost, lost_to) = (self.losses > self.reported, self.lost_to);
+        self.reported = self.losses;
         let number = self.ended;
         for sector in &mut self.sectors {
             if is_lost {

@@ -44,7 +44,7 @@ counted! {
     /// What befell a case beside losses of power. A campaign that never met one of
     /// these has proved nothing about it.
     Event:
-    LossTold, "loss_told", "A client's flush failed since the origin had lost writes.";
+    LossReported, "loss_told", "A client's flush failed since the origin had lost writes.";
     OriginAway, "origin_away", "An origin lost writes, and answered with errors for a while.";
     OriginLate, "origin_late", "A failed write to an origin landed later.";
     Snapshot, "snapshot", "The back end took a snapshot of a volume at a standstill.";

@@ -1,6 +1,6 @@
 //! An administrator at work behind the daemon: absences, snapshots, restored origins.
 
-use super::back_end::{Since, Told};
+use super::back_end::{Reported, Since};
 use super::bench::Bench;
 use super::flushes::{flushed, forget, settle_model};
 use super::report::Event;
@@ -47,7 +47,7 @@ pub(super) async fn work(bench: &Bench, env: &Env, stage: &Stage, volume: usize,
             // What clients have not been told of, the back end may have been.
             if !bench.models[volume]
                 .borrow()
-                .knows_less(state.told.get().losses)
+                .knows_less(state.reported.get().losses)
             {
                 flushed(bench, volume, all);
             }
@@ -57,7 +57,7 @@ pub(super) async fn work(bench: &Bench, env: &Env, stage: &Stage, volume: usize,
                 resumed.expect("it is quiesced");
             }
         }
-        Err(error) => judge(bench, volume, since, &state.told, &error),
+        Err(error) => judge(bench, volume, since, &state.reported, &error),
     }
     state.busy.set(false);
 }
@@ -105,7 +105,7 @@ pub(super) async fn invalidate(bench: &Bench, env: &Env, stage: &Stage, volume: 
 }
 
 async fn invalidate_now(bench: &Bench, env: &Env, stage: &Stage, volume: usize) -> bool {
-    let told = &bench.back_end.volumes[volume].told_invalidating;
+    let reported = &bench.back_end.volumes[volume].reported_invalidating;
     for _ in 0..ATTEMPTS {
         let since = bench.back_end.since(volume);
         match stage.gates[volume].device().invalidate().await {
@@ -113,7 +113,7 @@ async fn invalidate_now(bench: &Bench, env: &Env, stage: &Stage, volume: usize) 
                 settle_model(bench, volume);
                 return true;
             }
-            Err(error) => judge(bench, volume, since, told, &error),
+            Err(error) => judge(bench, volume, since, reported, &error),
         }
         env.timer.sleep(WORK).await;
     }
@@ -123,14 +123,14 @@ async fn invalidate_now(bench: &Bench, env: &Env, stage: &Stage, volume: usize) 
 
 /// Whether the origin is to blame for what an administrator was told, who is told of
 /// what it lost as a client is, for a standstill and an invalidation each.
-fn judge(bench: &Bench, volume: usize, since: Since, told: &Cell<Told>, error: &IoError) {
+fn judge(bench: &Bench, volume: usize, since: Since, reported: &Cell<Reported>, error: &IoError) {
     let losses = bench.models[volume].borrow().losses();
     let away = bench.back_end.was_away(volume, since);
-    let now = Told {
+    let now = Reported {
         losses,
         once_more: away,
     };
-    let before = told.replace(now);
+    let before = reported.replace(now);
     if before.losses == losses && !before.once_more && !away {
         bench.violate(format!("an administrator was given an error: {error}"));
     }

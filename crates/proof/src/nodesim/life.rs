@@ -8,7 +8,7 @@ use block::Env;
 use control::protocol::{Reply, Request};
 use control::serve::Handler;
 use control::status::Status;
-use node::{Controlled, Event, Memory};
+use node::{Controlled, Event, Session};
 use simnode::{Direct, Machine, SimPlatform};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -128,7 +128,7 @@ impl Life {
 
     /// As [`Life::change`]; why it was not.
     pub async fn try_change(&self, request: Request) -> Result<(), String> {
-        match self.node.handle(request, &mut Memory::default()).await {
+        match self.node.handle(request, &mut Session::default()).await {
             Reply::Error(why) => {
                 self.meet(Class::Refused);
                 Err(why)
@@ -140,7 +140,7 @@ impl Life {
     pub async fn status(&self) -> Status {
         match self
             .node
-            .handle(Request::Status, &mut Memory::default())
+            .handle(Request::Status, &mut Session::default())
             .await
         {
             Reply::Status(status) => *status,

@@ -183,8 +183,8 @@ fn guess(outside: &Outside, array: &Array) {
 
 /// What a start tells of the life before.
 fn check(outside: &Outside, array: &Array, rested: bool, idled: bool) {
-    let told = array.events().0;
-    let replayed = told
+    let events = array.events().0;
+    let replayed = events
         .iter()
         .any(|event| event.what.contains("done again from the journal"));
     if replayed {

@@ -75,7 +75,7 @@ pub fn run_seed(seed: u64, sabotage: Sabotage) -> SeedReport {
         time_max: Nanos::from_secs(600),
         ..Budget::default()
     });
-    let (mut story, mut told) = (Vec::new(), 0);
+    let (mut story, mut reported) = (Vec::new(), 0);
     for boot in 0..boots {
         let last = boot == boots - 1;
         // One leg a boot may fail; what failed before is back, to be copied.
@@ -107,8 +107,8 @@ pub fn run_seed(seed: u64, sabotage: Sabotage) -> SeedReport {
         program::run(&mut sim, &scenario, &targets, &record);
         let outcome = sim.outcome().expect("it has run").clone();
         conclude(&outcome, &mut lock(&record));
-        let landed = sim.world().tally().landed()[told..].to_vec();
-        told += landed.len();
+        let landed = sim.world().tally().landed()[reported..].to_vec();
+        reported += landed.len();
         let what = landed.iter().filter(|l| l.class != Class::Delay);
         story.extend(what.map(|l| format!("{l:?}")));
         story.push(format!("boot {boot} of {scenario:?} ended: {outcome:?}"));

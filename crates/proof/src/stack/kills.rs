@@ -80,8 +80,8 @@ pub fn kills(request: &KillRequest) -> Result<StackKills, String> {
             let client = |number| {
                 let (committed, sockets) = (&committed, place.path("sockets"));
                 scope.spawn(move || {
-                    let told = |id| committed.lock().expect(SOUND).push(id);
-                    Client::start(round * CLIENTS + number, &sockets)?.commit(u64::MAX, told)
+                    let committed = |id| committed.lock().expect(SOUND).push(id);
+                    Client::start(round * CLIENTS + number, &sockets)?.commit(u64::MAX, committed)
                 })
             };
             let clients: Vec<_> = (0..CLIENTS).map(client).collect();

@@ -110,8 +110,8 @@ impl Place {
                     let (shelf, sockets) = (&shelf, &sockets);
                     scope.spawn(move || {
                         let client = Client::start(number, sockets)?;
-                        let told = |id| shelf.record().commit(id);
-                        client.commit(request.transactions, told)
+                        let committed = |id| shelf.record().commit(id);
+                        client.commit(request.transactions, committed)
                     })
                 })
                 .collect();

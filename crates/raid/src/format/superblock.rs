@@ -374,14 +374,14 @@ impl Superblock {
 
     fn has_fitting_map(&self, shape: &Shape) -> bool {
         let (region, width) = (self.region.0, shape.width().0);
-        let can_tell_apart = |()| {
+        let can_distinguish = |()| {
             let regions = shape.sectors().0.div_ceil(region);
             region.is_multiple_of(width)
                 && regions <= REGIONS_MAX as u64
                 && bitmap::before_data(regions as usize) + JOURNAL <= self.data_at
         };
         let redundant = self.level.is_redundant().then_some(());
-        region > 0 && redundant.is_none_or(can_tell_apart)
+        region > 0 && redundant.is_none_or(can_distinguish)
     }
 
     fn has_fitting_journal(&self, shape: &Shape) -> bool {

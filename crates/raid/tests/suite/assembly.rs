@@ -33,27 +33,33 @@ fn foreign_and_blank_members_count_as_absent_and_duplicates_are_refused() {
         let other = bench.create(Level::Raid1, &[2, 3], &[]).await.unwrap();
         drop((one, other));
         let array = bench.assemble(&[0, 1, 2, 4]).await.unwrap();
-        assert!(told(&array, "disk-2 belongs to another array"));
-        assert!(told(&array, "disk-4 belongs to no array"));
+        assert!(reports(&array, "disk-2 belongs to another array"));
+        assert!(reports(&array, "disk-4 belongs to no array"));
         array.close().await.unwrap();
         drop(array);
-        let told = refused(bench.assemble(&[0, 2]).await);
-        assert!(told.contains("belong to two arrays"), "{told}");
-        let told = refused(bench.assemble(&[4]).await);
-        assert!(told.contains("no member that is here belongs"), "{told}");
+        let message = refused(bench.assemble(&[0, 2]).await);
+        assert!(message.contains("belong to two arrays"), "{message}");
+        let message = refused(bench.assemble(&[4]).await);
+        assert!(
+            message.contains("no member that is here belongs"),
+            "{message}"
+        );
         let candidates = bench.candidates(&[0, 1]);
         let start = Start::default();
         let fresh = bench.uuid();
         let started = assemble(&bench.env, Some("b"), fresh, candidates, start, options());
-        let told = refused(started.await);
-        assert!(told.contains("belong to array array, not b"), "{told}");
-        copy(&bench, 0, 4).await;
-        let told = refused(bench.assemble(&[0, 1, 4]).await);
-        assert!(told.contains("is a copy of another member"), "{told}");
-        let told = refused(bench.create(Level::Raid1, &[0, 1], &[]).await);
+        let message = refused(started.await);
         assert!(
-            told.contains("confirm that it may be overwritten"),
-            "{told}"
+            message.contains("belong to array array, not b"),
+            "{message}"
+        );
+        copy(&bench, 0, 4).await;
+        let message = refused(bench.assemble(&[0, 1, 4]).await);
+        assert!(message.contains("is a copy of another member"), "{message}");
+        let message = refused(bench.create(Level::Raid1, &[0, 1], &[]).await);
+        assert!(
+            message.contains("confirm that it may be overwritten"),
+            "{message}"
         );
     });
 }
@@ -72,8 +78,8 @@ fn an_array_does_not_start_on_members_that_may_be_old() {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
         bench.write(&array, 0, 8, 1).await.unwrap();
         drop(array);
-        let told = refused(bench.assemble(&[0]).await);
-        assert!(told.contains("may have gone on without"), "{told}");
+        let message = refused(bench.assemble(&[0]).await);
+        assert!(message.contains("may have gone on without"), "{message}");
         let candidates = bench.candidates(&[0]);
         let start = Start { degraded: true };
         let array = assemble(&bench.env, None, bench.uuid(), candidates, start, options())
@@ -83,8 +89,8 @@ fn an_array_does_not_start_on_members_that_may_be_old() {
         drop(array);
         bench.sleep(300).await;
         // The one that was left behind knows nothing of it: it may not start alone,
-        let told = refused(bench.assemble(&[1]).await);
-        assert!(told.contains("may have gone on without"), "{told}");
+        let message = refused(bench.assemble(&[1]).await);
+        assert!(message.contains("may have gone on without"), "{message}");
         // and with the other it is filled with what it missed.
         let array = bench.assemble(&[1, 0]).await.unwrap();
         assert_ne!(array.report().members[1].state, MemberState::InSync);
@@ -114,12 +120,12 @@ fn members_that_went_on_apart_are_refused() {
             drop(array);
             bench.sleep(300).await;
         }
-        let told = refused(bench.assemble(&[0, 1]).await);
-        assert!(told.contains("is a split brain"), "{told}");
+        let message = refused(bench.assemble(&[0, 1]).await);
+        assert!(message.contains("is a split brain"), "{message}");
         // Added by hand it is overwritten.
         let array = bench.assemble(&[0]).await.unwrap();
-        let told = refused(array.add(bench.candidate(1), bench.uuid(), false).await);
-        assert!(told.contains("used apart"), "{told}");
+        let message = refused(array.add(bench.candidate(1), bench.uuid(), false).await);
+        assert!(message.contains("used apart"), "{message}");
     });
 }
 
@@ -132,10 +138,10 @@ fn missing_members_are_named() {
             .unwrap();
         bench.write(&array, 0, 700, 6).await.unwrap();
         drop(array);
-        let told = refused(bench.assemble(&[0, 2]).await);
+        let message = refused(bench.assemble(&[0, 2]).await);
         assert!(
-            told.contains("too many members are missing (roles 1, 3)"),
-            "{told}"
+            message.contains("too many members are missing (roles 1, 3)"),
+            "{message}"
         );
         // Three of four are more than the fourth could have gone on with.
         let array = bench.assemble(&[3, 0, 2]).await.unwrap();
@@ -148,17 +154,17 @@ fn sizes_differ_and_a_spare_may_be_too_small() {
     run(6, 1, &[8, 10, 9, 4], async |bench| {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
         assert_eq!(array.geometry().sectors, Sectors::from_mib(7));
-        let told = refused(array.add(bench.candidate(3), bench.uuid(), false).await);
+        let message = refused(array.add(bench.candidate(3), bench.uuid(), false).await);
         assert!(
-            told.contains("disk-3 has 4 MiB, a member needs 8 MiB"),
-            "{told}"
+            message.contains("disk-3 has 4 MiB, a member needs 8 MiB"),
+            "{message}"
         );
         array
             .add(bench.candidate(2), bench.uuid(), false)
             .await
             .unwrap();
-        let told = refused(array.add(bench.candidate(2), bench.uuid(), false).await);
-        assert!(told.contains("is in this array already"), "{told}");
+        let message = refused(array.add(bench.candidate(2), bench.uuid(), false).await);
+        assert!(message.contains("is in this array already"), "{message}");
         assert_eq!(array.report().spares.len(), 1);
     });
 }
@@ -167,8 +173,11 @@ fn sizes_differ_and_a_spare_may_be_too_small() {
 fn a_spare_may_have_blocks_that_are_too_large() {
     run_on(6, &[(8, 1), (8, 1), (8, 8)], async |bench| {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
-        let told = refused(array.add(bench.candidate(2), bench.uuid(), true).await);
-        assert!(told.contains("disk-2 has larger logical blocks"), "{told}");
+        let message = refused(array.add(bench.candidate(2), bench.uuid(), true).await);
+        assert!(
+            message.contains("disk-2 has larger logical blocks"),
+            "{message}"
+        );
         assert!(array.report().spares.is_empty());
     });
     run_on(6, &[(8, 8), (8, 8), (8, 1)], async |bench| {
@@ -195,15 +204,15 @@ fn spares_are_found_again_and_replaced_members_are_none() {
             .iter()
             .position(|name| **name == **spare);
         let waited = 2 + waited.expect("one of the two has taken the place");
-        assert!(told(&array, "disk-1 was replaced by another member"));
-        assert!(!told(&array, &format!("disk-{waited} was replaced")));
+        assert!(reports(&array, "disk-1 was replaced by another member"));
+        assert!(!reports(&array, &format!("disk-{waited} was replaced")));
         array.fail(0).await.unwrap();
         bench.settled(&array).await;
         assert!(array.report().spares.is_empty());
     });
 }
 
-fn told(array: &Array, what: &str) -> bool {
+fn reports(array: &Array, what: &str) -> bool {
     let (events, _) = array.events();
     events.iter().any(|event| event.what.contains(what))
 }
@@ -232,7 +241,7 @@ fn no_array_starts_on_a_member_that_is_being_filled() {
 }
 
 #[test]
-fn stripes_that_are_done_again_are_told_of() {
+fn stripes_that_are_done_again_are_reported() {
     run(10, 1, &[8; 3], async |bench| {
         let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
         for at in [0, 128, 256] {
@@ -241,12 +250,15 @@ fn stripes_that_are_done_again_are_told_of() {
         drop(array);
         bench.sleep(300).await;
         let array = bench.assemble(&[0, 1, 2]).await.unwrap();
-        assert!(told(&array, "3 stripes were done again from the journal"));
+        assert!(reports(
+            &array,
+            "3 stripes were done again from the journal"
+        ));
         array.close().await.unwrap();
         drop(array);
         bench.sleep(300).await;
         let array = bench.assemble(&[0, 1, 2]).await.unwrap();
-        assert!(!told(&array, "done again"), "{:?}", array.events());
+        assert!(!reports(&array, "done again"), "{:?}", array.events());
     });
 }
 

@@ -30,9 +30,9 @@ fn a_member_whose_logical_blocks_grew_counts_as_absent_and_is_named() {
         assert!(report.members[1].state.is_failed(), "{report:?}");
         assert_eq!(report.members[1].device, None);
         let (events, _) = array.events();
-        let told = |text: &str| events.iter().any(|event| event.what.contains(text));
+        let message = |text: &str| events.iter().any(|event| event.what.contains(text));
         assert!(
-            told("disk-2 has logical blocks of 4096 bytes"),
+            message("disk-2 has logical blocks of 4096 bytes"),
             "{events:?}"
         );
         bench.write(&array, 3, 1, 2).await.unwrap();

@@ -5,7 +5,7 @@ use block::{Device, Kind, Lba, Sectors};
 use raid::{Level, MemberState, Plan};
 
 #[test]
-fn events_tell_what_happened_the_newest_last() {
+fn events_say_what_happened_the_newest_last() {
     run(1, 1, &[8; 2], async |bench| {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
         assert_eq!(array.events().1, 0);
@@ -14,12 +14,12 @@ fn events_tell_what_happened_the_newest_last() {
         let last = events.last().expect("an event").what.clone();
         assert_eq!(last, "array: member 1 has failed: it was taken out by hand");
         assert_eq!(count, events.len() as u64);
-        let told = refused(array.fail(2).await);
-        assert!(told.contains("it has no member 2"), "{told}");
-        let told = refused(array.fail(0).await);
+        let message = refused(array.fail(2).await);
+        assert!(message.contains("it has no member 2"), "{message}");
+        let message = refused(array.fail(0).await);
         assert!(
-            told.contains("holds data that no other member has"),
-            "{told}"
+            message.contains("holds data that no other member has"),
+            "{message}"
         );
         assert_eq!(array.events().1, count, "what was refused changes nothing");
     });
@@ -68,11 +68,12 @@ fn a_member_is_replaced_unless_it_alone_holds_data() {
         bench.write(&array, 100, 50, 7).await.unwrap();
         let new = bench.candidate(2);
         array.replace(1, new, bench.uuid(), false).await.unwrap();
-        let told: Vec<_> = array.events().0.into_iter().map(|e| e.what).collect();
+        let message: Vec<_> = array.events().0.into_iter().map(|e| e.what).collect();
         assert!(
-            told.iter()
+            message
+                .iter()
                 .any(|t| t.contains("member 1 is copied to disk-2")),
-            "{told:?}"
+            "{message:?}"
         );
         assert_eq!(array.report().members[1].device.as_deref(), Some("disk-1"));
         assert_eq!(*array.report().spares[0], *"disk-2");
@@ -86,10 +87,10 @@ fn a_member_is_replaced_unless_it_alone_holds_data() {
         assert_eq!(events.iter().filter(done).count(), 1);
         array.fail(0).await.unwrap();
         let new = bench.candidate(3);
-        let told = refused(array.replace(1, new.clone(), bench.uuid(), false).await);
+        let message = refused(array.replace(1, new.clone(), bench.uuid(), false).await);
         assert!(
-            told.contains("holds data that no other member has"),
-            "{told}"
+            message.contains("holds data that no other member has"),
+            "{message}"
         );
         assert!(array.report().spares.is_empty(), "it changed something");
         // One that has failed already is replaced as well.
@@ -98,12 +99,12 @@ fn a_member_is_replaced_unless_it_alone_holds_data() {
         assert_eq!(array.report().members[0].device.as_deref(), Some("disk-3"));
         assert!(bench.holds(&array, 100, 50, 7).await);
         assert_eq!(array.scrub(false).await.unwrap().mismatches, 0);
-        let told = refused(
+        let message = refused(
             array
                 .replace(2, bench.candidate(0), bench.uuid(), true)
                 .await,
         );
-        assert!(told.contains("it has no member 2"), "{told}");
+        assert!(message.contains("it has no member 2"), "{message}");
     });
 }
 
@@ -113,8 +114,11 @@ fn what_belongs_to_an_array_becomes_a_spare_only_if_it_may_be_overwritten() {
         let other = bench.create(Level::Raid1, &[2, 3], &[]).await.unwrap();
         drop(other);
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
-        let told = refused(array.add(bench.candidate(2), bench.uuid(), false).await);
-        assert!(told.contains("belongs to array array; confirm"), "{told}");
+        let message = refused(array.add(bench.candidate(2), bench.uuid(), false).await);
+        assert!(
+            message.contains("belongs to array array; confirm"),
+            "{message}"
+        );
         assert!(array.report().spares.is_empty());
         let given = array.add(bench.candidate(2), bench.uuid(), true).await;
         given.unwrap();
@@ -210,8 +214,11 @@ fn names_and_stripes_have_their_limits() {
             match is_good {
                 true => made.await.unwrap(),
                 false => {
-                    let told = refused(made.await);
-                    assert!(told.contains("a chunk of less than 1364 KiB"), "{told}");
+                    let message = refused(made.await);
+                    assert!(
+                        message.contains("a chunk of less than 1364 KiB"),
+                        "{message}"
+                    );
                 }
             }
         }

@@ -158,7 +158,7 @@ fn a_record_that_rots_brings_nothing_older_back() {
 
 /// One sector of a header, with the member of the other chunk missing.
 #[test]
-fn a_header_that_rots_is_told_by_its_copy_without_a_member() {
+fn a_header_that_rots_is_found_by_its_copy_without_a_member() {
     for (lost, rot) in [0, 1]
         .into_iter()
         .flat_map(|lost| ROTS.map(|rot| (lost, rot)))
@@ -199,9 +199,11 @@ fn a_header_that_cannot_be_read_without_a_member_is_refused_until_confirmed() {
             assert!(what.contains("journal of member 2"), "{what}");
             assert!(what.contains("start it degraded"), "{what}");
             let array = confirmed(&bench).await;
-            let told = array.events().0;
-            let of_journal = told.iter().any(|e| e.what.contains("journal of member 2"));
-            assert!(of_journal, "{told:?}");
+            let message = array.events().0;
+            let of_journal = message
+                .iter()
+                .any(|e| e.what.contains("journal of member 2"));
+            assert!(of_journal, "{message:?}");
             array.close().await.unwrap();
             drop(array);
             // The slot was written again.
@@ -270,7 +272,7 @@ async fn confirmed(bench: &Bench) -> Array {
 
 /// Its stripe is known, what it was to hold is not.
 #[test]
-fn bytes_of_a_record_that_cannot_be_read_without_a_member_are_told_lost() {
+fn bytes_of_a_record_that_cannot_be_read_without_a_member_are_reported_lost() {
     let (mut sim, disks, found) = written_twice(Some(0), 0);
     let newest = *found.last().unwrap();
     befall(&mut sim, &disks, 2, newest.at(), Rot::Unreadable(&[17]));
@@ -464,8 +466,8 @@ fn a_record_of_the_version_before_is_done_again() {
         drive(&mut sim, &control, &disks, async move |bench| {
             let left: Vec<_> = (0..3).filter(|disk| Some(*disk) != lost).collect();
             let array = bench.assemble(&left).await.unwrap();
-            let told = array.events().0;
-            assert!(told.iter().any(|e| e.what.contains("from the journal")));
+            let message = array.events().0;
+            assert!(message.iter().any(|e| e.what.contains("from the journal")));
             for sector in 0..8 {
                 let buf = bench.read(&array, sector, 1).await.unwrap();
                 let whole = buf.iter().all(|byte| *byte == buf[0]);

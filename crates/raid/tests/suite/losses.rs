@@ -134,10 +134,10 @@ fn too_many_losses_stop_writes_and_say_why() {
         bench.control.kill(bench.disks[0]);
         bench.control.kill(bench.disks[1]);
         refused(bench.write(&array, 0, 8, 2).await);
-        let told = refused(bench.write(&array, 0, 8, 2).await);
+        let message = refused(bench.write(&array, 0, 8, 2).await);
         assert!(
-            told.contains("writes are refused: too few members"),
-            "{told}"
+            message.contains("writes are refused: too few members"),
+            "{message}"
         );
         // What the member that is left holds can still be read.
         let mut readable = 0;
@@ -267,8 +267,8 @@ fn a_spare_that_is_taking_a_place_cannot_be_added_again() {
         let fresh = bench.uuid();
         while !array.is_settled() {
             let added = array.add(bench.candidate(3), fresh, true).await;
-            let told = refused(added);
-            assert!(told.contains("in this array already"), "{told}");
+            let message = refused(added);
+            assert!(message.contains("in this array already"), "{message}");
             bench.env.timer.sleep(Nanos::from_micros(20)).await;
         }
     });

@@ -44,8 +44,8 @@ fn a_run_too_many_is_refused_and_the_others_stay_known() {
         bench.settled(&array).await;
         assert_eq!(array.report().bad, lost, "as many as can be remembered");
         let written = bench.write(&array, lost[7].start.0 + 1, 1, 2).await;
-        let told = refused(written);
-        assert!(told.contains("more runs of lost sectors"), "{told}");
+        let message = refused(written);
+        assert!(message.contains("more runs of lost sectors"), "{message}");
         assert_eq!(array.report().bad, lost);
         let all = (lost[7].start.0, lost[7].len.0);
         bench.write(&array, all.0, all.1, 3).await.unwrap();

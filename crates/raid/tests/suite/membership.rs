@@ -135,22 +135,22 @@ fn legs_that_went_on_apart_are_refused_and_either_may_be_kept() {
             drop(array);
             bench.sleep(300).await;
             for order in [[0, 1], [1, 0]] {
-                let told = refused(bench.assemble(&order).await);
+                let message = refused(bench.assemble(&order).await);
                 for what in [
                     "is a split brain",
                     "disk-0: event",
                     "disk-1: event",
                     "remove",
                 ] {
-                    assert!(told.contains(what), "{what}: {told}");
+                    assert!(message.contains(what), "{what}: {message}");
                 }
-                let told = refused(bench.start(&order, FORCED).await);
-                assert!(told.contains("is a split brain"), "{told}");
+                let message = refused(bench.start(&order, FORCED).await);
+                assert!(message.contains("is a split brain"), "{message}");
             }
             let array = bench.start(&[kept], FORCED).await.unwrap();
             let other = bench.candidate(1 - kept);
-            let told = refused(array.add(other.clone(), bench.uuid(), false).await);
-            assert!(told.contains("was used apart"), "{told}");
+            let message = refused(array.add(other.clone(), bench.uuid(), false).await);
+            assert!(message.contains("was used apart"), "{message}");
             array.add(other, bench.uuid(), true).await.unwrap();
             let (byte, far) = if kept == lost { (1, 3) } else { (2, 1) };
             all_hold(&bench, &array, 64, byte).await;
@@ -243,13 +243,13 @@ fn a_leg_that_cannot_be_read_may_have_gone_on() {
         let device = bench.candidate(1).device;
         let found = examine(&bench.env, &device).await;
         assert_eq!(found.unwrap_err().kind(), Kind::Corrupt);
-        let told = refused(bench.assemble(&[0, 1]).await);
-        assert!(told.contains("may have gone on without"), "{told}");
+        let message = refused(bench.assemble(&[0, 1]).await);
+        assert!(message.contains("may have gone on without"), "{message}");
         let array = bench.start(&[0, 1], FORCED).await.unwrap();
         assert!(bench.holds(&array, 0, 64, 1).await);
-        let told = array.events().0;
+        let message = array.events().0;
         let damaged = |event: &raid::Event| event.what.contains("its superblock is damaged");
-        assert!(told.iter().any(damaged), "{told:?}");
+        assert!(message.iter().any(damaged), "{message:?}");
     });
 }
 
@@ -333,9 +333,9 @@ fn a_member_that_shrank_counts_as_absent() {
             }
             let array = bench.assemble(&[0, 2]).await.unwrap();
             assert!(bench.holds(&array, 0, 64, 1).await);
-            let told = array.events().0;
+            let message = array.events().0;
             let shrank = |event: &raid::Event| event.what.contains("is smaller than it was");
-            assert!(told.iter().any(shrank), "{told:?}");
+            assert!(message.iter().any(shrank), "{message:?}");
         });
     }
 }

@@ -208,10 +208,10 @@ fn memory_too_small_for_the_stripes_is_refused_with_what_it_takes() {
                 made.unwrap();
                 return;
             }
-            let told = refused(made);
+            let message = refused(made);
             assert!(
-                told.contains("raise `buffers` of `[daemon]` to 24 MiB"),
-                "{told}"
+                message.contains("raise `buffers` of `[daemon]` to 24 MiB"),
+                "{message}"
             );
         });
     }

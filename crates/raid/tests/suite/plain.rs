@@ -140,8 +140,8 @@ fn legs_of_version_1_that_went_on_apart_are_refused() {
         closed(&bench, array).await;
         // It has been written by version 2, or by version 1.
         for _ in 0..2 {
-            let told = refused(bench.assemble(&[0, 1]).await);
-            assert!(told.contains("is a split brain"), "{told}");
+            let message = refused(bench.assemble(&[0, 1]).await);
+            assert!(message.contains("is a split brain"), "{message}");
             make_plain(&bench, 1).await;
         }
     });

@@ -80,7 +80,7 @@ fn a_whole_stripe_written_durably_outlives_power_and_any_member() {
 /// Power goes amid a write, of a stripe or of a part, and a member with it.
 #[test]
 fn what_was_being_written_is_old_new_or_lost_without_any_member() {
-    let mut told = [0; 3];
+    let mut message = [0; 3];
     for (seed, len) in (0..4 * TRIES).flat_map(|seed| [(seed, 128), (seed, 100)]) {
         let cut = Nanos::from_micros(40 + seed * 7);
         let (mut sim, disks) = run(seed, 1, &[8; 3], async move |bench| {
@@ -111,11 +111,11 @@ fn what_was_being_written_is_old_new_or_lost_without_any_member() {
                 counts.borrow_mut()[which] += 1;
             }
         });
-        for (all, seen) in told.iter_mut().zip(*seen.borrow()) {
+        for (all, seen) in message.iter_mut().zip(*seen.borrow()) {
             *all += seen;
         }
     }
-    assert!(!told.contains(&0), "lost, old and new: {told:?}");
+    assert!(!message.contains(&0), "lost, old and new: {message:?}");
 }
 
 /// A member is missing, and power goes amid a write of a stripe or nearly all of it: of that

@@ -153,7 +153,7 @@ fn copies_agree_after_a_write_that_one_of_them_refused() {
 fn what_was_read_after_a_refused_write_stays_over_a_loss_of_power() {
     for missing in 0..4 {
         let seen = Rc::new(RefCell::new(Vec::new()));
-        let told = seen.clone();
+        let message = seen.clone();
         let refused = ((missing + 1) % 4, 0, 1024);
         let (mut sim, disks) = refusing(Level::Raid5, 4, refused, async move |bench, array| {
             array.fail(missing).await.unwrap();
@@ -161,7 +161,7 @@ fn what_was_read_after_a_refused_write_stays_over_a_loss_of_power() {
                 let written = bench.write(&array, at, 8, 2).await;
                 for at in (at..at + 8).filter(|_| written.is_err()) {
                     let byte = first_byte(&bench, &array, at).await;
-                    told.borrow_mut().push((at, byte));
+                    message.borrow_mut().push((at, byte));
                 }
             }
             array.flush().await.unwrap();
@@ -193,7 +193,7 @@ fn what_was_written_before_a_refused_write_is_not_done_again_after_it() {
         .flat_map(|(missing, disk)| [(missing, disk, true), (missing, disk, false)])
     {
         let seen = Rc::new(RefCell::new(Vec::new()));
-        let told = seen.clone();
+        let message = seen.clone();
         let refused = (disk, 0, 8);
         let (mut sim, disks) = refusing(Level::Raid5, 4, refused, async move |bench, array| {
             for column in 0..3 {
@@ -206,7 +206,7 @@ fn what_was_written_before_a_refused_write_is_not_done_again_after_it() {
             assert!(bench.write(&array, 0, 192, 3).await.is_err());
             for at in 0..192 {
                 let byte = first_byte(&bench, &array, at).await;
-                told.borrow_mut().push(byte);
+                message.borrow_mut().push(byte);
             }
             array.flush().await.unwrap();
             bench.control.cut_power(None);
@@ -280,7 +280,7 @@ enum Refused {
 /// What is refused so is refused to clients, unless the array can do without that
 /// member.
 #[test]
-fn what_is_refused_is_told_or_its_member_left_behind() {
+fn what_is_refused_is_reported_or_its_member_left_behind() {
     for (refused, level, members, needed) in [
         (Refused::Flush, Level::Linear, 2, true),
         (Refused::Flush, Level::Raid0, 2, true),
@@ -367,7 +367,7 @@ fn an_array_that_is_not_used_leaves_its_members_alone() {
 
 /// A device says once that it lost writes: also if it was asked by the array itself.
 #[test]
-fn a_flush_that_failed_for_the_array_itself_is_told_to_its_user() {
+fn a_flush_that_failed_for_the_array_itself_is_reported_to_its_user() {
     let (mut sim, disks) = run(14, 1, &[8; 2], async |bench| {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
         array.close().await.unwrap();
@@ -396,7 +396,7 @@ fn a_flush_that_failed_for_the_array_itself_is_told_to_its_user() {
 /// A member that can be read alone is given back again and again, as a daemon does: that it
 /// is filled and why it fails is told once, and anew after it was whole.
 #[test]
-fn a_member_that_takes_no_write_is_told_of_once() {
+fn a_member_that_takes_no_write_is_reported_once() {
     let (mut sim, disks) = run(15, 1, &[8; 2], async |bench| {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
         array.close().await.unwrap();
@@ -406,7 +406,7 @@ fn a_member_that_takes_no_write_is_told_of_once() {
     refuse(&mut sim, disks[1], Ops::Writes, superblocks, When::Always);
     drive(&mut sim, &control, &disks, async |bench| {
         let array = bench.assemble(&[0, 1]).await.unwrap();
-        let told = |what: &str| {
+        let message = |what: &str| {
             let events = array.events().0;
             events.iter().filter(|e| e.what.contains(what)).count()
         };
@@ -417,12 +417,12 @@ fn a_member_that_takes_no_write_is_told_of_once() {
             bench.sleep(200).await;
         }
         assert_eq!(
-            told("member 1 is being filled"),
+            message("member 1 is being filled"),
             1,
             "{:?}",
             array.events().0
         );
         // Either copy of its superblock.
-        assert!((1..=2).contains(&told("member 1 has failed")));
+        assert!((1..=2).contains(&message("member 1 has failed")));
     });
 }

@@ -172,11 +172,11 @@ fn an_exchange_outlives_either_of_the_two() {
             let found = array.scrub(false).await.unwrap();
             assert_eq!(found.mismatches, 0, "{level:?}");
             holds_all(&bench, &array, &format!("{level:?} {new_is_lost}")).await;
-            let told = array.events().0;
-            let refused = told
+            let message = array.events().0;
+            let refused = message
                 .iter()
                 .any(|e| e.what.contains("does not take the place"));
-            assert_eq!(refused, new_is_lost, "{told:?}");
+            assert_eq!(refused, new_is_lost, "{message:?}");
         });
     }
 }

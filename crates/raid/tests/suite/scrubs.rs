@@ -104,8 +104,8 @@ fn what_a_scrub_cannot_read_is_written_again() {
 fn an_array_without_redundancy_is_not_scrubbed() {
     run(3, 1, &[8; 2], async |bench| {
         let array = bench.create(Level::Raid0, &[0, 1], &[]).await.unwrap();
-        let told = refused(array.scrub(false).await);
-        assert!(told.contains("raid0 has no redundancy"), "{told}");
+        let message = refused(array.scrub(false).await);
+        assert!(message.contains("raid0 has no redundancy"), "{message}");
     });
 }
 
@@ -194,8 +194,11 @@ fn a_scrub_ends_with_its_array_and_asks_nothing_of_members_afterwards() {
                 let asked = reads();
                 bench.sleep(2000).await;
                 assert_eq!(reads(), asked, "{level:?}");
-                let told = refused(ended.take().expect("it has ended"));
-                assert!(told.contains("closed before its scrub ended"), "{told}");
+                let message = refused(ended.take().expect("it has ended"));
+                assert!(
+                    message.contains("closed before its scrub ended"),
+                    "{message}"
+                );
                 let now = Scrubbed {
                     since: 1,
                     ended: true,

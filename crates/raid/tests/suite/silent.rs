@@ -67,13 +67,13 @@ fn nobody_is_kept_waiting_for_a_member_that_hangs_but_requests() {
                 let other = bench.candidates(&[4]).remove(0);
                 let replaced = array.replace(0, other, bench.uuid(), true);
                 in_time(&bench, "a replacement", replaced).await;
-                let told = array.events().0;
+                let message = array.events().0;
                 let name = format!("disk-{hung} does not answer");
-                let told = told
+                let message = message
                     .iter()
                     .filter(|event| event.what.contains(&name))
                     .count();
-                assert_eq!(told, 1, "{level:?}: {:?}", array.events().0);
+                assert_eq!(message, 1, "{level:?}: {:?}", array.events().0);
                 bench.control.release(bench.disks[hung]);
             };
             let (written, ()) = join(bench.write(&array, 0, 1024, 2), asked).await;

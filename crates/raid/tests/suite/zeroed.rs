@@ -66,8 +66,8 @@ fn a_member_that_holds_something_is_refused() {
         run(2, 8, &[MIB; 4], async move |bench| {
             for (at, sectors) in [(MIB * 2048 - 8, 8), (16384, 8192)] {
                 soil(&bench, at, sectors).await;
-                let told = refused(make(&bench, level, true).await);
-                assert!(told.contains("disk-3: it holds data"), "{told}");
+                let message = refused(make(&bench, level, true).await);
+                assert!(message.contains("disk-3: it holds data"), "{message}");
                 make(&bench, level, false).await.unwrap();
             }
             make(&bench, level, true).await.unwrap();

@@ -130,7 +130,7 @@ fn read_column<T: DataType>(
     values: &mut Vec<T::T>,
 ) -> Result<(), String> {
     let read = column.read_records(BATCH_ROWS, None, None, values);
-    read.map(drop).map_err(told)
+    read.map(drop).map_err(to_message)
 }
 
 /// Reads row after row.
@@ -148,7 +148,7 @@ impl Input {
     /// Opens a file; `Err` is a clause. Unknown columns are refused unless
     /// `lenient`.
     pub(crate) fn open(from: impl ChunkReader + 'static, lenient: bool) -> Result<Input, String> {
-        let file = SerializedFileReader::new(from).map_err(told)?;
+        let file = SerializedFileReader::new(from).map_err(to_message)?;
         let schema = file.metadata().file_metadata().schema_descr_ptr();
         let mut places = [usize::MAX; 5];
         for (at, column) in schema.columns().iter().enumerate() {
@@ -204,9 +204,9 @@ impl Input {
     }
 
     fn open_group(&self, number: usize) -> Result<Group, String> {
-        let group = self.file.get_row_group(number).map_err(told)?;
+        let group = self.file.get_row_group(number).map_err(to_message)?;
         let column = |at: usize| -> Result<ColumnReader, String> {
-            group.get_column_reader(self.places[at]).map_err(told)
+            group.get_column_reader(self.places[at]).map_err(to_message)
         };
         Ok(Group {
             time_ns: get_typed_column_reader(column(0)?),
@@ -237,7 +237,8 @@ impl<W: Write + Send> Output<W> {
             properties = properties.set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
         }
         let properties = Arc::new(properties.build());
-        let file = SerializedFileWriter::new(to, Arc::new(schema), properties).map_err(told)?;
+        let file =
+            SerializedFileWriter::new(to, Arc::new(schema), properties).map_err(to_message)?;
         Ok(Output {
             file,
             batch: Batch::default(),
@@ -253,13 +254,13 @@ impl<W: Write + Send> Output<W> {
     }
 
     fn write_group(&mut self) -> Result<(), String> {
-        let mut group = self.file.next_row_group().map_err(told)?;
+        let mut group = self.file.next_row_group().map_err(to_message)?;
         write_column::<Int64Type, W>(&mut group, &self.batch.time_ns)?;
         write_column::<BoolType, W>(&mut group, &self.batch.is_write)?;
         write_column::<Int64Type, W>(&mut group, &self.batch.offset_bytes)?;
         write_column::<Int32Type, W>(&mut group, &self.batch.len_bytes)?;
         write_column::<Int32Type, W>(&mut group, &self.batch.volume)?;
-        group.close().map_err(told)?;
+        group.close().map_err(to_message)?;
         self.batch.clear();
         Ok(())
     }
@@ -268,7 +269,7 @@ impl<W: Write + Send> Output<W> {
         if !self.batch.time_ns.is_empty() {
             self.write_group()?;
         }
-        self.file.into_inner().map_err(told)
+        self.file.into_inner().map_err(to_message)
     }
 }
 
@@ -276,13 +277,13 @@ fn write_column<T: DataType, W: Write + Send>(
     group: &mut parquet::file::writer::SerializedRowGroupWriter<'_, W>,
     values: &[T::T],
 ) -> Result<(), String> {
-    let column = group.next_column().map_err(told)?;
+    let column = group.next_column().map_err(to_message)?;
     let mut column = column.expect("as many columns as the schema has");
     let written = column.typed::<T>().write_batch(values, None, None);
-    written.map_err(told)?;
-    column.close().map_err(told)
+    written.map_err(to_message)?;
+    column.close().map_err(to_message)
 }
 
-fn told(error: ParquetError) -> String {
+fn to_message(error: ParquetError) -> String {
     error.to_string()
 }

@@ -21,7 +21,7 @@ pub fn prepare(directory: &Path) -> Result<(), Failure> {
 /// What `name` came to, if it is there, and where.
 pub fn find(directory: &Path, name: &str) -> Result<Option<(PathBuf, Finished)>, Failure> {
     let path = directory.join(format!("{name}.json"));
-    let told = |what: String| {
+    let refused = |what: String| {
         Failure::Runtime(format!(
             "{}: {what}; remove it to have {name} run again",
             path.display()
@@ -33,11 +33,11 @@ pub fn find(directory: &Path, name: &str) -> Result<Option<(PathBuf, Finished)>,
             "{} is no directory; fill one with `hotset lab run all --out`",
             directory.display()
         ))),
-        Err(cause) => Err(told(cause.to_string())),
+        Err(cause) => Err(refused(cause.to_string())),
         Ok(text) => match Finished::parse(&text) {
             Ok(finished) if finished.experiment == name => Ok(Some((path, finished))),
-            Ok(finished) => Err(told(format!("it is of {}", finished.experiment))),
-            Err(what) => Err(told(format!(
+            Ok(finished) => Err(refused(format!("it is of {}", finished.experiment))),
+            Err(what) => Err(refused(format!(
                 "it is not what an experiment came to: {what}"
             ))),
         },

@@ -93,7 +93,7 @@ fn held(model: &mut Model, value: Value) -> bool {
 }
 
 #[test]
-fn what_an_origin_forgot_is_read_until_a_client_is_told() {
+fn what_an_origin_forgot_is_read_until_it_is_reported_to_a_client() {
     let mut model = Model::new(ONE);
     write(&mut model, 7, true);
     write(&mut model, 8, false);
@@ -102,7 +102,7 @@ fn what_an_origin_forgot_is_read_until_a_client_is_told() {
     assert!(reads(&mut model, 7) && reads(&mut model, 8) && !reads(&mut model, ZERO));
     assert!(model.end_read(early, Some(&bytes(0, 7))).is_ok());
     let mark = model.begin_flush();
-    assert!(model.may_fail(mark) && model.tell(mark, false));
+    assert!(model.may_fail(mark) && model.report_loss(mark, false));
     assert!(held(&mut model, 7));
     assert!(reads(&mut model, 7) && !reads(&mut model, 8));
     let again = model.begin_flush();
@@ -112,7 +112,7 @@ fn what_an_origin_forgot_is_read_until_a_client_is_told() {
 }
 
 #[test]
-fn a_flush_that_succeeds_after_a_loss_nobody_was_told_of_is_seen() {
+fn a_flush_that_succeeds_after_an_unreported_loss_is_seen() {
     for lost in [true, false] {
         let mut model = Model::new(ONE);
         write(&mut model, 8, false);
@@ -134,7 +134,7 @@ fn a_write_after_the_loss_is_neither_lost_nor_excused() {
     write(&mut model, 8, false);
     assert!(reads(&mut model, 8) && !reads(&mut model, 7));
     let mark = model.begin_flush();
-    model.tell(mark, false);
+    model.report_loss(mark, false);
     assert!(held(&mut model, 8) && reads(&mut model, 8));
     let mark = model.begin_flush();
     model.end_flush(mark);
@@ -181,6 +181,6 @@ fn a_write_whose_answer_was_on_its_way_may_be_lost_too() {
     model.end(&(0..1), 7, true, false);
     assert!(reads(&mut model, ZERO) && reads(&mut model, 7));
     let mark = model.begin_flush();
-    assert!(model.tell(mark, false) && held(&mut model, ZERO));
+    assert!(model.report_loss(mark, false) && held(&mut model, ZERO));
     assert!(!reads(&mut model, 7));
 }

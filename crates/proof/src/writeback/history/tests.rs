@@ -116,7 +116,7 @@ impl Disk {
     }
 }
 
-fn told(sectors: usize, events: &[Event]) -> History {
+fn to_message(sectors: usize, events: &[Event]) -> History {
     let mut history = History::new(sectors);
     let (mut ops, mut flushes) = (Vec::new(), Vec::new());
     for event in events {
@@ -303,7 +303,7 @@ fn canary_a_lost_forced_write_and_a_half_kept_state_are_found() {
 }
 
 #[test]
-fn canary_a_backlog_that_is_too_old_is_told() {
+fn canary_a_backlog_that_is_too_old_is_reported() {
     let mut history = History::new(2);
     written(&mut history, 0, 1, 10);
     written(&mut history, 1, 2, 45);

@@ -1,28 +1,28 @@
-//! Holds back a volume's changes while its origin is to stand still.
+//! Freezes a volume: its changes wait while its origin is quiesced.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
 #[derive(Default)]
-pub(crate) struct Hold {
-    held: Cell<bool>,
+pub(crate) struct Freeze {
+    frozen: Cell<bool>,
     waiting: RefCell<Vec<Waker>>,
 }
 
-impl Hold {
-    pub(crate) fn is_held(&self) -> bool {
-        self.held.get()
+impl Freeze {
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.frozen.get()
     }
 
     /// From now on changes wait; whether they did not before.
-    pub(crate) fn hold(&self) -> bool {
-        !self.held.replace(true)
+    pub(crate) fn freeze(&self) -> bool {
+        !self.frozen.replace(true)
     }
 
-    /// Lets them go on; whether they were held.
-    pub(crate) fn release(&self) -> bool {
-        let was = self.held.replace(false);
+    /// Lets them go on; whether they were frozen.
+    pub(crate) fn thaw(&self) -> bool {
+        let was = self.frozen.replace(false);
         for waker in self.waiting.take() {
             waker.wake();
         }
@@ -31,12 +31,12 @@ impl Hold {
 
     /// Waits until changes may go on.
     #[inline]
-    pub(crate) async fn passed(&self) {
-        if !self.is_held() {
+    pub(crate) async fn thawed(&self) {
+        if !self.is_frozen() {
             return;
         }
         poll_fn(|cx| {
-            if !self.is_held() {
+            if !self.is_frozen() {
                 return Poll::Ready(());
             }
             self.waiting.borrow_mut().push(cx.waker().clone());

@@ -6,17 +6,17 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 #[derive(Default)]
-pub(crate) struct Gauge {
+pub(crate) struct InFlight {
     count: Cell<u32>,
     waiters: RefCell<Vec<Waker>>,
 }
 
-impl Gauge {
-    pub(crate) fn rise(&self) {
+impl InFlight {
+    pub(crate) fn begin(&self) {
         self.count.set(self.count.get() + 1);
     }
 
-    pub(crate) fn fall(&self) {
+    pub(crate) fn end(&self) {
         let left = self.count.get() - 1;
         self.count.set(left);
         if left == 0 && !self.waiters.borrow().is_empty() {
@@ -36,7 +36,7 @@ impl Gauge {
 
     /// Counts one until the guard is dropped.
     pub(crate) fn enter(self: &Rc<Self>) -> Entered {
-        self.rise();
+        self.begin();
         Entered(self.clone())
     }
 
@@ -53,10 +53,10 @@ impl Gauge {
     }
 }
 
-pub(crate) struct Entered(Rc<Gauge>);
+pub(crate) struct Entered(Rc<InFlight>);
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        self.0.fall();
+        self.0.end();
     }
 }
