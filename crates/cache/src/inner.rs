@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 pub(crate) struct Inner<P: Device> {
     pub(crate) core: Rc<Core<P>>,
-    pub(crate) hold: Freeze,
+    pub(crate) freeze: Freeze,
     pub(crate) origin: BoxDevice,
     pub(crate) geometry: Geometry,
     /// Blocks from here on do not fit whole into the volume, or have no key.

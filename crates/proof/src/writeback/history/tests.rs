@@ -116,7 +116,7 @@ impl Disk {
     }
 }
 
-fn to_message(sectors: usize, events: &[Event]) -> History {
+fn reported(sectors: usize, events: &[Event]) -> History {
     let mut history = History::new(sectors);
     let (mut ops, mut flushes) = (Vec::new(), Vec::new());
     for event in events {
@@ -141,7 +141,7 @@ fn to_message(sectors: usize, events: &[Event]) -> History {
 /// Compares the two on every image of the values there are; how many are legal.
 fn agree(sectors: usize, values: Value, events: &[Event]) -> (u64, u64) {
     let legal = Disk::play(sectors, events);
-    let history = told(sectors, events);
+    let history = reported(sectors, events);
     let count = (values + 1).pow(sectors as u32);
     for number in 0..count {
         let image = (0..sectors as u32).map(|s| number / (values + 1).pow(s) % (values + 1));
@@ -231,7 +231,7 @@ fn random_histories_are_judged_as_a_disk_that_is_played_through() {
                     open.clear();
                     flushing.clear();
                     for sector in 0..sectors {
-                        let allowed = told(sectors, &events).may_read(sector);
+                        let allowed = reported(sectors, &events).may_read(sector);
                         if allowed.len() > 1 {
                             let value = allowed[rng.below(allowed.len() as u64) as usize];
                             events.push(Event::Settle(sector, value));
