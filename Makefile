@@ -4,18 +4,19 @@
 # make soak    the long sweeps: simulation seeds by the hundred thousand
 # make fuzz    every parser under the fuzzer, a minute each; needs nightly Rust
 # make mutants faults put into the cache engine and the arrays, which tests must find
+# make page    the page of `hotset web`, from web/; needs Node 20
 # make models  the plots of docs/models.md
 #
 # Each installs the Debian packages it lacks, and says which.
 
 SHELL := bash
-PACKAGES_TEST := fio libnbd-bin nbdkit qemu-utils e2fsprogs fuse3 mount openssl shellcheck util-linux xfsprogs btrfs-progs lvm2
+PACKAGES_TEST := fio libnbd-bin nbdkit qemu-utils e2fsprogs fuse3 mount openssl shellcheck util-linux xfsprogs btrfs-progs lvm2 prometheus
 PACKAGES_STACK := postgresql libnbd-bin e2fsprogs fuse3 mount util-linux
 PACKAGES_BENCH := fio valgrind nbdkit qemu-utils jq
 PACKAGES_DEMO := nginx-light libnbd-bin e2fsprogs fuse3 mount util-linux util-linux-extra
 SHELL_SCRIPTS := tools/install contrib/snapshot vm/prepare vm/run vm/test vm/with-forwards vm/guest/init $(filter-out %.jq,$(wildcard vm/tests/* vm/bench/*))
 
-.PHONY: demo test lint unit guest bench soak fuzz mutants models deps-test
+.PHONY: demo test lint unit guest bench soak fuzz mutants models page deps-test
 
 demo:
 	tools/install $(PACKAGES_DEMO)
@@ -79,6 +80,10 @@ mutants:
 	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/durable.toml node
 	cargo mutants --version >/dev/null 2>&1 || cargo install --locked cargo-mutants
 	cargo mutants --package cache --jobs 1 --output target/cargo-mutants
+
+# What it builds is kept in the tree, so that cargo needs no Node.
+page:
+	cd web && npm ci --no-audit --no-fund && npm run build
 
 models:
 	cargo run --release --quiet -p sim --example plot_models

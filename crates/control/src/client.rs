@@ -41,6 +41,7 @@ impl fmt::Display for Error {
             }
             io::ErrorKind::PermissionDenied => "run this as the user that the daemon runs as",
             io::ErrorKind::WouldBlock => "the daemon does not answer; see its log",
+            io::ErrorKind::InvalidData => "use hotset and a daemon of the same version",
             _ => "see whether the daemon still runs",
         };
         write!(f, "no daemon answers on {path} ({cause}); {remedy}")
@@ -76,7 +77,8 @@ impl Client {
         Ok(serde_json::from_str(&line)?)
     }
 
-    fn ask(&mut self, request: &Request) -> Result<Reply, Error> {
+    /// Sends `request`; a reply that refuses it is an error.
+    pub fn ask(&mut self, request: &Request) -> Result<Reply, Error> {
         match self.exchange(request) {
             Ok(Reply::Error(what)) => Err(Error::Refused(what)),
             Ok(reply) => Ok(reply),

@@ -10,6 +10,7 @@ pub const LINES_MAX: u64 = 256;
 
 /// A volume, or a range of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Explained {
     /// The volume.
     pub volume: String,
@@ -34,6 +35,7 @@ pub struct Explained {
     /// What was decided for this volume, by reason, and what that means.
     pub reasons: Vec<Reason>,
     /// All counters of the volume.
+    #[cfg_attr(feature = "schema", schema(value_type = std::collections::BTreeMap<String, u64>))]
     pub counters: Counters,
     /// The volume cut into equal parts.
     pub regions: Vec<Region>,
@@ -47,6 +49,7 @@ pub struct Explained {
 
 /// What decides about lines, and why it does so.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Policy {
     /// Its name.
     pub name: String,
@@ -62,6 +65,7 @@ pub struct Policy {
 
 /// How often something was decided.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Reason {
     /// Its name among the counters.
     pub name: String,
@@ -73,6 +77,7 @@ pub struct Reason {
 
 /// A part of the volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Region {
     /// Reads of lines lately, older ones counting less.
     pub reads: u32,
@@ -104,6 +109,7 @@ impl Region {
 
 /// The lines of a range.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Range {
     /// Where it begins, in bytes.
     pub start: u64,
@@ -117,6 +123,7 @@ pub struct Range {
 
 /// A line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Line {
     /// Where it begins, in bytes.
     pub start: u64,

@@ -4,6 +4,7 @@
 //! - [`config`]: the file's sections, each parameter defined once.
 //! - [`check`]: what is wrong with a configuration, all of it at once.
 //! - [`protocol`]: requests and replies, a line of JSON each.
+//! - [`section`]: one section as a request carries it.
 //! - [`serve`] and [`client`]: the two ends of the control socket.
 //! - [`status`], [`observed`], [`explained`]: what a running daemon reports.
 //!
@@ -21,5 +22,6 @@ mod parameter;
 pub mod problem;
 pub mod protocol;
 mod schema;
+pub mod section;
 pub mod serve;
 pub mod status;

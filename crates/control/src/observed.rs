@@ -9,6 +9,7 @@ pub const QUANTILES: usize = 200;
 
 /// A volume and the devices behind it, since it was added.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Observed {
     /// The volume.
     pub volume: String,
@@ -23,6 +24,7 @@ pub struct Observed {
     /// Bytes of the pool's lines.
     pub pool_bytes: u64,
     /// The stream of requests of this volume.
+    #[cfg_attr(feature = "schema", schema(value_type = Object))]
     pub profile: Profile,
     /// 4 KiB blocks read that were in the pool.
     pub blocks_hit: u64,
@@ -40,6 +42,7 @@ pub struct Observed {
 
 /// What devices served.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Service {
     /// Reads.
     pub reads: Kind,
@@ -51,6 +54,7 @@ pub struct Service {
 
 /// Requests of one kind that succeeded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Kind {
     /// How many.
     pub requests: u64,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// The report.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Status {
     /// The daemon's process number.
     pub pid: u32,
@@ -16,6 +17,9 @@ pub struct Status {
     pub span_s: f64,
     /// Processor time used, in percent of one processor.
     pub cpu_percent: f64,
+    /// Processor time used since it began.
+    #[serde(default)]
+    pub cpu_s: f64,
     /// Memory resident.
     pub resident_bytes: u64,
     /// The NBD server.
@@ -32,10 +36,14 @@ pub struct Status {
     pub arrays: Vec<Array>,
     /// Every open device.
     pub devices: Vec<Device>,
+    /// Devices of the configuration that nothing uses.
+    #[serde(default)]
+    pub unused: Vec<Unused>,
 }
 
 /// The NBD server, since the daemon began.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Nbd {
     /// Where it listens, as URIs.
     pub listeners: Vec<String>,
@@ -56,6 +64,7 @@ pub struct Nbd {
 
 /// A volume.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Volume {
     /// Its name.
     pub name: String,
@@ -73,11 +82,13 @@ pub struct Volume {
     /// Nothing if none was looked up.
     pub hit_percent: Option<f64>,
     /// Since it was added.
+    #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, u64>))]
     pub counters: Counters,
 }
 
 /// A volume of the configuration that is not served yet; it is tried again and again.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Waiting {
     /// Its name.
     pub name: String,
@@ -91,6 +102,7 @@ pub struct Waiting {
 
 /// A pool.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Pool {
     /// Its name.
     pub name: String,
@@ -109,11 +121,13 @@ pub struct Pool {
     /// Its devices.
     pub devices: Vec<PoolDevice>,
     /// Of the pool and all its volumes, since the daemon began.
+    #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, u64>))]
     pub counters: Counters,
 }
 
 /// A device as a part of a pool.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct PoolDevice {
     /// Its name.
     pub name: String,
@@ -129,6 +143,7 @@ pub struct PoolDevice {
 
 /// An array.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Array {
     /// Its name.
     pub name: String,
@@ -171,6 +186,7 @@ pub struct Array {
 
 /// A member of an array.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Member {
     /// Its role.
     pub role: u32,
@@ -194,6 +210,7 @@ pub struct Member {
 
 /// How far a rebuild or resynchronisation is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Progress {
     /// The role that is filled; nothing while copies are compared after a crash.
     pub role: Option<u32>,
@@ -205,6 +222,7 @@ pub struct Progress {
 
 /// A scrub.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Scrub {
     /// Whether it runs still; the figures are those of its end.
     pub running: bool,
@@ -218,8 +236,21 @@ pub struct Scrub {
     pub error: Option<String>,
 }
 
+/// A device of the configuration that nothing uses.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Unused {
+    /// Its name.
+    pub name: String,
+    /// The file, block device or NBD export behind it.
+    pub place: String,
+    /// The drive that it is as slow as, if it is a simulated one.
+    pub model: Option<String>,
+}
+
 /// What a device did during the span.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Device {
     /// Its name.
     pub name: String,
@@ -243,10 +274,40 @@ pub struct Device {
     pub queue_mean: f64,
     /// The part of the time in which a request was in flight.
     pub busy_percent: f64,
+    /// Reads since it was opened.
+    #[serde(default)]
+    pub read_total: Total,
+    /// Writes since it was opened, zeroes and discards left out.
+    #[serde(default)]
+    pub write_total: Total,
+    /// For how long a request was in flight, since it was opened.
+    #[serde(default)]
+    pub busy_s: f64,
 }
+
+/// Requests of one kind that succeeded, since the device was opened.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Total {
+    /// How many.
+    pub requests: u64,
+    /// What they moved.
+    pub bytes: u64,
+    /// Their latencies together.
+    pub latency_s: f64,
+    /// How many took at most each of [`LATENCY_BOUNDS_US`] and longer than the one before.
+    pub latency_counts: Vec<u64>,
+}
+
+/// Bounds of latencies, in microseconds; requests that take longer are in no count.
+pub const LATENCY_BOUNDS_US: [u64; 16] = [
+    50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
+    1_000_000, 2_500_000, 10_000_000,
+];
 
 /// Requests of one kind during the span. Latencies are those of successes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Flow {
     /// Requests a second.
     pub iops: f64,

@@ -146,6 +146,11 @@ impl Snapshot {
         self.in_flight
     }
 
+    /// For how long a request was in flight since the meter began.
+    pub fn busy(&self) -> Nanos {
+        self.busy
+    }
+
     /// The counters of one verb since the meter began.
     pub fn tally(&self, verb: Verb) -> &Tally {
         &self.tallies[verb as usize]

@@ -67,6 +67,10 @@ pub enum Command {
     /// Create, manage and inspect arrays
     #[command(subcommand)]
     Array(commands::array::Array),
+    /// Serve metrics, an API and a page for a running daemon
+    ///
+    /// Prints the tokens to sign in with when it is first started.
+    Web(commands::web::Web),
     /// Size the pool, from a trace or a running volume
     ///
     /// Miss-ratio curve, working set, what half and twice the size would do,
@@ -107,6 +111,9 @@ pub enum Command {
     /// Print the reference of the configuration file, in Markdown
     #[command(hide = true)]
     Reference,
+    /// Print the description of the API, OpenAPI in JSON
+    #[command(hide = true)]
+    Openapi,
     /// Print a script that completes commands in a shell
     #[command(hide = true)]
     Completions {
@@ -393,6 +400,7 @@ impl Command {
             Command::Pool(command) => commands::pool::run(command),
             Command::Array(command) => commands::array::run(command),
             Command::Drill(command) => commands::drill::run(&command),
+            Command::Web(command) => commands::web::run(command),
             Command::Advise(command) => commands::advise::run(&command),
             Command::Explain(command) => commands::explain::run(&command),
             Command::Demo {
@@ -404,6 +412,7 @@ impl Command {
             Command::Trace(command) => commands::trace::run(command),
             Command::Sim(command) => commands::sim::run(&command),
             Command::Reference => commands::documents::reference(),
+            Command::Openapi => commands::documents::openapi(),
             Command::Completions { shell } => commands::documents::completions(shell),
             Command::Man => commands::documents::manual(),
         }

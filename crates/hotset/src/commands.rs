@@ -18,3 +18,4 @@ mod text;
 pub mod trace;
 mod traces;
 pub mod volume;
+pub mod web;

@@ -24,6 +24,18 @@ fn the_reference_is_that_of_the_definitions() {
     assert!(ends, "renew it with `hotset reference`");
 }
 
+/// To renew it: `hotset openapi > docs/openapi.json`.
+#[test]
+fn the_description_of_the_api_is_that_of_the_definitions() {
+    let kept = fs::read_to_string(docs("openapi.json")).unwrap();
+    let made = run(hotset().arg("openapi"));
+    assert!(made.contains("\"openapi\": \"3.1"), "{made}");
+    assert!(
+        kept == made,
+        "renew it with `hotset openapi > docs/openapi.json`"
+    );
+}
+
 #[test]
 fn the_examples_are_right() {
     let page = fs::read_to_string(docs("configuration.md")).unwrap();
@@ -44,7 +56,7 @@ fn the_examples_are_right() {
 #[test]
 fn every_command_has_a_page_and_help() {
     for command in [
-        "serve", "check", "status", "volume", "pool", "array", "drill", "demo", "sim",
+        "serve", "check", "status", "volume", "pool", "array", "drill", "demo", "sim", "web",
     ] {
         let page = fs::read_to_string(docs(&format!("commands/{command}.md"))).unwrap();
         assert!(page.starts_with(&format!("# hotset {command}\n")));
@@ -52,7 +64,7 @@ fn every_command_has_a_page_and_help() {
         assert!(help.contains("Usage: hotset"), "{help}");
     }
     let help = run(hotset().arg("--help"));
-    for hidden in ["reference", "completions", "man"] {
+    for hidden in ["reference", "completions", "man", "openapi"] {
         assert!(!help.contains(&format!("\n  {hidden}")), "{help}");
     }
 }

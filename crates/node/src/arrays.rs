@@ -94,6 +94,11 @@ impl<P: Platform> Devices<P> {
         self.platform.local().env()
     }
 
+    /// The configuration that they are of.
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
     /// The device or array of the configuration that has this name.
     pub fn find(&self, name: &Name) -> Option<Source> {
         let devices = self.config.devices.iter().find(|d| d.name.value == *name);

@@ -9,13 +9,14 @@ use crate::node::{Node, Pool, Served};
 use crate::place::Opened;
 use crate::platform::Platform;
 use crate::record::Recording;
-use block::{Device as _, Driver, Nanos};
+use block::{Device as _, Driver, Nanos, SECTOR_BYTES};
 use cache::{Counter, DeviceState};
 use control::config::Name;
 use control::explained::Policy;
 use control::status::Pool as PoolStatus;
-use control::status::{Counters, Device, Flow, Nbd, PoolDevice, Status, Volume};
-use filter::{Interval, Snapshot, Verb};
+use control::status::{Counters, Device, Flow, LATENCY_BOUNDS_US, Nbd, PoolDevice, Status};
+use control::status::{Total, Unused, Volume};
+use filter::{Interval, Snapshot, Tally, Verb};
 use std::collections::HashMap;
 
 /// What one connection was last told, to tell it what happened since.
@@ -75,6 +76,7 @@ impl<P: Platform> Node<P> {
             uptime_s: (now - self.began).as_secs_f64(),
             span_s,
             cpu_percent: per(used.as_secs_f64() * 100.0, span_s),
+            cpu_s: process.cpu.as_secs_f64(),
             resident_bytes: process.resident_bytes,
             nbd: Nbd::default(),
             volumes,
@@ -82,11 +84,41 @@ impl<P: Platform> Node<P> {
             pools: self.pools.iter().map(|(n, p)| pool(n, p, now)).collect(),
             arrays: self.arrays(now),
             devices,
+            unused: self.unused(),
         };
         for frontend in &self.frontends {
             frontend.stats(&mut status);
         }
         status
+    }
+}
+
+impl<P: Platform> Node<P> {
+    /// Devices of the configuration that are open for nothing and in no array.
+    fn unused(&self) -> Vec<Unused> {
+        let config = self.devices.config();
+        let in_array = |name: &Name| {
+            let mut all = config
+                .arrays
+                .iter()
+                .flat_map(|a| a.members.iter().chain(a.spares.iter()));
+            all.any(|member| member == name)
+        };
+        let devices = config.devices.iter();
+        let unused = devices.filter(|device| {
+            let name = &device.name.value;
+            !self.devices.is_open(name) && !in_array(name)
+        });
+        let unused = unused.map(|device| Unused {
+            name: device.name.value.to_string(),
+            place: match (&device.path, &device.nbd) {
+                (Some(path), _) => path.display().to_string(),
+                (None, Some(uri)) => uri.value.to_string(),
+                (None, None) => String::new(),
+            },
+            model: device.model.as_ref().map(|model| model.value.clone()),
+        });
+        unused.collect()
     }
 }
 
@@ -185,6 +217,25 @@ fn device<P: Platform>(
         in_flight: now.in_flight(),
         queue_mean: interval.queue_mean(),
         busy_percent: interval.utilisation() * 100.0,
+        read_total: total(now.tally(Verb::Read)),
+        write_total: total(now.tally(Verb::Write)),
+        busy_s: now.busy().as_secs_f64(),
+    }
+}
+
+fn total(tally: &Tally) -> Total {
+    let mut counts = vec![0; LATENCY_BOUNDS_US.len()];
+    for step in tally.latency.iter_recorded() {
+        let bound = LATENCY_BOUNDS_US.partition_point(|us| us * 1000 < step.value_iterated_to());
+        if let Some(count) = counts.get_mut(bound) {
+            *count += step.count_since_last_iteration();
+        }
+    }
+    Total {
+        requests: tally.requests,
+        bytes: tally.sectors * SECTOR_BYTES,
+        latency_s: tally.latency.mean() * tally.latency.len() as f64 / 1e9,
+        latency_counts: counts,
     }
 }
 

@@ -17,7 +17,7 @@ enum May {
 }
 
 /// Every crate, from the ground up.
-const LAYERS: [(&str, May); 24] = [
+const LAYERS: [(&str, May); 25] = [
     ("block", May::Nothing),
     ("policy", May::Use(&["block"])),
     ("layout", May::Use(&["block"])),
@@ -42,14 +42,14 @@ const LAYERS: [(&str, May); 24] = [
     (
         "control",
         May::AllBut(&[
-            "uring", "node", "simnode", "advise", "proof", "testbed", "lab", "hotset",
+            "uring", "node", "simnode", "advise", "proof", "testbed", "lab", "web", "hotset",
         ]),
     ),
     // Of sim, node takes the models that a device may imitate.
     (
         "node",
         May::AllBut(&[
-            "uring", "simnode", "advise", "proof", "testbed", "lab", "hotset",
+            "uring", "simnode", "advise", "proof", "testbed", "lab", "web", "hotset",
         ]),
     ),
     (
@@ -61,6 +61,7 @@ const LAYERS: [(&str, May); 24] = [
             "proof",
             "testbed",
             "lab",
+            "web",
             "hotset",
         ]),
     ),
@@ -73,15 +74,17 @@ const LAYERS: [(&str, May); 24] = [
             "proof",
             "testbed",
             "lab",
+            "web",
             "hotset",
         ]),
     ),
     ("testbed", May::Use(&[])),
     (
         "proof",
-        May::AllBut(&["experiment", "advise", "lab", "hotset"]),
+        May::AllBut(&["experiment", "advise", "lab", "web", "hotset"]),
     ),
     ("lab", May::AllBut(&["hotset", "proof"])),
+    ("web", May::Use(&["cache", "control"])),
     ("hotset", May::AllBut(&[])),
     ("tidy", May::Use(&[])),
 ];

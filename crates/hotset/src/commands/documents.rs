@@ -14,6 +14,10 @@ pub fn reference() -> Result<(), Failure> {
     print(control::config::reference().as_bytes())
 }
 
+pub fn openapi() -> Result<(), Failure> {
+    print(web::description().as_bytes())
+}
+
 pub fn completions(shell: Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "hotset", &mut script);

@@ -1,11 +1,12 @@
 //! `hotset volume`.
 
 use super::status::volumes;
-use super::text::{Argument, Section, argument};
+use super::text::{Argument, argument};
 use crate::Failure;
 use crate::cli::Volume;
 use control::client::Client;
 use control::protocol::Request;
+use control::section::Section;
 
 pub fn run(command: Volume) -> Result<(), Failure> {
     let (control, request) = match command {

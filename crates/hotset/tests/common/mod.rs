@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
+pub mod site;
+
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixDatagram;

@@ -1,0 +1,38 @@
+//! `hotset web`.
+
+use crate::Failure;
+use crate::cli::Control;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+#[derive(clap::Args)]
+pub struct Web {
+    #[command(flatten)]
+    control: Control,
+    /// Where to listen; other than on this machine only with TLS
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8443")]
+    listen: SocketAddr,
+    /// The file that keeps the hashes of the tokens; made if missing
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "/var/lib/hotset/web-tokens"
+    )]
+    tokens: PathBuf,
+    /// A certificate chain in PEM: use TLS
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_certificate: Option<PathBuf>,
+    /// The key of the certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
+}
+
+pub fn run(command: Web) -> Result<(), Failure> {
+    let options = web::Options {
+        listen: command.listen,
+        control: command.control.control,
+        state: command.state,
+        tls: command.tls_certificate.zip(command.tls_key),
+    };
+    web::run(options).map_err(Failure::Runtime)
+}

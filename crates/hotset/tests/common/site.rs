@@ -1,0 +1,142 @@
+//! A web server beside a daemon, and requests to it.
+
+use super::{Place, Process, hotset, until};
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use ureq::Agent;
+
+/// `hotset web` on a port of its own.
+pub struct Site {
+    pub process: Process,
+    /// Such as `http://127.0.0.1:1234`.
+    pub origin: String,
+    pub operator: String,
+    pub reader: String,
+    agent: Agent,
+}
+
+/// What was answered.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: ureq::http::HeaderMap,
+    pub body: String,
+}
+
+impl Answer {
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        self.headers
+            .get(name)
+            .map_or("", |value| value.to_str().unwrap())
+    }
+}
+
+/// The command that serves, for the daemon of `place`.
+pub fn web(place: &Place) -> Command {
+    let mut command = hotset();
+    command
+        .args(["web", "--listen", "127.0.0.1:0", "--state"])
+        .arg(place.path("web"))
+        .env("HOTSET_CONTROL", place.path("control"));
+    command
+}
+
+impl Site {
+    /// Starts it, with new tokens.
+    pub fn start(place: &Place) -> Site {
+        let _ = std::fs::remove_file(place.path("web/tokens"));
+        let mut child = web(place).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut told = |what: &str| {
+            let line = lines.next().unwrap().unwrap();
+            let told = line.strip_prefix(what).unwrap_or_else(|| panic!("{line}"));
+            told.trim_end_matches('/').to_owned()
+        };
+        let operator = told("operator token: ");
+        let reader = told("read-only token: ");
+        let origin = told("hotset web: listening on ");
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_global(Some(Duration::from_secs(30)))
+            .build();
+        Site {
+            process: Process(child),
+            origin,
+            operator,
+            reader,
+            agent: config.into(),
+        }
+    }
+
+    /// Its address without the scheme.
+    pub fn address(&self) -> &str {
+        self.origin.split_once("//").unwrap().1
+    }
+
+    /// Sends a request with `headers`, and `body` as JSON if there is one.
+    pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let url = format!("{}{path}", self.origin);
+        let mut request = ureq::http::Request::builder().method(method).uri(url);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let answer = if body.is_empty() {
+            self.agent.run(request.body(()).unwrap())
+        } else {
+            let request = request.header("content-type", "application/json");
+            self.agent.run(request.body(body.to_owned()).unwrap())
+        };
+        let mut answer = answer.unwrap();
+        Answer {
+            status: answer.status().as_u16(),
+            headers: answer.headers().clone(),
+            body: answer.body_mut().read_to_string().unwrap(),
+        }
+    }
+
+    /// Sends a request with `token`.
+    pub fn with(&self, token: &str, method: &str, path: &str, body: &str) -> Answer {
+        let bearer = format!("Bearer {token}");
+        self.send(method, path, &[("authorization", &bearer)], body)
+    }
+
+    /// Sends an operator's request, which must succeed.
+    pub fn operate(&self, method: &str, path: &str, body: &str) -> Answer {
+        let answer = self.with(&self.operator, method, path, body);
+        assert!(answer.status < 300, "{method} {path}: {answer:?}");
+        answer
+    }
+
+    /// The value of a metric, by its name and labels as they are printed.
+    pub fn metric(&self, series: &str) -> Option<f64> {
+        let answer = self.with(&self.reader, "GET", "/metrics", "");
+        let line = answer
+            .body
+            .lines()
+            .find_map(|line| line.strip_prefix(series));
+        line.map(|value| value.trim().parse().unwrap())
+    }
+
+    /// A connection of its own.
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address()).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
+        stream
+    }
+
+    /// Waits until it answers as it should.
+    pub fn recovers(&self) {
+        until("the web server to answer", || {
+            let connected = TcpStream::connect(self.address()).is_ok();
+            connected && self.metric("hotset_up") == Some(1.0)
+        });
+    }
+}

@@ -1,0 +1,100 @@
+//! The API: resources under `/api/v1`, each a question or a change that the
+//! control socket knows. What a body means is checked by the daemon alone.
+
+mod arrays;
+mod body;
+mod live;
+mod places;
+mod pools;
+mod session;
+mod volumes;
+
+use crate::events::Event;
+use crate::gate::Reader;
+use crate::problem::Problem;
+use crate::routes::App;
+use axum::Json;
+use axum::extract::State;
+use control::protocol::{Reply, Request};
+use control::status::Status;
+use utoipa::OpenApi;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+struct Bearer;
+
+impl utoipa::Modify for Bearer {
+    fn modify(&self, api: &mut utoipa::openapi::OpenApi) {
+        let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+        let components = api.components.get_or_insert_default();
+        components.add_security_scheme("token", SecurityScheme::Http(scheme));
+    }
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "hotset",
+        description = "A running daemon: its state, and changes of it.",
+        version = "1"
+    ),
+    security(("token" = [])),
+    modifiers(&Bearer),
+)]
+struct Api;
+
+/// The resources, described.
+pub fn resources() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(Api::openapi())
+        .routes(routes!(session::sign_in, session::shown, session::sign_out))
+        .routes(routes!(status))
+        .routes(routes!(live::live))
+        .routes(routes!(events))
+        .routes(routes!(places::places))
+        .routes(routes!(volumes::add))
+        .routes(routes!(volumes::remove))
+        .routes(routes!(volumes::set_mode))
+        .routes(routes!(volumes::set_quiesced))
+        .routes(routes!(volumes::invalidate))
+        .routes(routes!(volumes::explain))
+        .routes(routes!(volumes::observe))
+        .routes(routes!(pools::add_device))
+        .routes(routes!(pools::remove_device))
+        .routes(routes!(arrays::add_member))
+        .routes(routes!(arrays::fail_member))
+        .routes(routes!(arrays::replace_member))
+        .routes(routes!(arrays::scrub))
+}
+
+/// The description of all resources, in JSON.
+pub fn description() -> String {
+    let api = resources().into_openapi();
+    let text = api.to_pretty_json().expect("a description is plain data");
+    text + "\n"
+}
+
+/// The state and rates of the daemon
+#[utoipa::path(get, path = "/api/v1/status", tag = "daemon", responses(
+    (status = 200, body = Status), (status = "default", body = Problem, content_type = "application/problem+json")
+))]
+async fn status(_: Reader, State(app): State<App>) -> Result<Json<Status>, Problem> {
+    let report = app.daemon.report().await?;
+    Ok(Json(report.status.clone()))
+}
+
+/// What happened to the daemon, the oldest first
+#[utoipa::path(get, path = "/api/v1/events", tag = "daemon", responses(
+    (status = 200, body = Vec<Event>), (status = "default", body = Problem, content_type = "application/problem+json")
+))]
+async fn events(_: Reader, State(app): State<App>) -> Json<Vec<Event>> {
+    Json(app.daemon.events())
+}
+
+/// Has a change carried out.
+async fn change(app: &App, request: Request) -> Result<axum::http::StatusCode, Problem> {
+    match app.daemon.ask(request).await? {
+        Reply::Done => Ok(axum::http::StatusCode::NO_CONTENT),
+        other => Err(Problem::unexpected(&other)),
+    }
+}

@@ -1,0 +1,100 @@
+//! Arrays: their members, and scrubs. How far a rebuild or scrub is, the status tells.
+
+use super::body::{Body, Device, Path};
+use super::change;
+use crate::gate::Operator;
+use crate::problem::Problem;
+use crate::routes::App;
+use axum::extract::State;
+use axum::http::StatusCode;
+use control::protocol::Request;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+/// A device for an array.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewMember {
+    /// The device.
+    device: Device,
+    /// Whether what it holds may be lost.
+    #[serde(default)]
+    overwrite: bool,
+}
+
+/// Give an array a device: one that was lost, or a spare
+#[utoipa::path(post, path = "/api/v1/arrays/{array}/members", tag = "arrays",
+    params(("array" = String, Path)), request_body = NewMember, responses(
+    (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
+))]
+pub async fn add_member(
+    _: Operator,
+    State(app): State<App>,
+    Path(array): Path<String>,
+    Body(new): Body<NewMember>,
+) -> Result<StatusCode, Problem> {
+    let request = Request::AddMember {
+        array,
+        device: new.device.named_or_new(),
+        overwrite: new.overwrite,
+    };
+    change(&app, request).await
+}
+
+/// Take a member out of an array
+#[utoipa::path(delete, path = "/api/v1/arrays/{array}/members/{member}", tag = "arrays",
+    params(("array" = String, Path), ("member" = String, Path, description = "Its device, or the number of its role")),
+    responses(
+    (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
+))]
+pub async fn fail_member(
+    _: Operator,
+    State(app): State<App>,
+    Path((array, member)): Path<(String, String)>,
+) -> Result<StatusCode, Problem> {
+    change(&app, Request::FailMember { array, member }).await
+}
+
+/// Put a device in a member's place
+#[utoipa::path(put, path = "/api/v1/arrays/{array}/members/{member}/device", tag = "arrays",
+    params(("array" = String, Path), ("member" = String, Path, description = "Its device, or the number of its role")),
+    request_body = NewMember, responses(
+    (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
+))]
+pub async fn replace_member(
+    _: Operator,
+    State(app): State<App>,
+    Path((array, member)): Path<(String, String)>,
+    Body(new): Body<NewMember>,
+) -> Result<StatusCode, Problem> {
+    let request = Request::ReplaceMember {
+        array,
+        member,
+        device: new.device.named_or_new(),
+        overwrite: new.overwrite,
+    };
+    change(&app, request).await
+}
+
+/// A scrub to begin.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Scrub {
+    /// Whether what differs is brought into agreement.
+    #[serde(default)]
+    repair: bool,
+}
+
+/// Begin to compare all that an array holds twice
+#[utoipa::path(post, path = "/api/v1/arrays/{array}/scrub", tag = "arrays",
+    params(("array" = String, Path)), request_body = inline(Scrub), responses(
+    (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
+))]
+pub async fn scrub(
+    _: Operator,
+    State(app): State<App>,
+    Path(array): Path<String>,
+    Body(Scrub { repair }): Body<Scrub>,
+) -> Result<StatusCode, Problem> {
+    change(&app, Request::Scrub { array, repair }).await
+}

@@ -1,0 +1,84 @@
+//! Bodies and parameters, whose errors are problems too.
+
+use crate::problem::Problem;
+use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::extract::{FromRequest, FromRequestParts};
+use axum::http::StatusCode;
+use control::protocol::NamedOrNew;
+use control::section::Section;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+/// A body of JSON.
+#[derive(FromRequest)]
+#[from_request(via(axum::Json), rejection(Problem))]
+pub struct Body<T>(pub T);
+
+/// What an address names.
+#[derive(FromRequestParts)]
+#[from_request(via(axum::extract::Path), rejection(Problem))]
+pub struct Path<T>(pub T);
+
+/// What follows the question mark.
+#[derive(FromRequestParts)]
+#[from_request(via(axum::extract::Query), rejection(Problem))]
+pub struct Query<T>(pub T);
+
+const REMEDY: &str = "see docs/openapi.json for what this address takes";
+
+impl From<JsonRejection> for Problem {
+    fn from(cause: JsonRejection) -> Problem {
+        Problem::new(cause.status(), cause.body_text(), REMEDY)
+    }
+}
+
+impl From<PathRejection> for Problem {
+    fn from(cause: PathRejection) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, cause.body_text(), REMEDY)
+    }
+}
+
+impl From<QueryRejection> for Problem {
+    fn from(cause: QueryRejection) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, cause.body_text(), REMEDY)
+    }
+}
+
+/// A device of the configuration by its name, or with `path` or `nbd` a new one of that name.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Device {
+    /// What reports call it.
+    pub name: String,
+    /// A file or a block device.
+    pub path: Option<String>,
+    /// An NBD URI.
+    pub nbd: Option<String>,
+    /// Its failure domain.
+    pub controller: Option<String>,
+}
+
+impl Device {
+    /// Whether it is not one of the configuration.
+    pub fn is_new(&self) -> bool {
+        self.path.is_some() || self.nbd.is_some()
+    }
+
+    /// Its section.
+    pub fn section(&self) -> Section {
+        Section::default()
+            .text("name", &self.name)
+            .optional("path", self.path.as_deref())
+            .optional("nbd", self.nbd.as_deref())
+            .optional("controller", self.controller.as_deref())
+    }
+
+    /// As a request names it.
+    pub fn named_or_new(&self) -> NamedOrNew {
+        if self.is_new() {
+            NamedOrNew::New(self.section().finish())
+        } else {
+            NamedOrNew::Named(self.name.clone())
+        }
+    }
+}

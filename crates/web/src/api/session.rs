@@ -1,0 +1,76 @@
+//! Signing a browser in and out.
+
+use super::body::Body;
+use crate::problem::Problem;
+use crate::routes::App;
+use crate::tokens::Role;
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::IntoResponse;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// What a browser signs in with.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Credentials {
+    /// A token that `hotset web` printed at its first start.
+    token: String,
+}
+
+/// A browser that has signed in.
+#[derive(Serialize, ToSchema)]
+pub struct Session {
+    /// What it may do.
+    role: Role,
+    /// What each change carries in the header `X-CSRF-Token`.
+    csrf: String,
+}
+
+/// Sign a browser in
+///
+/// Sets a cookie. Programs send `Authorization: Bearer TOKEN` instead.
+#[utoipa::path(post, path = "/api/v1/session", tag = "session", security(()),
+    request_body = Credentials, responses(
+    (status = 200, body = Session), (status = "default", body = Problem, content_type = "application/problem+json")
+))]
+pub async fn sign_in(
+    State(app): State<App>,
+    Body(credentials): Body<Credentials>,
+) -> Result<impl IntoResponse, Problem> {
+    let role = app.gate.admit(&credentials.token).await?;
+    let (session, cookie) = app.gate.begin(role);
+    let session = Session {
+        role: session.role,
+        csrf: session.csrf,
+    };
+    Ok(([(header::SET_COOKIE, cookie)], Json(session)))
+}
+
+/// The session of a browser that has signed in
+#[utoipa::path(get, path = "/api/v1/session", tag = "session", security(()), responses(
+    (status = 200, body = Session), (status = "default", body = Problem, content_type = "application/problem+json")
+))]
+pub async fn shown(State(app): State<App>, headers: HeaderMap) -> Result<Json<Session>, Problem> {
+    let session = app.gate.session(&headers).ok_or_else(|| {
+        Problem::new(
+            StatusCode::UNAUTHORIZED,
+            "nobody has signed in",
+            "sign in with a token",
+        )
+    })?;
+    Ok(Json(Session {
+        role: session.role,
+        csrf: session.csrf,
+    }))
+}
+
+/// Sign a browser out
+#[utoipa::path(delete, path = "/api/v1/session", tag = "session", security(()), responses(
+    (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
+))]
+pub async fn sign_out(State(app): State<App>, headers: HeaderMap) -> impl IntoResponse {
+    let cookie = app.gate.end(&headers);
+    (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)])
+}

@@ -1,0 +1,176 @@
+//! Volumes: adding, changing, removing and explaining them.
+
+use super::body::{Body, Device, Path, Query};
+use super::change;
+use crate::gate::{Operator, Reader};
+use crate::problem::Problem;
+use crate::routes::App;
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use control::explained::Explained;
+use control::observed::Observed;
+use control::protocol::{Reply, Request};
+use control::section::Section;
+use serde::Deserialize;
+use utoipa::{IntoParams, ToSchema};
+
+/// A volume to be served.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewVolume {
+    /// Its name, also as an NBD export.
+    name: String,
+    /// What holds its data.
+    origin: Device,
+    /// The pool it is cached in.
+    pool: String,
+    /// `write-through`, `write-around` or `pass-through`.
+    mode: Option<String>,
+    /// Its size, such as `10GiB`; all of the origin unless given.
+    size: Option<String>,
+    /// Refuse every write of clients.
+    #[serde(default)]
+    read_only: bool,
+}
+
+/// Serve a volume
+#[utoipa::path(post, path = "/api/v1/volumes", tag = "volumes", request_body = NewVolume, responses(
+    (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
+))]
+pub async fn add(
+    _: Operator,
+    State(app): State<App>,
+    Body(new): Body<NewVolume>,
+) -> Result<StatusCode, Problem> {
+    let device = new.origin.section().flag("read_only", new.read_only);
+    let device = new.origin.is_new().then(|| device.finish());
+    let volume = Section::default()
+        .text("name", &new.name)
+        .text("origin", &new.origin.name)
+        .text("pool", &new.pool)
+        .optional("mode", new.mode.as_deref())
+        .optional("size", new.size.as_deref())
+        .flag("read_only", new.read_only)
+        .finish();
+    change(&app, Request::AddVolume { volume, device }).await
+}
+
+/// Serve a volume no more, once its requests in flight have ended
+#[utoipa::path(delete, path = "/api/v1/volumes/{volume}", tag = "volumes",
+    params(("volume" = String, Path)), responses(
+    (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
+))]
+pub async fn remove(
+    _: Operator,
+    State(app): State<App>,
+    Path(volume): Path<String>,
+) -> Result<StatusCode, Problem> {
+    change(&app, Request::RemoveVolume { volume }).await
+}
+
+/// How a volume uses its pool.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Mode {
+    /// `write-through`, `write-around` or `pass-through`.
+    mode: String,
+}
+
+/// Change how a volume uses its pool
+#[utoipa::path(put, path = "/api/v1/volumes/{volume}/mode", tag = "volumes",
+    params(("volume" = String, Path)), request_body = Mode, responses(
+    (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
+))]
+pub async fn set_mode(
+    _: Operator,
+    State(app): State<App>,
+    Path(volume): Path<String>,
+    Body(Mode { mode }): Body<Mode>,
+) -> Result<StatusCode, Problem> {
+    change(&app, Request::SetMode { volume, mode }).await
+}
+
+/// Whether a volume's changes are held back.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Quiesced {
+    /// Hold clients' writes and make the origin durable; or let them go on.
+    quiesced: bool,
+}
+
+/// Hold back the changes of a volume for a snapshot of its origin, or let them go on
+#[utoipa::path(put, path = "/api/v1/volumes/{volume}/quiesced", tag = "volumes",
+    params(("volume" = String, Path)), request_body = Quiesced, responses(
+    (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
+))]
+pub async fn set_quiesced(
+    _: Operator,
+    State(app): State<App>,
+    Path(volume): Path<String>,
+    Body(Quiesced { quiesced }): Body<Quiesced>,
+) -> Result<StatusCode, Problem> {
+    let request = match quiesced {
+        true => Request::Quiesce { volume },
+        false => Request::Resume { volume },
+    };
+    change(&app, request).await
+}
+
+/// Forget what is cached of a volume whose origin others have changed
+#[utoipa::path(post, path = "/api/v1/volumes/{volume}/invalidate", tag = "volumes",
+    params(("volume" = String, Path)), responses(
+    (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
+))]
+pub async fn invalidate(
+    _: Operator,
+    State(app): State<App>,
+    Path(volume): Path<String>,
+) -> Result<StatusCode, Problem> {
+    change(&app, Request::Invalidate { volume }).await
+}
+
+/// A range of a volume, in bytes.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Range {
+    /// Where the lines to be explained begin.
+    start: Option<u64>,
+    /// Where they end.
+    end: Option<u64>,
+}
+
+/// Why a volume is cached or not, its heat, and each line of a range
+#[utoipa::path(get, path = "/api/v1/volumes/{volume}/explanation", tag = "volumes",
+    params(("volume" = String, Path), Range), responses(
+    (status = 200, body = Explained), (status = "default", body = Problem, content_type = "application/problem+json")
+))]
+pub async fn explain(
+    _: Reader,
+    State(app): State<App>,
+    Path(volume): Path<String>,
+    Query(range): Query<Range>,
+) -> Result<Json<Explained>, Problem> {
+    let range = range.start.zip(range.end);
+    match app.daemon.ask(Request::Explain { volume, range }).await? {
+        Reply::Explained(explained) => Ok(Json(*explained)),
+        other => Err(Problem::unexpected(&other)),
+    }
+}
+
+/// What was asked of a volume, and how its devices served it
+#[utoipa::path(get, path = "/api/v1/volumes/{volume}/observation", tag = "volumes",
+    params(("volume" = String, Path)), responses(
+    (status = 200, body = Observed), (status = "default", body = Problem, content_type = "application/problem+json")
+))]
+pub async fn observe(
+    _: Reader,
+    State(app): State<App>,
+    Path(volume): Path<String>,
+) -> Result<Json<Observed>, Problem> {
+    match app.daemon.ask(Request::Observe { volume }).await? {
+        Reply::Observed(observed) => Ok(Json(*observed)),
+        other => Err(Problem::unexpected(&other)),
+    }
+}

@@ -1,0 +1,146 @@
+//! The other end of the control socket.
+//!
+//! Invariants:
+//!     at most [`CONNECTIONS_MAX`] connections for questions and changes, and one
+//!     for the report
+//!     the report is asked for at most once in [`REPORT_AGE_MAX`], whoever looks
+
+use crate::events::{Event, Events};
+use crate::problem::Problem;
+use axum::http::StatusCode;
+use control::client::{Client, Error};
+use control::protocol::{Reply, Request};
+use control::status::Status;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{Mutex, Semaphore};
+use tokio::time::timeout;
+
+/// Connections for questions and changes; the daemon serves 16 in all.
+pub const CONNECTIONS_MAX: usize = 4;
+/// How old a report may be that is shown again.
+const REPORT_AGE_MAX: Duration = Duration::from_millis(900);
+/// How long a question waits for a connection.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Counters that a live view shows.
+const LIVE: [&str; 5] = [
+    "blocks_hit",
+    "blocks_missed",
+    "reads_hit",
+    "reads_missed",
+    "writes",
+];
+
+/// A report.
+pub struct Report {
+    /// What the daemon reports.
+    pub status: Status,
+    /// What of it a live view shows, as JSON: made once, whoever looks.
+    pub live: String,
+}
+
+impl Report {
+    /// The report of `status`.
+    pub fn new(status: Status) -> Report {
+        let mut live = status.clone();
+        let volumes = live.volumes.iter_mut().map(|volume| &mut volume.counters);
+        let pools = live.pools.iter_mut().map(|pool| &mut pool.counters);
+        for counters in volumes.chain(pools) {
+            counters.retain(|name, _| LIVE.contains(&&**name));
+        }
+        for device in &mut live.devices {
+            device.read_total = Default::default();
+            device.write_total = Default::default();
+        }
+        let live = serde_json::to_string(&live).expect("plain data");
+        Report { status, live }
+    }
+}
+
+/// The daemon behind a control socket.
+pub struct Daemon {
+    path: PathBuf,
+    free: Semaphore,
+    reports: Mutex<Reports>,
+    events: std::sync::Mutex<Events>,
+}
+
+/// The connection that reports come on: rates are since the last one.
+#[derive(Default)]
+struct Reports {
+    client: Option<Client>,
+    last: Option<(Instant, Result<Arc<Report>, Problem>)>,
+}
+
+impl Daemon {
+    /// The daemon that listens on `path`.
+    pub fn new(path: PathBuf, events: Events) -> Daemon {
+        Daemon {
+            path,
+            free: Semaphore::new(CONNECTIONS_MAX),
+            reports: Mutex::default(),
+            events: std::sync::Mutex::new(events),
+        }
+    }
+
+    /// What happened so far, the oldest first.
+    pub fn events(&self) -> Vec<Event> {
+        self.events.lock().expect("no holder panics").all().to_vec()
+    }
+
+    /// The report, or the last one if that is fresh.
+    pub async fn report(&self) -> Result<Arc<Report>, Problem> {
+        let mut reports = self.reports.lock().await;
+        if let Some((at, last)) = &reports.last
+            && at.elapsed() < REPORT_AGE_MAX
+        {
+            return last.clone();
+        }
+        let (path, client) = (self.path.clone(), reports.client.take());
+        let asked = blocking(move || {
+            let mut client = client.map_or_else(|| Client::connect(&path), Ok)?;
+            let status = client.status()?;
+            Ok((client, status))
+        });
+        let report = match asked.await {
+            Ok((client, status)) => {
+                reports.client = Some(client);
+                Ok(Arc::new(Report::new(status)))
+            }
+            Err(problem) => Err(problem),
+        };
+        let status = report.as_ref().ok().map(|report| &report.status);
+        self.events
+            .lock()
+            .expect("no holder panics")
+            .observe(status);
+        reports.last = Some((Instant::now(), report.clone()));
+        report
+    }
+
+    /// Has `request` answered or carried out.
+    pub async fn ask(&self, request: Request) -> Result<Reply, Problem> {
+        let busy = || {
+            Problem::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the daemon is busy with other requests of this server",
+                "try again",
+            )
+        };
+        let free = timeout(WAIT_MAX, self.free.acquire()).await;
+        let _free = free.map_err(|_| busy())?.map_err(|_| busy())?;
+        let path = self.path.clone();
+        blocking(move || Client::connect(&path)?.ask(&request)).await
+    }
+}
+
+/// Runs what waits for the daemon on a thread of its own.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Problem> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.expect("what asks does not panic")
+        .map_err(|error| Problem::of_daemon(&error))
+}

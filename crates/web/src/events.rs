@@ -1,0 +1,272 @@
+//! What happened to a daemon: the differences between its reports, kept over restarts.
+//!
+//! Invariant: an event is in the file before it is shown, unless the file cannot be written.
+//!
+//! Not here: what happens between two reports and is undone by the second.
+
+use control::status::Status;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+use utoipa::ToSchema;
+
+/// Events that are kept; the file has at most twice as many lines.
+const EVENTS_MAX: usize = 1000;
+
+/// How an event is meant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    /// Something is lost or does not work.
+    Bad,
+    /// Something works again.
+    Good,
+    /// Something was changed.
+    Info,
+}
+
+/// Something that happened.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Event {
+    /// When it was seen, in seconds since 1970.
+    pub at: u64,
+    /// How it is meant.
+    pub severity: Severity,
+    /// What it happened to.
+    pub subject: String,
+    /// What happened.
+    pub text: String,
+}
+
+/// What is so of each subject, and whether that is bad.
+type Facts = BTreeMap<String, (String, bool)>;
+
+/// The events so far.
+#[derive(Default)]
+pub struct Events {
+    path: PathBuf,
+    kept: Vec<Event>,
+    lines: usize,
+    facts: Option<Facts>,
+}
+
+impl Events {
+    /// Those that the file holds; lines that are no events are left out.
+    pub fn load(path: &Path) -> Events {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let mut kept: Vec<Event> = text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect();
+        kept.drain(..kept.len().saturating_sub(EVENTS_MAX));
+        Events {
+            path: path.to_owned(),
+            lines: text.lines().count(),
+            kept,
+            facts: None,
+        }
+    }
+
+    /// All events that are kept, the oldest first.
+    pub fn all(&self) -> &[Event] {
+        &self.kept
+    }
+
+    /// Compares a report, or that there was none, with the one before.
+    pub fn observe(&mut self, status: Option<&Status>) {
+        let facts = match status {
+            Some(status) => facts(status),
+            // What was so of the rest is compared once the daemon is back.
+            None => {
+                let mut facts = self.facts.clone().unwrap_or_default();
+                let away = ("does not answer".to_owned(), true);
+                facts.insert("daemon".to_owned(), away);
+                facts
+            }
+        };
+        let fresh = match &self.facts {
+            Some(before) => differences(before, &facts),
+            None => self.news(&facts),
+        };
+        self.facts = Some(facts);
+        if !fresh.is_empty() {
+            self.keep(fresh);
+        }
+    }
+
+    /// What is bad at the start and was not known to be so.
+    fn news(&self, facts: &Facts) -> Vec<Event> {
+        let last = |subject: &str| self.kept.iter().rfind(|event| event.subject == subject);
+        let bad = facts.iter().filter(|(_, (_, bad))| *bad);
+        let unknown = bad
+            .filter(|(subject, (text, _))| last(subject).is_none_or(|event| event.text != *text));
+        unknown
+            .map(|(subject, (text, _))| event(Severity::Bad, subject, text))
+            .collect()
+    }
+
+    fn keep(&mut self, fresh: Vec<Event>) {
+        let line = |event: &Event| serde_json::to_string(event).expect("plain data") + "\n";
+        let mut options = fs::OpenOptions::new();
+        if self.lines + fresh.len() > 2 * EVENTS_MAX {
+            self.lines = self.kept.len();
+            let beside = self.path.with_extension("new");
+            let text: String = self.kept.iter().map(line).collect();
+            // A disk that is full takes the events' memory, not the service.
+            let _ = fs::write(&beside, text).and_then(|()| fs::rename(&beside, &self.path));
+        }
+        let text: String = fresh.iter().map(line).collect();
+        if let Ok(mut file) = options.append(true).create(true).open(&self.path) {
+            let _ = file.write_all(text.as_bytes());
+        }
+        self.lines += fresh.len();
+        self.kept.extend(fresh);
+        let over = self.kept.len().saturating_sub(EVENTS_MAX);
+        self.kept.drain(..over);
+    }
+}
+
+fn event(severity: Severity, subject: &str, text: &str) -> Event {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    Event {
+        at: now.map_or(0, |since| since.as_secs()),
+        severity,
+        subject: subject.to_owned(),
+        text: text.to_owned(),
+    }
+}
+
+fn differences(before: &Facts, now: &Facts) -> Vec<Event> {
+    let mut events = Vec::new();
+    for (subject, (text, bad)) in now {
+        let severity = match (before.get(subject), bad) {
+            (Some((same, _)), _) if same == text => continue,
+            (_, true) => Severity::Bad,
+            (Some((_, true)), false) => Severity::Good,
+            (_, false) => Severity::Info,
+        };
+        events.push(event(severity, subject, text));
+    }
+    for subject in before.keys().filter(|subject| !now.contains_key(*subject)) {
+        events.push(event(Severity::Info, subject, "is there no more"));
+    }
+    events
+}
+
+fn facts(status: &Status) -> Facts {
+    let mut facts = Facts::new();
+    let mut add = |subject: String, text: String, bad: bool| facts.insert(subject, (text, bad));
+    add(
+        "daemon".into(),
+        format!("answers, process {}", status.pid),
+        false,
+    );
+    for volume in &status.volumes {
+        let quiesced = if volume.quiesced { ", quiesced" } else { "" };
+        let text = format!("is served, {}{quiesced}", volume.mode);
+        add(format!("volume {}", volume.name), text, false);
+    }
+    for volume in &status.waiting {
+        let text = format!("is not served: {}", volume.why);
+        add(format!("volume {}", volume.name), text, true);
+    }
+    for pool in &status.pools {
+        for device in &pool.devices {
+            let subject = format!("device {} of pool {}", device.name, pool.name);
+            let lost = device.state.starts_with("ejected");
+            add(subject, format!("is {}", device.state), lost);
+        }
+    }
+    for array in &status.arrays {
+        let lost = ["degraded", "failed", "inactive"].contains(&&*array.state);
+        add(
+            format!("array {}", array.name),
+            format!("is {}", array.state),
+            lost,
+        );
+        for member in &array.members {
+            let subject = format!("member {} of array {}", member.role, array.name);
+            let device = member.device.as_deref().unwrap_or("no device");
+            let lost = ["lost", "missing"].contains(&&*member.state);
+            add(subject, format!("{device} is {}", member.state), lost);
+        }
+    }
+    for device in status.devices.iter().filter(|device| device.errors > 0) {
+        let text = format!("has failed {} requests", device.errors);
+        add(format!("device {}", device.name), text, true);
+    }
+    facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    fn told(events: &Events) -> Vec<(Severity, &str, &str)> {
+        let told = |event: &'_ Event| event.severity;
+        let events = events.all().iter();
+        events.map(|e| (told(e), &*e.subject, &*e.text)).collect()
+    }
+
+    #[test]
+    fn differences_are_kept_over_restarts_and_known_trouble_is_not_told_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events");
+        let mut status = sample::report().status;
+        status.devices[0].errors = 0;
+        status.arrays.clear();
+        status.waiting.clear();
+        let mut events = Events::load(&path);
+        events.observe(Some(&status));
+        let ejected = (
+            Severity::Bad,
+            "device ssd of pool fast",
+            "is ejected (read error)",
+        );
+        assert_eq!(told(&events), [ejected]);
+        status.pools[0].devices[0].state = "online".into();
+        status.volumes[0].mode = "pass-through".into();
+        events.observe(Some(&status));
+        events.observe(Some(&status));
+        events.observe(None);
+        events.observe(None);
+        events.observe(Some(&status));
+        let expected = [
+            ejected,
+            (Severity::Good, "device ssd of pool fast", "is online"),
+            (Severity::Info, "volume <script>", "is served, pass-through"),
+            (Severity::Bad, "daemon", "does not answer"),
+            (Severity::Good, "daemon", "answers, process 1"),
+        ];
+        assert_eq!(told(&events), expected);
+        let mut again = Events::load(&path);
+        assert_eq!(told(&again), expected);
+        status.pools[0].devices[0].state = "ejected (read error)".into();
+        again.observe(Some(&status));
+        assert_eq!(again.all().len(), 6);
+        let mut third = Events::load(&path);
+        third.observe(Some(&status));
+        assert_eq!(third.all().len(), 6);
+    }
+
+    #[test]
+    fn the_file_is_bounded_and_may_be_damaged() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events");
+        fs::write(&path, "nonsense\n{}\n").unwrap();
+        let mut events = Events::load(&path);
+        assert!(events.all().is_empty());
+        for i in 0..5 * EVENTS_MAX {
+            let text = i.to_string();
+            events.keep(vec![event(Severity::Info, "x", &text)]);
+        }
+        assert_eq!(events.all().len(), EVENTS_MAX);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.lines().count() <= 2 * EVENTS_MAX + 1);
+        assert_eq!(Events::load(&path).all(), events.all());
+    }
+}

@@ -1,0 +1,211 @@
+//! Who may do what: tokens, sessions of browsers, and the token against forgery.
+//!
+//! Invariants:
+//!     a wrong token is answered after a wait, one at a time; who would wait behind
+//!     [`WRONG_WAITING_MAX`] others is turned away at once
+//!     a session is known by the hash of its secret, and there are at most [`SESSIONS_MAX`]
+
+use crate::problem::Problem;
+use crate::routes::App;
+use crate::tokens::{Hash, Role, Tokens, hash, secret};
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// The cookie of a session.
+const COOKIE: &str = "hotset_session";
+/// The header that a browser's change carries.
+const FORGERY_HEADER: &str = "x-csrf-token";
+/// How long a session lasts.
+const SESSION_AGE_MAX: Duration = Duration::from_secs(12 * 3600);
+const SESSIONS_MAX: usize = 64;
+/// How long a wrong token waits for its answer.
+const WRONG_WAIT: Duration = Duration::from_millis(250);
+const WRONG_WAITING_MAX: usize = 8;
+
+/// A browser that has signed in.
+#[derive(Clone)]
+pub struct Session {
+    /// What it may do.
+    pub role: Role,
+    /// What each of its changes carries.
+    pub csrf: String,
+    begun: Instant,
+}
+
+/// What is known of clients.
+pub struct Gate {
+    tokens: Tokens,
+    secure: bool,
+    sessions: Mutex<HashMap<Hash, Session>>,
+    wrong: tokio::sync::Mutex<()>,
+    wrong_waiting: AtomicUsize,
+}
+
+impl Gate {
+    /// A gate for `tokens`; `secure` says that clients use TLS.
+    pub fn new(tokens: Tokens, secure: bool) -> Gate {
+        Gate {
+            tokens,
+            secure,
+            sessions: Mutex::default(),
+            wrong: tokio::sync::Mutex::default(),
+            wrong_waiting: AtomicUsize::new(0),
+        }
+    }
+
+    /// The role of `token`; a wrong one is slowed down.
+    pub async fn admit(&self, token: &str) -> Result<Role, Problem> {
+        if let Some(role) = self.tokens.role(token) {
+            return Ok(role);
+        }
+        let _waiting = Waiting::begin(&self.wrong_waiting)?;
+        let _alone = self.wrong.lock().await;
+        tokio::time::sleep(WRONG_WAIT).await;
+        Err(Problem::new(
+            StatusCode::UNAUTHORIZED,
+            "this token is not known",
+            "use one that `hotset web` printed at its first start, or remove its file of tokens \
+             and start it again",
+        ))
+    }
+
+    /// Begins a session: it, and the cookie that names it.
+    pub fn begin(&self, role: Role) -> (Session, String) {
+        let (id, csrf) = (secret(), secret());
+        let begun = Instant::now();
+        let session = Session { role, csrf, begun };
+        let mut sessions = self.sessions.lock().expect("no holder panics");
+        sessions.retain(|_, session| session.begun.elapsed() < SESSION_AGE_MAX);
+        if sessions.len() >= SESSIONS_MAX {
+            let oldest = sessions.iter().min_by_key(|(_, session)| session.begun);
+            let oldest = oldest.map(|(id, _)| *id).expect("there are some");
+            sessions.remove(&oldest);
+        }
+        sessions.insert(hash(&id), session.clone());
+        (session, self.cookie(&id, SESSION_AGE_MAX))
+    }
+
+    /// Ends the session of a request; the cookie that takes its own away.
+    pub fn end(&self, headers: &HeaderMap) -> String {
+        if let Some(id) = cookie(headers) {
+            self.sessions
+                .lock()
+                .expect("no holder panics")
+                .remove(&hash(id));
+        }
+        self.cookie("", Duration::ZERO)
+    }
+
+    fn cookie(&self, id: &str, age: Duration) -> String {
+        let secure = if self.secure { "; Secure" } else { "" };
+        let age = age.as_secs();
+        format!("{COOKIE}={id}; HttpOnly; SameSite=Strict; Path=/; Max-Age={age}{secure}")
+    }
+
+    /// The session that the cookie of a request names.
+    pub fn session(&self, headers: &HeaderMap) -> Option<Session> {
+        let id = cookie(headers)?;
+        let sessions = self.sessions.lock().expect("no holder panics");
+        let session = sessions.get(&hash(id))?;
+        (session.begun.elapsed() < SESSION_AGE_MAX).then(|| session.clone())
+    }
+
+    async fn role(&self, method: &Method, headers: &HeaderMap) -> Result<Role, Problem> {
+        if let Some(token) = bearer(headers) {
+            return self.admit(token).await;
+        }
+        let session = self.session(headers).ok_or_else(|| {
+            Problem::new(
+                StatusCode::UNAUTHORIZED,
+                "this needs a token",
+                "sign in, or send `Authorization: Bearer TOKEN`",
+            )
+        })?;
+        let shown = headers.get(FORGERY_HEADER).map(|shown| shown.as_bytes());
+        if !method.is_safe() && shown.map(sha) != Some(hash(&session.csrf)) {
+            return Err(Problem::new(
+                StatusCode::FORBIDDEN,
+                "the token against forged requests is missing or of another session",
+                "load the page again",
+            ));
+        }
+        Ok(session.role)
+    }
+}
+
+fn sha(bytes: &[u8]) -> Hash {
+    hash(&String::from_utf8_lossy(bytes))
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    value.strip_prefix("Bearer ").map(str::trim)
+}
+
+fn cookie(headers: &HeaderMap) -> Option<&str> {
+    let all = headers.get_all(header::COOKIE).into_iter();
+    let mut pairs = all
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|v| v.split(';'));
+    pairs.find_map(|pair| pair.trim().strip_prefix(COOKIE)?.strip_prefix('='))
+}
+
+/// One who waits for the answer to a wrong token.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Waiting<'_> {
+    fn begin(count: &AtomicUsize) -> Result<Waiting<'_>, Problem> {
+        let waiting = Waiting(count);
+        if count.fetch_add(1, Ordering::Relaxed) < WRONG_WAITING_MAX {
+            return Ok(waiting);
+        }
+        Err(Problem::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "too many wrong tokens were shown",
+            "wait, and use the right one",
+        ))
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// One who may look.
+pub struct Reader;
+
+impl FromRequestParts<App> for Reader {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Reader, Problem> {
+        app.gate
+            .role(&parts.method, &parts.headers)
+            .await
+            .map(|_| Reader)
+    }
+}
+
+/// One who may change.
+pub struct Operator;
+
+impl FromRequestParts<App> for Operator {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Operator, Problem> {
+        match app.gate.role(&parts.method, &parts.headers).await? {
+            Role::Operator => Ok(Operator),
+            Role::ReadOnly => Err(Problem::new(
+                StatusCode::FORBIDDEN,
+                "this token may look, and change nothing",
+                "use the operator's token",
+            )),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The web server beside the daemon: metrics, an API and a page.
+//!
+//! Invariants:
+//!     the daemon is reached by its control socket alone, over few connections
+//!     whatever clients do here: they share one report a second
+//!     no answer but the page's own files and the sign-in goes to who shows no token
+//!     a change needs the role of an operator, and of a browser a token against forgery
+//!
+//! - [`api`]: resources, and their description.
+//! - [`serve`]: connections, TLS and limits.
+//! - [`gate`] and [`tokens`]: who may do what.
+//! - [`daemon`]: the other end of the control socket.
+//! - [`events`]: what happened, from one report to the next.
+//! - [`page`]: the files of the page.
+//! - [`metrics`]: the daemon's status for Prometheus.
+//!
+//! Not here: anything that a daemon does by itself, and the page's source (`web/`).
+
+mod api;
+mod daemon;
+mod events;
+mod gate;
+mod metrics;
+mod page;
+mod problem;
+mod routes;
+#[cfg(test)]
+mod sample;
+mod serve;
+mod tokens;
+
+pub use api::description;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// How the server runs.
+pub struct Options {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// The daemon's control socket.
+    pub control: PathBuf,
+    /// A directory for the hashes of the tokens, and the events; made if missing.
+    pub state: PathBuf,
+    /// A certificate chain and its key, in PEM.
+    pub tls: Option<(PathBuf, PathBuf)>,
+}
+
+/// Serves until SIGINT or SIGTERM. An error is what is wrong and what to do about it.
+pub fn run(options: Options) -> Result<(), String> {
+    if options.tls.is_none() && !options.listen.ip().is_loopback() {
+        return Err(format!(
+            "{} can be reached by other machines, which needs TLS; give --tls-certificate and \
+             --tls-key, or listen on 127.0.0.1",
+            options.listen
+        ));
+    }
+    let tls = options.tls.as_ref().map(serve::tls).transpose()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(daemon::CONNECTIONS_MAX + 1)
+        .build()
+        .map_err(|error| format!("no event loop can be had: {error}"))?;
+    runtime.block_on(async {
+        let listener = serve::listen(options.listen).await?;
+        let (tokens, fresh) = tokens::Tokens::load_or_make(&options.state.join("tokens"))?;
+        let events = events::Events::load(&options.state.join("events"));
+        let daemon = daemon::Daemon::new(options.control, events);
+        let app = routes::App::new(daemon, tokens, tls.is_some());
+        tokio::spawn(routes::watch(app.clone()));
+        fresh.iter().for_each(|line| println!("{line}"));
+        serve::serve(listener, tls, routes::router(app)).await
+    })
+}

@@ -1,0 +1,168 @@
+//! The status for Prometheus: base units, `_total` on counters, histograms of
+//! latencies. Labels are names of the configuration and states, both bounded.
+//!
+//! [`families`] is the one list of what is exposed, but for the counters of
+//! volumes and pools, which the cache itself lists.
+
+mod families;
+
+use crate::daemon::Report;
+use families::{Sample, Value, families};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeLabelSet, EncodeMetric as _, LabelSetEncoder, NoLabelSet,
+};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+use std::fmt;
+use std::sync::Arc;
+
+/// What a scrape is.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What one scrape shows: a report, or that the daemon does not answer.
+pub fn encode(report: Option<Arc<Report>>) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Scrape(report)));
+    let mut text = String::new();
+    prometheus_client::encoding::prometheus_text::encode(&mut text, &registry)
+        .expect("a string takes all that is written");
+    text
+}
+
+struct Scrape(Option<Arc<Report>>);
+
+impl fmt::Debug for Scrape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scrape").finish_non_exhaustive()
+    }
+}
+
+/// The labels of one sample.
+struct Labels<'a>(&'a [(&'static str, &'a str)]);
+
+impl EncodeLabelSet for Labels<'_> {
+    fn encode(&self, encoder: &mut LabelSetEncoder) -> fmt::Result {
+        for label in self.0 {
+            prometheus_client::encoding::EncodeLabel::encode(label, encoder.encode_label())?;
+        }
+        Ok(())
+    }
+}
+
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        let up = self.0.is_some();
+        let help = "Whether the daemon answered this scrape.";
+        let descriptor = encoder.encode_descriptor("hotset_up", help, None, MetricType::Gauge)?;
+        prometheus_client::metrics::gauge::ConstGauge::new(i64::from(up)).encode(descriptor)?;
+        let Some(report) = &self.0 else {
+            return Ok(());
+        };
+        for family in families(&report.status) {
+            if family.samples.is_empty() {
+                continue;
+            }
+            let kind = match family.samples[0].value {
+                Value::Counter(_) | Value::Seconds(_) => MetricType::Counter,
+                Value::Gauge(_) => MetricType::Gauge,
+                Value::Latency(_) => MetricType::Histogram,
+            };
+            let mut metric = encoder.encode_descriptor(&family.name, family.help, None, kind)?;
+            for sample in &family.samples {
+                encode_sample(&mut metric, sample)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn encode_sample(
+    family: &mut prometheus_client::encoding::MetricEncoder,
+    sample: &Sample,
+) -> fmt::Result {
+    let labels = Labels(&sample.labels);
+    let mut metric = family.encode_family(&labels)?;
+    match &sample.value {
+        Value::Counter(n) => metric.encode_counter::<NoLabelSet, _, u64>(n, None),
+        Value::Seconds(s) => metric.encode_counter::<NoLabelSet, _, f64>(s, None),
+        Value::Gauge(value) => metric.encode_gauge(value),
+        Value::Latency(total) => {
+            let bounds = control::status::LATENCY_BOUNDS_US;
+            let bounds = bounds.iter().map(|us| *us as f64 / 1e6);
+            let mut buckets: Vec<_> = bounds.zip(total.latency_counts.iter().copied()).collect();
+            let within: u64 = total.latency_counts.iter().sum();
+            buckets.push((f64::INFINITY, total.requests.saturating_sub(within)));
+            metric.encode_histogram::<NoLabelSet>(total.latency_s, total.requests, &buckets, None)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+
+    /// What promtool finds wrong; nothing if all is well.
+    fn promtool(text: &str) -> String {
+        let mut child = Command::new("promtool")
+            .args(["check", "metrics"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("`promtool` is missing: install the Debian package `prometheus`");
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(text.as_bytes())
+            .unwrap();
+        let output = child.wait_with_output().unwrap();
+        let told = [output.stdout, output.stderr].concat();
+        let told = String::from_utf8_lossy(&told).into_owned();
+        assert_eq!(output.status.success(), told.is_empty(), "{told}");
+        told
+    }
+
+    #[test]
+    fn promtool_finds_nothing_wrong_with_a_whole_report() {
+        let text = encode(Some(Arc::new(crate::sample::report())));
+        assert_eq!(promtool(&text), "", "in:\n{text}");
+        for line in [
+            r#"hotset_volume_blocks_hit_total{volume="<script>"} 7"#,
+            r#"hotset_device_read_latency_seconds_bucket{device="disk",role="origin",le="0.0001"} 3"#,
+            r#"hotset_device_read_latency_seconds_bucket{device="disk",role="origin",le="+Inf"} 4"#,
+            r#"hotset_device_read_bytes_total{device="disk",role="origin"} 16384"#,
+            r#"hotset_pool_device_state{pool="fast",device="ssd",state="ejected"} 1"#,
+            r#"hotset_array_state{array="mirror",state="degraded"} 1"#,
+            r#"hotset_array_state{array="mirror",state="healthy"} 0"#,
+        ] {
+            assert!(
+                text.lines().any(|found| found == line),
+                "no {line} in:\n{text}"
+            );
+        }
+        for counter in cache::Counter::ALL {
+            for owner in ["volume", "pool"] {
+                let name = format!("hotset_{owner}_{}_total{{", counter.name());
+                assert!(text.contains(&name), "no {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn canary_promtool_finds_a_counter_by_the_wrong_name() {
+        let told =
+            promtool("# HELP hotset_reads Reads.\n# TYPE hotset_reads counter\nhotset_reads 1\n");
+        assert!(told.contains("_total"), "{told}");
+    }
+
+    #[test]
+    fn a_daemon_that_is_away_is_told() {
+        let text = encode(None);
+        assert!(text.contains("\nhotset_up 0\n"), "{text}");
+        assert_eq!(promtool(&text), "");
+    }
+}

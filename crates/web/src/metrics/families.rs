@@ -1,0 +1,458 @@
+//! Which metrics there are, and where in the status their values stand.
+
+use cache::Counter;
+use control::status::{Counters, Status, Total};
+
+/// States of a pool's device; an ejected one has its fault after that word.
+const DEVICE_STATES: [&str; 3] = ["online", "leaving", "ejected"];
+const ARRAY_STATES: [&str; 6] = [
+    "healthy",
+    "degraded",
+    "rebuilding",
+    "resyncing",
+    "failed",
+    "inactive",
+];
+const MEMBER_STATES: [&str; 4] = ["in sync", "filling", "lost", "missing"];
+
+/// A metric with all its samples.
+pub struct Family<'a> {
+    pub name: String,
+    pub help: &'static str,
+    pub samples: Vec<Sample<'a>>,
+}
+
+/// One value and what it is of.
+pub struct Sample<'a> {
+    pub labels: Labels<'a>,
+    pub value: Value<'a>,
+}
+
+type Labels<'a> = Vec<(&'static str, &'a str)>;
+
+/// A value of one of the kinds that Prometheus knows.
+pub enum Value<'a> {
+    Counter(u64),
+    Seconds(f64),
+    Gauge(f64),
+    Latency(&'a Total),
+}
+
+/// The metrics that were defined so far.
+struct Families<'a>(Vec<Family<'a>>);
+
+impl<'a> Families<'a> {
+    fn add(&mut self, name: &str, help: &'static str, samples: Vec<Sample<'a>>) {
+        self.0.push(Family {
+            name: format!("hotset_{name}"),
+            help,
+            samples,
+        });
+    }
+
+    /// A metric with one sample of each of `items`.
+    fn each<T>(
+        &mut self,
+        name: &str,
+        help: &'static str,
+        items: &'a [T],
+        labels: impl Fn(&'a T) -> Labels<'a>,
+        value: impl Fn(&'a T) -> Value<'a>,
+    ) {
+        let sample = |item| Sample {
+            labels: labels(item),
+            value: value(item),
+        };
+        self.add(name, help, items.iter().map(sample).collect());
+    }
+
+    /// Every counter of the cache, as `owner` has it.
+    fn counters<T>(
+        &mut self,
+        owner: &'static str,
+        items: &'a [T],
+        of: impl Fn(&'a T) -> (&'a str, &'a Counters),
+    ) {
+        for counter in Counter::ALL {
+            let name = format!("{owner}_{}", counter.name());
+            let labels = |item| vec![(owner, of(item).0)];
+            let value = |item| {
+                let counters: &Counters = of(item).1;
+                Value::Counter(counters.get(counter.name()).copied().unwrap_or(0))
+            };
+            self.each(&name, counter.help(), items, labels, value);
+        }
+    }
+}
+
+/// A sample for each state there may be, of which the present one is 1.
+fn states<'a>(
+    labels: &[(&'static str, &'a str)],
+    known: &[&'static str],
+    now: &'a str,
+) -> Vec<Sample<'a>> {
+    let present = known.iter().copied().find(|state| now.starts_with(state));
+    let other = if present.is_none() { Some(now) } else { None };
+    let all = known.iter().copied().chain(other);
+    let sample = |state| Sample {
+        labels: [labels, &[("state", state)]].concat(),
+        value: Value::Gauge(if state == present.unwrap_or(now) {
+            1.0
+        } else {
+            0.0
+        }),
+    };
+    all.map(sample).collect()
+}
+
+/// All metrics of `status`.
+pub fn families(status: &Status) -> Vec<Family<'_>> {
+    let mut families = Families(Vec::new());
+    daemon(status, &mut families);
+    volumes(status, &mut families);
+    pools(status, &mut families);
+    arrays(status, &mut families);
+    devices(status, &mut families);
+    families.0
+}
+
+fn daemon<'a>(status: &'a Status, to: &mut Families<'a>) {
+    let nbd = &status.nbd;
+    for (name, help, value) in [
+        (
+            "daemon_uptime_seconds",
+            "Time since the daemon began.",
+            Value::Gauge(status.uptime_s),
+        ),
+        (
+            "daemon_cpu_seconds",
+            "Processor time that the daemon used.",
+            Value::Seconds(status.cpu_s),
+        ),
+        (
+            "daemon_resident_memory_bytes",
+            "Memory of the daemon that is resident.",
+            Value::Gauge(status.resident_bytes as f64),
+        ),
+        (
+            "nbd_connections",
+            "NBD connections that are open.",
+            Value::Gauge(nbd.connections.into()),
+        ),
+        (
+            "nbd_handshakes",
+            "NBD connections whose handshake is under way.",
+            Value::Gauge(nbd.handshakes.into()),
+        ),
+        (
+            "nbd_connections_failed",
+            "NBD connections ended for a violation, a stall or a failed handshake.",
+            Value::Counter(nbd.connections_failed),
+        ),
+        (
+            "nbd_connections_refused",
+            "NBD connections closed because there were too many.",
+            Value::Counter(nbd.connections_refused),
+        ),
+        (
+            "nbd_requests",
+            "NBD requests answered without an error.",
+            Value::Counter(nbd.requests),
+        ),
+        (
+            "nbd_errors",
+            "NBD requests answered with an error.",
+            Value::Counter(nbd.errors),
+        ),
+    ] {
+        let labels = Vec::new();
+        to.add(name, help, vec![Sample { labels, value }]);
+    }
+}
+
+fn volumes<'a>(status: &'a Status, to: &mut Families<'a>) {
+    let volumes = &status.volumes;
+    to.each(
+        "volume_info",
+        "The origin, pool and mode of a volume that is served.",
+        volumes,
+        |v| {
+            vec![
+                ("volume", &v.name),
+                ("origin", &v.origin),
+                ("pool", &v.pool),
+                ("mode", &v.mode),
+            ]
+        },
+        |_| Value::Gauge(1.0),
+    );
+    to.each(
+        "volume_waiting",
+        "A volume of the configuration that is not served yet.",
+        &status.waiting,
+        |v| {
+            vec![
+                ("volume", &v.name),
+                ("origin", &v.origin),
+                ("pool", &v.pool),
+            ]
+        },
+        |_| Value::Gauge(1.0),
+    );
+    to.each(
+        "volume_size_bytes",
+        "Size of a volume.",
+        volumes,
+        |v| vec![("volume", &v.name)],
+        |v| Value::Gauge(v.size_bytes as f64),
+    );
+    to.each(
+        "volume_quiesced",
+        "Whether the changes of a volume are held back.",
+        volumes,
+        |v| vec![("volume", &v.name)],
+        |v| Value::Gauge(f64::from(u8::from(v.quiesced))),
+    );
+    to.counters("volume", volumes, |v| (&v.name, &v.counters));
+}
+
+fn pools<'a>(status: &'a Status, to: &mut Families<'a>) {
+    let pools = &status.pools;
+    to.each(
+        "pool_info",
+        "The policy of a pool.",
+        pools,
+        |p| vec![("pool", &p.name), ("policy", &p.policy)],
+        |_| Value::Gauge(1.0),
+    );
+    type Of = fn(&control::status::Pool) -> f64;
+    let figures: [(&str, &str, Of); 4] = [
+        ("pool_line_size_bytes", "The unit of replacement.", |p| {
+            p.line_bytes.into()
+        }),
+        ("pool_lines", "Lines that there is room for.", |p| {
+            p.lines.into()
+        }),
+        ("pool_lines_used", "Lines that hold something.", |p| {
+            p.lines_used.into()
+        }),
+        (
+            "pool_memory_bytes",
+            "Memory for validity and checksums.",
+            |p| p.memory_bytes as f64,
+        ),
+    ];
+    for (name, help, of) in figures {
+        to.each(
+            name,
+            help,
+            pools,
+            |p| vec![("pool", &p.name)],
+            |p| Value::Gauge(of(p)),
+        );
+    }
+    let rules = pools.iter().flat_map(|p| {
+        p.rule.would_miss.iter().map(move |(rule, share)| Sample {
+            labels: vec![("pool", &p.name), ("rule", rule)],
+            value: Value::Gauge(*share),
+        })
+    });
+    let help =
+        "The share of recent accesses that a rule of a policy that tunes itself would have missed.";
+    to.add("pool_rule_miss_ratio", help, rules.collect());
+    to.counters("pool", pools, |p| (&p.name, &p.counters));
+    let devices = || {
+        let pools = pools.iter();
+        pools.flat_map(|p| {
+            p.devices
+                .iter()
+                .map(move |d| (vec![("pool", &*p.name), ("device", &*d.name)], d))
+        })
+    };
+    let state = devices().flat_map(|(labels, d)| states(&labels, &DEVICE_STATES, &d.state));
+    to.add(
+        "pool_device_state",
+        "Whether a pool's device is in this state.",
+        state.collect(),
+    );
+    let capacity = devices().map(|(labels, d)| Sample {
+        labels,
+        value: Value::Gauge(d.capacity_bytes as f64),
+    });
+    to.add(
+        "pool_device_capacity_bytes",
+        "Bytes of a pool device's lines.",
+        capacity.collect(),
+    );
+    let faults = devices().map(|(labels, d)| Sample {
+        labels,
+        value: Value::Counter(d.faults),
+    });
+    to.add(
+        "pool_device_faults",
+        "Faults of a pool's device.",
+        faults.collect(),
+    );
+}
+
+fn arrays<'a>(status: &'a Status, to: &mut Families<'a>) {
+    let arrays = &status.arrays;
+    let state = arrays
+        .iter()
+        .flat_map(|a| states(&[("array", &a.name)], &ARRAY_STATES, &a.state));
+    to.add(
+        "array_state",
+        "Whether an array is in this state.",
+        state.collect(),
+    );
+    type Of = fn(&control::status::Array) -> f64;
+    let figures: [(&str, &str, Of); 4] = [
+        ("array_size_bytes", "Size of an array.", |a| {
+            a.size_bytes as f64
+        }),
+        (
+            "array_lost_bytes",
+            "Bytes of an array whose data is lost.",
+            |a| a.lost_bytes as f64,
+        ),
+        (
+            "array_progress_ratio",
+            "How much of a rebuild or resynchronisation is done; 1 if none runs.",
+            |a| {
+                a.progress
+                    .as_ref()
+                    .map_or(1.0, |progress| progress.percent / 100.0)
+            },
+        ),
+        (
+            "array_scrub_mismatches",
+            "Places that differed in the scrub that runs, or the last one.",
+            |a| {
+                a.scrub
+                    .as_ref()
+                    .map_or(0.0, |scrub| scrub.mismatches as f64)
+            },
+        ),
+    ];
+    for (name, help, of) in figures {
+        to.each(
+            name,
+            help,
+            arrays,
+            |a| vec![("array", &a.name)],
+            |a| Value::Gauge(of(a)),
+        );
+    }
+    let members = || {
+        let arrays = arrays.iter();
+        arrays.flat_map(|a| {
+            a.members.iter().map(move |m| {
+                let device = m.device.as_deref().unwrap_or("");
+                (vec![("array", &*a.name), ("device", device)], m)
+            })
+        })
+    };
+    let present = || members().filter(|(_, m)| m.device.is_some());
+    let state = present().flat_map(|(labels, m)| states(&labels, &MEMBER_STATES, &m.state));
+    to.add(
+        "array_member_state",
+        "Whether a member of an array is in this state.",
+        state.collect(),
+    );
+    type Count = fn(&control::status::Member) -> u64;
+    let counts: [(&str, &str, Count); 5] = [
+        (
+            "array_member_reads",
+            "Reads of a member that succeeded.",
+            |m| m.reads,
+        ),
+        (
+            "array_member_writes",
+            "Writes of a member that succeeded.",
+            |m| m.writes,
+        ),
+        (
+            "array_member_read_errors",
+            "Reads of a member that failed.",
+            |m| m.read_errors,
+        ),
+        (
+            "array_member_write_errors",
+            "Writes and flushes of a member that failed.",
+            |m| m.write_errors,
+        ),
+        (
+            "array_member_repaired_sectors",
+            "Sectors of a member that could not be read and were written again.",
+            |m| m.repaired,
+        ),
+    ];
+    for (name, help, of) in counts {
+        let sample = |(labels, m)| Sample {
+            labels,
+            value: Value::Counter(of(m)),
+        };
+        to.add(name, help, present().map(sample).collect());
+    }
+    let missing = arrays.iter().map(|a| {
+        let missing = a.members.iter().filter(|m| m.device.is_none()).count();
+        Sample {
+            labels: vec![("array", &*a.name)],
+            value: Value::Gauge(missing as f64),
+        }
+    });
+    to.add(
+        "array_members_missing",
+        "Roles of an array that no device has.",
+        missing.collect(),
+    );
+}
+
+fn devices<'a>(status: &'a Status, to: &mut Families<'a>) {
+    type Of = fn(&control::status::Device) -> Value<'_>;
+    let figures: [(&str, &str, Of); 8] = [
+        ("device_size_bytes", "Size of an open device.", |d| {
+            Value::Gauge(d.size_bytes as f64)
+        }),
+        ("device_read_bytes", "Bytes read from a device.", |d| {
+            Value::Counter(d.read_total.bytes)
+        }),
+        ("device_written_bytes", "Bytes written to a device.", |d| {
+            Value::Counter(d.write_total.bytes)
+        }),
+        (
+            "device_read_latency_seconds",
+            "Latency of a device's reads that succeeded.",
+            |d| Value::Latency(&d.read_total),
+        ),
+        (
+            "device_write_latency_seconds",
+            "Latency of a device's writes that succeeded.",
+            |d| Value::Latency(&d.write_total),
+        ),
+        (
+            "device_errors",
+            "Requests of any kind that a device failed.",
+            |d| Value::Counter(d.errors),
+        ),
+        (
+            "device_requests_in_flight",
+            "Requests in flight on a device.",
+            |d| Value::Gauge(d.in_flight as f64),
+        ),
+        (
+            "device_busy_seconds",
+            "Time in which a device had a request in flight.",
+            |d| Value::Seconds(d.busy_s),
+        ),
+    ];
+    for (name, help, of) in figures {
+        to.each(
+            name,
+            help,
+            &status.devices,
+            |d| vec![("device", &d.name), ("role", &d.role)],
+            of,
+        );
+    }
+}

@@ -1,0 +1,69 @@
+//! What went wrong, as RFC 9457 has it, with the remedy.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use control::client::Error;
+use control::protocol::Reply;
+use serde::Serialize;
+
+/// An answer that is an error.
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+pub struct Problem {
+    /// The HTTP status.
+    pub status: u16,
+    /// What kind of error it is.
+    pub title: String,
+    /// What is wrong.
+    pub detail: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+impl Problem {
+    /// A problem of a request.
+    pub fn new(
+        status: StatusCode,
+        detail: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Problem {
+        Problem {
+            status: status.as_u16(),
+            title: status.canonical_reason().unwrap_or("Error").to_owned(),
+            detail: detail.into(),
+            remedy: remedy.into(),
+        }
+    }
+
+    /// An answer to another question.
+    pub fn unexpected(reply: &Reply) -> Problem {
+        let what = format!("the daemon answered {reply:?} to another question");
+        let remedy = "use hotset and a daemon of the same version";
+        Problem::new(StatusCode::BAD_GATEWAY, what, remedy)
+    }
+
+    /// What the daemon said; its messages end with the remedy.
+    pub fn of_daemon(error: &Error) -> Problem {
+        let (status, text) = match error {
+            Error::Refused(text) => (StatusCode::CONFLICT, text.clone()),
+            Error::Unreachable(..) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+        };
+        let (detail, remedy) = text
+            .rsplit_once("; ")
+            .unwrap_or((&text, "correct the request"));
+        Problem::new(status, detail, remedy)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).expect("made from one");
+        let body = serde_json::to_vec(&self).expect("plain data");
+        let kind = HeaderValue::from_static("application/problem+json");
+        let mut response = (status, [(header::CONTENT_TYPE, kind)], body).into_response();
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            let retry = HeaderValue::from_static("10");
+            response.headers_mut().insert(header::RETRY_AFTER, retry);
+        }
+        response
+    }
+}

@@ -1,0 +1,147 @@
+//! What is where, and what every answer carries.
+
+use crate::api;
+use crate::daemon::Daemon;
+use crate::gate::{Gate, Reader};
+use crate::metrics;
+use crate::page;
+use crate::problem::Problem;
+use crate::tokens::Tokens;
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+use tower_http::compression::CompressionLayer;
+use tower_http::timeout::RequestBodyTimeoutLayer;
+
+/// The longest body of a request.
+const BODY_BYTES_MAX: usize = 64 << 10;
+/// How long a body may pause.
+const BODY_PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// How often the daemon is looked at while nobody looks.
+const WATCH_INTERVAL: Duration = Duration::from_secs(5);
+
+/// What handlers share.
+pub struct Shared {
+    pub daemon: Daemon,
+    pub gate: Gate,
+    secure: bool,
+}
+
+/// A handle of it.
+#[derive(Clone)]
+pub struct App(Arc<Shared>);
+
+impl Deref for App {
+    type Target = Shared;
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+impl App {
+    pub fn new(daemon: Daemon, tokens: Tokens, secure: bool) -> App {
+        let gate = Gate::new(tokens, secure);
+        App(Arc::new(Shared {
+            daemon,
+            gate,
+            secure,
+        }))
+    }
+}
+
+/// Looks at the daemon now and then, so that what happens is seen while nobody looks.
+pub async fn watch(app: App) {
+    loop {
+        // What is wrong is among the events.
+        let _ = app.daemon.report().await;
+        tokio::time::sleep(WATCH_INTERVAL).await;
+    }
+}
+
+/// Every address.
+pub fn router(app: App) -> Router {
+    let (api, _) = api::resources().split_for_parts();
+    api.route("/", get(page::index))
+        .route("/assets/{name}", get(page::asset))
+        .route("/metrics", get(scrape))
+        .fallback(nothing)
+        .method_not_allowed_fallback(other_method)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(RequestBodyTimeoutLayer::new(BODY_PAUSE_MAX))
+        .layer(CompressionLayer::new())
+        .layer(from_fn_with_state(app.clone(), protect))
+        .with_state(app)
+}
+
+async fn scrape(_: Reader, State(app): State<App>) -> Response {
+    let report = app.daemon.report().await.ok();
+    let text = metrics::encode(report);
+    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
+}
+
+async fn nothing() -> Problem {
+    no_such_address()
+}
+
+/// What is answered where there is nothing.
+pub fn no_such_address() -> Problem {
+    let remedy = "see docs/commands/web.md for what is where";
+    Problem::new(
+        StatusCode::NOT_FOUND,
+        "there is nothing at this address",
+        remedy,
+    )
+}
+
+async fn other_method() -> Problem {
+    let remedy = "see docs/commands/web.md for what it takes";
+    let what = "this address does not take this method";
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, what, remedy)
+}
+
+/// What every answer tells a browser to refuse.
+const PROTECTION: [(HeaderName, &str); 7] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+         img-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; \
+         frame-ancestors 'none'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (
+        HeaderName::from_static("cross-origin-opener-policy"),
+        "same-origin",
+    ),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        "same-origin",
+    ),
+    (
+        HeaderName::from_static("permissions-policy"),
+        "camera=(), geolocation=(), microphone=()",
+    ),
+];
+
+async fn protect(State(app): State<App>, request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    for (name, value) in PROTECTION {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    let kept = HeaderValue::from_static("no-store");
+    headers.entry(header::CACHE_CONTROL).or_insert(kept);
+    if app.secure {
+        let always = HeaderValue::from_static("max-age=31536000");
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, always);
+    }
+    response
+}

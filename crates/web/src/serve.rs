@@ -1,0 +1,120 @@
+//! Connections: accepting them, TLS, and what one client may take.
+
+use axum::Router;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+/// Connections at one time; one more is closed at once.
+const CONNECTIONS_MAX: usize = 256;
+/// How long a handshake, and the head of a request, may take.
+const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long a connection lasts; a browser's live stream then connects again.
+const CONNECTION_TIME_MAX: Duration = Duration::from_secs(900);
+/// How long after a failed accept the next is tried.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A server's identity from its files.
+pub fn tls((certificate, key): &(PathBuf, PathBuf)) -> Result<TlsAcceptor, String> {
+    let wrong = |file: &PathBuf, cause: &dyn std::fmt::Display| {
+        format!(
+            "{} cannot be used ({cause}); give a file in PEM",
+            file.display()
+        )
+    };
+    let chain = CertificateDer::pem_file_iter(certificate)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| wrong(certificate, &error))?;
+    let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, &error))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_no_client_auth()
+        .with_single_cert(chain, secret)
+        .map_err(|error| {
+            format!(
+                "{} and {} do not fit each other ({error}); give a certificate and its own key",
+                certificate.display(),
+                key.display()
+            )
+        })?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// Begins to listen.
+pub async fn listen(address: SocketAddr) -> Result<TcpListener, String> {
+    TcpListener::bind(address).await.map_err(|error| {
+        let remedy = match error.kind() {
+            ErrorKind::AddrInUse => "end what listens there, or choose another port with --listen",
+            ErrorKind::PermissionDenied => "choose a port above 1023 with --listen",
+            _ => "choose an address of this machine with --listen",
+        };
+        format!("{address} cannot be listened on ({error}); {remedy}")
+    })
+}
+
+/// Serves until SIGINT or SIGTERM.
+pub async fn serve(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+) -> Result<(), String> {
+    let address = listener.local_addr().map_err(|error| error.to_string())?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let signals = |kind| signal(kind).map_err(|error| format!("signals cannot be had: {error}"));
+    let mut interrupt = signals(SignalKind::interrupt())?;
+    let mut terminate = signals(SignalKind::terminate())?;
+    println!("hotset web: listening on {scheme}://{address}/");
+    let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = interrupt.recv() => return Ok(()),
+            _ = terminate.recv() => return Ok(()),
+        };
+        let Ok((stream, _)) = accepted else {
+            // Such as too many open files, which may pass.
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let Ok(place) = free.clone().try_acquire_owned() else {
+            continue;
+        };
+        let (tls, router) = (tls.clone(), router.clone());
+        tokio::spawn(async move {
+            let _place = place;
+            match tls {
+                None => converse(stream, router).await,
+                Some(tls) => {
+                    if let Ok(Ok(stream)) = timeout(HEAD_TIME_MAX, tls.accept(stream)).await {
+                        converse(stream, router).await;
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// Answers the requests of one connection.
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, router: Router) {
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME_MAX)
+        .max_buf_size(64 << 10);
+    let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    // How it ended is the client's business alone.
+    let _ = timeout(CONNECTION_TIME_MAX, connection).await;
+}

@@ -1,0 +1,146 @@
+/** What the API reports, as far as the page shows it; docs/openapi.json has all of it. */
+
+export interface Volume {
+  name: string;
+  origin: string;
+  pool: string;
+  mode: string;
+  quiesced: boolean;
+  size_bytes: number;
+  hit_percent: number | null;
+  counters: Record<string, number>;
+}
+
+export interface PoolDevice {
+  name: string;
+  controller: string;
+  state: string;
+  capacity_bytes: number;
+  faults: number;
+}
+
+export interface Pool {
+  name: string;
+  policy: string;
+  line_bytes: number;
+  lines_used: number;
+  lines: number;
+  devices: PoolDevice[];
+  counters: Record<string, number>;
+}
+
+export interface Member {
+  role: number;
+  device: string | null;
+  state: string;
+  read_errors: number;
+  write_errors: number;
+  repaired: number;
+}
+
+export interface ArrayState {
+  name: string;
+  level: string;
+  state: string;
+  size_bytes: number;
+  members: Member[];
+  spares: string[];
+  progress: { role: number | null; percent: number; left_s: number | null } | null;
+  scrub: { running: boolean; mismatches: number; repaired: number; unreadable: number; error: string | null } | null;
+  lost_bytes: number;
+  down: string | null;
+  inactive?: string | null;
+  warnings: string[];
+  events: string[];
+}
+
+export interface Flow {
+  iops: number;
+  mb_s: number;
+  latency_us_mean: number;
+  latency_us_p99: number;
+}
+
+export interface Device {
+  name: string;
+  role: string;
+  place: string;
+  controller: string;
+  size_bytes: number;
+  read: Flow;
+  write: Flow;
+  errors: number;
+  in_flight: number;
+  busy_percent: number;
+}
+
+export interface Status {
+  uptime_s: number;
+  span_s: number;
+  cpu_percent: number;
+  resident_bytes: number;
+  nbd: { listeners: string[]; connections: number; requests: number; errors: number };
+  volumes: Volume[];
+  waiting: { name: string; origin: string; pool: string; why: string }[];
+  pools: Pool[];
+  arrays: ArrayState[];
+  devices: Device[];
+}
+
+export interface Place {
+  name: string | null;
+  place: string;
+  size_bytes: number | null;
+  model: string | null;
+  rotational: boolean | null;
+  holds: string | null;
+  used_by: string | null;
+}
+
+export interface Explained {
+  size_bytes: number;
+  mode: string;
+  mode_help: string;
+  line_bytes: number;
+  policy: { name: string; active: string | null; active_for_s: number | null; would_miss: [string, number][] };
+  reasons: { name: string; count: number; help: string }[];
+  regions: { reads: number; writes: number; idle_s: number | null; resident: number }[];
+  region_bytes: number;
+  sampled: boolean;
+  range: { start: number; end: number; lines_in_range: number; lines: Line[] } | null;
+}
+
+export interface Line {
+  start: number;
+  len: number;
+  device: string | null;
+  decision: string;
+  decided_s: number | null;
+  why: string;
+}
+
+export interface Kind {
+  requests: number;
+  bytes: number;
+  latency_us_mean: number;
+  latency_us: number[];
+}
+
+export interface Observed {
+  origin: { reads: Kind; writes: Kind };
+  cache: { reads: Kind; writes: Kind };
+}
+
+export interface Event {
+  at: number;
+  severity: "bad" | "good" | "info";
+  subject: string;
+  text: string;
+}
+
+export interface Problem {
+  status: number;
+  title: string;
+  detail: string;
+  remedy: string;
+}

@@ -1,0 +1,75 @@
+/** Pieces that several views use. */
+
+import type { ComponentChildren } from "preact";
+import { failure, session } from "./api";
+
+export function Card(props: { title: string; children: ComponentChildren; actions?: ComponentChildren }) {
+  return (
+    <section class="card" aria-label={props.title}>
+      <header>
+        <h2>{props.title}</h2>
+        {props.actions}
+      </header>
+      {props.children}
+    </section>
+  );
+}
+
+/** A button for who may change something. */
+export function Action(props: { label: string; danger?: boolean; disabled?: boolean; id?: string; run: () => void }) {
+  const allowed = session.value?.role === "operator";
+  return (
+    <button
+      id={props.id}
+      type="button"
+      class={props.danger ? "danger" : undefined}
+      disabled={!allowed || props.disabled}
+      title={allowed ? undefined : "this needs the operator's token"}
+      onClick={props.run}
+    >
+      {props.label}
+    </button>
+  );
+}
+
+export function State(props: { state: string }) {
+  const good = ["online", "healthy", "in sync", "on"].includes(props.state);
+  const bad = /^(ejected|failed|inactive|lost|missing|degraded)/.test(props.state);
+  return <span class={`state ${good ? "good" : bad ? "bad" : "busy"}`}>{props.state}</span>;
+}
+
+export function Failure() {
+  const problem = failure.value;
+  if (!problem) return null;
+  return (
+    <div class="banner bad" role="alert">
+      <p>
+        <strong>{problem.detail}</strong>
+      </p>
+      <p>{problem.remedy}</p>
+      <button type="button" onClick={() => (failure.value = null)}>
+        Dismiss
+      </button>
+    </div>
+  );
+}
+
+/** A table that scrolls by itself on a narrow screen. */
+export function Table(props: { head: string[]; label: string; children: ComponentChildren }) {
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label={props.label}>
+      <table>
+        <thead>
+          <tr>
+            {props.head.map((name) => (
+              <th scope="col" key={name}>
+                {name}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>{props.children}</tbody>
+      </table>
+    </div>
+  );
+}

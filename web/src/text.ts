@@ -1,0 +1,36 @@
+/** Figures as people read them. */
+
+export function bytes(n: number | null | undefined): string {
+  if (n === null || n === undefined) return "unknown";
+  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+  let unit = 0;
+  while (n >= 1024 && unit < units.length - 1) {
+    n /= 1024;
+    unit += 1;
+  }
+  return `${n < 10 && unit > 0 ? n.toFixed(1) : Math.round(n)} ${units[unit]}`;
+}
+
+export function span(seconds: number): string {
+  if (seconds < 90) return `${Math.round(seconds)} s`;
+  if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
+  if (seconds < 129600) return `${Math.round(seconds / 3600)} h`;
+  return `${Math.round(seconds / 86400)} d`;
+}
+
+export function figure(n: number | null | undefined, digits = 1): string {
+  if (n === null || n === undefined || !Number.isFinite(n)) return "–";
+  if (Math.abs(n) >= 1000) return Math.round(n).toLocaleString("en");
+  return n.toFixed(digits);
+}
+
+export function latency(us: number): string {
+  if (us <= 0) return "–";
+  return us < 1000 ? `${Math.round(us)} µs` : `${(us / 1000).toFixed(us < 10000 ? 1 : 0)} ms`;
+}
+
+/** A name that the daemon takes, made from any text. */
+export function plain(text: string): string {
+  const last = text.split("/").filter(Boolean).pop() ?? "";
+  return last.replace(/[^A-Za-z0-9._-]/g, "-").slice(0, 63) || "device";
+}

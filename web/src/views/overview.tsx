@@ -1,0 +1,143 @@
+/** Is all well, how fast is it, and what changed last. */
+
+import { useSignal } from "@preact/signals";
+import { change, segment } from "../api";
+import { Chart } from "../chart";
+import { troubles } from "../health";
+import { series, status } from "../live";
+import type { Status, Volume } from "../model";
+import { Action, Card, State, Table } from "../parts";
+import { bytes, figure, span } from "../text";
+import { Recent } from "./events";
+
+/** Rows shown at a time; a filter finds the others. */
+const ROWS_MAX = 50;
+
+function Health(props: { now: Status }) {
+  const found = troubles(props.now);
+  if (found.length === 0) {
+    return (
+      <div class="banner good" role="status">
+        <p>
+          <strong>All is well.</strong> Up {span(props.now.uptime_s)}, {props.now.volumes.length} volumes,{" "}
+          {props.now.nbd.connections} connections.
+        </p>
+      </div>
+    );
+  }
+  return (
+    <div class="banner bad" role="alert" id="troubles">
+      {found.map((trouble) => (
+        <p key={trouble.subject + trouble.what}>
+          <strong>
+            {trouble.subject} {trouble.what}.
+          </strong>{" "}
+          {trouble.remedy}.
+        </p>
+      ))}
+    </div>
+  );
+}
+
+export function Switch(props: { volume: Volume }) {
+  const { volume } = props;
+  const off = volume.mode === "pass-through";
+  const mode = off ? "write-through" : "pass-through";
+  return (
+    <Action
+      label={off ? "Turn caching on" : "Turn caching off"}
+      run={() => change("PUT", `/api/v1/volumes/${segment(volume.name)}/mode`, { mode })}
+    />
+  );
+}
+
+function Volumes(props: { now: Status }) {
+  const filter = useSignal("");
+  const { volumes } = props.now;
+  const wanted = volumes.filter((volume) => volume.name.includes(filter.value));
+  return (
+    <Card
+      title="Volumes"
+      actions={
+        volumes.length > 10 && (
+          <label>
+            Filter{" "}
+            <input type="search" value={filter.value} onInput={(e) => (filter.value = e.currentTarget.value)} />
+          </label>
+        )
+      }
+    >
+      {volumes.length === 0 ? (
+        <p>
+          No volume is served. <a href="#/setup">Set one up</a>.
+        </p>
+      ) : (
+        <Table label="Volumes" head={["Volume", "Origin", "Pool", "Size", "Hit ratio", "Mode", "Caching"]}>
+          {wanted.slice(0, ROWS_MAX).map((volume) => (
+            <tr key={volume.name}>
+              <th scope="row">
+                <a href={`#/volume/${segment(volume.name)}`}>{volume.name}</a>
+              </th>
+              <td>{volume.origin}</td>
+              <td>{volume.pool}</td>
+              <td>{bytes(volume.size_bytes)}</td>
+              <td class="hits">{volume.hit_percent === null ? "–" : `${figure(volume.hit_percent)}%`}</td>
+              <td>
+                <State state={volume.quiesced ? `${volume.mode}, quiesced` : volume.mode} />
+              </td>
+              <td>
+                <Switch volume={volume} />
+              </td>
+            </tr>
+          ))}
+        </Table>
+      )}
+      {wanted.length > ROWS_MAX && (
+        <p class="muted">
+          {ROWS_MAX} of {wanted.length} volumes are shown; filter by name to find others.
+        </p>
+      )}
+    </Card>
+  );
+}
+
+export function Overview() {
+  const now = status.value;
+  if (!now) return <p class="muted">Waiting for the daemon…</p>;
+  const shown = series.value;
+  return (
+    <>
+      <Health now={now} />
+      <div class="charts">
+        <Chart
+          title="Requests"
+          unit="/s"
+          at={shown.at}
+          lines={[{ label: "of clients", colour: "--blue", values: shown.requests }]}
+        />
+        <Chart
+          title="Hit ratio"
+          unit="%"
+          max={100}
+          at={shown.at}
+          lines={[{ label: "of blocks read", colour: "--green", values: shown.hits }]}
+        />
+        <Chart
+          title="Response to a read"
+          unit="ms"
+          at={shown.at}
+          lines={[
+            { label: "with the cache", colour: "--green", values: shown.cached },
+            { label: "without", colour: "--red", values: shown.uncached, dash: [6, 4] },
+          ]}
+        />
+      </div>
+      <p class="muted note">
+        Response is computed from what the devices show: without the cache every read would take what the origin's reads
+        take now; with it, hits take what the pool's take. Load that the cache keeps off the origin is not in it.
+      </p>
+      <Volumes now={now} />
+      <Recent />
+    </>
+  );
+}

@@ -1,0 +1,205 @@
+/** From devices on the machine to a served, cached volume. */
+
+import { useComputed, useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { change, failure, Refused, request } from "../api";
+import { status } from "../live";
+import type { Place } from "../model";
+import { Action, Card } from "../parts";
+import { bytes, plain } from "../text";
+
+const MODES: [string, string][] = [
+  ["write-through", "Reads and writes are cached; writes reach the origin before they are answered."],
+  ["write-around", "Reads are cached; writes go to the origin alone."],
+];
+
+function describe(place: Place): string {
+  const kind = place.rotational === null ? "" : place.rotational ? ", turns" : ", flash";
+  return `${place.model ?? "unknown model"}, ${bytes(place.size_bytes)}${kind}`;
+}
+
+/** One device as a choice. What is in use cannot be chosen. */
+function Choice(props: { place: Place; name: string; kind: "radio" | "checkbox"; chosen: boolean; erase: boolean; run: () => void }) {
+  const { place } = props;
+  return (
+    <label class={`choice ${place.used_by ? "used" : ""}`}>
+      <input type={props.kind} name={props.name} checked={props.chosen} disabled={!!place.used_by} onChange={props.run} />
+      <span>
+        <strong>{place.name ?? place.place}</strong> <span class="muted">{place.name ? place.place : ""}</span>
+        <br />
+        {describe(place)}
+        {place.holds && <em> · holds {place.holds}{props.erase ? ", which would be lost" : ""}</em>}
+        {place.used_by && <em> · in use: {place.used_by}</em>}
+      </span>
+    </label>
+  );
+}
+
+function body(place: Place) {
+  if (place.name) return { name: place.name };
+  const name = plain(place.place);
+  return place.place.startsWith("nbd") ? { name, nbd: place.place } : { name, path: place.place };
+}
+
+function Other(props: { label: string; add: (place: Place) => void }) {
+  const text = useSignal("");
+  const add = () => {
+    const place = text.value.trim();
+    if (!place) return;
+    props.add({ name: null, place, size_bytes: null, model: null, rotational: null, holds: null, used_by: null });
+    text.value = "";
+  };
+  return (
+    <p class="row">
+      <label>
+        {props.label}{" "}
+        <input placeholder="/path or nbd://…" value={text.value} onInput={(e) => (text.value = e.currentTarget.value)} />
+      </label>
+      <button type="button" onClick={add}>
+        Add to the list
+      </button>
+    </p>
+  );
+}
+
+export function Setup() {
+  const places = useSignal<Place[] | null>(null);
+  const origin = useSignal<string | null>(null);
+  const ssds = useSignal<string[]>([]);
+  const mode = useSignal("write-through");
+  const chosenPool = useSignal("");
+  const name = useSignal("");
+  const agreed = useSignal(false);
+  const busy = useSignal(false);
+
+  useEffect(() => {
+    request<Place[]>("GET", "/api/v1/places")
+      .then((all) => (places.value = all))
+      .catch((error) => {
+        places.value = [];
+        if (error instanceof Refused) failure.value = error.problem;
+      });
+  }, []);
+
+  const pools = status.value?.pools ?? [];
+  const pool = chosenPool.value || (pools[0]?.name ?? "");
+  const all = places.value ?? [];
+  const find = (place: string) => all.find((other) => other.place === place);
+  const chosenOrigin = useComputed(() => (origin.value ? find(origin.value) : undefined)).value;
+  const erased = ssds.value.map(find).filter((place) => place?.holds);
+  const hasDevices = (pools.find((other) => other.name === pool)?.devices.length ?? 0) > 0;
+  const volume = name.value || (chosenOrigin ? (chosenOrigin.name ?? plain(chosenOrigin.place)) : "");
+  const ready = chosenOrigin && pool && (ssds.value.length > 0 || hasDevices) && (erased.length === 0 || agreed.value);
+
+  const toggle = (place: string) => {
+    const has = ssds.value.includes(place);
+    ssds.value = has ? ssds.value.filter((other) => other !== place) : [...ssds.value, place];
+  };
+
+  const serve = async () => {
+    if (!chosenOrigin) return;
+    busy.value = true;
+    let done = true;
+    for (const place of ssds.value) {
+      const device = find(place);
+      if (!device) continue;
+      done = done && (await change("POST", `/api/v1/pools/${encodeURIComponent(pool)}/devices`, body(device)));
+      if (done) ssds.value = ssds.value.filter((other) => other !== place);
+    }
+    const wanted = { name: volume, origin: body(chosenOrigin), pool, mode: mode.value };
+    done = done && (await change("POST", "/api/v1/volumes", wanted));
+    busy.value = false;
+    if (done) location.hash = `#/volume/${encodeURIComponent(volume)}`;
+  };
+
+  if (!places.value) return <p class="muted">Looking for devices…</p>;
+  if (pools.length === 0) {
+    return (
+      <Card title="Set up">
+        <p>
+          The daemon has no pool. Add <code>[[pool]]</code> with a name and <code>devices = []</code> to its configuration and
+          start it again; this page does the rest.
+        </p>
+      </Card>
+    );
+  }
+  return (
+    <>
+      <h1>Set up a cached volume</h1>
+      <Card title="1. The slow device">
+        <p class="muted">It holds the data. It is neither formatted nor moved.</p>
+        <div class="choices">
+          {all.map((place) => (
+            <Choice
+              key={place.place}
+              place={place}
+              kind="radio"
+              name="origin"
+              erase={false}
+              chosen={origin.value === place.place}
+              run={() => (origin.value = place.place)}
+            />
+          ))}
+        </div>
+        <Other label="Another file, device or NBD export" add={(place) => (places.value = [...all, place])} />
+      </Card>
+      <Card title="2. The fast devices">
+        <p class="muted">
+          {hasDevices ? `Pool ${pool} has devices already; more are optional.` : "They become the cache; what is on them is overwritten."}
+        </p>
+        <div class="choices">
+          {all
+            .filter((place) => place.place !== origin.value)
+            .map((place) => (
+              <Choice
+                key={place.place}
+                place={place}
+                kind="checkbox"
+                name="ssd"
+                erase={true}
+                chosen={ssds.value.includes(place.place)}
+                run={() => toggle(place.place)}
+              />
+            ))}
+        </div>
+        {erased.length > 0 && (
+          <label class="choice">
+            <input type="checkbox" checked={agreed.value} onChange={() => (agreed.value = !agreed.value)} />
+            <span>
+              Overwrite {erased.map((place) => `${place?.place} (${place?.holds})`).join(", ")}. The daemon still refuses a
+              device that holds something: blank it first with <code>hotset pool format --yes</code>.
+            </span>
+          </label>
+        )}
+      </Card>
+      <Card title="3. How">
+        <div class="choices">
+          {MODES.map(([value, meaning]) => (
+            <label class="choice" key={value}>
+              <input type="radio" name="mode" checked={mode.value === value} onChange={() => (mode.value = value)} />
+              <span>
+                <strong>{value}</strong>
+                <br />
+                {meaning}
+              </span>
+            </label>
+          ))}
+        </div>
+        <p class="row">
+          <label>
+            Pool{" "}
+            <select value={pool} onChange={(e) => (chosenPool.value = e.currentTarget.value)}>
+              {pools.map((other) => (
+                <option key={other.name}>{other.name}</option>
+              ))}
+            </select>
+          </label>
+          <label>
+            Name <input value={volume} onInput={(e) => (name.value = e.currentTarget.value)} />
+          </label>
+        </p>
+        <Action id="serve" label={busy.value ? "Working…" : "Serve it"} disabled={!ready || busy.value} run={serve} />
+      </Card>
+    </>
+  );
+}

@@ -1,0 +1,228 @@
+/** One volume: its heat, its hits, its latencies, and why a range is not cached. */
+
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { change, Refused, request, segment } from "../api";
+import { Chart } from "../chart";
+import { status } from "../live";
+import type { Explained, Kind, Line, Observed } from "../model";
+import { Action, Card, State, Table } from "../parts";
+import { bytes, figure, span } from "../text";
+import { Switch } from "./overview";
+
+const REFRESH_MS = 5000;
+const CELLS_MAX = 256;
+
+/** The volume cut into cells: how often each is asked for, and how much of it is cached. */
+function Heat(props: { explained: Explained }) {
+  const { regions, region_bytes } = props.explained;
+  const step = Math.max(1, Math.ceil(regions.length / CELLS_MAX));
+  const cells: { at: number; heat: number; resident: number }[] = [];
+  for (let i = 0; i < regions.length; i += step) {
+    const part = regions.slice(i, i + step);
+    const heat = part.reduce((all, region) => all + region.reads + region.writes, 0);
+    const resident = part.reduce((all, region) => all + region.resident, 0) / part.length;
+    cells.push({ at: i * region_bytes, heat, resident });
+  }
+  const most = Math.log1p(Math.max(...cells.map((cell) => cell.heat), 1));
+  const level = (share: number) => Math.min(8, Math.ceil(share * 8));
+  const hot = cells.filter((cell) => cell.heat > 0).length;
+  const mean = cells.reduce((all, cell) => all + cell.resident, 0) / Math.max(cells.length, 1);
+  return (
+    <>
+      {(["heat", "resident"] as const).map((which) => (
+        <div key={which}>
+          <h3>{which === "heat" ? "Asked for lately" : "In the pool"}</h3>
+          <div
+            class={`map ${which}`}
+            role="img"
+            aria-label={
+              which === "heat"
+                ? `${hot} of ${cells.length} parts of the volume were asked for lately`
+                : `${figure(mean * 100)}% of the volume is in the pool`
+            }
+          >
+            {cells.map((cell) => (
+              <span
+                key={cell.at}
+                class={`l${level(which === "heat" ? Math.log1p(cell.heat) / most : cell.resident)}`}
+                title={`${bytes(cell.at)}: ${cell.heat} accesses lately, ${figure(cell.resident * 100)}% in the pool`}
+              />
+            ))}
+          </div>
+        </div>
+      ))}
+      <p class="muted note">
+        From the volume's start to its end, {bytes(step * region_bytes)} a cell; accesses are halved every ten minutes
+        {props.explained.sampled ? "; residence is estimated from some lines of each part" : ""}.
+      </p>
+    </>
+  );
+}
+
+/** How many of a kind's requests took at most so long. */
+function Latencies(props: { observed: Observed }) {
+  const kinds: [string, string, Kind][] = [
+    ["origin", "--red", props.observed.origin.reads],
+    ["pool", "--green", props.observed.cache.reads],
+  ];
+  const shown = kinds.filter(([, , kind]) => kind.latency_us.length > 0);
+  if (shown.length === 0) return <p class="muted">Nothing was read yet.</p>;
+  const steps = shown[0]![2].latency_us.length;
+  const at = Array.from({ length: steps }, (_, i) => ((i + 0.5) / steps) * 100);
+  return (
+    <Chart
+      title="Latency of the devices' reads, by percentile"
+      unit="ms"
+      plain="percentile"
+      at={at}
+      lines={shown.map(([label, colour, kind]) => ({ label, colour, values: kind.latency_us.map((us) => us / 1000) }))}
+    />
+  );
+}
+
+function Why(props: { volume: string; size: number }) {
+  const at = useSignal("0");
+  const lines = useSignal<Line[] | null>(null);
+  const wrong = useSignal("");
+  const ask = async () => {
+    const start = Math.floor(Number(at.value) * 1024 * 1024);
+    const end = Math.min(start + 1024 * 1024, props.size);
+    try {
+      const path = `/api/v1/volumes/${segment(props.volume)}/explanation?start=${start}&end=${end}`;
+      lines.value = (await request<Explained>("GET", path)).range?.lines ?? [];
+      wrong.value = "";
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      wrong.value = `${error.problem.detail}; ${error.problem.remedy}`;
+      lines.value = null;
+    }
+  };
+  return (
+    <Card title="Why is it cached, or not?">
+      <p class="row">
+        <label>
+          The MiB at{" "}
+          <input type="number" min="0" value={at.value} onInput={(e) => (at.value = e.currentTarget.value)} /> MiB
+        </label>
+        <button type="button" onClick={ask}>
+          Explain
+        </button>
+      </p>
+      {wrong.value && <p role="alert">{wrong.value}</p>}
+      {lines.value && (
+        <Table label="Lines" head={["Line at", "Device", "Decision", "Ago", "Why"]}>
+          {lines.value.map((line) => (
+            <tr key={line.start}>
+              <td>{bytes(line.start)}</td>
+              <td>{line.device ?? "–"}</td>
+              <td>{line.decision}</td>
+              <td>{line.decided_s === null ? "–" : span(line.decided_s)}</td>
+              <td>{line.why}</td>
+            </tr>
+          ))}
+        </Table>
+      )}
+    </Card>
+  );
+}
+
+export function VolumeView(props: { name: string }) {
+  const explained = useSignal<Explained | null>(null);
+  const observed = useSignal<Observed | null>(null);
+  const confirm = useSignal(false);
+  const now = status.value;
+  const volume = now?.volumes.find((other) => other.name === props.name);
+  const path = `/api/v1/volumes/${segment(props.name)}`;
+
+  useEffect(() => {
+    let ended = false;
+    const load = async () => {
+      const found = await Promise.all([
+        request<Explained>("GET", `${path}/explanation`),
+        request<Observed>("GET", `${path}/observation`),
+      ]).catch(() => null);
+      if (ended || !found) return;
+      [explained.value, observed.value] = found;
+    };
+    void load();
+    const timer = setInterval(load, REFRESH_MS);
+    return () => {
+      ended = true;
+      clearInterval(timer);
+    };
+  }, [props.name]);
+
+  if (!now) return <p class="muted">Waiting for the daemon…</p>;
+  if (!volume) {
+    const waiting = now.waiting.find((other) => other.name === props.name);
+    return waiting ? (
+      <p role="status">
+        Volume {props.name} is not served yet: {waiting.why}
+      </p>
+    ) : (
+      <p>
+        No volume is named {props.name}. <a href="#/">Overview</a>
+      </p>
+    );
+  }
+  const uri = now.nbd.listeners[0]?.replace("nbd+unix:///", `nbd+unix:///${props.name}`) ?? "";
+  const remove = async () => {
+    if (!confirm.value) {
+      confirm.value = true;
+      return;
+    }
+    if (await change("DELETE", path)) location.hash = "#/";
+  };
+  return (
+    <>
+      <h1>
+        Volume {volume.name} <State state={volume.mode} />
+      </h1>
+      <Card
+        title="State"
+        actions={
+          <>
+            <Switch volume={volume} />
+            <Action label={confirm.value ? "Really stop serving it" : "Remove"} danger run={remove} />
+          </>
+        }
+      >
+        <p>
+          {bytes(volume.size_bytes)} of {volume.origin}, cached in {volume.pool}. Hit ratio of the last second:{" "}
+          <strong id="hit-ratio">{volume.hit_percent === null ? "–" : `${figure(volume.hit_percent)}%`}</strong>.{" "}
+          {explained.value?.mode_help}
+        </p>
+        <p>
+          Clients reach it as <code>{uri}</code>.
+        </p>
+      </Card>
+      {explained.value && (
+        <Card title="Heat over its addresses">
+          <Heat explained={explained.value} />
+        </Card>
+      )}
+      {observed.value && (
+        <Card title="Latency">
+          <Latencies observed={observed.value} />
+        </Card>
+      )}
+      {explained.value && (
+        <Card title="Decisions by reason">
+          <Table label="Decisions" head={["Reason", "Count", "Meaning"]}>
+            {explained.value.reasons
+              .filter((reason) => reason.count > 0)
+              .map((reason) => (
+                <tr key={reason.name}>
+                  <th scope="row">{reason.name}</th>
+                  <td>{figure(reason.count, 0)}</td>
+                  <td>{reason.help}</td>
+                </tr>
+              ))}
+          </Table>
+        </Card>
+      )}
+      <Why volume={props.name} size={volume.size_bytes} />
+    </>
+  );
+}
