@@ -54,7 +54,8 @@ export async function change(method: string, path: string, body?: unknown): Prom
 }
 
 export async function resume(): Promise<void> {
-  session.value = await request<Session>("GET", "/api/v1/session").catch(() => null);
+  const found = await request<Session | undefined>("GET", "/api/v1/session").catch(() => null);
+  session.value = found ?? null;
 }
 
 export const segment = encodeURIComponent;

@@ -88,6 +88,8 @@ export function Chart(props: Props) {
 
   useEffect(() => {
     plot.current?.setData([props.at, ...props.lines.map((line) => line.values)] as uPlot.AlignedData);
+    // What is under the cursor, or else the latest.
+    if (plot.current?.cursor.idx == null) plot.current?.setLegend({ idx: props.at.length - 1 });
   }, [props.at]);
 
   const last = props.lines.map((line) => `${line.label} ${line.values.at(-1)?.toFixed(1) ?? "unknown"} ${props.unit}`);

@@ -34,3 +34,7 @@ export function plain(text: string): string {
   const last = text.split("/").filter(Boolean).pop() ?? "";
   return last.replace(/[^A-Za-z0-9._-]/g, "-").slice(0, 63) || "device";
 }
+
+export function count(n: number, thing: string): string {
+  return `${n} ${thing}${n === 1 ? "" : "s"}`;
+}

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::site::{Site, web};
+use common::site::{Site, web, web_on};
 use common::{Place, copy_out, refused, tool};
 use serde_json::json;
 use std::fs;
@@ -271,7 +271,7 @@ fn other_machines_are_served_with_tls_alone() {
     let place = Place::usual();
     let daemon = place.serve();
     refused(
-        web(&place).args(["--listen", "0.0.0.0:0"]),
+        &mut web_on(&place, "0.0.0.0:0"),
         1,
         &["needs TLS", "--tls-certificate"],
     );
@@ -310,7 +310,7 @@ fn other_machines_are_served_with_tls_alone() {
         .arg("-CAfile")
         .arg(place.path("cert.pem"))
         .args(["-connect", address]);
-    let mut client = client
+    let client = client
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
@@ -339,7 +339,7 @@ fn a_start_that_cannot_be_is_refused_with_one_line() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     refused(
-        web(&place).args(["--listen", &address]),
+        &mut web_on(&place, &address),
         1,
         &[&address, "another port"],
     );

@@ -26,6 +26,7 @@ struct Bearer;
 
 impl utoipa::Modify for Bearer {
     fn modify(&self, api: &mut utoipa::openapi::OpenApi) {
+        api.info.license = None;
         let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
         let components = api.components.get_or_insert_default();
         components.add_security_scheme("token", SecurityScheme::Http(scheme));

@@ -100,7 +100,12 @@ impl Daemon {
         }
         let (path, client) = (self.path.clone(), reports.client.take());
         let asked = blocking(move || {
-            let mut client = client.map_or_else(|| Client::connect(&path), Ok)?;
+            // One of a daemon that has ended since is of no more use.
+            let kept = client.and_then(|mut client| Some((client.status().ok()?, client)));
+            if let Some((status, client)) = kept {
+                return Ok((client, status));
+            }
+            let mut client = Client::connect(&path)?;
             let status = client.status()?;
             Ok((client, status))
         });

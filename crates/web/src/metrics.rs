@@ -4,6 +4,8 @@
 //! [`families`] is the one list of what is exposed, but for the counters of
 //! volumes and pools, which the cache itself lists.
 
+#[cfg(test)]
+mod contrib;
 mod families;
 
 use crate::daemon::Report;
@@ -135,9 +137,9 @@ mod tests {
             r#"hotset_device_read_latency_seconds_bucket{device="disk",role="origin",le="0.0001"} 3"#,
             r#"hotset_device_read_latency_seconds_bucket{device="disk",role="origin",le="+Inf"} 4"#,
             r#"hotset_device_read_bytes_total{device="disk",role="origin"} 16384"#,
-            r#"hotset_pool_device_state{pool="fast",device="ssd",state="ejected"} 1"#,
-            r#"hotset_array_state{array="mirror",state="degraded"} 1"#,
-            r#"hotset_array_state{array="mirror",state="healthy"} 0"#,
+            r#"hotset_pool_device_state{pool="fast",device="ssd",state="ejected"} 1.0"#,
+            r#"hotset_array_state{array="mirror",state="degraded"} 1.0"#,
+            r#"hotset_array_state{array="mirror",state="healthy"} 0.0"#,
         ] {
             assert!(
                 text.lines().any(|found| found == line),

@@ -5,6 +5,7 @@ import { useEffect } from "preact/hooks";
 import { request } from "../api";
 import type { Event } from "../model";
 import { Card, Table } from "../parts";
+import { count } from "../text";
 
 const REFRESH_MS = 2000;
 const RECENT = 5;
@@ -67,7 +68,7 @@ export function Events() {
           <input type="checkbox" checked={onlyBad.value} onChange={() => (onlyBad.value = !onlyBad.value)} /> Trouble alone
         </label>
       </p>
-      <Card title={`${wanted.length} events`}>
+      <Card title={count(wanted.length, "event")}>
         <Rows events={wanted} />
       </Card>
     </>

@@ -7,7 +7,7 @@ import { troubles } from "../health";
 import { series, status } from "../live";
 import type { Status, Volume } from "../model";
 import { Action, Card, State, Table } from "../parts";
-import { bytes, figure, span } from "../text";
+import { bytes, count, figure, span } from "../text";
 import { Recent } from "./events";
 
 /** Rows shown at a time; a filter finds the others. */
@@ -19,8 +19,8 @@ function Health(props: { now: Status }) {
     return (
       <div class="banner good" role="status">
         <p>
-          <strong>All is well.</strong> Up {span(props.now.uptime_s)}, {props.now.volumes.length} volumes,{" "}
-          {props.now.nbd.connections} connections.
+          <strong>All is well.</strong> Up {span(props.now.uptime_s)}, {count(props.now.volumes.length, "volume")},{" "}
+          {count(props.now.nbd.connections, "connection")}.
         </p>
       </div>
     );
@@ -72,22 +72,22 @@ function Volumes(props: { now: Status }) {
           No volume is served. <a href="#/setup">Set one up</a>.
         </p>
       ) : (
-        <Table label="Volumes" head={["Volume", "Origin", "Pool", "Size", "Hit ratio", "Mode", "Caching"]}>
+        <Table label="Volumes" head={["Volume", "Hit ratio", "Caching", "Mode", "Size", "Origin", "Pool"]}>
           {wanted.slice(0, ROWS_MAX).map((volume) => (
             <tr key={volume.name}>
               <th scope="row">
                 <a href={`#/volume/${segment(volume.name)}`}>{volume.name}</a>
               </th>
-              <td>{volume.origin}</td>
-              <td>{volume.pool}</td>
-              <td>{bytes(volume.size_bytes)}</td>
               <td class="hits">{volume.hit_percent === null ? "–" : `${figure(volume.hit_percent)}%`}</td>
-              <td>
-                <State state={volume.quiesced ? `${volume.mode}, quiesced` : volume.mode} />
-              </td>
               <td>
                 <Switch volume={volume} />
               </td>
+              <td>
+                <State state={volume.quiesced ? `${volume.mode}, quiesced` : volume.mode} />
+              </td>
+              <td>{bytes(volume.size_bytes)}</td>
+              <td>{volume.origin}</td>
+              <td>{volume.pool}</td>
             </tr>
           ))}
         </Table>

@@ -19,6 +19,7 @@ export function SignIn() {
     <main class="signin">
       <h1>hotset</h1>
       <form onSubmit={submit}>
+        <input type="text" autocomplete="username" value="hotset" hidden readOnly />
         <label for="token">Token, as `hotset web` printed it at its first start</label>
         <input
           id="token"

@@ -191,8 +191,12 @@ export function VolumeView(props: { name: string }) {
         <p>
           {bytes(volume.size_bytes)} of {volume.origin}, cached in {volume.pool}. Hit ratio of the last second:{" "}
           <strong id="hit-ratio">{volume.hit_percent === null ? "–" : `${figure(volume.hit_percent)}%`}</strong>.{" "}
-          {explained.value?.mode_help}
         </p>
+        {explained.value && (
+          <p>
+            {volume.mode}: {explained.value.mode_help}.
+          </p>
+        )}
         <p>
           Clients reach it as <code>{uri}</code>.
         </p>

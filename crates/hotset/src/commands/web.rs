@@ -12,13 +12,9 @@ pub struct Web {
     /// Where to listen; other than on this machine only with TLS
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8443")]
     listen: SocketAddr,
-    /// The file that keeps the hashes of the tokens; made if missing
-    #[arg(
-        long,
-        value_name = "FILE",
-        default_value = "/var/lib/hotset/web-tokens"
-    )]
-    tokens: PathBuf,
+    /// A directory for the hashes of the tokens, and for events; made if missing
+    #[arg(long, value_name = "DIRECTORY", default_value = "/var/lib/hotset/web")]
+    state: PathBuf,
     /// A certificate chain in PEM: use TLS
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_certificate: Option<PathBuf>,

@@ -37,11 +37,16 @@ impl Answer {
     }
 }
 
-/// The command that serves, for the daemon of `place`.
+/// The command that serves on any port, for the daemon of `place`.
 pub fn web(place: &Place) -> Command {
+    web_on(place, "127.0.0.1:0")
+}
+
+/// The command that serves on `address`.
+pub fn web_on(place: &Place, address: &str) -> Command {
     let mut command = hotset();
     command
-        .args(["web", "--listen", "127.0.0.1:0", "--state"])
+        .args(["web", "--listen", address, "--state"])
         .arg(place.path("web"))
         .env("HOTSET_CONTROL", place.path("control"));
     command

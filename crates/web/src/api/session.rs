@@ -7,7 +7,7 @@ use crate::tokens::Role;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -48,22 +48,19 @@ pub async fn sign_in(
     Ok(([(header::SET_COOKIE, cookie)], Json(session)))
 }
 
-/// The session of a browser that has signed in
+/// The session of a browser, or no content where nobody has signed in
 #[utoipa::path(get, path = "/api/v1/session", tag = "session", security(()), responses(
-    (status = 200, body = Session), (status = "default", body = Problem, content_type = "application/problem+json")
+    (status = 200, body = Session), (status = 204)
 ))]
-pub async fn shown(State(app): State<App>, headers: HeaderMap) -> Result<Json<Session>, Problem> {
-    let session = app.gate.session(&headers).ok_or_else(|| {
-        Problem::new(
-            StatusCode::UNAUTHORIZED,
-            "nobody has signed in",
-            "sign in with a token",
-        )
-    })?;
-    Ok(Json(Session {
+pub async fn shown(State(app): State<App>, headers: HeaderMap) -> Response {
+    let Some(session) = app.gate.session(&headers) else {
+        return StatusCode::NO_CONTENT.into_response();
+    };
+    let session = Session {
         role: session.role,
         csrf: session.csrf,
-    }))
+    };
+    Json(session).into_response()
 }
 
 /// Sign a browser out

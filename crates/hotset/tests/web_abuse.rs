@@ -1,0 +1,167 @@
+//! What is done to the web server does not reach the daemon or its clients.
+
+mod common;
+
+use common::site::Site;
+use common::{Place, faultless, fio};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+/// Longest that a client's request may take while the web server is abused, in seconds. The
+/// machine's disk and the abuse itself share its processors.
+const LATENCY_MAX: f64 = 5.0;
+
+/// Abuses the web server while fio reads and writes through the daemon.
+fn beside_a_load(abuse: impl FnOnce(&Place, &mut Site)) {
+    let place = Place::usual();
+    let daemon = place.serve();
+    let mut site = Site::start(&place);
+    let options = [
+        "--rw=randrw",
+        "--bs=4k",
+        "--iodepth=8",
+        "--size=16m",
+        "--verify=crc32c",
+        "--verify_state_save=0",
+        "--verify_fatal=1",
+        "--time_based",
+        "--runtime=8",
+    ];
+    let longest = std::thread::scope(|scope| {
+        let load = scope.spawn(|| faultless(&fio(&place, "load", &daemon.uri("vol"), &options)));
+        std::thread::sleep(Duration::from_secs(1));
+        abuse(&place, &mut site);
+        load.join().unwrap()
+    });
+    assert!(longest < LATENCY_MAX, "a client waited {longest} s");
+    let status = daemon.status();
+    assert_eq!(status["nbd"]["errors"], 0);
+    assert_eq!(status["nbd"]["connections_failed"], 0);
+    assert_eq!(status["volumes"][0]["mode"], "write-through");
+    site.recovers();
+    daemon.stop();
+}
+
+#[test]
+fn killed_and_stopped() {
+    beside_a_load(|place, site| {
+        site.process.signal(libc::SIGSTOP);
+        std::thread::sleep(Duration::from_secs(2));
+        site.process.signal(libc::SIGCONT);
+        site.recovers();
+        let mut again = Site::start(place);
+        std::mem::swap(site, &mut again);
+        again.process.kill();
+    });
+}
+
+#[test]
+fn flooded_with_connections_and_slow_readers() {
+    beside_a_load(|_, site| {
+        let silent: Vec<TcpStream> = (0..1000)
+            .filter_map(|_| TcpStream::connect(site.address()).ok())
+            .collect();
+        assert!(silent.len() > 900, "{} connections", silent.len());
+        drop(silent);
+        site.recovers();
+        let live = format!(
+            "GET /api/v1/live HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\r\n",
+            site.reader
+        );
+        let slow: Vec<TcpStream> = (0..100)
+            .map(|_| {
+                let mut stream = site.connect();
+                stream.write_all(live.as_bytes()).unwrap();
+                stream
+            })
+            .collect();
+        std::thread::sleep(Duration::from_secs(2));
+        assert_eq!(site.metric("hotset_up"), Some(1.0));
+        drop(slow);
+    });
+}
+
+#[test]
+fn fed_what_is_too_long_or_malformed() {
+    beside_a_load(|_, site| {
+        // Declared and never sent; and sent for as long as it is taken.
+        let head = |length: u64| {
+            format!(
+                "PUT /api/v1/volumes/vol/mode HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\
+                 Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n",
+                site.operator
+            )
+        };
+        let mut stream = site.connect();
+        stream.write_all(head(1 << 30).as_bytes()).unwrap();
+        let piece = vec![b' '; 1 << 20];
+        let sent = (0..1024)
+            .take_while(|_| stream.write_all(&piece).is_ok())
+            .count();
+        assert!(sent < 1024, "a body of 1 GiB was taken");
+        let mut answer = String::new();
+        // The answer may be lost with the connection.
+        let _ = stream.read_to_string(&mut answer);
+        assert!(
+            answer.is_empty() || answer.starts_with("HTTP/1.1 413"),
+            "{answer}"
+        );
+
+        for seed in 0..300 {
+            let noise = common::noise(seed, 200);
+            let mut stream = site.connect();
+            let mut bytes = if seed % 2 == 0 {
+                head(noise.len() as u64).into_bytes()
+            } else {
+                Vec::new()
+            };
+            bytes.extend(&noise);
+            bytes.extend(b"\r\n\r\n");
+            stream.write_all(&bytes).unwrap();
+            // Both ends may close first.
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            let mut answer = Vec::new();
+            let _ = stream.read_to_end(&mut answer);
+            let accepted = answer.starts_with(b"HTTP/1.1 2");
+            assert!(
+                !accepted,
+                "seed {seed}: {}",
+                String::from_utf8_lossy(&answer)
+            );
+        }
+    });
+}
+
+#[test]
+fn shown_ten_thousand_wrong_tokens() {
+    beside_a_load(|_, site| {
+        let begin = Instant::now();
+        let slowed = std::thread::scope(|scope| {
+            let guess = |first: u32| {
+                let site = &*site;
+                scope.spawn(move || {
+                    let guesses = (0..625).map(|n| format!("{:064x}", first * 625 + n));
+                    let answers =
+                        guesses.map(|token| site.with(&token, "GET", "/metrics", "").status);
+                    answers
+                        .inspect(|status| assert!([401, 429].contains(status), "{status}"))
+                        .filter(|status| *status == 401)
+                        .count()
+                })
+            };
+            let threads: Vec<_> = (0..16).map(guess).collect();
+            // Who has the right token is served meanwhile.
+            assert_eq!(site.metric("hotset_up"), Some(1.0));
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .sum::<usize>()
+        });
+        let most = begin.elapsed().as_secs_f64() / 0.25 + 1.0;
+        assert!(
+            (slowed as f64) <= most,
+            "{slowed} guesses were looked at, over {most}"
+        );
+    });
+}
