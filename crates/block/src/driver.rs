@@ -1,6 +1,6 @@
 //! The contract between the executor and whatever performs operations.
 //!
-//! Disks and byte streams go through one queue, so that an engine, a block
+//! Disks, byte streams and ports go through one queue, so that an engine, a block
 //! server and a network origin all run on every driver.
 //!
 //! Invariants every driver keeps (`conformance::driver`):
@@ -12,6 +12,7 @@ use crate::buf::{Buf, Shared};
 use crate::device::Geometry;
 use crate::error::IoResult;
 use crate::pool::Pool;
+use crate::port::{Answer, Request, Tag};
 use crate::units::{Extent, Fua, Lba, Nanos};
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Token(pub u64);
 
-/// Names a disk, stream or listener; valid on every shard of its host.
+/// Names a disk, stream, listener or port; valid on every shard of its host.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct TargetId(pub u32);
 
@@ -59,6 +60,10 @@ pub enum Op {
     Recv(Buf),
     /// Sends every byte of every part, in order.
     Send(Vec<Shared>),
+    /// Answers the request that a port's tag holds, if any, and waits for its next.
+    Next(Tag, Option<Answer>),
+    /// Brings the bytes of the write that a port's tag holds.
+    Take(Tag, Buf),
 }
 
 impl Op {
@@ -66,7 +71,7 @@ impl Op {
     #[inline]
     pub fn into_payload(self) -> Payload {
         match self {
-            Op::Read(_, buf) | Op::Recv(buf) => Payload::Buf(buf),
+            Op::Read(_, buf) | Op::Recv(buf) | Op::Take(_, buf) => Payload::Buf(buf),
             Op::Send(mut parts) => {
                 parts.clear();
                 Payload::Parts(parts)
@@ -82,10 +87,12 @@ pub enum Payload {
     /// The operation owned nothing, or a `Shared`, which is dropped.
     #[default]
     None,
-    /// Of a read or receive. After an error its bytes are unspecified.
+    /// Of a read, receive or take. After an error its bytes are unspecified.
     Buf(Buf),
     /// Of a send: the vector, empty, for use again.
     Parts(Vec<Shared>),
+    /// Of a wait for the next request: that request.
+    Request(Request),
 }
 
 /// The end of an operation.
@@ -128,15 +135,20 @@ pub trait Driver: 'static {
     /// A handle that other shards use to end `park`.
     fn unparker(&self) -> Arc<dyn Unpark>;
 
-    /// The shape of a disk; `None` for a stream or an unknown target.
+    /// The shape of a disk; `None` for another or an unknown target.
     fn geometry(&self, target: TargetId) -> Option<Geometry>;
 
     /// Whether the peer of a stream is known to have ended its side, though what it sent
     /// before may be left to receive; false for anything else.
     fn peer_closed(&self, target: TargetId) -> bool;
 
-    /// Closes a stream or listener: operations on it, waiting and later ones,
-    /// complete with `Stream` errors or end of stream.
+    /// How many tags a port has; `None` for another or an unknown target.
+    fn tags(&self, _target: TargetId) -> Option<u16> {
+        None
+    }
+
+    /// Closes a stream, listener or port: operations on it, waiting and later ones,
+    /// complete with `Stream` errors or end of stream; those of a port with `Gone`.
     fn close(&mut self, target: TargetId);
 }
 

@@ -3,6 +3,7 @@
 use crate::disk::Disk;
 use crate::executor::Core;
 use crate::mesh::Mesh;
+use crate::queue::Queue;
 use crate::stream::{Connect, Listen};
 use block::{Driver, Env, IoError, IoResult, Kind, ShardId, TargetId};
 use futures_channel::oneshot;
@@ -60,6 +61,18 @@ impl<D: Driver> Local<D> {
     /// The listener that the host has opened.
     pub fn listener(&self, target: TargetId) -> Listen<D> {
         Listen::new(self.0.clone(), target)
+    }
+
+    /// The port that the host has opened. Its tags are fewer than the depth of a target.
+    pub fn port(&self, target: TargetId) -> IoResult<Queue<D>> {
+        let tags = self.0.ops.driver().borrow().tags(target);
+        match tags {
+            Some(tags) => Ok(Queue::new(self.0.clone(), target, tags)),
+            None => {
+                let what = format!("{target:?} is not a port");
+                Err(IoError::new(Kind::Invalid, what))
+            }
+        }
     }
 
     /// Opens streams from this shard.

@@ -121,6 +121,10 @@ impl<D: Driver> Ops<D> {
         self.table.borrow_mut().queue(target).in_flight
     }
 
+    pub(crate) fn depth(&self) -> u32 {
+        self.depth
+    }
+
     pub(crate) fn new(driver: D, depth: u32) -> Ops<D> {
         assert!(depth > 0, "a target needs a depth of at least 1");
         Ops {

@@ -10,14 +10,14 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 /// A target that is closed once: when told to, or else when dropped.
-struct Owned<D: Driver> {
-    core: Rc<Core<D>>,
-    target: TargetId,
+pub(crate) struct Owned<D: Driver> {
+    pub(crate) core: Rc<Core<D>>,
+    pub(crate) target: TargetId,
     closed: Cell<bool>,
 }
 
 impl<D: Driver> Owned<D> {
-    fn new(core: Rc<Core<D>>, target: TargetId) -> Owned<D> {
+    pub(crate) fn new(core: Rc<Core<D>>, target: TargetId) -> Owned<D> {
         Owned {
             core,
             target,
@@ -25,7 +25,11 @@ impl<D: Driver> Owned<D> {
         }
     }
 
-    fn close(&self) {
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.get()
+    }
+
+    pub(crate) fn close(&self) {
         // A driver may use the number again for another stream.
         if !self.closed.replace(true) {
             self.core.ops.driver().borrow_mut().close(self.target);

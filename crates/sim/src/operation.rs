@@ -61,7 +61,7 @@ impl World {
         };
         if let Some(error) = refused {
             self.step();
-            self.complete(seat, number, token, Err(error), payload_of(op));
+            self.complete(seat, number, token, Err(error), op.into_payload());
             return;
         }
         let strike = match disk.rules.is_empty() {
@@ -185,7 +185,7 @@ impl World {
                 flight.number,
                 flight.token,
                 result,
-                payload_of(flight.op),
+                flight.op.into_payload(),
             );
         }
     }
@@ -259,18 +259,6 @@ pub(crate) fn place_of(op: &Op) -> u64 {
         Op::Read(at, _) | Op::Write(at, _, _) => at.0,
         Op::Zero(extent) | Op::Discard(extent) => extent.start.0,
         _ => 0,
-    }
-}
-
-/// What an operation gives back.
-pub(crate) fn payload_of(op: Op) -> Payload {
-    match op {
-        Op::Read(_, buf) | Op::Recv(buf) => Payload::Buf(buf),
-        Op::Send(mut parts) => {
-            parts.clear();
-            Payload::Parts(parts)
-        }
-        _ => Payload::None,
     }
 }
 

@@ -13,7 +13,7 @@
 
 use crate::fault::{Class, Direction, StreamRule};
 use crate::flight::{Flight, FlightId};
-use crate::operation::{is_disk_op, payload_of, unknown};
+use crate::operation::{is_disk_op, unknown};
 use crate::pipe::{Pipe, Sending};
 use crate::plan::check_span;
 use crate::rng::Rng;
@@ -203,7 +203,7 @@ impl World {
         let unit = match unit {
             Ok(unit) => unit,
             Err(error) => {
-                self.complete(seat, number, token, Err(error), payload_of(op));
+                self.complete(seat, number, token, Err(error), op.into_payload());
                 return;
             }
         };

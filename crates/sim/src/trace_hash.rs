@@ -32,6 +32,10 @@ pub enum Verb {
     Recv,
     /// `Op::Send`.
     Send,
+    /// `Op::Next`.
+    Next,
+    /// `Op::Take`.
+    Take,
 }
 
 impl Verb {
@@ -48,6 +52,8 @@ impl Verb {
             Op::Connect(_) => Verb::Connect,
             Op::Recv(_) => Verb::Recv,
             Op::Send(_) => Verb::Send,
+            Op::Next(..) => Verb::Next,
+            Op::Take(..) => Verb::Take,
         }
     }
 }

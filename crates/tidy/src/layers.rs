@@ -22,7 +22,9 @@ const LAYERS: [(&str, May); 25] = [
     ("policy", May::Use(&["block"])),
     ("layout", May::Use(&["block"])),
     ("origin", May::Use(&["block"])),
-    ("uring", May::Use(&["block"])),
+    ("ublk", May::Use(&["block"])),
+    // Of ublk, uring takes how the kernel is spoken to.
+    ("uring", May::Use(&["block", "ublk"])),
     ("sim", May::Use(&["block"])),
     ("shard", May::Use(&["block"])),
     ("trace", May::Use(&["block"])),
@@ -30,7 +32,7 @@ const LAYERS: [(&str, May); 25] = [
     ("raid", May::Use(&["block", "policy", "layout"])),
     ("filter", May::Use(&["block", "policy", "layout"])),
     ("nbd", May::Use(&["block"])),
-    ("ublk", May::Use(&["block"])),
+    ("port", May::Use(&["block"])),
     ("vhost", May::Use(&["block"])),
     (
         "experiment",

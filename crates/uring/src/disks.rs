@@ -5,6 +5,7 @@
 
 use crate::disk::Handle;
 use crate::open::Disk;
+use crate::port::PORTS_MAX;
 use crate::ring::Ring;
 use crate::syncs::Syncs;
 use block::TargetId;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 /// Disks that a ring knows as registered files; further ones work as well,
 /// a little slower.
-const REGISTERED_MAX: u32 = 256;
+pub(crate) const REGISTERED_MAX: u32 = 256;
 
 const UNKNOWN: usize = usize::MAX;
 
@@ -39,7 +40,9 @@ impl Disks {
     /// None yet; room for registered ones if `wanted` and the kernel agrees.
     pub(crate) fn new(ring: &Ring, wanted: bool, entries: u32) -> Disks {
         let submitter = ring.io.submitter();
-        let agreed = wanted && submitter.register_files_sparse(REGISTERED_MAX).is_ok();
+        let agreed = wanted && submitter
+                .register_files_sparse(REGISTERED_MAX + PORTS_MAX)
+                .is_ok();
         Disks {
             list: Slab::new(),
             keys: Vec::new(),

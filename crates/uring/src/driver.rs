@@ -13,10 +13,11 @@
 mod ending;
 
 use crate::disk::DiskOp;
-use crate::disks::Disks;
+use crate::disks::{Disks, REGISTERED_MAX};
 use crate::errno;
 use crate::memory::Arena;
 use crate::op::Step;
+use crate::port::{PortOp, Ports};
 use crate::resolve::Resolver;
 use crate::ring::{Mode, Ring, Wait};
 use crate::shared::Shared;
@@ -53,8 +54,9 @@ pub struct UringDriver {
     /// Operations that ended in `submit`, for the next `park` to deliver.
     ended: Vec<Completion>,
     disks: Disks,
-    /// How many disks of the host were closed when this shard last let go.
-    disks_closed: u64,
+    ports: Ports,
+    /// How many disks and ports of the host were closed when this shard last let go.
+    held_closed: u64,
     arena: Arena,
     spare_messages: Vec<Message>,
     resolver: Resolver,
@@ -75,6 +77,7 @@ enum Work {
     /// On the disk with this key in `disks`.
     Disk(usize, DiskOp),
     Stream(StreamOp),
+    Port(PortOp),
 }
 
 impl Work {
@@ -108,7 +111,8 @@ impl UringDriver {
             held_back: 0,
             ended: Vec::with_capacity(options.entries as usize),
             disks,
-            disks_closed: host.targets.disks_closed(),
+            ports: Ports::new(REGISTERED_MAX),
+            held_closed: host.targets.held_closed(),
             arena,
             spare_messages: Vec::new(),
             resolver: Resolver::new(waker.clone()),
@@ -143,6 +147,10 @@ impl UringDriver {
             Some(Target::Disk(disk)) => {
                 let key = self.disks.add(target, disk.clone(), &self.ring);
                 DiskOp::begin(&disk, op).map(|op| Work::Disk(key, op))
+            }
+            Some(Target::Port(port)) => {
+                let begun = self.ports.begin(target, &port, op, &self.ring);
+                begun.map(Work::Port)
             }
             Some(target) => StreamOp::begin(target, op, &mut self.spare_messages).map(Work::Stream),
             None => {
@@ -185,7 +193,7 @@ impl UringDriver {
     fn in_place(&mut self, key: usize) -> Option<i32> {
         match &mut self.slots[key].work {
             Work::Disk(disk, op) => op.in_place(&self.disks.get(*disk).disk),
-            Work::Stream(_) => None,
+            Work::Stream(_) | Work::Port(_) => None,
         }
     }
 
@@ -198,6 +206,7 @@ impl UringDriver {
         if self.held_back >= EARLY {
             self.held_back = 0;
             entered(self.ring.submit());
+            self.settle();
         }
     }
 
@@ -213,6 +222,11 @@ impl UringDriver {
                 op.entry(self.disks.get(*disk).handle, &self.arena)
             }
             Work::Stream(op) => op.entry(),
+            Work::Port(op) => {
+                // Clients wait for what it answers.
+                self.held_back += 1;
+                self.ports.entry(op, &self.arena)
+            }
         };
         // SAFETY: what the entry points at is owned by its slot, which stays
         // until the kernel's completion or, in `drop`, for ever.
@@ -234,6 +248,15 @@ impl UringDriver {
     fn enter(&mut self, wait: Wait) {
         self.held_back = 0;
         entered(self.ring.enter(wait));
+        self.settle();
+    }
+
+    /// After the ring was entered: takes back what was lent until then.
+    #[inline]
+    fn settle(&mut self) {
+        if self.ports.has_lent() && self.ring.io.submission().is_empty() {
+            self.ports.settle();
+        }
     }
 
     fn push_backlog(&mut self) {
@@ -259,15 +282,37 @@ impl UringDriver {
                 }
             }
         }
-        let closed = self.host.targets.disks_closed();
-        if closed != self.disks_closed {
+        let closed = self.host.targets.held_closed();
+        if closed != self.held_closed {
+            self.leave_closed_ports();
             let slots = &self.slots;
-            let in_use = |disk| {
+            let disk_in_use = |disk| {
                 let mut all = slots.iter();
                 all.any(|(_, slot)| matches!(slot.work, Work::Disk(d, _) if d == disk))
             };
-            if self.disks.release_closed(&self.ring, in_use) {
-                self.disks_closed = closed;
+            let port_in_use = |port| {
+                let mut all = slots.iter();
+                all.any(|(_, slot)| matches!(&slot.work, Work::Port(op) if op.port() == port))
+            };
+            let disks = self.disks.release_closed(&self.ring, disk_in_use);
+            let ports = self.ports.release_closed(&self.ring, port_in_use);
+            if disks && ports {
+                self.held_closed = closed;
+            }
+        }
+    }
+
+    /// Ends what waits for requests of closed ports; the kernel's answers come later.
+    fn leave_closed_ports(&mut self) {
+        for (_, slot) in &mut self.slots {
+            if let Work::Port(op) = &mut slot.work
+                && let Some(error) = self.ports.leave(op)
+            {
+                self.ended.push(Completion {
+                    token: slot.token,
+                    result: Err(error),
+                    payload: Payload::None,
+                });
             }
         }
     }
@@ -292,6 +337,10 @@ impl UringDriver {
             Work::Disk(disk, op) => op.advance(&self.disks.get(*disk).disk, answer),
             Work::Stream(op) => match op.advance(&self.host.targets, answer) {
                 Step::Again if self.is_ending => return drop(self.slots.remove(key)),
+                step => step,
+            },
+            Work::Port(op) => match self.ports.advance(op, answer) {
+                _ if op.is_left() => return drop(self.slots.remove(key)),
                 step => step,
             },
         };
@@ -319,7 +368,7 @@ impl UringDriver {
         // A direct write answers for itself: nothing of it is left for the kernel to lose.
         let is_shared = match &self.slots[key].work {
             Work::Disk(disk, op) => op.is_flush() || self.disks.get(*disk).disk.buffered,
-            Work::Stream(_) => false,
+            Work::Stream(_) | Work::Port(_) => false,
         };
         let waits = is_shared && result.is_ok();
         if !waits || !self.disks.syncs(disk).hold(key) {
@@ -348,6 +397,7 @@ impl UringDriver {
         let payload = match work {
             Work::Disk(_, op) => op.into_payload(),
             Work::Stream(op) => op.into_payload(&mut self.spare_messages),
+            Work::Port(op) => op.into_payload(result.is_ok()),
         };
         done.push(Completion {
             token,
@@ -474,7 +524,14 @@ impl Driver for UringDriver {
     fn geometry(&self, target: TargetId) -> Option<Geometry> {
         match self.host.targets.get(target)? {
             Target::Disk(disk) => Some(disk.geometry.clone()),
-            Target::Stream(_) | Target::Listener(_) => None,
+            Target::Stream(_) | Target::Listener(_) | Target::Port(_) => None,
+        }
+    }
+
+    fn tags(&self, target: TargetId) -> Option<u16> {
+        match self.host.targets.get(target)? {
+            Target::Port(port) => Some(port.tags),
+            _ => None,
         }
     }
 

@@ -24,6 +24,16 @@ pub(crate) fn kind(errno: i32) -> Kind {
     }
 }
 
+/// The number that tells a client of the kernel of an error of `kind`.
+pub(crate) fn of_kind(kind: Kind) -> i32 {
+    match kind {
+        Kind::NoSpace => libc::ENOSPC,
+        Kind::Timeout => libc::ETIMEDOUT,
+        Kind::Unsupported => libc::EOPNOTSUPP,
+        _ => libc::EIO,
+    }
+}
+
 /// The kind of `errno` on a connected stream: whatever ends it is `Stream`.
 pub(crate) fn stream_kind(errno: i32) -> Kind {
     match kind(errno) {

@@ -1,9 +1,11 @@
 //! The host: what all shards share, and the threads they run on.
 
 use crate::aside;
+use crate::control;
 use crate::driver::{self, UringDriver};
 use crate::errno;
 use crate::open::{self, Disk, DiskOptions};
+use crate::port::Port;
 use crate::ring::{Mode, Ring};
 use crate::shared::{Opening, Options, Shared};
 use crate::socket;
@@ -100,7 +102,23 @@ impl Uring {
         Ok((id, bound))
     }
 
-    /// Closes a disk, stream or listener on every shard. A disk's operations in
+    /// Opens the ublk device that `info` tells of, to serve it on one shard.
+    pub fn open_port(&self, info: &ublk::DeviceInfo) -> IoResult<TargetId> {
+        self.insert(Target::Port(Arc::new(Port::open(info)?)))
+    }
+
+    /// As [`control::ublk_control`], for a task: its shard goes on meanwhile, and may have to
+    /// serve the device for the command to end.
+    pub async fn ublk_control_aside(
+        &self,
+        command: ublk::Control,
+    ) -> IoResult<Result<Vec<u8>, i32>> {
+        let asking = aside::begin("ublk", move || control::ublk_control(command));
+        let what = "no thread to speak to ublk; raise the limit of processes (ulimit -u)";
+        asking.map_err(|cause| errno::error(cause, what))?.await
+    }
+
+    /// Closes a disk, stream, listener or port on every shard. A disk's operations in
     /// flight end first, and with them its lock; later ones fail with `Gone`.
     pub fn close(&self, target: TargetId) {
         self.shared.close(target);

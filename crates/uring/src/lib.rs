@@ -1,5 +1,5 @@
-//! The driver for real machines: files, block devices and sockets through
-//! io_uring, one thread and one ring a shard.
+//! The driver for real machines: files, block devices, sockets and ublk devices
+//! through io_uring, one thread and one ring a shard.
 //!
 //! Invariants:
 //!     memory given to the kernel lives until the kernel is done with it: an
@@ -16,6 +16,7 @@
 //! errors of a device, checksums.
 
 mod aside;
+mod control;
 mod disk;
 mod disks;
 mod driver;
@@ -24,6 +25,7 @@ mod host;
 mod memory;
 mod op;
 mod open;
+mod port;
 mod resolve;
 mod ring;
 mod shared;
@@ -35,6 +37,7 @@ mod targets;
 mod tests;
 mod waker;
 
+pub use control::{ublk_available, ublk_control};
 pub use driver::UringDriver;
 pub use errno::without_descriptor;
 pub use host::Uring;

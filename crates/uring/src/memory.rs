@@ -44,6 +44,11 @@ impl Arena {
         (at < self.bytes).then_some((at / REGISTERED_BYTES_MAX) as u16)
     }
 
+    /// Where it begins.
+    pub(crate) fn address(&self) -> u64 {
+        self.base as u64
+    }
+
     pub(crate) fn is_registered(&self) -> bool {
         self.bytes != 0
     }

@@ -140,6 +140,7 @@ impl StreamOp {
             Target::Stream(socket) => (socket, false),
             Target::Listener(socket) => (socket, true),
             Target::Disk(_) => return invalid(op, "a stream operation on a disk"),
+            Target::Port(_) => return invalid(op, "a stream operation on a port"),
         };
         if socket.is_closed() {
             return Err((closed(), op.into_payload()));

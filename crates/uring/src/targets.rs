@@ -1,10 +1,11 @@
-//! The table of disks, streams and listeners that all shards of a host share.
+//! The table of disks, streams, listeners and ports that all shards of a host share.
 //!
 //! Numbers are small, so that others may index by them. A number is given again
 //! only after thousands of later closes, so that one kept after `close` does
 //! not soon reach another target.
 
 use crate::open::Disk;
+use crate::port::Port;
 use crate::socket::Socket;
 use block::TargetId;
 use std::collections::VecDeque;
@@ -20,12 +21,13 @@ pub(crate) enum Target {
     Disk(Arc<Disk>),
     Stream(Arc<Socket>),
     Listener(Arc<Socket>),
+    Port(Arc<Port>),
 }
 
 #[derive(Default)]
 pub(crate) struct Targets {
     table: RwLock<Table>,
-    disks_closed: AtomicU64,
+    held_closed: AtomicU64,
 }
 
 #[derive(Default)]
@@ -64,15 +66,19 @@ impl Targets {
             Target::Stream(socket) | Target::Listener(socket) => socket.close(),
             Target::Disk(disk) => {
                 disk.close();
-                self.disks_closed.fetch_add(1, Release);
+                self.held_closed.fetch_add(1, Release);
+            }
+            Target::Port(port) => {
+                port.close();
+                self.held_closed.fetch_add(1, Release);
             }
         }
         true
     }
 
-    /// How many disks have been closed: a change tells a shard to let go.
-    pub(crate) fn disks_closed(&self) -> u64 {
-        self.disks_closed.load(Acquire)
+    /// How many disks and ports have been closed: a change tells a shard to let go.
+    pub(crate) fn held_closed(&self) -> u64 {
+        self.held_closed.load(Acquire)
     }
 }
 

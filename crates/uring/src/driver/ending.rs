@@ -15,12 +15,16 @@ const CANCEL_EVERY: Nanos = Nanos::from_millis(20);
 
 impl UringDriver {
     /// Gives up the kernel's hold on this driver's memory, or else the memory.
-    pub(crate) fn end(&mut self, limit: Nanos) {
-        if !self.drain(limit) {
+    ///
+    /// Returns whether every operation of disks has ended.
+    pub(crate) fn end(&mut self, limit: Nanos) -> bool {
+        let ended = self.drain(limit);
+        if !ended {
             // A device does not answer. What it may still write to is never
             // used again: buffers keep their arena alive.
             mem::forget(mem::take(&mut self.slots));
         }
+        ended
     }
 
     /// Ends what waits for others, lets the disks finish, and returns whether
@@ -31,7 +35,7 @@ impl UringDriver {
             .retain(|_, slot| !matches!(&slot.work, Work::Stream(op) if op.is_resolving()));
         let until = self.now() + limit;
         let mut done = Vec::new();
-        while !self.slots.is_empty() {
+        while self.slots.iter().any(|(_, slot)| ends(&slot.work)) {
             let left = until.since(self.now());
             if left == Nanos::ZERO {
                 return false;
@@ -57,9 +61,22 @@ impl UringDriver {
     }
 }
 
+/// Whether an operation ends by itself, or when it is cancelled. Tags that wait for a request
+/// do with their ring alone, and own nothing that the kernel writes to.
+fn ends(work: &Work) -> bool {
+    match work {
+        Work::Disk(..) | Work::Stream(_) => true,
+        Work::Port(op) => op.owns_memory(),
+    }
+}
+
 impl Drop for UringDriver {
     fn drop(&mut self) {
-        self.end(DRAIN_MAX);
+        let ended = self.end(DRAIN_MAX);
+        if !ended && !self.ports.is_empty() {
+            // What has not ended may still land: no other server may begin before.
+            return;
+        }
         // The kernel takes a ring down in the background, which may be long after: who
         // claims the disks next is not to wait for that. None may be registered.
         let _ = self.ring.io.submitter().unregister_files();

@@ -1,0 +1,73 @@
+//! The other side of a block device: what a kernel, or a guest, asks of the one that it
+//! has from us.
+
+use crate::buf::{Buf, Shared};
+use crate::error::IoResult;
+use crate::units::{Extent, Fua};
+
+/// Names one of the places in which a port holds a request; they count from zero.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Tag(pub u16);
+
+/// What a client asks. Not checked against any device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// The bytes of the extent.
+    Read(Extent),
+    /// New bytes for the extent, which [`Port::take`] brings.
+    Write(Extent, Fua),
+    /// The extent is to read as zeroes.
+    Zero(Extent),
+    /// The bytes of the extent are not needed.
+    Discard(Extent),
+    /// Every write answered before is to be durable.
+    Flush,
+}
+
+impl Request {
+    /// How many bytes move from or to the client.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Request::Read(extent) | Request::Write(extent, _) => extent.len.bytes() as usize,
+            Request::Zero(_) | Request::Discard(_) | Request::Flush => 0,
+        }
+    }
+}
+
+/// The answer to a request.
+#[derive(Debug)]
+pub struct Answer {
+    /// Whether it was carried out.
+    pub result: IoResult,
+    /// Of a read that was: all of its bytes.
+    pub data: Option<Shared>,
+}
+
+/// The requests of a block device that we serve.
+///
+/// A tag holds one request at a time, from the `next` that returned it to the `next` that
+/// answers it. A client that waits for one answer may get it in any order with others.
+/// A request whose server ends without an answer is given out again to the next server,
+/// so it may be carried out twice, and never by two servers at one time.
+///
+/// A future does nothing until polled. Who drops `next` loses the request that it would
+/// have returned, for as long as this server lives.
+#[allow(async_fn_in_trait, reason = "shard-local: no future here is Send")]
+pub trait Port: 'static {
+    /// How many tags there are.
+    fn tags(&self) -> u16;
+
+    /// Answers the request that `tag` holds, if it holds one, and waits for its next.
+    ///
+    /// `Gone`: the port has ended, and so has every request of it. `Invalid`, and nothing
+    /// changes: an answer to nothing, none to a request, one to a read without its bytes, or one
+    /// to a write that was not taken.
+    async fn next(&self, tag: Tag, answer: Option<Answer>) -> IoResult<Request>;
+
+    /// Fills `buf` with the bytes of the write that `tag` holds, all of them. `Gone` and
+    /// `Invalid` as above.
+    async fn take(&self, tag: Tag, buf: Buf) -> (Buf, IoResult);
+
+    /// Ends this server. Requests that it holds wait for the next.
+    fn close(&self);
+}

@@ -1,0 +1,183 @@
+//! The tasks of a port, and their end.
+
+use crate::credit::Credit;
+use block::{Answer, Device, Env, Extent, Gate, IoError, IoResult, Kind, Nanos, Port, Request, Tag};
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+/// How a port is served.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Refuse everything that writes.
+    pub read_only: bool,
+    /// Bytes of requests in hand at one time.
+    pub memory_bytes_max: usize,
+}
+
+/// What was asked, since the beginning.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stats {
+    /// Requests answered.
+    pub requests: u64,
+    /// Those that failed.
+    pub errors: u64,
+}
+
+/// A port that is served.
+pub struct Server<P, D> {
+    port: P,
+    gate: Gate<D>,
+    env: Env,
+    options: Options,
+    credit: Credit,
+    stats: Cell<Stats>,
+    /// Tags whose tasks have not ended.
+    tags: Cell<u16>,
+    /// Requests begun and not answered.
+    in_hand: Cell<u32>,
+    stopping: Cell<bool>,
+    /// Who waits for a change of the three.
+    waiting: RefCell<Vec<Waker>>,
+}
+
+impl<P: Port, D: Device> Server<P, D> {
+    /// Begins to serve `port` from `device`.
+    pub fn begin(port: P, device: D, options: Options, env: Env) -> Rc<Server<P, D>> {
+        let tags = port.tags();
+        let server = Rc::new(Server {
+            port,
+            gate: Gate::new(device, env.clone()),
+            env,
+            options,
+            credit: Credit::new(options.memory_bytes_max),
+            stats: Cell::default(),
+            tags: Cell::new(tags),
+            in_hand: Cell::new(0),
+            stopping: Cell::new(false),
+            waiting: RefCell::default(),
+        });
+        for tag in (0..tags).map(Tag) {
+            let server_of_tag = server.clone();
+            server.env.spawn.spawn(async move {
+                server_of_tag.serve(tag).await;
+                server_of_tag.tags.set(server_of_tag.tags.get() - 1);
+                server_of_tag.changed();
+            });
+        }
+        server
+    }
+
+    /// What was asked so far.
+    pub fn stats(&self) -> Stats {
+        self.stats.get()
+    }
+
+    /// Waits until the port has ended.
+    pub async fn ended(&self) {
+        self.until(|| self.tags.get() == 0).await;
+    }
+
+    /// Begins no further request, and waits until those begun are answered, at most for
+    /// `grace`. Returns whether they are. The port stays as it is.
+    pub async fn stop(&self, grace: Nanos) -> bool {
+        self.stopping.set(true);
+        let answered = self.until(|| self.in_hand.get() == 0);
+        self.env.timer.timeout(grace, answered).await.is_some()
+    }
+
+    /// Ends the port.
+    pub fn close(&self) {
+        self.port.close();
+    }
+
+    async fn until(&self, is_so: impl Fn() -> bool) {
+        poll_fn(|cx| {
+            if is_so() {
+                return Poll::Ready(());
+            }
+            self.waiting.borrow_mut().push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
+    fn changed(&self) {
+        let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    async fn serve(&self, tag: Tag) {
+        let mut answer = None;
+        while let Ok(request) = self.port.next(tag, answer.take()).await {
+            if self.stopping.get() {
+                return;
+            }
+            self.in_hand.set(self.in_hand.get() + 1);
+            let given = self.answer(tag, request).await;
+            self.in_hand.set(self.in_hand.get() - 1);
+            let mut stats = self.stats.get();
+            stats.requests += 1;
+            stats.errors += u64::from(given.result.is_err());
+            self.stats.set(stats);
+            if self.stopping.get() {
+                self.changed();
+            }
+            answer = Some(given);
+        }
+    }
+
+    async fn answer(&self, tag: Tag, request: Request) -> Answer {
+        // Given back before the answer is: an answer's bytes live until the driver has
+        // taken them in, at the end of this turn.
+        let _held = self.credit.take(request.bytes()).await;
+        let result = match request {
+            Request::Read(at) => {
+                let read = self.gate.read(at.start.byte(), request.bytes()).await;
+                return match read {
+                    Ok(data) => Answer {
+                        result: Ok(()),
+                        data: Some(data),
+                    },
+                    Err(error) => Answer {
+                        result: Err(error),
+                        data: None,
+                    },
+                };
+            }
+            Request::Write(at, fua) => {
+                let buf = self.env.pool.take(request.bytes());
+                match self.port.take(tag, buf).await {
+                    (_, Err(error)) => Err(error),
+                    (buf, Ok(())) => match self.writable() {
+                        Ok(()) => self.gate.write(at.start.byte(), buf.share(), fua).await,
+                        Err(error) => Err(error),
+                    },
+                }
+            }
+            Request::Zero(at) => self.change(at, |at, len| self.gate.zero(at, len)).await,
+            Request::Discard(at) => self.change(at, |at, len| self.gate.discard(at, len)).await,
+            Request::Flush => self.gate.flush().await,
+        };
+        Answer { result, data: None }
+    }
+
+    async fn change<F>(&self, at: Extent, work: impl FnOnce(u64, u64) -> F) -> IoResult
+    where
+        F: Future<Output = IoResult>,
+    {
+        self.writable()?;
+        work(at.start.byte(), at.len.bytes()).await
+    }
+
+    fn writable(&self) -> IoResult {
+        match self.options.read_only {
+            false => Ok(()),
+            true => {
+                let what = "the volume is read-only";
+                Err(IoError::new(Kind::ReadOnly, what))
+            }
+        }
+    }
+}

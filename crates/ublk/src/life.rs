@@ -1,0 +1,535 @@
+//! The life of a device: made, or taken over from a server that has died.
+//!
+//! Invariants:
+//!     a device is taken over ⟹ its mark is that of the name, its shape is the wanted one
+//!     and nobody serves it any more
+//!     the driver permits a recovery only once every I/O of the dead server has ended
+//!     (`uring` keeps the device open until then): a request that is given out again is
+//!     never overtaken by what its first server still had in flight
+//!
+//! A machine is told what happened, and says what to do next; it does nothing itself.
+
+use crate::uapi::{Command, Control, DeviceInfo, Features, Params, REQUEST_MAX, State};
+use block::Nanos;
+use std::fmt;
+
+/// How often it is tried whether a dead server has let go.
+const PAUSE: Nanos = Nanos::from_millis(5);
+/// How long a dead server may take to let go: a disk that does not answer keeps its I/O.
+pub const RELEASE_MAX: Nanos = Nanos::from_secs(60);
+
+const EPERM: i32 = 1;
+const EACCES: i32 = 13;
+const EBUSY: i32 = 16;
+
+/// What marks the device of volume `name` (FNV-1a).
+pub fn mark(name: &str) -> u64 {
+    let bytes = b"hotset:".iter().chain(name.as_bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// The device that shall be.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// See [`mark`].
+    pub mark: u64,
+    /// The process that will serve it.
+    pub pid: u32,
+    /// Its tags.
+    pub depth: u16,
+    /// Its shape.
+    pub params: Params,
+    /// The number of the device that had this name last.
+    pub known: Option<u32>,
+}
+
+/// What to do next.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Give the driver this command, and say what it answered.
+    Control(Control),
+    /// Say whether this process runs.
+    Look(i32),
+    /// Wait, then say so.
+    Pause(Nanos),
+    /// Open the device and let each of its tags wait for a request, then say so.
+    Serve(DeviceInfo),
+    /// The block device is there.
+    Live(u32),
+    /// It shall not be. A device that was made for it is to be removed.
+    Refused(Refusal, Option<u32>),
+}
+
+/// What happened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// Nothing yet.
+    Begin,
+    /// The command's buffer, or the number of its error.
+    Answer(Result<Vec<u8>, i32>),
+    /// Whether the process runs.
+    Runs(bool),
+    /// The pause is over.
+    Paused,
+    /// The tags wait.
+    Serving,
+}
+
+/// Why there is no device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// The driver lacks what is needed.
+    TooOld,
+    /// This process may not.
+    Denied,
+    /// Another process serves it.
+    InUse {
+        /// The device.
+        id: u32,
+        /// The process.
+        pid: i32,
+    },
+    /// Its dead server still has I/O in flight.
+    NotReleased(u32),
+    /// It is there in another shape.
+    Reshaped(u32),
+    /// The driver refused a command for another reason.
+    Failed(Command, i32),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::TooOld => f.write_str(
+                "this kernel's ublk is too old: it needs Linux 6.5 or later, best 6.12; \
+                 until then reach the volume over NBD",
+            ),
+            Refusal::Denied => f.write_str(
+                "ublk needs CAP_SYS_ADMIN, which this process has not; run it as root, or reach \
+                 the volume over NBD",
+            ),
+            Refusal::InUse { id, pid } => write!(
+                f,
+                "/dev/ublkb{id} of that name is served by process {pid}; stop that first"
+            ),
+            Refusal::NotReleased(id) => write!(
+                f,
+                "the dead server of /dev/ublkb{id} still has I/O in flight after {} s; see to its \
+                 disks, then start again",
+                RELEASE_MAX.0 / 1_000_000_000
+            ),
+            Refusal::Reshaped(id) => write!(
+                f,
+                "/dev/ublkb{id} is left from a server that died, and the volume has another size \
+                 or logical block by now; unmount it and remove it with `hotset detach`"
+            ),
+            Refusal::Failed(command, number) => write!(
+                f,
+                "the kernel's ublk refused {command:?} with error {number}; see its log (dmesg), or \
+                 reach the volume over NBD"
+            ),
+        }
+    }
+}
+
+/// Makes a device, or takes it over.
+pub struct Attach {
+    wanted: Wanted,
+    stage: Stage,
+    waited: Nanos,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Features,
+    Info,
+    Params(DeviceInfo),
+    Look(DeviceInfo),
+    StartRecovery(DeviceInfo),
+    Recovering(u32),
+    Removing,
+    Add,
+    SetParams(DeviceInfo),
+    Starting(u32),
+    End,
+}
+
+impl Attach {
+    /// Of a device that shall be as `wanted`.
+    pub fn new(wanted: Wanted) -> Attach {
+        Attach {
+            wanted,
+            stage: Stage::Features,
+            waited: Nanos::ZERO,
+        }
+    }
+
+    /// What follows from `event`.
+    ///
+    /// # Panics
+    /// If it is none that the last step asked for.
+    pub fn step(&mut self, event: Event) -> Step {
+        match (self.stage, event) {
+            (Stage::Features, Event::Begin) => {
+                let mut ask = Control::of(Command::GetFeatures, Control::ANY);
+                ask.buffer = vec![0; 8];
+                Step::Control(ask)
+            }
+            (Stage::Features, Event::Answer(answer)) => self.features(answer),
+            // One that is gone is no obstacle.
+            (Stage::Info, Event::Answer(Err(_))) => self.add(),
+            (Stage::Info, Event::Answer(Ok(bytes))) => self.found(&bytes),
+            (Stage::Params(info), Event::Answer(answer)) => self.compare(info, answer),
+            (Stage::Look(info), Event::Runs(true)) => {
+                let (id, pid) = (info.id, info.pid);
+                self.refuse(Refusal::InUse { id, pid }, None)
+            }
+            (Stage::Look(info), Event::Runs(false)) => self.recover(info),
+            (Stage::StartRecovery(info), Event::Paused) => self.recover(info),
+            (Stage::StartRecovery(info), Event::Answer(Ok(_))) => {
+                self.stage = Stage::Recovering(info.id);
+                Step::Serve(info)
+            }
+            (Stage::StartRecovery(info), Event::Answer(Err(EBUSY))) => {
+                if self.waited >= RELEASE_MAX {
+                    return self.refuse(Refusal::NotReleased(info.id), None);
+                }
+                self.waited = self.waited + PAUSE;
+                Step::Pause(PAUSE)
+            }
+            (Stage::Removing, Event::Answer(Ok(_))) => self.add(),
+            (Stage::Add, Event::Answer(Ok(bytes))) => self.added(&bytes),
+            (Stage::SetParams(info), Event::Answer(Ok(_))) => {
+                self.stage = Stage::Starting(info.id);
+                Step::Serve(info)
+            }
+            (Stage::Recovering(id), Event::Serving) => self.start(Command::EndRecovery, id),
+            (Stage::Starting(id), Event::Serving) => self.start(Command::Start, id),
+            (Stage::Recovering(id) | Stage::Starting(id), Event::Answer(Ok(_))) => {
+                self.stage = Stage::End;
+                Step::Live(id)
+            }
+            (stage, Event::Answer(Err(number))) => self.failed(stage, number),
+            (stage, event) => panic!("{event:?} while {stage:?}"),
+        }
+    }
+
+    fn features(&mut self, answer: Result<Vec<u8>, i32>) -> Step {
+        let has_all = match answer {
+            Err(EPERM | EACCES) => return self.refuse(Refusal::Denied, None),
+            Err(_) => false,
+            Ok(bytes) => Features::decode(&bytes).is_some_and(|has| has.has(Features::NEEDED)),
+        };
+        match self.wanted.known {
+            _ if !has_all => self.refuse(Refusal::TooOld, None),
+            None => self.add(),
+            Some(id) => {
+                self.stage = Stage::Info;
+                let mut ask = Control::of(Command::GetInfo, id);
+                ask.buffer = vec![0; DeviceInfo::BYTES];
+                Step::Control(ask)
+            }
+        }
+    }
+
+    /// A device has the number that was recorded; whether it is this one.
+    fn found(&mut self, bytes: &[u8]) -> Step {
+        let info = DeviceInfo::decode(bytes);
+        let Some(info) = info.filter(|info| info.mark == self.wanted.mark) else {
+            return self.add();
+        };
+        if info.state == State::Dead {
+            self.stage = Stage::Removing;
+            return Step::Control(Control::of(Command::Delete, info.id));
+        }
+        self.stage = Stage::Params(info);
+        let mut ask = Control::of(Command::GetParams, info.id);
+        ask.buffer = vec![0; Params::BYTES];
+        ask.buffer[..4].copy_from_slice(&(Params::BYTES as u32).to_ne_bytes());
+        Step::Control(ask)
+    }
+
+    fn compare(&mut self, info: DeviceInfo, answer: Result<Vec<u8>, i32>) -> Step {
+        let shape = match answer {
+            Ok(bytes) => Params::decode_size(&bytes),
+            Err(number) => return self.failed(self.stage, number),
+        };
+        if shape != Params::decode_size(&self.wanted.params.encode()) {
+            return self.refuse(Refusal::Reshaped(info.id), None);
+        }
+        self.stage = Stage::Look(info);
+        Step::Look(info.pid)
+    }
+
+    fn recover(&mut self, info: DeviceInfo) -> Step {
+        self.stage = Stage::StartRecovery(info);
+        Step::Control(Control::of(Command::StartRecovery, info.id))
+    }
+
+    fn add(&mut self) -> Step {
+        self.stage = Stage::Add;
+        let info = DeviceInfo {
+            queues: 1,
+            depth: self.wanted.depth,
+            state: State::Dead,
+            bytes_max: REQUEST_MAX.bytes() as u32,
+            id: Control::ANY,
+            pid: self.wanted.pid as i32,
+            features: Features::NEEDED,
+            mark: self.wanted.mark,
+        };
+        let mut ask = Control::of(Command::Add, Control::ANY);
+        ask.buffer = info.encode().to_vec();
+        Step::Control(ask)
+    }
+
+    fn added(&mut self, bytes: &[u8]) -> Step {
+        let Some(info) = DeviceInfo::decode(bytes) else {
+            return self.failed(self.stage, 0);
+        };
+        self.stage = Stage::SetParams(info);
+        let mut ask = Control::of(Command::SetParams, info.id);
+        ask.buffer = self.wanted.params.encode().to_vec();
+        Step::Control(ask)
+    }
+
+    fn start(&mut self, command: Command, id: u32) -> Step {
+        let mut ask = Control::of(command, id);
+        ask.data = self.wanted.pid.into();
+        Step::Control(ask)
+    }
+
+    /// The driver has refused the command of `stage`.
+    fn failed(&mut self, stage: Stage, number: i32) -> Step {
+        if matches!(number, EPERM | EACCES) && stage == Stage::Add {
+            return self.refuse(Refusal::Denied, None);
+        }
+        let (command, made) = match stage {
+            Stage::Features => (Command::GetFeatures, None),
+            Stage::Info => (Command::GetInfo, None),
+            Stage::Params(_) => (Command::GetParams, None),
+            Stage::Look(_) | Stage::StartRecovery(_) => (Command::StartRecovery, None),
+            // What waits in a device that is taken over is not to be lost.
+            Stage::Recovering(_) => (Command::EndRecovery, None),
+            Stage::Removing => (Command::Delete, None),
+            Stage::Add => (Command::Add, None),
+            Stage::SetParams(info) => (Command::SetParams, Some(info.id)),
+            Stage::Starting(id) => (Command::Start, Some(id)),
+            Stage::End => unreachable!("nothing was asked"),
+        };
+        self.refuse(Refusal::Failed(command, number), made)
+    }
+
+    fn refuse(&mut self, why: Refusal, made: Option<u32>) -> Step {
+        self.stage = Stage::End;
+        Step::Refused(why, made)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use block::Sectors;
+
+    fn wanted(known: Option<u32>) -> Wanted {
+        Wanted {
+            mark: mark("data"),
+            pid: 77,
+            depth: 64,
+            params: Params {
+                sectors: Sectors(1 << 20),
+                block: Sectors(1),
+                physical: Sectors(8),
+                optimal: Sectors(8),
+                request_max: REQUEST_MAX,
+                discard_max: REQUEST_MAX,
+                volatile: true,
+                read_only: false,
+                rotational: false,
+            },
+            known,
+        }
+    }
+
+    /// A driver's answers, and how the machine ended with them.
+    struct Driver {
+        device: Option<DeviceInfo>,
+        params: Vec<u8>,
+        features: Result<u64, i32>,
+        /// How often a recovery is refused with `EBUSY`.
+        busy: u32,
+        runs: bool,
+        refuse: Option<(Command, i32)>,
+        asked: Vec<Command>,
+    }
+
+    impl Driver {
+        fn new() -> Driver {
+            Driver {
+                device: None,
+                params: wanted(None).params.encode().to_vec(),
+                features: Ok(u64::MAX),
+                busy: 0,
+                runs: false,
+                refuse: None,
+                asked: Vec::new(),
+            }
+        }
+
+        fn left_by(mut self, name: &str, state: State) -> Driver {
+            self.device = Some(DeviceInfo {
+                queues: 1,
+                depth: 32,
+                state,
+                bytes_max: 1 << 20,
+                id: 5,
+                pid: 42,
+                features: Features::NEEDED,
+                mark: mark(name),
+            });
+            self
+        }
+
+        fn answer(&mut self, control: Control) -> Result<Vec<u8>, i32> {
+            self.asked.push(control.command);
+            if let Some((command, number)) = self.refuse
+                && command == control.command
+            {
+                return Err(number);
+            }
+            match control.command {
+                Command::GetFeatures => self.features.map(|has| has.to_ne_bytes().to_vec()),
+                Command::GetInfo => {
+                    let found = self.device.filter(|found| found.id == control.device);
+                    found.map(|found| found.encode().to_vec()).ok_or(19)
+                }
+                Command::GetParams => Ok(self.params.clone()),
+                Command::StartRecovery if self.busy > 0 => {
+                    self.busy -= 1;
+                    Err(EBUSY)
+                }
+                Command::Add => {
+                    let mut info = DeviceInfo::decode(&control.buffer).unwrap();
+                    assert_eq!((info.id, info.mark), (u32::MAX, mark("data")));
+                    info.id = 9;
+                    Ok(info.encode().to_vec())
+                }
+                Command::Start | Command::EndRecovery => {
+                    assert_eq!(control.data, 77);
+                    Ok(control.buffer)
+                }
+                _ => Ok(control.buffer),
+            }
+        }
+
+        /// What is served meanwhile, and how it ends.
+        fn run(&mut self, known: Option<u32>) -> (Option<DeviceInfo>, Step) {
+            let mut machine = Attach::new(wanted(known));
+            let (mut event, mut served) = (Event::Begin, None);
+            loop {
+                event = match machine.step(event) {
+                    Step::Control(control) => Event::Answer(self.answer(control)),
+                    Step::Look(pid) => {
+                        assert_eq!(pid, 42);
+                        Event::Runs(self.runs)
+                    }
+                    Step::Pause(_) => Event::Paused,
+                    Step::Serve(info) => {
+                        served = Some(info);
+                        Event::Serving
+                    }
+                    end => return (served, end),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_new_device_is_started_once_it_is_served() {
+        let mut driver = Driver::new();
+        let (served, end) = driver.run(None);
+        assert_eq!((served.unwrap().id, served.unwrap().depth), (9, 64));
+        assert_eq!(end, Step::Live(9));
+        let order = [
+            Command::GetFeatures,
+            Command::Add,
+            Command::SetParams,
+            Command::Start,
+        ];
+        assert_eq!(driver.asked, order);
+    }
+
+    #[test]
+    fn a_device_of_a_dead_server_is_taken_over_when_it_is_released() {
+        for state in [State::Quiesced, State::Live] {
+            let mut driver = Driver::new().left_by("data", state);
+            driver.busy = 3;
+            let (served, end) = driver.run(Some(5));
+            assert_eq!((served.unwrap().id, served.unwrap().depth), (5, 32));
+            assert_eq!(end, Step::Live(5));
+            let asked = &driver.asked;
+            assert_eq!(asked.last(), Some(&Command::EndRecovery));
+            assert_eq!(asked.iter().filter(|c| **c == Command::StartRecovery).count(), 4);
+            assert!(!asked.contains(&Command::Add));
+        }
+    }
+
+    #[test]
+    fn a_device_of_another_is_left_alone() {
+        let mut driver = Driver::new().left_by("other", State::Quiesced);
+        assert_eq!(driver.run(Some(5)).1, Step::Live(9));
+        assert!(!driver.asked.contains(&Command::StartRecovery));
+        let mut driver = Driver::new().left_by("data", State::Live);
+        driver.runs = true;
+        let refusal = Refusal::InUse { id: 5, pid: 42 };
+        assert_eq!(driver.run(Some(5)).1, Step::Refused(refusal, None));
+        assert!(!driver.asked.contains(&Command::StartRecovery));
+    }
+
+    #[test]
+    fn a_device_that_was_never_started_is_made_again() {
+        let mut driver = Driver::new().left_by("data", State::Dead);
+        assert_eq!(driver.run(Some(5)).1, Step::Live(9));
+        assert!(driver.asked.contains(&Command::Delete));
+    }
+
+    #[test]
+    fn a_device_of_another_size_is_not_taken_over() {
+        let mut driver = Driver::new().left_by("data", State::Quiesced);
+        driver.params[24] ^= 1;
+        let refused = Step::Refused(Refusal::Reshaped(5), None);
+        assert_eq!(driver.run(Some(5)), (None, refused));
+    }
+
+    #[test]
+    fn a_server_that_never_lets_go_is_given_up() {
+        let mut driver = Driver::new().left_by("data", State::Quiesced);
+        driver.busy = u32::MAX;
+        let refused = Step::Refused(Refusal::NotReleased(5), None);
+        assert_eq!(driver.run(Some(5)).1, refused);
+    }
+
+    #[test]
+    fn what_is_missing_is_named_and_that_nbd_works() {
+        let refusal = |features, refuse| {
+            let mut driver = Driver::new();
+            (driver.features, driver.refuse) = (features, refuse);
+            match driver.run(None).1 {
+                Step::Refused(refusal, made) => (refusal.to_string(), made),
+                other => panic!("{other:?}"),
+            }
+        };
+        let (old, none) = refusal(Err(95), None);
+        assert!(old.contains("Linux 6.5") && old.contains("NBD"), "{old}");
+        assert_eq!(none, None);
+        let lacks_one = Features::NEEDED.0 & !Features::USER_RECOVERY.0;
+        assert!(refusal(Ok(lacks_one), None).0.contains("too old"));
+        let (denied, _) = refusal(Ok(u64::MAX), Some((Command::Add, EPERM)));
+        assert!(denied.contains("CAP_SYS_ADMIN") && denied.contains("NBD"), "{denied}");
+        let (failed, made) = refusal(Ok(u64::MAX), Some((Command::Start, 12)));
+        assert!(failed.contains("Start with error 12"), "{failed}");
+        assert_eq!(made, Some(9));
+    }
+}

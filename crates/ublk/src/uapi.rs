@@ -1,0 +1,549 @@
+//! Linux's `include/uapi/linux/ublk_cmd.h`, as far as it is used: numbers and layouts.
+//!
+//! Invariant: what is encoded has the length that the kernel's structure has, and
+//! `decode(encode(x)) == x`.
+//!
+//! Everything is in the order of bytes of the machine.
+
+use block::{Extent, Fua, Lba, Request, SECTOR_BYTES, Sectors};
+
+/// Where control commands go.
+pub const CONTROL: &str = "/dev/ublk-control";
+/// The most tags of a queue.
+pub const DEPTH_MAX: u16 = 4096;
+
+/// The path of the character device by which device `id` is served.
+pub fn character_device(id: u32) -> String {
+    format!("/dev/ublkc{id}")
+}
+
+/// The name of block device `id` under `/dev`.
+pub fn block_device(id: u32) -> String {
+    format!("ublkb{id}")
+}
+
+/// `_IOC(direction, 'u', number, size)` of `asm-generic/ioctl.h`.
+const fn ioctl(direction: u32, number: u32, size: u32) -> u32 {
+    direction << 30 | size << 16 | (b'u' as u32) << 8 | number
+}
+
+const READ: u32 = 2;
+const READ_WRITE: u32 = 3;
+
+/// A control command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// What the driver can do; Linux 6.5.
+    GetFeatures,
+    /// What a device is.
+    GetInfo,
+    /// Makes a device.
+    Add,
+    /// Removes a device that is not served; waits until its server has let go of it.
+    Delete,
+    /// Makes the block device; waits until each tag waits for a request.
+    Start,
+    /// Takes the block device away.
+    Stop,
+    /// Shapes a device that is not served.
+    SetParams,
+    /// The shape of a device. The first four bytes of the buffer are its length.
+    GetParams,
+    /// Begins to take over a device whose server has died.
+    StartRecovery,
+    /// Ends that; waits until each tag waits for a request.
+    EndRecovery,
+}
+
+impl Command {
+    /// The `cmd_op` of its ring entry.
+    pub const fn op(self) -> u32 {
+        let (direction, number) = match self {
+            Command::GetInfo => (READ, 0x02),
+            Command::Add => (READ_WRITE, 0x04),
+            Command::Delete => (READ_WRITE, 0x05),
+            Command::Start => (READ_WRITE, 0x06),
+            Command::Stop => (READ_WRITE, 0x07),
+            Command::SetParams => (READ_WRITE, 0x08),
+            Command::GetParams => (READ, 0x09),
+            Command::StartRecovery => (READ_WRITE, 0x10),
+            Command::EndRecovery => (READ_WRITE, 0x11),
+            Command::GetFeatures => (READ, 0x13),
+        };
+        ioctl(direction, number, Control::BYTES as u32)
+    }
+}
+
+/// `struct ublksrv_ctrl_cmd`, with the bytes that its address leads to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Control {
+    /// What is asked.
+    pub command: Command,
+    /// Of which device; [`Control::ANY`] to add one.
+    pub device: u32,
+    /// The process that serves, of a start and the end of a recovery.
+    pub data: u64,
+    /// What the kernel reads, or has written.
+    pub buffer: Vec<u8>,
+}
+
+impl Control {
+    /// The length of the structure.
+    pub const BYTES: usize = 32;
+    /// No device in particular.
+    pub const ANY: u32 = u32::MAX;
+
+    /// A command about a device, without bytes.
+    pub fn of(command: Command, device: u32) -> Control {
+        Control {
+            command,
+            device,
+            data: 0,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// The structure, of a buffer at `address`.
+    pub fn encode(&self, address: u64) -> [u8; Self::BYTES] {
+        let mut out = Encoder::new();
+        out.u32(self.device);
+        out.u16(u16::MAX); // No queue.
+        out.u16(self.buffer.len() as u16);
+        out.u64(if self.buffer.is_empty() { 0 } else { address });
+        out.u64(self.data);
+        out.zeroes(8);
+        out.finish()
+    }
+}
+
+/// `UBLK_F_*`: what a driver can do, and what is asked of a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Features(pub u64);
+
+impl Features {
+    /// The bytes of a write stay in the kernel until they are taken.
+    pub const NEED_GET_DATA: Features = Features(1 << 2);
+    /// A device outlives its server.
+    pub const USER_RECOVERY: Features = Features(1 << 3);
+    /// What a dead server held is given out again.
+    pub const USER_RECOVERY_REISSUE: Features = Features(1 << 4);
+    /// Commands are numbered as ioctls are.
+    pub const CMD_IOCTL_ENCODE: Features = Features(1 << 6);
+
+    /// All of these.
+    pub const NEEDED: Features = Features(
+        Self::NEED_GET_DATA.0
+            | Self::USER_RECOVERY.0
+            | Self::USER_RECOVERY_REISSUE.0
+            | Self::CMD_IOCTL_ENCODE.0,
+    );
+
+    /// Whether all of `others` are among these.
+    pub const fn has(self, others: Features) -> bool {
+        self.0 & others.0 == others.0
+    }
+
+    /// Those that the answer to [`Command::GetFeatures`] names.
+    pub fn decode(buffer: &[u8]) -> Option<Features> {
+        Some(Features(u64::from_ne_bytes(
+            buffer.get(..8)?.try_into().ok()?,
+        )))
+    }
+}
+
+/// What a device is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// It was never started, or was stopped.
+    Dead,
+    /// It is served.
+    Live,
+    /// Its server has died; requests wait.
+    Quiesced,
+    /// Its server has died; requests fail. Or a state of newer kernels.
+    Other(u16),
+}
+
+/// `struct ublksrv_ctrl_dev_info`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DeviceInfo {
+    /// Hardware queues.
+    pub queues: u16,
+    /// Tags of each.
+    pub depth: u16,
+    /// What it is doing.
+    pub state: State,
+    /// The longest transfer.
+    pub bytes_max: u32,
+    /// Its number.
+    pub id: u32,
+    /// Who serves it, or did.
+    pub pid: i32,
+    /// What was asked of it.
+    pub features: Features,
+    /// What its server wrote here; the driver does not look at it.
+    pub mark: u64,
+}
+
+impl DeviceInfo {
+    /// The length of the structure.
+    pub const BYTES: usize = 64;
+
+    /// The structure.
+    pub fn encode(&self) -> [u8; Self::BYTES] {
+        let mut out = Encoder::new();
+        out.u16(self.queues);
+        out.u16(self.depth);
+        out.u16(match self.state {
+            State::Dead => 0,
+            State::Live => 1,
+            State::Quiesced => 2,
+            State::Other(number) => number,
+        });
+        out.zeroes(2);
+        out.u32(self.bytes_max);
+        out.u32(self.id);
+        out.u32(self.pid as u32);
+        out.zeroes(4);
+        out.u64(self.features.0);
+        out.u64(self.mark);
+        out.zeroes(24);
+        out.finish()
+    }
+
+    /// Reads the structure; `None` if `bytes` are too few.
+    pub fn decode(bytes: &[u8]) -> Option<DeviceInfo> {
+        let mut from = Decoder(bytes.get(..Self::BYTES)?);
+        let (queues, depth) = (from.u16(), from.u16());
+        let state = match from.u16() {
+            0 => State::Dead,
+            1 => State::Live,
+            2 => State::Quiesced,
+            other => State::Other(other),
+        };
+        from.skip(2);
+        let (bytes_max, id, pid) = (from.u32(), from.u32(), from.u32() as i32);
+        from.skip(4);
+        Some(DeviceInfo {
+            queues,
+            depth,
+            state,
+            bytes_max,
+            id,
+            pid,
+            features: Features(from.u64()),
+            mark: from.u64(),
+        })
+    }
+}
+
+/// `struct ublk_params`: the shape of a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Params {
+    /// The size.
+    pub sectors: Sectors,
+    /// The logical block.
+    pub block: Sectors,
+    /// The physical block, which the kernel is best asked for.
+    pub physical: Sectors,
+    /// What is served at full speed.
+    pub optimal: Sectors,
+    /// The longest request.
+    pub request_max: Sectors,
+    /// The longest discard, and zeroing.
+    pub discard_max: Sectors,
+    /// Acknowledged writes need a flush.
+    pub volatile: bool,
+    /// Writes are refused.
+    pub read_only: bool,
+    /// Seeks cost time.
+    pub rotational: bool,
+}
+
+impl Params {
+    /// The length of the structure: the header, the basic and the discard parameters,
+    /// those of zoned devices, and padding.
+    pub const BYTES: usize = 112;
+
+    /// The structure.
+    pub fn encode(&self) -> [u8; Self::BYTES] {
+        const BASIC: u32 = 1 << 0;
+        const DISCARD: u32 = 1 << 1;
+        let shift = |sectors: Sectors| sectors.bytes().ilog2() as u8;
+        let mut out = Encoder::new();
+        out.u32(Self::BYTES as u32);
+        out.u32(BASIC | DISCARD);
+        // FUA is asked of devices with a volatile cache alone.
+        out.u32(
+            u32::from(self.read_only)
+                | u32::from(self.rotational) << 1
+                | u32::from(self.volatile) << 2
+                | u32::from(self.volatile) << 3,
+        );
+        out.u8(shift(self.block));
+        out.u8(shift(self.physical));
+        out.u8(shift(self.optimal));
+        out.u8(shift(self.physical));
+        out.u32(self.request_max.0 as u32);
+        out.u32(0); // No chunks.
+        out.u64(self.sectors.0);
+        out.u64(0); // No boundary in memory.
+        out.u32(self.physical.bytes() as u32);
+        out.u32(self.physical.bytes() as u32);
+        out.u32(self.discard_max.0 as u32);
+        out.u32(self.discard_max.0 as u32);
+        out.u16(1);
+        out.zeroes(2 + 16 + 32 + 4);
+        out.finish()
+    }
+
+    /// The size and the logical block that the structure tells; `None` if it is none.
+    pub fn decode_size(bytes: &[u8]) -> Option<(Sectors, u8)> {
+        let mut from = Decoder(bytes.get(12..32)?);
+        let shift = u8::from_ne_bytes(from.take());
+        from.skip(11);
+        Some((Sectors(from.u64()), shift))
+    }
+}
+
+/// What is asked of the driver about a tag.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IoCommand {
+    /// Waits for the first request.
+    Fetch,
+    /// Answers a request and waits for the next.
+    CommitAndFetch,
+    /// Brings the bytes of a write.
+    GetData,
+}
+
+impl IoCommand {
+    /// The length of `struct ublksrv_io_cmd`.
+    pub const BYTES: usize = 16;
+
+    /// The `cmd_op` of its ring entry.
+    pub const fn op(self) -> u32 {
+        let number = match self {
+            IoCommand::Fetch => 0x20,
+            IoCommand::CommitAndFetch => 0x21,
+            IoCommand::GetData => 0x22,
+        };
+        ioctl(READ_WRITE, number, Self::BYTES as u32)
+    }
+
+    /// `struct ublksrv_io_cmd` of queue 0: the result is bytes, or a negative error number.
+    pub fn encode(tag: u16, result: i32, address: u64) -> [u8; Self::BYTES] {
+        let mut out = Encoder::new();
+        out.u16(0);
+        out.u16(tag);
+        out.u32(result as u32);
+        out.u64(address);
+        out.finish()
+    }
+}
+
+/// The result of an [`IoCommand`] when a write's bytes wait to be taken; 0 is the result
+/// when there is nothing to take.
+pub const NEED_GET_DATA: i32 = 1;
+
+/// `struct ublksrv_io_desc`: a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Descriptor {
+    /// The operation in the low byte, flags above.
+    pub op_flags: u32,
+    /// How long.
+    pub sectors: u32,
+    /// Where.
+    pub start: u64,
+}
+
+impl Descriptor {
+    /// The length of the structure.
+    pub const BYTES: usize = 24;
+    const FUA: u32 = 1 << 13;
+
+    /// Reads the structure.
+    pub fn decode(bytes: [u8; Self::BYTES]) -> Descriptor {
+        let mut from = Decoder(&bytes);
+        Descriptor {
+            op_flags: from.u32(),
+            sectors: from.u32(),
+            start: from.u64(),
+        }
+    }
+
+    /// The request; `None` if it is of a kind that was not offered.
+    pub fn request(&self) -> Option<Request> {
+        let extent = Extent::new(Lba(self.start), Sectors(self.sectors.into()));
+        match self.op_flags & 0xff {
+            0 => Some(Request::Read(extent)),
+            1 if self.op_flags & Self::FUA != 0 => Some(Request::Write(extent, Fua::Yes)),
+            1 => Some(Request::Write(extent, Fua::No)),
+            2 => Some(Request::Flush),
+            3 => Some(Request::Discard(extent)),
+            5 => Some(Request::Zero(extent)),
+            _ => None,
+        }
+    }
+}
+
+/// The longest transfer in sectors, which is the longest that the driver takes (1 MiB).
+pub const REQUEST_MAX: Sectors = Sectors(2048);
+const _: () = assert!(REQUEST_MAX.0 * SECTOR_BYTES == 1 << 20);
+
+struct Encoder<const N: usize> {
+    bytes: [u8; N],
+    at: usize,
+}
+
+impl<const N: usize> Encoder<N> {
+    fn new() -> Encoder<N> {
+        Encoder {
+            bytes: [0; N],
+            at: 0,
+        }
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.bytes[self.at..self.at + bytes.len()].copy_from_slice(bytes);
+        self.at += bytes.len();
+    }
+
+    fn u8(&mut self, value: u8) {
+        self.put(&[value]);
+    }
+
+    fn u16(&mut self, value: u16) {
+        self.put(&value.to_ne_bytes());
+    }
+
+    fn u32(&mut self, value: u32) {
+        self.put(&value.to_ne_bytes());
+    }
+
+    fn u64(&mut self, value: u64) {
+        self.put(&value.to_ne_bytes());
+    }
+
+    fn zeroes(&mut self, count: usize) {
+        self.at += count;
+    }
+
+    fn finish(self) -> [u8; N] {
+        assert_eq!(self.at, N, "a structure of another length");
+        self.bytes
+    }
+}
+
+/// Reads from bytes that are known to be enough.
+struct Decoder<'a>(&'a [u8]);
+
+impl Decoder<'_> {
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let (head, rest) = self.0.split_first_chunk().expect("checked by the caller");
+        self.0 = rest;
+        *head
+    }
+
+    fn u16(&mut self) -> u16 {
+        u16::from_ne_bytes(self.take())
+    }
+
+    fn u32(&mut self) -> u32 {
+        u32::from_ne_bytes(self.take())
+    }
+
+    fn u64(&mut self) -> u64 {
+        u64::from_ne_bytes(self.take())
+    }
+
+    fn skip(&mut self, count: usize) {
+        self.0 = &self.0[count..];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the `_IOWR` of C makes them of the same types.
+    #[test]
+    fn commands_have_the_kernels_numbers() {
+        assert_eq!(Command::Add.op(), 0xc020_7504);
+        assert_eq!(Command::GetInfo.op(), 0x8020_7502);
+        assert_eq!(Command::GetFeatures.op(), 0x8020_7513);
+        assert_eq!(Command::EndRecovery.op(), 0xc020_7511);
+        assert_eq!(IoCommand::Fetch.op(), 0xc010_7520);
+        assert_eq!(IoCommand::CommitAndFetch.op(), 0xc010_7521);
+        assert_eq!(IoCommand::GetData.op(), 0xc010_7522);
+    }
+
+    #[test]
+    fn device_information_comes_back_as_it_went() {
+        let info = DeviceInfo {
+            queues: 1,
+            depth: 128,
+            state: State::Quiesced,
+            bytes_max: 1 << 20,
+            id: 7,
+            pid: 4321,
+            features: Features::NEEDED,
+            mark: 0x0123_4567_89ab_cdef,
+        };
+        let bytes = info.encode();
+        assert_eq!(DeviceInfo::decode(&bytes), Some(info));
+        assert_eq!(DeviceInfo::decode(&bytes[..63]), None);
+        assert_eq!(bytes[12..16], 7_u32.to_ne_bytes());
+        assert_eq!(bytes[32..40], info.mark.to_ne_bytes());
+    }
+
+    #[test]
+    fn parameters_lie_where_the_kernel_reads_them() {
+        let params = Params {
+            sectors: Sectors(1 << 20),
+            block: Sectors(1),
+            physical: Sectors(8),
+            optimal: Sectors(128),
+            request_max: REQUEST_MAX,
+            discard_max: Sectors(1 << 16),
+            volatile: true,
+            read_only: false,
+            rotational: true,
+        };
+        let bytes = params.encode();
+        let u32_at = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
+        assert_eq!((u32_at(0), u32_at(4)), (112, 3));
+        assert_eq!(u32_at(8), 0b1110);
+        assert_eq!(bytes[12..16], [9, 12, 16, 12]);
+        assert_eq!(u32_at(16), 2048);
+        assert_eq!(bytes[24..32], (1_u64 << 20).to_ne_bytes());
+        assert_eq!((u32_at(40), u32_at(44)), (4096, 4096));
+        assert_eq!((u32_at(48), u32_at(52)), (1 << 16, 1 << 16));
+        assert_eq!(bytes[56..58], 1_u16.to_ne_bytes());
+        assert_eq!(Params::decode_size(&bytes), Some((Sectors(1 << 20), 9)));
+        assert_eq!(Params::decode_size(&bytes[..31]), None);
+    }
+
+    fn descriptor(op_flags: u32) -> Option<Request> {
+        let mut bytes = [0; Descriptor::BYTES];
+        bytes[..4].copy_from_slice(&op_flags.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&8_u32.to_ne_bytes());
+        bytes[8..16].copy_from_slice(&64_u64.to_ne_bytes());
+        Descriptor::decode(bytes).request()
+    }
+
+    #[test]
+    fn descriptors_become_requests() {
+        let extent = Extent::new(Lba(64), Sectors(8));
+        assert_eq!(descriptor(0), Some(Request::Read(extent)));
+        assert_eq!(descriptor(1), Some(Request::Write(extent, Fua::No)));
+        let forced = 1 | Descriptor::FUA;
+        assert_eq!(descriptor(forced), Some(Request::Write(extent, Fua::Yes)));
+        assert_eq!(descriptor(2), Some(Request::Flush));
+        assert_eq!(descriptor(3 | 1 << 10), Some(Request::Discard(extent)));
+        // Whether the space may be given back makes no difference.
+        assert_eq!(descriptor(5 | 1 << 15), Some(Request::Zero(extent)));
+        assert_eq!(descriptor(4), None);
+        assert_eq!(descriptor(15), None);
+    }
+}

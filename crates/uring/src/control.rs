@@ -1,0 +1,64 @@
+//! Control commands of ublk, each on a ring of its own: they are few, may wait long, and
+//! their entries have twice the length of others.
+
+use crate::errno;
+use block::{IoError, IoResult, Kind};
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use ublk::Control;
+use ublk::uapi::CONTROL;
+
+/// Whether this machine has ublk and lets this process use it; else why not, and the
+/// remedy.
+pub fn ublk_available() -> IoResult {
+    open().map(drop)
+}
+
+/// Gives ublk's driver a command and waits for its answer: the command's buffer, or the
+/// number of its error.
+pub fn ublk_control(mut command: Control) -> IoResult<Result<Vec<u8>, i32>> {
+    let file = open()?;
+    let ring = IoUring::<squeue::Entry128, cqueue::Entry>::builder().build(2);
+    let mut ring = ring.map_err(|cause| errno::error(cause, "no ring to speak to ublk with"))?;
+    let address = command.buffer.as_mut_ptr() as u64;
+    let mut bytes = [0; 80];
+    bytes[..Control::BYTES].copy_from_slice(&command.encode(address));
+    let entry = opcode::UringCmd80::new(types::Fd(file.as_raw_fd()), command.command.op())
+        .cmd(bytes)
+        .build();
+    // SAFETY: the buffer and the file live until the answer below.
+    unsafe { ring.submission().push(&entry) }.expect("the ring is empty");
+    loop {
+        match ring.submit_and_wait(1) {
+            Ok(_) => break,
+            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+            Err(cause) => panic!("a ring of one entry failed: {cause}"),
+        }
+    }
+    let answer = ring.completion().next().expect("waited for");
+    Ok(match answer.result() {
+        0.. => Ok(command.buffer),
+        error => Err(-error),
+    })
+}
+
+fn open() -> IoResult<File> {
+    let opened = OpenOptions::new().read(true).write(true).open(CONTROL);
+    opened.map_err(|cause| {
+        let (kind, what) = match cause.raw_os_error() {
+            Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => (
+                Kind::Unsupported,
+                "this kernel has no ublk loaded: `modprobe ublk_drv` (Linux 6.5 or later; Debian 12 \
+                 has it in backports), or reach volumes over NBD",
+            ),
+            Some(libc::EACCES | libc::EPERM) => (
+                Kind::Denied,
+                "ublk is for root: run hotset as root, or reach volumes over NBD",
+            ),
+            _ => (Kind::Other, "ublk cannot be spoken to; volumes can be reached over NBD"),
+        };
+        IoError::new(kind, what).on(CONTROL).because(cause)
+    })
+}

@@ -1,0 +1,401 @@
+//! Ports: the requests of a ublk device, as its driver in the kernel hands them out.
+//!
+//! Invariants:
+//!     the kernel copies an answer's bytes within the system call that takes its entry in,
+//!     so they are lent until then and no longer           (`Ports::lend`, `Ports::settle`)
+//!     a ring that serves a device holds it open until the ring's last operation has
+//!     ended, of disks too: only then may another server take the device over
+//!
+//! The latter is why the device is among the ring's registered files. Commands name it by
+//! its plain descriptor all the same: a registered file that waiting commands name would
+//! keep every file that is closed later from being let go (Linux before 6.14).
+
+use crate::errno;
+use crate::memory::Arena;
+use crate::op::Step;
+use crate::ring::Ring;
+use block::{Answer, Buf, IoError, IoResult, Kind, Op, PAGE_BYTES, Payload, Request, Shared, Tag};
+use block::TargetId;
+use io_uring::{opcode, squeue, types};
+use slab::Slab;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use ublk::uapi::{NEED_GET_DATA, block_device, character_device};
+use ublk::{Descriptor, DeviceInfo, IoCommand};
+
+/// Ports that a ring can hold open; there are few.
+pub(crate) const PORTS_MAX: u32 = 64;
+
+/// A device that is served here.
+pub(crate) struct Port {
+    file: File,
+    descriptors: Descriptors,
+    pub(crate) tags: u16,
+    name: String,
+    closed: AtomicBool,
+}
+
+/// What the kernel writes about the request that each tag holds.
+struct Descriptors {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the memory is the kernel's, and is only read.
+unsafe impl Send for Descriptors {}
+// SAFETY: as above.
+unsafe impl Sync for Descriptors {}
+
+impl Descriptors {
+    fn map(file: &File, tags: u16) -> io::Result<Descriptors> {
+        let bytes = (usize::from(tags) * Descriptor::BYTES).next_multiple_of(PAGE_BYTES);
+        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
+        let fd = file.as_raw_fd();
+        // SAFETY: a new mapping, which overlays nothing.
+        let start =
+            unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, flags, fd, 0) };
+        match NonNull::new(start.cast::<u8>()) {
+            Some(start) if start.as_ptr().cast() != libc::MAP_FAILED => {
+                Ok(Descriptors { start, bytes })
+            }
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    fn get(&self, tag: Tag) -> Descriptor {
+        let at = usize::from(tag.0) * Descriptor::BYTES;
+        assert!(at + Descriptor::BYTES <= self.bytes);
+        // SAFETY: inside the mapping; the kernel writes it before it completes the command
+        // that told of it, and not again while the tag holds the request.
+        Descriptor::decode(unsafe { self.start.add(at).cast().read_volatile() })
+    }
+}
+
+impl Drop for Descriptors {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `map`, and nothing refers to it any more. It cannot fail.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+impl Port {
+    /// Opens the device that `info` tells of, to be served.
+    pub(crate) fn open(info: &DeviceInfo) -> IoResult<Port> {
+        let path = character_device(info.id);
+        let named = |error: IoError| error.on(path.clone());
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_CLOEXEC)
+            .open(&path)
+            .map_err(|cause| named(errno::error(cause, "cannot be opened to serve it")))?;
+        let descriptors = Descriptors::map(&file, info.depth)
+            .map_err(|cause| named(errno::error(cause, "its requests cannot be mapped")))?;
+        Ok(Port {
+            file,
+            descriptors,
+            tags: info.depth,
+            name: format!("/dev/{}", block_device(info.id)),
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    fn fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Release);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Acquire)
+    }
+
+    fn gone(&self) -> IoError {
+        IoError::new(Kind::Gone, "the port has ended").on(self.name.clone())
+    }
+
+    fn invalid(&self, what: &'static str) -> IoError {
+        IoError::new(Kind::Invalid, what).on(self.name.clone())
+    }
+}
+
+/// Where a tag stands, for the rules of `block::Port`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// The kernel has not heard of it.
+    New,
+    /// A command of it is with the kernel.
+    Busy,
+    /// It holds a request.
+    Holds(Request),
+    /// It holds a write, whose bytes were taken.
+    Taken(Request),
+}
+
+/// The ports that one shard serves.
+pub(crate) struct Ports {
+    list: Slab<LocalPort>,
+    /// The first of the ring's registered files that are kept for ports.
+    first_file: u32,
+    /// The bytes of answers that the kernel has not taken in.
+    lent: Vec<Shared>,
+}
+
+struct LocalPort {
+    id: TargetId,
+    port: Arc<Port>,
+    stages: Vec<Stage>,
+}
+
+/// A command of a tag in progress.
+pub(crate) struct PortOp {
+    port: usize,
+    tag: Tag,
+    /// What the tag holds, if it holds a request.
+    held: Option<Request>,
+    action: Action,
+}
+
+enum Action {
+    Next(Option<Answer>),
+    Take(Buf),
+    /// Its submitter has been told that the port has ended; the kernel has not answered.
+    Left,
+}
+
+impl Ports {
+    pub(crate) fn new(first_file: u32) -> Ports {
+        Ports {
+            list: Slab::new(),
+            first_file,
+            lent: Vec::new(),
+        }
+    }
+
+    /// Checks `op` on the port `id` against the rules of ports; if it is refused, what it
+    /// owned comes back.
+    pub(crate) fn begin(
+        &mut self,
+        id: TargetId,
+        port: &Arc<Port>,
+        op: Op,
+        ring: &Ring,
+    ) -> Result<PortOp, (IoError, Payload)> {
+        let key = match self.key(id, port, ring) {
+            Ok(key) => key,
+            Err(error) => return Err((error, op.into_payload())),
+        };
+        let local = &mut self.list[key];
+        let refuse = |op: Op, error: IoError| Err((error, op.into_payload()));
+        let (Op::Next(tag, _) | Op::Take(tag, _)) = &op else {
+            return refuse(op, port.invalid("not an operation of a port"));
+        };
+        let tag = *tag;
+        let Some(stage) = local.stages.get_mut(usize::from(tag.0)) else {
+            return refuse(op, port.invalid("it has no such tag"));
+        };
+        if port.is_closed() {
+            return refuse(op, port.gone());
+        }
+        let held = match *stage {
+            Stage::Holds(request) | Stage::Taken(request) => Some(request),
+            Stage::New | Stage::Busy => None,
+        };
+        let action = match (op, *stage) {
+            (Op::Next(_, None), Stage::New) => Action::Next(None),
+            (Op::Next(_, Some(answer)), Stage::Holds(request)) if fits(&answer, request) => {
+                Action::Next(Some(answer))
+            }
+            (Op::Next(_, Some(answer)), Stage::Taken(_)) => Action::Next(Some(answer)),
+            (Op::Take(_, buf), Stage::Holds(request @ Request::Write(..)))
+                if buf.len() == request.bytes() =>
+            {
+                Action::Take(buf)
+            }
+            (op, _) => return refuse(op, port.invalid("not what its tag waits for")),
+        };
+        *stage = Stage::Busy;
+        Ok(PortOp {
+            port: key,
+            tag,
+            held,
+            action,
+        })
+    }
+
+    fn key(&mut self, id: TargetId, port: &Arc<Port>, ring: &Ring) -> IoResult<usize> {
+        let is_it = |local: &LocalPort| local.id == id && Arc::ptr_eq(&local.port, port);
+        if let Some((key, _)) = self.list.iter().find(|(_, local)| is_it(local)) {
+            return Ok(key);
+        }
+        let entry = self.list.vacant_entry();
+        let key = entry.key();
+        let place = self.first_file + key as u32;
+        let kept = (key as u32) < PORTS_MAX
+            && ring
+                .io
+                .submitter()
+                .register_files_update(place, &[port.fd()])
+                .is_ok();
+        if !kept {
+            // Without it, a write of this process could land after its death on one that
+            // the next server has repeated.
+            let what = "the ring cannot hold the device open; raise RLIMIT_MEMLOCK, or serve \
+                 fewer devices";
+            return Err(IoError::new(Kind::Unsupported, what).on(port.name.clone()));
+        }
+        entry.insert(LocalPort {
+            id,
+            port: port.clone(),
+            stages: vec![Stage::New; usize::from(port.tags)],
+        });
+        Ok(key)
+    }
+
+    /// The next request to the kernel.
+    pub(crate) fn entry(&mut self, op: &mut PortOp, arena: &Arena) -> squeue::Entry {
+        let fd = types::Fd(self.list[op.port].port.fd());
+        let (command, result, address) = match &mut op.action {
+            Action::Next(None) => (IoCommand::Fetch, 0, 0),
+            Action::Next(Some(answer)) => {
+                let result = match &answer.result {
+                    Ok(()) => op.held.map_or(0, |request| request.bytes() as i32),
+                    Err(error) => -errno::of_kind(error.kind()),
+                };
+                let address = match (op.held, answer.data.take()) {
+                    (Some(Request::Read(_)), Some(data)) => {
+                        let address = data.as_ptr() as u64;
+                        self.lent.push(data);
+                        address
+                    }
+                    // A read that failed must have one too, where nothing is copied.
+                    (Some(Request::Read(_)), None) => arena.address(),
+                    _ => 0,
+                };
+                (IoCommand::CommitAndFetch, result, address)
+            }
+            Action::Take(buf) => (IoCommand::GetData, 0, buf.as_mut_ptr() as u64),
+            Action::Left => unreachable!("the kernel has it"),
+        };
+        opcode::UringCmd16::new(fd, command.op())
+            .cmd(IoCommand::encode(op.tag.0, result, address))
+            .build()
+    }
+
+    /// Takes the kernel's answer.
+    pub(crate) fn advance(&mut self, op: &mut PortOp, answer: i32) -> Step {
+        let local = &mut self.list[op.port];
+        let stage = &mut local.stages[usize::from(op.tag.0)];
+        if answer < 0 {
+            return Step::Done(Err(local.port.gone()));
+        }
+        match &op.action {
+            Action::Next(_) => {
+                debug_assert!(answer <= NEED_GET_DATA);
+                let Some(request) = local.port.descriptors.get(op.tag).request() else {
+                    let what = "not offered by this device";
+                    op.held = None;
+                    op.action = Action::Next(Some(Answer {
+                        result: Err(IoError::new(Kind::Unsupported, what)),
+                        data: None,
+                    }));
+                    return Step::Again;
+                };
+                *stage = Stage::Holds(request);
+                op.held = Some(request);
+            }
+            Action::Take(_) => {
+                *stage = Stage::Taken(op.held.expect("a write was taken"));
+            }
+            // The request waits for the next server.
+            Action::Left => {}
+        }
+        Step::Done(Ok(0))
+    }
+
+    /// The kernel has taken in every entry that was given to it.
+    pub(crate) fn settle(&mut self) {
+        self.lent.clear();
+    }
+
+    pub(crate) fn has_lent(&self) -> bool {
+        !self.lent.is_empty()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Leaves `op` to the kernel if its port is closed and it waits for a request; why it
+    /// ends.
+    pub(crate) fn leave(&self, op: &mut PortOp) -> Option<IoError> {
+        let port = &self.list[op.port].port;
+        let leaves = port.is_closed() && matches!(op.action, Action::Next(_));
+        leaves.then(|| {
+            op.action = Action::Left;
+            port.gone()
+        })
+    }
+
+    /// Lets go of closed ports, except those in use. Returns whether none is left.
+    pub(crate) fn release_closed(&mut self, ring: &Ring, in_use: impl Fn(usize) -> bool) -> bool {
+        let (mut none_left, first_file) = (true, self.first_file);
+        self.list.retain(|key, local| {
+            let stays = !local.port.is_closed();
+            if stays || in_use(key) {
+                none_left &= stays;
+                return true;
+            }
+            // A failure leaves the device open in the ring until it ends.
+            let place = first_file + key as u32;
+            let _ = ring.io.submitter().register_files_update(place, &[-1]);
+            false
+        });
+        none_left
+    }
+}
+
+impl PortOp {
+    /// The key of its port.
+    pub(crate) fn port(&self) -> usize {
+        self.port
+    }
+
+    /// Whether its submitter still waits for it.
+    pub(crate) fn is_left(&self) -> bool {
+        matches!(self.action, Action::Left)
+    }
+
+    /// Whether the kernel may write to what it owns.
+    pub(crate) fn owns_memory(&self) -> bool {
+        matches!(self.action, Action::Take(_))
+    }
+
+    /// What goes back to the submitter of an operation that has ended with success or not.
+    pub(crate) fn into_payload(self, is_done: bool) -> Payload {
+        match (self.action, self.held) {
+            (Action::Take(buf), _) => Payload::Buf(buf),
+            (Action::Next(_), Some(request)) if is_done => Payload::Request(request),
+            _ => Payload::None,
+        }
+    }
+}
+
+/// Whether `answer` is one to a request that was not taken.
+fn fits(answer: &Answer, request: Request) -> bool {
+    match request {
+        Request::Read(_) => {
+            let given = answer.data.as_ref().map_or(0, |data| data.len());
+            answer.result.is_err() || given == request.bytes()
+        }
+        Request::Write(..) => false,
+        Request::Zero(_) | Request::Discard(_) | Request::Flush => true,
+    }
+}
