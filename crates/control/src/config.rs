@@ -121,7 +121,16 @@ sections! {
             "Refuse every write of clients.";
     }
 
-    /// A socket on which every volume is offered as an NBD export.
+    /// A volume as a block device of this machine, by [ublk](doors.md). It is then not offered
+    /// over NBD, for two doors to one volume do not see each other's writes in order.
+    Attach, "[[attach]]" {
+        ublk: Name = required,
+            "The volume. `/dev/hotset/NAME` leads to its device where the udev rule in `contrib` is installed.";
+        depth: u32 = 128,
+            "Requests in flight; from 1 to 256. More wait in the kernel.";
+    }
+
+    /// A socket on which every volume that is not attached is offered as an NBD export.
     Listen, "[[listen]]" {
         unix: PathBuf = optional,
             "The path of a unix socket. Give either this or `tcp`.";
@@ -152,17 +161,20 @@ pub struct Config {
     pub pools: Vec<Pool>,
     /// What is served.
     pub volumes: Vec<Volume>,
-    /// Where.
+    /// What is a block device of this machine.
+    pub attachments: Vec<Attach>,
+    /// Where the rest is served.
     pub listeners: Vec<Listen>,
 }
 
 /// The name of each section in the file, and whether it may be repeated.
-const SECTIONS: [(&str, bool); 6] = [
+const SECTIONS: [(&str, bool); 7] = [
     ("daemon", false),
     ("device", true),
     ("array", true),
     ("pool", true),
     ("volume", true),
+    ("attach", true),
     ("listen", true),
 ];
 
@@ -226,6 +238,7 @@ pub fn parse(text: &str, problems: &mut Vec<Problem>) -> Config {
         arrays: each(root, "array", text, Array::TITLE, Array::read, problems),
         pools: each(root, "pool", text, Pool::TITLE, Pool::read, problems),
         volumes: each(root, "volume", text, Volume::TITLE, Volume::read, problems),
+        attachments: each(root, "attach", text, Attach::TITLE, Attach::read, problems),
         listeners: each(root, "listen", text, Listen::TITLE, Listen::read, problems),
     }
 }
@@ -296,6 +309,13 @@ fn alone<T>(
     section.ok_or_else(messages)
 }
 
+impl Config {
+    /// Whether the volume `name` is a block device of this machine.
+    pub fn is_attached(&self, name: &str) -> bool {
+        self.attachments.iter().any(|a| a.ublk.as_str() == name)
+    }
+}
+
 impl Device {
     /// Reads the parameters of a device, as TOML.
     pub fn parse(text: &str) -> Result<Device, String> {
@@ -318,6 +338,7 @@ pub fn reference() -> String {
         (Array::TITLE, Array::ABOUT, Array::rows()),
         (Pool::TITLE, Pool::ABOUT, Pool::rows()),
         (Volume::TITLE, Volume::ABOUT, Volume::rows()),
+        (Attach::TITLE, Attach::ABOUT, Attach::rows()),
         (Listen::TITLE, Listen::ABOUT, Listen::rows()),
     ];
     let mut out = String::new();

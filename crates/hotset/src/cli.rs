@@ -71,6 +71,24 @@ pub enum Command {
     ///
     /// Prints the tokens to sign in with when it is first started.
     Web(commands::web::Web),
+    /// List the block devices of attached volumes
+    ///
+    /// Volumes are attached by `[[attach]]` sections of the configuration.
+    Attach {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove the block device of an attached volume
+    ///
+    /// The volume is attached again when its daemon starts again.
+    Detach {
+        /// The volume
+        volume: String,
+        /// Though it is in use, or has no daemon: its I/O fails
+        #[arg(long)]
+        force: bool,
+    },
     /// Size the pool, from a trace or a running volume
     ///
     /// Miss-ratio curve, working set, what half and twice the size would do,
@@ -399,6 +417,8 @@ impl Command {
             Command::Volume(command) => commands::volume::run(command),
             Command::Pool(command) => commands::pool::run(command),
             Command::Array(command) => commands::array::run(command),
+            Command::Attach { json } => commands::attach::list(json),
+            Command::Detach { volume, force } => commands::attach::detach(&volume, force),
             Command::Drill(command) => commands::drill::run(&command),
             Command::Web(command) => commands::web::run(command),
             Command::Advise(command) => commands::advise::run(&command),

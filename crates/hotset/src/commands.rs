@@ -2,6 +2,7 @@
 
 pub mod advise;
 pub mod array;
+pub mod attach;
 pub mod check;
 pub mod documents;
 pub mod drill;

@@ -3,6 +3,7 @@
 pub mod claim;
 mod machine;
 mod state;
+pub mod ublk;
 
 use block::{BoxDevice, IoError, IoResult, Kind, Nanos, TargetId};
 use claim::Claim;

@@ -2,13 +2,14 @@
 
 use crate::Failure;
 use crate::commands::table::count;
+use crate::platform::ublk::UblkFrontend;
 use crate::platform::{UringPlatform, read};
 use block::{Address, Host, IoResult, ShardId, TargetId};
 use control::config::{Config, Listen};
 use nbd::protocol::server_handshake::TlsPolicy;
 use nbd::serve::Tls;
 use nbd::tls::{Acceptor, Identity};
-use node::{Controlled, NbdFrontend, Node, Platform as _};
+use node::{Controlled, Frontends, NbdFrontend, Node, Platform as _};
 use sd_notify::NotifyState;
 use shard::{Local, Mesh, Shard};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -78,8 +79,8 @@ pub fn serve(file: &Path, cold: bool) -> Result<(), Failure> {
         Shard::boot(id, driver, mesh.clone(), depth, move |local| {
             local.put(Rc::new(End::default()));
             async move {
-                let platform = UringPlatform::new(host, local, &config.daemon.state.value);
-                let ended = run(config, platform, sockets).await;
+                let platform = UringPlatform::new(host.clone(), local, &config.daemon.state.value);
+                let ended = run(config, platform, host, sockets).await;
                 *ended_with.lock().expect("no panic under this lock") = ended;
             }
         })
@@ -197,13 +198,28 @@ fn end_on_signals(mesh: Mesh<UringDriver>) -> std::io::Result<()> {
 }
 
 /// The daemon's life on its shard.
-async fn run(config: Config, platform: UringPlatform, sockets: Sockets) -> Result<(), String> {
+async fn run(
+    config: Config,
+    platform: UringPlatform,
+    host: Uring,
+    sockets: Sockets,
+) -> Result<(), String> {
     let local = platform.local().clone();
     let env = local.env();
     let end = local.get::<End>().expect("put at boot");
     let frontend = NbdFrontend::new(&config, &platform, sockets.uris.clone());
     let frontend = Rc::new(frontend.map_err(|error| error.to_string())?);
-    let node = Node::start(&config, platform, vec![frontend.clone()]).await?;
+    let attached =
+        UblkFrontend::new(&config, &platform, host).map_err(|error| error.to_string())?;
+    let frontends: Frontends<UringDriver> = vec![frontend.clone(), Rc::new(attached.clone())];
+    let node = Node::start(&config, platform, frontends).await?;
+    let devices = match attached.settled().await {
+        Ok(devices) => devices,
+        Err(why) => {
+            node.stop().await?;
+            return Err(why);
+        }
+    };
     for (socket, tls) in sockets.nbd {
         let (server, listener) = (frontend.server.clone(), local.listener(socket));
         env.spawn.spawn(async move {
@@ -218,7 +234,7 @@ async fn run(config: Config, platform: UringPlatform, sockets: Sockets) -> Resul
     eprintln!(
         "hotset: serving {} on {}",
         count(node.volumes_served(), "volume"),
-        sockets.uris.join(", ")
+        [devices, sockets.uris].concat().join(", ")
     );
     notify(&[NotifyState::Ready]);
     end.called().await;

@@ -1,11 +1,13 @@
 //! By what volumes are reached from outside: one file a protocol.
 //!
-//! Invariant: a volume is served ⟹ every frontend of the node offers it.
+//! Invariant: a volume is served ⟹ every frontend of the node has it, and one of them offers
+//! it: that which the configuration names.
 
 pub mod nbd;
 
 use crate::Later;
-use block::{IoResult, Nanos};
+use block::{Env, IoResult, Nanos};
+use control::config::Config;
 use control::status::Status;
 
 /// What a frontend shows of a volume beside its bytes.
@@ -19,7 +21,7 @@ pub struct About {
 
 /// Offers devices of type `D` to clients.
 pub trait Frontend<D> {
-    /// Offers `device` under `name`.
+    /// Takes `device` under `name`, and offers it unless it is another frontend's.
     fn add(&self, name: &str, device: D, about: &About) -> IoResult;
 
     /// Offers it no longer. Requests in flight are finished; clients that have not gone
@@ -31,4 +33,10 @@ pub trait Frontend<D> {
 
     /// Fills in its part of a report.
     fn stats(&self, status: &mut Status);
+}
+
+/// The bytes that one kind of frontend may hold: half of the pool is for all of them.
+pub fn frontend_memory(config: &Config, env: &Env) -> usize {
+    let kinds = if config.attachments.is_empty() { 1 } else { 2 };
+    env.pool.total_bytes() / 2 / kinds
 }

@@ -24,7 +24,7 @@ mod report;
 pub use arrays::{Devices, Lease, Source};
 pub use event::Event;
 pub use frontend::nbd::NbdFrontend;
-pub use frontend::{About, Frontend};
+pub use frontend::{About, Frontend, frontend_memory};
 pub use leaf::Leaf;
 pub use node::{Controlled, Door, Export, Frontends, Node};
 pub use place::{CLAIM_ATTEMPTS, CLAIM_PAUSE, Opened, Role, claimed, open};

@@ -1,7 +1,9 @@
 //! The tasks of a port, and their end.
 
 use crate::credit::Credit;
-use block::{Answer, Device, Env, Extent, Gate, IoError, IoResult, Kind, Nanos, Port, Request, Tag};
+use block::{
+    Answer, Device, Env, Extent, Gate, IoError, IoResult, Kind, Nanos, Port, Request, Tag,
+};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;

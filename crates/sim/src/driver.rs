@@ -86,6 +86,10 @@ impl Driver for SimDriver {
         self.world.borrow().geometry(target)
     }
 
+    fn tags(&self, target: TargetId) -> Option<u16> {
+        self.world.borrow().port(target).map(|port| port.tags())
+    }
+
     fn peer_closed(&self, target: TargetId) -> bool {
         self.world.borrow().peer_closed(target)
     }

@@ -22,6 +22,7 @@ mod operation;
 mod pages;
 mod pipe;
 mod plan;
+mod port;
 mod power;
 mod rng;
 mod service;
@@ -39,6 +40,7 @@ pub use fault::{
 };
 pub use host::{Budget, Outcome, Sim};
 pub use medium::{Image, Medium};
+pub use port::{Asked, Client, PortSpec};
 pub use rng::Rng;
 pub use service::{ModelId, Service, Span};
 pub use stream::LinkSpec;

@@ -30,6 +30,10 @@ impl World {
                 let disk = *disk;
                 self.submit_to_disk(seat, token, disk, number, op);
             }
+            Some(Target::Port(port)) => {
+                let port = *port;
+                self.submit_to_port(seat, token, port, number, op);
+            }
             _ => self.submit_to_stream(seat, token, target, number, op),
         }
     }

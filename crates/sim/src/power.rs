@@ -26,6 +26,9 @@ impl World {
                 Command::Forget(disk) => self.forget(disk),
             }
         }
+        if !self.ports.is_empty() {
+            self.pull();
+        }
     }
 
     pub(crate) fn act(&mut self, action: Action) {

@@ -140,6 +140,7 @@ impl Streams {
         match op {
             Op::Accept => format!("{:?}", self.listeners[unit as usize].address),
             Op::Connect(address) => format!("{address:?}"),
+            Op::Next(tag, _) | Op::Take(tag, _) => format!("tag {} of a port", tag.0),
             _ => format!("stream {}", self.ends[unit as usize].target.0),
         }
     }
@@ -392,7 +393,7 @@ impl World {
         incoming.ended || incoming.broken
     }
 
-    /// The holder closes a stream or listener.
+    /// The holder closes a stream, listener or port.
     pub(crate) fn close(&mut self, target: TargetId) {
         match self.targets.get(target.0 as usize) {
             Some(Target::Listener(listener)) => {
@@ -402,6 +403,10 @@ impl World {
             Some(Target::End(end)) => {
                 let end = *end;
                 self.close_end(end);
+            }
+            Some(Target::Port(port)) => {
+                let port = *port;
+                self.close_port(port);
             }
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! One simulated world: its clock, its disks and streams, and what is to come.
+//! One simulated world: its clock, its disks, streams and ports, and what is to come.
 //!
 //! Invariants:
 //!     the same seed and the same calls give the same events   (`trace_hash`)
@@ -6,7 +6,7 @@
 //!     each operation of a live shard completes exactly once
 //!
 //! Not here: which shard runs (`host`), how operations begin and end
-//! (`operation`, `stream`), what they do to a disk (`disk`), what can go wrong
+//! (`operation`, `stream`, `port`), what they do to a disk (`disk`), what can go wrong
 //! (`fault`) and how it is done (`power`).
 
 use crate::clockwork::Clockwork;
@@ -19,6 +19,7 @@ use crate::ledger::Ledger;
 use crate::medium::Medium;
 use crate::model::{Completed, Model};
 use crate::plan::Agenda;
+use crate::port::Port;
 use crate::rng::Rng;
 use crate::service::ModelId;
 use crate::stream::{LinkSpec, Streams};
@@ -37,6 +38,7 @@ pub(crate) enum Target {
     Listener(u32),
     /// One end of a connection.
     End(u32),
+    Port(u32),
 }
 
 /// Something that will happen.
@@ -52,6 +54,8 @@ pub(crate) enum Due {
     Act(u32),
     /// A stream event.
     Stream(crate::stream::Due),
+    /// A port event.
+    Port(crate::port::Due),
 }
 
 /// A shard's place in the world. Every boot takes new seats, so that what an
@@ -93,6 +97,7 @@ pub struct World {
     pub(crate) targets: Vec<Target>,
     pub(crate) disks: Vec<Disk>,
     pub(crate) streams: Streams,
+    pub(crate) ports: Vec<Port>,
     pub(crate) seats: Vec<Seat>,
     /// The first seat of the latest boot.
     pub(crate) boot: usize,
@@ -124,6 +129,7 @@ impl World {
             targets: Vec::new(),
             disks: Vec::new(),
             streams: Streams::new(Rng::fork(seed, 2)),
+            ports: Vec::new(),
             seats: Vec::new(),
             boot: 0,
             domains: Vec::new(),
@@ -342,6 +348,7 @@ impl World {
             self.power_on(domain);
         }
         self.reset_streams();
+        self.reset_ports();
         self.boot = self.seats.len();
         for shard in (0..shards).map(ShardId) {
             self.add_seat(shard);
@@ -381,6 +388,7 @@ impl World {
                 }
             }
             Some(Due::Stream(due)) => self.stream_event(due),
+            Some(Due::Port(due)) => self.port_event(due),
         }
         true
     }

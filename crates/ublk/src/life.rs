@@ -471,7 +471,13 @@ mod tests {
             assert_eq!(end, Step::Live(5));
             let asked = &driver.asked;
             assert_eq!(asked.last(), Some(&Command::EndRecovery));
-            assert_eq!(asked.iter().filter(|c| **c == Command::StartRecovery).count(), 4);
+            assert_eq!(
+                asked
+                    .iter()
+                    .filter(|c| **c == Command::StartRecovery)
+                    .count(),
+                4
+            );
             assert!(!asked.contains(&Command::Add));
         }
     }
@@ -527,7 +533,10 @@ mod tests {
         let lacks_one = Features::NEEDED.0 & !Features::USER_RECOVERY.0;
         assert!(refusal(Ok(lacks_one), None).0.contains("too old"));
         let (denied, _) = refusal(Ok(u64::MAX), Some((Command::Add, EPERM)));
-        assert!(denied.contains("CAP_SYS_ADMIN") && denied.contains("NBD"), "{denied}");
+        assert!(
+            denied.contains("CAP_SYS_ADMIN") && denied.contains("NBD"),
+            "{denied}"
+        );
         let (failed, made) = refusal(Ok(u64::MAX), Some((Command::Start, 12)));
         assert!(failed.contains("Start with error 12"), "{failed}");
         assert_eq!(made, Some(9));

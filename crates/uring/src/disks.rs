@@ -40,7 +40,8 @@ impl Disks {
     /// None yet; room for registered ones if `wanted` and the kernel agrees.
     pub(crate) fn new(ring: &Ring, wanted: bool, entries: u32) -> Disks {
         let submitter = ring.io.submitter();
-        let agreed = wanted && submitter
+        let agreed = wanted
+            && submitter
                 .register_files_sparse(REGISTERED_MAX + PORTS_MAX)
                 .is_ok();
         Disks {

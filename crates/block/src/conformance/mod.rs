@@ -6,7 +6,7 @@
 //!
 //! - [`driver`]: the raw queue pair, without an executor; [`host`]: several of them.
 //! - [`device`]: any block device. [`gate`]: bytes in front of one.
-//! - [`stream`]: connectors, listeners and streams.
+//! - [`stream`]: connectors, listeners and streams. [`port`]: the requests of a device.
 //!
 //! A suite holds at most half of the buffer pool, as a frontend does.
 //!
@@ -23,6 +23,7 @@ mod join;
 mod linear;
 mod pipes;
 mod places;
+mod port;
 mod probe;
 mod rng;
 mod stream;
@@ -33,6 +34,7 @@ pub use device::device;
 pub use driver::{Rig, driver, run};
 pub use gate::gate;
 pub use host::host;
+pub use port::{Asker, port};
 pub use stream::stream;
 
 use std::cell::Cell;

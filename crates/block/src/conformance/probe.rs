@@ -166,7 +166,8 @@ impl<D: Driver> Probe<D> {
             self.case.fail(format_args!("{token:?} completes twice"));
         };
         let returned = match &payload {
-            Payload::None => Owned::Nothing,
+            // A request is brought, not brought back.
+            Payload::None | Payload::Request(_) => Owned::Nothing,
             Payload::Buf(buf) => Owned::Buf(buf.as_ptr(), buf.len()),
             Payload::Parts(parts) => {
                 check!(

@@ -1,6 +1,6 @@
-//! NBD: every volume is an export.
+//! NBD: every volume that is not attached is an export.
 
-use super::{About, Frontend};
+use super::{About, Frontend, frontend_memory};
 use crate::Later;
 use crate::event::Event;
 use crate::platform::Platform;
@@ -8,6 +8,7 @@ use block::{Device, IoResult, Nanos};
 use control::config::Config;
 use control::status::{Nbd, Status};
 use nbd::serve::{CONNECTIONS_MAX, ExportOptions, Limits, Server, connections_for};
+use std::collections::HashSet;
 use std::rc::Rc;
 
 /// A server, and where it listens.
@@ -15,6 +16,8 @@ pub struct NbdFrontend<D: Device> {
     /// Serves what its listeners accept.
     pub server: Rc<Server<D>>,
     uris: Vec<String>,
+    /// Volumes that are block devices of this machine instead.
+    attached: HashSet<String>,
 }
 
 impl<D: Device> NbdFrontend<D> {
@@ -25,7 +28,7 @@ impl<D: Device> NbdFrontend<D> {
         uris: Vec<String>,
     ) -> IoResult<NbdFrontend<D>> {
         let env = platform.local().env();
-        let memory = env.pool.total_bytes() / 2;
+        let memory = frontend_memory(config, &env);
         let connections = config.daemon.connections.as_ref();
         let connections = connections.map(|number| number.value);
         let connections =
@@ -43,12 +46,20 @@ impl<D: Device> NbdFrontend<D> {
             events.event(Event::Frontend { what });
         });
         let server = Server::new(env, limits, None, log)?;
-        Ok(NbdFrontend { server, uris })
+        let attached = config.attachments.iter();
+        Ok(NbdFrontend {
+            server,
+            uris,
+            attached: attached.map(|a| a.ublk.to_string()).collect(),
+        })
     }
 }
 
 impl<D: Device> Frontend<D> for NbdFrontend<D> {
     fn add(&self, name: &str, device: D, about: &About) -> IoResult {
+        if self.attached.contains(name) {
+            return Ok(());
+        }
         let options = ExportOptions {
             description: about.description.clone(),
             read_only: about.read_only,
@@ -57,6 +68,9 @@ impl<D: Device> Frontend<D> for NbdFrontend<D> {
     }
 
     fn withdraw<'a>(&'a self, name: &'a str, grace: Nanos) -> Later<'a, IoResult> {
+        if self.attached.contains(name) {
+            return Box::pin(async { Ok(()) });
+        }
         Box::pin(self.server.remove(name, grace))
     }
 

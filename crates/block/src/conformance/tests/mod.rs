@@ -6,6 +6,7 @@ mod device;
 mod driver;
 mod gate;
 mod memory;
+mod port;
 mod queue;
 mod sockets;
 mod stream;

@@ -1,0 +1,360 @@
+//! Ports: a kernel's queue of a block device that a shard serves.
+//!
+//! Invariants:
+//!     a request is with the queue, with one tag, or answered      (`Stage`)
+//!     a tag gets a request only while it waits for one
+//!     a shard that dies or closes its port leaves what its tags hold to the next boot, and
+//!     what it has answered reaches the client all the same
+//!
+//! The queue gives requests out in any order, to any tag that waits: clients that want an
+//! order wait for answers. As with disks, what an earlier boot left in flight on disks has
+//! ended before a port is served again.
+
+use crate::fault::Strike;
+use crate::flight::{Flight, FlightId};
+use crate::rng::Rng;
+use crate::service::Span;
+use crate::trace_hash::{Event, Verb, ends};
+use crate::world::{self, Target, World};
+use block::{Answer, IoError, IoResult, Kind, Nanos, Op, Payload, Request, Tag, TargetId, Token};
+use std::collections::BTreeMap;
+
+/// A request on its way to a server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Asked {
+    /// Its client's name for it.
+    pub id: u64,
+    /// What is asked.
+    pub request: Request,
+    /// Of a write: its bytes.
+    pub data: Vec<u8>,
+}
+
+/// Who asks of a port. Outlives the shards that serve it.
+pub trait Client {
+    /// The next request, if there is one now.
+    fn ask(&mut self, now: Nanos) -> Option<Asked>;
+
+    /// The answer to a request: whether it was carried out, and the bytes of a read.
+    fn answered(&mut self, id: u64, result: Result<(), Kind>, data: Vec<u8>);
+}
+
+/// A port as it is made.
+pub struct PortSpec {
+    /// How many requests it gives out at one time.
+    pub tags: u16,
+    /// How long a request, a write's bytes and an answer are on their way.
+    pub latency: Span,
+    /// Who asks.
+    pub client: Box<dyn Client>,
+}
+
+/// A port event that will happen.
+#[derive(Clone, Copy)]
+pub(crate) enum Due {
+    /// A request reaches a tag.
+    Given(FlightId),
+    /// The bytes of a write do.
+    Taken(FlightId),
+    /// An answer reaches the client.
+    Answered { port: u32, number: u64 },
+}
+
+/// Where a tag stands.
+enum Stage {
+    New,
+    Waiting(FlightId),
+    Coming(FlightId, Asked),
+    Holds(Asked),
+    Taking(Asked),
+    Taken(Asked),
+}
+
+pub(crate) struct Port {
+    target: TargetId,
+    latency: Span,
+    client: Box<dyn Client>,
+    queue: Vec<Asked>,
+    tags: Vec<Stage>,
+    answers: BTreeMap<u64, (u64, Result<(), Kind>, Vec<u8>)>,
+    answered: u64,
+    open: bool,
+    rng: Rng,
+}
+
+impl Port {
+    pub(crate) fn tags(&self) -> u16 {
+        self.tags.len() as u16
+    }
+
+    fn invalid(what: &'static str) -> IoError {
+        IoError::new(Kind::Invalid, what)
+    }
+
+    /// Whether `op` is one that its tag can have; see `block::Port`.
+    fn check(&self, op: &Op) -> IoResult<Tag> {
+        let (Op::Next(tag, _) | Op::Take(tag, _)) = op else {
+            return Err(Port::invalid("not an operation of a port"));
+        };
+        let Some(stage) = self.tags.get(usize::from(tag.0)) else {
+            return Err(Port::invalid("it has no such tag"));
+        };
+        if !self.open {
+            return Err(gone());
+        }
+        let is_right = match (op, stage) {
+            (Op::Next(_, None), Stage::New) => true,
+            (Op::Next(_, Some(answer)), Stage::Holds(asked)) => match asked.request {
+                Request::Read(_) => {
+                    let given = answer.data.as_ref().map_or(0, |data| data.len());
+                    answer.result.is_err() || given == asked.request.bytes()
+                }
+                Request::Write(..) => false,
+                _ => true,
+            },
+            (Op::Next(_, Some(_)), Stage::Taken(_)) => true,
+            (Op::Take(_, buf), Stage::Holds(asked)) => {
+                matches!(asked.request, Request::Write(..)) && buf.len() == asked.request.bytes()
+            }
+            _ => false,
+        };
+        match is_right {
+            true => Ok(*tag),
+            false => Err(Port::invalid("not what its tag waits for")),
+        }
+    }
+
+    fn stage(&mut self, tag: Tag) -> &mut Stage {
+        &mut self.tags[usize::from(tag.0)]
+    }
+
+    /// Everything that has no answer is with the queue again.
+    fn reissue(&mut self) {
+        for stage in &mut self.tags {
+            match std::mem::replace(stage, Stage::New) {
+                Stage::Coming(_, asked)
+                | Stage::Holds(asked)
+                | Stage::Taking(asked)
+                | Stage::Taken(asked) => self.queue.push(asked),
+                Stage::New | Stage::Waiting(_) => {}
+            }
+        }
+    }
+
+    /// Draws a request that is to be given out, and the tag that gets it.
+    fn match_one(&mut self) -> Option<(FlightId, Nanos)> {
+        let waiting = |stage: &Stage| matches!(stage, Stage::Waiting(_));
+        let free = self.tags.iter().filter(|stage| waiting(stage)).count() as u64;
+        if free == 0 || self.queue.is_empty() {
+            return None;
+        }
+        let nth = self.rng.below(free) as usize;
+        let asked = self.rng.below(self.queue.len() as u64) as usize;
+        let asked = self.queue.swap_remove(asked);
+        let stage = self
+            .tags
+            .iter_mut()
+            .filter(|stage| waiting(stage))
+            .nth(nth)?;
+        let Stage::Waiting(id) = *stage else {
+            return None;
+        };
+        *stage = Stage::Coming(id, asked);
+        Some((id, self.latency.draw(&mut self.rng)))
+    }
+}
+
+fn gone() -> IoError {
+    IoError::new(Kind::Gone, "the port has ended")
+}
+
+impl World {
+    /// Adds a port. `Invalid` if it has no tags.
+    pub fn add_port(&mut self, spec: PortSpec) -> IoResult<TargetId> {
+        if spec.tags == 0 {
+            return Err(Port::invalid("a port without tags; give it some"));
+        }
+        let number = self.ports.len() as u32;
+        let target = self.add_target(Target::Port(number));
+        let rng = Rng::fork(self.seed(), 0x706f_7274 + u64::from(number));
+        self.ports.push(Port {
+            target,
+            latency: spec.latency,
+            client: spec.client,
+            queue: Vec::new(),
+            tags: (0..spec.tags).map(|_| Stage::New).collect(),
+            answers: BTreeMap::new(),
+            answered: 0,
+            open: true,
+            rng,
+        });
+        Ok(target)
+    }
+
+    pub(crate) fn port(&self, target: TargetId) -> Option<&Port> {
+        match self.targets.get(target.0 as usize) {
+            Some(Target::Port(port)) => Some(&self.ports[*port as usize]),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn submit_to_port(
+        &mut self,
+        seat: usize,
+        token: Token,
+        unit: u32,
+        number: u64,
+        mut op: Op,
+    ) {
+        let port = &mut self.ports[unit as usize];
+        let checked = port.check(&op);
+        self.ledger.record(Event::Submit {
+            op: number,
+            shard: self.seats[seat].shard,
+            target: port.target,
+            verb: Verb::of(&op),
+            start: checked.as_ref().map_or(0, |tag| u64::from(tag.0)),
+            len: 0,
+        });
+        let tag = match checked {
+            Ok(tag) => tag,
+            Err(error) => {
+                self.complete(seat, number, token, Err(error), op.into_payload());
+                return;
+            }
+        };
+        if let Op::Next(_, answer) = &mut op
+            && let Some(answer) = answer.take()
+        {
+            self.answer_request(unit, tag, number, answer);
+        }
+        let takes = matches!(op, Op::Take(..));
+        let id = self.flights.insert(Flight {
+            shard: seat as u32,
+            unit,
+            token,
+            number,
+            op,
+            strike: Strike::NONE,
+            covers: 0,
+            answered: false,
+        });
+        let port = &mut self.ports[unit as usize];
+        let stage = port.stage(tag);
+        if takes {
+            let Stage::Holds(asked) = std::mem::replace(stage, Stage::New) else {
+                unreachable!("checked")
+            };
+            *stage = Stage::Taking(asked);
+            let after = port.latency.draw(&mut port.rng);
+            self.push(self.ledger.now + after, world::Due::Port(Due::Taken(id)));
+        } else {
+            *stage = Stage::Waiting(id);
+            self.pull();
+        }
+    }
+
+    /// The server's answer to what `tag` holds sets out.
+    fn answer_request(&mut self, unit: u32, tag: Tag, number: u64, answer: Answer) {
+        let port = &mut self.ports[unit as usize];
+        let (Stage::Holds(asked) | Stage::Taken(asked)) =
+            std::mem::replace(port.stage(tag), Stage::New)
+        else {
+            unreachable!("checked")
+        };
+        let data = answer.data.map_or(Vec::new(), |data| data.to_vec());
+        let ends = ends(&data);
+        let result = answer.result.map_err(|error| error.kind());
+        let answered = port.answered;
+        port.answered += 1;
+        port.answers.insert(answered, (asked.id, result, data));
+        let after = port.latency.draw(&mut port.rng);
+        self.ledger.record(Event::Data { op: number, ends });
+        let due = Due::Answered {
+            port: unit,
+            number: answered,
+        };
+        self.push(self.ledger.now + after, world::Due::Port(due));
+    }
+
+    /// Takes in what clients ask, and gives out what tags wait for.
+    pub(crate) fn pull(&mut self) {
+        let now = self.ledger.now;
+        for unit in 0..self.ports.len() {
+            let port = &mut self.ports[unit];
+            while port.queue.len() < 4 * port.tags.len()
+                && let Some(asked) = port.client.ask(now)
+            {
+                port.queue.push(asked);
+            }
+            while let Some((id, after)) = self.ports[unit].match_one() {
+                self.push(now + after, world::Due::Port(Due::Given(id)));
+            }
+        }
+    }
+
+    pub(crate) fn port_event(&mut self, due: Due) {
+        match due {
+            Due::Answered { port, number } => {
+                let port = &mut self.ports[port as usize];
+                let (id, result, data) = port.answers.remove(&number).expect("answered once");
+                port.client.answered(id, result, data);
+                self.pull();
+            }
+            Due::Given(id) | Due::Taken(id) => self.deliver(id),
+        }
+    }
+
+    /// A request, or a write's bytes, reach the shard that waits, if it lives.
+    fn deliver(&mut self, id: FlightId) {
+        let Some(flight) = self.flights.remove(id) else {
+            return;
+        };
+        let port = &mut self.ports[flight.unit as usize];
+        let (Op::Next(tag, _) | Op::Take(tag, _)) = &flight.op else {
+            unreachable!("an operation of a port")
+        };
+        let stage = port.stage(*tag);
+        let payload = match (std::mem::replace(stage, Stage::New), flight.op) {
+            (Stage::Coming(_, asked), Op::Next(..)) => {
+                let request = asked.request;
+                *stage = Stage::Holds(asked);
+                Payload::Request(request)
+            }
+            (Stage::Taking(asked), Op::Take(_, mut buf)) => {
+                buf.copy_from_slice(&asked.data);
+                *stage = Stage::Taken(asked);
+                Payload::Buf(buf)
+            }
+            _ => unreachable!("a tag has one operation at a time"),
+        };
+        let seat = flight.shard as usize;
+        self.complete(seat, flight.number, flight.token, Ok(0), payload);
+    }
+
+    /// The holder closes a port: what waits for a request ends.
+    pub(crate) fn close_port(&mut self, unit: u32) {
+        let port = &mut self.ports[unit as usize];
+        if !std::mem::replace(&mut port.open, false) {
+            return;
+        }
+        let target = port.target;
+        let ends = port.tags.iter().filter_map(|stage| match stage {
+            Stage::Waiting(id) | Stage::Coming(id, _) => Some(*id),
+            _ => None,
+        });
+        let ends: Vec<FlightId> = ends.collect();
+        self.ledger.record(Event::Close { target });
+        for id in ends {
+            self.end(id, Err(gone()));
+        }
+    }
+
+    /// Every port is open anew, for the shards of a new boot.
+    pub(crate) fn reset_ports(&mut self) {
+        for port in &mut self.ports {
+            port.reissue();
+            port.open = true;
+        }
+    }
+}
