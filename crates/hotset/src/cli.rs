@@ -277,6 +277,21 @@ pub enum Lab {
         #[arg(long)]
         json: bool,
     },
+    /// Kill the servers of a simulated kernel's block device, and check every answer
+    ///
+    /// Exits with status 1 if an answer was wrong, or if 1000 cases or more never met
+    /// one of the situations that are counted.
+    Port {
+        /// How many cases
+        #[arg(long, value_name = "N", default_value_t = 1000)]
+        cases: u64,
+        /// The first case's seed; the next have the numbers after it
+        #[arg(long, value_name = "S", default_value_t = 0)]
+        seed: u64,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Flip single bits in images of pools, and check what is served from each
     ///
     /// Exits with status 1 if an answer was wrong.

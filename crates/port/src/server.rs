@@ -38,7 +38,7 @@ pub struct Server<P, D> {
     /// Tags whose tasks have not ended.
     tags: Cell<u16>,
     /// Requests begun and not answered.
-    in_hand: Cell<u32>,
+    in_hand: Cell<u16>,
     stopping: Cell<bool>,
     /// Who waits for a change of the three.
     waiting: RefCell<Vec<Waker>>,
@@ -74,6 +74,16 @@ impl<P: Port, D: Device> Server<P, D> {
     /// What was asked so far.
     pub fn stats(&self) -> Stats {
         self.stats.get()
+    }
+
+    /// How many tags are served.
+    pub fn tags(&self) -> u16 {
+        self.tags.get()
+    }
+
+    /// Requests begun and not answered.
+    pub fn in_hand(&self) -> u16 {
+        self.in_hand.get()
     }
 
     /// Waits until the port has ended.

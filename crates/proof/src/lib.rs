@@ -12,6 +12,7 @@ pub mod kill;
 pub mod mutants;
 #[cfg(feature = "nodes")]
 pub mod nodesim;
+pub mod portsim;
 pub mod raidsim;
 pub mod seam;
 #[cfg(feature = "machine")]

@@ -60,6 +60,13 @@ pub(crate) enum Due {
     Answered { port: u32, number: u64 },
 }
 
+/// An answer on its way to its client.
+struct Answered {
+    id: u64,
+    result: Result<(), Kind>,
+    data: Vec<u8>,
+}
+
 /// Where a tag stands.
 enum Stage {
     New,
@@ -76,7 +83,8 @@ pub(crate) struct Port {
     client: Box<dyn Client>,
     queue: Vec<Asked>,
     tags: Vec<Stage>,
-    answers: BTreeMap<u64, (u64, Result<(), Kind>, Vec<u8>)>,
+    /// Answers on their way, by their order.
+    answers: BTreeMap<u64, Answered>,
     answered: u64,
     open: bool,
     rng: Rng,
@@ -267,7 +275,8 @@ impl World {
         let result = answer.result.map_err(|error| error.kind());
         let answered = port.answered;
         port.answered += 1;
-        port.answers.insert(answered, (asked.id, result, data));
+        let id = asked.id;
+        port.answers.insert(answered, Answered { id, result, data });
         let after = port.latency.draw(&mut port.rng);
         self.ledger.record(Event::Data { op: number, ends });
         let due = Due::Answered {
@@ -297,7 +306,8 @@ impl World {
         match due {
             Due::Answered { port, number } => {
                 let port = &mut self.ports[port as usize];
-                let (id, result, data) = port.answers.remove(&number).expect("answered once");
+                let answer = port.answers.remove(&number).expect("answered once");
+                let Answered { id, result, data } = answer;
                 port.client.answered(id, result, data);
                 self.pull();
             }

@@ -11,6 +11,7 @@
 //!     memory that the kernel may still write is never freed     (`Drop`)
 
 mod ending;
+mod outside;
 
 use crate::disk::DiskOp;
 use crate::disks::{Disks, REGISTERED_MAX};
@@ -265,55 +266,6 @@ impl UringDriver {
                 return;
             }
             self.backlog.pop_front();
-        }
-    }
-
-    /// Takes note of what happened outside the ring.
-    fn catch_up(&mut self) {
-        for (key, resolved) in self.resolver.take() {
-            let Work::Stream(StreamOp::Connect(connect)) = &mut self.slots[key].work else {
-                unreachable!("only a connect waits for a host, and keeps its slot")
-            };
-            match connect.resolved(resolved) {
-                Ok(()) => self.queue(key),
-                Err(error) => {
-                    let token = self.slots.remove(key).token;
-                    self.refuse(token, error, Payload::None);
-                }
-            }
-        }
-        let closed = self.host.targets.held_closed();
-        if closed != self.held_closed {
-            self.leave_closed_ports();
-            let slots = &self.slots;
-            let disk_in_use = |disk| {
-                let mut all = slots.iter();
-                all.any(|(_, slot)| matches!(slot.work, Work::Disk(d, _) if d == disk))
-            };
-            let port_in_use = |port| {
-                let mut all = slots.iter();
-                all.any(|(_, slot)| matches!(&slot.work, Work::Port(op) if op.port() == port))
-            };
-            let disks = self.disks.release_closed(&self.ring, disk_in_use);
-            let ports = self.ports.release_closed(&self.ring, port_in_use);
-            if disks && ports {
-                self.held_closed = closed;
-            }
-        }
-    }
-
-    /// Ends what waits for requests of closed ports; the kernel's answers come later.
-    fn leave_closed_ports(&mut self) {
-        for (_, slot) in &mut self.slots {
-            if let Work::Port(op) = &mut slot.work
-                && let Some(error) = self.ports.leave(op)
-            {
-                self.ended.push(Completion {
-                    token: slot.token,
-                    result: Err(error),
-                    payload: Payload::None,
-                });
-            }
         }
     }
 

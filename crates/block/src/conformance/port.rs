@@ -101,7 +101,7 @@ struct Server<P> {
 }
 
 fn fails(extent: Extent) -> bool {
-    extent.start.0 / PLACE.0 % 3 == 0
+    (extent.start.0 / PLACE.0).is_multiple_of(3)
 }
 
 impl<P: Port> Server<P> {

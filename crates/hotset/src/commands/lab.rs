@@ -8,7 +8,7 @@ mod store;
 use crate::Failure;
 use crate::cli::Lab;
 use proof::crash::{self, Request};
-use proof::{kill, nodesim, stack};
+use proof::{kill, nodesim, portsim, stack};
 use std::path::Path;
 
 pub use run::{Report, Run};
@@ -62,6 +62,10 @@ pub fn run(command: Lab) -> Result<(), Failure> {
         Lab::Node { cases, seed, json } => {
             let request = nodesim::Request { cases, seed, json };
             nodesim::command(&request).map_err(Failure::Runtime)
+        }
+        Lab::Port { cases, seed, json } => {
+            let request = portsim::Request { cases, seed, json };
+            portsim::command(&request).map_err(Failure::Runtime)
         }
         Lab::Flips { flips, seed } => flip(flips, seed),
         Lab::Kill {

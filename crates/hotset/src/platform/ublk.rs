@@ -96,7 +96,7 @@ impl UblkFrontend {
             timer.sleep(TICK).await;
         }
         let states = self.0.states.borrow();
-        let paths = states.iter().map(|(_, state)| match state {
+        let paths = states.values().map(|state| match state {
             State::Live(id, _) => Ok(format!("/dev/{}", block_device(*id))),
             State::Failed(why) => Err(why.clone()),
             State::Attaching => unreachable!("none is left"),

@@ -1,0 +1,160 @@
+//! Who asks, and what must be answered: one request at a time for each place, so that
+//! nothing but the order of answers decides what a place holds.
+
+use super::report::{Class, Report};
+use block::{Extent, Fua, Kind, Lba, Nanos, Request, SECTOR_BYTES, Sectors};
+use sim::{Asked, Client, Rng};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// A place is as long as the longest request.
+pub(super) const PLACE: Sectors = Sectors(16);
+
+/// What a place may hold.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Content {
+    Bytes(Vec<u8>),
+    /// A change failed, or the bytes were discarded: anything, until it is written.
+    Anything,
+}
+
+/// The clients of one port over all lives of its servers.
+pub(super) struct Clients {
+    rng: Rng,
+    /// Requests at one time.
+    depth: usize,
+    /// Requests that are yet to be asked.
+    left: u64,
+    next: u64,
+    pub places: Vec<Content>,
+    open: BTreeMap<u64, (usize, Asked)>,
+    pub report: Report,
+}
+
+/// The world's handle on them.
+#[derive(Clone)]
+pub(super) struct Shared(pub Rc<RefCell<Clients>>);
+
+impl Clients {
+    pub fn new(mut rng: Rng, places: usize, requests: u64) -> Clients {
+        Clients {
+            depth: 1 + rng.below(24) as usize,
+            rng,
+            left: requests,
+            next: 0,
+            places: vec![Content::Bytes(vec![0; PLACE.bytes() as usize]); places],
+            open: BTreeMap::new(),
+            report: Report::default(),
+        }
+    }
+
+    /// Whether every request was asked and answered, or something was wrong.
+    pub fn is_done(&self) -> bool {
+        (self.left == 0 && self.open.is_empty()) || self.report.violation.is_some()
+    }
+
+    /// What was asked and not answered.
+    pub fn open(&self) -> usize {
+        self.open.len()
+    }
+
+    fn draw(&mut self) -> Option<Asked> {
+        if self.left == 0 || self.open.len() >= self.depth {
+            return None;
+        }
+        let place = self.rng.below(self.places.len() as u64) as usize;
+        let flush = self.rng.chance(0.05);
+        if !flush && self.open.values().any(|(other, _)| *other == place) {
+            return None;
+        }
+        let from = self.rng.below(PLACE.0);
+        let len = Sectors(1 + self.rng.below(PLACE.0 - from));
+        let extent = Extent::new(Lba(place as u64 * PLACE.0 + from), len);
+        let mut data = Vec::new();
+        let request = match self.rng.below(10) {
+            _ if flush => Request::Flush,
+            0..=3 => Request::Read(extent),
+            4..=7 => {
+                let stamp = self.rng.bits();
+                let word = |n: u64| stamp.wrapping_mul(2 * n + 1).to_ne_bytes();
+                data.extend((0..len.bytes() / 8).flat_map(word));
+                let fua = if stamp.is_multiple_of(4) {
+                    Fua::Yes
+                } else {
+                    Fua::No
+                };
+                Request::Write(extent, fua)
+            }
+            8 => Request::Zero(extent),
+            _ => Request::Discard(extent),
+        };
+        self.left -= 1;
+        self.next += 1;
+        let asked = Asked {
+            id: self.next,
+            request,
+            data,
+        };
+        let place = if flush { usize::MAX } else { place };
+        self.open.insert(asked.id, (place, asked.clone()));
+        Some(asked)
+    }
+
+    fn answered(&mut self, id: u64, result: Result<(), Kind>, data: &[u8]) {
+        let Some((place, asked)) = self.open.remove(&id) else {
+            let what = format!("request {id} is answered twice, or was never asked");
+            return self.report.violate(what);
+        };
+        self.report.operations += 1;
+        let extent = match asked.request {
+            Request::Flush => return,
+            Request::Read(extent)
+            | Request::Write(extent, _)
+            | Request::Zero(extent)
+            | Request::Discard(extent) => extent,
+        };
+        let from = (extent.start.0 % PLACE.0 * SECTOR_BYTES) as usize;
+        let range = from..from + extent.len.bytes() as usize;
+        let content = &mut self.places[place];
+        if result.is_err() {
+            self.report.meet(Class::Failed);
+            if !matches!(asked.request, Request::Read(_)) {
+                *content = Content::Anything;
+            }
+            return;
+        }
+        match asked.request {
+            Request::Read(_) => {
+                if let Content::Bytes(bytes) = content
+                    && bytes[range] != *data
+                {
+                    let what = format!("request {id}, {:?}, has wrong bytes", asked.request);
+                    self.report.violate(what);
+                }
+            }
+            Request::Write(..) if range.len() == PLACE.bytes() as usize => {
+                *content = Content::Bytes(asked.data);
+            }
+            Request::Write(..) | Request::Zero(_) => {
+                if let Content::Bytes(bytes) = content {
+                    match asked.data.is_empty() {
+                        true => bytes[range].fill(0),
+                        false => bytes[range].copy_from_slice(&asked.data),
+                    }
+                }
+            }
+            _ => *content = Content::Anything,
+        }
+    }
+}
+
+impl Client for Shared {
+    fn ask(&mut self, _now: Nanos) -> Option<Asked> {
+        self.0.borrow_mut().draw()
+    }
+
+    fn answered(&mut self, id: u64, result: Result<(), Kind>, data: Vec<u8>) {
+        self.0.borrow_mut().answered(id, result, &data);
+    }
+}

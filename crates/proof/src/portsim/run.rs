@@ -1,0 +1,184 @@
+//! Runs a case: the lives of its servers one after the other, and at the end all that must
+//! hold.
+
+use super::client::{Clients, Content, PLACE, Shared};
+use super::report::{Class, Report};
+use block::{Geometry, Nanos, Sectors, TargetId};
+use port::{Options, Server};
+use shard::Local;
+use sim::{
+    Budget, DiskSpec, Effect, Ops, Outcome, Plan, PortSpec, Rng, Rule, Service, Sim, SimDriver,
+    Span, When, World,
+};
+use simnode::run_alone;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Buffers of a server.
+const BUFFER_BYTES: usize = 8 << 20;
+/// How long a case may take.
+const CASE_MAX: Nanos = Nanos::from_secs(600);
+/// How often it is looked whether a life is over.
+const TICK: Nanos = Nanos::from_micros(20);
+/// How long a server that stops may take.
+const GRACE: Nanos = Nanos::from_secs(60);
+
+/// How a life ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Kill,
+    Stop,
+    /// When all has been answered.
+    Done,
+}
+
+/// Runs the case of `seed`.
+pub fn run(seed: u64) -> Report {
+    let mut rng = Rng::fork(seed, 1);
+    let places = 1 + rng.below(48);
+    let clients = Clients::new(Rng::fork(seed, 2), places as usize, 20 + rng.below(300));
+    let clients = Rc::new(RefCell::new(clients));
+    let mut world = World::new(seed);
+    let size = Sectors(places * PLACE.0);
+    let mut spec = DiskSpec::new(Geometry::new("disk", size, Sectors(1)));
+    spec.service = Service::uniform(Span {
+        min: Nanos::from_micros(1),
+        max: Nanos::from_micros(1 + rng.below(400)),
+    });
+    let disk = world.add_disk(spec).expect("a sound disk");
+    if rng.chance(0.3) {
+        world.set_plan(failing(disk)).expect("a sound plan");
+    }
+    let tags = 1 + rng.below(16) as u16;
+    let latency = Span {
+        min: Nanos::from_micros(1),
+        max: Nanos::from_micros(1 + rng.below(60)),
+    };
+    let client = Box::new(Shared(clients.clone()));
+    let spec = PortSpec {
+        tags,
+        latency,
+        client,
+    };
+    let target = world.add_port(spec).expect("a sound port");
+    let mut sim = Sim::new(world).pool_bytes(BUFFER_BYTES);
+    sim.set_budget(Budget {
+        time_max: CASE_MAX,
+        ..Budget::default()
+    });
+    let lives = rng.below(6);
+    for _ in 0..lives {
+        let end = if rng.chance(0.7) {
+            End::Kill
+        } else {
+            End::Stop
+        };
+        let span = Nanos(rng.between(1_000, 4_000_000));
+        drive(&mut sim, &clients, disk, target, end, span);
+    }
+    drive(&mut sim, &clients, disk, target, End::Done, Nanos::MAX);
+    compare(&sim, disk, &mut clients.borrow_mut());
+    let mut clients = clients.borrow_mut();
+    std::mem::take(&mut clients.report)
+}
+
+/// Requests of the disk fail now and then.
+fn failing(disk: TargetId) -> Plan {
+    let rule = Rule {
+        disk,
+        ops: Ops::All,
+        within: None,
+        when: When::Chance(0.01),
+        effect: Effect::Fail(block::Kind::Media),
+    };
+    Plan {
+        rules: vec![rule],
+        ..Plan::default()
+    }
+}
+
+/// One server, to its end or to that of all requests.
+fn drive(
+    sim: &mut Sim,
+    clients: &Rc<RefCell<Clients>>,
+    disk: TargetId,
+    target: TargetId,
+    end: End,
+    span: Nanos,
+) {
+    if clients.borrow().is_done() {
+        return;
+    }
+    let served = clients.clone();
+    let (outcome, _) = run_alone(sim, move |local| {
+        live(local, served, disk, target, end, span)
+    });
+    let mut clients = clients.borrow_mut();
+    if outcome != Outcome::Done {
+        let open = clients.open();
+        let what = format!("{open} requests are never answered: {outcome:?}");
+        clients.report.violate(what);
+    }
+}
+
+async fn live(
+    local: Local<SimDriver>,
+    clients: Rc<RefCell<Clients>>,
+    disk: TargetId,
+    target: TargetId,
+    end: End,
+    span: Nanos,
+) {
+    let env = local.env();
+    let device = local.disk(disk).expect("a disk of this world");
+    let port = local.port(target).expect("a port of this world");
+    let options = Options {
+        read_only: false,
+        // Few enough to be waited for.
+        memory_bytes_max: 64 << 10,
+    };
+    let server = Server::begin(port, device, options, env.clone());
+    let until = Nanos(env.timer.now().0.saturating_add(span.0));
+    while !clients.borrow().is_done() && env.timer.now() < until {
+        env.timer.sleep(TICK).await;
+        if server.in_hand() == server.tags() {
+            clients.borrow_mut().report.meet(Class::Full);
+        }
+    }
+    if clients.borrow().is_done() {
+        return;
+    }
+    match end {
+        End::Stop => {
+            let answered = server.stop(GRACE).await;
+            let mut clients = clients.borrow_mut();
+            clients.report.meet(Class::Stop);
+            if !answered {
+                let what = "a server that stops does not answer what it has begun".into();
+                clients.report.violate(what);
+            }
+        }
+        _ => {
+            let mut clients = clients.borrow_mut();
+            clients.report.meet(Class::Kill);
+            if server.in_hand() > 0 {
+                clients.report.meet(Class::Held);
+            }
+        }
+    }
+}
+
+/// What was answered is on the disk.
+fn compare(sim: &Sim, disk: TargetId, clients: &mut Clients) {
+    let mut found = vec![0; PLACE.bytes() as usize];
+    for (number, content) in (0_u64..).zip(clients.places.clone()) {
+        sim.world()
+            .peek(disk, block::Lba(number * PLACE.0), &mut found);
+        if let Content::Bytes(bytes) = content
+            && bytes != found
+        {
+            let what = format!("place {number} is not on the disk as it was answered");
+            clients.report.violate(what);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The life of a device against a driver in memory.
+
+use super::*;
+use block::Sectors;
+
+fn wanted(known: Option<u32>) -> Wanted {
+    Wanted {
+        mark: mark("data"),
+        pid: 77,
+        depth: 64,
+        params: Params {
+            sectors: Sectors(1 << 20),
+            block: Sectors(1),
+            physical: Sectors(8),
+            optimal: Sectors(8),
+            request_max: REQUEST_MAX,
+            discard_max: REQUEST_MAX,
+            volatile: true,
+            read_only: false,
+            rotational: false,
+        },
+        known,
+    }
+}
+
+/// A driver's answers, and how the machine ended with them.
+struct Driver {
+    device: Option<DeviceInfo>,
+    params: Vec<u8>,
+    features: Result<u64, i32>,
+    /// How often a recovery is refused with `EBUSY`.
+    busy: u32,
+    runs: bool,
+    refuse: Option<(Command, i32)>,
+    asked: Vec<Command>,
+}
+
+impl Driver {
+    fn new() -> Driver {
+        Driver {
+            device: None,
+            params: wanted(None).params.encode().to_vec(),
+            features: Ok(u64::MAX),
+            busy: 0,
+            runs: false,
+            refuse: None,
+            asked: Vec::new(),
+        }
+    }
+
+    fn left_by(mut self, name: &str, state: State) -> Driver {
+        self.device = Some(DeviceInfo {
+            queues: 1,
+            depth: 32,
+            state,
+            bytes_max: 1 << 20,
+            id: 5,
+            pid: 42,
+            features: Features::NEEDED,
+            mark: mark(name),
+        });
+        self
+    }
+
+    fn answer(&mut self, control: Control) -> Result<Vec<u8>, i32> {
+        self.asked.push(control.command);
+        if let Some((command, number)) = self.refuse
+            && command == control.command
+        {
+            return Err(number);
+        }
+        match control.command {
+            Command::GetFeatures => self.features.map(|has| has.to_ne_bytes().to_vec()),
+            Command::GetInfo => {
+                let found = self.device.filter(|found| found.id == control.device);
+                found.map(|found| found.encode().to_vec()).ok_or(19)
+            }
+            Command::GetParams => Ok(self.params.clone()),
+            Command::StartRecovery if self.busy > 0 => {
+                self.busy -= 1;
+                Err(EBUSY)
+            }
+            Command::Add => {
+                let mut info = DeviceInfo::decode(&control.buffer).unwrap();
+                assert_eq!((info.id, info.mark), (u32::MAX, mark("data")));
+                info.id = 9;
+                Ok(info.encode().to_vec())
+            }
+            Command::Start | Command::EndRecovery => {
+                assert_eq!(control.data, 77);
+                Ok(control.buffer)
+            }
+            _ => Ok(control.buffer),
+        }
+    }
+
+    /// What is served meanwhile, and how it ends.
+    fn run(&mut self, known: Option<u32>) -> (Option<DeviceInfo>, Step) {
+        let mut machine = Attach::new(wanted(known));
+        let (mut event, mut served) = (Event::Begin, None);
+        loop {
+            event = match machine.step(event) {
+                Step::Control(control) => Event::Answer(self.answer(control)),
+                Step::Look(pid) => {
+                    assert_eq!(pid, 42);
+                    Event::Runs(self.runs)
+                }
+                Step::Pause(_) => Event::Paused,
+                Step::Serve(info) => {
+                    served = Some(info);
+                    Event::Serving
+                }
+                end => return (served, end),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_new_device_is_started_once_it_is_served() {
+    let mut driver = Driver::new();
+    let (served, end) = driver.run(None);
+    assert_eq!((served.unwrap().id, served.unwrap().depth), (9, 64));
+    assert_eq!(end, Step::Live(9));
+    let order = [
+        Command::GetFeatures,
+        Command::Add,
+        Command::SetParams,
+        Command::Start,
+    ];
+    assert_eq!(driver.asked, order);
+}
+
+#[test]
+fn a_device_of_a_dead_server_is_taken_over_when_it_is_released() {
+    for state in [State::Quiesced, State::Live] {
+        let mut driver = Driver::new().left_by("data", state);
+        driver.busy = 3;
+        let (served, end) = driver.run(Some(5));
+        assert_eq!((served.unwrap().id, served.unwrap().depth), (5, 32));
+        assert_eq!(end, Step::Live(5));
+        let asked = &driver.asked;
+        assert_eq!(asked.last(), Some(&Command::EndRecovery));
+        assert_eq!(
+            asked
+                .iter()
+                .filter(|c| **c == Command::StartRecovery)
+                .count(),
+            4
+        );
+        assert!(!asked.contains(&Command::Add));
+    }
+}
+
+#[test]
+fn a_device_of_another_is_left_alone() {
+    let mut driver = Driver::new().left_by("other", State::Quiesced);
+    assert_eq!(driver.run(Some(5)).1, Step::Live(9));
+    assert!(!driver.asked.contains(&Command::StartRecovery));
+    let mut driver = Driver::new().left_by("data", State::Live);
+    driver.runs = true;
+    let refusal = Refusal::InUse { id: 5, pid: 42 };
+    assert_eq!(driver.run(Some(5)).1, Step::Refused(refusal, None));
+    assert!(!driver.asked.contains(&Command::StartRecovery));
+}
+
+#[test]
+fn a_device_that_was_never_started_is_made_again() {
+    let mut driver = Driver::new().left_by("data", State::Dead);
+    assert_eq!(driver.run(Some(5)).1, Step::Live(9));
+    assert!(driver.asked.contains(&Command::Delete));
+}
+
+#[test]
+fn a_device_of_another_size_is_not_taken_over() {
+    let mut driver = Driver::new().left_by("data", State::Quiesced);
+    driver.params[24] ^= 1;
+    let refused = Step::Refused(Refusal::Reshaped(5), None);
+    assert_eq!(driver.run(Some(5)), (None, refused));
+}
+
+#[test]
+fn a_server_that_never_lets_go_is_given_up() {
+    let mut driver = Driver::new().left_by("data", State::Quiesced);
+    driver.busy = u32::MAX;
+    let refused = Step::Refused(Refusal::NotReleased(5), None);
+    assert_eq!(driver.run(Some(5)).1, refused);
+}
+
+#[test]
+fn what_is_missing_is_named_and_that_nbd_works() {
+    let refusal = |features, refuse| {
+        let mut driver = Driver::new();
+        (driver.features, driver.refuse) = (features, refuse);
+        match driver.run(None).1 {
+            Step::Refused(refusal, made) => (refusal.to_string(), made),
+            other => panic!("{other:?}"),
+        }
+    };
+    let (old, none) = refusal(Err(95), None);
+    assert!(old.contains("Linux 6.5") && old.contains("NBD"), "{old}");
+    assert_eq!(none, None);
+    let lacks_one = Features::NEEDED.0 & !Features::USER_RECOVERY.0;
+    assert!(refusal(Ok(lacks_one), None).0.contains("too old"));
+    let (denied, _) = refusal(Ok(u64::MAX), Some((Command::Add, EPERM)));
+    assert!(
+        denied.contains("CAP_SYS_ADMIN") && denied.contains("NBD"),
+        "{denied}"
+    );
+    let (failed, made) = refusal(Ok(u64::MAX), Some((Command::Start, 12)));
+    assert!(failed.contains("Start with error 12"), "{failed}");
+    assert_eq!(made, Some(9));
+}
