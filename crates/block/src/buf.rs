@@ -7,7 +7,7 @@
 //!     no two live `Buf`s overlap, and no `Buf` overlaps a `Shared`
 //!     the allocation returns to its pool when its last view is dropped
 
-use crate::pool::{Arena, Pool};
+use crate::pool::arena::Arena;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut, Range};
@@ -114,31 +114,8 @@ impl Buf {
         Ok(whole)
     }
 
-    /// One buffer with the bytes of `parts`, one after the other: rejoined where all
-    /// are neighbours, else copied into new memory. For parts that devices were handed
-    /// apart, since a read may give back another buffer than it was handed (see
-    /// [`crate::Device::read`]).
-    pub fn join(parts: Vec<Buf>, pool: &Pool) -> Buf {
-        let are_neighbours = parts.windows(2).all(|pair| pair[0].is_before(&pair[1]));
-        if are_neighbours {
-            let whole = parts.into_iter().reduce(|mut whole, part| {
-                whole.0.len += part.0.len;
-                whole
-            });
-            return whole.expect("there is a part");
-        }
-        let mut whole = pool.take(parts.iter().map(|part| part.len()).sum());
-        let mut rest = &mut whole[..];
-        for part in parts {
-            let (here, after) = rest.split_at_mut(part.len());
-            here.copy_from_slice(&part);
-            rest = after;
-        }
-        whole
-    }
-
     /// Whether `tail` begins where this ends.
-    fn is_before(&self, tail: &Buf) -> bool {
+    pub(crate) fn is_before(&self, tail: &Buf) -> bool {
         self.0.arena == tail.0.arena
             && self.0.page == tail.0.page
             // SAFETY: one past the end of a view is at most one past the arena.

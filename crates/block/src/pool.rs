@@ -19,13 +19,17 @@
 //! not answer keeps is beyond that: if the arena has no room then, the system
 //! gives the memory, and takes it back when the buffer is dropped.
 
+pub(crate) mod arena;
 #[cfg(test)]
 mod tests;
 
+pub use arena::PAGE_BYTES;
+
 use crate::buddy::{Lists, NIL, ORDERS};
 use crate::buf::Buf;
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::cell::{Cell, UnsafeCell};
+use arena::{Arena, Head, arena_layout, this_thread};
+use std::alloc::{alloc_zeroed, handle_alloc_error};
+use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
@@ -34,60 +38,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*, fence};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-/// The alignment of every buffer, and the smallest allocation.
-pub const PAGE_BYTES: usize = 4096;
 /// The largest buffer: 4 MiB.
 pub const BUF_BYTES_MAX: usize = PAGE_BYTES << (ORDERS - 1);
 
 /// A handle to a shard's buffer memory; clones are the same pool.
 #[derive(Clone)]
 pub struct Pool(Arc<Arena>);
-
-pub(crate) struct Arena {
-    /// What the allocator gave; `base` is the first page inside.
-    allocated: NonNull<u8>,
-    base: NonNull<u8>,
-    pages: u32,
-    owner: u64,
-    heads: Box<[Head]>,
-    lists: UnsafeCell<Lists>,
-    freed_elsewhere: AtomicU32,
-    waiting: AtomicUsize,
-    waiters: Mutex<VecDeque<(u64, Waker)>>,
-    tickets: AtomicU64,
-    /// Bytes that the system gave beside the arena, and the most by which bytes
-    /// handed out ever exceeded it.
-    beside: AtomicUsize,
-    over_max: AtomicUsize,
-    /// Bytes set aside for reserves.
-    reserved: AtomicUsize,
-    /// The arena that this one, of a single buffer, stands beside.
-    beside_of: Option<Arc<Arena>>,
-}
-
-struct Head {
-    refs: AtomicU32,
-    order: AtomicU32,
-    next: AtomicU32,
-}
-
-// SAFETY: `lists` is reached only through `Arena::lists`, which checks that the
-// calling thread is the owner; everything else is atomic, locked or immutable.
-unsafe impl Send for Arena {}
-// SAFETY: as above.
-unsafe impl Sync for Arena {}
-
-#[inline]
-fn this_thread() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    thread_local!(static TOKEN: Cell<u64> = const { Cell::new(0) });
-    TOKEN.with(|token| {
-        if token.get() == 0 {
-            token.set(NEXT.fetch_add(1, Relaxed));
-        }
-        token.get()
-    })
-}
 
 impl Pool {
     /// A pool of `bytes`, owned by the calling thread: rounded up to 4 MiB, or
@@ -243,10 +199,29 @@ impl Pool {
     }
 }
 
-/// Aligned by hand, with a page to spare: an allocator asked for aligned zeroes
-/// would write all of them, where it else gets untouched ones from the system.
-fn arena_layout(bytes: usize) -> Layout {
-    Layout::from_size_align(bytes + PAGE_BYTES, 1).expect("a valid arena layout")
+impl Buf {
+    /// One buffer with the bytes of `parts`, one after the other: rejoined where all
+    /// are neighbours, else copied into new memory. For parts that devices were handed
+    /// apart, since a read may give back another buffer than it was handed (see
+    /// [`crate::Device::read`]).
+    pub fn join(parts: Vec<Buf>, pool: &Pool) -> Buf {
+        let are_neighbours = parts.windows(2).all(|pair| pair[0].is_before(&pair[1]));
+        if are_neighbours {
+            let whole = parts.into_iter().reduce(|whole, part| {
+                let whole = Buf::rejoin(whole, part);
+                whole.unwrap_or_else(|_| unreachable!("they are neighbours"))
+            });
+            return whole.expect("there is a part");
+        }
+        let mut whole = pool.take(parts.iter().map(|part| part.len()).sum());
+        let mut rest = &mut whole[..];
+        for part in parts {
+            let (here, after) = rest.split_at_mut(part.len());
+            here.copy_from_slice(&part);
+            rest = after;
+        }
+        whole
+    }
 }
 
 #[inline]
@@ -254,106 +229,6 @@ fn order_of(len: usize) -> usize {
     len.div_ceil(PAGE_BYTES)
         .next_power_of_two()
         .trailing_zeros() as usize
-}
-
-impl Arena {
-    #[inline]
-    pub(crate) fn refs(&self, page: u32) -> &AtomicU32 {
-        &self.heads[page as usize].refs
-    }
-
-    /// # Safety
-    /// No other reference from an earlier call may be alive.
-    #[allow(
-        clippy::mut_from_ref,
-        reason = "the owner check makes the access exclusive"
-    )]
-    #[inline]
-    unsafe fn lists(&self) -> &mut Lists {
-        assert_eq!(
-            self.owner,
-            this_thread(),
-            "a pool allocates on its own thread"
-        );
-        // SAFETY: one thread, and no other borrow by this function's contract.
-        unsafe { &mut *self.lists.get() }
-    }
-
-    /// Gives back the allocation at `page`, whose last reference is gone, and
-    /// with it one strong count of the arena.
-    ///
-    /// # Safety
-    /// `arena` came from `Pool::allocate`, and this is the only release of `page`.
-    #[inline]
-    pub(crate) unsafe fn release(arena: NonNull<Arena>, page: u32) {
-        // SAFETY: the allocation owned this count.
-        let arena = unsafe { Arc::from_raw(arena.as_ptr().cast_const()) };
-        if arena.owner == this_thread() {
-            let order = arena.heads[page as usize].order.load(Relaxed) as usize;
-            // SAFETY: `lists` checks the thread; the borrow ends with the statement.
-            unsafe { arena.lists() }.give(page, order);
-            // Who waits is on this thread too, so no fence is needed to see it.
-        } else {
-            let next = &arena.heads[page as usize].next;
-            let mut top = arena.freed_elsewhere.load(Relaxed);
-            loop {
-                next.store(top, Relaxed);
-                match arena
-                    .freed_elsewhere
-                    .compare_exchange_weak(top, page, AcqRel, Relaxed)
-                {
-                    Ok(_) => break,
-                    Err(now) => top = now,
-                }
-            }
-            // Pairs with the fence in `Get::wait`, which looks for room again
-            // after it has announced itself.
-            fence(SeqCst);
-        }
-        if arena.waiting.load(Relaxed) != 0 {
-            arena.wake_first();
-        }
-    }
-
-    fn collect_freed_elsewhere(&self) {
-        if self.freed_elsewhere.load(Relaxed) == NIL {
-            return;
-        }
-        let mut page = self.freed_elsewhere.swap(NIL, AcqRel);
-        while page != NIL {
-            let head = &self.heads[page as usize];
-            let next = head.next.load(Relaxed);
-            // SAFETY: `lists` checks the thread; the borrow ends with the statement.
-            unsafe { self.lists() }.give(page, head.order.load(Relaxed) as usize);
-            page = next;
-        }
-    }
-
-    fn wake_first(&self) {
-        let waiters = self.waiters.lock().expect("no panic under this lock");
-        let first = waiters.front().map(|(_, waker)| waker.clone());
-        drop(waiters);
-        if let Some(waker) = first {
-            waker.wake();
-        }
-    }
-}
-
-impl Drop for Arena {
-    fn drop(&mut self) {
-        if let Some(arena) = &self.beside_of {
-            let bytes = self.pages as usize * PAGE_BYTES;
-            arena.beside.fetch_sub(bytes, Relaxed);
-        }
-        // SAFETY: allocated in `Pool::new` with this layout; no buffer is left,
-        // for each holds a strong count.
-        unsafe {
-            dealloc(
-                self.allocated.as_ptr(),
-                arena_layout(self.pages as usize * PAGE_BYTES),
-            )
-        }
-    }
 }
 
 /// A wait for a buffer; see [`Pool::get`].

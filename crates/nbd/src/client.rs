@@ -15,76 +15,21 @@
 //! cannot bear that of durable writes has them fail instead (`Options`).
 
 mod link;
+mod negotiate;
+mod options;
 mod slots;
 
-use crate::protocol::client_handshake::{ClientHandshake, Step};
+pub use options::Options;
+
 use crate::protocol::session::Session;
 use crate::protocol::wire::{cmd, cmd_flag, flag, state};
-use crate::tls::Dialer;
 use block::{
-    Address, Buf, Connector, Content, Device, Env, Extent, Fua, Geometry, IoError, IoResult, Kind,
-    Lba, Nanos, SECTOR_BYTES, Sectors, Shared,
+    Buf, Connector, Content, Device, Env, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba,
+    SECTOR_BYTES, Sectors, Shared,
 };
 use link::Link;
 use slots::{Ask, Failure};
 use std::rc::Rc;
-
-/// Where a client connects to, and how patient it is.
-#[derive(Clone)]
-pub struct Options {
-    /// The server.
-    pub address: Address,
-    /// The export; empty for the server's default.
-    pub export: String,
-    /// Whom to trust. With it, a server without TLS is refused.
-    pub tls: Option<Dialer>,
-    /// Requests in flight; more wait.
-    pub requests_max: u32,
-    /// Time to connect and negotiate.
-    pub connect_timeout: Nanos,
-    /// A server that owes a reply and sends nothing for this time is taken for
-    /// lost, at the latest after twice of it.
-    pub reply_timeout: Nanos,
-    /// The first pause before connecting again; each is twice the last.
-    pub retry_pause: Nanos,
-    /// The longest pause before connecting again.
-    pub retry_pause_max: Nanos,
-    /// How long requests wait for a lost connection before they fail. It is
-    /// sought all the same, and later requests succeed once it is back.
-    pub give_up_after: Nanos,
-    /// How often one request is asked before it fails.
-    pub attempts_max: u32,
-    /// Ask again for a write that forces unit access when its connection was lost. The
-    /// server may still carry out the first, and undo a later write to the same place.
-    pub repeat_durable_writes: bool,
-}
-
-impl Options {
-    /// The default patience: 30 s in all.
-    pub fn new(address: Address, export: impl Into<String>) -> Options {
-        Options {
-            address,
-            export: export.into(),
-            tls: None,
-            requests_max: 64,
-            connect_timeout: Nanos::from_secs(10),
-            reply_timeout: Nanos::from_secs(15),
-            retry_pause: Nanos::from_millis(100),
-            retry_pause_max: Nanos::from_secs(5),
-            give_up_after: Nanos::from_secs(30),
-            attempts_max: 5,
-            repeat_durable_writes: true,
-        }
-    }
-
-    /// What errors and reports call the device.
-    fn name(&self) -> String {
-        match &self.address {
-            Address::Unix(path) => format!("nbd+unix:{path}/{}", self.export),
-            Address::Tcp(host) => format!("nbd:{host}/{}", self.export),
-        }
-    }
-}
 
 /// An export of another server.
 pub struct Client {
@@ -381,33 +326,6 @@ fn runs(at: Lba, end: Lba, reported: &[(u32, u32)], out: &mut Vec<(Extent, Conte
     // What was told always reaches a sector further, so that this ends.
     push(Lba(byte.div_ceil(SECTOR_BYTES)), Content::Data);
     next
-}
-
-/// What a handshake needs to have happen.
-async fn negotiate<S: block::Stream>(
-    handshake: &mut ClientHandshake,
-    stream: &S,
-    env: &Env,
-    out: &mut Vec<u8>,
-    inbox: &mut crate::inbox::Inbox,
-) -> IoResult<Option<Session>> {
-    loop {
-        if !out.is_empty() {
-            let mut buf = env.pool.take(out.len());
-            buf.copy_from_slice(out);
-            out.clear();
-            stream.send(vec![buf.share()]).await.1?;
-        }
-        match inbox.parse(|input| handshake.feed(input, out))? {
-            Step::More => {}
-            Step::StartTls => return Ok(None),
-            Step::Ready(session) => return Ok(Some(session)),
-        }
-        if out.is_empty() && !inbox.fill(stream).await? {
-            let what = "the NBD server closed the connection during the handshake";
-            return Err(IoError::new(Kind::Stream, what));
-        }
-    }
 }
 
 #[cfg(test)]

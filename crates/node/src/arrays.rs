@@ -11,6 +11,7 @@
 //! together again (`ready`).
 
 mod create;
+mod devices;
 mod lease;
 mod probe;
 mod reopen;
@@ -18,6 +19,7 @@ mod running;
 mod scrub;
 mod supervise;
 
+pub use devices::{Devices, Source};
 pub use lease::Lease;
 pub(crate) use running::Running;
 
@@ -25,80 +27,19 @@ use crate::event::Event;
 use crate::place::{self, Opened, Role};
 use crate::platform::Platform;
 use crate::{Later, nanos};
-use block::{BoxDevice, Device as _, Env, IoError, IoResult, Kind, Nanos, Sectors};
+use block::{BoxDevice, Device as _, IoError, IoResult, Kind, Nanos, Sectors};
 use control::check::domain;
-use control::config::{self, Config, Name};
+use control::config::{self, Name};
 use filter::Swappable;
 use futures_util::future::join_all;
 use raid::{Array, Candidate, Options, Start, Superblock};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 
 /// How often a write that the medium of a member refuses is tried again.
 const REWRITES: u32 = 2;
 
-/// Every device that can be opened, and those that are.
-pub struct Devices<P: Platform> {
-    pub(crate) platform: P,
-    config: Config,
-    pub(crate) open: RefCell<BTreeMap<Name, Opened<P>>>,
-    /// What is being opened or given up.
-    leased: RefCell<BTreeSet<Name>>,
-    pub(crate) running: RefCell<Vec<Rc<Running>>>,
-    /// Arrays that could not start when last tried, and why.
-    pub(crate) inactive: RefCell<BTreeMap<Name, (config::Array, String)>>,
-    stopped: Cell<bool>,
-    itself: Weak<Devices<P>>,
-}
-
-/// What a name stands for.
-#[derive(Clone)]
-pub enum Source {
-    /// A device by itself.
-    Device(Box<config::Device>),
-    /// One made of others.
-    Array(Box<config::Array>),
-}
-
-impl Source {
-    /// Its name in the configuration.
-    pub fn name(&self) -> &Name {
-        match self {
-            Source::Device(device) => &device.name.value,
-            Source::Array(array) => &array.name.value,
-        }
-    }
-
-    pub(crate) fn is_read_only(&self) -> bool {
-        matches!(self, Source::Device(device) if device.read_only.value)
-    }
-}
-
 impl<P: Platform> Devices<P> {
-    /// The devices of `config`, none of them open.
-    pub fn new(config: &Config, platform: P) -> Rc<Devices<P>> {
-        Rc::new_cyclic(|itself| Devices {
-            platform,
-            config: config.clone(),
-            open: RefCell::default(),
-            leased: RefCell::default(),
-            running: RefCell::default(),
-            inactive: RefCell::default(),
-            stopped: Cell::new(false),
-            itself: itself.clone(),
-        })
-    }
-
-    fn env(&self) -> Env {
-        self.platform.local().env()
-    }
-
-    /// The configuration that they are of.
-    pub(crate) fn config(&self) -> &Config {
-        &self.config
-    }
-
     /// The device or array of the configuration that has this name.
     pub fn find(&self, name: &Name) -> Option<Source> {
         let devices = self.config.devices.iter().find(|d| d.name.value == *name);

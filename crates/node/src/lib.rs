@@ -20,6 +20,7 @@ mod place;
 mod platform;
 mod record;
 mod report;
+mod sink;
 
 pub use arrays::{Devices, Lease, Source};
 pub use event::Event;
@@ -29,8 +30,8 @@ pub use leaf::Leaf;
 pub use node::{Controlled, Door, Export, Frontends, Node};
 pub use place::{CLAIM_ATTEMPTS, CLAIM_PAUSE, Opened, Role, claimed, open};
 pub use platform::{Platform, Process, Remembered};
-pub use record::Sink;
 pub use report::Session;
+pub use sink::Sink;
 
 use block::Nanos;
 use core::time::Duration;

@@ -8,6 +8,8 @@
 
 mod controlled;
 mod pool;
+mod refusal;
+mod retry;
 mod stop;
 mod waiting;
 
@@ -22,13 +24,14 @@ use crate::nanos;
 use crate::origins::Origin;
 use crate::place::{Opened, Role};
 use crate::platform::Platform;
-use crate::record::Sink;
+use crate::sink::Sink;
 use block::{BoxDevice, Device, Env, IoResult, Nanos, Sectors};
 use cache::{DeviceState, Mode, PoolDevice, VolumeConfig};
 use control::config::{self, Config, Name};
 use control::protocol::{NamedOrNew, Request};
 use filter::{Profiled, Tap, Tapped};
 use futures_util::future::join_all;
+use refusal::{Refusal, refusal};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
@@ -86,9 +89,6 @@ pub struct Node<P: Platform> {
     changing: Cell<bool>,
     stopped: Cell<bool>,
 }
-
-/// Why a change was refused: one line with the remedy.
-type Refusal = String;
 
 impl<P: Platform> Node<P> {
     /// Opens everything that `config` names. Volumes that cannot be served yet are
@@ -486,8 +486,4 @@ fn refuse_claimed<P: Platform>(config: &Config, platform: &P) -> Result<(), Refu
         }
     }
     Ok(())
-}
-
-fn refusal(error: impl ToString) -> Refusal {
-    error.to_string()
 }

@@ -4,60 +4,23 @@
 
 mod file;
 mod nbd;
+mod raw;
 
-use crate::Later;
+pub use raw::{CLAIM_ATTEMPTS, CLAIM_PAUSE, Role, claimed};
+
 use crate::leaf::Leaf;
 use crate::model::Stripe;
 use crate::platform::Platform;
-use block::{BoxDevice, Device as _, IoError, IoResult, Kind, Nanos, SECTOR_BYTES, Sectors, Timer};
+use block::{BoxDevice, Device as _, IoError, IoResult, Kind, SECTOR_BYTES, Sectors};
 use control::config;
 use filter::{Delayed, Snapshot};
-use shard::{Disk, Local};
+use raw::{Bare, Open};
+use shard::Local;
 use std::sync::Arc;
-
-/// Opens the place of a device, if it is one of its scheme.
-type Open<P> = for<'a> fn(&'a P, &'a config::Device, Role) -> Option<Later<'a, IoResult<Raw<P>>>>;
 
 /// Every scheme of places.
 fn schemes<P: Platform>() -> [Open<P>; 2] {
     [file::open, nbd::open]
-}
-
-/// What a scheme opens.
-struct Raw<P: Platform> {
-    device: Bare<P>,
-    hold: P::Hold,
-    /// The file or URI.
-    place: String,
-    is_file: bool,
-}
-
-/// Disks are a case of their own, so that a hit is a direct call.
-enum Bare<P: Platform> {
-    Disk(Disk<P::Driver>),
-    Other(BoxDevice),
-}
-
-/// What a device is used for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Role {
-    /// A volume's own data.
-    Origin,
-    /// The cache of volumes.
-    Pool,
-    /// Of an array that takes it for lost after so long.
-    Member(Nanos),
-}
-
-impl Role {
-    /// One word.
-    pub fn name(self) -> &'static str {
-        match self {
-            Role::Origin => "origin",
-            Role::Pool => "pool",
-            Role::Member(_) => "member",
-        }
-    }
 }
 
 /// A device in use. Dropping it lets go of the file and its lock, once what is
@@ -146,24 +109,6 @@ pub async fn open<P: Platform>(
         is_file: raw.is_file,
         _hold: Some(raw.hold),
     })
-}
-
-/// How often a claim is tried, and how long after each time: ten seconds in all. Who has
-/// a place lets go of it a moment after its end.
-pub const CLAIM_ATTEMPTS: u32 = 200;
-/// See [`CLAIM_ATTEMPTS`].
-pub const CLAIM_PAUSE: Nanos = Nanos::from_millis(50);
-
-/// What `claim` comes to, which is tried again while another is `Busy` with it.
-pub async fn claimed<T>(timer: &Timer, mut claim: impl AsyncFnMut() -> IoResult<T>) -> IoResult<T> {
-    for _ in 1..CLAIM_ATTEMPTS {
-        match claim().await {
-            Err(error) if error.kind() == Kind::Busy => {}
-            other => return other,
-        }
-        timer.sleep(CLAIM_PAUSE).await;
-    }
-    claim().await
 }
 
 /// Makes `raw` as slow as the model that `device` names.

@@ -1,71 +1,10 @@
 //! Recording what clients ask of a volume, on its way to a control connection.
-//!
-//! Invariants:
-//!     a volume is recorded ⟺ one [`Recording`] of it is held
-//!     memory is bounded: what is not fetched in time is dropped and counted
 
 use crate::node::Node;
 use crate::platform::Platform;
 use crate::report::Session;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use block::Nanos;
-use control::config::Name;
-use control::protocol::{Records, Reply};
-use filter::{Access, Begin, Tap, Verb};
-use trace::{Op, Record, Tape};
-
-/// What is held between two fetches: about 150,000 requests.
-const TAPE_BYTES: usize = 1 << 20;
-
-/// Puts requests on a tape.
-pub struct Sink(Tape);
-
-impl Begin for Sink {
-    fn begin(&mut self, now: Nanos, access: &Access) {
-        let op = match access.verb {
-            Verb::Read => Op::Read,
-            Verb::Write | Verb::Zero => Op::Write,
-            Verb::Flush | Verb::Discard | Verb::Extents => return,
-        };
-        // A request of no bytes has no place in a trace; a longer one than fits
-        // is as long as fits.
-        let len = access.extent.len.bytes();
-        if len > 0 {
-            self.0.push(&Record {
-                time: now,
-                op,
-                offset_bytes: access.extent.start.byte(),
-                len_bytes: u32::try_from(len).unwrap_or(u32::MAX),
-                volume: 0,
-            });
-        }
-    }
-}
-
-/// A recording that goes on until this is dropped.
-pub struct Recording {
-    volume: Name,
-    tap: Tap<Sink>,
-}
-
-impl Recording {
-    /// Begins one; `None` if the volume is being recorded.
-    fn begin(volume: Name, tap: Tap<Sink>) -> Option<Recording> {
-        let begun = tap.put(Sink(Tape::new(TAPE_BYTES)));
-        begun.then(|| Recording { volume, tap })
-    }
-
-    /// What was recorded since the last call.
-    fn take(&self) -> Records {
-        let taken = self.tap.with(|sink| (sink.0.take(), sink.0.dropped()));
-        let (piece, dropped) = taken.unwrap_or_default();
-        Records {
-            piece: STANDARD.encode(piece),
-            dropped,
-        }
-    }
-}
+use crate::sink::Recording;
+use control::protocol::Reply;
 
 impl<P: Platform> Node<P> {
     /// Begins to record a volume; the recording ends with what `session` is of.
@@ -89,11 +28,5 @@ impl<P: Platform> Node<P> {
         } else {
             Err(format!("volume {} was removed", recording.volume))
         }
-    }
-}
-
-impl Drop for Recording {
-    fn drop(&mut self) {
-        self.tap.take();
     }
 }

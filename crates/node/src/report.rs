@@ -8,7 +8,7 @@ mod observe;
 use crate::node::{Node, Pool, Served};
 use crate::place::Opened;
 use crate::platform::Platform;
-use crate::record::Recording;
+use crate::sink::Recording;
 use block::{Device as _, Driver, Nanos, SECTOR_BYTES};
 use cache::{Counter, DeviceState};
 use control::config::Name;

@@ -57,7 +57,7 @@ pub use lirs::Lirs;
 pub use lru::Lru;
 pub use s3fifo::S3Fifo;
 pub use sieve::Sieve;
-pub use slots::Slots;
+pub use slots::{Slot, Slots};
 pub use tinylfu::WTinyLfu;
 pub use twoq::TwoQ;
 
@@ -67,10 +67,6 @@ use std::ops::Range;
 /// A line: its number on its volume, with the volume's id in the high bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Key(pub u64);
-
-/// A place for one line in the pool; dense from zero.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Slot(pub u32);
 
 /// What a request does to the lines it touches.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

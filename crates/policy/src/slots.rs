@@ -8,8 +8,11 @@
 //! Two bits a slot and a summary of 1/64 per level above; `take` costs one
 //! step a level, five levels at the most.
 
-use crate::Slot;
 use std::ops::Range;
+
+/// A place for one line in the pool; dense from zero.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Slot(pub u32);
 
 /// The state of every slot.
 #[derive(Clone, Debug)]

@@ -72,7 +72,7 @@ const QUIET: [&str; 12] = [
 /// Uses that have their reason.
 const ALLOWED: [(&str, &str); 2] = [
     // A pool asks which thread it is on, to stay off the others' lists.
-    ("crates/block/src/pool.rs", "thread_local"),
+    ("crates/block/src/pool/arena.rs", "thread_local"),
     // A waker asks whether it is woken on its own shard's thread.
     ("crates/shard/src/task.rs", "thread_local"),
 ];

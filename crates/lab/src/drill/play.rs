@@ -1,8 +1,8 @@
 //! The script of every cell, in whichever world it is played.
 
 use super::load::Load;
-use super::row::{Cell, Detail, Row, to_message};
-use super::setup::Setup;
+use super::row::{Detail, Row, to_message};
+use super::setup::{Cell, Setup};
 use block::{BoxDevice, Env, Nanos, Timer};
 
 /// The load before something is pulled.

@@ -3,8 +3,8 @@
 
 use super::drive::{Drive, Kind, image};
 use super::play::{Counts, Site, look, play};
-use super::row::{Cell, Row, to_message};
-use super::setup::Setup;
+use super::row::{Row, to_message};
+use super::setup::{Cell, Setup};
 use block::{Address, BoxDevice, Env, Nanos};
 use control::client::Client;
 use control::config::Name;

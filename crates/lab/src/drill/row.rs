@@ -1,14 +1,6 @@
 //! A cell of a drill, and what became of it.
 
-use super::setup::Scenario;
 use serde::Serialize;
-
-/// One cell.
-#[derive(Clone, Debug)]
-pub(super) struct Cell {
-    pub(super) scenario: Scenario,
-    pub(super) io: bool,
-}
 
 /// What became of a cell.
 #[derive(Clone, Debug, Serialize)]

@@ -2,12 +2,19 @@
 //!
 //! Not here: the user's devices, of which only names and controllers count.
 
-use super::row::{Cell, to_message};
+use super::row::to_message;
 use block::{Nanos, SECTOR_BYTES, Sectors};
 use control::check::{check_alone, domain, survives};
 use control::config::{Array, Config, Device, Name};
 use std::collections::BTreeSet;
 use std::path::Path;
+
+/// One cell.
+#[derive(Clone, Debug)]
+pub(super) struct Cell {
+    pub(super) scenario: Scenario,
+    pub(super) io: bool,
+}
 
 /// The set-up of the published evaluation.
 const PUBLISHED: &str = include_str!("published.toml");

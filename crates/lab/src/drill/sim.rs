@@ -1,8 +1,8 @@
 //! The drill's world in virtual time: a node whose drives are models of drives.
 
 use super::play::{Counts, Site, look, play};
-use super::row::{Cell, Row, to_message};
-use super::setup::Setup;
+use super::row::{Row, to_message};
+use super::setup::{Cell, Setup};
 use block::{BoxDevice, Device, Env, Fua, Geometry, Lba, Nanos, Sectors};
 use control::check::check_alone;
 use control::config::{Config, Name};

@@ -4,11 +4,21 @@
 //! that no parameter was fitted to, *calibrated* ones with a figure that one was,
 //! and *shape* rows with how something changes.
 
-use super::Fitted;
 use super::loss::Loss;
 use super::scale::RATE_OUTER_MB_S;
 use super::sweep::Point;
 use serde::Serialize;
+
+/// A parameter that was fitted.
+#[derive(Clone, Debug, Serialize)]
+pub struct Fitted {
+    /// Which.
+    pub what: &'static str,
+    /// To what.
+    pub value: f64,
+    /// By which printed figure.
+    pub on: &'static str,
+}
 
 /// The largest number of threads.
 const THREADS_MAX: u64 = 256;

@@ -20,7 +20,7 @@ mod rig;
 mod scale;
 mod sweep;
 
-pub use compare::Row;
+pub use compare::{Fitted, Row};
 pub use loss::{Loss, Rates};
 pub use page::{POINT_HEAD, cells, charts, figures, write};
 pub use real::{Place, RealReport, real};
@@ -29,17 +29,6 @@ pub use sweep::Point;
 
 use scale::{SIDES, Scale};
 use serde::Serialize;
-
-/// A parameter that was fitted.
-#[derive(Clone, Debug, Serialize)]
-pub struct Fitted {
-    /// Which.
-    pub what: &'static str,
-    /// To what.
-    pub value: f64,
-    /// By which printed figure.
-    pub on: &'static str,
-}
 
 /// All that came out.
 #[derive(Clone, Debug, Serialize)]

@@ -3,8 +3,9 @@
 //! One task, the keeper, connects, reads replies, and connects again; one task
 //! a connection sends. Requests wait in [`Link::ask`].
 
+use super::negotiate::negotiate;
+use super::options::Options;
 use super::slots::{Answer, Ask, Slots};
-use super::{Options, negotiate};
 use crate::inbox::{INBOX_BYTES, Inbox};
 use crate::outbox::{Frame, Outbox};
 use crate::protocol::client_handshake::ClientHandshake;
@@ -121,7 +122,7 @@ impl Link {
             return Answer {
                 ask,
                 extents: Vec::new(),
-                outcome: Err(super::Failure::Reported(error)),
+                outcome: Err(super::slots::Failure::Reported(error)),
             };
         }
         let payload = ask.payload.clone();

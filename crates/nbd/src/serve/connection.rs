@@ -1,8 +1,10 @@
 //! One connection: handshake, then requests until either side ends it.
 
-use super::doors::{Door, Handshake, Place};
-use super::link::{Admitted, Job, Link, Parts};
-use super::{Export, HANDSHAKE_INBOX_BYTES, Server, Tls, work};
+use super::doors::Handshake;
+use super::limits::HANDSHAKE_INBOX_BYTES;
+use super::link::{Admitted, Door, Job, Link, Parts, Place};
+use super::server::{Export, Server, Tls};
+use super::work;
 use crate::inbox::{INBOX_BYTES, Inbox};
 use crate::outbox::Outbox;
 use crate::protocol::gather::Gather;
@@ -126,7 +128,7 @@ type Chosen<D> = (Rc<Export<D>>, Session, Place);
 pub(super) struct Entry {
     pub(super) door: Rc<Door>,
     #[expect(dead_code, reason = "held for its drop")]
-    pub(super) handshake: Handshake,
+    pub(super) handshake: Handshake<Link>,
 }
 
 /// Negotiates until an export is chosen, or `None`: TLS begins.

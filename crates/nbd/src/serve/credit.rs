@@ -9,13 +9,11 @@
 //! One that has given its place back borrows all that it uses, so that the guaranteed
 //! memory is there for who takes the place.
 
-use super::Limits;
+use super::limits::{GUARANTEED_BYTES, Limits};
 use crate::signal::Signal;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// What a connection is guaranteed: its buffers, and a small request at a time.
-pub(super) const GUARANTEED_BYTES: usize = 256 << 10;
 /// A connection borrows this part of what is lent out, at the most.
 const PART: usize = 8;
 

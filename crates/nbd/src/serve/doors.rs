@@ -9,36 +9,35 @@
 //! A handshake too many ends the oldest at the listener that has most of them: a sound
 //! one takes milliseconds, so that a flood of others does not keep it out.
 
-use super::link::Link;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 
-/// The doors of a server.
-pub(super) struct Doors {
+/// The doors of a server, whose connections are known by their `L`.
+pub(super) struct Doors<L> {
     places_max: u32,
     handshakes_max: usize,
-    all: RefCell<Vec<Weak<Door>>>,
+    all: RefCell<Vec<Weak<Door<L>>>>,
 }
 
 /// A listener, or what else brings streams.
-pub(super) struct Door {
-    doors: Weak<Doors>,
+pub(super) struct Door<L> {
+    doors: Weak<Doors<L>>,
     taken: Cell<u32>,
-    handshakes: RefCell<VecDeque<Rc<Link>>>,
+    handshakes: RefCell<VecDeque<Rc<L>>>,
 }
 
 /// A place, given back when dropped.
-pub(super) struct Place(Rc<Door>);
+pub(super) struct Place<L>(Rc<Door<L>>);
 
 /// A handshake under way, until dropped.
-pub(super) struct Handshake {
-    door: Rc<Door>,
-    link: Rc<Link>,
+pub(super) struct Handshake<L> {
+    door: Rc<Door<L>>,
+    link: Rc<L>,
 }
 
-impl Doors {
-    pub(super) fn new(places_max: u32, handshakes_max: u32) -> Rc<Doors> {
+impl<L> Doors<L> {
+    pub(super) fn new(places_max: u32, handshakes_max: u32) -> Rc<Doors<L>> {
         Rc::new(Doors {
             places_max,
             handshakes_max: handshakes_max as usize,
@@ -47,7 +46,7 @@ impl Doors {
     }
 
     /// One more door, while it is held.
-    pub(super) fn open(self: &Rc<Self>) -> Rc<Door> {
+    pub(super) fn open(self: &Rc<Self>) -> Rc<Door<L>> {
         let door = Rc::new(Door {
             doors: Rc::downgrade(self),
             taken: Cell::new(0),
@@ -70,12 +69,12 @@ impl Doors {
         doors.iter().map(|d| d.handshakes.borrow().len()).sum()
     }
 
-    fn live(&self) -> Vec<Rc<Door>> {
+    fn live(&self) -> Vec<Rc<Door<L>>> {
         self.all.borrow().iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Whether `door` may have one more place.
-    fn has_room(&self, door: &Door) -> bool {
+    fn has_room(&self, door: &Door<L>) -> bool {
         let doors = self.live();
         let own = self.places_max / 2 / doors.len().max(1) as u32;
         if door.taken.get() < own {
@@ -87,7 +86,7 @@ impl Doors {
     }
 
     /// The oldest handshake at the door that has most of them, if one more is too many.
-    fn surplus(&self) -> Option<Rc<Link>> {
+    fn surplus(&self) -> Option<Rc<L>> {
         if self.handshakes() < self.handshakes_max {
             return None;
         }
@@ -97,9 +96,9 @@ impl Doors {
     }
 }
 
-impl Door {
+impl<L> Door<L> {
     /// Begins a handshake; the one that has to end for it, if one has.
-    pub(super) fn begin(self: &Rc<Self>, link: &Rc<Link>) -> (Handshake, Option<Rc<Link>>) {
+    pub(super) fn begin(self: &Rc<Self>, link: &Rc<L>) -> (Handshake<L>, Option<Rc<L>>) {
         let surplus = self.doors.upgrade().and_then(|doors| doors.surplus());
         self.handshakes.borrow_mut().push_back(link.clone());
         let handshake = Handshake {
@@ -110,20 +109,20 @@ impl Door {
     }
 
     /// A place, if there is one.
-    pub(super) fn place(self: &Rc<Self>) -> Option<Place> {
+    pub(super) fn place(self: &Rc<Self>) -> Option<Place<L>> {
         self.doors.upgrade().filter(|doors| doors.has_room(self))?;
         self.taken.set(self.taken.get() + 1);
         Some(Place(self.clone()))
     }
 }
 
-impl Drop for Place {
+impl<L> Drop for Place<L> {
     fn drop(&mut self) {
         self.0.taken.set(self.0.taken.get() - 1);
     }
 }
 
-impl Drop for Handshake {
+impl<L> Drop for Handshake<L> {
     fn drop(&mut self) {
         let mut all = self.door.handshakes.borrow_mut();
         all.retain(|link| !Rc::ptr_eq(link, &self.link));
@@ -135,6 +134,7 @@ mod tests {
     use super::*;
     use crate::serve::Limits;
     use crate::serve::credit::Credits;
+    use crate::serve::link::{Link, Place};
 
     fn link() -> Rc<Link> {
         let limits = Limits::default();
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn few_places_are_all_given_out() {
         for most in 1..8 {
-            let doors = Doors::new(most, 4);
+            let doors = Doors::<Link>::new(most, 4);
             let all: Vec<_> = (0..3).map(|_| doors.open()).collect();
             let places: Vec<_> = all
                 .iter()

@@ -1,9 +1,12 @@
 //! What is said of connections: peers choose how often something happens, so that only
 //! the first lines of a kind are said in each period, and then how many there were more.
 
-use super::Log;
 use block::{Nanos, Timer};
 use std::cell::RefCell;
+use std::rc::Rc;
+
+/// What the server does to have something logged, one line without its end.
+pub type Log = Rc<dyn Fn(&str)>;
 
 /// Lines of one kind in a period; more are counted.
 const LINES_MAX: u32 = 5;

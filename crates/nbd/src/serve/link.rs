@@ -7,10 +7,10 @@
 //!   - a connection whose peer has closed its end has no place any more, though what it
 //!     was asked for is still carried out.
 
-use super::Limits;
 use super::credit::{Account, Credits};
-use super::doors::Place;
+use super::doors;
 use super::flushes::Client;
+use super::limits::Limits;
 use crate::outbox::{Frame, Load};
 use crate::protocol::session::Command;
 use crate::signal::Signal;
@@ -20,6 +20,10 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
+
+/// What brings connections, and a place of one.
+pub(super) type Door = doors::Door<Link>;
+pub(super) type Place = doors::Place<Link>;
 
 /// A request on its way to the device.
 pub(super) struct Job {

@@ -2,7 +2,7 @@
 
 use super::flushes::Flushes;
 use super::link::{Job, Link, Parts};
-use super::{Export, Server};
+use super::server::{Export, Server};
 use crate::outbox::{Frame, Load};
 use crate::protocol::errno::Errno;
 use crate::protocol::reply;

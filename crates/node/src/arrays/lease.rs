@@ -4,7 +4,7 @@
 //!     a name is in `open`, leased or free; a lease is taken before anything is awaited
 //!     a lease that is not kept closes its device, and of an array the members too
 
-use super::Devices;
+use super::devices::Devices;
 use crate::place::{Opened, Role};
 use crate::platform::Platform;
 use block::{IoError, IoResult, Kind};

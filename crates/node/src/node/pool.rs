@@ -2,7 +2,7 @@
 //!
 //! Not here: what is on them, and which of it is trusted (`cache`).
 
-use super::{Refusal, refusal};
+use super::refusal::{Refusal, refusal};
 use crate::arrays::{Devices, Source};
 use crate::event::Event;
 use crate::leaf::Leaf;

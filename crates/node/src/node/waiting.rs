@@ -1,153 +1,15 @@
-//! Volumes of the configuration whose origin, or the array that it is, cannot be used
-//! yet: the others are served meanwhile, and these once what they lack is back.
-//!
-//! Invariants:
-//!     a volume of the configuration is served, waiting, or was removed by hand
-//!     one attempt at a volume runs at a time; it is not cut off
+//! A volume of the configuration that is not served yet.
 
-use super::{Node, Refusal};
-use crate::event::Event;
-use crate::platform::Platform;
 use block::Nanos;
-use control::config::{self, Name};
-use control::status;
-use std::rc::Rc;
-
-/// The first pause before a volume is tried again, which doubles up to the last.
-const PAUSE: Nanos = Nanos::from_millis(500);
-const PAUSE_MAX: Nanos = Nanos::from_secs(15);
-/// How long the daemon waits at its start for what is slow, before it says it is ready.
-const START_MAX: Nanos = Nanos::from_secs(30);
-/// How often it is looked whether something is due or done.
-const TICK: Nanos = Nanos::from_millis(50);
+use control::config;
 
 /// A volume that waits.
 pub struct Waiting {
-    volume: config::Volume,
+    pub(super) volume: config::Volume,
     /// Why it could not be served the last time; empty before the first.
     pub why: String,
-    next: Nanos,
-    pause: Nanos,
+    pub(super) next: Nanos,
+    pub(super) pause: Nanos,
     /// An attempt is under way.
-    trying: bool,
-}
-
-impl<P: Platform> Node<P> {
-    /// Begins to serve `volumes`; returns when each was tried, or takes long.
-    pub(super) async fn begin_volumes(self: &Rc<Self>, volumes: &[config::Volume]) {
-        let timer = self.env().timer;
-        for volume in volumes {
-            let waiting = Waiting {
-                volume: volume.clone(),
-                why: String::new(),
-                next: timer.now(),
-                pause: PAUSE,
-                trying: false,
-            };
-            let name = volume.name.value.clone();
-            self.waiting.borrow_mut().insert(name, waiting);
-        }
-        self.try_waiting();
-        self.attempts_ended(START_MAX).await;
-    }
-
-    /// Tries waiting volumes again when it is their time.
-    pub(super) async fn serve_waiting(node: Rc<Self>) {
-        let timer = node.env().timer;
-        while !node.stopped.get() {
-            timer.sleep(TICK).await;
-            node.try_waiting();
-        }
-    }
-
-    /// Begins an attempt at each volume whose time has come.
-    fn try_waiting(self: &Rc<Self>) {
-        let env = self.env();
-        let now = env.timer.now();
-        for (name, waiting) in self.waiting.borrow_mut().iter_mut() {
-            if waiting.trying || waiting.next > now {
-                continue;
-            }
-            waiting.trying = true;
-            let (node, volume) = (self.clone(), waiting.volume.clone());
-            let name = name.clone();
-            env.spawn.spawn(async move {
-                let tried = node.try_volume(&volume).await;
-                node.has_tried(&name, tried);
-            });
-        }
-    }
-
-    async fn try_volume(&self, volume: &config::Volume) -> Result<(), Refusal> {
-        let origin = self.known(&volume.origin.value)?;
-        self.open_volume(volume, &origin).await
-    }
-
-    fn has_tried(&self, name: &Name, tried: Result<(), Refusal>) {
-        let now = self.env().timer.now();
-        let mut all = self.waiting.borrow_mut();
-        let Some(waiting) = all.get_mut(name) else {
-            return;
-        };
-        let Err(why) = tried else {
-            if !waiting.why.is_empty() {
-                self.platform.event(Event::VolumeServed {
-                    volume: name.clone(),
-                });
-            }
-            all.remove(name);
-            return;
-        };
-        if why != waiting.why {
-            self.platform.event(Event::VolumeNotServed {
-                volume: name.clone(),
-                why: why.clone(),
-            });
-        }
-        waiting.why = why;
-        waiting.trying = false;
-        waiting.next = now + waiting.pause;
-        waiting.pause = Nanos((waiting.pause.0 * 2).min(PAUSE_MAX.0));
-    }
-
-    /// Whether `name` has waited, and does not any more.
-    pub(super) fn give_up_waiting(&self, name: &Name) -> Result<bool, Refusal> {
-        let mut all = self.waiting.borrow_mut();
-        if all.get(name).is_some_and(|waiting| waiting.trying) {
-            return Err(format!("volume {name} is being opened; try again"));
-        }
-        Ok(all.remove(name).is_some())
-    }
-
-    /// Begins no more attempts, and waits for those under way, for a while.
-    pub(super) async fn end_waiting(&self) {
-        self.waiting
-            .borrow_mut()
-            .retain(|_, waiting| waiting.trying);
-        self.attempts_ended(self.grace).await;
-    }
-
-    async fn attempts_ended(&self, most: Nanos) {
-        let timer = self.env().timer;
-        let end = timer.now() + most;
-        let trying = || self.waiting.borrow().values().any(|waiting| waiting.trying);
-        while trying() && timer.now() < end {
-            timer.sleep(TICK).await;
-        }
-    }
-
-    /// What waits, and why.
-    pub fn report_waiting(&self) -> Vec<status::Waiting> {
-        let all = self.waiting.borrow();
-        let waiting = all.iter().map(|(name, waiting)| status::Waiting {
-            name: name.to_string(),
-            origin: waiting.volume.origin.value.to_string(),
-            pool: waiting.volume.pool.value.to_string(),
-            why: match waiting.why.as_str() {
-                "" => "it is being opened".to_owned(),
-                why => why.to_owned(),
-            },
-        });
-        waiting.collect()
-    }
+    pub(super) trying: bool,
 }

@@ -1,6 +1,6 @@
 //! `path`: a file or block device.
 
-use super::{Bare, Raw, Role, claimed};
+use super::raw::{Bare, Raw, Role, claimed};
 use crate::Later;
 use crate::platform::Platform;
 use block::IoResult;

@@ -1,6 +1,6 @@
 //! `nbd`: an export of an NBD server.
 
-use super::{Bare, Raw, Role, claimed};
+use super::raw::{Bare, Raw, Role, claimed};
 use crate::Later;
 use crate::platform::Platform;
 use block::{BoxDevice, IoResult, Nanos};

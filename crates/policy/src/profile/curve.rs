@@ -10,8 +10,8 @@
 //! have been lost with its line and the line come back since is not followed,
 //! so with lines of many blocks small sizes look a little too good.
 
+use super::access::{Blocks, Hashes};
 use super::order::{Order, POSITIONS};
-use super::{Blocks, Hashes};
 use crate::index::mix;
 use serde::{Deserialize, Serialize};
 use std::collections::{BinaryHeap, HashMap};

@@ -26,7 +26,7 @@ pub fn create(file: &Path, array: &str, yes: bool) -> Result<(), Failure> {
         made.map_err(|error| error.to_string())?.keep();
         Ok(())
     })?;
-    super::print(&made, false)
+    super::show::print(&made, false)
 }
 
 /// Puts one array together, or all, and shows what it has become.
@@ -55,7 +55,7 @@ pub fn assemble(
         }
         Ok(())
     })?;
-    super::print(&found, json)
+    super::show::print(&found, json)
 }
 
 fn named(config: &Config, array: &str) -> Result<Name, Failure> {

@@ -1,0 +1,108 @@
+//! Arrays as text.
+
+use crate::Failure;
+use crate::commands::table::{Table, bytes};
+use control::status::{Array as Status, Scrub};
+
+pub(super) fn print(arrays: &[Status], json: bool) -> Result<(), Failure> {
+    if json {
+        let text = serde_json::to_string(arrays).map_err(Failure::runtime)?;
+        println!("{text}");
+        return Ok(());
+    }
+    if arrays.is_empty() {
+        println!("no array runs");
+    }
+    let texts: Vec<String> = arrays.iter().map(text).collect();
+    print!("{}", texts.join("\n"));
+    Ok(())
+}
+
+/// What a scrub found, in one line.
+pub(super) fn scrubbed(scrub: &Scrub) -> String {
+    match &scrub.error {
+        Some(error) => format!("the scrub stopped: {error}"),
+        None if scrub.running => "a scrub runs".into(),
+        None => format!(
+            "scrubbed: {} places differed, {} of them made to agree, {} could not be read on one member",
+            scrub.mismatches, scrub.repaired, scrub.unreadable
+        ),
+    }
+}
+
+/// How an array is, first in one line, then member by member.
+pub fn text(array: &Status) -> String {
+    if let Some(why) = &array.inactive {
+        let (name, level) = (&array.name, &array.level);
+        return format!(
+            "{name}: INACTIVE, {level}\n  it cannot start, and is tried again: {why}\n"
+        );
+    }
+    let mut text = format!(
+        "{}: {}, {} of {}",
+        array.name,
+        array.state.to_uppercase(),
+        array.level,
+        bytes(array.size_bytes)
+    );
+    if let Some(progress) = &array.progress {
+        text += &match progress.role {
+            Some(role) => format!("; member {role} is filled to {:.1}%", progress.percent),
+            None => format!("; copies compared to {:.1}%", progress.percent),
+        };
+        if let Some(left) = progress.left_s {
+            text += &format!(", about {} left", advise::page::span(left));
+        }
+    }
+    text += "\n";
+    if let Some(why) = &array.down {
+        text += &format!("  writes are refused: {why}; bring them back\n");
+    }
+    if array.lost_bytes > 0 {
+        let lost = bytes(array.lost_bytes);
+        text += &format!("  the data of {lost} is lost; reads of it fail until it is written\n");
+    }
+    for warning in &array.warnings {
+        text += &format!("  {warning}\n");
+    }
+    if let Some(scrub) = &array.scrub {
+        text += &format!("  {}\n", scrubbed(scrub));
+    }
+    let span = |seconds: u64| advise::page::span(seconds as f64);
+    let last = match array.scrubbed_s {
+        Some(ago) => format!("the last scrub ended {} ago", span(ago)),
+        None => "no scrub has ended".into(),
+    };
+    if let Some(due) = array.scrub_due_s {
+        text += &format!("  {last}; the next is due in {}\n", span(due));
+    } else if array.scrubbed_s.is_some() {
+        text += &format!("  {last}\n");
+    }
+    let mut table = Table::new(&[
+        "  MEMBER",
+        "CONTROLLER",
+        "ROLE",
+        "STATE",
+        "READS",
+        "WRITES",
+        "ERRORS",
+        "REPAIRED",
+    ]);
+    for member in &array.members {
+        table.row([
+            format!("  {}", member.device.as_deref().unwrap_or("-")),
+            member.controller.clone().unwrap_or_else(|| "-".into()),
+            member.role.to_string(),
+            member.state.clone(),
+            member.reads.to_string(),
+            member.writes.to_string(),
+            (member.read_errors + member.write_errors).to_string(),
+            member.repaired.to_string(),
+        ]);
+    }
+    for spare in &array.spares {
+        let cells = ["-", "-", "spare"].map(str::to_owned);
+        table.row([format!("  {spare}")].into_iter().chain(cells));
+    }
+    text + &table.to_string()
+}

@@ -1,0 +1,33 @@
+//! The handshake, from the client.
+
+use crate::inbox::Inbox;
+use crate::protocol::client_handshake::{ClientHandshake, Step};
+use crate::protocol::session::Session;
+use block::{Env, IoError, IoResult, Kind};
+
+/// What a handshake needs to have happen.
+pub(super) async fn negotiate<S: block::Stream>(
+    handshake: &mut ClientHandshake,
+    stream: &S,
+    env: &Env,
+    out: &mut Vec<u8>,
+    inbox: &mut Inbox,
+) -> IoResult<Option<Session>> {
+    loop {
+        if !out.is_empty() {
+            let mut buf = env.pool.take(out.len());
+            buf.copy_from_slice(out);
+            out.clear();
+            stream.send(vec![buf.share()]).await.1?;
+        }
+        match inbox.parse(|input| handshake.feed(input, out))? {
+            Step::More => {}
+            Step::StartTls => return Ok(None),
+            Step::Ready(session) => return Ok(Some(session)),
+        }
+        if out.is_empty() && !inbox.fill(stream).await? {
+            let what = "the NBD server closed the connection during the handshake";
+            return Err(IoError::new(Kind::Stream, what));
+        }
+    }
+}

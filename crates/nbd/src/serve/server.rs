@@ -1,0 +1,256 @@
+//! What a server is made of: its exports, and what its connections share.
+
+use super::credit::Credits;
+use super::doors::Doors;
+use super::flushes::Flushes;
+use super::journal::{Journal, Log, Topic};
+use super::limits::Limits;
+use super::link::{Door, Link};
+use crate::protocol::export::{BlockSizes, ExportInfo, Features};
+use crate::protocol::server_handshake::TlsPolicy;
+use crate::signal::Signal;
+use crate::tls::Acceptor;
+use block::{Device, Env, Gate, IoError, IoResult, Kind, Nanos, SECTOR_BYTES};
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+
+/// How often it is looked whether peers have closed their ends unseen.
+const PEERS_PERIOD: Nanos = Nanos::from_secs(1);
+
+/// What a server has done; see [`Server::stats`].
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Stats {
+    /// Connections that have a place.
+    pub connections: u32,
+    /// Connections whose handshake is under way.
+    pub handshakes: u32,
+    /// Connections accepted, refused ones included.
+    pub accepted: u64,
+    /// Connections closed after their handshake because there were too many.
+    pub refused: u64,
+    /// Connections ended for a violation, a stall or a failed handshake.
+    pub failed: u64,
+    /// READ requests that succeeded.
+    pub reads: u64,
+    /// WRITE requests that succeeded.
+    pub writes: u64,
+    /// FLUSH requests that succeeded.
+    pub flushes: u64,
+    /// Other requests that succeeded.
+    pub others: u64,
+    /// Requests answered with an error.
+    pub errors: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+}
+
+/// What a server shows to those who ask for TLS, or to everybody.
+pub type Tls = (Acceptor, TlsPolicy);
+
+pub(super) struct Export<D> {
+    pub(super) gate: Gate<D>,
+    pub(super) flushes: Flushes,
+    pub(super) connections: Cell<u32>,
+    pub(super) withdrawn: Rc<Cell<bool>>,
+}
+
+/// Exports, beside what clients are told of them; equal in length and order.
+pub(super) struct Exports<D> {
+    pub(super) infos: Vec<ExportInfo>,
+    pub(super) exports: Vec<Rc<Export<D>>>,
+}
+
+/// How an export looks to clients.
+#[derive(Clone, Debug, Default)]
+pub struct ExportOptions {
+    /// A line for people.
+    pub description: String,
+    /// Refuse everything that writes.
+    pub read_only: bool,
+}
+
+/// A server of exports of one device type.
+pub struct Server<D: Device> {
+    pub(super) env: Env,
+    pub(super) limits: Limits,
+    pub(super) tls: Option<Tls>,
+    pub(super) exports: RefCell<Exports<D>>,
+    pub(super) doors: Rc<Doors<Link>>,
+    /// What does not come by a listener comes by this.
+    pub(super) side_door: RefCell<Weak<Door>>,
+    pub(super) credits: Rc<Credits>,
+    pub(super) links: RefCell<Vec<Rc<Link>>>,
+    pub(super) stopping: Cell<bool>,
+    /// Something that a connection waits for beside its peer has changed.
+    pub(super) stop: Signal,
+    /// A connection has ended.
+    pub(super) ended: Signal,
+    pub(super) stats: RefCell<Stats>,
+    pub(super) journal: Journal,
+}
+
+impl<D: Device> Server<D> {
+    /// A server without exports, and TLS for those who ask or for everybody.
+    ///
+    /// `Err(Invalid)`: the limits do not fit the memory, or each other.
+    pub fn new(env: Env, limits: Limits, tls: Option<Tls>, log: Log) -> IoResult<Rc<Server<D>>> {
+        limits.check(env.pool.total_bytes())?;
+        let server = Rc::new(Server {
+            limits,
+            tls,
+            exports: RefCell::new(Exports {
+                infos: Vec::new(),
+                exports: Vec::new(),
+            }),
+            doors: Doors::new(limits.connections_max, limits.handshakes_max),
+            side_door: RefCell::default(),
+            credits: Credits::new(&limits),
+            links: RefCell::default(),
+            stopping: Cell::new(false),
+            stop: Signal::default(),
+            ended: Signal::default(),
+            stats: RefCell::default(),
+            journal: Journal::new(log, env.timer.clone()),
+            env,
+        });
+        let (env, weak) = (&server.env, Rc::downgrade(&server));
+        env.spawn.spawn(watch_stalls(weak.clone(), env.clone()));
+        env.spawn.spawn(watch_peers(weak, env.clone()));
+        Ok(server)
+    }
+
+    /// Offers `device` under `name`; the empty name is the default export.
+    ///
+    /// `Err(Invalid)`: NBD cannot carry a string. `Err(Busy)`: the name is taken.
+    pub fn add(&self, name: &str, device: D, options: &ExportOptions) -> IoResult {
+        let geometry = device.geometry();
+        let features = Features {
+            read_only: options.read_only,
+            rotational: geometry.rotational,
+            trim: true,
+            multi_conn: true,
+        };
+        let payload_max = self.limits.payload_bytes_max & !(SECTOR_BYTES as u32 - 1);
+        let optimal = geometry.optimal.bytes().clamp(4096, 1 << 20) as u32;
+        let block = BlockSizes {
+            min: 1,
+            preferred: optimal.next_power_of_two().min(64 << 10),
+            payload_max,
+        };
+        let size = geometry.sectors.bytes();
+        let info = ExportInfo::new(name, &options.description, size, features, block)
+            .map_err(|e| IoError::new(Kind::Invalid, e.to_string()))?;
+        let mut exports = self.exports.borrow_mut();
+        if exports.infos.iter().any(|e| e.name() == name) {
+            let what = format!("an NBD export named {name:?} exists already");
+            return Err(IoError::new(Kind::Busy, what));
+        }
+        exports.infos.push(info);
+        exports.exports.push(Rc::new(Export {
+            gate: Gate::new(device, self.env.clone()),
+            flushes: Flushes::default(),
+            connections: Cell::new(0),
+            withdrawn: Rc::default(),
+        }));
+        Ok(())
+    }
+
+    /// Withdraws an export: its connections finish what is in flight and
+    /// close; those that do not within `grace` are cut off.
+    ///
+    /// `Err(Invalid)`: there is no such export.
+    pub async fn remove(&self, name: &str, grace: Nanos) -> IoResult {
+        let export = {
+            let mut exports = self.exports.borrow_mut();
+            let Some(i) = exports.infos.iter().position(|e| e.name() == name) else {
+                let what = format!("no NBD export is named {name:?}");
+                return Err(IoError::new(Kind::Invalid, what));
+            };
+            exports.infos.remove(i);
+            exports.exports.remove(i)
+        };
+        export.withdrawn.set(true);
+        self.stop.notify();
+        self.drain(grace, || export.connections.get() == 0, Link::is_withdrawn)
+            .await;
+        Ok(())
+    }
+
+    /// Ends the server: listeners return, connections finish what is in flight
+    /// and close; those that do not within `grace` are cut off.
+    pub async fn shut_down(&self, grace: Nanos) {
+        self.stopping.set(true);
+        self.stop.notify();
+        self.drain(grace, || self.links.borrow().is_empty(), |_| true)
+            .await;
+    }
+
+    async fn drain(
+        &self,
+        grace: Nanos,
+        drained: impl Fn() -> bool,
+        concerned: impl Fn(&Link) -> bool,
+    ) {
+        let all_ended = self.ended.until(|| drained().then_some(()));
+        if self.env.timer.timeout(grace, all_ended).await.is_none() {
+            for link in self.links.borrow().iter().filter(|l| concerned(l)) {
+                link.kill("the server did not wait any longer");
+            }
+        }
+    }
+
+    /// What has been done so far.
+    pub fn stats(&self) -> Stats {
+        Stats {
+            connections: self.doors.taken(),
+            handshakes: self.doors.handshakes() as u32,
+            ..*self.stats.borrow()
+        }
+    }
+
+    /// There is no place for a connection.
+    pub(super) fn refuse(&self) {
+        self.count(|s| s.refused += 1);
+        let line = "an NBD connection was refused: the limit on connections is reached";
+        self.journal.say(Topic::Refused, line);
+    }
+
+    pub(super) fn count(&self, change: impl FnOnce(&mut Stats)) {
+        change(&mut self.stats.borrow_mut());
+    }
+}
+
+/// Ends connections whose peer leaves something half done.
+async fn watch_stalls<D: Device>(server: Weak<Server<D>>, env: Env) {
+    loop {
+        let Some(span) = server.upgrade().map(|s| s.limits.stall_timeout) else {
+            return;
+        };
+        env.timer.sleep(span).await;
+        let Some(server) = server.upgrade() else {
+            return;
+        };
+        for link in server.links.borrow().iter() {
+            if link.has_stalled() {
+                link.kill("the peer has stalled inside a request or a reply");
+            }
+        }
+    }
+}
+
+/// Gives places back whose peers are gone, which is not seen while their requests are
+/// held up, and says what was left out of the log.
+async fn watch_peers<D: Device>(server: Weak<Server<D>>, env: Env) {
+    loop {
+        env.timer.sleep(PEERS_PERIOD).await;
+        let Some(server) = server.upgrade() else {
+            return;
+        };
+        server.journal.sum_up();
+        for link in server.links.borrow().iter() {
+            link.leave_if_closed();
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Why a change was refused.
+
+/// One line with the remedy.
+pub(crate) type Refusal = String;
+
+pub(super) fn refusal(error: impl ToString) -> Refusal {
+    error.to_string()
+}

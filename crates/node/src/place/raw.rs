@@ -1,0 +1,67 @@
+//! What a scheme of places is asked for, and what it opens.
+
+use crate::Later;
+use crate::platform::Platform;
+use block::{BoxDevice, IoResult, Kind, Nanos, Timer};
+use control::config;
+use shard::Disk;
+
+/// Opens the place of a device, if it is one of its scheme.
+pub(super) type Open<P> =
+    for<'a> fn(&'a P, &'a config::Device, Role) -> Option<Later<'a, IoResult<Raw<P>>>>;
+
+/// What a scheme opens.
+pub(super) struct Raw<P: Platform> {
+    pub(super) device: Bare<P>,
+    pub(super) hold: P::Hold,
+    /// The file or URI.
+    pub(super) place: String,
+    pub(super) is_file: bool,
+}
+
+/// Disks are a case of their own, so that a hit is a direct call.
+pub(super) enum Bare<P: Platform> {
+    Disk(Disk<P::Driver>),
+    Other(BoxDevice),
+}
+
+/// What a device is used for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// A volume's own data.
+    Origin,
+    /// The cache of volumes.
+    Pool,
+    /// Of an array that takes it for lost after so long.
+    Member(Nanos),
+}
+
+impl Role {
+    /// One word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Origin => "origin",
+            Role::Pool => "pool",
+            Role::Member(_) => "member",
+        }
+    }
+}
+
+/// How often a claim is tried, and how long after each time: ten seconds in all. Who has
+/// a place lets go of it a moment after its end.
+pub const CLAIM_ATTEMPTS: u32 = 200;
+
+/// See [`CLAIM_ATTEMPTS`].
+pub const CLAIM_PAUSE: Nanos = Nanos::from_millis(50);
+
+/// What `claim` comes to, which is tried again while another is `Busy` with it.
+pub async fn claimed<T>(timer: &Timer, mut claim: impl AsyncFnMut() -> IoResult<T>) -> IoResult<T> {
+    for _ in 1..CLAIM_ATTEMPTS {
+        match claim().await {
+            Err(error) if error.kind() == Kind::Busy => {}
+            other => return other,
+        }
+        timer.sleep(CLAIM_PAUSE).await;
+    }
+    claim().await
+}
