@@ -175,6 +175,7 @@ impl Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::index::mix;
 
     #[test]
     fn a_loop_is_profiled_whole() {
