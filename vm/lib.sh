@@ -6,7 +6,7 @@ VM=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 # Everything in it can be deleted at any time; `prepare` makes it again.
 # shellcheck disable=SC2034  # for those who source this file
 CACHE=$(dirname -- "$VM")/var/vm
-# A directory that the loader searches without being told to.
+# A directory that the loader searches by default.
 LIBRARIES=lib/x86_64-linux-gnu
 
 die() {

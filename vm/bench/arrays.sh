@@ -25,7 +25,7 @@ make_array() {
 }
 
 # array_sections LEVEL MEMBER...: sections for an array of the block devices, offered as a volume that nothing caches.
-# The first half of them hangs on one controller, the second on another.
+# The first half of them is on one controller, the second on another.
 array_sections() {
     cat <<END
 [[pool]]

@@ -95,7 +95,7 @@ read_hot_set() {
 iops_of() {
     device_measured=$1 mib_measured=$2 depth_measured=$3 seed=$4
     shift 4
-    # Of the guest's time; fio tells it in ms, so its error is under 0.5%. The "iops" are those of reads and of writes.
+    # Of the guest's time; fio prints it in ms, so its error is under 0.5%. The "iops" are those of reads and of writes.
     read_hot_set "$device_measured" "$mib_measured" --iodepth="$depth_measured" --time_based --gtod_reduce=1 \
         --runtime=250ms --norandommap --randseed="$seed" "$@" |
         awk -F'[:,]' '$1 ~ /"iops"/ { sum += $2 } END { print sum }'

@@ -1,7 +1,7 @@
 //! How large the pool should be: what a [`Profile`] of a trace or of a running
 //! volume means for hits, latency, the origin's load, wear and cost.
 //!
-//! The curve is LRU's, by sampling. What a size does is told by an
+//! The curve is LRU's, by sampling. What a size does is simulated by an
 //! [`Estimate`]: for a trace by a [`replay`] with the policy and with models of
 //! the devices, for a volume from what its devices have shown.
 //!

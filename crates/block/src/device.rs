@@ -139,10 +139,10 @@ pub trait Device: 'static {
 
     /// Makes every write acknowledged before this call durable. A leaf, and whatever goes
     /// on with a change that was given up, first waits until no such change can still
-    /// undo a later one: whoever lost patience with a device takes it back after a flush.
+    /// undo a later one: whoever gave up on a device takes it back after a flush.
     async fn flush(&self) -> IoResult;
 
-    /// Tells that the bytes of `extent` are not needed; they read as anything
+    /// Says that the bytes of `extent` are not needed; they read as anything
     /// until written.
     async fn discard(&self, extent: Extent) -> IoResult;
 

@@ -50,7 +50,7 @@ pub enum Op {
     Zero(Extent),
     /// Makes durable every write acknowledged before this was submitted.
     Flush,
-    /// Tells that the extent's bytes are not needed; they read as anything.
+    /// Says that the extent's bytes are not needed; they read as anything.
     Discard(Extent),
     /// Waits for a connection on a listener; completes with its target.
     Accept,

@@ -77,7 +77,7 @@ impl<T> Drop for Persist<T> {
     }
 }
 
-/// Tells the time and sleeps.
+/// Returns the time and sleeps.
 #[derive(Clone)]
 pub struct Timer(Rc<dyn Executor>);
 
@@ -152,7 +152,7 @@ impl Drop for Sleep {
 pub struct Env {
     /// Starts tasks.
     pub spawn: Spawn,
-    /// Tells the time and sleeps.
+    /// Returns the time and sleeps.
     pub timer: Timer,
     /// Buffer memory.
     pub pool: Pool,

@@ -1,11 +1,11 @@
-//! Flushes that failed, and who has been told of which.
+//! Flushes that failed, and which observer has had which failure.
 //!
 //! A device that lost acknowledged writes says so to one flush only, whoever
 //! called it; a second flush succeeds, for what is left is durable. So whoever
 //! flushes for itself, or for many, records each failure here, and each of its own
-//! callers is told once. (Linux keeps an `errseq_t` a file for the same reason.)
+//! callers gets it once. (Linux keeps an `errseq_t` a file for the same reason.)
 //!
-//! Invariant: a failure was recorded after an observer was last told, or began
+//! Invariant: a failure was recorded after an observer last got one, or began
 //! ⟹ the next flush of that observer to end fails.
 
 use crate::error::{IoError, IoResult};
@@ -18,7 +18,7 @@ pub struct FlushErrors {
     last: RefCell<Option<IoError>>,
 }
 
-/// How many failures somebody has been told of.
+/// How many failures an observer has had.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub struct Seen(u64);
 
@@ -29,12 +29,12 @@ impl FlushErrors {
         *self.last.borrow_mut() = Some(error.duplicate());
     }
 
-    /// Who has been told of all so far.
+    /// An observer that has had all so far.
     pub fn sample(&self) -> Seen {
         Seen(self.count.get())
     }
 
-    /// An observer that was told of the newest failure is told of it once more: something
+    /// An observer that had the newest failure gets it once more: something
     /// that was lost with it had not been acknowledged yet.
     pub fn report_again(&self, observer: &Cell<Seen>) {
         let before = Seen(self.count.get().saturating_sub(1));
@@ -42,7 +42,7 @@ impl FlushErrors {
     }
 
     /// The outcome of `flush` for an observer: its own, or the newest failure that was
-    /// recorded since `observer` was told, or while it ran. A failure of `flush` itself
+    /// recorded since `observer` last got one, or while it ran. A failure of `flush` itself
     /// is recorded by whoever carries it out.
     pub async fn report_to(
         &self,

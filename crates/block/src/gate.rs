@@ -102,7 +102,7 @@ impl<D: Device> Gate<D> {
             .await
     }
 
-    /// Tells that `len` bytes at `offset` are not needed. Parts of blocks are
+    /// Says that `len` bytes at `offset` are not needed. Parts of blocks are
     /// kept as they are. Carried through once polled.
     pub async fn discard(&self, offset: u64, len: u64) -> IoResult {
         self.persist(async move |gate| gate.discard(offset, len).await)

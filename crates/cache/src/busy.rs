@@ -72,7 +72,7 @@ pub(crate) struct LateWrite {
     pub(crate) slot: Slot,
     /// How many writes the device had answered when it began to wait.
     pub(crate) answered: u64,
-    /// Nobody was told before.
+    /// It was not reported before.
     pub(crate) first: bool,
 }
 
@@ -218,7 +218,7 @@ impl Busy {
         assert_eq!(*self.pins.0, pins);
     }
 
-    /// One period has passed: tells of the operations that are late now.
+    /// One period has passed: returns the operations that are late now.
     pub(crate) fn tick(&mut self, mut late: impl FnMut(Late)) {
         self.tick = self.tick.wrapping_add(1);
         let now = self.tick;

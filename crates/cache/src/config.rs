@@ -1,4 +1,4 @@
-//! What a cache can be told, with the reason of each default.
+//! The settings of a cache, with the reason of each default.
 
 use crate::lines::BLOCK_BYTES;
 use block::{IoError, IoResult, Kind, Nanos};

@@ -167,7 +167,7 @@ impl Contents {
         self.words(slot, self.whole_line(), |word, mask| *word &= !mask);
     }
 
-    /// The device is to be told what the slot holds, though that has not changed here.
+    /// The slot is to be logged again, though it has not changed here.
     pub(crate) fn mark_dirty(&mut self, slot: Slot) {
         if let Some(changes) = &mut self.changes {
             changes.touched(slot);

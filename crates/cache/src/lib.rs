@@ -13,7 +13,7 @@
 //!     the origin alone is complete: losing the pool costs hits, never bytes
 //!     an operation of a client fails ⟹ the origin failed it
 //!
-//! A [`Cache`] belongs to one shard and is told everything it may use by its
+//! A [`Cache`] belongs to one shard and gets everything it may use from its
 //! `Env`: buffers, tasks, time. Which line stays is the policy's to say.
 //!
 //! A cache made by [`Cache::open`] remembers its lines on its devices (`durable`);

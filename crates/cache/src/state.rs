@@ -50,7 +50,7 @@ pub(crate) struct State<P> {
 impl<P: Device> State<P> {
     /// The one look-up of a request in a line: where the line is, or is to be
     /// from now on. A line that is not resident and may not enter, for the
-    /// reason in `may_enter`, is not told to the policy: it would make room.
+    /// reason in `may_enter`, is not passed to the policy: it would make room.
     #[inline]
     pub(crate) fn look_up(
         &mut self,

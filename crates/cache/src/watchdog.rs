@@ -1,4 +1,4 @@
-//! The task that notices operations on the pool that take too long, and tells
+//! The task that notices operations on the pool that take too long, and passes
 //! the budget and the policy the time.
 //!
 //! A timer for each hit would cost more than the hit's look-up. Instead hits in

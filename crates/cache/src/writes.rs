@@ -30,7 +30,7 @@ pub(crate) struct Writes {
     ended: Cell<u64>,
     flushed: Cell<u64>,
     errors: FlushErrors,
-    /// Of which the volume's user was told, and who brings it to a standstill.
+    /// Which failures the volume's user has had, and who quiesces it.
     user: Cell<Seen>,
     back_end: Cell<Seen>,
 }

@@ -139,7 +139,7 @@ fn a_hit_that_hangs_is_served_by_the_origin_within_the_limit() {
             "{time}"
         );
         assert_eq!(rig.count(Counter::HitsLate), 1);
-        // A large request whose parts come from both sides is put together.
+        // A large request whose parts come from both sides is assembled.
         rig.volume.set_mode(Mode::WriteAround);
         rig.write(256, 256, 6).await.unwrap();
         rig.expect(0, 512, 6).await;

@@ -1,4 +1,4 @@
-//! An origin that lost acknowledged writes: who is told, and what may still be a hit.
+//! An origin that lost acknowledged writes: which flushes fail, and what may still be a hit.
 
 mod forgetful;
 mod place;

@@ -176,7 +176,7 @@ fn a_power_cut_while_one_copy_of_a_superblock_is_torn_leaves_the_other() {
     }
 }
 
-/// Its first write has two blocks, for there are volumes to be told of.
+/// Its first write has two blocks, for there are volumes to be recorded.
 #[test]
 fn a_power_cut_while_a_lost_witness_is_recreated_leaves_a_pool_that_opens() {
     let mut cuts = 0;
@@ -273,7 +273,7 @@ fn a_device_of_incarnations_that_were_cut_short_is_not_trusted() {
     assert_eq!(again, Outcome::Done);
 }
 
-/// A device that begins anew has lost its bitmap before it gets another superblock.
+/// A device that is reinitialised has lost its bitmap before it gets another superblock.
 #[test]
 fn a_power_cut_while_a_device_is_initialised_leaves_nothing_of_before_to_trust() {
     let mut cuts = 0;

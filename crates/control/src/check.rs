@@ -16,7 +16,7 @@ use crate::problem::Problem;
 use std::path::Path;
 
 /// Reads `text` and checks it against itself, the names of the drive models
-/// there are, and this machine, where `is_listened` tells whether a process listens on
+/// there are, and this machine, where `is_listened` says whether a process listens on
 /// the unix socket at a path. Problems are in the order of their lines.
 pub fn check(
     text: &str,

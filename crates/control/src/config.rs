@@ -59,7 +59,7 @@ sections! {
     }
 
     /// Several devices as one, with redundancy where the level has it. Make it once
-    /// with `hotset array create`; the daemon puts it together by what its members say.
+    /// with `hotset array create`; the daemon assembles it from its members' superblocks.
     Array, "[[array]]" {
         name: Name = required,
             "What pools, volumes, other arrays and reports call it. At most 32 bytes; no device has this name.";

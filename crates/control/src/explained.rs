@@ -5,7 +5,7 @@ use crate::counters::Counters;
 use policy::regions::Region as Heat;
 use serde::{Deserialize, Serialize};
 
-/// Lines that are told one by one, at the most.
+/// Lines that are listed one by one, at the most.
 pub const LINES_MAX: u64 = 256;
 
 /// A volume, or a range of it.

@@ -4,7 +4,7 @@
 use policy::profile::Profile;
 use serde::{Deserialize, Serialize};
 
-/// Quantiles told of a latency.
+/// Quantiles reported of a latency.
 pub const QUANTILES: usize = 200;
 
 /// A volume and the devices behind it, since it was added.

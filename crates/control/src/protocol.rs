@@ -27,7 +27,7 @@ pub enum Request {
     Explain {
         /// The volume.
         volume: String,
-        /// Where the lines to be told one by one begin and end, in bytes.
+        /// Where the lines to be listed one by one begin and end, in bytes.
         range: Option<(u64, u64)>,
     },
     /// Changes how a volume uses its pool.

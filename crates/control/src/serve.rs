@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //!     a connection holds at most one line and one reply, whatever it sends
-//!     a connection beyond the limit is told so and closed
+//!     a connection beyond the limit gets an error and is closed
 //!
 //! Not here: what a request does (the handler's), and who may connect (the
 //! mode of the socket says).

@@ -1,4 +1,4 @@
-//! Every limit of the formats is told where the configuration is read: what fills it
+//! Every limit of the formats is checked where the configuration is read: what fills it
 //! passes, one more is refused on its line, with what there is room for.
 
 use cache::{DEVICES_MAX, LINE_BYTES_MAX, NAME_BYTES_MAX, VOLUMES_MAX};
@@ -36,7 +36,7 @@ fn named(name: &str) -> String {
     devices("d", 1) + &pool(name, &[], "") + &volume("v", "d0", name)
 }
 
-/// A limit: the configuration of so many, how many there may be, and what tells of it.
+/// A limit: the configuration of so many, how many there may be, and what is reported.
 struct Limit {
     of: Box<dyn Fn(usize) -> String>,
     most: usize,

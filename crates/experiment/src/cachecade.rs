@@ -270,7 +270,7 @@ pub fn run_one(
     })
 }
 
-/// Everything that was printed, measured with one seed. Tells `done` of each part.
+/// Everything that was printed, measured with one seed. Calls `done` after each part.
 pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, String> {
     let mut measured = Outcome::default();
     for (name, cached) in CASES {

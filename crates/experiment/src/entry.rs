@@ -3,7 +3,7 @@
 use crate::figures::Figures;
 use crate::verdict::Outcome;
 
-/// Runs one seed, in its quick form or not; tells of each part that is done.
+/// Runs one seed, in its quick form or not; reports each part that is done.
 pub type Run = fn(u64, bool, &dyn Fn(&str)) -> Result<Outcome, String>;
 
 /// A published evaluation that can be run again.
@@ -14,7 +14,7 @@ pub struct Experiment {
     pub title: &'static str,
     /// Memory, and about how long a seed takes on one core of two.
     pub needs: &'static str,
-    /// How many seeds unless it is told.
+    /// How many seeds by default.
     pub seeds: u64,
     /// What was printed.
     pub figures: fn() -> Figures,

@@ -108,7 +108,7 @@ impl<D: Device> Host<D> {
             self.fetch(start, first + pages).await?;
         }
         for page in awaited {
-            // Who reads it tells of an error.
+            // Who reads it reports an error.
             let _ = page.await;
         }
         Ok(())
@@ -146,7 +146,7 @@ impl<D: Device> Host<D> {
         drop(turn);
         let mut coming = self.coming.borrow_mut();
         for page in start..end {
-            // Who waits is told by the end of the channel.
+            // Who waits is notified by the end of the channel.
             coming.remove(&page);
         }
         result.map(drop)

@@ -193,7 +193,7 @@ async fn stamp(rig: &Rig, volume: &Volume, rng: &mut Rng) -> Result<(), String> 
     volume.flush().await.map_err(|error| error.to_string())
 }
 
-/// Everything that was printed, measured with one seed. Tells `done` of each part.
+/// Everything that was printed, measured with one seed. Calls `done` after each part.
 pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, String> {
     let (mut runs, _, first) = run_one(seed, scale, false)?;
     done(&format!("seed {seed}: without the cache"));

@@ -238,7 +238,7 @@ async fn mirror(env: &Env, disks: Vec<BoxDevice>) -> IoResult<BoxDevice> {
     Ok(BoxDevice::new(array))
 }
 
-/// Everything that was printed, measured with one seed. Tells `done` of each part.
+/// Everything that was printed, measured with one seed. Calls `done` after each part.
 pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, String> {
     let mut virtual_s = 0.0;
     let mut values = Values::new();

@@ -180,7 +180,7 @@ struct Visit<S> {
     users: Cell<u32>,
 }
 
-/// Lets the users of `load` visit `site`, and tells `progress` each time a point is done.
+/// Lets the users of `load` visit `site`, and calls `progress` each time a point is done.
 pub async fn visit<S: Site>(
     env: &Env,
     seed: u64,
@@ -415,7 +415,7 @@ mod tests {
         assert!((measured(Nanos::ZERO, fewer).0 / 10.0 - 1.0).abs() > 0.01);
     }
 
-    /// A site whose images take a second each, told apart by nothing else.
+    /// A site whose images take a second each, distinguished by nothing else.
     struct Slow(Env, Cell<u32>, Rc<Cell<u32>>);
 
     impl Site for Slow {

@@ -151,7 +151,7 @@ impl Control {
     }
 }
 
-/// A device that goes wrong when told to.
+/// A device that fails on demand.
 pub struct Faulty<D> {
     inner: D,
     env: Env,

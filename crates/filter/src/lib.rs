@@ -7,7 +7,7 @@
 //! - [`Profiled`] learns how large a cache should be and what is hot.
 //! - [`Swappable`] lets another device take its place.
 //! - [`Traced`] reports each request to a sink.
-//! - [`Tapped`] tells a sink of requests as they begin, while there is one.
+//! - [`Tapped`] reports requests to a sink as they begin, while there is one.
 //!
 //! Each is exact about what passes: the same buffers, the same order of begin,
 //! and an abandoned request still carries on below.

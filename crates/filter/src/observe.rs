@@ -1,8 +1,8 @@
-//! A device that tells an observer of each request as it begins.
+//! A device that reports each request to an observer as it begins.
 //!
 //! Nothing is awaited: a request costs what its observer does with it.
 //!
-//! Not here: how requests end ([`Watched`](crate::Watched) tells that).
+//! Not here: how requests end ([`Watched`](crate::Watched) reports that).
 
 use crate::access::{Access, Verb};
 use block::{Buf, Content, Device, Extent, Fua, Geometry, IoResult, Lba, Shared};

@@ -3,7 +3,7 @@
 //!
 //! Costs some dozen instructions for each line that a request touches (the
 //! example `profiled` counts them) and at most a mebibyte. No request reads the
-//! clock: [`Profiled::tick`] tells the time.
+//! clock: [`Profiled::tick`] passes the time.
 
 use crate::access::{Access, Verb};
 use crate::observe::{Observe, Observed};
@@ -32,7 +32,7 @@ struct State {
     regions: Regions,
     /// Sectors of a line, as a power of two.
     line: u32,
-    /// Sectors of a part of a line that is told apart, as a power of two.
+    /// Sectors of a part of a line that is distinguished, as a power of two.
     part: u32,
 }
 
@@ -53,7 +53,7 @@ impl<D: Device> Profiled<D> {
         Observed::by(inner, Profiling(Rc::new(RefCell::new(state))))
     }
 
-    /// Tells the time, such as once a second.
+    /// Passes the time, such as once a second.
     pub fn tick(&self, now: Nanos) {
         self.observer.0.borrow_mut().tick(now);
     }

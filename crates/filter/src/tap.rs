@@ -1,4 +1,4 @@
-//! Tells a sink of each request as it begins, while there is a sink.
+//! Reports each request to a sink as it begins, while there is a sink.
 //!
 //! Without one a request costs a look at a flag: so it can stay in front of every
 //! volume.

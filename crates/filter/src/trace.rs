@@ -59,7 +59,7 @@ impl<S: Sink> Watch for Tracer<S> {
     }
 }
 
-/// A sink that keeps the latest records and counts those it let go.
+/// A sink that keeps the latest records and counts those it dropped.
 #[derive(Clone, Debug)]
 pub struct Last {
     records: VecDeque<Record>,
@@ -83,7 +83,7 @@ impl Last {
         self.records.drain(..)
     }
 
-    /// How many were let go to make room.
+    /// How many were dropped to make room.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }

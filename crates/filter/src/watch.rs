@@ -1,4 +1,4 @@
-//! A device that tells an observer when each request begins and ends.
+//! A device that reports to an observer when each request begins and ends.
 //!
 //! Invariant: every `begin` is followed by exactly one `end`, also when the
 //! future is dropped, which ends the wait and not the operation below.

@@ -5,7 +5,7 @@
 //! that answers as slowly as hard disks would, in real time.
 //!
 //! Both runs load the same list of pages; before each, the daemon and the file
-//! system start anew, and what they have cached is looked at and must be
+//! system restart, and what they have cached is looked at and must be
 //! nothing.
 
 mod host;

@@ -42,7 +42,7 @@ fn raise_descriptors() {
     }
 }
 
-/// Serves until told to end.
+/// Serves until it is stopped.
 pub fn serve(file: &Path, cold: bool) -> Result<(), Failure> {
     raise_descriptors();
     let mut config = crate::commands::check::read_to_serve(file)?;
@@ -242,7 +242,7 @@ async fn run(
     node.stop().await
 }
 
-/// Tells the service manager, where there is one.
+/// Notifies the service manager, where there is one.
 fn notify(state: &[NotifyState]) {
     if let Err(error) = sd_notify::notify(false, state) {
         eprintln!("hotset: the service manager cannot be ended_with: {error}");

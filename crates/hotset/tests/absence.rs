@@ -93,7 +93,7 @@ fn redundancy_bears_a_member_that_cannot_be_opened() {
     );
 }
 
-/// What can be read of it tells that a mirror has not gone on by this half.
+/// What can be read of it shows that a mirror has not diverged by this half.
 #[test]
 fn a_mirror_bears_a_member_that_can_only_be_read() {
     if !attaches() {

@@ -223,7 +223,7 @@ fn a_running_volume_is_advised_on() {
     let profile = &advice["profile"];
     let accesses = number(&profile["reads"]) + number(&profile["writes"]);
     assert_eq!(accesses, 6.0 * 512.0, "each request is one line");
-    // A sample tells how many lines there are, to some percent.
+    // A sample estimates how many lines there are, to some percent.
     let unique = number(&profile["unique_lines"]);
     assert!((350.0..700.0).contains(&unique), "{unique}");
     let now = size(&advice, "now");
@@ -324,7 +324,7 @@ fn a_volume_says_why_it_is_cached_or_not() {
     run(&mut place.command("pool remove-device fast pool"));
     assert!(why(&place, "0").contains("until its device was removed or ejected"));
 
-    // The policy tells what it does, here and in the status.
+    // The policy explains what it does, here and in the status.
     let rule = &report["policy"];
     assert_eq!(
         (

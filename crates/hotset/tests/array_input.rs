@@ -38,7 +38,7 @@ fn array(place: &Place, words: &str) -> Command {
     command
 }
 
-/// A daemon whose only volume waits for an array that cannot start; it tells why.
+/// A daemon whose only volume waits for an array that cannot start; it reports why.
 fn waits<'a>(place: &'a Place, expected: &[&str]) -> Daemon<'a> {
     let daemon = place.serve();
     let status = daemon.status();
@@ -170,7 +170,7 @@ fn the_half_that_may_be_old_starts_only_on_demand() {
     run(&mut array(&place, "create disk"));
     fs::rename(place.path("a"), place.path("away")).unwrap();
     let expected = [
-        "may have gone on without",
+        "may have continued without",
         "bring back the missing",
         "start it degraded",
     ];

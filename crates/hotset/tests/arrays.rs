@@ -187,7 +187,7 @@ fn can_be_read(daemon: &Daemon<'_>, out: &Path) -> bool {
     copied.unwrap().status.success()
 }
 
-/// Loses more than the array can do without, all that is told of it being errors, and
+/// Loses more than the array can do without, all that is reported of it being errors, and
 /// gets it back: the volume goes on without a restart.
 fn comes_back(level: &str, members: &[(&str, &str, Kind)], lost: &[&str]) {
     let place = configured(level, members, "");
@@ -214,10 +214,7 @@ fn comes_back(level: &str, members: &[(&str, &str, Kind)], lost: &[&str]) {
     copy_in(&place.path("in"), &daemon.uri("vol"));
     assert!(copy_out(&daemon.uri("vol"), &out)[..VOLUME_BYTES] == bytes[..]);
     let output = daemon.stop();
-    assert!(
-        output.contains("array disk is put together again"),
-        "{output}"
-    );
+    assert!(output.contains("array disk is reassembled"), "{output}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::time::Duration;
 
 /// Changes the usual configuration; `check` and `serve` must refuse it with a
-/// line that holds each of `told`, and leave every file as it is.
+/// line that holds each of `expected`, and leave every file as it is.
 fn wrong(from: &str, to: &str, expected: &[&str]) {
     let place = Place::new();
     let bytes = noise(1, 1 << 20);

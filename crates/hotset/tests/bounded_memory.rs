@@ -49,7 +49,7 @@ fn write(path: &Path, requests: u64) {
 /// The most memory that a command had resident.
 #[expect(
     clippy::zombie_processes,
-    reason = "wait4 waits for it, and tells more"
+    reason = "wait4 waits for it, and reports more"
 )]
 fn peak_mib(mut command: Command) -> f64 {
     let child = command.stdout(Stdio::null()).spawn().unwrap();

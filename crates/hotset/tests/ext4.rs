@@ -63,7 +63,7 @@ fn files_survive_the_daemons_death() {
     run(Command::new("sync").arg("--file-system").arg(mounted.at()));
     compare(&files);
     assert!(daemon.count("blocks_updated") > 0, "the pool took no part");
-    // Killed in the middle of more writes, which nobody was told are safe.
+    // Killed in the middle of more writes, which were not acknowledged as durable.
     let extra = mounted.at().join("extra");
     let writer = std::thread::spawn(move || {
         for i in 0..2000_u64 {

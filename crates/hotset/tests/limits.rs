@@ -20,7 +20,7 @@ fn a_pool_device_too_many_is_refused() {
         1,
         &["fast", "at most 16 devices", "remove one"],
     );
-    // It was let go of, and can be used once there is room.
+    // It was released, and can be used once there is room.
     run(&mut place.command("pool remove-device fast more-7"));
     run(&mut place.command(&format!("pool add-device fast {last}")));
     daemon.stop();

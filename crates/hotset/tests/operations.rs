@@ -85,7 +85,7 @@ fn pool_devices_come_and_go_under_load() {
         assert!(run(&mut place.command("pool list")).contains("none"));
     });
     assert_eq!(daemon.status()["nbd"]["errors"], 0);
-    // A device that is let go of is not locked any more.
+    // A device that is released is not locked any more.
     let lock = tool("flock", "util-linux")
         .args(["--nonblock", "--exclusive"])
         .arg(place.path("second"))

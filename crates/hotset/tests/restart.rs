@@ -198,7 +198,7 @@ fn pools_that_cannot_be_read_have_their_messages() {
     file.write_all_at(&[9], good.len() as u64 - (64 << 10) + 100)
         .unwrap();
     refuses(&place, &["superblock is damaged", "format --yes"]);
-    // One superblock is: the other holds, and what is damaged is told.
+    // One superblock is: the other holds, and the damage is reported.
     fs::write(&pool, &good).unwrap();
     let file = File::options().write(true).open(&pool).unwrap();
     file.write_all_at(&[9], 100).unwrap();
@@ -213,7 +213,7 @@ fn pools_that_cannot_be_read_have_their_messages() {
         all(&expected)
     );
     place.serve().stop();
-    // Zeroed: it starts anew.
+    // Zeroed: it is initialised again.
     File::create(&pool).unwrap().set_len(64 << 20).unwrap();
     let daemon = place.serve();
     same(&place, &daemon);

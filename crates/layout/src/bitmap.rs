@@ -153,7 +153,7 @@ impl Bitmap {
 }
 
 /// The newest bitmap in its area; `None` if no block of it is sound, or one of them is
-/// another's: a write of before `device` began anew has landed late, and what it fell on
+/// another's: a write of before `device` was reinitialised has landed late, and what it fell on
 /// may have been newer. Then every region must be taken for marked.
 pub fn newest_bitmap(area: &[u8], device: Uuid) -> Option<Bitmap> {
     let blocks = area.chunks_exact(BLOCK_BYTES);

@@ -1,8 +1,8 @@
-//! What else a device may hold, told from its first bytes.
+//! What else a device may hold, by its first bytes.
 
 use std::fmt;
 
-/// How many of a device's first bytes tell.
+/// How many of a device's first bytes are looked at.
 pub const PROBE_BYTES: usize = 128 << 10;
 
 /// Magic bytes: where, what, and whose they are.
@@ -10,7 +10,7 @@ pub const PROBE_BYTES: usize = 128 << 10;
 /// From the superblocks as documented by the file systems: ext (1080, 0xEF53),
 /// XFS, Btrfs (65600), LVM's label (one of the first four sectors), LUKS, swap
 /// (end of the first page), bcache's superblock (4096 + 24), md 1.2 (4096),
-/// GPT (sector 1), NTFS, F2FS (1024), ZFS is told by nothing this early.
+/// GPT (sector 1), NTFS, F2FS (1024), ZFS shows nothing this early.
 const MAGICS: [(usize, &[u8], &str); 14] = [
     (1080, b"\x53\xef", "an ext file system"),
     (0, b"XFSB", "an XFS file system"),
@@ -45,7 +45,7 @@ impl fmt::Display for Foreign {
 /// Something, but nobody knows whose.
 pub(crate) const UNKNOWN: Foreign = Foreign("data of an unknown kind");
 
-/// What the first bytes of a device tell; `None` if they are all zero.
+/// What the first bytes of a device show; `None` if they are all zero.
 pub fn foreign(bytes: &[u8]) -> Option<Foreign> {
     let known = MAGICS.iter().find(|(at, magic, _)| {
         let there = bytes.get(*at..*at + magic.len());

@@ -1,5 +1,5 @@
 //! What is made of the parts of the format, beside being read back: bitmaps,
-//! a log's room, where areas are, what a superblock can hold, how things are told.
+//! a log's room, where areas are, what a superblock can hold, how things are printed.
 
 use block::{Extent, Lba, Sectors};
 use layout::{
@@ -231,7 +231,7 @@ fn areas_are_where_the_plan_says() {
         let pages = slots.div_ceil(u64::from(entries_per_page(line_blocks)));
         assert_eq!(plan.log.blocks, (4 * pages).max(16));
         assert_eq!(plan.maps.map(|map| map.blocks), [pages; 2]);
-        // Sixteen bytes for each slot, after a block that tells what they are.
+        // Sixteen bytes for each slot, after a block that says what they are.
         let hints = 1 + slots.div_ceil(BLOCK_BYTES as u64 / 16);
         assert_eq!(plan.hints.map(|hints| hints.blocks), [hints; 2]);
         assert_eq!(plan.lines.blocks, slots * u64::from(line_blocks));

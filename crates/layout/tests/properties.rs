@@ -1,4 +1,4 @@
-//! What was written is read again, and a flipped bit is told from it.
+//! What was written is read again, and a flipped bit is detected.
 
 use layout::{
     BITMAP_BITS, BLOCK_BYTES, Bitmap, Change, Entry, LogBlock, LogReader, MapPage, Mask, Member,

@@ -1,4 +1,4 @@
-//! The write-back log: what was written is read again, and damage is told from it.
+//! The write-back log: what was written is read again, and damage is detected.
 
 use layout::{
     BLOCK_BYTES, Became, PageError, PageHeader, RECORD_BLOCKS_MAX, Record, RecordExtent,

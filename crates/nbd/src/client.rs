@@ -5,7 +5,7 @@
 //!     that was lost unanswered is asked again on the next, and all requests
 //!     may be carried out twice with the same effect;
 //!   - a flush succeeds only if every write acknowledged before it was
-//!     acknowledged by the same connection: a server that was started anew may
+//!     acknowledged by the same connection: a server that was restarted may
 //!     have forgotten the others, so the first flush after a loss says so;
 //!   - nor before every change that nobody waited for has been answered: it can
 //!     undo no later one.
@@ -291,8 +291,8 @@ impl Device for Client {
     }
 }
 
-/// Appends the runs of whole sectors that a server told from `at`; where the
-/// next begins. A sector that is told in parts counts as data.
+/// Appends the runs of whole sectors that a server reported from `at`; where the
+/// next begins. A sector that is reported in parts counts as data.
 fn runs(at: Lba, end: Lba, reported: &[(u32, u32)], out: &mut Vec<(Extent, Content)>) -> Lba {
     let mut next = at;
     let before = out.len();
@@ -323,7 +323,7 @@ fn runs(at: Lba, end: Lba, reported: &[(u32, u32)], out: &mut Vec<(Extent, Conte
         push(from, Content::Data);
         push(to, content);
     }
-    // What was told always reaches a sector further, so that this ends.
+    // What was reported always reaches a sector further, so that this ends.
     push(Lba(byte.div_ceil(SECTOR_BYTES)), Content::Data);
     next
 }

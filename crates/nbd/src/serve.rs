@@ -6,8 +6,8 @@
 //!   - no listener's clients, and nobody without a whole handshake, take the places of
 //!     another listener's (`doors`);
 //!   - an answer to a request is sent after the device acknowledged it, and a
-//!     flush is the device's own, so it covers what any connection was told;
-//!   - a flush that fails, for whichever connection, is told to each (`flushes`);
+//!     flush is the device's own, so it covers what was acknowledged on any connection;
+//!   - a flush that fails, for whichever connection, is reported on each (`flushes`);
 //!   - every future here stays on its shard.
 //!
 //! Not here: opening sockets and reading certificates (who owns the files

@@ -247,7 +247,7 @@ impl<S: Stream> TlsStream<S> {
         received.start = received.end - records.len();
         *self.received.borrow_mut() = received;
         if result.is_err() {
-            // Tells the peer why; that it fails matters no more.
+            // Sends the peer the reason; that it fails matters no more.
             let _ = self.send_records().await;
         }
         result.map(|()| true)

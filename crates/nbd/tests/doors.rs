@@ -90,8 +90,8 @@ struct Rig {
     log: Rc<RefCell<Vec<String>>>,
 }
 
-/// Runs `test` against a server with two listeners, whose first accepts fail as often as
-/// told.
+/// Runs `test` against a server with two listeners, whose first accepts fail `failures`
+/// times.
 fn run<F>(limits: Limits, failures: u32, test: impl Fn(Rig) -> F + 'static)
 where
     F: Future<Output = ()> + 'static,

@@ -16,7 +16,7 @@ const READ: u16 = 0;
 const WRITE: u16 = 1;
 const FLUSH: u16 = 3;
 
-/// A client that writes what it is told to, valid or not.
+/// A client that writes what it is given, valid or not.
 struct Raw(UnixStream);
 
 impl Raw {
@@ -361,7 +361,7 @@ fn one_connection_too_many_is_closed_after_its_handshake() {
     assert_eq!(served.stats().refused, 1);
 }
 
-/// What was asked before the server was told to end is answered.
+/// What was asked before the server was stopped is answered.
 #[test]
 fn shutting_down_finishes_what_is_in_flight() {
     let mut served = Served::start(Setup::default());

@@ -219,7 +219,7 @@ fn qemu_nbd_of_a_file() {
     conforms(Options::new(unix(&socket), "vol"));
 }
 
-/// What a server tells of holes reaches the caller.
+/// The holes that a server reports reach the caller.
 #[test]
 fn extents_are_those_of_the_server() {
     let dir = directory();

@@ -67,7 +67,7 @@ where
     (outcome, sim)
 }
 
-/// Tells the server to end.
+/// Stops the server.
 fn shut_down(local: &Local<SimDriver>) {
     local.mesh().post(block::ShardId(0), |local| {
         let Some(server) = local.get::<Server<shard::Disk<SimDriver>>>() else {
@@ -202,7 +202,7 @@ fn connections_that_break_cost_time_alone() {
 }
 
 /// A write acknowledged on a connection that is lost before the flush may be
-/// forgotten by a server that starts anew, so the flush must not claim it.
+/// forgotten by a server that restarts, so the flush must not claim it.
 #[test]
 fn a_flush_never_claims_what_another_connection_acknowledged() {
     let cut = StreamRule {
@@ -284,7 +284,7 @@ fn a_loss_after_a_flush_is_not_reported() {
 
 /// A server that stalls is taken for lost in bounded time.
 #[test]
-fn a_server_that_stands_still_is_left() {
+fn a_server_that_stalls_is_left() {
     let stall = StreamRule {
         connection: Some(0),
         direction: Direction::FromListener,

@@ -100,7 +100,7 @@ impl<P: Platform> Devices<P> {
         lease.settle(ended).await
     }
 
-    /// Lets go of a device; of an array, and of its members, once it has rested.
+    /// Releases a device; an array, and its members, once it is idle.
     pub fn close<'a>(&'a self, name: &'a Name) -> Later<'a, IoResult> {
         Box::pin(async move {
             let mut result = Ok(());
@@ -195,7 +195,7 @@ impl<P: Platform> Devices<P> {
     }
 
     /// Opens a member, if need be for reading alone: the array loses it at once, but has
-    /// its word that it has not gone on without the others.
+    /// its word that it has not diverged from the others.
     async fn open_or_read(&self, source: &Source, role: Role) -> IoResult<Lease<P>> {
         let refused = match self.open(source, role).await {
             Err(error) if matches!(error.kind(), Kind::ReadOnly | Kind::Denied) => error,
@@ -231,7 +231,7 @@ impl<P: Platform> Devices<P> {
         })
     }
 
-    /// Puts an array together from what is there. One that cannot start is listed as
+    /// Assembles an array from what is there. One that cannot start is listed as
     /// inactive, until it does.
     pub async fn assemble(
         &self,

@@ -156,10 +156,10 @@ impl fmt::Display for Event {
             ),
             Event::MemberAbsent { array, why } => write!(f, "array {array} starts without {why}"),
             Event::ArrayReassembled { array } => {
-                write!(f, "array {array} is put together again")
+                write!(f, "array {array} is reassembled")
             }
             Event::ArrayNotReassembled { array, why } => {
-                write!(f, "array {array} cannot be put together again: {why}")
+                write!(f, "array {array} cannot be reassembled: {why}")
             }
             Event::Array { what } => write!(f, "array {what}"),
             Event::Frontend { what } => write!(f, "{what}"),

@@ -40,7 +40,7 @@ use waiting::Waiting;
 /// How often ejected devices are looked for.
 const EJECTIONS_PERIOD: Nanos = Nanos::from_secs(1);
 
-/// How often profiles are told the time.
+/// How often profiles get the time.
 const PROFILE_TICK: Nanos = Nanos::from_secs(1);
 
 /// A volume of a node.
@@ -315,7 +315,7 @@ impl<P: Platform> Node<P> {
         // What is held back for a snapshot goes on: it is to end.
         let _ = volume.inner().resume();
         // Clients' writes that were acknowledged are made durable before the
-        // device is let go of.
+        // device is released.
         self.withdraw(&name, self.frontends.len())
             .await
             .map_err(refusal)?;
@@ -347,7 +347,7 @@ impl<P: Platform> Node<P> {
         Ok(())
     }
 
-    /// Forgets what is cached of a volume, and knows its origin anew.
+    /// Forgets what is cached of a volume, and identifies its origin again.
     async fn invalidate(&self, name: &str) -> Result<(), Refusal> {
         let volume = self.volume(name)?;
         let was_quiesced = volume.inner().is_quiesced();
@@ -456,7 +456,7 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// Tells the profiles of all volumes the time.
+    /// Passes the time to the profiles of all volumes.
     async fn tick_policies(node: Rc<Self>) {
         let timer = node.env().timer;
         while !node.stopped.get() {

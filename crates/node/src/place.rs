@@ -23,7 +23,7 @@ fn schemes<P: Platform>() -> [Open<P>; 2] {
     [file::open, nbd::open]
 }
 
-/// A device in use. Dropping it lets go of the file and its lock, once what is
+/// A device in use. Dropping it releases the file and its lock, once what is
 /// in flight has ended.
 pub struct Opened<P: Platform> {
     /// The device.

@@ -25,7 +25,7 @@ pub trait Platform: Clone + 'static {
     fn local(&self) -> &Local<Self::Driver>;
 
     /// Opens the file or block device at `path` for `device`, and for nobody else. `Busy`:
-    /// somebody has it, and may be about to let go of it.
+    /// somebody has it, and may be about to release it.
     async fn open_disk(
         &self,
         device: &config::Device,
@@ -59,7 +59,7 @@ pub trait Platform: Clone + 'static {
     /// What it has cost so far.
     fn process(&self) -> Process;
 
-    /// Tells whoever looks after the node.
+    /// Reports to whoever operates the node.
     fn event(&self, event: Event);
 }
 
@@ -80,6 +80,6 @@ pub struct Process {
     pub pid: u32,
     /// The time that processors have spent on it.
     pub cpu: Nanos,
-    /// The memory that it has; 0 where the system does not tell.
+    /// The memory that it has; 0 where the system does not report it.
     pub resident_bytes: u64,
 }

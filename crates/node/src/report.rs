@@ -19,12 +19,12 @@ use control::status::{Total, Unused, Volume};
 use filter::{Interval, Snapshot, Tally, Verb};
 use std::collections::HashMap;
 
-/// What one connection was last told, to tell it what happened since.
+/// What one connection was last sent, to send it what happened since.
 #[derive(Default)]
 pub struct Session {
     at: Option<Nanos>,
     cpu: Nanos,
-    /// By device, with the counters when it was opened, which tell one use of
+    /// By device, with the counters when it was opened, which distinguish one use of
     /// a name from a later one.
     devices: HashMap<Name, (Nanos, Snapshot)>,
     /// Blocks hit and missed, by volume.
@@ -62,7 +62,7 @@ impl<P: Platform> Node<P> {
                 counters.get(Counter::BlocksHit),
                 counters.get(Counter::BlocksMissed),
             );
-            // A volume of a former volume's name begins anew.
+            // A volume of a former volume's name starts from zero.
             let earlier = session.lookups.get(name).copied().unwrap_or_default();
             let hits = both.0.saturating_sub(earlier.0);
             let all = hits + both.1.saturating_sub(earlier.1);

@@ -55,7 +55,7 @@ pub struct Log {
     pub extent: Extent,
 }
 
-/// What a device's head tells.
+/// What a device's first bytes show.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Recognised {
     /// Places to watch, each written as a whole by its owner.
@@ -209,7 +209,7 @@ fn lvm(head: &[u8], found: &mut Recognised) {
     }
 }
 
-/// A partition table tells only of being repartitioned, but a GPT's header
+/// A partition table shows only repartitioning, but a GPT's header
 /// holds a checksum of its entries.
 fn table(head: &[u8], found: &mut Recognised) {
     if head.get(510..512) == Some(&[0x55, 0xaa]) {

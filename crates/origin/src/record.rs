@@ -25,7 +25,7 @@ const IDENTITY_BYTES_MAX: usize = 64;
 const PLACE_BYTES: usize = 16;
 const ANY: u8 = u8::MAX;
 
-/// Who a device is, as far as its driver can tell: a serial number, a file
+/// The identity of a device, as far as its driver knows it: a serial number, a file
 /// system's id with an inode, a URI. Opaque here; compared as bytes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Identity(Vec<u8>);

@@ -12,11 +12,11 @@ const SAMPLES_MIN: usize = 8;
 /// Whether an origin is what it was.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// Nothing tells of a change by others.
+    /// Nothing shows a change by others.
     Same,
     /// It is another, or others have changed it.
     Changed(Reason),
-    /// It cannot be told.
+    /// It cannot be decided.
     Unknown(Reason),
 }
 

@@ -109,9 +109,9 @@ fn watches(record: &Record) -> Vec<What> {
         .collect()
 }
 
-/// The image is the same until `change`, which a sentinel tells of.
+/// The image is the same until `change`, which a sentinel shows.
 #[track_caller]
-fn tells(image: &Path, change: impl FnOnce()) {
+fn is_seen(image: &Path, change: impl FnOnce()) {
     let record = record(image);
     let stored = Record::decode(&record.encode()).unwrap();
     assert_eq!(stored, record);
@@ -147,7 +147,7 @@ fn ext4() {
             .read_exact_at(&mut magic, at)
             .unwrap();
         assert_eq!(magic, 0xc03b_3998_u32.to_be_bytes(), "not a journal's");
-        tells(&path, || tool("e2fsprogs", "tune2fs", &["-C", "5"], &path));
+        is_seen(&path, || tool("e2fsprogs", "tune2fs", &["-C", "5"], &path));
     }
 }
 
@@ -157,7 +157,7 @@ fn xfs() {
     tool("xfsprogs", "mkfs.xfs", &["-q", "-f"], &path);
     let watched = watches(&record(&path));
     assert_eq!(watched, [What::XfsSuperblock, What::XfsLog]);
-    tells(&path, || {
+    is_seen(&path, || {
         tool("xfsprogs", "xfs_admin", &["-L", "other"], &path)
     });
     // The log alone: another round of it.
@@ -165,7 +165,7 @@ fn xfs() {
     let head = log.watched.iter().find(|w| w.what == What::XfsLog).unwrap();
     let head = head.extent.start;
     let file = File::options().write(true).open(&path).unwrap();
-    tells(&path, || {
+    is_seen(&path, || {
         file.write_all_at(&[0xfe, 0xed, 0xba, 0xbe, 0, 0, 0, 1], head.byte())
             .unwrap()
     });
@@ -188,7 +188,7 @@ fn btrfs() {
         command.args(["filesystem", "label"]).arg(&path).arg(text);
         assert!(command.status().unwrap().success());
     };
-    tells(&path, || label("other"));
+    is_seen(&path, || label("other"));
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn lvm() {
         let group = format!("hotset-test-{}", std::process::id());
         let mut arguments = quiet.to_vec();
         arguments.push(&group);
-        tells(&path, || {
+        is_seen(&path, || {
             tool("lvm2", "vgcreate", &arguments, &device);
             assert!(Command::new("sync").status().unwrap().success());
         });

@@ -13,7 +13,7 @@ pub trait Admission {
     /// `Ok` lets `key` in; `Err` says why not. Called once for each miss.
     fn admit(&mut self, key: Key, request: &Request) -> Result<(), Reason>;
 
-    /// Tells the time, as [`crate::Policy::tick`].
+    /// Passes the time, as [`crate::Policy::tick`].
     fn tick(&mut self, _now: Nanos) {}
 
     /// The pool now has `lines` live slots.
@@ -172,7 +172,7 @@ pub struct Streams {
     run_bytes_min: u64,
 }
 
-/// Streams told apart at once.
+/// Streams distinguished at once.
 const STREAMS: usize = 16;
 
 impl Streams {

@@ -89,7 +89,7 @@ pub struct Auto<I> {
     /// What `accesses` is at the next step of the hazards.
     step_at: u64,
     active: Expert,
-    /// Whether the active rule stays whatever the miniatures tell.
+    /// Whether the active rule stays whatever the miniatures show.
     is_fixed: bool,
     active_since: Nanos,
     changes: u64,
@@ -127,7 +127,7 @@ impl<I: Index> Auto<I> {
         }
     }
 
-    /// For up to `slots` lines, always by this rule: to tell what the choice is worth.
+    /// For up to `slots` lines, always by this rule: to measure what the choice is worth.
     pub fn fixed(universe: I::Universe, slots: u32, rule: Expert) -> Auto<I> {
         Auto {
             active: rule,
@@ -255,8 +255,8 @@ impl<I: Index> Auto<I> {
         }
     }
 
-    /// The pool has another number of usable slots: time is told in other
-    /// ticks from now on. Sample and ghosts start anew at their new size; what
+    /// The pool has another number of usable slots: time is measured in other
+    /// ticks from now on. Sample and ghosts start over at their new size; what
     /// was learnt stays.
     fn resized(&mut self) {
         let live = self.slots.live();

@@ -1,5 +1,5 @@
 //! Belady's optimum: the line whose next use lies farthest ahead makes room.
-//! Offline: it is told the future, so it serves as a bound in simulations only.
+//! Offline: it is given the future, so it serves as a bound in simulations only.
 //!
 //! Belady, "A study of replacement algorithms for a virtual-storage computer",
 //! IBM Systems Journal 1966. Every miss is admitted, as in the paper.

@@ -31,7 +31,7 @@ pub trait Index {
     /// The node of `key`.
     fn get(&self, key: Key, key_of: impl Fn(u32) -> Key) -> Option<u32>;
 
-    /// The node of `key` if one look finds it; `None` tells nothing. Smaller than
+    /// The node of `key` if one look finds it; `None` means nothing. Smaller than
     /// `get` where it is inlined.
     fn get_near(&self, key: Key, key_of: impl Fn(u32) -> Key) -> Option<u32>;
 

@@ -173,7 +173,7 @@ impl Counters {
         self.admits + self.replaces + self.bypasses.iter().sum::<u64>()
     }
 
-    /// Lines the engine was told to fill.
+    /// Lines the engine was asked to fill.
     pub fn fills(&self) -> u64 {
         self.admits + self.replaces
     }
@@ -207,7 +207,7 @@ impl<F: Fn(Slot) -> bool> Pins for F {
 pub struct Explanation {
     /// The rule in force.
     pub active: &'static str,
-    /// Since when, as told by [`Policy::tick`].
+    /// Since when, by [`Policy::tick`].
     pub since: Nanos,
     /// How often the rule has changed.
     pub changes: u64,
@@ -234,7 +234,7 @@ pub trait Policy {
     fn remove(&mut self, key: Key) -> Option<Slot>;
 
     /// Declares that `key` already occupies `slot`, as after a restart, with
-    /// the heat that [`Policy::export`] told of it or the default if that is
+    /// the heat that [`Policy::export`] gave it or the default if that is
     /// lost. Returns false, and changes nothing, if either is taken or
     /// unusable. Counts as no access.
     fn adopt(&mut self, key: Key, slot: Slot, heat: Heat) -> bool;
@@ -258,7 +258,7 @@ pub trait Policy {
     fn retire(&mut self, slots: Range<u32>);
 
     /// Puts retired slots back in use, free. What depends on how many there are is
-    /// made anew by each call: revive many at once.
+    /// made again by each call: revive many at once.
     fn revive(&mut self, slots: &[Range<u32>]);
 
     /// Which slots exist, are free, are retired.
@@ -267,7 +267,7 @@ pub trait Policy {
     /// Visits every resident line once, in no particular order.
     fn for_each(&self, visit: &mut dyn FnMut(Key, Slot));
 
-    /// Tells the time. Call at any steady pace, such as once a second.
+    /// Passes the time. Call at any steady pace, such as once a second.
     fn tick(&mut self, now: Nanos);
 
     /// What has been answered so far.

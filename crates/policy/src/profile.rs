@@ -68,7 +68,7 @@ impl Profiler {
         }
     }
 
-    /// Tells the time, before the accesses that follow. The first call begins
+    /// Passes the time, before the accesses that follow. The first call begins
     /// the profile.
     pub fn tick(&mut self, now: Nanos) {
         self.working.tick(now);
@@ -117,14 +117,14 @@ pub struct Profile {
     pub reads: u64,
     /// Writes, counted alike.
     pub writes: u64,
-    /// From the first to the last time told; zero if none was.
+    /// From the first to the last tick; zero if there was none.
     pub seconds: f64,
     /// Distinct lines, estimated.
     pub unique_lines: f64,
     /// The miss ratio that no size goes below.
     pub plateau: f64,
     /// Of the distinct lines, those first seen in the last quarter of the time,
-    /// as a share, estimated; zero if no time was told.
+    /// as a share, estimated; zero if there was no tick.
     pub late_share: f64,
     /// The curve, by rising size, up to the distinct lines.
     pub curve: Vec<Point>,

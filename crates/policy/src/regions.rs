@@ -20,7 +20,7 @@ pub struct Region {
     /// Writes of lines, alike.
     pub writes: u32,
     /// When a line was last accessed, in seconds since the beginning of time as
-    /// it was told, plus one; zero if never.
+    /// it saw, plus one; zero if never.
     pub last: u32,
 }
 
@@ -71,7 +71,7 @@ impl Regions {
         }
     }
 
-    /// Tells the time, before the accesses that follow.
+    /// Passes the time, before the accesses that follow.
     pub fn tick(&mut self, now: Nanos) {
         self.now = self.now.max(now);
         let halvings = now.since(self.halved).0 / HALF_LIFE.0;

@@ -58,7 +58,7 @@ policies! {
     "w-tinylfu-20", "frequency decides who leaves a window of 20%" => |u, s| WTinyLfu::<I>::new(u, s, 20);
     "s3-fifo", "small, main and ghost FIFO queues" => S3Fifo::<I>::new;
 
-    /// One rule of `auto` each, which tell what its choice is worth; not for use.
+    /// One rule of `auto` each, which measure what its choice is worth; not for use.
     RULES:
     "auto-reuse", "the rule of learned reuse of auto, always" => |u, s| Auto::<I>::fixed(u, s, Expert::Reuse);
     "auto-recency", "the rule of recency of auto, always" => |u, s| Auto::<I>::fixed(u, s, Expert::Recency);

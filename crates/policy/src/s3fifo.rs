@@ -1,5 +1,5 @@
 //! S3-FIFO: a small queue filters out lines touched once, a main queue keeps
-//! the rest, and a ghost queue recognises those that were let go too early.
+//! the rest, and a ghost queue recognises those that were evicted too early.
 //!
 //! Yang, Zhang, Qiu, Yue and Rashmi, "FIFO queues are all you need for cache
 //! eviction", SOSP 2023. As there: the small queue has a tenth of the slots,

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_frequent_from_rare_and_forgets() {
+    fn distinguishes_frequent_from_rare_and_forgets() {
         let mut sketch = Sketch::new(1000);
         for round in 0..5 {
             for key in 0..100 {

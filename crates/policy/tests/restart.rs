@@ -1,5 +1,5 @@
 //! What a restart loses: under three points of hit ratio, if lines and learned state
-//! are carried over; a pool that starts empty shows that the load can tell.
+//! are carried over; a pool that starts empty shows that the load can distinguish them.
 
 use policy::{Heat, Instruction, Key, Op, Policy, Request, Slot, Unpinned, registry};
 
@@ -62,7 +62,10 @@ fn a_restart_forgets_next_to_nothing() {
             restarted > kept - 0.03,
             "{name}: {restarted} after, {kept} before"
         );
-        assert!(emptied < kept - 0.1, "{name}: the load does not tell");
+        assert!(
+            emptied < kept - 0.1,
+            "{name}: the load does not distinguish them"
+        );
     }
 }
 

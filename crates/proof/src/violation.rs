@@ -1,4 +1,4 @@
-//! What a campaign found wrong, as its report tells it.
+//! What a campaign found wrong, as its report prints it.
 
 use serde::Serialize;
 

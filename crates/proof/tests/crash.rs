@@ -21,7 +21,7 @@ fn daemons_that_are_killed_lose_and_make_up_nothing() {
     );
 }
 
-/// What the engine was wrong about in these, `docs/crash-laboratory.md` tells.
+/// `docs/crash-laboratory.md` says what the engine was wrong about in these.
 #[test]
 fn seeds_that_found_something_stay_right() {
     for seed in [730437, 818353, 871920, 879713, 881410, 954915] {

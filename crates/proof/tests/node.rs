@@ -16,7 +16,7 @@ fn nodes_that_are_changed_and_lose_disks_lose_and_make_up_nothing() {
     all_right(0..CASES);
 }
 
-/// What the node, or the campaign, was wrong about in these, `docs/node-campaign.md` tells.
+/// `docs/node-campaign.md` says what the node, or the campaign, was wrong about in these.
 #[test]
 fn seeds_that_found_something_stay_right() {
     all_right([8, 108, 6170, 50378].into_iter());

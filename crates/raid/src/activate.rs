@@ -10,7 +10,7 @@ use crate::member::Member;
 use block::IoResult;
 use std::rc::Rc;
 
-/// How an array is put together.
+/// How an array is assembled.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Start {
     /// Start although members are absent that may hold newer data.

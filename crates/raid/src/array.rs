@@ -170,14 +170,14 @@ impl Array {
         Ok(())
     }
 
-    /// Lets go of the devices of all members, once nothing is at work on them: for
-    /// whoever opens them anew, to put the array together again. No request may be in
+    /// Releases the devices of all members, once nothing is at work on them: for
+    /// whoever reopens them, to reassemble the array. No request may be in
     /// flight; later ones fail.
     pub async fn release(&self) {
         let core = self.core();
         core.closed.set(true);
         core.released().await;
-        core.abandon("its members were let go of");
+        core.abandon("its members were released");
     }
 
     /// Fails at once every member in `domain` that can be done without.
@@ -310,7 +310,7 @@ impl Array {
     /// Compares all copies, or data with parity; with `repair` brings what
     /// differs into agreement.
     pub async fn scrub(&self, repair: bool) -> IoResult<ScrubReport> {
-        // Whoever lets go of the members waits for who holds it.
+        // Whoever releases the members waits for who holds it.
         let core = self.core().clone();
         core.scrub(repair).await
     }

@@ -1,7 +1,7 @@
 //! Putting arrays together from what their members say.
 //!
 //! What cannot be used, because it is silent, blank, another array's, too small, or
-//! damaged, counts as absent, and is told of. What was asked of a member before has ended
+//! damaged, counts as absent, and is reported. What was asked of a member before has ended
 //! before it is trusted (`late`). An array starts without a member only if
 //! those of which nothing is known could not have carried it on by themselves: what is
 //! here may be old then.
@@ -41,7 +41,7 @@ impl Found {
     }
 }
 
-/// Puts an array together from `candidates`, in whatever order. Those that cannot be
+/// Assembles an array from `candidates`, in whatever order. Those that cannot be
 /// used count as absent. `generation` is this start's own random identity, which no other
 /// start may have.
 pub async fn assemble(
@@ -199,7 +199,7 @@ fn choose(found: Vec<Found>, name: Option<&str>, notes: &mut Vec<String>) -> IoR
     Ok(ours)
 }
 
-/// Members of one array that went on without each other.
+/// Members of one array that diverged.
 fn apart(found: &[Found]) -> IoError {
     let newest = found.iter().max_by_key(|found| found.known.newest().age());
     let newest = newest.expect("members that are apart");
@@ -211,7 +211,7 @@ fn apart(found: &[Found]) -> IoError {
     let (ours, theirs) = (names(&with_it), names(&others));
     let history = |side: &[&Found]| side.first().map(|found| found.known.history());
     invalid(format!(
-        "array {} is a split brain: {ours} went on without {theirs}, and {theirs} without {ours}, \
+        "array {} is a split brain: {ours} continued without {theirs}, and {theirs} without {ours}, \
          and each holds writes that the other has not ({ours}: {}; {theirs}: {}). To keep what \
          {ours} holds, remove {theirs} from the members, start (degraded, if that is asked for), \
          and then add {theirs}, which overwrites it; to keep what {theirs} holds, the other way \
@@ -227,7 +227,7 @@ struct Place {
     here: Option<(Candidate, Known)>,
     /// How far that is; `None` if nothing usable is here.
     membership: Option<Membership>,
-    /// Something is here that tells what it knows, usable or not.
+    /// Something is here that shows what it knows, usable or not.
     known: bool,
 }
 
@@ -293,7 +293,7 @@ fn settle_unknown(
             });
         }
     }
-    // One that may have gone on with what cannot be read is trusted before one that
+    // One that may have diverged with what cannot be read is trusted before one that
     // certainly did not.
     let may_be_newer = |place: &Place| {
         let hides = |(_, known): &(Candidate, Known)| known.may_hide_the_newest();
@@ -322,7 +322,7 @@ fn settle_unknown(
 }
 
 /// The roles in sync of which another member does not know that, for it was cut short as
-/// it was told.
+/// it was given.
 fn unheard(places: &[Place], truth: &Superblock) -> Vec<usize> {
     let fresh = |place: &&Place| place.membership == Some(Membership::Fresh);
     let here = || places.iter().filter(fresh).filter_map(|p| p.here.as_ref());
@@ -365,7 +365,7 @@ fn parts_of(
                 if !entry.state.is_failed() {
                     let name = &member.name;
                     notes.push(format!(
-                        "{name} is older than the other members; it is filled anew"
+                        "{name} is older than the other members; it is filled again"
                     ));
                 }
                 returned.push((role, member, whole));
@@ -441,7 +441,7 @@ fn check_absent(shape: &Shape, places: &[Place], truth: &Superblock, start: Star
     let with_hidden = logged && !shape.can_run(hides) && shape.can_run(|r| absent(r) || hides(r));
     if (shape.can_run(absent) || with_hidden) && !start.degraded {
         return Err(invalid(format!(
-            "array {} may have gone on without the members that are here: bring back the missing \
+            "array {} may have continued without the members that are here: bring back the missing \
              (roles {}), or start it degraded if they are lost for good",
             truth.name,
             missing.join(", ")

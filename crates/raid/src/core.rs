@@ -79,7 +79,7 @@ pub(crate) struct Slot {
     /// The version of the roster with which every member knows that it is in sync. Before that none may
     /// be lost that would take itself for the only one.
     pub known_from: Cell<Version>,
-    /// What has been told of it since it was last in sync.
+    /// What has been logged of it since it was last in sync.
     pub logged: RefCell<BTreeSet<String>>,
 }
 
@@ -112,7 +112,7 @@ pub(crate) struct Core {
     pub roster: Durable<Roster>,
     /// Why writes are refused.
     pub down: RefCell<Option<String>>,
-    /// Flushes that failed, whoever asked for them, and of which the user was told.
+    /// Flushes that failed, whoever asked for them, and which of them the user has had.
     pub flush_errors: FlushErrors,
     pub user: Cell<Seen>,
     pub events: RefCell<Vec<Event>>,
@@ -390,7 +390,7 @@ impl Core {
     pub fn take_down(&self, why: String) {
         if self.down.borrow().is_none() {
             self.log(format!(
-                "{}: {why}; it is to be put together again once they are back",
+                "{}: {why}; it is to be reassembled once they are back",
                 self.name
             ));
             *self.down.borrow_mut() = Some(why);

@@ -299,7 +299,7 @@ async fn prepare(core: &Rc<Core>, role: usize, member: Rc<Member>, zeroed: bool)
     Ok(())
 }
 
-/// Refuses a member that holds something, as far as a sample tells.
+/// Refuses a member that holds something, as far as a sample shows.
 async fn check_zeroes(core: &Rc<Core>, role: usize, member: &Member) -> IoResult {
     let block = Sectors(BLOCK_BYTES as u64 / block::SECTOR_BYTES);
     let last = (core.shape.member_sectors(role).0 / block.0).saturating_sub(1);

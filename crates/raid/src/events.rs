@@ -1,7 +1,7 @@
 //! What an administrator should know of an array.
 //!
 //! Invariant: a member that is tried again and again without becoming in sync
-//!     ⟹ what is told of it is told once, for as long as it fails in the same few ways
+//!     ⟹ what is logged of it is logged once, for as long as it fails in the same few ways
 
 use crate::core::Core;
 use block::Nanos;
@@ -19,7 +19,7 @@ pub struct Event {
 const EVENTS_MAX: usize = 64;
 
 /// How many sentences are remembered of a role.
-const TOLD_MAX: usize = 16;
+const LOGGED_MAX: usize = 16;
 
 impl Core {
     pub fn log(&self, what: String) {
@@ -34,11 +34,11 @@ impl Core {
         self.event_count.set(self.event_count.get() + 1);
     }
 
-    /// Tells what becomes of the member of `role`, unless that has been told since it was
+    /// Logs what becomes of the member of `role`, unless that has been logged since it was
     /// last in sync.
     pub fn log_once(&self, role: usize, what: String) {
         let mut logged = self.slots[role].logged.borrow_mut();
-        if logged.len() == TOLD_MAX {
+        if logged.len() == LOGGED_MAX {
             logged.clear();
         }
         if logged.insert(what.clone()) {

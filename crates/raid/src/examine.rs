@@ -26,7 +26,7 @@ pub async fn examine(env: &Env, device: &BoxDevice) -> IoResult<Option<Superbloc
     Ok(known.map(|known| known.newest().clone()))
 }
 
-/// What a device says of itself, each read of which may take `patience`.
+/// What a device says of itself, each read of which may take `timeout`.
 pub(crate) async fn known(
     env: &Env,
     device: &BoxDevice,

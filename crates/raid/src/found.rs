@@ -15,7 +15,7 @@ use crate::member::Member;
 use block::{Buf, IoResult, Lba, Nanos, SECTOR_BYTES, Sectors};
 use std::collections::BTreeMap;
 
-/// How often something is read that a start hangs on, and how long after each failure.
+/// How often something is read that a start depends on, and how long after each failure.
 const READ_TRIES: u32 = 4;
 const READ_PAUSE: Nanos = Nanos::from_millis(20);
 

@@ -6,7 +6,7 @@
 //!     the parity's member: the data chunks stand for themselves
 //!     a data member:       the record is done again, and parity is right
 //! A stripe that is written whole needs no bytes in the journal, only its new
-//! checksums: parity is computed again, or, with a member gone, the sums tell
+//! checksums: parity is computed again, or, with a member gone, the sums show
 //! whether all of the others are new.
 //!
 //! Invariants:

@@ -2,7 +2,7 @@
 //! through, and a device may still do what was asked of it long ago.
 //!
 //! Invariants:
-//!     a device is taken (back), or an array is put together of it ⟹ no change that it was asked for before can still land
+//!     a device is taken (back), or an array is assembled of it   ⟹ no change that it was asked for before can still land
 //!     a flush of an array has ended ⟹ nor can one of an array that was given up
 
 use crate::core::Core;
@@ -108,14 +108,14 @@ impl Member {
     /// flushed, which waits for that.
     pub async fn late_ended(&self) -> IoResult {
         match self.flush().await {
-            // A server that was started anew says once that it may have forgotten writes.
+            // A server that was restarted says once that it may have forgotten writes.
             Err(error) if error.kind() != Kind::Timeout => self.flush().await,
             result => result,
         }
     }
 }
 
-/// The same of a device that is to be a member, which has `patience`. Whatever it answers, it
+/// The same of a device that is to be a member, with a `timeout`. Whatever it answers, it
 /// has answered: one that fails flushes shows that to the first commit.
 pub(crate) async fn ended_on(env: &Env, device: &BoxDevice, timeout: Nanos) -> IoResult {
     let limit = crate::turn::limit(timeout, UNFLUSHED_MAX);

@@ -1,5 +1,5 @@
 //! Sectors of an array whose data is lost: they are remembered, durably, and
-//! cannot be read until they are written anew.
+//! cannot be read until they are rewritten.
 
 use crate::core::Core;
 use crate::format::BAD_MAX;
@@ -18,7 +18,7 @@ impl Core {
         {
             None => Ok(()),
             Some(bad) => Err(self
-                .error(Kind::Media, "these sectors were lost; write them anew")
+                .error(Kind::Media, "these sectors were lost; rewrite them")
                 .at(*bad)),
         }
     }
@@ -40,7 +40,7 @@ impl Core {
         self.roster.change(|roster| roster.bad = runs);
     }
 
-    /// `extent` has been written anew: it counts as lost until that is durable, and
+    /// `extent` has been rewritten: it counts as lost until that is durable, and
     /// still if that would leave too many runs. `Err` if so.
     pub async fn clear_bad(self: &Rc<Core>, extent: Extent) -> IoResult {
         if !self.roster.now().bad.iter().any(|run| run.overlaps(extent)) {

@@ -15,8 +15,8 @@
 
 use crate::format::{MemberEntry, MemberState, Position, ROLE_SPARE, Superblock, Uuid};
 
-/// How many starts of a history are told.
-const TOLD_MAX: usize = 3;
+/// How many starts of a history are printed.
+const PRINTED_MAX: usize = 3;
 
 /// What a device says of itself: the copies of its superblock that are sound.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -108,7 +108,7 @@ impl Known {
             format!("event {} of start {}", at.event, &name[..8])
         };
         let chain = self.newest().chain();
-        let starts: Vec<_> = chain.iter().take(TOLD_MAX).map(short).collect();
+        let starts: Vec<_> = chain.iter().take(PRINTED_MAX).map(short).collect();
         starts.join(" after ")
     }
 
@@ -144,7 +144,7 @@ fn follows(truth: &Superblock, copy: &Superblock) -> bool {
     copy.role == ROLE_SPARE || is_in && !apart
 }
 
-/// Of version 1: whether an array went on with the member of `found`, which `table` calls
+/// Of version 1: whether an array continued with the member of `found`, which `table` calls
 /// failed, and with none of those that are in sync there. If it had any of them with it,
 /// its last event never reached those, and nothing was acknowledged after that.
 fn diverged(found: &Superblock, table: &[MemberEntry]) -> bool {
@@ -160,7 +160,7 @@ fn diverged(found: &Superblock, table: &[MemberEntry]) -> bool {
 }
 
 /// The newest superblock of members that are of one array, which speaks for all of
-/// them: each that it knows has a copy that it follows. `None` if members went on apart
+/// them: each that it knows has a copy that it follows. `None` if members diverged
 /// from each other, so that there is none.
 pub(crate) fn newest(found: &[&Known]) -> Option<Superblock> {
     let copies = found.iter().flat_map(|known| &known.copies);
@@ -189,7 +189,7 @@ pub(crate) fn history_after(truth: &Superblock, most: usize) -> Vec<Position> {
     let mut chain = truth.chain();
     if is_plain(truth) {
         // Version 1 may have begun one more, on members that are absent, and counts
-        // on `diverged` to tell.
+        // on `diverged` to decide.
         chain[0].event += 1;
     }
     let failed = truth.table.iter().filter(|entry| entry.state.is_failed());

@@ -54,7 +54,7 @@ impl Core {
     }
 
     /// The role that is exchanged, with the device it is given to and the first region that
-    /// is not copied; `None` if that is over, which is told.
+    /// is not copied; `None` if that is over, which is logged.
     fn replaced(self: &Rc<Core>) -> Option<(Filled, usize)> {
         let replacement = self.replacement.borrow();
         let Replacement {

@@ -11,7 +11,7 @@
 //!     what a slot held cannot be known, and not so
 //!         ⟹ refused, or what cannot be computed is lost durably; never guessed
 //!
-//! It may be interrupted and begin anew: records stay until a flush has covered
+//! It may be interrupted and start over: records stay until a flush has covered
 //! what they announce.
 
 use crate::core::Core;

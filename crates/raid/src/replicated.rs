@@ -189,7 +189,7 @@ impl Core {
     }
 
     /// Writes the sectors of `piece` on `role` again, from another leg. They
-    /// are read anew while nobody can write them.
+    /// are read again while nobody can write them.
     async fn mend(self: &Rc<Core>, piece: Piece, role: usize) -> IoResult {
         let around = match self.shape.level() {
             Level::Raid5 => self.shape.stripe_at(piece.extent.start).extent(),
@@ -407,7 +407,7 @@ impl Core {
             .shape
             .pieces(extent)
             .map(|piece| self.resync_piece(piece));
-        // All of them end before the range is let go of, whatever one meets.
+        // All of them end before the range is unlocked, whatever one meets.
         join_all(pieces).await.into_iter().collect()
     }
 

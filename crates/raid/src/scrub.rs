@@ -3,7 +3,7 @@
 //!
 //! Sectors that cannot be read are written again from the others, as a read
 //! would. Where copies differ the one that most legs hold is right; two that
-//! differ, or a parity that does not fit, do not tell which is wrong: a repair
+//! differ, or a parity that does not fit, do not show which is wrong: a repair
 //! then makes them agree, on the first copy or with the data.
 
 use crate::core::Core;

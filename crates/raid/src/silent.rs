@@ -1,7 +1,7 @@
 //! Members that do not answer and that the array cannot do without.
 //!
 //! Requests wait for such a member as long as its device does: an error would be worse. An
-//! administrator, who can do something about it, and a start are told instead.
+//! administrator, who can do something about it, and a start get the error instead.
 //!
 //! Invariant: work for an administrator or a start has not ended
 //!     ⟹ no member has been waited for longer than it may take

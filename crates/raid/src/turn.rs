@@ -65,7 +65,7 @@ impl Turns {
     }
 }
 
-/// How long a device that has `patience` may take to move `bytes`.
+/// How long a device with this `timeout` may take to move `bytes`.
 pub(crate) fn limit(timeout: Nanos, bytes: u64) -> Nanos {
     let moving = u128::from(bytes) * 1_000_000_000 / u128::from(RATE_MIN);
     timeout + Nanos(u64::try_from(moving).unwrap_or(u64::MAX))

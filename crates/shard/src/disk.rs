@@ -66,7 +66,7 @@ impl<D: Driver> Device for Disk<D> {
         self.command(Op::Discard(extent)).await
     }
 
-    /// One run of data: the driver does not tell holes.
+    /// One run of data: the driver does not report holes.
     async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
         self.geometry.check(extent)?;
         out.push((extent, Content::Data));
@@ -78,7 +78,7 @@ impl<D: Driver> Device for Disk<D> {
 /// every hit.
 enum Reading<'a, D: Driver> {
     Begun(Perform<'a, D>),
-    /// Taken when it has been told.
+    /// Taken when it has been reported.
     Refused(Option<(Buf, IoError)>),
 }
 

@@ -1,4 +1,4 @@
-//! The shard: polls tasks, hands operations to the driver, and tells its host
+//! The shard: polls tasks, hands operations to the driver, and returns to its host
 //! when it can sleep.
 //!
 //! Order within a turn, fixed so that a simulation repeats: completions, then

@@ -155,7 +155,7 @@ impl<D: Driver> Ops<D> {
     }
 
     /// Takes in a completion and submits the next operation that waits for the
-    /// target. Returns who is to be told.
+    /// target. Returns who is to be woken.
     #[inline]
     pub(crate) fn complete(&self, completion: Completion) -> Waiter {
         let Completion {
@@ -200,7 +200,7 @@ impl<D: Driver> Ops<D> {
         waiter
     }
 
-    /// The output of an operation that has ended; else `waiter` is told later.
+    /// The output of an operation that has ended; else `waiter` is woken later.
     #[inline]
     pub(crate) fn take(&self, token: Token, waiter: impl FnOnce() -> Waiter) -> Option<Output> {
         let mut table = self.table.borrow_mut();

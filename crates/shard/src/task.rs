@@ -43,7 +43,7 @@ impl Drop for Running {
     }
 }
 
-/// Who is told when an operation ends. A task of the same shard is named by its
+/// Who is woken when an operation ends. A task of the same shard is named by its
 /// slot, which costs no reference count.
 #[derive(Default)]
 pub(crate) enum Waiter {

@@ -9,7 +9,7 @@ use crate::service::{ModelId, Service};
 use crate::trace_hash::Verb;
 use block::{Extent, Fua, IoError, IoResult, Kind, Nanos};
 
-/// What the world has to be told of next.
+/// What the world has to hear of next.
 pub(crate) enum Wake {
     /// The operation is served then.
     Served(Nanos),

@@ -299,7 +299,7 @@ impl Host for Sim {
 
     /// # Panics
     /// If the shards stall or the budget is spent: a program that is the same on
-    /// every host could not tell. [`Sim::drive`] returns these instead.
+    /// every host could not report. [`Sim::drive`] returns these instead.
     fn run<B>(&mut self, shards: u32, boot: B)
     where
         B: Fn(ShardId, SimDriver) -> Box<dyn Turn> + Send + Sync + 'static,

@@ -40,7 +40,7 @@ pub(crate) struct Pipe {
     pub stalled: bool,
     pub breaking: bool,
     pub broken: bool,
-    /// The sender has closed; true once the receiver has been told.
+    /// The sender has closed; true once the receiver has been notified.
     pub closing: bool,
     pub ended: bool,
     pub deaf: bool,
@@ -284,7 +284,7 @@ impl World {
         self.receive(end ^ 1);
     }
 
-    /// Tells the receiving end, after all that was sent, that no more will come.
+    /// Signals to the receiving end, after all that was sent, that no more will come.
     pub(crate) fn announce_end(&mut self, pipe: u32) {
         let latency = self.latency(self.streams.ends[pipe as usize].link);
         let state = &self.streams.pipes[pipe as usize];

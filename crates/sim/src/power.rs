@@ -127,7 +127,7 @@ impl World {
         }
     }
 
-    /// Lets go what a fault holds.
+    /// Releases what a fault holds.
     fn release(&mut self, target: TargetId) {
         match self.targets.get(target.0 as usize) {
             Some(Target::Disk(unit)) => {

@@ -3,7 +3,7 @@
 use crate::rng::Rng;
 use block::Nanos;
 
-/// A span of time drawn anew for each operation, both ends included.
+/// A span of time drawn for each operation, both ends included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
     /// The shortest.

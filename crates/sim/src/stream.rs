@@ -472,7 +472,7 @@ impl World {
         }
     }
 
-    /// No stream outlives a boot; every listener is open anew.
+    /// No stream outlives a boot; every listener is open again.
     pub(crate) fn reset_streams(&mut self) {
         self.cut_dead_streams();
         for listener in 0..self.streams.listeners.len() as u32 {

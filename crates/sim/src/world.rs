@@ -168,7 +168,7 @@ impl World {
         Some(target)
     }
 
-    /// Adds a listener at `address`, behind links like `link`. It is open anew at
+    /// Adds a listener at `address`, behind links like `link`. It is open again at
     /// every boot. `Invalid` if the address is taken or the link impossible.
     pub fn listen(&mut self, address: Address, link: LinkSpec) -> IoResult<TargetId> {
         self.streams.check(&address, &link)?;

@@ -1,4 +1,4 @@
-//! Each class of disk fault strikes where it was told to, is seen, and is counted.
+//! Each class of disk fault strikes where it was set to, is seen, and is counted.
 
 mod hand;
 

@@ -193,7 +193,7 @@ impl Machine {
         held.map(|(path, _)| path.clone()).collect()
     }
 
-    /// What nodes have told since this was last asked.
+    /// Events of nodes since this was last asked.
     pub fn take_events(&self) -> Vec<Event> {
         self.events.take()
     }

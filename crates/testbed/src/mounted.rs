@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long a process may take to end: a database has stopped once its file says
-/// so, a moment before it lets go of its directory.
+/// so, a moment before it releases its directory.
 const LEAVING_MAX: Duration = Duration::from_secs(10);
 
 /// A file system that is mounted, until dropped.

@@ -8,6 +8,7 @@
 //! which is a workspace of its own, and build output.
 
 pub mod comments;
+pub mod dialect;
 pub mod documents;
 pub mod layers;
 pub mod length;
@@ -26,8 +27,9 @@ pub use tree::{Finding, Tree};
 pub type Check = fn(&Tree) -> Vec<Finding>;
 
 /// Every check, by name.
-pub const CHECKS: [(&str, Check); 10] = [
+pub const CHECKS: [(&str, Check); 11] = [
     ("comments", comments::check),
+    ("dialect", dialect::check),
     ("documents", documents::check),
     ("layers", layers::check),
     ("length", length::check),

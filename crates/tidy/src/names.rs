@@ -19,7 +19,8 @@ const FILE: &str = "files belong to drivers: use a block::Device, or take the by
 const NETWORK: &str = "the network belongs to drivers: use block::Stream, Listener or Connector";
 const RANDOM: &str = "an unseeded source cannot be repeated: take a seed as an argument";
 
-const PRINT: &str = "nothing prints below the command line: return it, or tell node's Platform";
+const PRINT: &str =
+    "nothing prints below the command line: return it, or give node's Platform an event";
 
 const BANS: [Ban; 23] = [
     ban("std::time", CLOCK),

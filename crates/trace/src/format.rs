@@ -79,7 +79,7 @@ impl Format {
         Format::ALL.into_iter().find(|f| f.name() == name)
     }
 
-    /// The format that a file's name tells, whatever it is compressed with.
+    /// The format by a file's name, whatever it is compressed with.
     pub fn from_path(path: &std::path::Path) -> Option<Format> {
         let name = path.file_name()?.to_str()?;
         let name = [".zst", ".gz"]

@@ -87,7 +87,7 @@ impl Reader {
         let fail = |e: io::Error| Error::new(path, None, e.to_string());
         let mut file = File::open(path).map_err(fail)?;
         let mut start = [0; parquet::MAGIC.len()];
-        // Without a header, only its name can tell it from noise.
+        // Without a header, only its name distinguishes it from noise.
         let headless = Format::from_path(path).filter(|named| *named == Format::OracleGeneral);
         let format = format.or(headless);
         let is_file = file.metadata().map_err(fail)?.is_file();

@@ -1,7 +1,7 @@
 //! Records on their way from where they are made to where they are written, in
 //! bounded memory: encoded as in the binary format, piece by piece.
 //!
-//! Invariant: the pieces taken, put together, are the records that were not
+//! Invariant: the pieces taken, joined, are the records that were not
 //! dropped, in order.
 
 use crate::Record;

@@ -35,7 +35,7 @@ impl Read for Text {
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
-    let line = line.expect("Linux tells it");
+    let line = line.expect("Linux reports it");
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 

@@ -137,7 +137,7 @@ fn open_named(path: &Path, options: &DiskOptions, name: &str) -> IoResult<Disk> 
     };
     let block = choose_block(options.block, &limits)?;
     let bytes = bytes_of(&file, is_block_device)
-        .map_err(|cause| errno::error(cause, "cannot tell its size"))?;
+        .map_err(|cause| errno::error(cause, "cannot determine its size"))?;
     if is_block_device && bytes == 0 {
         return Err(IoError::new(Kind::Gone, NO_DEVICE));
     }
@@ -236,7 +236,7 @@ fn device_limits(file: &File) -> IoResult<Limits> {
     let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::BLKSSZGET, &raw mut bytes) };
     if result < 0 {
         let cause = io::Error::last_os_error();
-        return Err(errno::error(cause, "cannot tell its logical block"));
+        return Err(errno::error(cause, "cannot determine its logical block"));
     }
     limits(bytes as u64, SECTOR_BYTES as usize)
 }
@@ -253,7 +253,7 @@ fn file_limits(file: &File, buffered: bool) -> IoResult<Limits> {
         )),
         Some((memory, offset)) => limits(offset.into(), memory as usize),
         // A file system that does not say: a page suits every one, and one
-        // that can do with less may be told so.
+        // that can do with less may be configured so.
         None => Ok(Limits {
             block_bytes: SECTOR_BYTES,
             preferred: Sectors(8),
@@ -307,7 +307,7 @@ const ANSWER_AT_ONCE: [libc::c_long; 5] = [
     libc::TMPFS_MAGIC,
 ];
 
-/// What kind of file system a file is on; zero if it does not tell.
+/// What kind of file system a file is on; zero if the system does not say.
 fn file_system_of(file: &File) -> libc::c_long {
     // SAFETY: all zeroes is a valid `statfs`.
     let mut stat: libc::statfs = unsafe { std::mem::zeroed() };

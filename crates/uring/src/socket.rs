@@ -131,7 +131,7 @@ pub(crate) fn listen(address: &Address) -> IoResult<(Socket, Address)> {
             let listener = TcpListener::bind(&**host)
                 .map_err(|cause| errno::error(cause, "cannot listen").on(describe(address)))?;
             let at = listener.local_addr().map_err(|cause| {
-                errno::error(cause, "cannot tell the port listened on").on(describe(address))
+                errno::error(cause, "cannot determine the port listened on").on(describe(address))
             })?;
             (listener.into(), None, Address::Tcp(at.to_string().into()))
         }

@@ -76,7 +76,7 @@ impl Targets {
         true
     }
 
-    /// How many disks and ports have been closed: a change tells a shard to let go.
+    /// How many disks and ports have been closed: at a change a shard closes its own.
     pub(crate) fn held_closed(&self) -> u64 {
         self.held_closed.load(Acquire)
     }

@@ -59,7 +59,7 @@ fn memory_of_operations_that_do_not_end_is_never_used_again() {
     assert_eq!(pool.total_bytes() - pool.free_bytes(), 8 * (4 << 20));
 }
 
-/// The kernel tells one of several flushes that writes were lost.
+/// The kernel fails one of several flushes if writes were lost.
 #[test]
 fn no_flush_succeeds_that_was_in_flight_with_one_that_failed() {
     let buffered = DiskOptions {

@@ -1,4 +1,4 @@
-//! A disk that was used and let go can be claimed again at once. Alone in its
+//! A disk that was used and released can be claimed again at once. Alone in its
 //! program: while another thread starts a process, that has all files open too.
 
 mod common;

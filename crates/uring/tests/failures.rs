@@ -116,7 +116,7 @@ fn a_device_detached_while_open() {
     let host = host();
     let (mut driver, disk) = open(&host, device.path());
     write(&mut driver, disk, Lba::ZERO, Fua::No).unwrap();
-    // The kernel keeps it for us until we let go.
+    // The kernel keeps it for us until we close it.
     device.detach();
     assert_eq!(read(&mut driver, disk, Lba::ZERO, BLOCK).unwrap(), 7);
     host.close(disk);
@@ -128,7 +128,7 @@ fn a_device_detached_while_open() {
     let left = || run("losetup", &["--associated", path.to_str().unwrap()]);
     while left() != Ok(String::new()) {
         let waited = begin.elapsed();
-        assert!(waited.as_secs() < 30, "closing lets go of the device");
+        assert!(waited.as_secs() < 30, "closing releases the device");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

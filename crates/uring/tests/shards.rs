@@ -239,7 +239,7 @@ fn bytes_anywhere_in_memory_reach_the_disk() {
     assert_eq!(buf[2 * BLOCK - 1], 7);
 }
 
-/// Idles until told, or panics.
+/// Idles until its flag is set, or panics.
 struct Idler {
     driver: UringDriver,
     panics: bool,

@@ -29,7 +29,7 @@ pub const DEPTH: usize = 256;
 const FLIGHTS_MAX: usize = 4 * DEPTH;
 const BLOCK_BYTES: u64 = 4096;
 const BLOCK_SECTORS: u64 = 8;
-/// How often the policy is told the time.
+/// How often the policy gets the time.
 const TICK: Nanos = Nanos(1_000_000_000);
 
 /// The devices that are modelled.

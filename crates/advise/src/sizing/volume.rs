@@ -3,7 +3,7 @@
 //!
 //! Misses change with the size as LRU's curve does; what else happens to a
 //! request, and how quick a device is, is taken to stay as it was. So a smaller
-//! pool will be slower than told here where it loads the origin more.
+//! pool will be slower than estimated here where it loads the origin more.
 
 use super::Estimate;
 use control::observed::{Kind, Observed};

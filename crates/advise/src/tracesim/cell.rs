@@ -6,7 +6,7 @@ use policy::registry::Visit;
 use policy::{Counters, Instruction, Key, Op, Policy, Unpinned};
 use std::time::Instant;
 
-/// How often the policy is told the time, in the time of the trace.
+/// How often the policy gets the time, in the time of the trace.
 const TICK: Nanos = Nanos(1_000_000_000);
 
 /// What a run counted.

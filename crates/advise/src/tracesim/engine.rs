@@ -143,7 +143,7 @@ impl Latency {
 
 impl EnginePlan {
     /// Runs every cell; rows come by size, then by mode, then by policy. `done`
-    /// is called after each, from any thread. `Err` tells why in a line.
+    /// is called after each, from any thread. `Err` says why in a line.
     pub fn run(&self, input: &Input, done: &(dyn Fn() + Sync)) -> Result<Vec<EngineRow>, String> {
         let mut cells = Vec::new();
         for size in &self.sizes {

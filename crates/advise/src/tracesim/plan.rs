@@ -8,7 +8,7 @@ use policy::registry;
 use serde::Serialize;
 
 /// The offline optimum, which is no entry of the registry because it has to be
-/// told the future.
+/// given the future.
 pub const BELADY: &str = "belady";
 
 /// One result.

@@ -39,7 +39,7 @@ impl Chunk {
 pub struct ChunkRequest {
     /// When.
     pub time: Nanos,
-    /// What the policy is told of it.
+    /// What the policy is given of it.
     pub request: Request,
     /// How many of the chunk's lines are its own.
     pub lines: u32,

@@ -25,15 +25,15 @@ const TIMEOUT: Nanos = Nanos::from_secs(300);
 pub async fn device<D: Device>(device: &D, env: &Env, seed: u64) {
     let suite = Suite::new(device, env, seed);
     suite.shape();
-    suite.patient(suite.ends()).await;
-    suite.patient(suite.mixed()).await;
-    suite.patient(suite.parts()).await;
-    suite.patient(suite.laziness()).await;
-    suite.patient(suite.invalid()).await;
-    suite.patient(suite.disjoint()).await;
-    suite.patient(suite.races()).await;
-    suite.patient(suite.abandoned()).await;
-    suite.patient(suite.verify_all()).await;
+    suite.in_time(suite.ends()).await;
+    suite.in_time(suite.mixed()).await;
+    suite.in_time(suite.parts()).await;
+    suite.in_time(suite.laziness()).await;
+    suite.in_time(suite.invalid()).await;
+    suite.in_time(suite.disjoint()).await;
+    suite.in_time(suite.races()).await;
+    suite.in_time(suite.abandoned()).await;
+    suite.in_time(suite.verify_all()).await;
 }
 
 struct Suite<'a, D> {
@@ -62,7 +62,7 @@ impl<'a, D: Device> Suite<'a, D> {
         }
     }
 
-    async fn patient(&self, case: impl Future<Output = ()>) {
+    async fn in_time(&self, case: impl Future<Output = ()>) {
         let ended = self.env.timer.timeout(TIMEOUT, case).await;
         check!(self.case, ended.is_some(), "it never ends");
     }

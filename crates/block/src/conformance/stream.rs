@@ -32,15 +32,15 @@ where
         case: Case::new("stream", seed),
         rng: RefCell::new(Rng::new(seed)),
     };
-    suite.patient(suite.long_exchange()).await;
-    suite.patient(suite.end_of_stream()).await;
-    suite.patient(suite.closed_here()).await;
-    suite.patient(suite.dropped_handle()).await;
-    suite.patient(suite.closed_there()).await;
-    suite.patient(suite.peer_closed()).await;
-    suite.patient(suite.abandoned_recv()).await;
-    suite.patient(suite.refused()).await;
-    suite.patient(suite.closed_listener()).await;
+    suite.in_time(suite.long_exchange()).await;
+    suite.in_time(suite.end_of_stream()).await;
+    suite.in_time(suite.closed_here()).await;
+    suite.in_time(suite.dropped_handle()).await;
+    suite.in_time(suite.closed_there()).await;
+    suite.in_time(suite.peer_closed()).await;
+    suite.in_time(suite.abandoned_recv()).await;
+    suite.in_time(suite.refused()).await;
+    suite.in_time(suite.closed_listener()).await;
 }
 
 struct Suite<'a, C, L> {
@@ -55,7 +55,7 @@ struct Suite<'a, C, L> {
 }
 
 impl<C: Connector, L: Listener> Suite<'_, C, L> {
-    async fn patient(&self, case: impl Future<Output = ()>) {
+    async fn in_time(&self, case: impl Future<Output = ()>) {
         let ended = self.env.timer.timeout(TIMEOUT, case).await;
         check!(self.case, ended.is_some(), "it never ends");
     }

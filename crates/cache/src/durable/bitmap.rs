@@ -2,7 +2,7 @@
 //!
 //! Order: superblocks first if a member was lost or an id was given, then the bitmap of every member with
 //! a flush, then the writes that wait. A member that does not take its bitmap is
-//! lost, which begins anew.
+//! lost, which is reinitialised.
 
 use super::io::{Do, perform};
 use super::superblocks::write_superblocks;
@@ -42,7 +42,7 @@ impl Marking {
     }
 
     /// The write may land yet, over whatever follows: its regions stay suspect until
-    /// the pool is opened anew, also under another id of the volume.
+    /// the pool is reopened, also under another id of the volume.
     pub(crate) fn stay(&self) {
         self.stays.set(true);
         let mut loose = self.durable.loose.borrow_mut();

@@ -104,7 +104,7 @@ pub(super) async fn commit<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>,
 }
 
 /// Makes what was written to the origins durable; whether that succeeded. If not,
-/// what was written is distrusted, and the volume's user is told by its next flush.
+/// what was written is distrusted, and the next flush of the volume's user fails.
 async fn flush_origins<P: Device>(core: &Rc<Core<P>>, durable: &Durable) -> bool {
     let due = |writes: &&Rc<Writes>| !writes.are_durable();
     let due: Vec<_> = durable
@@ -203,7 +203,7 @@ fn records<P: Device>(core: &Core<P>, member: &Member<P>, _ids: Proof) -> VecDeq
     due.into_iter().map(record).collect()
 }
 
-/// Writes the whole map of `member` and lets its log begin anew.
+/// Writes the whole map of `member` and lets its log start over.
 async fn checkpoint<P: Device>(
     core: &Rc<Core<P>>,
     durable: &Rc<Durable>,

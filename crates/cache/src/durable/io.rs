@@ -1,5 +1,5 @@
 //! Reading and writing metadata. A member that fails at it is ejected: what it
-//! holds could not be told from stale.
+//! holds could not be distinguished from stale.
 
 use crate::core::Core;
 use crate::counters::Counter;

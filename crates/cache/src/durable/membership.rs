@@ -1,6 +1,6 @@
 //! Which pool a device is of, and whether what is on it is trusted.
 //!
-//! Not here: reading the superblocks that tell (`open`).
+//! Not here: reading the superblocks (`open`).
 
 use super::durability::Durability;
 use crate::pool_device::PoolDevice;
@@ -94,7 +94,7 @@ pub(super) enum Membership {
 
 const STALE_EPOCH: &str = "the volumes were written without it since";
 const STALE_WITNESS: &str =
-    "no record beside the pool tells whether the volumes were written without it";
+    "no record beside the pool shows whether the volumes were written without it";
 const STALE_IMAGE: &str =
     "it holds less than the record beside the pool knows it to have held: it went back in time";
 const STALE_LINES: &str = "its lines have another length";

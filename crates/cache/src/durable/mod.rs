@@ -160,7 +160,7 @@ impl Durable {
     }
 
     /// Whether ids were given that the superblocks do not know of: neither a write nor a
-    /// record of the log may be under one of these, for after a crash it is given anew.
+    /// record of the log may be under one of these, for after a crash it is given again.
     pub(crate) fn ids_are_due(&self) -> bool {
         self.ids_known().is_none()
     }

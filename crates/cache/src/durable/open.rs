@@ -4,11 +4,11 @@
 //!
 //! A device is *current* if it belongs to this pool, has the greatest epoch that
 //! any device or the witness knows, the witness counts it as a member, and its superblock
-//! is not older than the witness's. Only the lines of current devices are used. The rest of what is ours begins anew;
-//! what is not ours is left alone, unless told otherwise.
+//! is not older than the witness's. Only the lines of current devices are used. The rest of what is ours is reinitialised;
+//! what is not ours is left alone, unless overwriting is allowed.
 //!
 //! Order: everything is read and decided before anything is written. Devices
-//! that begin anew are claimed by a superblock that nobody trusts and get their bitmaps,
+//! that are reinitialised are claimed by a superblock that nobody trusts and get their bitmaps,
 //! then all get their superblocks; if the members are others than before, with a greater
 //! epoch.
 
@@ -103,7 +103,7 @@ async fn probe<D: Device>(
     let probe = (bytes as usize - SUPERBLOCK_BYTES).min(PROBE_BYTES);
     let mut start = readable(device, part.start, probe, env, READ_MAX).await?;
     if start.is_none() {
-        // What is behind the superblock may be what cannot be read; it tells no more
+        // What is behind the superblock may be what cannot be read; it adds no more
         // of a device that is ours.
         start = readable(device, part.start, SUPERBLOCK_BYTES, env, READ_MAX).await?;
         start = start.filter(|start| Superblock::decode(start).is_ok());
@@ -373,7 +373,7 @@ impl<P: Device> Cache<P> {
     }
 }
 
-/// Claims a device that begins anew, so that what follows is known for ours if
+/// Claims a device that is reinitialised, so that what follows is known for ours if
 /// the power goes; then writes both pairs of the bitmap, so that no older one is left.
 async fn write_new_bitmap<P: Device>(
     core: &Rc<Core<P>>,

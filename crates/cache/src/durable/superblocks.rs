@@ -213,7 +213,7 @@ fn superblock_of_pool<P: Device>(
     }
 }
 
-/// Writes the superblock of a member that begins anew: it names the pool and an epoch that
+/// Writes the superblock of a member that is reinitialised: it names the pool and an epoch that
 /// was, and is never trusted, for no witness knows the device by its new name. The
 /// epoch stays, lest an old witness find nobody who knows better.
 ///

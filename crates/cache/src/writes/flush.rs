@@ -24,7 +24,7 @@ impl Writes {
         spawn.persist(flush).await
     }
 
-    /// As [`Writes::flush`], for the volume's user, who is told of all failures.
+    /// As [`Writes::flush`], for the volume's user, who gets all failures.
     pub(crate) async fn flush_for_user<P: Device>(self: &Rc<Self>, core: &Rc<Core<P>>) -> IoResult {
         self.errors.report_to(&self.user, self.flush(core)).await
     }

@@ -1,4 +1,4 @@
-//! An origin that forgets what was not flushed when it is started anew, and says so
+//! An origin that forgets what was not flushed when it is restarted, and says so
 //! to one flush only: as an NBD server is seen through its client.
 
 use block::{
@@ -21,7 +21,7 @@ struct Inner {
     pool: Pool,
     /// By block of 4 KiB.
     volatile: RefCell<BTreeMap<u64, Vec<u8>>>,
-    to_tell: Cell<bool>,
+    to_report: Cell<bool>,
     flushes: Cell<u64>,
 }
 
@@ -31,15 +31,17 @@ impl Forgetful {
             below,
             pool,
             volatile: RefCell::default(),
-            to_tell: Cell::new(false),
+            to_report: Cell::new(false),
             flushes: Cell::new(0),
         }))
     }
 
-    /// It is started anew.
+    /// It is restarted.
     pub fn restart(&self) {
         let lost = std::mem::take(&mut *self.0.volatile.borrow_mut());
-        self.0.to_tell.set(self.0.to_tell.get() || !lost.is_empty());
+        self.0
+            .to_report
+            .set(self.0.to_report.get() || !lost.is_empty());
     }
 
     /// Flushes that have ended.
@@ -92,7 +94,7 @@ impl Device for Forgetful {
     }
 
     async fn flush(&self) -> IoResult {
-        let result = match self.0.to_tell.take() {
+        let result = match self.0.to_report.take() {
             false => self.settle().await,
             true => {
                 // It takes its time to say so.

@@ -130,7 +130,7 @@ fn model(device: &Device, drives: &[&str], problems: &mut Vec<Problem>) {
 }
 
 impl Pool {
-    /// What the cache engine is told.
+    /// What the cache engine gets.
     pub fn engine(&self) -> cache::Config {
         let sequential = self.sequential.value.0;
         let latency = u64::try_from(self.hit_latency_max.value.as_nanos()).unwrap_or(u64::MAX);
@@ -367,7 +367,7 @@ unix = "/nonexistent/socket"
         assert_eq!(problems(GOOD), Vec::<String>::new());
     }
 
-    /// Each case changes one line of the sound one, and is told on its line.
+    /// Each case changes one line of the sound one, and is reported on its line.
     #[test]
     fn each_disagreement_is_reported_once_on_its_line() {
         for (from, to, expected) in [

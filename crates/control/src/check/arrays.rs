@@ -85,7 +85,7 @@ pub fn is_member(config: &Config, device: &Name) -> bool {
     })
 }
 
-/// The controllers that `name` hangs on, by way of its members if it is an array.
+/// The failure domains of `name`, by way of its members if it is an array.
 fn controllers<'a>(config: &'a Config, name: &'a Name, out: &mut BTreeSet<&'a str>) {
     if let Some(array) = config.arrays.iter().find(|a| a.name.value == *name) {
         for member in &array.members.value {
@@ -93,11 +93,11 @@ fn controllers<'a>(config: &'a Config, name: &'a Name, out: &mut BTreeSet<&'a st
         }
     }
     if let Some(device) = config.devices.iter().find(|d| d.name.value == *name) {
-        out.insert(hangs_on(device));
+        out.insert(domain_of(device));
     }
 }
 
-/// What `name` fails with: the one controller that all of it hangs on, else itself.
+/// The failure domain of `name`: the one controller behind all of it, else itself.
 pub fn domain(config: &Config, name: &Name) -> String {
     let mut all = BTreeSet::new();
     controllers(config, name, &mut all);
@@ -107,7 +107,7 @@ pub fn domain(config: &Config, name: &Name) -> String {
     }
 }
 
-/// Whether what `one` and `other` are made of hangs on a controller, or is a device, of both.
+/// Whether `one` and `other` share a controller or a device.
 pub fn shares(config: &Config, one: &Name, other: &Name) -> bool {
     let (mut ones, mut others) = (BTreeSet::new(), BTreeSet::new());
     controllers(config, one, &mut ones);
@@ -131,7 +131,7 @@ pub fn survives(config: &Config, name: &Name, lost: &dyn Fn(&Device) -> bool) ->
 }
 
 /// What a device fails with.
-fn hangs_on(device: &Device) -> &str {
+fn domain_of(device: &Device) -> &str {
     match device.controller.as_str() {
         "" => device.name.as_str(),
         controller => controller,
@@ -150,7 +150,7 @@ pub fn warnings(config: &Config) -> Vec<Problem> {
         controllers(config, &array.name.value, &mut all);
         for lost in all
             .into_iter()
-            .filter(|c| !survives(config, &array.name.value, &|device| hangs_on(device) == *c))
+            .filter(|c| !survives(config, &array.name.value, &|device| domain_of(device) == *c))
         {
             let what = format!("losing controller {lost} stops array {}", array.name.value);
             let remedy = "place what holds the same data on different controllers";

@@ -41,7 +41,7 @@ pub fn devices(config: &Config, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Appends what is in the way of listening; `is_listened` tells whether a process listens
+/// Appends what is in the way of listening; `is_listened` says whether a process listens
 /// on the unix socket at a path.
 pub fn sockets(config: &Config, is_listened: impl Fn(&Path) -> bool, problems: &mut Vec<Problem>) {
     let control = &config.daemon.control;

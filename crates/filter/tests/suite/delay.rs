@@ -63,7 +63,7 @@ fn a_request_takes_the_longer_of_device_and_model() {
 }
 
 #[test]
-fn a_later_request_that_is_due_earlier_is_let_go_in_time() {
+fn a_later_request_that_is_due_earlier_is_sent_in_time() {
     on_exact_disk(Nanos(1), async |disk, env| {
         let pacer = Fixed {
             span: Nanos::from_millis(10),

@@ -54,7 +54,7 @@ fn a_pause_waits_for_what_is_in_flight_and_holds_the_rest_back() {
     });
 }
 
-/// Swaps the disk for itself, as if it had been opened anew.
+/// Swaps the disk for itself, as if it had been reopened.
 async fn swap(device: &Swappable<BoxDevice>, disk: &BoxDevice) {
     device.pause().await;
     device.swap(disk.clone()).unwrap();
@@ -78,7 +78,7 @@ fn a_flush_that_cannot_cover_what_was_acknowledged_fails_once() {
             .await
             .unwrap();
         refused("after zeroes").await;
-        // Two that follow each other are told once.
+        // Two that follow each other are reported once.
         write(&device, &env, Fua::No).await.unwrap();
         swap(&device, &disk).await;
         refused("after two swaps").await;

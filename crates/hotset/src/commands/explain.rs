@@ -18,7 +18,7 @@ const COLUMNS: usize = 64;
 const SHADES: [char; 10] = [' ', '.', ':', '-', '=', '+', '*', '#', '%', '@'];
 /// The same as backgrounds of a terminal of 256 colours.
 const COLOURS: [u8; 10] = [233, 17, 18, 19, 54, 90, 125, 160, 202, 220];
-/// Lines told one by one in the table.
+/// Lines listed one by one in the table.
 const ROWS: usize = 64;
 
 #[derive(Args)]
@@ -27,7 +27,7 @@ pub struct Explain {
     control: Control,
     /// The volume
     volume: String,
-    /// Bytes to tell line by line: START-END, START+LENGTH or one place, such as 1GiB+256KiB
+    /// Bytes to list line by line: START-END, START+LENGTH or one place, such as 1GiB+256KiB
     #[arg(value_parser = range)]
     range: Option<(u64, u64)>,
     /// Print JSON

@@ -34,7 +34,7 @@ impl Image {
         let claimed = claim::wait(|| uring::claim(&file));
         claimed.map_err(|error| Failure::Runtime(error.on(name.clone()).to_string()))?;
         let end = file.seek(SeekFrom::End(0));
-        let bytes = end.map_err(|cause| failure("its size cannot be told", cause))?;
+        let bytes = end.map_err(|cause| failure("its size cannot be determined", cause))?;
         Ok(Image { file, bytes, name })
     }
 

@@ -81,7 +81,7 @@ pub fn run(command: Lab) -> Result<(), Failure> {
 
 fn flip(flips: u64, seed: u64) -> Result<(), Failure> {
     let flips = crash::flips(seed..seed + flips);
-    tell(&flips, flips.violations.len(), "flips did harm")?;
+    print(&flips, flips.violations.len(), "flips did harm")?;
     match flips.missed() {
         missed if missed.is_empty() => Ok(()),
         missed => Err(Failure::Runtime(format!(
@@ -92,16 +92,16 @@ fn flip(flips: u64, seed: u64) -> Result<(), Failure> {
 
 fn cut_stack(request: stack::Request) -> Result<(), Failure> {
     let stack = stack::run(&request).map_err(Failure::Runtime)?;
-    tell(&stack, stack.violations.len(), "images did not recover")
+    print(&stack, stack.violations.len(), "images did not recover")
 }
 
 fn kill_stack(request: stack::KillRequest) -> Result<(), Failure> {
     let kills = stack::kills(&request).map_err(Failure::Runtime)?;
-    tell(&kills, kills.violations.len(), "kills lost something")
+    print(&kills, kills.violations.len(), "kills lost something")
 }
 
 /// Prints a report; an error if something was wrong.
-fn tell(report: &impl serde::Serialize, wrong: usize, what: &str) -> Result<(), Failure> {
+fn print(report: &impl serde::Serialize, wrong: usize, what: &str) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(report).expect("plain data");
     println!("{text}");
     match wrong {
@@ -115,5 +115,5 @@ fn kill(rounds: u64, seed: u64, directory: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(directory).map_err(Failure::runtime)?;
     let directory = directory.canonicalize().map_err(Failure::runtime)?;
     let kills = kill::rounds(rounds, seed, &directory, &program).map_err(Failure::Runtime)?;
-    tell(&kills, kills.violations.len(), "answers were wrong")
+    print(&kills, kills.violations.len(), "answers were wrong")
 }

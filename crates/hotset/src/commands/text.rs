@@ -12,7 +12,7 @@ pub enum Argument {
     New(String, Section),
 }
 
-/// Tells what `argument` is: text with a slash is a path or an NBD URI.
+/// Decides what `argument` is: text with a slash is a path or an NBD URI.
 pub fn argument(argument: &str, name: Option<&str>) -> Argument {
     if !argument.contains('/') {
         return Argument::Named(argument.to_owned());

@@ -45,7 +45,7 @@ impl Input {
         reader.map_err(Failure::runtime)
     }
 
-    /// Tells on standard error what was left out of `path`, if anything.
+    /// Reports on standard error what was left out of `path`, if anything.
     pub fn report(&self, path: &Path, skipped: &Skipped) {
         if *skipped == Skipped::default() {
             return;

@@ -15,7 +15,7 @@ const TOOLS: [(&str, &str); 6] = [
     ("fusermount3", "fuse3"),
 ];
 
-/// Tells everything that is missing at once.
+/// Reports everything that is missing at once.
 pub fn require() -> Result<(), Failure> {
     let mut missing = Vec::new();
     // SAFETY: no arguments, no failure.

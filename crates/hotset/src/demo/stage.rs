@@ -129,7 +129,7 @@ impl Stage {
             .sum();
         let mut look = tool("fincore");
         look.args(["--noheadings", "--raw", "--bytes", "--output", "RES"]);
-        // One page in a hundred tells; all of them would warm the directories.
+        // One page in a hundred is enough; all of them would warm the directories.
         look.args((0..40).map(|i| self.mount_point().join(Site::page_path(i * 100))));
         let text = run(&mut look).map_err(Failure::Runtime)?;
         let cached: u64 = text
@@ -144,7 +144,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Takes everything down and tells what could not be.
+    /// Takes everything down and reports what could not be.
     pub fn strike(mut self) -> Result<(), Failure> {
         self.take_down()
     }
@@ -179,7 +179,7 @@ fn free_port() -> Result<u16, Failure> {
     Ok(listener.local_addr().map_err(Failure::runtime)?.port())
 }
 
-/// Waits until `ready`; if it never is, tells what the log says.
+/// Waits until `ready`; if it never is, prints what the log says.
 fn wait(what: &str, log: &Path, ready: impl Fn() -> bool) -> Result<(), Failure> {
     let start = Instant::now();
     while !ready() {

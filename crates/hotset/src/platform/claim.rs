@@ -1,7 +1,7 @@
 //! Claims on what a pool or an origin is on: one user each.
 //!
 //! A file or block device has a lock (`uring::claim`); an NBD export has none of
-//! its own. The kernel lets go of what a process claimed a moment after the
+//! its own. The kernel releases what a process claimed a moment after the
 //! process has ended, seconds on a busy machine, so that who claims waits that
 //! moment ([`wait`], [`node::claimed`]).
 //!
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn an_export_is_claimed_once_until_let_go() {
+    fn an_export_is_claimed_once_until_released() {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("s");
         let _server = UnixListener::bind(&socket).unwrap();
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_waits_for_who_is_about_to_let_go() {
+    fn a_claim_waits_for_who_is_about_to_release() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         let open = || {

@@ -1,4 +1,4 @@
-//! What this machine and this process tell of themselves, and of devices.
+//! What is known of this machine, this process, and of devices.
 
 use block::Nanos;
 use origin::Identity;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 /// Who is behind `place`, a path or a URI: for a file its file system and inode,
-/// for a block device its serial number where it tells one.
+/// for a block device its serial number where it has one.
 pub fn identity(place: &str) -> Identity {
     let Ok(file) = fs::metadata(place) else {
         return Identity::new(place);
@@ -73,7 +73,7 @@ pub fn cpu_time() -> Nanos {
     Nanos(u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Resident memory of this process; 0 where the system does not tell.
+/// Resident memory of this process; 0 where the system does not report it.
 pub fn resident_bytes() -> u64 {
     let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = text

@@ -69,7 +69,7 @@ pub fn all(output: &Output) -> String {
 }
 
 /// Runs a program that is to fail with `status` and one line that holds each
-/// of `told`.
+/// of `expected`.
 pub fn refused(command: &mut Command, status: i32, expected: &[&str]) {
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(status), "{}", all(&output));

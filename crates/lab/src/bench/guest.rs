@@ -18,7 +18,7 @@ pub fn rows(script: &Path, hotset: &Path) -> io::Result<Vec<Row>> {
         return Err(explain(output.status.to_string()));
     }
     let text = String::from_utf8_lossy(&output.stdout);
-    // The packages that it installs are told there too.
+    // The packages that it installs are listed there too.
     let lines = text.lines().filter(|line| line.starts_with('{'));
     let rows: Result<Vec<Row>, _> = lines.map(serde_json::from_str).collect();
     match rows {

@@ -61,7 +61,7 @@ fn lose(hotset: &Path, dir: &Path, origin: &Path, span: Duration) -> io::Result<
     }
     let errors = status["nbd"]["errors"].as_u64();
     let errors = errors.ok_or_else(|| io::Error::other("hotset reports no errors"))? as f64;
-    // fio ends at its first error, and tells no figures then.
+    // fio ends at its first error, and prints no figures then.
     Ok(match measured {
         Ok(measured) => (errors, measured.latency_ms_max),
         Err(_) => (errors.max(1.0), f64::NAN),

@@ -68,7 +68,7 @@ pub fn default_policy() -> &'static str {
         .0
 }
 
-/// Runs `plan` with the default policy; `allocated` tells what the allocator has
+/// Runs `plan` with the default policy; `allocated` returns what the allocator has
 /// given out.
 pub fn measure(plan: Plan, allocated: fn() -> i64) -> Measured {
     let result = Arc::new(Mutex::new(None));

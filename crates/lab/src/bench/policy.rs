@@ -119,7 +119,7 @@ fn access(policy: &mut dyn Policy, keys: &[Key]) {
     }
 }
 
-/// Bytes that `allocated` tells of a policy for each slot, once built.
+/// Bytes that `allocated` shows of a policy for each slot, once built.
 pub fn bytes_per_line(name: &str, allocated: fn() -> i64) -> f64 {
     let before = allocated();
     let policy = registry::build(name, SLOTS, 1).expect("a policy's name");

@@ -31,7 +31,7 @@ struct Opened {
     warm_cpu: f64,
 }
 
-/// Opens, closes, kills and lets go of pools of `sizes` GiB, with files in `dir`.
+/// Opens, closes, kills and drops pools of `sizes` GiB, with files in `dir`.
 pub fn rows(hotset: &Path, dir: &Path, sizes: &[u64]) -> io::Result<Vec<Row>> {
     fs::create_dir_all(dir)?;
     let mut rows = Vec::new();

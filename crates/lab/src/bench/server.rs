@@ -139,7 +139,7 @@ impl Drop for Server {
     }
 }
 
-/// Linux tells every program of a clock of 100 Hz, whatever its own.
+/// Linux shows every program a clock of 100 Hz, whatever its own.
 const TICKS_PER_S: f64 = 100.0;
 
 /// The fields utime and stime of proc(5); the name before them may hold blanks.

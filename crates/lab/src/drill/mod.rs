@@ -97,7 +97,7 @@ mod tests {
                 8,
             ),
             (array("r", "raid5", "'a0','a1','b0','b1'"), 4),
-            // What is within stops, and is put together again.
+            // What is within stops, and is reassembled.
             (
                 array("x", "raid5", "'a0','a1','a2'")
                     + &array("y", "raid5", "'b0','b1','b2'")

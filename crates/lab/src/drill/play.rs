@@ -31,7 +31,7 @@ pub(super) trait Site {
 /// Whether every array of `setup` is whole, and what the members of those that are part
 /// of no other have done.
 pub(super) fn look(setup: &Setup, arrays: &[control::status::Array]) -> (bool, Counts) {
-    // One within another that could not be put together is not among them.
+    // One within another that could not be assembled is not among them.
     let all = arrays.len() == setup.arrays().len();
     let whole = all && arrays.iter().all(|array| array.state == "healthy");
     let volumes = setup.volumes();

@@ -254,7 +254,7 @@ impl Setup {
         scenarios
     }
 
-    /// Those of the devices that hang on `side`.
+    /// Those of the devices in the failure domain `side`.
     fn of_side(&self, names: &[Name], side: &str) -> Vec<Name> {
         let drives = self.drives();
         let device = |name: &&Name| drives.iter().any(|drive| drive.name.value == **name);

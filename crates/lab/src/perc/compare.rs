@@ -50,7 +50,7 @@ pub struct Row {
     pub ours: String,
     /// What may lie between them.
     pub tolerance: &'static str,
-    /// Whether it does; `None` if too few requests were measured to tell.
+    /// Whether it does; `None` if too few requests were measured to judge.
     pub within: Option<bool>,
     /// What to know about it.
     pub note: &'static str,

@@ -47,7 +47,7 @@ pub struct Report {
     pub loss: Loss,
 }
 
-/// Runs the experiment; tells `done` of each part that is.
+/// Runs the experiment; calls `done` after each part.
 pub fn run(seed: u64, quick: bool, done: &dyn Fn(&str)) -> Result<Report, String> {
     let scale = if quick { Scale::QUICK } else { Scale::FULL };
     let mut points = Vec::new();

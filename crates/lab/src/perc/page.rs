@@ -93,7 +93,7 @@ pub fn cells(row: &Row) -> [String; 7] {
     let within = match row.within {
         Some(true) => "yes",
         Some(false) => "NO",
-        None => "too short to tell",
+        None => "too short to judge",
     };
     [
         row.what.clone(),

@@ -40,7 +40,7 @@ pub struct RealReport {
     pub points: Vec<Point>,
 }
 
-/// Runs the sweep; `program` is hotset. Tells `done` of each part that is.
+/// Runs the sweep; `program` is hotset. Calls `done` after each part.
 pub fn real(
     program: &Path,
     place: &Place,

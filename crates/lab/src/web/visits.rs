@@ -57,7 +57,7 @@ pub fn pages(site: &Site, count: usize, skew: f64, seed: u64) -> Vec<u32> {
     (0..count).map(|_| draw(&mut rng)).collect()
 }
 
-/// Loads every page of the plan, telling `seen` of each. Ends at the first
+/// Loads every page of the plan, reporting each to `seen`. Ends at the first
 /// failed request, naming it.
 pub fn run(plan: &Plan, seen: &Sender<Visit>) -> io::Result<Duration> {
     let next = AtomicUsize::new(0);

@@ -51,7 +51,7 @@ pub(super) struct Link {
     /// Of the changes acknowledged, those that a flush has made durable or
     /// whose loss has been noticed.
     settled: Cell<u64>,
-    /// Losses of a connection with changes not settled, and those told.
+    /// Losses of a connection with changes not settled, and those reported.
     losses: Cell<u64>,
     losses_reported: Cell<u64>,
 }

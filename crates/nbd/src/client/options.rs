@@ -3,7 +3,7 @@
 use crate::tls::Dialer;
 use block::{Address, Nanos};
 
-/// Where a client connects to, and how patient it is.
+/// Where a client connects to, and its timeouts.
 #[derive(Clone)]
 pub struct Options {
     /// The server.
@@ -34,7 +34,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The default patience: 30 s in all.
+    /// The default timeout: 30 s in all.
     pub fn new(address: Address, export: impl Into<String>) -> Options {
         Options {
             address,

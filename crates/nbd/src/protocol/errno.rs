@@ -47,7 +47,7 @@ impl Errno {
         }
     }
 
-    /// What a client of this server is told.
+    /// What a client of this server gets.
     pub const fn from_kind(kind: Kind) -> Errno {
         match kind {
             Kind::Invalid => Errno::Inval,
@@ -58,7 +58,7 @@ impl Errno {
         }
     }
 
-    /// What a caller of the client is told.
+    /// What a caller of the client gets.
     pub const fn kind(self) -> Kind {
         match self {
             Errno::Perm => Kind::ReadOnly,

@@ -200,7 +200,7 @@ impl Replies {
 
     /// The next event, taken off `input`; `None` once `input` is used up.
     ///
-    /// `pending` tells what was asked under a cookie, or that nothing was.
+    /// `pending` returns what was asked under a cookie, or that nothing was.
     pub fn next<'a>(
         &mut self,
         input: &mut &'a [u8],

@@ -7,7 +7,7 @@ use block::Fua;
 
 /// The largest payload this crate sends or accepts, in bytes.
 ///
-/// 32 MiB is what clients assume when no block size is told ("Block size
+/// 32 MiB is what clients assume when no block size is negotiated ("Block size
 /// constraints").
 pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
 
@@ -54,7 +54,7 @@ pub enum Command {
     Flush,
     /// The range will be read soon.
     Cache { offset: u64, len: u32 },
-    /// Tell what is allocated, in one extent if `one`.
+    /// Report what is allocated, in one extent if `one`.
     BlockStatus { offset: u64, len: u32, one: bool },
     /// Finish what is in flight and close; has no reply.
     Disconnect,
@@ -78,7 +78,7 @@ impl Session {
         self.flags & bits == bits
     }
 
-    /// The command in a request, or the error its client is told.
+    /// The command in a request, or the error for its client.
     #[inline]
     pub fn admit(&self, request: &Request) -> Result<Command, Refusal> {
         let &Request {

@@ -1,26 +1,26 @@
-//! Which clients of an export have been told of which failed flushes.
+//! Which failed flushes were reported to which clients of an export.
 //!
 //! A device says once that it lost writes. Each client may have written them, so
-//! each is told once, by its own flush.
+//! each gets the failure once, by its own flush.
 //!
 //! Invariants:
 //!     a flush of the export failed while a client was connected ⟹ the next flush
 //!         of that client to end fails
 //!     a client left with writes that it had not flushed, or with a failure that
 //!         may not have reached it, and the writes may be lost ⟹ as many of the
-//!         clients that come later are told, for it may be one of them
+//!         clients that come later get it too, for it may be one of them
 
 use block::{FlushErrors, IoResult, Seen};
 use std::cell::{Cell, RefCell};
 
-/// Clients that left untold and are kept in mind; further ones are not.
+/// Clients that left without a failure and are remembered; further ones are not.
 const ABSENT_MAX: usize = 1 << 16;
 
 /// The failed flushes of one export.
 #[derive(Default)]
 pub(super) struct Flushes {
     errors: FlushErrors,
-    /// What clients were told that left with writes not flushed.
+    /// What clients had seen that left with writes not flushed.
     absent: RefCell<Vec<Absent>>,
     departures: Cell<u64>,
 }
@@ -37,7 +37,7 @@ pub(super) struct Client {
     /// Changes that were acknowledged, and how many of them a flush has covered.
     acknowledged: Cell<u64>,
     flushed: Cell<u64>,
-    /// What it knew before failures were told that may not have reached it.
+    /// What it had seen before failures were reported that may not have reached it.
     unconfirmed: Cell<Option<Seen>>,
 }
 

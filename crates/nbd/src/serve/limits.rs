@@ -30,7 +30,7 @@ pub struct Limits {
 /// What a connection is guaranteed: its buffers, and a small request at a time.
 pub(super) const GUARANTEED_BYTES: usize = 256 << 10;
 
-/// Connections at one time, unless told otherwise: what QEMU's server allows. nbdkit and
+/// Connections at one time by default: what QEMU's server allows. nbdkit and
 /// nbd-server have no limit of their own.
 pub const CONNECTIONS_MAX: u32 = 100;
 

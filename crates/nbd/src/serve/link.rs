@@ -101,7 +101,7 @@ pub(super) struct Link {
     /// Whoever reads requests waits for room.
     waits: Cell<bool>,
     place: RefCell<Option<Place>>,
-    /// Tells whether the peer has closed its end.
+    /// Whether the peer has closed its end.
     peer_closed: RefCell<Option<Box<dyn Fn() -> bool>>>,
 
     /// Jobs that found no worker.
@@ -201,7 +201,7 @@ impl Link {
         }
     }
 
-    /// Waits until one more request is within the limits, and counts it; `charge` tells
+    /// Waits until one more request is within the limits, and counts it; `charge` returns
     /// the memory that it takes in pieces of a length.
     pub(super) async fn admit(&self, charge: impl Fn(u32) -> u32) -> Admitted<'_> {
         self.when_room(|| self.try_admit(&charge)).await

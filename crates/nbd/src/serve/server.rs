@@ -56,7 +56,7 @@ pub(super) struct Export<D> {
     pub(super) withdrawn: Rc<Cell<bool>>,
 }
 
-/// Exports, beside what clients are told of them; equal in length and order.
+/// Exports, beside how clients see them; equal in length and order.
 pub(super) struct Exports<D> {
     pub(super) infos: Vec<ExportInfo>,
     pub(super) exports: Vec<Rc<Export<D>>>,

@@ -19,7 +19,7 @@ use std::rc::Rc;
 const RANGE_BYTES_MAX: u64 = 64 << 20;
 /// A block status is looked up in pieces of this many bytes.
 const STATUS_BYTES_MAX: u64 = 16 << 20;
-/// Extents told in one block status; the client asks again for the rest.
+/// Extents of one block status reply; the client asks again for the rest.
 const EXTENTS_MAX: usize = 1024;
 
 /// Memory that a buffer of `len` bytes takes.

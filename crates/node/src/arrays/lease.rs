@@ -99,7 +99,7 @@ impl<P: Platform> Lease<P> {
 
 async fn give_up<P: Platform>(reserved: Reserved<P>, opened: Opened<P>) {
     drop(opened);
-    // An array was started for this one; why that is given up is told.
+    // An array was started for this one; why that is given up is reported.
     let _ = reserved.devices.close(&reserved.name).await;
 }
 

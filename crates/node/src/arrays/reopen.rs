@@ -1,10 +1,10 @@
-//! Putting an array together again that has lost too much, once what it needs answers.
+//! Reassembling an array that has lost too much, once what it needs answers.
 //!
 //! Its user keeps the device that it has; what it asks meanwhile waits. What was
-//! unplugged is another device when it is back, so that it is opened anew; the array
-//! still has the old one, and has to be put together again even if it never stopped.
+//! unplugged is another device when it is back, so that it is reopened; the array
+//! still has the old one, and has to be reassembled even if it never stopped.
 //!
-//! Invariant: members are opened anew ⟹ nothing of the old array is at work on them.
+//! Invariant: members are reopened   ⟹ nothing of the old array is at work on them.
 
 use super::{Devices, Lease, Running, release_all};
 use crate::Later;
@@ -16,7 +16,7 @@ use raid::{MemberState, Report, Start};
 use std::rc::Rc;
 
 impl<P: Platform> Devices<P> {
-    /// Whether what `name` stands for can be used again, once it has been put together.
+    /// Whether what `name` stands for can be used again, once it has been reassembled.
     pub(super) fn reopen<'a>(&'a self, name: &'a Name) -> Later<'a, IoResult<bool>> {
         Box::pin(async move {
             let Ok(running) = self.running(name.as_str()) else {
@@ -92,7 +92,7 @@ impl<P: Platform> Devices<P> {
         self.open_member(running, &source).await.is_ok() && self.answers(running, name).await
     }
 
-    /// Puts an array together again from what is there.
+    /// Reassembles an array from what is there.
     async fn reassemble(&self, running: &Rc<Running>) -> IoResult {
         running.place.pause().await;
         let result = self.exchange(running).await;

@@ -22,9 +22,9 @@ pub(crate) struct Running {
     pub(crate) scrub: RefCell<Option<control::status::Scrub>>,
     /// Before that none begins by itself, for one has failed.
     pub(super) scrub_again: Cell<Nanos>,
-    /// Events that the platform was told.
+    /// Events that the platform has had.
     pub(super) reported: Cell<u64>,
-    /// What has to be there for the array to be put together again.
+    /// What has to be there for the array to be reassembled.
     pub(super) needed: RefCell<Vec<Name>>,
     /// How often its members had failed when all of them answered last.
     pub(super) errors: Cell<u64>,

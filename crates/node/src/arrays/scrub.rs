@@ -5,7 +5,7 @@
 //!     one begins by itself ⟹ the array lacks nothing, and neither it nor another with which
 //!         it shares a controller or a device is being scrubbed
 //!
-//! One that was cut short, by a restart too, begins anew from the front.
+//! One that was cut short, by a restart too, starts over from the front.
 
 use super::{Devices, Running};
 use crate::nanos;

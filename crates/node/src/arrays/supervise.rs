@@ -87,7 +87,7 @@ impl<P: Platform> Devices<P> {
         }
     }
 
-    /// Puts an array of a volume together again once what it has lost is back. That of
+    /// Reassembles an array of a volume once what it has lost is back. That of
     /// a pool stays lost: its lines may be older than the pool knows.
     async fn restore(&self, running: &Rc<Running>, pauses: &mut Pauses) {
         let name = &running.config.name.value;
@@ -121,7 +121,7 @@ impl<P: Platform> Devices<P> {
             .map(|o| (o.leaf.clone(), o.is_file()));
         match leaf {
             Some((leaf, _)) if running.uses(&leaf) => return Ok(false),
-            // What was unplugged has to be opened anew.
+            // What was unplugged has to be reopened.
             Some((_, true)) => drop(self.open.borrow_mut().remove(name)),
             Some(_) if !self.reopen(name).await? => return Ok(false),
             _ => (),

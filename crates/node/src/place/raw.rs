@@ -48,7 +48,7 @@ impl Role {
 }
 
 /// How often a claim is tried, and how long after each time: ten seconds in all. Who has
-/// a place lets go of it a moment after its end.
+/// a place releases it a moment after its end.
 pub const CLAIM_ATTEMPTS: u32 = 200;
 
 /// See [`CLAIM_ATTEMPTS`].

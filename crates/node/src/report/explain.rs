@@ -210,7 +210,7 @@ fn lines_of<D: Driver>(
     let listed = listed.map(|line| {
         let region = heat.regions()[(line / heat.region_lines()) as usize];
         let region = Region::new(&region, now.0 / NANOS_PER_S, 0.0);
-        tell(volume, line, &region, names, now)
+        explain_line(volume, line, &region, names, now)
     });
     Range {
         start,
@@ -220,7 +220,7 @@ fn lines_of<D: Driver>(
     }
 }
 
-fn tell<D: Driver>(
+fn explain_line<D: Driver>(
     volume: &Export<D>,
     line: u64,
     region: &Region,

@@ -25,7 +25,7 @@ pub(crate) struct Ghost {
     pub(crate) count: u8,
 }
 
-/// Ticks in a unit of a ghost's time: ages up to 2^17 ticks are told apart.
+/// Ticks in a unit of a ghost's time: ages up to 2^17 ticks are distinguished.
 const TICKS_PER_UNIT: u32 = 8;
 
 impl Ghosts {

@@ -9,7 +9,7 @@ pub(crate) struct Scale {
     lines: u32,
     /// 2^40 divided by them, rounded up: division by them as a product.
     reciprocal: u64,
-    /// Ticks above which [`Scale::sixteenths`] tells nothing apart.
+    /// Ticks above which [`Scale::sixteenths`] distinguishes nothing.
     ticks_max: u32,
     /// Ticks without an access in which a count is halved.
     halving: u32,
@@ -36,7 +36,7 @@ impl Scale {
         }
     }
 
-    /// The most that [`Scale::sixteenths`] tells.
+    /// The most that [`Scale::sixteenths`] returns.
     pub(crate) const SIXTEENTHS_MAX: u32 = 32;
 
     /// Sixteenths of the pool's lines in so many ticks, rounded down.

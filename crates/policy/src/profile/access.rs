@@ -26,7 +26,7 @@ pub fn blocks(first: u64, last: u64) -> Blocks {
     Blocks::MAX >> (31 - (last - first)) << first
 }
 
-/// Bytes of the parts of a line that are told apart.
+/// Bytes of the parts of a line that are distinguished.
 pub fn part_bytes(line_bytes: u64) -> u64 {
     (line_bytes / 32).max(4096)
 }

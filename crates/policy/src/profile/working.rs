@@ -38,7 +38,7 @@ impl Interval {
 
 #[derive(Debug)]
 pub(super) struct Working {
-    /// None before time was told.
+    /// None before the first tick.
     began: Option<Nanos>,
     now: Nanos,
     length: Nanos,

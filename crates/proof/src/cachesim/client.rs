@@ -120,14 +120,14 @@ impl Operation<'_> {
     }
 
     /// How long the client waits, if not to the end.
-    fn patience(&self, rng: &mut Rng) -> Option<Nanos> {
+    fn deadline(&self, rng: &mut Rng) -> Option<Nanos> {
         (self.scenario.abandon && rng.chance(0.05)).then(|| Nanos(rng.below(2_000_000)))
     }
 
     async fn read(&self, rng: &mut Rng) {
         let id = self.model().borrow_mut().read(self.sectors.clone());
         let read = self.target.gate.read(self.offset(), self.bytes() as usize);
-        let answer = match self.patience(rng) {
+        let answer = match self.deadline(rng) {
             None => Some(read.await),
             Some(span) => self.shared.env.timer.timeout(span, read).await,
         };
@@ -181,7 +181,7 @@ impl Operation<'_> {
         let block = self.scenario.block.0;
         let whole =
             self.sectors.start.is_multiple_of(block) && self.sectors.end.is_multiple_of(block);
-        match self.patience(rng).filter(|_| whole) {
+        match self.deadline(rng).filter(|_| whole) {
             None => self.change(version, write).await,
             Some(span) => {
                 self.begin(version);

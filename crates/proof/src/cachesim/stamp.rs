@@ -1,4 +1,4 @@
-//! What a sector holds, so that it can be told who wrote it.
+//! What a sector holds, so that it shows who wrote it.
 //!
 //! A stamped sector names its version and its place and repeats both, mixed,
 //! to its end: bytes of two writes, or of another place, are seen.

@@ -27,13 +27,13 @@ pub(super) struct State {
     pub(super) away: Cell<bool>,
     /// How often it did.
     pub(super) absences: Cell<u64>,
-    /// How many of its losses who brings it to a standstill has been told of.
+    /// How many of its losses were reported to who quiesces it.
     pub(super) reported: Cell<Reported>,
     /// And who invalidates it, whose flush may be the one that meets a loss.
     pub(super) reported_invalidating: Cell<Reported>,
 }
 
-/// What an administrator has been told of an origin's losses.
+/// What was reported of an origin's losses to an administrator.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Reported {
     /// How many.

@@ -339,7 +339,7 @@ impl Bench {
     /// The daemon is dead: what the cut met. Forgets its cache.
     pub(super) fn autopsy(&self, now: Nanos, cut: Option<Cut>) {
         self.look(now);
-        // One that is still coming has no superblock that tells how far the pool had got.
+        // One that is still coming has no superblock that shows how far the pool had got.
         let came = |d: &cache::DeviceReport| self.places.borrow().contains(&Some(d.id));
         let online = |d: &cache::DeviceReport| d.state == cache::DeviceState::Online && came(d);
         let caches = self.caches.take();

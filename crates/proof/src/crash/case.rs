@@ -153,7 +153,7 @@ pub struct Cut {
     /// Which pool disks the next daemon finds, as they were.
     pub disks: Disks,
     /// Whether the witness goes back to what it was a life ago, as if it came
-    /// from a backup; only while that can be told.
+    /// from a backup; only while that can be detected.
     pub witness_back: bool,
     /// The pool disks, as bits, that go back to what they were when an earlier life
     /// ended, as if they were restored from an image.

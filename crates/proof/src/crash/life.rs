@@ -168,7 +168,7 @@ async fn change(
     let late = |error: &IoError| error.kind() == Kind::Timeout;
     if result.as_ref().is_err_and(late) && bench.case.origin_late > 0.0 {
         let model = &mut *bench.models[volume].borrow_mut();
-        model.let_go(sectors, value);
+        model.abandon(sectors, value);
         // A flush that was part of it may have failed.
         return if durable {
             model.owe()

@@ -32,7 +32,7 @@ struct Sector {
     /// Writes that may land at any time.
     loose: Vec<Value>,
     /// The origin may hold something else than what was acknowledged last, and
-    /// nobody who reads has been told.
+    /// no reader has had a failure for.
     unsettled: bool,
 }
 
@@ -64,7 +64,7 @@ pub struct Model {
     next: u64,
     /// Writes that have ended.
     ended: u64,
-    /// How often the origin forgot, and how much of that was told.
+    /// How often the origin forgot, and how much of that was reported.
     losses: u64,
     reported: u64,
     /// Writes that had ended when it forgot last.
@@ -179,7 +179,7 @@ impl Model {
     }
 
     /// Nobody waits for it any more, or it has failed and may land yet.
-    pub fn let_go(&mut self, sectors: &Range<u64>, value: Value) {
+    pub fn abandon(&mut self, sectors: &Range<u64>, value: Value) {
         for sector in self.of(sectors) {
             sector.ends(value);
             sector.loose.push(value);
@@ -210,17 +210,17 @@ impl Model {
         }
     }
 
-    /// Whether a flush that failed had a loss to tell a client of.
+    /// Whether a flush that failed had a loss to report to a client.
     pub fn may_fail(&self, mark: FlushMark) -> bool {
         self.losses > mark.reported
     }
 
-    /// Whether clients have been told of fewer losses than who was told of `losses`.
+    /// Whether fewer losses were reported to clients than to who has had `losses`.
     pub fn knows_less(&self, losses: u64) -> bool {
         self.reported < losses
     }
 
-    /// How often the origin forgot, as far as somebody may be told of it.
+    /// How often the origin forgot, as far as it may be reported.
     pub fn losses(&self) -> u64 {
         self.losses
     }
@@ -329,7 +329,7 @@ impl Model {
         Ok(())
     }
 
-    /// Whether no write may land that was let go, and all has been told.
+    /// Whether no abandoned write may land, and all has been reported.
     pub fn is_certain(&mut self, sectors: &Range<u64>) -> bool {
         let sectors = self.of(sectors);
         sectors.iter().all(|s| s.loose.is_empty() && !s.unsettled)

@@ -1,5 +1,5 @@
 //! Opens and closes the cache under test: the only file here that knows how a
-//! daemon puts one together.
+//! daemon assembles one.
 
 use super::bench::Bench;
 use super::case::{Leaf, Setting, Space};

@@ -13,7 +13,7 @@ use std::ops::Range;
 /// How long the back end takes for what it does.
 const WORK: Nanos = Nanos::from_micros(300);
 
-/// Attempts to invalidate a volume whose origin has losses to tell of, or is away.
+/// Attempts to invalidate a volume whose origin has losses to report, or is away.
 const ATTEMPTS: u32 = 100;
 
 /// The origin forgets, and is away for `span`.
@@ -44,7 +44,7 @@ pub(super) async fn work(bench: &Bench, env: &Env, stage: &Stage, volume: usize,
         // Nothing is in flight: all that was acknowledged is durable.
         Ok(()) => {
             let all = bench.models[volume].borrow().begin_flush();
-            // What clients have not been told of, the back end may have been.
+            // What was not reported to clients may have been to the back end.
             if !bench.models[volume]
                 .borrow()
                 .knows_less(state.reported.get().losses)
@@ -121,7 +121,7 @@ async fn invalidate_now(bench: &Bench, env: &Env, stage: &Stage, volume: usize) 
     false
 }
 
-/// Whether the origin is to blame for what an administrator was told, who is told of
+/// Whether the origin is to blame for what was reported to an administrator, who gets
 /// what it lost as a client is, for a standstill and an invalidation each.
 fn judge(bench: &Bench, volume: usize, since: Since, reported: &Cell<Reported>, error: &IoError) {
     let losses = bench.models[volume].borrow().losses();

@@ -101,7 +101,7 @@ pub(crate) fn start(
     log: &Path,
 ) -> Result<Process, String> {
     // A ring that the kernel is still taking down keeps the socket of a killed
-    // daemon listening: a connection to that one would tell nothing.
+    // daemon listening: a connection to that one would show nothing.
     let _ = fs::remove_file(socket);
     let mut command = bound(program);
     command.args(["serve", "--config"]).arg(toml);
@@ -109,7 +109,7 @@ pub(crate) fn start(
     let child = command.stdin(Stdio::null()).stderr(said).spawn();
     let mut process = Process(child.map_err(|e| e.to_string())?);
     let begin = Instant::now();
-    // Only a connection tells that it listens.
+    // Only a connection shows that it listens.
     while UnixStream::connect(socket).is_err() {
         let ended = process.0.try_wait().map_err(|e| e.to_string())?;
         if ended.is_some() || begin.elapsed() > START_MAX {

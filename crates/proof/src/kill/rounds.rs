@@ -18,7 +18,7 @@ const CLIENTS: u64 = 4;
 const PART: u64 = VOLUME_BYTES / 512 / CLIENTS;
 /// A part is read back in pieces of so many sectors.
 const EXAMINED: u64 = 512;
-/// What fio writes anew in each round.
+/// What fio rewrites in each round.
 const FIO_SIZE: &str = "16m";
 
 /// What rounds have found.

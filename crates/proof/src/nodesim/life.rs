@@ -163,7 +163,7 @@ impl Life {
         all && status.arrays.iter().all(|array| array.state == "healthy")
     }
 
-    /// Counts what the node has told.
+    /// Counts the events of the node.
     pub fn hear(&self) {
         for event in self.machine.take_events() {
             match event {

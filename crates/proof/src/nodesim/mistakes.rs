@@ -78,7 +78,7 @@ impl Mistakes {
         }
     }
 
-    /// The array is put together, and let go of with all its members.
+    /// The array is assembled, and released with all its members.
     async fn too_large_for_its_array(&self) {
         let life = &self.life;
         let disks = life.volumes[ARRAY].spec.disks.iter();

@@ -29,14 +29,14 @@ classes! {
     MemberFailed, "a member was taken out by hand";
     MemberAdded, "a member was given by hand";
     Scrub, "an array was scrubbed under load";
-    Reassembled, "an array that had lost too much was put together again";
+    Reassembled, "an array that had lost too much was reassembled";
     Waited, "a volume waited for its origin";
     ArrayInPool, "an array was a pool's device";
     Nested, "an array was made of arrays";
     Slow, "disks answered slowly now and then";
     Refused, "a change was refused";
     RefusedOpen, "a change was refused whose device had been opened for it";
-    RefusedArray, "a volume was refused whose array had been put together for it";
+    RefusedArray, "a volume was refused whose array had been assembled for it";
     RefusedInUse, "a device was asked for that is in use";
     Interrupted, "a device was unplugged while it was being put to use";
 }

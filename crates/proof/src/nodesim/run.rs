@@ -270,7 +270,7 @@ async fn stop(life: Rc<Life>, local: &Local<SimDriver>, free: usize) {
 async fn last(outside: &Outside, local: Local<SimDriver>, number: u64) {
     let free = local.env().pool.free_bytes();
     outside.machine.repair();
-    // The world is told once this shard pauses.
+    // The world learns of it once this shard pauses.
     local.env().timer.sleep(Nanos(1)).await;
     let Some(life) = start(outside, &local, number).await else {
         return;

@@ -61,7 +61,7 @@ pub(super) async fn come_back(life: &Life) {
         .await
         .is_none()
     {
-        return life.violate("it never lets go of its members".into());
+        return life.violate("it never releases its members".into());
     }
     let width = life.refusals.count.get().min(1) * life.stripe.get();
     life.model.borrow_mut().cut(width);

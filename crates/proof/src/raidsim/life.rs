@@ -153,7 +153,7 @@ impl Outside {
         targets.for_each(|target| self.control.release(*target));
     }
 
-    /// Notes what somebody was told.
+    /// Notes what was acknowledged to somebody.
     pub(super) fn hear(&self, error: &IoError) {
         let needed = error.to_string().contains("cannot do without it");
         if error.kind() == Kind::Timeout && needed {

@@ -6,7 +6,7 @@
 //! and write through a gate and ask a model that shares no code with the array;
 //! in the end everything is read, and compared member by member.
 //!
-//! Not here: silent corruption, which an array without checksums cannot tell.
+//! Not here: silent corruption, which an array without checksums cannot detect.
 
 mod between;
 mod chaos;

@@ -153,7 +153,7 @@ impl Model {
         }
     }
 
-    /// A flush begins; what to tell [`Model::flushed`].
+    /// A flush begins; what to give to [`Model::flushed`].
     pub fn flush(&mut self) -> u64 {
         self.tick()
     }
@@ -209,7 +209,7 @@ impl Model {
         for sector in &mut self.sectors {
             sector.pending.clear();
             sector.settled = sector.since.iter().map(|w| w.value).collect();
-            // No later flush can tell which of them is there.
+            // No later flush can decide which of them is there.
             for written in &mut sector.since {
                 (written.ended, written.acked) = (Some(now), false);
             }
@@ -229,7 +229,7 @@ impl Model {
             if values.len() > 1 {
                 (sector.settled, sector.version) = (values, now);
             }
-            // No later flush can tell which of them is there.
+            // No later flush can decide which of them is there.
             let ended = sector.since.iter_mut().filter(|w| w.ended.is_some());
             ended.for_each(|w| (w.ended, w.acked) = (Some(now), false));
         }

@@ -1,5 +1,5 @@
 //! What the members of an array are: disks, or arrays of disks of their own, which
-//! are put together before it and again once they have lost too much.
+//! are assembled before it and again once they have lost too much.
 
 use super::life::Outside;
 use super::report::Class;
@@ -90,7 +90,7 @@ impl Outside {
         Ok(())
     }
 
-    /// Puts the arrays together that are members and whose disks are there.
+    /// Assembles the arrays that are members and whose disks are there.
     pub(super) async fn start_inner(&self, local: &Local<SimDriver>) -> IoResult {
         self.blinked.borrow_mut().clear();
         self.inner.borrow_mut().clear();
@@ -112,7 +112,7 @@ impl Outside {
     }
 
     /// Mends the array that a unit is, all of whose disks are there again: gives it those
-    /// that it lost, or puts it together anew, as the daemon does.
+    /// that it lost, or reassembles it, as the daemon does.
     pub(crate) async fn mend_inner(&self, local: &Local<SimDriver>, unit: usize) -> IoResult {
         let Some(array) = self.inner(unit) else {
             if self.units[unit].level.is_some() {

@@ -1,4 +1,4 @@
-//! A disk that refuses writes while it is told to, as one with a broken head
+//! A disk that refuses writes while it is set to, as one with a broken head
 //! does: it answers, reads, and fails each write with a medium error. What it
 //! refuses may have landed in part, or in whole.
 
@@ -89,7 +89,7 @@ impl Refusing {
     async fn refuse(&self, extent: Extent, landing: impl Future<Output = IoResult>) -> IoResult {
         let being = &self.refusals.being;
         being.set(being.get() + 1);
-        // If the disk is gone as well, that is told instead.
+        // If the disk is gone as well, that is reported instead.
         let landed = landing.await;
         being.set(being.get() - 1);
         landed?;

@@ -51,13 +51,13 @@ classes! {
     Forced, "a stale leg was started by force";
     ForcedCut, "the power was lost while a stale leg was started by force";
     StaleRefused, "a stale leg alone was refused";
-    SplitBrain, "legs that went on apart from each other were refused";
+    SplitBrain, "legs that diverged were refused";
     Chosen, "one of two histories was chosen, and the other overwritten";
     OtherBlocks, "a member came back with larger logical blocks";
     Shrunk, "a member came back smaller";
-    SeveralLost, "several members were lost at a time, and the others went on";
+    SeveralLost, "several members were lost at a time, and the others continued";
     SeveralStopped, "more members were lost than the array can do without, and came back";
-    Nested, "an array of arrays was put together";
+    Nested, "an array of arrays was assembled";
     NestedLoss, "an array within an array lost a disk that it can do without";
     NestedDown, "an array within an array lost too much, and came back";
     Spoiled, "sectors could not be read after a loss of power";

@@ -141,7 +141,7 @@ impl Parting {
                 outside.meet(Class::ForcedCut);
             }
         }
-        // With all legs there, it is the history of those that went on.
+        // With all legs there, it is the history of those that continued.
         let followed = if sides.len() == 1 { sides[0] } else { 0 };
         let now = outside.model.borrow().clone();
         self.sides[followed].history.replace(now);
@@ -251,7 +251,7 @@ impl Parting {
         self.end(&life).await;
     }
 
-    /// The legs that went on do so again.
+    /// The legs that continued do so again.
     async fn go_on(self: Rc<Self>, local: Local<SimDriver>) {
         self.follow(0);
         let Some(life) = self.begin(&local, 3, 0, false).await else {
@@ -268,7 +268,7 @@ impl Parting {
         match begin(&self.outside, &local, &all, false).await {
             Ok(_) if self.acked.get() > 0 => {
                 self.outside
-                    .violate("legs that went on apart from each other start together".into());
+                    .violate("legs that diverged start together".into());
             }
             Ok(array) => {
                 self.follow(0);
@@ -310,7 +310,7 @@ impl Parting {
     }
 }
 
-/// Leaves nothing that tells whose member a device was.
+/// Leaves nothing that shows whose member a device was.
 async fn wipe(device: &BoxDevice) -> block::IoResult {
     device.zero(Extent::new(Lba(0), Sectors(32))).await?;
     device.flush().await

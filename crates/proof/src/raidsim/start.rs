@@ -14,7 +14,7 @@ const START_MAX: Nanos = Nanos::from_secs(100);
 /// How often a start is tried whose members cannot be read now and then.
 const TRIES: u32 = 10;
 
-/// Puts the array together from `units`. Those that belong to no array are left out,
+/// Assembles the array from `units`. Those that belong to no array are left out,
 /// as the daemon does.
 pub(super) async fn begin(
     outside: &Outside,
@@ -139,7 +139,7 @@ fn arm(outside: &Outside, number: u64) -> u64 {
 }
 
 /// Whether a start may fail and the next one succeed: metadata cannot be read now and
-/// then, of a member that is needed or that could have gone on by itself.
+/// then, of a member that is needed or that could have diverged.
 fn may_fail(outside: &Outside) -> bool {
     let needed = outside.is_mirror() || !outside.sound.get();
     match outside.scenario.trouble {
@@ -181,7 +181,7 @@ fn guess(outside: &Outside, array: &Array) {
         .guess(outside.stripe.get(), is_lost);
 }
 
-/// What a start tells of the life before.
+/// What a start reports of the life before.
 fn check(outside: &Outside, array: &Array, rested: bool, idled: bool) {
     let events = array.events().0;
     let replayed = events
@@ -190,7 +190,7 @@ fn check(outside: &Outside, array: &Array, rested: bool, idled: bool) {
     if replayed {
         outside.meet(Class::Replay);
     }
-    // What a member did not tell or take at this start it has to be told again.
+    // What a member did not give or take at this start has to be written to it again.
     let heard = !matches!(outside.scenario.trouble, Trouble::Metadata | Trouble::Hangs);
     let calm = outside.dead.borrow().is_empty() && !outside.rotten.take() && heard;
     if !calm || !outside.scenario.level.is_redundant() || !(rested || idled) {

@@ -198,7 +198,7 @@ impl Chaos {
     }
 
     /// Unplugs a member and gives it back at about the time at which a spare is
-    /// called in for it.
+    /// activated for it.
     async fn race(&mut self) -> bool {
         let waiting = !self.life.array.report().spares.is_empty();
         if !waiting || !self.is_calm() {

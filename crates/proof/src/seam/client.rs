@@ -30,7 +30,7 @@ impl<D: Driver> Client<D> {
         });
         let reader = client.clone();
         local.env().spawn.spawn(async move {
-            // Either way no more answers come: whoever waits is told so.
+            // Either way no more answers come: whoever waits gets an error.
             let _ = reader.receive().await;
             reader.waiting.borrow_mut().clear();
         });

@@ -1,7 +1,7 @@
 //! The program itself: what each shard does, on any driver.
 //!
 //! Shard 1 owns the disks and the mirror; shard 0 serves connections and runs
-//! the clients, which tell the oracle all they do.
+//! the clients, which report all they do to the oracle.
 
 use super::Sabotage;
 use super::client::Client;
@@ -252,7 +252,7 @@ async fn drive<D: Driver>(
     Ok(())
 }
 
-/// A client with its script, telling the oracle.
+/// A client with its script, reporting to the oracle.
 struct Talker<D: Driver> {
     client: Rc<Client<D>>,
     local: Local<D>,

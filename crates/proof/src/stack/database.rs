@@ -172,7 +172,7 @@ impl Client {
         Ok(Client { process, number })
     }
 
-    /// Commits `transactions`, and tells of each when it was acknowledged.
+    /// Commits `transactions`, and calls back when each was acknowledged.
     pub(super) fn commit(
         mut self,
         transactions: u64,

@@ -82,7 +82,7 @@ impl Record {
         self.flushes.push((began, ended));
     }
 
-    /// A client was told that its commit `number` is durable.
+    /// It was acknowledged to a client that its commit `number` is durable.
     pub(super) fn commit(&mut self, number: u64) {
         self.commits.push((self.moments, number));
     }

@@ -9,7 +9,7 @@
 //!
 //! Invariants, of a verdict:
 //!     it follows from the times of begin, answer and flush, and nothing else
-//!     zeroes and discards, which cannot be told apart, count with all spans they may be of
+//!     zeroes and discards, which cannot be distinguished, count with all spans they may be of
 //!
 //! Not here: what a sector's bytes say (`cachesim::stamp`), when to look (`run`).
 

@@ -4,7 +4,7 @@
 //! What decides and what writes superblocks is the product's. The reference knows only
 //! which acknowledged writes each member holds, and asks of each start that is accepted:
 //!     every member in sync holds all that a member which is here holds
-//!     nothing else is lost, unless who was here has gone on by force without it
+//!     nothing else is lost, unless who was here was started by force without it
 //! A write that was not acknowledged may be there or not, and is left out. The write-intent
 //! map and the journal are taken for right: a member that is filled holds what the others do.
 
@@ -71,7 +71,7 @@ struct Truth {
     writes: usize,
     /// The members that may go on without a write.
     excused: [Bits; 8],
-    /// The members that one went on without by force, and which are not back.
+    /// The members that one was started without by force, and which are not back.
     without: [Bits; MEMBERS_MAX],
 }
 

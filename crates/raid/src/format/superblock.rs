@@ -138,7 +138,7 @@ pub struct Superblock {
     /// The last event that every member which was to have it is known to have, if only
     /// in one of its two copies.
     pub sealed: u64,
-    /// Of version 1: how often this event was written anew; the highest is the truth.
+    /// Of version 1: how often this event was rewritten; the highest is the truth.
     pub revision: u32,
     /// The array's name.
     pub name: String,

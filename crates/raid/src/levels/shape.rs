@@ -1,4 +1,4 @@
-//! What levels are told and what they answer.
+//! What levels are given and what they return.
 
 use block::{Extent, Lba, Sectors};
 

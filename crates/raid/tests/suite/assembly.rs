@@ -79,7 +79,7 @@ fn an_array_does_not_start_on_members_that_may_be_old() {
         bench.write(&array, 0, 8, 1).await.unwrap();
         drop(array);
         let message = refused(bench.assemble(&[0]).await);
-        assert!(message.contains("may have gone on without"), "{message}");
+        assert!(message.contains("may have continued without"), "{message}");
         let candidates = bench.candidates(&[0]);
         let start = Start { degraded: true };
         let array = assemble(&bench.env, None, bench.uuid(), candidates, start, options())
@@ -90,7 +90,7 @@ fn an_array_does_not_start_on_members_that_may_be_old() {
         bench.sleep(300).await;
         // The one that was left behind knows nothing of it: it may not start alone,
         let message = refused(bench.assemble(&[1]).await);
-        assert!(message.contains("may have gone on without"), "{message}");
+        assert!(message.contains("may have continued without"), "{message}");
         // and with the other it is filled with what it missed.
         let array = bench.assemble(&[1, 0]).await.unwrap();
         assert_ne!(array.report().members[1].state, MemberState::InSync);
@@ -106,7 +106,7 @@ fn an_array_does_not_start_on_members_that_may_be_old() {
 }
 
 #[test]
-fn members_that_went_on_apart_are_refused() {
+fn members_that_diverged_are_refused() {
     run(4, 1, &[8; 2], async |bench| {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
         drop(array);
@@ -143,7 +143,7 @@ fn missing_members_are_named() {
             message.contains("too many members are missing (roles 1, 3)"),
             "{message}"
         );
-        // Three of four are more than the fourth could have gone on with.
+        // Three of four are more than the fourth could have diverged with.
         let array = bench.assemble(&[3, 0, 2]).await.unwrap();
         assert!(bench.holds(&array, 0, 700, 6).await);
     });

@@ -1,4 +1,4 @@
-//! What is done to an array by hand, and what it tells of itself.
+//! What is done to an array by hand, and what it reports of itself.
 
 use crate::common::{drive, plan, refused, run, spoil};
 use block::{Device, Kind, Lba, Sectors};

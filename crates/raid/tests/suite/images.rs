@@ -51,7 +51,7 @@ async fn restored(bench: &Bench) -> Array {
     out_and_in(bench, &array).await;
     array.fail(1).await.unwrap();
     let failed_at = events(bench, 0).await;
-    // What a sum tells from a product.
+    // What distinguishes a sum from a product.
     assert!(before + 2 < failed_at && before * 2 >= failed_at);
     restore(bench, 1, 0, &old).await;
     // Sectors that no bit covers are old too.

@@ -1,4 +1,4 @@
-//! Writes that land long after an array has lost patience with them.
+//! Writes that land long after the array's timeout.
 
 use crate::common::{Bench, drive, options, plan, run, strike};
 use block::{BoxDevice, Extent, IoResult, Kind, Lba, Nanos, Sectors};
@@ -208,9 +208,9 @@ fn a_device_whose_write_was_given_up_is_copied_to_only_once_that_has_ended() {
 }
 
 /// The only member that holds some data hangs in a write of 2, and its array is given up. It
-/// is put together again, 3 is written, and only then the write of 2 ends.
+/// is reassembled, 3 is written, and only then the write of 2 ends.
 #[test]
-fn a_write_that_was_given_up_does_not_land_after_its_array_is_put_together_again() {
+fn a_write_that_was_given_up_does_not_land_after_its_array_is_reassembled() {
     for level in [Level::Linear, Level::Raid0, Level::Raid1, Level::Raid5] {
         let members: &[usize] = if level == Level::Raid5 {
             &[0, 1, 2]

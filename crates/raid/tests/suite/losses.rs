@@ -42,7 +42,7 @@ fn a_member_that_returns_gets_what_it_missed_and_no_more() {
                 .await
                 .unwrap();
             bench.settled(&array).await;
-            // Counted anew since it is back: of 16 MiB some regions of 64 KiB.
+            // Counted again since it is back: of 16 MiB some regions of 64 KiB.
             let written = array.report().members[1].counts.writes;
             assert!((1..60).contains(&written), "{level:?}: {written}");
             assert_eq!(array.scrub(false).await.unwrap().mismatches, 0, "{level:?}");
@@ -234,7 +234,7 @@ fn a_hand_cannot_take_the_last_copy() {
 
 /// What is at work still, here a write that is not waited for, ends first.
 #[test]
-fn an_array_that_lets_go_of_its_members_can_be_put_together_again() {
+fn an_array_that_releases_its_members_can_be_reassembled() {
     for level in [Level::Raid0, Level::Raid1, Level::Raid5] {
         run(9, 1, &[8; 4], async move |bench| {
             let spares: &[usize] = if level.is_redundant() { &[3] } else { &[] };
@@ -313,7 +313,7 @@ fn a_write_that_fails_without_a_member_leaves_no_wrong_byte() {
         };
         let control = sim.world().control();
         let present: Vec<_> = (0..4).filter(|role| *role != missing).collect();
-        // Twice: as it runs, and assembled anew from what is on the members.
+        // Twice: as it runs, and reassembled from what is on the members.
         for faults in [faults, Plan::default()] {
             let writes = !faults.rules.is_empty();
             let present = present.clone();

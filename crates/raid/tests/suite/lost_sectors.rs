@@ -30,7 +30,7 @@ fn with_one_copy(mib: u64, lost: &[Extent]) -> (Sim, Vec<TargetId>) {
 }
 
 /// The only copy cannot be read in as many places as can be remembered, so that a
-/// rebuild gives these up. What is written anew may not make more of them.
+/// rebuild gives these up. What is rewritten may not make more of them.
 #[test]
 fn a_run_too_many_is_refused_and_the_others_stay_known() {
     let lost = (0..BAD_MAX as u64).map(|run| Extent::new(Lba(run * STEP + 8), Sectors(3)));

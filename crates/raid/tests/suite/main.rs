@@ -1,4 +1,4 @@
-//! Arrays on disks in memory: how they are put together, the contract of a device,
+//! Arrays on disks in memory: how they are assembled, the contract of a device,
 //! and what they bear to lose.
 
 mod assembly;

@@ -1,4 +1,4 @@
-//! Who is a member: legs that went on apart, stale legs, and starts with members that
+//! Who is a member: legs that diverged, stale legs, and starts with members that
 //! cannot be used.
 
 use crate::common::{
@@ -105,7 +105,7 @@ fn an_array_starts_with_a_member_that_refuses_writes() {
 
 /// Two mirrored disks that held 1; `lost` was lost, and the other holds 2 in its first 64
 /// sectors and was closed. Both are there.
-fn went_on_without(lost: usize) -> (Sim, Vec<TargetId>) {
+fn continue_without(lost: usize) -> (Sim, Vec<TargetId>) {
     run(1, 1, &[8; 2], async move |bench| {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
         bench.write(&array, 0, 4096, 1).await.unwrap();
@@ -124,9 +124,9 @@ fn went_on_without(lost: usize) -> (Sim, Vec<TargetId>) {
 /// Then the lost leg is started alone by force, and written elsewhere: both hold what the
 /// other has not. Neither is taken for the newer; either may be kept.
 #[test]
-fn legs_that_went_on_apart_are_refused_and_either_may_be_kept() {
+fn legs_that_diverged_are_refused_and_either_may_be_kept() {
     for (lost, kept) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
-        let (mut sim, disks) = went_on_without(lost);
+        let (mut sim, disks) = continue_without(lost);
         let control = sim.world().control();
         drive(&mut sim, &control, &disks, async move |bench| {
             let array = bench.start(&[lost], FORCED).await.unwrap();
@@ -171,7 +171,7 @@ fn a_forced_start_that_is_cut_short_takes_nothing_back() {
     let started = Rc::new(Cell::new(0));
     let cuts = (0..16).map(|i| 1 + i * 2);
     for (lost, cut) in cuts.flat_map(|cut| [(0, cut), (1, cut)]) {
-        let (mut sim, disks) = went_on_without(lost);
+        let (mut sim, disks) = continue_without(lost);
         let slow = Effect::Delay(Nanos::from_millis(10));
         let slow = rule(disks[lost], Ops::Writes, (0, 16), When::Always, slow);
         strike(&mut sim, vec![slow]);
@@ -202,13 +202,13 @@ fn a_forced_start_that_is_cut_short_takes_nothing_back() {
     assert!((8..32).contains(&started), "{started} of 32 healed");
 }
 
-/// One copy of the superblock of the leg that went on rots, or cannot be read: the other
+/// One copy of the superblock of the leg that continued rots, or cannot be read: the other
 /// copy says the same, and the stale leg is filled.
 #[test]
 fn a_stale_leg_is_not_trusted_when_a_superblock_of_the_other_rots() {
     for (lost, copy) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         for unreadable in [false, true] {
-            let (mut sim, disks) = went_on_without(lost);
+            let (mut sim, disks) = continue_without(lost);
             let kept = 1 - lost;
             if unreadable {
                 let sectors = Extent::new(Lba(copy * 8), Sectors(1));
@@ -228,11 +228,11 @@ fn a_stale_leg_is_not_trusted_when_a_superblock_of_the_other_rots() {
     }
 }
 
-/// With both copies gone, nobody knows that it went on: the stale leg starts only if that
+/// With both copies gone, nobody knows that it continued: the stale leg starts only if that
 /// is asked for.
 #[test]
 fn a_leg_that_cannot_be_read_may_have_gone_on() {
-    let (mut sim, disks) = went_on_without(0);
+    let (mut sim, disks) = continue_without(0);
     let control = sim.world().control();
     drive(&mut sim, &control, &disks, async move |bench| {
         for copy in [0, 1] {
@@ -244,7 +244,7 @@ fn a_leg_that_cannot_be_read_may_have_gone_on() {
         let found = examine(&bench.env, &device).await;
         assert_eq!(found.unwrap_err().kind(), Kind::Corrupt);
         let message = refused(bench.assemble(&[0, 1]).await);
-        assert!(message.contains("may have gone on without"), "{message}");
+        assert!(message.contains("may have continued without"), "{message}");
         let array = bench.start(&[0, 1], FORCED).await.unwrap();
         assert!(bench.holds(&array, 0, 64, 1).await);
         let message = array.events().0;

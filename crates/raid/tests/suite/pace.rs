@@ -90,7 +90,7 @@ fn a_rebuild_at_the_default_rate_leaves_the_foreground_its_time() {
             let rebuilt = p99(&bench, &array, rate, 1).await;
             let state = array.report().members[1].state;
             let rebuilding = matches!(state, MemberState::Rebuilding { .. });
-            assert!(rebuilding, "{level:?}: it went on all the while");
+            assert!(rebuilding, "{level:?}: it continued all the while");
             let ratio = rebuilt.0 as f64 / healthy.0 as f64;
             println!("{level:?}: p99 healthy {healthy}, in rebuild {rebuilt}: {ratio:.2} times");
             assert!(ratio <= 2.0, "{level:?}: {ratio:.2} times");
@@ -120,7 +120,7 @@ fn a_scrub_at_the_default_rate_leaves_the_foreground_its_time() {
             });
             bench.sleep(500).await;
             let beside = p99(&bench, &array, rate, 1).await;
-            assert!(!ended.get(), "{level:?}: it went on all the while");
+            assert!(!ended.get(), "{level:?}: it continued all the while");
             let ratio = beside.0 as f64 / alone.0 as f64;
             println!("{level:?}: p99 alone {alone}, in a scrub {beside}: {ratio:.2} times");
             assert!(ratio <= 2.0, "{level:?}: {ratio:.2} times");

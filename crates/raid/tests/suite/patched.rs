@@ -64,7 +64,7 @@ async fn set_meta(bench: &Bench, disk: usize, bytes: &[u8]) {
     written.unwrap();
 }
 
-/// Puts an array of patched members together and uses it: whatever comes of it, it
+/// Assembles an array of patched members and uses it: whatever comes of it, it
 /// ends, and nothing panics. Says whether there was an array.
 async fn use_patched(bench: &Bench, degraded: bool) -> bool {
     let candidates = bench.candidates(&[0, 1, 2]);

@@ -117,7 +117,7 @@ fn a_leg_of_version_1_returns_to_one_of_version_2() {
 
 /// Two mirrored disks of version 1 that held 1: the second was lost, and the first holds 2
 /// in its first 64 sectors.
-async fn went_on_in_version_1(bench: &Bench) {
+async fn diverge_in_version_1(bench: &Bench) {
     let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
     bench.write(&array, 0, 4096, 1).await.unwrap();
     array.flush().await.unwrap();
@@ -132,9 +132,9 @@ async fn went_on_in_version_1(bench: &Bench) {
 }
 
 #[test]
-fn legs_of_version_1_that_went_on_apart_are_refused() {
+fn legs_of_version_1_that_diverged_are_refused() {
     run(1, 1, &[8; 2], async |bench| {
-        went_on_in_version_1(&bench).await;
+        diverge_in_version_1(&bench).await;
         let array = bench.start(&[1], FORCED).await.unwrap();
         bench.write(&array, 4000, 64, 3).await.unwrap();
         closed(&bench, array).await;
@@ -152,7 +152,7 @@ fn legs_of_version_1_that_went_on_apart_are_refused() {
 #[test]
 fn a_stale_leg_of_version_1_is_not_trusted_when_the_newest_superblock_rots() {
     run(1, 1, &[8; 2], async |bench| {
-        went_on_in_version_1(&bench).await;
+        diverge_in_version_1(&bench).await;
         // Both are in sync in what is left of the first.
         let stale = read_copy(&bench, 1, 0).await;
         let stale = Superblock::decode(&stale).expect("sound");

@@ -394,7 +394,7 @@ fn a_flush_that_failed_for_the_array_itself_is_reported_to_its_user() {
 }
 
 /// A member that can be read alone is given back again and again, as a daemon does: that it
-/// is filled and why it fails is told once, and anew after it was whole.
+/// is filled and why it fails is logged once, and again after it was whole.
 #[test]
 fn a_member_that_takes_no_write_is_reported_once() {
     let (mut sim, disks) = run(15, 1, &[8; 2], async |bench| {

@@ -31,7 +31,7 @@ fn a_scrub_counts_mismatches_and_a_repair_trusts_most_copies_or_the_data() {
         (Level::Raid1, 3, 0, 1),
         (Level::Raid1, 3, 2, 1),
         (Level::Raid10, 4, 3, 1),
-        // Parity, and data, which is trusted: nothing tells that it is wrong.
+        // Parity, and data, which is trusted: nothing shows that it is wrong.
         (Level::Raid5, 3, 0, 1),
         (Level::Raid5, 3, 0, 9),
     ] {

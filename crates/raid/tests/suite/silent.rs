@@ -51,7 +51,7 @@ async fn in_time(bench: &Bench, what: &str, asked: impl Future<Output = IoResult
 }
 
 /// One member is lost and another, which is needed, hangs for good. Whoever asks for a change
-/// of members is told which one that is; requests wait for it, and succeed once it answers.
+/// of members gets an error that names it; requests wait for it, and succeed once it answers.
 #[test]
 fn nobody_is_kept_waiting_for_a_member_that_hangs_but_requests() {
     for (level, members) in LEVELS {
@@ -132,9 +132,9 @@ fn a_start_does_not_wait_for_a_member_that_hangs_and_nothing_of_it_lands_later()
     }
 }
 
-/// One is let go of although a member never answers what it was asked.
+/// One is released although a member never answers what it was asked.
 #[test]
-fn an_array_lets_go_of_a_member_that_hangs() {
+fn an_array_releases_a_member_that_hangs() {
     for (level, members) in LEVELS {
         run(1, 1, &[8; 5], async move |bench| {
             let array = degraded(&bench, level, members).await;

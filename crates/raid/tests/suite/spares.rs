@@ -12,7 +12,7 @@ fn is_filling(array: &Array, role: usize) -> bool {
 /// A copy less is worse than copies that may differ, which are compared at the pace that
 /// clients leave.
 #[test]
-fn a_spare_is_called_in_before_copies_are_compared() {
+fn a_spare_is_activated_before_copies_are_compared() {
     let (mut sim, disks) = run(1, 1, &[9; 5], async |bench| {
         let array = bench
             .create(Level::Raid10, &[0, 1, 2, 3], &[])

@@ -54,7 +54,7 @@ impl ClosedLoop {
         mut next: impl FnMut(u64) -> Request,
     ) -> Measured {
         let depth = self.depth as usize;
-        // In-flight requests by slot; the id tells the slot.
+        // In-flight requests by slot; the id contains the slot.
         let mut flight: Vec<(Nanos, u64)> = Vec::with_capacity(depth);
         let mut done: Vec<Completed> = Vec::new();
         for slot in 0..self.depth {

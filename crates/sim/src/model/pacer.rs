@@ -1,7 +1,7 @@
 //! A model run against real time, to delay a real file as the device would.
 //!
 //! The caller reads its clock, says when requests arrive, sleeps until
-//! [`next_due`](Pacer::next_due), and lets go of those that
+//! [`next_due`](Pacer::next_due), and returns those that
 //! [`take_due`](Pacer::take_due) names. A caller that wakes late delays its own
 //! requests but not the model's: the schedule stays the device's.
 //!
@@ -10,7 +10,7 @@
 use super::{Completed, Model, Request};
 use block::Nanos;
 
-/// Tells when each request of a real device may complete.
+/// Says when each request of a real device may complete.
 ///
 /// ```
 /// use block::{Extent, Lba, Nanos, Sectors};

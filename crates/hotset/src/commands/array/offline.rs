@@ -29,7 +29,7 @@ pub fn create(file: &Path, array: &str, yes: bool) -> Result<(), Failure> {
     super::show::print(&made, false)
 }
 
-/// Puts one array together, or all, and shows what it has become.
+/// Assembles one array, or all, and shows the result.
 pub fn assemble(
     file: &Path,
     array: Option<&str>,
@@ -43,7 +43,7 @@ pub fn assemble(
     };
     let found = alone(&config, async move |devices| {
         for name in wanted {
-            // One within another is put together with that.
+            // One within another is assembled with that.
             if devices.is_open(&name) {
                 continue;
             }
@@ -68,7 +68,7 @@ fn named(config: &Config, array: &str) -> Result<Name, Failure> {
     })
 }
 
-/// Runs `work` on the devices of `config`, and tells how the arrays are that it
+/// Runs `work` on the devices of `config`, and prints how the arrays are that it
 /// leaves open.
 fn alone(
     config: &Config,

@@ -172,8 +172,8 @@ pub fn run(command: &Run) -> Result<(), Failure> {
     show(&all, command.json)
 }
 
-/// Tells of parts that are done.
-fn tell(command: &Run) -> impl Fn(&str) + Sync + use<> {
+/// Reports parts that are done.
+fn progress(command: &Run) -> impl Fn(&str) + Sync + use<> {
     let json = command.json;
     move |part: &str| {
         if !json {
@@ -226,11 +226,11 @@ fn run_asked(command: &Run, asked: &[Asked], alone: bool) -> Result<(), Failure>
 /// Runs one seed, and keeps what the experiment came to if it was the last.
 fn run_one(command: &Run, asked: &Asked, n: u64, alone: bool) -> Result<(), Failure> {
     let begun = *asked.begun.get_or_init(Instant::now);
-    let tell = tell(command);
+    let progress = progress(command);
     let finished = match &asked.which {
         Which::Published(experiment) => {
             let seed = command.seed.saturating_add(n);
-            let named = |part: &str| tell(&format!("{}: {part}", experiment.name));
+            let named = |part: &str| progress(&format!("{}: {part}", experiment.name));
             let outcome = (experiment.run)(seed, command.quick, &named);
             let outcome = outcome.map_err(Failure::Runtime)?;
             let outcomes = {
@@ -244,7 +244,7 @@ fn run_one(command: &Run, asked: &Asked, n: u64, alone: bool) -> Result<(), Fail
             published(command, experiment, outcomes, begun)?
         }
         Which::Perc => {
-            let (finished, report) = perc::run(command.seed, command.quick, &tell)?;
+            let (finished, report) = perc::run(command.seed, command.quick, &progress)?;
             if alone {
                 perc::show(&report, command.json)?;
             }

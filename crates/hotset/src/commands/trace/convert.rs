@@ -15,7 +15,7 @@ const ZSTD_LEVEL: i32 = 3;
 pub struct Convert {
     /// The trace; - for standard input
     from: PathBuf,
-    /// The file to write; its ending tells the form: .hottrace, .parquet, .csv, .csv.zst or
+    /// The file to write; its ending names the format: .hottrace, .parquet, .csv, .csv.zst or
     /// .oracleGeneral
     to: PathBuf,
     #[command(flatten)]
@@ -63,7 +63,7 @@ pub fn output_format(path: &Path, asked: Option<Format>) -> Result<Format, Failu
             format.name()
         ))),
         None => Err(Failure::Usage(format!(
-            "hotset: the ending of {} tells no format; end it in .hottrace, .parquet, .csv, \
+            "hotset: the ending of {} names no format; end it in .hottrace, .parquet, .csv, \
              .csv.zst or .oracleGeneral, or add --to-format",
             path.display()
         ))),

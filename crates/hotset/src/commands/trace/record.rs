@@ -28,7 +28,7 @@ pub struct Record {
     volume: String,
     /// The file to write: .hottrace, .parquet, .csv or .csv.zst
     file: PathBuf,
-    /// The form to write, if the file's ending does not tell
+    /// The form to write, if the file's ending does not name it
     #[arg(long, value_name = "FORMAT", value_parser = format)]
     to_format: Option<Format>,
     /// Replace the file if there is one

@@ -159,10 +159,10 @@ fn what_others_restored_is_the_truth_after_an_end_or_an_invalidation() {
 }
 
 #[test]
-fn a_write_that_was_let_go_may_land_until_the_daemon_ends() {
+fn a_write_that_was_abandoned_may_land_until_the_daemon_ends() {
     let mut model = Model::new(ONE);
     model.begin(&(0..1), 7);
-    model.let_go(&(0..1), 7);
+    model.abandon(&(0..1), 7);
     write(&mut model, 8, true);
     assert!(reads(&mut model, 7) && reads(&mut model, 8));
     assert!(model.holds_durably(0, &bytes(0, 7)).is_ok());

@@ -254,7 +254,7 @@ fn pages(request: Request) -> std::ops::Range<u64> {
     extent.start.0 / PAGE_SECTORS..extent.end().0.div_ceil(PAGE_SECTORS)
 }
 
-/// Where the last few writes ended, to tell streams from random writes.
+/// Where the last few writes ended, to distinguish streams from random writes.
 #[derive(Debug, Default)]
 struct Streams {
     ends: [u64; 8],
