@@ -28,7 +28,7 @@ make_cache() {
             qemu-nbd --fork --persistent --format=raw --cache=none --aio=io_uring --socket=/run/nbd "$2"
             attach_nbd
             ;;
-        hotset)
+        hotset | hotset-ublk)
             configure_hotset <<END
 [[device]]
 name = "fast"
@@ -44,8 +44,9 @@ sequential = 0
 name = "volume"
 origin = "slow"
 pool = "pool"
+$([ "$1" = hotset ] || printf '[[attach]]\nublk = "volume"')
 END
-            serve_hotset
+            if [ "$1" = hotset ]; then serve_hotset; else serve_hotset_by_ublk; fi
             ;;
         *) fail "unknown cache $1" ;;
     esac
@@ -71,6 +72,16 @@ serve_hotset() {
     hotset serve --config /run/hotset.toml >&2 &
     wait_until 10 test -S /run/nbd
     attach_nbd -name volume
+}
+
+# serve_hotset_by_ublk: starts the daemon, which attaches its volume.
+# shellcheck disable=SC2034  # `device` is for the caller
+serve_hotset_by_ublk() {
+    modprobe ublk_drv
+    hotset serve --config /run/hotset.toml >&2 &
+    wait_until 10 test -S /run/nbd
+    wait_until 10 test -b /dev/ublkb0
+    device=/dev/ublkb0
 }
 
 # attach_nbd OPTION...: attaches the server at /run/nbd.
