@@ -9,13 +9,14 @@
 //!
 //! Not here: what the server writes (logs), and the controller's own cache.
 
+use crate::choices::{Came, Choice, Place, drive};
 use crate::content::{Content, Shape, apart};
+use crate::entry::Experiment;
 use crate::figures::Figures;
 use crate::host::{Host, page_of};
 use crate::pages::Front;
-use crate::registry::Experiment;
 use crate::replay::Server;
-use crate::rig::{self, Below};
+use crate::rig::{self, Below, Rig};
 use crate::site::{File, PAGE_BYTES};
 use crate::verdict::Outcome;
 use crate::visitors::{Answer, Connection, Curve, Load, Site, Tally, visit};
@@ -38,6 +39,13 @@ pub const EXPERIMENT: Experiment = Experiment {
     seeds: 3,
     figures,
     run: |seed, quick, done| run(seed, if quick { Scale::QUICK } else { Scale::FULL }, done),
+    choose: Some(|seed, quick, choice| {
+        choose(
+            seed,
+            if quick { Scale::QUICK } else { Scale::part(40) },
+            choice,
+        )
+    }),
 };
 /// The topology, as `hotset check` reads it.
 pub const TOPOLOGY: &str = include_str!("../topologies/cachecade.toml");
@@ -229,45 +237,84 @@ pub fn run_one(
     cached: Cached,
     progress: impl Fn(&Tally) + 'static,
 ) -> Result<(Ran, Nanos), String> {
-    let config = rig::topology(&topology(cached, scale.pool))?;
-    let flash = |n: usize| {
+    let text = topology(cached, scale.pool);
+    on_node(seed, &text, scale.flash, async move |mut rig| {
+        let curve = visited(&mut rig, seed, seed, scale, &progress).await?;
+        let counters = rig.counters().await?;
+        Ok(Ran { curve, counters })
+    })
+}
+
+/// The load with another choice, on two flash drives.
+fn choose(seed: u64, scale: Scale, choice: Choice) -> Result<Came, String> {
+    let text = choice.configure(&topology(both(2), ""));
+    let flash = Sectors(scale.flash.0 * choice.flash_percent / 100);
+    let place = Place {
+        volume: "web",
+        flash: "ssd0",
+        advised_after: Nanos(scale.span.0 / 9),
+    };
+    let driven = async move |rig| {
+        let work = async |rig: &mut Rig, time: u64| {
+            visited(rig, seed, seed + (time << 32), scale, &|_| ()).await
+        };
+        drive(rig, choice, place, work).await
+    };
+    Ok(on_node(seed, &text, flash, driven)?.0)
+}
+
+/// Runs `work` on a node as `text` has it, with flash drives of that size.
+fn on_node<T: 'static>(
+    seed: u64,
+    text: &str,
+    flash: Sectors,
+    work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
+) -> Result<(T, Nanos), String> {
+    let drive = |n: usize| {
         let below = Below {
-            sectors: scale.flash,
+            sectors: flash,
             service: None,
         };
         (format!("ssd{n}"), below)
     };
-    let below = (0..3).map(flash).collect::<BTreeMap<_, _>>();
-    rig::run_parted(seed, config, PARTITION, below, async move |mut rig| {
-        let (web, os) = (rig.volume("web")?, rig.volume("os")?);
-        let content = Content::new(seed, scale.shape, web.bytes() / PAGE_BYTES)?;
-        let env = rig.env.clone();
-        let site = Contents {
-            content,
-            front: Front {
-                env: env.clone(),
-                host: Host::over(vec![web, os], scale.memory_pages),
-                server: Server::behind(&GIGABIT, scale.processor),
-                team: Team::new(4, &GIGABIT),
-            },
-            faults: RefCell::new(Rng::fork(seed, FAULTS)),
-            os_touches: scale.os_touches,
-            os_pages: scale.os_pages,
-            spread: scale.shape.spread,
-        };
-        let load = Load {
-            users: scale.users,
-            think: scale.think,
-            ramp: scale.ramp,
-            span: scale.span,
-            connections: scale.connections,
-            interval: scale.interval,
-        };
-        let curve = visit(&env, seed, load, site, &progress).await;
-        let curve = curve.map_err(|error| error.to_string())?;
-        let counters = rig.counters().await?;
-        Ok(Ran { curve, counters })
-    })
+    let below = (0..3).map(drive).collect::<BTreeMap<_, _>>();
+    rig::run_parted(seed, rig::topology(text)?, PARTITION, below, work)
+}
+
+/// Lets the users visit the content that `seed` has laid out, in the ways that `ways` draws.
+async fn visited(
+    rig: &mut Rig,
+    seed: u64,
+    ways: u64,
+    scale: Scale,
+    progress: &dyn Fn(&Tally),
+) -> Result<Curve, String> {
+    let (web, os) = (rig.volume("web")?, rig.volume("os")?);
+    let content = Content::new(seed, scale.shape, web.bytes() / PAGE_BYTES)?;
+    let env = rig.env.clone();
+    let site = Contents {
+        content,
+        front: Front {
+            env: env.clone(),
+            host: Host::over(vec![web, os], scale.memory_pages),
+            server: Server::behind(&GIGABIT, scale.processor),
+            team: Team::new(4, &GIGABIT),
+        },
+        faults: RefCell::new(Rng::fork(ways, FAULTS)),
+        os_touches: scale.os_touches,
+        os_pages: scale.os_pages,
+        spread: scale.shape.spread,
+    };
+    let load = Load {
+        users: scale.users,
+        think: scale.think,
+        ramp: scale.ramp,
+        span: scale.span,
+        connections: scale.connections,
+        interval: scale.interval,
+    };
+    let curve = visit(&env, ways, load, site, progress).await;
+    curve.map_err(|error| error.to_string())
 }
 
 /// Everything that was printed, measured with one seed. Calls `done` after each part.

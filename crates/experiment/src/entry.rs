@@ -1,10 +1,14 @@
 //! What the registry knows of an experiment.
 
+use crate::choices::{Came, Choice};
 use crate::figures::Figures;
 use crate::verdict::Outcome;
 
 /// Runs one seed, in its quick form or not; reports each part that is done.
 pub type Run = fn(u64, bool, &dyn Fn(&str)) -> Result<Outcome, String>;
+
+/// Runs its load with another choice, of one seed, in the quick form or not.
+pub type Choose = fn(u64, bool, Choice) -> Result<Came, String>;
 
 /// A published evaluation that can be run again.
 pub struct Experiment {
@@ -20,4 +24,6 @@ pub struct Experiment {
     pub figures: fn() -> Figures,
     /// Runs it.
     pub run: Run,
+    /// Runs its load with a choice that the source did not have, if it has a cache.
+    pub choose: Option<Choose>,
 }

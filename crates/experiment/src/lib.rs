@@ -13,21 +13,29 @@
 //! and links (`sim`).
 
 pub mod cachecade;
+pub mod choices;
 mod content;
+mod controllers;
 mod entry;
 pub mod figures;
 pub mod finished;
 mod host;
+pub mod mail;
 pub mod maxiq;
+pub mod measured;
 pub mod nytro;
+pub mod oltp;
 mod pages;
 mod parted;
-mod queries;
+pub mod perc_mail;
+pub mod perc_oltp;
+pub mod queries;
 pub mod redskin;
 pub mod registry;
 mod replay;
 mod rig;
 mod site;
+pub mod spread;
 mod turnstile;
 pub mod verdict;
 pub mod visitors;

@@ -9,12 +9,13 @@
 //! Not here: memory and processor of the clients, and the controller's own write cache,
 //! which reads do not use.
 
+use crate::choices::{Came, Choice, Place, drive};
+use crate::entry::Experiment;
 use crate::figures::Figures;
 use crate::host::Host;
 use crate::pages::{Front, Pages, Shape, Web};
-use crate::registry::Experiment;
 use crate::replay::Server;
-use crate::rig::{self, Below};
+use crate::rig::{self, Below, Rig};
 use crate::site::PAGE_BYTES;
 use crate::verdict::Outcome;
 use crate::visitors::{Curve, Load, Tally, visit};
@@ -36,7 +37,15 @@ pub const EXPERIMENT: Experiment = Experiment {
     seeds: 3,
     figures,
     run: |seed, quick, done| run(seed, if quick { Scale::QUICK } else { Scale::FULL }, done),
+    choose: Some(|seed, quick, choice| {
+        choose(
+            seed,
+            if quick { Scale::QUICK } else { Scale::part(8) },
+            choice,
+        )
+    }),
 };
+const VOLUME: &str = "sites";
 /// The topology, as `hotset check` reads it.
 pub const TOPOLOGY: &str = include_str!("../topologies/maxiq.toml");
 /// A flash drive, in whole MiB of what its model holds.
@@ -134,42 +143,84 @@ pub fn run_one(
         true => TOPOLOGY.to_owned(),
         false => TOPOLOGY.replace("[[volume]]\n", "[[volume]]\nmode = \"pass-through\"\n"),
     };
-    let config = rig::topology(&text)?;
+    let scale = Scale {
+        users,
+        span,
+        ..scale
+    };
+    on_node(seed, &text, scale.flash, async move |mut rig| {
+        visited(&mut rig, seed, seed, scale, &progress).await
+    })
+}
+
+/// The load with another choice.
+fn choose(seed: u64, scale: Scale, choice: Choice) -> Result<Came, String> {
+    let flash = Sectors(scale.flash.0 * choice.flash_percent / 100);
+    let place = Place {
+        volume: VOLUME,
+        flash: "ssd",
+        advised_after: Nanos(scale.span.0 / 9),
+    };
+    let driven = async move |rig| {
+        let work = async |rig: &mut Rig, time: u64| {
+            visited(rig, seed, seed + (time << 32), scale, &|_| ()).await
+        };
+        drive(rig, choice, place, work).await
+    };
+    Ok(on_node(seed, &choice.configure(TOPOLOGY), flash, driven)?.0)
+}
+
+/// Runs `work` on a node as `text` has it, with a flash drive of that size.
+fn on_node<T: 'static>(
+    seed: u64,
+    text: &str,
+    flash: Sectors,
+    work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
+) -> Result<(T, Nanos), String> {
     let flash = Below {
-        sectors: scale.flash,
+        sectors: flash,
         service: None,
     };
     let below = BTreeMap::from([("ssd".to_owned(), flash)]);
-    rig::run_on(World::new(seed), config, &below, async move |mut rig| {
-        let volume = rig.volume("sites")?;
-        let shape = Shape {
-            sections: scale.sites,
-            pages: scale.pages,
-            images: scale.pages * 35 / 2,
-            file_bytes: scale.file_bytes,
-            images_per_page: [11, 12],
-        };
-        let env = rig.env.clone();
-        let web = Web {
-            pages: Rc::new(Pages::new(seed, shape, volume.bytes() / PAGE_BYTES)?),
-            front: Front {
-                env: env.clone(),
-                host: Host::new(volume, scale.memory_pages),
-                server: Server::behind(&GIGABIT, scale.processor),
-                team: Team::new(1, &GIGABIT),
-            },
-        };
-        let load = Load {
-            users,
-            think: scale.think,
-            ramp: scale.ramp,
-            span,
-            connections: scale.connections,
-            interval: scale.interval,
-        };
-        let curve = visit(&env, seed, load, web, &progress).await;
-        curve.map_err(|error| error.to_string())
-    })
+    rig::run_on(World::new(seed), rig::topology(text)?, &below, work)
+}
+
+/// Lets the users visit the sites that `seed` has laid out, in the ways that `ways` draws.
+async fn visited(
+    rig: &mut Rig,
+    seed: u64,
+    ways: u64,
+    scale: Scale,
+    progress: &dyn Fn(&Tally),
+) -> Result<Curve, String> {
+    let volume = rig.volume(VOLUME)?;
+    let shape = Shape {
+        sections: scale.sites,
+        pages: scale.pages,
+        images: scale.pages * 35 / 2,
+        file_bytes: scale.file_bytes,
+        images_per_page: [11, 12],
+    };
+    let env = rig.env.clone();
+    let web = Web {
+        pages: Rc::new(Pages::new(seed, shape, volume.bytes() / PAGE_BYTES)?),
+        front: Front {
+            env: env.clone(),
+            host: Host::new(volume, scale.memory_pages),
+            server: Server::behind(&GIGABIT, scale.processor),
+            team: Team::new(1, &GIGABIT),
+        },
+    };
+    let load = Load {
+        users: scale.users,
+        think: scale.think,
+        ramp: scale.ramp,
+        span: scale.span,
+        connections: scale.connections,
+        interval: scale.interval,
+    };
+    let curve = visit(&env, ways, load, web, progress).await;
+    curve.map_err(|error| error.to_string())
 }
 
 /// Everything that was printed, measured with one seed. Calls `done` after each part.

@@ -5,9 +5,10 @@
 //! Without the cache the same node serves its volume in pass-through. In the end the storage
 //! system takes a snapshot and restores it, behind a cache that holds what came later.
 
+use crate::choices::{Came, Choice, Place, drive};
+use crate::entry::Experiment;
 use crate::figures::Figures;
 use crate::queries::{Measured, Reads, Shape, run as run_queries};
-use crate::registry::Experiment;
 use crate::rig::{self, Below, Rig, Volume};
 use crate::verdict::Outcome;
 use crate::visitors::{Curve, Tally};
@@ -30,6 +31,9 @@ pub const EXPERIMENT: Experiment = Experiment {
     seeds: 2,
     figures,
     run: |seed, quick, done| run(seed, if quick { Scale::QUICK } else { Scale::FULL }, done),
+    choose: Some(|seed, quick, choice| {
+        choose(seed, if quick { Scale::QUICK } else { Scale::FULL }, choice)
+    }),
 };
 /// The topology, as `hotset check` reads it.
 pub const TOPOLOGY: &str = include_str!("../topologies/nytro.toml");
@@ -94,7 +98,47 @@ fn on_node<T: 'static>(
     if !scale.promotes_scans {
         text = text.replace("sequential = \"0B\"\n", "");
     }
-    let config = rig::topology(&text)?;
+    on_topology(seed, scale, &text, async move |mut rig| {
+        let volume = rig.volume(VOLUME)?;
+        work(rig, volume).await
+    })
+}
+
+/// The load with another choice.
+fn choose(seed: u64, scale: Scale, choice: Choice) -> Result<Came, String> {
+    let text = choice.configure(TOPOLOGY);
+    let place = Place {
+        volume: VOLUME,
+        flash: "flash",
+        // A ninth of what the first time takes.
+        advised_after: Nanos(scale.shape.bytes * 4),
+    };
+    let flash = Sectors(scale.flash.0 * choice.flash_percent / 100);
+    let scale = Scale { flash, ..scale };
+    let driven = async move |rig| {
+        let work = async |rig: &mut Rig, time: u64| {
+            let volume = rig.volume(VOLUME)?;
+            let lookups = seed + (time << 32);
+            let ran = run_queries(&rig.env, lookups, scale.shape, &volume, scale.interval).await;
+            let ran = ran.map_err(|error| error.to_string())?;
+            Ok(Curve {
+                interval_s: seconds(scale.interval),
+                points: ran.points.iter().map(tally).collect(),
+            })
+        };
+        drive(rig, choice, place, work).await
+    };
+    Ok(on_topology(seed, scale, &text, driven)?.0)
+}
+
+/// Runs `work` on a node as `text` has it, with the storage behind its way.
+fn on_topology<T: 'static>(
+    seed: u64,
+    scale: Scale,
+    text: &str,
+    work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
+) -> Result<(T, Nanos), String> {
+    let config = rig::topology(text)?;
     let mut world = World::new(seed);
     let phase = Rng::fork(seed, PHASES).below(1 << 20) as f64 / f64::from(1 << 20);
     let to_message = |error: block::IoError| error.to_string();
@@ -110,10 +154,7 @@ fn on_node<T: 'static>(
         service: None,
     };
     let below = BTreeMap::from([("san".to_owned(), san), ("flash".to_owned(), flash)]);
-    rig::run_on(world, config, &below, async move |mut rig| {
-        let volume = rig.volume(VOLUME)?;
-        work(rig, volume).await
-    })
+    rig::run_on(world, config, &below, work)
 }
 
 /// Runs all queries on a fresh node: once without the cache, or twice and then the snapshot

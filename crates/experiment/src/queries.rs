@@ -9,6 +9,7 @@
 
 use block::{Device, Env, Gate, IoResult, Nanos};
 use sim::Rng;
+use std::ops::AddAssign;
 
 /// The purpose of a random stream.
 const LOOKUPS: u64 = 7;
@@ -100,7 +101,7 @@ impl Shape {
     }
 }
 
-/// What reads came to in one interval, or in all.
+/// What requests came to in one interval, or in all.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Reads {
     /// How many.
@@ -109,6 +110,21 @@ pub struct Reads {
     pub bytes: u64,
     /// What they took, summed.
     pub taken: Nanos,
+}
+
+impl AddAssign for Reads {
+    fn add_assign(&mut self, other: Reads) {
+        self.reads += other.reads;
+        self.bytes += other.bytes;
+        self.taken += other.taken;
+    }
+}
+
+impl Reads {
+    /// The mean of them.
+    pub fn mean_ms(self) -> f64 {
+        self.taken.0 as f64 / 1e6 / self.reads as f64
+    }
 }
 
 /// What a run of all queries came to.
@@ -129,11 +145,7 @@ impl Measured {
     /// All reads.
     pub fn whole(&self) -> Reads {
         let mut sum = Reads::default();
-        for point in &self.points {
-            sum.reads += point.reads;
-            sum.bytes += point.bytes;
-            sum.taken += point.taken;
-        }
+        self.points.iter().for_each(|point| sum += *point);
         sum
     }
 }

@@ -10,9 +10,9 @@
 //! Not here: the access log that the server itself writes, and time outside the server,
 //! the wire and the drives.
 
+use crate::entry::Experiment;
 use crate::figures::Figures;
 use crate::host::{Host, Pages};
-use crate::registry::Experiment;
 use crate::replay::{Measured, Server, replay};
 use crate::site::{PAGE_BYTES, Shape, Site, log_of};
 use crate::verdict::{Outcome, Values};
@@ -35,6 +35,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     seeds: 3,
     figures,
     run: |seed, quick, done| run(seed, if quick { Scale::QUICK } else { Scale::FULL }, done),
+    choose: None,
 };
 const FIGURES: &str = include_str!("../figures/redskin.toml");
 

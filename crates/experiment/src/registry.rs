@@ -1,14 +1,16 @@
 //! Every experiment that has rows: a new one is one line.
 
-pub use crate::entry::{Experiment, Run};
+pub use crate::entry::{Choose, Experiment, Run};
 
-use crate::{cachecade, maxiq, nytro, redskin};
+use crate::{cachecade, maxiq, nytro, perc_mail, perc_oltp, redskin};
 
 /// In the order in which they are run: the longest seeds first.
-pub const ALL: [Experiment; 4] = [
+pub const ALL: [Experiment; 6] = [
     maxiq::EXPERIMENT,
     cachecade::EXPERIMENT,
     redskin::EXPERIMENT,
+    perc_mail::EXPERIMENT,
+    perc_oltp::EXPERIMENT,
     nytro::EXPERIMENT,
 ];
 

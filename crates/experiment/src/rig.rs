@@ -9,10 +9,11 @@ use crate::parted::Parted;
 use block::{Env, Gate, Geometry, Nanos, Sectors};
 use control::check::check_alone;
 use control::config::{Config, Device};
+use control::observed::Observed;
 use control::protocol::{Reply, Request};
 use control::serve::Handler as _;
 use control::status::Counters;
-use node::{Controlled, Devices, Door, Node, Session, Source};
+use node::{Before, Controlled, Devices, Door, Node, Session, Source};
 use shard::Local;
 use sim::model::Wear;
 use sim::model::catalogue::Drive;
@@ -34,10 +35,29 @@ pub type Volume = Gate<Door<SimDriver>>;
 pub struct Rig {
     /// Of the shard that everything runs on.
     pub env: Env,
+    config: Config,
+    machine: Rc<Machine>,
+    platform: SimPlatform,
     frontend: Rc<Direct>,
     clients: Vec<Client>,
     media: BTreeMap<String, Medium>,
-    node: Controlled<SimPlatform>,
+    node: Rc<Node<SimPlatform>>,
+}
+
+/// Looks at a node while something else runs on it.
+pub struct Watch(Controlled<SimPlatform>);
+
+impl Watch {
+    /// What was asked of a volume by now.
+    pub async fn observe(&self, volume: &str) -> Result<Observed, String> {
+        let volume = volume.to_owned();
+        let asked = Request::Observe { volume };
+        match self.0.handle(asked, &mut Session::default()).await {
+            Reply::Observed(observed) => Ok(*observed),
+            Reply::Error(what) => Err(what),
+            other => Err(format!("nothing was observed: {other:?}")),
+        }
+    }
 }
 
 impl Rig {
@@ -58,7 +78,8 @@ impl Rig {
 
     /// Has the node do what an operator asks of it.
     pub async fn control(&self, request: Request) -> Result<(), String> {
-        match self.node.handle(request, &mut Session::default()).await {
+        let node = self.watch().0;
+        match node.handle(request, &mut Session::default()).await {
             Reply::Error(what) => Err(what),
             _ => Ok(()),
         }
@@ -67,13 +88,37 @@ impl Rig {
     /// What has happened in the node's only pool, as `hotset status` has it.
     pub async fn counters(&self) -> Result<Counters, String> {
         let asked = Request::Status;
-        match self.node.handle(asked, &mut Session::default()).await {
+        let node = self.watch().0;
+        match node.handle(asked, &mut Session::default()).await {
             Reply::Status(mut status) if status.pools.len() == 1 => {
                 Ok(status.pools.remove(0).counters)
             }
             Reply::Error(what) => Err(what),
             other => Err(format!("no status of one pool: {other:?}")),
         }
+    }
+
+    /// Looks at the node that runs now.
+    pub fn watch(&self) -> Watch {
+        Watch(Controlled(self.node.clone()))
+    }
+
+    /// Unplugs the device called `name`.
+    pub fn pull(&self, name: &str) {
+        let mut devices = self.config.devices.iter();
+        let device = devices.find(|device| device.name.as_str() == name);
+        let device = device.expect("it is of the configuration");
+        self.machine.pull(&path_of(device));
+    }
+
+    /// Ends the node in order, and starts another on the same disks.
+    pub async fn restart(&mut self) -> Result<(), String> {
+        self.clients.clear();
+        self.node.stop().await?;
+        let (platform, frontend) = (self.platform.clone(), self.frontend.clone());
+        self.node = Node::start(&self.config, platform, vec![frontend]).await?;
+        Node::supervise(&self.node);
+        Ok(())
     }
 }
 
@@ -197,30 +242,30 @@ async fn start(
     config: &Config,
     media: BTreeMap<String, Medium>,
 ) -> Result<Rig, String> {
-    let platform = SimPlatform::new(machine, local.clone());
+    let platform = SimPlatform::new(machine.clone(), local.clone());
     for array in &config.arrays {
         let devices = Devices::new(config, platform.clone());
         let Some(Source::Array(array)) = devices.find(&array.name.value) else {
             return Err(format!("no array is named {}", array.name.value));
         };
-        // To make parity of new drives agree takes hours, which are not measured.
-        devices
-            .create(&array, true)
-            .await
-            .map_err(to_message)?
-            .keep();
+        // To zero terabytes would take longer than all that is measured.
+        let made = devices.create(&array, Before::Zeroes).await;
+        made.map_err(to_message)?.keep();
         devices.stop().await.map_err(to_message)?;
     }
     let env = local.env();
     let frontend = Direct::new(env.clone());
-    let node = Node::start(config, platform, vec![frontend.clone()]).await?;
+    let node = Node::start(config, platform.clone(), vec![frontend.clone()]).await?;
     Node::supervise(&node);
     Ok(Rig {
         env,
+        config: config.clone(),
+        machine,
+        platform,
         frontend,
         clients: Vec::new(),
         media,
-        node: Controlled(node),
+        node,
     })
 }
 

@@ -4,9 +4,13 @@
 //! measure, or one that it measures and nobody printed, is an error and not a gap.
 
 use crate::figures::{Bound, Figures, Status};
+use crate::spread::{interval, spans_one};
 use crate::visitors::Curve;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+/// The unit of ratios.
+const RATIO: &str = "ratio";
 
 /// What one run measured, by the names of the figures.
 pub type Values = BTreeMap<String, f64>;
@@ -57,8 +61,14 @@ pub struct Row {
     /// On which side of it ours is to be, if it was printed as a bound.
     #[serde(default)]
     pub bound: Option<Bound>,
-    /// Whether it is no further; `None` for what cannot be identified.
+    /// Whether it is no further; `None` for what cannot be identified, and if it is inconclusive.
     pub met: Option<bool>,
+    /// Of a ratio, where it lies with 95 % over the seeds.
+    #[serde(default)]
+    pub interval: Option<[f64; 2]>,
+    /// It claims that one is more than another, and the interval does not say which.
+    #[serde(default)]
+    pub inconclusive: bool,
     /// What to know about it.
     pub note: String,
     /// Of a blind row, the commit that had the engine's defaults before it was run.
@@ -103,6 +113,13 @@ pub fn rows(
         }
         let ours = values.iter().sum::<f64>() / values.len() as f64;
         let error_percent = (ours / printed.value - 1.0) * 100.0;
+        let interval = (printed.unit == RATIO).then(|| interval(&values)).flatten();
+        let claims = printed.bound == Some(Bound::AtLeast);
+        let inconclusive = claims && interval.is_some_and(spans_one);
+        let met = match (printed.bound, printed.tolerance_percent) {
+            (Some(bound), _) => Some(bound.holds(ours, printed.value)),
+            (None, most) => most.map(|most| error_percent.abs() <= most),
+        };
         Ok(Row {
             experiment: experiment.to_owned(),
             figure: printed.figure.clone(),
@@ -116,10 +133,9 @@ pub fn rows(
             status: printed.status,
             tolerance: printed.tolerance_percent,
             bound: printed.bound,
-            met: match (printed.bound, printed.tolerance_percent) {
-                (Some(bound), _) => Some(bound.holds(ours, printed.value)),
-                (None, most) => most.map(|most| error_percent.abs() <= most),
-            },
+            met: met.filter(|_| !inconclusive),
+            interval,
+            inconclusive,
             note: printed.note.clone(),
             engine: (printed.status == Status::Blind).then(|| figures.engine.clone()),
             virtual_seconds,
@@ -177,6 +193,24 @@ mod tests {
         assert_eq!(rows[1].engine, None);
         let far = super::rows("x", &figures(), &[run(111.0)], 0.5).unwrap();
         assert_eq!(far[0].met, Some(false));
+    }
+
+    #[test]
+    fn a_claim_that_seeds_do_not_agree_on_is_inconclusive() {
+        let mut figures = figures();
+        figures.printed[0].unit = RATIO.into();
+        figures.printed[0].value = 1.0;
+        figures.printed[0].tolerance_percent = None;
+        figures.printed[0].bound = Some(Bound::AtLeast);
+        let of = |ratios: &[f64]| {
+            let runs: Vec<_> = ratios.iter().map(|ratio| run(*ratio)).collect();
+            let row = rows("x", &figures, &runs, 0.5).unwrap().remove(0);
+            (row.met, row.inconclusive)
+        };
+        assert_eq!(of(&[1.1, 1.12, 1.11]), (Some(true), false));
+        assert_eq!(of(&[0.9, 0.91, 0.89]), (Some(false), false));
+        assert_eq!(of(&[0.9, 1.3, 1.1]), (None, true));
+        assert_eq!(of(&[1.1]), (Some(true), false), "one seed has no interval");
     }
 
     #[test]

@@ -354,6 +354,12 @@ pub enum Lab {
     /// published beside what came out; a figure that is out of tolerance is printed as such,
     /// and is no failure.
     Run(commands::lab::Run),
+    /// Run the load of published evaluations with each choice of today, one at a time
+    ///
+    /// Policies, admission, half and twice the flash, a flash drive lost, a restart: each
+    /// against the default over the same seeds, and the advice of the first minutes against
+    /// what was measured. Nothing outside the process is touched but DIRECTORY.
+    Choices(commands::lab::Choices),
     /// Write one page, report.html, of what `hotset lab run --out` has kept in a directory
     Report(commands::lab::Report),
 }

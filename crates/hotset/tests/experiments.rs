@@ -128,7 +128,15 @@ fn all_are_listed_run_kept_and_reported() {
     let place = Place::new();
     let out = place.path("out");
     let listed = all(&hotset().args(["lab", "list"]).output().unwrap());
-    for name in ["cachecade", "maxiq", "nytro", "redskin", "perc"] {
+    for name in [
+        "cachecade",
+        "maxiq",
+        "nytro",
+        "redskin",
+        "perc",
+        "perc-mail",
+        "perc-oltp",
+    ] {
         assert!(listed.contains(name), "{listed}");
     }
     let run = ["run", "all", "--quick", "--seeds", "1", "--json", "--out"];
@@ -141,6 +149,8 @@ fn all_are_listed_run_kept_and_reported() {
         ("nytro", 13),
         ("redskin", 59),
         ("perc", 13),
+        ("perc-mail", 21),
+        ("perc-oltp", 4),
     ];
     for (name, count) in counts {
         let of = rows.iter().filter(|row| row["experiment"] == name);
@@ -180,6 +190,8 @@ fn what_cannot_be_run_kept_or_reported_is_reported_once_and_leaves_nothing() {
     };
     refused(&["run", "maxiq", "tetris", "--out"], &out, "\"tetris\"");
     assert!(!out.exists());
+    refused(&["choices", "redskin", "--out"], &out, "no cache");
+    refused(&["choices", "tetris", "--out"], &out, "\"tetris\"");
     refused(&["report"], &out, "is no directory");
     std::fs::create_dir(&out).unwrap();
     refused(&["report"], &out, "no experiment has ended");

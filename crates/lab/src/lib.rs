@@ -4,7 +4,9 @@
 //! Not here: what proves it (`proof`), and what advises its users (`advise`).
 
 pub mod bench;
+pub mod choices;
 pub mod drill;
+mod ownership;
 pub mod perc;
 pub mod report;
 pub mod web;

@@ -2,6 +2,8 @@
 
 mod chart;
 
+use crate::choices::{self, Tried};
+use crate::ownership;
 use advise::page::{Page, escape, span, table, themed};
 use experiment::figures::Status;
 use experiment::finished::Finished;
@@ -10,20 +12,21 @@ use std::error::Error;
 use std::fmt::Write;
 
 /// What stands over [`cells`].
-pub const ROW_HEAD: [&str; 9] = [
+pub const ROW_HEAD: [&str; 10] = [
     "figure",
     "unit",
     "published",
     "ours",
     "from",
     "to",
+    "95 %",
     "error %",
     "status",
     "within",
 ];
 
 /// A row's cells, as pages and terminals show them.
-pub fn cells(row: &Row) -> [String; 9] {
+pub fn cells(row: &Row) -> [String; 10] {
     let asked = match (row.bound, row.tolerance) {
         (Some(bound), _) => Some(bound.name().to_owned()),
         (None, most) => most.map(|most| format!("{most:.0} %")),
@@ -33,8 +36,12 @@ pub fn cells(row: &Row) -> [String; 9] {
         (Some(false), Some(asked)) => format!("NOT {asked}"),
         (Some(true), None) => "yes".into(),
         (Some(false), None) => "NO".into(),
+        (None, _) if row.inconclusive => "inconclusive".into(),
         (None, _) => "-".into(),
     };
+    let interval = row
+        .interval
+        .map(|[from, to]| format!("{}..{}", short(from), short(to)));
     [
         row.figure.clone(),
         row.unit.clone(),
@@ -42,6 +49,7 @@ pub fn cells(row: &Row) -> [String; 9] {
         short(row.ours),
         short(row.ours_min),
         short(row.ours_max),
+        interval.unwrap_or_else(|| "-".into()),
         format!("{:+.1}", row.error_percent),
         row.status.name().into(),
         within,
@@ -63,8 +71,8 @@ fn met<'a>(rows: impl Iterator<Item = &'a Row>) -> (usize, usize) {
     (judged.iter().filter(|met| **met).count(), judged.len())
 }
 
-/// The page; `missing` have not ended.
-pub fn page(all: &[Finished], missing: &[&str]) -> Result<String, Box<dyn Error>> {
+/// The page, with what was tried; `missing` have not ended.
+pub fn page(all: &[Finished], tried: &[Tried], missing: &[&str]) -> Result<String, Box<dyn Error>> {
     let mut page = Page::new(
         "Published evaluations, run again",
         "In virtual time, on models of the drives that were evaluated, by the engine and arrays that serve.",
@@ -83,7 +91,14 @@ pub fn page(all: &[Finished], missing: &[&str]) -> Result<String, Box<dyn Error>
     page.section("Verdict", &verdict(all));
     page.warnings(&warnings(all, missing));
     for finished in all {
-        page.section(&finished.experiment, &section(finished)?);
+        let mut inner = section(finished)? + &ownership::section(finished);
+        let of = |tried: &&Tried| tried.experiment == finished.experiment;
+        inner += &tried
+            .iter()
+            .filter(of)
+            .map(tried_section)
+            .collect::<String>();
+        page.section(&finished.experiment, &inner);
     }
     Ok(page.finish())
 }
@@ -187,6 +202,34 @@ fn section(finished: &Finished) -> Result<String, Box<dyn Error>> {
     Ok(out)
 }
 
+/// What the source could not try.
+fn tried_section(tried: &Tried) -> String {
+    let of = |row: &choices::Row| (choices::cells(row).into(), row.says == "slower");
+    let rows: Vec<_> = tried.rows.iter().map(of).collect();
+    let advised: Vec<_> = tried
+        .advised
+        .iter()
+        .map(|row| (choices::advice_cells(row).into(), false))
+        .collect();
+    let met = if tried.met { "within" } else { "NOT within" };
+    let quick = match tried.quick {
+        true => "<p>Of the quick form: too little to judge by.</p>",
+        false => "",
+    };
+    format!(
+        "<h3>Choices of today</h3>{quick}<p>The default is {:.1} % behind the best fixed policy or \
+         admission, {}: {met} 5 %. The load runs twice; the second time is shown, but for its first \
+         third.</p>{}<h3>The advice after the first minutes</h3>{}<p class=\"soft\">virtual time; \
+         <code>{}</code>, commit {}</p>",
+        tried.behind_percent,
+        escape(&tried.best),
+        table(&choices::HEAD, &rows, &[]),
+        table(&choices::ADVICE_HEAD, &advised, &[]),
+        escape(&tried.command),
+        escape(&tried.commit)
+    )
+}
+
 /// A heading and its points; nothing if there are none.
 fn list(heading: &str, points: &[String]) -> String {
     if points.is_empty() {
@@ -221,6 +264,8 @@ mod tests {
             tolerance: met.map(|_| 5.0),
             bound: None,
             met,
+            interval: Some([0.8, 0.95]),
+            inconclusive: false,
             note: "<b>".into(),
             engine: Some("0123abc".into()),
             virtual_seconds: 1.0,
@@ -268,7 +313,7 @@ mod tests {
 
     #[test]
     fn the_verdict_comes_first_and_the_page_needs_nothing_else() {
-        let page = page(&[finished()], &["y"]).unwrap();
+        let page = page(&[finished()], &[], &["y"]).unwrap();
         assert_self_contained(&page);
         let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("no {what}"));
         assert!(at("0 of 1") < at("Verdict") && at("Verdict") < at("<figure>"));

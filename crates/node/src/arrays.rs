@@ -19,6 +19,7 @@ mod running;
 mod scrub;
 mod supervise;
 
+pub use create::Before;
 pub use devices::{Devices, Source};
 pub use lease::Lease;
 pub(crate) use running::Running;

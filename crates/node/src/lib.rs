@@ -22,7 +22,7 @@ mod record;
 mod report;
 mod sink;
 
-pub use arrays::{Devices, Lease, Source};
+pub use arrays::{Before, Devices, Lease, Source};
 pub use event::Event;
 pub use frontend::nbd::NbdFrontend;
 pub use frontend::{About, Frontend, frontend_memory};

@@ -4,7 +4,7 @@ use block::{Geometry, Nanos, Sectors};
 use control::protocol::{Reply, Request};
 use control::serve::Handler;
 use control::status::Array;
-use node::{Controlled, Devices, Node, Session, Source};
+use node::{Before, Controlled, Devices, Node, Session, Source};
 use shard::Local;
 use sim::{Budget, DiskSpec, Outcome, Sim, SimDriver, World};
 use simnode::{Direct, Machine, SimPlatform, run_alone};
@@ -68,7 +68,11 @@ fn on_mirrors(text: String, mib: u64, test: impl AsyncFnOnce(Bench) + 'static) {
             let Some(Source::Array(array)) = devices.find(name) else {
                 panic!("no {name}")
             };
-            devices.create(&array, true).await.expect("sound").keep();
+            devices
+                .create(&array, Before::Used)
+                .await
+                .expect("sound")
+                .keep();
         }
         devices.stop().await.expect("sound");
         let bench = Bench {

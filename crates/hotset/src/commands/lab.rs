@@ -1,8 +1,10 @@
 //! `hotset lab`.
 
+mod choices;
 mod origin;
 mod perc;
 mod run;
+mod side;
 mod store;
 
 use crate::Failure;
@@ -11,6 +13,7 @@ use proof::crash::{self, Request};
 use proof::{kill, nodesim, portsim, stack};
 use std::path::Path;
 
+pub use choices::Choices;
 pub use run::{Report, Run};
 
 pub fn run(command: Lab) -> Result<(), Failure> {
@@ -75,6 +78,7 @@ pub fn run(command: Lab) -> Result<(), Failure> {
         } => kill(rounds, seed, &directory),
         Lab::List => run::list(),
         Lab::Run(command) => run::run(&command),
+        Lab::Choices(command) => choices::run(&command),
         Lab::Report(command) => run::write_report(&command),
     }
 }

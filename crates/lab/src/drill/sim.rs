@@ -9,7 +9,7 @@ use control::config::{Config, Name};
 use control::protocol::{Reply, Request};
 use control::serve::Handler;
 use control::status::Array;
-use node::{Controlled, Devices, Node, Session, Source};
+use node::{Before, Controlled, Devices, Node, Session, Source};
 use shard::Local;
 use sim::model::Wear;
 use sim::model::catalogue::Drive;
@@ -101,7 +101,7 @@ async fn live(
             return Err(format!("no array is named {}", array.name.value));
         };
         devices
-            .create(&array, true)
+            .create(&array, Before::Used)
             .await
             .map_err(to_message)?
             .keep();

@@ -1,11 +1,14 @@
 //! Charts of an experiment: its curves over time, and every figure against what was printed.
 
+mod rows;
+
 use advise::page::{FIRST, GRID, INK, MARK, PAPER, SECOND};
-use experiment::figures::Status;
 use experiment::finished::Finished;
+use experiment::verdict::Row;
 use experiment::visitors::{Curve, Tally};
 use plotters::prelude::*;
 use plotters::style::RGBColor;
+use rows::{agreement, beside, ratio, units};
 use std::error::Error;
 
 /// Small, so that its text can still be read on a narrow screen.
@@ -13,8 +16,6 @@ const SIZE: (u32, u32) = (480, 300);
 const TEXT: (&str, i32) = ("sans-serif", 14);
 /// Curves of fewer points show nothing.
 const POINTS_MIN: usize = 10;
-/// A row of [`agreement`].
-const ROW_PIXELS: u32 = 20;
 const COLOURS: [RGBColor; 4] = [SECOND, FIRST, MARK, INK];
 
 type Drawn = Result<String, Box<dyn Error>>;
@@ -33,11 +34,18 @@ pub fn of(finished: &Finished) -> Result<Vec<(String, String)>, Box<dyn Error>> 
         let response = |point: &Tally, _: f64| point.response_s();
         let visited = |(_, curve): &(String, Curve)| curve.points.iter().any(|p| p.pages > 0);
         if finished.curves.iter().any(visited) {
+            let pages = |point: &Tally, s: f64| point.pages as f64 / s;
+            let title = "Pages a second";
+            charts.push((title.into(), over_time(finished, "pages/s", pages)?));
             let title = "Page response in seconds";
             charts.push((title.into(), over_time(finished, "s", response)?));
         }
     }
     charts.extend(finished.charts.iter().cloned());
+    for unit in units(finished) {
+        let title = format!("Printed and ours, {unit}; the line is the span of the seeds");
+        charts.push((title, beside(finished, &unit)?));
+    }
     if finished
         .rows
         .iter()
@@ -69,7 +77,11 @@ fn over_time(finished: &Finished, unit: &str, value: impl Fn(&Tally, f64) -> f64
     }
     let all = || series.iter().flat_map(|(_, points)| points);
     let end = all().map(|point| point.0).fold(1.0, f64::max);
-    let most = all().map(|point| point.1).fold(0.0, f64::max) * 1.25;
+    let levels = levels(finished, unit);
+    let highest = all()
+        .map(|point| point.1)
+        .chain(levels.iter().map(|row| row.published));
+    let most = highest.fold(0.0, f64::max) * 1.25;
     let mut svg = String::new();
     {
         let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
@@ -89,13 +101,26 @@ fn over_time(finished: &Finished, unit: &str, value: impl Fn(&Tally, f64) -> f64
             .bold_line_style(GRID)
             .light_line_style(PAPER)
             .draw()?;
-        for ((name, points), colour) in series.into_iter().zip(COLOURS.into_iter().cycle()) {
-            chart
-                .draw_series(LineSeries::new(points, colour.stroke_width(2)))?
-                .label(name)
-                .legend(move |(x, y)| {
-                    PathElement::new([(x, y), (x + 20, y)], colour.stroke_width(2))
-                });
+        for (i, (name, points)) in series.into_iter().enumerate() {
+            let colour = COLOURS[i % COLOURS.len()];
+            let style = colour.stroke_width(2);
+            // Beyond the colours, the same ones dashed.
+            let solid = i < COLOURS.len();
+            let drawn = match solid {
+                true => chart.draw_series(LineSeries::new(points, style))?,
+                false => chart.draw_series(DashedLineSeries::new(points, 6, 4, style))?,
+            };
+            drawn.label(name).legend(move |(x, y)| {
+                let end = if solid { x + 20 } else { x + 8 };
+                PathElement::new([(x, y), (end, y)], style)
+            });
+        }
+        for row in levels {
+            let ends = [(0.0, row.published), (end, row.published)];
+            chart.draw_series(DashedLineSeries::new(ends, 6, 4, INK.stroke_width(1)))?;
+            let text = format!("printed {}", super::short(row.published));
+            let (x, y) = chart.backend_coord(&(end, row.published));
+            root.draw_text(&text, &TEXT.into_font().color(&INK), (x - 96, y - 16))?;
         }
         chart
             .configure_series_labels()
@@ -109,62 +134,14 @@ fn over_time(finished: &Finished, unit: &str, value: impl Fn(&Tally, f64) -> f64
     Ok(svg)
 }
 
-/// How many times what was printed, as a power of two within one screen.
-fn ratio(published: f64, ours: f64) -> Option<f64> {
-    let ratio = ours / published;
-    (ratio > 0.0 && ratio.is_finite()).then(|| ratio.log2().clamp(-2.0, 2.0))
-}
-
-/// A line for each figure: how many times what was printed came out.
-fn agreement(finished: &Finished) -> Drawn {
-    let rows: Vec<_> = finished
-        .rows
-        .iter()
-        .filter_map(|row| Some((row, ratio(row.published, row.ours)?)))
-        .collect();
-    let height = 60 + ROW_PIXELS * rows.len() as u32;
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, (SIZE.0, height)).into_drawing_area();
-        root.fill(&PAPER)?;
-        let (left, right, top) = (200, SIZE.0 as i32 - 16, 30);
-        let bottom = height as i32 - 30;
-        let x = |power: f64| left + ((power + 2.0) / 4.0 * f64::from(right - left)) as i32;
-        let label = TEXT.into_font().color(&INK);
-        for power in [-2.0f64, -1.0, 0.0, 1.0, 2.0] {
-            let colour = if power == 0.0 { INK } else { GRID };
-            let line = [(x(power), top), (x(power), bottom)];
-            root.draw(&PathElement::new(line, colour.stroke_width(1)))?;
-            let text = format!("{}", power.exp2());
-            root.draw_text(&text, &label, (x(power) - 8, bottom + 6))?;
-        }
-        for (i, (row, power)) in rows.iter().enumerate() {
-            let y = top + (ROW_PIXELS * i as u32 + ROW_PIXELS / 2) as i32;
-            let name: String = row.figure.chars().take(27).collect();
-            root.draw_text(&name, &label, (8, y - 7))?;
-            let colour = match (row.met, row.status) {
-                (Some(false), _) => MARK,
-                (_, Status::NotIdentifiable) => GRID,
-                (_, Status::Blind) => FIRST,
-                _ => SECOND,
-            };
-            let line = [(x(0.0), y), (x(*power), y)];
-            root.draw(&PathElement::new(line, colour.stroke_width(2)))?;
-            root.draw(&Circle::new((x(*power), y), 4, colour.filled()))?;
-        }
-        for (i, (name, colour)) in [
-            ("blind", FIRST),
-            ("calibrated, shape", SECOND),
-            ("out of tolerance", MARK),
-        ]
-        .into_iter()
-        .enumerate()
-        {
-            let at = 12 + 130 * i as i32;
-            root.draw(&Circle::new((at, 14), 4, colour.filled()))?;
-            root.draw_text(name, &label, (at + 10, 7))?;
-        }
-        root.present()?;
-    }
-    Ok(svg)
+/// What was printed of a whole run, in the unit of a chart.
+fn levels<'a>(finished: &'a Finished, unit: &str) -> Vec<&'a Row> {
+    let means = |row: &&Row| {
+        let figure = row.figure.as_str();
+        row.unit == unit
+            && ["mbps.o", "page.mean", "rate."]
+                .iter()
+                .any(|of| figure.starts_with(of))
+    };
+    finished.rows.iter().filter(means).collect()
 }

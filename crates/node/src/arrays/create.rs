@@ -11,10 +11,20 @@ use std::sync::Arc;
 /// What is looked at to see whether a device holds something.
 const PROBE_BYTES: usize = 1 << 20;
 
+/// What is known of devices before an array is made of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Before {
+    /// They are to be blank; one that is not is refused.
+    Blank,
+    /// What they hold may be lost.
+    Used,
+    /// They read as zeroes all over, as new images do, and need not be zeroed.
+    Zeroes,
+}
+
 impl<P: Platform> Devices<P> {
-    /// Makes an array. What its members hold is lost; unless `overwrite`, they
-    /// must be blank.
-    pub async fn create(&self, array: &config::Array, overwrite: bool) -> IoResult<Lease<P>> {
+    /// Makes an array. What its members hold is lost.
+    pub async fn create(&self, array: &config::Array, before: Before) -> IoResult<Lease<P>> {
         if array.raw.value {
             let what = "a raw array has nothing to be made; it is used as it is";
             return Err(IoError::new(Kind::Invalid, what).on(array.name.to_string()));
@@ -26,7 +36,7 @@ impl<P: Platform> Devices<P> {
                 let what = format!("a member is missing: {absent}");
                 Err(IoError::new(Kind::Gone, what).on(array.name.to_string()))
             }
-            None => self.make(array, &members, overwrite).await,
+            None => self.make(array, &members, before).await,
         };
         match made {
             Ok(made) => {
@@ -44,20 +54,20 @@ impl<P: Platform> Devices<P> {
         &self,
         array: &config::Array,
         members: &[Lease<P>],
-        overwrite: bool,
+        before: Before,
     ) -> IoResult<Array> {
         let env = self.env();
         let plan = Plan {
             name: array.name.to_string(),
             level: array.level.value,
             chunk: Sectors(array.chunk.value.0 / block::SECTOR_BYTES),
-            overwrite,
-            zeroed: false,
+            overwrite: before != Before::Blank,
+            zeroed: before == Before::Zeroes,
         };
         let mut all = Vec::new();
         for member in members {
             let candidate = self.candidate(member.name(), member);
-            if !overwrite {
+            if before == Before::Blank {
                 refuse_used(&env, member.name(), &candidate.device).await?;
             }
             all.push(candidate);

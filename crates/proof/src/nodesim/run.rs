@@ -7,7 +7,7 @@ use super::report::{Class, Report};
 use super::scenario::{End, Scenario, TINY};
 use block::{Geometry, Nanos, Sectors};
 use control::config::{Config, Name};
-use node::{Controlled, Devices, Node, Source};
+use node::{Before, Controlled, Devices, Node, Source};
 use shard::Local;
 use sim::{Budget, DiskSpec, Effect, Ops, Outcome, Plan, Rng, Rule, Sim, SimDriver, When, World};
 use simnode::{Direct, Machine, SimPlatform, run_alone};
@@ -145,7 +145,7 @@ async fn make(outside: &Outside, local: Local<SimDriver>) {
         let Some(Source::Array(array)) = devices.find(&name) else {
             panic!("no array {name}")
         };
-        let made = devices.create(&array, true).await;
+        let made = devices.create(&array, Before::Used).await;
         made.expect("its members are here").keep();
         devices.stop().await.expect("its members are here");
     }

@@ -4,7 +4,7 @@ use crate::Failure;
 use crate::platform::UringPlatform;
 use control::config::{Config, Name};
 use control::status::Array as Status;
-use node::{Devices, Role, Source};
+use node::{Before, Devices, Role, Source};
 use raid::Start;
 use shard::run_alone;
 use std::path::Path;
@@ -22,7 +22,8 @@ pub fn create(file: &Path, array: &str, yes: bool) -> Result<(), Failure> {
         let Some(Source::Array(array)) = devices.find(&wanted) else {
             return Err(format!("no array is named {wanted}"));
         };
-        let made = devices.create(&array, yes).await;
+        let before = if yes { Before::Used } else { Before::Blank };
+        let made = devices.create(&array, before).await;
         made.map_err(|error| error.to_string())?.keep();
         Ok(())
     })?;

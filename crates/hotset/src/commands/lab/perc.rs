@@ -81,6 +81,8 @@ pub fn run(seed: u64, quick: bool, done: &dyn Fn(&str)) -> Result<(Finished, Rep
             tolerance: None,
             bound: None,
             met: row.within,
+            interval: None,
+            inconclusive: false,
             note: format!("{}; within {}; {}", row.ours, row.tolerance, row.note),
             engine: None,
             virtual_seconds,

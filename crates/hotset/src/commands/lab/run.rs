@@ -2,6 +2,7 @@
 
 use super::origin::{again, commit};
 use super::perc::{self, Perc};
+use super::side::by_side;
 use super::store;
 use crate::Failure;
 use crate::commands::table::Table;
@@ -12,13 +13,11 @@ use experiment::verdict::{Outcome, Row, rows};
 use lab::report;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
-use std::thread;
 use std::time::Instant;
 
 /// All of them.
-const EVERY: &str = "all";
+pub const EVERY: &str = "all";
 
 #[derive(Args)]
 pub struct Run {
@@ -172,9 +171,8 @@ pub fn run(command: &Run) -> Result<(), Failure> {
     show(&all, command.json)
 }
 
-/// Reports parts that are done.
-fn progress(command: &Run) -> impl Fn(&str) + Sync + use<> {
-    let json = command.json;
+/// Reports parts that are done, unless JSON is printed.
+pub fn progress(json: bool) -> impl Fn(&str) + Sync {
     move |part: &str| {
         if !json {
             eprintln!("done: {part}");
@@ -201,32 +199,13 @@ fn run_asked(command: &Run, asked: &[Asked], alone: bool) -> Result<(), Failure>
     let jobs: Vec<(&Asked, u64)> = left
         .flat_map(|asked| (0..asked.seeds).map(move |n| (asked, n)))
         .collect();
-    let next = AtomicUsize::new(0);
-    let failed = Mutex::new(None);
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    thread::scope(|scope| {
-        for _ in 0..threads.min(jobs.len()) {
-            scope.spawn(|| {
-                while let Some((asked, n)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Err(failure) = run_one(command, asked, *n, alone) {
-                        next.store(jobs.len(), Ordering::Relaxed);
-                        let mut failed = failed.lock().expect("nobody panics");
-                        failed.get_or_insert(failure);
-                    }
-                }
-            });
-        }
-    });
-    match failed.into_inner().expect("nobody panics") {
-        Some(failure) => Err(failure),
-        None => Ok(()),
-    }
+    by_side(&jobs, |(asked, n)| run_one(command, asked, *n, alone))
 }
 
 /// Runs one seed, and keeps what the experiment came to if it was the last.
 fn run_one(command: &Run, asked: &Asked, n: u64, alone: bool) -> Result<(), Failure> {
     let begun = *asked.begun.get_or_init(Instant::now);
-    let progress = progress(command);
+    let progress = progress(command.json);
     let finished = match &asked.which {
         Which::Published(experiment) => {
             let seed = command.seed.saturating_add(n);
@@ -329,7 +308,7 @@ fn show(all: &[Finished], json: bool) -> Result<(), Failure> {
 
 fn table(rows: &[Row]) -> Table {
     // The unit, the status and what was asked.
-    let mut table = Table::new(&report::ROW_HEAD).text(&[1, 7, 8]);
+    let mut table = Table::new(&report::ROW_HEAD).text(&[1, 8, 9]);
     for row in rows {
         table.row(report::cells(row));
     }
@@ -352,7 +331,14 @@ pub fn write_report(command: &Report) -> Result<(), Failure> {
     let missing = ALL.iter().map(|e| e.name).chain([perc::NAME]);
     let missing = missing.filter(|name| finished.iter().all(|f| f.experiment != *name));
     let missing: Vec<&str> = missing.collect();
-    let page = report::page(&finished, &missing).map_err(Failure::runtime)?;
+    let tried = ALL.iter().map(|e| store::find_tried(directory, e.name));
+    let tried: Vec<_> = tried.collect::<Result<_, _>>()?;
+    let tried: Vec<_> = tried
+        .into_iter()
+        .flatten()
+        .map(|(_, tried)| tried)
+        .collect();
+    let page = report::page(&finished, &tried, &missing).map_err(Failure::runtime)?;
     let path = directory.join("report.html");
     store::replace(&path, page.as_bytes())?;
     println!("{}", path.display());

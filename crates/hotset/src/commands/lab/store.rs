@@ -4,6 +4,7 @@
 
 use crate::Failure;
 use experiment::finished::Finished;
+use lab::choices::Tried;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -20,7 +21,28 @@ pub fn prepare(directory: &Path) -> Result<(), Failure> {
 
 /// What `name` came to, if it is there, and where.
 pub fn find(directory: &Path, name: &str) -> Result<Option<(PathBuf, Finished)>, Failure> {
-    let path = directory.join(format!("{name}.json"));
+    let parse = |text: &str| Finished::parse(text).map(|f| (f.experiment.clone(), f));
+    read(directory, name, name, parse)
+}
+
+/// What choices came to in `name`, if it is there, and where.
+pub fn find_tried(directory: &Path, name: &str) -> Result<Option<(PathBuf, Tried)>, Failure> {
+    let parse = |text: &str| Tried::parse(text).map(|t| (t.experiment.clone(), t));
+    read(directory, &tried(name), name, parse)
+}
+
+fn tried(name: &str) -> String {
+    format!("choices-{name}")
+}
+
+/// Reads the file called `stem` if it is there, which `parse` knows to be of `name`.
+fn read<T>(
+    directory: &Path,
+    stem: &str,
+    name: &str,
+    parse: impl Fn(&str) -> Result<(String, T), String>,
+) -> Result<Option<(PathBuf, T)>, Failure> {
+    let path = directory.join(format!("{stem}.json"));
     let refused = |what: String| {
         Failure::Runtime(format!(
             "{}: {what}; remove it to have {name} run again",
@@ -34,9 +56,9 @@ pub fn find(directory: &Path, name: &str) -> Result<Option<(PathBuf, Finished)>,
             directory.display()
         ))),
         Err(cause) => Err(refused(cause.to_string())),
-        Ok(text) => match Finished::parse(&text) {
-            Ok(finished) if finished.experiment == name => Ok(Some((path, finished))),
-            Ok(finished) => Err(refused(format!("it is of {}", finished.experiment))),
+        Ok(text) => match parse(&text) {
+            Ok((of, read)) if of == name => Ok(Some((path, read))),
+            Ok((of, _)) => Err(refused(format!("it is of {of}"))),
             Err(what) => Err(refused(format!(
                 "it is not what an experiment came to: {what}"
             ))),
@@ -46,9 +68,17 @@ pub fn find(directory: &Path, name: &str) -> Result<Option<(PathBuf, Finished)>,
 
 /// Keeps what an experiment came to.
 pub fn keep(directory: &Path, finished: &Finished) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(finished).map_err(Failure::runtime)? + "\n";
-    let path = directory.join(format!("{}.json", finished.experiment));
-    replace(&path, text.as_bytes())
+    write(directory, &finished.experiment, finished)
+}
+
+/// Keeps what choices came to.
+pub fn keep_tried(directory: &Path, came: &Tried) -> Result<(), Failure> {
+    write(directory, &tried(&came.experiment), came)
+}
+
+fn write(directory: &Path, stem: &str, what: &impl serde::Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(what).map_err(Failure::runtime)? + "\n";
+    replace(&directory.join(format!("{stem}.json")), text.as_bytes())
 }
 
 /// Puts a file with these bytes at `path`, or leaves what was there.

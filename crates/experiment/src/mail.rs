@@ -1,0 +1,268 @@
+//! A mail store: databases whose threads read pages at random places and change some of
+//! them, a log for each, and a scan that checks every page in the background.
+//!
+//! A transaction reads a page; one that changes it writes the page again and, where it
+//! waits for its commit, appends to the log of its database. The scan reads on at a rate of
+//! its own. What is counted as transactions' I/O are the reads and writes of pages.
+//!
+//! Invariants: reads of a database that transactions wait for <= its threads; one write of a
+//! log is in flight.
+//!
+//! Left out: the database's memory, the tree above the pages, and checkpoints: a changed
+//! page is written at once, and nobody waits for it.
+
+use crate::measured::{Measured, Meter, Times};
+use crate::queries::Reads;
+use crate::turnstile::Turnstile;
+use crate::visitors::think;
+use block::{Device, Env, Gate, IoResult, Nanos};
+use sim::Rng;
+use std::cell::Cell;
+use std::ops::AddAssign;
+use std::rc::Rc;
+
+/// Purposes of random streams: one a thread, from here on.
+const THREADS: u64 = 2_000_000;
+/// A log begins anew after so many bytes.
+const LOG_BYTES: u64 = 1 << 30;
+
+/// A store, and what is asked of it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Shape {
+    /// Databases, each with its log behind it.
+    pub databases: u32,
+    /// From the start of one to the next.
+    pub apart_bytes: u64,
+    /// The size of one.
+    pub database_bytes: u64,
+    /// A page.
+    pub page_bytes: u64,
+    /// Threads of a database.
+    pub threads: u32,
+    /// What a thread does between two pages, on average.
+    pub pause: Nanos,
+    /// The share of pages read that are changed.
+    pub changed: f64,
+    /// The share of changes that wait for their commit.
+    pub committed: f64,
+    /// What such a commit appends to the log.
+    pub commit_bytes: u64,
+    /// A read of the scan.
+    pub scan_bytes: u64,
+    /// What the scan of a database reads a second.
+    pub scan_bytes_per_second: u64,
+    /// The host's and the guest's time for a request.
+    pub path: Nanos,
+}
+
+impl Shape {
+    fn database(&self, number: u32) -> u64 {
+        u64::from(number) * self.apart_bytes
+    }
+
+    fn log(&self, number: u32) -> u64 {
+        self.database(number) + self.database_bytes
+    }
+}
+
+/// What was asked for in one interval, or in all.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Served {
+    /// Pages read for transactions.
+    pub reads: Reads,
+    /// Pages written.
+    pub writes: Reads,
+    /// Writes of logs.
+    pub commits: Reads,
+    /// Reads of scans.
+    pub scans: Reads,
+}
+
+impl AddAssign for Served {
+    fn add_assign(&mut self, other: Served) {
+        self.reads += other.reads;
+        self.writes += other.writes;
+        self.commits += other.commits;
+        self.scans += other.scans;
+    }
+}
+
+struct Store<D> {
+    meter: Meter<D, Served>,
+    shape: Shape,
+    logs: Vec<(Turnstile, Cell<u64>)>,
+}
+
+/// Runs the store.
+pub async fn run<D: Device + 'static>(
+    env: &Env,
+    seed: u64,
+    shape: Shape,
+    volume: Gate<D>,
+    times: Times,
+) -> IoResult<Measured<Served>> {
+    let largest = shape.page_bytes.max(shape.commit_bytes);
+    let log = |_| (Turnstile::new(1), Cell::new(0));
+    let store = Rc::new(Store {
+        meter: Meter::new(env, volume, times, largest, shape.path),
+        shape,
+        logs: (0..shape.databases).map(log).collect(),
+    });
+    for database in 0..shape.databases {
+        env.spawn.spawn(scan(store.clone(), database));
+        for thread in 0..shape.threads {
+            let number = database * shape.threads + thread;
+            let rng = Rng::fork(seed, THREADS + u64::from(number));
+            env.spawn.spawn(work(store.clone(), database, rng));
+        }
+    }
+    store.meter.ended().await
+}
+
+async fn work<D: Device + 'static>(store: Rc<Store<D>>, database: u32, mut rng: Rng) {
+    let (shape, meter) = (store.shape, &store.meter);
+    while meter.goes_on() {
+        meter.env.timer.sleep(think(&mut rng, shape.pause)).await;
+        let page = rng.below(shape.database_bytes / shape.page_bytes);
+        let at = shape.database(database) + page * shape.page_bytes;
+        meter.read(|s| &mut s.reads, at, shape.page_bytes).await;
+        if rng.chance(shape.changed) {
+            let writer = store.clone();
+            meter.env.spawn.spawn(async move {
+                let bytes = writer.shape.page_bytes;
+                writer.meter.write(|s| &mut s.writes, at, bytes).await;
+            });
+            if rng.chance(shape.committed) {
+                store.commit(database).await;
+            }
+        }
+    }
+}
+
+async fn scan<D: Device>(store: Rc<Store<D>>, database: u32) {
+    let (shape, meter) = (store.shape, &store.meter);
+    let every = shape.scan_bytes as f64 * 1e9 / shape.scan_bytes_per_second as f64;
+    let end = shape.database_bytes / shape.scan_bytes * shape.scan_bytes;
+    let mut at = 0;
+    while meter.goes_on() {
+        let due = meter.env.timer.now() + Nanos(every as u64);
+        let place = shape.database(database) + at;
+        meter.read(|s| &mut s.scans, place, shape.scan_bytes).await;
+        at = (at + shape.scan_bytes) % end;
+        meter.env.timer.until(due).await;
+    }
+}
+
+impl<D: Device> Store<D> {
+    async fn commit(&self, database: u32) {
+        let (turn, end) = &self.logs[database as usize];
+        let turn = turn.pass().await;
+        let bytes = self.shape.commit_bytes;
+        let at = self.shape.log(database) + end.replace((end.get() + bytes) % LOG_BYTES);
+        self.meter.write(|s| &mut s.commits, at, bytes).await;
+        drop(turn);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use block::{BoxDevice, Geometry, Sectors};
+    use sim::{DiskSpec, Keep, Service, Sim, Span, World};
+    use simnode::run_alone;
+
+    const DISK: Nanos = Nanos::from_micros(900);
+    const SHAPE: Shape = Shape {
+        databases: 3,
+        apart_bytes: 4 << 30,
+        database_bytes: 1 << 30,
+        page_bytes: 32 << 10,
+        threads: 4,
+        pause: Nanos::from_millis(5),
+        changed: 0.5,
+        committed: 0.4,
+        commit_bytes: 8 << 10,
+        scan_bytes: 256 << 10,
+        scan_bytes_per_second: 4 << 20,
+        path: Nanos::from_micros(100),
+    };
+
+    fn measured(shape: Shape) -> Measured<Served> {
+        let mut world = World::new(1);
+        let mut spec = DiskSpec::new(Geometry::new("disk", Sectors(1 << 26), Sectors(1)));
+        spec.service = Service::uniform(Span::exactly(DISK));
+        spec.keep = Keep::Nothing;
+        let disk = world.add_disk(spec).unwrap();
+        let (_, result) = run_alone(&mut Sim::new(world), async move |local| {
+            let disk = BoxDevice::new(local.disk(disk).unwrap());
+            let gate = Gate::new(disk, local.env());
+            let times = Times {
+                warm_up: Nanos::from_secs(2),
+                span: Nanos::from_secs(60),
+                interval: Nanos::from_secs(10),
+            };
+            run(&local.env(), 1, shape, gate, times).await.unwrap()
+        });
+        result.unwrap()
+    }
+
+    /// A disk that serves any number at once: a thread's cycle is its pause, a read, and of
+    /// the share that commits a write of the log, and its wait for those of other threads.
+    fn near(found: &Measured<Served>, shape: Shape) -> bool {
+        let (sum, s) = found.whole();
+        let io = 0.001;
+        let commits = shape.changed * shape.committed;
+        let cycle = shape.pause.0 as f64 / 1e9 + io + commits * io;
+        let threads = f64::from(shape.databases * shape.threads);
+        let reads = threads / cycle;
+        // Of the other threads of a database so many have a commit in flight.
+        let waits = (f64::from(shape.threads) - 1.0) * commits * io / cycle * 0.5 * io * commits;
+        let reads = reads * cycle / (cycle + waits);
+        let close = |ours: f64, exact: f64| (ours / exact - 1.0).abs() < 0.02;
+        close(sum.reads.reads as f64 / s, reads)
+            && close(sum.writes.reads as f64 / s, reads * shape.changed)
+            && (sum.commits.reads as f64 / s / (reads * commits) - 1.0).abs() < 0.04
+            && close(sum.scans.bytes as f64 / s, 3.0 * (4 << 20) as f64)
+            // A page that is still being written is waited for.
+            && (sum.reads.mean_ms() - 1.0).abs() < 1e-4
+    }
+
+    #[test]
+    fn a_store_on_a_disk_of_fixed_time_has_the_rates_of_its_cycle() {
+        let found = measured(SHAPE);
+        assert!(near(&found, SHAPE), "{:?}", found.whole());
+    }
+
+    #[test]
+    fn canary_a_parameter_that_is_wrong_is_seen() {
+        let wrong = [
+            Shape {
+                threads: 5,
+                ..SHAPE
+            },
+            Shape {
+                changed: 0.53,
+                ..SHAPE
+            },
+            Shape {
+                committed: 0.5,
+                ..SHAPE
+            },
+            Shape {
+                pause: Nanos::from_micros(5_300),
+                ..SHAPE
+            },
+            Shape {
+                scan_bytes_per_second: 5 << 20,
+                ..SHAPE
+            },
+            Shape {
+                path: Nanos::from_micros(120),
+                ..SHAPE
+            },
+        ];
+        for wrong in wrong {
+            assert!(!near(&measured(wrong), SHAPE), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Requests of a workload to a volume, counted by interval once the warm-up is over.
+//!
+//! Invariant: what ends outside of the time that is measured counts for nothing.
+
+use crate::queries::Reads;
+use block::{Device, Env, Fua, Gate, IoError, IoResult, Nanos, Shared};
+use std::cell::RefCell;
+use std::ops::AddAssign;
+
+/// When it is measured.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Times {
+    /// What comes before.
+    pub warm_up: Nanos,
+    /// What is measured, in whole intervals.
+    pub span: Nanos,
+    /// What a point covers.
+    pub interval: Nanos,
+}
+
+/// What came out, one point an interval after the warm-up.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Measured<P> {
+    /// Seconds that a point covers.
+    pub interval_s: f64,
+    /// The points.
+    pub points: Vec<P>,
+}
+
+impl<P: Default + Clone + AddAssign> Measured<P> {
+    /// All points, and their seconds.
+    pub fn whole(&self) -> (P, f64) {
+        let mut sum = P::default();
+        self.points.iter().for_each(|point| sum += point.clone());
+        (sum, self.interval_s * self.points.len() as f64)
+    }
+}
+
+/// What is asked of a volume, and measured.
+pub struct Meter<D, P> {
+    /// Of its shard.
+    pub env: Env,
+    volume: Gate<D>,
+    content: Shared,
+    from: Nanos,
+    times: Times,
+    path: Nanos,
+    points: RefCell<Vec<P>>,
+    failed: RefCell<Option<IoError>>,
+}
+
+impl<D: Device, P: Default + Clone> Meter<D, P> {
+    /// One that begins now, whose writes have at most so many bytes, and whose requests take
+    /// `path` to the volume and back.
+    pub fn new(
+        env: &Env,
+        volume: Gate<D>,
+        times: Times,
+        write_bytes_max: u64,
+        path: Nanos,
+    ) -> Meter<D, P> {
+        let mut content = env.pool.take(write_bytes_max as usize);
+        content.fill(0);
+        let count = (times.span.0 / times.interval.0) as usize;
+        Meter {
+            env: env.clone(),
+            volume,
+            content: content.share(),
+            from: env.timer.now() + times.warm_up,
+            times,
+            path,
+            points: RefCell::new(vec![P::default(); count]),
+            failed: RefCell::default(),
+        }
+    }
+
+    fn end(&self) -> Nanos {
+        self.from + self.times.span
+    }
+
+    /// Whether more is to be asked.
+    pub fn goes_on(&self) -> bool {
+        self.env.timer.now() < self.end() && self.failed.borrow().is_none()
+    }
+
+    /// Waits for the end: what was measured, or what failed first.
+    pub async fn ended(&self) -> IoResult<Measured<P>> {
+        self.env.timer.until(self.end()).await;
+        match self.failed.take() {
+            Some(error) => Err(error),
+            None => Ok(Measured {
+                interval_s: self.times.interval.0 as f64 / 1e9,
+                points: self.points.take(),
+            }),
+        }
+    }
+
+    /// Reads so many bytes, and counts it under `kind`.
+    pub async fn read(&self, kind: impl FnOnce(&mut P) -> &mut Reads, at: u64, bytes: u64) {
+        let asked = self.env.timer.now();
+        self.env.timer.sleep(self.path).await;
+        let result = self.volume.read(at, bytes as usize).await;
+        self.count(kind, asked, bytes, result.map(drop));
+    }
+
+    /// Writes so many bytes, and counts it under `kind`.
+    pub async fn write(&self, kind: impl FnOnce(&mut P) -> &mut Reads, at: u64, bytes: u64) {
+        let asked = self.env.timer.now();
+        self.env.timer.sleep(self.path).await;
+        let content = self.content.slice(0..bytes as usize);
+        let result = self.volume.write(at, content, Fua::No).await;
+        self.count(kind, asked, bytes, result);
+    }
+
+    fn count(
+        &self,
+        kind: impl FnOnce(&mut P) -> &mut Reads,
+        asked: Nanos,
+        bytes: u64,
+        result: IoResult,
+    ) {
+        if let Err(error) = result {
+            self.failed.borrow_mut().get_or_insert(error);
+            return;
+        }
+        let taken = self.env.timer.now() - asked;
+        self.tally(|point| {
+            let kind = kind(point);
+            kind.reads += 1;
+            kind.bytes += bytes;
+            kind.taken += taken;
+        });
+    }
+
+    /// Counts what has just ended.
+    pub fn tally(&self, add: impl FnOnce(&mut P)) {
+        let now = self.env.timer.now();
+        if now < self.from {
+            return;
+        }
+        let point = ((now - self.from).0 / self.times.interval.0) as usize;
+        if let Some(point) = self.points.borrow_mut().get_mut(point) {
+            add(point);
+        }
+    }
+}

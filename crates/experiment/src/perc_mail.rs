@@ -1,0 +1,185 @@
+//! A mail store on two mirrored controllers: what it reaches at the published number of
+//! threads, and the most threads that it answers in time.
+//!
+//! Mailboxes, databases and pages are as published. The tool adds threads until the mean
+//! read of the databases or the mean write of the logs takes too long.
+//!
+//! Not here: processor time, and the hour-long tests; rates are those of minutes.
+
+use crate::controllers;
+use crate::entry::Experiment;
+use crate::figures::Figures;
+use crate::mail::{self, Served, Shape};
+use crate::measured::{Measured, Times};
+use crate::verdict::Outcome;
+use crate::visitors::{Curve, Tally};
+use block::Nanos;
+
+/// The name under which it is run.
+pub const NAME: &str = "perc-mail";
+const FIGURES: &str = include_str!("../figures/perc-mail.toml");
+/// One line of the registry.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: NAME,
+    title: "a mail store of 500 mailboxes on two mirrored controllers of seven drives, and the most that it answers in time",
+    needs: "300 MB; half a minute a seed",
+    seeds: 5,
+    figures,
+    run: |seed, quick, done| run(seed, if quick { Scale::QUICK } else { Scale::FULL }, done),
+    choose: None,
+};
+/// Threads of a database, as published.
+pub const THREADS: u32 = 7;
+/// The most that are tried.
+const THREADS_MAX: u32 = 16;
+/// What a test passes at: mean reads of databases, and mean writes of logs.
+const READ_MS_MAX: f64 = 20.0;
+const COMMIT_MS_MAX: f64 = 10.0;
+
+/// What is run, and for how long.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Scale {
+    /// The store.
+    pub shape: Shape,
+    /// When it is measured.
+    pub times: Times,
+}
+
+impl Scale {
+    /// Minutes of it.
+    pub const FULL: Scale = Scale {
+        shape: Shape {
+            databases: 5,
+            apart_bytes: 200 << 30,
+            // A hundred mailboxes of 700 MB.
+            database_bytes: 70_000_000_000 / (256 << 10) * (256 << 10),
+            page_bytes: 32 << 10,
+            threads: THREADS,
+            pause: Nanos::from_micros(26_900),
+            // Of 100 tasks 40 insert, 20 delete, 5 replace, and 35 read.
+            changed: 0.65,
+            committed: 0.3,
+            commit_bytes: 16 << 10,
+            scan_bytes: 256 << 10,
+            scan_bytes_per_second: 5_000_000,
+            path: Nanos::from_micros(262),
+        },
+        times: Times {
+            warm_up: Nanos::from_secs(20),
+            span: Nanos::from_secs(120),
+            interval: Nanos::from_secs(5),
+        },
+    };
+    /// Seconds: too little to judge by.
+    pub const QUICK: Scale = Scale {
+        times: Times {
+            warm_up: Nanos::from_secs(1),
+            span: Nanos::from_secs(4),
+            interval: Nanos::from_millis(200),
+        },
+        ..Scale::FULL
+    };
+}
+
+/// Runs one test: what it came to, and the time it took in the simulation.
+pub fn run_one(seed: u64, scale: Scale, threads: u32) -> Result<(Measured<Served>, Nanos), String> {
+    let shape = Shape {
+        threads,
+        ..scale.shape
+    };
+    controllers::run(seed, async move |rig, volume| {
+        let ran = mail::run(&rig.env, seed, shape, volume, scale.times).await;
+        ran.map_err(|error| error.to_string())
+    })
+}
+
+fn passes(measured: &Measured<Served>) -> bool {
+    let (sum, _) = measured.whole();
+    sum.reads.mean_ms() <= READ_MS_MAX && sum.commits.mean_ms() <= COMMIT_MS_MAX
+}
+
+/// Everything that was printed, measured with one seed. Tells `done` of each part.
+pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, String> {
+    let mut outcome = Outcome::default();
+    let mut test = |threads: u32| {
+        let (measured, took) = run_one(seed, scale, threads)?;
+        outcome.virtual_s += took.0 as f64 / 1e9;
+        done(&format!("seed {seed}: {threads} threads a database"));
+        Ok::<_, String>(measured)
+    };
+    let measured = test(THREADS)?;
+    let threads = most(passes(&measured), |threads| Ok(passes(&test(threads)?)))?;
+    let (sum, s) = measured.whole();
+    // Four tests were printed, and their average.
+    for of in ["1", "2", "3", "4", "average"] {
+        for (figure, value) in [
+            ("iops", (sum.reads.reads + sum.writes.reads) as f64 / s),
+            ("read", sum.reads.mean_ms()),
+            ("log", sum.commits.mean_ms()),
+            // Processors take no time here.
+            ("cpu", 0.0),
+        ] {
+            outcome.set(format!("{figure}.{of}"), value);
+        }
+    }
+    outcome.set("threads", f64::from(threads));
+    let tally = |point: &Served| Tally {
+        hits: point.reads.reads + point.writes.reads,
+        bytes: point.reads.bytes + point.writes.bytes,
+        hit_s: (point.reads.taken + point.writes.taken).0 as f64 / 1e9,
+        ..Tally::default()
+    };
+    let curve = Curve {
+        interval_s: measured.interval_s,
+        points: measured.points.iter().map(tally).collect(),
+    };
+    let name = format!("{THREADS} threads a database, pages");
+    outcome.curves.push((name, curve));
+    Ok(outcome)
+}
+
+/// The most threads that pass, from the published number on; 0 if none does.
+fn most(passes: bool, mut test: impl FnMut(u32) -> Result<bool, String>) -> Result<u32, String> {
+    let mut threads = THREADS;
+    if passes {
+        while threads < THREADS_MAX && test(threads + 1)? {
+            threads += 1;
+        }
+    } else {
+        threads -= 1;
+        while threads > 0 && !test(threads)? {
+            threads -= 1;
+        }
+    }
+    Ok(threads)
+}
+
+/// What was printed.
+pub fn figures() -> Figures {
+    Figures::parse(FIGURES).expect("the shipped figures are well formed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verdict::rows;
+
+    #[test]
+    fn the_short_form_measures_every_printed_figure() {
+        let outcome = run(1, Scale::QUICK, &|_| ()).unwrap();
+        let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), 0.0).unwrap();
+        assert_eq!(rows.len(), 21);
+        assert!(outcome.values["iops.average"] > 500.0, "{outcome:?}");
+        let again = || run_one(1, Scale::QUICK, THREADS).unwrap();
+        assert_eq!(again(), again());
+        assert_ne!(again(), run_one(2, Scale::QUICK, THREADS).unwrap());
+    }
+
+    #[test]
+    fn the_search_ends_at_the_last_number_that_passes() {
+        for limit in [0, 3, 6, 7, 9, 16, 40] {
+            let found = most(THREADS <= limit, |threads| Ok(threads <= limit));
+            assert_eq!(found.unwrap(), limit.min(THREADS_MAX));
+        }
+    }
+}

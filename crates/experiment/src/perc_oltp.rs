@@ -1,0 +1,132 @@
+//! Transactions of a brokerage on two mirrored controllers, by as many users as they serve.
+//!
+//! Not here: the hypervisor and the processors; the log's own disk lies behind the data's.
+
+use crate::controllers;
+use crate::entry::Experiment;
+use crate::figures::Figures;
+use crate::measured::{Measured, Times};
+use crate::oltp::{self, Served, Shape};
+use crate::verdict::Outcome;
+use crate::visitors::{Curve, Tally};
+use block::Nanos;
+
+/// The name under which it is run.
+pub const NAME: &str = "perc-oltp";
+const FIGURES: &str = include_str!("../figures/perc-oltp.toml");
+/// One line of the registry.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: NAME,
+    title: "transactions of 250 users of a brokerage on two mirrored controllers of seven drives",
+    needs: "300 MB; half a minute a seed",
+    seeds: 5,
+    figures,
+    run: |seed, quick, done| run(seed, if quick { Scale::QUICK } else { Scale::FULL }, done),
+    choose: None,
+};
+
+/// What is run, and for how long.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Scale {
+    /// The database.
+    pub shape: Shape,
+    /// When it is measured.
+    pub times: Times,
+}
+
+impl Scale {
+    /// Two minutes of it.
+    pub const FULL: Scale = Scale {
+        shape: Shape {
+            users: 250,
+            page_bytes: 8 << 10,
+            // 250 GB.
+            pages: 250_000_000_000 / (8 << 10),
+            disks: 3,
+            // Over as much of the volume as the mail store's.
+            apart_bytes: 250 << 30,
+            log_bytes: 204_000_000_000 / (8 << 10) * (8 << 10),
+            // 8 GB.
+            memory_pages: 1 << 20,
+            scale: 1.0,
+            ahead: 0.0,
+            commit_bytes: 8 << 10,
+        },
+        times: Times {
+            warm_up: Nanos::from_secs(20),
+            span: Nanos::from_secs(120),
+            interval: Nanos::from_secs(5),
+        },
+    };
+    /// Seconds: too little to judge by.
+    pub const QUICK: Scale = Scale {
+        times: Times {
+            warm_up: Nanos::from_secs(1),
+            span: Nanos::from_secs(4),
+            interval: Nanos::from_millis(200),
+        },
+        ..Scale::FULL
+    };
+}
+
+/// Runs it once: what it came to, and the time it took in the simulation.
+pub fn run_one(seed: u64, scale: Scale) -> Result<(Measured<Served>, Nanos), String> {
+    controllers::run(seed, async move |rig, volume| {
+        let ran = oltp::run(&rig.env, seed, scale.shape, volume, scale.times).await;
+        ran.map_err(|error| error.to_string())
+    })
+}
+
+/// Everything that was printed, measured with one seed. Tells `done` of each part.
+pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, String> {
+    let (measured, took) = run_one(seed, scale)?;
+    done(&format!("seed {seed}: all users"));
+    let mut outcome = Outcome {
+        virtual_s: took.0 as f64 / 1e9,
+        ..Outcome::default()
+    };
+    let (sum, s) = measured.whole();
+    let data = sum.data();
+    for (figure, value) in [
+        ("tps", sum.ended() as f64 / s),
+        ("mib_s", data.bytes as f64 / f64::from(1 << 20) / s),
+        ("iops", data.reads as f64 / s),
+        ("latency", data.mean_ms()),
+    ] {
+        outcome.set(figure, value);
+    }
+    let tally = |point: &Served| Tally {
+        hits: point.data().reads,
+        bytes: point.data().bytes,
+        hit_s: point.data().taken.0 as f64 / 1e9,
+        ..Tally::default()
+    };
+    let curve = Curve {
+        interval_s: measured.interval_s,
+        points: measured.points.iter().map(tally).collect(),
+    };
+    outcome.curves.push(("data disks".to_owned(), curve));
+    Ok(outcome)
+}
+
+/// What was printed.
+pub fn figures() -> Figures {
+    Figures::parse(FIGURES).expect("the shipped figures are well formed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verdict::rows;
+
+    #[test]
+    fn the_short_form_measures_every_printed_figure() {
+        let outcome = run(1, Scale::QUICK, &|_| ()).unwrap();
+        let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), 0.0).unwrap();
+        assert_eq!(rows.len(), 4);
+        assert!(outcome.values["tps"] > 100.0, "{outcome:?}");
+        let again = || run_one(1, Scale::QUICK).unwrap();
+        assert_eq!(again(), again());
+        assert_ne!(again(), run_one(2, Scale::QUICK).unwrap());
+    }
+}

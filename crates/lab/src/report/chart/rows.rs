@@ -1,0 +1,154 @@
+//! Charts of figures: what was printed and ours on one axis, and how far they are apart.
+
+use super::{Drawn, SIZE, TEXT};
+use advise::page::{FIRST, GRID, INK, MARK, PAPER, SECOND};
+use experiment::figures::Status;
+use experiment::finished::Finished;
+use experiment::verdict::Row;
+use plotters::prelude::*;
+
+/// A row of [`agreement`], and a bar of [`beside`].
+const ROW_PIXELS: u32 = 20;
+const BAR_PIXELS: u32 = 10;
+/// Where figures begin, right of their names.
+const LEFT: i32 = 200;
+/// The unit of ratios, which [`agreement`] shows better.
+const RATIO: &str = "ratio";
+
+/// Units of which there are several figures, in order.
+pub(super) fn units(finished: &Finished) -> Vec<String> {
+    let mut units: Vec<String> = Vec::new();
+    for row in &finished.rows {
+        let rows = finished.rows.iter().filter(|other| other.unit == row.unit);
+        let told = row.unit.is_empty() || row.unit == RATIO || units.contains(&row.unit);
+        if !told && rows.count() > 1 {
+            units.push(row.unit.clone());
+        }
+    }
+    units
+}
+
+/// What was printed and ours of every figure in one unit: two bars each, and over ours the
+/// span of the seeds.
+pub(super) fn beside(finished: &Finished, unit: &str) -> Drawn {
+    let rows: Vec<&Row> = finished
+        .rows
+        .iter()
+        .filter(|row| row.unit == unit)
+        .collect();
+    let most = rows.iter().map(|row| row.published.max(row.ours_max));
+    let most = most.fold(0.0, f64::max).max(1e-9);
+    let of_row = 2 * BAR_PIXELS + 8;
+    let height = 60 + of_row * rows.len() as u32;
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, (SIZE.0, height)).into_drawing_area();
+        root.fill(&PAPER)?;
+        let right = SIZE.0 as i32 - 56;
+        let x = |value: f64| LEFT + (value / most * f64::from(right - LEFT)) as i32;
+        let label = TEXT.into_font().color(&INK);
+        let small = ("sans-serif", 11).into_font().color(&INK);
+        for (i, row) in rows.iter().enumerate() {
+            let y = 30 + (of_row * i as u32) as i32;
+            let name: String = row.figure.chars().take(27).collect();
+            root.draw_text(&name, &label, (8, y + 2))?;
+            let bars = [(row.published, INK), (row.ours, colour(row))];
+            for (n, (value, colour)) in bars.into_iter().enumerate() {
+                let top = y + n as i32 * BAR_PIXELS as i32;
+                let bar = [(LEFT, top), (x(value), top + BAR_PIXELS as i32 - 2)];
+                root.draw(&Rectangle::new(bar, colour.filled()))?;
+                let end = x(if n == 1 { row.ours_max } else { value });
+                root.draw_text(&super::super::short(value), &small, (end + 4, top - 2))?;
+            }
+            let middle = y + BAR_PIXELS as i32 + 4;
+            let span = [(x(row.ours_min), middle), (x(row.ours_max), middle)];
+            root.draw(&PathElement::new(span, INK.stroke_width(1)))?;
+        }
+        legend(
+            &root,
+            &[
+                ("printed", INK),
+                ("blind", FIRST),
+                ("calibrated, shape", SECOND),
+                ("missed", MARK),
+            ],
+        )?;
+        let text = format!("0 to {} {unit}", super::super::short(most));
+        root.draw_text(&text, &label, (LEFT, height as i32 - 22))?;
+        root.present()?;
+    }
+    Ok(svg)
+}
+
+fn colour(row: &Row) -> RGBColor {
+    match (row.met, row.status) {
+        (Some(false), _) => MARK,
+        (_, Status::NotIdentifiable) => GRID,
+        (_, Status::Blind) => FIRST,
+        _ => SECOND,
+    }
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+
+fn legend(root: &Area, entries: &[(&str, RGBColor)]) -> Result<(), Box<dyn std::error::Error>> {
+    let label = TEXT.into_font().color(&INK);
+    let mut at = 12;
+    for (name, colour) in entries {
+        root.draw(&Circle::new((at, 14), 4, colour.filled()))?;
+        root.draw_text(name, &label, (at + 10, 7))?;
+        at += 40 + 7 * name.len() as i32;
+    }
+    Ok(())
+}
+
+/// How many times what was printed, as a power of two within one screen.
+pub(super) fn ratio(published: f64, ours: f64) -> Option<f64> {
+    let ratio = ours / published;
+    (ratio > 0.0 && ratio.is_finite()).then(|| ratio.log2().clamp(-2.0, 2.0))
+}
+
+/// A line for each figure: how many times what was printed came out.
+pub(super) fn agreement(finished: &Finished) -> Drawn {
+    let rows: Vec<_> = finished
+        .rows
+        .iter()
+        .filter_map(|row| Some((row, ratio(row.published, row.ours)?)))
+        .collect();
+    let height = 60 + ROW_PIXELS * rows.len() as u32;
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, (SIZE.0, height)).into_drawing_area();
+        root.fill(&PAPER)?;
+        let (left, right, top) = (LEFT, SIZE.0 as i32 - 16, 30);
+        let bottom = height as i32 - 30;
+        let x = |power: f64| left + ((power + 2.0) / 4.0 * f64::from(right - left)) as i32;
+        let label = TEXT.into_font().color(&INK);
+        for power in [-2.0f64, -1.0, 0.0, 1.0, 2.0] {
+            let colour = if power == 0.0 { INK } else { GRID };
+            let line = [(x(power), top), (x(power), bottom)];
+            root.draw(&PathElement::new(line, colour.stroke_width(1)))?;
+            let text = format!("{}", power.exp2());
+            root.draw_text(&text, &label, (x(power) - 8, bottom + 6))?;
+        }
+        for (i, (row, power)) in rows.iter().enumerate() {
+            let y = top + (ROW_PIXELS * i as u32 + ROW_PIXELS / 2) as i32;
+            let name: String = row.figure.chars().take(27).collect();
+            root.draw_text(&name, &label, (8, y - 7))?;
+            let colour = colour(row);
+            let line = [(x(0.0), y), (x(*power), y)];
+            root.draw(&PathElement::new(line, colour.stroke_width(2)))?;
+            root.draw(&Circle::new((x(*power), y), 4, colour.filled()))?;
+        }
+        legend(
+            &root,
+            &[
+                ("blind", FIRST),
+                ("calibrated, shape", SECOND),
+                ("missed", MARK),
+            ],
+        )?;
+        root.present()?;
+    }
+    Ok(svg)
+}
