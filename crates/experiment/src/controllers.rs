@@ -25,7 +25,7 @@ pub fn run<T: 'static>(
     seed: u64,
     work: impl AsyncFnOnce(Rig, Volume) -> Result<T, String> + 'static,
 ) -> Result<(T, Nanos), String> {
-    let told = |error: block::IoError| error.to_string();
+    let to_message = |error: block::IoError| error.to_string();
     let config = rig::topology(TOPOLOGY)?;
     let mut world = World::new(seed);
     let mut phases = Rng::fork(seed, PHASES);
@@ -38,7 +38,8 @@ pub fn run<T: 'static>(
             )
         };
         let drives: Result<Vec<_>, _> = (0..DRIVES).map(|_| drive()).collect();
-        let controller = Controller::new(&H710P, drives.map_err(told)?).map_err(told)?;
+        let controller =
+            Controller::new(&H710P, drives.map_err(to_message)?).map_err(to_message)?;
         let model = world.add_model(controller);
         for unit in 0..DRIVES {
             let disk = Below {
