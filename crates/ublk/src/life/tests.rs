@@ -211,3 +211,66 @@ fn what_is_missing_is_named_and_that_nbd_works() {
     assert!(failed.contains("Start with error 12"), "{failed}");
     assert_eq!(made, Some(9));
 }
+
+/// Whatever the driver refuses, and with what number, the machine comes to an end, and never
+/// asks for the removal of a device that it did not make.
+#[test]
+fn every_refusal_of_every_command_ends_it() {
+    let commands = [
+        Command::GetFeatures,
+        Command::GetInfo,
+        Command::GetParams,
+        Command::StartRecovery,
+        Command::EndRecovery,
+        Command::Delete,
+        Command::Add,
+        Command::SetParams,
+        Command::Start,
+    ];
+    let states = [State::Dead, State::Live, State::Quiesced, State::Other(3)];
+    for command in commands {
+        for number in [EPERM, 2, 12, EACCES, EBUSY, 19, 22, 95] {
+            for state in states {
+                for known in [None, Some(5)] {
+                    let mut driver = Driver::new().left_by("data", state);
+                    driver.refuse = Some((command, number));
+                    let (served, end) = driver.run(known);
+                    match end {
+                        Step::Live(id) => assert_eq!(served.map(|info| info.id), Some(id)),
+                        Step::Refused(_, Some(id)) => assert_eq!(id, 9, "{command:?} {state:?}"),
+                        Step::Refused(_, None) => {}
+                        other => panic!("{other:?}"),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Bytes that are too few, or none of a device, are none of ours.
+#[test]
+fn answers_of_any_length_are_read_or_refused() {
+    let whole = Driver::new().left_by("data", State::Quiesced).device;
+    let whole = whole.unwrap().encode();
+    for len in 0..whole.len() {
+        for command in [Command::GetFeatures, Command::GetInfo, Command::Add] {
+            let mut machine = Attach::new(wanted(Some(5)));
+            let mut event = Event::Begin;
+            for _ in 0..16 {
+                event = match machine.step(event) {
+                    Step::Control(ask) if ask.command == command => {
+                        Event::Answer(Ok(whole[..len].to_vec()))
+                    }
+                    Step::Control(ask) if ask.command == Command::GetFeatures => {
+                        Event::Answer(Ok(vec![0xff; 8]))
+                    }
+                    Step::Control(ask) => Event::Answer(Ok(ask.buffer)),
+                    Step::Serve(_) => Event::Serving,
+                    Step::Look(_) => Event::Runs(false),
+                    Step::Pause(_) => Event::Paused,
+                    Step::Live(_) | Step::Refused(..) => break,
+                };
+            }
+        }
+    }
+}
