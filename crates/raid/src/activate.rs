@@ -58,8 +58,13 @@ async fn begin(core: &Rc<Core>, returned: Returned, start: Start) -> IoResult {
         let stripes = core.replay(start.degraded).await?;
         if stripes > 0 {
             core.log(format!(
-                "{}: {stripes} stripes were done again from the journal",
-                core.name
+                "{}: {stripes} {} done again from the journal",
+                core.name,
+                if stripes == 1 {
+                    "stripe was"
+                } else {
+                    "stripes were"
+                }
             ));
         }
     }

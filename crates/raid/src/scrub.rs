@@ -82,8 +82,8 @@ impl Core {
         if report.mismatches > report.repaired {
             let name = &self.name;
             self.log(format!(
-                "{name}: a scrub found {} places that differ; look at its members, then mend them \
-                 with `hotset array scrub {name} --repair`",
+                "{name}: a scrub found mismatches: {}; look at its members, then repair them with \
+                 `hotset array scrub {name} --repair`",
                 report.mismatches
             ));
         }

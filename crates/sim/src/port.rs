@@ -360,7 +360,7 @@ impl World {
         }
     }
 
-    /// Every port is open anew, for the shards of a new boot.
+    /// Every port is open again, for the shards of a new boot.
     pub(crate) fn reset_ports(&mut self) {
         for port in &mut self.ports {
             port.reissue();

@@ -173,7 +173,7 @@ fn what_a_dead_server_held_is_given_to_the_next() {
             local.env().timer.sleep(span).await;
         });
         assert_eq!(desk.answers(), 0);
-        let told = desk.clone();
+        let asked = desk.clone();
         run_alone(&mut sim, move |local| async move {
             let port = Rc::new(local.port(target).unwrap());
             for tag in (0..6).map(Tag) {
@@ -194,7 +194,7 @@ fn what_a_dead_server_held_is_given_to_the_next() {
                     }
                 });
             }
-            while told.answers() < 12 {
+            while asked.answers() < 12 {
                 local.env().timer.sleep(Nanos::from_micros(10)).await;
             }
         });

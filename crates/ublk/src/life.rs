@@ -7,7 +7,7 @@
 //!     (`uring` keeps the device open until then): a request that is given out again is
 //!     never overtaken by what its first server still had in flight
 //!
-//! A machine is told what happened, and says what to do next; it does nothing itself.
+//! A machine is given what happened, and says what to do next; it does nothing itself.
 
 #[cfg(test)]
 mod tests;
@@ -16,9 +16,9 @@ use crate::uapi::{Command, Control, DeviceInfo, Features, Params, REQUEST_MAX, S
 use block::Nanos;
 use std::fmt;
 
-/// How often it is tried whether a dead server has let go.
+/// How often it is tried whether a dead server has released its device.
 const PAUSE: Nanos = Nanos::from_millis(5);
-/// How long a dead server may take to let go: a disk that does not answer keeps its I/O.
+/// How long a dead server may take to release it: a disk that does not answer keeps its I/O.
 pub const RELEASE_MAX: Nanos = Nanos::from_secs(60);
 
 const EPERM: i32 = 1;

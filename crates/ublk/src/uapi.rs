@@ -42,7 +42,7 @@ pub enum Command {
     GetInfo,
     /// Makes a device.
     Add,
-    /// Removes a device that is not served; waits until its server has let go of it.
+    /// Removes a device that is not served; waits until its server has released it.
     Delete,
     /// Makes the block device; waits until each tag waits for a request.
     Start,
@@ -300,7 +300,7 @@ impl Params {
         out.finish()
     }
 
-    /// The size and the logical block that the structure tells; `None` if it is none.
+    /// The size and the logical block in the structure; `None` if it is none.
     pub fn decode_size(bytes: &[u8]) -> Option<(Sectors, u8)> {
         let mut from = Decoder(bytes.get(12..32)?);
         let shift = u8::from_ne_bytes(from.take());

@@ -56,7 +56,7 @@ pub struct UringDriver {
     ended: Vec<Completion>,
     disks: Disks,
     ports: Ports,
-    /// How many disks and ports of the host were closed when this shard last let go.
+    /// How many disks and ports of the host were closed when this shard last released any.
     held_closed: u64,
     arena: Arena,
     spare_messages: Vec<Message>,

@@ -24,7 +24,7 @@ pub(crate) fn kind(errno: i32) -> Kind {
     }
 }
 
-/// The number that tells a client of the kernel of an error of `kind`.
+/// The number by which a client of the kernel gets an error of `kind`.
 pub(crate) fn of_kind(kind: Kind) -> i32 {
     match kind {
         Kind::NoSpace => libc::ENOSPC,

@@ -102,7 +102,7 @@ impl Uring {
         Ok((id, bound))
     }
 
-    /// Opens the ublk device that `info` tells of, to serve it on one shard.
+    /// Opens the ublk device that `info` describes, to serve it on one shard.
     pub fn open_port(&self, info: &ublk::DeviceInfo) -> IoResult<TargetId> {
         self.insert(Target::Port(Arc::new(Port::open(info)?)))
     }

@@ -8,7 +8,7 @@
 //!
 //! The latter is why the device is among the ring's registered files. Commands name it by
 //! its plain descriptor all the same: a registered file that waiting commands name would
-//! keep every file that is closed later from being let go (Linux before 6.14).
+//! keep every file that is closed later from being released (Linux before 6.14).
 
 use crate::errno;
 use crate::memory::Arena;
@@ -71,7 +71,7 @@ impl Descriptors {
         let at = usize::from(tag.0) * Descriptor::BYTES;
         assert!(at + Descriptor::BYTES <= self.bytes);
         // SAFETY: inside the mapping; the kernel writes it before it completes the command
-        // that told of it, and not again while the tag holds the request.
+        // that reported it, and not again while the tag holds the request.
         Descriptor::decode(unsafe { self.start.add(at).cast().read_volatile() })
     }
 }
@@ -84,7 +84,7 @@ impl Drop for Descriptors {
 }
 
 impl Port {
-    /// Opens the device that `info` tells of, to be served.
+    /// Opens the device that `info` describes, to be served.
     pub(crate) fn open(info: &DeviceInfo) -> IoResult<Port> {
         let path = character_device(info.id);
         let named = |error: IoError| error.on(path.clone());
@@ -166,7 +166,7 @@ pub(crate) struct PortOp {
 enum Action {
     Next(Option<Answer>),
     Take(Buf),
-    /// Its submitter has been told that the port has ended; the kernel has not answered.
+    /// Its submitter knows that the port has ended; the kernel has not answered.
     Left,
 }
 
@@ -344,7 +344,7 @@ impl Ports {
         })
     }
 
-    /// Lets go of closed ports, except those in use. Returns whether none is left.
+    /// Releases closed ports, except those in use. Returns whether none is left.
     pub(crate) fn release_closed(&mut self, ring: &Ring, in_use: impl Fn(usize) -> bool) -> bool {
         let (mut none_left, first_file) = (true, self.first_file);
         self.list.retain(|key, local| {

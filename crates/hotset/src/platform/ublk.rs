@@ -146,7 +146,7 @@ impl Inner {
         read_only: bool,
         progress: &mut Progress,
     ) -> Result<u32, String> {
-        let known = devices::all().map_err(told)?;
+        let known = devices::all().map_err(to_message)?;
         let known = known.iter().find(|info| info.mark == mark(name));
         let known = known.map(|info| info.id);
         let mut machine = Attach::new(Wanted {
@@ -159,7 +159,9 @@ impl Inner {
         let mut event = Event::Begin;
         loop {
             event = match machine.step(event) {
-                Step::Control(control) => Event::Answer(self.ask(control).await.map_err(told)?),
+                Step::Control(control) => {
+                    Event::Answer(self.ask(control).await.map_err(to_message)?)
+                }
                 Step::Look(pid) => Event::Runs(devices::runs(pid)),
                 Step::Pause(span) => {
                     self.platform.local().env().timer.sleep(span).await;
@@ -170,9 +172,9 @@ impl Inner {
                         progress.made = Some(info.id);
                     }
                     // Before the block device is there, for udev reads it then.
-                    devices::record(info.id, name).map_err(told)?;
+                    devices::record(info.id, name).map_err(to_message)?;
                     let served = self.serve(&info, device.clone(), read_only);
-                    progress.served = Some(served.map_err(told)?);
+                    progress.served = Some(served.map_err(to_message)?);
                     Event::Serving
                 }
                 Step::Live(id) => return Ok(id),
@@ -204,7 +206,7 @@ impl Inner {
         self.host.ublk_control_aside(control).await
     }
 
-    /// Lets go of a device that was removed, which its removal waits for.
+    /// Releases a device that was removed, which its removal waits for.
     async fn watch(&self, name: String, id: u32, served: Rc<Served>) {
         served.ended().await;
         served.close();
@@ -276,7 +278,7 @@ impl Frontend<Door<UringDriver>> for UblkFrontend {
     fn stats(&self, _status: &mut Status) {}
 }
 
-/// What the kernel is told of a device with this geometry.
+/// What the kernel gets of a device with this geometry.
 fn shape(geometry: &Geometry, read_only: bool) -> Params {
     let page = Sectors(PAGE_BYTES as u64 / SECTOR_BYTES);
     let physical = page.max(geometry.block);
@@ -307,6 +309,6 @@ fn refused(id: u32, answer: Result<Vec<u8>, i32>) -> IoResult {
     })
 }
 
-fn told(error: impl ToString) -> String {
+fn to_message(error: impl ToString) -> String {
     error.to_string()
 }

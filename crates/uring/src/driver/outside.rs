@@ -1,5 +1,5 @@
 //! What happens outside the ring: hosts that are looked up, and disks and ports that are
-//! closed, whose files a shard lets go of once nothing of them is in flight.
+//! closed, whose files a shard releases once nothing of them is in flight.
 
 use super::{UringDriver, Work};
 use crate::stream::StreamOp;

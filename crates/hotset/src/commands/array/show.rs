@@ -1,7 +1,7 @@
 //! Arrays as text.
 
 use crate::Failure;
-use crate::commands::table::{Table, bytes};
+use crate::commands::table::{Table, bytes, count};
 use control::status::{Array as Status, Scrub};
 
 pub(super) fn print(arrays: &[Status], json: bool) -> Result<(), Failure> {
@@ -24,8 +24,10 @@ pub(super) fn scrubbed(scrub: &Scrub) -> String {
         Some(error) => format!("the scrub stopped: {error}"),
         None if scrub.running => "a scrub runs".into(),
         None => format!(
-            "scrubbed: {} places differed, {} of them made to agree, {} could not be read on one member",
-            scrub.mismatches, scrub.repaired, scrub.unreadable
+            "scrubbed: {} differed, {} of them repaired, {} could not be read on one member",
+            count(scrub.mismatches as usize, "place"),
+            scrub.repaired,
+            scrub.unreadable
         ),
     }
 }

@@ -1,6 +1,7 @@
 //! `hotset trace import` and `convert`: from any format to one of hotset's.
 
 use crate::Failure;
+use crate::commands::table::count;
 use crate::commands::traces::{OnDevice, format};
 use clap::Args;
 use std::fs::{self, File};
@@ -40,8 +41,9 @@ pub fn run(convert: &Convert) -> Result<(), Failure> {
     output.finish()?;
     convert.input.input.report(&convert.from, &reader.skipped());
     println!(
-        "{}: {requests} requests, {} to {}",
+        "{}: {}, {} to {}",
         convert.to.display(),
+        count(requests as usize, "request"),
         reader.format().name(),
         format.name()
     );

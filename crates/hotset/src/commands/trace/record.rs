@@ -3,6 +3,7 @@
 use super::convert::{Output, output_format};
 use crate::Failure;
 use crate::cli::Control;
+use crate::commands::table::count;
 use crate::commands::traces::format;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -88,8 +89,9 @@ pub fn run(record: &Record) -> Result<(), Failure> {
     };
     output.finish()?;
     println!(
-        "{}: {requests} requests in {:.1} s, {dropped} dropped",
+        "{}: {} in {:.1} s, {dropped} dropped",
         record.file.display(),
+        count(requests as usize, "request"),
         began.elapsed().as_secs_f64()
     );
     match failure {

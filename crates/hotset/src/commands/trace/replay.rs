@@ -3,7 +3,7 @@
 use super::OnDevice;
 use crate::Failure;
 use crate::commands::sim::speed;
-use crate::commands::table::{Table, bytes};
+use crate::commands::table::{Table, bytes, count};
 use crate::commands::text::{Argument, argument};
 use crate::platform::UringPlatform;
 use advise::replay::{Figures, Options, Pace, Replay};
@@ -78,8 +78,8 @@ pub fn run(command: &ReplayCommand) -> Result<(), Failure> {
     match figures.failure {
         None => Ok(()),
         Some(failure) => Err(Failure::Runtime(format!(
-            "{} requests failed, the first because: {failure}",
-            figures.failed
+            "{} failed, the first because: {failure}",
+            count(figures.failed as usize, "request")
         ))),
     }
 }
