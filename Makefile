@@ -79,6 +79,7 @@ mutants:
 	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/node.toml node 400 0 --first
 	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/durable.toml node
 	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/port.toml port --seeds 3000
+	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/writeback.toml writeback 2000
 	cargo mutants --version >/dev/null 2>&1 || cargo install --locked cargo-mutants
 	cargo mutants --package cache --jobs 1 --output target/cargo-mutants
 

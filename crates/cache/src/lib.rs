@@ -42,6 +42,7 @@ mod hit;
 mod in_flight;
 mod inner;
 mod lines;
+pub mod log;
 mod modes;
 mod pool_device;
 mod pool_write;

@@ -258,6 +258,10 @@ pub enum Lab {
         /// current directory
         #[arg(long, value_name = "FILE")]
         mutations: Option<PathBuf>,
+        /// Cases of the log of write-back instead, in this mode
+        #[arg(long, value_name = "MODE", value_parser = ["ordered"],
+              conflicts_with_all = ["boundaries", "mutations"])]
+        mode: Option<String>,
         /// Print JSON
         #[arg(long)]
         json: bool,

@@ -49,7 +49,7 @@ record! {
         8 interval: u64, "the interval of the volume, between two flushes, that it belongs to";
         16 done_to: u64, "every record before this number is at the origin, durably";
         24 fence: u64, "the first number of its incarnation: what earlier ones had from there on is void";
-        32 written_at: u64, "nanoseconds that the volume had been served when it was written";
+        32 written_at: u64, "when it was written, in nanoseconds of a clock that all incarnations share";
         40 log: u32, "the log that it belongs to";
         44 extents: u16, "extents that follow, at most 128";
         46 blocks: u16, "blocks after the header, at most 128";
@@ -169,7 +169,7 @@ pub struct Record {
     pub done_to: u64,
     /// The first number of its incarnation.
     pub fence: u64,
-    /// How long the volume had been served, in nanoseconds.
+    /// When it was written, in nanoseconds of a clock that all incarnations share.
     pub written_at: u64,
     /// The log.
     pub log: u32,

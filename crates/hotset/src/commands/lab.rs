@@ -10,7 +10,7 @@ mod store;
 use crate::Failure;
 use crate::cli::Lab;
 use proof::crash::{self, Request};
-use proof::{kill, nodesim, portsim, stack};
+use proof::{kill, nodesim, portsim, stack, writeback};
 use std::path::Path;
 
 pub use choices::Choices;
@@ -24,8 +24,18 @@ pub fn run(command: Lab) -> Result<(), Failure> {
             threads,
             boundaries,
             mutations,
+            mode,
             json,
         } => {
+            if mode.is_some() {
+                let request = writeback::Request {
+                    cases,
+                    seed,
+                    threads,
+                    json,
+                };
+                return writeback::command(&request).map_err(Failure::Runtime);
+            }
             let request = Request {
                 cases,
                 seed,

@@ -1,0 +1,323 @@
+//! Writes: append to both copies, index, answer, in the order of the records.
+//!
+//! A write that forces unit access is durable only if all records before it are: an
+//! opening reads up to the first hole. So both copies are flushed after it unless
+//! nothing before it was left to flush.
+//!
+//! Without one of the copies nothing new is acknowledged that the origin has not: what is
+//! on the way waits until it has been cleaned, later writes go to the origin once nothing
+//! is owed.
+
+use super::Inner;
+use super::stage::Stage;
+use super::state::Flight;
+use block::{Device, Extent, Fua, IoError, IoResult, Kind, Shared};
+use layout::{
+    BLOCK_BYTES, Became, RECORD_BLOCKS_MAX, Record, RecordExtent, SEGMENT_BLOCKS, Segment,
+    SegmentCopy, block_crc,
+};
+
+/// Where a write goes.
+enum Room {
+    Log,
+    Origin,
+    Turn,
+}
+
+impl<P: Device> Inner<P> {
+    /// Writes whole blocks.
+    pub(super) async fn write(&self, extent: Extent, data: Shared, fua: Fua) -> IoResult {
+        let most = RECORD_BLOCKS_MAX as usize * BLOCK_BYTES;
+        let mut block = Self::blocks(extent).start;
+        for from in (0..data.len()).step_by(most) {
+            let part = data.slice(from..data.len().min(from + most));
+            let count = (part.len() / BLOCK_BYTES) as u32;
+            let last = from + part.len() == data.len();
+            let extent = RecordExtent {
+                block,
+                count,
+                became: Became::Data,
+            };
+            // In the log the last makes all before it durable; the origin keeps no order.
+            let ends = if last { fua } else { Fua::No };
+            self.change(extent, Some(part), ends, fua).await?;
+            block += u64::from(count);
+        }
+        Ok(())
+    }
+
+    /// Zeroes or discards whole blocks.
+    pub(super) async fn clear(&self, extent: Extent, became: Became) -> IoResult {
+        let mut blocks = Self::blocks(extent);
+        while !blocks.is_empty() {
+            let count = (blocks.end - blocks.start).min(u64::from(u32::MAX));
+            let extent = RecordExtent {
+                block: blocks.start,
+                count: count as u32,
+                became,
+            };
+            self.change(extent, None, Fua::No, Fua::No).await?;
+            blocks.start += count;
+        }
+        Ok(())
+    }
+
+    /// Forces `fua` in the log, or `durable` at the origin.
+    async fn change(
+        &self,
+        extent: RecordExtent,
+        data: Option<Shared>,
+        fua: Fua,
+        durable: Fua,
+    ) -> IoResult {
+        let blocks = data.as_ref().map_or(0, |data| data.len() / BLOCK_BYTES) as u64;
+        match self.room(1 + blocks as u32, blocks).await? {
+            Room::Origin => {
+                let _under = self.stages.enter(Stage::Degraded);
+                self.directly(extent, data, durable).await
+            }
+            _ => {
+                let _forced = (fua == Fua::Yes).then(|| self.stages.enter(Stage::Forced));
+                let number = self.append(vec![extent], data, fua).await;
+                self.answerable(number).await?;
+                let is_durable = || self.state.borrow().durable_to > number;
+                if fua == Fua::Yes && self.copies.are_both() && !is_durable() {
+                    self.flush_log().await?;
+                }
+                self.in_time(number).await
+            }
+        }
+    }
+
+    /// Waits until there is room in the log for a client's record, or until the origin is
+    /// to be written.
+    async fn room(&self, blocks: u32, dirty: u64) -> IoResult<Room> {
+        loop {
+            let room = self.pressing(|| {
+                if !self.copies.are_both() {
+                    let drained = self.is_drained();
+                    if self.copies.are_gone() && !drained {
+                        return Some(Err(self.copies.error()));
+                    }
+                    let ready = drained && self.copies.are_losses_durable();
+                    return ready.then_some(Ok(Room::Origin));
+                }
+                let state = self.state.borrow();
+                let dirty = (state.index.blocks() + dirty) * BLOCK_BYTES as u64;
+                if dirty > self.config.dirty_max {
+                    return None;
+                }
+                if state.has_room(blocks) {
+                    return Some(Ok(Room::Log));
+                }
+                state.may_turn(false).then_some(Ok(Room::Turn))
+            });
+            match room.await? {
+                Room::Turn => self.turn().await?,
+                room => return Ok(room),
+            }
+        }
+    }
+
+    /// Waits until `look` finds something, and has the cleaner hurry meanwhile.
+    async fn pressing<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
+        if let Some(found) = look() {
+            return found;
+        }
+        self.pressed.set(self.pressed.get() + 1);
+        self.changed.raise();
+        let found = self.changed.until(look).await;
+        self.pressed.set(self.pressed.get() - 1);
+        found
+    }
+
+    /// Begins a segment. Its header is durable before any record is written to it.
+    pub(super) async fn turn(&self) -> IoResult {
+        let _under = self.stages.enter(Stage::Turn);
+        let (slot, number) = {
+            let state = &mut *self.state.borrow_mut();
+            let Some(slot) = state.free.pop_front() else {
+                let what = "the write-back log is full";
+                return Err(IoError::new(Kind::NoSpace, what));
+            };
+            state.turning = true;
+            let number = state.next_segment;
+            state.next_segment += 1;
+            (slot, number)
+        };
+        let mut buf = self.env.pool.take(BLOCK_BYTES);
+        self.segment(number, slot)
+            .encode(self.config.pool, &mut buf);
+        let written = self
+            .copies
+            .write(slot * SEGMENT_BLOCKS, buf.share(), Fua::Yes);
+        let copies = written.await;
+        let state = &mut *self.state.borrow_mut();
+        state.turning = false;
+        self.changed.raise();
+        if copies == 0 {
+            state.free.push_front(slot);
+            return Err(self.copies.error());
+        }
+        state.segments.push_back(super::state::Live {
+            number,
+            slot,
+            first: state.next,
+            used: 1,
+            readers: 0,
+        });
+        state.let_go();
+        Ok(())
+    }
+
+    pub(super) fn segment(&self, number: u64, slot: u32) -> Segment {
+        let member = |copy: usize| {
+            self.copies.areas[copy]
+                .as_ref()
+                .map_or(u16::MAX, |a| a.member)
+        };
+        Segment {
+            number,
+            incarnation: self.config.incarnation,
+            log: self.config.log,
+            volume: self.config.volume,
+            copies: [0, 1].map(|copy| SegmentCopy {
+                member: member(copy),
+                slot,
+            }),
+        }
+    }
+
+    /// Appends a record, for which there is room; its number, once no copy is on its way.
+    pub(super) async fn append(
+        &self,
+        extents: Vec<RecordExtent>,
+        data: Option<Shared>,
+        fua: Fua,
+    ) -> u64 {
+        let done_to = self.state.borrow().done_to;
+        self.append_done(extents, data, fua, done_to).await
+    }
+
+    /// The same, with what is done; nothing less than is known of it yet.
+    pub(super) async fn append_done(
+        &self,
+        extents: Vec<RecordExtent>,
+        data: Option<Shared>,
+        fua: Fua,
+        done_to: u64,
+    ) -> u64 {
+        let _under = self.stages.enter(Stage::Append);
+        let data_bytes = data.as_ref().map_or(0, |data| data.len());
+        let mut buf = self.env.pool.take(BLOCK_BYTES + data_bytes);
+        if let Some(data) = data {
+            buf[BLOCK_BYTES..].copy_from_slice(&data);
+        }
+        let crcs: Vec<u32> = buf[BLOCK_BYTES..]
+            .chunks(BLOCK_BYTES)
+            .map(block_crc)
+            .collect();
+        let (number, at) = {
+            let state = &mut *self.state.borrow_mut();
+            let now = self.clock();
+            let spot = state.place(1 + crcs.len() as u32);
+            let record = Record {
+                number: spot.number,
+                incarnation: self.config.incarnation,
+                segment: spot.segment,
+                interval: state.interval,
+                done_to,
+                fence: state.fence,
+                written_at: now.0,
+                log: self.config.log,
+                extents,
+                crcs,
+            };
+            record.encode(self.config.pool, &mut buf[..BLOCK_BYTES]);
+            if !record.extents.is_empty() {
+                state.age(spot.number, now, self.config.max_lag);
+                state.interval_used = true;
+                if fua == Fua::Yes {
+                    state.close_interval();
+                }
+            }
+            state.flights.push_back(Flight {
+                extents: record.extents,
+                crcs: record.crcs,
+                at: spot.at + 1,
+                forced: fua == Fua::Yes,
+                ended: None,
+            });
+            (spot.number, spot.at)
+        };
+        let copies = self.copies.write(at, buf.share(), fua).await;
+        self.state.borrow_mut().end(number, copies);
+        self.changed.raise();
+        number
+    }
+
+    /// Waits until `number` and all before it are where they have to be.
+    async fn answerable(&self, number: u64) -> IoResult {
+        let ended = || {
+            if self.copies.are_gone() {
+                return Some(Err(self.copies.error()));
+            }
+            let state = self.state.borrow();
+            if self.copies.are_both() {
+                return (state.completed_to > number).then_some(Ok(()));
+            }
+            (state.done_to > number && self.copies.are_losses_durable()).then_some(Ok(()))
+        };
+        self.changed.until(ended).await
+    }
+
+    /// Waits until the answer of `number` is not too far ahead of the oldest that is owed.
+    async fn in_time(&self, number: u64) -> IoResult {
+        let in_time = || {
+            let oldest = self.state.borrow().oldest();
+            oldest.is_none_or(|at| self.clock() - at <= self.config.max_lag)
+        };
+        self.pressing(|| (in_time() || self.copies.are_gone()).then_some(()))
+            .await;
+        self.answerable(number).await
+    }
+
+    async fn directly(&self, extent: RecordExtent, data: Option<Shared>, fua: Fua) -> IoResult {
+        let at = Self::extent(extent.block..extent.block + u64::from(extent.count));
+        match (data, extent.became) {
+            (Some(data), _) => self.origin.write(at.start, data, fua).await,
+            (None, Became::Discarded) => self.origin.discard(at).await,
+            (None, _) => self.origin.zero(at).await,
+        }
+    }
+
+    /// Makes durable what is complete.
+    pub(super) async fn flush_log(&self) -> IoResult {
+        let to = self.state.borrow().completed_to;
+        self.copies.flush().await?;
+        let state = &mut *self.state.borrow_mut();
+        state.durable_to = state.durable_to.max(to);
+        Ok(())
+    }
+
+    /// What was acknowledged is durable.
+    pub(super) async fn flush(&self) -> IoResult {
+        let last = {
+            let state = &mut *self.state.borrow_mut();
+            state.close_interval();
+            state.owed_to.checked_sub(1)
+        };
+        if let Some(number) = last.filter(|number| *number >= self.state.borrow().done_to) {
+            self.answerable(number).await?;
+            if self.state.borrow().durable_to <= number {
+                self.flush_log().await?;
+            }
+            // A copy may have been lost meanwhile.
+            self.answerable(number).await?;
+        }
+        match self.copies.are_both() {
+            true => Ok(()),
+            false => self.origin.flush().await,
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The two copies of a log: writes to both, and what follows from the loss of one.
+//!
+//! A copy that fails at anything but a read is lost until the next opening. Nothing is
+//! acknowledged after that, nor is it done with, before [`Members`] has it durably, so
+//! that no later incarnation trusts what the copy holds. The last copy is never reported
+//! lost: what is owed is there alone.
+
+use super::signal::Signal;
+use super::stage::{Stage, Stages};
+use block::{Buf, Device, Env, Fua, IoError, IoResult, Kind, Lba, Nanos, Sectors, Shared};
+use futures_util::future::join;
+use layout::{BLOCK_BYTES, BLOCK_SECTORS, SEGMENT_BLOCKS};
+use std::cell::Cell;
+use std::pin::Pin;
+use std::rc::Rc;
+
+/// How long until the loss of a member is reported again, if it could not be made durable.
+const RETRY: Nanos = Nanos::from_secs(1);
+
+/// Who knows durably which members hold what is true.
+pub trait Members {
+    /// Returns once no later incarnation trusts `member`, whatever is lost then.
+    fn lose(&self, member: u16) -> Pin<Box<dyn Future<Output = IoResult> + '_>>;
+}
+
+/// A part of a pool device that holds one copy of a log.
+pub struct Area<P> {
+    /// The device.
+    pub device: P,
+    /// Where the part begins.
+    pub base: Lba,
+    /// Segments of it.
+    pub segments: u32,
+    /// Which member of the pool it is.
+    pub member: u16,
+    /// What it fails with: its failure domain.
+    pub domain: Rc<str>,
+    /// Whether what it holds may be read. One that was lost holds nothing that is true.
+    pub trusted: bool,
+}
+
+pub(super) struct Copies<P> {
+    pub(super) areas: [Option<Area<P>>; 2],
+    online: [Cell<bool>; 2],
+    /// Losses that are not durable yet.
+    reporting: Cell<u32>,
+    members: Rc<dyn Members>,
+    env: Env,
+    pub(super) changed: Rc<Signal>,
+    pub(super) stages: Rc<Stages>,
+}
+
+impl<P: Device> Copies<P> {
+    pub(super) fn new(
+        areas: [Option<Area<P>>; 2],
+        members: Rc<dyn Members>,
+        env: Env,
+        changed: Rc<Signal>,
+        stages: Rc<Stages>,
+    ) -> Copies<P> {
+        Copies {
+            online: areas.each_ref().map(|area| Cell::new(area.is_some())),
+            areas,
+            reporting: Cell::new(0),
+            members,
+            env,
+            changed,
+            stages,
+        }
+    }
+
+    pub(super) fn segments(&self) -> u32 {
+        let areas = self.areas.iter().flatten();
+        areas.map(|area| area.segments).min().unwrap_or(0)
+    }
+
+    /// Those that take part.
+    pub(super) fn online(&self) -> impl Iterator<Item = usize> {
+        (0..2).filter(|copy| self.online[*copy].get())
+    }
+
+    /// Whether writes may be acknowledged that the log alone has.
+    pub(super) fn are_both(&self) -> bool {
+        self.online().count() == 2
+    }
+
+    /// Whether no copy is left.
+    pub(super) fn are_gone(&self) -> bool {
+        self.online().next().is_none()
+    }
+
+    /// Whether each loss is known durably.
+    pub(super) fn are_losses_durable(&self) -> bool {
+        self.reporting.get() == 0
+    }
+
+    fn area(&self, copy: usize) -> &Area<P> {
+        self.areas[copy].as_ref().expect("it is online")
+    }
+
+    fn lba(&self, copy: usize, at: u32) -> Lba {
+        self.area(copy).base + Sectors(u64::from(at) * BLOCK_SECTORS)
+    }
+
+    /// Reads blocks of the area; two attempts.
+    pub(super) async fn read(&self, copy: usize, at: u32, buf: Buf) -> (Buf, IoResult) {
+        let device = &self.area(copy).device;
+        match device.read(self.lba(copy, at), buf).await {
+            (buf, Err(error)) if error.kind() == Kind::Media => {
+                device.read(self.lba(copy, at), buf).await
+            }
+            read => read,
+        }
+    }
+
+    /// Writes the same to all copies; how many have it.
+    pub(super) async fn write(&self, at: u32, data: Shared, fua: Fua) -> usize {
+        let done = Cell::new(0);
+        let one = async |copy: usize| {
+            if !self.online[copy].get() {
+                return;
+            }
+            let device = &self.area(copy).device;
+            let written = device.write(self.lba(copy, at), data.clone(), fua).await;
+            match written {
+                Ok(()) if self.online[copy].get() => done.set(done.get() + 1),
+                Ok(()) => {}
+                Err(_) => self.lose(copy).await,
+            }
+        };
+        let between = async |copy: usize| {
+            one(copy).await;
+            let other = self.online[1 - copy].get();
+            (done.get() == 1 && other).then(|| self.stages.enter(Stage::BetweenCopies))
+        };
+        let _ = join(between(0), between(1)).await;
+        done.get()
+    }
+
+    /// Writes to one copy, which has to be online.
+    pub(super) async fn write_one(&self, copy: usize, at: u32, data: Shared) {
+        let device = &self.area(copy).device;
+        let written = device.write(self.lba(copy, at), data, Fua::Yes).await;
+        if written.is_err() {
+            self.lose(copy).await;
+        }
+    }
+
+    /// Flushes all copies; fails if none is left.
+    pub(super) async fn flush(&self) -> IoResult {
+        let _under = self.stages.enter(Stage::Flush);
+        let flushed = Cell::new(0);
+        let one = async |copy: usize| {
+            if self.online[copy].get() {
+                match self.area(copy).device.flush().await {
+                    Ok(()) => flushed.set(flushed.get() + 1),
+                    Err(_) => self.lose(copy).await,
+                }
+            }
+            let first = flushed.get() == 1 && self.online[1 - copy].get();
+            first.then(|| self.stages.enter(Stage::BetweenFlushes))
+        };
+        let _ = join(one(0), one(1)).await;
+        match self.are_gone() {
+            true => Err(self.error()),
+            false => Ok(()),
+        }
+    }
+
+    /// It takes no part any more; returns when that is known durably.
+    pub(super) async fn lose(&self, copy: usize) {
+        if self.online[copy].replace(false) && !self.are_gone() {
+            let _under = self.stages.enter(Stage::Loss);
+            self.reporting.set(self.reporting.get() + 1);
+            self.changed.raise();
+            let member = self.area(copy).member;
+            while self.members.lose(member).await.is_err() {
+                self.env.timer.sleep(RETRY).await;
+            }
+            self.reporting.set(self.reporting.get() - 1);
+        }
+        self.changed.raise();
+        self.losses_durable().await;
+    }
+
+    /// Waits until each loss is known durably.
+    pub(super) async fn losses_durable(&self) {
+        self.changed
+            .until(|| self.are_losses_durable().then_some(()))
+            .await;
+    }
+
+    pub(super) fn error(&self) -> IoError {
+        let what = "no copy of the write-back log can be written: its devices are lost";
+        IoError::new(Kind::Gone, what)
+    }
+
+    /// All blocks of a segment of a copy; what cannot be read is zeroes.
+    pub(super) async fn read_segment(&self, copy: usize, slot: u32) -> IoResult<Vec<u8>> {
+        let (first, bytes) = (slot * SEGMENT_BLOCKS, SEGMENT_BLOCKS as usize * BLOCK_BYTES);
+        let (buf, read) = self.read(copy, first, self.env.pool.take(bytes)).await;
+        match read {
+            Ok(()) => return Ok(buf.to_vec()),
+            Err(error) if error.kind() != Kind::Media => return Err(error),
+            Err(_) => drop(buf),
+        }
+        let mut segment = vec![0; bytes];
+        for (at, block) in (first..).zip(segment.chunks_exact_mut(BLOCK_BYTES)) {
+            let buf = self.env.pool.take(BLOCK_BYTES);
+            match self.read(copy, at, buf).await {
+                (buf, Ok(())) => block.copy_from_slice(&buf),
+                (_, Err(error)) if error.kind() == Kind::Media => {}
+                (_, Err(error)) => return Err(error),
+            }
+        }
+        Ok(segment)
+    }
+}

@@ -1,0 +1,238 @@
+//! Which blocks of a volume the log has newer than the origin, and where.
+//!
+//! Invariants:
+//!     a block is in `data` or in one run of `zeroes`, never in both
+//!     an entry names the newest record of its block that all copies have
+//!
+//! An entry of `data` is 16 bytes, so that a B-tree that is filled at random keeps below 32
+//! a block.
+
+use layout::{Became, RecordExtent};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Where a block is: its place in the area, counted in blocks, and its checksum.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Spot {
+    pub(super) at: u32,
+    pub(super) crc: u32,
+}
+
+/// A run of blocks, as a read finds it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Piece {
+    /// The log has it, in this run of its own.
+    Log(Range<u64>, Vec<Spot>),
+    /// It was zeroed or discarded.
+    Zero(Range<u64>),
+    /// The origin has the newest.
+    Origin(Range<u64>),
+}
+
+#[derive(Default)]
+pub(super) struct Index {
+    data: BTreeMap<u64, Spot>,
+    /// From the first block: the end, and the number of the record.
+    zeroes: BTreeMap<u64, (u64, u64)>,
+}
+
+impl Index {
+    /// Blocks with data.
+    pub(super) fn blocks(&self) -> u64 {
+        self.data.len() as u64
+    }
+
+    /// The record `number` holds from now on; its data begins at block `at` of the area.
+    pub(super) fn insert(&mut self, number: u64, extents: &[RecordExtent], at: u32, crcs: &[u32]) {
+        let mut spots = (at..).zip(crcs);
+        for extent in extents {
+            let blocks = extent.block..extent.block + u64::from(extent.count);
+            self.cut(&blocks);
+            match extent.became {
+                Became::Data => {
+                    let spots = spots.by_ref().map(|(at, crc)| Spot { at, crc: *crc });
+                    self.data.extend(blocks.zip(spots));
+                }
+                Became::Zero | Became::Discarded => {
+                    self.zeroes.insert(blocks.start, (blocks.end, number));
+                }
+            }
+        }
+    }
+
+    /// The record has been carried out: what it says is not owed any more, but for what
+    /// later ones say.
+    pub(super) fn remove(&mut self, number: u64, extents: &[RecordExtent], at: u32) {
+        let mut spots = at..;
+        for extent in extents {
+            let blocks = extent.block..extent.block + u64::from(extent.count);
+            if extent.became == Became::Data {
+                for (block, at) in blocks.zip(spots.by_ref()) {
+                    if self.data.get(&block).is_some_and(|spot| spot.at == at) {
+                        self.data.remove(&block);
+                    }
+                }
+            } else {
+                // Later records may have cut it into parts.
+                let parts = self.zeroes.range(blocks);
+                let parts = parts.filter(|(_, (_, of))| *of == number);
+                let starts: Vec<u64> = parts.map(|(start, _)| *start).collect();
+                starts.iter().for_each(|start| {
+                    self.zeroes.remove(start);
+                });
+            }
+        }
+    }
+
+    /// Nothing of `blocks` is in it any more.
+    fn cut(&mut self, blocks: &Range<u64>) {
+        let mut covered = self.data.range(blocks.clone()).map(|(b, _)| *b).peekable();
+        if covered.peek().is_some() {
+            for block in covered.collect::<Vec<_>>() {
+                self.data.remove(&block);
+            }
+        }
+        while let Some((start, (end, number))) = self.last_zeroes_before(blocks.end) {
+            if end <= blocks.start {
+                break;
+            }
+            self.zeroes.remove(&start);
+            if start < blocks.start {
+                self.zeroes.insert(start, (blocks.start, number));
+            }
+            if end > blocks.end {
+                self.zeroes.insert(blocks.end, (end, number));
+            }
+        }
+    }
+
+    fn last_zeroes_before(&self, end: u64) -> Option<(u64, (u64, u64))> {
+        let (start, run) = self.zeroes.range(..end).next_back()?;
+        Some((*start, *run))
+    }
+
+    /// The runs that cover `blocks`, in order; a run of the log lies in one piece in its
+    /// area, and in one segment.
+    pub(super) fn pieces(&self, blocks: Range<u64>) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        let mut at = blocks.start;
+        while at < blocks.end {
+            let piece = self.piece(at, blocks.end);
+            at = match &piece {
+                Piece::Log(run, _) | Piece::Zero(run) | Piece::Origin(run) => run.end,
+            };
+            pieces.push(piece);
+        }
+        pieces
+    }
+
+    fn piece(&self, from: u64, end: u64) -> Piece {
+        let (_, until) = match self.last_zeroes_before(from + 1) {
+            Some((_, (until, _))) if until > from => (from, until),
+            _ => (from, from),
+        };
+        if until > from {
+            return Piece::Zero(from..until.min(end));
+        }
+        let mut spots: Vec<Spot> = Vec::new();
+        for (block, (next, spot)) in (from..end).zip(self.data.range(from..end)) {
+            let follows = spots.last().is_none_or(|last| {
+                last.at + 1 == spot.at && !spot.at.is_multiple_of(layout::SEGMENT_BLOCKS)
+            });
+            if *next != block || !follows {
+                break;
+            }
+            spots.push(*spot);
+        }
+        if !spots.is_empty() {
+            return Piece::Log(from..from + spots.len() as u64, spots);
+        }
+        let data = self.data.range(from..end).next().map(|(block, _)| *block);
+        let zeroes = self.zeroes.range(from..end).next().map(|(start, _)| *start);
+        Piece::Origin(from..data.unwrap_or(end).min(zeroes.unwrap_or(end)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn extent(block: u64, count: u32, became: Became) -> RecordExtent {
+        RecordExtent {
+            block,
+            count,
+            became,
+        }
+    }
+
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    enum Held {
+        Origin,
+        Zero(u64),
+        Log(Spot),
+    }
+
+    proptest! {
+        /// Beside a table with a row a block, through records that come and are done.
+        #[test]
+        fn it_is_a_table_of_blocks(
+            records in prop::collection::vec((0u64..60, 1u32..9, 0u8..3, any::<bool>()), 1..60),
+        ) {
+            let (mut index, mut table) = (Index::default(), [Held::Origin; 70]);
+            let (mut at, mut live) = (1, std::collections::VecDeque::new());
+            for (number, (block, count, kind, done)) in (0..).zip(records) {
+                let became = [Became::Data, Became::Zero, Became::Discarded][kind as usize];
+                let data = if became == Became::Data { count } else { 0 };
+                let crcs: Vec<u32> = (0..data).map(|i| i ^ number as u32).collect();
+                let extents = vec![extent(block, count, became)];
+                index.insert(number, &extents, at, &crcs);
+                for i in 0..count {
+                    table[(block + u64::from(i)) as usize] = match crcs.get(i as usize) {
+                        Some(crc) => Held::Log(Spot { at: at + i, crc: *crc }),
+                        None => Held::Zero(number),
+                    };
+                }
+                live.push_back((number, extents, at));
+                at += 1 + data;
+                if let Some((number, extents, at)) = live.pop_front().filter(|_| done) {
+                    index.remove(number, &extents, at);
+                    for (held, block) in table.iter_mut().zip(0u64..) {
+                        let first = extents[0].block;
+                        let own = Held::Zero(number) == *held
+                            || matches!(held, Held::Log(s) if s.at == at + (block.wrapping_sub(first)) as u32
+                                && (first..first + u64::from(extents[0].count)).contains(&block));
+                        if own {
+                            *held = Held::Origin;
+                        }
+                    }
+                }
+                let mut found = Vec::new();
+                for piece in index.pieces(0..70) {
+                    match piece {
+                        Piece::Log(run, spots) => {
+                            prop_assert_eq!(run.end - run.start, spots.len() as u64);
+                            found.extend(spots.into_iter().map(Some).map(Ok));
+                        }
+                        Piece::Zero(run) => found.extend(run.map(|_| Ok(None))),
+                        Piece::Origin(run) => found.extend(run.map(|_| Err(()))),
+                    }
+                }
+                let expected: Vec<_> = table.iter().map(|held| match held {
+                    Held::Origin => Err(()),
+                    Held::Zero(_) => Ok(None),
+                    Held::Log(spot) => Ok(Some(*spot)),
+                }).collect();
+                prop_assert_eq!(found, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_ends_at_the_end_of_a_segment() {
+        let mut index = Index::default();
+        index.insert(1, &[extent(0, 1, Became::Data)], 255, &[1]);
+        index.insert(2, &[extent(1, 1, Became::Data)], 256, &[2]);
+        assert_eq!(index.pieces(0..2).len(), 2);
+    }
+}

@@ -1,0 +1,211 @@
+//! Write-back that outlives its devices: a log of a volume's writes on two of them.
+//!
+//! ```text
+//! WriteBack ─┬─ write ─> append ──> copy A, copy B ─> index ─> answer
+//!            ├─ read ──> index ─┬─> copy A, else copy B
+//!            │                  └─> origin
+//!            └─ clean ─────────────> origin, interval by interval
+//! ```
+//!
+//! Invariants, at every instant:
+//!     answered ⟹ on both copies, or on the origin
+//!     flushed ⟹ durable there
+//!     on the origin ⟹ durable in the pool before
+//!     of interval k + 1 on the origin ⟹ interval k is durable there
+//!     a segment is used again ⟹ a `done_to` beyond it is durable ⟹ the origin was flushed
+//!     owed ⟹ no other path touches that block's origin
+//!     served ⟹ all that is owed is indexed, on both copies, and fenced
+//!     newest answer - oldest owed <= `max_lag`
+//!
+//! So, if every copy is lost, the origin alone is an earlier state: what a disk with a
+//! volatile cache might have been after a power cut. An interval is what lies between two
+//! flushes, or forced writes, of the volume; time and size may split one.
+//!
+//! Not here: the pool that the areas are part of. Who opens a log says which areas hold
+//! what is true (`Members`) and numbers the incarnations. No pool does so yet, so that no
+//! configuration offers write-back. Clients' overlapping writes are `block::Gate`'s to keep
+//! apart, as everywhere.
+
+mod append;
+mod clean;
+mod copies;
+mod index;
+mod read;
+mod recover;
+mod signal;
+mod stage;
+mod state;
+
+pub use copies::{Area, Members};
+pub use stage::{Stage, Stages};
+
+use block::{
+    BoxDevice, Buf, Content, Device, Env, Extent, Fua, Geometry, IoError, IoResult, Lba, Nanos,
+    Sectors, Shared,
+};
+use copies::Copies;
+use layout::{BLOCK_BYTES, BLOCK_SECTORS, Became, Uuid};
+use signal::Signal;
+use state::State;
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+
+/// The configuration of a log.
+#[derive(Clone)]
+pub struct Config {
+    /// The pool, which all its blocks name.
+    pub pool: Uuid,
+    /// The log, among those of the pool.
+    pub log: u32,
+    /// The volume's id.
+    pub volume: u32,
+    /// Greater than that of any incarnation before, given durably.
+    pub incarnation: u32,
+    /// The driver's epoch on the clock that all incarnations share.
+    pub epoch: Nanos,
+    /// Bytes that may be owed.
+    pub dirty_max: u64,
+    /// How far answers may be ahead of the oldest write that is owed.
+    pub max_lag: Nanos,
+    /// How long writes may gather before they are cleaned, while nothing presses.
+    pub clean_after: Nanos,
+    /// Where it keeps what is under way.
+    pub stages: Rc<Stages>,
+}
+
+/// A volume with its log: writes go at the speed of the pool.
+pub struct WriteBack<P>(Rc<Inner<P>>);
+
+impl<P> Clone for WriteBack<P> {
+    fn clone(&self) -> WriteBack<P> {
+        WriteBack(self.0.clone())
+    }
+}
+
+struct Inner<P> {
+    config: Config,
+    env: Env,
+    origin: BoxDevice,
+    geometry: Geometry,
+    copies: Copies<P>,
+    state: RefCell<State>,
+    changed: Rc<Signal>,
+    stages: Rc<Stages>,
+    /// Writes that wait for the cleaner.
+    pressed: Cell<u32>,
+    draining: Cell<u32>,
+    closing: Cell<bool>,
+    cleaner_ended: Cell<bool>,
+    /// What keeps the cleaner from going on.
+    trouble: RefCell<Option<IoError>>,
+}
+
+/// How a log stands.
+#[derive(Debug)]
+pub struct Status {
+    /// Bytes with data that the origin does not have.
+    pub dirty_bytes: u64,
+    /// The age of the oldest.
+    pub lag: Nanos,
+    /// Copies that take part.
+    pub copies: usize,
+    /// What keeps the cleaner from going on.
+    pub trouble: Option<IoError>,
+}
+
+impl<P: Device> Inner<P> {
+    fn blocks(extent: Extent) -> Range<u64> {
+        extent.start.0 / BLOCK_SECTORS..extent.end().0 / BLOCK_SECTORS
+    }
+
+    fn extent(blocks: Range<u64>) -> Extent {
+        let len = Sectors((blocks.end - blocks.start) * BLOCK_SECTORS);
+        Extent::new(Lba(blocks.start * BLOCK_SECTORS), len)
+    }
+
+    /// The clock that all incarnations share.
+    fn clock(&self) -> Nanos {
+        self.config.epoch + self.env.timer.now()
+    }
+
+    fn is_drained(&self) -> bool {
+        let state = self.state.borrow();
+        state.done_to >= state.owed_to
+    }
+}
+
+impl<P: Device> WriteBack<P> {
+    /// How it stands.
+    pub fn status(&self) -> Status {
+        let state = self.0.state.borrow();
+        let oldest = state.oldest();
+        Status {
+            dirty_bytes: state.index.blocks() * BLOCK_BYTES as u64,
+            lag: oldest.map_or(Nanos::ZERO, |at| self.0.clock() - at),
+            copies: self.0.copies.online().count(),
+            trouble: self.0.trouble.borrow().as_ref().map(IoError::duplicate),
+        }
+    }
+
+    /// Returns once the origin has everything, durably, or the error that is in the way.
+    /// Errors of the origin are waited for.
+    pub async fn drain(&self) -> IoResult {
+        self.0.drain().await
+    }
+
+    /// Ends the cleaner. What is owed stays in the log.
+    pub async fn close(&self) {
+        self.0.closing.set(true);
+        self.0.changed.raise();
+        let ended = || self.0.cleaner_ended.get().then_some(());
+        self.0.changed.until(ended).await;
+    }
+
+    /// Carried through once begun: a record that nobody waits for is on its way all the same.
+    async fn carry<T: 'static>(&self, work: impl AsyncFnOnce(&Inner<P>) -> T + 'static) -> T {
+        let inner = self.0.clone();
+        let spawn = self.0.env.spawn.clone();
+        spawn.persist(async move { work(&inner).await }).await
+    }
+}
+
+impl<P: Device> Device for WriteBack<P> {
+    fn geometry(&self) -> &Geometry {
+        &self.0.geometry
+    }
+
+    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
+        match self.0.geometry.transfer(at, buf.len()) {
+            Ok(extent) => self.0.read(extent, buf).await,
+            Err(error) => (buf, Err(error)),
+        }
+    }
+
+    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+        let extent = self.0.geometry.transfer(at, data.len())?;
+        self.carry(async move |log| log.write(extent, data, fua).await)
+            .await
+    }
+
+    async fn zero(&self, extent: Extent) -> IoResult {
+        self.0.geometry.check(extent)?;
+        self.carry(async move |log| log.clear(extent, Became::Zero).await)
+            .await
+    }
+
+    async fn flush(&self) -> IoResult {
+        self.carry(async |log| log.flush().await).await
+    }
+
+    async fn discard(&self, extent: Extent) -> IoResult {
+        self.0.geometry.check(extent)?;
+        self.carry(async move |log| log.clear(extent, Became::Discarded).await)
+            .await
+    }
+
+    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        self.0.geometry.check(extent)?;
+        self.0.extents(extent, out).await
+    }
+}

@@ -1,0 +1,109 @@
+//! Reads: the index first.
+//!
+//! A block that is owed comes from copy A, by its checksum, else from copy B, else the read
+//! fails; never from the origin.
+
+use super::Inner;
+use super::index::{Piece, Spot};
+use block::{Buf, Content, Device, Extent, IoError, IoResult, Kind};
+use futures_util::future::join_all;
+use layout::{BLOCK_BYTES, SEGMENT_BLOCKS, block_crc};
+use std::ops::Range;
+
+impl<P: Device> Inner<P> {
+    pub(super) async fn read(&self, extent: Extent, buf: Buf) -> (Buf, IoResult) {
+        let pieces = self.state.borrow().index.pieces(Self::blocks(extent));
+        if let [Piece::Origin(_)] = &pieces[..] {
+            return self.origin.read(extent.start, buf).await;
+        }
+        let mut rest = Some(buf);
+        let works = pieces.into_iter().map(|piece| {
+            let blocks = match &piece {
+                Piece::Log(run, _) | Piece::Zero(run) | Piece::Origin(run) => run.end - run.start,
+            };
+            let whole = rest.take().expect("the pieces cover the buffer");
+            let (part, after) = whole.split_at(blocks as usize * BLOCK_BYTES);
+            rest = Some(after);
+            // What is read now may not be reused before.
+            let pinned = match &piece {
+                Piece::Log(_, spots) => Some(self.pin(spots[0].at / SEGMENT_BLOCKS)),
+                _ => None,
+            };
+            async move {
+                let read = self.read_piece(piece, part).await;
+                if let Some(segment) = pinned {
+                    self.unpin(segment);
+                }
+                read
+            }
+        });
+        let works: Vec<_> = works.collect();
+        let mut parts = Vec::new();
+        let mut result = Ok(());
+        for (part, read) in join_all(works).await {
+            parts.push(part);
+            result = result.and(read);
+        }
+        (Buf::join(parts, &self.env.pool), result)
+    }
+
+    async fn read_piece(&self, piece: Piece, mut part: Buf) -> (Buf, IoResult) {
+        match piece {
+            Piece::Origin(run) => self.origin.read(Self::extent(run).start, part).await,
+            Piece::Zero(_) => {
+                part.fill(0);
+                (part, Ok(()))
+            }
+            Piece::Log(run, spots) => self.read_log(run, &spots, part).await,
+        }
+    }
+
+    async fn read_log(&self, run: Range<u64>, spots: &[Spot], mut part: Buf) -> (Buf, IoResult) {
+        let online = self.copies.online();
+        let lost = (0..2).filter(|copy| self.copies.areas[*copy].is_some());
+        for copy in online.chain(lost) {
+            let (buf, read) = self.copies.read(copy, spots[0].at, part).await;
+            part = buf;
+            let blocks = || part.chunks(BLOCK_BYTES).zip(spots);
+            if read.is_ok() && blocks().all(|(block, spot)| block_crc(block) == spot.crc) {
+                return (part, Ok(()));
+            }
+        }
+        let what = "neither copy of what the origin does not have yet can be read";
+        let error = IoError::new(Kind::Corrupt, what).at(Self::extent(run));
+        (part, Err(error))
+    }
+
+    fn pin(&self, slot: u32) -> u64 {
+        let segments = &mut self.state.borrow_mut().segments;
+        let live = segments.iter_mut().find(|live| live.slot == slot);
+        let live = live.expect("what is indexed is in a live segment");
+        live.readers += 1;
+        live.number
+    }
+
+    fn unpin(&self, number: u64) {
+        let state = &mut *self.state.borrow_mut();
+        let live = state.segments.iter_mut().find(|live| live.number == number);
+        live.expect("it was pinned").readers -= 1;
+        state.let_go();
+        self.changed.raise();
+    }
+
+    /// What the log has counts as what it is; the rest is the origin's to say.
+    pub(super) async fn extents(
+        &self,
+        extent: Extent,
+        out: &mut Vec<(Extent, Content)>,
+    ) -> IoResult {
+        let pieces = self.state.borrow().index.pieces(Self::blocks(extent));
+        for piece in pieces {
+            match piece {
+                Piece::Log(run, _) => out.push((Self::extent(run), Content::Data)),
+                Piece::Zero(run) => out.push((Self::extent(run), Content::Zero)),
+                Piece::Origin(run) => self.origin.extents(Self::extent(run), out).await?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,342 @@
+//! An opening: what both copies hold becomes the log again.
+//!
+//! The log is the union of both copies' records from the greatest `done_to` on, up to the
+//! first number that neither has. Before anything is served, what one copy has is written to
+//! the other, all of it is flushed, and a fence is durable: records past the hole, and those
+//! of a copy that was away, are void from then on.
+
+use super::copies::{Area, Copies};
+use super::stage::Stage;
+use super::state::{Flight, Live, SEGMENTS_MIN, State};
+use super::{Config, Inner, Members, WriteBack, clean};
+use block::{BoxDevice, Device, Env, Fua, IoError, IoResult, Kind, Nanos, Sectors};
+use layout::{BLOCK_BYTES, BLOCK_SECTORS, Record, SEGMENT_BLOCKS, Segment};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+
+/// A record that was found.
+struct Found {
+    record: Record,
+    slot: u32,
+    offset: u32,
+}
+
+/// Blocks of a segment that are a record, and which copies have it whole.
+struct Part {
+    offset: u32,
+    blocks: u32,
+    sound: [bool; 2],
+}
+
+/// All that was found.
+#[derive(Default)]
+struct Scan {
+    /// What each segment holds, from its beginning on: what is done with is the way to the
+    /// rest.
+    parts: BTreeMap<u64, Vec<Part>>,
+    /// For each slot the headers of its copies.
+    headers: BTreeMap<u32, [Option<Segment>; 2]>,
+    /// The best record of each number.
+    records: BTreeMap<u64, Found>,
+    /// The fence of each incarnation.
+    fences: BTreeMap<u32, u64>,
+    done_to: u64,
+}
+
+impl<P: Device> WriteBack<P> {
+    /// Opens a log, or begins one in areas that hold none, in front of `origin`. An area that
+    /// is not there has been reported to `members` as lost.
+    pub async fn open(
+        config: Config,
+        env: Env,
+        members: Rc<dyn Members>,
+        areas: [Option<Area<P>>; 2],
+        origin: BoxDevice,
+    ) -> IoResult<WriteBack<P>> {
+        check(&config, &areas, &origin)?;
+        let changed = Rc::default();
+        let stages = config.stages.clone();
+        let copies = Copies::new(
+            areas,
+            members,
+            env.clone(),
+            Rc::clone(&changed),
+            stages.clone(),
+        );
+        let scan = {
+            let _under = stages.enter(Stage::Scan);
+            scan(&config, &copies, &env).await?
+        };
+        let state = state(&scan, copies.segments(), config.max_lag);
+        let mut geometry = origin.geometry().clone();
+        geometry.block = Sectors(BLOCK_SECTORS);
+        geometry.volatile = true;
+        let log = Rc::new(Inner {
+            config,
+            env,
+            origin,
+            geometry,
+            copies,
+            state: RefCell::new(state),
+            changed,
+            stages,
+            pressed: Cell::new(0),
+            draining: Cell::new(0),
+            closing: Cell::new(false),
+            cleaner_ended: Cell::new(false),
+            trouble: RefCell::new(None),
+        });
+        {
+            let _under = log.stages.enter(Stage::Double);
+            log.double(&scan).await?;
+        }
+        {
+            let _under = log.stages.enter(Stage::Fence);
+            log.fence().await?;
+        }
+        log.env.spawn.spawn(clean::run(log.clone()));
+        Ok(WriteBack(log))
+    }
+}
+
+/// Refuses what could not keep the promise.
+fn check<P: Device>(config: &Config, areas: &[Option<Area<P>>; 2], origin: &BoxDevice) -> IoResult {
+    let invalid = |what: String| Err(IoError::new(Kind::Invalid, what));
+    let geometry = origin.geometry();
+    if !geometry.sectors.0.is_multiple_of(BLOCK_SECTORS) {
+        return invalid(format!(
+            "{}: write-back needs a size that is a multiple of 4 KiB",
+            geometry.name
+        ));
+    }
+    if config.max_lag == Nanos::ZERO || config.dirty_max < 1 << 20 {
+        return invalid("write-back needs a `max_lag` over 0 and a `dirty_max` of 1 MiB".into());
+    }
+    let name = |area: &Area<P>| area.device.geometry().name.to_string();
+    if let [Some(a), Some(b)] = areas
+        && a.domain == b.domain
+    {
+        return invalid(format!(
+            "write-back needs two controllers; {} and {} have {}",
+            name(a),
+            name(b),
+            a.domain
+        ));
+    }
+    if !areas.iter().flatten().any(|area| area.trusted) {
+        return invalid("write-back needs a member that may hold what is owed".into());
+    }
+    if let Some(small) = areas.iter().flatten().find(|a| a.segments < SEGMENTS_MIN) {
+        return invalid(format!(
+            "{}: a write-back log needs {SEGMENTS_MIN} MiB",
+            name(small)
+        ));
+    }
+    Ok(())
+}
+
+async fn scan<P: Device>(config: &Config, copies: &Copies<P>, env: &Env) -> IoResult<Scan> {
+    let mut scan = Scan::default();
+    let trusted = |copy: &usize| copies.areas[*copy].as_ref().is_some_and(|a| a.trusted);
+    let trusted: Vec<usize> = (0..2).filter(trusted).collect();
+    let ours = |bytes: &[u8]| {
+        let segment = Segment::decode(bytes, config.pool).ok();
+        segment.filter(|segment| segment.log == config.log)
+    };
+    for slot in 0..copies.segments() {
+        let mut headers = [None, None];
+        for copy in &trusted {
+            let buf = env.pool.take(BLOCK_BYTES);
+            headers[*copy] = match copies.read(*copy, slot * SEGMENT_BLOCKS, buf).await {
+                (buf, Ok(())) => ours(&buf),
+                (_, Err(error)) if error.kind() == Kind::Media => None,
+                (_, Err(error)) => return Err(error),
+            };
+        }
+        let mut segments: [Option<Vec<u8>>; 2] = [None, None];
+        for copy in trusted
+            .iter()
+            .filter(|_| headers.iter().any(Option::is_some))
+        {
+            segments[*copy] = Some(copies.read_segment(*copy, slot).await?);
+        }
+        let numbers = headers.iter().flatten().map(|header| header.number);
+        let numbers: BTreeSet<u64> = numbers.collect();
+        for number in numbers {
+            scan.segment(config, number, slot, &segments);
+        }
+        scan.headers.insert(slot, headers);
+    }
+    scan.void();
+    Ok(scan)
+}
+
+impl Scan {
+    /// The records of segment `number`, as far as either copy has them.
+    fn segment(&mut self, config: &Config, number: u64, slot: u32, copies: &[Option<Vec<u8>>; 2]) {
+        let mut offset = 1;
+        while offset < SEGMENT_BLOCKS {
+            let whole = |copy: &Option<Vec<u8>>| {
+                let rest = &copy.as_ref()?[offset as usize * BLOCK_BYTES..];
+                let record = Record::decode(&rest[..BLOCK_BYTES], config.pool).ok()?;
+                let data = rest.get(BLOCK_BYTES..record.blocks() as usize * BLOCK_BYTES)?;
+                let ours = record.segment == number && record.log == config.log;
+                (ours && record.has(data)).then_some(record)
+            };
+            let found = copies.each_ref().map(whole);
+            let newest = found
+                .iter()
+                .flatten()
+                .max_by_key(|record| record.incarnation);
+            let Some(record) = newest.cloned() else {
+                break;
+            };
+            let sound = found.map(|found| found.as_ref() == Some(&record));
+            let next = offset + record.blocks();
+            self.done_to = self.done_to.max(record.done_to);
+            self.fences.insert(record.incarnation, record.fence);
+            self.parts.entry(number).or_default().push(Part {
+                offset,
+                blocks: record.blocks(),
+                sound,
+            });
+            let known = self.records.get(&record.number);
+            if known.is_none_or(|known| known.record.incarnation < record.incarnation) {
+                let found = Found {
+                    slot,
+                    offset,
+                    record,
+                };
+                self.records.insert(found.record.number, found);
+            }
+            offset = next;
+        }
+    }
+
+    /// Leaves the log: records from `done_to` on, up to the first hole.
+    fn void(&mut self) {
+        let (done_to, fences) = (self.done_to, &self.fences);
+        let void = |record: &Record| {
+            let later = fences.range(record.incarnation + 1..);
+            later.into_iter().any(|(_, fence)| record.number >= *fence)
+        };
+        self.records
+            .retain(|number, found| *number >= done_to && !void(&found.record));
+        let numbers = self.records.keys().zip(done_to..);
+        let hole = numbers.take_while(|(number, next)| *number == next).count();
+        let end = done_to + hole as u64;
+        self.records.retain(|number, _| *number < end);
+    }
+}
+
+/// The state that the log is in, before its fence.
+fn state(scan: &Scan, slots: u32, max_lag: Nanos) -> State {
+    let numbers = scan.headers.values().flatten().flatten().map(|s| s.number);
+    let mut state = State {
+        next: scan.done_to,
+        fence: scan.done_to,
+        completed_to: scan.done_to,
+        durable_to: scan.done_to,
+        done_to: scan.done_to,
+        owed_to: 0,
+        flights: VecDeque::new(),
+        segments: VecDeque::new(),
+        free: VecDeque::new(),
+        next_segment: numbers.max().map_or(0, |number| number + 1),
+        cursor: (0, 1),
+        cursor_number: scan.done_to,
+        interval: 0,
+        interval_used: false,
+        index: Default::default(),
+        ages: VecDeque::new(),
+        turning: false,
+    };
+    for (number, found) in &scan.records {
+        let record = &found.record;
+        if state
+            .segments
+            .back()
+            .is_none_or(|s| s.number != record.segment)
+        {
+            state.segments.push_back(Live {
+                number: record.segment,
+                slot: found.slot,
+                first: *number,
+                used: found.offset,
+                readers: 0,
+            });
+        }
+        if *number == scan.done_to {
+            state.cursor = (record.segment, found.offset);
+        }
+        state.segments.back_mut().expect("there is one").used = found.offset + record.blocks();
+        if !record.extents.is_empty() {
+            state.age(*number, Nanos(record.written_at), max_lag);
+        }
+        state.interval = state.interval.max(record.interval + 1);
+        state.next = number + 1;
+        state.flights.push_back(Flight {
+            extents: record.extents.clone(),
+            crcs: record.crcs.clone(),
+            at: found.slot * SEGMENT_BLOCKS + found.offset + 1,
+            forced: false,
+            ended: None,
+        });
+        state.end(*number, 2);
+    }
+    state.fence = state.next;
+    let live: BTreeSet<u32> = state.segments.iter().map(|live| live.slot).collect();
+    state.free = (0..slots).filter(|slot| !live.contains(slot)).collect();
+    state
+}
+
+impl<P: Device> Inner<P> {
+    /// Every segment of the log becomes whole on all copies, durably.
+    async fn double(&self, scan: &Scan) -> IoResult {
+        let live: Vec<_> = {
+            let state = self.state.borrow();
+            let live = state.segments.iter();
+            live.map(|s| (s.number, s.slot, s.used)).collect()
+        };
+        let copies: Vec<usize> = self.copies.online().collect();
+        for ((number, slot, used), copy) in live
+            .into_iter()
+            .flat_map(|segment| copies.iter().map(move |copy| (segment, *copy)))
+        {
+            let header = scan.headers[&slot][copy].as_ref();
+            if header.is_none_or(|header| header.number != number) {
+                let mut buf = self.env.pool.take(BLOCK_BYTES);
+                let segment = self.segment(number, slot);
+                segment.encode(self.config.pool, &mut buf);
+                let at = slot * SEGMENT_BLOCKS;
+                self.copies.write_one(copy, at, buf.share()).await;
+            }
+            let parts = scan.parts[&number].iter();
+            let wanting = parts.filter(|part| part.offset < used && !part.sound[copy]);
+            for part in wanting {
+                let at = slot * SEGMENT_BLOCKS + part.offset;
+                let buf = self.env.pool.take(part.blocks as usize * BLOCK_BYTES);
+                let (buf, read) = self.copies.read(1 - copy, at, buf).await;
+                read?;
+                self.copies.write_one(copy, at, buf.share()).await;
+            }
+        }
+        self.flush_log().await
+    }
+
+    /// What earlier incarnations had from here on is void, durably. It follows the last record
+    /// that holds, so that an opening costs a block and no segment.
+    async fn fence(&self) -> IoResult {
+        let begun = !self.state.borrow().segments.is_empty();
+        if !begun {
+            self.turn().await?;
+            let state = &mut *self.state.borrow_mut();
+            state.cursor = (state.segments[0].number, 1);
+        } else if !self.state.borrow().has_room(1) {
+            self.turn().await?;
+        }
+        self.append(Vec::new(), None, Fua::Yes).await;
+        self.flush_log().await
+    }
+}

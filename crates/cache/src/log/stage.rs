@@ -1,0 +1,86 @@
+//! What is under way in a log: for reports, and for whoever cuts the power in the midst.
+
+use std::cell::Cell;
+
+/// Something that takes time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Stage {
+    /// A record is on its way to all copies.
+    Append,
+    /// One copy has a record and another has not.
+    BetweenCopies,
+    /// A write that forces unit access is on its way.
+    Forced,
+    /// A segment is begun.
+    Turn,
+    /// Copies are flushed.
+    Flush,
+    /// One copy is flushed and another is not.
+    BetweenFlushes,
+    /// The origin gets a part of an interval.
+    Apply,
+    /// The origin is flushed.
+    OriginFlush,
+    /// What is done is made durable in the pool.
+    Note,
+    /// A copy is lost, and the others do not know yet.
+    Loss,
+    /// A write waits for the origin, since a copy is lost.
+    Degraded,
+    /// All that is owed goes to the origin.
+    Drain,
+    /// Segments are read at an opening.
+    Scan,
+    /// Records that one copy has are written to the other.
+    Double,
+    /// The fence of an incarnation is made durable.
+    Fence,
+}
+
+impl Stage {
+    /// Every stage.
+    pub const ALL: [Stage; 15] = [
+        Stage::Append,
+        Stage::BetweenCopies,
+        Stage::Forced,
+        Stage::Turn,
+        Stage::Flush,
+        Stage::BetweenFlushes,
+        Stage::Apply,
+        Stage::OriginFlush,
+        Stage::Note,
+        Stage::Loss,
+        Stage::Degraded,
+        Stage::Drain,
+        Stage::Scan,
+        Stage::Double,
+        Stage::Fence,
+    ];
+}
+
+/// How often each is under way.
+#[derive(Default)]
+pub struct Stages([Cell<u32>; Stage::ALL.len()]);
+
+impl Stages {
+    /// Those that are.
+    pub fn now(&self) -> impl Iterator<Item = Stage> {
+        let all = Stage::ALL.into_iter();
+        all.filter(|stage| self.0[*stage as usize].get() > 0)
+    }
+
+    /// It is under way until the guard is dropped.
+    pub(super) fn enter(&self, stage: Stage) -> Under<'_> {
+        let count = &self.0[stage as usize];
+        count.set(count.get() + 1);
+        Under(count)
+    }
+}
+
+pub(super) struct Under<'a>(&'a Cell<u32>);
+
+impl Drop for Under<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}

@@ -1,0 +1,178 @@
+//! The state of a log in memory: what is owed, and where there is room.
+//!
+//! Invariants:
+//!     done_to <= durable_to <= completed_to <= next
+//!     a segment is free ⟹ all its records are before `done_to`, and that is durable
+//!     the front of `ages` is no newer than the oldest record that is owed
+
+use super::index::Index;
+use block::Nanos;
+use layout::{RecordExtent, SEGMENT_BLOCKS};
+use std::collections::VecDeque;
+
+/// Segments that only the cleaner and openings may begin. The notes of what was in a segment
+/// fill one more at most before it is let go.
+pub(super) const RESERVE: usize = 4;
+/// The fewest segments that an area may have.
+pub(super) const SEGMENTS_MIN: u32 = 8;
+/// How many ages are kept of the span that writes may be acknowledged ahead.
+const AGES: u64 = 64;
+
+/// A segment with records that may be owed.
+pub(super) struct Live {
+    pub(super) number: u64,
+    pub(super) slot: u32,
+    /// The first record in it.
+    pub(super) first: u64,
+    /// Blocks in use.
+    pub(super) used: u32,
+    /// Reads of clients that go on in it.
+    pub(super) readers: u32,
+}
+
+/// A record on its way.
+pub(super) struct Flight {
+    pub(super) extents: Vec<RecordExtent>,
+    pub(super) crcs: Vec<u32>,
+    /// Where its data begins.
+    pub(super) at: u32,
+    pub(super) forced: bool,
+    /// How many copies have it, once none is on its way.
+    pub(super) ended: Option<usize>,
+}
+
+/// Where a record goes.
+pub(super) struct Spot {
+    pub(super) number: u64,
+    pub(super) segment: u64,
+    /// The block of its header, in the area.
+    pub(super) at: u32,
+}
+
+pub(super) struct State {
+    /// The number of the next record.
+    pub(super) next: u64,
+    /// The first number of this incarnation.
+    pub(super) fence: u64,
+    /// All before it are on all copies.
+    pub(super) completed_to: u64,
+    pub(super) durable_to: u64,
+    pub(super) done_to: u64,
+    /// After the last record that changes anything.
+    pub(super) owed_to: u64,
+    /// From `completed_to` on.
+    pub(super) flights: VecDeque<Flight>,
+    /// The last is being filled.
+    pub(super) segments: VecDeque<Live>,
+    pub(super) free: VecDeque<u32>,
+    pub(super) next_segment: u64,
+    /// Where the cleaner goes on: segment and block in it, and the number of the record there.
+    /// Past `done_to` by notes alone.
+    pub(super) cursor: (u64, u32),
+    pub(super) cursor_number: u64,
+    pub(super) interval: u64,
+    /// Whether the interval has a record.
+    pub(super) interval_used: bool,
+    pub(super) index: Index,
+    /// Numbers of records, each with the time of the first record from there on.
+    pub(super) ages: VecDeque<(u64, Nanos)>,
+    pub(super) turning: bool,
+}
+
+impl State {
+    /// Closes the interval: what is written from now on is of another.
+    pub(super) fn close_interval(&mut self) {
+        if std::mem::take(&mut self.interval_used) {
+            self.interval += 1;
+        }
+    }
+
+    /// Whether the segment that is being filled has room for so many blocks.
+    pub(super) fn has_room(&self, blocks: u32) -> bool {
+        let used = self.segments.back().expect("one is being filled").used;
+        !self.turning && used + blocks <= SEGMENT_BLOCKS
+    }
+
+    /// Whether another segment may be begun, by a client or by the cleaner.
+    pub(super) fn may_turn(&self, cleaner: bool) -> bool {
+        !self.turning && self.free.len() > if cleaner { 0 } else { RESERVE }
+    }
+
+    /// The place of a record of `blocks` blocks with its header, for which there is room.
+    pub(super) fn place(&mut self, blocks: u32) -> Spot {
+        let segment = self.segments.back_mut().expect("one is being filled");
+        let at = segment.slot * SEGMENT_BLOCKS + segment.used;
+        segment.used += blocks;
+        let spot = Spot {
+            number: self.next,
+            segment: segment.number,
+            at,
+        };
+        self.next += 1;
+        spot
+    }
+
+    /// Notes that the record `number`, which is owed, was written at `now`.
+    pub(super) fn age(&mut self, number: u64, now: Nanos, max_lag: Nanos) {
+        self.owed_to = number + 1;
+        let last = self.ages.back().map(|(_, at)| *at);
+        if last.is_none_or(|last| now - last >= Nanos(max_lag.0 / AGES)) {
+            self.ages.push_back((number, now));
+        }
+    }
+
+    /// When the oldest record that is owed was written, or earlier.
+    pub(super) fn oldest(&self) -> Option<Nanos> {
+        let owes = self.done_to < self.owed_to;
+        self.ages.front().filter(|_| owes).map(|(_, at)| *at)
+    }
+
+    /// A record has ended; takes into the index what is complete now.
+    pub(super) fn end(&mut self, number: u64, copies: usize) {
+        let place = (number - self.completed_to) as usize;
+        self.flights[place].ended = Some(copies);
+        while let Some(flight) = self
+            .flights
+            .pop_front_if(|f| f.ended.is_some_and(|n| n > 0))
+        {
+            let number = self.completed_to;
+            self.completed_to += 1;
+            let (extents, crcs) = (&flight.extents, &flight.crcs);
+            self.index.insert(number, extents, flight.at, crcs);
+            if flight.forced && self.durable_to == number {
+                self.durable_to += 1;
+            }
+        }
+    }
+
+    /// All before `to` is at the origin, and that is durable in the pool.
+    pub(super) fn done(&mut self, to: u64, cursor: (u64, u32)) {
+        self.done_to = to;
+        self.cursor = cursor;
+        self.cursor_number = to;
+        // The newest age at or before it stays: it stands for what follows too.
+        while self.ages.get(1).is_some_and(|(number, _)| *number <= to) {
+            self.ages.pop_front();
+        }
+        if self.done_to >= self.owed_to {
+            self.ages.clear();
+        }
+        self.let_go();
+    }
+
+    /// Segments that nobody needs are free.
+    pub(super) fn let_go(&mut self) {
+        while self.segments.len() > 1 {
+            let (front, next) = (&self.segments[0], &self.segments[1]);
+            if next.first > self.done_to || front.readers > 0 {
+                break;
+            }
+            self.free.push_back(front.slot);
+            self.segments.pop_front();
+            let front = self.segments[0].number;
+            if self.cursor.0 < front {
+                self.cursor = (front, 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! Write-back: what is refused, where blocks are, and what follows from the loss of a copy.
+//!
+//! What holds over crashes is the laboratory's (`proof::writeback`).
+
+use block::{
+    BoxDevice, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos,
+    Sectors, Shared,
+};
+use cache::log::{Area, Config, Members, WriteBack};
+use layout::Uuid;
+use shard::{Disk, Local};
+use sim::{Control, DiskSpec, Outcome, Service, Sim, SimDriver, Span, World};
+use std::cell::{Cell, RefCell};
+use std::pin::Pin;
+use std::rc::Rc;
+use world::run;
+
+type Leaf = Disk<SimDriver>;
+
+/// One shard in a world of an origin and two devices.
+mod world {
+    use super::*;
+    use block::{ShardId, TargetId};
+    use shard::{Config as ShardConfig, Mesh, Shard};
+
+    pub fn run<F: Future<Output = ()> + 'static>(test: impl Fn(Rig) -> F + 'static) -> Sim {
+        let mut world = World::new(1);
+        let mut add = |name: &str, mib, micros| {
+            let mut spec = DiskSpec::new(Geometry::new(name, Sectors::from_mib(mib), Sectors(8)));
+            spec.service = Service::uniform(Span::exactly(Nanos::from_micros(micros)));
+            world.add_disk(spec).unwrap()
+        };
+        let disks: [TargetId; 3] = [
+            add("origin", 64, 5000),
+            add("ssd0", 16, 100),
+            add("ssd1", 16, 100),
+        ];
+        let control = world.control();
+        let mut sim = Sim::new(world);
+        let test = Rc::new(test);
+        let outcome = sim.drive(1, move |_, driver| {
+            let (test, control) = (test.clone(), control.clone());
+            let config = ShardConfig::default();
+            Shard::boot(
+                ShardId(0),
+                driver,
+                Mesh::new(1),
+                config,
+                move |local| async move {
+                    let reported = Rc::default();
+                    test(Rig {
+                        local,
+                        control,
+                        disks,
+                        reported,
+                    })
+                    .await
+                },
+            )
+        });
+        assert_eq!(outcome, Outcome::Done);
+        sim
+    }
+
+    #[derive(Clone)]
+    pub struct Rig {
+        pub local: Local<SimDriver>,
+        pub control: Control,
+        pub disks: [TargetId; 3],
+        pub reported: Rc<Reported>,
+    }
+}
+use world::Rig;
+
+/// Losses that were reported, and whether they can be made durable.
+#[derive(Default)]
+struct Reported {
+    lost: RefCell<Vec<u16>>,
+    stuck: Cell<bool>,
+}
+
+impl Members for Reported {
+    fn lose(&self, member: u16) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
+        Box::pin(async move {
+            if self.stuck.get() {
+                return Err(IoError::new(Kind::NoSpace, "the witness is full"));
+            }
+            self.lost.borrow_mut().push(member);
+            Ok(())
+        })
+    }
+}
+
+impl Rig {
+    fn leaf(&self, disk: usize) -> Leaf {
+        self.local.disk(self.disks[disk]).unwrap()
+    }
+
+    fn area(&self, copy: usize, domain: &str) -> Area<Leaf> {
+        Area {
+            device: self.leaf(1 + copy),
+            base: Lba(0),
+            segments: 8,
+            member: copy as u16,
+            domain: domain.into(),
+            trusted: true,
+        }
+    }
+
+    fn both(&self) -> [Option<Area<Leaf>>; 2] {
+        [Some(self.area(0, "pcie0")), Some(self.area(1, "pcie1"))]
+    }
+
+    async fn open(
+        &self,
+        incarnation: u32,
+        areas: [Option<Area<Leaf>>; 2],
+    ) -> IoResult<WriteBack<Leaf>> {
+        let config = Config {
+            pool: Uuid(1),
+            log: 1,
+            volume: 1,
+            incarnation,
+            epoch: Nanos::ZERO,
+            dirty_max: 8 << 20,
+            max_lag: Nanos::from_secs(30),
+            clean_after: Nanos::from_secs(1),
+            stages: Rc::default(),
+        };
+        let origin = BoxDevice::new(self.leaf(0));
+        WriteBack::open(
+            config,
+            self.local.env(),
+            self.reported.clone(),
+            areas,
+            origin,
+        )
+        .await
+    }
+
+    async fn data(&self, blocks: usize, byte: u8) -> Shared {
+        let mut buf = self.local.env().pool.get(blocks * 4096).await;
+        buf.fill(byte);
+        buf.share()
+    }
+
+    async fn expect(&self, log: &impl Device, block: u64, blocks: usize, byte: u8) {
+        let buf = self.local.env().pool.get(blocks * 4096).await;
+        let (buf, read) = log.read(Lba(block * 8), buf).await;
+        read.unwrap();
+        assert!(
+            buf.iter().all(|b| *b == byte),
+            "block {block}: {} and not {byte}",
+            buf[0]
+        );
+    }
+
+    fn now(&self) -> Nanos {
+        self.local.env().timer.now()
+    }
+}
+
+async fn refused(rig: &Rig, areas: [Option<Area<Leaf>>; 2]) -> String {
+    let error = rig.open(1, areas).await.err().expect("it is refused");
+    assert_eq!(error.kind(), Kind::Invalid);
+    let (buf, read) = rig
+        .leaf(1)
+        .read(Lba(0), rig.local.env().pool.get(1 << 20).await)
+        .await;
+    read.unwrap();
+    assert!(buf.iter().all(|byte| *byte == 0), "something was written");
+    error.to_string()
+}
+
+#[test]
+fn two_devices_of_one_controller_are_refused() {
+    run(|rig| async move {
+        let areas = [Some(rig.area(0, "pcie0")), Some(rig.area(1, "pcie0"))];
+        let what = "write-back needs two controllers; ssd0 and ssd1 have pcie0";
+        assert_eq!(refused(&rig, areas).await, what);
+    });
+}
+
+#[test]
+fn a_log_of_which_nothing_is_true_or_that_is_too_small_is_refused() {
+    run(|rig| async move {
+        let mut areas = rig.both();
+        areas
+            .iter_mut()
+            .flatten()
+            .for_each(|area| area.trusted = false);
+        let what = refused(&rig, areas).await;
+        assert!(what.contains("may hold what is owed"), "{what}");
+        assert!(
+            refused(&rig, [None, None])
+                .await
+                .contains("may hold what is owed")
+        );
+        let mut areas = rig.both();
+        areas[1].as_mut().unwrap().segments = 7;
+        assert_eq!(
+            refused(&rig, areas).await,
+            "ssd1: a write-back log needs 8 MiB"
+        );
+    });
+}
+
+#[test]
+fn writes_go_at_the_pools_speed_and_reach_the_origin_later() {
+    run(|rig| async move {
+        let log = rig.open(1, rig.both()).await.unwrap();
+        let begin = rig.now();
+        log.write(Lba(80), rig.data(2, 7).await, Fua::No)
+            .await
+            .unwrap();
+        assert_eq!(rig.now() - begin, Nanos::from_micros(100));
+        log.write(Lba(88), rig.data(1, 8).await, Fua::Yes)
+            .await
+            .unwrap();
+        assert!(
+            rig.now() - begin <= Nanos::from_micros(300),
+            "forced, and flushed"
+        );
+        rig.expect(&log, 10, 1, 7).await;
+        rig.expect(&log, 11, 1, 8).await;
+        rig.expect(&log, 12, 1, 0).await;
+        rig.expect(&rig.leaf(0), 10, 2, 0).await;
+        assert_eq!(log.status().dirty_bytes, 2 * 4096);
+        log.drain().await.unwrap();
+        rig.expect(&rig.leaf(0), 10, 1, 7).await;
+        rig.expect(&rig.leaf(0), 11, 1, 8).await;
+        assert_eq!(
+            (log.status().dirty_bytes, log.status().lag),
+            (0, Nanos::ZERO)
+        );
+        rig.expect(&log, 10, 1, 7).await;
+        log.close().await;
+    });
+}
+
+#[test]
+fn extents_show_what_the_origin_does_not_have_yet() {
+    run(|rig| async move {
+        let log = rig.open(1, rig.both()).await.unwrap();
+        log.write(Lba(80), rig.data(2, 7).await, Fua::No)
+            .await
+            .unwrap();
+        log.zero(Extent::new(Lba(88), Sectors(16))).await.unwrap();
+        let mut found = Vec::new();
+        log.extents(Extent::new(Lba(72), Sectors(40)), &mut found)
+            .await
+            .unwrap();
+        let run = |block: u64, blocks: u64| Extent::new(Lba(block * 8), Sectors(blocks * 8));
+        let owed: Vec<_> = found
+            .iter()
+            .copied()
+            .filter(|(e, _)| e.overlaps(run(10, 3)))
+            .collect();
+        assert_eq!(
+            owed,
+            [(run(10, 1), Content::Data), (run(11, 2), Content::Zero)]
+        );
+        log.close().await;
+    });
+}
+
+#[test]
+fn without_one_copy_writes_are_answered_by_the_origin_and_the_loss_is_durable_first() {
+    run(|rig| async move {
+        let log = rig.open(1, rig.both()).await.unwrap();
+        log.write(Lba(0), rig.data(4, 1).await, Fua::No)
+            .await
+            .unwrap();
+        rig.reported.stuck.set(true);
+        rig.control.kill(rig.disks[2]);
+        let (timer, begin) = (rig.local.env().timer, rig.now());
+        let write = log.write(Lba(8), rig.data(1, 2).await, Fua::No);
+        let answered = timer.timeout(Nanos::from_secs(5), write).await;
+        assert!(answered.is_none(), "before the loss was durable");
+        rig.reported.stuck.set(false);
+        log.write(Lba(16), rig.data(1, 3).await, Fua::No)
+            .await
+            .unwrap();
+        assert_eq!(*rig.reported.lost.borrow(), [1]);
+        assert!(rig.now() - begin > Nanos::from_secs(5));
+        for (block, byte) in [(0, 1), (1, 2), (2, 3), (3, 1)] {
+            rig.expect(&rig.leaf(0), block, 1, byte).await;
+            rig.expect(&log, block, 1, byte).await;
+        }
+        assert_eq!((log.status().copies, log.status().dirty_bytes), (1, 0));
+        log.flush().await.unwrap();
+        log.close().await;
+    });
+}
+
+#[test]
+fn the_last_copy_is_not_given_up_and_what_is_owed_is_read_from_it() {
+    run(|rig| async move {
+        let log = rig.open(1, rig.both()).await.unwrap();
+        // The origin takes nothing, so that it stays owed.
+        rig.control.hang(rig.disks[0]);
+        log.write(Lba(0), rig.data(1, 1).await, Fua::No)
+            .await
+            .unwrap();
+        rig.control.kill(rig.disks[1]);
+        rig.expect(&log, 0, 1, 1).await;
+        let timer = rig.local.env().timer;
+        let write = log.write(Lba(8), rig.data(1, 2).await, Fua::No);
+        assert!(timer.timeout(Nanos::from_secs(1), write).await.is_none());
+        assert_eq!(
+            *rig.reported.lost.borrow(),
+            [0],
+            "the other is known to be lost"
+        );
+        rig.control.release(rig.disks[0]);
+        log.drain().await.unwrap();
+        rig.expect(&rig.leaf(0), 0, 1, 1).await;
+        log.close().await;
+    });
+}
+
+#[test]
+fn the_last_copy_is_never_reported_lost() {
+    run(|rig| async move {
+        let log = rig.open(1, rig.both()).await.unwrap();
+        rig.control.hang(rig.disks[0]);
+        log.write(Lba(0), rig.data(1, 1).await, Fua::No)
+            .await
+            .unwrap();
+        rig.control.kill(rig.disks[1]);
+        rig.control.kill(rig.disks[2]);
+        let error = log
+            .write(Lba(8), rig.data(1, 2).await, Fua::No)
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), Kind::Gone);
+        assert_eq!(
+            rig.reported.lost.borrow().len(),
+            1,
+            "what is owed is on the other"
+        );
+        assert!(log.flush().await.is_err() && log.drain().await.is_err());
+        rig.control.release(rig.disks[0]);
+        log.close().await;
+    });
+}
+
+#[test]
+fn what_is_owed_comes_back_at_the_next_opening_from_either_copy() {
+    run(|rig| async move {
+        for (missing, byte) in [(None, 1), (Some(0), 4), (Some(1), 7)] {
+            let incarnation = u32::from(byte);
+            let log = rig.open(incarnation, rig.both()).await.unwrap();
+            log.write(Lba(0), rig.data(200, byte).await, Fua::No)
+                .await
+                .unwrap();
+            log.discard(Extent::new(Lba(8), Sectors(8))).await.unwrap();
+            log.close().await;
+            let mut areas = rig.both();
+            if let Some(copy) = missing {
+                areas[copy] = None;
+            }
+            let log = rig.open(incarnation + 1, areas).await.unwrap();
+            rig.expect(&log, 0, 1, byte).await;
+            rig.expect(&log, 1, 1, 0).await;
+            rig.expect(&log, 2, 198, byte).await;
+            log.drain().await.unwrap();
+            log.close().await;
+            // The copy that was away holds nothing that is true.
+            let mut areas = rig.both();
+            if let Some(copy) = missing {
+                areas[copy].as_mut().unwrap().trusted = false;
+            }
+            let log = rig.open(incarnation + 2, areas).await.unwrap();
+            rig.expect(&log, 2, 198, byte).await;
+            assert_eq!((log.status().copies, log.status().dirty_bytes), (2, 0));
+            log.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_log_that_is_full_waits_and_goes_round() {
+    run(|rig| async move {
+        let log = rig.open(1, rig.both()).await.unwrap();
+        for round in 0..40u64 {
+            let data = rig.data(128, round as u8 + 1).await;
+            log.write(Lba(round % 16 * 1024), data, Fua::No)
+                .await
+                .unwrap();
+        }
+        for round in 24..40u64 {
+            rig.expect(&log, round % 16 * 128, 128, round as u8 + 1)
+                .await;
+        }
+        log.drain().await.unwrap();
+        rig.expect(&rig.leaf(0), 0, 128, 33).await;
+        log.close().await;
+    });
+}

@@ -1,0 +1,273 @@
+//! What outlives a daemon in a case: the script's progress, the history of its volume,
+//! which devices hold what is true, and the report.
+
+use super::History;
+use super::case::{Case, Cut, SECTORS};
+use super::report::{Landing, Report};
+use crate::cachesim::stamp::{self, Value};
+use block::{IoResult, Nanos, RangeLock, SECTOR_BYTES, TargetId, Timer};
+use cache::log::{Members, Stages};
+use sim::{Control, Medium, World};
+use std::cell::{Cell, RefCell};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+pub(super) struct Bench {
+    pub(super) case: Case,
+    pub(super) origin: TargetId,
+    pub(super) copies: [TargetId; 2],
+    pub(super) history: RefCell<History>,
+    pub(super) report: RefCell<Report>,
+    pub(super) control: Control,
+    /// Keeps operations of clients that overlap apart, so that the history knows their order.
+    pub(super) lock: RangeLock,
+    pub(super) stages: Rc<Stages>,
+    medium: Medium,
+    next: Cell<usize>,
+    incarnation: Cell<u32>,
+    version: Cell<Value>,
+    plugged: [Cell<bool>; 2],
+    /// Known durably: what the device holds is not true.
+    lost: [Cell<bool>; 2],
+    /// In this life something was acknowledged that the log does not have.
+    direct: Cell<bool>,
+    landed: RefCell<Vec<Landing>>,
+    /// Clients are served.
+    pub(super) serving: Cell<bool>,
+}
+
+/// A life, looked at when it is dropped before anything of it is.
+pub(super) struct Watched<F> {
+    // Fields are dropped in this order.
+    _look: LastLook,
+    work: Pin<Box<F>>,
+}
+
+impl<F> Watched<F> {
+    pub(super) fn new(bench: Rc<Bench>, work: F) -> Watched<F> {
+        Watched {
+            _look: LastLook(bench),
+            work: Box::pin(work),
+        }
+    }
+}
+
+impl<F: Future> Future for Watched<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        self.work.as_mut().poll(cx)
+    }
+}
+
+struct LastLook(Rc<Bench>);
+
+impl Drop for LastLook {
+    fn drop(&mut self) {
+        self.0.look();
+    }
+}
+
+impl Bench {
+    pub(super) fn new(case: Case, origin: TargetId, copies: [TargetId; 2], world: &World) -> Bench {
+        Bench {
+            history: RefCell::new(History::new(SECTORS as usize)),
+            report: RefCell::default(),
+            control: world.control(),
+            lock: RangeLock::new(),
+            stages: Rc::default(),
+            medium: world.medium(origin).expect("it keeps bytes"),
+            next: Cell::new(0),
+            incarnation: Cell::new(0),
+            version: Cell::new(0),
+            plugged: [Cell::new(true), Cell::new(true)],
+            lost: Default::default(),
+            direct: Cell::new(false),
+            landed: RefCell::default(),
+            serving: Cell::new(false),
+            case,
+            origin,
+            copies,
+        }
+    }
+
+    pub(super) fn next_step(&self) -> Option<usize> {
+        let next = self.next.get();
+        let goes_on = next < self.case.steps.len() && !self.has_failed();
+        goes_on.then(|| self.next.replace(next + 1))
+    }
+
+    pub(super) fn is_scripted_out(&self) -> bool {
+        self.next.get() == self.case.steps.len()
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.report.borrow().violation.is_some()
+    }
+
+    pub(super) fn violate(&self, what: String) {
+        self.report.borrow_mut().violation.get_or_insert(what);
+    }
+
+    pub(super) fn version(&self) -> Value {
+        self.version.set(self.version.get() + 1);
+        self.version.get()
+    }
+
+    /// The number of the incarnation that begins.
+    pub(super) fn incarnation(&self) -> u32 {
+        self.incarnation.set(self.incarnation.get() + 1);
+        self.incarnation.get()
+    }
+
+    pub(super) fn is_plugged(&self, copy: usize) -> bool {
+        self.plugged[copy].get()
+    }
+
+    pub(super) fn is_trusted(&self, copy: usize) -> bool {
+        !self.lost[copy].get()
+    }
+
+    /// Unplugs a device, if what is owed is elsewhere too.
+    pub(super) fn unplug(&self, copy: usize) {
+        let other = 1 - copy;
+        if self.plugged[copy].get() && self.plugged[other].get() && !self.lost[other].get() {
+            self.plugged[copy].set(false);
+            self.control.kill(self.copies[copy]);
+            self.report.borrow_mut().land(Landing::Unplugged);
+        }
+    }
+
+    fn plug(&self, copy: usize) {
+        if !self.plugged[copy].replace(true) {
+            self.control.revive(self.copies[copy]);
+        }
+    }
+
+    /// Before a daemon starts: what it finds. A member that is not there is lost durably.
+    pub(super) fn between_lives(&self, missing: Option<usize>) {
+        self.stages_are_idle();
+        (0..2).for_each(|copy| self.plug(copy));
+        if let Some(copy) = missing.filter(|copy| !self.lost[1 - copy].get()) {
+            self.unplug(copy);
+            self.lost[copy].set(true);
+            self.report.borrow_mut().land(Landing::Missing);
+        }
+    }
+
+    /// Both copies hold what is true, and the daemon serves.
+    pub(super) fn opened(&self, copies: usize) {
+        if copies == 2 {
+            self.lost.iter().for_each(|lost| lost.set(false));
+        } else {
+            self.direct.set(true);
+        }
+    }
+
+    pub(super) fn write_direct(&self) {
+        self.direct.set(true);
+    }
+
+    pub(super) fn is_direct(&self) -> bool {
+        self.direct.get()
+    }
+
+    /// Nothing is owed: the origin alone has every acknowledged write.
+    pub(super) fn drained(&self, dirty_bytes: u64) {
+        let lag = self.judge_origin();
+        if dirty_bytes > 0 || lag > Nanos::ZERO && !self.is_direct() {
+            self.violate(format!("drained, and the origin lacks {lag}"));
+        }
+    }
+
+    fn look(&self) {
+        let mut landed = self.landed.borrow_mut();
+        landed.clear();
+        landed.extend(self.stages.now().map(Landing::Amid));
+    }
+
+    fn stages_are_idle(&self) {
+        if let Some(stage) = self.stages.now().next() {
+            self.violate(format!("{stage:?} is under way in no daemon"));
+        }
+    }
+
+    /// The daemon is dead.
+    pub(super) fn autopsy(&self, opening: bool) {
+        let report = &mut *self.report.borrow_mut();
+        report.cuts += 1;
+        self.landed.take().into_iter().for_each(|l| report.land(l));
+        if opening {
+            report.land(Landing::Opening);
+        }
+    }
+
+    /// Whether what was acknowledged and not flushed is kept over a loss.
+    pub(super) fn is_kept(&self, cut: &Cut) -> bool {
+        let sound = |copy: usize| {
+            let found = self.plugged[copy].get() && cut.missing != Some(copy);
+            found && !cut.loss.copies[copy] && !self.lost[copy].get()
+        };
+        (sound(0) || sound(1)) && !(cut.loss.origin && self.direct.get())
+    }
+
+    /// The origin has durably what was acknowledged without the log.
+    pub(super) fn origin_flushed(&self) {
+        self.direct.set(false);
+    }
+
+    /// The origin alone, as if all else were destroyed: what it would read, and what is
+    /// left of it if it loses its power too. How much is lost.
+    pub(super) fn judge_origin(&self) -> Nanos {
+        let mut lag = Nanos::ZERO;
+        for durable in [false, true] {
+            let mut bytes = vec![0; (SECTORS * SECTOR_BYTES) as usize];
+            match durable {
+                true => self.medium.durable(block::Lba::ZERO, &mut bytes),
+                false => self.medium.latest(block::Lba::ZERO, &mut bytes),
+            }
+            let sectors = bytes.chunks_exact(SECTOR_BYTES as usize);
+            let image: Vec<Option<Value>> = sectors
+                .zip(0..)
+                .map(|(b, sector)| stamp::read(b, sector))
+                .collect();
+            match self.history.borrow().judge(&image) {
+                Ok(earlier) if self.direct.get() => {
+                    lag = lag.max(earlier.lag().min(self.case.max_lag))
+                }
+                Ok(earlier) => lag = lag.max(earlier.lag()),
+                Err(what) => self.violate(format!(
+                    "the origin alone{} is no earlier state: {what}",
+                    if durable {
+                        ", after a power cut of its own,"
+                    } else {
+                        ""
+                    }
+                )),
+            }
+        }
+        if lag > self.case.max_lag {
+            let max_lag = self.case.max_lag;
+            self.violate(format!(
+                "the origin alone lacks {lag}, and may lack {max_lag}"
+            ));
+        }
+        self.report.borrow_mut().destroyed += 1;
+        lag
+    }
+}
+
+/// The bench as the daemon knows it: what is reported of members is durable after a while.
+pub(super) struct Ledger(pub(super) Rc<Bench>, pub(super) Timer);
+
+impl Members for Ledger {
+    fn lose(&self, member: u16) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
+        Box::pin(async move {
+            self.1.sleep(self.0.case.reporting).await;
+            self.0.lost[usize::from(member)].set(true);
+            self.0.write_direct();
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,234 @@
+//! What a case of write-back is made of, drawn from its seed.
+
+use block::{Nanos, Sectors};
+use cache::log::Stage;
+use sim::{Domain, Rng, Span};
+use std::ops::Range;
+
+/// The power domain of the origin.
+pub(super) const ORIGIN: Domain = Domain(1);
+/// The power domains of the two devices of the pool.
+pub(super) const COPIES: [Domain; 2] = [Domain(2), Domain(4)];
+/// The daemon's own: a kill of the process.
+pub(super) const DAEMON: Domain = Domain(3);
+
+/// The size of the volume.
+pub(super) const SECTORS: u64 = 4096;
+/// Segments of each copy of the log.
+pub(super) const SEGMENTS: u32 = 8;
+
+/// One step of a client's script.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Reads sectors.
+    Read(Range<u64>),
+    /// Writes them; `true` forces unit access.
+    Write(Range<u64>, bool),
+    /// Zeroes them.
+    Zero(Range<u64>),
+    /// Discards them.
+    Discard(Range<u64>),
+    /// Flushes.
+    Flush,
+    /// Does nothing for a time.
+    Pause(Nanos),
+    /// All that is owed goes to the origin.
+    Drain,
+    /// Unplugs a device of the pool.
+    Unplug(usize),
+}
+
+/// What stops with the daemon.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Loss {
+    /// The origin loses its power.
+    pub origin: bool,
+    /// Devices of the pool lose theirs.
+    pub copies: [bool; 2],
+}
+
+/// The end of a life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cut {
+    /// Disk steps after the life began, or
+    pub after: u64,
+    /// the first after them that finds this under way.
+    pub amid: Option<Stage>,
+    /// What is lost.
+    pub loss: Loss,
+    /// The device of the pool that the next daemon does not find.
+    pub missing: Option<usize>,
+}
+
+/// A case.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Seeds the world.
+    pub seed: u64,
+    /// Steps in progress at once.
+    pub clients: u64,
+    /// The script, over all lives.
+    pub steps: Vec<Step>,
+    /// The end of each life but the last.
+    pub cuts: Vec<Cut>,
+    /// Service times.
+    pub origin_time: Span,
+    /// Of the pool.
+    pub pool_time: Span,
+    /// Whether the origin has a volatile cache.
+    pub volatile: bool,
+    /// How likely a write to the origin fails.
+    pub origin_fails: f64,
+    /// The engine's.
+    pub max_lag: Nanos,
+    /// The engine's.
+    pub clean_after: Nanos,
+    /// How long it takes until the loss of a device is known durably.
+    pub reporting: Nanos,
+}
+
+impl Case {
+    /// The case of `seed`.
+    pub fn new(seed: u64) -> Case {
+        let rng = &mut Rng::fork(seed, 31);
+        let steps = rng.between(300, 700);
+        let habits = Habits::draw(rng);
+        let loses = rng.chance(0.35);
+        let mut script: Vec<Step> = (0..steps).map(|_| habits.step(rng)).collect();
+        if loses {
+            for _ in 0..rng.between(1, 2) {
+                let at = rng.below(steps) as usize;
+                script[at] = Step::Unplug(rng.below(2) as usize);
+            }
+        }
+        let span = |rng: &mut Rng, least: u64, most: u64| {
+            let min = Nanos::from_micros(rng.between(least, most / 2));
+            Span {
+                min,
+                max: min + Nanos::from_micros(rng.between(1, most)),
+            }
+        };
+        let cuts = rng.between(1, 6);
+        Case {
+            seed,
+            clients: rng.between(1, 6),
+            steps: script,
+            cuts: (0..cuts).map(|_| cut(rng, loses)).collect(),
+            origin_time: span(rng, 4, 200),
+            pool_time: span(rng, 1, 8),
+            volatile: rng.chance(0.8),
+            origin_fails: if rng.chance(0.1) { 0.02 } else { 0.0 },
+            max_lag: Nanos::from_micros(rng.between(500, 20_000)),
+            clean_after: Nanos::from_micros(if rng.chance(0.5) { 0 } else { rng.below(5000) }),
+            reporting: Nanos::from_micros(rng.between(1, 300)),
+        }
+    }
+}
+
+fn cut(rng: &mut Rng, loses: bool) -> Cut {
+    let amid = rng.chance(0.5).then(|| match rng.below(4) {
+        0 if loses => [Stage::Loss, Stage::Degraded][rng.below(2) as usize],
+        _ => Stage::ALL[rng.below(Stage::ALL.len() as u64) as usize],
+    });
+    // What happens but now and then is not let pass.
+    let common = !matches!(
+        amid,
+        Some(
+            Stage::Loss
+                | Stage::Degraded
+                | Stage::Turn
+                | Stage::Drain
+                | Stage::Scan
+                | Stage::Double
+                | Stage::Fence
+        )
+    );
+    let after = match rng.below(4) {
+        _ if !common => rng.between(0, 100),
+        0 => rng.between(1, 120),
+        1 => rng.between(1, 600),
+        _ => rng.between(1, 4000),
+    };
+    let loss = match rng.below(8) {
+        0 | 1 => [false, false],
+        2 => [true, false],
+        3 => [false, true],
+        _ => [true, true],
+    };
+    Cut {
+        after,
+        amid,
+        loss: Loss {
+            origin: rng.chance(0.4),
+            copies: loss,
+        },
+        missing: (loses && rng.chance(0.3)).then(|| rng.below(2) as usize),
+    }
+}
+
+/// What the clients of a case like to do.
+struct Habits {
+    /// Of the sectors, those that are used.
+    reach: u64,
+    flush: f64,
+    forced: f64,
+    clear: f64,
+    pause: f64,
+    long: f64,
+}
+
+impl Habits {
+    fn draw(rng: &mut Rng) -> Habits {
+        let some = |rng: &mut Rng, most: f64| if rng.chance(0.6) { most } else { most / 8.0 };
+        Habits {
+            reach: [64, 512, SECTORS][rng.below(3) as usize],
+            flush: some(rng, 0.3),
+            forced: some(rng, 0.3),
+            clear: some(rng, 0.1),
+            pause: some(rng, 0.1),
+            long: some(rng, 0.2),
+        }
+    }
+
+    fn range(&self, rng: &mut Rng) -> Range<u64> {
+        let aligned = rng.chance(0.7);
+        let most = if rng.chance(self.long) { 1400 } else { 24 };
+        let len = rng.between(1, most.min(self.reach));
+        let len = if aligned {
+            len.next_multiple_of(8)
+        } else {
+            len
+        };
+        let start = rng.below(self.reach - len.min(self.reach) + 1);
+        let start = if aligned { start / 8 * 8 } else { start };
+        start..(start + len).min(SECTORS)
+    }
+
+    fn step(&self, rng: &mut Rng) -> Step {
+        if rng.chance(self.flush) {
+            return Step::Flush;
+        }
+        if rng.chance(self.pause) {
+            return Step::Pause(Nanos::from_micros(rng.between(1, 2000)));
+        }
+        if rng.chance(0.01) {
+            return Step::Drain;
+        }
+        let range = self.range(rng);
+        if rng.chance(self.clear) {
+            return match rng.chance(0.6) {
+                true => Step::Zero(range),
+                false => Step::Discard(range),
+            };
+        }
+        match rng.chance(0.25) {
+            true => Step::Read(range),
+            false => Step::Write(range, rng.chance(self.forced)),
+        }
+    }
+}
+
+/// The size of the volume.
+pub(super) fn size() -> Sectors {
+    Sectors(SECTORS)
+}

@@ -1,0 +1,236 @@
+//! One life of a daemon: it opens the log, clients take steps from the script, and it ends
+//! in order unless the power goes first.
+
+use super::bench::{Bench, Ledger};
+use super::case::{COPIES, Cut, DAEMON, ORIGIN, SECTORS, SEGMENTS, Step};
+use crate::cachesim::stamp::{self, ANYTHING, Value, ZERO};
+use block::{
+    Access, BoxDevice, Device, Extent, Fua, Gate, IoResult, Lba, Nanos, SECTOR_BYTES, Sectors,
+};
+use cache::log::{Area, Config, WriteBack};
+use futures_util::future::join_all;
+use layout::Uuid;
+use shard::{Disk, Local};
+use sim::{Rng, SimDriver};
+use std::ops::Range;
+use std::rc::Rc;
+
+/// Sectors that are read at once when everything is.
+const PIECE: u64 = 128;
+/// Attempts to flush the origin before a life begins.
+const ATTEMPTS: u32 = 50;
+
+type Leaf = Disk<SimDriver>;
+type Served = Gate<WriteBack<Leaf>>;
+
+/// Lives until the script is used up.
+pub(super) async fn live(bench: Rc<Bench>, local: Local<SimDriver>, cut: Option<Cut>) {
+    watch(&bench, &local, cut);
+    let log = match open(&bench, &local).await {
+        Ok(log) => log,
+        Err(error) => return bench.violate(format!("the log cannot be opened: {error}")),
+    };
+    bench.opened(log.status().copies);
+    let gate = Gate::new(log.clone(), local.env());
+    read_back(&bench, &gate).await;
+    bench.serving.set(true);
+    let clients = (0..bench.case.clients).map(|_| client(&bench, &local, &log, &gate));
+    join_all(clients).await;
+    if bench.is_scripted_out() && !bench.has_failed() {
+        read_back(&bench, &gate).await;
+        if let Err(error) = log.drain().await {
+            bench.violate(format!("it does not drain: {error}"));
+        }
+        bench.drained(log.status().dirty_bytes);
+        read_back(&bench, &gate).await;
+    }
+    log.close().await;
+}
+
+/// Cuts the power when what the cut waits for is under way.
+fn watch(bench: &Rc<Bench>, local: &Local<SimDriver>, cut: Option<Cut>) {
+    let Some((cut, stage)) = cut.and_then(|cut| Some((cut, cut.amid?))) else {
+        return;
+    };
+    let (bench, timer) = (bench.clone(), local.env().timer);
+    let mut rng = Rng::fork(bench.case.seed, 33 + cut.after);
+    local.env().spawn.spawn(async move {
+        let begin = timer.now() + Nanos::from_micros(cut.after);
+        loop {
+            timer.sleep(Nanos(rng.between(200, 2000))).await;
+            if timer.now() >= begin && bench.stages.now().any(|now| now == stage) {
+                break;
+            }
+        }
+        cut_power(&bench, &cut);
+    });
+}
+
+fn cut_power(bench: &Bench, cut: &Cut) {
+    for domain in domains(cut) {
+        bench.control.cut_power(Some(domain));
+    }
+}
+
+/// What loses its power.
+pub(super) fn domains(cut: &Cut) -> impl Iterator<Item = sim::Domain> {
+    let origin = cut.loss.origin.then_some(ORIGIN);
+    let copies = COPIES.into_iter().zip(cut.loss.copies);
+    let copies = copies.filter_map(|(domain, lost)| lost.then_some(domain));
+    [DAEMON].into_iter().chain(origin).chain(copies)
+}
+
+async fn open(bench: &Rc<Bench>, local: &Local<SimDriver>) -> IoResult<WriteBack<Leaf>> {
+    let env = local.env();
+    let origin = local.disk(bench.origin)?;
+    // What the last daemon left in its volatile cache may be lost without a word.
+    for attempt in 1.. {
+        match origin.flush().await {
+            Ok(()) => break,
+            Err(error) if attempt == ATTEMPTS => return Err(error),
+            Err(_) => env.timer.sleep(Nanos::from_micros(10)).await,
+        }
+    }
+    bench.origin_flushed();
+    let config = Config {
+        pool: Uuid(77),
+        log: 1,
+        volume: 1,
+        incarnation: bench.incarnation(),
+        epoch: Nanos::ZERO,
+        dirty_max: 1 << 20,
+        max_lag: bench.case.max_lag,
+        clean_after: bench.case.clean_after,
+        stages: bench.stages.clone(),
+    };
+    let area = |copy: usize| {
+        let device = local.disk(bench.copies[copy]).expect("a disk");
+        bench.is_plugged(copy).then(|| Area {
+            device,
+            base: Lba(64),
+            segments: SEGMENTS,
+            member: copy as u16,
+            domain: format!("controller-{copy}").into(),
+            trusted: bench.is_trusted(copy),
+        })
+    };
+    let members = Rc::new(Ledger(bench.clone(), env.timer.clone()));
+    let areas = [area(0), area(1)];
+    WriteBack::open(config, env, members, areas, BoxDevice::new(origin)).await
+}
+
+/// All that is read is what may be there, and from then on it is what is there.
+async fn read_back(bench: &Bench, gate: &Served) {
+    for start in (0..SECTORS).step_by(PIECE as usize) {
+        let read = gate.read(start * SECTOR_BYTES, (PIECE * SECTOR_BYTES) as usize);
+        match read.await {
+            Ok(bytes) => {
+                let sectors = bytes.chunks_exact(SECTOR_BYTES as usize);
+                for (sector, bytes) in (start..).zip(sectors) {
+                    let value = stamp::read(bytes, sector);
+                    let history = &mut *bench.history.borrow_mut();
+                    if let Err(what) = history.settle(sector as usize, value) {
+                        bench.violate(format!("sector {sector}, read back: {what}"));
+                    }
+                }
+            }
+            Err(error) => bench.violate(format!("a read failed: {error}")),
+        }
+    }
+}
+
+async fn client(bench: &Rc<Bench>, local: &Local<SimDriver>, log: &WriteBack<Leaf>, gate: &Served) {
+    while let Some(number) = bench.next_step() {
+        bench.report.borrow_mut().operations += 1;
+        let env = local.env();
+        match &bench.case.steps[number] {
+            Step::Read(sectors) => read(bench, gate, sectors).await,
+            Step::Write(sectors, forced) => {
+                let version = bench.version();
+                let bytes = (sectors.end - sectors.start) * SECTOR_BYTES;
+                let mut buf = env.pool.get(bytes as usize).await;
+                stamp::stamp(&mut buf, sectors.start, version);
+                let fua = if *forced { Fua::Yes } else { Fua::No };
+                let write = gate.write(sectors.start * SECTOR_BYTES, buf.share(), fua);
+                change(bench, local, sectors, version, *forced, write).await;
+            }
+            Step::Zero(sectors) => {
+                let bytes = (sectors.end - sectors.start) * SECTOR_BYTES;
+                let zero = gate.zero(sectors.start * SECTOR_BYTES, bytes);
+                change(bench, local, sectors, ZERO, false, zero).await;
+            }
+            Step::Discard(sectors) => {
+                // Parts of blocks are kept.
+                let whole = sectors.start.next_multiple_of(8)..sectors.end / 8 * 8;
+                if !whole.is_empty() {
+                    let bytes = (whole.end - whole.start) * SECTOR_BYTES;
+                    let discard = gate.discard(whole.start * SECTOR_BYTES, bytes);
+                    change(bench, local, &whole, ANYTHING, false, discard).await;
+                }
+            }
+            Step::Flush => {
+                let begun = bench.history.borrow_mut().begin_flush();
+                match gate.flush().await {
+                    Ok(()) => bench.history.borrow_mut().end_flush(begun),
+                    Err(error) => failed(bench, "flush", error),
+                }
+            }
+            Step::Pause(span) => env.timer.sleep(*span).await,
+            Step::Drain => {
+                if let Err(error) = log.drain().await {
+                    failed(bench, "drain", error);
+                }
+            }
+            Step::Unplug(copy) => bench.unplug(*copy),
+        }
+    }
+}
+
+async fn change(
+    bench: &Bench,
+    local: &Local<SimDriver>,
+    sectors: &Range<u64>,
+    value: Value,
+    forced: bool,
+    work: impl Future<Output = IoResult>,
+) {
+    let extent = Extent::new(Lba(sectors.start), Sectors(sectors.end - sectors.start));
+    let _guard = bench.lock.lock(extent, Access::Exclusive).await;
+    let range = sectors.start as usize..sectors.end as usize;
+    let op = bench.history.borrow_mut().begin(range, value);
+    match work.await {
+        Ok(()) => {
+            let now = local.env().timer.now();
+            bench.history.borrow_mut().answer(op, forced, now);
+        }
+        Err(error) => failed(bench, "change", error),
+    }
+}
+
+/// Only an origin that fails may fail a client, and only where it is written to directly.
+fn failed(bench: &Bench, what: &str, error: block::IoError) {
+    if bench.case.origin_fails == 0.0 || !bench.is_direct() {
+        bench.violate(format!("a {what} failed: {error}"));
+    }
+}
+
+async fn read(bench: &Bench, gate: &Served, sectors: &Range<u64>) {
+    let extent = Extent::new(Lba(sectors.start), Sectors(sectors.end - sectors.start));
+    let _guard = bench.lock.lock(extent, Access::Shared).await;
+    let bytes = ((sectors.end - sectors.start) * SECTOR_BYTES) as usize;
+    let read = gate.read(sectors.start * SECTOR_BYTES, bytes).await;
+    let bytes = match read {
+        Ok(bytes) => bytes,
+        Err(error) => return bench.violate(format!("a read failed: {error}")),
+    };
+    let held = bytes.chunks_exact(SECTOR_BYTES as usize);
+    for (sector, bytes) in (sectors.start..).zip(held) {
+        let allowed = bench.history.borrow().may_read(sector as usize);
+        let value = stamp::read(bytes, sector);
+        let sound = allowed.contains(&ANYTHING) || value.is_some_and(|v| allowed.contains(&v));
+        if !sound {
+            let held = stamp::describe(value, &allowed);
+            bench.violate(format!("sector {sector}, read: {held}"));
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What a case of write-back met, and what many met together.
+
+use crate::violation::Violation;
+use cache::log::Stage;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What a cut landed in, or what befell a case beside cuts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Landing {
+    /// This was under way.
+    Amid(Stage),
+    /// The daemon was opening its log.
+    Opening,
+    /// A write was torn on a device of the pool.
+    Torn,
+    /// A device of the pool was unplugged under the daemon.
+    Unplugged,
+    /// A daemon started without one.
+    Missing,
+}
+
+impl Landing {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Landing> {
+        let stages = Stage::ALL.into_iter().map(Landing::Amid);
+        let others = [
+            Landing::Opening,
+            Landing::Torn,
+            Landing::Unplugged,
+            Landing::Missing,
+        ];
+        stages.chain(others)
+    }
+
+    /// Its name in reports.
+    pub fn name(self) -> String {
+        match self {
+            Landing::Amid(stage) => format!("amid {stage:?}"),
+            other => format!("{other:?}"),
+        }
+    }
+}
+
+/// What a case met.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Operations that clients began.
+    pub operations: u64,
+    /// Losses of power, and kills of the daemon.
+    pub cuts: u64,
+    /// Times that the origin alone was judged, as if the pool were destroyed.
+    pub destroyed: u64,
+    /// What was wrong; the first of it.
+    pub violation: Option<String>,
+    landed: BTreeMap<Landing, u64>,
+}
+
+impl Report {
+    pub(super) fn land(&mut self, landing: Landing) {
+        *self.landed.entry(landing).or_default() += 1;
+    }
+}
+
+/// What many cases met.
+#[derive(Default)]
+pub struct Totals {
+    operations: Vec<u32>,
+    cuts: u64,
+    destroyed: u64,
+    landed: BTreeMap<Landing, u64>,
+    /// The seeds that failed, with what was wrong.
+    pub violations: Vec<(u64, String)>,
+}
+
+/// The report of a campaign, as `--json` prints it.
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    /// Cases.
+    pub cases: usize,
+    /// The median of a case's operations.
+    pub operations_median: u32,
+    /// Losses of power, and kills of the daemon.
+    pub cuts: u64,
+    /// Times that the origin alone was judged.
+    pub destroyed: u64,
+    /// How often a cut landed in each situation.
+    pub landed: BTreeMap<String, u64>,
+    /// What was wrong.
+    pub violations: Vec<Violation>,
+    /// Cases a second.
+    pub cases_per_second: f64,
+}
+
+impl Totals {
+    /// Adds the case of `seed`.
+    pub fn add(&mut self, seed: u64, report: Report) {
+        self.operations.push(report.operations as u32);
+        self.cuts += report.cuts;
+        self.destroyed += report.destroyed;
+        for (landing, times) in report.landed {
+            *self.landed.entry(landing).or_default() += times;
+        }
+        let violation = report.violation.map(|what| (seed, what));
+        self.violations.extend(violation);
+    }
+
+    /// Joins the cases of two.
+    pub fn merge(&mut self, other: Totals) {
+        self.operations.extend(other.operations);
+        self.cuts += other.cuts;
+        self.destroyed += other.destroyed;
+        for (landing, times) in other.landed {
+            *self.landed.entry(landing).or_default() += times;
+        }
+        self.violations.extend(other.violations);
+    }
+
+    /// The situations that no cut landed in.
+    pub fn missed(&self) -> Vec<String> {
+        let missed = Landing::all().filter(|landing| !self.landed.contains_key(landing));
+        missed.map(Landing::name).collect()
+    }
+
+    /// The report, over cases that took `seconds`.
+    pub fn summary(&self, seconds: f64) -> Summary {
+        let mut operations = self.operations.clone();
+        operations.sort_unstable();
+        let times = |landing| self.landed.get(&landing).copied().unwrap_or(0);
+        Summary {
+            cases: operations.len(),
+            operations_median: operations.get(operations.len() / 2).copied().unwrap_or(0),
+            cuts: self.cuts,
+            destroyed: self.destroyed,
+            landed: Landing::all().map(|l| (l.name(), times(l))).collect(),
+            violations: Violation::all(&self.violations, super::replay),
+            cases_per_second: operations.len() as f64 / seconds.max(1e-9),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Runs a case: lives of a daemon on the same disks, one after the other, and many cases.
+
+use super::bench::{Bench, Watched};
+use super::case::{COPIES, Case, Cut, DAEMON, ORIGIN, SEGMENTS, size};
+use super::life;
+use super::report::{Landing, Report, Totals};
+use block::{Geometry, Nanos, Sectors, ShardId};
+use sim::{
+    Budget, Class, DiskSpec, Effect, Ops, Outcome, Plan, Point, PowerCut, Rule, Service, Sim, When,
+    World,
+};
+use simnode::run_alone;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// How long a life may last.
+const LIFE_MAX: Nanos = Nanos::from_secs(600);
+
+/// Runs a case. A panic is a violation.
+pub fn run(case: &Case) -> Report {
+    let case = case.clone();
+    std::panic::catch_unwind(|| run_once(case)).unwrap_or_else(|cause| {
+        let text = cause.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(cause.downcast_ref::<&str>().copied());
+        let mut report = Report::default();
+        report.violation = Some(format!("a panic: {}", text.unwrap_or("without words")));
+        report
+    })
+}
+
+fn run_once(case: Case) -> Report {
+    let mut world = World::new(case.seed);
+    world.place(ShardId(0), DAEMON);
+    let mut add = |name: String, sectors, block, service, domain, volatile| {
+        let mut geometry = Geometry::new(name, sectors, block);
+        geometry.volatile = volatile;
+        let mut spec = DiskSpec::new(geometry);
+        spec.service = Service::uniform(service);
+        spec.domain = domain;
+        spec.cache_pages_max = 1024;
+        world.add_disk(spec).expect("a sound disk")
+    };
+    let (time, volatile) = (case.origin_time, case.volatile);
+    let origin = add("origin".into(), size(), Sectors(1), time, ORIGIN, volatile);
+    let copies = [0, 1].map(|copy| {
+        let sectors = Sectors(64 + u64::from(SEGMENTS) * 2048);
+        let name = format!("pool-{copy}");
+        add(
+            name,
+            sectors,
+            Sectors(8),
+            case.pool_time,
+            COPIES[copy],
+            true,
+        )
+    });
+    let bench = Rc::new(Bench::new(case, origin, copies, &world));
+    let mut sim = Sim::new(world);
+    let mut cuts = bench.case.cuts.clone().into_iter();
+    while one_life(&mut sim, &bench, cuts.next()) {}
+    let world = sim.world();
+    let landed = world.tally().landed().iter();
+    let torn = landed.filter(|l| l.class == Class::CutTorn && copies.contains(&l.target));
+    let torn = torn.count();
+    drop(world);
+    (0..torn).for_each(|_| bench.report.borrow_mut().land(Landing::Torn));
+    for disk in copies.iter().chain([&origin]) {
+        let overlaps = sim.world().overlaps(*disk);
+        if overlaps > 0 {
+            bench.violate(format!("{overlaps} writes overlapped on target {}", disk.0));
+        }
+    }
+    bench.report.take()
+}
+
+/// One life; whether there is to be another.
+fn one_life(sim: &mut Sim, bench: &Rc<Bench>, cut: Option<Cut>) -> bool {
+    let steps = sim.world().steps();
+    sim.world_mut()
+        .set_plan(plan(bench, steps, cut))
+        .expect("a sound plan");
+    let now = sim.world().now();
+    sim.set_budget(Budget {
+        time_max: now + LIFE_MAX,
+        ..Budget::default()
+    });
+    bench.serving.set(false);
+    let living = bench.clone();
+    let (outcome, _) = run_alone(sim, move |local| {
+        Watched::new(living.clone(), life::live(living, local, cut))
+    });
+    let died = outcome == Outcome::PowerCut;
+    // What the dead daemon had in flight ends when the disks are taken over.
+    drop(sim.driver());
+    if !died && outcome != Outcome::Done {
+        bench.violate(format!("the daemon did not end: {outcome:?}"));
+    }
+    if let Some(cut) = cut.filter(|_| died) {
+        bench.autopsy(!bench.serving.get());
+        let kept = bench.is_kept(&cut);
+        bench.history.borrow_mut().cut(kept);
+    }
+    bench.judge_origin();
+    if died && !bench.has_failed() {
+        let missing = cut.and_then(|cut| cut.missing);
+        bench.between_lives(missing);
+    }
+    died && !bench.has_failed()
+}
+
+fn plan(bench: &Bench, steps: u64, cut: Option<Cut>) -> Plan {
+    let fails = bench.case.origin_fails;
+    let failing = Rule {
+        disk: bench.origin,
+        ops: Ops::Writes,
+        within: None,
+        when: When::Chance(fails),
+        effect: Effect::Fail(block::Kind::Other),
+    };
+    let at_a_step = cut.filter(|cut| cut.amid.is_none());
+    let cuts = at_a_step.iter().flat_map(|cut| {
+        let at = Point::Step(steps + cut.after);
+        life::domains(cut).map(move |domain| PowerCut {
+            domain: Some(domain),
+            at,
+        })
+    });
+    Plan {
+        rules: (fails > 0.0).then_some(failing).into_iter().collect(),
+        cuts: cuts.collect(),
+        ..Plan::default()
+    }
+}
+
+/// Runs the cases of `seeds` on `threads` threads.
+pub fn campaign(seeds: Range<u64>, threads: u64) -> Totals {
+    let one = |worker: u64| {
+        let mut totals = Totals::default();
+        let seeds = seeds.clone().skip(worker as usize);
+        for seed in seeds.step_by(threads as usize) {
+            totals.add(seed, run(&Case::new(seed)));
+        }
+        totals
+    };
+    let mut totals = Totals::default();
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|worker| scope.spawn(move || one(worker)))
+            .collect();
+        for worker in workers {
+            totals.merge(worker.join().expect("a case's panic is caught"));
+        }
+    });
+    totals
+}
