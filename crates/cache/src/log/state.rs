@@ -131,10 +131,9 @@ impl State {
     pub(super) fn end(&mut self, number: u64, copies: usize) {
         let place = (number - self.completed_to) as usize;
         self.flights[place].ended = Some(copies);
-        while let Some(flight) = self
-            .flights
-            .pop_front_if(|f| f.ended.is_some_and(|n| n > 0))
-        {
+        let is_complete = |flight: &Flight| flight.ended.is_some_and(|copies| copies > 0);
+        while self.flights.front().is_some_and(is_complete) {
+            let flight = self.flights.pop_front().expect("it has a front");
             let number = self.completed_to;
             self.completed_to += 1;
             let (extents, crcs) = (&flight.extents, &flight.crcs);
