@@ -166,7 +166,7 @@ impl<P: Device> Inner<P> {
             used: 1,
             readers: 0,
         });
-        state.let_go();
+        state.free_segments();
         Ok(())
     }
 

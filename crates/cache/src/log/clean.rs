@@ -331,7 +331,7 @@ impl<P: Device> Inner<P> {
             (complete || self.copies.are_gone()).then_some(())
         };
         self.changed.until(ended).await;
-        // A hole before the note would hide it, and what it lets go is needed then.
+        // A hole before the note would hide it, and what it frees is needed then.
         if self.state.borrow().durable_to <= number {
             self.flush_log().await?;
         }

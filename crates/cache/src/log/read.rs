@@ -86,7 +86,7 @@ impl<P: Device> Inner<P> {
         let state = &mut *self.state.borrow_mut();
         let live = state.segments.iter_mut().find(|live| live.number == number);
         live.expect("it was pinned").readers -= 1;
-        state.let_go();
+        state.free_segments();
         self.changed.raise();
     }
 

@@ -11,7 +11,7 @@ use layout::{RecordExtent, SEGMENT_BLOCKS};
 use std::collections::VecDeque;
 
 /// Segments that only the cleaner and openings may begin. The notes of what was in a segment
-/// fill one more at most before it is let go.
+/// fill one more at most before it is free.
 pub(super) const RESERVE: usize = 4;
 /// The fewest segments that an area may have.
 pub(super) const SEGMENTS_MIN: u32 = 8;
@@ -156,11 +156,11 @@ impl State {
         if self.done_to >= self.owed_to {
             self.ages.clear();
         }
-        self.let_go();
+        self.free_segments();
     }
 
     /// Segments that nobody needs are free.
-    pub(super) fn let_go(&mut self) {
+    pub(super) fn free_segments(&mut self) {
         while self.segments.len() > 1 {
             let (front, next) = (&self.segments[0], &self.segments[1]);
             if next.first > self.done_to || front.readers > 0 {

@@ -30,6 +30,8 @@ pub(super) struct Bench {
     plugged: [Cell<bool>; 2],
     /// Known durably: what the device holds is not true.
     lost: [Cell<bool>; 2],
+    /// The device holds all that was acknowledged, unless it loses its power.
+    whole: [Cell<bool>; 2],
     /// In this life something was acknowledged that the log does not have.
     direct: Cell<bool>,
     landed: RefCell<Vec<Landing>>,
@@ -83,6 +85,7 @@ impl Bench {
             version: Cell::new(0),
             plugged: [Cell::new(true), Cell::new(true)],
             lost: Default::default(),
+            whole: [Cell::new(true), Cell::new(true)],
             direct: Cell::new(false),
             landed: RefCell::default(),
             serving: Cell::new(false),
@@ -158,6 +161,9 @@ impl Bench {
 
     /// Both copies hold what is true, and the daemon serves.
     pub(super) fn opened(&self, copies: usize) {
+        for (whole, plugged) in self.whole.iter().zip(&self.plugged) {
+            whole.set(plugged.get());
+        }
         if copies == 2 {
             self.lost.iter().for_each(|lost| lost.set(false));
         } else {
@@ -203,12 +209,16 @@ impl Bench {
         }
     }
 
-    /// Whether what was acknowledged and not flushed is kept over a loss.
+    /// Whether what was acknowledged and not flushed is kept over a loss. What a device
+    /// lost with its power it has again once a daemon has opened the log.
     pub(super) fn is_kept(&self, cut: &Cut) -> bool {
-        let sound = |copy: usize| {
+        for copy in 0..2 {
             let found = self.plugged[copy].get() && cut.missing != Some(copy);
-            found && !cut.loss.copies[copy] && !self.lost[copy].get()
-        };
+            if !found || cut.loss.copies[copy] || self.lost[copy].get() {
+                self.whole[copy].set(false);
+            }
+        }
+        let sound = |copy: usize| self.whole[copy].get();
         (sound(0) || sound(1)) && !(cut.loss.origin && self.direct.get())
     }
 
