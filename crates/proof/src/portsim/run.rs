@@ -46,9 +46,20 @@ pub fn run(seed: u64) -> Report {
         max: Nanos::from_micros(1 + rng.below(400)),
     });
     let disk = world.add_disk(spec).expect("a sound disk");
+    let mut rules = Vec::new();
     if rng.chance(0.3) {
-        world.set_plan(failing(disk)).expect("a sound plan");
+        rules.push(rule(disk, 0.01, Effect::Fail(block::Kind::Media)));
     }
+    if rng.chance(0.5) {
+        // Long enough for another server to begin meanwhile.
+        let late = Nanos(rng.between(1_000_000, 10_000_000));
+        rules.push(rule(disk, 0.05, Effect::Delay(late)));
+    }
+    let plan = Plan {
+        rules,
+        ..Plan::default()
+    };
+    world.set_plan(plan).expect("a sound plan");
     let tags = 1 + rng.below(16) as u16;
     let latency = Span {
         min: Nanos::from_micros(1),
@@ -82,18 +93,14 @@ pub fn run(seed: u64) -> Report {
     std::mem::take(&mut clients.report)
 }
 
-/// Requests of the disk fail now and then.
-fn failing(disk: TargetId) -> Plan {
-    let rule = Rule {
+/// What befalls requests of the disk now and then.
+fn rule(disk: TargetId, chance: f64, effect: Effect) -> Rule {
+    Rule {
         disk,
         ops: Ops::All,
         within: None,
-        when: When::Chance(0.01),
-        effect: Effect::Fail(block::Kind::Media),
-    };
-    Plan {
-        rules: vec![rule],
-        ..Plan::default()
+        when: When::Chance(chance),
+        effect,
     }
 }
 
