@@ -8,6 +8,7 @@
 //! which is a workspace of its own, and build output.
 
 pub mod comments;
+pub mod cycles;
 pub mod dialect;
 pub mod documents;
 pub mod layers;
@@ -27,8 +28,9 @@ pub use tree::{Finding, Tree};
 pub type Check = fn(&Tree) -> Vec<Finding>;
 
 /// Every check, by name.
-pub const CHECKS: [(&str, Check); 11] = [
+pub const CHECKS: [(&str, Check); 12] = [
     ("comments", comments::check),
+    ("cycles", cycles::check),
     ("dialect", dialect::check),
     ("documents", documents::check),
     ("layers", layers::check),

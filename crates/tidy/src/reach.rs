@@ -50,7 +50,7 @@ impl Reach {
 }
 
 /// Whether a file is the root of a target, and if so, whether of a test.
-fn root(path: &str) -> Option<bool> {
+pub(crate) fn root(path: &str) -> Option<bool> {
     let inside = match path.strip_prefix("crates/") {
         Some(rest) => rest.split_once('/')?.1,
         None => path,
@@ -66,7 +66,7 @@ fn root(path: &str) -> Option<bool> {
 }
 
 /// The folder of a file, and the folder of the modules it declares.
-fn homes(path: &str) -> (String, String) {
+pub(crate) fn homes(path: &str) -> (String, String) {
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let stem = name.trim_end_matches(".rs");
     let own = match stem {
@@ -89,14 +89,14 @@ fn normal(path: &str) -> String {
     parts.join("/")
 }
 
-struct Module {
-    name: String,
+pub(crate) struct Module {
+    pub(crate) name: String,
     path: Option<String>,
-    is_test: bool,
+    pub(crate) is_test: bool,
 }
 
 /// The modules a file declares and does not contain.
-fn modules(text: &str) -> Vec<Module> {
+pub(crate) fn modules(text: &str) -> Vec<Module> {
     let code = Source::parse(text).code;
     let mut modules = Vec::new();
     let (mut path, mut is_test) = (None, false);

@@ -61,6 +61,13 @@ impl Tree {
         self.files.get(path).map(String::as_str)
     }
 
+    /// The tree's own copy of a path that is read.
+    pub(crate) fn path(&self, path: &str) -> Option<&str> {
+        self.files
+            .get_key_value(path)
+            .map(|(path, _)| path.as_str())
+    }
+
     /// Whether there is such a file or folder, whatever it holds.
     pub fn has(&self, path: &str) -> bool {
         let folder = format!("{}/", path.trim_end_matches('/'));

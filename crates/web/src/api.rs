@@ -3,6 +3,7 @@
 
 mod arrays;
 mod body;
+mod change;
 mod live;
 mod places;
 mod pools;
@@ -15,7 +16,6 @@ use crate::problem::Problem;
 use crate::routes::App;
 use axum::Json;
 use axum::extract::State;
-use control::protocol::{Reply, Request};
 use control::status::Status;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -90,12 +90,4 @@ async fn status(_: Reader, State(app): State<App>) -> Result<Json<Status>, Probl
 ))]
 async fn events(_: Reader, State(app): State<App>) -> Json<Vec<Event>> {
     Json(app.daemon.events())
-}
-
-/// Has a change carried out.
-async fn change(app: &App, request: Request) -> Result<axum::http::StatusCode, Problem> {
-    match app.daemon.ask(request).await? {
-        Reply::Done => Ok(axum::http::StatusCode::NO_CONTENT),
-        other => Err(Problem::unexpected(&other)),
-    }
 }

@@ -5,11 +5,12 @@
 //!     [`WRONG_WAITING_MAX`] others is turned away at once
 //!     a session is known by the hash of its secret, and there are at most [`SESSIONS_MAX`]
 
+mod callers;
+
+pub use callers::{Operator, Reader};
+
 use crate::problem::Problem;
-use crate::routes::App;
 use crate::tokens::{Hash, Role, Tokens, hash, secret};
-use axum::extract::FromRequestParts;
-use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -175,37 +176,5 @@ impl Waiting<'_> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// One who may look.
-pub struct Reader;
-
-impl FromRequestParts<App> for Reader {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Reader, Problem> {
-        app.gate
-            .role(&parts.method, &parts.headers)
-            .await
-            .map(|_| Reader)
-    }
-}
-
-/// One who may change.
-pub struct Operator;
-
-impl FromRequestParts<App> for Operator {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Operator, Problem> {
-        match app.gate.role(&parts.method, &parts.headers).await? {
-            Role::Operator => Ok(Operator),
-            Role::ReadOnly => Err(Problem::new(
-                StatusCode::FORBIDDEN,
-                "this token may look, and change nothing",
-                "use the operator's token",
-            )),
-        }
     }
 }

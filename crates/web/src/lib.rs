@@ -17,6 +17,7 @@
 //! Not here: anything that a daemon does by itself, and the page's source (`web/`).
 
 mod api;
+mod app;
 mod daemon;
 mod events;
 mod gate;

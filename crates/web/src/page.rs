@@ -23,7 +23,7 @@ pub async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Response {
 
 fn answer(path: &str, headers: &HeaderMap) -> Response {
     let Some(file) = Files::get(path) else {
-        return crate::routes::no_such_address().into_response();
+        return crate::problem::no_such_address().into_response();
     };
     let tag = tag(&file);
     let same = headers

@@ -67,3 +67,13 @@ impl IntoResponse for Problem {
         response
     }
 }
+
+/// What is answered where there is nothing.
+pub fn no_such_address() -> Problem {
+    let remedy = "see docs/commands/web.md for what is where";
+    Problem::new(
+        StatusCode::NOT_FOUND,
+        "there is nothing at this address",
+        remedy,
+    )
+}

@@ -1,20 +1,18 @@
 //! What is where, and what every answer carries.
 
+pub use crate::app::App;
+
 use crate::api;
-use crate::daemon::Daemon;
-use crate::gate::{Gate, Reader};
+use crate::gate::Reader;
 use crate::metrics;
 use crate::page;
-use crate::problem::Problem;
-use crate::tokens::Tokens;
+use crate::problem::{Problem, no_such_address};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use std::ops::Deref;
-use std::sync::Arc;
 use std::time::Duration;
 use tower_http::compression::CompressionLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
@@ -26,35 +24,6 @@ const BODY_PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// How often the daemon is looked at while nobody looks.
 const WATCH_INTERVAL: Duration = Duration::from_secs(5);
-
-/// What handlers share.
-pub struct Shared {
-    pub daemon: Daemon,
-    pub gate: Gate,
-    secure: bool,
-}
-
-/// A handle of it.
-#[derive(Clone)]
-pub struct App(Arc<Shared>);
-
-impl Deref for App {
-    type Target = Shared;
-    fn deref(&self) -> &Shared {
-        &self.0
-    }
-}
-
-impl App {
-    pub fn new(daemon: Daemon, tokens: Tokens, secure: bool) -> App {
-        let gate = Gate::new(tokens, secure);
-        App(Arc::new(Shared {
-            daemon,
-            gate,
-            secure,
-        }))
-    }
-}
 
 /// Looks at the daemon now and then, so that what happens is seen while nobody looks.
 pub async fn watch(app: App) {
@@ -88,16 +57,6 @@ async fn scrape(_: Reader, State(app): State<App>) -> Response {
 
 async fn nothing() -> Problem {
     no_such_address()
-}
-
-/// What is answered where there is nothing.
-pub fn no_such_address() -> Problem {
-    let remedy = "see docs/commands/web.md for what is where";
-    Problem::new(
-        StatusCode::NOT_FOUND,
-        "there is nothing at this address",
-        remedy,
-    )
 }
 
 async fn other_method() -> Problem {

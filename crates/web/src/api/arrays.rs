@@ -1,7 +1,7 @@
 //! Arrays: their members, and scrubs. How far a rebuild or scrub is, the status tells.
 
 use super::body::{Body, Device, Path};
-use super::change;
+use super::change::change;
 use crate::gate::Operator;
 use crate::problem::Problem;
 use crate::routes::App;

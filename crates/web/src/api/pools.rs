@@ -1,7 +1,7 @@
 //! Pools: their devices.
 
 use super::body::{Body, Device, Path};
-use super::change;
+use super::change::change;
 use crate::gate::Operator;
 use crate::problem::Problem;
 use crate::routes::App;

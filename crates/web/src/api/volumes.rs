@@ -1,7 +1,7 @@
 //! Volumes: adding, changing, removing and explaining them.
 
 use super::body::{Body, Device, Path, Query};
-use super::change;
+use super::change::change;
 use crate::gate::{Operator, Reader};
 use crate::problem::Problem;
 use crate::routes::App;

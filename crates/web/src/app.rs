@@ -1,0 +1,36 @@
+//! What handlers share.
+
+use crate::daemon::Daemon;
+use crate::gate::Gate;
+use crate::tokens::Tokens;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// What handlers share.
+pub struct Shared {
+    pub daemon: Daemon,
+    pub gate: Gate,
+    pub(crate) secure: bool,
+}
+
+/// A handle of it.
+#[derive(Clone)]
+pub struct App(Arc<Shared>);
+
+impl Deref for App {
+    type Target = Shared;
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+impl App {
+    pub fn new(daemon: Daemon, tokens: Tokens, secure: bool) -> App {
+        let gate = Gate::new(tokens, secure);
+        App(Arc::new(Shared {
+            daemon,
+            gate,
+            secure,
+        }))
+    }
+}
