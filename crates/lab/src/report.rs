@@ -1,6 +1,7 @@
 //! One page of all experiments: the verdict first, then each with its charts and figures.
 
 mod chart;
+mod short;
 
 use crate::choices::{self, Tried};
 use crate::ownership;
@@ -8,6 +9,7 @@ use advise::page::{Page, escape, span, table, themed};
 use experiment::figures::Status;
 use experiment::finished::Finished;
 use experiment::verdict::Row;
+use short::short;
 use std::error::Error;
 use std::fmt::Write;
 
@@ -54,15 +56,6 @@ pub fn cells(row: &Row) -> [String; 10] {
         row.status.name().into(),
         within,
     ]
-}
-
-/// Four digits or all before the point.
-fn short(value: f64) -> String {
-    match value.abs() {
-        large if large >= 1000.0 => format!("{value:.0}"),
-        middle if middle >= 10.0 => format!("{value:.1}"),
-        _ => format!("{value:.3}"),
-    }
 }
 
 /// Rows that were met, and those that could be.

@@ -1,8 +1,10 @@
 //! Charts of an experiment: its curves over time, and every figure against what was printed.
 
+mod drawn;
 mod rows;
 
 use advise::page::{FIRST, GRID, INK, MARK, PAPER, SECOND};
+use drawn::{Drawn, SIZE, TEXT};
 use experiment::finished::Finished;
 use experiment::verdict::Row;
 use experiment::visitors::{Curve, Tally};
@@ -11,14 +13,9 @@ use plotters::style::RGBColor;
 use rows::{agreement, beside, ratio, units};
 use std::error::Error;
 
-/// Small, so that its text can still be read on a narrow screen.
-const SIZE: (u32, u32) = (480, 300);
-const TEXT: (&str, i32) = ("sans-serif", 14);
 /// Curves of fewer points show nothing.
 const POINTS_MIN: usize = 10;
 const COLOURS: [RGBColor; 4] = [SECOND, FIRST, MARK, INK];
-
-type Drawn = Result<String, Box<dyn Error>>;
 
 /// Titles and drawings.
 pub fn of(finished: &Finished) -> Result<Vec<(String, String)>, Box<dyn Error>> {
@@ -118,7 +115,7 @@ fn over_time(finished: &Finished, unit: &str, value: impl Fn(&Tally, f64) -> f64
         for row in levels {
             let ends = [(0.0, row.published), (end, row.published)];
             chart.draw_series(DashedLineSeries::new(ends, 6, 4, INK.stroke_width(1)))?;
-            let text = format!("printed {}", super::short(row.published));
+            let text = format!("printed {}", super::short::short(row.published));
             let (x, y) = chart.backend_coord(&(end, row.published));
             root.draw_text(&text, &TEXT.into_font().color(&INK), (x - 96, y - 16))?;
         }

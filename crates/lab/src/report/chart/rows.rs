@@ -1,6 +1,6 @@
 //! Charts of figures: what was printed and ours on one axis, and how far they are apart.
 
-use super::{Drawn, SIZE, TEXT};
+use super::drawn::{Drawn, SIZE, TEXT};
 use advise::page::{FIRST, GRID, INK, MARK, PAPER, SECOND};
 use experiment::figures::Status;
 use experiment::finished::Finished;
@@ -58,7 +58,11 @@ pub(super) fn beside(finished: &Finished, unit: &str) -> Drawn {
                 let bar = [(LEFT, top), (x(value), top + BAR_PIXELS as i32 - 2)];
                 root.draw(&Rectangle::new(bar, colour.filled()))?;
                 let end = x(if n == 1 { row.ours_max } else { value });
-                root.draw_text(&super::super::short(value), &small, (end + 4, top - 2))?;
+                root.draw_text(
+                    &super::super::short::short(value),
+                    &small,
+                    (end + 4, top - 2),
+                )?;
             }
             let middle = y + BAR_PIXELS as i32 + 4;
             let span = [(x(row.ours_min), middle), (x(row.ours_max), middle)];
@@ -73,7 +77,7 @@ pub(super) fn beside(finished: &Finished, unit: &str) -> Drawn {
                 ("missed", MARK),
             ],
         )?;
-        let text = format!("0 to {} {unit}", super::super::short(most));
+        let text = format!("0 to {} {unit}", super::super::short::short(most));
         root.draw_text(&text, &label, (LEFT, height as i32 - 22))?;
         root.present()?;
     }
