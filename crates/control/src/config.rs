@@ -165,6 +165,8 @@ pub struct Config {
     pub attachments: Vec<Attach>,
     /// Where the rest is served.
     pub listeners: Vec<Listen>,
+    /// The file that it was read from, where it was one.
+    pub file: Option<PathBuf>,
 }
 
 /// The name of each section in the file, and whether it may be repeated.
@@ -240,6 +242,7 @@ pub fn parse(text: &str, problems: &mut Vec<Problem>) -> Config {
         volumes: each(root, "volume", text, Volume::TITLE, Volume::read, problems),
         attachments: each(root, "attach", text, Attach::TITLE, Attach::read, problems),
         listeners: each(root, "listen", text, Listen::TITLE, Listen::read, problems),
+        file: None,
     }
 }
 

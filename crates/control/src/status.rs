@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 pub struct Status {
     /// The daemon's process number.
     pub pid: u32,
+    /// The file that its configuration was read from.
+    #[serde(default)]
+    pub config: Option<String>,
     /// Time since it began.
     pub uptime_s: f64,
     /// The time that rates and percentages are over.

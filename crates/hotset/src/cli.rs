@@ -54,14 +54,12 @@ pub enum Command {
     },
     /// List and change the volumes of a running daemon
     ///
-    /// What is changed holds until the daemon ends; the configuration file
-    /// stays as it is.
+    /// The daemon's configuration file is changed alike, but with --temporary.
     #[command(subcommand)]
     Volume(Volume),
     /// List and change the pools of a running daemon
     ///
-    /// What is changed holds until the daemon ends; the configuration file
-    /// stays as it is.
+    /// The daemon's configuration file is changed alike, but with --temporary.
     #[command(subcommand)]
     Pool(Pool),
     /// Create, manage and inspect arrays
@@ -164,6 +162,16 @@ pub struct Control {
     pub control: PathBuf,
 }
 
+/// A change that the configuration file says too, unless it is temporary.
+#[derive(Args)]
+pub struct Change {
+    #[command(flatten)]
+    pub control: Control,
+    /// Leave the configuration file as it is: the change holds until the daemon ends
+    #[arg(long)]
+    pub temporary: bool,
+}
+
 #[derive(Subcommand)]
 pub enum Volume {
     /// List the volumes
@@ -174,7 +182,7 @@ pub enum Volume {
     /// Set the caching mode of a volume
     SetMode {
         #[command(flatten)]
-        control: Control,
+        change: Change,
         /// The volume
         volume: String,
         /// write-through, write-around or pass-through
@@ -206,7 +214,7 @@ pub enum Volume {
     /// Add a volume and offer it to clients
     Add {
         #[command(flatten)]
-        control: Control,
+        change: Change,
         /// Its name
         volume: String,
         /// A device of the configuration, the path of a file or block device, or an NBD URI
@@ -228,7 +236,7 @@ pub enum Volume {
     /// Remove a volume once its requests in flight have ended; its data stay on the origin
     Remove {
         #[command(flatten)]
-        control: Control,
+        change: Change,
         /// The volume
         volume: String,
     },
@@ -378,7 +386,7 @@ pub enum Pool {
     /// Add a device to a pool; what is on it is overwritten
     AddDevice {
         #[command(flatten)]
-        control: Control,
+        change: Change,
         /// The pool
         pool: String,
         /// A device of the configuration, the path of a file or block device, or an NBD URI
@@ -415,7 +423,7 @@ pub enum Pool {
     /// Take a device out of a pool
     RemoveDevice {
         #[command(flatten)]
-        control: Control,
+        change: Change,
         /// The pool
         pool: String,
         /// The device's name

@@ -3,6 +3,7 @@
 pub mod advise;
 pub mod array;
 pub mod attach;
+mod change;
 pub mod check;
 pub mod documents;
 pub mod drill;

@@ -46,6 +46,7 @@ fn raise_descriptors() {
 pub fn serve(file: &Path, cold: bool) -> Result<(), Failure> {
     raise_descriptors();
     let mut config = crate::commands::check::read_to_serve(file)?;
+    config.file = std::path::absolute(file).ok();
     for warning in control::check::warnings(&config) {
         eprintln!("hotset: {}:{warning}", file.display());
     }

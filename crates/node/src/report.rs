@@ -73,6 +73,12 @@ impl<P: Platform> Node<P> {
         session.lookups = lookups;
         let mut status = Status {
             pid: process.pid,
+            config: self
+                .devices
+                .config()
+                .file
+                .as_ref()
+                .map(|file| file.display().to_string()),
             uptime_s: (now - self.began).as_secs_f64(),
             span_s,
             cpu_percent: per(used.as_secs_f64() * 100.0, span_s),

@@ -86,7 +86,8 @@ const LAYERS: [(&str, May); 26] = [
         May::AllBut(&["experiment", "advise", "lab", "web", "hotset"]),
     ),
     ("lab", May::AllBut(&["hotset", "proof"])),
-    ("web", May::Use(&["cache", "control"])),
+    ("amend", May::Use(&["control"])),
+    ("web", May::Use(&["amend", "cache", "control"])),
     ("hotset", May::AllBut(&[])),
     ("tidy", May::Use(&[])),
 ];

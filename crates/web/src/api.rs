@@ -37,7 +37,8 @@ impl utoipa::Modify for Bearer {
 #[openapi(
     info(
         title = "hotset",
-        description = "A running daemon: its state, and changes of it.",
+        description = "A running daemon: its state, and changes of it. What is changed is written into the \
+                       daemon's configuration file too, unless the address ends in `?temporary`.",
         version = "1"
     ),
     security(("token" = [])),

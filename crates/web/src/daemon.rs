@@ -125,8 +125,21 @@ impl Daemon {
         report
     }
 
-    /// Has `request` answered or carried out.
+    /// Has `request` answered.
     pub async fn ask(&self, request: Request) -> Result<Reply, Problem> {
+        self.with_client(move |client| client.ask(&request)).await
+    }
+
+    /// Has a change carried out, which the daemon's file says too unless it is `temporary`.
+    pub async fn change(&self, request: Request, temporary: bool) -> Result<(), Problem> {
+        let change = move |client: &mut Client| amend::change(client, &request, temporary);
+        self.with_client(change).await
+    }
+
+    async fn with_client<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Client) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Problem> {
         let busy = || {
             Problem::new(
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -137,7 +150,7 @@ impl Daemon {
         let free = timeout(WAIT_MAX, self.free.acquire()).await;
         let _free = free.map_err(|_| busy())?.map_err(|_| busy())?;
         let path = self.path.clone();
-        blocking(move || Client::connect(&path)?.ask(&request)).await
+        blocking(move || work(&mut Client::connect(&path)?)).await
     }
 }
 

@@ -7,7 +7,7 @@ pub use show::text;
 
 use super::text::{Argument, argument};
 use crate::Failure;
-use crate::cli::Control;
+use crate::cli::{Change, Control};
 use clap::Subcommand;
 use control::client::Client;
 use control::protocol::{NamedOrNew, Request};
@@ -67,7 +67,7 @@ pub enum Array {
     /// Add a device to an array: a member that was lost, or a spare
     Add {
         #[command(flatten)]
-        control: Control,
+        change: Change,
         /// The array
         array: String,
         /// A device of the configuration, the path of a file or block device, or an NBD URI
@@ -79,7 +79,7 @@ pub enum Array {
     /// Replace a member by a device, and rebuild it
     Replace {
         #[command(flatten)]
-        control: Control,
+        change: Change,
         /// The array
         array: String,
         /// The member's name, or the number of its role
@@ -105,7 +105,7 @@ pub enum Array {
 }
 
 pub fn run(command: Array) -> Result<(), Failure> {
-    let (control, request) = match command {
+    let (change, request) = match command {
         Array::Create { config, array, yes } => return offline::create(&config, &array, yes),
         Array::Assemble {
             config,
@@ -122,9 +122,9 @@ pub fn run(command: Array) -> Result<(), Failure> {
             control,
             array,
             member,
-        } => (control, Request::FailMember { array, member }),
+        } => (control.once(), Request::FailMember { array, member }),
         Array::Add {
-            control,
+            change,
             array,
             device,
             yes: overwrite,
@@ -135,10 +135,10 @@ pub fn run(command: Array) -> Result<(), Failure> {
                 device,
                 overwrite,
             };
-            (control, request)
+            (change, request)
         }
         Array::Replace {
-            control,
+            change,
             array,
             member,
             device,
@@ -151,7 +151,7 @@ pub fn run(command: Array) -> Result<(), Failure> {
                 device,
                 overwrite,
             };
-            (control, request)
+            (change, request)
         }
         Array::Scrub {
             control,
@@ -159,8 +159,7 @@ pub fn run(command: Array) -> Result<(), Failure> {
             repair,
         } => return scrub(&control, array, repair),
     };
-    let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
-    client.command(&request).map_err(Failure::runtime)
+    change.carry_out(&request)
 }
 
 fn named_or_new(device: &str) -> NamedOrNew {

@@ -8,7 +8,7 @@ use control::client::Client;
 use control::protocol::{NamedOrNew, Request};
 
 pub fn run(command: Pool) -> Result<(), Failure> {
-    let (control, request) = match command {
+    let (change, request) = match command {
         Pool::Inspect {
             device,
             lines,
@@ -22,7 +22,7 @@ pub fn run(command: Pool) -> Result<(), Failure> {
             return Ok(());
         }
         Pool::AddDevice {
-            control,
+            change,
             pool,
             device,
             name,
@@ -36,14 +36,13 @@ pub fn run(command: Pool) -> Result<(), Failure> {
                     NamedOrNew::New(section.finish())
                 }
             };
-            (control, Request::AddDevice { pool, device })
+            (change, Request::AddDevice { pool, device })
         }
         Pool::RemoveDevice {
-            control,
+            change,
             pool,
             device,
-        } => (control, Request::RemoveDevice { pool, device }),
+        } => (change, Request::RemoveDevice { pool, device }),
     };
-    let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
-    client.command(&request).map_err(Failure::runtime)
+    change.carry_out(&request)
 }

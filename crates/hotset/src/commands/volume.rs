@@ -9,7 +9,7 @@ use control::protocol::Request;
 use control::section::Section;
 
 pub fn run(command: Volume) -> Result<(), Failure> {
-    let (control, request) = match command {
+    let (change, request) = match command {
         Volume::List { control } => {
             let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
             let status = client.status().map_err(Failure::runtime)?;
@@ -17,15 +17,15 @@ pub fn run(command: Volume) -> Result<(), Failure> {
             return Ok(());
         }
         Volume::SetMode {
-            control,
+            change,
             volume,
             mode,
-        } => (control, Request::SetMode { volume, mode }),
-        Volume::Quiesce { control, volume } => (control, Request::Quiesce { volume }),
-        Volume::Resume { control, volume } => (control, Request::Resume { volume }),
-        Volume::Invalidate { control, volume } => (control, Request::Invalidate { volume }),
+        } => (change, Request::SetMode { volume, mode }),
+        Volume::Quiesce { control, volume } => (control.once(), Request::Quiesce { volume }),
+        Volume::Resume { control, volume } => (control.once(), Request::Resume { volume }),
+        Volume::Invalidate { control, volume } => (control.once(), Request::Invalidate { volume }),
         Volume::Add {
-            control,
+            change,
             volume,
             origin,
             pool,
@@ -48,10 +48,9 @@ pub fn run(command: Volume) -> Result<(), Failure> {
                 .optional("size", size.as_deref())
                 .flag("read_only", read_only)
                 .finish();
-            (control, Request::AddVolume { volume, device })
+            (change, Request::AddVolume { volume, device })
         }
-        Volume::Remove { control, volume } => (control, Request::RemoveVolume { volume }),
+        Volume::Remove { change, volume } => (change, Request::RemoveVolume { volume }),
     };
-    let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
-    client.command(&request).map_err(Failure::runtime)
+    change.carry_out(&request)
 }

@@ -62,7 +62,7 @@ fn restart(hotset: &Path, dir: &Path, gib: u64) -> io::Result<Vec<Row>> {
     daemon.server.kill()?;
     let (daemon, killed) = open(hotset, &setup, lines)?;
     let (cpu, begin) = (daemon.server.cpu()?, Instant::now());
-    daemon.command(&["pool", "remove-device", "pool", "ssd"])?;
+    daemon.command(&["pool", "remove-device", "--temporary", "pool", "ssd"])?;
     let detach = begin.elapsed().as_secs_f64();
     let detach_cpu = (daemon.server.cpu()? - cpu).as_secs_f64();
     daemon.server.stop()?;

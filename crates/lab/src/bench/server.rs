@@ -277,7 +277,7 @@ unix = "{}"
 
     /// Changes how its volume uses the pool.
     pub fn set_mode(&self, mode: &str) -> io::Result<()> {
-        self.command(&["volume", "set-mode", "volume", mode])
+        self.command(&["volume", "set-mode", "--temporary", "volume", mode])
             .map(drop)
     }
 }

@@ -28,7 +28,7 @@ pub struct NewMember {
     (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
 ))]
 pub async fn add_member(
-    _: Operator,
+    operator: Operator,
     State(app): State<App>,
     Path(array): Path<String>,
     Body(new): Body<NewMember>,
@@ -38,7 +38,7 @@ pub async fn add_member(
         device: new.device.named_or_new(),
         overwrite: new.overwrite,
     };
-    change(&app, request).await
+    change(&app, &operator, request).await
 }
 
 /// Take a member out of an array
@@ -48,11 +48,11 @@ pub async fn add_member(
     (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
 ))]
 pub async fn fail_member(
-    _: Operator,
+    operator: Operator,
     State(app): State<App>,
     Path((array, member)): Path<(String, String)>,
 ) -> Result<StatusCode, Problem> {
-    change(&app, Request::FailMember { array, member }).await
+    change(&app, &operator, Request::FailMember { array, member }).await
 }
 
 /// Put a device in a member's place
@@ -62,7 +62,7 @@ pub async fn fail_member(
     (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
 ))]
 pub async fn replace_member(
-    _: Operator,
+    operator: Operator,
     State(app): State<App>,
     Path((array, member)): Path<(String, String)>,
     Body(new): Body<NewMember>,
@@ -73,7 +73,7 @@ pub async fn replace_member(
         device: new.device.named_or_new(),
         overwrite: new.overwrite,
     };
-    change(&app, request).await
+    change(&app, &operator, request).await
 }
 
 /// A scrub to begin.
@@ -91,10 +91,10 @@ pub struct Scrub {
     (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
 ))]
 pub async fn scrub(
-    _: Operator,
+    operator: Operator,
     State(app): State<App>,
     Path(array): Path<String>,
     Body(Scrub { repair }): Body<Scrub>,
 ) -> Result<StatusCode, Problem> {
-    change(&app, Request::Scrub { array, repair }).await
+    change(&app, &operator, Request::Scrub { array, repair }).await
 }

@@ -1,13 +1,17 @@
 //! Changes of the daemon.
 
+use crate::gate::Operator;
 use crate::problem::Problem;
 use crate::routes::App;
-use control::protocol::{Reply, Request};
+use axum::http::StatusCode;
+use control::protocol::Request;
 
-/// Has a change carried out.
-pub(super) async fn change(app: &App, request: Request) -> Result<axum::http::StatusCode, Problem> {
-    match app.daemon.ask(request).await? {
-        Reply::Done => Ok(axum::http::StatusCode::NO_CONTENT),
-        other => Err(Problem::unexpected(&other)),
-    }
+/// Has a change carried out, as `operator` wants it.
+pub(super) async fn change(
+    app: &App,
+    operator: &Operator,
+    request: Request,
+) -> Result<StatusCode, Problem> {
+    app.daemon.change(request, operator.temporary).await?;
+    Ok(StatusCode::NO_CONTENT)
 }

@@ -15,13 +15,13 @@ use control::protocol::Request;
     (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
 ))]
 pub async fn add_device(
-    _: Operator,
+    operator: Operator,
     State(app): State<App>,
     Path(pool): Path<String>,
     Body(device): Body<Device>,
 ) -> Result<StatusCode, Problem> {
     let device = device.named_or_new();
-    change(&app, Request::AddDevice { pool, device }).await
+    change(&app, &operator, Request::AddDevice { pool, device }).await
 }
 
 /// Take a device out of a pool
@@ -30,9 +30,9 @@ pub async fn add_device(
     (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
 ))]
 pub async fn remove_device(
-    _: Operator,
+    operator: Operator,
     State(app): State<App>,
     Path((pool, device)): Path<(String, String)>,
 ) -> Result<StatusCode, Problem> {
-    change(&app, Request::RemoveDevice { pool, device }).await
+    change(&app, &operator, Request::RemoveDevice { pool, device }).await
 }

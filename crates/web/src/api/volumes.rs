@@ -39,7 +39,7 @@ pub struct NewVolume {
     (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
 ))]
 pub async fn add(
-    _: Operator,
+    operator: Operator,
     State(app): State<App>,
     Body(new): Body<NewVolume>,
 ) -> Result<StatusCode, Problem> {
@@ -53,7 +53,7 @@ pub async fn add(
         .optional("size", new.size.as_deref())
         .flag("read_only", new.read_only)
         .finish();
-    change(&app, Request::AddVolume { volume, device }).await
+    change(&app, &operator, Request::AddVolume { volume, device }).await
 }
 
 /// Serve a volume no more, once its requests in flight have ended
@@ -62,11 +62,11 @@ pub async fn add(
     (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
 ))]
 pub async fn remove(
-    _: Operator,
+    operator: Operator,
     State(app): State<App>,
     Path(volume): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    change(&app, Request::RemoveVolume { volume }).await
+    change(&app, &operator, Request::RemoveVolume { volume }).await
 }
 
 /// How a volume uses its pool.
@@ -83,12 +83,12 @@ pub struct Mode {
     (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
 ))]
 pub async fn set_mode(
-    _: Operator,
+    operator: Operator,
     State(app): State<App>,
     Path(volume): Path<String>,
     Body(Mode { mode }): Body<Mode>,
 ) -> Result<StatusCode, Problem> {
-    change(&app, Request::SetMode { volume, mode }).await
+    change(&app, &operator, Request::SetMode { volume, mode }).await
 }
 
 /// Whether a volume's changes are held back.
@@ -105,7 +105,7 @@ pub struct Quiesced {
     (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
 ))]
 pub async fn set_quiesced(
-    _: Operator,
+    operator: Operator,
     State(app): State<App>,
     Path(volume): Path<String>,
     Body(Quiesced { quiesced }): Body<Quiesced>,
@@ -114,7 +114,7 @@ pub async fn set_quiesced(
         true => Request::Quiesce { volume },
         false => Request::Resume { volume },
     };
-    change(&app, request).await
+    change(&app, &operator, request).await
 }
 
 /// Forget what is cached of a volume whose origin others have changed
@@ -123,11 +123,11 @@ pub async fn set_quiesced(
     (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
 ))]
 pub async fn invalidate(
-    _: Operator,
+    operator: Operator,
     State(app): State<App>,
     Path(volume): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    change(&app, Request::Invalidate { volume }).await
+    change(&app, &operator, Request::Invalidate { volume }).await
 }
 
 /// A range of a volume, in bytes.

@@ -22,14 +22,19 @@ impl FromRequestParts<App> for Reader {
 }
 
 /// One who may change.
-pub struct Operator;
+pub struct Operator {
+    /// The daemon's file is to stay as it is.
+    pub temporary: bool,
+}
 
 impl FromRequestParts<App> for Operator {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Operator, Problem> {
         match app.gate.role(&parts.method, &parts.headers).await? {
-            Role::Operator => Ok(Operator),
+            Role::Operator => Ok(Operator {
+                temporary: parts.uri.query() == Some("temporary"),
+            }),
             Role::ReadOnly => Err(Problem::new(
                 StatusCode::FORBIDDEN,
                 "this token may look, and change nothing",

@@ -1,0 +1,373 @@
+//! A change as an edit of the file's text.
+
+use control::config::{self, Device, Volume};
+use control::protocol::{NamedOrNew, Request};
+use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, Value, value};
+
+/// Whether a file says what `request` changes.
+pub fn is_kept(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::SetMode { .. }
+            | Request::AddVolume { .. }
+            | Request::RemoveVolume { .. }
+            | Request::AddDevice { .. }
+            | Request::RemoveDevice { .. }
+            | Request::AddMember { .. }
+            | Request::ReplaceMember { .. }
+    )
+}
+
+/// The roles of an array by number, and the device that has each.
+pub type Roles = Vec<(u32, Option<String>)>;
+
+/// `text` after `request`; `roles` tells those of an array, as they are before it.
+/// The result is a configuration that can be read, if `text` was one.
+pub fn edit(
+    text: &str,
+    request: &Request,
+    roles: &dyn Fn(&str) -> Roles,
+) -> Result<String, String> {
+    let mut file: DocumentMut = text
+        .parse()
+        .map_err(|error| format!("it is no TOML ({error})"))?;
+    match request {
+        Request::SetMode { volume, mode } => {
+            set(section(&mut file, "volume", volume)?, "mode", mode);
+        }
+        Request::AddVolume { volume, device } => {
+            if let Some(device) = device {
+                append_new(&mut file, device)?;
+            }
+            let name = Volume::parse(volume)?.name.value;
+            if sections(&mut file, "volume")?
+                .iter()
+                .any(|table| is_named(table, name.as_str()))
+            {
+                return Err(format!("a volume is named {name} in it"));
+            }
+            append(&mut file, "volume", volume)?;
+        }
+        Request::RemoveVolume { volume } => {
+            let volumes = sections(&mut file, "volume")?;
+            let at = volumes.iter().position(|table| is_named(table, volume));
+            volumes.remove(at.ok_or_else(|| format!("no volume is named {volume}"))?);
+        }
+        Request::AddDevice { pool, device } => {
+            let name = known(&mut file, device)?;
+            add(list(section(&mut file, "pool", pool)?, "devices")?, &name);
+        }
+        Request::RemoveDevice { pool, device } => {
+            let devices = list(section(&mut file, "pool", pool)?, "devices")?;
+            devices.retain(|other| other.as_str() != Some(device));
+        }
+        Request::AddMember { array, device, .. } => {
+            let name = known(&mut file, device)?;
+            let table = section(&mut file, "array", array)?;
+            let members = list(table, "members")?;
+            if contains(members, &name) || members.len() < roles(array).len() {
+                add(members, &name);
+            } else {
+                add(list(table, "spares")?, &name);
+            }
+        }
+        Request::ReplaceMember {
+            array,
+            member,
+            device: new,
+            ..
+        } => {
+            let name = known(&mut file, new)?;
+            let roles = roles(array);
+            let role = roles.iter().find(|(role, _)| role.to_string() == *member);
+            let old = role.and_then(|(_, device)| device.clone());
+            let old = old.unwrap_or_else(|| member.clone());
+            let table = section(&mut file, "array", array)?;
+            list(table, "spares")?.retain(|other| other.as_str() != Some(&name));
+            let members = list(table, "members")?;
+            let at = members
+                .iter()
+                .position(|other| other.as_str() == Some(&old));
+            let at = at.ok_or_else(|| format!("array {array} has no member {old} in it"))?;
+            members.replace(at, name);
+            drop_if_empty(table, "spares");
+        }
+        _ => (),
+    }
+    let after = file.to_string();
+    let mut problems = Vec::new();
+    config::parse(&after, &mut problems);
+    match problems.first() {
+        None => Ok(after),
+        Some(problem) => Err(format!("line {problem}")),
+    }
+}
+
+/// Every section of a kind; made if there is none.
+fn sections<'a>(file: &'a mut DocumentMut, kind: &str) -> Result<&'a mut ArrayOfTables, String> {
+    let item = file
+        .entry(kind)
+        .or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
+    let inline = || format!("`{kind}` is not written as [[{kind}]]");
+    item.as_array_of_tables_mut().ok_or_else(inline)
+}
+
+fn is_named(table: &Table, name: &str) -> bool {
+    table.get("name").and_then(Item::as_str) == Some(name)
+}
+
+fn section<'a>(file: &'a mut DocumentMut, kind: &str, name: &str) -> Result<&'a mut Table, String> {
+    let mut all = sections(file, kind)?.iter_mut();
+    let found = all.find(|table| is_named(table, name));
+    found.ok_or_else(|| format!("no {kind} is named {name}"))
+}
+
+/// Appends a section that a request carries.
+fn append(file: &mut DocumentMut, kind: &str, text: &str) -> Result<(), String> {
+    let new: DocumentMut = text.parse().map_err(|error| format!("{error}"))?;
+    let mut table = Table::new();
+    for (key, item) in new.iter() {
+        table.insert(key, item.clone());
+    }
+    table.decor_mut().set_prefix("\n");
+    sections(file, kind)?.push(table);
+    Ok(())
+}
+
+/// Appends a device, unless the file has it already; its name.
+fn append_new(file: &mut DocumentMut, text: &str) -> Result<String, String> {
+    let name = Device::parse(text)?.name.value.to_string();
+    let new: DocumentMut = text.parse().map_err(|error| format!("{error}"))?;
+    let devices = sections(file, "device")?;
+    let Some(old) = devices.iter().find(|table| is_named(table, &name)) else {
+        append(file, "device", text)?;
+        return Ok(name);
+    };
+    let place = |table: &Table, key| table.get(key).and_then(Item::as_str).map(str::to_owned);
+    let same = ["path", "nbd"]
+        .iter()
+        .all(|key| place(old, key) == place(&new, key));
+    if same {
+        Ok(name)
+    } else {
+        Err(format!("another device is named {name} in it"))
+    }
+}
+
+/// The name of a device, which the file has in the end.
+fn known(file: &mut DocumentMut, device: &NamedOrNew) -> Result<String, String> {
+    match device {
+        NamedOrNew::Named(name) => Ok(name.clone()),
+        NamedOrNew::New(text) => append_new(file, text),
+    }
+}
+
+fn list<'a>(table: &'a mut Table, key: &str) -> Result<&'a mut Array, String> {
+    let item = table.entry(key).or_insert(value(Array::new()));
+    item.as_array_mut()
+        .ok_or_else(|| format!("`{key}` is no list"))
+}
+
+fn contains(list: &Array, name: &str) -> bool {
+    list.iter().any(|other| other.as_str() == Some(name))
+}
+
+fn add(list: &mut Array, name: &str) {
+    if !contains(list, name) {
+        list.push(name);
+    }
+}
+
+fn drop_if_empty(table: &mut Table, key: &str) {
+    if table
+        .get(key)
+        .and_then(Item::as_array)
+        .is_some_and(Array::is_empty)
+    {
+        table.remove(key);
+    }
+}
+
+/// Sets a value and leaves what stands around it.
+fn set(table: &mut Table, key: &str, text: &str) {
+    match table.get_mut(key).and_then(Item::as_value_mut) {
+        Some(old) => {
+            let decor = old.decor().clone();
+            *old = Value::from(text);
+            *old.decor_mut() = decor;
+        }
+        None => {
+            table.insert(key, value(text));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TEXT: &str = r#"# The archive's cache.
+[daemon]
+state = "/var/lib/hotset"   # on the system's disk
+
+[[device]]
+name = "archive"
+path = "/dev/sdb"
+
+# Fast, but worn.
+[[device]]
+name = "ssd0"
+path = "/dev/nvme0n1"
+
+[[array]]
+name = "mirror"
+level = "raid1"
+members = ["a", "b"] # both in bay 2
+
+[[pool]]
+name = "fast"
+devices = [
+    "ssd0", # bay 1
+]
+
+[[volume]]
+name = "web"
+origin = "archive"
+pool = "fast"
+mode = "write-through" # for now
+
+[[listen]]
+unix = "/run/hotset/nbd.sock"
+"#;
+
+    fn with(text: &str, request: Request) -> Result<String, String> {
+        edit(text, &request, &|_, member| {
+            (member == "1").then(|| "b".to_owned())
+        })
+    }
+
+    fn new(name: &str) -> NamedOrNew {
+        NamedOrNew::New(format!("name = \"{name}\"\npath = \"/dev/{name}\"\n"))
+    }
+
+    /// Lines that were taken away and put in.
+    fn changed(after: &str) -> (Vec<&str>, Vec<&str>) {
+        let gone = TEXT
+            .lines()
+            .filter(|line| !after.lines().any(|other| other == *line));
+        let come = after
+            .lines()
+            .filter(|line| !TEXT.lines().any(|other| other == *line));
+        (gone.collect(), come.collect())
+    }
+
+    #[test]
+    fn each_change_touches_its_own_lines_alone() {
+        let mode = Request::SetMode {
+            volume: "web".into(),
+            mode: "pass-through".into(),
+        };
+        let after = with(TEXT, mode).unwrap();
+        let expected = (
+            vec!["mode = \"write-through\" # for now"],
+            vec!["mode = \"pass-through\" # for now"],
+        );
+        assert_eq!(changed(&after), expected);
+
+        let add = Request::AddDevice {
+            pool: "fast".into(),
+            device: new("ssd1"),
+        };
+        let after = with(TEXT, add).unwrap();
+        let (gone, come) = changed(&after);
+        assert!(gone.is_empty(), "{gone:?}");
+        assert_eq!(come[..2], ["name = \"ssd1\"", "path = \"/dev/ssd1\""]);
+        assert!(
+            after.contains("\"ssd0\", # bay 1") && after.contains("\"ssd1\""),
+            "{after}"
+        );
+
+        let volume = Request::AddVolume {
+            volume: "name = \"b\"\norigin = \"x\"\npool = \"fast\"\n".into(),
+            device: Some("name = \"x\"\npath = \"/x\"\n".into()),
+        };
+        let added = with(TEXT, volume).unwrap();
+        assert!(changed(&added).0.is_empty());
+        let remove = Request::RemoveVolume { volume: "b".into() };
+        let removed = with(&added, remove).unwrap();
+        assert!(!removed.contains("name = \"b\"") && removed.contains("name = \"x\""));
+
+        let replace = |member: &str| Request::ReplaceMember {
+            array: "mirror".into(),
+            member: member.into(),
+            device: new("c"),
+            overwrite: true,
+        };
+        for member in ["b", "1"] {
+            let after = with(TEXT, replace(member)).unwrap();
+            assert!(
+                after.contains("members = [\"a\", \"c\"] # both in bay 2"),
+                "{after}"
+            );
+        }
+        let spare = Request::AddMember {
+            array: "mirror".into(),
+            device: new("d"),
+            overwrite: true,
+        };
+        assert!(with(TEXT, spare).unwrap().contains("spares = [\"d\"]"));
+        let back = Request::AddMember {
+            array: "mirror".into(),
+            device: NamedOrNew::Named("b".into()),
+            overwrite: false,
+        };
+        assert_eq!(with(TEXT, back.clone()).unwrap(), TEXT);
+        let lacking = TEXT.replace("[\"a\", \"b\"]", "[\"a\"]");
+        assert_eq!(with(&lacking, back).unwrap(), TEXT);
+    }
+
+    #[test]
+    fn what_the_file_does_not_have_is_refused() {
+        let mode = |volume: &str, mode: &str| Request::SetMode {
+            volume: volume.into(),
+            mode: mode.into(),
+        };
+        let other = Request::AddDevice {
+            pool: "fast".into(),
+            device: new("archive"),
+        };
+        for (text, request, told) in [
+            (
+                TEXT,
+                mode("none", "pass-through"),
+                "no volume is named none",
+            ),
+            (TEXT, mode("web", "fast"), "mode"),
+            (TEXT, other, "another device is named archive"),
+            ("volume = []", mode("web", "pass-through"), "[[volume]]"),
+            ("[[volume", mode("web", "pass-through"), "no TOML"),
+        ] {
+            let why = with(text, request).unwrap_err();
+            assert!(why.contains(told), "{why}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_file_is_edited_or_refused(text in "(\\[\\[(volume|pool|device|array)\\]\\]\n|name = \"w\"\n|devices = .{0,8}\n|.{0,12}\n){0,8}") {
+            for request in [
+                Request::SetMode { volume: "w".into(), mode: "pass-through".into() },
+                Request::RemoveVolume { volume: "w".into() },
+                Request::AddDevice { pool: "w".into(), device: new("s") },
+                Request::RemoveDevice { pool: "w".into(), device: "s".into() },
+            ] {
+                if let Ok(after) = with(&text, request) {
+                    let mut problems = Vec::new();
+                    config::parse(&after, &mut problems);
+                    prop_assert!(problems.is_empty());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Debian's Chromium, driven by its own driver over the WebDriver protocol (W3C).
+
+use super::site::Site;
+use super::{Process, tool};
+use base64::Engine;
+use serde_json::{Value, json};
+use std::fs;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use ureq::Agent;
+
+/// Widths at which pictures are taken: a telephone, a small and a large screen.
+const WIDTHS: [(u32, u32); 3] = [(390, 844), (1280, 900), (1920, 1080)];
+/// How long anything may take to be shown.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+/// What a reference to an element is called.
+const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+
+pub struct Browser {
+    /// The driver's address of the browser.
+    session: String,
+    /// How often something was clicked.
+    pub clicks: u32,
+    agent: Agent,
+    _driver: Process,
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // It ends the browser; if the driver is gone, so is that.
+        let _ = self.agent.delete(&self.session).call();
+    }
+}
+
+fn exchange(agent: &Agent, url: &str, body: &Value) -> Result<Value, String> {
+    let mut answer = agent
+        .post(url)
+        .send(body.to_string())
+        .map_err(|error| error.to_string())?;
+    let text = answer
+        .body_mut()
+        .read_to_string()
+        .map_err(|error| error.to_string())?;
+    let answer: Value = serde_json::from_str(&text).map_err(|error| format!("{error}: {text}"))?;
+    match &answer["value"]["error"] {
+        Value::String(error) => Err(format!("{error}: {}", answer["value"]["message"])),
+        _ => Ok(answer["value"].clone()),
+    }
+}
+
+impl Browser {
+    pub fn start() -> Browser {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = free.local_addr().unwrap();
+        drop(free);
+        let driver = tool("chromedriver", "chromium-driver")
+            .arg(format!("--port={}", address.port()))
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let driver = Process(driver);
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_global(Some(Duration::from_secs(120)))
+            .build();
+        let agent: Agent = config.into();
+        let options = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+        ];
+        let wanted = json!({"capabilities": {"alwaysMatch": {
+            "browserName": "chrome", "goog:chromeOptions": {"args": options}
+        }}});
+        let url = format!("http://{address}/session");
+        let begin = Instant::now();
+        let session = loop {
+            match exchange(&agent, &url, &wanted) {
+                Ok(made) => break made["sessionId"].as_str().unwrap().to_owned(),
+                Err(error) => assert!(begin.elapsed() < WAIT_MAX, "no browser: {error}"),
+            }
+            sleep(Duration::from_millis(200));
+        };
+        Browser {
+            session: format!("{url}/{session}"),
+            clicks: 0,
+            agent,
+            _driver: driver,
+        }
+    }
+
+    fn call(&self, path: &str, body: &Value) -> Result<Value, String> {
+        exchange(&self.agent, &format!("{}/{path}", self.session), body)
+    }
+
+    pub fn open(&self, url: &str) {
+        self.call("url", &json!({"url": url})).unwrap();
+    }
+
+    pub fn run(&self, script: &str, arguments: &[Value]) -> Value {
+        let body = json!({"script": script, "args": arguments});
+        self.call("execute/sync", &body).unwrap()
+    }
+
+    /// Runs a script that calls its last argument once it is done.
+    pub fn run_async(&self, script: &str) -> Value {
+        let body = json!({"script": script, "args": []});
+        self.call("execute/async", &body).unwrap()
+    }
+
+    /// Waits until what `css` selects has `text` in it; the text.
+    pub fn shows(&self, css: &str, text: &str) -> String {
+        let script = "const all = [...document.querySelectorAll(arguments[0])];\
+                      const found = all.find((node) => node.textContent.includes(arguments[1]));\
+                      return found ? found.textContent : null;";
+        let begin = Instant::now();
+        while begin.elapsed() < WAIT_MAX {
+            if let Some(found) = self.run(script, &[json!(css), json!(text)]).as_str() {
+                return found.to_owned();
+            }
+            sleep(Duration::from_millis(50));
+        }
+        let page = self.run("return document.body.innerText", &[]);
+        panic!("{css} never showed {text:?} in:\n{page}");
+    }
+
+    /// Does something to what `xpath` selects, once it is there and can be reached.
+    fn act(&self, xpath: &str, action: &str, body: &Value) {
+        let find = json!({"using": "xpath", "value": xpath});
+        let begin = Instant::now();
+        loop {
+            let done = self.call("element", &find).and_then(|found| {
+                let id = found[ELEMENT].as_str().unwrap_or_default();
+                self.call(&format!("element/{id}/{action}"), body)
+            });
+            match done {
+                Ok(_) => return,
+                Err(error) => assert!(begin.elapsed() < WAIT_MAX, "{xpath}: {error}"),
+            }
+            sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Clicks as a user would, and counts it.
+    pub fn click(&mut self, xpath: &str) {
+        self.act(xpath, "click", &json!({}));
+        self.clicks += 1;
+    }
+
+    pub fn button(&mut self, label: &str) {
+        self.click(&format!(
+            "//button[normalize-space()='{label}' and not(@disabled)]"
+        ));
+    }
+
+    pub fn write(&self, xpath: &str, text: &str) {
+        self.act(xpath, "value", &json!({"text": text}));
+    }
+
+    pub fn sign_in(&mut self, site: &Site) {
+        self.open(&site.origin);
+        self.write("//input[@id='token']", &site.operator);
+        self.button("Sign in");
+        self.shows("h2", "Volumes");
+    }
+
+    fn size(&self, (width, height): (u32, u32)) {
+        let size = json!({"cmd": "Emulation.setDeviceMetricsOverride", "params":
+            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}});
+        self.call("goog/cdp/execute", &size).unwrap();
+    }
+
+    /// Looks at the page at every width, where nothing may be cut off; takes pictures into
+    /// `docs/img` where `HOTSET_PICTURES` is set.
+    pub fn pictures(&self, name: &str) {
+        for screen in WIDTHS {
+            self.size(screen);
+            sleep(Duration::from_millis(1200));
+            let wide = "return document.documentElement.scrollWidth - innerWidth";
+            let over = self.run(wide, &[]).as_i64().unwrap();
+            assert!(over <= 0, "{name} is {over} pixels wider than {}", screen.0);
+            if std::env::var_os("HOTSET_PICTURES").is_none() {
+                continue;
+            }
+            let take = json!({"cmd": "Page.captureScreenshot", "params":
+                {"format": "png", "captureBeyondViewport": true}});
+            let taken = self.call("goog/cdp/execute", &take).unwrap();
+            let coded = taken["data"].as_str().unwrap();
+            let picture = base64::prelude::BASE64_STANDARD.decode(coded).unwrap();
+            let file = format!("../../docs/img/page-{name}-{}.png", screen.0);
+            fs::write(
+                PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(file),
+                picture,
+            )
+            .unwrap();
+        }
+        self.size(WIDTHS[1]);
+    }
+}

@@ -1,0 +1,106 @@
+//! Changes of a running daemon that its configuration file keeps.
+
+mod common;
+
+use common::site::Site;
+use common::{Place, USUAL, refused, run};
+use serde_json::json;
+use std::fs;
+
+#[test]
+fn what_is_changed_is_so_after_a_restart_too() {
+    let place = Place::usual();
+    place.config(&USUAL.replace("[[volume]]", "# The one that matters.\n[[volume]]"));
+    place.file("second", 32);
+    place.file("other", 32);
+    let daemon = place.serve();
+    run(&mut place.command("volume set-mode vol write-around"));
+    run(&mut place.command(&format!("pool add-device fast {}", place.text("second"))));
+    run(&mut place.command("pool remove-device fast pool"));
+    let site = Site::start(&place);
+    let origin = json!({"name": "other", "path": place.text("other")});
+    let volume = json!({"name": "b", "origin": origin, "pool": "fast"});
+    site.operate("POST", "/api/v1/volumes", &volume.to_string());
+    run(&mut place.command("volume quiesce b"));
+    daemon.stop();
+    let text = fs::read_to_string(place.path("hotset.toml")).unwrap();
+    assert!(
+        text.contains("# The one that matters.\n[[volume]]"),
+        "{text}"
+    );
+
+    let daemon = place.serve();
+    let status = daemon.status();
+    let volumes = status["volumes"].as_array().unwrap();
+    let told: Vec<_> = volumes
+        .iter()
+        .map(|v| (v["name"].as_str(), v["mode"].as_str()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (Some("b"), Some("write-through")),
+            (Some("vol"), Some("write-around"))
+        ]
+    );
+    let devices = status["pools"][0]["devices"].as_array().unwrap();
+    assert_eq!(devices.len(), 1);
+    assert_eq!(devices[0]["name"], "second");
+    run(&mut place.command("volume remove b"));
+    daemon.stop();
+    let text = fs::read_to_string(place.path("hotset.toml")).unwrap();
+    assert!(!text.contains("name = \"b\""), "{text}");
+}
+
+#[test]
+fn temporary_changes_and_those_that_are_refused_leave_the_file_as_it_is() {
+    let place = Place::usual();
+    let daemon = place.serve();
+    let file = place.path("hotset.toml");
+    let before = fs::read_to_string(&file).unwrap();
+    run(&mut place.command("volume set-mode --temporary vol pass-through"));
+    let site = Site::start(&place);
+    let mode = r#"{"mode":"write-around"}"#;
+    site.operate("PUT", "/api/v1/volumes/vol/mode?temporary", mode);
+    assert_eq!(daemon.status()["volumes"][0]["mode"], "write-around");
+    // The daemon refuses these, and the file these.
+    refused(
+        &mut place.command("pool add-device fast nosuch"),
+        1,
+        &["no device nosuch"],
+    );
+    refused(
+        &mut place.command("volume set-mode vol fast"),
+        1,
+        &["is no mode"],
+    );
+    assert_eq!(fs::read_to_string(&file).unwrap(), before);
+    fs::write(&file, before.replace("name = \"vol\"", "name = \"new\"")).unwrap();
+    refused(
+        &mut place.command("volume set-mode vol pass-through"),
+        1,
+        &[
+            "no volume is named vol",
+            "nothing was changed",
+            "--temporary",
+        ],
+    );
+    fs::remove_file(&file).unwrap();
+    refused(
+        &mut place.command("volume set-mode vol pass-through"),
+        1,
+        &["cannot be read", "nothing was changed"],
+    );
+    assert_eq!(daemon.status()["volumes"][0]["mode"], "write-around");
+    let left: Vec<_> = fs::read_dir(place.dir.path())
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
+    assert!(
+        !left
+            .iter()
+            .any(|name| name.to_string_lossy().ends_with(".new")),
+        "{left:?}"
+    );
+    daemon.stop();
+}

@@ -1,0 +1,252 @@
+//! The page in a real browser: Debian's Chromium, driven by its own driver.
+
+mod common;
+
+use common::browser::Browser;
+use common::site::Site;
+use common::{Place, Process, noise, until};
+use serde_json::json;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// A pool without a device, a slow disk and two SSDs that nothing uses, and a mirror.
+const BARE: &str = r#"
+[daemon]
+control = "$/control"
+state = "$/state"
+[[device]]
+name = "archive"
+path = "$/origin"
+model = "ST3500320AS"
+[[device]]
+name = "ssd0"
+path = "$/pool"
+controller = "pcie0"
+[[device]]
+name = "left"
+path = "$/left"
+[[device]]
+name = "right"
+path = "$/right"
+[[array]]
+name = "mirror"
+level = "raid1"
+members = ["left", "right"]
+[[pool]]
+name = "fast"
+devices = []
+hit_latency_max = "10s"
+[[volume]]
+name = "kept"
+origin = "mirror"
+pool = "fast"
+mode = "pass-through"
+[[listen]]
+unix = "$/nbd"
+"#;
+
+fn bare() -> Place {
+    let place = Place::new();
+    place.file("pool", 64);
+    place.file("left", 32);
+    place.file("right", 32);
+    fs::write(place.path("origin"), noise(1, 64 << 20)).unwrap();
+    let config = place.config(BARE);
+    common::run(
+        common::hotset()
+            .args(["array", "create", "--config"])
+            .arg(config)
+            .args(["mirror", "--yes"]),
+    );
+    place
+}
+
+/// Reads some of a volume again and again until stopped.
+fn readers(place: &Place, volume: &str) -> Process {
+    let mut command = Command::new("fio");
+    command
+        .current_dir(place.dir.path())
+        .args([
+            "--name=readers",
+            "--ioengine=nbd",
+            "--thread",
+            "--rw=randread",
+            "--bs=64k",
+        ])
+        .args(["--iodepth=4", "--size=4m", "--time_based", "--runtime=600"])
+        .arg(format!("--uri={}", place.uri(volume)))
+        .stdout(Stdio::null());
+    Process(command.spawn().unwrap())
+}
+
+#[test]
+fn six_clicks_lead_from_the_first_page_to_a_cached_volume_that_can_be_watched_and_steered() {
+    let place = bare();
+    let daemon = place.serve();
+    let site = Site::start(&place);
+    {
+        let mut browser = Browser::start();
+        browser.sign_in(&site);
+
+        browser.clicks = 0;
+        browser.click("//nav//a[text()='Set up']");
+        let choice = |name: &str, kind: &str| {
+            format!("//label[.//strong[text()='{name}']]/input[@type='{kind}']")
+        };
+        browser.click(&choice("archive", "radio"));
+        browser.click(&choice("ssd0", "checkbox"));
+        browser.button("Serve it");
+        browser.shows("h1", "Volume archive");
+        assert!(browser.clicks <= 6, "{} clicks", browser.clicks);
+        let status = daemon.status();
+        assert_eq!(status["volumes"][0]["name"], "archive");
+        assert_eq!(status["volumes"][0]["mode"], "write-through");
+        assert_eq!(status["pools"][0]["devices"][0]["name"], "ssd0");
+
+        let load = readers(&place, "archive");
+        browser.shows("#hit-ratio", "100.0%");
+        browser.shows("h2", "Latency");
+        browser.pictures("volume");
+
+        browser.clicks = 0;
+        browser.button("Turn caching off");
+        browser.shows("h1 .state", "pass-through");
+        browser.button("Turn caching on");
+        browser.shows("h1 .state", "write-through");
+        assert_eq!(browser.clicks, 2);
+
+        browser.click("//nav//a[text()='Overview']");
+        browser.shows(".hits", "100.0%");
+        browser.pictures("overview");
+        browser.click("//nav//a[text()='Set up']");
+        browser.shows("h2", "1. The slow device");
+        browser.pictures("setup");
+
+        // An SSD is taken out and put back, and so is a member of the mirror.
+        browser.click("//nav//a[text()='Pools']");
+        browser.click("//section[@aria-label='Pool fast']//button[text()='Take out']");
+        browser.shows(".banner.bad", "has no device: every read goes to an origin");
+        let field = "//section[@aria-label='Pool fast']//input[contains(@placeholder,'name')]";
+        browser.write(field, "ssd0");
+        browser.click("//section[@aria-label='Pool fast']//button[text()='Add']");
+        browser.shows("section[aria-label='Pool fast'] .state", "online");
+        browser.click("(//section[@aria-label='Array mirror']//button[text()='Take out'])[2]");
+        browser.shows(".banner.bad", "array mirror is degraded");
+        browser.pictures("pools");
+        let field = "//section[@aria-label='Array mirror']//input[contains(@placeholder,'name')]";
+        browser.write(field, "right");
+        browser.click("//section[@aria-label='Array mirror']//input[@type='checkbox']");
+        browser.click("//section[@aria-label='Array mirror']//button[text()='Add']");
+        browser.shows("section[aria-label='Array mirror'] p .state", "healthy");
+
+        browser.click("//nav//a[text()='Events']");
+        browser.shows("td", "is degraded");
+        browser.shows("td", "is healthy");
+        browser.pictures("events");
+        drop(load);
+    }
+    daemon.stop();
+}
+
+#[test]
+fn names_with_markup_in_them_are_shown_as_text_and_refusals_are_told() {
+    let place = bare();
+    let daemon = place.serve();
+    let site = Site::start(&place);
+    let markup =
+        "<img src=x onerror=document.title='broken'><script>document.title='broken'</script>";
+    let nbd = format!(
+        "nbd+unix:///{}?socket={}",
+        "%3Cscript%3Ealert(1)%3C%2Fscript%3E",
+        place.text("none")
+    );
+    {
+        let mut browser = Browser::start();
+        browser.sign_in(&site);
+        browser.click("//nav//a[text()='Set up']");
+        for text in [format!("/{markup}"), nbd] {
+            browser.write("//input[starts-with(@placeholder,'/path')]", &text);
+            browser.button("Add to the list");
+            browser.shows("label.choice strong", &text);
+        }
+        let last = "(//section[@aria-label='1. The slow device']//label[contains(@class,'choice')])[last()]/input";
+        browser.click(last);
+        browser.click("//label[.//strong[text()='ssd0']]/input[@type='checkbox']");
+        browser.button("Serve it");
+        let told = browser.shows("[role=alert]", "<script>alert(1)</script>");
+        assert!(told.contains("Dismiss"), "{told}");
+        browser.open(&format!("{}/#/volume/{}", site.origin, "%3Cscript%3E"));
+        browser.shows("p", "No volume is named <script>");
+        let title = browser.run("return document.title", &[]);
+        assert_eq!(title, "hotset");
+        let injected = browser.run(
+            "return document.querySelectorAll('script:not([src]), img').length",
+            &[],
+        );
+        assert_eq!(injected, 0);
+    }
+    // The SSD was added before the volume was refused.
+    until("the pool to have its device", || {
+        daemon.status()["pools"][0]["devices"][0]["name"] == "ssd0"
+    });
+    daemon.stop();
+}
+
+#[test]
+fn the_page_is_usable_within_a_second_and_accessible() {
+    let place = bare();
+    let daemon = place.serve();
+    let site = Site::start(&place);
+    {
+        let mut browser = Browser::start();
+        browser.open(&site.origin);
+        browser.shows("button", "Sign in");
+        let timing = "const [page] = performance.getEntriesByType('navigation');\
+                      const all = [page, ...performance.getEntriesByType('resource')];\
+                      return [page.domComplete, all.reduce((sum, entry) => sum + entry.transferSize, 0)];";
+        let timing = browser.run(timing, &[]);
+        assert!(
+            timing[0].as_f64().unwrap() < 1000.0,
+            "complete after {} ms",
+            timing[0]
+        );
+        assert!(
+            timing[1].as_u64().unwrap() < 300 << 10,
+            "{} bytes were loaded",
+            timing[1]
+        );
+        let axe = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+            .join("../../web/node_modules/axe-core/axe.min.js");
+        let Ok(axe) = fs::read_to_string(axe) else {
+            eprintln!("skipped: axe is looked for in web/node_modules, which `make page` installs");
+            return;
+        };
+        browser.sign_in(&site);
+        for view in ["", "setup", "pools", "events", "volume/kept"] {
+            browser.run(
+                "location.hash = arguments[0]",
+                &[json!(format!("#/{view}"))],
+            );
+            sleep(Duration::from_secs(2));
+            browser.run(&axe, &[]);
+            let serious = "const done = arguments[arguments.length - 1];\
+                           axe.run().then((found) => done(found.violations.filter((one) =>\
+                           ['serious', 'critical'].includes(one.impact)).map((one) => one.id + ': ' +\
+                           one.nodes.map((node) => node.html).join(' '))))";
+            let serious = browser.run_async(serious);
+            assert_eq!(serious, json!([]), "in the view {view:?}");
+            // A canary: what has no name is found.
+            let spoilt = "document.querySelector('main').insertAdjacentHTML('beforeend', '<button id=canary></button>')";
+            browser.run(spoilt, &[]);
+            let found = browser.run_async(
+                "const done = arguments[arguments.length - 1]; axe.run('#canary').then((r) => done(r.violations.length))",
+            );
+            assert!(found.as_u64() > Some(0));
+            browser.run("document.querySelector('#canary').remove()", &[]);
+        }
+    }
+    daemon.stop();
+}
