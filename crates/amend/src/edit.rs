@@ -39,13 +39,9 @@ pub fn edit(
             if let Some(device) = device {
                 append_new(&mut file, device)?;
             }
+            // One that the daemon does not serve is put in its place.
             let name = Volume::parse(volume)?.name.value;
-            if sections(&mut file, "volume")?
-                .iter()
-                .any(|table| is_named(table, name.as_str()))
-            {
-                return Err(format!("a volume is named {name} in it"));
-            }
+            sections(&mut file, "volume")?.retain(|table| !is_named(table, name.as_str()));
             append(&mut file, "volume", volume)?;
         }
         Request::RemoveVolume { volume } => {

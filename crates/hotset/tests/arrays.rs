@@ -302,7 +302,7 @@ fn members_are_taken_out_replaced_and_kept_over_a_restart() {
     assert_eq!(array(&daemon)["members"][0]["device"], "spare");
     place.file("new", MIB);
     let new = place.text("new");
-    run(&mut place.command(&format!("array replace disk b {new}")));
+    run(&mut place.command(&format!("array replace --temporary disk b {new}")));
     until("the new member", || is(&daemon, "healthy"));
     assert_eq!(array(&daemon)["members"][1]["device"], "new");
     // What holds data is refused until it is confirmed, and then waits as a spare.

@@ -1,13 +1,13 @@
 //! Debian's Chromium, driven by its own driver over the WebDriver protocol (W3C).
 
+use super::Process;
 use super::site::Site;
-use super::{Process, tool};
 use base64::Engine;
 use serde_json::{Value, json};
 use std::fs;
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use ureq::Agent;
@@ -56,11 +56,11 @@ impl Browser {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = free.local_addr().unwrap();
         drop(free);
-        let driver = tool("chromedriver", "chromium-driver")
+        let driver = Command::new("chromedriver")
             .arg(format!("--port={}", address.port()))
             .stdout(Stdio::null())
             .spawn()
-            .unwrap();
+            .expect("`chromedriver` is missing: install the Debian package `chromium-driver`");
         let driver = Process(driver);
         let config = Agent::config_builder()
             .http_status_as_error(false)
