@@ -238,9 +238,8 @@ unix = "/run/hotset/nbd.sock"
 "#;
 
     fn with(text: &str, request: Request) -> Result<String, String> {
-        edit(text, &request, &|_, member| {
-            (member == "1").then(|| "b".to_owned())
-        })
+        let roles = |_: &str| vec![(0, Some("a".to_owned())), (1, Some("b".to_owned()))];
+        edit(text, &request, &roles)
     }
 
     fn new(name: &str) -> NamedOrNew {
