@@ -196,7 +196,7 @@ fn names_with_markup_in_them_are_shown_as_text_and_refusals_are_told() {
 }
 
 #[test]
-fn the_page_is_usable_within_a_second_and_accessible() {
+fn the_page_is_small_and_accessible() {
     let place = bare();
     let daemon = place.serve();
     let site = Site::start(&place);
@@ -204,20 +204,11 @@ fn the_page_is_usable_within_a_second_and_accessible() {
         let mut browser = Browser::start();
         browser.open(&site.origin);
         browser.shows("button", "Sign in");
-        let timing = "const [page] = performance.getEntriesByType('navigation');\
-                      const all = [page, ...performance.getEntriesByType('resource')];\
-                      return [page.domComplete, all.reduce((sum, entry) => sum + entry.transferSize, 0)];";
-        let timing = browser.run(timing, &[]);
-        assert!(
-            timing[0].as_f64().unwrap() < 1000.0,
-            "complete after {} ms",
-            timing[0]
-        );
-        assert!(
-            timing[1].as_u64().unwrap() < 300 << 10,
-            "{} bytes were loaded",
-            timing[1]
-        );
+        let loaded = "const all = performance.getEntriesByType('resource');\
+                      const [page] = performance.getEntriesByType('navigation');\
+                      return [page, ...all].reduce((sum, entry) => sum + entry.transferSize, 0);";
+        let loaded = browser.run(loaded, &[]).as_u64().unwrap();
+        assert!(loaded < 300 << 10, "{loaded} bytes were loaded");
         let axe = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
             .join("../../web/node_modules/axe-core/axe.min.js");
         let Ok(axe) = fs::read_to_string(axe) else {
