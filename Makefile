@@ -49,12 +49,12 @@ bench:
 	target/release/examples/bench
 
 soak:
-	cargo run --release --quiet -p proof --example seam -- 100000 10000
+	cargo run --release --quiet -p proof --example seam -- --seeds 100000 --start 10000
 	cargo run --release --quiet -p proof --example cachesim -- --seeds 100000 --start 0
 	cargo run --release --quiet -p proof --example raidsim -- --seeds 100000 --start 0
 	cargo run --release --quiet -p hotset -- lab crash --cases 100000 --threads "$$(nproc)" --json
 	cargo run --release --quiet -p hotset -- lab crash --cases 100 --boundaries
-	cargo run --release --quiet -p hotset -- lab node --cases 50000 --json
+	cargo run --release --quiet -p hotset -- lab node --cases 50000 --threads "$$(nproc)" --json
 	cargo run --release --quiet -p hotset -- lab flips --flips 10000
 	cargo run --release --quiet -p hotset -- lab kill --rounds 200
 	tools/install $(PACKAGES_STACK)
@@ -76,10 +76,10 @@ mutants:
 	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/cache.toml cachesim --seeds 400
 	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/raid.toml raidsim --seeds 4000 --first
 	cargo run --release --quiet -p hotset -- lab crash --cases 1000 --mutations crates/proof/mutations/crash.toml --json
-	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/node.toml node 400 0 --first
+	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/node.toml node --seeds 400 --first
 	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/durable.toml node
 	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/port.toml port --seeds 3000
-	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/writeback.toml writeback 2000
+	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/writeback.toml writeback --seeds 2000
 	cargo mutants --version >/dev/null 2>&1 || cargo install --locked cargo-mutants
 	cargo mutants --package cache --jobs 1 --output target/cargo-mutants
 

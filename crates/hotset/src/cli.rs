@@ -242,6 +242,23 @@ pub enum Volume {
     },
 }
 
+#[derive(Args)]
+pub struct Campaign {
+    /// How many cases
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub cases: u64,
+    /// The first case's seed; the next have the numbers after it
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub seed: u64,
+    /// Threads
+    #[arg(long, value_name = "T", default_value_t = 1,
+          value_parser = clap::value_parser!(u64).range(1..=256))]
+    pub threads: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 #[derive(Subcommand)]
 pub enum Lab {
     /// Kill simulated daemons and cut their power, and check every answer
@@ -278,32 +295,12 @@ pub enum Lab {
     ///
     /// Exits with status 1 if an answer was wrong, or if 1000 cases or more never met
     /// one of the situations that are counted.
-    Node {
-        /// How many cases
-        #[arg(long, value_name = "N", default_value_t = 1000)]
-        cases: u64,
-        /// The first case's seed; the next have the numbers after it
-        #[arg(long, value_name = "S", default_value_t = 0)]
-        seed: u64,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Node(Campaign),
     /// Kill the servers of a simulated kernel's block device, and check every answer
     ///
     /// Exits with status 1 if an answer was wrong, or if 1000 cases or more never met
     /// one of the situations that are counted.
-    Port {
-        /// How many cases
-        #[arg(long, value_name = "N", default_value_t = 1000)]
-        cases: u64,
-        /// The first case's seed; the next have the numbers after it
-        #[arg(long, value_name = "S", default_value_t = 0)]
-        seed: u64,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Port(Campaign),
     /// Flip single bits in images of pools, and check what is served from each
     ///
     /// Exits with status 1 if an answer was wrong.

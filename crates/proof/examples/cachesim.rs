@@ -3,7 +3,9 @@
 //!
 //! `cachesim --seeds N --start S --threads T`
 
-use proof::cachesim::{Totals, run};
+use proof::arguments::Arguments;
+use proof::cachesim::{Totals, replay, run};
+use proof::campaign::over;
 use proof::mutants::VIOLATION;
 use std::process::ExitCode;
 
@@ -11,56 +13,27 @@ use std::process::ExitCode;
 const SEEDS_FOR_ALL_CLASSES: u64 = 300;
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let Some([seeds, start, threads]) = parse(&arguments) else {
-        eprintln!("usage: cachesim [--seeds N] [--start S] [--threads T]");
-        return ExitCode::from(2);
+    let asked = match Arguments::get(300, &["threads="]) {
+        Ok(asked) => asked,
+        Err(status) => return status,
     };
-    let mut totals = Totals::default();
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads)
-            .map(|worker| {
-                scope.spawn(move || {
-                    let mut totals = Totals::default();
-                    for seed in (start..start + seeds)
-                        .skip(worker as usize)
-                        .step_by(threads as usize)
-                    {
-                        let report = run(seed);
-                        if let Some(what) = &report.violation {
-                            println!("seed {seed}: {what}");
-                            println!("    replay: {}", proof::cachesim::replay(seed));
-                        }
-                        totals.add(seed, report);
-                    }
-                    totals
-                })
-            })
-            .collect();
-        for worker in workers {
-            totals.merge(worker.join().expect("a run panicked"));
+    let case = |seed| {
+        let report = run(seed);
+        if let Some(what) = &report.violation {
+            println!("seed {seed}: {what}");
+            println!("    replay: {}", replay(seed));
         }
-    });
+        report
+    };
+    let totals = over(asked.range(), asked.threads(), case, Totals::add);
     print!("{totals}");
     if !totals.violations().is_empty() {
         return ExitCode::from(VIOLATION as u8);
     }
     let missed = totals.missed();
-    if seeds >= SEEDS_FOR_ALL_CLASSES && !missed.is_empty() {
+    if asked.seeds >= SEEDS_FOR_ALL_CLASSES && !missed.is_empty() {
         println!("never met: {missed:?}");
         return ExitCode::from(3);
     }
     ExitCode::SUCCESS
-}
-
-fn parse(arguments: &[String]) -> Option<[u64; 3]> {
-    let mut values = [300, 0, 1];
-    for pair in arguments.chunks(2) {
-        let [name, value] = pair else { return None };
-        let at = ["--seeds", "--start", "--threads"]
-            .iter()
-            .position(|n| n == name)?;
-        values[at] = value.parse().ok()?;
-    }
-    (values[2] > 0).then_some(values)
 }

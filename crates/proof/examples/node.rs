@@ -1,23 +1,20 @@
-//! Runs the campaign of nodes: `node CASES SEED [--first]`. With `--first` it ends at the
-//! first violation with status 1, which is what mutations are tried with.
+//! Runs the campaign of nodes; exits with 1 on a violation. With `--first` it ends at the
+//! first one, which is what mutations are tried with.
+//!
+//! `node --seeds N --start S --threads T --first --json`
 
+use proof::arguments::Arguments;
 use proof::mutants::VIOLATION;
 use proof::nodesim::{Request, command, run};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let (numbers, first) = match &arguments[..] {
-        [numbers @ .., first] if first == "--first" => (numbers, true),
-        all => (all, false),
+    let asked = match Arguments::get(1000, &["threads=", "first", "json"]) {
+        Ok(asked) => asked,
+        Err(status) => return status,
     };
-    let numbers: Option<Vec<u64>> = numbers.iter().map(|n| n.parse().ok()).collect();
-    let Some([cases, seed]) = numbers.as_deref() else {
-        eprintln!("usage: node CASES SEED [--first]");
-        return ExitCode::from(2);
-    };
-    if first {
-        for seed in *seed..seed + cases {
+    if asked.has("first") {
+        for seed in asked.range() {
             if let Some(what) = run(seed).violation {
                 println!("seed {seed}: {what}");
                 return ExitCode::from(VIOLATION as u8);
@@ -26,15 +23,16 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let request = Request {
-        cases: *cases,
-        seed: *seed,
-        json: false,
+        cases: asked.seeds,
+        seed: asked.start,
+        threads: asked.threads(),
+        json: asked.has("json"),
     };
     match command(&request) {
         Ok(()) => ExitCode::SUCCESS,
         Err(what) => {
             eprintln!("{what}");
-            ExitCode::FAILURE
+            ExitCode::from(VIOLATION as u8)
         }
     }
 }

@@ -2,32 +2,25 @@
 //!
 //! `port --seeds N --start S`
 
+use proof::arguments::Arguments;
 use proof::mutants::VIOLATION;
 use proof::portsim::run;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let (mut seeds, mut start) = (1000, 0);
-    for pair in arguments.chunks(2) {
-        match pair {
-            [name, value] if name == "--seeds" => seeds = value.parse().expect("a number"),
-            [name, value] if name == "--start" => start = value.parse().expect("a number"),
-            _ => {
-                eprintln!("usage: port [--seeds N] [--start S]");
-                return ExitCode::from(2);
-            }
-        }
-    }
+    let asked = match Arguments::get(1000, &[]) {
+        Ok(asked) => asked,
+        Err(status) => return status,
+    };
     let mut failed = false;
-    for seed in start..start + seeds {
+    for seed in asked.range() {
         if let Some(what) = run(seed).violation {
             println!("seed {seed}: {what}");
             failed = true;
         }
     }
-    if failed {
-        return ExitCode::from(VIOLATION as u8);
+    match failed {
+        false => ExitCode::SUCCESS,
+        true => ExitCode::from(VIOLATION as u8),
     }
-    ExitCode::SUCCESS
 }

@@ -1,29 +1,29 @@
-//! `seam [SEEDS] [FIRST] [none|skip-flush|skip-lock|ignore-error]`: the seam's
-//! campaign; exits 1 on a violation. `seam 1 SEED` replays one seed.
+//! The seam's campaign; exits with 1 on a violation. One seed alone is told step by step.
+//!
+//! `seam --seeds N --start S --sabotage skip-flush|skip-lock|ignore-error`
 
+use proof::arguments::Arguments;
 use proof::seam::{Sabotage, campaign};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let number = |i: usize, default: u64| match args.get(i) {
-        Some(text) => text.parse().expect("a number"),
-        None => default,
+    let asked = match Arguments::get(10_000, &["sabotage="]) {
+        Ok(asked) => asked,
+        Err(status) => return status,
     };
-    let (seeds, first) = (number(0, 10_000), number(1, 0));
-    let sabotage = match args.get(2).map(String::as_str) {
-        None | Some("none") => Sabotage::None,
+    let sabotage = match asked.value("sabotage") {
+        None => Sabotage::None,
         Some("skip-flush") => Sabotage::SkipFlush,
         Some("skip-lock") => Sabotage::SkipLock,
         Some("ignore-error") => Sabotage::IgnoreError,
         Some(other) => panic!("unknown sabotage {other}"),
     };
-    if seeds == 1 {
-        let one = campaign::run_seed(first, sabotage);
+    if asked.seeds == 1 {
+        let one = campaign::run_seed(asked.start, sabotage);
         println!("trace hash {:016x}", one.trace_hash);
         one.story.iter().for_each(|line| println!("{line}"));
     }
-    let report = campaign::run(first..first + seeds, sabotage);
+    let report = campaign::run(asked.range(), sabotage);
     println!(
         "{} seeds, {} boots, {} requests answered, {} failed",
         report.seeds, report.boots, report.answered, report.failed

@@ -1,11 +1,17 @@
 //! The situations that a campaign has to meet, each with what it is.
 
+/// A situation that a campaign has to meet.
+pub trait Situation: Copy + Ord + Send + std::fmt::Debug + 'static {
+    /// Every one.
+    const ALL: &'static [Self];
+}
+
 /// Makes the `Class` of a campaign from the name and meaning of each.
 macro_rules! classes {
     ($($variant:ident, $help:literal;)*) => {
         /// A situation that the campaign has to meet; a class that it never met
         /// is a campaign that proves nothing about it.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
         pub enum Class {
             $(#[doc = $help] $variant,)*
         }
@@ -18,6 +24,10 @@ macro_rules! classes {
             pub const fn help(self) -> &'static str {
                 match self { $(Class::$variant => $help,)* }
             }
+        }
+
+        impl $crate::classes::Situation for Class {
+            const ALL: &'static [Class] = Class::ALL;
         }
     };
 }

@@ -4,7 +4,9 @@
 //! Without the feature `machine` only the campaigns are built, so that a fault put into
 //! the product is tried in seconds.
 
+pub mod arguments;
 pub mod cachesim;
+pub mod campaign;
 mod classes;
 pub mod crash;
 #[cfg(feature = "machine")]

@@ -111,7 +111,7 @@ impl Copy {
         let mut fates = Vec::new();
         for (mutation, (mut fate, seen)) in mutations.iter().zip(tried) {
             if let Some(seed) = seen.as_deref().and_then(seed_of) {
-                let one = seed_alone(example, arguments, &mutation.with, seed);
+                let one = seed_alone(arguments, &mutation.with, seed);
                 if self.campaign(example, &one)? != Some(Fate::Survived) {
                     fate = Fate::Mistaken;
                     report(mutation, fate, seen);
@@ -202,16 +202,10 @@ fn seed_of(seen: &str) -> Option<&str> {
     seen.strip_prefix("seed ")?.split(':').next()
 }
 
-/// The arguments by which `example` runs the case of `seed` alone.
-fn seed_alone(example: &str, arguments: &[String], with: &[String], seed: &str) -> Vec<String> {
-    match example {
-        NODES => ["1", seed, "--first"].map(String::from).to_vec(),
-        "crash" => ["1", "--start", seed, "--all"].map(String::from).to_vec(),
-        _ => {
-            let one = ["--seeds", "1", "--start", seed].map(String::from);
-            [arguments, with, &one].concat()
-        }
-    }
+/// The arguments by which a campaign runs the case of `seed` alone.
+fn seed_alone(arguments: &[String], with: &[String], seed: &str) -> Vec<String> {
+    let one = ["--seeds", "1", "--start", seed].map(String::from);
+    [arguments, with, &one].concat()
 }
 
 fn copy_tree(from: &Path, to: &Path) -> Result<(), String> {
@@ -251,11 +245,8 @@ mod tests {
         assert_eq!(seed_of("thread 'a' panicked at b.rs"), None);
         let all = ["--seeds", "400"].map(String::from);
         let with = ["--only", "Splits"].map(String::from);
-        let one = |example| seed_alone(example, &all, &with, "37").join(" ");
-        let sim = "--seeds 400 --only Splits --seeds 1 --start 37";
-        assert_eq!(one("raidsim"), sim);
-        assert_eq!(one("crash"), "1 --start 37 --all");
-        assert_eq!(one("node"), "1 37 --first");
+        let one = seed_alone(&all, &with, "37").join(" ");
+        assert_eq!(one, "--seeds 400 --only Splits --seeds 1 --start 37");
     }
 
     #[test]

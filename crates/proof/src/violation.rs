@@ -14,14 +14,16 @@ pub struct Violation {
 }
 
 impl Violation {
-    /// Of the seeds that failed and what was wrong with each; `replay` makes the
-    /// command that repeats one.
+    /// Of the seeds that failed and what was wrong with each, in order of the seeds; `replay`
+    /// makes the command that repeats one.
     pub(crate) fn all(failed: &[(u64, String)], replay: impl Fn(u64) -> String) -> Vec<Violation> {
         let violation = |(seed, what): &(u64, String)| Violation {
             seed: *seed,
             what: what.clone(),
             replay: replay(*seed),
         };
-        failed.iter().map(violation).collect()
+        let mut all: Vec<Violation> = failed.iter().map(violation).collect();
+        all.sort_by_key(|violation| violation.seed);
+        all
     }
 }

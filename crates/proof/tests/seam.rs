@@ -7,7 +7,7 @@ use proof::seam::{Sabotage, campaign};
 use sim::{Class, DiskSpec, LinkSpec, Sim, World};
 use uring::{DiskOptions, Options, Uring};
 
-const REPLAY: &str = "cargo run --release -p proof --example seam -- 1 SEED";
+const REPLAY: &str = "cargo run --release -p proof --example seam -- --seeds 1 --start SEED";
 
 fn scenario(seed: u64) -> Scenario {
     Scenario {

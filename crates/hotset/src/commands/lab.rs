@@ -8,7 +8,8 @@ mod side;
 mod store;
 
 use crate::Failure;
-use crate::cli::Lab;
+use crate::cli::{Campaign, Lab};
+use proof::campaign;
 use proof::crash::{self, Request};
 use proof::{kill, nodesim, portsim, stack, writeback};
 use std::path::Path;
@@ -28,7 +29,7 @@ pub fn run(command: Lab) -> Result<(), Failure> {
             json,
         } => {
             if mode.is_some() {
-                let request = writeback::Request {
+                let request = campaign::Request {
                     cases,
                     seed,
                     threads,
@@ -72,14 +73,8 @@ pub fn run(command: Lab) -> Result<(), Failure> {
                 }),
             }
         }
-        Lab::Node { cases, seed, json } => {
-            let request = nodesim::Request { cases, seed, json };
-            nodesim::command(&request).map_err(Failure::Runtime)
-        }
-        Lab::Port { cases, seed, json } => {
-            let request = portsim::Request { cases, seed, json };
-            portsim::command(&request).map_err(Failure::Runtime)
-        }
+        Lab::Node(campaign) => nodesim::command(&request(&campaign)).map_err(Failure::Runtime),
+        Lab::Port(campaign) => portsim::command(&request(&campaign)).map_err(Failure::Runtime),
         Lab::Flips { flips, seed } => flip(flips, seed),
         Lab::Kill {
             rounds,
@@ -90,6 +85,15 @@ pub fn run(command: Lab) -> Result<(), Failure> {
         Lab::Run(command) => run::run(&command),
         Lab::Choices(command) => choices::run(&command),
         Lab::Report(command) => run::write_report(&command),
+    }
+}
+
+fn request(asked: &Campaign) -> campaign::Request {
+    campaign::Request {
+        cases: asked.cases,
+        seed: asked.seed,
+        threads: asked.threads,
+        json: asked.json,
     }
 }
 

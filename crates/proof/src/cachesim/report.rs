@@ -121,17 +121,6 @@ impl Totals {
             .extend(report.violation.map(|what| (seed, what)));
     }
 
-    /// Joins the runs of two.
-    pub fn merge(&mut self, other: Totals) {
-        self.operations.extend(other.operations);
-        self.hits += other.hits;
-        self.stall_us_max = self.stall_us_max.max(other.stall_us_max);
-        for (sum, n) in self.classes.iter_mut().zip(other.classes) {
-            *sum += n;
-        }
-        self.violations.extend(other.violations);
-    }
-
     /// The runs that failed.
     pub fn violations(&self) -> &[(u64, String)] {
         &self.violations

@@ -142,16 +142,6 @@ impl Totals {
         self.violations.extend(violation);
     }
 
-    /// Joins the cases of two.
-    pub fn merge(&mut self, other: Totals) {
-        self.operations.extend(other.operations);
-        self.hits += other.hits;
-        self.cuts += other.cuts;
-        add(&mut self.landed, other.landed);
-        add(&mut self.met, other.met);
-        self.violations.extend(other.violations);
-    }
-
     /// The situations that no cut landed in, and the events that befell no case.
     pub fn missed(&self) -> Vec<&'static str> {
         let landed = Landing::ALL.iter().zip(self.landed);

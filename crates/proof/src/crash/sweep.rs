@@ -4,29 +4,13 @@ use super::case::{Case, Cut, Disks, Loss};
 use super::draw::Length;
 use super::report::Totals;
 use super::run::run;
+use crate::campaign::over;
 use std::ops::Range;
 
 /// Runs the cases of `seeds` on `threads` threads.
 pub fn campaign(seeds: Range<u64>, threads: u64) -> Totals {
-    let one = |worker: u64| {
-        let mut totals = Totals::default();
-        for seed in seeds
-            .clone()
-            .skip(worker as usize)
-            .step_by(threads as usize)
-        {
-            totals.add(seed, run(&Case::new(seed, Length::Long)).report);
-        }
-        totals
-    };
-    let mut totals = Totals::default();
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|w| scope.spawn(move || one(w))).collect();
-        for worker in workers {
-            totals.merge(worker.join().expect("a case's panic is caught"));
-        }
-    });
-    totals
+    let case = |seed| run(&Case::new(seed, Length::Long)).report;
+    over(seeds, threads, case, Totals::add)
 }
 
 /// What a sweep over every boundary of a short case found.

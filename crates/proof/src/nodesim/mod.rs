@@ -12,26 +12,19 @@
 
 mod chaos;
 mod client;
-mod command;
 mod life;
 mod mistakes;
 mod report;
 mod run;
 mod scenario;
 
-pub use command::command;
-pub use report::{Class, Report, Summary, Totals};
+pub use crate::campaign::Request;
+pub use report::{Class, Report, Totals};
 pub use run::run;
 
-/// What is asked of the campaign.
-#[derive(Clone, Debug)]
-pub struct Request {
-    /// How many cases.
-    pub cases: u64,
-    /// The first one's seed.
-    pub seed: u64,
-    /// Print JSON.
-    pub json: bool,
+/// Runs a campaign and prints its report; the error says what was wrong.
+pub fn command(request: &Request) -> Result<(), String> {
+    crate::campaign::command(request, run, replay)
 }
 
 /// The command that repeats the case of `seed`.

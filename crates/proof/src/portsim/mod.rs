@@ -9,23 +9,16 @@
 //! Not here: caches and arrays below (`nodesim`), and losses of power (`crash`).
 
 mod client;
-mod command;
 mod report;
 mod run;
 
-pub use command::command;
-pub use report::{Class, Report, Summary, Totals};
+pub use crate::campaign::Request;
+pub use report::{Class, Report, Totals};
 pub use run::run;
 
-/// A campaign to be run.
-#[derive(Clone, Copy, Debug)]
-pub struct Request {
-    /// Cases.
-    pub cases: u64,
-    /// The seed of the first.
-    pub seed: u64,
-    /// Print JSON.
-    pub json: bool,
+/// Runs a campaign and prints its report; the error says what was wrong.
+pub fn command(request: &Request) -> Result<(), String> {
+    crate::campaign::command(request, run, replay)
 }
 
 /// The command that runs the case of `seed` again.

@@ -19,8 +19,9 @@ mod life;
 mod report;
 mod run;
 
+pub use crate::campaign::Request;
 pub use case::{Case, Cut, Loss, Step};
-pub use command::{Request, command};
+pub use command::command;
 pub use history::{Earlier, Flush, History, Op};
 pub use report::{Landing, Report, Summary, Totals};
 pub use run::{campaign, run};

@@ -105,17 +105,6 @@ impl Totals {
         self.violations.extend(violation);
     }
 
-    /// Joins the cases of two.
-    pub fn merge(&mut self, other: Totals) {
-        self.operations.extend(other.operations);
-        self.cuts += other.cuts;
-        self.destroyed += other.destroyed;
-        for (landing, times) in other.landed {
-            *self.landed.entry(landing).or_default() += times;
-        }
-        self.violations.extend(other.violations);
-    }
-
     /// The situations that no cut landed in.
     pub fn missed(&self) -> Vec<String> {
         let missed = Landing::all().filter(|landing| !self.landed.contains_key(landing));

@@ -4,6 +4,7 @@ use super::bench::{Bench, Watched};
 use super::case::{COPIES, Case, Cut, DAEMON, ORIGIN, SEGMENTS, size};
 use super::life;
 use super::report::{Landing, Report, Totals};
+use crate::campaign::over;
 use block::{Geometry, Nanos, Sectors, ShardId};
 use sim::{
     Budget, Class, DiskSpec, Effect, Ops, Outcome, Plan, Point, PowerCut, Rule, Service, Sim, When,
@@ -134,22 +135,5 @@ fn plan(bench: &Bench, steps: u64, cut: Option<Cut>) -> Plan {
 
 /// Runs the cases of `seeds` on `threads` threads.
 pub fn campaign(seeds: Range<u64>, threads: u64) -> Totals {
-    let one = |worker: u64| {
-        let mut totals = Totals::default();
-        let seeds = seeds.clone().skip(worker as usize);
-        for seed in seeds.step_by(threads as usize) {
-            totals.add(seed, run(&Case::new(seed)));
-        }
-        totals
-    };
-    let mut totals = Totals::default();
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads)
-            .map(|worker| scope.spawn(move || one(worker)))
-            .collect();
-        for worker in workers {
-            totals.merge(worker.join().expect("a case's panic is caught"));
-        }
-    });
-    totals
+    over(seeds, threads, |seed| run(&Case::new(seed)), Totals::add)
 }

@@ -1,0 +1,101 @@
+//! The arguments of the campaigns' examples.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::process::ExitCode;
+
+/// What an example is asked for: `--seeds N --start S`, and what else it knows. Of an
+/// option that is given twice the last one counts.
+pub struct Arguments {
+    /// How many seeds.
+    pub seeds: u64,
+    /// The first.
+    pub start: u64,
+    options: BTreeMap<String, String>,
+}
+
+impl Arguments {
+    /// This program's; `known` are its other options, in which one that takes a value ends
+    /// with `=`. On a mistake the usage is printed, and the program's status is the error.
+    pub fn get(seeds: u64, known: &[&str]) -> Result<Arguments, ExitCode> {
+        let given = std::env::args().skip(1).collect();
+        Arguments::parse(given, seeds, known).ok_or_else(|| {
+            let known = known
+                .iter()
+                .map(|k| format!(" [--{}]", k.replace('=', " X")));
+            eprintln!("usage: [--seeds N] [--start S]{}", String::from_iter(known));
+            ExitCode::from(2)
+        })
+    }
+
+    fn parse(given: Vec<String>, seeds: u64, known: &[&str]) -> Option<Arguments> {
+        let mut options = BTreeMap::new();
+        let mut given = given.into_iter();
+        while let Some(argument) = given.next() {
+            let name = argument.strip_prefix("--")?.to_string();
+            let takes_value = ["seeds=", "start="].iter().chain(known);
+            let value = if takes_value.clone().any(|k| *k == format!("{name}=")) {
+                given.next()?
+            } else if known.contains(&name.as_str()) {
+                String::new()
+            } else {
+                return None;
+            };
+            options.insert(name, value);
+        }
+        let number = |name, default| match options.get(name) {
+            Some(text) => str::parse(text).ok(),
+            None => Some(default),
+        };
+        Some(Arguments {
+            seeds: number("seeds", seeds)?,
+            start: number("start", 0)?,
+            options,
+        })
+    }
+
+    /// All seeds.
+    pub fn range(&self) -> Range<u64> {
+        self.start..self.start + self.seeds
+    }
+
+    /// How many threads; one if nothing is said.
+    pub fn threads(&self) -> u64 {
+        let threads = self.value("threads").and_then(|text| text.parse().ok());
+        threads.unwrap_or(1).max(1)
+    }
+
+    /// Whether a flag is given.
+    pub fn has(&self, name: &str) -> bool {
+        self.options.contains_key(name)
+    }
+
+    /// The value of an option that is given.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        self.options.get(name).map(String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Option<Arguments> {
+        let given = text.split_whitespace().map(String::from).collect();
+        Arguments::parse(given, 300, &["first", "only="])
+    }
+
+    #[test]
+    fn the_last_of_an_option_counts_and_what_is_not_known_is_refused() {
+        let given = parse("--seeds 400 --only Splits --first --seeds 1 --start 37").unwrap();
+        assert_eq!(given.range(), 37..38);
+        assert!(given.has("first"));
+        assert_eq!(given.value("only"), Some("Splits"));
+        let none = parse("").unwrap();
+        assert_eq!(none.range(), 0..300);
+        assert!(!none.has("first") && none.value("only").is_none());
+        for wrong in ["--last", "7", "--seeds", "--seeds x", "--only"] {
+            assert!(parse(wrong).is_none(), "{wrong}");
+        }
+    }
+}
