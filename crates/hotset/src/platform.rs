@@ -78,13 +78,16 @@ impl Platform for UringPlatform {
             name: Some(format!("{} ({})", device.name.value, path.display())),
         };
         let timer = self.local.env().timer;
-        let opening = self.host.open_disk_aside(path, &options);
-        let opened = timer.timeout(OPEN_MAX, opening).await.unwrap_or_else(|| {
-            let what = "does not answer when it is opened; see to its file system or controller";
-            let name = options.name.clone().unwrap_or_default();
-            Err(IoError::new(Kind::Timeout, what).on(name))
-        });
-        let (target, _) = opened?;
+        let open = async || {
+            let opening = self.host.open_disk_aside(path, &options);
+            timer.timeout(OPEN_MAX, opening).await.unwrap_or_else(|| {
+                let what =
+                    "does not answer when it is opened; see to its file system or controller";
+                let name = options.name.clone().unwrap_or_default();
+                Err(IoError::new(Kind::Timeout, what).on(name))
+            })
+        };
+        let (target, _) = claim::once_left(&timer, path, open).await?;
         let file = OpenFile {
             host: self.host.clone(),
             target,

@@ -3,14 +3,15 @@
 //! A file or block device has a lock (`uring::claim`); an NBD export has none of
 //! its own. The kernel releases what a process claimed a moment after the
 //! process has ended, seconds on a busy machine, so that who claims waits that
-//! moment ([`wait`], [`node::claimed`]).
+//! moment ([`wait`], [`node::claimed`]), and longer where the lock is known to be of a
+//! process that has ended ([`once_left`]).
 //!
 //! A claim on an export is an abstract unix socket named after the export: the kernel lets
 //! one process have it, and takes it back however that ends. It holds among the
 //! daemons of one network name space; another machine is not kept out. Two
 //! names of one host (`localhost`, `127.0.0.1`) are two exports to it.
 
-use block::{Address, IoError, IoResult, Kind};
+use block::{Address, IoError, IoResult, Kind, Timer};
 use control::address::NbdUri;
 use node::{CLAIM_ATTEMPTS, CLAIM_PAUSE};
 use std::io::ErrorKind;
@@ -29,6 +30,26 @@ pub fn wait<T>(mut claim: impl FnMut() -> IoResult<T>) -> IoResult<T> {
         std::thread::sleep(std::time::Duration::from_nanos(CLAIM_PAUSE.0));
     }
     claim()
+}
+
+/// How often what a process that has ended holds is tried, [`CLAIM_PAUSE`] apart: two minutes.
+const LEFT_ATTEMPTS: u32 = 2400;
+
+/// What `open` of the file at `path` comes to, once it is not locked by a process that has
+/// ended any more.
+pub async fn once_left<T>(
+    timer: &Timer,
+    path: &Path,
+    mut open: impl AsyncFnMut() -> IoResult<T>,
+) -> IoResult<T> {
+    for _ in 1..LEFT_ATTEMPTS {
+        match open().await {
+            Err(error) if error.kind() == Kind::Busy && uring::is_left_locked(path) => {}
+            other => return other,
+        }
+        timer.sleep(CLAIM_PAUSE).await;
+    }
+    open().await
 }
 
 /// Keeps other daemons away from an export until dropped.

@@ -3,6 +3,7 @@
 //! A file there, one a pool, is the *witness*: it knows which devices were in
 //! the pool when its volumes were last written, whatever becomes of the devices.
 
+use super::claim::once_left;
 use block::{IoError, IoResult, Kind};
 use layout::{SUPERBLOCK_BLOCKS, Superblock, newest};
 use node::Remembered;
@@ -62,8 +63,11 @@ pub async fn witness(
         name: Some(path.display().to_string()),
     };
     let timer = local.env().timer;
-    let (target, _) =
-        node::claimed(&timer, async || host.open_disk_aside(&path, &options).await).await?;
+    let open = async || {
+        let open = async || host.open_disk_aside(&path, &options).await;
+        once_left(&timer, &path, open).await
+    };
+    let (target, _) = node::claimed(&timer, open).await?;
     local.disk(target)
 }
 
