@@ -4,7 +4,7 @@ use crate::core::Core;
 use crate::events::Event;
 use crate::fitness::{check_spare, unusable};
 use crate::format::{MemberState, Scrubbed, Uuid};
-use crate::levels::{Level, Shape};
+use crate::levels::{Level, Redundancy, Shape};
 use crate::maintenance::Progress;
 use crate::member::{Candidate, Member, MemberCounts};
 use crate::membership::Membership;
@@ -341,13 +341,13 @@ impl Array {
     async fn change(&self, extent: Extent, change: Change) -> IoResult {
         let (core, spawn) = (self.core(), &self.core().env.spawn);
         // What holds a range goes on until members have answered.
-        let work = match core.shape.level() {
-            Level::Linear | Level::Raid0 => return core.change_plain(extent, change).await,
-            Level::Raid1 | Level::Raid10 => {
+        let work = match core.shape.level().redundancy() {
+            Redundancy::None => return core.change_plain(extent, change).await,
+            Redundancy::Copies => {
                 let change = core.clone().change(extent, change);
                 spawn.persist(core.clone().carry_through(change))
             }
-            Level::Raid5 => {
+            Redundancy::Parity => {
                 let change = core.clone().change_parity(extent, change);
                 spawn.persist(core.clone().carry_through(change))
             }

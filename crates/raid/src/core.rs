@@ -12,7 +12,7 @@ use crate::events::Event;
 use crate::format::{MemberEntry, MemberState, Scrubbed, Uuid};
 use crate::journal::Journal;
 use crate::late::Late;
-use crate::levels::{Leg, Level, Piece, Shape};
+use crate::levels::{Leg, Piece, Shape};
 use crate::member::{Member, is_loss};
 use crate::membership::Known;
 use crate::replace::Replacement;
@@ -152,12 +152,12 @@ impl Core {
     /// `Err(Invalid)`: the memory is too small for its stripes.
     pub fn new(parts: Parts, env: Env, options: Options) -> IoResult<Rc<Core>> {
         let shape = parts.shape;
-        let reserve = match shape.level() {
-            Level::Raid5 => {
+        let reserve = match shape.level().has_parity() {
+            true => {
                 let who = format!("the array {}", parts.name);
                 Some(Reserve::new(&env.pool, scratch::least(&shape), &who)?)
             }
-            _ => None,
+            false => None,
         };
         let mut geometry = Geometry::new(parts.name.clone(), shape.sectors(), parts.block);
         geometry.optimal = shape.width();

@@ -142,7 +142,7 @@ pub fn check_form(name: &str, level: Level, members: usize, chunk: Sectors) -> I
     let room = vec![Sectors::from_mib(1 << 20); members];
     Shape::new(level, &room, chunk)?;
     let slot = slot_sectors(members, chunk);
-    if level == Level::Raid5 && slot.bytes() > block::BUF_BYTES_MAX as u64 {
+    if level.has_parity() && slot.bytes() > block::BUF_BYTES_MAX as u64 {
         let most = block::BUF_BYTES_MAX / members / BLOCK_BYTES;
         return Err(invalid(format!(
             "stripes of {members} chunks of {} KiB are too large: give a chunk of less than {} KiB",
@@ -165,7 +165,7 @@ pub async fn create(
     options: Options,
 ) -> IoResult<Array> {
     check_form(&plan.name, plan.level, candidates.len(), plan.chunk)?;
-    let journaled = plan.level == Level::Raid5;
+    let journaled = plan.level.has_parity();
     let slot = slot_sectors(candidates.len(), plan.chunk);
     if !plan.overwrite {
         for candidate in candidates.iter().chain(&spares) {

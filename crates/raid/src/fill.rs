@@ -4,7 +4,7 @@
 
 use crate::core::Core;
 use crate::format::BLOCK_BYTES;
-use crate::levels::{Level, Piece, Stripe};
+use crate::levels::{Piece, Stripe};
 use crate::member::{Member, is_loss};
 use crate::xor::xor;
 use block::{Access, Buf, Extent, Fua, Grant, IoResult, Kind, Lba, Sectors};
@@ -27,7 +27,7 @@ impl Core {
 
     /// Fills what the role holds of `extent`.
     async fn fill(self: &Rc<Core>, filled: &Filled, extent: Extent) -> IoResult {
-        if self.shape.level() == Level::Raid5 {
+        if self.shape.level().has_parity() {
             let first = self.shape.stripe_at(extent.start).number;
             let count = extent.len.0.div_ceil(self.shape.width().0);
             for number in first..first + count {

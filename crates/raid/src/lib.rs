@@ -55,7 +55,7 @@ pub use format::{
     BAD_MAX, BLOCK_BYTES, MemberEntry, MemberState, NAME_BYTES_MAX, Position, ROLE_SPARE, Scrubbed,
     Superblock, Uuid,
 };
-pub use levels::{LEGS_MAX, Leg, Level, MEMBERS_MAX, Piece, Shape, Stripe};
+pub use levels::{LEGS_MAX, Leg, Level, MEMBERS_MAX, Piece, Redundancy, Shape, Stripe};
 pub use maintenance::Progress;
 pub use member::{Candidate, MemberCounts};
 pub use place::{order, warnings};

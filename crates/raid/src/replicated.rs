@@ -7,7 +7,7 @@
 
 use crate::balance;
 use crate::core::Core;
-use crate::levels::{LEGS_MAX, Leg, Level, Piece, Roles};
+use crate::levels::{LEGS_MAX, Leg, Piece, Roles};
 use crate::member::{Member, is_loss};
 use arrayvec::ArrayVec;
 use block::{Access, Buf, Extent, Fua, IoError, IoResult, Kind, Lba, Shared};
@@ -156,7 +156,7 @@ impl Core {
                 Err(error) => failure = Some((leg.member, member, error)),
             }
         }
-        if self.shape.level() == Level::Raid5 {
+        if self.shape.level().has_parity() {
             let result;
             (buf, result) = Box::pin(self.read_from_others(piece, last.is_none(), buf)).await;
             return match result {
@@ -191,14 +191,14 @@ impl Core {
     /// Writes the sectors of `piece` on `role` again, from another leg. They
     /// are read again while nobody can write them.
     async fn mend(self: &Rc<Core>, piece: Piece, role: usize) -> IoResult {
-        let around = match self.shape.level() {
-            Level::Raid5 => self.shape.stripe_at(piece.extent.start).extent(),
-            _ => piece.extent,
+        let around = match self.shape.level().has_parity() {
+            true => self.shape.stripe_at(piece.extent.start).extent(),
+            false => piece.extent,
         };
         let len = piece.extent.len.bytes() as usize;
-        let grant = match self.shape.level() {
-            Level::Raid5 => Some(self.grant_reconstruct(1, len).await),
-            _ => None,
+        let grant = match self.shape.level().has_parity() {
+            true => Some(self.grant_reconstruct(1, len).await),
+            false => None,
         };
         let buf = match &grant {
             Some(grant) => Some(grant.take(len)),

@@ -8,7 +8,7 @@
 
 use crate::core::Core;
 use crate::format::{BLOCK_BYTES, SUPERBLOCKS, Scrubbed, Superblock};
-use crate::levels::{LEGS_MAX, Level, Piece, Stripe};
+use crate::levels::{LEGS_MAX, Piece, Stripe};
 use crate::member::Member;
 use crate::xor::xor;
 use block::{Access, Extent, Fua, Grant, IoResult, Kind, Lba, Sectors};
@@ -45,17 +45,17 @@ impl Core {
         let mut at = Lba::ZERO;
         let end = self.geometry.extent().end();
         while at < end {
-            let step = match self.shape.level() {
-                Level::Raid5 => self.shape.width(),
-                _ => Sectors(STEP.0.min((end - at).0)),
+            let step = match self.shape.level().has_parity() {
+                true => self.shape.width(),
+                false => Sectors(STEP.0.min((end - at).0)),
             };
             let extent = Extent::new(at, step);
             self.check_scrubs()?;
             if self.is_unsynced(extent) {
                 self.clone().resync_extent(extent).await?;
             }
-            match self.shape.level() {
-                Level::Raid5 => {
+            match self.shape.level().has_parity() {
+                true => {
                     let chunk = self.shape.chunk().bytes() as usize;
                     let grant = self.grant_reconstruct(2, chunk).await;
                     let _busy = self.busy.lock(extent, Access::Exclusive).await;
@@ -63,7 +63,7 @@ impl Core {
                     self.scrub_stripe(self.shape.stripe_at(at), repair, &mut report, &grant)
                         .await?;
                 }
-                _ => {
+                false => {
                     self.room_for(LEGS_MAX * step.bytes() as usize).await;
                     let _busy = self.busy.lock(extent, Access::Exclusive).await;
                     self.check_scrubs()?;

@@ -181,7 +181,7 @@ impl Search {
             chunk: Sectors(8),
             data_at: DATA_AT,
             region: Sectors(128),
-            journal_slots: u32::from(self.level == Level::Raid5),
+            journal_slots: u32::from(self.level.has_parity()),
             table: (0..self.members).map(entry).collect(),
             bad: Vec::new(),
         };

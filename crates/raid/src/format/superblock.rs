@@ -162,16 +162,6 @@ pub struct Superblock {
     pub scrubbed: Scrubbed,
 }
 
-fn level_code(level: Level) -> u8 {
-    match level {
-        Level::Linear => 0,
-        Level::Raid0 => 1,
-        Level::Raid1 => 2,
-        Level::Raid10 => 3,
-        Level::Raid5 => 4,
-    }
-}
-
 impl Superblock {
     /// Writes it into `block`, of 4096 bytes.
     pub fn encode(&self, block: &mut [u8]) {
@@ -188,7 +178,7 @@ impl Superblock {
         put(block, 72, &(self.chunk.0 as u32).to_le_bytes());
         put(block, 76, &self.journal_slots.to_le_bytes());
         put(block, 80, &self.role.to_le_bytes());
-        block[82] = level_code(self.level);
+        block[82] = self.level.layout().code();
         block[83] = self.table.len() as u8;
         block[84] = self.block.0 as u8;
         block[85] = self.bad.len() as u8;
@@ -236,7 +226,7 @@ impl Superblock {
         }
         let level = Level::ALL
             .into_iter()
-            .find(|level| level_code(*level) == fields.u8(82))?;
+            .find(|level| level.layout().code() == fields.u8(82))?;
         let (members, bad) = (usize::from(fields.u8(83)), usize::from(fields.u8(85)));
         if members > MEMBERS_MAX || bad > BAD_MAX {
             return None;
@@ -385,7 +375,7 @@ impl Superblock {
     }
 
     fn has_fitting_journal(&self, shape: &Shape) -> bool {
-        if self.level != Level::Raid5 {
+        if !self.level.has_parity() {
             return self.journal_slots == 0;
         }
         let slot = slot_sectors(shape.members(), self.chunk);

@@ -6,6 +6,7 @@
 //!     two different sectors of an array never share a sector of a member
 //!     the legs of a piece lie on different members
 
+mod level;
 mod linear;
 mod raid0;
 mod raid1;
@@ -14,58 +15,15 @@ mod raid5;
 mod shape;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod triple;
 
-use shape::min;
-pub use shape::{LEGS_MAX, Leg, Level, MEMBERS_MAX, Piece, Shape};
+pub use level::Level;
+pub(crate) use shape::Layout;
+pub use shape::{LEGS_MAX, Leg, MEMBERS_MAX, Piece, Redundancy};
+use shape::{Room, min};
 
 use block::{Extent, IoError, IoResult, Kind, Lba, Sectors};
-
-impl Level {
-    /// Every level.
-    pub const ALL: [Level; 5] = [
-        Level::Linear,
-        Level::Raid0,
-        Level::Raid1,
-        Level::Raid10,
-        Level::Raid5,
-    ];
-
-    /// Its name, as configurations and reports have it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Level::Linear => "linear",
-            Level::Raid0 => "raid0",
-            Level::Raid1 => "raid1",
-            Level::Raid10 => "raid10",
-            Level::Raid5 => "raid5",
-        }
-    }
-
-    /// The level of that name.
-    pub fn from_name(name: &str) -> Option<Level> {
-        Level::ALL.into_iter().find(|level| level.name() == name)
-    }
-
-    /// Whether a member can be lost.
-    pub const fn is_redundant(self) -> bool {
-        matches!(self, Level::Raid1 | Level::Raid10 | Level::Raid5)
-    }
-
-    /// Whether data is spread in chunks.
-    pub const fn is_striped(self) -> bool {
-        matches!(self, Level::Raid0 | Level::Raid10 | Level::Raid5)
-    }
-
-    /// The fewest and the most members.
-    pub const fn members(self) -> (usize, usize) {
-        match self {
-            Level::Linear | Level::Raid0 => (1, MEMBERS_MAX),
-            Level::Raid1 => (2, LEGS_MAX),
-            Level::Raid10 => (2, MEMBERS_MAX),
-            Level::Raid5 => (3, MEMBERS_MAX),
-        }
-    }
-}
 
 /// Some of an array's roles.
 #[derive(Clone, Copy, Default, Debug)]
@@ -91,6 +49,13 @@ impl Roles {
     }
 }
 
+/// The geometry of an array.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Shape {
+    level: Level,
+    room: Room,
+}
+
 impl Shape {
     /// An array over members with room for `sizes`; of striped and mirrored
     /// levels the smallest counts. `chunk` matters to striped levels alone.
@@ -113,12 +78,11 @@ impl Shape {
         }
         let unit = if level.is_striped() { chunk.0 } else { 8 };
         let whole = |size: &Sectors| Sectors(size.0 / unit * unit);
-        let sizes: Box<[Sectors]> = match level {
-            Level::Linear => sizes.iter().map(whole).collect(),
-            _ => {
-                let smallest = sizes.iter().map(whole).min().unwrap_or_default();
-                vec![smallest; sizes.len()].into()
-            }
+        let sizes: Box<[Sectors]> = if level.layout().takes_all_sizes() {
+            sizes.iter().map(whole).collect()
+        } else {
+            let smallest = sizes.iter().map(whole).min().unwrap_or_default();
+            vec![smallest; sizes.len()].into()
         };
         if let Some(role) = sizes.iter().position(|size| *size == Sectors::ZERO) {
             return invalid(format!(
@@ -126,11 +90,8 @@ impl Shape {
                 unit / 2
             ));
         }
-        Ok(Shape {
-            level,
-            sizes,
-            chunk,
-        })
+        let room = Room { sizes, chunk };
+        Ok(Shape { level, room })
     }
 
     /// The level.
@@ -140,49 +101,32 @@ impl Shape {
 
     /// How many members it has.
     pub fn members(&self) -> usize {
-        self.sizes.len()
+        self.room.members()
     }
 
     /// The sectors used of a member.
     pub fn member_sectors(&self, role: usize) -> Sectors {
-        self.sizes[role]
+        self.room.sizes[role]
     }
 
     /// The sectors on one member before the next follows.
     pub fn chunk(&self) -> Sectors {
-        self.chunk
+        self.room.chunk
     }
 
     /// The array's size.
     pub fn sectors(&self) -> Sectors {
-        match self.level {
-            Level::Linear => linear::sectors(self),
-            Level::Raid0 => raid0::sectors(self),
-            Level::Raid1 => raid1::sectors(self),
-            Level::Raid10 => raid10::sectors(self),
-            Level::Raid5 => raid5::sectors(self),
-        }
+        self.level.layout().sectors(&self.room)
     }
 
     /// The sectors that are best transferred at once: a stripe's data.
     pub fn width(&self) -> Sectors {
-        match self.level {
-            Level::Linear | Level::Raid1 => Sectors(8),
-            Level::Raid0 => Sectors(self.chunk.0 * self.members() as u64),
-            Level::Raid10 => raid10::width(self),
-            Level::Raid5 => raid5::width(self),
-        }
+        self.level.layout().width(&self.room)
     }
 
     /// The longest piece from `extent`'s start on.
     pub fn first_piece(&self, extent: Extent) -> Piece {
-        match self.level {
-            Level::Linear => linear::first_piece(self, extent),
-            Level::Raid0 => raid0::first_piece(self, extent),
-            Level::Raid1 => raid1::first_piece(self, extent),
-            Level::Raid10 => raid10::first_piece(self, extent),
-            Level::Raid5 => raid5::first_piece(self, extent),
-        }
+        self.level.layout().first_piece(&self.room, extent)
     }
 
     /// The pieces of `extent`, in order.
@@ -200,23 +144,17 @@ impl Shape {
 
     /// Whether every sector can be had from the members that are present.
     pub fn can_run(&self, present: impl Fn(usize) -> bool) -> bool {
-        let absent = (0..self.members()).filter(|role| !present(*role)).count();
-        match self.level {
-            Level::Linear | Level::Raid0 => absent == 0,
-            Level::Raid1 => absent < self.members(),
-            Level::Raid10 => raid10::can_run(self.members(), present),
-            Level::Raid5 => absent <= 1,
-        }
+        self.level.layout().can_run(self.members(), &present)
     }
 
-    /// The stripe of RAID 5 that holds a sector.
+    /// The stripe with parity that holds a sector.
     pub fn stripe_at(&self, at: Lba) -> Stripe {
-        raid5::stripe(self, at.0 / self.width().0)
+        raid5::stripe(&self.room, at.0 / self.width().0)
     }
 
-    /// A stripe of RAID 5.
+    /// A stripe with parity.
     pub fn stripe(&self, number: u64) -> Stripe {
-        raid5::stripe(self, number)
+        raid5::stripe(&self.room, number)
     }
 }
 

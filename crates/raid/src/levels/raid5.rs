@@ -2,7 +2,7 @@
 //! `n - 1 - (s mod n)`, and its data begins on the next member and wraps. It is
 //! the default layout of Linux md.
 
-use super::{Leg, Piece, Shape, min};
+use super::{Layout, Leg, MEMBERS_MAX, Piece, Redundancy, Room, min};
 use block::{Extent, Lba, Sectors};
 
 /// A stripe: one chunk on each member, one of them parity.
@@ -52,32 +52,60 @@ impl Stripe {
     }
 }
 
-pub(super) fn sectors(shape: &Shape) -> Sectors {
-    Sectors(shape.sizes[0].0 * (shape.members() as u64 - 1))
-}
-
-pub(super) fn width(shape: &Shape) -> Sectors {
-    Sectors(shape.chunk.0 * (shape.members() as u64 - 1))
-}
-
-pub(super) fn stripe(shape: &Shape, number: u64) -> Stripe {
-    let members = shape.members();
+pub(super) fn stripe(room: &Room, number: u64) -> Stripe {
+    let members = room.members();
     Stripe {
         number,
         parity: members - 1 - (number % members as u64) as usize,
         members,
-        chunk: shape.chunk,
+        chunk: room.chunk,
     }
 }
 
-pub(super) fn first_piece(shape: &Shape, extent: Extent) -> Piece {
-    let stripe = stripe(shape, extent.start.0 / width(shape).0);
-    let inside = (extent.start - stripe.extent().start).0;
-    let (column, from) = (inside / shape.chunk.0, inside % shape.chunk.0);
-    let leg = Leg {
-        member: stripe.data(column as usize),
-        at: stripe.row() + Sectors(from),
-    };
-    let len = min(extent.len, Sectors(shape.chunk.0 - from));
-    Piece::new(Extent::new(extent.start, len), [leg])
+pub(super) struct Raid5;
+
+impl Layout for Raid5 {
+    fn name(&self) -> &'static str {
+        "raid5"
+    }
+
+    fn code(&self) -> u8 {
+        4
+    }
+
+    fn redundancy(&self) -> Redundancy {
+        Redundancy::Parity
+    }
+
+    fn is_striped(&self) -> bool {
+        true
+    }
+
+    fn members(&self) -> (usize, usize) {
+        (3, MEMBERS_MAX)
+    }
+
+    fn sectors(&self, room: &Room) -> Sectors {
+        Sectors(room.sizes[0].0 * (room.members() as u64 - 1))
+    }
+
+    fn width(&self, room: &Room) -> Sectors {
+        Sectors(room.chunk.0 * (room.members() as u64 - 1))
+    }
+
+    fn first_piece(&self, room: &Room, extent: Extent) -> Piece {
+        let stripe = stripe(room, extent.start.0 / self.width(room).0);
+        let inside = (extent.start - stripe.extent().start).0;
+        let (column, from) = (inside / room.chunk.0, inside % room.chunk.0);
+        let leg = Leg {
+            member: stripe.data(column as usize),
+            at: stripe.row() + Sectors(from),
+        };
+        let len = min(extent.len, Sectors(room.chunk.0 - from));
+        Piece::new(Extent::new(extent.start, len), [leg])
+    }
+
+    fn can_run(&self, members: usize, present: &dyn Fn(usize) -> bool) -> bool {
+        (0..members).filter(|role| !present(*role)).count() <= 1
+    }
 }

@@ -8,21 +8,6 @@ pub const MEMBERS_MAX: usize = 32;
 /// The most copies of a sector.
 pub const LEGS_MAX: usize = 4;
 
-/// How an array spreads its data over its members.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Level {
-    /// One member after the other.
-    Linear,
-    /// Chunks in turn, no redundancy.
-    Raid0,
-    /// The same on each of 2 to 4 members.
-    Raid1,
-    /// Chunks in turn, each on two neighbouring members.
-    Raid10,
-    /// Chunks in turn, with a chunk of parity in each stripe.
-    Raid5,
-}
-
 /// A place on a member, counted from where its data begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Leg {
@@ -67,13 +52,75 @@ impl Piece {
     }
 }
 
-/// The geometry of an array.
+/// What an array's members have room for.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Shape {
-    pub(super) level: Level,
+pub(crate) struct Room {
     /// The sectors used of each member, by role.
     pub(super) sizes: Box<[Sectors]>,
     pub(super) chunk: Sectors,
+}
+
+impl Room {
+    pub(super) fn members(&self) -> usize {
+        self.sizes.len()
+    }
+}
+
+/// What a lost member's data is had from, and by what copies that differ are found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Redundancy {
+    /// Nothing.
+    None,
+    /// The same sectors on other members.
+    Copies,
+    /// The other chunks of a stripe, one of which is parity.
+    Parity,
+}
+
+/// Where a level has an array's sectors, and which losses it tolerates: arithmetic alone.
+///
+/// Invariants, of every `room`:
+///     pieces lie below `sectors`, each on legs of different members
+///     `can_run` ⟹ each sector can be had from the members that are present
+pub(crate) trait Layout: Sync {
+    /// As configurations and reports have it.
+    fn name(&self) -> &'static str;
+
+    /// Its number in superblocks, for ever.
+    fn code(&self) -> u8;
+
+    /// What it is redundant by.
+    fn redundancy(&self) -> Redundancy;
+
+    /// Whether data is spread in chunks.
+    fn is_striped(&self) -> bool;
+
+    /// The fewest and the most members.
+    fn members(&self) -> (usize, usize) {
+        (1, MEMBERS_MAX)
+    }
+
+    /// Whether each member counts with its own size, and not with the smallest one's.
+    fn takes_all_sizes(&self) -> bool {
+        false
+    }
+
+    /// Whether members with roles next to each other hold the same.
+    fn pairs_neighbours(&self) -> bool {
+        false
+    }
+
+    /// The array's size.
+    fn sectors(&self, room: &Room) -> Sectors;
+
+    /// The sectors that are best transferred at once.
+    fn width(&self, room: &Room) -> Sectors;
+
+    /// The longest piece from `extent`'s start on.
+    fn first_piece(&self, room: &Room, extent: Extent) -> Piece;
+
+    /// Whether every sector can be had from the members that are present, of so many.
+    fn can_run(&self, members: usize, present: &dyn Fn(usize) -> bool) -> bool;
 }
 
 pub(super) fn min(a: Sectors, b: Sectors) -> Sectors {

@@ -18,6 +18,15 @@ fn shapes() -> impl Strategy<Value = Shape> {
         })
 }
 
+/// Whether the copies of chunks end with each row.
+fn fills_rows(shape: &Shape) -> bool {
+    match shape.level() {
+        Level::Raid10 => shape.members().is_multiple_of(2),
+        Level::Triple => shape.members().is_multiple_of(3),
+        _ => true,
+    }
+}
+
 proptest! {
     #[test]
     fn every_sector_has_places_of_its_own(shape in shapes()) {
@@ -40,7 +49,7 @@ proptest! {
         let used: u64 = (0..shape.members()).map(|m| shape.member_sectors(m).0).sum();
         let idle = match shape.level() {
             Level::Raid5 => shape.member_sectors(0).0,
-            Level::Raid10 => used - taken.len() as u64,
+            Level::Raid10 | Level::Triple => used - taken.len() as u64,
             _ => 0,
         };
         prop_assert_eq!(taken.len() as u64 + idle, used);
@@ -71,10 +80,10 @@ proptest! {
             Level::Raid5 => (0..shape.members()).filter(|r| !present(*r)).count() <= 1,
             _ => shape.pieces(all).all(|p| p.legs().iter().any(|leg| present(leg.member))),
         };
-        // A small array of an odd number of members may have unused pairs.
+        // A small array may not use all groups of members that could hold a chunk.
         if shape.can_run(present) {
             prop_assert!(readable);
-        } else if shape.level() != Level::Raid10 || shape.members() % 2 == 0 {
+        } else if fills_rows(&shape) {
             prop_assert!(!readable);
         }
     }
@@ -114,7 +123,10 @@ fn impossible_shapes_are_refused_with_the_remedy() {
 #[test]
 fn levels_are_known_by_their_names() {
     let names: Vec<_> = Level::ALL.iter().map(|level| level.name()).collect();
-    assert_eq!(names, ["linear", "raid0", "raid1", "raid10", "raid5"]);
+    assert_eq!(
+        names,
+        ["linear", "raid0", "raid1", "raid10", "raid5", "triple"]
+    );
     for level in Level::ALL {
         assert_eq!(Level::from_name(level.name()), Some(level));
     }
@@ -153,5 +165,5 @@ fn a_stripe_of_data_is_best_transferred_at_once() {
         let shape = Shape::new(level, &[Sectors(1 << 20); 4], Sectors(64)).unwrap();
         shape.width().0
     });
-    assert_eq!(widths, [8, 256, 8, 128, 192]);
+    assert_eq!(widths, [8, 256, 8, 128, 192, 256]);
 }
