@@ -21,7 +21,7 @@ pub fn is_kept(request: &Request) -> bool {
 /// The roles of an array by number, and the device that has each.
 pub type Roles = Vec<(u32, Option<String>)>;
 
-/// `text` after `request`; `roles` tells those of an array, as they are before it.
+/// `text` after `request`; `roles` names those of an array, as they are before it.
 /// The result is a configuration that can be read, if `text` was one.
 pub fn edit(
     text: &str,
@@ -331,7 +331,7 @@ unix = "/run/hotset/nbd.sock"
             pool: "fast".into(),
             device: new("archive"),
         };
-        for (text, request, told) in [
+        for (text, request, reason) in [
             (
                 TEXT,
                 mode("none", "pass-through"),
@@ -343,7 +343,7 @@ unix = "/run/hotset/nbd.sock"
             ("[[volume", mode("web", "pass-through"), "no TOML"),
         ] {
             let why = with(text, request).unwrap_err();
-            assert!(why.contains(told), "{why}");
+            assert!(why.contains(reason), "{why}");
         }
     }
 

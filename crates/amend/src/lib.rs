@@ -30,7 +30,7 @@ pub fn change(client: &mut Client, request: &Request, temporary: bool) -> Result
     }
     let status = client.status()?;
     let Some(path) = &status.config else {
-        let what = "the daemon does not tell which file its configuration is; use --temporary";
+        let what = "the daemon does not report which file its configuration is; use --temporary";
         return Err(Error::Refused(what.into()));
     };
     let roles = |array: &str| {
@@ -171,14 +171,17 @@ mod tests {
     }
 
     #[test]
-    fn what_another_wrote_meanwhile_is_kept_and_told() {
+    fn what_another_wrote_meanwhile_is_kept_and_reported() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("hotset.toml");
         fs::write(&path, "one\ntwo\n").unwrap();
         let draft = Draft::prepare(&path, |_| Ok("mine\n".into())).unwrap();
         fs::write(&path, "one\nthree\n").unwrap();
-        let told = draft.commit().unwrap_err();
-        assert!(told.contains("line 2 was `two` and is `three`"), "{told}");
+        let refused = draft.commit().unwrap_err();
+        assert!(
+            refused.contains("line 2 was `two` and is `three`"),
+            "{refused}"
+        );
         assert_eq!(fs::read_to_string(&path).unwrap(), "one\nthree\n");
     }
 

@@ -136,7 +136,7 @@ pub struct Came {
     pub virtual_s: f64,
 }
 
-/// Lets `work` run twice, which is told which time it is.
+/// Lets `work` run twice, which gets the number of the time.
 pub async fn drive(
     mut rig: Rig,
     choice: Choice,

@@ -23,7 +23,7 @@ use std::rc::Rc;
 
 /// Purposes of random streams: one a thread, from here on.
 const THREADS: u64 = 2_000_000;
-/// A log begins anew after so many bytes.
+/// A log begins again after so many bytes.
 const LOG_BYTES: u64 = 1 << 30;
 
 /// A store, and what is asked of it.

@@ -98,7 +98,7 @@ fn passes(measured: &Measured<Served>) -> bool {
     sum.reads.mean_ms() <= READ_MS_MAX && sum.commits.mean_ms() <= COMMIT_MS_MAX
 }
 
-/// Everything that was printed, measured with one seed. Tells `done` of each part.
+/// Everything that was printed, measured with one seed. Passes each part to `done`.
 pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, String> {
     let mut outcome = Outcome::default();
     let mut test = |threads: u32| {

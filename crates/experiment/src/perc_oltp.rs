@@ -77,7 +77,7 @@ pub fn run_one(seed: u64, scale: Scale) -> Result<(Measured<Served>, Nanos), Str
     })
 }
 
-/// Everything that was printed, measured with one seed. Tells `done` of each part.
+/// Everything that was printed, measured with one seed. Passes each part to `done`.
 pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, String> {
     let (measured, took) = run_one(seed, scale)?;
     done(&format!("seed {seed}: all users"));

@@ -32,12 +32,12 @@ fn what_is_changed_is_so_after_a_restart_too() {
     let daemon = place.serve();
     let status = daemon.status();
     let volumes = status["volumes"].as_array().unwrap();
-    let told: Vec<_> = volumes
+    let reported: Vec<_> = volumes
         .iter()
         .map(|v| (v["name"].as_str(), v["mode"].as_str()))
         .collect();
     assert_eq!(
-        told,
+        reported,
         [
             (Some("b"), Some("write-through")),
             (Some("vol"), Some("write-around"))

@@ -152,7 +152,7 @@ fn six_clicks_lead_from_the_first_page_to_a_cached_volume_that_can_be_watched_an
 }
 
 #[test]
-fn names_with_markup_in_them_are_shown_as_text_and_refusals_are_told() {
+fn names_with_markup_in_them_are_shown_as_text_and_refusals_are_shown() {
     let place = bare();
     let daemon = place.serve();
     let site = Site::start(&place);
@@ -176,8 +176,8 @@ fn names_with_markup_in_them_are_shown_as_text_and_refusals_are_told() {
         browser.click(last);
         browser.click("//label[.//strong[text()='ssd0']]/input[@type='checkbox']");
         browser.button("Serve it");
-        let told = browser.shows("[role=alert]", "cannot connect");
-        assert!(told.contains("Dismiss"), "{told}");
+        let shown = browser.shows("[role=alert]", "cannot connect");
+        assert!(shown.contains("Dismiss"), "{shown}");
         browser.open(&format!("{}/#/volume/{}", site.origin, "%3Cscript%3E"));
         browser.shows("p", "No volume is named <script>");
         let title = browser.run("return document.title", &[]);

@@ -112,12 +112,12 @@ fn volumes_and_pools_are_changed_by_the_api() {
 }
 
 #[test]
-fn what_cannot_be_done_is_told_with_a_remedy_and_changes_nothing() {
+fn what_cannot_be_done_is_reported_with_a_remedy_and_changes_nothing() {
     let place = Place::usual();
     let daemon = place.serve();
     let site = Site::start(&place);
     let before = daemon.status()["volumes"].clone();
-    for (method, path, body, status, told) in [
+    for (method, path, body, status, reason) in [
         (
             "PUT",
             "/api/v1/volumes/no/mode",
@@ -175,7 +175,7 @@ fn what_cannot_be_done_is_told_with_a_remedy_and_changes_nothing() {
         assert_eq!(answer.header("content-type"), "application/problem+json");
         let problem = answer.json();
         let detail = problem["detail"].as_str().unwrap();
-        assert!(detail.contains(told), "{method} {path}: {problem}");
+        assert!(detail.contains(reason), "{method} {path}: {problem}");
         assert_ne!(problem["remedy"], "");
     }
     let long = format!(r#"{{"mode":"{}"}}"#, "x".repeat(100_000));
@@ -186,7 +186,7 @@ fn what_cannot_be_done_is_told_with_a_remedy_and_changes_nothing() {
 }
 
 #[test]
-fn nothing_is_told_without_a_token_or_changed_without_the_right_one() {
+fn nothing_is_shown_without_a_token_or_changed_without_the_right_one() {
     let place = Place::usual();
     let daemon = place.serve();
     let site = Site::start(&place);

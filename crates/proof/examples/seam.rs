@@ -1,4 +1,4 @@
-//! The seam's campaign; exits with 1 on a violation. One seed alone is told step by step.
+//! The seam's campaign; exits with 1 on a violation. Of one seed alone each step is printed.
 //!
 //! `seam --seeds N --start S --sabotage skip-flush|skip-lock|ignore-error`
 

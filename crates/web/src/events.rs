@@ -206,14 +206,16 @@ mod tests {
     use super::*;
     use crate::sample;
 
-    fn told(events: &Events) -> Vec<(Severity, &str, &str)> {
-        let told = |event: &'_ Event| event.severity;
+    fn reported(events: &Events) -> Vec<(Severity, &str, &str)> {
+        let severity = |event: &'_ Event| event.severity;
         let events = events.all().iter();
-        events.map(|e| (told(e), &*e.subject, &*e.text)).collect()
+        events
+            .map(|e| (severity(e), &*e.subject, &*e.text))
+            .collect()
     }
 
     #[test]
-    fn differences_are_kept_over_restarts_and_known_trouble_is_not_told_again() {
+    fn differences_are_kept_over_restarts_and_known_trouble_is_not_reported_again() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("events");
         let mut status = sample::report().status;
@@ -227,7 +229,7 @@ mod tests {
             "device ssd of pool fast",
             "is ejected (read error)",
         );
-        assert_eq!(told(&events), [ejected]);
+        assert_eq!(reported(&events), [ejected]);
         status.pools[0].devices[0].state = "online".into();
         status.volumes[0].mode = "pass-through".into();
         events.observe(Some(&status));
@@ -242,9 +244,9 @@ mod tests {
             (Severity::Bad, "daemon", "does not answer"),
             (Severity::Good, "daemon", "answers, process 1"),
         ];
-        assert_eq!(told(&events), expected);
+        assert_eq!(reported(&events), expected);
         let mut again = Events::load(&path);
-        assert_eq!(told(&again), expected);
+        assert_eq!(reported(&again), expected);
         status.pools[0].devices[0].state = "ejected (read error)".into();
         again.observe(Some(&status));
         assert_eq!(again.all().len(), 6);

@@ -122,10 +122,10 @@ mod tests {
             .write_all(text.as_bytes())
             .unwrap();
         let output = child.wait_with_output().unwrap();
-        let told = [output.stdout, output.stderr].concat();
-        let told = String::from_utf8_lossy(&told).into_owned();
-        assert_eq!(output.status.success(), told.is_empty(), "{told}");
-        told
+        let found = [output.stdout, output.stderr].concat();
+        let found = String::from_utf8_lossy(&found).into_owned();
+        assert_eq!(output.status.success(), found.is_empty(), "{found}");
+        found
     }
 
     #[test]
@@ -156,13 +156,13 @@ mod tests {
 
     #[test]
     fn canary_promtool_finds_a_counter_by_the_wrong_name() {
-        let told =
+        let found =
             promtool("# HELP hotset_reads Reads.\n# TYPE hotset_reads counter\nhotset_reads 1\n");
-        assert!(told.contains("_total"), "{told}");
+        assert!(found.contains("_total"), "{found}");
     }
 
     #[test]
-    fn a_daemon_that_is_away_is_told() {
+    fn a_daemon_that_is_away_is_reported() {
         let text = encode(None);
         assert!(text.contains("\nhotset_up 0\n"), "{text}");
         assert_eq!(promtool(&text), "");

@@ -37,15 +37,15 @@ fn answer(path: &str, headers: &HeaderMap) -> Response {
         _ => "application/octet-stream",
     };
     // Names stay when content changes, so that browsers have to ask.
-    let told = [
+    let sent = [
         (header::ETAG, &*tag),
         (header::CACHE_CONTROL, "no-cache"),
         (header::CONTENT_TYPE, kind),
     ];
     if same {
-        (StatusCode::NOT_MODIFIED, told).into_response()
+        (StatusCode::NOT_MODIFIED, sent).into_response()
     } else {
-        (told, file.data).into_response()
+        (sent, file.data).into_response()
     }
 }
 

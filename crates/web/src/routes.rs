@@ -65,7 +65,7 @@ async fn other_method() -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, what, remedy)
 }
 
-/// What every answer tells a browser to refuse.
+/// What every answer has a browser refuse.
 const PROTECTION: [(HeaderName, &str); 7] = [
     (
         header::CONTENT_SECURITY_POLICY,

@@ -57,7 +57,7 @@ fn hex(bytes: &[u8]) -> String {
 pub struct Tokens(Vec<(Role, Hash)>);
 
 impl Tokens {
-    /// Reads the file, or makes it with new tokens; then these are told, a line each.
+    /// Reads the file, or makes it with new tokens; then these are returned, a line each.
     pub fn load_or_make(path: &Path) -> Result<(Tokens, Vec<String>), String> {
         let shown = path.display();
         match fs::read_to_string(path) {
@@ -140,21 +140,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_told_once_and_kept_as_hashes() {
+    fn tokens_are_shown_once_and_kept_as_hashes() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("made/tokens");
-        let (made, told) = Tokens::load_or_make(&path).unwrap();
-        assert_eq!(told.len(), 2);
+        let (made, shown) = Tokens::load_or_make(&path).unwrap();
+        assert_eq!(shown.len(), 2);
         let token = |line: &String| line.rsplit_once(' ').unwrap().1.to_owned();
-        let [operator, reader] = [token(&told[0]), token(&told[1])];
+        let [operator, reader] = [token(&shown[0]), token(&shown[1])];
         assert_eq!(made.role(&operator), Some(Role::Operator));
         assert_eq!(
             fs::metadata(&path).unwrap().permissions().mode() & 0o777,
             0o600
         );
         assert!(!fs::read_to_string(&path).unwrap().contains(&operator));
-        let (again, told) = Tokens::load_or_make(&path).unwrap();
-        assert!(told.is_empty());
+        let (again, shown) = Tokens::load_or_make(&path).unwrap();
+        assert!(shown.is_empty());
         assert_eq!(again.role(&reader), Some(Role::ReadOnly));
         assert_eq!(again.role("guess"), None);
     }

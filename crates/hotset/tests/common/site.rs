@@ -58,14 +58,14 @@ impl Site {
         let _ = std::fs::remove_file(place.path("web/tokens"));
         let mut child = web(place).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut told = |what: &str| {
+        let mut printed = |what: &str| {
             let line = lines.next().unwrap().unwrap();
-            let told = line.strip_prefix(what).unwrap_or_else(|| panic!("{line}"));
-            told.trim_end_matches('/').to_owned()
+            let printed = line.strip_prefix(what).unwrap_or_else(|| panic!("{line}"));
+            printed.trim_end_matches('/').to_owned()
         };
-        let operator = told("operator token: ");
-        let reader = told("read-only token: ");
-        let origin = told("hotset web: listening on ");
+        let operator = printed("operator token: ");
+        let reader = printed("read-only token: ");
+        let origin = printed("hotset web: listening on ");
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .timeout_global(Some(Duration::from_secs(30)))

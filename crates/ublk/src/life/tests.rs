@@ -180,7 +180,7 @@ fn a_device_of_another_size_is_not_taken_over() {
 }
 
 #[test]
-fn a_server_that_never_lets_go_is_given_up() {
+fn a_server_that_never_ends_is_given_up() {
     let mut driver = Driver::new().left_by("data", State::Quiesced);
     driver.busy = u32::MAX;
     let refused = Step::Refused(Refusal::NotReleased(5), None);

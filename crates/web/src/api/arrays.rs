@@ -1,4 +1,4 @@
-//! Arrays: their members, and scrubs. How far a rebuild or scrub is, the status tells.
+//! Arrays: their members, and scrubs. How far a rebuild or scrub is, the status shows.
 
 use super::body::{Body, Device, Path};
 use super::change::change;

@@ -96,7 +96,7 @@ struct Block {
     children: Vec<Block>,
 }
 
-/// The block devices of this machine; none where `lsblk` cannot tell.
+/// The block devices of this machine; none where `lsblk` cannot name them.
 fn block_devices() -> Vec<Place> {
     let columns = "PATH,SIZE,MODEL,ROTA,FSTYPE,MOUNTPOINTS,TYPE";
     let output = std::process::Command::new("lsblk")
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_on_a_device_and_uses_it_is_told() {
+    fn what_is_on_a_device_and_uses_it_is_shown() {
         let places = listed(
             br#"{"blockdevices": [
                 {"path": "/dev/sda", "size": 1000, "model": " ST3500320AS ", "rota": true,
@@ -160,12 +160,12 @@ mod tests {
                 {"path": "/dev/loop0", "size": 0, "model": null, "rota": false,
                  "fstype": null, "mountpoints": [null], "type": "loop"}]}"#,
         );
-        let told: Vec<_> = places
+        let shown: Vec<_> = places
             .iter()
             .map(|p| (&*p.place, p.holds.as_deref(), p.used_by.as_deref()))
             .collect();
         assert_eq!(
-            told,
+            shown,
             [
                 ("/dev/sda", Some("1 partition"), None),
                 ("/dev/sda1", Some("ext4"), Some("mounted at /")),

@@ -20,8 +20,8 @@ pub(super) fn units(finished: &Finished) -> Vec<String> {
     let mut units: Vec<String> = Vec::new();
     for row in &finished.rows {
         let rows = finished.rows.iter().filter(|other| other.unit == row.unit);
-        let told = row.unit.is_empty() || row.unit == RATIO || units.contains(&row.unit);
-        if !told && rows.count() > 1 {
+        let known = row.unit.is_empty() || row.unit == RATIO || units.contains(&row.unit);
+        if !known && rows.count() > 1 {
             units.push(row.unit.clone());
         }
     }
