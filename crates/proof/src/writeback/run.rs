@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 /// How long a life may last.
-const LIFE_MAX: Nanos = Nanos::from_secs(600);
+const LIFE_MAX: Nanos = Nanos::from_secs(60);
 
 /// Runs a case. A panic is a violation.
 pub fn run(case: &Case) -> Report {
