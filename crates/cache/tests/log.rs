@@ -7,7 +7,9 @@ use block::{
     Sectors, Shared,
 };
 use cache::log::{Area, Config, Members, WriteBack};
-use layout::Uuid;
+use layout::{
+    BLOCK_BYTES, Became, Record, RecordExtent, SEGMENT_BLOCKS, Segment, SegmentCopy, Uuid,
+};
 use shard::{Disk, Local};
 use sim::{Control, DiskSpec, Outcome, Service, Sim, SimDriver, Span, World};
 use std::cell::{Cell, RefCell};
@@ -377,6 +379,81 @@ fn what_is_owed_comes_back_at_the_next_opening_from_either_copy() {
             log.close().await;
         }
     });
+}
+
+/// What a daemon left that was killed, and one after it that had just opened the log: record
+/// n zeroes block n; those of the first from `fence` on are void.
+fn left_behind(fence: u64) -> Vec<(u32, Vec<u8>)> {
+    let block = |encode: &dyn Fn(&mut [u8])| {
+        let mut bytes = vec![0; BLOCK_BYTES];
+        encode(&mut bytes);
+        bytes
+    };
+    let header = |number: u64, slot: u32| {
+        let segment = Segment {
+            number,
+            incarnation: 1,
+            log: 1,
+            volume: 1,
+            copies: [0, 1].map(|member| SegmentCopy { member, slot }),
+        };
+        block(&|out| segment.encode(Uuid(1), out))
+    };
+    let record = |number: u64, segment: u64, incarnation: u32, fence: u64, blocks: u32| {
+        let zeroes = (blocks > 0).then_some(RecordExtent {
+            block: number,
+            count: blocks,
+            became: Became::Zero,
+        });
+        let record = Record {
+            number,
+            incarnation,
+            segment,
+            interval: 0,
+            done_to: 0,
+            fence,
+            written_at: 0,
+            log: 1,
+            extents: zeroes.into_iter().collect(),
+            crcs: Vec::new(),
+        };
+        block(&|out| record.encode(Uuid(1), out))
+    };
+    let next = SEGMENT_BLOCKS;
+    vec![
+        (0, header(0, 0)),
+        (1, record(0, 0, 1, 0, 1)),
+        (2, record(1, 0, 2, fence, 0)),
+        (next, header(1, 1)),
+        (next + 1, record(2, 1, 1, 0, 1)),
+        (next + 2, record(3, 1, 1, 0, 1)),
+    ]
+}
+
+#[test]
+fn records_past_the_fence_of_a_later_incarnation_are_void() {
+    for fence in 1..=4 {
+        run(move |rig| async move {
+            let before = rig.data(4, 9).await;
+            rig.leaf(0).write(Lba(0), before, Fua::Yes).await.unwrap();
+            for (at, bytes) in left_behind(fence) {
+                for copy in [1, 2] {
+                    let mut buf = rig.local.env().pool.get(BLOCK_BYTES).await;
+                    buf.copy_from_slice(&bytes);
+                    let lba = Lba(u64::from(at) * 8);
+                    let leaf = rig.leaf(copy);
+                    leaf.write(lba, buf.share(), Fua::Yes).await.unwrap();
+                }
+            }
+            let log = rig.open(3, rig.both()).await.unwrap();
+            let holds = |record: u64| record == 0 || (2..fence).contains(&record);
+            for record in 0..4 {
+                let byte = if holds(record) { 0 } else { 9 };
+                rig.expect(&log, record, 1, byte).await;
+            }
+            log.close().await;
+        });
+    }
 }
 
 #[test]
