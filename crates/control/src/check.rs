@@ -5,6 +5,7 @@
 
 mod agreement;
 mod arrays;
+mod doors;
 mod machine;
 
 pub use agreement::agreement;

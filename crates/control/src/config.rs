@@ -130,12 +130,20 @@ sections! {
             "Requests in flight; from 1 to 256. More wait in the kernel.";
     }
 
-    /// A socket on which every volume that is not attached is offered as an NBD export.
+    /// A socket on which every volume that has no door of its own is offered as an NBD export,
+    /// or one that is such a door: at which a virtual machine has a volume as its
+    /// [disk](doors.md).
     Listen, "[[listen]]" {
         unix: PathBuf = optional,
-            "The path of a unix socket. Give either this or `tcp`.";
+            "NBD at the path of a unix socket. Give one of this, `tcp` and `vhost_user`.";
         tcp: TcpAddress = optional,
-            "An IP address and a port.";
+            "NBD at an IP address and a port.";
+        vhost_user: PathBuf = optional,
+            "vhost-user-blk at the path of a unix socket. The volume is then not offered over NBD.";
+        volume: Name = optional,
+            "Of `vhost_user`: the volume. Without it, what the socket is called: `data` of `/run/hotset/data.sock`.";
+        depth: u32 = 128,
+            "Of `vhost_user`: requests served at one time, from 1 to 1024. More wait in the guest.";
         tls_certificate: PathBuf = optional,
             "A certificate chain in PEM. With it, clients must use TLS.";
         tls_key: PathBuf = optional,
@@ -313,9 +321,28 @@ fn alone<T>(
 }
 
 impl Config {
-    /// Whether the volume `name` is a block device of this machine.
-    pub fn is_attached(&self, name: &str) -> bool {
-        self.attachments.iter().any(|a| a.ublk.as_str() == name)
+    /// The volumes that are disks of virtual machines, each with its socket.
+    pub fn guests(&self) -> impl Iterator<Item = (String, &Listen)> {
+        self.listeners
+            .iter()
+            .filter_map(|listen| Some((listen.guest_volume()?, listen)))
+    }
+
+    /// The volumes that have a door of their own, and are no NBD exports.
+    pub fn behind_other_doors(&self) -> impl Iterator<Item = String> {
+        let attached = self.attachments.iter().map(|a| a.ublk.to_string());
+        attached.chain(self.guests().map(|(volume, _)| volume))
+    }
+}
+
+impl Listen {
+    /// The volume that a virtual machine has here; none if this is for NBD.
+    pub fn guest_volume(&self) -> Option<String> {
+        let socket = self.vhost_user.as_ref()?;
+        let stem = socket.value.file_stem();
+        let stem = stem.map(|stem| stem.to_string_lossy().into_owned());
+        let named = self.volume.as_ref().map(|name| name.value.to_string());
+        named.or(stem)
     }
 }
 

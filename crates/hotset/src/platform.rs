@@ -4,6 +4,7 @@ pub mod claim;
 mod machine;
 mod state;
 pub mod ublk;
+pub mod virtio;
 
 use block::{BoxDevice, IoError, IoResult, Kind, Nanos, TargetId};
 use claim::Claim;

@@ -3,6 +3,7 @@
 use crate::Failure;
 use crate::commands::table::count;
 use crate::platform::ublk::UblkFrontend;
+use crate::platform::virtio::VirtioFrontend;
 use crate::platform::{UringPlatform, read};
 use block::{Address, Host, IoResult, ShardId, TargetId};
 use control::config::{Config, Listen};
@@ -212,7 +213,9 @@ async fn run(
     let frontend = Rc::new(frontend.map_err(|error| error.to_string())?);
     let attached =
         UblkFrontend::new(&config, &platform, host).map_err(|error| error.to_string())?;
-    let frontends: Frontends<UringDriver> = vec![frontend.clone(), Rc::new(attached.clone())];
+    let guests = Rc::new(VirtioFrontend::new(&config, &platform));
+    let frontends: Frontends<UringDriver> =
+        vec![frontend.clone(), Rc::new(attached.clone()), guests.clone()];
     let node = Node::start(&config, platform, frontends).await?;
     let devices = match attached.settled().await {
         Ok(devices) => devices,
@@ -235,7 +238,9 @@ async fn run(
     eprintln!(
         "hotset: serving {} on {}",
         count(node.volumes_served(), "volume"),
-        [devices, sockets.uris].concat().join(", ")
+        [devices, guests.sockets(), sockets.uris]
+            .concat()
+            .join(", ")
     );
     notify(&[NotifyState::Ready]);
     end.called().await;

@@ -37,6 +37,10 @@ pub trait Frontend<D> {
 
 /// The bytes that one kind of frontend may hold: half of the pool is for all of them.
 pub fn frontend_memory(config: &Config, env: &Env) -> usize {
-    let kinds = if config.attachments.is_empty() { 1 } else { 2 };
+    let others = [
+        !config.attachments.is_empty(),
+        config.guests().next().is_some(),
+    ];
+    let kinds = 1 + others.into_iter().filter(|is_used| *is_used).count();
     env.pool.total_bytes() / 2 / kinds
 }

@@ -33,7 +33,7 @@ const LAYERS: [(&str, May); 27] = [
     ("filter", May::Use(&["block", "policy", "layout"])),
     ("nbd", May::Use(&["block"])),
     ("port", May::Use(&["block"])),
-    ("vhost", May::Use(&["block"])),
+    ("virtio", May::Use(&["block"])),
     (
         "experiment",
         May::Use(&[
@@ -44,20 +44,22 @@ const LAYERS: [(&str, May); 27] = [
     (
         "control",
         May::AllBut(&[
-            "uring", "node", "simnode", "advise", "proof", "testbed", "lab", "web", "hotset",
+            "uring", "virtio", "node", "simnode", "advise", "proof", "testbed", "lab", "web",
+            "hotset",
         ]),
     ),
     // Of sim, node takes the models that a device may imitate.
     (
         "node",
         May::AllBut(&[
-            "uring", "simnode", "advise", "proof", "testbed", "lab", "web", "hotset",
+            "uring", "virtio", "simnode", "advise", "proof", "testbed", "lab", "web", "hotset",
         ]),
     ),
     (
         "simnode",
         May::AllBut(&[
             "uring",
+            "virtio",
             "experiment",
             "advise",
             "proof",
@@ -71,6 +73,7 @@ const LAYERS: [(&str, May); 27] = [
         "advise",
         May::AllBut(&[
             "uring",
+            "virtio",
             "node",
             "experiment",
             "proof",

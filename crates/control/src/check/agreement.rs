@@ -1,17 +1,16 @@
 //! Whether the sections of a configuration agree with each other.
 
 use super::arrays;
-use crate::config::{At, Config, Device, Listen, Name, Pool};
+use super::doors;
+use crate::config::{At, Config, Device, Name, Pool};
 use crate::problem::Problem;
 use block::{Nanos, Sectors};
 use cache::{DEVICES_MAX, VOLUMES_MAX};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::Path;
 
 /// The least memory for data in flight.
 const BUFFERS_BYTES_MIN: u64 = 32 << 20;
-/// The most requests of an attached volume: a shard's bound for one target.
-const ATTACH_DEPTH_MAX: u32 = 256;
 
 /// Appends what does not agree; `drives` are the models that a device can have.
 pub fn agreement(config: &Config, drives: &[&str], problems: &mut Vec<Problem>) {
@@ -28,15 +27,7 @@ pub fn agreement(config: &Config, drives: &[&str], problems: &mut Vec<Problem>) 
     arrays::agree(config, problems);
     uses(config, problems);
     same_place(config, problems);
-    if config.listeners.is_empty() && config.attachments.is_empty() {
-        let what = "no [[listen]] and no [[attach]] section: nobody could connect";
-        let remedy = "add a [[listen]] with `unix` or `tcp`, or an [[attach]] with `ublk`";
-        problems.push(Problem::new(1, what, remedy));
-    }
-    attachments(config, problems);
-    for listen in &config.listeners {
-        listener(listen, problems);
-    }
+    doors::agree(config, problems);
 }
 
 fn daemon(config: &Config, problems: &mut Vec<Problem>) {
@@ -275,60 +266,6 @@ fn same_place(config: &Config, problems: &mut Vec<Problem>) {
 fn real(path: &Path) -> String {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     real.display().to_string()
-}
-
-fn attachments(config: &Config, problems: &mut Vec<Problem>) {
-    let mut seen = HashSet::new();
-    for attach in &config.attachments {
-        let name = &attach.ublk.value;
-        if !config.volumes.iter().any(|v| v.name.value == *name) {
-            let what = format!("[[attach]] names a volume {name} that does not exist");
-            let remedy = "add a [[volume]] of that name, or correct the name";
-            problems.push(Problem::new(attach.ublk.line, what, remedy));
-        }
-        if !seen.insert(name.as_str()) {
-            let what = format!("volume {name} is attached twice");
-            let remedy = "remove one: two devices of one volume overwrite each other's data";
-            problems.push(Problem::new(attach.ublk.line, what, remedy));
-        }
-        if !(1..=ATTACH_DEPTH_MAX).contains(&attach.depth.value) {
-            let what = format!("a `depth` of {} is not possible", attach.depth.value);
-            let remedy = format!("choose from 1 to {ATTACH_DEPTH_MAX}");
-            problems.push(Problem::new(attach.depth.line, what, remedy));
-        }
-    }
-}
-
-fn listener(listen: &Listen, problems: &mut Vec<Problem>) {
-    if listen.unix.is_some() == listen.tcp.is_some() {
-        let what = "a [[listen]] section must have either `unix` or `tcp`";
-        problems.push(Problem::new(listen.line, what, "give one of the two"));
-    }
-    let tls = listen.tls_certificate.is_some();
-    if tls != listen.tls_key.is_some() {
-        let what = "`tls_certificate` and `tls_key` belong together";
-        problems.push(Problem::new(listen.line, what, "give both or none"));
-    }
-    if let Some(authority) = &listen.tls_client_ca
-        && !tls
-    {
-        let what = "`tls_client_ca` needs TLS";
-        let remedy = "give `tls_certificate` and `tls_key` as well";
-        problems.push(Problem::new(authority.line, what, remedy));
-    }
-    if let Some(tcp) = &listen.tcp
-        && !tcp.is_loopback()
-        && !tls
-        && !listen.allow_plaintext.value
-    {
-        let what = format!(
-            "{} can be reached by others, and nothing is encrypted",
-            tcp.0
-        );
-        let remedy = "give `tls_certificate` and `tls_key`, listen on 127.0.0.1, \
-             or accept it with `allow_plaintext = true`";
-        problems.push(Problem::new(tcp.line, what, remedy));
-    }
 }
 
 #[cfg(test)]

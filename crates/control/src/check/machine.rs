@@ -47,7 +47,7 @@ pub fn sockets(config: &Config, is_listened: impl Fn(&Path) -> bool, problems: &
     let control = &config.daemon.control;
     socket(control.line, &control.value, &is_listened, problems);
     for listen in &config.listeners {
-        if let Some(path) = &listen.unix {
+        for path in [&listen.unix, &listen.vhost_user].into_iter().flatten() {
             socket(path.line, &path.value, &is_listened, problems);
         }
         let files = [

@@ -1,4 +1,4 @@
-//! NBD: every volume that is not attached is an export.
+//! NBD: every volume that has no door of its own is an export.
 
 use super::{About, Frontend, frontend_memory};
 use crate::Later;
@@ -16,8 +16,8 @@ pub struct NbdFrontend<D: Device> {
     /// Serves what its listeners accept.
     pub server: Rc<Server<D>>,
     uris: Vec<String>,
-    /// Volumes that are block devices of this machine instead.
-    attached: HashSet<String>,
+    /// Volumes that have a door of their own.
+    elsewhere: HashSet<String>,
 }
 
 impl<D: Device> NbdFrontend<D> {
@@ -46,18 +46,17 @@ impl<D: Device> NbdFrontend<D> {
             events.event(Event::Frontend { what });
         });
         let server = Server::new(env, limits, None, log)?;
-        let attached = config.attachments.iter();
         Ok(NbdFrontend {
             server,
             uris,
-            attached: attached.map(|a| a.ublk.to_string()).collect(),
+            elsewhere: config.behind_other_doors().collect(),
         })
     }
 }
 
 impl<D: Device> Frontend<D> for NbdFrontend<D> {
     fn add(&self, name: &str, device: D, about: &About) -> IoResult {
-        if self.attached.contains(name) {
+        if self.elsewhere.contains(name) {
             return Ok(());
         }
         let options = ExportOptions {
@@ -68,7 +67,7 @@ impl<D: Device> Frontend<D> for NbdFrontend<D> {
     }
 
     fn withdraw<'a>(&'a self, name: &'a str, grace: Nanos) -> Later<'a, IoResult> {
-        if self.attached.contains(name) {
+        if self.elsewhere.contains(name) {
             return Box::pin(async { Ok(()) });
         }
         Box::pin(self.server.remove(name, grace))

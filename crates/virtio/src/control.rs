@@ -1,0 +1,238 @@
+//! The thread of one disk: takes a monitor's connection, its messages, and its guest's kicks.
+//!
+//! Messages carry descriptors, which a `Stream` cannot, and `vhost` reads them from a socket
+//! that it waits for: hence a thread, which touches no data.
+
+use crate::device::Door;
+use crate::handler::Handler;
+use crate::port::VirtioPort;
+use crate::ring::Ring;
+use crate::shape::{Counters, Log, RING_MAX, Shape};
+use block::{IoError, IoResult, Kind};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use vhost::vhost_user::{BackendReqHandler, Error};
+
+/// A socket at which a disk is offered, until dropped.
+pub struct Listener {
+    path: PathBuf,
+    door: Arc<Door>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    /// Raised when the thread is to end.
+    stop: File,
+    connection: Mutex<Option<UnixStream>>,
+}
+
+impl Listener {
+    /// Offers a disk of this shape at the unix socket `path`: to one monitor at a time, and
+    /// to the next when it has gone.
+    pub fn begin(path: &Path, shape: Shape, log: Log) -> IoResult<(Listener, VirtioPort)> {
+        let named = |error: IoError| error.on(path.display().to_string());
+        let socket = bind(path).map_err(named)?;
+        let failed = |what: &'static str| {
+            move |cause: io::Error| named(IoError::new(Kind::Other, what).because(cause))
+        };
+        let stop = event().map_err(failed("no descriptor for its events; raise ulimit -n"))?;
+        let shared = Arc::new(Shared {
+            stop,
+            connection: Mutex::default(),
+        });
+        let door = Arc::new(Door::new(shape, log.clone()));
+        let thread = Thread {
+            door: door.clone(),
+            socket,
+            shared: shared.clone(),
+            log,
+        };
+        let spawned = std::thread::Builder::new()
+            .name("vhost-user".into())
+            .spawn(move || thread.run());
+        spawned.map_err(failed("no thread for it; raise ulimit -u"))?;
+        let port = VirtioPort::new(door.clone());
+        let path = path.to_owned();
+        Ok((Listener { path, door, shared }, port))
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> Counters {
+        self.door.lock().counters
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.door.close();
+        let _ = (&self.shared.stop).write(&1u64.to_ne_bytes());
+        let connection = self.shared.connection.lock();
+        if let Some(connection) = &*connection.expect("no panic under this lock") {
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Listens at `path`; the file of a socket that no process listens on is replaced.
+fn bind(path: &Path) -> IoResult<UnixListener> {
+    let mut bound = UnixListener::bind(path);
+    if let Err(error) = &bound
+        && error.kind() == io::ErrorKind::AddrInUse
+    {
+        if UnixStream::connect(path).is_ok() {
+            let what = "a process listens on this socket; stop it, or choose another path";
+            return Err(IoError::new(Kind::Busy, what));
+        }
+        let _ = std::fs::remove_file(path);
+        bound = UnixListener::bind(path);
+    }
+    bound.map_err(|cause| {
+        let what = "cannot be listened on; see that its directory exists and may be written";
+        IoError::new(Kind::Denied, what).because(cause)
+    })
+}
+
+fn event() -> io::Result<File> {
+    // SAFETY: no pointers are involved.
+    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    match fd {
+        0.. => {
+            // SAFETY: just made, and owned by nobody else.
+            Ok(unsafe { File::from_raw_fd(fd) })
+        }
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+struct Thread {
+    door: Arc<Door>,
+    socket: UnixListener,
+    shared: Arc<Shared>,
+    log: Log,
+}
+
+/// Waits until one of `fds` is ready: those that are.
+fn wait(fds: &[RawFd]) -> io::Result<Vec<bool>> {
+    let poll = |fd: &RawFd| libc::pollfd {
+        fd: *fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let mut polled: Vec<_> = fds.iter().map(poll).collect();
+    // SAFETY: so many entries are there.
+    while unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, -1) } < 0 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    Ok(polled.iter().map(|entry| entry.revents != 0).collect())
+}
+
+impl Thread {
+    fn run(self) {
+        while let Ok(ready) = wait(&[self.shared.stop.as_raw_fd(), self.socket.as_raw_fd()])
+            && !ready[0]
+        {
+            if let Ok((connection, _)) = self.socket.accept() {
+                self.serve(connection);
+            }
+        }
+    }
+
+    fn serve(&self, connection: UnixStream) {
+        *self.connection() = connection.try_clone().ok();
+        let name = {
+            let mut device = self.door.lock();
+            device.counters.connections += 1;
+            device.counters.connected = true;
+            device.shape.name.clone()
+        };
+        let handler = Arc::new(Mutex::new(Handler::new(self.door.clone())));
+        let mut messages = BackendReqHandler::from_stream(connection, handler);
+        let ended = self.follow(&mut messages);
+        drop(messages);
+        *self.connection() = None;
+        let mut device = self.door.stop(|_| true);
+        device.counters.connected = false;
+        device.features = 0;
+        if !device.is_closed() {
+            let rings = &mut device.rings;
+            rings
+                .iter_mut()
+                .for_each(|ring| *ring = Ring::new(RING_MAX));
+            if !matches!(ended, Error::Disconnected | Error::SocketBroken(_)) {
+                (self.log)(format!(
+                    "the virtual machine of volume {name} was cut off: {ended}"
+                ));
+            }
+        }
+    }
+
+    /// Follows a connection to its end: why it ended.
+    fn follow(&self, messages: &mut BackendReqHandler<Mutex<Handler>>) -> Error {
+        loop {
+            let fixed = [
+                self.shared.stop.as_raw_fd(),
+                self.socket.as_raw_fd(),
+                messages.as_raw_fd(),
+            ];
+            let (mut fds, mut kicked) = (fixed.to_vec(), false);
+            let device = self.door.lock();
+            for ring in &device.rings {
+                fds.extend(ring.kick.as_ref().map(|kick| kick.as_raw_fd()));
+            }
+            drop(device);
+            let ready = match wait(&fds) {
+                Ok(ready) => ready,
+                Err(cause) => return Error::SocketError(cause),
+            };
+            if ready[0] {
+                return Error::Disconnected;
+            }
+            if ready[1] && self.socket.accept().is_ok() {
+                let device = self.door.lock();
+                let name = &device.shape.name;
+                (self.log)(format!(
+                    "volume {name} has a virtual machine; another that connected was turned away"
+                ));
+            }
+            if ready[2]
+                && let Err(error) = messages.handle_request()
+            {
+                match error {
+                    Error::SocketRetry(_) => {}
+                    error => return error,
+                }
+            }
+            let mut device = self.door.lock();
+            for ring in &mut device.rings {
+                let Some(kick) = &mut ring.kick else { continue };
+                let at = fds[fixed.len()..]
+                    .iter()
+                    .position(|fd| *fd == kick.as_raw_fd());
+                if at.is_some_and(|at| ready[fixed.len() + at]) {
+                    kicked = true;
+                    if matches!(kick.read(&mut [0; 8]), Ok(0)) {
+                        // Its other end is gone.
+                        ring.kick = None;
+                    }
+                }
+            }
+            if kicked {
+                device.rouse();
+            }
+        }
+    }
+
+    fn connection(&self) -> std::sync::MutexGuard<'_, Option<UnixStream>> {
+        let connection = self.shared.connection.lock();
+        connection.expect("no panic under this lock")
+    }
+}

@@ -1,0 +1,341 @@
+//! The disk of one guest: what the control thread sets up, and the shard serves.
+//!
+//! Invariants:
+//!     a tag waits, or holds a request, or its server has it
+//!     a tag waits ⟹ no ring has a request, or one that does was woken for it  (`rouse`)
+
+use crate::layout;
+use crate::request::{self, Asked, Pieces, Unmapped};
+use crate::ring::{Memory, Ring, RingBroken};
+use crate::shape::{Counters, Log, QUEUES_MAX, RING_MAX, Shape};
+use block::{Answer, Buf, Fua, IoError, IoResult, Kind, Request, Tag};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+use virtio_bindings::bindings::virtio_blk as blk;
+use vm_memory::{Bytes, GuestAddress};
+
+/// Requests answered here, without the volume, before others have their turn.
+const AT_ONCE_MAX: u32 = 64;
+
+/// The disk, behind a lock that is held for as long as one request's bytes are copied.
+pub(crate) struct Door {
+    device: Mutex<Device>,
+    /// A request was answered.
+    answered: Condvar,
+}
+
+pub(crate) struct Device {
+    pub(crate) shape: Shape,
+    pub(crate) rings: Vec<Ring>,
+    /// The features that the guest took.
+    pub(crate) features: u64,
+    pub(crate) counters: Counters,
+    log: Log,
+    closed: bool,
+    held: Vec<Option<Held>>,
+    /// Tags that wait, in order.
+    idle: VecDeque<(Tag, Waker)>,
+    /// The ring that is looked at first.
+    first: usize,
+}
+
+/// A request that a tag holds.
+struct Held {
+    ring: usize,
+    head: u16,
+    memory: Arc<Memory>,
+    status: GuestAddress,
+    request: Request,
+    data: Pieces,
+    taken: bool,
+}
+
+impl Door {
+    pub(crate) fn new(shape: Shape, log: Log) -> Door {
+        let held = (0..shape.depth).map(|_| None).collect();
+        let rings = (0..QUEUES_MAX).map(|_| Ring::new(RING_MAX)).collect();
+        Door {
+            device: Mutex::new(Device {
+                shape,
+                rings,
+                features: 0,
+                counters: Counters::default(),
+                log,
+                closed: false,
+                held,
+                idle: VecDeque::new(),
+                first: 0,
+            }),
+            answered: Condvar::new(),
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Device> {
+        self.device.lock().expect("no panic under this lock")
+    }
+
+    /// Stops the rings that `which` names, and waits until they have nothing in hand, or
+    /// the disk is closed.
+    pub(crate) fn stop(&self, which: impl Fn(usize) -> bool) -> MutexGuard<'_, Device> {
+        let mut device = self.lock();
+        for (_, ring) in device
+            .rings
+            .iter_mut()
+            .enumerate()
+            .filter(|(n, _)| which(*n))
+        {
+            ring.stop();
+        }
+        let busy = |device: &mut Device| {
+            let mut rings = device.rings.iter().enumerate();
+            !device.closed && rings.any(|(n, ring)| which(n) && ring.in_hand > 0)
+        };
+        let waited = self.answered.wait_while(device, busy);
+        waited.expect("no panic under this lock")
+    }
+
+    pub(crate) fn poll_next(&self, tag: Tag, cx: &Context<'_>) -> Poll<IoResult<Request>> {
+        self.lock().poll_next(tag, cx)
+    }
+
+    pub(crate) fn answer(&self, tag: Tag, answer: Answer) -> IoResult {
+        let answered = self.lock().answer(tag, answer);
+        self.answered.notify_all();
+        answered
+    }
+
+    pub(crate) fn take(&self, tag: Tag, buf: &mut Buf) -> IoResult {
+        self.lock().take(tag, buf)
+    }
+
+    pub(crate) fn close(&self) {
+        let mut device = self.lock();
+        device.closed = true;
+        let idle = std::mem::take(&mut device.idle);
+        drop(device);
+        idle.into_iter().for_each(|(_, waker)| waker.wake());
+        self.answered.notify_all();
+    }
+}
+
+impl Device {
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    fn poll_next(&mut self, tag: Tag, cx: &Context<'_>) -> Poll<IoResult<Request>> {
+        if self.closed {
+            return Poll::Ready(Err(self.gone()));
+        }
+        let place = self.held.get(usize::from(tag.0));
+        if place.is_none_or(|held| held.is_some()) {
+            let what = "not what its tag waits for";
+            return Poll::Ready(Err(self.invalid(what)));
+        }
+        self.idle.retain(|(other, _)| *other != tag);
+        for _ in 0..AT_ONCE_MAX {
+            match self.begin() {
+                Begun::Request(held) => {
+                    let request = held.request;
+                    self.held[usize::from(tag.0)] = Some(*held);
+                    self.rouse();
+                    return Poll::Ready(Ok(request));
+                }
+                Begun::Done => {}
+                Begun::Nothing if self.has_more() => {}
+                Begun::Nothing => {
+                    self.idle.push_back((tag, cx.waker().clone()));
+                    return Poll::Pending;
+                }
+            }
+        }
+        self.idle.push_back((tag, cx.waker().clone()));
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Wakes a tag if there is a request for it, which wakes the next.
+    pub(crate) fn rouse(&mut self) {
+        if !self.idle.is_empty()
+            && self.has_more()
+            && let Some((_, waker)) = self.idle.pop_front()
+        {
+            waker.wake();
+        }
+    }
+
+    fn has_more(&mut self) -> bool {
+        for at in 0..self.rings.len() {
+            match self.rings[at].has_more() {
+                Ok(true) => return true,
+                Ok(false) => {}
+                Err(why) => self.give_up(at, &why),
+            }
+        }
+        false
+    }
+
+    /// Takes the next request of any ring, each ring in its turn.
+    fn begin(&mut self) -> Begun {
+        let rings = self.rings.len();
+        for at in (self.first..rings).chain(0..self.first) {
+            match self.rings[at].pop() {
+                Ok(None) => {}
+                Ok(Some((head, memory))) => {
+                    self.first = (at + 1) % rings;
+                    return self.read(at, head, memory);
+                }
+                Err(why) => self.give_up(at, &why),
+            }
+        }
+        Begun::Nothing
+    }
+
+    /// Reads a request that was popped, and answers it at once if it is none for the volume.
+    fn read(&mut self, ring: usize, head: u16, memory: Arc<Memory>) -> Begun {
+        // A guest that cannot flush has every write durable.
+        let fua = match layout::flushes(self.features) {
+            true => Fua::No,
+            false => Fua::Yes,
+        };
+        let table = self.rings[ring].table();
+        let parsed = request::parse(memory.as_ref(), table, head, &self.shape, fua);
+        let Ok(parsed) = parsed else {
+            self.push(ring, &memory, head, 0);
+            return Begun::Done;
+        };
+        let (status, written) = match parsed.asked {
+            Asked::Request(request, data) => {
+                return Begun::Request(Box::new(Held {
+                    ring,
+                    head,
+                    memory,
+                    status: parsed.status,
+                    request,
+                    data,
+                    taken: false,
+                }));
+            }
+            Asked::Id(data) => match data.write(memory.as_ref(), &self.id()) {
+                Ok(()) => (blk::VIRTIO_BLK_S_OK as u8, layout::ID_BYTES as u32),
+                Err(Unmapped) => (blk::VIRTIO_BLK_S_IOERR as u8, 0),
+            },
+            Asked::Refused(status) => (status, 0),
+        };
+        self.finish(ring, &memory, head, parsed.status, status, written);
+        Begun::Done
+    }
+
+    fn id(&self) -> [u8; layout::ID_BYTES] {
+        let mut id = [0; layout::ID_BYTES];
+        let name = self.shape.name.as_bytes();
+        let len = name.len().min(id.len());
+        id[..len].copy_from_slice(&name[..len]);
+        id
+    }
+
+    fn answer(&mut self, tag: Tag, answer: Answer) -> IoResult {
+        let place = self.held.get_mut(usize::from(tag.0)).and_then(Option::take);
+        let Some(held) = place else {
+            return Err(self.invalid("its tag holds nothing to answer"));
+        };
+        let fits = match held.request {
+            Request::Read(_) => {
+                let given = answer.data.as_ref().map_or(0, |data| data.len());
+                answer.result.is_err() || given == held.request.bytes()
+            }
+            Request::Write(..) => held.taken,
+            _ => true,
+        };
+        if !fits {
+            self.held[usize::from(tag.0)] = Some(held);
+            return Err(self.invalid("no answer to what its tag holds"));
+        }
+        let copied = match (&answer.result, &answer.data, held.request) {
+            (Ok(()), Some(data), Request::Read(_)) => held.data.write(held.memory.as_ref(), data),
+            _ => Ok(()),
+        };
+        let (status, written) = match (answer.result, copied, held.request) {
+            (Ok(()), Ok(()), Request::Read(_)) => (blk::VIRTIO_BLK_S_OK, held.request.bytes()),
+            (Ok(()), Ok(()), _) => (blk::VIRTIO_BLK_S_OK, 0),
+            (Err(error), _, _) if error.kind() == Kind::Unsupported => {
+                (blk::VIRTIO_BLK_S_UNSUPP, 0)
+            }
+            _ => (blk::VIRTIO_BLK_S_IOERR, 0),
+        };
+        let (status, written) = (status as u8, written as u32);
+        let Held { ring, head, .. } = held;
+        self.finish(ring, &held.memory, head, held.status, status, written);
+        Ok(())
+    }
+
+    fn take(&mut self, tag: Tag, buf: &mut Buf) -> IoResult {
+        if self.closed {
+            return Err(self.gone());
+        }
+        let held = self.held.get_mut(usize::from(tag.0));
+        let Some(Some(held)) = held else {
+            return Err(self.invalid("its tag holds nothing to take"));
+        };
+        let is_write = matches!(held.request, Request::Write(..));
+        if !is_write || held.taken || buf.len() != held.request.bytes() {
+            return Err(self.invalid("no write of this length to take"));
+        }
+        held.taken = true;
+        let copied = held.data.read(held.memory.as_ref(), buf);
+        copied.map_err(|Unmapped| {
+            let what = "the guest gave no memory for its bytes";
+            IoError::new(Kind::Other, what).on(self.shape.name.clone())
+        })
+    }
+
+    /// Gives a request its status, and its descriptors back.
+    fn finish(
+        &mut self,
+        ring: usize,
+        memory: &Memory,
+        head: u16,
+        at: GuestAddress,
+        status: u8,
+        written: u32,
+    ) {
+        // Where there is no place for a status, its guest harms itself alone.
+        let written = match memory.write_obj(status, at) {
+            Ok(()) => written + 1,
+            Err(_) => 0,
+        };
+        self.push(ring, memory, head, written);
+    }
+
+    fn push(&mut self, ring: usize, memory: &Memory, head: u16, written: u32) {
+        if let Err(why) = self.rings[ring].push(memory, head, written) {
+            self.give_up(ring, &why);
+        }
+    }
+
+    fn give_up(&mut self, ring: usize, RingBroken(why): &RingBroken) {
+        self.rings[ring].give_up();
+        self.counters.broken += 1;
+        let name = &self.shape.name;
+        (self.log)(format!(
+            "queue {ring} of the guest of volume {name} makes no sense: {why}"
+        ));
+    }
+
+    fn gone(&self) -> IoError {
+        IoError::new(Kind::Gone, "the port has ended").on(self.shape.name.clone())
+    }
+
+    fn invalid(&self, what: &'static str) -> IoError {
+        IoError::new(Kind::Invalid, what).on(self.shape.name.clone())
+    }
+}
+
+/// What `Device::begin` came to.
+enum Begun {
+    Request(Box<Held>),
+    /// One was answered.
+    Done,
+    Nothing,
+}

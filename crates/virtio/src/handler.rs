@@ -1,0 +1,336 @@
+//! What a monitor asks for, message by message: the rings are set up, started and stopped.
+
+use crate::device::Door;
+use crate::inflight::{self, Marks};
+use crate::layout;
+use crate::ring::{Memory, RingBroken};
+use crate::shape::{QUEUES_MAX, RING_MAX};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use vhost::vhost_user::message::{
+    VhostTransferStateDirection, VhostTransferStatePhase, VhostUserConfigFlags, VhostUserInflight,
+    VhostUserLog, VhostUserMemoryRegion, VhostUserProtocolFeatures, VhostUserShMemConfig,
+    VhostUserSharedMsg, VhostUserSingleMemoryRegion, VhostUserVirtioFeatures,
+    VhostUserVringAddrFlags, VhostUserVringState,
+};
+use vhost::vhost_user::{Backend, Error, GpuBackend, Result, VhostUserBackendReqHandlerMut};
+use virtio_queue::QueueT;
+use vm_memory::{FileOffset, GuestAddress, GuestRegionMmap, MmapRegion};
+
+/// The bytes of the configuration space that a monitor may ask for; those that are not used
+/// are zero.
+const CONFIG_BYTES_MAX: usize = 256;
+
+/// One connection of a monitor.
+pub(crate) struct Handler {
+    door: Arc<Door>,
+    memory: Option<Arc<Memory>>,
+    regions: Vec<Region>,
+    marks: Option<Marks>,
+}
+
+/// Where a part of the guest's memory is for the monitor, by whose addresses it places rings.
+struct Region {
+    theirs: u64,
+    guest: u64,
+    len: u64,
+}
+
+impl Handler {
+    pub(crate) fn new(door: Arc<Door>) -> Handler {
+        Handler {
+            door,
+            memory: None,
+            regions: Vec::new(),
+            marks: None,
+        }
+    }
+
+    fn guest_address(&self, theirs: u64) -> Result<GuestAddress> {
+        let inside = |region: &&Region| theirs.wrapping_sub(region.theirs) < region.len;
+        let region = self.regions.iter().find(inside);
+        let region = region.ok_or(Error::InvalidParam)?;
+        Ok(GuestAddress(region.guest + (theirs - region.theirs)))
+    }
+}
+
+/// The number of a ring that there may be.
+fn ring(index: u32) -> Result<usize> {
+    match index < u32::from(QUEUES_MAX) {
+        true => Ok(index as usize),
+        false => Err(Error::InvalidParam),
+    }
+}
+
+fn failed(cause: io::Error) -> Error {
+    Error::ReqHandlerError(cause)
+}
+
+fn broken(RingBroken(why): RingBroken) -> Error {
+    failed(io::Error::other(why))
+}
+
+/// Lets no write to `event` wait.
+fn without_waiting(event: &File) -> Result<()> {
+    // SAFETY: no pointers are involved.
+    let set = unsafe {
+        let flags = libc::fcntl(event.as_raw_fd(), libc::F_GETFL);
+        libc::fcntl(event.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK)
+    };
+    match set {
+        0 => Ok(()),
+        _ => Err(failed(io::Error::last_os_error())),
+    }
+}
+
+impl VhostUserBackendReqHandlerMut for Handler {
+    fn set_owner(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn reset_owner(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn reset_device(&mut self) -> Result<()> {
+        Err(Error::InvalidOperation("not offered"))
+    }
+
+    fn get_features(&mut self) -> Result<u64> {
+        let read_only = self.door.lock().shape.read_only;
+        Ok(layout::features(read_only) | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits())
+    }
+
+    fn set_features(&mut self, features: u64) -> Result<()> {
+        if features & !self.get_features()? != 0 {
+            return Err(Error::InvalidParam);
+        }
+        let mut device = self.door.lock();
+        device.features = features;
+        let always = features & VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits() == 0;
+        for ring in &mut device.rings {
+            ring.queue.set_event_idx(layout::has_event_index(features));
+            // Without it there is no message that would enable them.
+            ring.enabled |= always;
+        }
+        Ok(())
+    }
+
+    fn set_mem_table(
+        &mut self,
+        table: &[VhostUserMemoryRegion],
+        files: Vec<File>,
+        _postcopy: Option<bool>,
+    ) -> Result<Option<Vec<u64>>> {
+        let mut parts = Vec::new();
+        let mut regions = Vec::new();
+        for (region, file) in table.iter().zip(files) {
+            let (len, offset) = (region.memory_size, region.mmap_offset);
+            let bytes = file.metadata().map_err(failed)?.len();
+            if offset.checked_add(len).is_none_or(|end| end > bytes) {
+                return Err(Error::InvalidParam);
+            }
+            let map = MmapRegion::from_file(FileOffset::new(file, offset), len as usize);
+            let map = map.map_err(|cause| failed(io::Error::other(cause)))?;
+            let part = GuestRegionMmap::new(map, GuestAddress(region.guest_phys_addr));
+            parts.push(part.ok_or(Error::InvalidParam)?);
+            regions.push(Region {
+                theirs: region.user_addr,
+                guest: region.guest_phys_addr,
+                len,
+            });
+        }
+        parts.sort_by_key(vm_memory::GuestMemoryRegion::start_addr);
+        let memory = Memory::from_regions(parts);
+        let memory = Arc::new(memory.map_err(|cause| failed(io::Error::other(cause)))?);
+        let mut device = self.door.lock();
+        for ring in &mut device.rings {
+            ring.move_to(&memory);
+        }
+        drop(device);
+        self.regions = regions;
+        self.memory = Some(memory);
+        Ok(None)
+    }
+
+    fn set_vring_num(&mut self, index: u32, num: u32) -> Result<()> {
+        let len = u16::try_from(num).map_err(|_| Error::InvalidParam)?;
+        let mut device = self.door.lock();
+        let queue = &mut device.rings[ring(index)?].queue;
+        queue.try_set_size(len).map_err(|_| Error::InvalidParam)
+    }
+
+    fn set_vring_addr(
+        &mut self,
+        index: u32,
+        _flags: VhostUserVringAddrFlags,
+        descriptor: u64,
+        used: u64,
+        available: u64,
+        _log: u64,
+    ) -> Result<()> {
+        let descriptors = self.guest_address(descriptor)?;
+        let (used, available) = (self.guest_address(used)?, self.guest_address(available)?);
+        let mut device = self.door.lock();
+        let queue = &mut device.rings[ring(index)?].queue;
+        queue
+            .try_set_desc_table_address(descriptors)
+            .and_then(|()| queue.try_set_avail_ring_address(available))
+            .and_then(|()| queue.try_set_used_ring_address(used))
+            .map_err(|_| Error::InvalidParam)
+    }
+
+    fn set_vring_base(&mut self, index: u32, base: u32) -> Result<()> {
+        let base = u16::try_from(base).map_err(|_| Error::InvalidParam)?;
+        let mut device = self.door.lock();
+        device.rings[ring(index)?].queue.set_next_avail(base);
+        Ok(())
+    }
+
+    fn get_vring_base(&mut self, index: u32) -> Result<VhostUserVringState> {
+        let at = ring(index)?;
+        let device = self.door.stop(|n| n == at);
+        let base = device.rings[at].queue.next_avail();
+        Ok(VhostUserVringState::new(index, base.into()))
+    }
+
+    fn set_vring_kick(&mut self, index: u8, fd: Option<File>) -> Result<()> {
+        let at = ring(index.into())?;
+        // Nobody polls a ring here.
+        let kick = fd.ok_or(Error::InvalidParam)?;
+        let memory = self.memory.clone().ok_or(Error::InvalidParam)?;
+        let mut device = self.door.lock();
+        let ring = &mut device.rings[at];
+        let len = ring.queue.size();
+        let marks = match &self.marks {
+            Some(marks) => Some(marks.ring(index.into(), len).ok_or(Error::InvalidParam)?),
+            None => None,
+        };
+        let repeated = ring.start(memory, marks).map_err(broken)?;
+        ring.kick = Some(kick);
+        device.counters.repeated += repeated as u64;
+        device.rouse();
+        Ok(())
+    }
+
+    fn set_vring_call(&mut self, index: u8, fd: Option<File>) -> Result<()> {
+        fd.as_ref().map_or(Ok(()), without_waiting)?;
+        self.door.lock().rings[ring(index.into())?].call = fd;
+        Ok(())
+    }
+
+    fn set_vring_err(&mut self, index: u8, fd: Option<File>) -> Result<()> {
+        fd.as_ref().map_or(Ok(()), without_waiting)?;
+        self.door.lock().rings[ring(index.into())?].err = fd;
+        Ok(())
+    }
+
+    fn get_protocol_features(&mut self) -> Result<VhostUserProtocolFeatures> {
+        Ok(VhostUserProtocolFeatures::MQ
+            | VhostUserProtocolFeatures::CONFIG
+            | VhostUserProtocolFeatures::INFLIGHT_SHMFD)
+    }
+
+    fn set_protocol_features(&mut self, _features: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn get_queue_num(&mut self) -> Result<u64> {
+        Ok(QUEUES_MAX.into())
+    }
+
+    fn set_vring_enable(&mut self, index: u32, enable: bool) -> Result<()> {
+        let mut device = self.door.lock();
+        device.rings[ring(index)?].enabled = enable;
+        device.rouse();
+        Ok(())
+    }
+
+    fn get_config(
+        &mut self,
+        offset: u32,
+        size: u32,
+        _flags: VhostUserConfigFlags,
+    ) -> Result<Vec<u8>> {
+        let mut bytes = [0; CONFIG_BYTES_MAX];
+        let known = layout::config(&self.door.lock().shape.geometry, QUEUES_MAX);
+        bytes[..known.len()].copy_from_slice(&known);
+        let asked = bytes
+            .get(offset as usize..)
+            .and_then(|b| b.get(..size as usize));
+        asked.map(Vec::from).ok_or(Error::InvalidParam)
+    }
+
+    fn set_config(&mut self, _at: u32, _bytes: &[u8], _flags: VhostUserConfigFlags) -> Result<()> {
+        Err(Error::InvalidOperation("not offered"))
+    }
+
+    fn set_backend_req_fd(&mut self, _backend: Backend) {}
+
+    fn set_gpu_socket(&mut self, _gpu: GpuBackend) -> Result<()> {
+        Err(Error::InvalidOperation("not offered"))
+    }
+
+    fn get_shared_object(&mut self, _uuid: VhostUserSharedMsg) -> Result<File> {
+        Err(Error::InvalidOperation("not offered"))
+    }
+
+    fn get_inflight_fd(&mut self, asked: &VhostUserInflight) -> Result<(VhostUserInflight, File)> {
+        let (rings, len) = (asked.num_queues, asked.queue_size);
+        if !(1..=QUEUES_MAX).contains(&rings) || !(1..=RING_MAX).contains(&len) {
+            return Err(Error::InvalidParam);
+        }
+        let (file, bytes) = inflight::create(rings, len).map_err(failed)?;
+        Ok((VhostUserInflight::new(bytes as u64, 0, rings, len), file))
+    }
+
+    fn set_inflight_fd(&mut self, given: &VhostUserInflight, file: File) -> Result<()> {
+        let (rings, len) = (given.num_queues, given.queue_size);
+        if !(1..=QUEUES_MAX).contains(&rings) || !(1..=RING_MAX).contains(&len) {
+            return Err(Error::InvalidParam);
+        }
+        let marks = Marks::map(file, given.mmap_offset, rings, len).map_err(failed)?;
+        self.marks = Some(marks);
+        Ok(())
+    }
+
+    fn get_max_mem_slots(&mut self) -> Result<u64> {
+        Err(Error::InvalidOperation("not offered"))
+    }
+
+    fn add_mem_region(
+        &mut self,
+        _region: &VhostUserSingleMemoryRegion,
+        _file: File,
+        _postcopy: Option<bool>,
+    ) -> Result<Option<u64>> {
+        Err(Error::InvalidOperation("not offered"))
+    }
+
+    fn remove_mem_region(&mut self, _region: &VhostUserSingleMemoryRegion) -> Result<()> {
+        Err(Error::InvalidOperation("not offered"))
+    }
+
+    fn set_device_state_fd(
+        &mut self,
+        _direction: VhostTransferStateDirection,
+        _phase: VhostTransferStatePhase,
+        _file: File,
+    ) -> Result<Option<File>> {
+        Err(Error::InvalidOperation("not offered"))
+    }
+
+    fn check_device_state(&mut self) -> Result<()> {
+        Err(Error::InvalidOperation("not offered"))
+    }
+
+    fn get_shmem_config(&mut self) -> Result<VhostUserShMemConfig> {
+        Err(Error::InvalidOperation("not offered"))
+    }
+
+    fn set_log_base(&mut self, _log: &VhostUserLog, _file: File) -> Result<()> {
+        Err(Error::InvalidOperation("not offered"))
+    }
+}

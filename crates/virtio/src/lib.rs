@@ -1,0 +1,36 @@
+//! vhost-user-blk: a volume as the virtio disk of a virtual machine, over shared memory.
+//!
+//! A virtual machine monitor connects to a unix socket and passes the guest's memory, a ring
+//! a queue, and events to notify by. One thread a volume speaks with it (`control`); requests
+//! are taken out of the rings, and answered, on the shard that serves the volume (`port`).
+//!
+//! Invariants:
+//!     what a guest writes into its memory fails that guest at most   (`request`, `ring`)
+//!     bytes are copied before they are checked, written or answered: a guest may change
+//!     its memory meanwhile
+//!     a request is marked as in flight before it is served, and until its answer can be
+//!     seen, in memory that the monitor keeps: the next daemon serves it (`inflight`)
+//!     a connection begins only once every request of the one before has ended
+//!
+//! Trusted is the monitor: one that truncates the memory it has passed ends the daemon (by
+//! SIGBUS), as it could end its guest.
+//!
+//! Not here: packed rings, live migration's log of dirty pages.
+
+mod control;
+mod device;
+#[cfg(test)]
+mod guest;
+mod handler;
+mod inflight;
+mod layout;
+mod port;
+mod request;
+mod ring;
+mod shape;
+#[cfg(test)]
+mod tests;
+
+pub use control::Listener;
+pub use port::VirtioPort;
+pub use shape::{Counters, Log, QUEUES_MAX, RING_MAX, Shape};

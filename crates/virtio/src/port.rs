@@ -1,0 +1,47 @@
+//! The requests of a guest, as a `Port`.
+
+use crate::device::Door;
+use crate::shape::Counters;
+use block::{Answer, Buf, IoResult, Port, Request, Tag};
+use std::future::poll_fn;
+use std::sync::Arc;
+
+/// The port of one disk, whatever guest has it at the time.
+pub struct VirtioPort {
+    door: Arc<Door>,
+    tags: u16,
+}
+
+impl VirtioPort {
+    pub(crate) fn new(door: Arc<Door>) -> VirtioPort {
+        let tags = door.lock().shape.depth;
+        VirtioPort { door, tags }
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> Counters {
+        self.door.lock().counters
+    }
+}
+
+impl Port for VirtioPort {
+    fn tags(&self) -> u16 {
+        self.tags
+    }
+
+    async fn next(&self, tag: Tag, answer: Option<Answer>) -> IoResult<Request> {
+        if let Some(answer) = answer {
+            self.door.answer(tag, answer)?;
+        }
+        poll_fn(|cx| self.door.poll_next(tag, cx)).await
+    }
+
+    async fn take(&self, tag: Tag, mut buf: Buf) -> (Buf, IoResult) {
+        let taken = self.door.take(tag, &mut buf);
+        (buf, taken)
+    }
+
+    fn close(&self) {
+        self.door.close();
+    }
+}

@@ -1,0 +1,184 @@
+//! One queue of a guest: a split ring in its memory, and the events to notify by.
+//!
+//! Invariants:
+//!     a head is marked as in flight from `pop` to `push`
+//!     a ring that is broken gives nothing until its guest sets it up again
+//!     answers to what was popped before a stop still reach the ring
+
+use crate::inflight::RingMarks;
+use crate::request::Table;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use virtio_queue::{Queue, QueueOwnedT, QueueT};
+use vm_memory::{GuestAddress, GuestMemoryMmap};
+
+/// A guest's memory.
+pub(crate) type Memory = GuestMemoryMmap<()>;
+
+/// Why a ring cannot be gone on with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct RingBroken(pub(crate) String);
+
+/// A ring, as far as it is set up.
+pub(crate) struct Ring {
+    pub(crate) queue: Queue,
+    /// Where it lies; set once it is served.
+    memory: Option<Arc<Memory>>,
+    pub(crate) enabled: bool,
+    /// Rings when there are requests.
+    pub(crate) kick: Option<File>,
+    /// Rung when there are answers.
+    pub(crate) call: Option<File>,
+    /// Rung when it is broken.
+    pub(crate) err: Option<File>,
+    marks: Option<RingMarks>,
+    /// Heads that the daemon before has left.
+    left: VecDeque<u16>,
+    /// Heads that were popped and not pushed.
+    pub(crate) in_hand: u32,
+}
+
+impl Ring {
+    pub(crate) fn new(len_max: u16) -> Ring {
+        Ring {
+            queue: Queue::new(len_max).expect("a power of two"),
+            memory: None,
+            enabled: false,
+            kick: None,
+            call: None,
+            err: None,
+            marks: None,
+            left: VecDeque::new(),
+            in_hand: 0,
+        }
+    }
+
+    /// Begins to serve it, as it is set up: first the requests that `marks` report, which
+    /// are so many.
+    pub(crate) fn start(
+        &mut self,
+        memory: Arc<Memory>,
+        mut marks: Option<RingMarks>,
+    ) -> Result<usize, RingBroken> {
+        if self.in_hand > 0 {
+            return Err(RingBroken("it is served already".into()));
+        }
+        self.queue.set_ready(true);
+        if !self.queue.is_valid(memory.as_ref()) {
+            return Err(RingBroken("it does not lie in the guest's memory".into()));
+        }
+        let used = self.queue.used_idx(memory.as_ref(), Ordering::Acquire);
+        let used = used.map_err(broken)?.0;
+        self.queue.set_next_used(used);
+        if let Some(marks) = &mut marks {
+            self.left = marks.recover(used).into();
+            let taken = used.wrapping_add(self.left.len() as u16);
+            self.queue.set_next_avail(taken);
+        }
+        (self.marks, self.memory) = (marks, Some(memory));
+        Ok(self.left.len())
+    }
+
+    /// Takes nothing more from it; what is in hand is answered all the same.
+    pub(crate) fn stop(&mut self) {
+        self.memory = None;
+        self.kick = None;
+    }
+
+    /// Has its requests in other memory from now on.
+    pub(crate) fn move_to(&mut self, memory: &Arc<Memory>) {
+        if self.memory.is_some() {
+            self.memory = Some(memory.clone());
+        }
+    }
+
+    /// Where its descriptors are.
+    pub(crate) fn table(&self) -> Table {
+        Table {
+            at: GuestAddress(self.queue.desc_table()),
+            len: self.queue.size(),
+        }
+    }
+
+    /// The head of its next request, if there is one.
+    pub(crate) fn pop(&mut self) -> Result<Option<(u16, Arc<Memory>)>, RingBroken> {
+        let Some(memory) = self.memory.as_ref().filter(|_| self.enabled) else {
+            return Ok(None);
+        };
+        let head = match self.left.pop_front() {
+            // Its mark is still there.
+            Some(head) => head,
+            None => {
+                let mut chains = self.queue.iter(memory.clone()).map_err(broken)?;
+                let Some(chain) = chains.next() else {
+                    return Ok(None);
+                };
+                let head = chain.head_index();
+                if head >= self.queue.size() {
+                    return Err(RingBroken(format!("it has no descriptor {head}")));
+                }
+                if let Some(marks) = &mut self.marks {
+                    marks.begin(head);
+                }
+                head
+            }
+        };
+        self.in_hand += 1;
+        Ok(Some((head, memory.clone())))
+    }
+
+    /// Whether there is a request to pop; if not, the guest will ring for the next.
+    pub(crate) fn has_more(&mut self) -> Result<bool, RingBroken> {
+        let Some(memory) = self.memory.as_ref().filter(|_| self.enabled) else {
+            return Ok(false);
+        };
+        if !self.left.is_empty() {
+            return Ok(true);
+        }
+        self.queue
+            .enable_notification(memory.as_ref())
+            .map_err(broken)
+    }
+
+    /// Gives `head` back, with `written` bytes in its buffers, and rings if the guest wants
+    /// that.
+    pub(crate) fn push(
+        &mut self,
+        memory: &Memory,
+        head: u16,
+        written: u32,
+    ) -> Result<(), RingBroken> {
+        self.in_hand -= 1;
+        if let Some(marks) = &self.marks {
+            marks.ending(head);
+        }
+        self.queue.add_used(memory, head, written).map_err(broken)?;
+        if let Some(marks) = &self.marks {
+            marks.ended(head, self.queue.next_used());
+        }
+        if self.queue.needs_notification(memory).map_err(broken)? {
+            ring(&self.call);
+        }
+        Ok(())
+    }
+
+    /// Serves it no longer: it makes no sense.
+    pub(crate) fn give_up(&mut self) {
+        self.stop();
+        ring(&self.err);
+    }
+}
+
+/// Raises an event's counter. One that is full is raised already.
+fn ring(event: &Option<File>) {
+    if let Some(mut event) = event.as_ref() {
+        let _ = event.write(&1u64.to_ne_bytes());
+    }
+}
+
+fn broken(error: impl ToString) -> RingBroken {
+    RingBroken(error.to_string())
+}

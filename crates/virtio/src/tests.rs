@@ -1,0 +1,429 @@
+//! Guests that behave, and guests that do not.
+
+use crate::device::Door;
+use crate::guest::{BASE, BUFFERS, BYTES, Guest, INDIRECT, NEXT, Raw, WRITE};
+use crate::inflight::{self, Marks};
+use crate::layout::REQUEST_MAX;
+use crate::port::VirtioPort;
+use crate::ring::Ring;
+use crate::shape::{RING_MAX, Shape};
+use block::conformance::Asker;
+use block::{
+    Answer, Buf, Env, Extent, Fua, Geometry, IoResult, Lba, Nanos, Pool, Port, Request, Sectors,
+    Tag,
+};
+use proptest::prelude::*;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use vm_memory::{Bytes, GuestAddress};
+
+const SECTORS: Sectors = Sectors(1 << 15);
+const DEPTH: u16 = 4;
+/// What a guest that can flush takes of `layout::features`.
+const FLUSH: u64 = 1 << 9;
+
+fn door() -> Arc<Door> {
+    let shape = Shape {
+        geometry: Geometry::new("data", SECTORS, Sectors(1)),
+        read_only: false,
+        name: "data".into(),
+        depth: DEPTH,
+    };
+    let door = Arc::new(Door::new(shape, Arc::new(|_| ())));
+    door.lock().features = FLUSH;
+    door
+}
+
+fn poll(door: &Door, tag: Tag) -> Option<IoResult<Request>> {
+    match door.poll_next(tag, &Context::from_waker(Waker::noop())) {
+        Poll::Ready(next) => Some(next),
+        Poll::Pending => None,
+    }
+}
+
+/// Carries out what `tag` holds, on a disk whose every byte is 7.
+fn serve(door: &Door, pool: &Pool, tag: Tag, request: Request) {
+    let mut answer = Answer {
+        result: Ok(()),
+        data: None,
+    };
+    match request {
+        Request::Read(_) => {
+            let mut buf = pool.take(request.bytes());
+            buf.fill(7);
+            answer.data = Some(buf.share());
+        }
+        Request::Write(..) => {
+            let mut buf = pool.take(request.bytes());
+            answer.result = door.take(tag, &mut buf);
+        }
+        _ => {}
+    }
+    door.answer(tag, answer).unwrap();
+}
+
+/// Serves the door's tags until none has a request.
+fn serve_all(door: &Door, pool: &Pool) -> Vec<Request> {
+    let mut served = Vec::new();
+    loop {
+        let before = served.len();
+        for tag in (0..DEPTH).map(Tag) {
+            if let Some(next) = poll(door, tag) {
+                let request = next.unwrap();
+                serve(door, pool, tag, request);
+                served.push(request);
+            }
+        }
+        if served.len() == before {
+            return served;
+        }
+    }
+}
+
+/// A header at `at`.
+fn header(guest: &Guest, at: u64, kind: u32, sector: u64) {
+    let memory = &guest.memory;
+    memory.write_obj(kind, GuestAddress(at)).unwrap();
+    memory.write_obj(0u32, GuestAddress(at + 4)).unwrap();
+    memory.write_obj(sector, GuestAddress(at + 8)).unwrap();
+}
+
+/// Offers a read of one sector with three descriptors from `head` on.
+fn offer_read(guest: &mut Guest, head: u16, sector: u64) {
+    let at = BUFFERS + u64::from(head) * 4096;
+    header(guest, at, 0, sector);
+    let raw = |at, len, flags, next| Raw {
+        at,
+        len,
+        flags,
+        next,
+    };
+    guest.put(BASE, head, raw(at, 16, NEXT, head + 1));
+    guest.put(BASE, head + 1, raw(at + 512, 512, NEXT | WRITE, head + 2));
+    guest.put(BASE, head + 2, raw(at + 1024, 1, WRITE, 0));
+    guest
+        .memory
+        .write_obj(9u8, GuestAddress(at + 1024))
+        .unwrap();
+    guest.offer(head);
+}
+
+/// Whether that read was answered with the disk's bytes.
+fn was_read(guest: &Guest, head: u16) -> bool {
+    let at = BUFFERS + u64::from(head) * 4096;
+    let mut bytes = [0; 513];
+    guest
+        .memory
+        .read_slice(&mut bytes, GuestAddress(at + 512))
+        .unwrap();
+    bytes[..512].iter().all(|byte| *byte == 7) && bytes[512] == 0
+}
+
+#[test]
+fn what_a_dead_daemon_left_is_served_again_and_what_it_answered_is_not() {
+    let pool = Pool::new(4 << 20);
+    let (file, _) = inflight::create(1, 16).unwrap();
+    let marks = Marks::map(file, 0, 1, 16).unwrap();
+    let mut guest = Guest::new(16);
+    let first = door();
+    guest.attach(&first, Some(&marks));
+    for head in [0, 3, 6] {
+        offer_read(&mut guest, head, head.into());
+    }
+    let taken: Vec<_> = (0..3)
+        .map(|tag| poll(&first, Tag(tag)).unwrap().unwrap())
+        .collect();
+    serve(&first, &pool, Tag(1), taken[1]);
+    assert_eq!(guest.used(), Some((3, 513)));
+    offer_read(&mut guest, 9, 9);
+    // It is gone without a word.
+    let next = door();
+    guest.attach(&next, Some(&marks));
+    let at = |head| Request::Read(Extent::new(Lba(head), Sectors(1)));
+    assert_eq!(serve_all(&next, &pool), [at(0), at(6), at(9)]);
+    let heads: Vec<_> = std::iter::from_fn(|| guest.used())
+        .map(|(head, _)| head)
+        .collect();
+    assert_eq!(heads, [0, 6, 9]);
+    assert!([0, 3, 6, 9].into_iter().all(|head| was_read(&guest, head)));
+}
+
+#[test]
+fn without_flushes_every_write_is_durable_at_once() {
+    for (features, expected) in [(FLUSH, Fua::No), (0, Fua::Yes)] {
+        let (door, mut guest) = (door(), Guest::new(8));
+        door.lock().features = features;
+        guest.attach(&door, None);
+        header(&guest, BUFFERS, 1, 8);
+        // Header and data in one, which virtio 1 allows.
+        let (data, status) = (16 + 512, BUFFERS + 4096);
+        let raw = |at, len, flags, next| Raw {
+            at,
+            len,
+            flags,
+            next,
+        };
+        guest.put(BASE, 0, raw(BUFFERS, data, NEXT, 1));
+        guest.put(BASE, 1, raw(status, 1, WRITE, 0));
+        guest.offer(0);
+        let request = poll(&door, Tag(0)).unwrap().unwrap();
+        assert_eq!(
+            request,
+            Request::Write(Extent::new(Lba(8), Sectors(1)), expected)
+        );
+    }
+}
+
+fn raw() -> impl Strategy<Value = Raw> {
+    let at = prop_oneof![
+        4 => (0..64u64).prop_map(|n| BUFFERS + n * 512),
+        1 => (0..4096u64).prop_map(|n| BASE + BYTES - n),
+        1 => (0..64u64).prop_map(|n| BASE + n * 16),
+        1 => any::<u64>(),
+    ];
+    let len = prop_oneof![
+        Just(0u32),
+        Just(1),
+        Just(16),
+        Just(32),
+        Just(512),
+        Just(513),
+        Just(4096),
+        Just(REQUEST_MAX),
+        Just(u32::MAX),
+        0..9000u32,
+    ];
+    (at, len, 0..8u16, 0..20u16).prop_map(|(at, len, flags, next)| Raw {
+        at,
+        len,
+        flags,
+        next,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    /// Whatever a guest has in its memory: nothing panics, all ends, requests lie within
+    /// the disk, and the next guest of the door is served.
+    #[test]
+    fn a_hostile_guest_harms_itself_alone(
+        table in prop::collection::vec(raw(), 16),
+        indirect in prop::collection::vec(raw(), 16),
+        headers in prop::collection::vec((0..16u32, prop_oneof![0..SECTORS.0 + 9, any::<u64>()]), 64),
+        steps in prop::collection::vec((0..18u16, prop::option::weighted(0.1, any::<u16>())), 0..40),
+        marked in any::<bool>(),
+    ) {
+        let (door, mut guest, pool) = (door(), Guest::new(16), Pool::new(8 << 20));
+        let (file, _) = inflight::create(1, 16).unwrap();
+        let marks = marked.then(|| Marks::map(file, 0, 1, 16).unwrap());
+        for (at, (kind, sector)) in headers.iter().enumerate() {
+            header(&guest, BUFFERS + at as u64 * 512, *kind, *sector);
+        }
+        for at in 0..16 {
+            guest.put(BASE, at, table[usize::from(at)]);
+            guest.put(BUFFERS + 512, at, indirect[usize::from(at)]);
+        }
+        guest.attach(&door, marks.as_ref());
+        for (head, jump) in steps {
+            match jump {
+                Some(offered) => guest.jump(offered),
+                None => guest.offer(head),
+            }
+            for request in serve_all(&door, &pool) {
+                if let Request::Read(at) | Request::Write(at, _) | Request::Zero(at)
+                    | Request::Discard(at) = request
+                {
+                    prop_assert!(at.end().0 <= SECTORS.0 && !at.is_empty());
+                    prop_assert!(request.bytes() <= REQUEST_MAX as usize);
+                }
+            }
+        }
+        drop(door.stop(|_| true));
+        door.lock().rings[0] = Ring::new(RING_MAX);
+        let mut next = Guest::new(16);
+        next.attach(&door, None);
+        offer_read(&mut next, 4, 4);
+        prop_assert_eq!(serve_all(&door, &pool).len(), 1);
+        prop_assert!(was_read(&next, 4));
+    }
+}
+
+/// A port whose writes have the durability that was asked for, which virtio cannot say.
+struct Durable {
+    port: VirtioPort,
+    forced: Rc<RefCell<HashSet<Lba>>>,
+}
+
+impl Port for Durable {
+    fn tags(&self) -> u16 {
+        self.port.tags()
+    }
+
+    async fn next(&self, tag: Tag, answer: Option<Answer>) -> IoResult<Request> {
+        let next = self.port.next(tag, answer).await?;
+        Ok(match next {
+            Request::Write(at, _) if self.forced.borrow().contains(&at.start) => {
+                Request::Write(at, Fua::Yes)
+            }
+            other => other,
+        })
+    }
+
+    async fn take(&self, tag: Tag, buf: Buf) -> (Buf, IoResult) {
+        self.port.take(tag, buf).await
+    }
+
+    fn close(&self) {
+        self.port.close();
+    }
+}
+
+/// A driver in a guest, each of whose requests has a table of its own, or all the ring's.
+struct Driver {
+    door: Arc<Door>,
+    guest: RefCell<Guest>,
+    free: RefCell<Vec<u16>>,
+    used: RefCell<HashMap<u16, u32>>,
+    forced: Rc<RefCell<HashSet<Lba>>>,
+    env: Env,
+    count: Cell<u64>,
+}
+
+/// Slots of 16 KiB, and four descriptors each.
+const SLOTS: u16 = 64;
+const SLOT_BYTES: u64 = 16 << 10;
+
+impl Driver {
+    fn offer(&self, slot: u16, kind: u32, sector: u64, out: &[u8], into: u32) {
+        let mut guest = self.guest.borrow_mut();
+        let at = BUFFERS + 0x10_0000 + u64::from(slot) * SLOT_BYTES;
+        header(&guest, at, kind, sector);
+        guest
+            .memory
+            .write_slice(out, GuestAddress(at + 64))
+            .unwrap();
+        let (table, first, flags) = match self.count.get() % 2 {
+            0 => (BASE, slot * 4, 0),
+            _ => (at + 15 * 1024, 0, INDIRECT),
+        };
+        self.count.set(self.count.get() + 1);
+        let raw = |at, len, flags, next| Raw {
+            at,
+            len,
+            flags,
+            next,
+        };
+        guest.put(table, first, raw(at, 16, NEXT, first + 1));
+        let (data, direction) = match into {
+            0 => (out.len() as u32, 0),
+            bytes => (bytes, WRITE),
+        };
+        // Data in two parts, of which one may be empty.
+        let (half, start) = (data / 2, at + 64);
+        guest.put(
+            table,
+            first + 1,
+            raw(start, half, NEXT | direction, first + 2),
+        );
+        let rest = raw(
+            start + u64::from(half),
+            data - half,
+            NEXT | direction,
+            first + 3,
+        );
+        guest.put(table, first + 2, rest);
+        guest.put(table, first + 3, raw(at + 48, 1, WRITE, 0));
+        if flags == INDIRECT {
+            guest.put(BASE, slot * 4, raw(table, 64, INDIRECT, 0));
+        }
+        guest.offer(slot * 4);
+        drop(guest);
+        self.door.lock().rouse();
+    }
+
+    fn bytes(&self, slot: u16, at: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        let place = BUFFERS + 0x10_0000 + u64::from(slot) * SLOT_BYTES + at;
+        let memory = &self.guest.borrow().memory;
+        memory.read_slice(&mut bytes, GuestAddress(place)).unwrap();
+        bytes
+    }
+}
+
+impl Asker for Driver {
+    async fn ask(&self, request: Request, data: Vec<u8>) -> Option<Vec<u8>> {
+        let pause = || self.env.timer.sleep(Nanos::from_micros(50));
+        let slot = loop {
+            let free = self.free.borrow_mut().pop();
+            match free {
+                Some(slot) => break slot,
+                None => pause().await,
+            }
+        };
+        let range = |at: Extent| {
+            let mut bytes = at.start.0.to_le_bytes().to_vec();
+            bytes.extend((at.len.0 as u32).to_le_bytes());
+            bytes.extend([0; 4]);
+            bytes
+        };
+        match request {
+            Request::Read(at) => self.offer(slot, 0, at.start.0, &[], at.len.bytes() as u32),
+            Request::Write(at, fua) => {
+                if fua == Fua::Yes {
+                    self.forced.borrow_mut().insert(at.start);
+                }
+                self.offer(slot, 1, at.start.0, &data, 0);
+            }
+            Request::Flush => self.offer(slot, 4, 0, &[], 0),
+            Request::Discard(at) => self.offer(slot, 11, 0, &range(at), 0),
+            Request::Zero(at) => self.offer(slot, 13, 0, &range(at), 0),
+        }
+        while self.used.borrow_mut().remove(&(slot * 4)).is_none() {
+            let given = self.guest.borrow_mut().used();
+            match given {
+                Some((head, len)) => {
+                    self.used.borrow_mut().insert(head as u16, len);
+                }
+                None => pause().await,
+            }
+        }
+        let status = self.bytes(slot, 48, 1)[0];
+        let read = match request {
+            Request::Read(at) => self.bytes(slot, 64, at.len.bytes() as usize),
+            _ => Vec::new(),
+        };
+        self.free.borrow_mut().push(slot);
+        (status == 0).then_some(read)
+    }
+}
+
+#[test]
+fn a_guests_requests_are_those_of_a_port() {
+    let mut host = uring::Uring::new(uring::Options::default()).unwrap();
+    let ended = shard::run_alone(&mut host, |local| async move {
+        for seed in 0..3 {
+            let (door, guest) = (door(), Guest::new(256));
+            guest.attach(&door, None);
+            let forced = Rc::new(RefCell::new(HashSet::new()));
+            let driver = Driver {
+                door: door.clone(),
+                guest: RefCell::new(guest),
+                free: RefCell::new((0..SLOTS).collect()),
+                used: RefCell::default(),
+                forced: forced.clone(),
+                env: local.env(),
+                count: Cell::new(0),
+            };
+            let port = Rc::new(Durable {
+                port: VirtioPort::new(door),
+                forced,
+            });
+            block::conformance::port(port, &driver, &local.env(), seed).await;
+        }
+    });
+    ended.expect("nothing cuts its power");
+}
