@@ -9,12 +9,14 @@
 //!
 //! Not here: what the server writes (logs), and the controller's own cache.
 
-use crate::choices::{Came, Choice, Place, drive};
+use crate::choices::choose;
 use crate::content::{Content, Shape, apart};
 use crate::entry::Experiment;
 use crate::figures::Figures;
 use crate::host::{Host, page_of};
+use crate::load::Place;
 use crate::pages::Front;
+use crate::record::record;
 use crate::replay::Server;
 use crate::rig::{self, Below, Rig};
 use crate::site::{File, PAGE_BYTES};
@@ -35,17 +37,12 @@ const FIGURES: &str = include_str!("../figures/cachecade.toml");
 pub const EXPERIMENT: Experiment = Experiment {
     name: NAME,
     title: "web content beside an operating system on RAID 10, cached on up to three flash drives",
-    needs: "300 MB; a minute and a half a seed",
-    seeds: 3,
+    needs: "300 MB; a minute a seed",
+    seeds: 5,
     figures,
     run: |seed, quick, done| run(seed, if quick { Scale::QUICK } else { Scale::FULL }, done),
-    choose: Some(|seed, quick, choice| {
-        choose(
-            seed,
-            if quick { Scale::QUICK } else { Scale::part(40) },
-            choice,
-        )
-    }),
+    choose: Some(|seed, quick, choice| choose(Scale::load(quick), seed, choice)),
+    record: |seed, quick, sink| record(Scale::load(quick), seed, sink),
 };
 /// The topology, as `hotset check` reads it.
 pub const TOPOLOGY: &str = include_str!("../topologies/cachecade.toml");
@@ -160,6 +157,10 @@ impl Scale {
         }
     }
 
+    const fn load(quick: bool) -> Scale {
+        if quick { Scale::QUICK } else { Scale::part(40) }
+    }
+
     /// A tenth.
     pub const FULL: Scale = Scale::part(10);
     /// A four-hundredth on whole flash drives, and seconds: too little to judge by.
@@ -245,22 +246,34 @@ pub fn run_one(
     })
 }
 
-/// The load with another choice, on two flash drives.
-fn choose(seed: u64, scale: Scale, choice: Choice) -> Result<Came, String> {
-    let text = choice.configure(&topology(both(2), ""));
-    let flash = Sectors(scale.flash.0 * choice.flash_percent / 100);
-    let place = Place {
-        volume: "web",
-        flash: "ssd0",
-        advised_after: Nanos(scale.span.0 / 9),
-    };
-    let driven = async move |rig| {
-        let work = async |rig: &mut Rig, time: u64| {
-            visited(rig, seed, seed + (time << 32), scale, &|_| ()).await
-        };
-        drive(rig, choice, place, work).await
-    };
-    Ok(on_node(seed, &text, flash, driven)?.0)
+/// On two flash drives.
+impl crate::load::Load for Scale {
+    fn place(&self) -> Place {
+        Place {
+            volumes: &["web", "os"],
+            flash: "ssd0",
+            advised_after: Nanos(self.span.0 / 9),
+        }
+    }
+
+    fn topology(&self) -> String {
+        topology(both(2), "")
+    }
+
+    fn on_node<T: 'static>(
+        self,
+        seed: u64,
+        text: &str,
+        flash_percent: u64,
+        work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
+    ) -> Result<(T, Nanos), String> {
+        let flash = Sectors(self.flash.0 * flash_percent / 100);
+        on_node(seed, text, flash, work)
+    }
+
+    async fn work(self, rig: &mut Rig, seed: u64, ways: u64) -> Result<Curve, String> {
+        visited(rig, seed, ways, self, &|_| ()).await
+    }
 }
 
 /// Runs `work` on a node as `text` has it, with flash drives of that size.

@@ -7,9 +7,9 @@
 //!
 //! Invariant: a client's error ends the run; the loss of a flash drive is none.
 
+use crate::load::Load;
 use crate::rig::Rig;
 use crate::visitors::{Curve, Tally};
-use block::Nanos;
 use control::observed::Observed;
 use futures_util::future::join;
 
@@ -110,17 +110,6 @@ impl Choice {
     }
 }
 
-/// Where an experiment is to be looked at.
-#[derive(Clone, Copy, Debug)]
-pub struct Place {
-    /// The volume whose requests are observed.
-    pub volume: &'static str,
-    /// The flash drive that is lost.
-    pub flash: &'static str,
-    /// When it is asked what the size of the pool should be, of the first time.
-    pub advised_after: Nanos,
-}
-
 /// What a choice came to.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Came {
@@ -136,21 +125,24 @@ pub struct Came {
     pub virtual_s: f64,
 }
 
-/// Lets `work` run twice, which gets the number of the time.
-pub async fn drive(
-    mut rig: Rig,
-    choice: Choice,
-    place: Place,
-    work: impl AsyncFn(&mut Rig, u64) -> Result<Curve, String>,
-) -> Result<Came, String> {
+/// Tries a choice on a load.
+pub fn choose<L: Load>(load: L, seed: u64, choice: Choice) -> Result<Came, String> {
+    let text = choice.configure(&load.topology());
+    let tried = async move |rig| try_on(rig, load, seed, choice).await;
+    let (came, _) = load.on_node(seed, &text, choice.flash_percent, tried)?;
+    Ok(came)
+}
+
+async fn try_on<L: Load>(mut rig: Rig, load: L, seed: u64, choice: Choice) -> Result<Came, String> {
     let began = rig.env.timer.now();
+    let place = load.place();
     let watch = rig.watch();
     let timer = rig.env.timer.clone();
     let ask = async {
         timer.sleep(place.advised_after).await;
-        watch.observe(place.volume).await
+        watch.observe(place.volumes[0]).await
     };
-    let (first, observed) = join(work(&mut rig, 0), ask).await;
+    let (first, observed) = join(load.work(&mut rig, seed, seed), ask).await;
     first?;
     match choice.event {
         Event::None => {}
@@ -158,7 +150,7 @@ pub async fn drive(
         Event::Restarted => rig.restart().await?,
     }
     let before = rig.counters().await?;
-    let curve = work(&mut rig, 1).await?;
+    let curve = load.work(&mut rig, seed, seed + (1 << 32)).await?;
     let after = rig.counters().await?;
     let of = |counter: &str| (after[counter] - before[counter]) as f64;
     let (sum, s) = last_two_thirds(&curve);
@@ -188,11 +180,17 @@ fn last_two_thirds(curve: &Curve) -> (Tally, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{cachecade, maxiq, nytro, rig};
+    use crate::{cachecade, maxiq, nytro, redskin, rig};
 
     #[test]
     fn every_choice_is_a_sound_configuration_with_its_own_lines() {
-        for topology in [cachecade::TOPOLOGY, maxiq::TOPOLOGY, nytro::TOPOLOGY] {
+        let replay = redskin::Scale::QUICK.topology();
+        for topology in [
+            cachecade::TOPOLOGY,
+            maxiq::TOPOLOGY,
+            nytro::TOPOLOGY,
+            &replay,
+        ] {
             for choice in ALL {
                 let text = choice.configure(topology);
                 let config = rig::topology(&text);

@@ -3,7 +3,9 @@
 //!
 //! A configuration cannot say that drives share a controller: the machine below has it.
 
-use crate::rig::{self, Below, Rig, Volume};
+use crate::load::Place;
+use crate::measured::Times;
+use crate::rig::{self, Below, Rig};
 use block::Nanos;
 use sim::model::catalogue::controller::H710P;
 use sim::model::catalogue::hdd::SAS10K_300;
@@ -13,20 +15,31 @@ use std::collections::BTreeMap;
 
 /// The topology, as `hotset check` reads it.
 pub const TOPOLOGY: &str = include_str!("../topologies/perc.toml");
-const VOLUME: &str = "data";
+/// Its volume.
+pub const VOLUME: &str = "data";
 /// The controllers, and the drives of each.
 const SIDES: [&str; 2] = ["a", "b"];
 const DRIVES: u32 = 7;
 /// Draws where spindles are when time begins.
 const PHASES: u64 = 15;
 
-/// Runs `work` on the volume: what it came to, and how long it took there.
+/// Where to look, of what is measured at these times.
+pub fn place(times: Times) -> Place {
+    Place {
+        volumes: &[VOLUME],
+        flash: "",
+        advised_after: times.warm_up,
+    }
+}
+
+/// Runs `work` on a node as `text` has it: what it came to, and how long it took there.
 pub fn run<T: 'static>(
     seed: u64,
-    work: impl AsyncFnOnce(Rig, Volume) -> Result<T, String> + 'static,
+    text: &str,
+    work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
 ) -> Result<(T, Nanos), String> {
     let to_message = |error: block::IoError| error.to_string();
-    let config = rig::topology(TOPOLOGY)?;
+    let config = rig::topology(text)?;
     let mut world = World::new(seed);
     let mut phases = Rng::fork(seed, PHASES);
     let mut below = BTreeMap::new();
@@ -49,8 +62,5 @@ pub fn run<T: 'static>(
             below.insert(format!("{side}{unit}"), disk);
         }
     }
-    rig::run_on(world, config, &below, async move |mut rig| {
-        let volume = rig.volume(VOLUME)?;
-        work(rig, volume).await
-    })
+    rig::run_on(world, config, &below, work)
 }

@@ -2,6 +2,7 @@
 
 use crate::choices::{Came, Choice};
 use crate::figures::Figures;
+use crate::record::Sink;
 use crate::verdict::Outcome;
 
 /// Runs one seed, in its quick form or not; reports each part that is done.
@@ -9,6 +10,10 @@ pub type Run = fn(u64, bool, &dyn Fn(&str)) -> Result<Outcome, String>;
 
 /// Runs its load with another choice, of one seed, in the quick form or not.
 pub type Choose = fn(u64, bool, Choice) -> Result<Came, String>;
+
+/// Records what its load asks of its volumes, of one seed, in the quick form or not; the
+/// simulated seconds.
+pub type Recorded = fn(u64, bool, Sink) -> Result<f64, String>;
 
 /// A published evaluation that can be run again.
 pub struct Experiment {
@@ -26,4 +31,6 @@ pub struct Experiment {
     pub run: Run,
     /// Runs its load with a choice that the source did not have, if it has a cache.
     pub choose: Option<Choose>,
+    /// Records its load.
+    pub record: Recorded,
 }

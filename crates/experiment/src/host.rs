@@ -156,28 +156,19 @@ impl<D: Device> Host<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use block::{BoxDevice, Env, Geometry, Nanos, Sectors};
+    use crate::fixed::on_disk;
+    use block::{BoxDevice, Env, Nanos};
     use futures_util::future::join_all;
-    use sim::{DiskSpec, Keep, Rng, Service, Sim, Span, World};
-    use simnode::run_alone;
+    use sim::Rng;
     use std::collections::VecDeque;
 
     const READ: Nanos = Nanos::from_micros(100);
 
     /// Runs `test` on a host with so many pages over a disk that reads in [`READ`].
     fn over<T: 'static>(pages: u32, test: impl AsyncFn(Host<BoxDevice>, Env) -> T + 'static) -> T {
-        let mut world = World::new(1);
-        let mut spec = DiskSpec::new(Geometry::new("disk", Sectors(1 << 20), Sectors(1)));
-        spec.service = Service::uniform(Span::exactly(READ));
-        spec.keep = Keep::Nothing;
-        let disk = world.add_disk(spec).unwrap();
-        let mut sim = Sim::new(world);
-        let (_, result) = run_alone(&mut sim, async move |local| {
-            let disk = BoxDevice::new(local.disk(disk).unwrap());
-            let gate = Gate::new(disk, local.env());
-            test(Host::new(gate, pages), local.env()).await
-        });
-        result.unwrap()
+        on_disk(READ, async move |gate, env| {
+            test(Host::new(gate, pages), env).await
+        })
     }
 
     /// The textbook's list, searched from end to end.
@@ -225,17 +216,8 @@ mod tests {
 
     #[test]
     fn volumes_share_the_memory_and_not_their_pages() {
-        let mut world = World::new(1);
-        let mut disk = || {
-            let mut spec = DiskSpec::new(Geometry::new("disk", Sectors(1 << 20), Sectors(1)));
-            spec.service = Service::uniform(Span::exactly(READ));
-            spec.keep = Keep::Nothing;
-            world.add_disk(spec).unwrap()
-        };
-        let disks = [disk(), disk()];
-        let (_, result) = run_alone(&mut Sim::new(world), async move |local| {
-            let gate = |disk| Gate::new(local.disk(disk).unwrap(), local.env());
-            let host = Host::over(disks.map(gate).into(), 10);
+        let missed = on_disk(READ, async |gate, _| {
+            let host = Host::over(vec![gate.clone(), gate], 10);
             for page in [page_of(0, 7), page_of(1, 7), page_of(0, 7)] {
                 host.read(page, 1).await.unwrap();
             }
@@ -245,7 +227,7 @@ mod tests {
             (once, host.counts().missed)
         });
         // Nine more pages leave room for the one that was read last.
-        assert_eq!(result.unwrap(), (2, 12));
+        assert_eq!(missed, (2, 12));
     }
 
     #[test]

@@ -19,7 +19,10 @@ mod controllers;
 mod entry;
 pub mod figures;
 pub mod finished;
+#[cfg(test)]
+mod fixed;
 mod host;
+pub mod load;
 pub mod mail;
 pub mod maxiq;
 pub mod measured;
@@ -30,6 +33,7 @@ mod parted;
 pub mod perc_mail;
 pub mod perc_oltp;
 pub mod queries;
+pub mod record;
 pub mod redskin;
 pub mod registry;
 mod replay;

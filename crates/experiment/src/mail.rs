@@ -78,6 +78,15 @@ pub struct Served {
     pub scans: Reads,
 }
 
+impl Served {
+    /// Pages read and written.
+    pub fn pages(&self) -> Reads {
+        let mut sum = self.reads;
+        sum += self.writes;
+        sum
+    }
+}
+
 impl AddAssign for Served {
     fn add_assign(&mut self, other: Served) {
         self.reads += other.reads;
@@ -167,9 +176,7 @@ impl<D: Device> Store<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use block::{BoxDevice, Geometry, Sectors};
-    use sim::{DiskSpec, Keep, Service, Sim, Span, World};
-    use simnode::run_alone;
+    use crate::fixed::on_disk;
 
     const DISK: Nanos = Nanos::from_micros(900);
     const SHAPE: Shape = Shape {
@@ -188,22 +195,14 @@ mod tests {
     };
 
     fn measured(shape: Shape) -> Measured<Served> {
-        let mut world = World::new(1);
-        let mut spec = DiskSpec::new(Geometry::new("disk", Sectors(1 << 26), Sectors(1)));
-        spec.service = Service::uniform(Span::exactly(DISK));
-        spec.keep = Keep::Nothing;
-        let disk = world.add_disk(spec).unwrap();
-        let (_, result) = run_alone(&mut Sim::new(world), async move |local| {
-            let disk = BoxDevice::new(local.disk(disk).unwrap());
-            let gate = Gate::new(disk, local.env());
+        on_disk(DISK, async move |gate, env| {
             let times = Times {
                 warm_up: Nanos::from_secs(2),
                 span: Nanos::from_secs(60),
                 interval: Nanos::from_secs(10),
             };
-            run(&local.env(), 1, shape, gate, times).await.unwrap()
-        });
-        result.unwrap()
+            run(&env, 1, shape, gate, times).await.unwrap()
+        })
     }
 
     /// A disk that serves any number at once: a thread's cycle is its pause, a read, and of

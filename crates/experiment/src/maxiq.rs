@@ -9,11 +9,13 @@
 //! Not here: memory and processor of the clients, and the controller's own write cache,
 //! which reads do not use.
 
-use crate::choices::{Came, Choice, Place, drive};
+use crate::choices::choose;
 use crate::entry::Experiment;
 use crate::figures::Figures;
 use crate::host::Host;
+use crate::load::Place;
 use crate::pages::{Front, Pages, Shape, Web};
+use crate::record::record;
 use crate::replay::Server;
 use crate::rig::{self, Below, Rig};
 use crate::site::PAGE_BYTES;
@@ -37,13 +39,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     seeds: 3,
     figures,
     run: |seed, quick, done| run(seed, if quick { Scale::QUICK } else { Scale::FULL }, done),
-    choose: Some(|seed, quick, choice| {
-        choose(
-            seed,
-            if quick { Scale::QUICK } else { Scale::part(8) },
-            choice,
-        )
-    }),
+    choose: Some(|seed, quick, choice| choose(Scale::load(quick), seed, choice)),
+    record: |seed, quick, sink| record(Scale::load(quick), seed, sink),
 };
 const VOLUME: &str = "sites";
 /// The topology, as `hotset check` reads it.
@@ -108,6 +105,10 @@ impl Scale {
         }
     }
 
+    const fn load(quick: bool) -> Scale {
+        if quick { Scale::QUICK } else { Scale::part(8) }
+    }
+
     /// Half of it.
     pub const FULL: Scale = Scale::part(2);
     /// A few sites and minutes: too little to judge by.
@@ -153,21 +154,33 @@ pub fn run_one(
     })
 }
 
-/// The load with another choice.
-fn choose(seed: u64, scale: Scale, choice: Choice) -> Result<Came, String> {
-    let flash = Sectors(scale.flash.0 * choice.flash_percent / 100);
-    let place = Place {
-        volume: VOLUME,
-        flash: "ssd",
-        advised_after: Nanos(scale.span.0 / 9),
-    };
-    let driven = async move |rig| {
-        let work = async |rig: &mut Rig, time: u64| {
-            visited(rig, seed, seed + (time << 32), scale, &|_| ()).await
-        };
-        drive(rig, choice, place, work).await
-    };
-    Ok(on_node(seed, &choice.configure(TOPOLOGY), flash, driven)?.0)
+impl crate::load::Load for Scale {
+    fn place(&self) -> Place {
+        Place {
+            volumes: &[VOLUME],
+            flash: "ssd",
+            advised_after: Nanos(self.span.0 / 9),
+        }
+    }
+
+    fn topology(&self) -> String {
+        TOPOLOGY.into()
+    }
+
+    fn on_node<T: 'static>(
+        self,
+        seed: u64,
+        text: &str,
+        flash_percent: u64,
+        work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
+    ) -> Result<(T, Nanos), String> {
+        let flash = Sectors(self.flash.0 * flash_percent / 100);
+        on_node(seed, text, flash, work)
+    }
+
+    async fn work(self, rig: &mut Rig, seed: u64, ways: u64) -> Result<Curve, String> {
+        visited(rig, seed, ways, self, &|_| ()).await
+    }
 }
 
 /// Runs `work` on a node as `text` has it, with a flash drive of that size.

@@ -3,6 +3,7 @@
 //! Invariant: what ends outside of the time that is measured counts for nothing.
 
 use crate::queries::Reads;
+use crate::visitors::{Curve, Tally};
 use block::{Device, Env, Fua, Gate, IoError, IoResult, Nanos, Shared};
 use std::cell::RefCell;
 use std::ops::AddAssign;
@@ -25,6 +26,20 @@ pub struct Measured<P> {
     pub interval_s: f64,
     /// The points.
     pub points: Vec<P>,
+}
+
+/// What is asked over time, where a point covers `interval`.
+pub fn curve(interval: Nanos, points: impl IntoIterator<Item = Reads>) -> Curve {
+    let tally = |reads: Reads| Tally {
+        hits: reads.reads,
+        bytes: reads.bytes,
+        hit_s: reads.taken.0 as f64 / 1e9,
+        ..Tally::default()
+    };
+    Curve {
+        interval_s: interval.0 as f64 / 1e9,
+        points: points.into_iter().map(tally).collect(),
+    }
 }
 
 impl<P: Default + Clone + AddAssign> Measured<P> {

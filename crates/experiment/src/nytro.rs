@@ -5,13 +5,16 @@
 //! Without the cache the same node serves its volume in pass-through. In the end the storage
 //! system takes a snapshot and restores it, behind a cache that holds what came later.
 
-use crate::choices::{Came, Choice, Place, drive};
+use crate::choices::choose;
 use crate::entry::Experiment;
 use crate::figures::Figures;
+use crate::load::Place;
+use crate::measured::curve;
 use crate::queries::{Measured, Reads, Shape, run as run_queries};
+use crate::record::record;
 use crate::rig::{self, Below, Rig, Volume};
 use crate::verdict::Outcome;
-use crate::visitors::{Curve, Tally};
+use crate::visitors::Curve;
 use block::{Fua, Lba, Nanos, SECTOR_BYTES, Sectors};
 use control::protocol::Request;
 use sim::model::catalogue::Drive;
@@ -28,12 +31,11 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: NAME,
     title: "decision support over a storage network, without a cache on flash, while it warms, and warm",
     needs: "500 MB; 20 seconds a seed",
-    seeds: 2,
+    seeds: 5,
     figures,
-    run: |seed, quick, done| run(seed, if quick { Scale::QUICK } else { Scale::FULL }, done),
-    choose: Some(|seed, quick, choice| {
-        choose(seed, if quick { Scale::QUICK } else { Scale::FULL }, choice)
-    }),
+    run: |seed, quick, done| run(seed, Scale::load(quick), done),
+    choose: Some(|seed, quick, choice| choose(Scale::load(quick), seed, choice)),
+    record: |seed, quick, sink| record(Scale::load(quick), seed, sink),
 };
 /// The topology, as `hotset check` reads it.
 pub const TOPOLOGY: &str = include_str!("../topologies/nytro.toml");
@@ -59,6 +61,10 @@ pub struct Scale {
 }
 
 impl Scale {
+    const fn load(quick: bool) -> Scale {
+        if quick { Scale::QUICK } else { Scale::FULL }
+    }
+
     /// A hundredth of what was published.
     pub const FULL: Scale = Scale {
         shape: Shape {
@@ -104,31 +110,37 @@ fn on_node<T: 'static>(
     })
 }
 
-/// The load with another choice.
-fn choose(seed: u64, scale: Scale, choice: Choice) -> Result<Came, String> {
-    let text = choice.configure(TOPOLOGY);
-    let place = Place {
-        volume: VOLUME,
-        flash: "flash",
-        // A ninth of what the first time takes.
-        advised_after: Nanos(scale.shape.bytes * 4),
-    };
-    let flash = Sectors(scale.flash.0 * choice.flash_percent / 100);
-    let scale = Scale { flash, ..scale };
-    let driven = async move |rig| {
-        let work = async |rig: &mut Rig, time: u64| {
-            let volume = rig.volume(VOLUME)?;
-            let lookups = seed + (time << 32);
-            let ran = run_queries(&rig.env, lookups, scale.shape, &volume, scale.interval).await;
-            let ran = ran.map_err(|error| error.to_string())?;
-            Ok(Curve {
-                interval_s: seconds(scale.interval),
-                points: ran.points.iter().map(tally).collect(),
-            })
-        };
-        drive(rig, choice, place, work).await
-    };
-    Ok(on_topology(seed, scale, &text, driven)?.0)
+impl crate::load::Load for Scale {
+    fn place(&self) -> Place {
+        Place {
+            volumes: &[VOLUME],
+            flash: "flash",
+            // A ninth of what the first time takes.
+            advised_after: Nanos(self.shape.bytes * 4),
+        }
+    }
+
+    fn topology(&self) -> String {
+        TOPOLOGY.into()
+    }
+
+    fn on_node<T: 'static>(
+        self,
+        seed: u64,
+        text: &str,
+        flash_percent: u64,
+        work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
+    ) -> Result<(T, Nanos), String> {
+        let flash = Sectors(self.flash.0 * flash_percent / 100);
+        on_topology(seed, Scale { flash, ..self }, text, work)
+    }
+
+    async fn work(self, rig: &mut Rig, _: u64, ways: u64) -> Result<Curve, String> {
+        let volume = rig.volume(VOLUME)?;
+        let ran = run_queries(&rig.env, ways, self.shape, &volume, self.interval).await;
+        let ran = ran.map_err(|error| error.to_string())?;
+        Ok(curve(self.interval, ran.points))
+    }
 }
 
 /// Runs `work` on a node as `text` has it, with the storage behind its way.
@@ -249,23 +261,11 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, Stri
     };
     compare(&mut measured, &runs, scale.interval);
     measured.set("claim.snapshot", equal);
-    let points = runs.iter().flat_map(|run| &run.points);
-    let curve = Curve {
-        interval_s: seconds(scale.interval),
-        points: points.map(tally).collect(),
-    };
+    let points = runs.iter().flat_map(|run| run.points.iter().copied());
+    let curve = curve(scale.interval, points);
     let name = "without the cache, while it warms, and warm, one after the other";
     measured.curves.push((name.to_owned(), curve));
     Ok(measured)
-}
-
-fn tally(reads: &Reads) -> Tally {
-    Tally {
-        hits: reads.reads,
-        bytes: reads.bytes,
-        hit_s: seconds(reads.taken),
-        ..Tally::default()
-    }
 }
 
 /// What was printed, from the three runs.

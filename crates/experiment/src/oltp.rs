@@ -284,9 +284,7 @@ impl<D: Device + 'static> Database<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use block::{BoxDevice, Geometry, Sectors};
-    use sim::{DiskSpec, Keep, Service, Sim, Span, World};
-    use simnode::run_alone;
+    use crate::fixed::on_disk;
 
     const DISK: Nanos = Nanos::from_millis(2);
     const SHAPE: Shape = Shape {
@@ -303,22 +301,14 @@ mod tests {
     };
 
     fn measured(shape: Shape) -> Measured<Served> {
-        let mut world = World::new(1);
-        let mut spec = DiskSpec::new(Geometry::new("disk", Sectors(1 << 25), Sectors(1)));
-        spec.service = Service::uniform(Span::exactly(DISK));
-        spec.keep = Keep::Nothing;
-        let disk = world.add_disk(spec).unwrap();
-        let (_, result) = run_alone(&mut Sim::new(world), async move |local| {
-            let disk = BoxDevice::new(local.disk(disk).unwrap());
-            let gate = Gate::new(disk, local.env());
+        on_disk(DISK, async move |gate, env| {
             let times = Times {
                 warm_up: Nanos::from_secs(2),
                 span: Nanos::from_secs(60),
                 interval: Nanos::from_secs(10),
             };
-            run(&local.env(), 1, shape, gate, times).await.unwrap()
-        });
-        result.unwrap()
+            run(&env, 1, shape, gate, times).await.unwrap()
+        })
     }
 
     fn mean(of: impl Fn(&Kind) -> f64) -> f64 {

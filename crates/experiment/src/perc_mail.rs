@@ -9,10 +9,13 @@
 use crate::controllers;
 use crate::entry::Experiment;
 use crate::figures::Figures;
+use crate::load::Place;
 use crate::mail::{self, Served, Shape};
-use crate::measured::{Measured, Times};
+use crate::measured::{Measured, Times, curve};
+use crate::record::record;
+use crate::rig::Rig;
 use crate::verdict::Outcome;
-use crate::visitors::{Curve, Tally};
+use crate::visitors::Curve;
 use block::Nanos;
 
 /// The name under which it is run.
@@ -25,8 +28,9 @@ pub const EXPERIMENT: Experiment = Experiment {
     needs: "300 MB; half a minute a seed",
     seeds: 5,
     figures,
-    run: |seed, quick, done| run(seed, if quick { Scale::QUICK } else { Scale::FULL }, done),
+    run: |seed, quick, done| run(seed, Scale::load(quick), done),
     choose: None,
+    record: |seed, quick, sink| record(Scale::load(quick), seed, sink),
 };
 /// Threads of a database, as published.
 pub const THREADS: u32 = 7;
@@ -46,6 +50,10 @@ pub struct Scale {
 }
 
 impl Scale {
+    const fn load(quick: bool) -> Scale {
+        if quick { Scale::QUICK } else { Scale::FULL }
+    }
+
     /// Minutes of it.
     pub const FULL: Scale = Scale {
         shape: Shape {
@@ -87,15 +95,50 @@ pub fn run_one(seed: u64, scale: Scale, threads: u32) -> Result<(Measured<Served
         threads,
         ..scale.shape
     };
-    controllers::run(seed, async move |rig, volume| {
-        let ran = mail::run(&rig.env, seed, shape, volume, scale.times).await;
-        ran.map_err(|error| error.to_string())
+    let scale = Scale { shape, ..scale };
+    controllers::run(seed, controllers::TOPOLOGY, async move |mut rig| {
+        scale.served(&mut rig, seed).await
     })
+}
+
+impl Scale {
+    async fn served(self, rig: &mut Rig, ways: u64) -> Result<Measured<Served>, String> {
+        let volume = rig.volume(controllers::VOLUME)?;
+        let ran = mail::run(&rig.env, ways, self.shape, volume, self.times).await;
+        ran.map_err(|error| error.to_string())
+    }
 }
 
 fn passes(measured: &Measured<Served>) -> bool {
     let (sum, _) = measured.whole();
     sum.reads.mean_ms() <= READ_MS_MAX && sum.commits.mean_ms() <= COMMIT_MS_MAX
+}
+
+/// Nothing is cached.
+impl crate::load::Load for Scale {
+    fn place(&self) -> Place {
+        controllers::place(self.times)
+    }
+
+    fn topology(&self) -> String {
+        controllers::TOPOLOGY.into()
+    }
+
+    fn on_node<T: 'static>(
+        self,
+        seed: u64,
+        text: &str,
+        _: u64,
+        work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
+    ) -> Result<(T, Nanos), String> {
+        controllers::run(seed, text, work)
+    }
+
+    async fn work(self, rig: &mut Rig, _: u64, ways: u64) -> Result<Curve, String> {
+        let served = self.served(rig, ways).await?;
+        let points = served.points.iter().map(Served::pages);
+        Ok(curve(self.times.interval, points))
+    }
 }
 
 /// Everything that was printed, measured with one seed. Passes each part to `done`.
@@ -123,16 +166,8 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, Stri
         }
     }
     outcome.set("threads", f64::from(threads));
-    let tally = |point: &Served| Tally {
-        hits: point.reads.reads + point.writes.reads,
-        bytes: point.reads.bytes + point.writes.bytes,
-        hit_s: (point.reads.taken + point.writes.taken).0 as f64 / 1e9,
-        ..Tally::default()
-    };
-    let curve = Curve {
-        interval_s: measured.interval_s,
-        points: measured.points.iter().map(tally).collect(),
-    };
+    let points = measured.points.iter().map(Served::pages);
+    let curve = curve(scale.times.interval, points);
     let name = format!("{THREADS} threads a database, pages");
     outcome.curves.push((name, curve));
     Ok(outcome)

@@ -5,10 +5,13 @@
 use crate::controllers;
 use crate::entry::Experiment;
 use crate::figures::Figures;
-use crate::measured::{Measured, Times};
+use crate::load::Place;
+use crate::measured::{Measured, Times, curve};
 use crate::oltp::{self, Served, Shape};
+use crate::record::record;
+use crate::rig::Rig;
 use crate::verdict::Outcome;
-use crate::visitors::{Curve, Tally};
+use crate::visitors::Curve;
 use block::Nanos;
 
 /// The name under which it is run.
@@ -21,8 +24,9 @@ pub const EXPERIMENT: Experiment = Experiment {
     needs: "300 MB; half a minute a seed",
     seeds: 5,
     figures,
-    run: |seed, quick, done| run(seed, if quick { Scale::QUICK } else { Scale::FULL }, done),
+    run: |seed, quick, done| run(seed, Scale::load(quick), done),
     choose: None,
+    record: |seed, quick, sink| record(Scale::load(quick), seed, sink),
 };
 
 /// What is run, and for how long.
@@ -35,6 +39,10 @@ pub struct Scale {
 }
 
 impl Scale {
+    const fn load(quick: bool) -> Scale {
+        if quick { Scale::QUICK } else { Scale::FULL }
+    }
+
     /// Two minutes of it.
     pub const FULL: Scale = Scale {
         shape: Shape {
@@ -71,10 +79,44 @@ impl Scale {
 
 /// Runs it once: what it came to, and the time it took in the simulation.
 pub fn run_one(seed: u64, scale: Scale) -> Result<(Measured<Served>, Nanos), String> {
-    controllers::run(seed, async move |rig, volume| {
-        let ran = oltp::run(&rig.env, seed, scale.shape, volume, scale.times).await;
-        ran.map_err(|error| error.to_string())
+    controllers::run(seed, controllers::TOPOLOGY, async move |mut rig| {
+        scale.served(&mut rig, seed).await
     })
+}
+
+impl Scale {
+    async fn served(self, rig: &mut Rig, ways: u64) -> Result<Measured<Served>, String> {
+        let volume = rig.volume(controllers::VOLUME)?;
+        let ran = oltp::run(&rig.env, ways, self.shape, volume, self.times).await;
+        ran.map_err(|error| error.to_string())
+    }
+}
+
+/// Nothing is cached.
+impl crate::load::Load for Scale {
+    fn place(&self) -> Place {
+        controllers::place(self.times)
+    }
+
+    fn topology(&self) -> String {
+        controllers::TOPOLOGY.into()
+    }
+
+    fn on_node<T: 'static>(
+        self,
+        seed: u64,
+        text: &str,
+        _: u64,
+        work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
+    ) -> Result<(T, Nanos), String> {
+        controllers::run(seed, text, work)
+    }
+
+    async fn work(self, rig: &mut Rig, _: u64, ways: u64) -> Result<Curve, String> {
+        let served = self.served(rig, ways).await?;
+        let points = served.points.iter().map(Served::data);
+        Ok(curve(self.times.interval, points))
+    }
 }
 
 /// Everything that was printed, measured with one seed. Passes each part to `done`.
@@ -95,16 +137,8 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, Stri
     ] {
         outcome.set(figure, value);
     }
-    let tally = |point: &Served| Tally {
-        hits: point.data().reads,
-        bytes: point.data().bytes,
-        hit_s: point.data().taken.0 as f64 / 1e9,
-        ..Tally::default()
-    };
-    let curve = Curve {
-        interval_s: measured.interval_s,
-        points: measured.points.iter().map(tally).collect(),
-    };
+    let points = measured.points.iter().map(Served::data);
+    let curve = curve(scale.times.interval, points);
     outcome.curves.push(("data disks".to_owned(), curve));
     Ok(outcome)
 }

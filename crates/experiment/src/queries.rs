@@ -198,9 +198,7 @@ pub async fn run<D: Device>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use block::{BoxDevice, Geometry, Sectors};
-    use sim::{DiskSpec, Keep, Service, Sim, Span, World};
-    use simnode::run_alone;
+    use crate::fixed::on_disk;
 
     const READ: Nanos = Nanos::from_micros(500);
     const SHAPE: Shape = Shape {
@@ -212,18 +210,10 @@ mod tests {
     };
 
     fn measured(shape: Shape) -> Measured {
-        let mut world = World::new(1);
-        let mut spec = DiskSpec::new(Geometry::new("disk", Sectors(1 << 20), Sectors(1)));
-        spec.service = Service::uniform(Span::exactly(READ));
-        spec.keep = Keep::Nothing;
-        let disk = world.add_disk(spec).unwrap();
-        let (_, result) = run_alone(&mut Sim::new(world), async move |local| {
-            let disk = BoxDevice::new(local.disk(disk).unwrap());
-            let gate = Gate::new(disk, local.env());
+        on_disk(READ, async move |gate, env| {
             let interval = Nanos::from_secs(1);
-            run(&local.env(), 1, shape, &gate, interval).await.unwrap()
-        });
-        result.unwrap()
+            run(&env, 1, shape, &gate, interval).await.unwrap()
+        })
     }
 
     /// Reads of scans: for each query the shares of its tables.

@@ -10,20 +10,24 @@
 //! Not here: the access log that the server itself writes, and time outside the server,
 //! the wire and the drives.
 
+use crate::choices::choose;
 use crate::entry::Experiment;
 use crate::figures::Figures;
 use crate::host::{Host, Pages};
+use crate::load::{self, Place};
+use crate::record::record;
 use crate::replay::{Measured, Server, replay};
+use crate::rig::{self, Below, Rig};
 use crate::site::{PAGE_BYTES, Shape, Site, log_of};
 use crate::verdict::{Outcome, Values};
-use block::{BoxDevice, Env, Gate, Geometry, IoResult, Nanos, SECTOR_BYTES, Sectors};
-use raid::{Candidate, Level, Options, Plan, Uuid, create};
+use crate::visitors::Curve;
+use block::{Nanos, Sectors};
 use sim::model::catalogue::hdd::SAS10K_146;
 use sim::model::catalogue::link::GIGABIT;
 use sim::model::catalogue::ssd::{X25_E, X25_M};
 use sim::model::{Figure, Hdd, Ssd, SsdParameters, Wear};
-use sim::{DiskSpec, Keep, Rng, Service, Sim, World};
-use simnode::run_alone;
+use sim::{Rng, Service, World};
+use std::collections::BTreeMap;
 
 /// The name under which it is run.
 pub const NAME: &str = "redskin";
@@ -32,11 +36,14 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: NAME,
     title: "an access log replayed on a web server with disks, and with two kinds of flash drives",
     needs: "500 MB; half a minute a seed",
-    seeds: 3,
+    seeds: 5,
     figures,
     run: |seed, quick, done| run(seed, if quick { Scale::QUICK } else { Scale::FULL }, done),
-    choose: None,
+    choose: Some(|seed, quick, choice| choose(Scale::load(quick), seed, choice)),
+    record: |seed, quick, sink| record(Scale::load(quick), seed, sink),
 };
+/// The topology, as `hotset check` reads it.
+pub const TOPOLOGY: &str = include_str!("../topologies/redskin.toml");
 const FIGURES: &str = include_str!("../figures/redskin.toml");
 
 /// Files of the site, fitted: see `figures/redskin.toml`.
@@ -52,11 +59,8 @@ const X25_E_PAIR: SsdParameters = SsdParameters {
     sectors: Figure::datasheet(250_090_848.0, "two of 64,023 MB, as printed"),
     ..X25_E
 };
-const PAGE_SECTORS: u64 = PAGE_BYTES / SECTOR_BYTES;
 /// Purposes of random streams.
 const PHASES: u64 = 10;
-/// What the drives of a mirror and requests in flight need.
-const BUFFER_BYTES: usize = 64 << 20;
 
 /// What the site is on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,13 +134,22 @@ impl Scale {
         memory_pages: MEMORY_PAGES,
         divisor: 1,
     };
-    /// A hundredth of everything: too little to judge by.
-    pub const QUICK: Scale = Scale {
-        files: FILES / 100,
-        memory_pages: MEMORY_PAGES / 100,
-        divisor: 100,
-        ..Scale::FULL
-    };
+    /// One `part`-th of everything.
+    const fn part(part: u32) -> Scale {
+        Scale {
+            files: FILES / part,
+            memory_pages: MEMORY_PAGES / part,
+            divisor: part,
+            ..Scale::FULL
+        }
+    }
+
+    /// A hundredth: too little to judge by.
+    pub const QUICK: Scale = Scale::part(100);
+
+    const fn load(quick: bool) -> Scale {
+        if quick { Scale::QUICK } else { Scale::part(10) }
+    }
 }
 
 /// What was printed.
@@ -151,92 +164,119 @@ pub fn run_list(
     drive: Drive,
     list: List,
 ) -> Result<(Measured, Pages), String> {
+    let found = Drive::ALL.iter().find(|(known, _)| *known == drive);
+    let volume = found.expect("every drive is listed").1;
+    let replayed = async move |mut rig: Rig| {
+        let (measured, _, pages) = replayed(&mut rig, seed, seed, scale, volume, list).await?;
+        Ok((measured, pages))
+    };
+    Ok(on_node(seed, TOPOLOGY, X25_M.capacity(), replayed)?.0)
+}
+
+/// Replays a log that `ways` draws on the files that `seed` has laid out on a volume.
+async fn replayed(
+    rig: &mut Rig,
+    seed: u64,
+    ways: u64,
+    scale: Scale,
+    volume: &str,
+    list: List,
+) -> Result<(Measured, Curve, Pages), String> {
     let shape = Shape {
         files: scale.files,
         mean_bytes: list.mean_bytes,
         exponent: scale.exponent,
     };
     let site = Site::new(seed, shape);
-    let log = log_of(seed, shape, list.requests / scale.divisor);
+    let volume = rig.volume(volume)?;
+    if site.pages() * PAGE_BYTES > volume.bytes() {
+        return Err(format!(
+            "{} files do not fit on a volume of {} bytes; give fewer",
+            scale.files,
+            volume.bytes()
+        ));
+    }
+    let log = log_of(ways, shape, list.requests / scale.divisor);
+    let log = (0..list.times)
+        .flat_map(|_| log.iter())
+        .map(|r| site.file(*r));
+    let host = Host::new(volume, scale.memory_pages);
+    let server = Server::behind(&GIGABIT, scale.processor);
+    let (measured, curve) = replay(&rig.env, &host, server, log)
+        .await
+        .map_err(to_message)?;
+    Ok((measured, curve, host.counts()))
+}
+
+/// Runs `work` on a node as `text` has it, with an X25-M of that size.
+fn on_node<T: 'static>(
+    seed: u64,
+    text: &str,
+    flash: Sectors,
+    work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
+) -> Result<(T, Nanos), String> {
     let mut world = World::new(seed);
     let mut phases = Rng::fork(seed, PHASES);
-    let drives = match drive {
-        Drive::Hdd => 2,
-        Drive::X25M | Drive::X25E => 1,
-    };
-    let mut disks = Vec::new();
-    for number in 0..drives {
-        let (model, sectors) = match drive {
-            Drive::Hdd => {
-                let phase = phases.below(1 << 20) as f64 / f64::from(1 << 20);
-                let disk = Hdd::new(&SAS10K_146, phase).map_err(to_message)?;
-                (world.add_model(disk), SAS10K_146.capacity())
-            }
-            Drive::X25M => flash(&mut world, &X25_M)?,
-            Drive::X25E => flash(&mut world, &X25_E_PAIR)?,
+    let mut below = BTreeMap::new();
+    for name in ["disk0", "disk1"] {
+        let phase = phases.below(1 << 20) as f64 / f64::from(1 << 20);
+        let disk = Hdd::new(&SAS10K_146, phase).map_err(to_message)?;
+        let model = world.add_model(disk);
+        let disk = Below {
+            sectors: SAS10K_146.capacity(),
+            service: Some(Service::Model { model, unit: 0 }),
         };
-        if site.pages() * PAGE_SECTORS > sectors.0 {
-            return Err(format!(
-                "{} files do not fit on a drive of {} sectors; give fewer",
-                scale.files, sectors.0
-            ));
-        }
-        let mut geometry = Geometry::new(format!("drive-{number}"), sectors, Sectors(1));
-        geometry.rotational = drive == Drive::Hdd;
-        let mut spec = DiskSpec::new(geometry);
-        spec.service = Service::Model { model, unit: 0 };
-        spec.keep = Keep::Nothing;
-        disks.push(world.add_disk(spec).map_err(to_message)?);
+        below.insert(name.to_owned(), disk);
     }
-    let mut sim = Sim::new(world).pool_bytes(BUFFER_BYTES);
-    let (outcome, ended) = run_alone(&mut sim, async move |local| {
-        let env = local.env();
-        let open = |disk| Ok(BoxDevice::new(local.disk(disk)?));
-        let mut opened = disks.into_iter().map(open).collect::<IoResult<Vec<_>>>()?;
-        let volume = match opened.len() {
-            1 => opened.remove(0),
-            _ => mirror(&env, opened).await?,
+    for (name, drive, sectors) in [
+        ("x25-m", &X25_M, flash),
+        ("x25-e", &X25_E_PAIR, X25_E_PAIR.capacity()),
+    ] {
+        let ssd = Ssd::new(drive, Wear::Steady).map_err(to_message)?;
+        let model = world.add_model(ssd);
+        let ssd = Below {
+            sectors,
+            service: Some(Service::Model { model, unit: 0 }),
         };
-        let gate = Gate::new(volume, env.clone());
-        let host = Host::new(gate, scale.memory_pages);
-        let server = Server::behind(&GIGABIT, scale.processor);
-        let log = (0..list.times)
-            .flat_map(|_| log.iter())
-            .map(|r| site.file(*r));
-        let measured = replay(&env, &host, server, log).await?;
-        Ok((measured, host.counts()))
-    });
-    let ended = ended.ok_or_else(|| format!("the simulation did not end: {outcome:?}"))?;
-    ended.map_err(|error: block::IoError| to_message(error))
+        below.insert(name.to_owned(), ssd);
+    }
+    rig::run_on(world, rig::topology(text)?, &below, work)
 }
 
-fn flash(world: &mut World, parameters: &SsdParameters) -> Result<(sim::ModelId, Sectors), String> {
-    let ssd = Ssd::new(parameters, Wear::Steady).map_err(to_message)?;
-    Ok((world.add_model(ssd), parameters.capacity()))
-}
+/// The short list on the disks; with choices, the X25-M caches them.
+impl load::Load for Scale {
+    fn place(&self) -> Place {
+        Place {
+            volumes: &["hdd"],
+            flash: "x25-m",
+            advised_after: Nanos::from_secs(1200 / u64::from(self.divisor)),
+        }
+    }
 
-async fn mirror(env: &Env, disks: Vec<BoxDevice>) -> IoResult<BoxDevice> {
-    let plan = Plan {
-        name: "mirror".into(),
-        level: Level::Raid1,
-        chunk: Sectors::from_mib(1),
-        overwrite: false,
-        // The drives are new, and to zero them would take hours.
-        zeroed: true,
-    };
-    let member = |(number, device): (usize, BoxDevice)| Candidate {
-        device,
-        domain: format!("controller-{number}").into(),
-    };
-    let members = disks.into_iter().enumerate().map(member).collect();
-    let mut last = 0;
-    let mut fresh = || {
-        last += 1;
-        Uuid([last; 16])
-    };
-    let options = Options::default();
-    let array = create(env, &plan, members, Vec::new(), &mut fresh, options).await?;
-    Ok(BoxDevice::new(array))
+    fn topology(&self) -> String {
+        let moved = "[[volume]]\nname = \"x25-m\"\norigin = \"x25-m\"\npool = \"flash\"\n\
+                     mode = \"pass-through\"\n";
+        let disks = "origin = \"disks\"\npool = \"flash\"\n";
+        TOPOLOGY
+            .replace(moved, "")
+            .replace("devices = []", "devices = [\"x25-m\"]")
+            .replace(&format!("{disks}mode = \"pass-through\"\n"), disks)
+    }
+
+    fn on_node<T: 'static>(
+        self,
+        seed: u64,
+        text: &str,
+        flash_percent: u64,
+        work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
+    ) -> Result<(T, Nanos), String> {
+        let flash = X25_M.capacity().0 / u64::from(self.divisor) * flash_percent / 100;
+        on_node(seed, text, Sectors(flash / 2048 * 2048), work)
+    }
+
+    async fn work(self, rig: &mut Rig, seed: u64, ways: u64) -> Result<Curve, String> {
+        Ok(replayed(rig, seed, ways, self, "hdd", SHORT).await?.1)
+    }
 }
 
 /// Everything that was printed, measured with one seed. Calls `done` after each part.

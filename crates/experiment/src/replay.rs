@@ -9,6 +9,7 @@
 
 use crate::host::{Host, WINDOW_PAGES};
 use crate::site::File;
+use crate::visitors::{Answer, Curve, Tally};
 use block::{Device, Env, IoResult, Nanos};
 use serde::Serialize;
 use sim::model::LinkParameters;
@@ -55,15 +56,20 @@ pub struct Measured {
     pub mttfb_ms: f64,
 }
 
-/// Sends every request of `log`, once the one before is answered.
+/// What a point of the curve covers.
+const INTERVAL: Nanos = Nanos::from_secs(1);
+
+/// Sends every request of `log`, once the one before is answered: what came of all of them,
+/// and over time.
 pub async fn replay(
     env: &Env,
     host: &Host<impl Device>,
     server: Server,
     log: impl Iterator<Item = File>,
-) -> IoResult<Measured> {
+) -> IoResult<(Measured, Curve)> {
     let begun = env.timer.now();
     let mut sums = Sums::default();
+    let mut points: Vec<Tally> = Vec::new();
     for file in log {
         let asked = env.timer.now();
         let half = Nanos(server.round_trip.0 / 2);
@@ -78,9 +84,21 @@ pub async fn replay(
         host.read(file.data + first, file.pages() - first).await?;
         env.timer.until(read + server.on_wire(file.bytes)).await;
         env.timer.sleep(half).await;
-        sums.add(read + half - asked, env.timer.now() - asked, file.bytes);
+        let ended = env.timer.now();
+        sums.add(read + half - asked, ended - asked, file.bytes);
+        let point = ((ended - begun).0 / INTERVAL.0) as usize;
+        points.resize(points.len().max(point + 1), Tally::default());
+        let answer = Answer {
+            first: read + half,
+            bytes: file.bytes,
+        };
+        points[point].hit(asked, answer, ended);
     }
-    Ok(sums.over(env.timer.now() - begun))
+    let curve = Curve {
+        interval_s: INTERVAL.0 as f64 / 1e9,
+        points,
+    };
+    Ok((sums.over(env.timer.now() - begun), curve))
 }
 
 #[derive(Default)]
@@ -118,9 +136,7 @@ impl Sums {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use block::{BoxDevice, Gate, Geometry, Sectors};
-    use sim::{DiskSpec, Keep, Service, Sim, Span, World};
-    use simnode::run_alone;
+    use crate::fixed::on_disk;
 
     const READ: Nanos = Nanos::from_micros(5_000);
     const SERVER: Server = Server {
@@ -139,18 +155,11 @@ mod tests {
     }
 
     fn replayed(server: Server, files: Vec<u64>) -> Measured {
-        let mut world = World::new(1);
-        let mut spec = DiskSpec::new(Geometry::new("disk", Sectors(1 << 20), Sectors(1)));
-        spec.service = Service::uniform(Span::exactly(READ));
-        spec.keep = Keep::Nothing;
-        let disk = world.add_disk(spec).unwrap();
-        let (_, result) = run_alone(&mut Sim::new(world), async move |local| {
-            let disk = BoxDevice::new(local.disk(disk).unwrap());
-            let host = Host::new(Gate::new(disk, local.env()), 1_000);
+        on_disk(READ, async move |gate, env| {
             let log = files.into_iter().map(file);
-            replay(&local.env(), &host, server, log).await.unwrap()
-        });
-        result.unwrap()
+            let host = Host::new(gate, 1_000);
+            replay(&env, &host, server, log).await.unwrap().0
+        })
     }
 
     fn near(a: f64, b: f64) -> bool {

@@ -6,6 +6,8 @@
 //! first, as by `hotset array create`.
 
 use crate::parted::Parted;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use block::{Env, Gate, Geometry, Nanos, Sectors};
 use control::check::check_alone;
 use control::config::{Config, Device};
@@ -21,6 +23,7 @@ use sim::{DiskSpec, Medium, Rng, Service, Sim, SimDriver, Span, World};
 use simnode::{Client, Direct, Machine, SimPlatform, run_alone};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use trace::{Record, TapeReader};
 
 /// Draws where spindles are when time begins.
 const PHASES: u64 = 12;
@@ -60,7 +63,45 @@ impl Watch {
     }
 }
 
+/// Records what clients ask of a volume, until dropped.
+pub struct Tape {
+    node: Controlled<SimPlatform>,
+    session: Session,
+    reader: TapeReader,
+}
+
+impl Tape {
+    /// What came since the last time.
+    pub async fn take(&mut self) -> Result<Vec<Record>, String> {
+        let asked = Request::TakeRecords;
+        let records = match self.node.handle(asked, &mut self.session).await {
+            Reply::Records(records) if records.dropped == 0 => records,
+            Reply::Records(records) => {
+                return Err(format!("{} requests were not recorded", records.dropped));
+            }
+            Reply::Error(what) => return Err(what),
+            other => return Err(format!("nothing was recorded: {other:?}")),
+        };
+        let piece = STANDARD.decode(records.piece).map_err(to_message)?;
+        self.reader.records(&piece).map_err(to_message)
+    }
+}
+
 impl Rig {
+    /// Begins to record the volume called `name`.
+    pub async fn tape(&self, name: &str) -> Result<Tape, String> {
+        let (node, mut session) = (self.watch().0, Session::default());
+        let volume = name.to_owned();
+        match node.handle(Request::Record { volume }, &mut session).await {
+            Reply::Error(what) => Err(what),
+            _ => Ok(Tape {
+                node,
+                session,
+                reader: TapeReader::default(),
+            }),
+        }
+    }
+
     /// The volume called `name`.
     pub fn volume(&mut self, name: &str) -> Result<Volume, String> {
         let client = self.frontend.client(name);

@@ -101,7 +101,8 @@ impl Tally {
         self.page_s += s;
     }
 
-    fn hit(&mut self, asked: Nanos, answer: Answer, ended: Nanos) {
+    /// Counts an answer.
+    pub fn hit(&mut self, asked: Nanos, answer: Answer, ended: Nanos) {
         self.hits += 1;
         self.bytes += answer.bytes;
         self.first_s += seconds(answer.first - asked);

@@ -190,7 +190,7 @@ fn what_cannot_be_run_kept_or_reported_is_reported_once_and_leaves_nothing() {
     };
     refused(&["run", "maxiq", "tetris", "--out"], &out, "\"tetris\"");
     assert!(!out.exists());
-    refused(&["choices", "redskin", "--out"], &out, "no cache");
+    refused(&["choices", "perc-mail", "--out"], &out, "no cache");
     refused(&["choices", "tetris", "--out"], &out, "\"tetris\"");
     refused(&["report"], &out, "is no directory");
     std::fs::create_dir(&out).unwrap();
@@ -204,6 +204,68 @@ fn what_cannot_be_run_kept_or_reported_is_reported_once_and_leaves_nothing() {
     let other = ["run", "maxiq", "--quick", "--seeds", "2", "--out"];
     refused(&other, &out, "of other seeds or another form");
     refused(&quick, Path::new("/proc/none"), "can be written");
+}
+
+/// What a run that was killed has left is not reported as if it were all.
+#[test]
+fn a_half_finished_run_is_not_reported_and_goes_on() {
+    let place = Place::new();
+    let out = place.path("out");
+    std::fs::create_dir(&out).unwrap();
+    let quick = ["run", "nytro", "--quick", "--seeds", "1", "--json", "--out"];
+    assert!(lab(&quick, &out).status.success());
+    // So many whole seeds that it has not ended whenever it is killed.
+    let long = ["lab", "run", "maxiq", "--seeds", "100", "--json", "--out"];
+    let mut running = hotset().args(long).arg(&out).spawn().unwrap();
+    while !out.join("begun").exists() {
+        assert!(running.try_wait().unwrap().is_none(), "it ended too soon");
+        std::thread::yield_now();
+    }
+    running.kill().unwrap();
+    running.wait().unwrap();
+    let output = lab(&["report"], &out);
+    let text = all(&output);
+    assert!(
+        !output.status.success() && text.contains("a run of maxiq has not ended"),
+        "{text}"
+    );
+    assert!(!out.join("report.html").exists());
+    let both = [
+        "run", "nytro", "maxiq", "--quick", "--seeds", "1", "--json", "--out",
+    ];
+    let again = lab(&both, &out);
+    assert!(
+        all(&again).contains("nytro: done before"),
+        "{}",
+        all(&again)
+    );
+    assert!(lab(&["report"], &out).status.success());
+}
+
+#[test]
+fn a_workload_is_a_trace_that_advice_is_given_by() {
+    let place = Place::new();
+    let file = place.text("nytro.hottrace");
+    let write = ["trace", "workload", "nytro", &file, "--quick"];
+    let output = run(hotset().args(write));
+    assert!(output.contains(" requests in "), "{output}");
+    let advice = run(hotset().args(["advise", &file, "--json"]));
+    let advice: Value = serde_json::from_str(&advice).unwrap();
+    assert!(!advice["sizes"].as_array().unwrap().is_empty(), "{advice}");
+    let refused = |arguments: &[&str], says: &str| {
+        let output = hotset()
+            .args(["trace", "workload"])
+            .args(arguments)
+            .output();
+        let text = all(&output.unwrap());
+        assert!(text.contains(says), "{text}");
+        assert_eq!(text.trim().lines().count(), 1, "{text}");
+    };
+    refused(&["nytro", &file, "--quick"], "exists");
+    let other = place.text("other.hottrace");
+    refused(&["tetris", &other], "choose of maxiq");
+    refused(&["nytro", &place.text("other.txt")], "names no format");
+    assert!(!place.path("other.hottrace").exists());
 }
 
 /// A disk that is full fails the last write, and leaves no part of it.

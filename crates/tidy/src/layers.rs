@@ -37,7 +37,7 @@ const LAYERS: [(&str, May); 27] = [
     (
         "experiment",
         May::Use(&[
-            "block", "control", "node", "policy", "raid", "shard", "sim", "simnode",
+            "block", "control", "node", "policy", "raid", "shard", "sim", "simnode", "trace",
         ]),
     ),
     // Of sim, control takes the names of the drives that a device may imitate.

@@ -4,6 +4,7 @@ mod convert;
 mod info;
 mod record;
 mod replay;
+mod workload;
 
 use super::traces::OnDevice;
 use crate::Failure;
@@ -31,6 +32,11 @@ pub enum Trace {
     /// Sends the reads only, unless --writes says otherwise. The load is open:
     /// requests are sent when they are due, and latencies count from then.
     Replay(replay::ReplayCommand),
+    /// Write the workload of a published evaluation as a trace
+    ///
+    /// In virtual time, with nothing cached: what clients of the models ask of
+    /// their volumes. The volumes of the trace are numbered as documented.
+    Workload(workload::Workload),
     /// Describe a trace: requests, footprint, mix, order, reuse
     Info {
         /// The traces; - for standard input
@@ -49,6 +55,7 @@ pub fn run(command: Trace) -> Result<(), Failure> {
         Trace::Import(convert) | Trace::Convert(convert) => convert::run(&convert),
         Trace::Record(record) => record::run(&record),
         Trace::Replay(replay) => replay::run(&replay),
+        Trace::Workload(workload) => workload::run(&workload),
         Trace::Info {
             traces,
             input,

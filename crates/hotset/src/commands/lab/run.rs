@@ -162,7 +162,13 @@ pub fn run(command: &Run) -> Result<(), Failure> {
             finished: Mutex::new(before),
         });
     }
+    let left = asked.iter().filter(|asked| asked.is_left());
+    let left: Vec<&str> = left.map(|asked| asked.which.name()).collect();
+    let begun = command.out.as_ref();
+    let begun = begun.map(|directory| store::begin(directory, &left));
+    let begun = begun.transpose()?;
     run_asked(command, &asked, alone)?;
+    drop(begun);
     let ended = |asked: Asked| asked.finished.into_inner().expect("nobody panics");
     let all: Vec<Finished> = asked.into_iter().filter_map(ended).collect();
     if alone {
@@ -191,11 +197,17 @@ struct Asked {
     finished: Mutex<Option<Finished>>,
 }
 
+impl Asked {
+    /// Whether it has not ended.
+    fn is_left(&self) -> bool {
+        self.finished.lock().expect("nobody panics").is_none()
+    }
+}
+
 /// Runs every seed of what has not ended before, as many at a time as there are processors;
 /// nothing more is begun after a failure.
 fn run_asked(command: &Run, asked: &[Asked], alone: bool) -> Result<(), Failure> {
-    let left = |asked: &&Asked| asked.finished.lock().expect("nobody panics").is_none();
-    let left = asked.iter().filter(left);
+    let left = asked.iter().filter(|asked| asked.is_left());
     let jobs: Vec<(&Asked, u64)> = left
         .flat_map(|asked| (0..asked.seeds).map(move |n| (asked, n)))
         .collect();
@@ -318,6 +330,7 @@ fn table(rows: &[Row]) -> Table {
 /// Writes the report of what is in a directory into it.
 pub fn write_report(command: &Report) -> Result<(), Failure> {
     let directory: &Path = &command.directory;
+    store::ended(directory)?;
     let mut finished = Vec::new();
     for name in ALL.iter().map(|e| e.name).chain([perc::NAME]) {
         finished.extend(store::find(directory, name)?.map(|(_, finished)| finished));

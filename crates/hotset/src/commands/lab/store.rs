@@ -19,6 +19,39 @@ pub fn prepare(directory: &Path) -> Result<(), Failure> {
     })
 }
 
+/// Names what a run has begun, until it ends: what stays when it is killed.
+pub struct Begun(PathBuf);
+
+const BEGUN: &str = "begun";
+
+/// Says in `directory` that `names` are being run.
+pub fn begin(directory: &Path, names: &[&str]) -> Result<Begun, Failure> {
+    let path = directory.join(BEGUN);
+    replace(&path, names.join(" ").as_bytes())?;
+    Ok(Begun(path))
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        // It is no more than a note; without it a report names what is missing.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// An error if a run in `directory` has begun and not ended.
+pub fn ended(directory: &Path) -> Result<(), Failure> {
+    let path = directory.join(BEGUN);
+    match fs::read_to_string(&path) {
+        Ok(names) => Err(Failure::Usage(format!(
+            "a run of {names} has not ended in {0}; run them again with --out {0}, which does what \
+             is missing, or remove {1}",
+            directory.display(),
+            path.display()
+        ))),
+        Err(_) => Ok(()),
+    }
+}
+
 /// What `name` came to, if it is there, and where.
 pub fn find(directory: &Path, name: &str) -> Result<Option<(PathBuf, Finished)>, Failure> {
     let parse = |text: &str| Finished::parse(text).map(|f| (f.experiment.clone(), f));

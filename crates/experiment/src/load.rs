@@ -1,0 +1,40 @@
+//! A load and the node that it runs on, for whatever is done with both: another choice is
+//! tried on them ([`crate::choices`]), or what clients ask is recorded ([`crate::record`]).
+
+use crate::rig::Rig;
+use crate::visitors::Curve;
+use block::Nanos;
+
+/// Where a load is to be looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// The volumes that clients ask; the first is observed.
+    pub volumes: &'static [&'static str],
+    /// The flash drive that is lost; empty without one.
+    pub flash: &'static str,
+    /// When it is asked what the size of the pool should be, of the first time.
+    pub advised_after: Nanos,
+}
+
+/// What is asked of volumes, and what they lie on.
+#[allow(async_fn_in_trait, reason = "shard-local: no future here is Send")]
+pub trait Load: Copy + 'static {
+    /// Where to look.
+    fn place(&self) -> Place;
+
+    /// The configuration with the cache, if it has one.
+    fn topology(&self) -> String;
+
+    /// Runs `work` on a node as `text` has it, with so much of its flash: what it came to,
+    /// and the simulated time.
+    fn on_node<T: 'static>(
+        self,
+        seed: u64,
+        text: &str,
+        flash_percent: u64,
+        work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
+    ) -> Result<(T, Nanos), String>;
+
+    /// Lets it run on what `seed` has laid out, in the ways that `ways` draws.
+    async fn work(self, rig: &mut Rig, seed: u64, ways: u64) -> Result<Curve, String>;
+}

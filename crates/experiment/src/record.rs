@@ -1,0 +1,145 @@
+//! What clients ask of the volumes of a load, as a trace: by the recording of the node that
+//! `hotset trace record` has too.
+//!
+//! Nothing is cached while it is recorded, so that a closed loop asks as fast as the disks
+//! of the source answered.
+//!
+//! Invariant: every request is in it, in order of time; one that was dropped is an error.
+
+use crate::load::Load;
+use crate::rig::{Rig, Tape};
+use block::Nanos;
+use futures_util::future::{Either, select};
+use std::pin::pin;
+use trace::Record;
+
+/// How often records are taken; a volume's tape holds 150,000 requests or so.
+const PERIOD: Nanos = Nanos::from_millis(100);
+
+/// Takes the records, one after the other; its error ends the recording.
+pub type Sink = Box<dyn FnMut(&Record) -> Result<(), String>>;
+
+/// Records what the load asks once; the simulated seconds that it took.
+pub fn record<L: Load>(load: L, seed: u64, sink: Sink) -> Result<f64, String> {
+    let text = uncached(&load.topology());
+    let ((), took) = load.on_node(seed, &text, 100, async move |mut rig: Rig| {
+        let mut tapes = Vec::new();
+        for volume in load.place().volumes {
+            tapes.push(rig.tape(volume).await?);
+        }
+        let mut written = Written {
+            tapes,
+            sink,
+            began: None,
+        };
+        let timer = rig.env.timer.clone();
+        let mut work = pin!(load.work(&mut rig, seed, seed));
+        loop {
+            let nap = pin!(timer.sleep(PERIOD));
+            match select(work, nap).await {
+                Either::Left((ended, _)) => {
+                    ended?;
+                    return written.take().await;
+                }
+                Either::Right(((), goes_on)) => work = goes_on,
+            }
+            written.take().await?;
+        }
+    })?;
+    Ok(took.0 as f64 / 1e9)
+}
+
+/// A configuration whose volumes all pass the pool by.
+fn uncached(text: &str) -> String {
+    let passes = |line: &str| match line {
+        "[[volume]]" => "[[volume]]\nmode = \"pass-through\"\n".to_owned(),
+        _ if line.starts_with("mode =") => String::new(),
+        _ => format!("{line}\n"),
+    };
+    text.lines().map(passes).collect()
+}
+
+struct Written {
+    tapes: Vec<Tape>,
+    sink: Sink,
+    /// When the first request came: a trace begins with it.
+    began: Option<Nanos>,
+}
+
+impl Written {
+    /// Passes on what came since the last time, of all volumes in one order.
+    async fn take(&mut self) -> Result<(), String> {
+        let mut records = Vec::new();
+        for (number, tape) in (0..).zip(&mut self.tapes) {
+            let came = tape.take().await?;
+            records.extend(came.into_iter().map(|record| Record {
+                volume: number,
+                ..record
+            }));
+        }
+        records.sort_by_key(|record| record.time);
+        for mut record in records {
+            let began = *self.began.get_or_insert(record.time);
+            record.time = Nanos(record.time.since(began).0);
+            (self.sink)(&record)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::ALL;
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    fn recorded(name: &str, seed: u64) -> Vec<Record> {
+        let experiment = ALL
+            .iter()
+            .find(|experiment| experiment.name == name)
+            .unwrap();
+        let records = Rc::new(RefCell::new(Vec::new()));
+        let kept = records.clone();
+        let sink = Box::new(move |record: &Record| {
+            kept.borrow_mut().push(*record);
+            Ok(())
+        });
+        let took = (experiment.record)(seed, true, sink).unwrap();
+        let records = records.take();
+        let last = records.last().unwrap().time;
+        assert!(last.0 as f64 / 1e9 <= took, "{name}: {last} of {took}");
+        records
+    }
+
+    #[test]
+    fn every_load_is_a_trace_and_a_seed_gives_it_again() {
+        for experiment in &ALL {
+            let name = experiment.name;
+            let records = recorded(name, 1);
+            assert!(records.len() > 100, "{name}: {}", records.len());
+            assert!(records.is_sorted_by_key(|record| record.time), "{name}");
+            assert_eq!(records[0].time, Nanos::ZERO, "{name}");
+            let writes = records.iter().any(|record| record.op == trace::Op::Write);
+            assert_eq!(writes, name.starts_with("perc"), "{name}");
+            let volumes = records.iter().map(|record| record.volume).max();
+            assert_eq!(volumes, Some(u32::from(name == "cachecade")), "{name}");
+        }
+        assert_eq!(recorded("nytro", 1), recorded("nytro", 1));
+        assert_ne!(recorded("nytro", 1), recorded("nytro", 2));
+    }
+
+    #[test]
+    fn what_the_sink_refuses_ends_the_recording() {
+        let sink = Box::new(|_: &Record| Err("the disk is full".to_owned()));
+        let error = (ALL[0].record)(1, true, sink).unwrap_err();
+        assert_eq!(error, "the disk is full");
+    }
+
+    #[test]
+    fn nothing_is_cached_whatever_the_topology_says() {
+        let text = uncached("[[volume]]\nname = \"a\"\nmode = \"write-back\"\n[[volume]]\n");
+        assert_eq!(text.matches("pass-through").count(), 2);
+        assert!(!text.contains("write-back"));
+    }
+}
