@@ -7,7 +7,7 @@
 
 use crate::record::{Identity, Record};
 use crate::survey;
-use crate::watch::Watch;
+use crate::watch::{Left, Watch};
 use block::{
     Access, Buf, Content, Device, Env, Extent, Fua, Geometry, IoResult, Lba, Nanos, RangeLock,
     Sectors, Shared,
@@ -99,10 +99,10 @@ impl<D: Device> Inner<D> {
     async fn change(
         &self,
         extent: Extent,
-        data: Option<&[u8]>,
+        left: Left<'_>,
         work: impl Future<Output = IoResult>,
     ) -> IoResult {
-        let (mark, grown) = self.watch.borrow_mut().begin_write(extent, data);
+        let (mark, grown) = self.watch.borrow_mut().begin_write(extent, left);
         // Another's change of the same place may be on its way.
         let change = if grown {
             self.changed()
@@ -120,13 +120,29 @@ impl<D: Device> Inner<D> {
     /// Brings back what can be compared after a crash.
     fn narrow(self: &Rc<Self>) {
         let now = self.env.timer.now();
-        if now - self.narrowed.get() < NARROW_PERIOD || !self.watch.borrow_mut().narrow() {
+        if now - self.narrowed.get() < NARROW_PERIOD {
+            return;
+        }
+        let unsettled = self.watch.borrow().unsettled();
+        if !self.watch.borrow_mut().narrow() && unsettled.is_empty() {
             return;
         }
         self.narrowed.set(now);
         let (inner, change) = (self.clone(), self.changed());
         self.env.spawn.spawn(async move {
             inner.make_durable(change).await;
+            // A file system that is made discards everything first: without this, nothing
+            // could be compared until all of it was written again.
+            for place in unsettled {
+                let read = survey::read(&inner.device, &inner.env.pool, place.extent).await;
+                if let Ok(bytes) = read {
+                    inner.watch.borrow_mut().settle(place, &bytes);
+                }
+            }
+            if inner.watch.borrow_mut().narrow() {
+                let change = inner.changed();
+                inner.make_durable(change).await;
+            }
         });
     }
 }
@@ -146,12 +162,12 @@ impl<D: Device> Device for Guarded<D> {
         let extent = Extent::new(at, len);
         let bytes = data.clone();
         let write = inner.device.write(at, data, fua);
-        inner.change(extent, Some(&bytes), write).await
+        inner.change(extent, Left::Bytes(&bytes), write).await
     }
 
     async fn zero(&self, extent: Extent) -> IoResult {
         let zero = self.0.device.zero(extent);
-        self.0.change(extent, None, zero).await
+        self.0.change(extent, Left::Zeroes, zero).await
     }
 
     async fn flush(&self) -> IoResult {
@@ -164,7 +180,7 @@ impl<D: Device> Device for Guarded<D> {
 
     async fn discard(&self, extent: Extent) -> IoResult {
         let discard = self.0.device.discard(extent);
-        self.0.change(extent, None, discard).await
+        self.0.change(extent, Left::Unknown, discard).await
     }
 
     async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {

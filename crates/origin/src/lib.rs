@@ -30,4 +30,4 @@ pub use guard::{Guarded, Keep};
 pub use record::{Allowed, Identity, NotARecord, RECORD_BYTES_MAX, Record, VALUES_MAX, Watched};
 pub use survey::{SAMPLES, Survey, again, take};
 pub use verdict::{Reason, Verdict, judge};
-pub use watch::{FlushMark, Watch, WriteMark};
+pub use watch::{FlushMark, Left, Unsettled, Watch, WriteMark};

@@ -145,7 +145,7 @@ async fn legible<D: Device>(
 
 /// The bytes of `extent`, read in whole blocks; the device's last, short block
 /// is out of reach.
-async fn read<D: Device>(origin: &D, pool: &Pool, extent: Extent) -> IoResult<Vec<u8>> {
+pub(crate) async fn read<D: Device>(origin: &D, pool: &Pool, extent: Extent) -> IoResult<Vec<u8>> {
     let start = extent.start.0 / BLOCK * BLOCK;
     let end = extent.end().0.next_multiple_of(BLOCK);
     let buf: Buf = pool.take(((end - start) * SECTOR_BYTES) as usize);

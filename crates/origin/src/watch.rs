@@ -22,6 +22,28 @@ struct Place {
     settled: Option<u64>,
     /// Writes that no flush has covered, in the order they began.
     loose: Vec<Loose>,
+    /// The last write that began here.
+    touched: u64,
+}
+
+/// What a change leaves in its extent.
+#[derive(Clone, Copy, Debug)]
+pub enum Left<'a> {
+    /// These bytes, for all of it.
+    Bytes(&'a [u8]),
+    /// Zeroes.
+    Zeroes,
+    /// That is not known.
+    Unknown,
+}
+
+/// A place that holds what is not known, though no write of ours is on its way there.
+#[derive(Clone, Copy, Debug)]
+pub struct Unsettled {
+    place: usize,
+    /// Where it is.
+    pub extent: Extent,
+    touched: u64,
 }
 
 struct Loose {
@@ -66,6 +88,7 @@ impl Watch {
                 _ => None,
             },
             loose: Vec::new(),
+            touched: 0,
         };
         Watch {
             places: record.watched.iter().map(place).collect(),
@@ -80,10 +103,9 @@ impl Watch {
         &self.record
     }
 
-    /// A change of `extent` begins; `data` is what it writes there, if that is
-    /// known. `true`: the record has grown and must be durable before the origin
-    /// is touched.
-    pub fn begin_write(&mut self, extent: Extent, data: Option<&[u8]>) -> (WriteMark, bool) {
+    /// A change of `extent` begins. `true`: the record has grown and must be durable
+    /// before the origin is touched.
+    pub fn begin_write(&mut self, extent: Extent, left: Left<'_>) -> (WriteMark, bool) {
         let touched = self.touched(extent);
         if touched.is_empty() {
             return (WriteMark(None), false);
@@ -92,11 +114,17 @@ impl Watch {
         let mut grown = false;
         for i in touched {
             let watched = self.record.watched[i].extent;
-            let whole = data.filter(|_| extent.contains(watched));
-            let value = whole.map(|bytes| {
-                let from = (watched.start - extent.start).bytes() as usize;
-                hash(&bytes[from..][..watched.len.bytes() as usize])
-            });
+            let len = watched.len.bytes() as usize;
+            let value = match left {
+                _ if !extent.contains(watched) => None,
+                Left::Bytes(bytes) => {
+                    let from = (watched.start - extent.start).bytes() as usize;
+                    Some(hash(&bytes[from..][..len]))
+                }
+                Left::Zeroes => Some(hash(&vec![0; len])),
+                Left::Unknown => None,
+            };
+            self.places[i].touched = self.writes;
             self.places[i].loose.push(Loose {
                 value,
                 write: self.writes,
@@ -163,6 +191,31 @@ impl Watch {
         }
     }
 
+    /// The places to read, and to [`Watch::settle`].
+    pub fn unsettled(&self) -> Vec<Unsettled> {
+        let places = self.places.iter().zip(&self.record.watched).enumerate();
+        let unknown = places.filter(|(_, (p, _))| p.settled.is_none() && p.loose.is_empty());
+        let place = |(place, (p, watched)): (usize, (&Place, &Watched))| Unsettled {
+            place,
+            extent: watched.extent,
+            touched: p.touched,
+        };
+        unknown.map(place).collect()
+    }
+
+    /// `bytes` were read from a place since [`Watch::unsettled`]: if nothing was written
+    /// there meanwhile, that is what it holds.
+    pub fn settle(&mut self, read: Unsettled, bytes: &[u8]) {
+        let is_there = self.record.watched.get(read.place).map(|w| w.extent) == Some(read.extent);
+        if is_there
+            && let Some(place) = self.places.get_mut(read.place)
+            && place.touched == read.touched
+            && place.loose.is_empty()
+        {
+            place.settled = Some(hash(bytes));
+        }
+    }
+
     /// Makes the record allow no more than it has to; whether it allows less
     /// than before, and is worth being made durable.
     pub fn narrow(&mut self) -> bool {
@@ -219,7 +272,7 @@ mod tests {
         for at in [2, 40, 78, 82] {
             let data = vec![1; 1024];
             let extent = Extent::new(Lba(at), Sectors(2));
-            assert!(!watch.begin_write(extent, Some(&data)).1);
+            assert!(!watch.begin_write(extent, Left::Bytes(&data)).1);
         }
     }
 
@@ -228,7 +281,7 @@ mod tests {
         let mut watch = watch(&[80]);
         let extent = Extent::new(Lba(80), Sectors(2));
         let write = |watch: &mut Watch, byte| {
-            let (mark, grown) = watch.begin_write(extent, Some(&[byte; 1024]));
+            let (mark, grown) = watch.begin_write(extent, Left::Bytes(&[byte; 1024]));
             watch.end_write(mark, &Ok(()));
             u32::from(grown)
         };
@@ -242,6 +295,38 @@ mod tests {
         assert_eq!(watch.record().watched[0].allowed, last);
         assert!(!watch.narrow());
         assert_eq!(write(&mut watch, 3), 1);
+    }
+
+    #[test]
+    fn what_is_zeroed_is_known_and_what_is_discarded_is_read_again() {
+        let mut watch = watch(&[80, 90]);
+        let all = Extent::new(Lba(0), Sectors(1000));
+        let end = |watch: &mut Watch, mark| {
+            watch.end_write(mark, &Ok(()));
+            let flush = watch.begin_flush();
+            watch.end_flush(flush);
+        };
+        let (mark, grown) = watch.begin_write(all, Left::Zeroes);
+        assert!(!grown, "it held zeroes before");
+        end(&mut watch, mark);
+        assert!(watch.unsettled().is_empty());
+
+        let (mark, grown) = watch.begin_write(all, Left::Unknown);
+        assert!(grown && watch.unsettled().is_empty(), "it is on its way");
+        end(&mut watch, mark);
+        let unsettled = watch.unsettled();
+        assert_eq!(unsettled.len(), 2);
+        // One is written to while it is read.
+        let second = Extent::new(Lba(90), Sectors(1));
+        let (mark, _) = watch.begin_write(second, Left::Bytes(&[1; 512]));
+        end(&mut watch, mark);
+        for place in unsettled {
+            watch.settle(place, &[7; 1024]);
+        }
+        watch.narrow();
+        let allowed = |at: usize| watch.record().watched[at].allowed.clone();
+        assert_eq!(allowed(0), Allowed::These(vec![hash(&[7; 1024])]));
+        assert_eq!(allowed(1), Allowed::Any);
     }
 
     proptest! {
@@ -258,7 +343,7 @@ mod tests {
             for (step, byte) in steps {
                 match (step, in_flight.take()) {
                     (0..4, None) => {
-                        let (mark, grown) = watch.begin_write(extent, Some(&[byte; 1024]));
+                        let (mark, grown) = watch.begin_write(extent, Left::Bytes(&[byte; 1024]));
                         if grown {
                             durable = watch.record().clone();
                         }

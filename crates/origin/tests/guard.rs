@@ -5,7 +5,7 @@ use block::{
     Device, Env, Extent, Fua, Geometry, Kind, Lba, Nanos, SECTOR_BYTES, Sectors, ShardId, TargetId,
 };
 use futures_util::future::join;
-use origin::{Guarded, Identity, Keep, Record, Verdict, again, judge, take};
+use origin::{Guarded, Identity, Keep, Reason, Record, Verdict, again, judge, take};
 use shard::{Config, Disk, Local, Mesh, Shard};
 use sim::{DiskSpec, Plan, Point, PowerCut, Rng, Sim, SimDriver, Survival, World};
 use std::cell::RefCell;
@@ -145,6 +145,37 @@ fn another_s_write_is_seen_after_an_end_in_order() {
         assert_eq!(verdict(&disk, &env, &kept).await, Verdict::Same);
         let others = write(8).await;
         disk.write(place.start, others, Fua::No).await.unwrap();
+        let message = verdict(&disk, &env, &kept).await;
+        assert!(matches!(message, Verdict::Changed(_)), "{message:?}");
+    });
+}
+
+/// As a file system is made: all is discarded first.
+#[test]
+fn a_device_that_was_discarded_whole_can_be_compared_again() {
+    let mut world = World::new(1);
+    let geometry = Geometry::new("origin", Sectors(1024), Sectors(1));
+    let disk = world.add_disk(DiskSpec::new(geometry)).unwrap();
+    let mut sim = Sim::new(world);
+    live(&mut sim, disk, |disk, env| async move {
+        let kept = Kept::default();
+        let record = take(&disk, &env.pool, identity(), 1).await.unwrap();
+        let place = record.watched[5].extent;
+        let keep = keep(&kept, &env);
+        let device = Guarded::new(disk.clone(), env.clone(), record, keep);
+        device.begin().await;
+        let all = Extent::new(Lba(0), Sectors(1024));
+        device.discard(all).await.unwrap();
+        device.flush().await.unwrap();
+        let early = verdict(&disk, &env, &kept).await;
+        assert_eq!(early, Verdict::Unknown(Reason::NothingLeft));
+        env.timer.sleep(Nanos::from_secs(11)).await;
+        device.flush().await.unwrap();
+        env.timer.sleep(Nanos::from_secs(1)).await;
+        assert_eq!(verdict(&disk, &env, &kept).await, Verdict::Same);
+        let mut buf = env.pool.get(place.len.bytes() as usize).await;
+        buf.fill(8);
+        disk.write(place.start, buf.share(), Fua::No).await.unwrap();
         let message = verdict(&disk, &env, &kept).await;
         assert!(matches!(message, Verdict::Changed(_)), "{message:?}");
     });
