@@ -102,7 +102,10 @@ fn verdict(all: &[Finished]) -> String {
         let of = |status: Status| {
             let rows = finished.rows.iter().filter(move |row| row.status == status);
             let (met, judged) = met(rows);
-            format!("{met} of {judged}")
+            match judged {
+                0 => "-".into(),
+                judged => format!("{met} of {judged}"),
+            }
         };
         let cells = vec![
             finished.experiment.clone(),
@@ -167,10 +170,7 @@ fn section(finished: &Finished) -> Result<String, Box<dyn Error>> {
     out += &table(&ROW_HEAD, &lines, &[]);
     let noted = finished.rows.iter();
     let noted = noted.filter(|row| !row.note.is_empty() && row.status != Status::NotIdentifiable);
-    let notes: Vec<String> = noted
-        .map(|row| format!("{}: {}", row.figure, row.note))
-        .collect();
-    out += &list("Notes", &notes);
+    out += &list("Notes", &notes(noted));
     let fitted = finished.fitted.iter();
     let fitted = fitted.map(|f| format!("{} = {}, to {}", f.parameter, f.value, f.figure));
     out += &list("Fitted", &fitted.collect::<Vec<_>>());
@@ -183,10 +183,7 @@ fn section(finished: &Finished) -> Result<String, Box<dyn Error>> {
         .rows
         .iter()
         .filter(|row| row.status == Status::NotIdentifiable);
-    let open: Vec<String> = open
-        .map(|row| format!("{}: {}", row.figure, row.note))
-        .collect();
-    out += &list("Not identifiable", &open);
+    out += &list("Not identifiable", &notes(open));
     out += &list("Not published, and assumed", &finished.assumed);
     out += &list(
         "Where the source contradicts itself",
@@ -221,6 +218,21 @@ fn tried_section(tried: &Tried) -> String {
         escape(&tried.command),
         escape(&tried.commit)
     )
+}
+
+/// What is noted, once for all figures that it is noted of.
+fn notes<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<String> {
+    let mut notes: Vec<(&str, String)> = Vec::new();
+    for row in rows {
+        match notes.iter_mut().find(|(note, _)| *note == row.note) {
+            Some((_, figures)) => *figures += &format!(", {}", row.figure),
+            None => notes.push((&row.note, row.figure.clone())),
+        }
+    }
+    let notes = notes.into_iter();
+    notes
+        .map(|(note, figures)| format!("{figures}: {note}"))
+        .collect()
 }
 
 /// A heading and its points; nothing if there are none.
@@ -319,6 +331,20 @@ mod tests {
             at(what);
         }
         assert!(!page.contains("<b>"), "a note stays text");
+    }
+
+    #[test]
+    fn a_note_of_several_figures_is_listed_once() {
+        let other = Row {
+            note: "other".into(),
+            ..row("c", Status::Blind, None)
+        };
+        let rows = [
+            row("a", Status::Blind, None),
+            other,
+            row("b", Status::Blind, None),
+        ];
+        assert_eq!(notes(rows.iter()), ["a, b: <b>", "c: other"]);
     }
 
     #[test]

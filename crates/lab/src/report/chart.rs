@@ -3,6 +3,7 @@
 mod drawn;
 mod rows;
 
+use super::short::short;
 use advise::page::{FIRST, GRID, INK, MARK, PAPER, SECOND};
 use drawn::{Drawn, SIZE, TEXT};
 use experiment::finished::Finished;
@@ -93,6 +94,8 @@ fn over_time(finished: &Finished, unit: &str, value: impl Fn(&Tally, f64) -> f64
             .configure_mesh()
             .x_desc("minutes")
             .y_desc(unit)
+            .x_label_formatter(&|value| short(*value))
+            .y_label_formatter(&|value| short(*value))
             .label_style(TEXT.into_font().color(&INK))
             .axis_style(INK)
             .bold_line_style(GRID)
@@ -115,7 +118,7 @@ fn over_time(finished: &Finished, unit: &str, value: impl Fn(&Tally, f64) -> f64
         for row in levels {
             let ends = [(0.0, row.published), (end, row.published)];
             chart.draw_series(DashedLineSeries::new(ends, 6, 4, INK.stroke_width(1)))?;
-            let text = format!("printed {}", super::short::short(row.published));
+            let text = format!("printed {}", short(row.published));
             let (x, y) = chart.backend_coord(&(end, row.published));
             root.draw_text(&text, &TEXT.into_font().color(&INK), (x - 96, y - 16))?;
         }

@@ -75,6 +75,7 @@ pub(super) fn beside(finished: &Finished, unit: &str) -> Drawn {
                 ("blind", FIRST),
                 ("calibrated, shape", SECOND),
                 ("missed", MARK),
+                ("not identifiable", GRID),
             ],
         )?;
         let text = format!("0 to {} {unit}", super::super::short::short(most));
@@ -99,9 +100,9 @@ fn legend(root: &Area, entries: &[(&str, RGBColor)]) -> Result<(), Box<dyn std::
     let label = TEXT.into_font().color(&INK);
     let mut at = 12;
     for (name, colour) in entries {
-        root.draw(&Circle::new((at, 14), 4, colour.filled()))?;
+        root.draw(&Circle::new((at, 12), 4, colour.filled()))?;
         root.draw_text(name, &label, (at + 10, 7))?;
-        at += 40 + 7 * name.len() as i32;
+        at += 22 + 7 * name.len() as i32;
     }
     Ok(())
 }
@@ -150,6 +151,7 @@ pub(super) fn agreement(finished: &Finished) -> Drawn {
                 ("blind", FIRST),
                 ("calibrated, shape", SECOND),
                 ("missed", MARK),
+                ("not identifiable", GRID),
             ],
         )?;
         root.present()?;
