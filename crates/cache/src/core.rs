@@ -3,11 +3,10 @@
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::durable::Durable;
-use crate::in_flight::InFlight;
 use crate::lines::Shape;
 use crate::state::State;
 use crate::watchdog::Watchdog;
-use block::{Device, Env, Nanos};
+use block::{Device, Env, InFlight, Nanos};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 

@@ -9,10 +9,9 @@
 
 use crate::durable::Store;
 use crate::health::{Fault, Health};
-use crate::in_flight::InFlight;
 use crate::lines::{BLOCK_SECTORS, Shape};
 use crate::pool_device::{PoolDevice, SLOTS_MAX};
-use block::{Device, Lba, Sectors};
+use block::{Device, InFlight, Lba, Sectors};
 use policy::Slot;
 use std::cell::Cell;
 use std::ops::Range;

@@ -9,9 +9,8 @@
 //! A read's entry lasts until its promotion has ended, so that a write can
 //! still overtake it.
 
-use crate::in_flight::InFlight;
 use crate::lines::{BLOCK_BYTES, bytes_of, overlap};
-use block::Buf;
+use block::{Buf, InFlight};
 use futures_channel::oneshot;
 use slab::Slab;
 use std::cell::RefCell;

@@ -1,13 +1,12 @@
 //! Freezes a volume: its changes wait while its origin is quiesced.
 
-use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
-use std::task::{Poll, Waker};
+use block::Signal;
+use std::cell::Cell;
 
 #[derive(Default)]
 pub(crate) struct Freeze {
     frozen: Cell<bool>,
-    waiting: RefCell<Vec<Waker>>,
+    thawed: Signal,
 }
 
 impl Freeze {
@@ -23,25 +22,15 @@ impl Freeze {
     /// Lets them go on; whether they were frozen.
     pub(crate) fn thaw(&self) -> bool {
         let was = self.frozen.replace(false);
-        for waker in self.waiting.take() {
-            waker.wake();
-        }
+        self.thawed.notify();
         was
     }
 
     /// Waits until changes may go on.
     #[inline]
     pub(crate) async fn thawed(&self) {
-        if !self.is_frozen() {
-            return;
+        if self.is_frozen() {
+            self.thawed.until(|| !self.is_frozen()).await;
         }
-        poll_fn(|cx| {
-            if !self.is_frozen() {
-                return Poll::Ready(());
-            }
-            self.waiting.borrow_mut().push(cx.waker().clone());
-            Poll::Pending
-        })
-        .await;
     }
 }

@@ -39,7 +39,6 @@ mod freeze;
 mod health;
 mod history;
 mod hit;
-mod in_flight;
 mod inner;
 mod lines;
 pub mod log;

@@ -8,11 +8,11 @@
 //! Not here: requests whose futures were dropped, which may still be in flight
 //! below; whether the new device holds what the old one did.
 
-use block::{Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Shared};
+use block::{
+    Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Shared, Signal,
+};
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
 
 /// A device that can be swapped. Clones are the same device.
 #[derive(Clone)]
@@ -23,7 +23,7 @@ struct Inner<D> {
     device: RefCell<D>,
     paused: Cell<bool>,
     in_flight: Cell<u32>,
-    waiting: RefCell<Vec<Waker>>,
+    changed: Signal,
     /// Changes that were acknowledged.
     acknowledged: Cell<u64>,
     /// How many of them a flush has covered.
@@ -42,29 +42,14 @@ impl<D> Drop for Begun<'_, D> {
         let left = self.inner.in_flight.get() - 1;
         self.inner.in_flight.set(left);
         if left == 0 && self.inner.paused.get() {
-            self.inner.wake();
+            self.inner.changed.notify();
         }
-    }
-}
-
-impl<D> Inner<D> {
-    fn wake(&self) {
-        let waiting = self.waiting.take();
-        waiting.into_iter().for_each(Waker::wake);
-    }
-
-    fn wait(&self, cx: &Context<'_>, is_over: bool) -> Poll<()> {
-        if is_over {
-            return Poll::Ready(());
-        }
-        self.waiting.borrow_mut().push(cx.waker().clone());
-        Poll::Pending
     }
 }
 
 impl<D: Device + Clone> Inner<D> {
     async fn begin(&self) -> Begun<'_, D> {
-        poll_fn(|cx| self.wait(cx, !self.paused.get())).await;
+        self.changed.until(|| !self.paused.get()).await;
         self.in_flight.set(self.in_flight.get() + 1);
         Begun {
             inner: self,
@@ -87,7 +72,7 @@ impl<D: Device + Clone> Swappable<D> {
             device: RefCell::new(device),
             paused: Cell::new(false),
             in_flight: Cell::new(0),
-            waiting: RefCell::default(),
+            changed: Signal::default(),
             acknowledged: Cell::new(0),
             covered: Cell::new(0),
             has_forgotten: Cell::new(false),
@@ -102,7 +87,8 @@ impl<D: Device + Clone> Swappable<D> {
     /// Lets requests wait, and returns once none is in flight.
     pub async fn pause(&self) {
         self.0.paused.set(true);
-        poll_fn(|cx| self.0.wait(cx, self.0.in_flight.get() == 0)).await;
+        let none = || self.0.in_flight.get() == 0;
+        self.0.changed.until(none).await;
     }
 
     /// Puts `device` below, which must be paused and of the same shape.
@@ -125,7 +111,7 @@ impl<D: Device + Clone> Swappable<D> {
     /// Lets requests go on.
     pub fn resume(&self) {
         self.0.paused.set(false);
-        self.0.wake();
+        self.0.changed.notify();
     }
 }
 

@@ -12,5 +12,5 @@ mod inbox;
 mod outbox;
 pub mod protocol;
 pub mod serve;
-mod signal;
 pub mod tls;
+mod until_stopped;

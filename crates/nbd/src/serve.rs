@@ -27,7 +27,7 @@ pub use journal::Log;
 pub use limits::{CONNECTIONS_MAX, Limits, connections_for};
 pub use server::{ExportOptions, Server, Stats, Tls};
 
-use crate::signal::until_stopped;
+use crate::until_stopped::until_stopped;
 use block::{Device, Listener, Nanos, Stream};
 use journal::Topic;
 use link::{Door, Link};
@@ -48,7 +48,8 @@ impl<D: Device> Server<D> {
         let door = self.doors.open();
         let stopping = || self.stopping.get().then_some(());
         let mut pause = ACCEPT_PAUSE;
-        while let Some(accepted) = until_stopped(self.stop.until(stopping), listener.accept()).await
+        while let Some(accepted) =
+            until_stopped(self.stop.until_some(stopping), listener.accept()).await
         {
             match accepted {
                 Ok(stream) => {
@@ -60,7 +61,7 @@ impl<D: Device> Server<D> {
                     let line = format!("an NBD connection was not accepted: {error}");
                     self.journal.say(Topic::NotAccepted, &line);
                     let sleep = self.env.timer.sleep(pause);
-                    until_stopped(self.stop.until(stopping), sleep).await;
+                    until_stopped(self.stop.until_some(stopping), sleep).await;
                     pause = Nanos((pause.0 * 2).min(ACCEPT_PAUSE_MAX.0));
                 }
             }

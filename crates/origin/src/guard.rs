@@ -9,8 +9,7 @@ use crate::record::{Identity, Record};
 use crate::survey;
 use crate::watch::{Left, Watch};
 use block::{
-    Access, Buf, Content, Device, Env, Extent, Fua, Geometry, IoResult, Lba, Nanos, RangeLock,
-    Sectors, Shared,
+    Buf, Content, Device, Env, Extent, Fua, Geometry, IoResult, Lba, Mutex, Nanos, Sectors, Shared,
 };
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -19,9 +18,6 @@ use std::rc::Rc;
 
 /// How often a record that could allow less is made durable.
 const NARROW_PERIOD: Nanos = Nanos::from_secs(10);
-/// The only thing that [`Inner::keeping`] locks.
-const ALL: Extent = Extent::new(Lba(0), Sectors(1));
-
 /// Makes the bytes of a record durable.
 pub type Keep = Box<dyn Fn(Vec<u8>) -> Pin<Box<dyn Future<Output = ()>>>>;
 
@@ -33,7 +29,7 @@ struct Inner<D: Device> {
     env: Env,
     watch: RefCell<Watch>,
     keep: Keep,
-    keeping: RangeLock,
+    keeping: Mutex,
     /// How often the record has changed, and of these how many are durable.
     changes: Cell<u64>,
     durable: Cell<u64>,
@@ -56,7 +52,7 @@ impl<D: Device> Guarded<D> {
             env,
             watch: RefCell::new(Watch::new(record)),
             keep,
-            keeping: RangeLock::new(),
+            keeping: Mutex::default(),
             changes: Cell::new(1),
             durable: Cell::new(0),
         }))
@@ -87,7 +83,7 @@ impl<D: Device> Inner<D> {
 
     /// Returns when the record is durable as it was at `change`, or later.
     async fn make_durable(&self, change: u64) {
-        let _held = self.keeping.lock(ALL, Access::Exclusive).await;
+        let _held = self.keeping.lock().await;
         if self.durable.get() < change {
             let upto = self.changes.get();
             let bytes = self.watch.borrow().record().encode();

@@ -14,7 +14,7 @@
 use crate::core::Core;
 use crate::format::bitmap::{self, REGIONS, REGIONS_MAX};
 use crate::format::{BLOCK_BYTES, Uuid};
-use block::{Access, Extent, IoResult, Nanos, RangeLock, Sectors};
+use block::{Extent, IoResult, Mutex, Nanos, Sectors};
 use futures_util::future::join_all;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -42,7 +42,7 @@ pub(crate) struct Bitmap {
     data_at: Sectors,
     /// The blocks of the bitmap that are not written as they are wanted.
     stale: RefCell<BTreeSet<usize>>,
-    writing: RangeLock,
+    writing: Mutex,
     /// How many are marked.
     marked: Cell<usize>,
     /// How many bits the last round cleared, and how many of them were wanted
@@ -73,7 +73,7 @@ impl Bitmap {
             region,
             data_at,
             stale: RefCell::default(),
-            writing: RangeLock::new(),
+            writing: Mutex::default(),
             marked: Cell::new(0),
             cleared: Cell::new(0),
             again: Cell::new(0),
@@ -181,8 +181,7 @@ impl Bitmap {
 
     /// Writes what is stale of the bitmap to every live member, unless `is_done` by then.
     async fn write(&self, core: &Rc<Core>, is_done: impl Fn(&[Region]) -> bool) -> IoResult {
-        let all = Extent::new(block::Lba::ZERO, Sectors(1));
-        let _alone = self.writing.lock(all, Access::Exclusive).await;
+        let _alone = self.writing.lock().await;
         if is_done(&self.regions.borrow()) {
             return Ok(());
         }
@@ -255,8 +254,7 @@ impl Bitmap {
     pub async fn mend(&self, core: &Rc<Core>) -> IoResult<u64> {
         let mut illegible = 0;
         for block in 0..self.blocks() {
-            let all = Extent::new(block::Lba::ZERO, Sectors(1));
-            let _alone = self.writing.lock(all, Access::Exclusive).await;
+            let _alone = self.writing.lock().await;
             for (role, member) in core.live() {
                 let buf = core.env.pool.take(BLOCK_BYTES);
                 let (buf, result) = member.read_meta(self.place(block), buf).await;

@@ -16,7 +16,7 @@ use crate::format::{
     BLOCK_BYTES, MemberEntry, Position, ROLE_SPARE, SUPERBLOCKS, Scrubbed, Superblock, Uuid,
 };
 use crate::member::Member;
-use block::{Access, Extent, IoResult, Lba, RangeLock, Sectors};
+use block::{Extent, IoResult, Mutex};
 use futures_util::future::join_all;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -50,7 +50,7 @@ pub(crate) struct Commits {
     history: Vec<Position>,
     /// The last event that every member which was live in it has, in a copy at least.
     sealed: Cell<u64>,
-    committing: RangeLock,
+    committing: Mutex,
 }
 
 impl Commits {
@@ -59,7 +59,7 @@ impl Commits {
             generation: past.generation,
             history: past.history.clone(),
             sealed: Cell::new(past.sealed),
-            committing: RangeLock::new(),
+            committing: Mutex::default(),
         }
     }
 
@@ -118,8 +118,7 @@ impl Core {
     }
 
     async fn commit_now(self: Rc<Core>) -> IoResult {
-        let all = Extent::new(Lba::ZERO, Sectors(1));
-        let _alone = self.commits.committing.lock(all, Access::Exclusive).await;
+        let _alone = self.commits.committing.lock().await;
         while !self.is_committed() {
             self.check_up()?;
             // What each gets, and who gets it, is decided here, before anything is

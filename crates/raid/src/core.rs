@@ -18,15 +18,14 @@ use crate::membership::Known;
 use crate::replace::Replacement;
 use crate::scratch;
 use block::{
-    Device, Durable, Env, Extent, FlushErrors, Geometry, IoError, IoResult, Kind, Nanos, RangeLock,
-    Reserve, Sectors, Seen, Version,
+    Device, Durable, Env, Extent, FlushErrors, Geometry, IoError, IoResult, Kind, Mutex, Nanos,
+    RangeLock, Reserve, Sectors, Seen, Signal, Version,
 };
 use futures_util::future::join_all;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::task::Waker;
 
 /// How an array behaves.
 #[derive(Clone, Debug)]
@@ -128,9 +127,9 @@ pub(crate) struct Core {
     /// How many stripes of RAID 5 are changed at once.
     pub lanes: RangeLock,
     /// Who is to know that the array waits for a member that does not answer.
-    pub watching: RefCell<Vec<Waker>>,
+    pub watching: Signal,
     /// Zeroes are written by one request at a time.
-    pub zeroing: RangeLock,
+    pub zeroing: Mutex,
     /// Of RAID 5: memory beside that of its callers.
     pub reserve: Option<Reserve>,
     pub closed: Cell<bool>,
@@ -211,8 +210,8 @@ impl Core {
             late: Late::default(),
             replacement: RefCell::default(),
             lanes: RangeLock::new(),
-            watching: RefCell::default(),
-            zeroing: RangeLock::new(),
+            watching: Signal::default(),
+            zeroing: Mutex::default(),
             reserve,
             closed: Cell::new(false),
             shape,

@@ -32,7 +32,7 @@ use crate::format::journal::{Entry, Record, slot_sectors};
 use crate::format::{BLOCK_BYTES, JOURNAL, Uuid};
 use crate::levels::Shape;
 use crate::member::Member;
-use block::{Access, BUF_BYTES_MAX, Buf, Extent, IoResult, Lba, Nanos, RangeLock, Sectors, Shared};
+use block::{Access, BUF_BYTES_MAX, Buf, IoResult, Mutex, Nanos, Sectors, Shared};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -65,8 +65,8 @@ pub(crate) struct Journal {
     slots: u64,
     slot: Sectors,
     state: RefCell<State>,
-    freeing: RangeLock,
-    revoking: RangeLock,
+    freeing: Mutex,
+    revoking: Mutex,
 }
 
 struct State {
@@ -106,8 +106,8 @@ impl Journal {
                 open: false,
                 seen: 1,
             }),
-            freeing: RangeLock::new(),
-            revoking: RangeLock::new(),
+            freeing: Mutex::default(),
+            revoking: Mutex::default(),
         }
     }
 
@@ -186,8 +186,7 @@ impl Journal {
         if numbers.is_empty() {
             return Ok(());
         }
-        let all = Extent::new(Lba::ZERO, Sectors(1));
-        let _alone = self.revoking.lock(all, Access::Exclusive).await;
+        let _alone = self.revoking.lock().await;
         for number in numbers {
             // The journal of a member that is not in sync is never read.
             let (Some(record), Some(member)) = (self.revocation(*number), core.in_sync(self.role))
@@ -295,8 +294,7 @@ impl Journal {
     async fn make_room(&self, core: &Rc<Core>) -> IoResult {
         let is_full = || self.state.borrow().live.len() as u64 >= self.slots;
         while is_full() {
-            let all = Extent::new(Lba::ZERO, Sectors(1));
-            let _alone = self.freeing.lock(all, Access::Exclusive).await;
+            let _alone = self.freeing.lock().await;
             if !is_full() {
                 return Ok(());
             }

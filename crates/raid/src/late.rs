@@ -7,11 +7,9 @@
 
 use crate::core::Core;
 use crate::member::Member;
-use block::{BoxDevice, Device, Env, IoResult, Kind, Nanos};
-use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
+use block::{BoxDevice, Device, Env, IoResult, Kind, Nanos, Signal};
+use std::cell::Cell;
 use std::rc::{Rc, Weak};
-use std::task::{Poll, Waker};
 
 /// How often it is looked whether a device has answered.
 const ASKED_PAUSE: Nanos = Nanos::from_millis(1);
@@ -24,7 +22,7 @@ const UNFLUSHED_MAX: u64 = 1 << 30;
 pub(crate) struct Late {
     under_way: Cell<u32>,
     waited_for: Cell<u32>,
-    flushes: RefCell<Vec<Waker>>,
+    flushes: Signal,
 }
 
 /// Counts one while it is held.
@@ -36,7 +34,7 @@ pub(crate) struct Counted<'a> {
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.count.set(self.count.get() - 1);
-        self.late.flushes.take().into_iter().for_each(Waker::wake);
+        self.late.flushes.notify();
     }
 }
 
@@ -58,14 +56,8 @@ impl Late {
 
     /// Waits until none is under way that nobody waits for.
     pub async fn ended(&self) {
-        poll_fn(|cx| {
-            if self.under_way.get() <= self.waited_for.get() {
-                return Poll::Ready(());
-            }
-            self.flushes.borrow_mut().push(cx.waker().clone());
-            Poll::Pending
-        })
-        .await;
+        let none = || self.under_way.get() <= self.waited_for.get();
+        self.flushes.until(none).await;
     }
 }
 

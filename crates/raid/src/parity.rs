@@ -111,8 +111,7 @@ impl Core {
             Change::Zero => {
                 let step = scratch::zeroes(&self.shape);
                 // Who has zeroes waits for the grants of their stripes: one at a time.
-                let all = Extent::new(Lba::ZERO, Sectors(1));
-                let _alone = self.zeroing.lock(all, Access::Exclusive).await;
+                let _alone = self.zeroing.lock().await;
                 let mut at = extent.start;
                 while at < extent.end() {
                     let end = Lba((at.0 / step.0 + 1) * step.0).min(extent.end());

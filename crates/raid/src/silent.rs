@@ -12,7 +12,7 @@ use block::{IoError, IoResult, Kind, Nanos};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 
 /// How often it is looked whether an array is at rest.
 const RELEASED_PAUSE: Nanos = Nanos::from_millis(1);
@@ -29,7 +29,7 @@ impl Core {
                  it does"
             ));
         }
-        self.watching.take().into_iter().for_each(Waker::wake);
+        self.watching.notify();
     }
 
     /// Why whoever can do something about it should not wait: a member is silent that the
@@ -67,10 +67,7 @@ impl Core {
             if let Some(error) = self.silent() {
                 return Poll::Ready(Err(error));
             }
-            let mut watching = self.watching.borrow_mut();
-            if !watching.iter().any(|waker| waker.will_wake(cx.waker())) {
-                watching.push(cx.waker().clone());
-            }
+            self.watching.register(cx.waker());
             Poll::Pending
         })
         .await

@@ -10,15 +10,12 @@ use super::{Bits, Durable};
 use crate::core::Core;
 use crate::counters::Counter;
 use crate::devices::Member;
-use block::{Access, Device, Extent, Fua, Lba, Sectors};
+use block::{Device, Fua};
 use futures_util::future::join_all;
 use layout::{BLOCK_BYTES, Bitmap};
 use std::cell::Cell;
 use std::ops::Range;
 use std::rc::{Rc, Weak};
-
-/// The only thing that [`Durable::lock`] locks.
-pub(super) const ALL: Extent = Extent::new(Lba(0), Sectors(1));
 
 /// A write of a client to the origin, known to the table until dropped.
 pub(crate) struct Marking {
@@ -60,7 +57,7 @@ impl Marking {
         };
         let known = || given() && durable.table.borrow().is_marked(self.bits);
         if !known() {
-            durable.signal.wake();
+            durable.signal.notify();
             durable.marked.until(known).await;
         }
     }
@@ -72,7 +69,7 @@ impl Drop for Marking {
             return;
         }
         self.durable.table.borrow_mut().end(self.bits);
-        self.durable.activity.wake();
+        self.durable.activity.notify();
     }
 }
 
@@ -95,7 +92,7 @@ pub(super) async fn keep_marked<P: Device>(core: Weak<Core<P>>, durable: Rc<Dura
 
 /// Writes the bitmap that is wanted now, to every member.
 pub(super) async fn write_bitmap<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>) {
-    let _held = durable.lock.lock(ALL, Access::Exclusive).await;
+    let _held = durable.lock.lock().await;
     if durable.departed.get() || durable.ids_are_due() {
         write_superblocks(core, durable).await;
     }
@@ -104,7 +101,7 @@ pub(super) async fn write_bitmap<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Dur
     let image = durable.table.borrow_mut().begin_image();
     if members.is_empty() {
         durable.table.borrow_mut().no_members();
-        durable.marked.wake();
+        durable.marked.notify();
         return;
     }
     core.counters.count(Counter::BitmapCommits);
@@ -118,7 +115,7 @@ pub(super) async fn write_bitmap<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Dur
     } else {
         durable.image_due.set(true);
     }
-    durable.marked.wake();
+    durable.marked.notify();
 }
 
 /// Writes `image` as the next version of the bitmap of `member`, durably.

@@ -14,14 +14,14 @@
 //! the log says; replaying what follows gives the same map all the same, since
 //! every record that was written since is after that place.
 
-use super::bitmap::{ALL, write_bitmap};
+use super::bitmap::write_bitmap;
 use super::io::{Do, perform};
 use super::{Durable, REGION_BLOCKS};
 use crate::core::Core;
 use crate::counters::Counter;
 use crate::devices::{DeviceState, Member};
 use crate::writes::Writes;
-use block::{Access, Device, Fua, Proof};
+use block::{Device, Fua, Proof};
 use layout::{BLOCK_BYTES, Change, Entry, LogBlock, MapPage, entries_per_page};
 use policy::Slot;
 use std::collections::VecDeque;
@@ -66,7 +66,7 @@ fn is_due<P: Device>(core: &Core<P>, durable: &Durable) -> bool {
 
 /// One commit; bits that were idle for `ticks` periods are cleared.
 pub(super) async fn commit<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>, ticks: u32) {
-    let _one = durable.committing.lock(ALL, Access::Exclusive).await;
+    let _one = durable.committing.lock().await;
     // A line promoted from an origin that was written before it came here, and
     // not flushed, could outlive its bytes there.
     let began = |writes: &Rc<Writes>| writes.began_durable();
@@ -82,7 +82,7 @@ pub(super) async fn commit<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>,
         }
     }
     if durable.superblock.is_due() {
-        let _held = durable.lock.lock(ALL, Access::Exclusive).await;
+        let _held = durable.lock.lock().await;
         super::superblocks::write_superblocks(core, durable).await;
     }
     let mut complete = true;
@@ -99,7 +99,7 @@ pub(super) async fn commit<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>,
     }
     if complete && durable.table.borrow_mut().clear(&idle, ticks) {
         durable.image_due.set(true);
-        durable.signal.wake();
+        durable.signal.notify();
     }
 }
 
@@ -132,7 +132,7 @@ async fn write_log<P: Device>(
         if let Some(ids) = durable.ids_known() {
             break ids;
         }
-        let _held = durable.lock.lock(ALL, Access::Exclusive).await;
+        let _held = durable.lock.lock().await;
         if durable.ids_are_due() {
             super::superblocks::write_superblocks(core, durable).await;
         }
@@ -240,7 +240,7 @@ async fn checkpoint<P: Device>(
         return false;
     }
     super::hints::write_hints(core).await;
-    let _held = durable.lock.lock(ALL, Access::Exclusive).await;
+    let _held = durable.lock.lock().await;
     store.map.set(Some(map));
     store.generation.set(generation);
     store.log_start.set(begin);
@@ -287,7 +287,7 @@ pub(super) async fn close<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>) 
     commit(core, durable, 0).await;
     write_bitmap(core, durable).await;
     super::hints::write_hints(core).await;
-    let _held = durable.lock.lock(ALL, Access::Exclusive).await;
+    let _held = durable.lock.lock().await;
     durable.superblock.change(|pool| pool.clean = true);
     super::superblocks::write_superblocks(core, durable).await;
 }

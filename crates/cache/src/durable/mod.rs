@@ -40,14 +40,12 @@ pub(crate) use store::{NewStore, Store};
 use table::Bits;
 
 use crate::writes::Writes;
-use block::{BoxDevice, Proof, RangeLock};
+use block::{BoxDevice, Mutex, Proof, Signal};
 use layout::{Superblock, Uuid, Volume};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::future::poll_fn;
 use std::ops::Range;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
 use table::Table;
 
 /// Blocks of a region that a bit stands for: 4 MiB. The bits of a volume up
@@ -82,9 +80,9 @@ pub(crate) struct Durable {
     /// Writes of the volumes' origins, by id.
     origins: RefCell<BTreeMap<u32, Rc<Writes>>>,
     /// Held by who writes superblocks or bitmaps.
-    lock: RangeLock,
+    lock: Mutex,
     /// Held by who commits.
-    committing: RangeLock,
+    committing: Mutex,
     signal: Signal,
     marked: Signal,
     activity: Signal,
@@ -109,46 +107,22 @@ impl PoolState {
     }
 }
 
-/// Wakes all who wait for something to have happened.
-#[derive(Default)]
-pub(crate) struct Signal(RefCell<Vec<Waker>>);
-
-impl Signal {
-    pub(crate) fn wake(&self) {
-        for waker in self.0.take() {
-            waker.wake();
-        }
-    }
-
-    /// Waits until `done`, which changes only before a `wake`.
-    pub(crate) async fn until(&self, done: impl Fn() -> bool) {
-        poll_fn(|cx| {
-            if done() {
-                return Poll::Ready(());
-            }
-            self.0.borrow_mut().push(cx.waker().clone());
-            Poll::Pending
-        })
-        .await;
-    }
-}
-
 impl Durable {
     /// A member is out of the pool, in memory so far.
     pub(crate) fn member_left(&self) {
         self.departed.set(true);
-        self.signal.wake();
+        self.signal.notify();
     }
 
     /// The cache is gone: the tasks end.
     pub(crate) fn end(&self) {
-        self.signal.wake();
-        self.activity.wake();
+        self.signal.notify();
+        self.activity.notify();
     }
 
     /// The map or the bitmap has changed.
     pub(crate) fn note(&self) {
-        self.activity.wake();
+        self.activity.notify();
     }
 
     /// The greatest sequence number that the witness has given.
@@ -198,7 +172,7 @@ impl Durable {
             });
             Some(id)
         });
-        self.activity.wake();
+        self.activity.notify();
         id
     }
 

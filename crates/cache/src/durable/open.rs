@@ -12,20 +12,20 @@
 //! then all get their superblocks; if the members are others than before, with a greater
 //! epoch.
 
-use super::bitmap::{ALL, keep_marked, write_image};
+use super::bitmap::{keep_marked, write_image};
 use super::durability::Durability;
 use super::io::{READ_MAX, readable};
 use super::membership::{Given, Membership, Verdict, refuse};
 use super::store::NewStore;
 use super::superblocks::{WITNESS_SECTORS, claim, write_superblocks};
-use super::{Durable, PoolState, Signal};
+use super::{Durable, PoolState};
 use crate::cache::Cache;
 use crate::config::Config;
 use crate::core::Core;
 use crate::devices::{DeviceId, Member};
 use crate::health::Fault;
 use crate::pool_device::PoolDevice;
-use block::{Access, Device, Env, Extent, IoError, IoResult, Kind, Lba, RangeLock};
+use block::{Device, Env, Extent, IoError, IoResult, Kind, Lba, Mutex, Signal};
 use layout::{
     BITMAP_BLOCKS, BLOCK_BYTES, BLOCK_SECTORS, Bitmap, MEMBERS_MAX, NAME_BYTES_MAX, PROBE_BYTES,
     Role, SUPERBLOCK_BLOCKS, Superblock, SuperblockError, Uuid, current_superblock,
@@ -229,8 +229,8 @@ impl<P: Device> Cache<P> {
             table: RefCell::new(super::table::Table::new(super::REGION_BLOCKS)),
             loose: RefCell::default(),
             origins: RefCell::default(),
-            lock: RangeLock::new(),
-            committing: RangeLock::new(),
+            lock: Mutex::default(),
+            committing: Mutex::default(),
             signal: Signal::default(),
             marked: Signal::default(),
             activity: Signal::default(),
@@ -276,7 +276,7 @@ impl<P: Device> Cache<P> {
                 }
             }
         }
-        let held = durable.lock.lock(ALL, Access::Exclusive).await;
+        let held = durable.lock.lock().await;
         // Where one is new the pool is in another epoch than before.
         let before = durable.superblock.now().epoch.saturating_sub(1);
         for member in members.iter().filter(|m| is_new(m)) {
@@ -326,7 +326,7 @@ impl<P: Device> Cache<P> {
             }
             Err(error) => return refuse(&device.device, format!("{error}; {format}")),
         }
-        let _held = durable.lock.lock(ALL, Access::Exclusive).await;
+        let _held = durable.lock.lock().await;
         if core.state.borrow().devices.kept().len() == MEMBERS_MAX {
             return Err(too_many_devices(&durable.label));
         }

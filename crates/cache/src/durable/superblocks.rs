@@ -77,7 +77,7 @@ pub(super) async fn write_superblocks<P: Device>(core: &Rc<Core<P>>, durable: &R
 /// All superblocks say what `image` says.
 fn known_to_all(durable: &Durable, image: Image<PoolState>) {
     let _proof = image.written();
-    durable.marked.wake();
+    durable.marked.notify();
 }
 
 fn encode<P: Device>(core: &Core<P>, superblock: &Superblock) -> Shared {

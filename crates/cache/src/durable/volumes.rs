@@ -1,10 +1,10 @@
 //! The volumes that a pool remembers, and what is kept of their origins.
 
-use super::bitmap::{ALL, Marking};
+use super::bitmap::Marking;
 use super::superblocks::write_superblocks;
 use super::{Durable, PoolState};
 use crate::cache::Cache;
-use block::{Access, Device, Sectors};
+use block::{Device, Sectors};
 use layout::{ORIGIN_RECORD_BYTES_MAX, VOLUME_QUIESCED, Volume};
 use std::rc::Rc;
 
@@ -75,7 +75,7 @@ impl<P: Device> Cache<P> {
         let core = self.0.clone();
         let writing = async move {
             // Who holds the lock may be writing them, and has not ended.
-            let _held = durable.lock.lock(ALL, Access::Exclusive).await;
+            let _held = durable.lock.lock().await;
             if durable.superblock.is_due() {
                 write_superblocks(&core, &durable).await;
             }

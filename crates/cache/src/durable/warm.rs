@@ -8,7 +8,6 @@
 //! for good.
 
 use super::Durable;
-use super::bitmap::ALL;
 use super::hints::read_hints;
 use super::io::{READ_MAX, read};
 use super::superblocks::write_superblocks;
@@ -17,7 +16,7 @@ use crate::counters::Counter;
 use crate::devices::{DeviceState, Member};
 use crate::health::Fault;
 use crate::state::State;
-use block::{Access, Device, Nanos};
+use block::{Device, Nanos};
 use layout::{BLOCK_BYTES, LogReader, MapPage, entries_per_page};
 use policy::{Heat, Key, Slot};
 use std::ops::Range;
@@ -72,7 +71,7 @@ pub(super) async fn warm<P: Device>(
         store.warm.set(true);
     }
     durable.note();
-    durable.warmed.wake();
+    durable.warmed.notify();
 }
 
 /// Makes the map of `member` empty, on the device too: its log begins where no
@@ -83,7 +82,7 @@ async fn begin_cold<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>, member
     store.map.set(None);
     store.log_start.set(next);
     store.log_next.set(next);
-    let _held = durable.lock.lock(ALL, Access::Exclusive).await;
+    let _held = durable.lock.lock().await;
     write_superblocks(core, durable).await;
 }
 

@@ -125,8 +125,8 @@ impl<P: Device> Inner<P> {
             return found;
         }
         self.pressed.set(self.pressed.get() + 1);
-        self.changed.raise();
-        let found = self.changed.until(look).await;
+        self.changed.notify();
+        let found = self.changed.until_some(look).await;
         self.pressed.set(self.pressed.get() - 1);
         found
     }
@@ -154,7 +154,7 @@ impl<P: Device> Inner<P> {
         let copies = written.await;
         let state = &mut *self.state.borrow_mut();
         state.turning = false;
-        self.changed.raise();
+        self.changed.notify();
         if copies == 0 {
             state.free.push_front(slot);
             return Err(self.copies.error());
@@ -252,7 +252,7 @@ impl<P: Device> Inner<P> {
         };
         let copies = self.copies.write(at, buf.share(), fua).await;
         self.state.borrow_mut().end(number, copies);
-        self.changed.raise();
+        self.changed.notify();
         number
     }
 
@@ -268,7 +268,7 @@ impl<P: Device> Inner<P> {
             }
             (state.done_to > number && self.copies.are_losses_durable()).then_some(Ok(()))
         };
-        self.changed.until(ended).await
+        self.changed.until_some(ended).await
     }
 
     /// Waits until the answer of `number` is not too far ahead of the oldest that is owed.

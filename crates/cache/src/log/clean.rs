@@ -50,7 +50,7 @@ pub(super) async fn run<P: Device>(log: Rc<Inner<P>>) {
     loop {
         let changed = &log.changed;
         changed
-            .until(|| (log.closing.get() || log.may_clean()).then_some(()))
+            .until_some(|| (log.closing.get() || log.may_clean()).then_some(()))
             .await;
         if log.closing.get() {
             break;
@@ -59,7 +59,7 @@ pub(super) async fn run<P: Device>(log: Rc<Inner<P>>) {
         let wait = log.env.timer.sleep(due - log.clock());
         select(
             pin!(wait),
-            pin!(changed.until(|| log.is_urgent().then_some(()))),
+            pin!(changed.until_some(|| log.is_urgent().then_some(()))),
         )
         .await;
         if log.closing.get() {
@@ -70,7 +70,7 @@ pub(super) async fn run<P: Device>(log: Rc<Inner<P>>) {
             Err(error) => {
                 *log.trouble.borrow_mut() = Some(error);
                 let wait = log.env.timer.sleep(backoff);
-                let closing = changed.until(|| log.closing.get().then_some(()));
+                let closing = changed.until_some(|| log.closing.get().then_some(()));
                 select(pin!(wait), pin!(closing)).await;
                 backoff = BACKOFF[1].min(backoff + backoff);
                 continue;
@@ -79,7 +79,7 @@ pub(super) async fn run<P: Device>(log: Rc<Inner<P>>) {
         *log.trouble.borrow_mut() = None;
     }
     log.cleaner_ended.set(true);
-    log.changed.raise();
+    log.changed.notify();
 }
 
 impl<P: Device> Inner<P> {
@@ -122,7 +122,7 @@ impl<P: Device> Inner<P> {
             state.index.remove(part.number, &part.extents, part.at);
         }
         state.done(batch.to, batch.cursor);
-        self.changed.raise();
+        self.changed.notify();
         Ok(())
     }
 
@@ -134,7 +134,7 @@ impl<P: Device> Inner<P> {
                 let more = state.completed_to > state.cursor_number;
                 (more || self.copies.are_gone()).then_some(())
             };
-            self.changed.until(complete).await;
+            self.changed.until_some(complete).await;
             if self.copies.are_gone() {
                 return Err(self.copies.error());
             }
@@ -320,7 +320,7 @@ impl<P: Device> Inner<P> {
                     let state = self.state.borrow();
                     (state.has_room(1) || state.may_turn(true)).then_some(())
                 };
-                self.changed.until(room).await;
+                self.changed.until_some(room).await;
                 continue;
             }
             self.turn().await?;
@@ -330,7 +330,7 @@ impl<P: Device> Inner<P> {
             let complete = self.state.borrow().completed_to > number;
             (complete || self.copies.are_gone()).then_some(())
         };
-        self.changed.until(ended).await;
+        self.changed.until_some(ended).await;
         // A hole before the note would hide it, and what it frees is needed then.
         if self.state.borrow().durable_to <= number {
             self.flush_log().await?;
@@ -347,7 +347,7 @@ impl<P: Device> Inner<P> {
     pub(super) async fn drain(&self) -> IoResult {
         let _under = self.stages.enter(Stage::Drain);
         self.draining.set(self.draining.get() + 1);
-        self.changed.raise();
+        self.changed.notify();
         let drained = || {
             if self.is_drained() {
                 return Some(Ok(()));
@@ -355,7 +355,7 @@ impl<P: Device> Inner<P> {
             let gone = self.copies.are_gone();
             gone.then(|| Err(self.copies.error()))
         };
-        let drained = self.changed.until(drained).await;
+        let drained = self.changed.until_some(drained).await;
         self.draining.set(self.draining.get() - 1);
         drained
     }

@@ -5,9 +5,8 @@
 //! that no later incarnation trusts what the copy holds. The last copy is never reported
 //! lost: what is owed is there alone.
 
-use super::signal::Signal;
 use super::stage::{Stage, Stages};
-use block::{Buf, Device, Env, Fua, IoError, IoResult, Kind, Lba, Nanos, Sectors, Shared};
+use block::{Buf, Device, Env, Fua, IoError, IoResult, Kind, Lba, Nanos, Sectors, Shared, Signal};
 use futures_util::future::join;
 use layout::{BLOCK_BYTES, BLOCK_SECTORS, SEGMENT_BLOCKS};
 use std::cell::Cell;
@@ -172,21 +171,21 @@ impl<P: Device> Copies<P> {
         if self.online[copy].replace(false) && !self.are_gone() {
             let _under = self.stages.enter(Stage::Loss);
             self.reporting.set(self.reporting.get() + 1);
-            self.changed.raise();
+            self.changed.notify();
             let member = self.area(copy).member;
             while self.members.lose(member).await.is_err() {
                 self.env.timer.sleep(RETRY).await;
             }
             self.reporting.set(self.reporting.get() - 1);
         }
-        self.changed.raise();
+        self.changed.notify();
         self.losses_durable().await;
     }
 
     /// Waits until each loss is known durably.
     pub(super) async fn losses_durable(&self) {
         self.changed
-            .until(|| self.are_losses_durable().then_some(()))
+            .until_some(|| self.are_losses_durable().then_some(()))
             .await;
     }
 

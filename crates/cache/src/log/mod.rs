@@ -32,7 +32,6 @@ mod copies;
 mod index;
 mod read;
 mod recover;
-mod signal;
 mod stage;
 mod state;
 
@@ -41,11 +40,10 @@ pub use stage::{Stage, Stages};
 
 use block::{
     BoxDevice, Buf, Content, Device, Env, Extent, Fua, Geometry, IoError, IoResult, Lba, Nanos,
-    Sectors, Shared,
+    Sectors, Shared, Signal,
 };
 use copies::Copies;
 use layout::{BLOCK_BYTES, BLOCK_SECTORS, Became, Uuid};
-use signal::Signal;
 use state::State;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -157,9 +155,9 @@ impl<P: Device> WriteBack<P> {
     /// Ends the cleaner. What is owed stays in the log.
     pub async fn close(&self) {
         self.0.closing.set(true);
-        self.0.changed.raise();
+        self.0.changed.notify();
         let ended = || self.0.cleaner_ended.get().then_some(());
-        self.0.changed.until(ended).await;
+        self.0.changed.until_some(ended).await;
     }
 
     /// Carried through once begun: a record that nobody waits for is on its way all the same.

@@ -87,7 +87,7 @@ impl<P: Device> Inner<P> {
         let live = state.segments.iter_mut().find(|live| live.number == number);
         live.expect("it was pinned").readers -= 1;
         state.free_segments();
-        self.changed.raise();
+        self.changed.notify();
     }
 
     /// What the log has counts as what it is; the rest is the origin's to say.

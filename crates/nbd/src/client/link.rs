@@ -13,8 +13,9 @@ use crate::protocol::replies::Replies;
 use crate::protocol::request::Request;
 use crate::protocol::session::Session;
 use crate::protocol::wire::cmd;
-use crate::signal::{Signal, until_stopped};
 use crate::tls::TlsStream;
+use crate::until_stopped::until_stopped;
+use block::Signal;
 use block::{Address, Connector, Env, IoError, IoResult, Kind, Nanos, Stream};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -118,7 +119,7 @@ impl Link {
             Health::GivenUp => Some(Err(self.unreachable())),
             _ => None,
         };
-        if let Err(error) = self.changed.until(ready).await {
+        if let Err(error) = self.changed.until_some(ready).await {
             return Answer {
                 ask,
                 extents: Vec::new(),
@@ -155,7 +156,7 @@ impl Link {
     /// Waits until no change that was given up can undo a later one.
     pub(super) async fn abandoned_ended(&self) {
         let ended = || (!self.slots.borrow().has_abandoned_changes()).then_some(());
-        self.changed.until(ended).await;
+        self.changed.until_some(ended).await;
     }
 
     /// What a flush that begins now covers. `Err` if the server may have
@@ -326,7 +327,7 @@ async fn reconnect<C: Connector>(link: &Link, connector: &C) -> Option<Wire<C::S
     let since = link.env.timer.now();
     let mut pause = options.retry_pause;
     while !link.closed.get() {
-        let closed = link.breaks.until(|| link.closed.get().then_some(()));
+        let closed = link.breaks.until_some(|| link.closed.get().then_some(()));
         let attempt = async {
             link.env.timer.sleep(pause).await;
             let wire = connect(&link.env, connector, options).await?;
@@ -369,10 +370,10 @@ async fn converse<S: Stream>(link: &Rc<Link>, stream: Rc<S>, inbox: Inbox) -> Io
     let sender = send(link.clone(), this.clone(), stream.clone());
     link.env.spawn.spawn(sender);
     let ends = || (this.broken.get() || link.closed.get()).then_some(());
-    let ended = until_stopped(link.breaks.until(ends), read(link, &*stream, inbox)).await;
+    let ended = until_stopped(link.breaks.until_some(ends), read(link, &*stream, inbox)).await;
     if link.closed.get() {
         // The farewell goes out if the server still listens.
-        let farewell = link.changed.until(|| this.sent.get().then_some(()));
+        let farewell = link.changed.until_some(|| this.sent.get().then_some(()));
         let _ = link.env.timer.timeout(Nanos::from_secs(1), farewell).await;
     }
     link.break_off(&this);
@@ -423,7 +424,7 @@ async fn send<S: Stream>(link: Rc<Link>, this: Rc<Connection>, stream: Rc<S>) {
             let ends = this.broken.get() || link.closed.get();
             (ends || !link.frames.borrow().is_empty()).then_some(())
         };
-        link.unsent.until(ready).await;
+        link.unsent.until_some(ready).await;
         if this.broken.get() {
             break;
         }

@@ -12,8 +12,8 @@ use crate::protocol::request::Request;
 use crate::protocol::server_handshake::{ServerHandshake, Step, TlsPolicy};
 use crate::protocol::session::{Command, Refusal, Session, payload_bytes};
 use crate::protocol::wire::REQUEST_BYTES;
-use crate::signal::until_stopped;
 use crate::tls::TLS_BYTES;
+use crate::until_stopped::until_stopped;
 use block::{Buf, Device, Fua, IoResult, Nanos, PAGE_BYTES, Pool, Stream};
 use std::rc::Rc;
 
@@ -113,7 +113,9 @@ async fn timed<D: Device, T>(
 ) -> Result<T, Ending> {
     let timer = &server.env.timer;
     let left = (begun + server.limits.handshake_timeout).since(timer.now());
-    let stopping = server.stop.until(|| server.stopping.get().then_some(()));
+    let stopping = server
+        .stop
+        .until_some(|| server.stopping.get().then_some(()));
     match until_stopped(stopping, timer.timeout(left, work)).await {
         None => Err(None),
         Some(None) => Err(Some("the handshake took too long".into())),
@@ -328,7 +330,11 @@ impl<D: Device, S: Stream> Reader<D, S> {
         let (server, export) = (&self.server, &self.export);
         let stops = || (server.stopping.get() || export.withdrawn.get()).then_some(());
         self.link.receiving.set(self.gather.is_partial());
-        let filled = until_stopped(server.stop.until(stops), self.inbox.fill(&*self.stream)).await;
+        let filled = until_stopped(
+            server.stop.until_some(stops),
+            self.inbox.fill(&*self.stream),
+        )
+        .await;
         self.link.has_progressed();
         match filled {
             None => Ok(false),

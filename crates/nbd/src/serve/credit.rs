@@ -10,7 +10,7 @@
 //! memory is there for who takes the place.
 
 use super::limits::{GUARANTEED_BYTES, Limits};
-use crate::signal::Signal;
+use block::Signal;
 use std::cell::Cell;
 use std::rc::Rc;
 

@@ -13,7 +13,7 @@ use super::flushes::Client;
 use super::limits::Limits;
 use crate::outbox::{Frame, Load};
 use crate::protocol::session::Command;
-use crate::signal::Signal;
+use block::Signal;
 use block::{IoError, PAGE_BYTES, Shared};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -358,13 +358,13 @@ impl Link {
     pub(super) async fn answer_undivided(&self, frame: Frame) {
         self.queue(frame, &self.undivided);
         let gone = || self.undivided.borrow().is_empty() && !self.sending.get();
-        self.sent.until(|| gone().then_some(())).await;
+        self.sent.until_some(|| gone().then_some(())).await;
     }
 
     /// Waits for the right to send an answer that nothing may come between.
     pub(super) async fn begin_undivided(&self) {
         let free = || (!self.is_undivided.get()).then_some(());
-        self.sent.until(free).await;
+        self.sent.until_some(free).await;
         self.is_undivided.set(true);
     }
 
@@ -378,13 +378,13 @@ impl Link {
     pub(super) async fn all_sent(&self) {
         let queued = self.queued_total.get();
         let ready = || self.sent_total.get() >= queued || self.killed.get().is_some();
-        self.sent.until(|| ready().then_some(())).await;
+        self.sent.until_some(|| ready().then_some(())).await;
     }
 
     /// Waits for frames to send; `None` when there will be no more.
     pub(super) async fn next_frames(&self) -> Option<&RefCell<VecDeque<Frame>>> {
         self.unsent
-            .until(|| {
+            .until_some(|| {
                 let frames = match self.is_undivided.get() {
                     true => &self.undivided,
                     false => &self.frames,
@@ -440,7 +440,7 @@ impl Link {
     /// Waits until every request is answered or given up.
     pub(super) async fn drained(&self) {
         let drained = || self.is_drained().then_some(());
-        self.room.until(drained).await;
+        self.room.until_some(drained).await;
     }
 
     /// Ends the connection without regard for what is in flight.
@@ -464,7 +464,7 @@ impl Link {
 
     /// Waits for [`Link::kill`].
     pub(super) async fn is_killed(&self) {
-        self.kill.until(|| self.killed.get().map(|_| ())).await;
+        self.kill.until_some(|| self.killed.get().map(|_| ())).await;
     }
 
     /// Why it was killed, if it was.

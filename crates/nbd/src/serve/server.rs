@@ -8,8 +8,8 @@ use super::limits::Limits;
 use super::link::{Door, Link};
 use crate::protocol::export::{BlockSizes, ExportInfo, Features};
 use crate::protocol::server_handshake::TlsPolicy;
-use crate::signal::Signal;
 use crate::tls::Acceptor;
+use block::Signal;
 use block::{Device, Env, Gate, IoError, IoResult, Kind, Nanos, SECTOR_BYTES};
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -193,7 +193,7 @@ impl<D: Device> Server<D> {
         drained: impl Fn() -> bool,
         concerned: impl Fn(&Link) -> bool,
     ) {
-        let all_ended = self.ended.until(|| drained().then_some(()));
+        let all_ended = self.ended.until_some(|| drained().then_some(()));
         if self.env.timer.timeout(grace, all_ended).await.is_none() {
             for link in self.links.borrow().iter().filter(|l| concerned(l)) {
                 link.kill("the server did not wait any longer");

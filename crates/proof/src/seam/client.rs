@@ -1,7 +1,7 @@
 //! A client: requests by tag over one stream, several at once.
 
-use super::turns::Turns;
 use super::wire::{Ask, REPLY_BYTES, REQUEST_BYTES, Reply, Request, Status, recv_exact};
+use block::Mutex;
 use block::{Driver, Extent, IoError, IoResult, Kind, Shared, Stream};
 use futures_channel::oneshot;
 use shard::{Local, Socket};
@@ -13,7 +13,7 @@ type Answer = (Status, Option<Shared>);
 
 pub(crate) struct Client<D: Driver> {
     stream: Socket<D>,
-    sending: Turns,
+    sending: Mutex,
     waiting: RefCell<BTreeMap<u64, oneshot::Sender<Answer>>>,
     next_tag: Cell<u64>,
     local: Local<D>,
@@ -23,7 +23,7 @@ impl<D: Driver> Client<D> {
     pub(crate) fn start(local: Local<D>, stream: Socket<D>) -> Rc<Client<D>> {
         let client = Rc::new(Client {
             stream,
-            sending: Turns::default(),
+            sending: Mutex::default(),
             waiting: RefCell::default(),
             next_tag: Cell::new(1),
             local: local.clone(),
@@ -78,7 +78,7 @@ impl<D: Driver> Client<D> {
         self.waiting.borrow_mut().insert(tag, tx);
         let parts = [Some(head.share()), data].into_iter().flatten().collect();
         {
-            let _one_at_a_time = self.sending.next().await;
+            let _one_at_a_time = self.sending.lock().await;
             self.stream.send(parts).await.1?;
         }
         answer

@@ -12,7 +12,7 @@
 //! second, for unflushed writes may have reached either.
 
 use super::Sabotage;
-use super::turns::Turns;
+use block::Mutex;
 use block::{
     Buf, Content, Device, Env, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Sectors, Shared,
 };
@@ -35,7 +35,7 @@ pub(crate) struct Mirror<D> {
     legs: [D; 2],
     live: [Cell<bool>; 2],
     epoch: Cell<u64>,
-    demoting: Turns,
+    demoting: Mutex,
     next_read: Cell<usize>,
     geometry: Geometry,
     env: Env,
@@ -55,7 +55,7 @@ impl<D: Device> Mirror<D> {
             legs,
             live: [Cell::new(true), Cell::new(true)],
             epoch: Cell::new(0),
-            demoting: Turns::default(),
+            demoting: Mutex::default(),
             next_read: Cell::new(0),
             geometry,
             env,
@@ -144,7 +144,7 @@ impl<D: Device> Mirror<D> {
 
     /// Leaves `leg` behind: once this returns, no restart takes it for current.
     async fn demote(&self, leg: usize) -> IoResult {
-        let _one_at_a_time = self.demoting.next().await;
+        let _one_at_a_time = self.demoting.lock().await;
         if !self.live[leg].get() {
             return Ok(());
         }

@@ -12,7 +12,6 @@ mod mirror;
 pub mod oracle;
 pub mod program;
 mod server;
-mod turns;
 mod wire;
 
 /// One thing done wrong on purpose, to show that the oracle notices.

@@ -2,10 +2,10 @@
 
 use super::Sabotage;
 use super::mirror::Mirror;
-use super::turns::Turns;
 use super::wire::{
     Ask, FLAG_ABANDON, FLAG_FUA, REPLY_BYTES, REQUEST_BYTES, Reply, Request, Status, recv_exact,
 };
+use block::Mutex;
 use block::{
     Device, Driver, Extent, Fua, Gate, IoResult, Lba, Listener, SECTOR_BYTES, Sectors, ShardId,
     Shared, Stream,
@@ -122,7 +122,7 @@ pub(crate) async fn serve<D: Driver>(
     while let Ok(stream) = listener.accept().await {
         let connection = Rc::new(Connection {
             stream,
-            sending: Turns::default(),
+            sending: Mutex::default(),
             local: local.clone(),
             device,
         });
@@ -136,7 +136,7 @@ pub(crate) async fn serve<D: Driver>(
 
 struct Connection<D: Driver> {
     stream: Socket<D>,
-    sending: Turns,
+    sending: Mutex,
     local: Local<D>,
     device: ShardId,
 }
@@ -185,7 +185,7 @@ impl<D: Driver> Connection<D> {
         }
         .encode(&mut head);
         let parts = [Some(head.share()), data].into_iter().flatten().collect();
-        let _one_at_a_time = self.sending.next().await;
+        let _one_at_a_time = self.sending.lock().await;
         self.stream.send(parts).await.1
     }
 }

@@ -1,0 +1,58 @@
+//! A count of things in progress that somebody can wait to see end.
+
+use crate::signal::Signal;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// How much is in progress.
+#[derive(Default)]
+pub struct InFlight {
+    count: Cell<u32>,
+    ended: Signal,
+}
+
+impl InFlight {
+    /// One more is.
+    pub fn begin(&self) {
+        self.count.set(self.count.get() + 1);
+    }
+
+    /// One has ended.
+    pub fn end(&self) {
+        let left = self.count.get() - 1;
+        self.count.set(left);
+        if left == 0 {
+            self.ended.notify();
+        }
+    }
+
+    /// How many are.
+    pub fn count(&self) -> u32 {
+        self.count.get()
+    }
+
+    /// Whether none is.
+    pub fn is_idle(&self) -> bool {
+        self.count() == 0
+    }
+
+    /// Counts one until what is returned is dropped.
+    pub fn enter(self: &Rc<Self>) -> Entered {
+        self.begin();
+        Entered(self.clone())
+    }
+
+    /// Waits until none is.
+    pub async fn idle(&self) {
+        self.ended.until(|| self.is_idle()).await
+    }
+}
+
+/// Counts one of an [`InFlight`].
+pub struct Entered(Rc<InFlight>);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
