@@ -39,8 +39,9 @@ unit:
 	cargo test --workspace --lib --bins --tests --no-fail-fast --quiet
 	cargo test --workspace --doc --quiet
 
+# With the features of the whole workspace, so that after `unit` nothing is left to build.
 guest:
-	cargo build --quiet -p hotset
+	cargo build --quiet --workspace --bins --tests
 	HOTSET=$(CURDIR)/target/debug/hotset vm/test
 
 bench:
