@@ -8,6 +8,7 @@
 
 mod level;
 mod linear;
+mod near;
 mod raid0;
 mod raid1;
 mod raid10;

@@ -1,8 +1,8 @@
 //! A sample of a new level, in tests: chunks in turn, each on three neighbouring members.
 //! This file and its line in `level.rs` are all that it takes.
 
-use super::{Layout, Leg, MEMBERS_MAX, Piece, Redundancy, Room, min};
-use block::{Extent, Lba, Sectors};
+use super::{Layout, MEMBERS_MAX, Piece, Redundancy, Room, near};
+use block::{Extent, Sectors};
 
 const COPIES: u64 = 3;
 
@@ -30,8 +30,7 @@ impl Layout for Triple {
     }
 
     fn sectors(&self, room: &Room) -> Sectors {
-        let slots = room.sizes[0].0 / room.chunk.0 * room.members() as u64;
-        Sectors(slots / COPIES * room.chunk.0)
+        near::sectors(COPIES, room)
     }
 
     fn width(&self, room: &Room) -> Sectors {
@@ -39,19 +38,11 @@ impl Layout for Triple {
     }
 
     fn first_piece(&self, room: &Room, extent: Extent) -> Piece {
-        let chunk = extent.start.0 / room.chunk.0;
-        let inside = extent.start.0 % room.chunk.0;
-        let members = room.members() as u64;
-        let legs = (chunk * COPIES..).take(COPIES as usize).map(|slot| Leg {
-            member: (slot % members) as usize,
-            at: Lba(slot / members * room.chunk.0 + inside),
-        });
-        let len = min(extent.len, Sectors(room.chunk.0 - inside));
-        Piece::new(Extent::new(extent.start, len), legs)
+        near::first_piece(COPIES, room, extent)
     }
 
     fn can_run(&self, members: usize, present: &dyn Fn(usize) -> bool) -> bool {
-        (0..members).all(|chunk| (0..3).any(|copy| present((3 * chunk + copy) % members)))
+        near::can_run(COPIES, members, present)
     }
 }
 
@@ -59,7 +50,7 @@ impl Layout for Triple {
 #[test]
 fn an_array_of_the_sample_lives_as_any_other() {
     use crate::{Candidate, Level, Options, Plan, Start, Uuid, assemble, create};
-    use block::{BoxDevice, Device as _, Fua, Geometry, ShardId};
+    use block::{BoxDevice, Device as _, Fua, Geometry, Lba, ShardId};
     use shard::{Config, Mesh, Shard};
     use sim::{DiskSpec, Outcome, Sim, World};
     use std::{cell::Cell, rc::Rc};
