@@ -120,19 +120,38 @@ fn own_writes_are_never_another_s() {
     }
 }
 
-#[test]
-fn another_s_write_is_seen_after_an_end_in_order() {
+/// A disk of 512 KiB.
+fn small() -> (World, TargetId) {
     let mut world = World::new(1);
     let geometry = Geometry::new("origin", Sectors(1024), Sectors(1));
     let disk = world.add_disk(DiskSpec::new(geometry)).unwrap();
-    let mut sim = Sim::new(world);
-    live(&mut sim, disk, |disk, env| async move {
-        let kept = Kept::default();
-        let record = take(&disk, &env.pool, identity(), 1).await.unwrap();
-        let place = record.watched[5].extent;
-        let keep = keep(&kept, &env);
-        let device = Guarded::new(disk.clone(), env.clone(), record, keep);
-        device.begin().await;
+    (world, disk)
+}
+
+/// Runs `test` with a guarded disk, its record and a place of it that is watched.
+fn watch<F>(test: impl Fn(Leaf, Env, Kept, Extent, Guarded<Leaf>) -> F + 'static)
+where
+    F: Future<Output = ()> + 'static,
+{
+    let (world, disk) = small();
+    let test = Rc::new(test);
+    live(&mut Sim::new(world), disk, move |disk, env| {
+        let test = test.clone();
+        async move {
+            let kept = Kept::default();
+            let record = take(&disk, &env.pool, identity(), 1).await.unwrap();
+            let place = record.watched[5].extent;
+            let keep = keep(&kept, &env);
+            let device = Guarded::new(disk.clone(), env.clone(), record, keep);
+            device.begin().await;
+            test(disk, env, kept, place, device).await;
+        }
+    });
+}
+
+#[test]
+fn another_s_write_is_seen_after_an_end_in_order() {
+    watch(|disk, env, kept, place, device| async move {
         let write = async |byte: u8| {
             let mut buf = env.pool.get(place.len.bytes() as usize).await;
             buf.fill(byte);
@@ -153,17 +172,7 @@ fn another_s_write_is_seen_after_an_end_in_order() {
 /// As a file system is made: all is discarded first.
 #[test]
 fn a_device_that_was_discarded_whole_can_be_compared_again() {
-    let mut world = World::new(1);
-    let geometry = Geometry::new("origin", Sectors(1024), Sectors(1));
-    let disk = world.add_disk(DiskSpec::new(geometry)).unwrap();
-    let mut sim = Sim::new(world);
-    live(&mut sim, disk, |disk, env| async move {
-        let kept = Kept::default();
-        let record = take(&disk, &env.pool, identity(), 1).await.unwrap();
-        let place = record.watched[5].extent;
-        let keep = keep(&kept, &env);
-        let device = Guarded::new(disk.clone(), env.clone(), record, keep);
-        device.begin().await;
+    watch(|disk, env, kept, place, device| async move {
         let all = Extent::new(Lba(0), Sectors(1024));
         device.discard(all).await.unwrap();
         device.flush().await.unwrap();
@@ -181,11 +190,9 @@ fn a_device_that_was_discarded_whole_can_be_compared_again() {
     });
 }
 
-/// A disk of 512 KiB, of which `bad` cannot be read.
+/// One of which `bad` cannot be read.
 fn spoiled(bad: Extent) -> (Sim, TargetId) {
-    let mut world = World::new(1);
-    let geometry = Geometry::new("origin", Sectors(1024), Sectors(1));
-    let disk = world.add_disk(DiskSpec::new(geometry)).unwrap();
+    let (mut world, disk) = small();
     let plan = Plan {
         latent: vec![(disk, bad)],
         ..Plan::default()
