@@ -28,7 +28,7 @@ pub use frontend::nbd::NbdFrontend;
 pub use frontend::{About, Frontend, frontend_memory};
 pub use leaf::Leaf;
 pub use node::{Controlled, Door, Export, Frontends, Node};
-pub use place::{CLAIM_ATTEMPTS, CLAIM_PAUSE, Opened, Role, claimed, open};
+pub use place::{CLAIM_ATTEMPTS, CLAIM_PAUSE, Opened, Role, claimed, open, retried};
 pub use platform::{Platform, Process, Remembered};
 pub use report::Session;
 pub use sink::Sink;

@@ -6,7 +6,7 @@ mod file;
 mod nbd;
 mod raw;
 
-pub use raw::{CLAIM_ATTEMPTS, CLAIM_PAUSE, Role, claimed};
+pub use raw::{CLAIM_ATTEMPTS, CLAIM_PAUSE, Role, claimed, retried};
 
 use crate::leaf::Leaf;
 use crate::model::Stripe;

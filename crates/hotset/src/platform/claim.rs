@@ -40,16 +40,10 @@ const LEFT_ATTEMPTS: u32 = 2400;
 pub async fn once_left<T>(
     timer: &Timer,
     path: &Path,
-    mut open: impl AsyncFnMut() -> IoResult<T>,
+    open: impl AsyncFnMut() -> IoResult<T>,
 ) -> IoResult<T> {
-    for _ in 1..LEFT_ATTEMPTS {
-        match open().await {
-            Err(error) if error.kind() == Kind::Busy && uring::is_left_locked(path) => {}
-            other => return other,
-        }
-        timer.sleep(CLAIM_PAUSE).await;
-    }
-    open().await
+    let is_left = |error: &IoError| error.kind() == Kind::Busy && uring::is_left_locked(path);
+    node::retried(timer, LEFT_ATTEMPTS, is_left, open).await
 }
 
 /// Keeps other daemons away from an export until dropped.

@@ -2,7 +2,7 @@
 
 use crate::Later;
 use crate::platform::Platform;
-use block::{BoxDevice, IoResult, Kind, Nanos, Timer};
+use block::{BoxDevice, IoError, IoResult, Kind, Nanos, Timer};
 use control::config;
 use shard::Disk;
 
@@ -55,13 +55,25 @@ pub const CLAIM_ATTEMPTS: u32 = 200;
 pub const CLAIM_PAUSE: Nanos = Nanos::from_millis(50);
 
 /// What `claim` comes to, which is tried again while another is `Busy` with it.
-pub async fn claimed<T>(timer: &Timer, mut claim: impl AsyncFnMut() -> IoResult<T>) -> IoResult<T> {
-    for _ in 1..CLAIM_ATTEMPTS {
-        match claim().await {
-            Err(error) if error.kind() == Kind::Busy => {}
+pub async fn claimed<T>(timer: &Timer, claim: impl AsyncFnMut() -> IoResult<T>) -> IoResult<T> {
+    let is_busy = |error: &IoError| error.kind() == Kind::Busy;
+    retried(timer, CLAIM_ATTEMPTS, is_busy, claim).await
+}
+
+/// What `work` comes to in so many attempts, [`CLAIM_PAUSE`] apart, the next one only after
+/// an error that `passes`.
+pub async fn retried<T>(
+    timer: &Timer,
+    attempts: u32,
+    mut passes: impl FnMut(&IoError) -> bool,
+    mut work: impl AsyncFnMut() -> IoResult<T>,
+) -> IoResult<T> {
+    for _ in 1..attempts {
+        match work().await {
+            Err(error) if passes(&error) => {}
             other => return other,
         }
         timer.sleep(CLAIM_PAUSE).await;
     }
-    claim().await
+    work().await
 }
