@@ -52,6 +52,8 @@ pub enum Command {
         #[arg(long, value_name = "N", requires = "watch")]
         count: Option<u64>,
     },
+    /// Show a running daemon live in a terminal
+    Top(commands::top::Top),
     /// List and change the volumes of a running daemon
     ///
     /// The daemon's configuration file is changed alike, but with --temporary.
@@ -141,7 +143,7 @@ pub enum Command {
     Man,
 }
 
-fn interval(text: &str) -> Result<f64, String> {
+pub fn interval(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if (0.05..=86_400.0).contains(&seconds) {
         Ok(seconds)
@@ -444,6 +446,7 @@ impl Command {
                 let count = if watch { count } else { Some(1) };
                 commands::status::run(&control.control, json, interval, count)
             }
+            Command::Top(command) => commands::top::run(&command),
             Command::Volume(command) => commands::volume::run(command),
             Command::Pool(command) => commands::pool::run(command),
             Command::Array(command) => commands::array::run(command),

@@ -17,6 +17,7 @@ mod size;
 pub mod status;
 pub mod table;
 mod text;
+pub mod top;
 pub mod trace;
 mod traces;
 pub mod volume;

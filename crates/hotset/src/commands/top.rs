@@ -1,0 +1,69 @@
+//! `hotset top`: the status of a daemon, live in a terminal.
+
+mod shown;
+mod view;
+
+use crate::Failure;
+use crate::cli::Control;
+use control::client::Client;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use shown::Shown;
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+#[derive(clap::Args)]
+pub struct Top {
+    #[command(flatten)]
+    control: Control,
+    /// The interval, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = crate::cli::interval)]
+    interval: f64,
+}
+
+pub fn run(command: &Top) -> Result<(), Failure> {
+    if !std::io::stdout().is_terminal() {
+        let what = "`hotset top` needs a terminal; use `hotset status --watch`";
+        return Err(Failure::Runtime(what.into()));
+    }
+    // One that is not there is reported as by any command.
+    let client = Client::connect(&command.control.control).map_err(Failure::runtime)?;
+    let mut terminal = ratatui::try_init().map_err(Failure::runtime)?;
+    let ended = live(command, client, &mut terminal);
+    ratatui::restore();
+    ended.map_err(Failure::runtime)
+}
+
+fn live(
+    command: &Top,
+    client: Client,
+    terminal: &mut ratatui::DefaultTerminal,
+) -> std::io::Result<()> {
+    let mut client = Some(client);
+    let mut shown = Shown::new();
+    let interval = Duration::from_secs_f64(command.interval);
+    let mut due = Instant::now();
+    loop {
+        if due <= Instant::now() {
+            let asked = match client.take() {
+                Some(client) => Ok(client),
+                None => Client::connect(&command.control.control),
+            };
+            match asked.and_then(|mut client| Ok((client.status()?, client))) {
+                Ok((status, connected)) => {
+                    shown.take(status);
+                    client = Some(connected);
+                }
+                Err(error) => shown.away = Some(error.to_string()),
+            }
+            due = Instant::now() + interval;
+        }
+        terminal.draw(|frame| view::draw(frame, &shown))?;
+        if event::poll(due.saturating_duration_since(Instant::now()))?
+            && let Event::Key(key) = event::read()?
+            && key.kind == KeyEventKind::Press
+            && !shown.press(key)
+        {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! What is shown of a daemon, and how keys change it.
+
+use control::status::{Device, Status, Volume};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Reports that the sparklines show.
+const SAMPLES_MAX: usize = 300;
+
+/// What the rows of volumes and devices are in the order of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sort {
+    Name,
+    Activity,
+    Trouble,
+}
+
+impl Sort {
+    pub fn next(self) -> Sort {
+        match self {
+            Sort::Name => Sort::Activity,
+            Sort::Activity => Sort::Trouble,
+            Sort::Trouble => Sort::Name,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Sort::Name => "name",
+            Sort::Activity => "activity",
+            Sort::Trouble => "trouble",
+        }
+    }
+}
+
+/// What is shown.
+pub struct Shown {
+    pub status: Option<Status>,
+    /// Why there is no report, if there is none.
+    pub away: Option<String>,
+    /// Requests a second, and percent of blocks hit, the latest at the end.
+    pub requests: VecDeque<u64>,
+    pub hits: VecDeque<u64>,
+    totals: Option<[u64; 3]>,
+    /// Of each volume, the blocks looked up so far, and a second of late.
+    looked_up: BTreeMap<String, (u64, f64)>,
+    pub sort: Sort,
+    pub filter: String,
+    /// Keys go to the filter.
+    pub filtering: bool,
+}
+
+impl Shown {
+    pub fn new() -> Shown {
+        Shown {
+            status: None,
+            away: None,
+            requests: VecDeque::new(),
+            hits: VecDeque::new(),
+            totals: None,
+            looked_up: BTreeMap::new(),
+            sort: Sort::Name,
+            filter: String::new(),
+            filtering: false,
+        }
+    }
+
+    /// Takes a report in.
+    pub fn take(&mut self, status: Status) {
+        let sum = |name: &str| {
+            let counts = status
+                .pools
+                .iter()
+                .filter_map(|pool| pool.counters.get(name));
+            counts.sum::<u64>()
+        };
+        let totals = [status.nbd.requests, sum("blocks_hit"), sum("blocks_missed")];
+        if let Some(before) = self.totals {
+            let [requests, hit, missed] = [0, 1, 2].map(|i| totals[i].saturating_sub(before[i]));
+            push(
+                &mut self.requests,
+                (requests as f64 / status.span_s.max(0.001)) as u64,
+            );
+            push(
+                &mut self.hits,
+                (100 * hit).checked_div(hit + missed).unwrap_or(0),
+            );
+        }
+        self.totals = Some(totals);
+        let volumes = status.volumes.iter().map(|volume| {
+            let now = count(volume, "blocks_hit") + count(volume, "blocks_missed");
+            let before = self.looked_up.get(&volume.name);
+            let rate = before.map_or(0.0, |(before, _)| {
+                now.saturating_sub(*before) as f64 / status.span_s.max(0.001)
+            });
+            (volume.name.clone(), (now, rate))
+        });
+        self.looked_up = volumes.collect();
+        self.away = None;
+        self.status = Some(status);
+    }
+
+    /// The blocks of a volume that were looked up in its pool, a second.
+    pub fn rate(&self, volume: &Volume) -> f64 {
+        self.looked_up
+            .get(&volume.name)
+            .map_or(0.0, |(_, rate)| *rate)
+    }
+
+    pub fn is_wanted(&self, name: &str) -> bool {
+        name.contains(&self.filter)
+    }
+
+    pub fn volumes<'a>(&self, status: &'a Status) -> Vec<&'a Volume> {
+        let mut volumes: Vec<_> = status
+            .volumes
+            .iter()
+            .filter(|v| self.is_wanted(&v.name))
+            .collect();
+        match self.sort {
+            Sort::Name => volumes.sort_by_key(|v| &v.name),
+            Sort::Activity => volumes.sort_by(|a, b| self.rate(b).total_cmp(&self.rate(a))),
+            Sort::Trouble => volumes.sort_by_key(|v| {
+                Reverse(count(v, "origin_read_errors") + count(v, "origin_write_errors"))
+            }),
+        }
+        volumes
+    }
+
+    pub fn devices<'a>(&self, status: &'a Status) -> Vec<&'a Device> {
+        let mut devices: Vec<_> = status
+            .devices
+            .iter()
+            .filter(|d| self.is_wanted(&d.name))
+            .collect();
+        match self.sort {
+            Sort::Name => devices.sort_by_key(|d| &d.name),
+            Sort::Activity => {
+                devices.sort_by(|a, b| b.busy_percent.total_cmp(&a.busy_percent));
+            }
+            Sort::Trouble => devices.sort_by_key(|d| Reverse(d.errors)),
+        }
+        devices
+    }
+
+    /// Acts on a key; whether to go on.
+    pub fn press(&mut self, key: KeyEvent) -> bool {
+        if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
+            return false;
+        }
+        match key.code {
+            KeyCode::Enter if self.filtering => self.filtering = false,
+            KeyCode::Esc => {
+                self.filtering = false;
+                self.filter.clear();
+            }
+            KeyCode::Backspace if self.filtering => drop(self.filter.pop()),
+            KeyCode::Char(c) if self.filtering => self.filter.push(c),
+            KeyCode::Char('q') => return false,
+            KeyCode::Char('s') => self.sort = self.sort.next(),
+            KeyCode::Char('/') => self.filtering = true,
+            _ => (),
+        }
+        true
+    }
+}
+
+fn count(volume: &Volume, counter: &str) -> u64 {
+    volume.counters.get(counter).copied().unwrap_or(0)
+}
+
+fn push(samples: &mut VecDeque<u64>, sample: u64) {
+    if samples.len() == SAMPLES_MAX {
+        samples.pop_front();
+    }
+    samples.push_back(sample);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn press(shown: &mut Shown, keys: &str) -> bool {
+        keys.chars().all(|c| {
+            let code = match c {
+                '\n' => KeyCode::Enter,
+                '\x1b' => KeyCode::Esc,
+                c => KeyCode::Char(c),
+            };
+            shown.press(KeyEvent::new(code, KeyModifiers::NONE))
+        })
+    }
+
+    #[test]
+    fn keys_sort_filter_and_end() {
+        let mut shown = Shown::new();
+        assert!(press(&mut shown, "s"));
+        assert_eq!(shown.sort, Sort::Activity);
+        assert!(press(&mut shown, "ss/quick\n"));
+        assert_eq!((shown.sort, &*shown.filter), (Sort::Name, "quick"));
+        assert!(press(&mut shown, "\x1b"));
+        assert_eq!(shown.filter, "");
+        assert!(!press(&mut shown, "q"));
+        let end = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        assert!(!shown.press(end));
+    }
+}
