@@ -5,6 +5,10 @@
 mod file;
 mod nbd;
 mod raw;
+#[cfg(test)]
+mod target;
+#[cfg(test)]
+mod tests;
 
 pub use raw::{CLAIM_ATTEMPTS, CLAIM_PAUSE, Role, claimed, retried};
 
@@ -19,8 +23,14 @@ use shard::Local;
 use std::sync::Arc;
 
 /// Every scheme of places.
-fn schemes<P: Platform>() -> [Open<P>; 2] {
-    [file::open, nbd::open]
+fn schemes<P: Platform>() -> impl Iterator<Item = Open<P>> {
+    let schemes = [
+        #[cfg(test)]
+        target::open,
+        file::open as Open<P>,
+        nbd::open,
+    ];
+    schemes.into_iter()
 }
 
 /// A device in use. Dropping it releases the file and its lock, once what is
@@ -77,7 +87,7 @@ pub async fn open<P: Platform>(
     role: Role,
 ) -> IoResult<Opened<P>> {
     let name = device.name.value.as_str();
-    let mut opening = schemes::<P>().into_iter();
+    let mut opening = schemes::<P>();
     let Some(opening) = opening.find_map(|open| open(platform, device, role)) else {
         let what = "no place is given; give `path` or `nbd`";
         return Err(IoError::new(Kind::Invalid, what).on(name.to_owned()));
@@ -107,7 +117,7 @@ pub async fn open<P: Platform>(
         controller,
         at_first,
         is_file: raw.is_file,
-        _hold: Some(raw.hold),
+        _hold: raw.hold,
     })
 }
 

@@ -38,7 +38,8 @@ fn seeds_that_found_something_stay_right() {
 
 #[test]
 fn every_boundary_of_a_short_case_can_be_the_last() {
-    let swept = sweep(3);
+    let threads = std::thread::available_parallelism().unwrap().get() as u64;
+    let swept = sweep(3, threads);
     assert!(swept.cuts > 100, "{}", swept.cuts);
     assert!(swept.failed.is_none(), "{:#?}", swept.failed);
 }

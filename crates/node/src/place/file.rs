@@ -18,7 +18,7 @@ pub(super) fn open<'a, P: Platform>(
         let (disk, hold) = claimed(&timer, open).await?;
         Ok(Raw {
             device: Bare::Disk(disk),
-            hold,
+            hold: Some(hold),
             place: path.display().to_string(),
             is_file: true,
         })

@@ -31,7 +31,7 @@ pub(super) fn open<'a, P: Platform>(
         let client = connect(platform, uri, authority, role).await?;
         Ok(Raw {
             device: Bare::Other(BoxDevice::new(client)),
-            hold,
+            hold: Some(hold),
             place: uri.to_string(),
             is_file: false,
         })

@@ -13,7 +13,8 @@ pub(super) type Open<P> =
 /// What a scheme opens.
 pub(super) struct Raw<P: Platform> {
     pub(super) device: Bare<P>,
-    pub(super) hold: P::Hold,
+    /// What keeps other users away, where there may be any.
+    pub(super) hold: Option<P::Hold>,
     /// The file or URI.
     pub(super) place: String,
     pub(super) is_file: bool,

@@ -91,7 +91,7 @@ fn print(summary: &Summary) {
 fn boundaries(request: &Request) -> Result<(), String> {
     let mut cuts = 0;
     for seed in request.seed..request.seed + request.cases {
-        let swept = sweep(seed);
+        let swept = sweep(seed, request.threads);
         cuts += swept.cuts;
         if let Some((case, _)) = swept.failed {
             let (case, how) = shrink(&case);

@@ -18,20 +18,28 @@ pub fn campaign(seeds: Range<u64>, threads: u64) -> Totals {
 pub struct Swept {
     /// Boundaries, each with each sort of loss.
     pub cuts: u64,
-    /// The case that failed first, and how.
+    /// The case that fails at the first boundary, and how.
     pub failed: Option<(Case, String)>,
+}
+
+impl Swept {
+    fn add(&mut self, _: u64, other: Swept) {
+        self.cuts += other.cuts;
+        let failed = self.failed.take().into_iter().chain(other.failed);
+        self.failed = failed.min_by_key(|(case, _)| case.cuts[0].after);
+    }
 }
 
 /// Boundaries of the next life at which the power goes again, in turn.
 const RECOVERY: u64 = 40;
 
 /// Cuts the short case of `seed` at each boundary of its disk operations, with
-/// each sort of loss, and again while the daemon comes up.
-pub fn sweep(seed: u64) -> Swept {
-    let case = Case::new(seed, Length::Short);
-    let boundaries = run(&case).steps;
-    let mut swept = Swept::default();
-    for after in 1..=boundaries {
+/// each sort of loss, and again while the daemon comes up; on `threads` threads.
+pub fn sweep(seed: u64, threads: u64) -> Swept {
+    let whole = Case::new(seed, Length::Short);
+    let boundaries = run(&whole).steps;
+    let cut = |after| {
+        let mut at_this = Swept::default();
         for (i, loss) in (0..).zip(Loss::ALL) {
             let again = Cut {
                 after: 1 + (after + i) % RECOVERY,
@@ -40,7 +48,6 @@ pub fn sweep(seed: u64) -> Swept {
                 witness_back: false,
                 disks_back: 0,
             };
-            let mut case = case.clone();
             let first = Cut {
                 after,
                 loss,
@@ -51,12 +58,14 @@ pub fn sweep(seed: u64) -> Swept {
                 witness_back: false,
                 disks_back: 0,
             };
+            let mut case = whole.clone();
             case.cuts = vec![first, again];
-            swept.cuts += 1;
+            at_this.cuts += 1;
             if let Some(what) = run(&case).report.violation {
-                swept.failed.get_or_insert((case, what));
+                at_this.failed.get_or_insert((case, what));
             }
         }
-    }
-    swept
+        at_this
+    };
+    over(1..boundaries + 1, threads, cut, Swept::add)
 }
