@@ -63,7 +63,7 @@ soak:
 	cargo run --release --quiet -p hotset -- lab stack --kills 200
 
 # A target is its directory and its name.
-FUZZ_TARGETS := nbd/server nbd/client control/text trace/formats layout/blocks raid/members
+FUZZ_TARGETS := nbd/server nbd/client control/text trace/formats layout/blocks raid/members virtio/guest
 SECONDS := 60
 
 fuzz:

@@ -15,13 +15,17 @@
 //! Trusted is the monitor: one that truncates the memory it has passed ends the daemon (by
 //! SIGBUS), as it could end its guest.
 //!
-//! Not here: packed rings, live migration's log of dirty pages.
+//! Not here: packed rings, live migration's log of dirty pages, the toggle of the write cache
+//! (QEMU does not repeat it to the next daemon).
 
 mod control;
 mod device;
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
+#[cfg_attr(not(test), allow(dead_code, reason = "tests use more of it"))]
 mod guest;
 mod handler;
+#[cfg(any(test, feature = "fuzzing"))]
+mod hostile;
 mod inflight;
 mod layout;
 mod port;
@@ -32,5 +36,7 @@ mod shape;
 mod tests;
 
 pub use control::Listener;
+#[cfg(feature = "fuzzing")]
+pub use hostile::hostile;
 pub use port::VirtioPort;
 pub use shape::{Counters, Log, QUEUES_MAX, RING_MAX, Shape};

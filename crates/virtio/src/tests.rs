@@ -1,126 +1,20 @@
 //! Guests that behave, and guests that do not.
 
 use crate::device::Door;
-use crate::guest::{BASE, BUFFERS, BYTES, Guest, INDIRECT, NEXT, Raw, WRITE};
+use crate::guest::{BASE, BUFFERS, Guest, INDIRECT, NEXT, Raw, WRITE};
+use crate::hostile::{FLUSH, door, header, hostile, offer_read, poll, serve, serve_all, was_read};
 use crate::inflight::{self, Marks};
-use crate::layout::REQUEST_MAX;
 use crate::port::VirtioPort;
-use crate::ring::Ring;
-use crate::shape::{RING_MAX, Shape};
 use block::conformance::Asker;
 use block::{
-    Answer, Buf, Env, Extent, Fua, Geometry, IoResult, Lba, Nanos, Pool, Port, Request, Sectors,
-    Tag,
+    Answer, Buf, Env, Extent, Fua, IoResult, Lba, Nanos, Pool, Port, Request, Sectors, Tag,
 };
 use proptest::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use vm_memory::{Bytes, GuestAddress};
-
-const SECTORS: Sectors = Sectors(1 << 15);
-const DEPTH: u16 = 4;
-/// What a guest that can flush takes of `layout::features`.
-const FLUSH: u64 = 1 << 9;
-
-fn door() -> Arc<Door> {
-    let shape = Shape {
-        geometry: Geometry::new("data", SECTORS, Sectors(1)),
-        read_only: false,
-        name: "data".into(),
-        depth: DEPTH,
-    };
-    let door = Arc::new(Door::new(shape, Arc::new(|_| ())));
-    door.lock().features = FLUSH;
-    door
-}
-
-fn poll(door: &Door, tag: Tag) -> Option<IoResult<Request>> {
-    match door.poll_next(tag, &Context::from_waker(Waker::noop())) {
-        Poll::Ready(next) => Some(next),
-        Poll::Pending => None,
-    }
-}
-
-/// Carries out what `tag` holds, on a disk whose every byte is 7.
-fn serve(door: &Door, pool: &Pool, tag: Tag, request: Request) {
-    let mut answer = Answer {
-        result: Ok(()),
-        data: None,
-    };
-    match request {
-        Request::Read(_) => {
-            let mut buf = pool.take(request.bytes());
-            buf.fill(7);
-            answer.data = Some(buf.share());
-        }
-        Request::Write(..) => {
-            let mut buf = pool.take(request.bytes());
-            answer.result = door.take(tag, &mut buf);
-        }
-        _ => {}
-    }
-    door.answer(tag, answer).unwrap();
-}
-
-/// Serves the door's tags until none has a request.
-fn serve_all(door: &Door, pool: &Pool) -> Vec<Request> {
-    let mut served = Vec::new();
-    loop {
-        let before = served.len();
-        for tag in (0..DEPTH).map(Tag) {
-            if let Some(next) = poll(door, tag) {
-                let request = next.unwrap();
-                serve(door, pool, tag, request);
-                served.push(request);
-            }
-        }
-        if served.len() == before {
-            return served;
-        }
-    }
-}
-
-/// A header at `at`.
-fn header(guest: &Guest, at: u64, kind: u32, sector: u64) {
-    let memory = &guest.memory;
-    memory.write_obj(kind, GuestAddress(at)).unwrap();
-    memory.write_obj(0u32, GuestAddress(at + 4)).unwrap();
-    memory.write_obj(sector, GuestAddress(at + 8)).unwrap();
-}
-
-/// Offers a read of one sector with three descriptors from `head` on.
-fn offer_read(guest: &mut Guest, head: u16, sector: u64) {
-    let at = BUFFERS + u64::from(head) * 4096;
-    header(guest, at, 0, sector);
-    let raw = |at, len, flags, next| Raw {
-        at,
-        len,
-        flags,
-        next,
-    };
-    guest.put(BASE, head, raw(at, 16, NEXT, head + 1));
-    guest.put(BASE, head + 1, raw(at + 512, 512, NEXT | WRITE, head + 2));
-    guest.put(BASE, head + 2, raw(at + 1024, 1, WRITE, 0));
-    guest
-        .memory
-        .write_obj(9u8, GuestAddress(at + 1024))
-        .unwrap();
-    guest.offer(head);
-}
-
-/// Whether that read was answered with the disk's bytes.
-fn was_read(guest: &Guest, head: u16) -> bool {
-    let at = BUFFERS + u64::from(head) * 4096;
-    let mut bytes = [0; 513];
-    guest
-        .memory
-        .read_slice(&mut bytes, GuestAddress(at + 512))
-        .unwrap();
-    bytes[..512].iter().all(|byte| *byte == 7) && bytes[512] == 0
-}
 
 #[test]
 fn what_a_dead_daemon_left_is_served_again_and_what_it_answered_is_not() {
@@ -177,78 +71,12 @@ fn without_flushes_every_write_is_durable_at_once() {
     }
 }
 
-fn raw() -> impl Strategy<Value = Raw> {
-    let at = prop_oneof![
-        4 => (0..64u64).prop_map(|n| BUFFERS + n * 512),
-        1 => (0..4096u64).prop_map(|n| BASE + BYTES - n),
-        1 => (0..64u64).prop_map(|n| BASE + n * 16),
-        1 => any::<u64>(),
-    ];
-    let len = prop_oneof![
-        Just(0u32),
-        Just(1),
-        Just(16),
-        Just(32),
-        Just(512),
-        Just(513),
-        Just(4096),
-        Just(REQUEST_MAX),
-        Just(u32::MAX),
-        0..9000u32,
-    ];
-    (at, len, 0..8u16, 0..20u16).prop_map(|(at, len, flags, next)| Raw {
-        at,
-        len,
-        flags,
-        next,
-    })
-}
-
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(ProptestConfig::with_cases(1024))]
 
-    /// Whatever a guest has in its memory: nothing panics, all ends, requests lie within
-    /// the disk, and the next guest of the door is served.
     #[test]
-    fn a_hostile_guest_harms_itself_alone(
-        table in prop::collection::vec(raw(), 16),
-        indirect in prop::collection::vec(raw(), 16),
-        headers in prop::collection::vec((0..16u32, prop_oneof![0..SECTORS.0 + 9, any::<u64>()]), 64),
-        steps in prop::collection::vec((0..18u16, prop::option::weighted(0.1, any::<u16>())), 0..40),
-        marked in any::<bool>(),
-    ) {
-        let (door, mut guest, pool) = (door(), Guest::new(16), Pool::new(8 << 20));
-        let (file, _) = inflight::create(1, 16).unwrap();
-        let marks = marked.then(|| Marks::map(file, 0, 1, 16).unwrap());
-        for (at, (kind, sector)) in headers.iter().enumerate() {
-            header(&guest, BUFFERS + at as u64 * 512, *kind, *sector);
-        }
-        for at in 0..16 {
-            guest.put(BASE, at, table[usize::from(at)]);
-            guest.put(BUFFERS + 512, at, indirect[usize::from(at)]);
-        }
-        guest.attach(&door, marks.as_ref());
-        for (head, jump) in steps {
-            match jump {
-                Some(offered) => guest.jump(offered),
-                None => guest.offer(head),
-            }
-            for request in serve_all(&door, &pool) {
-                if let Request::Read(at) | Request::Write(at, _) | Request::Zero(at)
-                    | Request::Discard(at) = request
-                {
-                    prop_assert!(at.end().0 <= SECTORS.0 && !at.is_empty());
-                    prop_assert!(request.bytes() <= REQUEST_MAX as usize);
-                }
-            }
-        }
-        drop(door.stop(|_| true));
-        door.lock().rings[0] = Ring::new(RING_MAX);
-        let mut next = Guest::new(16);
-        next.attach(&door, None);
-        offer_read(&mut next, 4, 4);
-        prop_assert_eq!(serve_all(&door, &pool).len(), 1);
-        prop_assert!(was_read(&next, 4));
+    fn a_hostile_guest_harms_itself_alone(bytes in prop::collection::vec(any::<u8>(), 520..700)) {
+        hostile(&bytes);
     }
 }
 

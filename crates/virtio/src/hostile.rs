@@ -1,0 +1,205 @@
+//! A guest that does as it likes: what the fuzzer runs, and the tests on random bytes.
+
+use crate::device::Door;
+use crate::guest::{BASE, BUFFERS, BYTES, Guest, NEXT, Raw, WRITE};
+use crate::inflight::{self, Marks};
+use crate::layout::REQUEST_MAX;
+use crate::ring::Ring;
+use crate::shape::{RING_MAX, Shape};
+use block::{Answer, Geometry, IoResult, Pool, Request, Sectors, Tag};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use vm_memory::{Bytes, GuestAddress};
+
+const SECTORS: Sectors = Sectors(1 << 15);
+const DEPTH: u16 = 4;
+/// What a guest that can flush takes of `layout::features`.
+pub(crate) const FLUSH: u64 = 1 << 9;
+
+pub(crate) fn door() -> Arc<Door> {
+    let shape = Shape {
+        geometry: Geometry::new("data", SECTORS, Sectors(1)),
+        read_only: false,
+        name: "data".into(),
+        depth: DEPTH,
+    };
+    let door = Arc::new(Door::new(shape, Arc::new(|_| ())));
+    door.lock().features = FLUSH;
+    door
+}
+
+pub(crate) fn poll(door: &Door, tag: Tag) -> Option<IoResult<Request>> {
+    match door.poll_next(tag, &Context::from_waker(Waker::noop())) {
+        Poll::Ready(next) => Some(next),
+        Poll::Pending => None,
+    }
+}
+
+/// Carries out what `tag` holds, on a disk whose every byte is 7.
+pub(crate) fn serve(door: &Door, pool: &Pool, tag: Tag, request: Request) {
+    let mut answer = Answer {
+        result: Ok(()),
+        data: None,
+    };
+    match request {
+        Request::Read(_) => {
+            let mut buf = pool.take(request.bytes());
+            buf.fill(7);
+            answer.data = Some(buf.share());
+        }
+        Request::Write(..) => {
+            let mut buf = pool.take(request.bytes());
+            answer.result = door.take(tag, &mut buf);
+        }
+        _ => {}
+    }
+    door.answer(tag, answer).unwrap();
+}
+
+/// Serves the door's tags until none has a request.
+pub(crate) fn serve_all(door: &Door, pool: &Pool) -> Vec<Request> {
+    let mut served = Vec::new();
+    loop {
+        let before = served.len();
+        for tag in (0..DEPTH).map(Tag) {
+            if let Some(next) = poll(door, tag) {
+                let request = next.unwrap();
+                serve(door, pool, tag, request);
+                served.push(request);
+            }
+        }
+        if served.len() == before {
+            return served;
+        }
+    }
+}
+
+/// A header at `at`.
+pub(crate) fn header(guest: &Guest, at: u64, kind: u32, sector: u64) {
+    let memory = &guest.memory;
+    memory.write_obj(kind, GuestAddress(at)).unwrap();
+    memory.write_obj(0u32, GuestAddress(at + 4)).unwrap();
+    memory.write_obj(sector, GuestAddress(at + 8)).unwrap();
+}
+
+/// Offers a read of one sector with three descriptors from `head` on.
+pub(crate) fn offer_read(guest: &mut Guest, head: u16, sector: u64) {
+    let at = BUFFERS + u64::from(head) * 4096;
+    header(guest, at, 0, sector);
+    let raw = |at, len, flags, next| Raw {
+        at,
+        len,
+        flags,
+        next,
+    };
+    guest.put(BASE, head, raw(at, 16, NEXT, head + 1));
+    guest.put(BASE, head + 1, raw(at + 512, 512, NEXT | WRITE, head + 2));
+    guest.put(BASE, head + 2, raw(at + 1024, 1, WRITE, 0));
+    guest
+        .memory
+        .write_obj(9u8, GuestAddress(at + 1024))
+        .unwrap();
+    guest.offer(head);
+}
+
+/// Whether that read was answered with the disk's bytes.
+pub(crate) fn was_read(guest: &Guest, head: u16) -> bool {
+    let at = BUFFERS + u64::from(head) * 4096;
+    let mut bytes = [0; 513];
+    guest
+        .memory
+        .read_slice(&mut bytes, GuestAddress(at + 512))
+        .unwrap();
+    bytes[..512].iter().all(|byte| *byte == 7) && bytes[512] == 0
+}
+
+/// Bytes to choose by; zeroes once they are used up.
+struct Choices<'a>(&'a [u8]);
+
+impl Choices<'_> {
+    fn byte(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else {
+            return 0;
+        };
+        self.0 = rest;
+        *first
+    }
+
+    fn word(&mut self) -> u16 {
+        u16::from_le_bytes([self.byte(), self.byte()])
+    }
+
+    /// A descriptor: most lie in the buffers, some across the end of memory, in the tables,
+    /// or nowhere.
+    fn raw(&mut self) -> Raw {
+        let (where_to, n) = (self.byte() % 8, u64::from(self.word()));
+        let at = match where_to {
+            0..=4 => BUFFERS + n % 64 * 512,
+            5 => BASE + BYTES - n % 4096,
+            6 => BASE + n % 64 * 16,
+            _ => n << 48 | n,
+        };
+        let (length, n) = (self.byte(), u32::from(self.word()));
+        let known = [0, 1, 16, 32, 512, 513, 4096, REQUEST_MAX, u32::MAX];
+        let len = known.get(usize::from(length % 12)).copied();
+        Raw {
+            at,
+            len: len.unwrap_or(n % 9000),
+            flags: u16::from(self.byte() % 8),
+            next: u16::from(self.byte() % 20),
+        }
+    }
+
+    /// A kind of request and its sector.
+    fn header(&mut self) -> (u32, u64) {
+        let (kind, n) = (self.byte(), u64::from(self.word()));
+        let sector = match kind >> 4 {
+            0 => n << 48 | n,
+            _ => n % (SECTORS.0 + 9),
+        };
+        (u32::from(kind % 16), sector)
+    }
+}
+
+/// Serves a guest that has what `bytes` choose in its memory. Nothing panics, all ends,
+/// requests lie within the disk, and the next guest of the door is served.
+pub fn hostile(bytes: &[u8]) {
+    let mut choices = Choices(bytes);
+    let (door, mut guest, pool) = (door(), Guest::new(16), Pool::new(8 << 20));
+    let (file, _) = inflight::create(1, 16).unwrap();
+    let is_marked = choices.byte() % 2 == 1;
+    let marks = is_marked.then(|| Marks::map(file, 0, 1, 16).unwrap());
+    for table in [BASE, BUFFERS + 512] {
+        for at in 0..16 {
+            guest.put(table, at, choices.raw());
+        }
+    }
+    for at in (0..64).filter(|at| *at != 1) {
+        let (kind, sector) = choices.header();
+        header(&guest, BUFFERS + at * 512, kind, sector);
+    }
+    guest.attach(&door, marks.as_ref());
+    while !choices.0.is_empty() {
+        match choices.byte() {
+            head @ 0..230 => guest.offer(u16::from(head % 18)),
+            _ => guest.jump(choices.word()),
+        }
+        for request in serve_all(&door, &pool) {
+            if let Request::Read(at)
+            | Request::Write(at, _)
+            | Request::Zero(at)
+            | Request::Discard(at) = request
+            {
+                assert!(at.end().0 <= SECTORS.0 && !at.is_empty(), "{request:?}");
+                assert!(request.bytes() <= REQUEST_MAX as usize, "{request:?}");
+            }
+        }
+    }
+    drop(door.stop(|_| true));
+    door.lock().rings[0] = Ring::new(RING_MAX);
+    let mut next = Guest::new(16);
+    next.attach(&door, None);
+    offer_read(&mut next, 4, 4);
+    assert_eq!(serve_all(&door, &pool).len(), 1);
+    assert!(was_read(&next, 4));
+}
