@@ -130,14 +130,10 @@ impl Rig {
             stages: Rc::default(),
         };
         let origin = BoxDevice::new(self.leaf(0));
-        WriteBack::open(
-            config,
-            self.local.env(),
-            self.reported.clone(),
-            areas,
-            origin,
-        )
-        .await
+        let env = self.local.env();
+        let log = WriteBack::open(config, env, self.reported.clone(), areas, origin).await?;
+        log.begin();
+        Ok(log)
     }
 
     async fn data(&self, blocks: usize, byte: u8) -> Shared {

@@ -7,6 +7,7 @@ mod agreement;
 mod arrays;
 mod doors;
 mod machine;
+mod write_back;
 
 pub use agreement::agreement;
 pub use arrays::{domain, shares, survives, warnings};

@@ -4,11 +4,10 @@
 //! types, the reader with its errors, and the tables of `docs/configuration.md`.
 
 use crate::address::{NbdUri, TcpAddress};
-pub use crate::parameter::{Bytes, Name, PolicyName};
+pub use crate::parameter::{Bytes, Name, PolicyName, VolumeMode};
 use crate::problem::Problem;
 pub use crate::schema::{At, Row};
 use crate::schema::{Reader, line_of, sections};
-use cache::Mode;
 use raid::Level;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -113,8 +112,14 @@ sections! {
             "The device or array that holds its data, from the first byte on. It is neither formatted nor moved.";
         pool: Name = required,
             "The pool it is cached in.";
-        mode: Mode = "write-through",
-            "How it uses the pool.";
+        mode: VolumeMode = "write-through",
+            "How it uses the pool; [write-back](write-back.md) answers writes from its log.";
+        log: Vec<Name> = [],
+            "Of write-back: two devices of different controllers, for nothing but copies of its log.";
+        max_lag: Duration = "30s",
+            "Of write-back: the span of acknowledged writes that may be lost with both devices of the log. Where the origin does not keep up, writes wait.";
+        dirty_max: Bytes = "4GiB",
+            "Of write-back: how much the origin may lack, at least 1 MiB.";
         size: Bytes = optional,
             "Its size, at most the origin's. Without it, all of the origin.";
         read_only: bool = false,
@@ -394,6 +399,7 @@ pub fn reference() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cache::Mode;
 
     fn problems(text: &str) -> Vec<String> {
         let mut problems = Vec::new();
@@ -411,7 +417,10 @@ mod tests {
         assert_eq!(problems, []);
         assert_eq!(config.daemon.buffers.value, Bytes(256 << 20));
         assert_eq!(config.pools[0].line_size.value, Bytes(64 << 10));
-        assert_eq!(config.volumes[0].mode.value, Mode::WriteThrough);
+        assert_eq!(
+            config.volumes[0].mode.value,
+            VolumeMode::Cached(Mode::WriteThrough)
+        );
         assert_eq!(config.volumes[0].line, 10);
     }
 
@@ -450,7 +459,7 @@ mod tests {
     #[test]
     fn a_section_alone_is_read_as_in_the_file() {
         let volume = Volume::parse("name = \"v\"\norigin = \"o\"\npool = \"p\"\n").unwrap();
-        assert_eq!(volume.mode.value, Mode::WriteThrough);
+        assert_eq!(volume.mode.value, VolumeMode::Cached(Mode::WriteThrough));
         assert!(
             Volume::parse("name = \"v\"")
                 .unwrap_err()

@@ -178,14 +178,72 @@ impl Parameter for Duration {
     }
 }
 
-impl Parameter for Mode {
-    fn form() -> String {
-        one_of(Mode::ALL.iter().map(|mode| mode.name()))
+/// How a volume uses its pool, and whether its writes go by a log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum VolumeMode {
+    /// The origin has every write that was acknowledged.
+    Cached(Mode),
+    /// The log has it first.
+    WriteBack,
+}
+
+impl VolumeMode {
+    const WRITE_BACK: &str = "write-back";
+    /// Every mode.
+    pub const ALL: [VolumeMode; 4] = {
+        let [first, second, third] = Mode::ALL;
+        [
+            VolumeMode::Cached(first),
+            VolumeMode::Cached(second),
+            VolumeMode::Cached(third),
+            VolumeMode::WriteBack,
+        ]
+    };
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            VolumeMode::Cached(mode) => mode.name(),
+            VolumeMode::WriteBack => VolumeMode::WRITE_BACK,
+        }
     }
-    fn read(value: &DeValue<'_>) -> Result<Mode, Option<String>> {
+
+    /// What it does, in one line.
+    pub fn help(self) -> &'static str {
+        match self {
+            VolumeMode::Cached(mode) => mode.help(),
+            VolumeMode::WriteBack => "reads are cached, writes are answered by the log",
+        }
+    }
+
+    /// The mode of that name.
+    pub fn from_name(name: &str) -> Option<VolumeMode> {
+        match name {
+            VolumeMode::WRITE_BACK => Some(VolumeMode::WriteBack),
+            name => Mode::from_name(name).map(VolumeMode::Cached),
+        }
+    }
+
+    /// What the cache does behind the log, or without one.
+    pub fn cached(self) -> Mode {
+        match self {
+            VolumeMode::Cached(mode) => mode,
+            VolumeMode::WriteBack => Mode::WriteThrough,
+        }
+    }
+}
+
+impl Parameter for VolumeMode {
+    fn form() -> String {
+        one_of(VolumeMode::ALL.into_iter().map(VolumeMode::name))
+    }
+    fn read(value: &DeValue<'_>) -> Result<VolumeMode, Option<String>> {
         let text = text(value)?;
-        Mode::from_name(text)
-            .ok_or_else(|| Some(format!("{text:?} is no mode: choose {}", Mode::form())))
+        let mode = VolumeMode::from_name(text);
+        mode.ok_or_else(|| {
+            let form = VolumeMode::form();
+            Some(format!("{text:?} is no mode: choose {form}"))
+        })
     }
 }
 

@@ -84,9 +84,26 @@ pub struct Volume {
     /// Of the 4 KiB blocks looked up in the pool during the span, those found.
     /// Nothing if none was looked up.
     pub hit_percent: Option<f64>,
+    /// How its log stands, if it is write-back.
+    #[serde(default)]
+    pub write_back: Option<WriteBack>,
     /// Since it was added.
     #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, u64>))]
     pub counters: Counters,
+}
+
+/// The log of a write-back volume.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct WriteBack {
+    /// Bytes that the origin does not have yet.
+    pub owed_bytes: u64,
+    /// The age of the oldest of them.
+    pub lag_s: f64,
+    /// Copies of the log that take part; with less than 2 the origin answers writes.
+    pub copies: u32,
+    /// Why nothing goes to the origin at present.
+    pub trouble: Option<String>,
 }
 
 /// A volume of the configuration that is not served yet; it is tried again and again.

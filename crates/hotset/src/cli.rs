@@ -418,6 +418,9 @@ pub enum Pool {
         /// Do so although it holds something
         #[arg(long)]
         yes: bool,
+        /// Do so although it has what a volume may owe its origin, which then stays as it is
+        #[arg(long)]
+        rewind: bool,
     },
     /// Take a device out of a pool
     RemoveDevice {

@@ -10,7 +10,7 @@ use block::{BoxDevice, IoError, IoResult, Kind, Nanos, TargetId};
 use claim::Claim;
 use control::address::NbdUri;
 use control::config::{self, Name};
-use node::{Event, Platform, Process, Remembered};
+use node::{Event, LogWitness, Platform, Process, Remembered};
 use origin::Identity;
 use shard::{Disk, Local};
 use std::path::Path;
@@ -111,6 +111,20 @@ impl Platform for UringPlatform {
         Ok(BoxDevice::new(disk))
     }
 
+    async fn log_witness(&self, volume: &Name) -> IoResult<(BoxDevice, Hold)> {
+        let (state, host) = (&self.state, &self.host);
+        let (target, disk) = state::log_witness(state, volume.as_str(), host, &self.local).await?;
+        let file = OpenFile {
+            host: self.host.clone(),
+            target,
+        };
+        Ok((BoxDevice::new(disk), Hold::File { _file: file }))
+    }
+
+    fn logs(&self) -> IoResult<Vec<LogWitness>> {
+        state::logs(&self.state)
+    }
+
     fn other_pools(&self, ours: &[&str]) -> IoResult<Vec<Remembered>> {
         state::others(&self.state, ours)
     }
@@ -125,6 +139,10 @@ impl Platform for UringPlatform {
 
     fn time_of_day(&self) -> u64 {
         machine::time_of_day()
+    }
+
+    fn clock(&self) -> Nanos {
+        machine::clock()
     }
 
     fn uuid(&self) -> u128 {

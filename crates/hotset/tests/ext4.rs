@@ -3,11 +3,12 @@
 
 mod common;
 
-use common::{Daemon, Place, attaches, noise, run, tool};
+use common::{Daemon, Place, USUAL, attaches, noise, run, tool, until};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread::JoinHandle;
 use testbed::attached::Attached;
 use testbed::mounted::Mounted;
 
@@ -40,6 +41,33 @@ fn write_files(at: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
+/// Writes on until it cannot.
+fn write_more(at: &Path) -> JoinHandle<()> {
+    let extra = at.join("extra");
+    std::thread::spawn(move || {
+        for i in 0..2000_u64 {
+            if fs::write(extra.join(i.to_string()), noise(i, 50_000)).is_err()
+                && fs::create_dir(&extra).is_err()
+                && i > 0
+            {
+                return;
+            }
+        }
+    })
+}
+
+/// Replays the journal, as mounting would; then all must be well.
+fn check(device: &Path) {
+    let replay = tool("e2fsck", "e2fsprogs").arg("-p").arg(device).output();
+    let replay = replay.unwrap();
+    assert!(
+        matches!(replay.status.code(), Some(0 | 1)),
+        "{}",
+        common::all(&replay)
+    );
+    run(tool("e2fsck", "e2fsprogs").args(["-f", "-n"]).arg(device));
+}
+
 fn compare(files: &BTreeMap<PathBuf, Vec<u8>>) {
     for (path, bytes) in files {
         let found = fs::read(path).unwrap();
@@ -64,17 +92,7 @@ fn files_survive_the_daemons_death() {
     compare(&files);
     assert!(daemon.count("blocks_updated") > 0, "the pool took no part");
     // Killed in the middle of more writes, which were not acknowledged as durable.
-    let extra = mounted.at().join("extra");
-    let writer = std::thread::spawn(move || {
-        for i in 0..2000_u64 {
-            if fs::write(extra.join(i.to_string()), noise(i, 50_000)).is_err()
-                && fs::create_dir(&extra).is_err()
-                && i > 0
-            {
-                return;
-            }
-        }
-    });
+    let writer = write_more(mounted.at());
     std::thread::sleep(std::time::Duration::from_millis(300));
     daemon.process.kill();
     drop(mounted);
@@ -83,20 +101,7 @@ fn files_survive_the_daemons_death() {
 
     let daemon = place.serve();
     let attached = attach(&daemon);
-    // The first replays the journal, as mounting would; then all must be well.
-    let replay = tool("e2fsck", "e2fsprogs")
-        .args(["-p"])
-        .arg(attached.device())
-        .output()
-        .unwrap();
-    assert!(
-        matches!(replay.status.code(), Some(0 | 1)),
-        "{}",
-        common::all(&replay)
-    );
-    run(tool("e2fsck", "e2fsprogs")
-        .args(["-f", "-n"])
-        .arg(attached.device()));
+    check(attached.device());
     let mounted = Mounted::new(attached.device(), &place.path("mount")).unwrap();
     compare(&files);
     // Again, from the pool as far as it holds them.
@@ -108,5 +113,55 @@ fn files_survive_the_daemons_death() {
         .arg(attached.device()));
     drop(attached);
     assert_eq!(daemon.count("blocks_corrupt"), 0);
+    daemon.stop();
+}
+
+/// Everything fast is gone, with its daemon, in the midst of writes: the file system that is left
+/// has all that was durable before what the log held then.
+#[test]
+fn the_origin_of_a_write_back_volume_is_a_file_system_without_the_rest() {
+    if !attaches() {
+        return;
+    }
+    let place = Place::usual();
+    let logs = ["log0", "log1"];
+    let device = |name: &str| {
+        place.file(name, 24);
+        format!("[[device]]\nname = \"{name}\"\npath = \"$/{name}\"\n")
+    };
+    let mode = "mode = \"write-back\"\nlog = [\"log0\", \"log1\"]\nmax_lag = \"2s\"\n";
+    let text = USUAL.replace("[[listen]]", &format!("{mode}[[listen]]"));
+    place.config(&(text + &logs.map(device).concat()));
+    let daemon = place.serve();
+    let attached = attach(&daemon);
+    run(tool("mkfs.ext4", "e2fsprogs")
+        .args(["-q", "-F"])
+        .arg(attached.device()));
+    let mounted = Mounted::new(attached.device(), &place.path("mount")).unwrap();
+    let files = write_files(mounted.at());
+    run(Command::new("sync").arg("--file-system").arg(mounted.at()));
+    compare(&files);
+    let owed = || daemon.status()["volumes"][0]["write_back"]["owed_bytes"].as_u64();
+    until("the origin to have it", || owed().unwrap() == 0);
+    let writer = write_more(mounted.at());
+    until("more to be owed", || owed().unwrap() > 0);
+    for file in logs.iter().chain(&["pool"]) {
+        fs::remove_file(place.path(file)).unwrap();
+    }
+    fs::remove_dir_all(place.path("state")).unwrap();
+    daemon.process.kill();
+    drop(mounted);
+    drop(attached);
+    writer.join().unwrap();
+
+    check(&place.path("origin"));
+    place.file("pool", 64);
+    place.config(USUAL);
+    let daemon = place.serve();
+    let attached = attach(&daemon);
+    let mounted = Mounted::new(attached.device(), &place.path("mount")).unwrap();
+    compare(&files);
+    mounted.unmount().unwrap();
+    drop(attached);
     daemon.stop();
 }

@@ -3,7 +3,10 @@
 
 mod common;
 
-use common::{Place, Process, USUAL, faultless, fio, run, tool, until};
+use common::{
+    Daemon, Place, Process, USUAL, copy_in, copy_out, faultless, fio, hotset, noise, refused, run,
+    tool, until,
+};
 
 #[test]
 fn a_pool_device_killed_under_load_costs_no_error() {
@@ -144,4 +147,198 @@ fn an_origin_that_does_not_answer_is_left_when_the_daemon_ends() {
         "{log}"
     );
     drop((writer, server));
+}
+
+/// A write-back volume whose origin can be stopped: nbdkit serves `$/origin`.
+const WRITE_BACK: &str = r#"
+[daemon]
+control = "$/control"
+state = "$/state"
+stop = "4s"
+[[device]]
+name = "origin"
+nbd = "nbd+unix:///?socket=$/slow"
+[[device]]
+name = "pool"
+path = "$/pool"
+[[device]]
+name = "log0"
+path = "$/log0"
+controller = "pcie0"
+[[device]]
+name = "log1"
+path = "$/log1"
+controller = "pcie1"
+[[pool]]
+name = "fast"
+devices = ["pool"]
+hit_latency_max = "10s"
+[[volume]]
+name = "vol"
+origin = "origin"
+pool = "fast"
+mode = "write-back"
+log = ["log0", "log1"]
+max_lag = "10min"
+[[listen]]
+unix = "$/nbd"
+"#;
+
+/// Its files, and the server of its origin.
+fn write_back() -> (Place, Process) {
+    let place = Place::new();
+    place.file("origin", 24);
+    place.file("pool", 16);
+    place.file("log0", 24);
+    place.file("log1", 24);
+    place.config(WRITE_BACK);
+    let mut server = tool("nbdkit", "nbdkit");
+    server.args(["--foreground", "--exit-with-parent", "--unix"]);
+    server.arg(place.path("slow")).arg("file");
+    server.arg(place.path("origin"));
+    // `timeout` passes on no SIGSTOP.
+    let words: Vec<_> = server.get_args().skip(1).map(ToOwned::to_owned).collect();
+    let mut server = std::process::Command::new(&words[0]);
+    let server = Process(server.args(&words[1..]).spawn().unwrap());
+    until("nbdkit", || place.path("slow").exists());
+    (place, server)
+}
+
+fn log_of(daemon: &Daemon<'_>) -> serde_json::Value {
+    daemon.status()["volumes"][0]["write_back"].clone()
+}
+
+fn owed(daemon: &Daemon<'_>) -> u64 {
+    log_of(daemon)["owed_bytes"].as_u64().unwrap()
+}
+
+/// Writes what the origin does not get, kills the daemon, and returns what the volume holds.
+fn owe(place: &Place, server: &Process) -> Vec<u8> {
+    let mut bytes = noise(1, 24 << 20);
+    std::fs::write(place.path("first"), &bytes).unwrap();
+    let daemon = place.serve();
+    copy_in(&place.path("first"), &daemon.uri("vol"));
+    until("the origin to have it", || owed(&daemon) == 0);
+    server.signal(libc::SIGSTOP);
+    let later = noise(2, 4 << 20);
+    std::fs::write(place.path("later"), &later).unwrap();
+    copy_in(&place.path("later"), &daemon.uri("vol"));
+    bytes[..later.len()].copy_from_slice(&later);
+    assert_eq!(log_of(&daemon)["copies"], 2);
+    assert!(owed(&daemon) >= 4 << 20, "{}", daemon.status());
+    daemon.process.kill();
+    bytes
+}
+
+#[test]
+fn what_a_log_answered_outlives_its_daemon_and_one_of_its_devices() {
+    let (place, server) = write_back();
+    let bytes = owe(&place, &server);
+    std::fs::remove_file(place.path("log0")).unwrap();
+    server.signal(libc::SIGCONT);
+    let daemon = place.serve();
+    assert_eq!(log_of(&daemon)["copies"], 1, "{}", daemon.status());
+    let held = copy_out(&daemon.uri("vol"), &place.path("out"));
+    assert!(held == bytes, "acknowledged bytes are lost");
+    until("the origin to have it", || owed(&daemon) == 0);
+    // With one copy alone the origin answers.
+    let last = noise(3, 1 << 20);
+    std::fs::write(place.path("last"), &last).unwrap();
+    copy_in(&place.path("last"), &daemon.uri("vol"));
+    let mut bytes = bytes;
+    bytes[..last.len()].copy_from_slice(&last);
+    let origin = std::fs::read(place.path("origin")).unwrap();
+    assert!(origin == bytes, "the origin lacks what it was to answer");
+    let said = daemon.stop();
+    assert!(
+        said.contains("the log of volume vol goes without log0"),
+        "{said}"
+    );
+    // Another takes its place; the one that was away meanwhile is not trusted.
+    place.file("log0", 24);
+    let daemon = place.serve();
+    assert_eq!(log_of(&daemon)["copies"], 2);
+    let held = copy_out(&daemon.uri("vol"), &place.path("out"));
+    assert!(held == bytes, "acknowledged bytes are lost");
+    daemon.stop();
+}
+
+#[test]
+fn what_owes_something_is_served_by_its_log_or_not_at_all() {
+    let (place, server) = write_back();
+    let bytes = owe(&place, &server);
+    server.signal(libc::SIGCONT);
+    let logs = || ["log0", "log1"].map(|log| std::fs::read(place.path(log)).unwrap());
+    let before = logs();
+    let serve = || {
+        let mut command = hotset();
+        command.arg("serve").arg("--config");
+        command.arg(place.path("hotset.toml"));
+        command
+    };
+    let config = |text: &str| drop(place.config(text));
+    // Not configured, or as another mode.
+    let begin = WRITE_BACK.find("[[volume]]").unwrap();
+    let end = WRITE_BACK.find("[[listen]]").unwrap();
+    config(&(WRITE_BACK[..begin].to_owned() + &WRITE_BACK[end..]));
+    let why = "volume vol may owe something to its origin, which is on log0 and log1";
+    refused(&mut serve(), 1, &[why, "vol.log"]);
+    config(&WRITE_BACK.replace("mode = \"write-back\"", ""));
+    refused(&mut serve(), 1, &[why]);
+    // Its log as a pool's device.
+    config(&WRITE_BACK.replace("$/pool\"", "$/log0\"").replacen(
+        "path = \"$/log0\"\ncontroller",
+        "path = \"$/other\"\ncontroller",
+        1,
+    ));
+    refused(&mut serve(), 1, &["the log of a write-back volume"]);
+    let mut format = hotset();
+    format
+        .args(["pool", "format", "--yes"])
+        .arg(place.path("log1"));
+    refused(&mut format, 1, &["vol may owe its origin"]);
+    config(WRITE_BACK);
+    // Both devices away, or one and the file that would say whether the other is current.
+    let away = |name: &str| place.path(&format!("{name}.away"));
+    let take = |name: &str| std::fs::rename(place.path(name), away(name)).unwrap();
+    let give = |name: &str| std::fs::rename(away(name), place.path(name)).unwrap();
+    let waits = |why: &str| {
+        let daemon = place.serve();
+        let status = daemon.status();
+        assert!(status["volumes"].as_array().unwrap().is_empty());
+        let said = status["waiting"][0]["why"].as_str().unwrap().to_owned();
+        assert!(said.contains(why), "{said}");
+        let remove = "volume remove vol --temporary";
+        refused(&mut place.command(remove), 1, &["may owe something"]);
+        daemon.stop();
+    };
+    take("log0");
+    take("log1");
+    waits("what its origin does not have yet is on log0 and log1");
+    give("log0");
+    take("state/vol.log");
+    waits("log1 may have what its origin does not have");
+    give("state/vol.log");
+    give("log1");
+    // Another origin.
+    std::fs::copy(place.path("origin"), place.path("other")).unwrap();
+    config(&WRITE_BACK.replace("nbd = \"nbd+unix:///?socket=$/slow\"", "path = \"$/other\""));
+    waits("this is another device");
+    let other = std::fs::read(place.path("other")).unwrap();
+    assert!(
+        other[..4 << 20] != bytes[..4 << 20],
+        "it got what the log owes"
+    );
+    config(WRITE_BACK);
+    assert!(logs() == before, "something was written to a log");
+    let daemon = place.serve();
+    let held = copy_out(&daemon.uri("vol"), &place.path("out"));
+    assert!(held == bytes, "acknowledged bytes are lost");
+    // Given up by a change of mode, once nothing is owed.
+    run(&mut place.command("volume set-mode vol write-through --temporary"));
+    assert!(log_of(&daemon).is_null());
+    assert!(std::fs::read(place.path("origin")).unwrap() == bytes);
+    daemon.stop();
+    config(&WRITE_BACK.replace("mode = \"write-back\"", ""));
+    place.serve().stop();
 }

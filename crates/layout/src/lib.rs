@@ -13,13 +13,14 @@
 //!     a single flipped bit in anything encoded here is an error to `decode`
 //!     a version other than [`VERSION`] is refused, never guessed
 //!
-//! The log of write-back (`segment`) is a format of its own, and no area of a pool yet.
+//! The log of write-back (`log_superblock`, `segment`) has devices of its own.
 //!
 //! Not here: when what is written, and what follows from damage (`cache`).
 
 mod bitmap;
 mod copies;
 mod log;
+mod log_superblock;
 mod map;
 mod page;
 mod plan;
@@ -31,6 +32,10 @@ mod superblock;
 pub use bitmap::{BITMAP_BITS, Bitmap, BitmapRow, newest_bitmap};
 pub use copies::{current_superblock, first_superblock, newest, second_superblock};
 pub use log::{Change, LogBlock, LogReader};
+pub use log_superblock::{
+    IDENTITY_BYTES_MAX, LOG_AREA, LOG_SUPERBLOCKS, LOG_VERSION, LOG_WITNESS_BYTES, LogSuperblock,
+    LogSuperblockRow, log_segments,
+};
 pub use map::{Entry, EntryRow, MapPage, Mask, entries_per_page, is_checksum};
 pub use page::{PageError, PageHeader};
 pub use plan::{Area, BITMAP_BLOCKS, Plan, PlanError, SUPERBLOCK_BLOCKS};

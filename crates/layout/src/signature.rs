@@ -1,5 +1,6 @@
 //! What else a device may hold, by its first bytes.
 
+use crate::log_superblock::LOG_MAGIC;
 use std::fmt;
 
 /// How many of a device's first bytes are looked at.
@@ -11,7 +12,8 @@ pub const PROBE_BYTES: usize = 128 << 10;
 /// XFS, Btrfs (65600), LVM's label (one of the first four sectors), LUKS, swap
 /// (end of the first page), bcache's superblock (4096 + 24), md 1.2 (4096),
 /// GPT (sector 1), NTFS, F2FS (1024), ZFS shows nothing this early.
-const MAGICS: [(usize, &[u8], &str); 14] = [
+const MAGICS: [(usize, &[u8], &str); 15] = [
+    (0, &LOG_MAGIC, "the log of a write-back volume"),
     (1080, b"\x53\xef", "an ext file system"),
     (0, b"XFSB", "an XFS file system"),
     (65600, b"_BHRfS_M", "a Btrfs file system"),

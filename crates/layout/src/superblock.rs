@@ -30,7 +30,7 @@ pub const NAME_BYTES_MAX: usize = 63;
 /// The longest record of an origin.
 pub const ORIGIN_RECORD_BYTES_MAX: usize = 2048;
 
-type NameField = [u8; NAME_BYTES_MAX + 1];
+pub(crate) type NameField = [u8; NAME_BYTES_MAX + 1];
 
 record! {
     /// The first block of a superblock. Its last four bytes are the CRC32C of the rest
@@ -226,7 +226,7 @@ pub fn fitting(name: &str) -> &str {
     &name[..end]
 }
 
-fn name_field(name: &str) -> NameField {
+pub(crate) fn name_field(name: &str) -> NameField {
     let name = fitting(name);
     let end = name.len();
     let mut field = [0; NAME_BYTES_MAX + 1];
@@ -235,7 +235,7 @@ fn name_field(name: &str) -> NameField {
     field
 }
 
-fn name_of(field: &NameField) -> Result<String, SuperblockError> {
+pub(crate) fn name_of(field: &NameField) -> Result<String, SuperblockError> {
     let bytes = field.get(1..=usize::from(field[0]));
     let text = bytes.and_then(|bytes| std::str::from_utf8(bytes).ok());
     text.map(str::to_owned)

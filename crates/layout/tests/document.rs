@@ -1,8 +1,8 @@
 //! `docs/format.md` has the tables of the definitions.
 
 use layout::{
-    BitmapRow, EntryRow, MemberRow, PageHeader, RecordExtentRow, RecordRow, Row, SegmentRow,
-    SuperblockRow, VolumeRow,
+    BitmapRow, EntryRow, LogSuperblockRow, MemberRow, PageHeader, RecordExtentRow, RecordRow, Row,
+    SegmentRow, SuperblockRow, VolumeRow,
 };
 use std::fmt::Write;
 
@@ -32,6 +32,7 @@ fn the_tables_are_those_of_the_definitions() {
         PageHeader::ROWS,
         BitmapRow::ROWS,
         EntryRow::ROWS,
+        LogSuperblockRow::ROWS,
         SegmentRow::ROWS,
         RecordRow::ROWS,
         RecordExtentRow::ROWS,

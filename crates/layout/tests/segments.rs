@@ -1,8 +1,9 @@
 //! The write-back log: what was written is read again, and damage is detected.
 
 use layout::{
-    BLOCK_BYTES, Became, PageError, PageHeader, RECORD_BLOCKS_MAX, Record, RecordExtent,
-    RecordExtentRow, RecordRow, Segment, SegmentCopy, Uuid, block_crc,
+    BLOCK_BYTES, Became, LogSuperblock, PageError, PageHeader, RECORD_BLOCKS_MAX, Record,
+    RecordExtent, RecordExtentRow, RecordRow, Segment, SegmentCopy, SuperblockError, Uuid,
+    block_crc,
 };
 use proptest::prelude::*;
 
@@ -149,4 +150,64 @@ fn a_record_whose_parts_disagree_is_nonsense() {
     nonsense(&|body| body[first + 12] = 3);
     nonsense(&|body| body[first..first + 8].fill(0xff));
     assert_eq!(RecordExtentRow::BYTES, 16);
+}
+
+fn superblock(ids: [u64; 5], text: &str) -> LogSuperblock {
+    LogSuperblock {
+        copy: [None, Some(0), Some(1)][ids[0] as usize % 3],
+        owes: ids[0] & 4 != 0,
+        mask: [ids[0] & 8 != 0, ids[0] & 16 != 0],
+        log: Uuid(u128::from(ids[1]) << 64 | u128::from(ids[2])),
+        sequence: ids[3],
+        epoch: ids[4],
+        incarnation: ids[1] as u32,
+        segments: ids[2] as u32,
+        sectors: ids[3] ^ 7,
+        opened_at: ids[4] ^ 9,
+        volume: text.into(),
+        devices: [text.into(), String::new()],
+        host: text.into(),
+        identity: text.as_bytes().to_vec(),
+    }
+}
+
+proptest! {
+    #[test]
+    fn superblocks_of_logs(ids in any::<[u64; 5]>(), text in "[a-z0-9.]{0,60}", flip in any::<prop::sample::Index>()) {
+        let superblock = superblock(ids, &text);
+        let mut block = vec![0xa5; BLOCK_BYTES];
+        superblock.encode(&mut block);
+        prop_assert_eq!(LogSuperblock::decode(&block), Ok(superblock.clone()));
+        let blank = vec![0; BLOCK_BYTES];
+        // What a cut leaves of the first write of all, and of a later one.
+        prop_assert_eq!(LogSuperblock::newest([Some(&blank), Some(&block)]), Ok(superblock.clone()));
+        prop_assert_eq!(LogSuperblock::newest([None, Some(&block)]), Ok(superblock));
+        let bit = flip.index(BLOCK_BYTES * 8);
+        block[bit / 8] ^= 1 << (bit % 8);
+        prop_assert!(LogSuperblock::decode(&block).is_err());
+    }
+}
+
+#[test]
+fn of_two_superblocks_of_a_log_the_newer_holds_and_another_first_block_is_somebody_elses() {
+    let block = |sequence| {
+        let mut block = vec![0; BLOCK_BYTES];
+        superblock([1, 2, 3, sequence, 5], "db").encode(&mut block);
+        block
+    };
+    let (older, newer) = (block(6), block(7));
+    for blocks in [[&older, &newer], [&newer, &older]] {
+        let blocks = blocks.map(|block| Some(&block[..]));
+        assert_eq!(LogSuperblock::newest(blocks).unwrap().sequence, 7);
+    }
+    let mut torn = newer.clone();
+    torn[..512].fill(0);
+    let newest = |first: &[u8]| LogSuperblock::newest([Some(first), Some(&older)]);
+    assert_eq!(newest(&torn).unwrap().sequence, 6);
+    torn[600] = 1;
+    torn[511] = 1;
+    assert!(matches!(newest(&torn), Err(SuperblockError::Foreign(_))));
+    let blank = vec![0; BLOCK_BYTES];
+    let both = [Some(&blank[..]), Some(&blank[..])];
+    assert_eq!(LogSuperblock::newest(both), Err(SuperblockError::Blank));
 }

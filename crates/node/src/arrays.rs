@@ -78,7 +78,7 @@ impl<P: Platform> Devices<P> {
                 }
             };
             match role {
-                Role::Pool => match self.answers_at_all(&lease).await {
+                Role::Pool | Role::Log => match self.answers_at_all(&lease).await {
                     Ok(()) => Ok(lease),
                     Err(error) => {
                         lease.release().await;

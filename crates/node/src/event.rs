@@ -58,6 +58,19 @@ pub enum Event {
         volume: Name,
         why: String,
     },
+    LogDeviceAbsent {
+        volume: Name,
+        device: String,
+        why: String,
+    },
+    LogDeviceLost {
+        volume: Name,
+        device: Name,
+    },
+    VolumeOwes {
+        volume: Name,
+        owed: Bytes,
+    },
     MemberReadOnly {
         member: Name,
         why: String,
@@ -145,6 +158,25 @@ impl fmt::Display for Event {
             Event::VolumeNotServed { volume, why } => write!(
                 f,
                 "volume {volume} is not served yet, and tried again: {why}"
+            ),
+            Event::LogDeviceAbsent {
+                volume,
+                device,
+                why,
+            } => write!(
+                f,
+                "the log of volume {volume} goes without {device}: {why}; what is owed goes to the \
+                 origin, which answers later writes; the next start has both again"
+            ),
+            Event::LogDeviceLost { volume, device } => write!(
+                f,
+                "the log of volume {volume} has lost {device}: what is owed goes to the origin, \
+                 which answers later writes; mend it, and start again"
+            ),
+            Event::VolumeOwes { volume, owed } => write!(
+                f,
+                "volume {volume} still owes its origin {owed}: its log keeps that for the next \
+                 start, and until then the origin is an earlier state"
             ),
             Event::MemberReadOnly { member, why } => {
                 write!(f, "member {member} can only be read: {why}")

@@ -11,11 +11,14 @@
 
 mod arrays;
 mod event;
+mod fronted;
 mod frontend;
 mod leaf;
+mod log;
 mod model;
 mod node;
 mod origins;
+mod patient;
 mod place;
 mod platform;
 mod record;
@@ -24,12 +27,13 @@ mod sink;
 
 pub use arrays::{Before, Devices, Lease, Source};
 pub use event::Event;
+pub use fronted::Fronted;
 pub use frontend::nbd::NbdFrontend;
 pub use frontend::{About, Frontend, frontend_memory};
 pub use leaf::Leaf;
 pub use node::{Controlled, Door, Export, Frontends, Node};
 pub use place::{CLAIM_ATTEMPTS, CLAIM_PAUSE, Opened, Role, claimed, open, retried};
-pub use platform::{Platform, Process, Remembered};
+pub use platform::{LogWitness, Platform, Process, Remembered};
 pub use report::Session;
 pub use sink::Sink;
 

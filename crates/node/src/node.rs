@@ -7,44 +7,42 @@
 //! Everything lives on one shard.
 
 mod controlled;
+mod losses;
 mod pool;
 mod refusal;
 mod retry;
 mod stop;
+mod volumes;
 mod waiting;
+mod write_back;
 
 pub use controlled::Controlled;
 pub use pool::Pool;
 
 use crate::arrays::{Devices, Source};
-use crate::event::Event;
-use crate::frontend::{About, Frontend};
-use crate::leaf::Leaf;
+use crate::fronted::Fronted;
+use crate::frontend::Frontend;
 use crate::nanos;
 use crate::origins::Origin;
-use crate::place::{Opened, Role};
+use crate::place::Role;
 use crate::platform::Platform;
 use crate::sink::Sink;
-use block::{BoxDevice, Device, Env, IoResult, Nanos, Sectors};
-use cache::{DeviceState, Mode, PoolDevice, VolumeConfig};
+use block::{Env, Nanos};
+use cache::PoolDevice;
 use control::config::{self, Config, Name};
 use control::protocol::{NamedOrNew, Request};
 use filter::{Profiled, Tap, Tapped};
-use futures_util::future::join_all;
 use refusal::{Refusal, refusal};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use waiting::Waiting;
-
-/// How often ejected devices are looked for.
-const EJECTIONS_PERIOD: Nanos = Nanos::from_secs(1);
 
 /// How often profiles get the time.
 const PROFILE_TICK: Nanos = Nanos::from_secs(1);
 
 /// A volume of a node.
-pub type Export<D> = Profiled<cache::Volume<Leaf<D>>>;
+pub type Export<D> = Profiled<Fronted<D>>;
 
 /// What frontends offer to clients.
 pub type Door<D> = Tapped<Export<D>, Sink>;
@@ -99,6 +97,7 @@ impl<P: Platform> Node<P> {
         frontends: Frontends<P::Driver>,
     ) -> Result<Rc<Node<P>>, Refusal> {
         refuse_claimed(config, &platform)?;
+        write_back::refuse_owing(config, &platform)?;
         let mut pools = BTreeMap::new();
         let devices = Devices::new(config, platform.clone());
         for pool in &config.pools {
@@ -195,174 +194,11 @@ impl<P: Platform> Node<P> {
         self.devices.close(&name).await.map_err(refusal)
     }
 
-    async fn add_volume(&self, volume: &config::Volume, origin: &Source) -> Result<(), Refusal> {
-        let name = &volume.name.value;
-        if self.volumes.borrow().contains_key(name) {
-            return Err(format!("a volume is named {name}; choose another name"));
-        }
-        if let Some(waiting) = self.waiting.borrow().get(name) {
-            return Err(format!(
-                "volume {name} of the configuration is not served yet: {}; mend that, or remove \
-                 the volume first",
-                waiting.why
-            ));
-        }
-        if origin.is_read_only() && !volume.read_only.value {
-            return Err(format!(
-                "volume {name} is writable on a read-only device; make it read-only too"
-            ));
-        }
-        self.open_volume(volume, origin).await
-    }
-
-    /// Opens the origin of `volume`, and serves it.
-    async fn open_volume(&self, volume: &config::Volume, origin: &Source) -> Result<(), Refusal> {
-        let lease = self
-            .devices
-            .open(origin, Role::Origin)
-            .await
-            .map_err(refusal)?;
-        let served = self.serve_volume(volume, origin, &lease).await;
-        lease.settle(served).await
-    }
-
-    /// Serves `volume` from its origin, which is open.
-    async fn serve_volume(
-        &self,
-        volume: &config::Volume,
-        origin: &Source,
-        opened: &Opened<P>,
-    ) -> Result<(), Refusal> {
-        let name = &volume.name.value;
-        let (pool_name, pool) = self.pool(volume.pool.as_str())?;
-        let below = opened.leaf.geometry();
-        let sectors = match &volume.size {
-            None => None,
-            Some(size) if size.value.0 > below.sectors.bytes() => {
-                return Err(format!(
-                    "volume {name} of {} is larger than its origin {} of {}; \
-                     make the origin larger, or the volume smaller",
-                    size.value,
-                    below.name,
-                    config::Bytes(below.sectors.bytes()),
-                ));
-            }
-            Some(size) => Some(Sectors(size.value.0 / block::SECTOR_BYTES)),
-        };
-        let config = VolumeConfig {
-            name: name.as_str().into(),
-            sectors,
-            mode: volume.mode.value,
-        };
-        let size = config.sectors.unwrap_or(below.sectors);
-        // What others left in its volatile cache, it may lose without a word to us.
-        opened.leaf.flush().await.map_err(refusal)?;
-        let guarded = Origin::guard(&self.platform, &pool.cache, name, size, opened).await;
-        let guarded = guarded.map_err(refusal)?;
-        let below = BoxDevice::new(guarded.device());
-        let cached = pool.cache.add_volume(config, below).map_err(refusal)?;
-        guarded.begin().await;
-        let timer = self.env().timer;
-        let exported = Profiled::new(cached, pool.line_bytes, timer.now());
-        let about = About {
-            description: format!("{} cached in pool {pool_name}", opened.place),
-            read_only: volume.read_only.value,
-        };
-        let door = Tapped::new(exported.clone(), timer);
-        let tap = door.tap();
-        if let Err(error) = self.offer(name, &door, &about).await {
-            exported.inner().close().await;
-            return Err(refusal(error));
-        }
-        let origin = origin.name().clone();
-        let served = Served {
-            volume: exported,
-            guard: guarded,
-            tap,
-            origin,
-            pool: pool_name,
-        };
-        self.volumes.borrow_mut().insert(name.clone(), served);
-        Ok(())
-    }
-
-    /// Offers `door` by every frontend, or by none.
-    async fn offer(&self, name: &Name, door: &Door<P::Driver>, about: &About) -> IoResult {
-        for (n, frontend) in self.frontends.iter().enumerate() {
-            if let Err(error) = frontend.add(name.as_str(), door.clone(), about) {
-                self.withdraw(name, n).await?;
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-
-    /// Withdraws a volume from the first `most` frontends.
-    async fn withdraw(&self, name: &Name, most: usize) -> IoResult {
-        let frontends = self.frontends.iter().take(most);
-        let each = frontends.map(|frontend| frontend.withdraw(name.as_str(), self.grace));
-        join_all(each).await.into_iter().collect()
-    }
-
-    async fn remove_volume(&self, name: &str) -> Result<(), Refusal> {
-        let name = Name::new(name)?;
-        if self.give_up_waiting(&name)? {
-            return Ok(());
-        }
-        let none = || format!("no volume is named {name}; see `hotset volume list`");
-        let volume = self.volumes.borrow().get(&name).map(|v| v.volume.clone());
-        let volume = volume.ok_or_else(none)?;
-        // What is held back for a snapshot goes on: it is to end.
-        let _ = volume.inner().resume();
-        // Clients' writes that were acknowledged are made durable before the
-        // device is released.
-        self.withdraw(&name, self.frontends.len())
-            .await
-            .map_err(refusal)?;
-        let flushed = volume.flush().await;
-        volume.inner().close().await;
-        let served = self.volumes.borrow_mut().remove(&name).ok_or_else(none)?;
-        let cache = &self.pools[&served.pool].cache;
-        cache.forget(name.as_str());
-        cache.remember().await;
-        let closed = self.devices.close(&served.origin).await;
-        flushed.and(closed).map_err(|error| {
-            format!("the volume is removed, but its origin may have lost writes: {error}; check it")
-        })
-    }
-
     fn volume(&self, name: &str) -> Result<Export<P::Driver>, Refusal> {
         let volumes = self.volumes.borrow();
         let found = volumes.iter().find(|(known, _)| known.as_str() == name);
         let found = found.map(|(_, served)| served.volume.clone());
         found.ok_or_else(|| format!("no volume is named {name}; see `hotset volume list`"))
-    }
-
-    fn set_mode(&self, volume: &str, mode: &str) -> Result<(), Refusal> {
-        let Some(mode) = Mode::from_name(mode) else {
-            let names = Mode::ALL.map(Mode::name).join(", ");
-            return Err(format!("{mode:?} is no mode; choose one of {names}"));
-        };
-        self.volume(volume)?.inner().set_mode(mode);
-        Ok(())
-    }
-
-    /// Forgets what is cached of a volume, and identifies its origin again.
-    async fn invalidate(&self, name: &str) -> Result<(), Refusal> {
-        let volume = self.volume(name)?;
-        let was_quiesced = volume.inner().is_quiesced();
-        if !was_quiesced {
-            volume.inner().quiesce().await.map_err(refusal)?;
-        }
-        let guard = self.volumes.borrow()[&Name::new(name)?].guard.clone();
-        let mut done = volume.inner().invalidate().await;
-        if done.is_ok() {
-            done = guard.renew().await;
-        }
-        if !was_quiesced {
-            volume.inner().resume().map_err(refusal)?;
-        }
-        done.map_err(refusal)
     }
 
     async fn change(&self, request: Request) -> Result<(), Refusal> {
@@ -372,14 +208,9 @@ impl<P: Platform> Node<P> {
             | Request::Explain { .. }
             | Request::Record { .. }
             | Request::TakeRecords => Ok(()),
-            Request::SetMode { volume, mode } => self.set_mode(&volume, &mode),
-            Request::Quiesce { volume } => self
-                .volume(&volume)?
-                .inner()
-                .quiesce()
-                .await
-                .map_err(refusal),
-            Request::Resume { volume } => self.volume(&volume)?.inner().resume().map_err(refusal),
+            Request::SetMode { volume, mode } => self.set_mode(&volume, &mode).await,
+            Request::Quiesce { volume } => self.quiesce(&volume).await,
+            Request::Resume { volume } => self.resume(&volume).await,
             Request::Invalidate { volume } => self.invalidate(&volume).await,
             Request::AddVolume { volume, device } => {
                 let volume = config::Volume::parse(&volume)?;
@@ -427,33 +258,10 @@ impl<P: Platform> Node<P> {
     /// What a node does by itself, until it is stopped.
     pub fn supervise(node: &Rc<Self>) {
         let spawn = node.env().spawn;
-        spawn.spawn(Node::report_ejections(node.clone()));
+        spawn.spawn(Node::report_losses(node.clone()));
         spawn.spawn(node.devices.clone().supervise());
         spawn.spawn(Node::serve_waiting(node.clone()));
         spawn.spawn(Node::tick_policies(node.clone()));
-    }
-
-    /// Says when a pool device is ejected.
-    async fn report_ejections(node: Rc<Self>) {
-        let timer = node.env().timer;
-        let mut reported = HashSet::new();
-        while !node.stopped.get() {
-            timer.sleep(EJECTIONS_PERIOD).await;
-            for (pool_name, pool) in &node.pools {
-                for report in pool.cache.devices() {
-                    let DeviceState::Ejected(fault) = report.state else {
-                        continue;
-                    };
-                    if reported.insert((pool_name.clone(), report.id)) {
-                        node.platform.event(Event::PoolDeviceEjected {
-                            pool: pool_name.clone(),
-                            device: report.name.clone(),
-                            fault,
-                        });
-                    }
-                }
-            }
-        }
     }
 
     /// Passes the time to the profiles of all volumes.

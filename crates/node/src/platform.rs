@@ -9,6 +9,7 @@ use crate::event::Event;
 use block::{BoxDevice, Driver, IoResult, Nanos};
 use control::address::NbdUri;
 use control::config::{self, Name};
+use layout::LogSuperblock;
 use origin::Identity;
 use shard::{Disk, Local};
 use std::path::{Path, PathBuf};
@@ -44,6 +45,12 @@ pub trait Platform: Clone + 'static {
     /// The pools that are remembered beside those called `ours`. `Err` if one cannot be read.
     fn other_pools(&self, ours: &[&str]) -> IoResult<Vec<Remembered>>;
 
+    /// The file beside the log of a volume, made if it is missing, and for nobody else.
+    async fn log_witness(&self, volume: &Name) -> IoResult<(BoxDevice, Self::Hold)>;
+
+    /// The files beside all logs. `Err` if one cannot be read.
+    fn logs(&self) -> IoResult<Vec<LogWitness>>;
+
     /// Who is behind `place`, a path or a URI.
     fn identity(&self, place: &str) -> Identity;
 
@@ -52,6 +59,9 @@ pub trait Platform: Clone + 'static {
 
     /// The time of day, in seconds since 1970, never 0. It may be set, back as well.
     fn time_of_day(&self) -> u64;
+
+    /// The same, exactly.
+    fn clock(&self) -> Nanos;
 
     /// A name that nobody has had.
     fn uuid(&self) -> u128;
@@ -71,6 +81,14 @@ pub struct Remembered {
     pub pool: String,
     /// The names of its volumes.
     pub volumes: Vec<String>,
+}
+
+/// The file beside the log of a volume.
+pub struct LogWitness {
+    /// The file.
+    pub file: PathBuf,
+    /// What it says.
+    pub superblock: LogSuperblock,
 }
 
 /// A process, as its operating system sees it.

@@ -15,7 +15,7 @@ use control::config::Name;
 use control::explained::Policy;
 use control::status::Pool as PoolStatus;
 use control::status::{Counters, Device, Flow, LATENCY_BOUNDS_US, Nbd, PoolDevice, Status};
-use control::status::{Total, Unused, Volume};
+use control::status::{Total, Unused, Volume, WriteBack};
 use filter::{Interval, Snapshot, Tally, Verb};
 use std::collections::HashMap;
 
@@ -57,7 +57,7 @@ impl<P: Platform> Node<P> {
         let mut lookups = HashMap::new();
         let mut volumes = Vec::new();
         for (name, served) in self.volumes.borrow().iter() {
-            let counters = served.volume.inner().counters();
+            let counters = served.volume.inner().cached().counters();
             let both = (
                 counters.get(Counter::BlocksHit),
                 counters.get(Counter::BlocksMissed),
@@ -144,10 +144,20 @@ fn volume<P: Platform>(name: &Name, served: &Served<P>, hit_percent: Option<f64>
         origin: served.origin.to_string(),
         pool: served.pool.to_string(),
         mode: served.volume.inner().mode().name().to_owned(),
-        quiesced: served.volume.inner().is_quiesced(),
+        quiesced: served.volume.inner().cached().is_quiesced(),
         size_bytes: served.volume.geometry().sectors.bytes(),
         hit_percent,
-        counters: counters(&served.volume.inner().counters()),
+        write_back: served.volume.inner().log_status().map(write_back),
+        counters: counters(&served.volume.inner().cached().counters()),
+    }
+}
+
+fn write_back(log: cache::log::Status) -> WriteBack {
+    WriteBack {
+        owed_bytes: log.dirty_bytes,
+        lag_s: log.lag.as_secs_f64(),
+        copies: log.copies as u32,
+        trouble: log.trouble.map(|error| error.to_string()),
     }
 }
 

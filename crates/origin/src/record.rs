@@ -41,6 +41,11 @@ impl Identity {
         short.extend(hash(bytes).to_le_bytes());
         Identity(short)
     }
+
+    /// What is compared; at most 64 bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 /// The hash (XXH3, 64 bits) of what a place holds. Not a CRC: superblocks end

@@ -8,8 +8,10 @@
 use block::{BoxDevice, Geometry, IoError, IoResult, Kind, Lba, Nanos, Sectors, TargetId};
 use control::address::NbdUri;
 use control::config::{self, Config, Name};
-use layout::{BLOCK_BYTES, SUPERBLOCK_BLOCKS, Superblock, newest};
-use node::{Event, Platform, Process, Remembered};
+use layout::{
+    BLOCK_BYTES, LOG_WITNESS_BYTES, LogSuperblock, SUPERBLOCK_BLOCKS, Superblock, newest,
+};
+use node::{Event, LogWitness, Platform, Process, Remembered};
 use origin::Identity;
 use shard::{Disk, Local};
 use sim::{Control, DiskSpec, Medium, Rng, SimDriver, World};
@@ -54,6 +56,8 @@ pub struct Machine {
     places: BTreeMap<String, Place>,
     /// By the names of pools.
     witnesses: BTreeMap<String, (TargetId, Medium)>,
+    /// By the names of volumes that have a log.
+    logs: BTreeMap<String, (TargetId, Medium)>,
     names: RefCell<Rng>,
     events: RefCell<Vec<Event>>,
 }
@@ -83,18 +87,28 @@ impl Machine {
             };
             places.insert(path.value.display().to_string(), place);
         }
-        let mut witnesses = BTreeMap::new();
-        for pool in &config.pools {
-            let sectors = Sectors((2 * SUPERBLOCK_BYTES) as u64 / block::SECTOR_BYTES);
-            let name = format!("witness of {}", pool.name.value);
-            let disk = world.add_disk(DiskSpec::new(Geometry::new(name, sectors, Sectors(1))))?;
+        let mut beside = |name: &Name, bytes: u64| {
+            let sectors = Sectors(bytes / block::SECTOR_BYTES);
+            let spec = DiskSpec::new(Geometry::new(
+                format!("witness of {name}"),
+                sectors,
+                Sectors(1),
+            ));
+            let disk = world.add_disk(spec)?;
             let medium = world.medium(disk).expect("it keeps its bytes");
-            witnesses.insert(pool.name.value.to_string(), (disk, medium));
-        }
+            IoResult::Ok((name.to_string(), (disk, medium)))
+        };
+        let pools = config.pools.iter();
+        let witnesses = pools.map(|pool| beside(&pool.name.value, 2 * SUPERBLOCK_BYTES as u64));
+        let witnesses = witnesses.collect::<IoResult<_>>()?;
+        let volumes = config.volumes.iter().filter(|v| !v.log.value.is_empty());
+        let logs = volumes.map(|volume| beside(&volume.name.value, LOG_WITNESS_BYTES));
+        let logs = logs.collect::<IoResult<_>>()?;
         Ok(Rc::new(Machine {
             control: world.control(),
             places,
             witnesses,
+            logs,
             names: RefCell::new(Rng::fork(world.seed(), NAMES)),
             events: RefCell::default(),
         }))
@@ -213,12 +227,14 @@ impl SimPlatform {
     }
 }
 
-/// A path that nobody else can open, until dropped.
-pub struct Hold(Rc<Machine>, String);
+/// A path that nobody else can open, until dropped; or nothing.
+pub struct Hold(Option<(Rc<Machine>, String)>);
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.0.place(&self.1).held.set(None);
+        if let Some((machine, path)) = &self.0 {
+            machine.place(path).held.set(None);
+        }
     }
 }
 
@@ -245,7 +261,7 @@ impl Platform for SimPlatform {
         }
         place.held.set(Some(place.turn.get()));
         place.openings.set(place.openings.get() + 1);
-        let hold = Hold(self.machine.clone(), path.clone());
+        let hold = Hold(Some((self.machine.clone(), path.clone())));
         self.local.env().timer.sleep(OPENING).await;
         match place.away.get() {
             true => error(Kind::Gone, "is unplugged"),
@@ -269,6 +285,26 @@ impl Platform for SimPlatform {
     async fn witness(&self, pool: &Name) -> IoResult<BoxDevice> {
         let (target, _) = self.machine.witnesses[pool.as_str()];
         Ok(BoxDevice::new(self.local.disk(target)?))
+    }
+
+    async fn log_witness(&self, volume: &Name) -> IoResult<(BoxDevice, Hold)> {
+        let (target, _) = self.machine.logs[volume.as_str()];
+        Ok((BoxDevice::new(self.local.disk(target)?), Hold(None)))
+    }
+
+    fn logs(&self) -> IoResult<Vec<LogWitness>> {
+        let logs = self.machine.logs.iter();
+        let found = logs.filter_map(|(volume, (_, medium))| {
+            let mut bytes = vec![0; LOG_WITNESS_BYTES as usize];
+            medium.latest(Lba::ZERO, &mut bytes);
+            let (first, second) = bytes.split_at(BLOCK_BYTES);
+            let superblock = LogSuperblock::newest([Some(first), Some(second)]).ok()?;
+            Some(LogWitness {
+                file: volume.into(),
+                superblock,
+            })
+        });
+        Ok(found.collect())
     }
 
     fn other_pools(&self, ours: &[&str]) -> IoResult<Vec<Remembered>> {
@@ -303,6 +339,10 @@ impl Platform for SimPlatform {
     fn time_of_day(&self) -> u64 {
         let span = self.local.env().timer.now();
         BEGAN + Duration::from_nanos(span.0).as_secs()
+    }
+
+    fn clock(&self) -> Nanos {
+        Nanos::from_secs(BEGAN) + self.local.env().timer.now()
     }
 
     fn uuid(&self) -> u128 {

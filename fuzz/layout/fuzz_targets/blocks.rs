@@ -2,7 +2,8 @@
 //! Every decoder of what is on a pool device, on bytes with right checksums.
 
 use layout::{
-    BLOCK_BYTES, SUPERBLOCK_BLOCKS, Superblock, LogReader, MapPage, Bitmap, Record, Segment, Uuid,
+    BLOCK_BYTES, SUPERBLOCK_BLOCKS, Superblock, LogReader, LogSuperblock, MapPage, Bitmap, Record,
+    Segment, Uuid,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -17,6 +18,11 @@ fuzz_target!(|data: &[u8]| {
         let mut again = vec![0; bytes.len()];
         superblock.encode(&mut again);
         assert_eq!(Superblock::decode(&again), Ok(superblock));
+    }
+    if let Ok(log) = LogSuperblock::decode(&bytes[..BLOCK_BYTES]) {
+        let mut again = vec![0; BLOCK_BYTES];
+        log.encode(&mut again);
+        assert_eq!(LogSuperblock::decode(&again), Ok(log));
     }
     let crc = crc32c::crc32c(&bytes[4..BLOCK_BYTES]);
     bytes[..4].copy_from_slice(&crc.to_le_bytes());

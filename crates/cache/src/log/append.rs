@@ -94,6 +94,10 @@ impl<P: Device> Inner<P> {
     async fn room(&self, blocks: u32, dirty: u64) -> IoResult<Room> {
         loop {
             let room = self.pressing(|| {
+                if self.sealed.get() {
+                    let what = "the write-back log takes no changes any more";
+                    return Some(Err(IoError::new(Kind::Gone, what)));
+                }
                 if !self.copies.are_both() {
                     let drained = self.is_drained();
                     if self.copies.are_gone() && !drained {

@@ -21,21 +21,22 @@
 //! volatile cache might have been after a power cut. An interval is what lies between two
 //! flushes, or forced writes, of the volume; time and size may split one.
 //!
-//! Not here: the pool that the areas are part of. Who opens a log says which areas hold
-//! what is true (`Members`) and numbers the incarnations. No pool does so yet, so that no
-//! configuration offers write-back. Clients' overlapping writes are `block::Gate`'s to keep
-//! apart, as everywhere.
+//! Who opens a log says which areas hold what is true (`Members`) and numbers the
+//! incarnations: the `ledger`. Not here: clients' overlapping writes, which are
+//! `block::Gate`'s to keep apart, as everywhere.
 
 mod append;
 mod clean;
 mod copies;
 mod index;
+mod ledger;
 mod read;
 mod recover;
 mod stage;
 mod state;
 
 pub use copies::{Area, Members};
+pub use ledger::{Candidate, Ledger, Opened, Wanted};
 pub use stage::{Stage, Stages};
 
 use block::{
@@ -43,6 +44,7 @@ use block::{
     Sectors, Shared, Signal,
 };
 use copies::Copies;
+use index::Piece;
 use layout::{BLOCK_BYTES, BLOCK_SECTORS, Became, Uuid};
 use state::State;
 use std::cell::{Cell, RefCell};
@@ -94,6 +96,8 @@ struct Inner<P> {
     pressed: Cell<u32>,
     draining: Cell<u32>,
     closing: Cell<bool>,
+    /// No change is taken.
+    sealed: Cell<bool>,
     cleaner_ended: Cell<bool>,
     /// What keeps the cleaner from going on.
     trouble: RefCell<Option<IoError>>,
@@ -150,6 +154,35 @@ impl<P: Device> WriteBack<P> {
     /// Errors of the origin are waited for.
     pub async fn drain(&self) -> IoResult {
         self.0.drain().await
+    }
+
+    /// Begins to carry what is owed to the origin.
+    pub fn begin(&self) {
+        if self.0.cleaner_ended.replace(false) {
+            self.0.env.spawn.spawn(clean::run(self.0.clone()));
+        }
+    }
+
+    /// The copies that take part.
+    pub fn online(&self) -> [bool; 2] {
+        let mut online = [false; 2];
+        self.0.copies.online().for_each(|copy| online[copy] = true);
+        online
+    }
+
+    /// Whether the origin lacks something of `extent`.
+    pub fn owes(&self, extent: Extent) -> bool {
+        let blocks = extent.start.0 / BLOCK_SECTORS..extent.end().0.div_ceil(BLOCK_SECTORS);
+        let pieces = self.0.state.borrow().index.pieces(blocks);
+        pieces
+            .iter()
+            .any(|piece| !matches!(piece, Piece::Origin(_)))
+    }
+
+    /// Refuses changes from now on, or takes them again: what is to be drained stays so.
+    pub fn seal(&self, sealed: bool) {
+        self.0.sealed.set(sealed);
+        self.0.changed.notify();
     }
 
     /// Ends the cleaner. What is owed stays in the log.

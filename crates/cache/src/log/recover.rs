@@ -8,7 +8,7 @@
 use super::copies::{Area, Copies};
 use super::stage::Stage;
 use super::state::{Flight, Live, SEGMENTS_MIN, State};
-use super::{Config, Inner, Members, WriteBack, clean};
+use super::{Config, Inner, Members, WriteBack};
 use block::{BoxDevice, Device, Env, Fua, IoError, IoResult, Kind, Nanos, Sectors};
 use layout::{BLOCK_BYTES, BLOCK_SECTORS, Record, SEGMENT_BLOCKS, Segment};
 use std::cell::{Cell, RefCell};
@@ -45,10 +45,11 @@ struct Scan {
 }
 
 impl<P: Device> WriteBack<P> {
-    /// Opens a log, or begins one in areas that hold none, in front of `origin`. An area that
-    /// is not there has been reported to `members` as lost.
+    /// Opens a log, or begins one in areas that hold none, in front of `origin`, which gets
+    /// nothing before [`WriteBack::begin`]. An area that is not there has been reported to
+    /// `members` as lost.
     pub async fn open(
-        config: Config,
+        mut config: Config,
         env: Env,
         members: Rc<dyn Members>,
         areas: [Option<Area<P>>; 2],
@@ -68,6 +69,10 @@ impl<P: Device> WriteBack<P> {
             let _under = stages.enter(Stage::Scan);
             scan(&config, &copies, &env).await?
         };
+        let written_at = scan.records.values().map(|found| found.record.written_at);
+        // A clock that was set back would make what is owed younger.
+        let newest = Nanos(written_at.max().unwrap_or(0));
+        config.epoch = config.epoch.max(newest - env.timer.now());
         let state = state(&scan, copies.segments(), config.max_lag);
         let mut geometry = origin.geometry().clone();
         geometry.block = Sectors(BLOCK_SECTORS);
@@ -84,7 +89,8 @@ impl<P: Device> WriteBack<P> {
             pressed: Cell::new(0),
             draining: Cell::new(0),
             closing: Cell::new(false),
-            cleaner_ended: Cell::new(false),
+            sealed: Cell::new(false),
+            cleaner_ended: Cell::new(true),
             trouble: RefCell::new(None),
         });
         {
@@ -95,7 +101,6 @@ impl<P: Device> WriteBack<P> {
             let _under = log.stages.enter(Stage::Fence);
             log.fence().await?;
         }
-        log.env.spawn.spawn(clean::run(log.clone()));
         Ok(WriteBack(log))
     }
 }

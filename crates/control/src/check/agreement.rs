@@ -2,6 +2,7 @@
 
 use super::arrays;
 use super::doors;
+use super::write_back;
 use crate::config::{At, Config, Device, Name, Pool};
 use crate::problem::Problem;
 use block::{Nanos, Sectors};
@@ -28,6 +29,7 @@ pub fn agreement(config: &Config, drives: &[&str], problems: &mut Vec<Problem>) 
     uses(config, problems);
     same_place(config, problems);
     doors::agree(config, problems);
+    write_back::agree(config, problems);
 }
 
 fn daemon(config: &Config, problems: &mut Vec<Problem>) {
@@ -222,6 +224,12 @@ fn uses(config: &Config, problems: &mut Vec<Problem>) {
             );
             let remedy = "give the volume `read_only = true`, or let its device be written";
             problems.push(Problem::new(volume.line, what, remedy));
+        }
+    }
+    for volume in &config.volumes {
+        for name in &volume.log.value {
+            let by = format!("the log of volume {}", volume.name.value);
+            take(name, volume.log.line, by, problems);
         }
     }
     for pool in &config.pools {

@@ -2,12 +2,35 @@
 
 use super::inspect::{Image, superblock_of};
 use crate::Failure;
-use layout::{BLOCK_BYTES, PROBE_BYTES, SUPERBLOCK_BLOCKS, SuperblockError};
+use layout::{
+    BLOCK_BYTES, LOG_SUPERBLOCKS, LogSuperblock, PROBE_BYTES, SUPERBLOCK_BLOCKS, SuperblockError,
+};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-pub fn run(path: &Path, yes: bool) -> Result<(), Failure> {
+/// The superblock of a log of write-back, if the device has one.
+fn log_of(image: &Image) -> Option<LogSuperblock> {
+    let block = |at: u64| {
+        let mut bytes = vec![0; BLOCK_BYTES];
+        let read = image
+            .file
+            .read_exact_at(&mut bytes, at * BLOCK_BYTES as u64);
+        read.ok().map(|()| bytes)
+    };
+    let blocks = LOG_SUPERBLOCKS.map(block);
+    LogSuperblock::newest(blocks.each_ref().map(Option::as_deref)).ok()
+}
+
+pub fn run(path: &Path, yes: bool, rewind: bool) -> Result<(), Failure> {
     let image = Image::open(path, true)?;
+    if let Some(log) = log_of(&image).filter(|log| log.owes && !rewind) {
+        return Err(Failure::Runtime(format!(
+            "{}: it has what volume {} may owe its origin; serve the volume until it has ended in \
+             order, or give that up with --rewind: the origin stays as it is, an earlier state",
+            path.display(),
+            log.volume
+        )));
+    }
     let mut ends = vec![image.bytes / BLOCK_BYTES as u64];
     let holds = match superblock_of(&image) {
         Err(SuperblockError::Blank) => None,

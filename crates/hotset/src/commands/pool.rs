@@ -14,7 +14,11 @@ pub fn run(command: Pool) -> Result<(), Failure> {
             lines,
             json,
         } => return super::inspect::run(&device, lines, json),
-        Pool::Format { device, yes } => return super::format::run(&device, yes),
+        Pool::Format {
+            device,
+            yes,
+            rewind,
+        } => return super::format::run(&device, yes, rewind),
         Pool::List { control } => {
             let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
             let status = client.status().map_err(Failure::runtime)?;

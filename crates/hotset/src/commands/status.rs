@@ -55,6 +55,7 @@ fn table(status: &Status) -> String {
         text += &format!("{} is not served yet: {}\n", volume.name, volume.why);
     }
     text += "\n";
+    text += &logs(status);
     text += &pools(status).to_string();
     for pool in status
         .pools
@@ -105,6 +106,29 @@ pub fn volumes(status: &Status) -> Table {
         ]);
     }
     table
+}
+
+/// A table of the logs of volumes that are write-back; nothing if none is.
+pub fn logs(status: &Status) -> String {
+    let mut table = Table::new(&["WRITE-BACK", "OWED", "LAG", "COPIES", "TROUBLE"]);
+    let mut any = false;
+    for volume in &status.volumes {
+        let Some(log) = &volume.write_back else {
+            continue;
+        };
+        any = true;
+        table.row([
+            volume.name.clone(),
+            bytes(log.owed_bytes),
+            format!("{:.1} s", log.lag_s),
+            log.copies.to_string(),
+            log.trouble.clone().unwrap_or_else(|| "-".into()),
+        ]);
+    }
+    match any {
+        true => format!("{table}\n"),
+        false => String::new(),
+    }
 }
 
 /// A table of the pools and their devices.

@@ -60,6 +60,13 @@ pub fn time_of_day() -> u64 {
     since.map_or(1, |since| since.as_secs().max(1))
 }
 
+/// The time of day since 1970.
+pub fn clock() -> Nanos {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let nanos = since.map_or(0, |since| since.as_nanos());
+    Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
 /// User and system time of this process.
 pub fn cpu_time() -> Nanos {
     // SAFETY: all zeroes is a valid `rusage`, and it is writable.

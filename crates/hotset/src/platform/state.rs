@@ -1,20 +1,25 @@
-//! What pools remember by: the directory beside them.
+//! What pools and logs remember by: the directory beside them.
 //!
 //! A file there, one a pool, is the *witness*: it knows which devices were in
-//! the pool when its volumes were last written, whatever becomes of the devices.
+//! the pool when its volumes were last written, whatever becomes of the devices. So does
+//! one beside the log of each write-back volume.
 
 use super::claim::once_left;
-use block::{IoError, IoResult, Kind};
-use layout::{SUPERBLOCK_BLOCKS, Superblock, newest};
-use node::Remembered;
+use block::{IoError, IoResult, Kind, TargetId};
+use layout::{
+    BLOCK_BYTES, LOG_WITNESS_BYTES, LogSuperblock, SUPERBLOCK_BLOCKS, Superblock, SuperblockError,
+    newest,
+};
+use node::{LogWitness, Remembered};
 use shard::{Disk, Local};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use uring::{DiskOptions, Uring, UringDriver};
 
-const SUPERBLOCK_BYTES: usize = SUPERBLOCK_BLOCKS as usize * layout::BLOCK_BYTES;
+const SUPERBLOCK_BYTES: usize = SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES;
 const SUFFIX: &str = "pool";
+const LOG_SUFFIX: &str = "log";
 
 /// The file beside a pool.
 pub fn file_of(state: &Path, pool: &str) -> PathBuf {
@@ -40,20 +45,43 @@ pub async fn witness(
     local: &Local<UringDriver>,
 ) -> IoResult<Disk<UringDriver>> {
     let path = file_of(state, pool);
-    fs::create_dir_all(state).map_err(|cause| cannot(state, cause))?;
     let whole = (2 * SUPERBLOCK_BYTES) as u64;
-    let length = fs::metadata(&path).map_or(0, |file| file.len());
+    let (_, disk) = open(state, &path, whole, host, local).await?;
+    Ok(disk)
+}
+
+/// The same beside the log of a volume.
+pub async fn log_witness(
+    state: &Path,
+    volume: &str,
+    host: &Uring,
+    local: &Local<UringDriver>,
+) -> IoResult<(TargetId, Disk<UringDriver>)> {
+    let path = state.join(format!("{volume}.{LOG_SUFFIX}"));
+    open(state, &path, LOG_WITNESS_BYTES, host, local).await
+}
+
+/// Opens a file of `whole` bytes, made if it is missing.
+async fn open(
+    state: &Path,
+    path: &Path,
+    whole: u64,
+    host: &Uring,
+    local: &Local<UringDriver>,
+) -> IoResult<(TargetId, Disk<UringDriver>)> {
+    fs::create_dir_all(state).map_err(|cause| cannot(state, cause))?;
+    let length = fs::metadata(path).map_or(0, |file| file.len());
     if length < whole {
         let fill = || {
             let mut file = fs::OpenOptions::new()
                 .create(true)
                 .append(true)
-                .open(&path)?;
+                .open(path)?;
             file.write_all(&vec![0; (whole - length) as usize])?;
             file.sync_all()?;
             File::open(state)?.sync_all()
         };
-        fill().map_err(|cause| cannot(&path, cause))?;
+        fill().map_err(|cause| cannot(path, cause))?;
     }
     let options = DiskOptions {
         buffered: true,
@@ -64,31 +92,70 @@ pub async fn witness(
     };
     let timer = local.env().timer;
     let open = async || {
-        let open = async || host.open_disk_aside(&path, &options).await;
-        once_left(&timer, &path, open).await
+        let open = async || host.open_disk_aside(path, &options).await;
+        once_left(&timer, path, open).await
     };
     let (target, _) = node::claimed(&timer, open).await?;
-    local.disk(target)
+    Ok((target, local.disk(target)?))
+}
+
+/// The files in `state` with that suffix.
+fn files(state: &Path, suffix: &str) -> IoResult<Vec<PathBuf>> {
+    let files = match fs::read_dir(state) {
+        Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        files => files.map_err(|cause| cannot(state, cause))?,
+    };
+    let mut found = Vec::new();
+    for file in files {
+        let path = file.map_err(|cause| cannot(state, cause))?.path();
+        if path.extension().is_some_and(|found| found == suffix) {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+fn contents(path: &Path) -> IoResult<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|mut file| file.read_to_end(&mut bytes));
+    read.map_err(|cause| unidentified(path, cause))?;
+    Ok(bytes)
+}
+
+/// What the files beside all logs say. One that says nothing is that of a log that was never
+/// begun.
+pub fn logs(state: &Path) -> IoResult<Vec<LogWitness>> {
+    let mut found = Vec::new();
+    for file in files(state, LOG_SUFFIX)? {
+        let bytes = contents(&file)?;
+        let blocks = [
+            bytes.get(..BLOCK_BYTES),
+            bytes.get(BLOCK_BYTES..2 * BLOCK_BYTES),
+        ];
+        match LogSuperblock::newest(blocks) {
+            Ok(superblock) => found.push(LogWitness { file, superblock }),
+            Err(SuperblockError::Blank) => {}
+            Err(error) => {
+                let what =
+                    format!("what a write-back volume owes its origin cannot be read: {error}");
+                return Err(IoError::new(Kind::Corrupt, what).on(file.display().to_string()));
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// Pools of other configurations that remember volumes. `Err` if there may be some that
 /// cannot be read.
 pub fn others(state: &Path, ours: &[&str]) -> IoResult<Vec<Remembered>> {
     let mut found = Vec::new();
-    let files = match fs::read_dir(state) {
-        Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(found),
-        files => files.map_err(|cause| cannot(state, cause))?,
-    };
-    for file in files {
-        let path = file.map_err(|cause| cannot(state, cause))?.path();
+    for path in files(state, SUFFIX)? {
         let stem = path.file_stem().and_then(|stem| stem.to_str());
         let ours = stem.is_some_and(|stem| ours.contains(&stem));
-        if ours || path.extension().is_none_or(|suffix| suffix != SUFFIX) {
+        if ours {
             continue;
         }
-        let mut bytes = Vec::new();
-        let read = File::open(&path).and_then(|mut file| file.read_to_end(&mut bytes));
-        read.map_err(|cause| unidentified(&path, cause))?;
+        let bytes = contents(&path)?;
         if bytes.len() < 2 * SUPERBLOCK_BYTES {
             continue;
         }

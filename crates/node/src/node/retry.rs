@@ -10,7 +10,7 @@ use super::{Node, Refusal};
 use crate::event::Event;
 use crate::platform::Platform;
 use block::Nanos;
-use control::config::{self, Name};
+use control::config::{self, Name, VolumeMode};
 use control::status;
 use std::rc::Rc;
 
@@ -105,6 +105,16 @@ impl<P: Platform> Node<P> {
         let mut all = self.waiting.borrow_mut();
         if all.get(name).is_some_and(|waiting| waiting.trying) {
             return Err(format!("volume {name} is being opened; try again"));
+        }
+        if let Some(waiting) = all
+            .get(name)
+            .filter(|w| w.volume.mode.value == VolumeMode::WriteBack)
+        {
+            return Err(format!(
+                "volume {name} is not served yet, and may owe something to its origin: {}; mend \
+                 that first",
+                waiting.why
+            ));
         }
         Ok(all.remove(name).is_some())
     }

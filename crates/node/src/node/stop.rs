@@ -26,13 +26,16 @@ impl<P: Platform> Node<P> {
         self.change_ended().await;
         self.end_waiting().await;
         let volumes = self.volumes.borrow().clone();
-        let is_quiesced = |served: &Served<P>| served.volume.inner().is_quiesced();
+        let is_quiesced = |served: &Served<P>| served.volume.inner().cached().is_quiesced();
         let (quiesced, volumes): (Vec<_>, Vec<_>) = volumes
             .into_iter()
             .partition(|(_, served)| is_quiesced(served));
         for (_, served) in &quiesced {
             // What it holds back fails: the origin is somebody else's now.
-            served.volume.inner().close().await;
+            if let Some(log) = served.volume.inner().log() {
+                log.engine().close().await;
+            }
+            served.volume.inner().cached().close().await;
         }
         let frontends = self.frontends.iter();
         join_all(frontends.map(|frontend| frontend.shut_down(self.grace))).await;
@@ -79,11 +82,14 @@ impl<P: Platform> Node<P> {
     async fn end(&self, name: &Name, served: &Served<P>) -> Option<String> {
         let work = async {
             served.volume.flush().await?;
-            served.volume.inner().close().await;
+            served.volume.inner().cached().close().await;
             // If it cannot be read, the next start does not trust it.
             let _ = served.guard.renew().await;
             Ok(())
         };
+        if !self.end_log(name, served).await {
+            return None;
+        }
         let timer = self.env().timer;
         let result: Option<block::IoResult> = timer.timeout(self.stop, work).await;
         let why = match result {

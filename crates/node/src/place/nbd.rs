@@ -51,7 +51,7 @@ async fn connect<P: Platform>(
     }
     match role {
         Role::Origin => (),
-        Role::Pool => {
+        Role::Pool | Role::Log => {
             options.give_up_after = POOL_TIMEOUT;
             options.reply_timeout = POOL_TIMEOUT;
             // Marks that are undone would have stale lines trusted.

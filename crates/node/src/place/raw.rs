@@ -33,6 +33,8 @@ pub enum Role {
     Origin,
     /// The cache of volumes.
     Pool,
+    /// A copy of a volume's log.
+    Log,
     /// Of an array that takes it for lost after so long.
     Member(Nanos),
 }
@@ -43,6 +45,7 @@ impl Role {
         match self {
             Role::Origin => "origin",
             Role::Pool => "pool",
+            Role::Log => "log",
             Role::Member(_) => "member",
         }
     }

@@ -75,7 +75,6 @@ impl<P: Platform> Node<P> {
         let heat = volume.regions();
         let (regions, sampled) = regions(&volume, &heat, now).await;
         let (lines_used, lines) = pool.cache.lines();
-        let mode = volume.inner().mode();
         let range = range.map(|range| {
             let names = self.names(pool);
             lines_of(&volume, range, &heat, &names, now)
@@ -84,17 +83,17 @@ impl<P: Platform> Node<P> {
             volume: name.to_string(),
             size_bytes,
             pool: pool_name.to_string(),
-            mode: mode.name().to_owned(),
-            mode_help: mode.help().to_owned(),
-            line_bytes: volume.inner().line().bytes(),
+            mode: volume.inner().mode().name().to_owned(),
+            mode_help: volume.inner().mode().help().to_owned(),
+            line_bytes: volume.inner().cached().line().bytes(),
             lines_used,
             lines,
             lost_devices: lost(pool),
             policy: super::policy(pool, now),
             reasons: reasons(&volume, pool),
-            counters: super::counters(&volume.inner().counters()),
+            counters: super::counters(&volume.inner().cached().counters()),
             regions,
-            region_bytes: heat.region_lines() * volume.inner().line().bytes(),
+            region_bytes: heat.region_lines() * volume.inner().cached().line().bytes(),
             sampled,
             range,
         })
@@ -104,7 +103,7 @@ impl<P: Platform> Node<P> {
         let volumes = self.volumes.borrow();
         let volumes = volumes
             .iter()
-            .map(|(n, v)| (v.volume.inner().id(), n.clone()));
+            .map(|(n, v)| (v.volume.inner().cached().id(), n.clone()));
         let devices = pool.devices.borrow();
         let devices = devices.iter().map(|(name, id)| (id.0, name.clone()));
         Names {
@@ -130,7 +129,7 @@ fn check((start, end): (u64, u64), size: u64, name: &Name) -> Result<(), String>
 
 /// The volume's regions, and whether residence is estimated.
 async fn regions<D: Driver>(volume: &Export<D>, heat: &Regions, now: Nanos) -> (Vec<Region>, bool) {
-    let (lines, cached) = (heat.region_lines(), volume.inner());
+    let (lines, cached) = (heat.region_lines(), volume.inner().cached());
     let step = lines.div_ceil(PROBES);
     let blocks = cached.line().bytes() / BLOCK_BYTES;
     let mut regions = Vec::with_capacity(heat.regions().len());
@@ -177,7 +176,7 @@ fn lost<D: Driver>(pool: &Pool<D>) -> Vec<String> {
 }
 
 fn reasons<D: Driver>(volume: &Export<D>, pool: &Pool<D>) -> Vec<Reason> {
-    let (own, all) = (volume.inner().counters(), pool.cache.counters());
+    let (own, all) = (volume.inner().cached().counters(), pool.cache.counters());
     let reason = |counter: &Counter| {
         let of_pool = matches!(
             counter,
@@ -204,7 +203,7 @@ fn lines_of<D: Driver>(
     names: &Names,
     now: Nanos,
 ) -> Range {
-    let len = volume.inner().line().bytes();
+    let len = volume.inner().cached().line().bytes();
     let lines = start / len..end.div_ceil(len);
     let listed = lines.clone().take(LINES_MAX as usize);
     let listed = listed.map(|line| {
@@ -227,7 +226,7 @@ fn explain_line<D: Driver>(
     names: &Names,
     now: Nanos,
 ) -> Line {
-    let report = volume.inner().explain(line);
+    let report = volume.inner().cached().explain(line);
     let ago = |at: Nanos| now.since(at).as_secs_f64();
     let device = report.residence.as_ref().map(|residence| {
         let name = names.devices.get(&residence.device.0);
@@ -271,7 +270,7 @@ fn why<D: Driver>(
     region: &Region,
     names: &Names,
 ) -> String {
-    let mode = volume.inner().mode();
+    let mode = volume.inner().cached().mode();
     let unused = if mode == Mode::PassThrough {
         "; the volume is in pass-through, so requests go to the origin all the same"
     } else {
@@ -319,8 +318,8 @@ fn absent<D: Driver>(
     match noted.decision {
         Decision::Admitted => "was in the pool until its device was removed or ejected".into(),
         Decision::Evicted(key) => {
-            let (owner, line) = volume.inner().owner(key);
-            let at = line * volume.inner().line().bytes();
+            let (owner, line) = volume.inner().cached().owner(key);
+            let at = line * volume.inner().cached().line().bytes();
             match names.volumes.get(&owner) {
                 Some(name) => format!("made room for the line at {at} of volume {name}"),
                 None => "made room for a line of a volume that was removed since".into(),

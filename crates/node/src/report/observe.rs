@@ -20,7 +20,7 @@ impl<P: Platform> Node<P> {
         let served = volumes.get(&name).ok_or_else(none)?;
         let pool = &self.pools[&served.pool];
         let sharing = volumes.values().filter(|other| other.pool == served.pool);
-        let counters = served.volume.inner().counters();
+        let counters = served.volume.inner().cached().counters();
         let devices: BTreeSet<Name> = pool.devices.borrow().keys().cloned().collect();
         Ok(Observed {
             volume: name.to_string(),

@@ -17,6 +17,8 @@ mod mistakes;
 mod report;
 mod run;
 mod scenario;
+#[cfg(test)]
+mod write_back;
 
 pub use crate::campaign::Request;
 pub use report::{Class, Report, Totals};

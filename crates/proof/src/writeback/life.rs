@@ -31,6 +31,7 @@ pub(super) async fn live(bench: Rc<Bench>, local: Local<SimDriver>, cut: Option<
         Err(error) => return bench.violate(format!("the log cannot be opened: {error}")),
     };
     bench.opened(log.status().copies);
+    log.begin();
     let gate = Gate::new(log.clone(), local.env());
     read_back(&bench, &gate).await;
     bench.serving.set(true);

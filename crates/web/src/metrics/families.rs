@@ -1,7 +1,7 @@
 //! Which metrics there are, and where in the status their values stand.
 
 use cache::Counter;
-use control::status::{Counters, Status, Total};
+use control::status::{Counters, Status, Total, Volume, WriteBack};
 
 /// States of a pool's device; an ejected one has its fault after that word.
 const DEVICE_STATES: [&str; 3] = ["online", "leaving", "ejected"];
@@ -14,6 +14,32 @@ const ARRAY_STATES: [&str; 6] = [
     "inactive",
 ];
 const MEMBER_STATES: [&str; 4] = ["in sync", "filling", "lost", "missing"];
+
+/// What a gauge of a write-back volume's log shows.
+type OfLog = fn(&WriteBack) -> f64;
+/// Gauges of the logs of write-back volumes.
+const LOG: [(&str, &str, OfLog); 4] = [
+    (
+        "volume_owed_bytes",
+        "Bytes of a write-back volume that its origin does not have yet.",
+        |log| log.owed_bytes as f64,
+    ),
+    (
+        "volume_lag_seconds",
+        "The age of the oldest write that the origin of a write-back volume does not have yet.",
+        |log| log.lag_s,
+    ),
+    (
+        "volume_log_copies",
+        "Copies of the log of a write-back volume that take part.",
+        |log| f64::from(log.copies),
+    ),
+    (
+        "volume_log_troubled",
+        "Whether something keeps what a write-back volume owes from going to its origin.",
+        |log| f64::from(u8::from(log.trouble.is_some())),
+    ),
+];
 
 /// A metric with all its samples.
 pub struct Family<'a> {
@@ -206,6 +232,16 @@ fn volumes<'a>(status: &'a Status, to: &mut Families<'a>) {
         |v| vec![("volume", &v.name)],
         |v| Value::Gauge(v.size_bytes as f64),
     );
+    for (name, help, value) in LOG {
+        let logs = volumes
+            .iter()
+            .filter_map(|v| Some((v, v.write_back.as_ref()?)));
+        let sample = |(volume, log): (&'a Volume, &'a WriteBack)| Sample {
+            labels: vec![("volume", volume.name.as_str())],
+            value: Value::Gauge(value(log)),
+        };
+        to.add(name, help, logs.map(sample).collect());
+    }
     to.each(
         "volume_quiesced",
         "Whether the changes of a volume are held back.",

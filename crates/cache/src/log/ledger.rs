@@ -1,0 +1,288 @@
+//! Which devices hold a write-back log, and which of them may be trusted: superblocks on
+//! both, and in the witness, a file beside them.
+//!
+//! Invariants:
+//!     a record is answered ⟹ `owes` is durable on all copies and in the witness
+//!     a copy is lost ⟹ the others and the witness know durably, before anything is
+//!                      acknowledged without it
+//!     nothing is overwritten that may be owed
+//!
+//! Devices are written before the witness, so that a copy in the mask of the newest
+//! superblock always has it. A new log is in the witness first, with no copy.
+
+mod choose;
+
+use super::copies::{Area, Members};
+use block::{BoxDevice, Buf, Device, Env, Fua, IoError, IoResult, Kind, Lba, Mutex, Nanos};
+use choose::{Found, choose};
+use layout::{
+    BLOCK_BYTES, BLOCK_SECTORS, Foreign, LOG_AREA, LOG_SUPERBLOCKS, LogSuperblock, PROBE_BYTES,
+    SuperblockError, Uuid, foreign, log_segments,
+};
+use std::cell::{Cell, RefCell};
+use std::pin::Pin;
+use std::rc::Rc;
+
+/// Blocks of both superblocks in the witness.
+const WITNESS_BLOCKS: [u64; 2] = [0, 1];
+
+/// A device that is to have a copy.
+pub struct Candidate<P> {
+    /// What it is called.
+    pub name: String,
+    /// What it fails with.
+    pub domain: Rc<str>,
+    /// The device, or why it cannot be used.
+    pub device: Result<P, String>,
+}
+
+/// Whose log is to be opened.
+pub struct Wanted {
+    /// The volume.
+    pub volume: String,
+    /// Its size in sectors.
+    pub sectors: u64,
+    /// What its origin is known by.
+    pub identity: Vec<u8>,
+    /// The host.
+    pub host: String,
+    /// A name that no log has had.
+    pub uuid: Uuid,
+    /// Since 1970.
+    pub now: Nanos,
+}
+
+/// What was found, and has been made durable of it.
+pub struct Opened<P> {
+    /// Who knows the members from now on.
+    pub ledger: Rc<Ledger<P>>,
+    /// The parts that hold the copies, or are to.
+    pub areas: [Option<Area<P>>; 2],
+    /// The devices, likewise by copies.
+    pub names: [String; 2],
+    /// The log.
+    pub log: Uuid,
+    /// This incarnation.
+    pub incarnation: u32,
+    /// Since 1970; no incarnation before was opened later.
+    pub now: Nanos,
+    /// The volume may owe something to its origin.
+    pub owes: bool,
+    /// Devices that it goes without, and why.
+    pub absent: Vec<(String, String)>,
+}
+
+/// What is known durably of a log.
+pub struct Ledger<P> {
+    env: Env,
+    witness: BoxDevice,
+    devices: [Option<P>; 2],
+    now: RefCell<LogSuperblock>,
+    lost: [Cell<bool>; 2],
+    /// Something may have been answered.
+    begun: Cell<bool>,
+    changing: Mutex,
+}
+
+impl<P: Device + Clone + 'static> Ledger<P> {
+    /// Reads what is known of the log, refuses what may not be opened, and makes this
+    /// incarnation durable. What was refused is as it was.
+    pub async fn open(
+        wanted: Wanted,
+        env: Env,
+        witness: BoxDevice,
+        candidates: [Candidate<P>; 2],
+    ) -> IoResult<Opened<P>> {
+        let invalid = |what: String| IoError::new(Kind::Invalid, what);
+        let remembered = match read(&witness, &env, WITNESS_BLOCKS).await? {
+            Ok(superblock) => Some(superblock),
+            Err(SuperblockError::Blank | SuperblockError::Damaged(_)) => None,
+            Err(error) => return Err(invalid(format!("{}: {error}", witness.geometry().name))),
+        };
+        let (mut found, mut absent) = (Vec::new(), Vec::new());
+        for candidate in candidates {
+            let device = match &candidate.device {
+                Ok(device) => look(device, &env).await,
+                Err(why) => Found::Absent(why.clone()),
+            };
+            if let Found::Absent(why) = &device {
+                absent.push((candidate.name.clone(), why.clone()));
+            }
+            found.push((candidate, device));
+        }
+        let copy = |found: &Found| match found {
+            Found::Log { superblock, .. } => superblock.copy,
+            _ => None,
+        };
+        if copy(&found[0].1) == Some(1) || copy(&found[1].1) == Some(0) {
+            found.swap(0, 1);
+        }
+        let names = [&found[0].0.name, &found[1].0.name].map(String::clone);
+        let seen = [&found[0].1, &found[1].1];
+        let chosen = choose(&wanted, remembered.as_ref(), &names, seen).map_err(invalid)?;
+        let mut areas = [None, None];
+        let mut devices = [None, None];
+        for (at, (candidate, seen)) in found.into_iter().enumerate() {
+            let (Ok(device), false) = (candidate.device, matches!(seen, Found::Absent(_))) else {
+                continue;
+            };
+            devices[at] = Some(device.clone());
+            areas[at] = Some(Area {
+                device,
+                base: Lba(LOG_AREA * BLOCK_SECTORS),
+                segments: chosen.superblock.segments,
+                member: at as u16,
+                domain: candidate.domain,
+                trusted: chosen.superblock.mask[at],
+            });
+        }
+        let superblock = chosen.superblock;
+        let opened = (superblock.log, superblock.incarnation, superblock.opened_at);
+        let (mask, owes) = (superblock.mask, superblock.owes);
+        let ledger = Ledger {
+            env,
+            witness,
+            devices,
+            now: RefCell::new(superblock),
+            lost: Default::default(),
+            begun: Cell::new(false),
+            changing: Mutex::default(),
+        };
+        if chosen.is_new {
+            ledger.change(|next| next.mask = [false; 2]).await?;
+        }
+        ledger.change(|next| next.mask = mask).await?;
+        Ok(Opened {
+            ledger: Rc::new(ledger),
+            areas,
+            names,
+            log: opened.0,
+            incarnation: opened.1,
+            now: Nanos(opened.2),
+            owes,
+            absent,
+        })
+    }
+
+    /// From now on `copies` hold what is owed, and something may be.
+    pub async fn begin(&self, copies: [bool; 2]) -> IoResult {
+        let begun = self.change(|next| {
+            for (copy, holds) in copies.into_iter().enumerate() {
+                next.mask[copy] = holds && !self.lost[copy].get();
+            }
+            next.owes = true;
+            self.begun.set(true);
+        });
+        begun.await
+    }
+
+    /// Whether something may be owed from now on.
+    pub async fn set_owes(&self, owes: bool) -> IoResult {
+        self.change(|next| next.owes = owes).await
+    }
+
+    /// Makes a change durable on the copies and in the witness.
+    async fn change(&self, change: impl FnOnce(&mut LogSuperblock)) -> IoResult {
+        let _held = self.changing.lock().await;
+        let mut next = self.now.borrow().clone();
+        let before = next.mask;
+        change(&mut next);
+        if (0..2).any(|copy| before[copy] && !next.mask[copy]) {
+            next.epoch += 1;
+        }
+        next.sequence += 1;
+        // Whatever becomes of it, no other has this number.
+        self.now.borrow_mut().sequence = next.sequence;
+        for copy in 0..2 {
+            if let (true, Some(device)) = (next.mask[copy], &self.devices[copy]) {
+                next.copy = Some(copy);
+                self.write(device, LOG_SUPERBLOCKS, &next).await?;
+            }
+        }
+        next.copy = None;
+        self.write(&self.witness, WITNESS_BLOCKS, &next).await?;
+        *self.now.borrow_mut() = next;
+        Ok(())
+    }
+
+    /// The second block first, so that a cut leaves one of the two.
+    async fn write<D: Device>(
+        &self,
+        device: &D,
+        blocks: [u64; 2],
+        superblock: &LogSuperblock,
+    ) -> IoResult {
+        let mut buf = self.env.pool.take(BLOCK_BYTES);
+        superblock.encode(&mut buf);
+        let data = buf.share();
+        for block in blocks.into_iter().rev() {
+            let at = Lba(block * BLOCK_SECTORS);
+            device.write(at, data.clone(), Fua::Yes).await?;
+        }
+        Ok(())
+    }
+}
+
+impl<P: Device + Clone + 'static> Members for Ledger<P> {
+    fn lose(&self, member: u16) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
+        let member = usize::from(member);
+        self.lost[member].set(true);
+        Box::pin(async move {
+            // Before that nothing is acknowledged, and `begin` makes it durable.
+            if !self.begun.get() {
+                return Ok(());
+            }
+            self.change(|next| next.mask[member] = false).await
+        })
+    }
+}
+
+async fn block<D: Device>(device: &D, env: &Env, block: u64) -> IoResult<Option<Buf>> {
+    let buf = env.pool.take(BLOCK_BYTES);
+    match device.read(Lba(block * BLOCK_SECTORS), buf).await {
+        (buf, Ok(())) => Ok(Some(buf)),
+        (_, Err(error)) if error.kind() == Kind::Media => Ok(None),
+        (_, Err(error)) => Err(error),
+    }
+}
+
+/// The superblock that holds, of the two at these blocks.
+async fn read<D: Device>(
+    device: &D,
+    env: &Env,
+    blocks: [u64; 2],
+) -> IoResult<Result<LogSuperblock, SuperblockError>> {
+    let first = block(device, env, blocks[0]).await?;
+    let second = block(device, env, blocks[1]).await?;
+    let bytes = [&first, &second].map(|buf| buf.as_deref());
+    Ok(LogSuperblock::newest(bytes))
+}
+
+/// What is on a device.
+async fn look<P: Device>(device: &P, env: &Env) -> Found {
+    let blocks = device.geometry().sectors.0 / BLOCK_SECTORS;
+    if blocks < LOG_AREA {
+        return Found::Other("is too small".into());
+    }
+    let room = log_segments(blocks);
+    match read(device, env, LOG_SUPERBLOCKS).await {
+        Ok(Ok(superblock)) => Found::Log { superblock, room },
+        Ok(Err(SuperblockError::Blank)) => match probe(device, env).await {
+            Ok(None) => Found::Blank { room },
+            Ok(Some(Foreign(what))) => Found::Other(format!("holds {what}")),
+            Err(error) => Found::Absent(error.to_string()),
+        },
+        // The other copy has all that this one had.
+        Ok(Err(SuperblockError::Damaged(how))) => {
+            Found::Absent(format!("its superblock is damaged: {how}"))
+        }
+        Ok(Err(error)) => Found::Other(error.to_string()),
+        Err(error) => Found::Absent(error.to_string()),
+    }
+}
+
+async fn probe<P: Device>(device: &P, env: &Env) -> IoResult<Option<Foreign>> {
+    let buf = env.pool.take(PROBE_BYTES);
+    let (buf, read) = device.read(Lba::ZERO, buf).await;
+    read.map(|()| foreign(&buf))
+}

@@ -1,0 +1,206 @@
+//! Whether a log may be opened with the devices that are there, and what holds then.
+//!
+//! Of all superblocks of one log the newest holds. It is known to be the newest if the
+//! witness is there, or every copy that it names.
+
+#[cfg(test)]
+mod tests;
+
+use super::Wanted;
+use crate::log::state::SEGMENTS_MIN;
+use layout::LogSuperblock;
+
+/// What a device is.
+pub(super) enum Found {
+    /// It is not there, or cannot be read: why.
+    Absent(String),
+    /// Zeroes, with room for so many segments.
+    Blank { room: u32 },
+    /// A log's.
+    Log {
+        superblock: LogSuperblock,
+        room: u32,
+    },
+    /// Somebody else's.
+    Other(String),
+}
+
+/// What holds from now on.
+pub(super) struct Chosen {
+    /// Its mask has the copies that are to be trusted.
+    pub(super) superblock: LogSuperblock,
+    /// Nobody has had it before.
+    pub(super) is_new: bool,
+}
+
+pub(super) fn choose(
+    wanted: &Wanted,
+    witness: Option<&LogSuperblock>,
+    names: &[String; 2],
+    found: [&Found; 2],
+) -> Result<Chosen, String> {
+    let volume = &wanted.volume;
+    let logs = found.map(|found| match found {
+        Found::Log { superblock, .. } => Some(superblock),
+        _ => None,
+    });
+    for (name, (found, log)) in names.iter().zip(found.iter().zip(logs)) {
+        if let Found::Other(what) = found {
+            return Err(format!(
+                "{name} {what}: it cannot have the log of {volume}; give another device, or lose \
+                 that with `hotset pool format --yes`"
+            ));
+        }
+        if let Some(other) = log.filter(|log| log.volume != *volume) {
+            return Err(format!(
+                "{name} has the log of volume {}; give each volume its own devices",
+                other.volume
+            ));
+        }
+    }
+    if let [Some(a), Some(b)] = logs
+        && a.copy == b.copy
+    {
+        return Err(format!("{} and {} hold the same copy", names[0], names[1]));
+    }
+    let all = || logs.into_iter().flatten().chain(witness);
+    let newest = |log| all().filter(|s| s.log == log).max_by_key(|s| s.sequence);
+    let mut owing = all().filter_map(|s| newest(s.log)).filter(|s| s.owes);
+    let first = owing.next();
+    if let Some(first) = first
+        && owing.any(|other| other.log != first.log)
+    {
+        return Err(format!(
+            "{volume} is not served: {} and {} have logs that know nothing of each other, and \
+             owe something to its origin",
+            names[0], names[1]
+        ));
+    }
+    let any = witness.or(all().max_by_key(|s| s.sequence));
+    let Some(now) = first.or(any.and_then(|s| newest(s.log))) else {
+        return new(wanted, 0, names, found);
+    };
+    let is_trusted = |copy: usize| {
+        let log = logs[copy].filter(|s| s.log == now.log);
+        now.mask[copy] && log.is_some_and(|s| s.epoch == now.epoch)
+    };
+    let trusted = [is_trusted(0), is_trusted(1)];
+    let remembered = witness.is_some_and(|witness| witness.log == now.log);
+    if !remembered && trusted != now.mask {
+        return Err(format!(
+            "{volume} is not served: {} may have what its origin does not have, and the file of \
+             the log in `state` is lost, which would say; attach it",
+            missing(names, now.mask, trusted)
+        ));
+    }
+    if trusted == [false; 2] {
+        return match now.owes {
+            false => new(wanted, now.sequence, names, found),
+            true => Err(format!(
+                "{volume} is not served: what its origin does not have yet is on {}; attach one \
+                 of them",
+                missing(names, now.mask, trusted)
+            )),
+        };
+    }
+    if now.owes && now.sectors != wanted.sectors {
+        return Err(format!(
+            "{volume} owes something to its origin and had {} sectors; {} are wanted: give it \
+             its size back",
+            now.sectors, wanted.sectors
+        ));
+    }
+    if now.owes && now.identity != wanted.identity {
+        return Err(format!(
+            "{volume} owes something to its origin, and this is another device: give it its own \
+             back"
+        ));
+    }
+    for (name, found) in names.iter().zip(found) {
+        let (Found::Log { room, .. } | Found::Blank { room }) = found else {
+            continue;
+        };
+        if *room < now.segments {
+            return Err(format!(
+                "{name} has room for {room} MiB of the log of {volume}, which has {} MiB; give \
+                 it a device that is as large",
+                now.segments
+            ));
+        }
+    }
+    let sequence = all().map(|s| s.sequence).max().unwrap_or(0);
+    let superblock = LogSuperblock {
+        copy: None,
+        mask: trusted,
+        sequence,
+        incarnation: now.incarnation + 1,
+        sectors: wanted.sectors,
+        opened_at: wanted.now.0.max(now.opened_at),
+        devices: names.clone(),
+        host: wanted.host.clone(),
+        identity: wanted.identity.clone(),
+        ..now.clone()
+    };
+    Ok(Chosen {
+        superblock: LogSuperblock {
+            // The mask shrinks here and not in a change of it.
+            epoch: now.epoch + u64::from(trusted != now.mask),
+            ..superblock
+        },
+        is_new: false,
+    })
+}
+
+/// The copies of `mask` that are not `here`, by name.
+fn missing(names: &[String; 2], mask: [bool; 2], here: [bool; 2]) -> String {
+    let missing = (0..2).filter(|copy| mask[*copy] && !here[*copy]);
+    let missing: Vec<&str> = missing.map(|copy| names[copy].as_str()).collect();
+    missing.join(" and ")
+}
+
+/// A log that nobody has had.
+fn new(
+    wanted: &Wanted,
+    sequence: u64,
+    names: &[String; 2],
+    found: [&Found; 2],
+) -> Result<Chosen, String> {
+    let volume = &wanted.volume;
+    let mut segments = u32::MAX;
+    for (name, found) in names.iter().zip(found) {
+        match found {
+            Found::Blank { room } | Found::Log { room, .. } if *room < SEGMENTS_MIN => {
+                return Err(format!(
+                    "{name} is too small: a log needs {} MiB",
+                    SEGMENTS_MIN + 1
+                ));
+            }
+            Found::Blank { room } | Found::Log { room, .. } => segments = segments.min(*room),
+            Found::Absent(why) => {
+                return Err(format!(
+                    "the log of {volume} needs both devices at first: {name}: {why}"
+                ));
+            }
+            Found::Other(_) => unreachable!("refused before"),
+        }
+    }
+    Ok(Chosen {
+        superblock: LogSuperblock {
+            copy: None,
+            owes: false,
+            mask: [true; 2],
+            log: wanted.uuid,
+            sequence,
+            epoch: 0,
+            incarnation: 1,
+            segments,
+            sectors: wanted.sectors,
+            opened_at: wanted.now.0,
+            volume: volume.clone(),
+            devices: names.clone(),
+            host: wanted.host.clone(),
+            identity: wanted.identity.clone(),
+        },
+        is_new: true,
+    })
+}

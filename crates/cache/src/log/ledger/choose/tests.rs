@@ -1,0 +1,300 @@
+//! Every way that a log may be found.
+
+use super::*;
+use block::Nanos;
+use layout::Uuid;
+
+const LOG: Uuid = Uuid(7);
+const ROOM: u32 = 20;
+
+fn wanted() -> Wanted {
+    Wanted {
+        volume: "db".into(),
+        sectors: 800,
+        identity: b"archive".to_vec(),
+        host: "host".into(),
+        uuid: Uuid(99),
+        now: Nanos(1000),
+    }
+}
+
+fn superblock(copy: Option<usize>, sequence: u64, epoch: u64, mask: [bool; 2]) -> LogSuperblock {
+    LogSuperblock {
+        copy,
+        owes: true,
+        mask,
+        log: LOG,
+        sequence,
+        epoch,
+        incarnation: 4,
+        segments: 16,
+        sectors: 800,
+        opened_at: 2000,
+        volume: "db".into(),
+        devices: ["ssd0".into(), "ssd1".into()],
+        host: "host".into(),
+        identity: b"archive".to_vec(),
+    }
+}
+
+const BOTH: [bool; 2] = [true; 2];
+
+fn device(superblock: LogSuperblock) -> Found {
+    Found::Log {
+        superblock,
+        room: ROOM,
+    }
+}
+
+fn current(copy: usize) -> Found {
+    device(superblock(Some(copy), 10, 2, BOTH))
+}
+
+fn witness() -> LogSuperblock {
+    superblock(None, 10, 2, BOTH)
+}
+
+fn clean(mut superblock: LogSuperblock) -> LogSuperblock {
+    superblock.owes = false;
+    superblock
+}
+
+fn gone() -> Found {
+    Found::Absent("is unplugged".into())
+}
+
+fn blank() -> Found {
+    Found::Blank { room: ROOM }
+}
+
+fn chosen(witness: Option<LogSuperblock>, found: [Found; 2]) -> Result<Chosen, String> {
+    let names = ["ssd0".to_owned(), "ssd1".to_owned()];
+    let [first, second] = &found;
+    choose(&wanted(), witness.as_ref(), &names, [first, second])
+}
+
+/// Which copies are trusted, and whether the log is a new one.
+fn opened(witness: Option<LogSuperblock>, found: [Found; 2]) -> ([bool; 2], bool) {
+    let chosen = chosen(witness, found).unwrap();
+    assert_eq!(
+        chosen.superblock.log,
+        if chosen.is_new { Uuid(99) } else { LOG }
+    );
+    (chosen.superblock.mask, chosen.is_new)
+}
+
+#[track_caller]
+fn refused(witness: Option<LogSuperblock>, found: [Found; 2], why: &str) {
+    let refusal = chosen(witness, found).err().expect("it is refused");
+    assert!(refusal.contains(why), "{refusal}");
+}
+
+#[test]
+fn a_log_begins_on_two_blank_devices_alone() {
+    assert_eq!(opened(None, [blank(), blank()]), (BOTH, true));
+    refused(
+        None,
+        [blank(), gone()],
+        "needs both devices at first: ssd1: is unplugged",
+    );
+    refused(
+        None,
+        [blank(), Found::Other("holds swap space".into())],
+        "ssd1 holds swap space",
+    );
+    let small = Found::Blank { room: 7 };
+    refused(
+        None,
+        [small, blank()],
+        "ssd0 is too small: a log needs 9 MiB",
+    );
+}
+
+#[test]
+fn what_is_current_is_trusted_and_the_rest_joins() {
+    let all = || [current(0), current(1)];
+    assert_eq!(opened(Some(witness()), all()), (BOTH, false));
+    assert_eq!(opened(None, all()), (BOTH, false));
+    assert_eq!(
+        opened(Some(witness()), [current(0), gone()]),
+        ([true, false], false)
+    );
+    assert_eq!(
+        opened(Some(witness()), [blank(), current(1)]),
+        ([false, true], false)
+    );
+    let raised = chosen(Some(witness()), [current(0), gone()])
+        .unwrap()
+        .superblock;
+    assert_eq!(
+        (raised.epoch, raised.incarnation, raised.sequence),
+        (3, 5, 10)
+    );
+    // The clock never goes back.
+    assert_eq!(raised.opened_at, 2000);
+}
+
+#[test]
+fn a_copy_that_was_lost_is_not_trusted_whoever_knows_of_it() {
+    let stale = || current(0);
+    let on = || superblock(Some(1), 12, 3, [false, true]);
+    let knows = || superblock(None, 12, 3, [false, true]);
+    assert_eq!(
+        opened(Some(knows()), [stale(), device(on())]),
+        ([false, true], false)
+    );
+    assert_eq!(
+        opened(None, [stale(), device(on())]),
+        ([false, true], false)
+    );
+    // The others knew it before the witness did.
+    assert_eq!(
+        opened(Some(witness()), [stale(), device(on())]),
+        ([false, true], false)
+    );
+    refused(
+        Some(knows()),
+        [stale(), gone()],
+        "what its origin does not have yet is on ssd1",
+    );
+    // It joins again: the first superblock that names it is of a later epoch than its own.
+    let joins = superblock(Some(1), 13, 3, BOTH);
+    assert_eq!(
+        opened(Some(knows()), [stale(), device(joins)]),
+        ([false, true], false)
+    );
+}
+
+#[test]
+fn without_the_witness_all_that_may_hold_something_has_to_be_there() {
+    refused(
+        None,
+        [current(0), gone()],
+        "ssd1 may have what its origin does not have",
+    );
+    refused(
+        None,
+        [current(0), blank()],
+        "ssd1 may have what its origin does not have",
+    );
+    let clean = device(clean(superblock(Some(0), 10, 2, BOTH)));
+    refused(
+        None,
+        [clean, gone()],
+        "the file of the log in `state` is lost",
+    );
+    let alone = device(superblock(Some(0), 10, 2, [true, false]));
+    assert_eq!(opened(None, [alone, gone()]), ([true, false], false));
+    let mut other = witness();
+    other.log = Uuid(8);
+    other.owes = false;
+    refused(
+        Some(other),
+        [current(0), gone()],
+        "ssd1 may have what its origin does not have",
+    );
+}
+
+#[test]
+fn what_is_owed_is_never_begun_again() {
+    refused(
+        Some(witness()),
+        [gone(), gone()],
+        "is on ssd0 and ssd1; attach one of them",
+    );
+    refused(
+        Some(witness()),
+        [blank(), blank()],
+        "is on ssd0 and ssd1; attach one of them",
+    );
+    let mut other = superblock(Some(1), 30, 2, BOTH);
+    other.log = Uuid(8);
+    refused(
+        Some(witness()),
+        [current(0), device(other)],
+        "know nothing of each other",
+    );
+    refused(
+        Some(witness()),
+        [current(0), current(0)],
+        "hold the same copy",
+    );
+}
+
+#[test]
+fn with_nothing_owed_new_devices_are_a_new_log() {
+    let clean_witness = || Some(clean(witness()));
+    assert_eq!(opened(clean_witness(), [blank(), blank()]), (BOTH, true));
+    refused(
+        clean_witness(),
+        [blank(), gone()],
+        "needs both devices at first",
+    );
+    let clean = || device(clean(superblock(Some(0), 10, 2, BOTH)));
+    assert_eq!(
+        opened(clean_witness(), [clean(), gone()]),
+        ([true, false], false)
+    );
+    // One that was lost while something was owed, all of which has gone to the origin since.
+    let later = || {
+        let mut later = superblock(None, 20, 4, [false, true]);
+        later.owes = false;
+        Some(later)
+    };
+    assert_eq!(opened(later(), [current(0), blank()]), (BOTH, true));
+    // A cut while a log was made: in the witness first, then on the devices.
+    let mut begun = superblock(None, 1, 1, [false; 2]);
+    begun.owes = false;
+    assert_eq!(
+        opened(Some(begun.clone()), [blank(), blank()]),
+        (BOTH, true)
+    );
+    let mut first = superblock(Some(0), 2, 1, BOTH);
+    first.owes = false;
+    assert_eq!(
+        opened(Some(begun), [device(first), blank()]),
+        ([true, false], false)
+    );
+}
+
+#[test]
+fn another_volume_size_origin_or_room_is_refused() {
+    let with = |change: fn(&mut LogSuperblock)| {
+        let mut all = [
+            superblock(Some(0), 10, 2, BOTH),
+            superblock(Some(1), 10, 2, BOTH),
+        ];
+        all.iter_mut().for_each(change);
+        all.map(device)
+    };
+    refused(
+        None,
+        with(|s| s.volume = "web".into()),
+        "ssd0 has the log of volume web",
+    );
+    refused(
+        None,
+        with(|s| s.sectors = 808),
+        "had 808 sectors; 800 are wanted",
+    );
+    refused(
+        None,
+        with(|s| s.identity = b"other".to_vec()),
+        "this is another device",
+    );
+    refused(
+        None,
+        with(|s| s.segments = 30),
+        "ssd0 has room for 20 MiB of the log of db, which has 30 MiB",
+    );
+    let free = |s: &mut LogSuperblock| {
+        s.owes = false;
+        s.sectors = 808;
+        s.identity = b"other".to_vec();
+    };
+    let chosen = chosen(None, with(free)).unwrap().superblock;
+    assert_eq!(
+        (chosen.sectors, &chosen.identity[..]),
+        (800, &b"archive"[..])
+    );
+}

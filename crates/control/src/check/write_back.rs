@@ -1,0 +1,82 @@
+//! Whether volumes that are write-back have what that needs.
+
+use super::arrays::{domain, shares};
+use crate::config::{Config, Volume, VolumeMode};
+use crate::problem::Problem;
+use std::time::Duration;
+
+/// The least that the origin may be let lack: a record of the largest write, twice.
+const DIRTY_BYTES_MIN: u64 = 1 << 20;
+
+/// Appends what is wrong.
+pub(super) fn agree(config: &Config, problems: &mut Vec<Problem>) {
+    let all = config.volumes.iter();
+    for volume in all.filter(|v| v.mode.value == VolumeMode::WriteBack) {
+        log(config, volume, problems);
+        limits(volume, problems);
+        let name = &volume.name.value;
+        if volume.read_only.value {
+            let what = format!("volume {name} is read-only and write-back");
+            let remedy = "leave `mode` out: nothing is written";
+            problems.push(Problem::new(volume.mode.line, what, remedy));
+        }
+        if config
+            .behind_other_doors()
+            .any(|door| door == name.as_str())
+        {
+            let what = format!("volume {name} is write-back, and has a door that is not NBD");
+            let remedy = "offer it over NBD: its blocks have 4 KiB, which a door's disk shows";
+            problems.push(Problem::new(volume.mode.line, what, remedy));
+        }
+    }
+}
+
+fn log(config: &Config, volume: &Volume, problems: &mut Vec<Problem>) {
+    let name = &volume.name.value;
+    let line = volume.log.line;
+    let [first, second] = &volume.log.value[..] else {
+        let devices = volume.log.value.len();
+        let what = format!("volume {name} is write-back, and its log has {devices} devices");
+        let remedy = "give `log` two, of different controllers";
+        problems.push(Problem::new(line, what, remedy));
+        return;
+    };
+    for device in [first, second] {
+        if config.arrays.iter().any(|a| a.name.value == *device) {
+            let what = format!("the log of volume {name} cannot be on an array, {device}");
+            let remedy = "give two devices: the log keeps its own copies";
+            problems.push(Problem::new(line, what, remedy));
+        }
+        let device = config.devices.iter().find(|d| d.name.value == *device);
+        if let Some(device) = device.filter(|d| d.read_only.value) {
+            let what = format!("the log of volume {name} cannot be on a read-only device");
+            let remedy = "remove `read_only` from it, or take another device";
+            problems.push(Problem::new(device.read_only.line, what, remedy));
+        }
+    }
+    if first != second && shares(config, first, second) {
+        let what = format!(
+            "{name}: write-back needs two controllers; {first} and {second} have {}",
+            domain(config, first)
+        );
+        let remedy = "give a device with another `controller`: one that fails takes both copies";
+        problems.push(Problem::new(line, what, remedy));
+    }
+}
+
+fn limits(volume: &Volume, problems: &mut Vec<Problem>) {
+    let name = &volume.name.value;
+    if volume.max_lag.value == Duration::ZERO {
+        let what = format!("volume {name} may lag by nothing");
+        let remedy = "give `max_lag` a time over 0, or leave write-back";
+        problems.push(Problem::new(volume.max_lag.line, what, remedy));
+    }
+    if volume.dirty_max.value.0 < DIRTY_BYTES_MIN {
+        let what = format!("`dirty_max` of {} is too small", volume.dirty_max.value);
+        problems.push(Problem::new(
+            volume.dirty_max.line,
+            what,
+            "give at least 1MiB",
+        ));
+    }
+}

@@ -1,0 +1,207 @@
+//! The superblock of a write-back log: what a device holds for which volume, and which
+//! devices may be trusted. Two copies on each of both devices, and two in the witness, the
+//! file beside them.
+//!
+//! ```text
+//! device: superblock A | .. | superblock B | .. | segment | segment | ..
+//! ```
+//!
+//! Invariants:
+//!     of the superblocks of one log the one with the greatest `sequence` holds
+//!     a copy is trusted ⟹ it is in that one's mask, and its own epoch is that one's
+
+use crate::record::record;
+use crate::signature::{UNKNOWN, foreign};
+use crate::superblock::{NameField, name_field, name_of};
+use crate::{BLOCK_BYTES, SEGMENT_BLOCKS, SuperblockError, Uuid};
+
+/// What its first bytes are; far from the magic of a pool's.
+pub(crate) const LOG_MAGIC: [u8; 8] = *b"WRITEBAK";
+/// The version of the format of write-back logs.
+pub const LOG_VERSION: u32 = 1;
+/// The blocks of both superblocks of a device.
+pub const LOG_SUPERBLOCKS: [u64; 2] = [0, 16];
+/// The block that the first segment begins at.
+pub const LOG_AREA: u64 = SEGMENT_BLOCKS as u64;
+/// Bytes of the witness, which is both superblocks.
+pub const LOG_WITNESS_BYTES: u64 = 2 * BLOCK_BYTES as u64;
+/// The longest identity of an origin.
+pub const IDENTITY_BYTES_MAX: usize = 64;
+
+const CRC_AT: usize = BLOCK_BYTES - 4;
+const FLAG_OWES: u8 = 1;
+const WITNESS: u8 = 2;
+
+record! {
+    /// A superblock of a write-back log. Its last four bytes are the CRC32C of the rest of
+    /// the block.
+    LogSuperblockRow, 416 {
+        0 magic: [u8; 8], "`WRITEBAK`";
+        8 version: u32, "1; any other is refused";
+        12 role: u8, "0 the first copy, 1 the second, 2 the witness";
+        13 flags: u8, "bit 0: the volume may owe something to its origin";
+        14 mask: u8, "bits 0 and 1: the copies that hold what is owed";
+        15 identity_bytes: u8, "bytes of the origin's identity, at most 64";
+        16 log: u128, "the log's uuid, which its segments and records are salted with";
+        32 sequence: u64, "counts the changes of the superblock; the greatest holds";
+        40 epoch: u64, "counts the losses of copies";
+        48 incarnation: u32, "of whoever opened it last";
+        52 segments: u32, "segments of each copy";
+        56 sectors: u64, "the volume's size in sectors of 512 bytes";
+        64 opened_at: u64, "when it was opened last, in nanoseconds since 1970";
+        72 volume: [u8; 64], "the volume's name: its length, then its bytes";
+        136 first: [u8; 64], "the name of the device with the first copy, likewise";
+        200 second: [u8; 64], "of the one with the second";
+        264 host: [u8; 64], "the host that used it last";
+        328 identity: [u8; 64], "what its driver knows the origin by";
+        392 reserved: [u8; 24], "zero";
+    }
+}
+
+/// A superblock of a write-back log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LogSuperblock {
+    /// Which copy the device is; none for the witness.
+    pub copy: Option<usize>,
+    /// The volume may owe something to its origin.
+    pub owes: bool,
+    /// Which copies hold what is owed.
+    pub mask: [bool; 2],
+    /// The log.
+    pub log: Uuid,
+    /// Counts the changes.
+    pub sequence: u64,
+    /// Counts the losses of copies.
+    pub epoch: u64,
+    /// Whoever opened it last.
+    pub incarnation: u32,
+    /// Segments of each copy.
+    pub segments: u32,
+    /// The volume's size in sectors.
+    pub sectors: u64,
+    /// When it was opened last, in nanoseconds since 1970.
+    pub opened_at: u64,
+    /// The volume.
+    pub volume: String,
+    /// The devices, by the copies they have.
+    pub devices: [String; 2],
+    /// The host that used it last.
+    pub host: String,
+    /// What the origin is known by; at most [`IDENTITY_BYTES_MAX`].
+    pub identity: Vec<u8>,
+}
+
+impl LogSuperblock {
+    /// Writes it to a block.
+    pub fn encode(&self, out: &mut [u8]) {
+        assert!(out.len() == BLOCK_BYTES && self.identity.len() <= IDENTITY_BYTES_MAX);
+        let mut identity = [0; IDENTITY_BYTES_MAX];
+        identity[..self.identity.len()].copy_from_slice(&self.identity);
+        let [first, second] = &self.devices;
+        let row = LogSuperblockRow {
+            magic: LOG_MAGIC,
+            version: LOG_VERSION,
+            role: self.copy.map_or(WITNESS, |copy| copy as u8),
+            flags: if self.owes { FLAG_OWES } else { 0 },
+            mask: u8::from(self.mask[0]) | u8::from(self.mask[1]) << 1,
+            identity_bytes: self.identity.len() as u8,
+            log: self.log.0,
+            sequence: self.sequence,
+            epoch: self.epoch,
+            incarnation: self.incarnation,
+            segments: self.segments,
+            sectors: self.sectors,
+            opened_at: self.opened_at,
+            volume: name_field(&self.volume),
+            first: name_field(first),
+            second: name_field(second),
+            host: name_field(&self.host),
+            identity,
+            reserved: [0; 24],
+        };
+        out.fill(0);
+        row.encode(out);
+        let crc = crc_fast::crc32_iscsi(&out[..CRC_AT]);
+        out[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    /// Reads one from its block.
+    pub fn decode(block: &[u8]) -> Result<LogSuperblock, SuperblockError> {
+        let damaged = |how| Err(SuperblockError::Damaged(how));
+        if block.len() < BLOCK_BYTES {
+            return damaged("it is cut short");
+        }
+        let row = LogSuperblockRow::decode(block);
+        if row.magic != LOG_MAGIC {
+            return Err(foreign(block).map_or(SuperblockError::Blank, SuperblockError::Foreign));
+        }
+        let crc = u32::from_le_bytes(block[CRC_AT..BLOCK_BYTES].try_into().expect("four bytes"));
+        if crc != crc_fast::crc32_iscsi(&block[..CRC_AT]) {
+            return damaged("the superblock's checksum does not match");
+        }
+        if row.version != LOG_VERSION {
+            return Err(SuperblockError::Version(row.version));
+        }
+        let copy = match row.role {
+            WITNESS => None,
+            copy @ (0 | 1) => Some(usize::from(copy)),
+            _ => return damaged("its role makes no sense"),
+        };
+        let Some(identity) = row.identity.get(..usize::from(row.identity_bytes)) else {
+            return damaged("the origin's identity is too long");
+        };
+        if row.flags & !FLAG_OWES != 0 || row.mask > 3 || row.reserved != [0; 24] {
+            return damaged("a reserved field is not zero");
+        }
+        let name = |field: &NameField| name_of(field);
+        Ok(LogSuperblock {
+            copy,
+            owes: row.flags & FLAG_OWES != 0,
+            mask: [row.mask & 1 != 0, row.mask & 2 != 0],
+            log: Uuid(row.log),
+            sequence: row.sequence,
+            epoch: row.epoch,
+            incarnation: row.incarnation,
+            segments: row.segments,
+            sectors: row.sectors,
+            opened_at: row.opened_at,
+            volume: name(&row.volume)?,
+            devices: [name(&row.first)?, name(&row.second)?],
+            host: name(&row.host)?,
+            identity: identity.to_vec(),
+        })
+    }
+
+    /// The one that holds, of the two blocks of a device or of the witness that could be read.
+    /// If neither can be: what the better one is. What is not a log's in the first is
+    /// somebody else's device, whatever the second is.
+    pub fn newest(blocks: [Option<&[u8]>; 2]) -> Result<LogSuperblock, SuperblockError> {
+        let read = |block: Option<&[u8]>| match block {
+            Some(block) => LogSuperblock::decode(block),
+            None => Err(SuperblockError::Damaged("it cannot be read")),
+        };
+        let blank = |block: Option<&[u8]>| matches!(read(block), Err(SuperblockError::Blank));
+        let begun = |block: Option<&[u8]>| block.is_some_and(|b| b[..512] == [0; 512]);
+        match blocks.map(read) {
+            [Err(SuperblockError::Version(v)), _] | [_, Err(SuperblockError::Version(v))] => {
+                Err(SuperblockError::Version(v))
+            }
+            // The first write of all was cut in the midst of it.
+            [Err(SuperblockError::Foreign(UNKNOWN)), Ok(one)] if begun(blocks[0]) => Ok(one),
+            [Err(SuperblockError::Foreign(what)), _] => Err(SuperblockError::Foreign(what)),
+            [Ok(a), Ok(b)] => Ok(if a.sequence >= b.sequence { a } else { b }),
+            [Ok(one), Err(_)] | [Err(_), Ok(one)] => Ok(one),
+            // A cut in the very first write.
+            [Err(_), Err(_)] if blank(blocks[0]) || blank(blocks[1]) => Err(SuperblockError::Blank),
+            [Err(error), Err(_)] => Err(error),
+        }
+    }
+}
+
+/// Segments that a device of so many blocks has room for.
+pub fn log_segments(blocks: u64) -> u32 {
+    let segments = blocks.saturating_sub(LOG_AREA) / u64::from(SEGMENT_BLOCKS);
+    u32::try_from(segments)
+        .unwrap_or(u32::MAX)
+        .min(u32::MAX / SEGMENT_BLOCKS)
+}

@@ -1,0 +1,167 @@
+//! A volume as clients have it: cached, and with a log before that if it is write-back.
+//!
+//! Invariants:
+//!     there is a log ⟹ every request goes by it, and nothing else writes to the volume
+//!     changes are held ⟹ none is under way once `hold` has returned
+//!
+//! Without a log a read is the cache's own future.
+
+use crate::leaf::Leaf;
+use crate::log::Log;
+use block::{Buf, Content, Device, Driver, Extent, Fua, Geometry, IoResult, Lba, Shared, Signal};
+use cache::log::Status;
+use control::config::{Name, VolumeMode};
+use futures_util::future::Either;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// A volume with all that is in front of its origin; clones are the same.
+pub struct Fronted<D: Driver>(Rc<Inner<D>>);
+
+struct Inner<D: Driver> {
+    cached: cache::Volume<Leaf<D>>,
+    log: RefCell<Option<Log<D>>>,
+    geometry: Geometry,
+    held: Cell<bool>,
+    changing: Cell<u32>,
+    signal: Signal,
+}
+
+impl<D: Driver> Clone for Fronted<D> {
+    fn clone(&self) -> Fronted<D> {
+        Fronted(self.0.clone())
+    }
+}
+
+/// A change that is under way, until dropped.
+struct Changing<'a, D: Driver>(&'a Inner<D>);
+
+impl<D: Driver> Drop for Changing<'_, D> {
+    fn drop(&mut self) {
+        self.0.changing.set(self.0.changing.get() - 1);
+        self.0.signal.notify();
+    }
+}
+
+impl<D: Driver> Fronted<D> {
+    /// `cached`, behind `log`.
+    pub(crate) fn new(cached: cache::Volume<Leaf<D>>, log: Option<Log<D>>) -> Fronted<D> {
+        let geometry = match &log {
+            Some(log) => log.engine().geometry().clone(),
+            None => cached.geometry().clone(),
+        };
+        Fronted(Rc::new(Inner {
+            cached,
+            log: RefCell::new(log),
+            geometry,
+            held: Cell::new(false),
+            changing: Cell::new(0),
+            signal: Signal::default(),
+        }))
+    }
+
+    /// The volume behind the log.
+    pub fn cached(&self) -> &cache::Volume<Leaf<D>> {
+        &self.0.cached
+    }
+
+    /// Its log.
+    pub(crate) fn log(&self) -> Option<Log<D>> {
+        self.0.log.borrow().clone()
+    }
+
+    /// How its log stands, if it has one.
+    pub fn log_status(&self) -> Option<Status> {
+        self.log().map(|log| log.engine().status())
+    }
+
+    /// Devices of its log that were lost since it was opened.
+    pub(crate) fn lost_copies(&self) -> Vec<Name> {
+        self.log().map(|log| log.lost()).unwrap_or_default()
+    }
+
+    /// What it does with writes.
+    pub fn mode(&self) -> VolumeMode {
+        match self.0.log.borrow().is_some() {
+            true => VolumeMode::WriteBack,
+            false => VolumeMode::Cached(self.0.cached.mode()),
+        }
+    }
+
+    /// It has no log any more.
+    pub(crate) fn forget_log(&self) {
+        self.0.log.borrow_mut().take();
+    }
+
+    /// Lets changes wait that begin from now on; returns once those before have ended.
+    pub(crate) async fn hold(&self) {
+        self.0.held.set(true);
+        self.0.signal.until(|| self.0.changing.get() == 0).await;
+    }
+
+    /// Lets them go on.
+    pub(crate) fn release(&self) {
+        self.0.held.set(false);
+        self.0.signal.notify();
+    }
+
+    async fn changing(&self) -> (Changing<'_, D>, Option<Log<D>>) {
+        self.0.signal.until(|| !self.0.held.get()).await;
+        self.0.changing.set(self.0.changing.get() + 1);
+        (Changing(&self.0), self.log())
+    }
+}
+
+impl<D: Driver> Device for Fronted<D> {
+    fn geometry(&self) -> &Geometry {
+        &self.0.geometry
+    }
+
+    fn read(&self, at: Lba, buf: Buf) -> impl Future<Output = (Buf, IoResult)> {
+        match &*self.0.log.borrow() {
+            None => Either::Left(self.0.cached.read(at, buf)),
+            Some(log) => {
+                let engine = log.engine().clone();
+                Either::Right(async move { engine.read(at, buf).await })
+            }
+        }
+    }
+
+    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+        let (_under_way, log) = self.changing().await;
+        match log {
+            None => self.0.cached.write(at, data, fua).await,
+            Some(log) => log.engine().write(at, data, fua).await,
+        }
+    }
+
+    async fn zero(&self, extent: Extent) -> IoResult {
+        let (_under_way, log) = self.changing().await;
+        match log {
+            None => self.0.cached.zero(extent).await,
+            Some(log) => log.engine().zero(extent).await,
+        }
+    }
+
+    async fn flush(&self) -> IoResult {
+        match self.log() {
+            None => self.0.cached.flush().await,
+            Some(log) => log.engine().flush().await,
+        }
+    }
+
+    async fn discard(&self, extent: Extent) -> IoResult {
+        let (_under_way, log) = self.changing().await;
+        match log {
+            None => self.0.cached.discard(extent).await,
+            Some(log) => log.engine().discard(extent).await,
+        }
+    }
+
+    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        match self.log() {
+            None => self.0.cached.extents(extent, out).await,
+            Some(log) => log.engine().extents(extent, out).await,
+        }
+    }
+}

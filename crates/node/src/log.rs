@@ -1,0 +1,128 @@
+//! The log of a write-back volume: its devices and witness become an engine in front of the
+//! cached volume, and are left again in order.
+//!
+//! Invariant: `owes` is durable before the first change of a client, and until nothing is
+//! owed any more.
+//!
+//! Not here: what is on the devices, and which may be trusted (`cache::log`).
+
+use crate::leaf::Leaf;
+use crate::nanos;
+use crate::patient::Patient;
+use block::{BoxDevice, Driver, Env, IoResult, Nanos};
+use cache::log::{Config, Ledger, Opened, WriteBack};
+use control::config::{self, Name};
+use std::any::Any;
+use std::rc::Rc;
+
+/// How long a device of a log may take before it counts as lost.
+pub(crate) const ANSWER_MAX: Nanos = Nanos::from_secs(5);
+/// The longest that writes gather before they go to the origin, while nothing presses.
+const GATHER_MAX: Nanos = Nanos::from_secs(1);
+/// And as a part of what may be lost.
+const GATHER_PART: u64 = 8;
+/// A log has its devices for itself: one log, of one volume.
+const ONLY: u32 = 1;
+
+/// A device that holds a copy of a log.
+pub(crate) type Copy<D> = Patient<Leaf<D>>;
+
+/// A log that is open; clones are the same.
+pub(crate) struct Log<D: Driver>(Rc<Inner<D>>);
+
+struct Inner<D: Driver> {
+    engine: WriteBack<Copy<D>>,
+    ledger: Rc<Ledger<Copy<D>>>,
+    devices: Vec<Name>,
+    /// By copies: the device, if it was there.
+    copies: [Option<Name>; 2],
+    /// Keeps the witness.
+    _witness: Box<dyn Any>,
+}
+
+impl<D: Driver> Clone for Log<D> {
+    fn clone(&self) -> Log<D> {
+        Log(self.0.clone())
+    }
+}
+
+impl<D: Driver> Log<D> {
+    /// What was `found` becomes the log of `volume`, in front of `cached`. It serves nobody
+    /// before [`Log::begin`].
+    pub(crate) async fn open(
+        volume: &config::Volume,
+        found: Opened<Copy<D>>,
+        devices: Vec<Name>,
+        witness: Box<dyn Any>,
+        env: Env,
+        cached: cache::Volume<Leaf<D>>,
+    ) -> IoResult<Log<D>> {
+        let max_lag = nanos(volume.max_lag.value);
+        let config = Config {
+            pool: found.log,
+            log: ONLY,
+            volume: ONLY,
+            incarnation: found.incarnation,
+            epoch: found.now - env.timer.now(),
+            dirty_max: volume.dirty_max.value.0,
+            max_lag,
+            clean_after: GATHER_MAX.min(Nanos(max_lag.0 / GATHER_PART)),
+            stages: Rc::default(),
+        };
+        let ledger = found.ledger.clone();
+        let here = found.areas.each_ref().map(Option::is_some);
+        let copy = |copy: usize| {
+            let named = |name: &&Name| name.as_str() == found.names[copy];
+            devices.iter().find(named).filter(|_| here[copy]).cloned()
+        };
+        let copies = [copy(0), copy(1)];
+        let origin = BoxDevice::new(cached);
+        let engine = WriteBack::open(config, env, found.ledger, found.areas, origin).await?;
+        Ok(Log(Rc::new(Inner {
+            engine,
+            ledger,
+            devices,
+            copies,
+            _witness: witness,
+        })))
+    }
+
+    /// What requests go by.
+    pub(crate) fn engine(&self) -> &WriteBack<Copy<D>> {
+        &self.0.engine
+    }
+
+    /// The devices that it has.
+    pub(crate) fn devices(&self) -> &[Name] {
+        &self.0.devices
+    }
+
+    /// Those that were lost since it was opened.
+    pub(crate) fn lost(&self) -> Vec<Name> {
+        let online = self.0.engine.online().into_iter();
+        let lost = online.zip(&self.0.copies).filter(|(online, _)| !online);
+        lost.filter_map(|(_, name)| name.clone()).collect()
+    }
+
+    /// What is owed goes to the origin from now on, and clients may be served.
+    pub(crate) async fn begin(&self) -> IoResult {
+        self.0.ledger.begin(self.0.engine.online()).await?;
+        self.0.engine.begin();
+        Ok(())
+    }
+
+    /// Takes no change any more; returns once nothing is owed, durably. If it does not get
+    /// so far, [`Log::resume`] has it go on.
+    pub(crate) async fn rest(&self) -> IoResult {
+        self.0.engine.seal(true);
+        self.0.engine.drain().await?;
+        self.0.ledger.set_owes(false).await
+    }
+
+    /// Takes changes again.
+    pub(crate) async fn resume(&self) -> IoResult {
+        self.0.ledger.set_owes(true).await?;
+        self.0.engine.seal(false);
+        Ok(())
+    }
+}

@@ -1,0 +1,47 @@
+//! Says when pools and logs lose devices.
+
+use super::Node;
+use crate::event::Event;
+use crate::platform::Platform;
+use block::Nanos;
+use cache::DeviceState;
+use std::collections::HashSet;
+use std::rc::Rc;
+
+/// How often it is looked.
+const PERIOD: Nanos = Nanos::from_secs(1);
+
+impl<P: Platform> Node<P> {
+    /// Until the node is stopped.
+    pub(super) async fn report_losses(node: Rc<Self>) {
+        let timer = node.env().timer;
+        let (mut ejected, mut lost) = (HashSet::new(), HashSet::new());
+        while !node.stopped.get() {
+            timer.sleep(PERIOD).await;
+            for (pool_name, pool) in &node.pools {
+                for report in pool.cache.devices() {
+                    let DeviceState::Ejected(fault) = report.state else {
+                        continue;
+                    };
+                    if ejected.insert((pool_name.clone(), report.id)) {
+                        node.platform.event(Event::PoolDeviceEjected {
+                            pool: pool_name.clone(),
+                            device: report.name.clone(),
+                            fault,
+                        });
+                    }
+                }
+            }
+            for (name, served) in node.volumes.borrow().iter() {
+                for device in served.volume.inner().lost_copies() {
+                    if lost.insert((name.clone(), device.clone())) {
+                        node.platform.event(Event::LogDeviceLost {
+                            volume: name.clone(),
+                            device,
+                        });
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Volumes while a node runs: serving and removing them, and what is done with one.
+
+use super::refusal::{Refusal, refusal};
+use super::write_back::{LogDevices, release};
+use super::{Door, Node, Served};
+use crate::arrays::Source;
+use crate::fronted::Fronted;
+use crate::frontend::About;
+use crate::origins::Origin;
+use crate::place::{Opened, Role};
+use crate::platform::Platform;
+use block::{BoxDevice, Device, IoResult, Sectors};
+use cache::VolumeConfig;
+use control::config::{self, Name, VolumeMode};
+use filter::{Profiled, Tapped};
+use futures_util::future::join_all;
+
+impl<P: Platform> Node<P> {
+    pub(super) async fn add_volume(
+        &self,
+        volume: &config::Volume,
+        origin: &Source,
+    ) -> Result<(), Refusal> {
+        let name = &volume.name.value;
+        if self.volumes.borrow().contains_key(name) {
+            return Err(format!("a volume is named {name}; choose another name"));
+        }
+        if let Some(waiting) = self.waiting.borrow().get(name) {
+            return Err(format!(
+                "volume {name} of the configuration is not served yet: {}; mend that, or remove \
+                 the volume first",
+                waiting.why
+            ));
+        }
+        if volume.mode.value == VolumeMode::WriteBack {
+            return Err(format!(
+                "volume {name} becomes write-back by the configuration and a start: add it there"
+            ));
+        }
+        if origin.is_read_only() && !volume.read_only.value {
+            return Err(format!(
+                "volume {name} is writable on a read-only device; make it read-only too"
+            ));
+        }
+        self.open_volume(volume, origin).await
+    }
+
+    /// Opens the origin of `volume`, and serves it.
+    pub(super) async fn open_volume(
+        &self,
+        volume: &config::Volume,
+        origin: &Source,
+    ) -> Result<(), Refusal> {
+        let lease = self
+            .devices
+            .open(origin, Role::Origin)
+            .await
+            .map_err(refusal)?;
+        let logs = match self.log_devices(volume).await {
+            Ok(logs) => logs,
+            Err(why) => {
+                lease.release().await;
+                return Err(why);
+            }
+        };
+        let served = self.serve_volume(volume, origin, &lease, &logs).await;
+        match &served {
+            Ok(()) => logs.into_iter().for_each(|(_, log)| {
+                if let Ok(log) = log {
+                    log.keep();
+                }
+            }),
+            Err(_) => release(logs).await,
+        }
+        lease.settle(served).await
+    }
+
+    /// Serves `volume` from its origin, which is open.
+    async fn serve_volume(
+        &self,
+        volume: &config::Volume,
+        origin: &Source,
+        opened: &Opened<P>,
+        logs: &LogDevices<P>,
+    ) -> Result<(), Refusal> {
+        let name = &volume.name.value;
+        let (pool_name, pool) = self.pool(volume.pool.as_str())?;
+        let below = opened.leaf.geometry();
+        let sectors = match &volume.size {
+            None => None,
+            Some(size) if size.value.0 > below.sectors.bytes() => {
+                return Err(format!(
+                    "volume {name} of {} is larger than its origin {} of {}; \
+                     make the origin larger, or the volume smaller",
+                    size.value,
+                    below.name,
+                    config::Bytes(below.sectors.bytes()),
+                ));
+            }
+            Some(size) => Some(Sectors(size.value.0 / block::SECTOR_BYTES)),
+        };
+        let config = VolumeConfig {
+            name: name.as_str().into(),
+            sectors,
+            mode: volume.mode.value.cached(),
+        };
+        let size = config.sectors.unwrap_or(below.sectors);
+        // What others left in its volatile cache, it may lose without a word to us.
+        opened.leaf.flush().await.map_err(refusal)?;
+        let found = match volume.mode.value {
+            VolumeMode::Cached(_) => None,
+            VolumeMode::WriteBack => Some(self.find_log(volume, size, opened, logs).await?),
+        };
+        let record = pool.cache.origin_record(name.as_str());
+        let guarded = Origin::guard(&self.platform, &pool.cache, name, size, opened).await;
+        let guarded = guarded.map_err(refusal)?;
+        let below = BoxDevice::new(guarded.device());
+        let cached = pool.cache.add_volume(config, below).map_err(refusal)?;
+        guarded.begin().await;
+        let log = match found {
+            None => None,
+            Some(found) => match self.open_log(volume, found, &cached, opened, &record).await {
+                Ok(log) => Some(log),
+                Err(why) => {
+                    cached.close().await;
+                    return Err(why);
+                }
+            },
+        };
+        let timer = self.env().timer;
+        let fronted = Fronted::new(cached, log);
+        let exported = Profiled::new(fronted, pool.line_bytes, timer.now());
+        let about = About {
+            description: format!("{} cached in pool {pool_name}", opened.place),
+            read_only: volume.read_only.value,
+        };
+        let door = Tapped::new(exported.clone(), timer);
+        let tap = door.tap();
+        if let Err(error) = self.offer(name, &door, &about).await {
+            if let Some(log) = exported.inner().log() {
+                log.engine().close().await;
+            }
+            exported.inner().cached().close().await;
+            return Err(refusal(error));
+        }
+        let origin = origin.name().clone();
+        let served = Served {
+            volume: exported,
+            guard: guarded,
+            tap,
+            origin,
+            pool: pool_name,
+        };
+        self.volumes.borrow_mut().insert(name.clone(), served);
+        Ok(())
+    }
+
+    /// Offers `door` by every frontend, or by none.
+    async fn offer(&self, name: &Name, door: &Door<P::Driver>, about: &About) -> IoResult {
+        for (n, frontend) in self.frontends.iter().enumerate() {
+            if let Err(error) = frontend.add(name.as_str(), door.clone(), about) {
+                self.withdraw(name, n).await?;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Withdraws a volume from the first `most` frontends.
+    async fn withdraw(&self, name: &Name, most: usize) -> IoResult {
+        let frontends = self.frontends.iter().take(most);
+        let each = frontends.map(|frontend| frontend.withdraw(name.as_str(), self.grace));
+        join_all(each).await.into_iter().collect()
+    }
+
+    pub(super) async fn remove_volume(&self, name: &str) -> Result<(), Refusal> {
+        let name = Name::new(name)?;
+        if self.give_up_waiting(&name)? {
+            return Ok(());
+        }
+        let none = || format!("no volume is named {name}; see `hotset volume list`");
+        let volume = self.volumes.borrow().get(&name).map(|v| v.volume.clone());
+        let volume = volume.ok_or_else(none)?;
+        self.detach(&name).await?;
+        // What is held back for a snapshot goes on: it is to end.
+        let _ = volume.inner().cached().resume();
+        // Clients' writes that were acknowledged are made durable before the
+        // device is released.
+        self.withdraw(&name, self.frontends.len())
+            .await
+            .map_err(refusal)?;
+        let flushed = volume.flush().await;
+        volume.inner().cached().close().await;
+        let served = self.volumes.borrow_mut().remove(&name).ok_or_else(none)?;
+        let cache = &self.pools[&served.pool].cache;
+        cache.forget(name.as_str());
+        cache.remember().await;
+        let closed = self.devices.close(&served.origin).await;
+        flushed.and(closed).map_err(|error| {
+            format!("the volume is removed, but its origin may have lost writes: {error}; check it")
+        })
+    }
+
+    /// Changes what a volume does with its pool. One with a log gives that up.
+    pub(super) async fn set_mode(&self, volume: &str, mode: &str) -> Result<(), Refusal> {
+        let Some(mode) = VolumeMode::from_name(mode) else {
+            let names = VolumeMode::ALL.map(VolumeMode::name).join(", ");
+            return Err(format!("{mode:?} is no mode; choose one of {names}"));
+        };
+        let fronted = self.volume(volume)?.inner().clone();
+        match mode {
+            VolumeMode::WriteBack if fronted.log().is_some() => Ok(()),
+            VolumeMode::WriteBack => Err(format!(
+                "volume {volume} becomes write-back by its configuration and a start: give it \
+                 `mode` and `log` there"
+            )),
+            VolumeMode::Cached(mode) => {
+                if fronted.cached().is_quiesced() && fronted.log().is_some() {
+                    return Err(format!("volume {volume} is quiesced; resume it first"));
+                }
+                self.detach(&Name::new(volume)?).await?;
+                fronted.cached().set_mode(mode);
+                Ok(())
+            }
+        }
+    }
+
+    fn served(&self, name: &str) -> Result<(Name, Served<P>), Refusal> {
+        self.volume(name)?;
+        let name = Name::new(name)?;
+        let served = self.volumes.borrow()[&name].clone();
+        Ok((name, served))
+    }
+
+    /// Brings the origin of a volume to a standstill.
+    pub(super) async fn quiesce(&self, name: &str) -> Result<(), Refusal> {
+        let (name, served) = self.served(name)?;
+        let fronted = served.volume.inner();
+        if !fronted.cached().is_quiesced() {
+            self.rest(&name, &served).await?;
+        }
+        let quiesced = fronted.cached().quiesce().await.map_err(refusal);
+        if quiesced.is_err()
+            && !fronted.cached().is_quiesced()
+            && let Some(log) = fronted.log()
+        {
+            self.go_on(fronted, &log).await?;
+        }
+        quiesced
+    }
+
+    /// Has it go on.
+    pub(super) async fn resume(&self, name: &str) -> Result<(), Refusal> {
+        let volume = self.volume(name)?;
+        let fronted = volume.inner();
+        if let (true, Some(log)) = (fronted.cached().is_quiesced(), fronted.log()) {
+            self.go_on(fronted, &log).await?;
+        }
+        fronted.cached().resume().map_err(refusal)
+    }
+
+    /// Forgets what is cached of a volume, and identifies its origin again.
+    pub(super) async fn invalidate(&self, name: &str) -> Result<(), Refusal> {
+        let (_, served) = self.served(name)?;
+        let volume = served.volume.inner();
+        let was_quiesced = volume.cached().is_quiesced();
+        if !was_quiesced {
+            self.quiesce(name).await?;
+        }
+        let mut done = volume.cached().invalidate().await;
+        if done.is_ok() {
+            done = served.guard.renew().await;
+        }
+        if !was_quiesced {
+            self.resume(name).await?;
+        }
+        done.map_err(refusal)
+    }
+}

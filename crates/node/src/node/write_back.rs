@@ -1,0 +1,292 @@
+//! Volumes with a log: from its devices to serving by it, and giving it up.
+//!
+//! Invariants:
+//!     a volume that owes something is served by its log, or not at all
+//!     its origin is what it was, but for what is owed, or it is not served
+//!     a log is given up ⟹ nothing is owed, durably
+//!
+//! Not here: the engine (`cache::log`).
+
+use super::refusal::{Refusal, refusal};
+use super::{Node, Served};
+use crate::arrays::Lease;
+use crate::event::Event;
+use crate::fronted::Fronted;
+use crate::leaf::Leaf;
+use crate::log::{ANSWER_MAX, Copy, Log};
+use crate::patient::Patient;
+use crate::place::{Opened, Role};
+use crate::platform::Platform;
+use block::Sectors;
+use cache::log::{Candidate, Ledger, Wanted};
+use control::config::{self, Bytes, Config, Name, VolumeMode};
+use layout::Uuid;
+use origin::{Reason, Record, Verdict, again, judge};
+use std::any::Any;
+
+/// The devices of a log, as far as they can be used; of one that cannot, why.
+pub(super) type LogDevices<P> = Vec<(Name, Result<Lease<P>, String>)>;
+
+/// A log that was found, and who is to have it.
+pub(super) struct FoundLog<P: Platform> {
+    found: cache::log::Opened<Copy<P::Driver>>,
+    devices: Vec<Name>,
+    witness: Box<dyn Any>,
+}
+
+/// Refuses a configuration that does not serve by its log what may owe something.
+pub(super) fn refuse_owing<P: Platform>(config: &Config, platform: &P) -> Result<(), Refusal> {
+    for log in platform.logs().map_err(refusal)? {
+        let superblock = &log.superblock;
+        let volume = config
+            .volumes
+            .iter()
+            .find(|v| v.name.as_str() == superblock.volume);
+        let is_served = volume.is_some_and(|v| v.mode.value == VolumeMode::WriteBack);
+        if superblock.owes && !is_served {
+            let [first, second] = &superblock.devices;
+            return Err(format!(
+                "volume {} may owe something to its origin, which is on {first} and {second}, \
+                 and the configuration does not serve it as write-back; put it back until it has \
+                 ended in order, or give that up by removing {}",
+                superblock.volume,
+                log.file.display()
+            ));
+        }
+    }
+    Ok(())
+}
+
+impl<P: Platform> Node<P> {
+    /// Opens the devices of the log of `volume`; none if it has no log.
+    pub(super) async fn log_devices(
+        &self,
+        volume: &config::Volume,
+    ) -> Result<LogDevices<P>, Refusal> {
+        let mut devices = Vec::new();
+        if volume.mode.value != VolumeMode::WriteBack {
+            return Ok(devices);
+        }
+        if volume.log.value.len() != 2 {
+            return Err(format!(
+                "volume {}: write-back needs two devices for its log: give `log`",
+                volume.name.value
+            ));
+        }
+        for name in &volume.log.value {
+            let source = self.known(name)?;
+            match self.devices.open(&source, Role::Log).await {
+                Ok(lease) => devices.push((name.clone(), Ok(lease))),
+                Err(error) if error.kind().is_loss() => {
+                    devices.push((name.clone(), Err(error.to_string())));
+                }
+                Err(error) => {
+                    release(devices).await;
+                    return Err(refusal(error));
+                }
+            }
+        }
+        Ok(devices)
+    }
+
+    /// What is on the devices of its log.
+    pub(super) async fn find_log(
+        &self,
+        volume: &config::Volume,
+        size: Sectors,
+        origin: &Opened<P>,
+        devices: &LogDevices<P>,
+    ) -> Result<FoundLog<P>, Refusal> {
+        let (platform, env) = (&self.platform, self.env());
+        let name = &volume.name.value;
+        let candidate = |at: usize| {
+            let (name, device) = &devices[at];
+            let device = device.as_ref().map_err(String::clone);
+            let domain = device.as_ref().map_or("", |lease| &lease.controller);
+            Candidate {
+                name: name.to_string(),
+                domain: domain.into(),
+                device: device
+                    .map(|lease| Patient::new(lease.leaf.clone(), self.env(), ANSWER_MAX)),
+            }
+        };
+        let candidates = [candidate(0), candidate(1)];
+        if let [Ok(_), Ok(_)] = candidates.each_ref().map(|c| c.device.as_ref())
+            && candidates[0].domain == candidates[1].domain
+        {
+            return Err(format!(
+                "{name}: write-back needs two controllers; {} and {} have {}",
+                candidates[0].name, candidates[1].name, candidates[0].domain
+            ));
+        }
+        let (witness, hold) = platform.log_witness(name).await.map_err(refusal)?;
+        let wanted = Wanted {
+            volume: name.to_string(),
+            sectors: size.0,
+            identity: platform.identity(&origin.place).bytes().to_vec(),
+            host: platform.host(),
+            uuid: Uuid(platform.uuid()),
+            now: platform.clock(),
+        };
+        let found = Ledger::open(wanted, env, witness, candidates).await;
+        let found = found.map_err(refusal)?;
+        for (device, why) in &found.absent {
+            platform.event(Event::LogDeviceAbsent {
+                volume: name.clone(),
+                device: device.clone(),
+                why: why.clone(),
+            });
+        }
+        Ok(FoundLog {
+            found,
+            devices: devices.iter().map(|(name, _)| name.clone()).collect(),
+            witness: Box::new(hold),
+        })
+    }
+
+    /// What was found becomes the log in front of `cached`; `record` is what the pool had of
+    /// the origin.
+    pub(super) async fn open_log(
+        &self,
+        volume: &config::Volume,
+        found: FoundLog<P>,
+        cached: &cache::Volume<Leaf<P::Driver>>,
+        origin: &Opened<P>,
+        record: &[u8],
+    ) -> Result<Log<P::Driver>, Refusal> {
+        let owes = found.found.owes;
+        let log = Log::open(
+            volume,
+            found.found,
+            found.devices,
+            found.witness,
+            self.env(),
+            cached.clone(),
+        );
+        let log = log.await.map_err(refusal)?;
+        if owes && let Some(why) = self.is_changed(&log, origin, record).await {
+            return Err(format!(
+                "{} was changed elsewhere ({why}), and what volume {} owes it would overwrite \
+                 that; give the volume its origin back as it was",
+                origin.place, volume.name.value
+            ));
+        }
+        log.begin().await.map_err(refusal)?;
+        Ok(log)
+    }
+
+    /// Why the origin is not what it was, but for what it is owed: a cut may have torn that.
+    async fn is_changed(
+        &self,
+        log: &Log<P::Driver>,
+        origin: &Opened<P>,
+        record: &[u8],
+    ) -> Option<Reason> {
+        // Without a record the identity that the log has is all there is to compare.
+        let mut record = Record::decode(record).ok()?;
+        record
+            .watched
+            .retain(|place| !log.engine().owes(place.extent));
+        let identity = self.platform.identity(&origin.place);
+        let now = again(&origin.leaf, &self.env().pool, identity, &record).await;
+        match judge(&record, &now) {
+            Verdict::Same | Verdict::Unknown(Reason::NothingLeft) => None,
+            Verdict::Changed(why) | Verdict::Unknown(why) => Some(why),
+        }
+    }
+
+    /// Brings a volume to rest, with nothing owed; `release` lets it go on.
+    pub(super) async fn rest(&self, name: &Name, served: &Served<P>) -> Result<(), Refusal> {
+        let fronted = served.volume.inner();
+        let Some(log) = fronted.log() else {
+            return Ok(());
+        };
+        let timer = self.env().timer;
+        let work = async {
+            // Most of it while clients are served.
+            log.engine().drain().await?;
+            fronted.hold().await;
+            log.rest().await
+        };
+        let why = match timer.timeout(self.stop, work).await {
+            Some(Ok(())) => return Ok(()),
+            Some(Err(error)) => error.to_string(),
+            None => {
+                let status = log.engine().status();
+                let trouble = status
+                    .trouble
+                    .map_or("it is slow".into(), |e| e.to_string());
+                let owed = Bytes(status.dirty_bytes);
+                format!("{owed} are still to go to {}: {trouble}", served.origin)
+            }
+        };
+        self.go_on(fronted, &log).await?;
+        Err(format!("volume {name} is as it was: {why}; try again"))
+    }
+
+    /// Has a volume go on that was at rest.
+    pub(super) async fn go_on(
+        &self,
+        fronted: &Fronted<P::Driver>,
+        log: &Log<P::Driver>,
+    ) -> Result<(), Refusal> {
+        log.resume().await.map_err(refusal)?;
+        fronted.release();
+        Ok(())
+    }
+
+    /// Gives up the log of a volume, once nothing is owed. It goes on without.
+    pub(super) async fn detach(&self, name: &Name) -> Result<(), Refusal> {
+        let served = self.volumes.borrow().get(name).cloned();
+        let Some((served, log)) = served.and_then(|s| s.volume.inner().log().map(|l| (s, l)))
+        else {
+            return Ok(());
+        };
+        self.rest(name, &served).await?;
+        log.engine().close().await;
+        served.volume.inner().forget_log();
+        served.volume.inner().release();
+        for device in log.devices() {
+            // It may have been absent.
+            let _ = self.devices.close(device).await;
+        }
+        Ok(())
+    }
+
+    /// Ends the log of a volume that nobody uses any more: empty if the origin takes what it is
+    /// owed in time, else to be gone on with. Whether the origin has everything that was
+    /// acknowledged, though it may not be durable.
+    pub(super) async fn end_log(&self, name: &Name, served: &Served<P>) -> bool {
+        let fronted = served.volume.inner();
+        let Some(log) = fronted.log() else {
+            return true;
+        };
+        let timer = self.env().timer;
+        let rested = timer.timeout(self.stop, log.rest()).await;
+        let rested = matches!(rested, Some(Ok(())));
+        let close = async {
+            log.engine().close().await;
+            if !rested {
+                fronted.cached().close().await;
+            }
+        };
+        // What the origin has not ended is in the log.
+        let _ = timer.timeout(self.grace, close).await;
+        if !rested {
+            self.platform.event(Event::VolumeOwes {
+                volume: name.clone(),
+                owed: Bytes(log.engine().status().dirty_bytes),
+            });
+        }
+        rested
+    }
+}
+
+/// Gives up devices of a log.
+pub(super) async fn release<P: Platform>(devices: LogDevices<P>) {
+    for (_, device) in devices {
+        if let Ok(lease) = device {
+            lease.release().await;
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! A write-back volume in whole nodes: killed, cut from the power, without a device of its
+//! log for a while, and at the end of each life with everything but its origin destroyed.
+//!
+//! What the engine does at each of its steps is the campaign's of `writeback`; here its
+//! superblocks, its witness and the cache behind it take part.
+
+use crate::cachesim::stamp;
+use crate::writeback::History;
+use block::{Env, Fua, Geometry, Lba, Nanos, SECTOR_BYTES, Sectors};
+use control::check::check_alone;
+use control::config::Config;
+use node::{Event, Node, Platform, Session};
+use shard::Local;
+use sim::{Budget, DiskSpec, Medium, Outcome, Rng, Service, Sim, SimDriver, Span, World};
+use simnode::{Client, Direct, Machine, SimPlatform, run_alone};
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+
+const CONFIG: &str = r#"
+[[device]]
+name = "origin"
+path = "/origin"
+[[device]]
+name = "ssd"
+path = "/ssd"
+[[device]]
+name = "log0"
+path = "/log0"
+controller = "pcie0"
+[[device]]
+name = "log1"
+path = "/log1"
+controller = "pcie1"
+[[pool]]
+name = "fast"
+devices = ["ssd"]
+[[volume]]
+name = "db"
+origin = "origin"
+pool = "fast"
+mode = "write-back"
+log = ["log0", "log1"]
+max_lag = "500ms"
+dirty_max = "1MiB"
+[[listen]]
+unix = "/nbd"
+"#;
+
+const LOGS: [&str; 2] = ["/log0", "/log1"];
+const MAX_LAG: Nanos = Nanos::from_millis(500);
+const SECTORS: u64 = 2048;
+const CLIENTS: u64 = 3;
+const CASES: u64 = 12;
+const LIVES: u64 = 5;
+const BUFFER_BYTES: usize = 24 << 20;
+const PIECE: u64 = 128;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    Kill,
+    Cut,
+    Stop,
+}
+
+/// What outlives a node.
+#[derive(Clone)]
+struct Outside {
+    seed: u64,
+    config: Rc<Config>,
+    machine: Rc<Machine>,
+    origin: Medium,
+    history: Rc<RefCell<History>>,
+    version: Rc<Cell<u64>>,
+    /// The origin has answered writes in this life.
+    direct: Rc<Cell<bool>>,
+    /// Clients are to end.
+    over: Rc<Cell<bool>>,
+}
+
+impl Outside {
+    /// The origin alone is an earlier state, also after a power cut of its own.
+    fn judge(&self) {
+        for durable in [false, true] {
+            let mut bytes = vec![0; (SECTORS * SECTOR_BYTES) as usize];
+            match durable {
+                true => self.origin.durable(Lba::ZERO, &mut bytes),
+                false => self.origin.latest(Lba::ZERO, &mut bytes),
+            }
+            let sectors = bytes.chunks_exact(SECTOR_BYTES as usize).zip(0..);
+            let image: Vec<_> = sectors.map(|(b, at)| stamp::read(b, at)).collect();
+            let judged = self.history.borrow().judge(&image);
+            let earlier = judged.unwrap_or_else(|what| {
+                panic!(
+                    "seed {}: the origin alone (durable: {durable}): {what}",
+                    self.seed
+                )
+            });
+            let lag = earlier.lag();
+            let may_lack = !durable || !self.direct.get();
+            assert!(
+                !may_lack || lag <= MAX_LAG,
+                "seed {}: it lacks {lag}",
+                self.seed
+            );
+        }
+    }
+
+    async fn client(self, env: Env, gate: Rc<Client>, number: u64, life: u64) {
+        let mut rng = Rng::fork(self.seed, 100 + life * CLIENTS + number);
+        let part = SECTORS / CLIENTS;
+        let place = |rng: &mut Rng| -> Range<u64> {
+            let start = number * part + rng.below(part - 24);
+            start..start + rng.between(1, 24)
+        };
+        while !self.over.get() {
+            match rng.below(10) {
+                0..7 => {
+                    let sectors = place(&mut rng);
+                    let fua = if rng.chance(0.1) { Fua::Yes } else { Fua::No };
+                    self.version.set(self.version.get() + 1);
+                    let version = self.version.get();
+                    let bytes = ((sectors.end - sectors.start) * SECTOR_BYTES) as usize;
+                    let mut buf = env.pool.get(bytes).await;
+                    stamp::stamp(&mut buf, sectors.start, version);
+                    let range = sectors.start as usize..sectors.end as usize;
+                    let op = self.history.borrow_mut().begin(range, version);
+                    let at = sectors.start * SECTOR_BYTES;
+                    gate.gate()
+                        .write(at, buf.share(), fua)
+                        .await
+                        .expect("a write");
+                    let now = env.timer.now();
+                    self.history.borrow_mut().answer(op, fua == Fua::Yes, now);
+                }
+                7 => {
+                    let begun = self.history.borrow_mut().begin_flush();
+                    gate.gate().flush().await.expect("a flush");
+                    self.history.borrow_mut().end_flush(begun);
+                }
+                8 => {
+                    let sectors = place(&mut rng);
+                    let bytes = ((sectors.end - sectors.start) * SECTOR_BYTES) as usize;
+                    let at = sectors.start * SECTOR_BYTES;
+                    let read = gate.gate().read(at, bytes).await.expect("a read");
+                    let held = read.chunks_exact(SECTOR_BYTES as usize);
+                    for (sector, bytes) in sectors.zip(held) {
+                        let allowed = self.history.borrow().may_read(sector as usize);
+                        let value = stamp::read(bytes, sector);
+                        let what = || stamp::describe(value, &allowed);
+                        let seed = self.seed;
+                        let sound = value.is_some_and(|value| allowed.contains(&value));
+                        assert!(sound, "seed {seed}, sector {sector}: {}", what());
+                    }
+                }
+                _ => env.timer.sleep(Nanos(rng.between(1_000, 30_000_000))).await,
+            }
+        }
+    }
+
+    /// All that is read is what may be there, and from then on it is what is there.
+    async fn read_back(&self, client: &Client) {
+        for start in (0..SECTORS).step_by(PIECE as usize) {
+            let bytes = (PIECE * SECTOR_BYTES) as usize;
+            let read = client.gate().read(start * SECTOR_BYTES, bytes).await;
+            let read = read.expect("a read");
+            let held = read.chunks_exact(SECTOR_BYTES as usize);
+            for (sector, bytes) in (start..).zip(held) {
+                let value = stamp::read(bytes, sector);
+                let settled = self.history.borrow_mut().settle(sector as usize, value);
+                settled.unwrap_or_else(|what| panic!("seed {}: {what}", self.seed));
+            }
+        }
+    }
+}
+
+/// One life of a node. Between lives at most one device of the log has been away.
+async fn live(outside: Outside, local: Local<SimDriver>, life: u64, end: End, away: Option<usize>) {
+    let (env, machine) = (local.env(), outside.machine.clone());
+    let mut rng = Rng::fork(outside.seed, 10 + life);
+    env.timer.sleep(Nanos(1)).await;
+    let frontend = Direct::new(env.clone());
+    let platform = SimPlatform::new(machine.clone(), local);
+    let started = Node::start(&outside.config, platform.clone(), vec![frontend.clone()]);
+    let node = started.await.expect("a sound configuration");
+    Node::supervise(&node);
+    let Some(client) = frontend.client("db") else {
+        let why = node.report(&mut Session::default()).waiting;
+        panic!(
+            "seed {}, life {life}: it is not served: {why:?}",
+            outside.seed
+        );
+    };
+    let copies = || {
+        let status = node.report(&mut Session::default());
+        status.volumes[0]
+            .write_back
+            .as_ref()
+            .expect("its log")
+            .copies
+    };
+    outside.direct.set(copies() < 2);
+    outside.read_back(&client).await;
+    let client = Rc::new(client);
+    for number in 0..CLIENTS {
+        let work = outside
+            .clone()
+            .client(env.clone(), client.clone(), number, life);
+        env.spawn.spawn(work);
+    }
+    let span = rng.between(20_000_000, 3_000_000_000);
+    env.timer.sleep(Nanos(span / 2)).await;
+    if let Some(copy) = away.filter(|_| copies() == 2) {
+        outside.direct.set(true);
+        machine.pull(LOGS[copy]);
+    }
+    env.timer.sleep(Nanos(span / 2)).await;
+    match end {
+        End::Kill => {}
+        End::Cut => {
+            machine.cut_power();
+            env.timer.sleep(Nanos::from_secs(1)).await;
+        }
+        End::Stop => {
+            outside.over.set(true);
+            while Rc::strong_count(&client) > 1 {
+                env.timer.sleep(Nanos::from_millis(1)).await;
+            }
+            drop(client);
+            node.stop().await.expect("its origin is there");
+            let owes = platform.logs().expect("it can be read")[0].superblock.owes;
+            assert!(
+                !owes,
+                "seed {}: an end in order leaves it owing",
+                outside.seed
+            );
+        }
+    }
+}
+
+fn run(seed: u64) {
+    let config = Rc::new(check_alone(CONFIG, &[]).expect("a sound configuration"));
+    let mut world = World::new(seed);
+    let machine = Machine::new(&mut world, &config, |device| {
+        let (mib, micros) = match device.name.as_str() {
+            "origin" => (1, 3000),
+            "ssd" => (4, 100),
+            _ => (10, 100),
+        };
+        let name = device.name.as_str();
+        let geometry = Geometry::new(name, Sectors::from_mib(mib), Sectors(1));
+        let mut spec = DiskSpec::new(geometry);
+        spec.service = Service::uniform(Span::exactly(Nanos::from_micros(micros)));
+        Ok(spec)
+    });
+    let machine = machine.expect("a sound world");
+    let origin = world
+        .medium(machine.target("/origin"))
+        .expect("it keeps its bytes");
+    let outside = Outside {
+        seed,
+        config,
+        machine,
+        origin,
+        history: Rc::new(RefCell::new(History::new(SECTORS as usize))),
+        version: Rc::default(),
+        direct: Rc::default(),
+        over: Rc::default(),
+    };
+    let mut sim = Sim::new(world).pool_bytes(BUFFER_BYTES);
+    let mut rng = Rng::fork(seed, 1);
+    for life in 0..LIVES {
+        let last = life == LIVES - 1;
+        let end = match last {
+            true => End::Stop,
+            false => [End::Kill, End::Cut][rng.below(2) as usize],
+        };
+        let away = (!last && rng.chance(0.4)).then(|| rng.below(2) as usize);
+        let now = sim.world().now();
+        sim.set_budget(Budget {
+            time_max: now + Nanos::from_secs(300),
+            ..Budget::default()
+        });
+        let living = outside.clone();
+        let (outcome, _) = run_alone(&mut sim, move |local| live(living, local, life, end, away));
+        // What the dead node had in flight ends when the disks are taken over.
+        drop(sim.driver());
+        match (outcome, end) {
+            (Outcome::PowerCut, End::Cut) => outside.history.borrow_mut().cut(false),
+            (Outcome::Done, End::Kill | End::Stop) => outside.history.borrow_mut().cut(true),
+            (other, _) => panic!("seed {seed}, life {life}: {other:?}"),
+        }
+        outside.judge();
+        // One that was lost has no part in what follows before a life with both.
+        LOGS.iter().for_each(|log| outside.machine.give_back(log));
+    }
+    let events = outside.machine.take_events();
+    let lost = |event: &Event| matches!(event, Event::VolumeNotServed { .. });
+    assert!(!events.iter().any(lost), "seed {seed}: {events:?}");
+}
+
+#[test]
+fn what_a_node_acknowledged_survives_and_its_origin_alone_is_an_earlier_state() {
+    (0..CASES).for_each(run);
+}
