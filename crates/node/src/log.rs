@@ -15,8 +15,10 @@ use control::config::{self, Name};
 use std::any::Any;
 use std::rc::Rc;
 
-/// How long a device of a log may take before it counts as lost.
+/// How long a device of a log may take at the least before it counts as lost.
 pub(crate) const ANSWER_MAX: Nanos = Nanos::from_secs(5);
+/// And as so many times the longest hit of the pool: as a pool's device for metadata.
+pub(crate) const ANSWER_HITS: u64 = 10;
 /// The longest that writes gather before they go to the origin, while nothing presses.
 const GATHER_MAX: Nanos = Nanos::from_secs(1);
 /// And as a part of what may be lost.
@@ -33,6 +35,7 @@ pub(crate) struct Log<D: Driver>(Rc<Inner<D>>);
 struct Inner<D: Driver> {
     engine: WriteBack<Copy<D>>,
     ledger: Rc<Ledger<Copy<D>>>,
+    env: Env,
     devices: Vec<Name>,
     /// By copies: the device, if it was there.
     copies: [Option<Name>; 2],
@@ -77,10 +80,12 @@ impl<D: Driver> Log<D> {
         };
         let copies = [copy(0), copy(1)];
         let origin = BoxDevice::new(cached);
-        let engine = WriteBack::open(config, env, found.ledger, found.areas, origin).await?;
+        let engine =
+            WriteBack::open(config, env.clone(), found.ledger, found.areas, origin).await?;
         Ok(Log(Rc::new(Inner {
             engine,
             ledger,
+            env,
             devices,
             copies,
             _witness: witness,
@@ -116,7 +121,11 @@ impl<D: Driver> Log<D> {
     pub(crate) async fn rest(&self) -> IoResult {
         self.0.engine.seal(true);
         self.0.engine.drain().await?;
-        self.0.ledger.set_owes(false).await
+        // Whoever gives up waiting for it is not to cut it short: another change may follow.
+        let ledger = self.0.ledger.clone();
+        let spawn = self.0.env.spawn.clone();
+        let change = async move { ledger.set_owes(false).await };
+        spawn.persist(change).await
     }
 
     /// Takes changes again.

@@ -166,6 +166,10 @@ impl<P: Device + Clone + 'static> Ledger<P> {
 
     /// From now on `copies` hold what is owed, and something may be.
     pub async fn begin(&self, copies: [bool; 2]) -> IoResult {
+        if !(0..2).any(|copy| copies[copy] && !self.lost[copy].get()) {
+            let what = "both devices of the write-back log are lost";
+            return Err(IoError::new(Kind::Gone, what));
+        }
         let begun = self.change(|next| {
             for (copy, holds) in copies.into_iter().enumerate() {
                 next.mask[copy] = holds && !self.lost[copy].get();

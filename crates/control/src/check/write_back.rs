@@ -48,6 +48,11 @@ fn log(config: &Config, volume: &Volume, problems: &mut Vec<Problem>) {
             problems.push(Problem::new(line, what, remedy));
         }
         let device = config.devices.iter().find(|d| d.name.value == *device);
+        if let Some(uri) = device.and_then(|device| device.nbd.as_ref()) {
+            let what = format!("the log of volume {name} cannot be on an NBD export");
+            let remedy = "take a device of this machine: a server may carry out a write twice";
+            problems.push(Problem::new(uri.line, what, remedy));
+        }
         if let Some(device) = device.filter(|d| d.read_only.value) {
             let what = format!("the log of volume {name} cannot be on a read-only device");
             let remedy = "remove `read_only` from it, or take another device";
@@ -78,5 +83,113 @@ fn limits(volume: &Volume, problems: &mut Vec<Problem>) {
             what,
             "give at least 1MiB",
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::check::check_alone;
+
+    const GOOD: &str = r#"
+[[device]]
+name = "hdd"
+path = "/none/hdd"
+[[device]]
+name = "ssd0"
+path = "/none/ssd0"
+controller = "pcie0"
+[[device]]
+name = "ssd1"
+path = "/none/ssd1"
+controller = "pcie1"
+[[pool]]
+name = "fast"
+devices = []
+[[volume]]
+name = "db"
+origin = "hdd"
+pool = "fast"
+mode = "write-back"
+log = ["ssd0", "ssd1"]
+[[listen]]
+unix = "/none/socket"
+"#;
+
+    fn problems(text: &str) -> Vec<String> {
+        let checked = check_alone(text, &[]);
+        let problems = checked.err().unwrap_or_default();
+        problems.iter().map(ToString::to_string).collect()
+    }
+
+    /// Each case changes one line of the sound one.
+    #[test]
+    fn what_write_back_needs() {
+        assert_eq!(problems(GOOD), Vec::<String>::new());
+        let off = GOOD.replace("mode = \"write-back\"\n", "");
+        assert_eq!(problems(&off), Vec::<String>::new(), "its log is kept");
+        for (from, to, expected) in [
+            (
+                "controller = \"pcie1\"",
+                "controller = \"pcie0\"",
+                "21: db: write-back needs two controllers; ssd0 and ssd1 have pcie0",
+            ),
+            (
+                "[\"ssd0\", \"ssd1\"]",
+                "[\"ssd0\"]",
+                "21: volume db is write-back, and its log has 1",
+            ),
+            ("log = [\"ssd0\", \"ssd1\"]", "", "its log has 0 devices"),
+            (
+                "[\"ssd0\", \"ssd1\"]",
+                "[\"ssd0\", \"hdd\"]",
+                "21: the log of volume db uses device hdd",
+            ),
+            (
+                "[\"ssd0\", \"ssd1\"]",
+                "[\"ssd0\", \"ssd2\"]",
+                "a device ssd2 that does not exist",
+            ),
+            (
+                "devices = []",
+                "devices = [\"ssd1\"]",
+                "15: pool fast uses device ssd1",
+            ),
+            (
+                "path = \"/none/ssd1\"",
+                "path = \"/none/ssd1\"\nread_only = true",
+                "12: the log of volume db",
+            ),
+            (
+                "path = \"/none/ssd1\"",
+                "nbd = \"nbd://h\"",
+                "11: the log of volume db cannot be on an NBD",
+            ),
+            (
+                "pool = \"fast\"",
+                "pool = \"fast\"\nread_only = true",
+                "21: volume db is read-only and",
+            ),
+            (
+                "pool = \"fast\"",
+                "pool = \"fast\"\nmax_lag = \"0s\"",
+                "20: volume db may lag by nothing",
+            ),
+            (
+                "pool = \"fast\"",
+                "pool = \"fast\"\ndirty_max = \"1KiB\"",
+                "20: `dirty_max` of 1 KiB",
+            ),
+            (
+                "[[listen]]",
+                "[[attach]]\nublk = \"db\"\n[[listen]]",
+                "20: volume db is write-back, and has a door that is not NBD",
+            ),
+        ] {
+            let text = GOOD.replacen(from, to, 1);
+            assert_ne!(text, GOOD);
+            let found = problems(&text);
+            assert_eq!(found.len(), 1, "{expected:?}: {found:#?}");
+            assert!(found[0].contains(expected), "{expected:?}: {found:#?}");
+        }
     }
 }

@@ -13,11 +13,12 @@ use crate::arrays::Lease;
 use crate::event::Event;
 use crate::fronted::Fronted;
 use crate::leaf::Leaf;
-use crate::log::{ANSWER_MAX, Copy, Log};
+use crate::log::{ANSWER_HITS, ANSWER_MAX, Copy, Log};
+use crate::nanos;
 use crate::patient::Patient;
 use crate::place::{Opened, Role};
 use crate::platform::Platform;
-use block::Sectors;
+use block::{Nanos, Sectors};
 use cache::log::{Candidate, Ledger, Wanted};
 use control::config::{self, Bytes, Config, Name, VolumeMode};
 use layout::Uuid;
@@ -99,6 +100,10 @@ impl<P: Platform> Node<P> {
     ) -> Result<FoundLog<P>, Refusal> {
         let (platform, env) = (&self.platform, self.env());
         let name = &volume.name.value;
+        let pools = &self.devices.config().pools;
+        let pool = pools.iter().find(|p| p.name.value == volume.pool.value);
+        let hit = pool.map_or(Nanos::ZERO, |p| nanos(p.hit_latency_max.value));
+        let limit = ANSWER_MAX.max(Nanos(hit.0.saturating_mul(ANSWER_HITS)));
         let candidate = |at: usize| {
             let (name, device) = &devices[at];
             let device = device.as_ref().map_err(String::clone);
@@ -106,8 +111,7 @@ impl<P: Platform> Node<P> {
             Candidate {
                 name: name.to_string(),
                 domain: domain.into(),
-                device: device
-                    .map(|lease| Patient::new(lease.leaf.clone(), self.env(), ANSWER_MAX)),
+                device: device.map(|lease| Patient::new(lease.leaf.clone(), self.env(), limit)),
             }
         };
         let candidates = [candidate(0), candidate(1)];

@@ -81,8 +81,11 @@ pub(super) fn choose(
         return new(wanted, 0, names, found);
     };
     let is_trusted = |copy: usize| {
-        let log = logs[copy].filter(|s| s.log == now.log);
-        now.mask[copy] && log.is_some_and(|s| s.epoch == now.epoch)
+        let log = logs[copy].filter(|s| s.log == now.log && s.epoch == now.epoch);
+        // The witness is written last: a copy that it is ahead of is an older image.
+        let known = witness.filter(|witness| witness.log == now.log);
+        let least = known.map_or(0, |witness| witness.sequence);
+        now.mask[copy] && log.is_some_and(|s| s.sequence >= least)
     };
     let trusted = [is_trusted(0), is_trusted(1)];
     let remembered = witness.is_some_and(|witness| witness.log == now.log);

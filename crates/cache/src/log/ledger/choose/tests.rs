@@ -157,6 +157,13 @@ fn a_copy_that_was_lost_is_not_trusted_whoever_knows_of_it() {
         [stale(), gone()],
         "what its origin does not have yet is on ssd1",
     );
+    // An older image of a copy.
+    let image = || device(superblock(Some(0), 9, 2, BOTH));
+    assert_eq!(
+        opened(Some(witness()), [image(), current(1)]),
+        ([false, true], false)
+    );
+    refused(Some(witness()), [image(), gone()], "is on ssd0 and ssd1");
     // It joins again: the first superblock that names it is of a later epoch than its own.
     let joins = superblock(Some(1), 13, 3, BOTH);
     assert_eq!(
