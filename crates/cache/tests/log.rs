@@ -471,3 +471,25 @@ fn a_log_that_is_full_waits_and_goes_round() {
         log.close().await;
     });
 }
+
+/// Each forced write is a batch of its own, with a note of its own: clients leave the notes room.
+#[test]
+fn a_log_that_is_full_of_forced_writes_goes_round() {
+    run(|rig| async move {
+        let log = rig.open(1, rig.both()).await.unwrap();
+        let clients = (0..16u64).map(|client| {
+            let (rig, log) = (rig.clone(), log.clone());
+            async move {
+                for round in 0..150u64 {
+                    let data = rig.data(1, round as u8 + 1).await;
+                    let at = Lba((client * 8 + round % 8) * 8);
+                    log.write(at, data, Fua::Yes).await.unwrap();
+                }
+            }
+        });
+        futures_util::future::join_all(clients).await;
+        rig.expect(&log, 5, 1, 150).await;
+        log.drain().await.unwrap();
+        log.close().await;
+    });
+}

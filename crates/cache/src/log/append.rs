@@ -111,7 +111,7 @@ impl<P: Device> Inner<P> {
                 if dirty > self.config.dirty_max {
                     return None;
                 }
-                if state.has_room(blocks) {
+                if state.may_fill(blocks) {
                     return Some(Ok(Room::Log));
                 }
                 state.may_turn(false).then_some(Ok(Room::Turn))

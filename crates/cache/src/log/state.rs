@@ -93,6 +93,12 @@ impl State {
         !self.turning && used + blocks <= SEGMENT_BLOCKS
     }
 
+    /// Whether a client's record of so many blocks may be in it. What the cleaner has begun of
+    /// the reserve is for its notes, or there would be no end to what it has to begin.
+    pub(super) fn may_fill(&self, blocks: u32) -> bool {
+        self.has_room(blocks) && self.free.len() >= RESERVE
+    }
+
     /// Whether another segment may be begun, by a client or by the cleaner.
     pub(super) fn may_turn(&self, cleaner: bool) -> bool {
         !self.turning && self.free.len() > if cleaner { 0 } else { RESERVE }
