@@ -2,8 +2,8 @@
 
 use crate::event::Event;
 use crate::place::{self, Role};
-use crate::platform::{Platform, Process, Remembered};
-use block::{BoxDevice, Device as _, Fua, Geometry, IoError, IoResult, Kind, Lba, Sectors};
+use crate::platform::{LogWitness, Platform, Process, Remembered};
+use block::{BoxDevice, Device as _, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos, Sectors};
 use control::address::NbdUri;
 use control::config::{self, Name};
 use origin::Identity;
@@ -49,6 +49,14 @@ impl Platform for Bare {
         none()
     }
 
+    async fn log_witness(&self, _: &Name) -> IoResult<(BoxDevice, ())> {
+        none()
+    }
+
+    fn logs(&self) -> IoResult<Vec<LogWitness>> {
+        none()
+    }
+
     fn identity(&self, place: &str) -> Identity {
         Identity::new(place)
     }
@@ -59,6 +67,10 @@ impl Platform for Bare {
 
     fn time_of_day(&self) -> u64 {
         1
+    }
+
+    fn clock(&self) -> Nanos {
+        Nanos::from_secs(1)
     }
 
     fn uuid(&self) -> u128 {
