@@ -274,7 +274,7 @@ pub struct Unused {
 pub struct Device {
     /// Its name.
     pub name: String,
-    /// `origin`, `pool` or `member`.
+    /// `origin`, `pool`, `log` or `member`.
     pub role: String,
     /// The file, block device or NBD export behind it.
     pub place: String,
