@@ -170,6 +170,11 @@ impl<P: Device> WriteBack<P> {
         online
     }
 
+    /// Whether the origin lacks nothing.
+    pub fn is_drained(&self) -> bool {
+        self.0.is_drained()
+    }
+
     /// Whether the origin lacks something of `extent`.
     pub fn owes(&self, extent: Extent) -> bool {
         let blocks = extent.start.0 / BLOCK_SECTORS..extent.end().0.div_ceil(BLOCK_SECTORS);

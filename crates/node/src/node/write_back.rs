@@ -186,6 +186,10 @@ impl<P: Platform> Node<P> {
         origin: &Opened<P>,
         record: &[u8],
     ) -> Option<Reason> {
+        // Nothing would be overwritten; what the origin was to answer by itself may be torn.
+        if log.engine().is_drained() {
+            return None;
+        }
         // Without a record the identity that the log has is all there is to compare.
         let mut record = Record::decode(record).ok()?;
         record
