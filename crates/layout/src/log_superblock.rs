@@ -11,12 +11,10 @@
 //!     a copy is trusted ⟹ it is in that one's mask, and its own epoch is that one's
 
 use crate::record::record;
-use crate::signature::{UNKNOWN, foreign};
+use crate::signature::{LOG_MAGIC, UNKNOWN, foreign};
 use crate::superblock::{NameField, name_field, name_of};
 use crate::{BLOCK_BYTES, SEGMENT_BLOCKS, SuperblockError, Uuid};
 
-/// What its first bytes are; far from the magic of a pool's.
-pub(crate) const LOG_MAGIC: [u8; 8] = *b"WRITEBAK";
 /// The version of the format of write-back logs.
 pub const LOG_VERSION: u32 = 1;
 /// The blocks of both superblocks of a device.
@@ -62,7 +60,7 @@ record! {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogSuperblock {
     /// Which copy the device is; none for the witness.
-    pub copy: Option<usize>,
+    pub copy: Option<u8>,
     /// The volume may owe something to its origin.
     pub owes: bool,
     /// Which copies hold what is owed.
@@ -101,7 +99,7 @@ impl LogSuperblock {
         let row = LogSuperblockRow {
             magic: LOG_MAGIC,
             version: LOG_VERSION,
-            role: self.copy.map_or(WITNESS, |copy| copy as u8),
+            role: self.copy.unwrap_or(WITNESS),
             flags: if self.owes { FLAG_OWES } else { 0 },
             mask: u8::from(self.mask[0]) | u8::from(self.mask[1]) << 1,
             identity_bytes: self.identity.len() as u8,
@@ -144,7 +142,7 @@ impl LogSuperblock {
         }
         let copy = match row.role {
             WITNESS => None,
-            copy @ (0 | 1) => Some(usize::from(copy)),
+            copy @ (0 | 1) => Some(copy),
             _ => return damaged("its role makes no sense"),
         };
         let Some(identity) = row.identity.get(..usize::from(row.identity_bytes)) else {

@@ -1,10 +1,12 @@
 //! What else a device may hold, by its first bytes.
 
-use crate::log_superblock::LOG_MAGIC;
 use std::fmt;
 
 /// How many of a device's first bytes are looked at.
 pub const PROBE_BYTES: usize = 128 << 10;
+
+/// What the superblock of a write-back log begins with; far from the magic of a pool's.
+pub(crate) const LOG_MAGIC: [u8; 8] = *b"WRITEBAK";
 
 /// Magic bytes: where, what, and whose they are.
 ///

@@ -8,6 +8,7 @@
 
 mod controlled;
 mod losses;
+mod owing;
 mod pool;
 mod refusal;
 mod retry;
@@ -97,7 +98,7 @@ impl<P: Platform> Node<P> {
         frontends: Frontends<P::Driver>,
     ) -> Result<Rc<Node<P>>, Refusal> {
         refuse_claimed(config, &platform)?;
-        write_back::refuse_owing(config, &platform)?;
+        owing::refuse_owing(config, &platform)?;
         let mut pools = BTreeMap::new();
         let devices = Devices::new(config, platform.clone());
         for pool in &config.pools {

@@ -14,6 +14,7 @@ mod choose;
 
 use super::copies::{Area, Members};
 use block::{BoxDevice, Buf, Device, Env, Fua, IoError, IoResult, Kind, Lba, Mutex, Nanos};
+pub use choose::Wanted;
 use choose::{Found, choose};
 use layout::{
     BLOCK_BYTES, BLOCK_SECTORS, Foreign, LOG_AREA, LOG_SUPERBLOCKS, LogSuperblock, PROBE_BYTES,
@@ -34,22 +35,6 @@ pub struct Candidate<P> {
     pub domain: Rc<str>,
     /// The device, or why it cannot be used.
     pub device: Result<P, String>,
-}
-
-/// Whose log is to be opened.
-pub struct Wanted {
-    /// The volume.
-    pub volume: String,
-    /// Its size in sectors.
-    pub sectors: u64,
-    /// What its origin is known by.
-    pub identity: Vec<u8>,
-    /// The host.
-    pub host: String,
-    /// A name that no log has had.
-    pub uuid: Uuid,
-    /// Since 1970.
-    pub now: Nanos,
 }
 
 /// What was found, and has been made durable of it.
@@ -199,7 +184,7 @@ impl<P: Device + Clone + 'static> Ledger<P> {
         self.now.borrow_mut().sequence = next.sequence;
         for copy in 0..2 {
             if let (true, Some(device)) = (next.mask[copy], &self.devices[copy]) {
-                next.copy = Some(copy);
+                next.copy = Some(copy as u8);
                 self.write(device, LOG_SUPERBLOCKS, &next).await?;
             }
         }

@@ -156,13 +156,6 @@ impl<P: Device> WriteBack<P> {
         self.0.drain().await
     }
 
-    /// Begins to carry what is owed to the origin.
-    pub fn begin(&self) {
-        if self.0.cleaner_ended.replace(false) {
-            self.0.env.spawn.spawn(clean::run(self.0.clone()));
-        }
-    }
-
     /// The copies that take part.
     pub fn online(&self) -> [bool; 2] {
         let mut online = [false; 2];

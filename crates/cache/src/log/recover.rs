@@ -8,7 +8,7 @@
 use super::copies::{Area, Copies};
 use super::stage::Stage;
 use super::state::{Flight, Live, SEGMENTS_MIN, State};
-use super::{Config, Inner, Members, WriteBack};
+use super::{Config, Inner, Members, WriteBack, clean};
 use block::{BoxDevice, Device, Env, Fua, IoError, IoResult, Kind, Nanos, Sectors};
 use layout::{BLOCK_BYTES, BLOCK_SECTORS, Record, SEGMENT_BLOCKS, Segment};
 use std::cell::{Cell, RefCell};
@@ -102,6 +102,13 @@ impl<P: Device> WriteBack<P> {
             log.fence().await?;
         }
         Ok(WriteBack(log))
+    }
+
+    /// Begins to carry what is owed to the origin.
+    pub fn begin(&self) {
+        if self.0.cleaner_ended.replace(false) {
+            self.0.env.spawn.spawn(clean::run(self.0.clone()));
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use crate::place::{Opened, Role};
 use crate::platform::Platform;
 use block::{Nanos, Sectors};
 use cache::log::{Candidate, Ledger, Wanted};
-use control::config::{self, Bytes, Config, Name, VolumeMode};
+use control::config::{self, Bytes, Name, VolumeMode};
 use layout::Uuid;
 use origin::{Reason, Record, Verdict, again, judge};
 use std::any::Any;
@@ -33,29 +33,6 @@ pub(super) struct FoundLog<P: Platform> {
     found: cache::log::Opened<Copy<P::Driver>>,
     devices: Vec<Name>,
     witness: Box<dyn Any>,
-}
-
-/// Refuses a configuration that does not serve by its log what may owe something.
-pub(super) fn refuse_owing<P: Platform>(config: &Config, platform: &P) -> Result<(), Refusal> {
-    for log in platform.logs().map_err(refusal)? {
-        let superblock = &log.superblock;
-        let volume = config
-            .volumes
-            .iter()
-            .find(|v| v.name.as_str() == superblock.volume);
-        let is_served = volume.is_some_and(|v| v.mode.value == VolumeMode::WriteBack);
-        if superblock.owes && !is_served {
-            let [first, second] = &superblock.devices;
-            return Err(format!(
-                "volume {} may owe something to its origin, which is on {first} and {second}, \
-                 and the configuration does not serve it as write-back; put it back until it has \
-                 ended in order, or give that up by removing {}",
-                superblock.volume,
-                log.file.display()
-            ));
-        }
-    }
-    Ok(())
 }
 
 impl<P: Platform> Node<P> {

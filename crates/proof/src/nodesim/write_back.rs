@@ -51,7 +51,7 @@ const LOGS: [&str; 2] = ["/log0", "/log1"];
 const MAX_LAG: Nanos = Nanos::from_millis(500);
 const SECTORS: u64 = 2048;
 const CLIENTS: u64 = 3;
-const CASES: u64 = 5;
+const CASES: u64 = 4;
 const LIVES: u64 = 5;
 const BUFFER_BYTES: usize = 24 << 20;
 const PIECE: u64 = 128;
@@ -208,7 +208,7 @@ async fn live(outside: Outside, local: Local<SimDriver>, life: u64, end: End, aw
             .client(env.clone(), client.clone(), number, life);
         env.spawn.spawn(work);
     }
-    let span = rng.between(20_000_000, 3_000_000_000);
+    let span = rng.between(20_000_000, 900_000_000);
     env.timer.sleep(Nanos(span / 2)).await;
     if let Some(copy) = away.filter(|_| copies() == 2) {
         outside.direct.set(true);

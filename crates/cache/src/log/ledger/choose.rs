@@ -6,9 +6,25 @@
 #[cfg(test)]
 mod tests;
 
-use super::Wanted;
 use crate::log::state::SEGMENTS_MIN;
-use layout::LogSuperblock;
+use block::Nanos;
+use layout::{LogSuperblock, Uuid};
+
+/// Whose log is to be opened.
+pub struct Wanted {
+    /// The volume.
+    pub volume: String,
+    /// Its size in sectors.
+    pub sectors: u64,
+    /// What its origin is known by.
+    pub identity: Vec<u8>,
+    /// The host.
+    pub host: String,
+    /// A name that no log has had.
+    pub uuid: Uuid,
+    /// Since 1970.
+    pub now: Nanos,
+}
 
 /// What a device is.
 pub(super) enum Found {

@@ -1,8 +1,6 @@
 //! Every way that a log may be found.
 
 use super::*;
-use block::Nanos;
-use layout::Uuid;
 
 const LOG: Uuid = Uuid(7);
 const ROOM: u32 = 20;
@@ -18,7 +16,7 @@ fn wanted() -> Wanted {
     }
 }
 
-fn superblock(copy: Option<usize>, sequence: u64, epoch: u64, mask: [bool; 2]) -> LogSuperblock {
+fn superblock(copy: Option<u8>, sequence: u64, epoch: u64, mask: [bool; 2]) -> LogSuperblock {
     LogSuperblock {
         copy,
         owes: true,
@@ -46,7 +44,7 @@ fn device(superblock: LogSuperblock) -> Found {
     }
 }
 
-fn current(copy: usize) -> Found {
+fn current(copy: u8) -> Found {
     device(superblock(Some(copy), 10, 2, BOTH))
 }
 
