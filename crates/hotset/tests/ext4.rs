@@ -127,7 +127,7 @@ fn the_origin_of_a_write_back_volume_is_a_file_system_without_the_rest() {
     let logs = ["log0", "log1"];
     let device = |name: &str| {
         place.file(name, 24);
-        format!("[[device]]\nname = \"{name}\"\npath = \"$/{name}\"\n")
+        format!("[[device]]\nname = \"{name}\"\ncontroller = \"{name}\"\npath = \"$/{name}\"\n")
     };
     let mode = "mode = \"write-back\"\nlog = [\"log0\", \"log1\"]\nmax_lag = \"2s\"\n";
     let text = USUAL.replace("[[listen]]", &format!("{mode}[[listen]]"));

@@ -67,6 +67,8 @@ pub struct Ledger<P> {
     /// Something may have been answered.
     begun: Cell<bool>,
     changing: Mutex,
+    /// A change failed, and may be durable in some places.
+    unsure: Cell<bool>,
 }
 
 impl<P: Device + Clone + 'static> Ledger<P> {
@@ -132,6 +134,7 @@ impl<P: Device + Clone + 'static> Ledger<P> {
             lost: Default::default(),
             begun: Cell::new(false),
             changing: Mutex::default(),
+            unsure: Cell::new(false),
         };
         if chosen.is_new {
             ledger.change(|next| next.mask = [false; 2]).await?;
@@ -167,6 +170,11 @@ impl<P: Device + Clone + 'static> Ledger<P> {
 
     /// Whether something may be owed from now on.
     pub async fn set_owes(&self, owes: bool) -> IoResult {
+        // One that goes on may say otherwise.
+        drop(self.changing.lock().await);
+        if self.now.borrow().owes == owes && !self.unsure.get() {
+            return Ok(());
+        }
         self.change(|next| next.owes = owes).await
     }
 
@@ -182,6 +190,7 @@ impl<P: Device + Clone + 'static> Ledger<P> {
         next.sequence += 1;
         // Whatever becomes of it, no other has this number.
         self.now.borrow_mut().sequence = next.sequence;
+        self.unsure.set(true);
         for copy in 0..2 {
             if let (true, Some(device)) = (next.mask[copy], &self.devices[copy]) {
                 next.copy = Some(copy as u8);
@@ -191,6 +200,7 @@ impl<P: Device + Clone + 'static> Ledger<P> {
         next.copy = None;
         self.write(&self.witness, WITNESS_BLOCKS, &next).await?;
         *self.now.borrow_mut() = next;
+        self.unsure.set(false);
         Ok(())
     }
 

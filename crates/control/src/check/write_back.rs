@@ -48,6 +48,11 @@ fn log(config: &Config, volume: &Volume, problems: &mut Vec<Problem>) {
             problems.push(Problem::new(line, what, remedy));
         }
         let device = config.devices.iter().find(|d| d.name.value == *device);
+        if let Some(device) = device.filter(|device| device.controller.is_empty()) {
+            let what = format!("the log of volume {name} is on a device without `controller`");
+            let remedy = "name what it fails with: two parts of one SSD are one copy";
+            problems.push(Problem::new(device.line, what, remedy));
+        }
         if let Some(uri) = device.and_then(|device| device.nbd.as_ref()) {
             let what = format!("the log of volume {name} cannot be on an NBD export");
             let remedy = "take a device of this machine: a server may carry out a write twice";
@@ -178,6 +183,11 @@ unix = "/none/socket"
                 "pool = \"fast\"",
                 "pool = \"fast\"\ndirty_max = \"1KiB\"",
                 "20: `dirty_max` of 1 KiB",
+            ),
+            (
+                "controller = \"pcie1\"",
+                "",
+                "9: the log of volume db is on a device without `controller`",
             ),
             (
                 "[[listen]]",

@@ -136,8 +136,10 @@ pub fn logs(state: &Path) -> IoResult<Vec<LogWitness>> {
             Ok(superblock) => found.push(LogWitness { file, superblock }),
             Err(SuperblockError::Blank) => {}
             Err(error) => {
-                let what =
-                    format!("what a write-back volume owes its origin cannot be read: {error}");
+                let what = format!(
+                    "what a write-back volume owes its origin cannot be read: {error}; if both \
+                     devices of its log are there, which say the same, remove it"
+                );
                 return Err(IoError::new(Kind::Corrupt, what).on(file.display().to_string()));
             }
         }
