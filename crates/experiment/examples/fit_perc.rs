@@ -52,7 +52,7 @@ fn main() {
                 println!("mail {name}: {:.1}/s, {ms:.3} ms", of.reads as f64 / s);
             }
         } else {
-            let (measured, _) = perc_oltp::run_one(seed, oltp).expect("a run");
+            let (measured, _) = oltp.run_one(seed).expect("a run");
             let (sum, s) = measured.whole();
             println!("oltp: {:.1} transactions/s", sum.ended() as f64 / s);
             for (name, of) in [

@@ -9,12 +9,13 @@
 //!
 //! Not here: what the server writes (logs), and the controller's own cache.
 
+use crate::ablation::{Part, names};
 use crate::choices::choose;
 use crate::content::{Content, Shape, apart};
 use crate::entry::Experiment;
 use crate::figures::Figures;
 use crate::host::{Host, page_of};
-use crate::load::Place;
+use crate::load::{self, Load as _, Place};
 use crate::pages::Front;
 use crate::record::record;
 use crate::replay::Server;
@@ -40,7 +41,9 @@ pub const EXPERIMENT: Experiment = Experiment {
     needs: "300 MB; a minute a seed",
     seeds: 5,
     figures,
-    run: |seed, quick, done| run(seed, if quick { Scale::QUICK } else { Scale::FULL }, done),
+    run: |seed, quick, done| run(seed, Scale::of(quick), done),
+    parts: || names(&PARTS),
+    without: |seed, quick, part, done| run(seed, (PARTS[part].without)(Scale::of(quick)), done),
     choose: Some(|seed, quick, choice| choose(Scale::load(quick), seed, choice)),
     record: |seed, quick, sink| record(Scale::load(quick), seed, sink),
 };
@@ -54,6 +57,49 @@ const FLASH: Sectors = Sectors::from_mib(30_517);
 const OS: u64 = 1;
 /// The purpose of a random stream.
 const FAULTS: u64 = 6;
+
+/// What can be left out of the model.
+const PARTS: [Part<Scale>; 6] = [
+    Part {
+        name: "the operating system's pages",
+        without: |scale| Scale {
+            os_touches: 0.0,
+            ..scale
+        },
+    },
+    Part {
+        name: "the server's page cache",
+        without: |scale| Scale {
+            memory_pages: 64,
+            ..scale
+        },
+    },
+    Part {
+        name: "the time between a user's pages",
+        without: |scale| Scale {
+            think: Nanos::ZERO,
+            ..scale
+        },
+    },
+    Part {
+        name: "four of the five users",
+        without: |scale| Scale { users: 1, ..scale },
+    },
+    Part {
+        name: "the server's processor time",
+        without: |scale| Scale {
+            processor: Nanos::ZERO,
+            ..scale
+        },
+    },
+    Part {
+        name: "the time of the flash drives",
+        without: |scale| Scale {
+            flash_paced: false,
+            ..scale
+        },
+    },
+];
 
 /// What is cached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -123,6 +169,8 @@ pub struct Scale {
     pub os_pages: u64,
     /// The size of a flash drive.
     pub flash: Sectors,
+    /// Whether the flash drives take their time.
+    pub flash_paced: bool,
     /// Lines of the pool's section of the configuration, beside its defaults.
     pub pool: &'static str,
 }
@@ -153,8 +201,13 @@ impl Scale {
             // 2 GiB.
             os_pages: (2 << 18) / of,
             flash: Sectors(FLASH.0 / of),
+            flash_paced: true,
             pool: "",
         }
+    }
+
+    const fn of(quick: bool) -> Scale {
+        if quick { Scale::QUICK } else { Scale::FULL }
     }
 
     const fn load(quick: bool) -> Scale {
@@ -239,7 +292,7 @@ pub fn run_one(
     progress: impl Fn(&Tally) + 'static,
 ) -> Result<(Ran, Nanos), String> {
     let text = topology(cached, scale.pool);
-    on_node(seed, &text, scale.flash, async move |mut rig| {
+    scale.on_node(seed, &text, async move |mut rig| {
         let curve = visited(&mut rig, seed, seed, scale, &progress).await?;
         let counters = rig.counters().await?;
         Ok(Ran { curve, counters })
@@ -247,7 +300,7 @@ pub fn run_one(
 }
 
 /// On two flash drives.
-impl crate::load::Load for Scale {
+impl load::Load for Scale {
     fn place(&self) -> Place {
         Place {
             volumes: &["web", "os"],
@@ -260,38 +313,28 @@ impl crate::load::Load for Scale {
         topology(both(2), "")
     }
 
+    fn with_flash(self, percent: u64) -> Scale {
+        let flash = Sectors(self.flash.0 * percent / 100);
+        Scale { flash, ..self }
+    }
+
     fn on_node<T: 'static>(
         self,
         seed: u64,
         text: &str,
-        flash_percent: u64,
         work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
     ) -> Result<(T, Nanos), String> {
-        let flash = Sectors(self.flash.0 * flash_percent / 100);
-        on_node(seed, text, flash, work)
+        let drive = |n: usize| {
+            let below = Below::paced(self.flash, self.flash_paced);
+            (format!("ssd{n}"), below)
+        };
+        let below = (0..3).map(drive).collect::<BTreeMap<_, _>>();
+        rig::run_parted(seed, rig::topology(text)?, PARTITION, below, work)
     }
 
     async fn work(self, rig: &mut Rig, seed: u64, ways: u64) -> Result<Curve, String> {
         visited(rig, seed, ways, self, &|_| ()).await
     }
-}
-
-/// Runs `work` on a node as `text` has it, with flash drives of that size.
-fn on_node<T: 'static>(
-    seed: u64,
-    text: &str,
-    flash: Sectors,
-    work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
-) -> Result<(T, Nanos), String> {
-    let drive = |n: usize| {
-        let below = Below {
-            sectors: flash,
-            service: None,
-        };
-        (format!("ssd{n}"), below)
-    };
-    let below = (0..3).map(drive).collect::<BTreeMap<_, _>>();
-    rig::run_parted(seed, rig::topology(text)?, PARTITION, below, work)
 }
 
 /// Lets the users visit the content that `seed` has laid out, in the ways that `ways` draws.

@@ -129,7 +129,8 @@ pub struct Came {
 pub fn choose<L: Load>(load: L, seed: u64, choice: Choice) -> Result<Came, String> {
     let text = choice.configure(&load.topology());
     let tried = async move |rig| try_on(rig, load, seed, choice).await;
-    let (came, _) = load.on_node(seed, &text, choice.flash_percent, tried)?;
+    let load = load.with_flash(choice.flash_percent);
+    let (came, _) = load.on_node(seed, &text, tried)?;
     Ok(came)
 }
 

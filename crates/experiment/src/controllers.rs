@@ -3,10 +3,12 @@
 //!
 //! A configuration cannot say that drives share a controller: the machine below has it.
 
-use crate::load::Place;
-use crate::measured::Times;
-use crate::rig::{self, Below, Rig};
-use block::Nanos;
+use crate::load::{Load, Place};
+use crate::measured::{Measured, Times, curve};
+use crate::queries::Reads;
+use crate::rig::{self, Below, Rig, Volume};
+use crate::visitors::Curve;
+use block::{Env, IoResult, Nanos};
 use sim::model::catalogue::controller::H710P;
 use sim::model::catalogue::hdd::SAS10K_300;
 use sim::model::{Controller, Hdd};
@@ -14,53 +16,115 @@ use sim::{Rng, Service, World};
 use std::collections::BTreeMap;
 
 /// The topology, as `hotset check` reads it.
-pub const TOPOLOGY: &str = include_str!("../topologies/perc.toml");
+const TOPOLOGY: &str = include_str!("../topologies/perc.toml");
 /// Its volume.
-pub const VOLUME: &str = "data";
+const VOLUME: &str = "data";
 /// The controllers, and the drives of each.
 const SIDES: [&str; 2] = ["a", "b"];
 const DRIVES: u32 = 7;
 /// Draws where spindles are when time begins.
 const PHASES: u64 = 15;
 
-/// Where to look, of what is measured at these times.
-pub fn place(times: Times) -> Place {
-    Place {
-        volumes: &[VOLUME],
-        flash: "",
-        advised_after: times.warm_up,
+/// What is asked of the volume.
+#[allow(async_fn_in_trait, reason = "shard-local: no future here is Send")]
+pub trait Asked: Copy + 'static {
+    /// What is counted in an interval.
+    type Point: Default + Clone + 'static;
+
+    /// Asks it, in the ways that `ways` draws.
+    async fn ask(
+        self,
+        env: &Env,
+        ways: u64,
+        volume: Volume,
+        times: Times,
+    ) -> IoResult<Measured<Self::Point>>;
+
+    /// What of a point is shown over time.
+    fn shown(point: &Self::Point) -> Reads;
+}
+
+/// What is run, and for how long.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Scale<S> {
+    /// What is asked.
+    pub shape: S,
+    /// When it is measured.
+    pub times: Times,
+}
+
+impl<S: Asked> Scale<S> {
+    /// Runs it once: what it came to, and the time it took in the simulation.
+    pub fn run_one(self, seed: u64) -> Result<(Measured<S::Point>, Nanos), String> {
+        self.on_node(seed, TOPOLOGY, async move |mut rig| {
+            self.asked(&mut rig, seed).await
+        })
+    }
+
+    async fn asked(self, rig: &mut Rig, ways: u64) -> Result<Measured<S::Point>, String> {
+        let volume = rig.volume(VOLUME)?;
+        let asked = self.shape.ask(&rig.env, ways, volume, self.times).await;
+        asked.map_err(to_message)
+    }
+
+    /// What came to be, over time.
+    pub fn curve(self, measured: &Measured<S::Point>) -> Curve {
+        curve(self.times.interval, measured.points.iter().map(S::shown))
     }
 }
 
-/// Runs `work` on a node as `text` has it: what it came to, and how long it took there.
-pub fn run<T: 'static>(
-    seed: u64,
-    text: &str,
-    work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
-) -> Result<(T, Nanos), String> {
-    let to_message = |error: block::IoError| error.to_string();
-    let config = rig::topology(text)?;
-    let mut world = World::new(seed);
-    let mut phases = Rng::fork(seed, PHASES);
-    let mut below = BTreeMap::new();
-    for side in SIDES {
-        let mut drive = || {
-            Hdd::new(
-                &SAS10K_300,
-                phases.below(1 << 20) as f64 / f64::from(1 << 20),
-            )
-        };
-        let drives: Result<Vec<_>, _> = (0..DRIVES).map(|_| drive()).collect();
-        let controller =
-            Controller::new(&H710P, drives.map_err(to_message)?).map_err(to_message)?;
-        let model = world.add_model(controller);
-        for unit in 0..DRIVES {
-            let disk = Below {
-                sectors: SAS10K_300.capacity(),
-                service: Some(Service::Model { model, unit }),
-            };
-            below.insert(format!("{side}{unit}"), disk);
+/// Nothing is cached.
+impl<S: Asked> Load for Scale<S> {
+    fn place(&self) -> Place {
+        Place {
+            volumes: &[VOLUME],
+            flash: "",
+            advised_after: self.times.warm_up,
         }
     }
-    rig::run_on(world, config, &below, work)
+
+    fn topology(&self) -> String {
+        TOPOLOGY.into()
+    }
+
+    fn with_flash(self, _: u64) -> Scale<S> {
+        self
+    }
+
+    fn on_node<T: 'static>(
+        self,
+        seed: u64,
+        text: &str,
+        work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
+    ) -> Result<(T, Nanos), String> {
+        let config = rig::topology(text)?;
+        let mut world = World::new(seed);
+        let mut phases = Rng::fork(seed, PHASES);
+        let mut below = BTreeMap::new();
+        for side in SIDES {
+            let mut drive = || {
+                let phase = phases.below(1 << 20) as f64 / f64::from(1 << 20);
+                Hdd::new(&SAS10K_300, phase)
+            };
+            let drives: Result<Vec<_>, _> = (0..DRIVES).map(|_| drive()).collect();
+            let controller = Controller::new(&H710P, drives.map_err(to_message)?);
+            let model = world.add_model(controller.map_err(to_message)?);
+            for unit in 0..DRIVES {
+                let disk = Below {
+                    sectors: SAS10K_300.capacity(),
+                    service: Some(Service::Model { model, unit }),
+                };
+                below.insert(format!("{side}{unit}"), disk);
+            }
+        }
+        rig::run_on(world, config, &below, work)
+    }
+
+    async fn work(self, rig: &mut Rig, _: u64, ways: u64) -> Result<Curve, String> {
+        Ok(self.curve(&self.asked(rig, ways).await?))
+    }
+}
+
+fn to_message(error: block::IoError) -> String {
+    error.to_string()
 }

@@ -8,6 +8,9 @@ use crate::verdict::Outcome;
 /// Runs one seed, in its quick form or not; reports each part that is done.
 pub type Run = fn(u64, bool, &dyn Fn(&str)) -> Result<Outcome, String>;
 
+/// The same without the part of its model that has this place among them.
+pub type Without = fn(u64, bool, usize, &dyn Fn(&str)) -> Result<Outcome, String>;
+
 /// Runs its load with another choice, of one seed, in the quick form or not.
 pub type Choose = fn(u64, bool, Choice) -> Result<Came, String>;
 
@@ -29,6 +32,10 @@ pub struct Experiment {
     pub figures: fn() -> Figures,
     /// Runs it.
     pub run: Run,
+    /// The parts of its model that can be left out.
+    pub parts: fn() -> Vec<&'static str>,
+    /// Runs it without one of them.
+    pub without: Without,
     /// Runs its load with a choice that the source did not have, if it has a cache.
     pub choose: Option<Choose>,
     /// Records its load.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a comparison with a printed figure is worth.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "lowercase")]
 pub enum Status {
     /// No parameter was fitted to it.
     Blind,
@@ -13,6 +13,7 @@ pub enum Status {
     /// It says how something changes or compares, not how much it is.
     Shape,
     /// What it depends on was not printed.
+    #[serde(rename = "not identifiable")]
     NotIdentifiable,
 }
 
@@ -78,6 +79,21 @@ pub struct Printed {
     pub note: String,
 }
 
+impl Printed {
+    /// How far `ours` is from it.
+    pub fn error_percent(&self, ours: f64) -> f64 {
+        (ours / self.value - 1.0) * 100.0
+    }
+
+    /// Whether `ours` is no further from it than it may be; nothing if that cannot be said.
+    pub fn met(&self, ours: f64) -> Option<bool> {
+        match (self.bound, self.tolerance_percent) {
+            (Some(bound), _) => Some(bound.holds(ours, self.value)),
+            (None, most) => most.map(|most| self.error_percent(ours).abs() <= most),
+        }
+    }
+}
+
 /// A parameter that was fitted.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -132,7 +148,7 @@ impl Figures {
             }
             if judged == (printed.status == Status::NotIdentifiable) {
                 return Err(format!(
-                    "{name} must have a tolerance or a bound, or else status = \"not-identifiable\""
+                    "{name} must have a tolerance or a bound, or else status = \"not identifiable\""
                 ));
             }
         }

@@ -5,23 +5,27 @@
 //! from the volume, neighbours in one request of at most the read-ahead window. Who wants a
 //! page that another is reading waits for it.
 //!
-//! Invariant: requests to a volume in flight <= the queue's depth; the rest wait in order.
+//! Invariant: requests to a volume in flight <= the queue's depth; the rest wait in order, or
+//! as an I/O scheduler has it.
 //!
-//! Left out: writes, read-ahead past the end of what is asked for (the files are small),
+//! Left out: pages that are written before they are read, read-ahead past the end of what is asked for (the files are small),
 //! and the division of memory between pages and other uses.
 
 use crate::site::PAGE_BYTES;
-use crate::turnstile::Turnstile;
-use block::{Device, Gate, IoResult};
+use crate::turnstile::{Ask, Order, Turnstile};
+use block::{Device, Fua, Gate, IoResult, Shared};
 use futures_channel::oneshot;
 use policy::{HashIndex, Key, Lru, Replacement, Request, Unpinned};
+use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 
 /// The largest request of the kernel's read-ahead: 128 KiB.
 pub const WINDOW_PAGES: u64 = 32;
 /// Requests that the kernel keeps in flight to one device: its default `nr_requests`.
 pub const QUEUE_DEPTH: u32 = 128;
+/// Processes, as the scheduler sees them: who reads, and the kernel's writer.
+const READER: u32 = 0;
+const WRITER: u32 = 1;
 /// Keys the index of pages.
 const INDEX: u64 = 1;
 /// A page's number is that of its volume, and below it that on the volume.
@@ -54,7 +58,7 @@ pub struct Host<D> {
     below: Vec<Below<D>>,
     pages: RefCell<Lru<HashIndex>>,
     /// Pages that are being read, and who waits for them.
-    coming: RefCell<HashMap<u64, Vec<oneshot::Sender<()>>>>,
+    coming: RefCell<FxHashMap<u64, Vec<oneshot::Sender<()>>>>,
     counts: Cell<Pages>,
 }
 
@@ -77,6 +81,14 @@ impl<D: Device> Host<D> {
             coming: RefCell::default(),
             counts: Cell::default(),
         }
+    }
+
+    /// The same with one request in flight to each volume, the next of which `order` chooses.
+    pub fn scheduled(mut self, order: Order) -> Host<D> {
+        for below in &mut self.below {
+            below.queue = Turnstile::ordered(1, order);
+        }
+        self
     }
 
     /// What was asked for by now.
@@ -114,6 +126,22 @@ impl<D: Device> Host<D> {
         Ok(())
     }
 
+    /// Writes from a page of one volume on, as the kernel does it behind a process.
+    pub async fn write_back(&self, first: u64, content: Shared) -> IoResult {
+        let (below, at) = self.below(first);
+        let process = WRITER;
+        let turn = below.queue.pass_for(Ask { process, at }).await;
+        let result = below.volume.write(at * PAGE_BYTES, content, Fua::No).await;
+        drop(turn);
+        result
+    }
+
+    /// The volume of a page, and the page's number there.
+    fn below(&self, page: u64) -> (&Below<D>, u64) {
+        let below = &self.below[(page >> VOLUME_SHIFT) as usize];
+        (below, page & ((1 << VOLUME_SHIFT) - 1))
+    }
+
     /// Whether `page` is there; it is from now on.
     fn touch(&self, page: u64) -> bool {
         let mut lru = self.pages.borrow_mut();
@@ -138,9 +166,9 @@ impl<D: Device> Host<D> {
         self.counts.set(counts);
         let pages = (start..end).map(|page| (page, Vec::new()));
         self.coming.borrow_mut().extend(pages);
-        let below = &self.below[(start >> VOLUME_SHIFT) as usize];
-        let at = start & ((1 << VOLUME_SHIFT) - 1);
-        let turn = below.queue.pass().await;
+        let (below, at) = self.below(start);
+        let process = READER;
+        let turn = below.queue.pass_for(Ask { process, at }).await;
         let len = ((end - start) * PAGE_BYTES) as usize;
         let result = below.volume.read(at * PAGE_BYTES, len).await;
         drop(turn);

@@ -12,6 +12,8 @@
 //! Not here: hotset's engine and arrays, which are the ones that serve; models of drives
 //! and links (`sim`).
 
+pub mod ablation;
+mod access_log;
 pub mod cachecade;
 pub mod choices;
 mod content;

@@ -25,13 +25,14 @@ pub trait Load: Copy + 'static {
     /// The configuration with the cache, if it has one.
     fn topology(&self) -> String;
 
-    /// Runs `work` on a node as `text` has it, with so much of its flash: what it came to,
-    /// and the simulated time.
+    /// The same with so much of its flash.
+    fn with_flash(self, percent: u64) -> Self;
+
+    /// Runs `work` on a node as `text` has it: what it came to, and the simulated time.
     fn on_node<T: 'static>(
         self,
         seed: u64,
         text: &str,
-        flash_percent: u64,
         work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
     ) -> Result<(T, Nanos), String>;
 

@@ -1,7 +1,7 @@
 //! Web sites on a parity array, without and with one flash drive as its cache.
 //!
-//! Closed loops of 1,500 users for 90 minutes, and shorter ones of 500 to 2,500. Without the
-//! cache the same node serves its volume in pass-through.
+//! Closed loops of 1,500 users for 90 minutes, and then, on the same node, shorter ones of 500
+//! to 2,500. Without the cache the node serves its volume in pass-through.
 //!
 //! Half of the sites, of the memory and the flash, and so of the time; users, what they
 //! think, rates, latencies and seeks are the whole ones, since sites lie all over the disks.
@@ -9,11 +9,12 @@
 //! Not here: memory and processor of the clients, and the controller's own write cache,
 //! which reads do not use.
 
+use crate::ablation::{Part, names};
 use crate::choices::choose;
 use crate::entry::Experiment;
 use crate::figures::Figures;
 use crate::host::Host;
-use crate::load::Place;
+use crate::load::{self, Load as _, Place};
 use crate::pages::{Front, Pages, Shape, Web};
 use crate::record::record;
 use crate::replay::Server;
@@ -38,11 +39,51 @@ pub const EXPERIMENT: Experiment = Experiment {
     needs: "300 MB; a minute and a half a seed",
     seeds: 3,
     figures,
-    run: |seed, quick, done| run(seed, if quick { Scale::QUICK } else { Scale::FULL }, done),
+    run: |seed, quick, done| run(seed, Scale::of(quick), done),
+    parts: || names(&PARTS),
+    without: |seed, quick, part, done| run(seed, (PARTS[part].without)(Scale::of(quick)), done),
     choose: Some(|seed, quick, choice| choose(Scale::load(quick), seed, choice)),
     record: |seed, quick, sink| record(Scale::load(quick), seed, sink),
 };
 const VOLUME: &str = "sites";
+/// What can be left out of the model.
+const PARTS: [Part<Scale>; 5] = [
+    Part {
+        name: "the long run before the sweep, which fills the cache",
+        without: |scale| Scale {
+            sweep_follows: false,
+            ..scale
+        },
+    },
+    Part {
+        name: "the server's page cache",
+        without: |scale| Scale {
+            memory_pages: 64,
+            ..scale
+        },
+    },
+    Part {
+        name: "five of a user's six connections",
+        without: |scale| Scale {
+            connections: 1,
+            ..scale
+        },
+    },
+    Part {
+        name: "the server's processor time",
+        without: |scale| Scale {
+            processor: Nanos::ZERO,
+            ..scale
+        },
+    },
+    Part {
+        name: "the time of the flash drive",
+        without: |scale| Scale {
+            flash_paced: false,
+            ..scale
+        },
+    },
+];
 /// The topology, as `hotset check` reads it.
 pub const TOPOLOGY: &str = include_str!("../topologies/maxiq.toml");
 /// A flash drive, in whole MiB of what its model holds.
@@ -69,12 +110,16 @@ pub struct Scale {
     pub span: Nanos,
     /// A run of the sweep.
     pub sweep_span: Nanos,
+    /// The sweep comes after the long run, on the same node; else each of its runs has a new one.
+    pub sweep_follows: bool,
     /// What a point of the curves covers.
     pub interval: Nanos,
     /// The server's memory for pages.
     pub memory_pages: u32,
     /// The size of the flash drive.
     pub flash: Sectors,
+    /// Whether the flash drive takes its time.
+    pub flash_paced: bool,
     /// The server's processor for a request.
     pub processor: Nanos,
     /// Users of the sweep are divided by this.
@@ -95,18 +140,44 @@ impl Scale {
             connections: 6,
             ramp: Nanos::from_secs(300 / of),
             span: Nanos::from_secs(90 * 60 / of),
-            sweep_span: Nanos::from_secs(10 * 60 / of),
+            sweep_span: Nanos::from_secs(5 * 60 / of),
+            sweep_follows: true,
             interval: Nanos::from_secs(60 / of),
             // 1 GiB of 2 GB.
             memory_pages: (1 << 18) / part,
             flash: Sectors(FLASH.0 / of),
+            flash_paced: true,
             processor: Nanos::from_micros(200),
             divisor: 1,
         }
     }
 
+    const fn of(quick: bool) -> Scale {
+        if quick { Scale::QUICK } else { Scale::FULL }
+    }
+
+    /// A thirty-second part, with an eighth of the users, who think for an eighth of the time:
+    /// they ask as much, and what they have in flight is no larger a part of the memory.
     const fn load(quick: bool) -> Scale {
-        if quick { Scale::QUICK } else { Scale::part(8) }
+        if quick {
+            return Scale::QUICK;
+        }
+        let part = Scale::part(32);
+        Scale {
+            users: part.users / 8,
+            think: Nanos(part.think.0 / 8),
+            ..part
+        }
+    }
+
+    /// A run of the sweep.
+    const fn sweep(self, users: u32) -> Scale {
+        Scale {
+            users: users / self.divisor,
+            ramp: Nanos(self.ramp.0 / 5),
+            span: self.sweep_span,
+            ..self
+        }
     }
 
     /// Half of it.
@@ -140,21 +211,48 @@ pub fn run_one(
     span: Nanos,
     progress: impl Fn(&Tally) + 'static,
 ) -> Result<(Curve, Nanos), String> {
-    let text = match cached {
-        true => TOPOLOGY.to_owned(),
-        false => TOPOLOGY.replace("[[volume]]\n", "[[volume]]\nmode = \"pass-through\"\n"),
-    };
     let scale = Scale {
         users,
         span,
         ..scale
     };
-    on_node(seed, &text, scale.flash, async move |mut rig| {
+    scale.on_node(seed, &topology(cached), async move |mut rig| {
         visited(&mut rig, seed, seed, scale, &progress).await
     })
 }
 
-impl crate::load::Load for Scale {
+fn topology(cached: bool) -> String {
+    match cached {
+        true => TOPOLOGY.to_owned(),
+        false => TOPOLOGY.replace("[[volume]]\n", "[[volume]]\nmode = \"pass-through\"\n"),
+    }
+}
+
+/// The long run and those of the sweep: their curves, and the time they took.
+fn run_all(seed: u64, scale: Scale, cached: bool) -> Result<(Vec<Curve>, Nanos), String> {
+    let text = topology(cached);
+    let (mut curves, mut took) = scale.on_node(seed, &text, async move |mut rig| {
+        let mut curves = vec![visited(&mut rig, seed, seed, scale, &|_| ()).await?];
+        if scale.sweep_follows {
+            for (n, users) in (1..).zip(SWEEP) {
+                let ways = seed + (n << 32);
+                curves.push(visited(&mut rig, seed, ways, scale.sweep(users), &|_| ()).await?);
+            }
+        }
+        Ok(curves)
+    })?;
+    if !scale.sweep_follows {
+        for users in SWEEP {
+            let short = scale.sweep(users);
+            let (curve, more) = run_one(seed, short, cached, short.users, short.span, |_| ())?;
+            curves.push(curve);
+            took = took + more;
+        }
+    }
+    Ok((curves, took))
+}
+
+impl load::Load for Scale {
     fn place(&self) -> Place {
         Place {
             volumes: &[VOLUME],
@@ -167,35 +265,25 @@ impl crate::load::Load for Scale {
         TOPOLOGY.into()
     }
 
+    fn with_flash(self, percent: u64) -> Scale {
+        let flash = Sectors(self.flash.0 * percent / 100);
+        Scale { flash, ..self }
+    }
+
     fn on_node<T: 'static>(
         self,
         seed: u64,
         text: &str,
-        flash_percent: u64,
         work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
     ) -> Result<(T, Nanos), String> {
-        let flash = Sectors(self.flash.0 * flash_percent / 100);
-        on_node(seed, text, flash, work)
+        let flash = Below::paced(self.flash, self.flash_paced);
+        let below = BTreeMap::from([("ssd".to_owned(), flash)]);
+        rig::run_on(World::new(seed), rig::topology(text)?, &below, work)
     }
 
     async fn work(self, rig: &mut Rig, seed: u64, ways: u64) -> Result<Curve, String> {
         visited(rig, seed, ways, self, &|_| ()).await
     }
-}
-
-/// Runs `work` on a node as `text` has it, with a flash drive of that size.
-fn on_node<T: 'static>(
-    seed: u64,
-    text: &str,
-    flash: Sectors,
-    work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
-) -> Result<(T, Nanos), String> {
-    let flash = Below {
-        sectors: flash,
-        service: None,
-    };
-    let below = BTreeMap::from([("ssd".to_owned(), flash)]);
-    rig::run_on(World::new(seed), rig::topology(text)?, &below, work)
 }
 
 /// Lets the users visit the sites that `seed` has laid out, in the ways that `ways` draws.
@@ -240,8 +328,10 @@ async fn visited(
 pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, String> {
     let mut measured = Outcome::default();
     for (name, cached) in [("off", false), ("on", true)] {
-        let (curve, took) = run_one(seed, scale, cached, scale.users, scale.span, |_| ())?;
+        let (curves, took) = run_all(seed, scale, cached)?;
         measured.virtual_s += seconds(took);
+        let mut curves = curves.into_iter();
+        let curve = curves.next().expect("there is a long run");
         let (sum, span_s) = curve.whole();
         let mbps = sum.bytes as f64 * 8e-6 / span_s;
         for (figure, value) in [
@@ -255,24 +345,15 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, Stri
             measured.set(format!("{figure}.{name}"), value);
         }
         let long = format!("{} users, cache {name}", scale.users);
-        done(&format!("seed {seed}: {long}"));
         measured.curves.push((long, curve));
-        for users in SWEEP {
-            let (span, fewer) = (scale.sweep_span, users / scale.divisor);
-            let short = Scale {
-                ramp: Nanos(scale.ramp.0 / 5),
-                ..scale
-            };
-            let (curve, took) = run_one(seed, short, cached, fewer, span, |_| ())?;
-            measured.virtual_s += seconds(took);
+        for (users, curve) in SWEEP.into_iter().zip(curves) {
             // The first half is warm-up.
-            let (sum, _) = curve.over(seconds(span) / 2.0, f64::INFINITY);
+            let (sum, _) = curve.over(seconds(scale.sweep_span) / 2.0, f64::INFINITY);
             measured.set(format!("sweep.{users}.{name}"), sum.first_byte_s());
-            measured
-                .curves
-                .push((format!("sweep, {users} users, cache {name}"), curve));
-            done(&format!("seed {seed}: sweep, {users} users, cache {name}"));
+            let name = format!("sweep, {users} users, cache {name}");
+            measured.curves.push((name, curve));
         }
+        done(&format!("seed {seed}: cache {name}, and its sweep"));
     }
     compare(&mut measured);
     Ok(measured)

@@ -5,10 +5,11 @@
 //! Without the cache the same node serves its volume in pass-through. In the end the storage
 //! system takes a snapshot and restores it, behind a cache that holds what came later.
 
+use crate::ablation::{Part, names};
 use crate::choices::choose;
 use crate::entry::Experiment;
 use crate::figures::Figures;
-use crate::load::Place;
+use crate::load::{Load, Place};
 use crate::measured::curve;
 use crate::queries::{Measured, Reads, Shape, run as run_queries};
 use crate::record::record;
@@ -34,12 +35,51 @@ pub const EXPERIMENT: Experiment = Experiment {
     seeds: 5,
     figures,
     run: |seed, quick, done| run(seed, Scale::load(quick), done),
+    parts: || names(&PARTS),
+    without: |seed, quick, part, done| run(seed, (PARTS[part].without)(Scale::load(quick)), done),
     choose: Some(|seed, quick, choice| choose(Scale::load(quick), seed, choice)),
     record: |seed, quick, sink| record(Scale::load(quick), seed, sink),
 };
 /// The topology, as `hotset check` reads it.
 pub const TOPOLOGY: &str = include_str!("../topologies/nytro.toml");
 const VOLUME: &str = "database";
+/// What can be left out of the model.
+const PARTS: [Part<Scale>; 4] = [
+    Part {
+        name: "the look-ups of indexes",
+        without: |scale| Scale {
+            shape: Shape {
+                lookups: 0.0,
+                ..scale.shape
+            },
+            ..scale
+        },
+    },
+    Part {
+        name: "the database's processor time",
+        without: |scale| Scale {
+            shape: Shape {
+                processor: Nanos::ZERO,
+                ..scale.shape
+            },
+            ..scale
+        },
+    },
+    Part {
+        name: "the admission of scans",
+        without: |scale| Scale {
+            promotes_scans: false,
+            ..scale
+        },
+    },
+    Part {
+        name: "the time of the flash",
+        without: |scale| Scale {
+            flash_paced: false,
+            ..scale
+        },
+    },
+];
 /// Draws where the spindle is, and what the snapshot's blocks hold.
 const PHASES: u64 = 13;
 const STAMPS: u64 = 14;
@@ -54,6 +94,8 @@ pub struct Scale {
     pub shape: Shape,
     /// The flash.
     pub flash: Sectors,
+    /// Whether it takes its time.
+    pub flash_paced: bool,
     /// What a point of the curves covers.
     pub interval: Nanos,
     /// What is left of the topology's own `sequential`: nothing, if this says so.
@@ -75,6 +117,7 @@ impl Scale {
             processor: Nanos::from_micros(85),
         },
         flash: Sectors(4_000_000_000 / SECTOR_BYTES),
+        flash_paced: true,
         interval: Nanos::from_secs(1),
         promotes_scans: true,
     };
@@ -90,8 +133,8 @@ impl Scale {
     };
 }
 
-/// Runs `work` on the node, with the cache or without.
-fn on_node<T: 'static>(
+/// Runs `work` on the volume of a node, with the cache or without.
+fn on_volume<T: 'static>(
     seed: u64,
     scale: Scale,
     cached: bool,
@@ -104,13 +147,13 @@ fn on_node<T: 'static>(
     if !scale.promotes_scans {
         text = text.replace("sequential = \"0B\"\n", "");
     }
-    on_topology(seed, scale, &text, async move |mut rig| {
+    scale.on_node(seed, &text, async move |mut rig| {
         let volume = rig.volume(VOLUME)?;
         work(rig, volume).await
     })
 }
 
-impl crate::load::Load for Scale {
+impl Load for Scale {
     fn place(&self) -> Place {
         Place {
             volumes: &[VOLUME],
@@ -124,15 +167,32 @@ impl crate::load::Load for Scale {
         TOPOLOGY.into()
     }
 
+    fn with_flash(self, percent: u64) -> Scale {
+        let flash = Sectors(self.flash.0 * percent / 100);
+        Scale { flash, ..self }
+    }
+
+    /// The storage lies behind its way.
     fn on_node<T: 'static>(
         self,
         seed: u64,
         text: &str,
-        flash_percent: u64,
         work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
     ) -> Result<(T, Nanos), String> {
-        let flash = Sectors(self.flash.0 * flash_percent / 100);
-        on_topology(seed, Scale { flash, ..self }, text, work)
+        let config = rig::topology(text)?;
+        let mut world = World::new(seed);
+        let phase = Rng::fork(seed, PHASES).below(1 << 20) as f64 / f64::from(1 << 20);
+        let to_message = |error: block::IoError| error.to_string();
+        let drive = Drive::named("SAS15K").map_err(to_message)?;
+        let heads = drive.model(phase, Wear::Steady).map_err(to_message)?;
+        let model = world.add_model(Link::new(&TEN_GIGABIT, heads).map_err(to_message)?);
+        let san = Below {
+            sectors: drive.capacity(),
+            service: Some(Service::Model { model, unit: 0 }),
+        };
+        let flash = Below::paced(self.flash, self.flash_paced);
+        let below = BTreeMap::from([("san".to_owned(), san), ("flash".to_owned(), flash)]);
+        rig::run_on(world, config, &below, work)
     }
 
     async fn work(self, rig: &mut Rig, _: u64, ways: u64) -> Result<Curve, String> {
@@ -143,32 +203,6 @@ impl crate::load::Load for Scale {
     }
 }
 
-/// Runs `work` on a node as `text` has it, with the storage behind its way.
-fn on_topology<T: 'static>(
-    seed: u64,
-    scale: Scale,
-    text: &str,
-    work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
-) -> Result<(T, Nanos), String> {
-    let config = rig::topology(text)?;
-    let mut world = World::new(seed);
-    let phase = Rng::fork(seed, PHASES).below(1 << 20) as f64 / f64::from(1 << 20);
-    let to_message = |error: block::IoError| error.to_string();
-    let drive = Drive::named("SAS15K").map_err(to_message)?;
-    let heads = drive.model(phase, Wear::Steady).map_err(to_message)?;
-    let model = world.add_model(Link::new(&TEN_GIGABIT, heads).map_err(to_message)?);
-    let san = Below {
-        sectors: drive.capacity(),
-        service: Some(Service::Model { model, unit: 0 }),
-    };
-    let flash = Below {
-        sectors: scale.flash,
-        service: None,
-    };
-    let below = BTreeMap::from([("san".to_owned(), san), ("flash".to_owned(), flash)]);
-    rig::run_on(world, config, &below, work)
-}
-
 /// Runs all queries on a fresh node: once without the cache, or twice and then the snapshot
 /// with it. What the runs came to, the share of blocks that are the back end's after its
 /// restoration, and the simulated time.
@@ -177,7 +211,7 @@ pub fn run_one(
     scale: Scale,
     cached: bool,
 ) -> Result<(Vec<Measured>, f64, Nanos), String> {
-    let ((runs, equal), took) = on_node(seed, scale, cached, async move |rig, volume| {
+    let ((runs, equal), took) = on_volume(seed, scale, cached, async move |rig, volume| {
         let mut runs = Vec::new();
         for _ in 0..if cached { 2 } else { 1 } {
             let ran = run_queries(&rig.env, seed, scale.shape, &volume, scale.interval).await;
@@ -345,7 +379,7 @@ mod tests {
     #[test]
     fn canary_without_invalidate_the_snapshot_is_not_what_clients_read() {
         for (invalidate, equal) in [(true, 1.0), (false, 0.0)] {
-            let shared = on_node(1, Scale::QUICK, true, async move |rig, volume| {
+            let shared = on_volume(1, Scale::QUICK, true, async move |rig, volume| {
                 snapshot(1, &rig, &volume, invalidate).await
             });
             assert_eq!(shared.unwrap().0, equal, "{invalidate}");

@@ -6,17 +6,17 @@
 //!
 //! Not here: processor time, and the hour-long tests; rates are those of minutes.
 
-use crate::controllers;
+use crate::ablation::{Part, names};
+use crate::controllers::{self, Asked};
 use crate::entry::Experiment;
 use crate::figures::Figures;
-use crate::load::Place;
 use crate::mail::{self, Served, Shape};
-use crate::measured::{Measured, Times, curve};
+use crate::measured::{Measured, Times};
+use crate::queries::Reads;
 use crate::record::record;
-use crate::rig::Rig;
+use crate::rig::Volume;
 use crate::verdict::Outcome;
-use crate::visitors::Curve;
-use block::Nanos;
+use block::{Env, IoResult, Nanos};
 
 /// The name under which it is run.
 pub const NAME: &str = "perc-mail";
@@ -29,9 +29,64 @@ pub const EXPERIMENT: Experiment = Experiment {
     seeds: 5,
     figures,
     run: |seed, quick, done| run(seed, Scale::load(quick), done),
+    parts: || names(&PARTS),
+    without: |seed, quick, part, done| {
+        let shape = (PARTS[part].without)(Scale::load(quick).shape);
+        let scale = Scale {
+            shape,
+            ..Scale::load(quick)
+        };
+        run(seed, scale, done)
+    },
     choose: None,
     record: |seed, quick, sink| record(Scale::load(quick), seed, sink),
 };
+/// What can be left out of the model.
+const PARTS: [Part<Shape>; 6] = [
+    Part {
+        name: "the scan in the background",
+        without: |shape| Shape {
+            // One read in the whole of it.
+            scan_bytes_per_second: 1,
+            ..shape
+        },
+    },
+    Part {
+        name: "changes of pages",
+        without: |shape| Shape {
+            changed: 0.0,
+            ..shape
+        },
+    },
+    Part {
+        name: "waits for the log",
+        without: |shape| Shape {
+            committed: 0.0,
+            ..shape
+        },
+    },
+    Part {
+        name: "space between the databases",
+        without: |shape| Shape {
+            apart_bytes: 67 << 30,
+            ..shape
+        },
+    },
+    Part {
+        name: "the pause of a thread",
+        without: |shape| Shape {
+            pause: Nanos::ZERO,
+            ..shape
+        },
+    },
+    Part {
+        name: "the host's and the guest's time for a request",
+        without: |shape| Shape {
+            path: Nanos::ZERO,
+            ..shape
+        },
+    },
+];
 /// Threads of a database, as published.
 pub const THREADS: u32 = 7;
 /// The most that are tried.
@@ -41,12 +96,24 @@ const READ_MS_MAX: f64 = 20.0;
 const COMMIT_MS_MAX: f64 = 10.0;
 
 /// What is run, and for how long.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Scale {
-    /// The store.
-    pub shape: Shape,
-    /// When it is measured.
-    pub times: Times,
+pub type Scale = controllers::Scale<Shape>;
+
+impl Asked for Shape {
+    type Point = Served;
+
+    async fn ask(
+        self,
+        env: &Env,
+        ways: u64,
+        volume: Volume,
+        times: Times,
+    ) -> IoResult<Measured<Served>> {
+        mail::run(env, ways, self, volume, times).await
+    }
+
+    fn shown(point: &Served) -> Reads {
+        point.pages()
+    }
 }
 
 impl Scale {
@@ -96,49 +163,14 @@ pub fn run_one(seed: u64, scale: Scale, threads: u32) -> Result<(Measured<Served
         ..scale.shape
     };
     let scale = Scale { shape, ..scale };
-    controllers::run(seed, controllers::TOPOLOGY, async move |mut rig| {
-        scale.served(&mut rig, seed).await
-    })
-}
-
-impl Scale {
-    async fn served(self, rig: &mut Rig, ways: u64) -> Result<Measured<Served>, String> {
-        let volume = rig.volume(controllers::VOLUME)?;
-        let ran = mail::run(&rig.env, ways, self.shape, volume, self.times).await;
-        ran.map_err(|error| error.to_string())
-    }
+    scale.run_one(seed)
 }
 
 fn passes(measured: &Measured<Served>) -> bool {
     let (sum, _) = measured.whole();
-    sum.reads.mean_ms() <= READ_MS_MAX && sum.commits.mean_ms() <= COMMIT_MS_MAX
-}
-
-/// Nothing is cached.
-impl crate::load::Load for Scale {
-    fn place(&self) -> Place {
-        controllers::place(self.times)
-    }
-
-    fn topology(&self) -> String {
-        controllers::TOPOLOGY.into()
-    }
-
-    fn on_node<T: 'static>(
-        self,
-        seed: u64,
-        text: &str,
-        _: u64,
-        work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
-    ) -> Result<(T, Nanos), String> {
-        controllers::run(seed, text, work)
-    }
-
-    async fn work(self, rig: &mut Rig, _: u64, ways: u64) -> Result<Curve, String> {
-        let served = self.served(rig, ways).await?;
-        let points = served.points.iter().map(Served::pages);
-        Ok(curve(self.times.interval, points))
-    }
+    // What was not asked took no time.
+    let slow = sum.reads.mean_ms() > READ_MS_MAX || sum.commits.mean_ms() > COMMIT_MS_MAX;
+    !slow
 }
 
 /// Everything that was printed, measured with one seed. Passes each part to `done`.
@@ -166,10 +198,8 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, Stri
         }
     }
     outcome.set("threads", f64::from(threads));
-    let points = measured.points.iter().map(Served::pages);
-    let curve = curve(scale.times.interval, points);
     let name = format!("{THREADS} threads a database, pages");
-    outcome.curves.push((name, curve));
+    outcome.curves.push((name, scale.curve(&measured)));
     Ok(outcome)
 }
 

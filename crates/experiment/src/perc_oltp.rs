@@ -2,17 +2,17 @@
 //!
 //! Not here: the hypervisor and the processors; the log's own disk lies behind the data's.
 
-use crate::controllers;
+use crate::ablation::{Part, names};
+use crate::controllers::{self, Asked};
 use crate::entry::Experiment;
 use crate::figures::Figures;
-use crate::load::Place;
-use crate::measured::{Measured, Times, curve};
+use crate::measured::{Measured, Times};
 use crate::oltp::{self, Served, Shape};
+use crate::queries::Reads;
 use crate::record::record;
-use crate::rig::Rig;
+use crate::rig::Volume;
 use crate::verdict::Outcome;
-use crate::visitors::Curve;
-use block::Nanos;
+use block::{Env, IoResult, Nanos};
 
 /// The name under which it is run.
 pub const NAME: &str = "perc-oltp";
@@ -25,17 +25,62 @@ pub const EXPERIMENT: Experiment = Experiment {
     seeds: 5,
     figures,
     run: |seed, quick, done| run(seed, Scale::load(quick), done),
+    parts: || names(&PARTS),
+    without: |seed, quick, part, done| {
+        let shape = (PARTS[part].without)(Scale::load(quick).shape);
+        let scale = Scale {
+            shape,
+            ..Scale::load(quick)
+        };
+        run(seed, scale, done)
+    },
     choose: None,
     record: |seed, quick, sink| record(Scale::load(quick), seed, sink),
 };
 
+/// What can be left out of the model.
+const PARTS: [Part<Shape>; 3] = [
+    Part {
+        name: "the database's memory",
+        without: |shape| Shape {
+            memory_pages: 64,
+            ..shape
+        },
+    },
+    Part {
+        name: "space between the disks",
+        without: |shape| Shape {
+            apart_bytes: 103 << 30,
+            ..shape
+        },
+    },
+    Part {
+        name: "all of a commit but a sector",
+        without: |shape| Shape {
+            commit_bytes: 512,
+            ..shape
+        },
+    },
+];
 /// What is run, and for how long.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Scale {
-    /// The database.
-    pub shape: Shape,
-    /// When it is measured.
-    pub times: Times,
+pub type Scale = controllers::Scale<Shape>;
+
+impl Asked for Shape {
+    type Point = Served;
+
+    async fn ask(
+        self,
+        env: &Env,
+        ways: u64,
+        volume: Volume,
+        times: Times,
+    ) -> IoResult<Measured<Served>> {
+        oltp::run(env, ways, self, volume, times).await
+    }
+
+    fn shown(point: &Served) -> Reads {
+        point.data()
+    }
 }
 
 impl Scale {
@@ -77,51 +122,9 @@ impl Scale {
     };
 }
 
-/// Runs it once: what it came to, and the time it took in the simulation.
-pub fn run_one(seed: u64, scale: Scale) -> Result<(Measured<Served>, Nanos), String> {
-    controllers::run(seed, controllers::TOPOLOGY, async move |mut rig| {
-        scale.served(&mut rig, seed).await
-    })
-}
-
-impl Scale {
-    async fn served(self, rig: &mut Rig, ways: u64) -> Result<Measured<Served>, String> {
-        let volume = rig.volume(controllers::VOLUME)?;
-        let ran = oltp::run(&rig.env, ways, self.shape, volume, self.times).await;
-        ran.map_err(|error| error.to_string())
-    }
-}
-
-/// Nothing is cached.
-impl crate::load::Load for Scale {
-    fn place(&self) -> Place {
-        controllers::place(self.times)
-    }
-
-    fn topology(&self) -> String {
-        controllers::TOPOLOGY.into()
-    }
-
-    fn on_node<T: 'static>(
-        self,
-        seed: u64,
-        text: &str,
-        _: u64,
-        work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
-    ) -> Result<(T, Nanos), String> {
-        controllers::run(seed, text, work)
-    }
-
-    async fn work(self, rig: &mut Rig, _: u64, ways: u64) -> Result<Curve, String> {
-        let served = self.served(rig, ways).await?;
-        let points = served.points.iter().map(Served::data);
-        Ok(curve(self.times.interval, points))
-    }
-}
-
 /// Everything that was printed, measured with one seed. Passes each part to `done`.
 pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, String> {
-    let (measured, took) = run_one(seed, scale)?;
+    let (measured, took) = scale.run_one(seed)?;
     done(&format!("seed {seed}: all users"));
     let mut outcome = Outcome {
         virtual_s: took.0 as f64 / 1e9,
@@ -137,8 +140,7 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, Stri
     ] {
         outcome.set(figure, value);
     }
-    let points = measured.points.iter().map(Served::data);
-    let curve = curve(scale.times.interval, points);
+    let curve = scale.curve(&measured);
     outcome.curves.push(("data disks".to_owned(), curve));
     Ok(outcome)
 }
@@ -159,8 +161,8 @@ mod tests {
         let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), 0.0).unwrap();
         assert_eq!(rows.len(), 4);
         assert!(outcome.values["tps"] > 100.0, "{outcome:?}");
-        let again = || run_one(1, Scale::QUICK).unwrap();
+        let again = || Scale::QUICK.run_one(1).unwrap();
         assert_eq!(again(), again());
-        assert_ne!(again(), run_one(2, Scale::QUICK).unwrap());
+        assert_ne!(again(), Scale::QUICK.run_one(2).unwrap());
     }
 }

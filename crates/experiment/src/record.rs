@@ -22,7 +22,7 @@ pub type Sink = Box<dyn FnMut(&Record) -> Result<(), String>>;
 /// Records what the load asks once; the simulated seconds that it took.
 pub fn record<L: Load>(load: L, seed: u64, sink: Sink) -> Result<f64, String> {
     let text = uncached(&load.topology());
-    let ((), took) = load.on_node(seed, &text, 100, async move |mut rig: Rig| {
+    let ((), took) = load.on_node(seed, &text, async move |mut rig: Rig| {
         let mut tapes = Vec::new();
         for volume in load.place().volumes {
             tapes.push(rig.tape(volume).await?);

@@ -4,30 +4,37 @@
 //! host's page cache is empty before each. The disk is two drives that hotset's own RAID 1
 //! mirrors; the flash drives are alone.
 //!
-//! One thread has one request in flight, so that there is no order to choose: the rows of
-//! both I/O schedulers are of one run.
+//! One thread has one read in flight. What an I/O scheduler can order beside it are the writes
+//! of the server's own log, which stayed with the system on the disks when the files moved to
+//! flash: there both schedulers are one run. One request is in flight to the disks, so that the
+//! scheduler chooses as much as it can.
 //!
-//! Not here: the access log that the server itself writes, and time outside the server,
-//! the wire and the drives.
+//! Not here: time outside the server, the wire and the drives.
 
+use crate::ablation::{Part, names};
+use crate::access_log::AccessLog;
 use crate::choices::choose;
 use crate::entry::Experiment;
 use crate::figures::Figures;
 use crate::host::{Host, Pages};
-use crate::load::{self, Place};
+use crate::load::{Load, Place};
 use crate::record::record;
 use crate::replay::{Measured, Server, replay};
 use crate::rig::{self, Below, Rig};
-use crate::site::{PAGE_BYTES, Shape, Site, log_of};
+use crate::site::{File, PAGE_BYTES, Shape, Site, log_of};
+use crate::turnstile::Order;
 use crate::verdict::{Outcome, Values};
 use crate::visitors::Curve;
 use block::{Nanos, Sectors};
+use futures_util::future::{Either, select};
 use sim::model::catalogue::hdd::SAS10K_146;
 use sim::model::catalogue::link::GIGABIT;
 use sim::model::catalogue::ssd::{X25_E, X25_M};
 use sim::model::{Figure, Hdd, Ssd, SsdParameters, Wear};
 use sim::{Rng, Service, World};
 use std::collections::BTreeMap;
+use std::pin::pin;
+use std::rc::Rc;
 
 /// The name under which it is run.
 pub const NAME: &str = "redskin";
@@ -38,7 +45,9 @@ pub const EXPERIMENT: Experiment = Experiment {
     needs: "500 MB; half a minute a seed",
     seeds: 5,
     figures,
-    run: |seed, quick, done| run(seed, if quick { Scale::QUICK } else { Scale::FULL }, done),
+    run: |seed, quick, done| run(seed, Scale::of(quick), done),
+    parts: || names(&PARTS),
+    without: |seed, quick, part, done| run(seed, (PARTS[part].without)(Scale::of(quick)), done),
     choose: Some(|seed, quick, choice| choose(Scale::load(quick), seed, choice)),
     record: |seed, quick, sink| record(Scale::load(quick), seed, sink),
 };
@@ -59,6 +68,44 @@ const X25_E_PAIR: SsdParameters = SsdParameters {
     sectors: Figure::datasheet(250_090_848.0, "two of 64,023 MB, as printed"),
     ..X25_E
 };
+/// What can be left out of the model.
+const PARTS: [Part<Scale>; 5] = [
+    Part {
+        name: "the server's processor time",
+        without: |scale| Scale {
+            processor: Nanos::ZERO,
+            ..scale
+        },
+    },
+    Part {
+        name: "the way's time for a connection and an answer",
+        without: |scale| Scale {
+            has_way: false,
+            ..scale
+        },
+    },
+    Part {
+        name: "directories and inodes",
+        without: |scale| Scale {
+            has_metadata: false,
+            ..scale
+        },
+    },
+    Part {
+        name: "the server's own log",
+        without: |scale| Scale {
+            has_log: false,
+            ..scale
+        },
+    },
+    Part {
+        name: "the server's page cache",
+        without: |scale| Scale {
+            memory_pages: 64,
+            ..scale
+        },
+    },
+];
 /// Purposes of random streams.
 const PHASES: u64 = 10;
 
@@ -74,13 +121,21 @@ pub enum Drive {
 }
 
 impl Drive {
-    /// Every one, under its name in the figures.
-    pub const ALL: [(Drive, &'static str); 3] = [
-        (Drive::Hdd, "hdd"),
-        (Drive::X25M, "x25-m"),
-        (Drive::X25E, "x25-e"),
-    ];
+    /// Every one.
+    pub const ALL: [Drive; 3] = [Drive::Hdd, Drive::X25M, Drive::X25E];
+
+    /// Its name in the figures, and of its volume.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Drive::Hdd => "hdd",
+            Drive::X25M => "x25-m",
+            Drive::X25E => "x25-e",
+        }
+    }
 }
+
+/// Both I/O schedulers, by their names in the figures.
+const SCHEDULERS: [(&str, Order); 2] = [("elevator", Order::Elevator), ("fifo", Order::Fifo)];
 
 /// A list of requests.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -119,8 +174,16 @@ pub struct Scale {
     pub exponent: f64,
     /// The server's processor for a request.
     pub processor: Nanos,
+    /// Whether the way takes its time.
+    pub has_way: bool,
+    /// Whether directories and inodes are read.
+    pub has_metadata: bool,
+    /// Whether the server writes a log to the disks.
+    pub has_log: bool,
     /// Memory for pages.
     pub memory_pages: u32,
+    /// How large the X25-M is, in percent of its part.
+    pub flash_percent: u64,
     /// Requests of each list are divided by this.
     pub divisor: u32,
 }
@@ -131,7 +194,11 @@ impl Scale {
         files: FILES,
         exponent: EXPONENT,
         processor: PROCESSOR,
+        has_way: true,
+        has_metadata: true,
+        has_log: true,
         memory_pages: MEMORY_PAGES,
+        flash_percent: 100,
         divisor: 1,
     };
     /// One `part`-th of everything.
@@ -147,6 +214,10 @@ impl Scale {
     /// A hundredth: too little to judge by.
     pub const QUICK: Scale = Scale::part(100);
 
+    const fn of(quick: bool) -> Scale {
+        if quick { Scale::QUICK } else { Scale::FULL }
+    }
+
     const fn load(quick: bool) -> Scale {
         if quick { Scale::QUICK } else { Scale::part(10) }
     }
@@ -157,6 +228,71 @@ pub fn figures() -> Figures {
     Figures::parse(FIGURES).expect("the shipped figures are well formed")
 }
 
+/// A site and a log of it, as `seed` and `ways` draw them.
+struct Drawn {
+    site: Site,
+    log: Vec<u32>,
+    times: u32,
+}
+
+impl Drawn {
+    fn new(seed: u64, ways: u64, scale: Scale, list: List) -> Drawn {
+        let shape = Shape {
+            files: scale.files,
+            mean_bytes: list.mean_bytes,
+            exponent: scale.exponent,
+        };
+        Drawn {
+            site: Site::new(seed, shape),
+            log: log_of(ways, shape, list.requests / scale.divisor),
+            times: list.times,
+        }
+    }
+
+    /// Replays it on a volume.
+    async fn replayed(
+        &self,
+        rig: &mut Rig,
+        scale: Scale,
+        (drive, order): (Drive, Order),
+    ) -> Result<(Measured, Curve, Pages), String> {
+        let volume = rig.volume(drive.name())?;
+        if self.site.pages() * PAGE_BYTES > volume.bytes() {
+            return Err(format!(
+                "{} files do not fit on a volume of {} bytes; give fewer",
+                scale.files,
+                volume.bytes()
+            ));
+        }
+        let again = (0..self.times).flat_map(|_| &self.log);
+        // Without metadata all files have those of one page, which is read once.
+        let log = again.map(|rank| match self.site.file(*rank) {
+            file if scale.has_metadata => file,
+            file => File {
+                directory: 0,
+                inode: 0,
+                ..file
+            },
+        });
+        let host = Host::new(volume, scale.memory_pages).scheduled(order);
+        let mut server = Server::behind(&GIGABIT, scale.processor);
+        if !scale.has_way {
+            (server.round_trip, server.rate_mb_s) = (Nanos::ZERO, f64::INFINITY);
+        }
+        let written = AccessLog::new(self.site.pages());
+        let replay = pin!(replay(&rig.env, &host, server, log, || written.line()));
+        let replayed = match drive == Drive::Hdd && scale.has_log {
+            false => replay.await,
+            true => match select(replay, pin!(written.write_back(&rig.env, &host))).await {
+                Either::Left((replayed, _)) => replayed,
+                Either::Right((ended, _)) => Err(ended.expect_err("it writes for ever")),
+            },
+        };
+        let (measured, curve) = replayed.map_err(to_message)?;
+        Ok((measured, curve, host.counts()))
+    }
+}
+
 /// Replays `list` on `drive`: what the load tool prints, and what became of pages.
 pub fn run_list(
     seed: u64,
@@ -164,87 +300,25 @@ pub fn run_list(
     drive: Drive,
     list: List,
 ) -> Result<(Measured, Pages), String> {
-    let found = Drive::ALL.iter().find(|(known, _)| *known == drive);
-    let volume = found.expect("every drive is listed").1;
+    let drawn = Rc::new(Drawn::new(seed, seed, scale, list));
+    run_drawn(seed, scale, (drive, Order::Elevator), drawn)
+}
+
+fn run_drawn(
+    seed: u64,
+    scale: Scale,
+    on: (Drive, Order),
+    drawn: Rc<Drawn>,
+) -> Result<(Measured, Pages), String> {
     let replayed = async move |mut rig: Rig| {
-        let (measured, _, pages) = replayed(&mut rig, seed, seed, scale, volume, list).await?;
+        let (measured, _, pages) = drawn.replayed(&mut rig, scale, on).await?;
         Ok((measured, pages))
     };
-    Ok(on_node(seed, TOPOLOGY, X25_M.capacity(), replayed)?.0)
-}
-
-/// Replays a log that `ways` draws on the files that `seed` has laid out on a volume.
-async fn replayed(
-    rig: &mut Rig,
-    seed: u64,
-    ways: u64,
-    scale: Scale,
-    volume: &str,
-    list: List,
-) -> Result<(Measured, Curve, Pages), String> {
-    let shape = Shape {
-        files: scale.files,
-        mean_bytes: list.mean_bytes,
-        exponent: scale.exponent,
-    };
-    let site = Site::new(seed, shape);
-    let volume = rig.volume(volume)?;
-    if site.pages() * PAGE_BYTES > volume.bytes() {
-        return Err(format!(
-            "{} files do not fit on a volume of {} bytes; give fewer",
-            scale.files,
-            volume.bytes()
-        ));
-    }
-    let log = log_of(ways, shape, list.requests / scale.divisor);
-    let log = (0..list.times)
-        .flat_map(|_| log.iter())
-        .map(|r| site.file(*r));
-    let host = Host::new(volume, scale.memory_pages);
-    let server = Server::behind(&GIGABIT, scale.processor);
-    let (measured, curve) = replay(&rig.env, &host, server, log)
-        .await
-        .map_err(to_message)?;
-    Ok((measured, curve, host.counts()))
-}
-
-/// Runs `work` on a node as `text` has it, with an X25-M of that size.
-fn on_node<T: 'static>(
-    seed: u64,
-    text: &str,
-    flash: Sectors,
-    work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
-) -> Result<(T, Nanos), String> {
-    let mut world = World::new(seed);
-    let mut phases = Rng::fork(seed, PHASES);
-    let mut below = BTreeMap::new();
-    for name in ["disk0", "disk1"] {
-        let phase = phases.below(1 << 20) as f64 / f64::from(1 << 20);
-        let disk = Hdd::new(&SAS10K_146, phase).map_err(to_message)?;
-        let model = world.add_model(disk);
-        let disk = Below {
-            sectors: SAS10K_146.capacity(),
-            service: Some(Service::Model { model, unit: 0 }),
-        };
-        below.insert(name.to_owned(), disk);
-    }
-    for (name, drive, sectors) in [
-        ("x25-m", &X25_M, flash),
-        ("x25-e", &X25_E_PAIR, X25_E_PAIR.capacity()),
-    ] {
-        let ssd = Ssd::new(drive, Wear::Steady).map_err(to_message)?;
-        let model = world.add_model(ssd);
-        let ssd = Below {
-            sectors,
-            service: Some(Service::Model { model, unit: 0 }),
-        };
-        below.insert(name.to_owned(), ssd);
-    }
-    rig::run_on(world, rig::topology(text)?, &below, work)
+    Ok(scale.on_node(seed, TOPOLOGY, replayed)?.0)
 }
 
 /// The short list on the disks; with choices, the X25-M caches them.
-impl load::Load for Scale {
+impl Load for Scale {
     fn place(&self) -> Place {
         Place {
             volumes: &["hdd"],
@@ -263,19 +337,54 @@ impl load::Load for Scale {
             .replace(&format!("{disks}mode = \"pass-through\"\n"), disks)
     }
 
+    fn with_flash(self, percent: u64) -> Scale {
+        let flash_percent = self.flash_percent * percent / 100;
+        Scale {
+            flash_percent,
+            ..self
+        }
+    }
+
     fn on_node<T: 'static>(
         self,
         seed: u64,
         text: &str,
-        flash_percent: u64,
         work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
     ) -> Result<(T, Nanos), String> {
-        let flash = X25_M.capacity().0 / u64::from(self.divisor) * flash_percent / 100;
-        on_node(seed, text, Sectors(flash / 2048 * 2048), work)
+        let flash = X25_M.capacity().0 / u64::from(self.divisor) * self.flash_percent / 100;
+        let flash = Sectors(flash / 2048 * 2048);
+        let mut world = World::new(seed);
+        let mut phases = Rng::fork(seed, PHASES);
+        let mut below = BTreeMap::new();
+        for name in ["disk0", "disk1"] {
+            let phase = phases.below(1 << 20) as f64 / f64::from(1 << 20);
+            let disk = Hdd::new(&SAS10K_146, phase).map_err(to_message)?;
+            let model = world.add_model(disk);
+            let disk = Below {
+                sectors: SAS10K_146.capacity(),
+                service: Some(Service::Model { model, unit: 0 }),
+            };
+            below.insert(name.to_owned(), disk);
+        }
+        for (name, drive, sectors) in [
+            ("x25-m", &X25_M, flash),
+            ("x25-e", &X25_E_PAIR, X25_E_PAIR.capacity()),
+        ] {
+            let ssd = Ssd::new(drive, Wear::Steady).map_err(to_message)?;
+            let model = world.add_model(ssd);
+            let ssd = Below {
+                sectors,
+                service: Some(Service::Model { model, unit: 0 }),
+            };
+            below.insert(name.to_owned(), ssd);
+        }
+        rig::run_on(world, rig::topology(text)?, &below, work)
     }
 
     async fn work(self, rig: &mut Rig, seed: u64, ways: u64) -> Result<Curve, String> {
-        Ok(replayed(rig, seed, ways, self, "hdd", SHORT).await?.1)
+        let drawn = Drawn::new(seed, ways, self, SHORT);
+        let on = (Drive::Hdd, Order::Elevator);
+        Ok(drawn.replayed(rig, self, on).await?.1)
     }
 }
 
@@ -284,15 +393,24 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, Stri
     let mut virtual_s = 0.0;
     let mut values = Values::new();
     for list in [SHORT, HOUR] {
-        for (drive, name) in Drive::ALL {
-            let (measured, _) = run_list(seed, scale, drive, list)?;
-            let requests = list.requests / scale.divisor * list.times;
-            virtual_s += f64::from(requests) / measured.tps;
-            for scheduler in ["elevator", "fifo"] {
+        let drawn = Rc::new(Drawn::new(seed, seed, scale, list));
+        for drive in Drive::ALL {
+            let name = drive.name();
+            let mut ran = None;
+            for (scheduler, order) in SCHEDULERS {
                 // The disk ran the hour with one of them only.
                 if list == HOUR && drive == Drive::Hdd && scheduler == "fifo" {
                     continue;
                 }
+                let measured = match ran {
+                    Some(measured) if drive != Drive::Hdd => measured,
+                    _ => run_drawn(seed, scale, (drive, order), drawn.clone())?.0,
+                };
+                if ran.is_none() || drive == Drive::Hdd {
+                    let requests = list.requests / scale.divisor * list.times;
+                    virtual_s += f64::from(requests) / measured.tps;
+                }
+                ran = Some(measured);
                 for (measure, value) in [
                     ("mtt", measured.mtt_ms),
                     ("ttsd", measured.ttsd_ms),

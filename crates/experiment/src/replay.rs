@@ -59,13 +59,14 @@ pub struct Measured {
 /// What a point of the curve covers.
 const INTERVAL: Nanos = Nanos::from_secs(1);
 
-/// Sends every request of `log`, once the one before is answered: what came of all of them,
-/// and over time.
+/// Sends every request of `log`, once the one before is answered, and calls `answered` then:
+/// what came of all of them, and over time.
 pub async fn replay(
     env: &Env,
     host: &Host<impl Device>,
     server: Server,
     log: impl Iterator<Item = File>,
+    answered: impl Fn(),
 ) -> IoResult<(Measured, Curve)> {
     let begun = env.timer.now();
     let mut sums = Sums::default();
@@ -84,6 +85,7 @@ pub async fn replay(
         host.read(file.data + first, file.pages() - first).await?;
         env.timer.until(read + server.on_wire(file.bytes)).await;
         env.timer.sleep(half).await;
+        answered();
         let ended = env.timer.now();
         sums.add(read + half - asked, ended - asked, file.bytes);
         let point = ((ended - begun).0 / INTERVAL.0) as usize;
@@ -158,7 +160,7 @@ mod tests {
         on_disk(READ, async move |gate, env| {
             let log = files.into_iter().map(file);
             let host = Host::new(gate, 1_000);
-            replay(&env, &host, server, log).await.unwrap().0
+            replay(&env, &host, server, log, || ()).await.unwrap().0
         })
     }
 

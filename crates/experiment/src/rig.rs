@@ -180,6 +180,15 @@ pub struct Below {
     pub service: Option<Service>,
 }
 
+impl Below {
+    /// A disk that is as the `model` of its device says, or else takes no time at all.
+    pub fn paced(sectors: Sectors, paced: bool) -> Below {
+        let instant = Service::uniform(Span::exactly(Nanos::ZERO));
+        let service = (!paced).then_some(instant);
+        Below { sectors, service }
+    }
+}
+
 /// Runs `work` on a node as `config` has it, where devices whose paths end in a digit are
 /// partitions of this length, and others are as `below` has them: what it came to, and how
 /// long it took there.

@@ -1,39 +1,98 @@
-//! Lets so many through at a time; the rest wait in order.
+//! Lets so many through at a time; the rest wait, in order or as a kernel's I/O scheduler has
+//! it.
+//!
+//! The elevator with fairness has a queue for each process. The queues take turns, and each
+//! goes upwards from where the heads are, then begins again at its lowest.
+//!
+//! Left out: slices of time, and waiting for a process that may soon ask nearby.
 
 use futures_channel::oneshot;
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+
+/// Who of those that wait is next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// Who came first.
+    Fifo,
+    /// Whose process is next, and of its requests the next upwards.
+    Elevator,
+}
+
+/// Who waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ask {
+    /// The process.
+    pub process: u32,
+    /// Where on the device.
+    pub at: u64,
+}
 
 /// Where to wait.
 pub struct Turnstile {
+    order: Order,
     free: Cell<u32>,
-    waiting: RefCell<VecDeque<oneshot::Sender<()>>>,
+    waiting: RefCell<Vec<(Ask, oneshot::Sender<()>)>>,
+    /// Who was let through last.
+    last: Cell<Ask>,
 }
 
 /// A place inside, until dropped.
 pub struct Turn<'a>(&'a Turnstile);
 
 impl Turnstile {
-    /// One for `places` at a time.
+    /// One for `places` at a time, in order.
     pub fn new(places: u32) -> Turnstile {
+        Turnstile::ordered(places, Order::Fifo)
+    }
+
+    /// One for `places` at a time.
+    pub fn ordered(places: u32, order: Order) -> Turnstile {
         Turnstile {
+            order,
             free: Cell::new(places),
             waiting: RefCell::default(),
+            last: Cell::default(),
         }
     }
 
-    /// Waits for a place.
+    /// Waits for a place, where all are alike.
     pub async fn pass(&self) -> Turn<'_> {
+        self.pass_for(Ask::default()).await
+    }
+
+    /// Waits for a place.
+    pub async fn pass_for(&self, ask: Ask) -> Turn<'_> {
         match self.free.get() {
             0 => {
                 let (called, call) = oneshot::channel();
-                self.waiting.borrow_mut().push_back(called);
+                self.waiting.borrow_mut().push((ask, called));
                 let result = call.await;
                 result.expect("who waits is called before the turnstile goes");
             }
-            free => self.free.set(free - 1),
+            free => {
+                self.free.set(free - 1);
+                self.last.set(ask);
+            }
         }
         Turn(self)
+    }
+
+    /// Takes who is next out of those that wait.
+    fn next(&self) -> Option<oneshot::Sender<()>> {
+        let mut waiting = self.waiting.borrow_mut();
+        let last = self.last.get();
+        let key = |ask: Ask| match self.order {
+            Order::Fifo => Default::default(),
+            Order::Elevator => (
+                (ask.process <= last.process, ask.process),
+                (ask.at < last.at, ask.at),
+            ),
+        };
+        // Of those that are alike the first.
+        let (place, _) = (waiting.iter().enumerate()).min_by_key(|(_, (ask, _))| key(*ask))?;
+        let (ask, next) = waiting.remove(place);
+        self.last.set(ask);
+        Some(next)
     }
 }
 
@@ -41,12 +100,66 @@ impl Drop for Turn<'_> {
     /// Passes the place on, or leaves it free.
     fn drop(&mut self) {
         loop {
-            let Some(next) = self.0.waiting.borrow_mut().pop_front() else {
+            let Some(next) = self.0.next() else {
                 return self.0.free.set(self.0.free.get() + 1);
             };
             if next.send(()).is_ok() {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt as _;
+    use std::pin::pin;
+
+    /// One is inside; these come, and are let through one after the other.
+    fn served(order: Order, asks: &[(u32, u64)]) -> Vec<(u32, u64)> {
+        let turnstile = Turnstile::ordered(1, order);
+        let mut inside = turnstile.pass().now_or_never();
+        let mut all: Vec<_> = asks
+            .iter()
+            .map(|(process, at)| {
+                let ask = Ask {
+                    process: *process,
+                    at: *at,
+                };
+                Some(Box::pin(turnstile.pass_for(ask)))
+            })
+            .collect();
+        let mut poll_all = |all: &mut Vec<Option<_>>| {
+            let mut through = None;
+            for (place, waits) in all.iter_mut().enumerate() {
+                let waiting: &mut Option<_> = waits;
+                if let Some(passing) = waiting
+                    && let Some(turn) = pin!(passing).as_mut().now_or_never()
+                {
+                    through = Some((place, turn));
+                    break;
+                }
+            }
+            through
+        };
+        let mut order = Vec::new();
+        assert!(poll_all(&mut all).is_none());
+        while order.len() < asks.len() {
+            drop(inside.take());
+            let (place, turn) = poll_all(&mut all).expect("one is let through");
+            all[place] = None;
+            order.push(asks[place]);
+            inside = Some(turn);
+        }
+        order
+    }
+
+    #[test]
+    fn fifo_keeps_to_the_order_and_the_elevator_takes_turns_and_goes_upwards() {
+        let asks = [(2, 50), (2, 10), (1, 90), (2, 70), (1, 20)];
+        assert_eq!(served(Order::Fifo, &asks), asks);
+        let sorted = [(1, 20), (2, 50), (1, 90), (2, 10), (2, 70)];
+        assert_eq!(served(Order::Elevator, &asks), sorted);
     }
 }

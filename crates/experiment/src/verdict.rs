@@ -112,14 +112,10 @@ pub fn rows(
             ));
         }
         let ours = values.iter().sum::<f64>() / values.len() as f64;
-        let error_percent = (ours / printed.value - 1.0) * 100.0;
+        let error_percent = printed.error_percent(ours);
         let interval = (printed.unit == RATIO).then(|| interval(&values)).flatten();
         let claims = printed.bound == Some(Bound::AtLeast);
         let inconclusive = claims && interval.is_some_and(spans_one);
-        let met = match (printed.bound, printed.tolerance_percent) {
-            (Some(bound), _) => Some(bound.holds(ours, printed.value)),
-            (None, most) => most.map(|most| error_percent.abs() <= most),
-        };
         Ok(Row {
             experiment: experiment.to_owned(),
             figure: printed.figure.clone(),
@@ -133,7 +129,7 @@ pub fn rows(
             status: printed.status,
             tolerance: printed.tolerance_percent,
             bound: printed.bound,
-            met: met.filter(|_| !inconclusive),
+            met: printed.met(ours).filter(|_| !inconclusive),
             interval,
             inconclusive,
             note: printed.note.clone(),
@@ -165,7 +161,7 @@ mod tests {
             figure = "spread"
             unit = "ms"
             value = 3.0
-            status = "not-identifiable"
+            status = "not identifiable"
         "#;
         Figures::parse(text).unwrap()
     }

@@ -10,6 +10,8 @@
 //! Not here: what a page holds, and what answers ([`Site`]).
 
 use block::{Env, IoError, IoResult, Nanos};
+use futures_channel::mpsc::{self, UnboundedSender};
+use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use libm::log;
 use serde::{Deserialize, Serialize};
@@ -178,10 +180,10 @@ struct Visit<S> {
     began: Nanos,
     points: RefCell<Vec<Tally>>,
     failed: RefCell<Option<IoError>>,
-    users: Cell<u32>,
 }
 
-/// Lets the users of `load` visit `site`, and calls `progress` each time a point is done.
+/// Lets the users of `load` visit `site`, and calls `progress` each time a point is done. Each
+/// sees the end of a page that was asked for in time; then nobody holds the site any more.
 pub async fn visit<S: Site>(
     env: &Env,
     seed: u64,
@@ -197,12 +199,14 @@ pub async fn visit<S: Site>(
         began: env.timer.now(),
         points: RefCell::new(vec![Tally::default(); count]),
         failed: RefCell::default(),
-        users: Cell::new(0),
     });
+    let (alive, mut gone) = mpsc::unbounded();
     for user in 0..load.users {
         let rng = Rng::fork(seed, USERS + u64::from(user));
-        env.spawn.spawn(live(visit.clone(), user, rng));
+        env.spawn
+            .spawn(live(alive.clone(), visit.clone(), user, rng));
     }
+    drop(alive);
     for point in 0..count {
         let end = visit.began + Nanos(load.interval.0 * (point as u64 + 1));
         env.timer.until(end.min(visit.began + load.span)).await;
@@ -211,25 +215,28 @@ pub async fn visit<S: Site>(
         }
         progress(&visit.points.borrow()[point]);
     }
+    gone.next().await;
     Ok(Curve {
         interval_s: seconds(load.interval),
         points: visit.points.take(),
     })
 }
 
-async fn live<S: Site>(visit: Rc<Visit<S>>, user: u32, mut rng: Rng) {
+/// One user, who drops `_alive` after all else.
+async fn live<S: Site>(_alive: UnboundedSender<()>, visit: Rc<Visit<S>>, user: u32, mut rng: Rng) {
     let (load, timer) = (visit.load, &visit.env.timer);
     let begin = load.ramp.0 as f64 * f64::from(user) / f64::from(load.users);
     timer.sleep(Nanos(begin as u64)).await;
-    visit.users.set(visit.users.get() + 1);
     let mut items = Vec::new();
-    while timer.now() < visit.began + load.span && visit.failed.borrow().is_none() {
+    let end = visit.began + load.span;
+    while timer.now() < end && visit.failed.borrow().is_none() {
         items.clear();
         visit.site.page(&mut rng, &mut items);
         if let Err(error) = visit.page(user, &items).await {
             visit.failed.replace(Some(error));
         }
-        timer.sleep(think(&mut rng, load.think)).await;
+        let next = timer.now() + think(&mut rng, load.think);
+        timer.until(next.min(end.max(timer.now()))).await;
     }
 }
 

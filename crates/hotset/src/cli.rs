@@ -371,6 +371,8 @@ pub enum Lab {
     /// against the default over the same seeds, and the advice of the first minutes against
     /// what was measured. Nothing outside the process is touched but DIRECTORY.
     Choices(commands::lab::Choices),
+    /// Run published evaluations without one part of their models at a time, to see what it moves
+    Ablate(commands::lab::Ablate),
     /// Write one page, report.html, of what `hotset lab run --out` has kept in a directory
     Report(commands::lab::Report),
 }

@@ -171,11 +171,43 @@ fn all_are_listed_run_kept_and_reported() {
         kept.cloned().collect()
     };
     assert_eq!(kept(&rows), kept(&rows_again));
+    tried_and_left_out(&out);
     let report = lab(&["report"], &out);
     assert!(report.status.success(), "{}", all(&report));
+    for what in ["What the parts of the model move", "Choices of today"] {
+        let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+        assert!(page.contains(what), "{what}");
+    }
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
     advise::page::assert_self_contained(&page);
     assert!(page.contains("quick form") && page.contains("mbps.on"));
+}
+
+/// Adds to what is kept: each choice of today, and what the parts of the model move.
+fn tried_and_left_out(out: &Path) {
+    let quick = ["nytro", "--quick", "--seeds", "1", "--json", "--out"];
+    let of = |command: &str| -> Value {
+        let arguments: Vec<&str> = [command].into_iter().chain(quick).collect();
+        let output = lab(&arguments, out);
+        let text = all(&output);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {text}"))
+    };
+    let rows = of("choices")[0]["rows"].as_array().unwrap().clone();
+    let rate = |name: &str| {
+        let row = rows.iter().find(|row| row["choice"] == name);
+        row.unwrap()["rate"].as_f64().unwrap()
+    };
+    assert_eq!(rows.len(), 19);
+    assert!(rate("restarted cold") < 0.9 * rate("restarted warm"));
+    assert!(rate("a flash drive lost") < 0.5 * rate("auto"));
+    let ablated = of("ablate")[0].clone();
+    let figures = ablated["figures"].as_array().unwrap();
+    let place = figures.iter().position(|f| f == "time").unwrap();
+    let times = |row: usize| ablated["rows"][row]["moved"][place]["ours"].as_f64();
+    assert_eq!(ablated["rows"][1]["without"], "the look-ups of indexes");
+    assert!(times(1) < times(0), "{ablated}");
+    // What is kept is taken from there.
+    assert_eq!(of("ablate")[0], ablated);
 }
 
 #[test]
@@ -192,6 +224,9 @@ fn what_cannot_be_run_kept_or_reported_is_reported_once_and_leaves_nothing() {
     assert!(!out.exists());
     refused(&["choices", "perc-mail", "--out"], &out, "no cache");
     refused(&["choices", "tetris", "--out"], &out, "\"tetris\"");
+    refused(&["ablate", "perc", "--out"], &out, "\"perc\"");
+    let figure = ["ablate", "nytro", "--figure", "colour", "--out"];
+    refused(&figure, &out, "\"colour\"");
     refused(&["report"], &out, "is no directory");
     std::fs::create_dir(&out).unwrap();
     refused(&["report"], &out, "no experiment has ended");

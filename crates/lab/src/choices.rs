@@ -4,6 +4,7 @@
 //! Invariant: a choice is called faster or slower only if the 95 % interval of its ratio to
 //! the default, seed by seed, does not span 1.
 
+use crate::about::About;
 use advise::sizing::volume::estimate;
 use experiment::choices::{ALL, AUTO, Came, Choice, Event};
 use experiment::spread::{interval, spans_one};
@@ -79,23 +80,6 @@ pub struct Tried {
     pub behind_percent: f64,
     /// Whether that is within what it may be.
     pub met: bool,
-}
-
-/// How it was run.
-#[derive(Clone, Debug)]
-pub struct About {
-    /// See [`Tried::experiment`].
-    pub experiment: String,
-    /// See [`Tried::quick`].
-    pub quick: bool,
-    /// See [`Tried::seed`].
-    pub seed: u64,
-    /// See [`Tried::command`].
-    pub command: String,
-    /// See [`Tried::commit`].
-    pub commit: String,
-    /// See [`Tried::wall_seconds`].
-    pub wall_seconds: f64,
 }
 
 impl Tried {

@@ -3,6 +3,8 @@
 //!
 //! Not here: what proves it (`proof`), and what advises its users (`advise`).
 
+pub mod ablation;
+pub mod about;
 pub mod bench;
 pub mod choices;
 pub mod drill;

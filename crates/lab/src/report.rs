@@ -3,13 +3,14 @@
 mod chart;
 mod short;
 
+use crate::ablation::Ablated;
 use crate::choices::{self, Tried};
 use crate::ownership;
 use advise::page::{Page, escape, span, table, themed};
 use experiment::figures::Status;
 use experiment::finished::Finished;
 use experiment::verdict::Row;
-use short::short;
+pub use short::short;
 use std::error::Error;
 use std::fmt::Write;
 
@@ -64,8 +65,13 @@ fn met<'a>(rows: impl Iterator<Item = &'a Row>) -> (usize, usize) {
     (judged.iter().filter(|met| **met).count(), judged.len())
 }
 
-/// The page, with what was tried; `missing` have not ended.
-pub fn page(all: &[Finished], tried: &[Tried], missing: &[&str]) -> Result<String, Box<dyn Error>> {
+/// The page, with what was tried and left out; `missing` have not ended.
+pub fn page(
+    all: &[Finished],
+    tried: &[Tried],
+    ablated: &[Ablated],
+    missing: &[&str],
+) -> Result<String, Box<dyn Error>> {
     let mut page = Page::new(
         "Published evaluations, run again",
         "In virtual time, on models of the drives that were evaluated, by the engine and arrays that serve.",
@@ -90,6 +96,12 @@ pub fn page(all: &[Finished], tried: &[Tried], missing: &[&str]) -> Result<Strin
             .iter()
             .filter(of)
             .map(tried_section)
+            .collect::<String>();
+        let of = |ablated: &&Ablated| ablated.experiment == finished.experiment;
+        inner += &ablated
+            .iter()
+            .filter(of)
+            .map(ablated_section)
             .collect::<String>();
         page.section(&finished.experiment, &inner);
     }
@@ -220,6 +232,30 @@ fn tried_section(tried: &Tried) -> String {
     )
 }
 
+/// What the parts of the model move, of what is missed.
+fn ablated_section(ablated: &Ablated) -> String {
+    let missed = ablated.missed();
+    if missed.is_empty() {
+        return String::new();
+    }
+    let head = ablated.head(&missed);
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    let lines = ablated.cells(&missed, short);
+    let lines: Vec<_> = lines.into_iter().map(|line| (line, false)).collect();
+    let quick = match ablated.quick {
+        true => "<p>Of the quick form: too little to judge by.</p>",
+        false => "",
+    };
+    format!(
+        "<h3>What the parts of the model move</h3>{quick}<p>Figures that are missed, with all of the \
+         model and without one part at a time; nothing is fitted again.</p>{}<p class=\"soft\">virtual \
+         time; <code>{}</code>, commit {}</p>",
+        table(&head, &lines, &[]),
+        escape(&ablated.command),
+        escape(&ablated.commit)
+    )
+}
+
 /// What is noted, once for all figures that it is noted of.
 fn notes<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<String> {
     let mut notes: Vec<(&str, String)> = Vec::new();
@@ -318,7 +354,7 @@ mod tests {
 
     #[test]
     fn the_verdict_comes_first_and_the_page_needs_nothing_else() {
-        let page = page(&[finished()], &[], &["y"]).unwrap();
+        let page = page(&[finished()], &[], &[], &["y"]).unwrap();
         assert_self_contained(&page);
         let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("no {what}"));
         assert!(at("0 of 1") < at("Verdict") && at("Verdict") < at("<figure>"));

@@ -1,5 +1,6 @@
 //! `hotset lab`.
 
+mod ablate;
 mod choices;
 mod origin;
 mod perc;
@@ -14,6 +15,7 @@ use proof::crash::{self, Request};
 use proof::{kill, nodesim, portsim, stack, writeback};
 use std::path::Path;
 
+pub use ablate::Ablate;
 pub use choices::Choices;
 pub use run::{Report, Run};
 
@@ -84,6 +86,7 @@ pub fn run(command: Lab) -> Result<(), Failure> {
         Lab::List => run::list(),
         Lab::Run(command) => run::run(&command),
         Lab::Choices(command) => choices::run(&command),
+        Lab::Ablate(command) => ablate::run(&command),
         Lab::Report(command) => run::write_report(&command),
     }
 }

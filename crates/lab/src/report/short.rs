@@ -1,7 +1,7 @@
 //! Figures as they are shown.
 
 /// Four digits or all before the point; no more noughts than were measured or printed.
-pub(super) fn short(value: f64) -> String {
+pub fn short(value: f64) -> String {
     let text = match value.abs() {
         large if large >= 1000.0 => return format!("{value:.0}"),
         middle if middle >= 10.0 => format!("{value:.1}"),

@@ -2,17 +2,16 @@
 
 use super::origin::commit;
 use super::run::{EVERY, progress};
-use super::side::by_side;
+use super::side::each;
 use super::store;
 use crate::Failure;
 use crate::commands::table::Table;
 use clap::Args;
-use experiment::choices::{ALL as CHOICES, Came};
+use experiment::choices::ALL as CHOICES;
 use experiment::registry::{ALL, Choose, Experiment, named};
-use lab::choices::{ADVICE_HEAD, About, HEAD, Tried, advice_cells, cells};
-use std::collections::BTreeMap;
+use lab::about::About;
+use lab::choices::{ADVICE_HEAD, HEAD, Tried, advice_cells, cells};
 use std::path::PathBuf;
-use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
 #[derive(Args)]
@@ -35,16 +34,6 @@ pub struct Choices {
     /// How many seeds
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
     seeds: u64,
-}
-
-/// An experiment that was asked for.
-struct Asked {
-    experiment: &'static Experiment,
-    choose: Choose,
-    begun: OnceLock<Instant>,
-    /// By the places of the choice and of the seed.
-    came: Mutex<BTreeMap<(usize, u64), Came>>,
-    tried: Mutex<Option<Tried>>,
 }
 
 fn which(names: &[String]) -> Result<Vec<(&'static Experiment, Choose)>, Failure> {
@@ -71,48 +60,24 @@ pub fn run(command: &Choices) -> Result<(), Failure> {
     if let Some(directory) = &command.out {
         store::prepare(directory)?;
     }
-    let mut asked = Vec::new();
+    let mut all = Vec::new();
     for (experiment, choose) in chosen {
         let before = match &command.out {
             Some(directory) => store::find_tried(directory, experiment.name)?,
             None => None,
         };
-        let before = match before {
+        let tried = match before {
             Some((path, tried)) => {
-                let same = (tried.quick, tried.seed, tried.seeds)
-                    == (command.quick, command.seed, command.seeds);
-                if !same {
-                    return Err(Failure::Usage(format!(
-                        "{} is of other seeds or another form; remove it, or choose another directory",
-                        path.display()
-                    )));
-                }
+                let ran = (tried.quick, tried.seed, tried.seeds);
+                let asked = (command.quick, command.seed, command.seeds);
+                store::is_of(&path, ran == asked)?;
                 eprintln!("{}: done before, in {}", experiment.name, path.display());
-                Some(tried)
+                tried
             }
-            None => None,
+            None => try_all(command, experiment.name, choose)?,
         };
-        asked.push(Asked {
-            experiment,
-            choose,
-            begun: OnceLock::new(),
-            came: Mutex::default(),
-            tried: Mutex::new(before),
-        });
+        all.push(tried);
     }
-    let left = asked.iter();
-    let left = left.filter(|asked| asked.tried.lock().expect("nobody panics").is_none());
-    let jobs: Vec<(&Asked, usize, u64)> = left
-        .flat_map(|asked| {
-            let choices = 0..CHOICES.len();
-            choices.flat_map(move |choice| (0..command.seeds).map(move |n| (asked, choice, n)))
-        })
-        .collect();
-    by_side(&jobs, |(asked, choice, n)| {
-        run_one(command, asked, *choice, *n)
-    })?;
-    let ended = |asked: Asked| asked.tried.into_inner().expect("nobody panics");
-    let all: Vec<Tried> = asked.into_iter().filter_map(ended).collect();
     if command.json {
         let text = serde_json::to_string_pretty(&all).map_err(Failure::runtime)?;
         println!("{text}");
@@ -122,26 +87,16 @@ pub fn run(command: &Choices) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs a choice with one seed, and keeps what the experiment came to if it was the last.
-fn run_one(command: &Choices, asked: &Asked, choice: usize, n: u64) -> Result<(), Failure> {
-    let begun = *asked.begun.get_or_init(Instant::now);
-    let (name, seed) = (asked.experiment.name, command.seed.saturating_add(n));
-    let came = (asked.choose)(seed, command.quick, CHOICES[choice]);
-    let came =
-        came.map_err(|what| Failure::Runtime(format!("{name}, {}: {what}", CHOICES[choice].name)))?;
-    progress(command.json)(&format!("{name}: {}, seed {seed}", CHOICES[choice].name));
-    let all = {
-        let mut all = asked.came.lock().expect("nobody panics");
-        all.insert((choice, n), came);
-        if all.len() as u64 != CHOICES.len() as u64 * command.seeds {
-            return Ok(());
-        }
-        std::mem::take(&mut *all)
-    };
-    let mut by_choice = vec![Vec::new(); CHOICES.len()];
-    for ((choice, _), came) in all {
-        by_choice[choice].push(came);
-    }
+/// Runs every choice with every seed, and keeps what they came to.
+fn try_all(command: &Choices, name: &str, choose: Choose) -> Result<Tried, Failure> {
+    let begun = Instant::now();
+    let progress = progress(command.json);
+    let came = each(CHOICES.len(), command.seeds, |choice, n| {
+        let (seed, choice) = (command.seed.saturating_add(n), CHOICES[choice]);
+        let came = choose(seed, command.quick, choice);
+        progress(&format!("{name}: {}, seed {seed}", choice.name));
+        came.map_err(|what| Failure::Runtime(format!("{name}, {}: {what}", choice.name)))
+    })?;
     let quick = if command.quick { " --quick" } else { "" };
     let about = About {
         experiment: name.into(),
@@ -154,12 +109,11 @@ fn run_one(command: &Choices, asked: &Asked, choice: usize, n: u64) -> Result<()
         commit: commit(),
         wall_seconds: begun.elapsed().as_secs_f64(),
     };
-    let tried = Tried::new(about, &by_choice);
+    let tried = Tried::new(about, &came);
     if let Some(directory) = &command.out {
         store::keep_tried(directory, &tried)?;
     }
-    *asked.tried.lock().expect("nobody panics") = Some(tried);
-    Ok(())
+    Ok(tried)
 }
 
 fn show(tried: &Tried) {

@@ -141,14 +141,9 @@ pub fn run(command: &Run) -> Result<(), Failure> {
         };
         let before = match before {
             Some((path, finished)) => {
-                let same = (finished.quick, finished.seed, finished.seeds)
-                    == (command.quick, command.seed, seeds);
-                if !same {
-                    return Err(Failure::Usage(format!(
-                        "{} is of other seeds or another form; remove it, or choose another directory",
-                        path.display()
-                    )));
-                }
+                let ran = (finished.quick, finished.seed, finished.seeds);
+                let asked = (command.quick, command.seed, seeds);
+                store::is_of(&path, ran == asked)?;
                 eprintln!("{name}: done before, in {}", path.display());
                 Some(finished)
             }
@@ -351,7 +346,10 @@ pub fn write_report(command: &Report) -> Result<(), Failure> {
         .flatten()
         .map(|(_, tried)| tried)
         .collect();
-    let page = report::page(&finished, &tried, &missing).map_err(Failure::runtime)?;
+    let ablated = ALL.iter().map(|e| store::find_ablated(directory, e.name));
+    let ablated: Vec<_> = ablated.collect::<Result<_, _>>()?;
+    let ablated: Vec<_> = ablated.into_iter().flatten().map(|(_, a)| a).collect();
+    let page = report::page(&finished, &tried, &ablated, &missing).map_err(Failure::runtime)?;
     let path = directory.join("report.html");
     store::replace(&path, page.as_bytes())?;
     println!("{}", path.display());

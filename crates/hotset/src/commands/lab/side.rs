@@ -1,9 +1,33 @@
 //! Work that runs side by side, one thread a processor.
 
 use crate::Failure;
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+
+/// Does `work` for each of so many variants with each of so many seeds: what each came to, by
+/// variant.
+pub fn each<T: Send>(
+    variants: usize,
+    seeds: u64,
+    work: impl Fn(usize, u64) -> Result<T, Failure> + Sync,
+) -> Result<Vec<Vec<T>>, Failure> {
+    let jobs = (0..variants).flat_map(|variant| (0..seeds).map(move |n| (variant, n)));
+    let jobs: Vec<(usize, u64)> = jobs.collect();
+    let came = Mutex::new(BTreeMap::new());
+    by_side(&jobs, |(variant, n)| {
+        let ended = work(*variant, *n)?;
+        let mut came = came.lock().expect("nobody panics");
+        came.insert((*variant, *n), ended);
+        Ok(())
+    })?;
+    let mut by_variant: Vec<Vec<T>> = (0..variants).map(|_| Vec::new()).collect();
+    for ((variant, _), ended) in came.into_inner().expect("nobody panics") {
+        by_variant[variant].push(ended);
+    }
+    Ok(by_variant)
+}
 
 /// Does all `jobs`, each begun in order; nothing more is begun after a failure.
 pub fn by_side<T: Sync>(

@@ -4,6 +4,7 @@
 
 use crate::Failure;
 use experiment::finished::Finished;
+use lab::ablation::Ablated;
 use lab::choices::Tried;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -64,6 +65,27 @@ pub fn find_tried(directory: &Path, name: &str) -> Result<Option<(PathBuf, Tried
     read(directory, &tried(name), name, parse)
 }
 
+/// An error if what is at `path` is of another run than was asked for.
+pub fn is_of(path: &Path, same: bool) -> Result<(), Failure> {
+    match same {
+        true => Ok(()),
+        false => Err(Failure::Usage(format!(
+            "{} is of other seeds or another form; remove it, or choose another directory",
+            path.display()
+        ))),
+    }
+}
+
+/// What the parts of `name` move, if it is there, and where.
+pub fn find_ablated(directory: &Path, name: &str) -> Result<Option<(PathBuf, Ablated)>, Failure> {
+    let parse = |text: &str| Ablated::parse(text).map(|a| (a.experiment.clone(), a));
+    read(directory, &ablated(name), name, parse)
+}
+
+fn ablated(name: &str) -> String {
+    format!("ablation-{name}")
+}
+
 fn tried(name: &str) -> String {
     format!("choices-{name}")
 }
@@ -107,6 +129,11 @@ pub fn keep(directory: &Path, finished: &Finished) -> Result<(), Failure> {
 /// Keeps what choices came to.
 pub fn keep_tried(directory: &Path, came: &Tried) -> Result<(), Failure> {
     write(directory, &tried(&came.experiment), came)
+}
+
+/// Keeps what the parts of an experiment move.
+pub fn keep_ablated(directory: &Path, came: &Ablated) -> Result<(), Failure> {
+    write(directory, &ablated(&came.experiment), came)
 }
 
 fn write(directory: &Path, stem: &str, what: &impl serde::Serialize) -> Result<(), Failure> {

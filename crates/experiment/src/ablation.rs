@@ -1,0 +1,43 @@
+//! A model without one of its parts, to see what that part moves.
+//!
+//! Invariant: all else stays as it is, and no parameter is fitted again.
+
+/// A part of an experiment's model.
+pub struct Part<S> {
+    /// What it is.
+    pub name: &'static str,
+    /// The same model without it.
+    pub without: fn(S) -> S,
+}
+
+/// The names of parts.
+pub fn names<S>(parts: &[Part<S>]) -> Vec<&'static str> {
+    parts.iter().map(|part| part.name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::registry::ALL;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_experiment_names_its_parts_and_each_once() {
+        for experiment in &ALL {
+            let parts = (experiment.parts)();
+            let distinct: HashSet<_> = parts.iter().collect();
+            assert!(parts.len() > 1, "{}", experiment.name);
+            assert_eq!(distinct.len(), parts.len(), "{parts:?}");
+        }
+    }
+
+    /// A part whose absence moves nothing would be none.
+    #[test]
+    fn without_a_part_the_figures_are_others() {
+        let quick = ALL.iter().find(|e| e.name == "nytro").unwrap();
+        let whole = (quick.run)(1, true, &|_| ()).unwrap();
+        for part in 0..(quick.parts)().len() {
+            let without = (quick.without)(1, true, part, &|_| ()).unwrap();
+            assert_ne!(without.values, whole.values, "{part}");
+        }
+    }
+}
