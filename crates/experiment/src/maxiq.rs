@@ -246,7 +246,7 @@ fn run_all(seed: u64, scale: Scale, cached: bool) -> Result<(Vec<Curve>, Nanos),
             let short = scale.sweep(users);
             let (curve, more) = run_one(seed, short, cached, short.users, short.span, |_| ())?;
             curves.push(curve);
-            took = took + more;
+            took += more;
         }
     }
     Ok((curves, took))
