@@ -26,7 +26,7 @@ use crate::turnstile::Order;
 use crate::verdict::{Outcome, Values};
 use crate::visitors::Curve;
 use block::{Nanos, Sectors};
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, select, try_join};
 use sim::model::catalogue::hdd::SAS10K_146;
 use sim::model::catalogue::link::GIGABIT;
 use sim::model::catalogue::ssd::{X25_E, X25_M};
@@ -69,7 +69,7 @@ const X25_E_PAIR: SsdParameters = SsdParameters {
     ..X25_E
 };
 /// What can be left out of the model.
-const PARTS: [Part<Scale>; 5] = [
+const PARTS: [Part<Scale>; 6] = [
     Part {
         name: "the server's processor time",
         without: |scale| Scale {
@@ -95,6 +95,13 @@ const PARTS: [Part<Scale>; 5] = [
         name: "the server's own log",
         without: |scale| Scale {
             has_log: false,
+            ..scale
+        },
+    },
+    Part {
+        name: "the survey of the disks at the start, which leaves their heads far out",
+        without: |scale| Scale {
+            heads_far: false,
             ..scale
         },
     },
@@ -180,6 +187,8 @@ pub struct Scale {
     pub has_metadata: bool,
     /// Whether the server writes a log to the disks.
     pub has_log: bool,
+    /// Whether the disks' heads are where the start of the node has left them.
+    pub heads_far: bool,
     /// Memory for pages.
     pub memory_pages: u32,
     /// How large the X25-M is, in percent of its part.
@@ -197,6 +206,7 @@ impl Scale {
         has_way: true,
         has_metadata: true,
         has_log: true,
+        heads_far: true,
         memory_pages: MEMORY_PAGES,
         flash_percent: 100,
         divisor: 1,
@@ -274,6 +284,11 @@ impl Drawn {
                 ..file
             },
         });
+        if !scale.heads_far {
+            // Two reads at once are one for each of the mirrored disks.
+            let read = || volume.read(0, PAGE_BYTES as usize);
+            try_join(read(), read()).await.map_err(to_message)?;
+        }
         let host = Host::new(volume, scale.memory_pages).scheduled(order);
         let mut server = Server::behind(&GIGABIT, scale.processor);
         if !scale.has_way {

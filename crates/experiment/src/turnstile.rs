@@ -114,45 +114,23 @@ impl Drop for Turn<'_> {
 mod tests {
     use super::*;
     use futures_util::FutureExt as _;
+    use futures_util::future::join_all;
     use std::pin::pin;
 
-    /// One is inside; these come, and are let through one after the other.
+    /// One is inside, and these wait: the order in which they are let through.
     fn served(order: Order, asks: &[(u32, u64)]) -> Vec<(u32, u64)> {
         let turnstile = Turnstile::ordered(1, order);
-        let mut inside = turnstile.pass().now_or_never();
-        let mut all: Vec<_> = asks
-            .iter()
-            .map(|(process, at)| {
-                let ask = Ask {
-                    process: *process,
-                    at: *at,
-                };
-                Some(Box::pin(turnstile.pass_for(ask)))
-            })
-            .collect();
-        let mut poll_all = |all: &mut Vec<Option<_>>| {
-            let mut through = None;
-            for (place, waits) in all.iter_mut().enumerate() {
-                let waiting: &mut Option<_> = waits;
-                if let Some(passing) = waiting
-                    && let Some(turn) = pin!(passing).as_mut().now_or_never()
-                {
-                    through = Some((place, turn));
-                    break;
-                }
-            }
-            through
+        let inside = turnstile.pass().now_or_never().expect("it is free");
+        let passed = RefCell::new(Vec::new());
+        let pass = async |&(process, at): &(u32, u64)| {
+            let _turn = turnstile.pass_for(Ask { process, at }).await;
+            passed.borrow_mut().push((process, at));
         };
-        let mut order = Vec::new();
-        assert!(poll_all(&mut all).is_none());
-        while order.len() < asks.len() {
-            drop(inside.take());
-            let (place, turn) = poll_all(&mut all).expect("one is let through");
-            all[place] = None;
-            order.push(asks[place]);
-            inside = Some(turn);
-        }
-        order
+        let mut all = pin!(join_all(asks.iter().map(pass)));
+        assert!(all.as_mut().now_or_never().is_none());
+        drop(inside);
+        while all.as_mut().now_or_never().is_none() {}
+        passed.take()
     }
 
     #[test]
