@@ -29,6 +29,8 @@ use trace::{Record, TapeReader};
 const PHASES: u64 = 12;
 /// The buffers of a daemon by default.
 const BUFFER_BYTES: usize = 256 << 20;
+/// From the end of a daemon to the start of the next.
+const RESTART: Nanos = Nanos::from_secs(10);
 const MIB: Sectors = Sectors::from_mib(1);
 
 /// A volume as its clients reach it.
@@ -152,10 +154,12 @@ impl Rig {
         self.machine.pull(&path_of(device));
     }
 
-    /// Ends the node in order, and starts another on the same disks.
+    /// Ends the node in order, and starts another on the same disks. What devices are still
+    /// asked for then ends in between, as it does before a process is gone.
     pub async fn restart(&mut self) -> Result<(), String> {
         self.clients.clear();
         self.node.stop().await?;
+        self.env.timer.sleep(RESTART).await;
         let (platform, frontend) = (self.platform.clone(), self.frontend.clone());
         self.node = Node::start(&self.config, platform, vec![frontend]).await?;
         Node::supervise(&self.node);
