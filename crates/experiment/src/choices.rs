@@ -139,7 +139,7 @@ async fn try_on<L: Load>(mut rig: Rig, load: L, seed: u64, choice: Choice) -> Re
     let place = load.place();
     let watch = rig.watch();
     let timer = rig.env.timer.clone();
-    let ask = async {
+    let ask = async move {
         timer.sleep(place.advised_after).await;
         watch.observe(place.volumes[0]).await
     };
@@ -148,7 +148,7 @@ async fn try_on<L: Load>(mut rig: Rig, load: L, seed: u64, choice: Choice) -> Re
     match choice.event {
         Event::None => {}
         Event::Lost => rig.pull(place.flash),
-        Event::Restarted => rig.restart().await?,
+        Event::Restarted => rig = rig.restart().await?,
     }
     let before = rig.counters().await?;
     let curve = load.work(&mut rig, seed, seed + (1 << 32)).await?;

@@ -156,14 +156,16 @@ impl Rig {
 
     /// Ends the node in order, and starts another on the same disks. What devices are still
     /// asked for then ends in between, as it does before a process is gone.
-    pub async fn restart(&mut self) -> Result<(), String> {
+    pub async fn restart(mut self) -> Result<Rig, String> {
         self.clients.clear();
         self.node.stop().await?;
+        // Its pools keep their devices as long as it is there.
+        drop(self.node);
         self.env.timer.sleep(RESTART).await;
         let (platform, frontend) = (self.platform.clone(), self.frontend.clone());
-        self.node = Node::start(&self.config, platform, vec![frontend]).await?;
-        Node::supervise(&self.node);
-        Ok(())
+        let node = Node::start(&self.config, platform, vec![frontend]).await?;
+        Node::supervise(&node);
+        Ok(Rig { node, ..self })
     }
 }
 
