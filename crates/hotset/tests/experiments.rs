@@ -71,12 +71,9 @@ fn files_are_swept_through_a_daemon() {
     let output = command.arg(place.path("files")).output().unwrap();
     let points = points(&output);
     assert_eq!(points.len(), 4 * 2 * 5);
-    for point in &points {
-        assert!(
-            point["cpu_daemon_percent"].as_f64().unwrap() > 0.0,
-            "{point}"
-        );
-    }
+    // The kernel counts in ticks, of which a busy machine may give one point none.
+    let cpu = |point: &Value| point["cpu_daemon_percent"].as_f64().unwrap();
+    assert!(points.iter().any(|point| cpu(point) > 0.0), "{points:?}");
 }
 
 #[test]
@@ -193,13 +190,13 @@ fn tried_and_left_out(out: &Path) {
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {text}"))
     };
     let rows = of("choices")[0]["rows"].as_array().unwrap().clone();
-    let rate = |name: &str| {
+    let hits = |name: &str| {
         let row = rows.iter().find(|row| row["choice"] == name);
-        row.unwrap()["rate"].as_f64().unwrap()
+        row.unwrap()["hit_percent"].as_f64().unwrap()
     };
     assert_eq!(rows.len(), 19);
-    assert!(rate("restarted cold") < 0.9 * rate("restarted warm"));
-    assert!(rate("a flash drive lost") < 0.5 * rate("auto"));
+    assert!(hits("restarted cold") + 3.0 < hits("restarted warm"));
+    assert!(hits("a flash drive lost") < 1.0 && hits("auto") > 90.0);
     let ablated = of("ablate")[0].clone();
     let figures = ablated["figures"].as_array().unwrap();
     let place = figures.iter().position(|f| f == "time").unwrap();
