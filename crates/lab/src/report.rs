@@ -15,21 +15,20 @@ use std::error::Error;
 use std::fmt::Write;
 
 /// What stands over [`cells`].
-pub const ROW_HEAD: [&str; 10] = [
+pub const ROW_HEAD: [&str; 9] = [
     "figure",
     "unit",
     "published",
     "ours",
-    "from",
-    "to",
-    "95 %",
     "error %",
     "status",
     "within",
+    "seeds",
+    "95 %",
 ];
 
 /// A row's cells, as pages and terminals show them.
-pub fn cells(row: &Row) -> [String; 10] {
+pub fn cells(row: &Row) -> [String; 9] {
     let asked = match (row.bound, row.tolerance) {
         (Some(bound), _) => Some(bound.name().to_owned()),
         (None, most) => most.map(|most| format!("{most:.0} %")),
@@ -42,20 +41,17 @@ pub fn cells(row: &Row) -> [String; 10] {
         (None, _) if row.inconclusive => "inconclusive".into(),
         (None, _) => "-".into(),
     };
-    let interval = row
-        .interval
-        .map(|[from, to]| format!("{}..{}", short(from), short(to)));
+    let span = |[from, to]: [f64; 2]| format!("{}..{}", short(from), short(to));
     [
         row.figure.clone(),
         row.unit.clone(),
         short(row.published),
         short(row.ours),
-        short(row.ours_min),
-        short(row.ours_max),
-        interval.unwrap_or_else(|| "-".into()),
         format!("{:+.1}", row.error_percent),
         row.status.name().into(),
         within,
+        span([row.ours_min, row.ours_max]),
+        row.interval.map_or("-".into(), span),
     ]
 }
 

@@ -315,7 +315,7 @@ fn show(all: &[Finished], json: bool) -> Result<(), Failure> {
 
 fn table(rows: &[Row]) -> Table {
     // The unit, the status and what was asked.
-    let mut table = Table::new(&report::ROW_HEAD).text(&[1, 8, 9]);
+    let mut table = Table::new(&report::ROW_HEAD).text(&[1, 5, 6]);
     for row in rows {
         table.row(report::cells(row));
     }
