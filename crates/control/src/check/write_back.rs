@@ -99,6 +99,7 @@ mod tests {
 [[device]]
 name = "hdd"
 path = "/none/hdd"
+controller = "sas0"
 [[device]]
 name = "ssd0"
 path = "/none/ssd0"
@@ -136,18 +137,18 @@ unix = "/none/socket"
             (
                 "controller = \"pcie1\"",
                 "controller = \"pcie0\"",
-                "21: db: write-back needs two controllers; ssd0 and ssd1 have pcie0",
+                "22: db: write-back needs two controllers; ssd0 and ssd1 have pcie0",
             ),
             (
                 "[\"ssd0\", \"ssd1\"]",
                 "[\"ssd0\"]",
-                "21: volume db is write-back, and its log has 1",
+                "22: volume db is write-back, and its log has 1",
             ),
             ("log = [\"ssd0\", \"ssd1\"]", "", "its log has 0 devices"),
             (
                 "[\"ssd0\", \"ssd1\"]",
                 "[\"ssd0\", \"hdd\"]",
-                "21: the log of volume db uses device hdd",
+                "22: the log of volume db uses device hdd",
             ),
             (
                 "[\"ssd0\", \"ssd1\"]",
@@ -157,42 +158,42 @@ unix = "/none/socket"
             (
                 "devices = []",
                 "devices = [\"ssd1\"]",
-                "15: pool fast uses device ssd1",
+                "16: pool fast uses device ssd1",
             ),
             (
                 "path = \"/none/ssd1\"",
                 "path = \"/none/ssd1\"\nread_only = true",
-                "12: the log of volume db",
+                "13: the log of volume db",
             ),
             (
                 "path = \"/none/ssd1\"",
                 "nbd = \"nbd://h\"",
-                "11: the log of volume db cannot be on an NBD",
+                "12: the log of volume db cannot be on an NBD",
             ),
             (
                 "pool = \"fast\"",
                 "pool = \"fast\"\nread_only = true",
-                "21: volume db is read-only and",
+                "22: volume db is read-only and",
             ),
             (
                 "pool = \"fast\"",
                 "pool = \"fast\"\nmax_lag = \"0s\"",
-                "20: volume db may lag by nothing",
+                "21: volume db may lag by nothing",
             ),
             (
                 "pool = \"fast\"",
                 "pool = \"fast\"\ndirty_max = \"1KiB\"",
-                "20: `dirty_max` of 1 KiB",
+                "21: `dirty_max` of 1 KiB",
             ),
             (
                 "controller = \"pcie1\"",
                 "",
-                "9: the log of volume db is on a device without `controller`",
+                "10: the log of volume db is on a device without `controller`",
             ),
             (
                 "[[listen]]",
                 "[[attach]]\nublk = \"db\"\n[[listen]]",
-                "20: volume db is write-back, and has a door that is not NBD",
+                "21: volume db is write-back, and has a door that is not NBD",
             ),
         ] {
             let text = GOOD.replacen(from, to, 1);
