@@ -31,6 +31,8 @@ pub mod belady;
 mod clock;
 mod clock2q_plus;
 mod composed;
+#[cfg(test)]
+mod fifo;
 mod heat;
 mod index;
 mod lines;

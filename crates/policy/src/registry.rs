@@ -19,10 +19,10 @@ pub trait Visit {
 }
 
 macro_rules! policies {
-    ($($(#[$doc:meta])* $list:ident: $($name:literal, $about:literal => $make:expr;)*)*) => {
+    ($($(#[$doc:meta])* $list:ident: $($([$only:meta])? $name:literal, $about:literal => $make:expr;)*)*) => {
         $(
             $(#[$doc])*
-            pub const $list: &[(&str, &str)] = &[$(($name, $about)),*];
+            pub const $list: &[(&str, &str)] = &[$($(#[$only])? ($name, $about)),*];
         )*
 
         fn with<I: Index + 'static, V: Visit>(
@@ -32,7 +32,7 @@ macro_rules! policies {
             visit: V,
         ) -> Option<V::Output> {
             match name {
-                $($($name => {
+                $($($(#[$only])? $name => {
                     let replacement = $make(universe, slots);
                     Some(visit.visit(Composed::<_, FirstTouch>::new(replacement, FirstTouch)))
                 })*)*
@@ -57,6 +57,7 @@ policies! {
     "w-tinylfu-1", "frequency decides who leaves a window of 1%" => |u, s| WTinyLfu::<I>::new(u, s, 1);
     "w-tinylfu-20", "frequency decides who leaves a window of 20%" => |u, s| WTinyLfu::<I>::new(u, s, 20);
     "s3-fifo", "small, main and ghost FIFO queues" => S3Fifo::<I>::new;
+    [cfg(test)] "fifo", "the oldest goes, used or not" => crate::fifo::Fifo::<I>::new;
 
     /// One rule of `auto` each, which measure what its choice is worth; not for use.
     RULES:
