@@ -100,6 +100,9 @@ pub struct WriteBack {
     pub owed_bytes: u64,
     /// The age of the oldest of them.
     pub lag_s: f64,
+    /// Bytes a second that the origin takes, as lately measured while more was owed.
+    #[serde(default)]
+    pub rate_bytes: Option<u64>,
     /// Copies of the log that take part; with less than 2 the origin answers writes.
     pub copies: u32,
     /// Why nothing goes to the origin at present.

@@ -251,6 +251,6 @@ async fn run(
 /// Notifies the service manager, where there is one.
 fn notify(state: &[NotifyState]) {
     if let Err(error) = sd_notify::notify(false, state) {
-        eprintln!("hotset: the service manager cannot be ended_with: {error}");
+        eprintln!("hotset: the service manager cannot be notified: {error}");
     }
 }

@@ -156,6 +156,7 @@ fn write_back(log: cache::log::Status) -> WriteBack {
     WriteBack {
         owed_bytes: log.dirty_bytes,
         lag_s: log.lag.as_secs_f64(),
+        rate_bytes: log.rate,
         copies: log.copies as u32,
         trouble: log.trouble.map(|error| error.to_string()),
     }

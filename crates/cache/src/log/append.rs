@@ -4,14 +4,17 @@
 //! opening reads up to the first hole. So both copies are flushed after it unless
 //! nothing before it was left to flush.
 //!
+//! Writes wait as `pace` says before there is room for them, then for the limits.
+//!
 //! Without one of the copies nothing new is acknowledged that the origin has not: what is
 //! on the way waits until it has been cleaned, later writes go to the origin once nothing
 //! is owed.
 
 use super::Inner;
+use super::pace::seconds;
 use super::stage::Stage;
-use super::state::Flight;
-use block::{Device, Extent, Fua, IoError, IoResult, Kind, Shared};
+use super::state::{Flight, RESERVE};
+use block::{Device, Extent, Fua, IoError, IoResult, Kind, Nanos, Shared};
 use layout::{
     BLOCK_BYTES, Became, RECORD_BLOCKS_MAX, Record, RecordExtent, SEGMENT_BLOCKS, Segment,
     SegmentCopy, block_crc,
@@ -71,6 +74,7 @@ impl<P: Device> Inner<P> {
         durable: Fua,
     ) -> IoResult {
         let blocks = data.as_ref().map_or(0, |data| data.len() / BLOCK_BYTES) as u64;
+        self.paced(blocks.max(1)).await;
         match self.room(1 + blocks as u32, blocks).await? {
             Room::Origin => {
                 let _under = self.stages.enter(Stage::Degraded);
@@ -87,6 +91,36 @@ impl<P: Device> Inner<P> {
                 self.in_time(number).await
             }
         }
+    }
+
+    /// Lets the writer of so many blocks wait as long as it has to.
+    async fn paced(&self, blocks: u64) {
+        if !self.copies.are_both() {
+            return;
+        }
+        let (now, fullness) = (self.env.timer.now(), self.fullness());
+        let turn = self.pace.borrow_mut().turn(now, fullness, blocks);
+        if turn > now {
+            self.env.timer.sleep(turn - now).await;
+        }
+    }
+
+    /// How near the nearest limit is: at 1 writes stop.
+    pub(super) fn fullness(&self) -> f64 {
+        let state = self.state.borrow();
+        let owed = state.index.blocks() as f64;
+        let max_lag = seconds(self.config.max_lag);
+        let age = state.oldest().map_or(Nanos::ZERO, |at| self.clock() - at);
+        let carried_in_time = self.pace.borrow().rate().map(|rate| rate * max_lag);
+        let room = (self.copies.segments() - RESERVE as u32) * SEGMENT_BLOCKS;
+        [
+            owed * BLOCK_BYTES as f64 / self.config.dirty_max as f64,
+            f64::from(state.blocks_used()) / f64::from(room),
+            seconds(age) / max_lag,
+            carried_in_time.map_or(0.0, |blocks| owed / blocks),
+        ]
+        .into_iter()
+        .fold(0.0, f64::max)
     }
 
     /// Waits until there is room in the log for a client's record, or until the origin is

@@ -9,9 +9,10 @@
 //!     on the origin ⟹ durable in the pool before
 //!     a batch begins ⟹ the one before it is at the origin, durably, and the pool knows
 //!
-//! Not here: coalescing over intervals, pacing, shares of the origin's time.
+//! Not here: coalescing over intervals, shares of the origin's time.
 
 use super::Inner;
+use super::pace::HALF;
 use super::stage::Stage;
 use block::{Buf, Device, Fua, IoError, IoResult, Kind, Nanos, Shared};
 use futures_util::future::{join_all, select};
@@ -35,6 +36,18 @@ struct Batch {
     to: u64,
     cursor: (u64, u32),
     data: Shared,
+}
+
+impl Batch {
+    /// Blocks that its records changed; a zeroed or discarded extent counts as one.
+    fn blocks(&self) -> u64 {
+        let extents = self.records.iter().flat_map(|part| &part.extents);
+        let blocks = extents.map(|extent| match extent.became {
+            Became::Data => u64::from(extent.count),
+            Became::Zero | Became::Discarded => 1,
+        });
+        blocks.sum()
+    }
 }
 
 struct Part {
@@ -89,18 +102,16 @@ impl<P: Device> Inner<P> {
     }
 
     fn is_urgent(&self) -> bool {
-        let state = self.state.borrow();
-        let dirty = state.index.blocks() * BLOCK_BYTES as u64;
         self.closing.get()
             || self.pressed.get() > 0
             || self.draining.get() > 0
             || !self.copies.are_both()
-            || dirty > self.config.dirty_max / 2
-            || state.free.len() < self.copies.segments() as usize / 2
+            || self.fullness() > HALF
     }
 
     async fn clean(&self) -> IoResult {
         let batch = self.collect().await?;
+        let begun = self.env.timer.now();
         {
             let state = &mut *self.state.borrow_mut();
             if batch.interval == state.interval {
@@ -122,6 +133,10 @@ impl<P: Device> Inner<P> {
             state.index.remove(part.number, &part.extents, part.at);
         }
         state.done(batch.to, batch.cursor);
+        if state.done_to < state.owed_to {
+            let took = self.env.timer.now() - begun;
+            self.pace.borrow_mut().carried(batch.blocks(), took);
+        }
         self.changed.notify();
         Ok(())
     }

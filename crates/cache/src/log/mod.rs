@@ -30,6 +30,7 @@ mod clean;
 mod copies;
 mod index;
 mod ledger;
+mod pace;
 mod read;
 mod recover;
 mod stage;
@@ -46,6 +47,7 @@ use block::{
 use copies::Copies;
 use index::Piece;
 use layout::{BLOCK_BYTES, BLOCK_SECTORS, Became, Uuid};
+use pace::Pace;
 use state::State;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -92,6 +94,7 @@ struct Inner<P> {
     state: RefCell<State>,
     changed: Rc<Signal>,
     stages: Rc<Stages>,
+    pace: RefCell<Pace>,
     /// Writes that wait for the cleaner.
     pressed: Cell<u32>,
     draining: Cell<u32>,
@@ -110,6 +113,8 @@ pub struct Status {
     pub dirty_bytes: u64,
     /// The age of the oldest.
     pub lag: Nanos,
+    /// Bytes a second that the origin takes of it, as lately measured while more was owed.
+    pub rate: Option<u64>,
     /// Copies that take part.
     pub copies: usize,
     /// What keeps the cleaner from going on.
@@ -142,9 +147,11 @@ impl<P: Device> WriteBack<P> {
     pub fn status(&self) -> Status {
         let state = self.0.state.borrow();
         let oldest = state.oldest();
+        let rate = self.0.pace.borrow().rate();
         Status {
             dirty_bytes: state.index.blocks() * BLOCK_BYTES as u64,
             lag: oldest.map_or(Nanos::ZERO, |at| self.0.clock() - at),
+            rate: rate.map(|blocks| (blocks * BLOCK_BYTES as f64) as u64),
             copies: self.0.copies.online().count(),
             trouble: self.0.trouble.borrow().as_ref().map(IoError::duplicate),
         }

@@ -86,6 +86,7 @@ impl<P: Device> WriteBack<P> {
             state: RefCell::new(state),
             changed,
             stages,
+            pace: RefCell::default(),
             pressed: Cell::new(0),
             draining: Cell::new(0),
             closing: Cell::new(false),

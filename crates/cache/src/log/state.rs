@@ -165,6 +165,12 @@ impl State {
         self.free_segments();
     }
 
+    /// Blocks of the segments that are not free, but for what is left of the last.
+    pub(super) fn blocks_used(&self) -> u32 {
+        let whole = self.segments.len().saturating_sub(1) as u32 * SEGMENT_BLOCKS;
+        whole + self.segments.back().map_or(0, |last| last.used)
+    }
+
     /// Segments that nobody needs are free.
     pub(super) fn free_segments(&mut self) {
         while self.segments.len() > 1 {

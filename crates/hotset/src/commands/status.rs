@@ -110,7 +110,7 @@ pub fn volumes(status: &Status) -> Table {
 
 /// A table of the logs of volumes that are write-back; nothing if none is.
 pub fn logs(status: &Status) -> String {
-    let mut table = Table::new(&["WRITE-BACK", "OWED", "LAG", "COPIES", "TROUBLE"]);
+    let mut table = Table::new(&["WRITE-BACK", "OWED", "LAG", "RATE", "COPIES", "TROUBLE"]);
     let mut any = false;
     for volume in &status.volumes {
         let Some(log) = &volume.write_back else {
@@ -121,6 +121,8 @@ pub fn logs(status: &Status) -> String {
             volume.name.clone(),
             bytes(log.owed_bytes),
             format!("{:.1} s", log.lag_s),
+            log.rate_bytes
+                .map_or_else(|| "-".into(), |rate| format!("{}/s", bytes(rate))),
             log.copies.to_string(),
             log.trouble.clone().unwrap_or_else(|| "-".into()),
         ]);

@@ -1,0 +1,104 @@
+//! Pacing: writes slow down before the limits stop them.
+//!
+//! With x the fullest of
+//!
+//! ```text
+//! owed / dirty_max      room taken of the log      age / max_lag      owed / (rate * max_lag)
+//! ```
+//!
+//! each block of a write waits (x - 1/2) / (1 - x) / rate once x is over a half, one block
+//! after the other: the law by which OpenZFS delays transactions (`dmu_tx_delay` in
+//! `dmu_tx.c`). Writes that come faster than the origin takes them settle at x = 3/4, where
+//! they go at its rate.
+//!
+//! Invariant: a write that does not wait for a limit waits `DELAY_MAX` a block at most.
+
+use block::Nanos;
+
+/// From here on writes wait, and the cleaner hurries.
+pub(super) const HALF: f64 = 0.5;
+/// The longest that one block waits (OpenZFS: `zfs_delay_max_ns`).
+const DELAY_MAX: f64 = 0.1;
+/// How long what was measured counts, in seconds.
+const MEMORY: f64 = 5.0;
+
+/// What the cleaner achieves, and whose turn it is to write.
+#[derive(Default)]
+pub(super) struct Pace {
+    /// Carried out lately, while more was owed.
+    blocks: f64,
+    /// In so many seconds.
+    seconds: f64,
+    /// When the last write that waits is to go on.
+    turn: Nanos,
+}
+
+impl Pace {
+    /// So many blocks were carried out in that time, and there are more.
+    pub(super) fn carried(&mut self, blocks: u64, took: Nanos) {
+        let took = seconds(took);
+        let keep = MEMORY / (MEMORY + took);
+        self.blocks = self.blocks * keep + blocks as f64;
+        self.seconds = self.seconds * keep + took;
+    }
+
+    /// Blocks a second; none before anything was measured.
+    pub(super) fn rate(&self) -> Option<f64> {
+        (self.seconds > 0.0).then(|| self.blocks / self.seconds)
+    }
+
+    /// When a write of so many blocks may go on.
+    pub(super) fn turn(&mut self, now: Nanos, fullness: f64, blocks: u64) -> Nanos {
+        if let Some(rate) = self.rate().filter(|_| fullness > HALF) {
+            let wait = match fullness < 1.0 {
+                true => (fullness - HALF) / (1.0 - fullness) / rate,
+                false => DELAY_MAX,
+            };
+            let wait = wait.min(DELAY_MAX) * blocks as f64;
+            self.turn = self.turn.max(now) + Nanos((wait * 1e9) as u64);
+            return self.turn;
+        }
+        now
+    }
+}
+
+pub(super) fn seconds(time: Nanos) -> f64 {
+    time.0 as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_waits_below_a_half_or_before_anything_was_measured() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.turn(Nanos(7), 0.9, 1), Nanos(7));
+        pace.carried(100, Nanos::from_secs(1));
+        assert_eq!(pace.turn(Nanos(7), 0.5, 1), Nanos(7));
+    }
+
+    #[test]
+    fn at_three_quarters_writes_go_at_the_rate_one_after_the_other() {
+        let mut pace = Pace::default();
+        pace.carried(100, Nanos::from_secs(1));
+        let at = |millis| Nanos::from_millis(millis);
+        assert_eq!(pace.turn(at(0), 0.75, 1), at(10));
+        assert_eq!(pace.turn(at(0), 0.75, 2), at(30));
+        assert_eq!(pace.turn(at(50), 0.75, 1), at(60));
+        assert_eq!(pace.turn(at(60), 1.0, 1), at(160), "the longest");
+    }
+
+    #[test]
+    fn the_rate_follows_an_origin_that_slows_down() {
+        let mut pace = Pace::default();
+        for _ in 0..20 {
+            pace.carried(100, Nanos::from_secs(1));
+        }
+        assert!((pace.rate().unwrap() - 100.0).abs() < 1.0);
+        for _ in 0..20 {
+            pace.carried(25, Nanos::from_secs(1));
+        }
+        assert!((pace.rate().unwrap() - 25.0).abs() < 3.0);
+    }
+}

@@ -1,0 +1,133 @@
+//! Write-back on modelled drives: writes go at the SSDs' speed until the log is half full, and
+//! from then on at the disk's, without a pause.
+
+use block::{BoxDevice, Device, Fua, Geometry, IoResult, Lba, Nanos, Sectors, ShardId, TargetId};
+use cache::log::{Area, Config, Members, WriteBack};
+use layout::Uuid;
+use shard::{Config as ShardConfig, Disk, Local, Mesh, Shard};
+use sim::model::catalogue::hdd::SAS7K2;
+use sim::model::catalogue::ssd::X25_E;
+use sim::model::{Hdd, Model, Ssd, Wear};
+use sim::{DiskSpec, Outcome, Rng, Service, Sim, SimDriver, World};
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::rc::Rc;
+
+const SEGMENTS: u32 = 68;
+const DEPTH: u64 = 16;
+const RUN: Nanos = Nanos::from_secs(120);
+const ORIGIN: Sectors = Sectors::from_mib(2048);
+
+/// No device is lost here.
+struct Unharmed;
+
+impl Members for Unharmed {
+    fn lose(&self, member: u16) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
+        panic!("member {member} is lost")
+    }
+}
+
+/// When writes began, and how long they took.
+type Writes = Rc<RefCell<Vec<(Nanos, Nanos)>>>;
+
+fn add(world: &mut World, name: &str, sectors: Sectors, model: impl Model + 'static) -> TargetId {
+    let model = world.add_model(model);
+    let mut spec = DiskSpec::new(Geometry::new(name, sectors, Sectors(8)));
+    spec.service = Service::Model { model, unit: 0 };
+    world.add_disk(spec).unwrap()
+}
+
+async fn write_at_random(local: Local<SimDriver>, disks: [TargetId; 3], writes: Writes) {
+    let env = local.env();
+    let area = |copy: usize, domain: &str| {
+        Some(Area {
+            device: local.disk(disks[1 + copy]).unwrap(),
+            base: Lba(0),
+            segments: SEGMENTS,
+            member: copy as u16,
+            domain: domain.into(),
+            trusted: true,
+        })
+    };
+    let config = Config {
+        pool: Uuid(1),
+        log: 1,
+        volume: 1,
+        incarnation: 1,
+        epoch: Nanos::ZERO,
+        dirty_max: 1 << 30,
+        max_lag: Nanos::from_secs(600),
+        clean_after: Nanos::from_secs(1),
+        stages: Rc::default(),
+    };
+    let origin = BoxDevice::new(local.disk(disks[0]).unwrap());
+    let areas: [Option<Area<Disk<SimDriver>>>; 2] = [area(0, "pcie0"), area(1, "pcie1")];
+    let log = WriteBack::open(config, env.clone(), Rc::new(Unharmed), areas, origin);
+    let log = log.await.unwrap();
+    log.begin();
+    let clients = (0..DEPTH).map(|client| {
+        let (env, log, writes) = (env.clone(), log.clone(), writes.clone());
+        async move {
+            let mut rng = Rng::fork(7, client);
+            while env.timer.now() < RUN {
+                let begun = env.timer.now();
+                let at = Lba(rng.below(ORIGIN.0 / 8) * 8);
+                let data = env.pool.get(4096).await.share();
+                log.write(at, data, Fua::No).await.unwrap();
+                writes.borrow_mut().push((begun, env.timer.now() - begun));
+            }
+        }
+    });
+    futures_util::future::join_all(clients).await;
+    log.close().await;
+}
+
+#[test]
+fn random_writes_slow_down_to_the_disk_s_rate_without_a_pause() {
+    let mut world = World::new(1);
+    let ssd = || Ssd::new(&X25_E, Wear::Steady).unwrap();
+    let disks = [
+        add(
+            &mut world,
+            "origin",
+            ORIGIN,
+            Hdd::new(&SAS7K2, 0.0).unwrap(),
+        ),
+        add(&mut world, "ssd0", Sectors::from_mib(128), ssd()),
+        add(&mut world, "ssd1", Sectors::from_mib(128), ssd()),
+    ];
+    let writes = Writes::default();
+    let mut sim = Sim::new(world);
+    let outcome = sim.drive(1, |_, driver| {
+        let writes = writes.clone();
+        let config = ShardConfig::default();
+        Shard::boot(ShardId(0), driver, Mesh::new(1), config, move |local| {
+            write_at_random(local, disks, writes)
+        })
+    });
+    assert_eq!(outcome, Outcome::Done);
+
+    let writes = writes.take();
+    // Half of 64 segments, of which a record of one block takes two blocks.
+    let free = writes[..32 * 127].iter().map(|(_, took)| *took).max();
+    assert!(
+        free < Some(Nanos::from_millis(20)),
+        "below a half: {free:?}"
+    );
+
+    let settled = writes
+        .iter()
+        .filter(|(begun, _)| *begun >= Nanos(RUN.0 / 2));
+    let waits: Vec<Nanos> = settled.map(|(_, took)| *took).collect();
+    let rate = waits.len() as u64 / 60;
+    assert!(
+        (200..400).contains(&rate),
+        "{rate} writes a second to a disk"
+    );
+    // Where writes are stopped until a segment is free, the longest takes 545 ms.
+    let longest = waits.into_iter().max();
+    assert!(
+        longest < Some(Nanos::from_millis(150)),
+        "the longest: {longest:?}"
+    );
+}
