@@ -315,6 +315,24 @@ impl Array {
         core.scrub(repair).await
     }
 
+    /// How far the scrub is that runs.
+    pub fn scrubbing(&self) -> Option<Progress> {
+        let progress = self.core().scrub.get();
+        (progress.total > Sectors::ZERO).then_some(progress)
+    }
+
+    /// Ends the scrub that runs, at its next step; whether there is one.
+    pub fn cancel_scrub(&self) -> bool {
+        self.core().scrub_cancelled.set(true);
+        self.scrubbing().is_some()
+    }
+
+    /// The device that was to take the place of a member in sync does not; whether there
+    /// was one.
+    pub fn cancel_replacement(&self) -> bool {
+        self.core().cancel_replacement()
+    }
+
     /// Remembers, durably, when the array was scrubbed last.
     pub async fn set_scrubbed(&self, scrubbed: Scrubbed) -> IoResult {
         self.core().set_scrubbed(scrubbed).await

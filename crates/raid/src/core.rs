@@ -119,6 +119,10 @@ pub(crate) struct Core {
     pub turn: Cell<u64>,
     pub last_use: Cell<Nanos>,
     pub progress: Cell<crate::maintenance::Progress>,
+    /// How far the scrub is that runs.
+    pub scrub: Cell<crate::maintenance::Progress>,
+    /// It is to end where it is.
+    pub scrub_cancelled: Cell<bool>,
     pub commits: Commits,
     /// Changes that are under way, whoever still waits for them.
     pub late: Late,
@@ -206,6 +210,8 @@ impl Core {
             turn: Cell::new(0),
             last_use: Cell::new(Nanos::ZERO),
             progress: Cell::default(),
+            scrub: Cell::default(),
+            scrub_cancelled: Cell::default(),
             commits: Commits::new(&parts.past),
             late: Late::default(),
             replacement: RefCell::default(),

@@ -26,6 +26,8 @@ pub(crate) struct Replacement {
     old: Rc<Member>,
     /// Regions before this one have been copied.
     done: usize,
+    /// It is over because somebody wanted that.
+    cancelled: bool,
 }
 
 impl Core {
@@ -49,6 +51,7 @@ impl Core {
             member,
             old,
             done: 0,
+            cancelled: false,
         });
         Ok(())
     }
@@ -62,6 +65,7 @@ impl Core {
             member,
             old,
             done,
+            ..
         } = replacement.as_ref()?;
         let same = self.in_sync(*role).is_some_and(|now| Rc::ptr_eq(&now, old));
         let gets_all = old.successor.borrow().is_some();
@@ -93,6 +97,17 @@ impl Core {
         {
             replacement.old.successor.take();
         }
+    }
+
+    /// The other one is given nothing more; whether there was an exchange.
+    pub fn cancel_replacement(&self) -> bool {
+        let mut replacement = self.replacement.borrow_mut();
+        let Some(replacement) = &mut *replacement else {
+            return false;
+        };
+        replacement.cancelled = true;
+        replacement.old.successor.take();
+        true
     }
 
     /// Goes on with an exchange; `false` if it was left unfinished.
@@ -147,7 +162,11 @@ impl Core {
     /// The old one is lost, or the other one has refused something.
     async fn end_replacement(self: &Rc<Core>) -> IoResult<bool> {
         let Some(Replacement {
-            role, member, old, ..
+            role,
+            member,
+            old,
+            cancelled,
+            ..
         }) = self.replacement.take()
         else {
             return Ok(false);
@@ -157,9 +176,12 @@ impl Core {
             self.activate_spare(claim, member).await?;
             return Ok(false);
         }
+        let why = match cancelled {
+            true => "that was cancelled",
+            false => "it refused a write or a flush; give another device",
+        };
         self.log(format!(
-            "{}: {} does not take the place of member {role}: it refused a write or a flush; give \
-             another device",
+            "{}: {} does not take the place of member {role}: {why}",
             self.name, member.name
         ));
         Ok(false)

@@ -9,6 +9,7 @@
 use crate::core::Core;
 use crate::format::{BLOCK_BYTES, SUPERBLOCKS, Scrubbed, Superblock};
 use crate::levels::{LEGS_MAX, Piece, Stripe};
+use crate::maintenance::Progress;
 use crate::member::Member;
 use crate::xor::xor;
 use block::{Access, Extent, Fua, Grant, IoResult, Kind, Lba, Sectors};
@@ -34,13 +35,26 @@ pub struct ScrubReport {
 const STEP: Sectors = Sectors(128);
 
 impl Core {
-    /// Looks at the whole array.
+    /// Looks at the whole array, unless that is cancelled.
     pub async fn scrub(self: &Rc<Core>, repair: bool) -> IoResult<ScrubReport> {
+        self.scrub_cancelled.set(false);
+        let ended = self.scrub_all(repair).await;
+        self.scrub.set(Progress::default());
+        ended
+    }
+
+    async fn scrub_all(self: &Rc<Core>, repair: bool) -> IoResult<ScrubReport> {
         let mut report = ScrubReport::default();
         if self.bitmap.is_none() {
             let what = format!("{} has no redundancy to scrub", self.shape.level().name());
             return Err(self.error(Kind::Invalid, what));
         }
+        let mut progress = Progress {
+            total: self.geometry.sectors,
+            began: self.env.timer.now(),
+            ..Progress::default()
+        };
+        self.scrub.set(progress);
         report.unreadable += self.mend_metadata().await?;
         let mut at = Lba::ZERO;
         let end = self.geometry.extent().end();
@@ -77,6 +91,8 @@ impl Core {
                 report.skipped += step.0;
             }
             at = at + step;
+            progress.done += step;
+            self.scrub.set(progress);
             self.pace(step).await;
         }
         if report.mismatches > report.repaired {
@@ -90,9 +106,18 @@ impl Core {
         Ok(report)
     }
 
+    /// Whether the scrub goes on.
+    fn check_scrubs(&self) -> IoResult {
+        if self.scrub_cancelled.get() {
+            let what = "its scrub was cancelled; what it repaired stays, and the next starts over";
+            return Err(self.error(Kind::Other, what));
+        }
+        self.check_serves()
+    }
+
     /// Whether the array goes on. Of one that is being closed nothing more is asked: its
     /// members may be somebody else's next.
-    fn check_scrubs(&self) -> IoResult {
+    fn check_serves(&self) -> IoResult {
         self.check_up()?;
         match self.closed.get() {
             false => Ok(()),
@@ -105,7 +130,7 @@ impl Core {
 
     /// Remembers, durably, when the array was scrubbed last.
     pub async fn set_scrubbed(self: &Rc<Core>, scrubbed: Scrubbed) -> IoResult {
-        self.check_scrubs()?;
+        self.check_serves()?;
         self.roster.change(|roster| roster.scrubbed = scrubbed);
         self.until_silent(self.commit()).await
     }
