@@ -21,23 +21,29 @@ pub fn is_kept(request: &Request) -> bool {
 /// The roles of an array by number, and the device that has each.
 pub type Roles = Vec<(u32, Option<String>)>;
 
-/// `text` after `request`; `roles` names those of an array, as they are before it.
-/// The result is a configuration that can be read, if `text` was one.
+/// Which of `texts`, the files of a configuration, changes by `request`, and to what; `roles`
+/// names those of an array, as they are before it. The result is a file that can be read, if
+/// it was one.
 pub fn edit(
-    text: &str,
+    texts: &[&str],
     request: &Request,
     roles: &dyn Fn(&str) -> Roles,
-) -> Result<String, String> {
-    let mut file: DocumentMut = text
-        .parse()
-        .map_err(|error| format!("it is no TOML ({error})"))?;
+) -> Result<(usize, String), String> {
+    let files = texts.iter().map(|text| {
+        let file = text.parse();
+        file.map_err(|error| format!("it is no TOML ({error})"))
+    });
+    let mut files: Vec<DocumentMut> = files.collect::<Result<_, _>>()?;
+    let at = holder(&files, request)?;
+    let mut file = files.swap_remove(at);
+    let others = &files;
     match request {
         Request::SetMode { volume, mode } => {
             set(section(&mut file, "volume", volume)?, "mode", mode);
         }
         Request::AddVolume { volume, device } => {
             if let Some(device) = device {
-                append_new(&mut file, device)?;
+                append_new(&mut file, others, device)?;
             }
             // One that the daemon does not serve is put in its place.
             let name = Volume::parse(volume)?.name.value;
@@ -50,7 +56,7 @@ pub fn edit(
             volumes.remove(at.ok_or_else(|| format!("no volume is named {volume}"))?);
         }
         Request::AddDevice { pool, device } => {
-            let name = known(&mut file, device)?;
+            let name = known(&mut file, others, device)?;
             add(list(section(&mut file, "pool", pool)?, "devices")?, &name);
         }
         Request::RemoveDevice { pool, device } => {
@@ -58,7 +64,7 @@ pub fn edit(
             devices.retain(|other| other.as_str() != Some(device));
         }
         Request::AddMember { array, device, .. } => {
-            let name = known(&mut file, device)?;
+            let name = known(&mut file, others, device)?;
             let table = section(&mut file, "array", array)?;
             let members = list(table, "members")?;
             if contains(members, &name) || members.len() < roles(array).len() {
@@ -73,7 +79,7 @@ pub fn edit(
             device: new,
             ..
         } => {
-            let name = known(&mut file, new)?;
+            let name = known(&mut file, others, new)?;
             let roles = roles(array);
             let role = roles.iter().find(|(role, _)| role.to_string() == *member);
             let old = role.and_then(|(_, device)| device.clone());
@@ -94,9 +100,50 @@ pub fn edit(
     let mut problems = Vec::new();
     config::parse(&after, &mut problems);
     match problems.first() {
-        None => Ok(after),
+        None => Ok((at, after)),
         Some(problem) => Err(format!("line {problem}")),
     }
+}
+
+/// Which file has the section that changes; of one that is new, the first.
+fn holder(files: &[DocumentMut], request: &Request) -> Result<usize, String> {
+    let (kind, name) = match request {
+        Request::SetMode { volume, .. } | Request::RemoveVolume { volume } => {
+            ("volume", volume.clone())
+        }
+        Request::AddVolume { volume, .. } => {
+            let name = Volume::parse(volume)?.name.value;
+            return Ok(find(files, "volume", name.as_str()).unwrap_or(0));
+        }
+        Request::AddDevice { pool, .. } | Request::RemoveDevice { pool, .. } => {
+            ("pool", pool.clone())
+        }
+        Request::AddMember { array, .. } | Request::ReplaceMember { array, .. } => {
+            ("array", array.clone())
+        }
+        _ => return Ok(0),
+    };
+    let is_inline = |file: &DocumentMut| {
+        let item = file.get(kind);
+        item.is_some_and(|item| item.as_array_of_tables().is_none())
+    };
+    let why = || match files.iter().any(is_inline) {
+        true => format!("`{kind}` is not written as [[{kind}]]"),
+        false => format!("no {kind} is named {name}"),
+    };
+    find(files, kind, &name).ok_or_else(why)
+}
+
+/// The first file that has a section of a kind and name.
+fn find(files: &[DocumentMut], kind: &str, name: &str) -> Option<usize> {
+    files
+        .iter()
+        .position(|file| named(file, kind, name).is_some())
+}
+
+fn named<'a>(file: &'a DocumentMut, kind: &str, name: &str) -> Option<&'a Table> {
+    let all = file.get(kind)?.as_array_of_tables()?;
+    all.iter().find(|table| is_named(table, name))
 }
 
 /// Every section of a kind; made if there is none.
@@ -130,19 +177,27 @@ fn append(file: &mut DocumentMut, kind: &str, text: &str) -> Result<(), String> 
     Ok(())
 }
 
-/// Appends a device, unless the file has it already; its name.
-fn append_new(file: &mut DocumentMut, text: &str) -> Result<String, String> {
+/// Appends a device, unless this file or another has it already; its name.
+fn append_new(
+    file: &mut DocumentMut,
+    others: &[DocumentMut],
+    text: &str,
+) -> Result<String, String> {
     let name = Device::parse(text)?.name.value.to_string();
     let new: DocumentMut = text.parse().map_err(|error| format!("{error}"))?;
-    let devices = sections(file, "device")?;
-    let Some(old) = devices.iter().find(|table| is_named(table, &name)) else {
+    sections(file, "device")?;
+    let old = {
+        let mut all = others.iter().chain([&*file]);
+        all.find_map(|file| named(file, "device", &name)).cloned()
+    };
+    let Some(old) = old else {
         append(file, "device", text)?;
         return Ok(name);
     };
     let place = |table: &Table, key| table.get(key).and_then(Item::as_str).map(str::to_owned);
     let same = ["path", "nbd"]
         .iter()
-        .all(|key| place(old, key) == place(&new, key));
+        .all(|key| place(&old, key) == place(&new, key));
     if same {
         Ok(name)
     } else {
@@ -151,10 +206,14 @@ fn append_new(file: &mut DocumentMut, text: &str) -> Result<String, String> {
 }
 
 /// The name of a device, which the file has in the end.
-fn known(file: &mut DocumentMut, device: &NamedOrNew) -> Result<String, String> {
+fn known(
+    file: &mut DocumentMut,
+    others: &[DocumentMut],
+    device: &NamedOrNew,
+) -> Result<String, String> {
     match device {
         NamedOrNew::Named(name) => Ok(name.clone()),
-        NamedOrNew::New(text) => append_new(file, text),
+        NamedOrNew::New(text) => append_new(file, others, text),
     }
 }
 
@@ -239,7 +298,7 @@ unix = "/run/hotset/nbd.sock"
 
     fn with(text: &str, request: Request) -> Result<String, String> {
         let roles = |_: &str| vec![(0, Some("a".to_owned())), (1, Some("b".to_owned()))];
-        edit(text, &request, &roles)
+        edit(&[text], &request, &roles).map(|(_, after)| after)
     }
 
     fn new(name: &str) -> NamedOrNew {
@@ -319,6 +378,29 @@ unix = "/run/hotset/nbd.sock"
         assert_eq!(with(TEXT, back.clone()).unwrap(), TEXT);
         let lacking = TEXT.replace("[\"a\", \"b\"]", "[\"a\"]");
         assert_eq!(with(&lacking, back).unwrap(), TEXT);
+    }
+
+    #[test]
+    fn of_several_files_the_one_that_has_the_section_changes() {
+        let more = "# Mail.\n[[pool]]\nname = \"small\"\ndevices = []\n";
+        let add = |pool: &str, device| Request::AddDevice {
+            pool: pool.into(),
+            device,
+        };
+        let roles = |_: &str| Vec::new();
+        let request = add("small", new("ssd1"));
+        let (at, after) = edit(&[TEXT, more], &request, &roles).unwrap();
+        assert!(at == 1 && after.starts_with("# Mail.\n[[pool]]"), "{after}");
+        assert!(after.contains("devices = [\"ssd1\"]") && after.contains("[[device]]"));
+        // What another file has is not written again.
+        let old = NamedOrNew::New("name = \"ssd0\"\npath = \"/dev/nvme0n1\"\n".into());
+        let (at, after) = edit(&[TEXT, more], &add("small", old), &roles).unwrap();
+        assert!(at == 1 && !after.contains("[[device]]"), "{after}");
+        let volume = Request::AddVolume {
+            volume: "name = \"b\"\norigin = \"x\"\npool = \"small\"\n".into(),
+            device: None,
+        };
+        assert_eq!(edit(&[TEXT, more], &volume, &roles).unwrap().0, 0);
     }
 
     #[test]

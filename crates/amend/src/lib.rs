@@ -3,6 +3,7 @@
 //! Invariants:
 //!     the file is replaced as a whole, or left as it is
 //!     comments and the order of what stays are kept
+//!     a file that is not as the daemon has read it is left as it is, and so is the daemon
 //!     what another wrote after the file was read is never lost
 //!     whoever changes a file holds the lock of its directory, so that of two
 //!     the second begins from what the first wrote
@@ -15,13 +16,14 @@ mod edit;
 pub use edit::edit;
 
 use control::client::{Client, Error};
+use control::files::Files;
 use control::protocol::Request;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
-/// Has `request` carried out, and the daemon's configuration file say the same
+/// Has `request` carried out, and the daemon's configuration say the same
 /// unless it is `temporary`. The file is prepared first, so that one that cannot
 /// be written changes nothing.
 pub fn change(client: &mut Client, request: &Request, temporary: bool) -> Result<(), Error> {
@@ -38,18 +40,64 @@ pub fn change(client: &mut Client, request: &Request, temporary: bool) -> Result
         let members = array.into_iter().flat_map(|array| &array.members);
         members.map(|m| (m.role, m.device.clone())).collect()
     };
-    let draft = Draft::prepare(Path::new(path), |text| edit(text, request, &roles));
+    let draft = Draft::prepare(Path::new(path), |files| {
+        let running = client.configuration();
+        let running = running.map_err(|error| format!("cannot be compared: {error}"))?;
+        as_read(&running.files, files)?;
+        let texts: Vec<&str> = files.iter().map(|file| file.text.as_str()).collect();
+        let cannot =
+            |why| format!("cannot say this: {why}, and nothing was changed; use --temporary");
+        edit(&texts, request, &roles).map_err(cannot)
+    });
     let draft = draft.map_err(Error::Refused)?;
     client.command(request)?;
-    draft.commit().map_err(Error::Refused)
+    let notice = draft.amendment();
+    // The lock is held until the daemon knows: who has it next compares with what it knows.
+    let lock = draft.commit().map_err(Error::Refused)?;
+    let known = client.command(&notice);
+    drop(lock);
+    known
+}
+
+/// Whether the files are as the daemon has read them.
+fn as_read(running: &Files, files: &Files) -> Result<(), String> {
+    let remedy = "and nothing was changed; run `hotset reload` first, or use --temporary";
+    let mut read = running.iter();
+    for file in files.iter() {
+        let path = file.path.display();
+        match read.next() {
+            Some(before) if before.path != file.path => {
+                return Err(format!(
+                    "is not as the daemon has read it: its files were others, {remedy}"
+                ));
+            }
+            None => return Err(format!("has a new file beside it, {path}, {remedy}")),
+            Some(before) if before.text != file.text => {
+                let difference = difference(&before.text, &file.text);
+                return Err(format!(
+                    "is not as the daemon has read it: in {path}, {difference}, {remedy}"
+                ));
+            }
+            Some(_) => (),
+        }
+    }
+    match read.next() {
+        Some(gone) => Err(format!("lacks {}, {remedy}", gone.path.display())),
+        None => Ok(()),
+    }
 }
 
 /// A file's new text, written beside it.
 struct Draft {
+    /// As the configuration names it.
+    name: PathBuf,
+    /// Without links.
     path: PathBuf,
     beside: PathBuf,
     before: String,
-    _directory: File,
+    after: String,
+    /// The lock of whoever changes files of this configuration.
+    lock: Option<File>,
 }
 
 impl Drop for Draft {
@@ -60,40 +108,70 @@ impl Drop for Draft {
 }
 
 impl Draft {
+    /// Draws up what `edit` makes of one of the files of the configuration at `main`.
     fn prepare(
-        path: &Path,
-        edit: impl FnOnce(&str) -> Result<String, String>,
+        main: &Path,
+        edit: impl FnOnce(&Files) -> Result<(usize, String), String>,
     ) -> Result<Draft, String> {
-        let fails = |what: &str, error: std::io::Error| {
+        let fails = |path: &Path, what: &str, error: std::io::Error| {
             let path = path.display();
             format!(
                 "{path} cannot be {what} ({error}), and nothing was changed; mend that, or use --temporary"
             )
         };
+        let real = fs::canonicalize(main).map_err(|error| fails(main, "read", error))?;
+        let lock = File::open(directory(&real)).map_err(|error| fails(&real, "locked", error))?;
+        lock.lock().map_err(|error| fails(&real, "locked", error))?;
+        let files = Files::read(main).map_err(|(path, error)| fails(&path, "read", error))?;
+        let edited = edit(&files).map_err(|why| format!("{} {why}", main.display()));
+        let (at, after) = edited?;
+        let file = files.iter().nth(at).expect("one of these").clone();
         // A link stays one.
-        let path = &fs::canonicalize(path).map_err(|error| fails("read", error))?;
-        let directory = path.parent().unwrap_or(Path::new("/"));
-        let lock = File::open(directory).map_err(|error| fails("locked", error))?;
-        lock.lock().map_err(|error| fails("locked", error))?;
-        let before = fs::read_to_string(path).map_err(|error| fails("read", error))?;
-        let after = edit(&before).map_err(|why| {
-            format!(
-                "{} cannot say this: {why}, and nothing was changed; use --temporary",
-                path.display()
-            )
-        })?;
-        let mut name = path.file_name().unwrap_or_default().to_os_string();
-        name.push(".new");
+        let path =
+            fs::canonicalize(&file.path).map_err(|error| fails(&file.path, "read", error))?;
+        let mut beside = path.file_name().unwrap_or_default().to_os_string();
+        beside.push(".new");
         let draft = Draft {
-            path: path.clone(),
-            beside: directory.join(name),
-            before,
-            _directory: lock,
+            beside: directory(&path).join(beside),
+            name: file.path,
+            path,
+            before: file.text,
+            after,
+            lock: Some(lock),
         };
-        draft
-            .write(&after)
-            .map_err(|error| fails("written", error))?;
+        let written = draft.write(&draft.after);
+        written.map_err(|error| fails(&draft.name, "written", error))?;
         Ok(draft)
+    }
+
+    /// What the daemon is notified of.
+    fn amendment(&self) -> Request {
+        let (before, after) = (self.before.as_bytes(), self.after.as_bytes());
+        let same = |pair: &(&u8, &u8)| pair.0 == pair.1;
+        let from = before.iter().zip(after).take_while(same).count();
+        // Neither text is cut within a character.
+        let from = (0..=from)
+            .rev()
+            .find(|at| self.before.is_char_boundary(*at))
+            .unwrap_or(0);
+        let (rest, new) = (&before[from..], &after[from..]);
+        let end = rest
+            .iter()
+            .rev()
+            .zip(new.iter().rev())
+            .take_while(same)
+            .count();
+        let boundary = |end: &usize| {
+            self.before.is_char_boundary(before.len() - end)
+                && self.after.is_char_boundary(after.len() - end)
+        };
+        let end = (0..=end).rev().find(boundary).unwrap_or(0);
+        Request::Amended {
+            file: self.name.clone(),
+            from,
+            to: before.len() - end,
+            text: self.after[from..after.len() - end].to_owned(),
+        }
     }
 
     fn write(&self, text: &str) -> std::io::Result<()> {
@@ -109,23 +187,28 @@ impl Draft {
         file.sync_all()
     }
 
-    /// Puts the new text in the file's place.
-    fn commit(self) -> Result<(), String> {
-        let path = self.path.display();
+    /// Puts the new text in the file's place; what is returned keeps others off.
+    fn commit(mut self) -> Result<Option<File>, String> {
+        let path = self.name.display();
         let now = fs::read_to_string(&self.path).unwrap_or_default();
         if now != self.before {
             return Err(format!(
                 "the daemon has changed, and {path} has not, for another changed it meanwhile ({}); \
-                 put the change into it",
+                 put the change into it, and run `hotset reload`",
                 difference(&self.before, &now)
             ));
         }
-        let renamed =
-            fs::rename(&self.beside, &self.path).and_then(|()| self._directory.sync_all());
+        let synced = || File::open(directory(&self.path))?.sync_all();
+        let renamed = fs::rename(&self.beside, &self.path).and_then(|()| synced());
         renamed.map_err(|error| {
             format!("the daemon has changed, and {path} cannot be replaced ({error}); put the change into it")
-        })
+        })?;
+        Ok(self.lock.take())
     }
+}
+
+fn directory(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("/"))
 }
 
 /// The first line in which two texts differ.
@@ -148,6 +231,10 @@ fn difference(before: &str, now: &str) -> String {
 mod tests {
     use super::*;
 
+    fn text(files: &Files) -> String {
+        files.iter().next().unwrap().text.clone()
+    }
+
     #[test]
     fn the_file_is_replaced_with_its_mode_or_left_as_it_is() {
         let dir = tempfile::tempdir().unwrap();
@@ -156,18 +243,18 @@ mod tests {
         fs::write(&path, "a").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        let draft = Draft::prepare(&link, |text| Ok(format!("{text}b"))).unwrap();
+        let draft = Draft::prepare(&link, |files| Ok((0, text(files) + "b"))).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "a");
         drop(draft);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
-        let draft = Draft::prepare(&link, |text| Ok(format!("{text}b"))).unwrap();
+        let draft = Draft::prepare(&link, |files| Ok((0, text(files) + "b"))).unwrap();
         draft.commit().unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "ab");
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         let refused = Draft::prepare(&path, |_| Err("it is wrong".into()));
         assert!(refused.err().unwrap().contains("it is wrong"));
-        assert!(Draft::prepare(&dir.path().join("none"), |_| Ok(String::new())).is_err());
+        assert!(Draft::prepare(&dir.path().join("none"), |_| Ok((0, String::new()))).is_err());
     }
 
     #[test]
@@ -175,7 +262,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("hotset.toml");
         fs::write(&path, "one\ntwo\n").unwrap();
-        let draft = Draft::prepare(&path, |_| Ok("mine\n".into())).unwrap();
+        let draft = Draft::prepare(&path, |_| Ok((0, "mine\n".into()))).unwrap();
         fs::write(&path, "one\nthree\n").unwrap();
         let refused = draft.commit().unwrap_err();
         assert!(
@@ -183,6 +270,31 @@ mod tests {
             "{refused}"
         );
         assert_eq!(fs::read_to_string(&path).unwrap(), "one\nthree\n");
+    }
+
+    #[test]
+    fn the_daemon_is_notified_of_what_has_changed_and_no_more() {
+        for (before, after, expected) in [
+            ("a = 1\nb = 2\n", "a = 1\nb = 3\n", (10, 11, "3")),
+            ("ab", "ab", (2, 2, "")),
+            ("xx", "xxx", (2, 2, "x")),
+            ("", "new", (0, 0, "new")),
+            ("# ä\n", "# ö\n", (2, 4, "ö")),
+        ] {
+            let draft = Draft {
+                name: PathBuf::from("/f"),
+                path: PathBuf::new(),
+                beside: PathBuf::new(),
+                before: before.into(),
+                after: after.into(),
+                lock: None,
+            };
+            let Request::Amended { from, to, text, .. } = draft.amendment() else {
+                panic!("another request");
+            };
+            assert_eq!((from, to, text.as_str()), expected, "{before:?}");
+            assert_eq!(format!("{}{text}{}", &before[..from], &before[to..]), after);
+        }
     }
 
     #[test]
@@ -194,7 +306,8 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for _ in 0..10 {
-                        let draft = Draft::prepare(&path, |text| Ok(format!("{text}x"))).unwrap();
+                        let more = |files: &Files| Ok((0, text(files) + "x"));
+                        let draft = Draft::prepare(&path, more).unwrap();
                         draft.commit().unwrap();
                     }
                 });

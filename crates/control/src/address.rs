@@ -77,6 +77,19 @@ impl fmt::Display for NbdUri {
     }
 }
 
+impl NbdUri {
+    /// The URI as [`NbdUri::parse`] reads it, whatever is in its parts.
+    pub(crate) fn encoded(&self) -> String {
+        let encode = |text: &str| text.replace('%', "%25").replace('?', "%3F");
+        let address = match &self.address {
+            Address::Unix(path) => Address::Unix(encode(path).into()),
+            tcp @ Address::Tcp(_) => tcp.clone(),
+        };
+        let export = encode(&self.export);
+        NbdUri { address, export }.to_string()
+    }
+}
+
 /// `host`, with NBD's port if it has none.
 fn with_port(host: &str) -> String {
     let after_brackets = host.rsplit(']').next().unwrap_or(host);

@@ -13,19 +13,20 @@ pub use agreement::agreement;
 pub use arrays::{domain, shares, survives, warnings};
 pub use machine::{devices, openable, sockets};
 
-use crate::config::{Config, parse};
+use crate::config::Config;
+use crate::files::Files;
 use crate::problem::Problem;
 use std::path::Path;
 
-/// Reads `text` and checks it against itself, the names of the drive models
+/// Reads `files` and checks them against themselves, the names of the drive models
 /// there are, and this machine, where `is_listened` says whether a process listens on
 /// the unix socket at a path. Problems are in the order of their lines.
 pub fn check(
-    text: &str,
+    files: &Files,
     drives: &[&str],
     is_listened: impl Fn(&Path) -> bool,
 ) -> Result<Config, Vec<Problem>> {
-    judge(text, drives, |config, problems| {
+    judge(files, drives, |config, problems| {
         devices(config, problems);
         sockets(config, is_listened, problems);
     })
@@ -33,27 +34,27 @@ pub fn check(
 
 /// As [`check`], but for the devices: one may come back while others are served.
 pub fn check_to_serve(
-    text: &str,
+    files: &Files,
     drives: &[&str],
     is_listened: impl Fn(&Path) -> bool,
 ) -> Result<Config, Vec<Problem>> {
-    judge(text, drives, |config, problems| {
+    judge(files, drives, |config, problems| {
         sockets(config, is_listened, problems);
     })
 }
 
 /// As [`check`], but for this machine, which may be in use.
-pub fn check_alone(text: &str, drives: &[&str]) -> Result<Config, Vec<Problem>> {
-    judge(text, drives, |_, _| ())
+pub fn check_alone(files: impl Into<Files>, drives: &[&str]) -> Result<Config, Vec<Problem>> {
+    judge(&files.into(), drives, |_, _| ())
 }
 
 fn judge(
-    text: &str,
+    files: &Files,
     drives: &[&str],
     more: impl FnOnce(&Config, &mut Vec<Problem>),
 ) -> Result<Config, Vec<Problem>> {
     let mut problems = Vec::new();
-    let config = parse(text, &mut problems);
+    let config = files.parse(&mut problems);
     // A section that could not be read would be missed by those that name it.
     if problems.is_empty() {
         agreement(&config, drives, &mut problems);

@@ -1,6 +1,8 @@
 //! The operator's end of the control socket.
 
+use crate::config::{self, Config};
 use crate::explained::Explained;
+use crate::files::Files;
 use crate::observed::Observed;
 use crate::protocol::{Records, Reply, Request};
 use crate::status::Status;
@@ -105,6 +107,31 @@ impl Client {
     pub fn status(&mut self) -> Result<Status, Error> {
         match self.ask(&Request::Status)? {
             Reply::Status(status) => Ok(*status),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The configuration that it runs; its files are those that it was read from.
+    pub fn configuration(&mut self) -> Result<Config, Error> {
+        let running = match self.ask(&Request::Configuration)? {
+            Reply::Configuration(running) => running,
+            other => return Err(unexpected(&other)),
+        };
+        let mut problems = Vec::new();
+        let mut config = config::parse(&running.text, &mut problems);
+        if let Some(problem) = problems.first() {
+            return Err(Error::Refused(format!(
+                "the daemon runs what cannot be read here ({problem}); is it of this version?"
+            )));
+        }
+        config.files = Files::from(running.files);
+        Ok(config)
+    }
+
+    /// Has it read its configuration again; what has changed.
+    pub fn reload(&mut self) -> Result<Vec<String>, Error> {
+        match self.ask(&Request::Reload)? {
+            Reply::Reloaded(steps) => Ok(steps),
             other => Err(unexpected(&other)),
         }
     }

@@ -4,9 +4,10 @@
 //! types, the reader with its errors, and the tables of `docs/configuration.md`.
 
 use crate::address::{NbdUri, TcpAddress};
+use crate::files::Files;
 pub use crate::parameter::{Bytes, Name, PolicyName, VolumeMode};
 use crate::problem::Problem;
-pub use crate::schema::{At, Row};
+pub use crate::schema::{At, Row, Value};
 use crate::schema::{Reader, line_of, sections};
 use raid::Level;
 use std::path::PathBuf;
@@ -178,8 +179,8 @@ pub struct Config {
     pub attachments: Vec<Attach>,
     /// Where the rest is served.
     pub listeners: Vec<Listen>,
-    /// The file that it was read from, where it was one.
-    pub file: Option<PathBuf>,
+    /// The files that it was read from, where it was any.
+    pub files: Files,
 }
 
 /// The name of each section in the file, and whether it may be repeated.
@@ -193,9 +194,22 @@ const SECTIONS: [(&str, bool); 7] = [
     ("listen", true),
 ];
 
+/// What one file says.
+pub(crate) struct Part {
+    pub(crate) config: Config,
+    /// The line of its `[daemon]`, if it has one.
+    pub(crate) daemon: Option<u32>,
+}
+
 /// Reads a configuration. Appends what is wrong with it; the configuration then
 /// lacks the sections concerned, and only the problems are of use.
 pub fn parse(text: &str, problems: &mut Vec<Problem>) -> Config {
+    part(text, problems).config
+}
+
+/// Reads one file of a configuration, as [`parse`] does.
+pub(crate) fn part(text: &str, problems: &mut Vec<Problem>) -> Part {
+    let before = problems.len();
     let (document, errors) = DeTable::parse_recoverable(text);
     for error in errors {
         let line = line_of(text, &error.span().unwrap_or_default());
@@ -204,7 +218,7 @@ pub fn parse(text: &str, problems: &mut Vec<Problem>) -> Config {
     }
     // What was made up to go on after an error would only cause more of them.
     let nothing = DeTable::new();
-    let root = if problems.is_empty() {
+    let root = if problems.len() == before {
         document.get_ref()
     } else {
         &nothing
@@ -234,11 +248,10 @@ pub fn parse(text: &str, problems: &mut Vec<Problem>) -> Config {
         };
         problems.push(Problem::new(line, what, remedy));
     }
+    let line = root.get("daemon").map(|found| line_of(text, &found.span()));
     let daemon = match root.get("daemon").map(Spanned::get_ref) {
         Some(DeValue::Table(table)) => {
-            let line = root
-                .get("daemon")
-                .map_or(1, |found| line_of(text, &found.span()));
+            let line = line.unwrap_or(1);
             Daemon::read(reader(text, Daemon::TITLE, table, line, problems))
         }
         _ => None,
@@ -247,7 +260,7 @@ pub fn parse(text: &str, problems: &mut Vec<Problem>) -> Config {
         let read = Daemon::read(reader(text, Daemon::TITLE, &nothing, 1, &mut Vec::new()));
         read.expect("every parameter has a default")
     };
-    Config {
+    let config = Config {
         daemon: daemon.unwrap_or_else(defaults),
         devices: each(root, "device", text, Device::TITLE, Device::read, problems),
         arrays: each(root, "array", text, Array::TITLE, Array::read, problems),
@@ -255,7 +268,11 @@ pub fn parse(text: &str, problems: &mut Vec<Problem>) -> Config {
         volumes: each(root, "volume", text, Volume::TITLE, Volume::read, problems),
         attachments: each(root, "attach", text, Attach::TITLE, Attach::read, problems),
         listeners: each(root, "listen", text, Listen::TITLE, Listen::read, problems),
-        file: None,
+        files: Files::default(),
+    };
+    Part {
+        config,
+        daemon: line,
     }
 }
 

@@ -2,7 +2,9 @@
 //! the control protocol, the status report.
 //!
 //! - [`config`]: the file's sections, each parameter defined once.
+//! - [`files`]: the files that a configuration is read from.
 //! - [`check`]: what is wrong with a configuration, all of it at once.
+//! - [`plan`]: what leads from one configuration to another.
 //! - [`protocol`]: requests and replies, a line of JSON each.
 //! - [`section`]: one section as a request carries it.
 //! - [`serve`] and [`client`]: the two ends of the control socket.
@@ -16,12 +18,16 @@ pub mod client;
 pub mod config;
 mod counters;
 pub mod explained;
+pub mod files;
 mod lines;
 pub mod observed;
 mod parameter;
+pub mod plan;
 pub mod problem;
 pub mod protocol;
+mod read;
 mod schema;
 pub mod section;
 pub mod serve;
 pub mod status;
+mod written;

@@ -1,6 +1,7 @@
 //! The types that a parameter of the configuration can have.
 
 use crate::address::{NbdUri, TcpAddress};
+use crate::section::quoted;
 use cache::{Mode, NAME_BYTES_MAX};
 use policy::registry::POLICIES;
 use raid::Level;
@@ -17,6 +18,9 @@ pub trait Parameter: Sized {
     /// Reads `value`; the error says what is wrong with a value of the right
     /// type, `None` that the type is wrong.
     fn read(value: &DeValue<'_>) -> Result<Self, Option<String>>;
+
+    /// The value as TOML, from which it is read again.
+    fn written(&self) -> String;
 }
 
 fn text<'a>(value: &'a DeValue<'_>) -> Result<&'a str, Option<String>> {
@@ -60,6 +64,9 @@ impl Parameter for Name {
     fn read(value: &DeValue<'_>) -> Result<Name, Option<String>> {
         Name::new(text(value)?).map_err(Some)
     }
+    fn written(&self) -> String {
+        quoted(&self.0)
+    }
 }
 
 impl Parameter for String {
@@ -68,6 +75,9 @@ impl Parameter for String {
     }
     fn read(value: &DeValue<'_>) -> Result<String, Option<String>> {
         Ok(text(value)?.to_owned())
+    }
+    fn written(&self) -> String {
+        quoted(self)
     }
 }
 
@@ -83,6 +93,9 @@ impl Parameter for PathBuf {
         }
         Ok(path)
     }
+    fn written(&self) -> String {
+        quoted(&self.display().to_string())
+    }
 }
 
 impl Parameter for bool {
@@ -91,6 +104,9 @@ impl Parameter for bool {
     }
     fn read(value: &DeValue<'_>) -> Result<bool, Option<String>> {
         value.as_bool().ok_or(None)
+    }
+    fn written(&self) -> String {
+        self.to_string()
     }
 }
 
@@ -102,6 +118,9 @@ impl Parameter for u32 {
         let number = value.as_integer().ok_or(None)?;
         u32::from_str_radix(number.as_str(), number.radix())
             .map_err(|_| Some(format!("{number} is not from 0 to {}", u32::MAX)))
+    }
+    fn written(&self) -> String {
+        self.to_string()
     }
 }
 
@@ -151,6 +170,9 @@ impl Parameter for Bytes {
         }
         Bytes::parse(text(value)?).map_err(Some)
     }
+    fn written(&self) -> String {
+        quoted(&self.to_string())
+    }
 }
 
 /// The most minutes, hours or days.
@@ -175,6 +197,12 @@ impl Parameter for Duration {
                 "{text:?} is no time: write a whole number and us, ms, s, min, h or d"
             ))),
         }
+    }
+    fn written(&self) -> String {
+        let unit = [("s", 1_000_000), ("ms", 1_000), ("us", 1)];
+        let fits = |(_, us): &(&str, u128)| self.as_micros().is_multiple_of(*us);
+        let (unit, us) = unit.into_iter().find(fits).expect("of microseconds");
+        quoted(&format!("{}{unit}", self.as_micros() / us))
     }
 }
 
@@ -245,6 +273,9 @@ impl Parameter for VolumeMode {
             Some(format!("{text:?} is no mode: choose {form}"))
         })
     }
+    fn written(&self) -> String {
+        quoted(self.name())
+    }
 }
 
 /// The name of a replacement policy.
@@ -265,6 +296,9 @@ impl Parameter for PolicyName {
             ))
         })
     }
+    fn written(&self) -> String {
+        quoted(self.0)
+    }
 }
 
 impl Parameter for Level {
@@ -275,6 +309,9 @@ impl Parameter for Level {
         let text = text(value)?;
         Level::from_name(text)
             .ok_or_else(|| Some(format!("{text:?} is no level: choose {}", Level::form())))
+    }
+    fn written(&self) -> String {
+        quoted(self.name())
     }
 }
 
@@ -290,6 +327,9 @@ impl Parameter for NbdUri {
     fn read(value: &DeValue<'_>) -> Result<NbdUri, Option<String>> {
         NbdUri::parse(text(value)?).map_err(Some)
     }
+    fn written(&self) -> String {
+        quoted(&self.encoded())
+    }
 }
 
 impl Parameter for TcpAddress {
@@ -298,6 +338,9 @@ impl Parameter for TcpAddress {
     }
     fn read(value: &DeValue<'_>) -> Result<TcpAddress, Option<String>> {
         TcpAddress::parse(text(value)?).map_err(Some)
+    }
+    fn written(&self) -> String {
+        quoted(&self.0.to_string())
     }
 }
 
@@ -308,6 +351,10 @@ impl<T: Parameter> Parameter for Vec<T> {
     fn read(value: &DeValue<'_>) -> Result<Vec<T>, Option<String>> {
         let array = value.as_array().ok_or(None)?;
         array.iter().map(|item| T::read(item.get_ref())).collect()
+    }
+    fn written(&self) -> String {
+        let all: Vec<String> = self.iter().map(T::written).collect();
+        format!("[{}]", all.join(", "))
     }
 }
 

@@ -4,9 +4,11 @@
 //! that is no request is answered with an error and ends the connection.
 
 use crate::explained::Explained;
+use crate::files::File;
 use crate::observed::Observed;
 use crate::status::Status;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// What is asked of a daemon.
 ///
@@ -18,6 +20,21 @@ pub enum Request {
     /// The report. Rates are over the time since this connection last asked,
     /// or since the daemon began.
     Status,
+    /// The configuration that it runs.
+    Configuration,
+    /// Reads the configuration again, and makes the daemon run it.
+    Reload,
+    /// A file of the configuration now says what was changed last.
+    Amended {
+        /// Which, as it is named in the configuration that runs.
+        file: PathBuf,
+        /// Where what was replaced began, in bytes.
+        from: usize,
+        /// Where it ended.
+        to: usize,
+        /// What stands there instead.
+        text: String,
+    },
     /// What was observed of a volume, to advise on the size of its pool.
     Observe {
         /// The volume.
@@ -140,14 +157,28 @@ pub enum Reply {
     Done,
     /// The report.
     Status(Box<Status>),
+    /// The configuration.
+    Configuration(Running),
+    /// It runs the configuration; what has changed for that, a line each.
+    Reloaded(Vec<String>),
     /// What was observed.
     Observed(Box<Observed>),
     /// Why it is so.
     Explained(Box<Explained>),
     /// What was recorded.
     Records(Records),
-    /// It is not done, and nothing has changed: why, and what to do.
+    /// It is not done, and nothing has changed: why, and what to do. Of a reload that fails on
+    /// its way, what was changed before.
     Error(String),
+}
+
+/// The configuration that a daemon runs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Running {
+    /// All of it, as one file would say it, with what was changed since.
+    pub text: String,
+    /// The files that it was read from.
+    pub files: Vec<File>,
 }
 
 /// A piece of a recording.

@@ -37,6 +37,26 @@ pub struct Row {
     pub help: &'static str,
 }
 
+/// A parameter as a section has it.
+pub struct Value {
+    /// Its key.
+    pub name: &'static str,
+    /// As it would stand in the file, defaults too; `None` if it has no value.
+    pub text: Option<String>,
+    /// The line it stands on; of what is not given, the line of the section.
+    pub line: u32,
+}
+
+impl Value {
+    pub(crate) fn new<T: Parameter>(name: &'static str, value: Option<&At<T>>, line: u32) -> Value {
+        Value {
+            name,
+            text: value.map(|at| at.value.written()),
+            line: value.map_or(line, |at| at.line),
+        }
+    }
+}
+
 /// A section being read.
 pub(crate) struct Reader<'a> {
     /// What errors call the section.
@@ -148,6 +168,11 @@ macro_rules! sections {
                 })
             }
 
+            /// What its parameters are, in order.
+            pub fn values(&self) -> Vec<$crate::schema::Value> {
+                vec![$(sections!(@value self $field $default)),*]
+            }
+
             /// Its parameters, in order.
             pub fn rows() -> Vec<$crate::schema::Row> {
                 vec![$($crate::schema::Row {
@@ -169,6 +194,12 @@ macro_rules! sections {
     };
     (@take $field:ident optional) => { $field };
     (@take $field:ident $default:tt) => { $field? };
+    (@value $this:ident $field:ident optional) => {
+        $crate::schema::Value::new(stringify!($field), $this.$field.as_ref(), $this.line)
+    };
+    (@value $this:ident $field:ident $default:tt) => {
+        $crate::schema::Value::new(stringify!($field), Some(&$this.$field), $this.line)
+    };
     (@default required) => { None };
     (@default optional) => { None };
     (@default $default:tt) => { Some(stringify!($default)) };

@@ -6,12 +6,17 @@ use std::fmt::Write;
 #[derive(Default)]
 pub struct Section(String);
 
+/// Text as a basic string of TOML.
+pub(crate) fn quoted(text: &str) -> String {
+    // What JSON escapes, TOML escapes alike, and one character more.
+    let json = serde_json::Value::from(text).to_string();
+    json.replace('\u{7f}', "\\u007f")
+}
+
 impl Section {
     /// A parameter that is text.
     pub fn text(mut self, key: &str, value: &str) -> Section {
-        // What JSON escapes, TOML's basic strings escape alike.
-        let quoted = serde_json::Value::from(value);
-        let _ = writeln!(self.0, "{key} = {quoted}");
+        let _ = writeln!(self.0, "{key} = {}", quoted(value));
         self
     }
 

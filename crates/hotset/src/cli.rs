@@ -29,10 +29,17 @@ pub enum Command {
     /// Validate a configuration
     ///
     /// Changes nothing. Prints FILE:LINE, the error and its remedy for each,
-    /// and exits with status 2 if there is one.
-    Check {
-        /// The configuration
-        file: PathBuf,
+    /// and exits with status 2 if there is one. With --against-running, prints
+    /// what `hotset reload` would change, and exits with status 3 if it would
+    /// change something, and 4 if that needs a restart.
+    Check(commands::check::Check),
+    /// Make a running daemon run its changed configuration
+    ///
+    /// Prints what has changed. If something needs a restart, nothing is changed;
+    /// `hotset check --against-running` says so before.
+    Reload {
+        #[command(flatten)]
+        control: Control,
     },
     /// Show the state and rates of a running daemon
     Status {
@@ -440,7 +447,8 @@ impl Command {
     pub fn run(self) -> Result<(), Failure> {
         match self {
             Command::Serve { config, cold } => serve::serve(&config, cold),
-            Command::Check { file } => commands::check::run(&file),
+            Command::Check(command) => commands::check::run(&command),
+            Command::Reload { control } => commands::reload::run(&control.control),
             Command::Status {
                 control,
                 json,

@@ -12,6 +12,7 @@ mod format;
 mod inspect;
 pub mod lab;
 pub mod pool;
+pub mod reload;
 pub mod sim;
 mod size;
 pub mod status;

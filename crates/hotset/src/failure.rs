@@ -9,6 +9,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// It could not be done.
     Runtime(String),
+    /// What was asked has been answered; the exit status says it too.
+    Answered(u8),
 }
 
 impl Failure {

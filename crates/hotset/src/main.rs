@@ -1,10 +1,11 @@
 //! The command line of hotset.
 //!
 //! Exit status: 0 if it was done, 1 if it could not be, 2 if the command line
-//! or the configuration is wrong.
+//! or the configuration is wrong; some commands answer by others (`hotset check`).
 
 mod cli;
 mod commands;
+mod configuration;
 mod demo;
 mod failure;
 mod platform;
@@ -27,5 +28,6 @@ fn main() -> ExitCode {
             eprintln!("hotset: {what}");
             ExitCode::FAILURE
         }
+        Err(Failure::Answered(status)) => ExitCode::from(status),
     }
 }

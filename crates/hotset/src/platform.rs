@@ -2,14 +2,16 @@
 
 pub mod claim;
 mod machine;
+pub mod nbd;
 mod state;
 pub mod ublk;
 pub mod virtio;
 
+use crate::configuration::read_again;
 use block::{BoxDevice, IoError, IoResult, Kind, Nanos, TargetId};
 use claim::Claim;
 use control::address::NbdUri;
-use control::config::{self, Name};
+use control::config::{self, Config, Name};
 use node::{Event, LogWitness, Platform, Process, Remembered};
 use origin::Identity;
 use shard::{Disk, Local};
@@ -27,6 +29,8 @@ pub struct UringPlatform {
     local: Local<UringDriver>,
     /// The directory of what pools remember by.
     state: Rc<Path>,
+    /// What the configuration was read from, where it was a file.
+    file: Option<Rc<Path>>,
 }
 
 /// What keeps other users away.
@@ -54,6 +58,15 @@ impl UringPlatform {
             host,
             local,
             state: Rc::from(state),
+            file: None,
+        }
+    }
+
+    /// The same, whose configuration is in `file`.
+    pub fn configured_by(self, file: Option<&Path>) -> UringPlatform {
+        UringPlatform {
+            file: file.map(Rc::from),
+            ..self
         }
     }
 }
@@ -104,6 +117,13 @@ impl Platform for UringPlatform {
 
     fn read_certificates(&self, file: &Path) -> IoResult<Vec<u8>> {
         read(file)
+    }
+
+    async fn configuration(&self) -> Result<Config, String> {
+        let file = self.file.as_ref().ok_or("no file has this configuration")?;
+        let file = file.to_path_buf();
+        let reading = self.host.aside(move || read_again(&file)).await;
+        reading.map_err(|error| error.to_string())?
     }
 
     async fn witness(&self, pool: &Name) -> IoResult<BoxDevice> {

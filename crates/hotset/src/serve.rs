@@ -2,25 +2,21 @@
 
 use crate::Failure;
 use crate::commands::table::count;
+use crate::platform::UringPlatform;
+use crate::platform::nbd::{NbdSockets, Socket};
 use crate::platform::ublk::UblkFrontend;
 use crate::platform::virtio::VirtioFrontend;
-use crate::platform::{UringPlatform, read};
-use block::{Address, Host, IoResult, ShardId, TargetId};
-use control::config::{Config, Listen};
-use nbd::protocol::server_handshake::TlsPolicy;
-use nbd::serve::Tls;
-use nbd::tls::{Acceptor, Identity};
-use node::{Controlled, Frontends, NbdFrontend, Node, Platform as _};
+use block::{Address, Host, IoResult, ShardId, Signal, TargetId};
+use control::config::Config;
+use node::{Controlled, Frontends, Node, Platform as _};
 use sd_notify::NotifyState;
 use shard::{Local, Mesh, Shard};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
+use std::cell::Cell;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
-use std::task::{Poll, Waker};
 use uring::{Options, Uring, UringDriver};
 
 /// Everything runs on this shard.
@@ -46,13 +42,9 @@ fn raise_descriptors() {
 /// Serves until it is stopped.
 pub fn serve(file: &Path, cold: bool) -> Result<(), Failure> {
     raise_descriptors();
-    let mut config = crate::commands::check::read_to_serve(file)?;
-    config.file = std::path::absolute(file).ok();
-    for warning in control::check::warnings(&config) {
-        eprintln!("hotset: {}:{warning}", file.display());
-    }
-    for pool in &mut config.pools {
-        pool.cold.value |= cold;
+    let config = crate::configuration::read_to_serve(file)?;
+    for warning in crate::configuration::warnings(&config) {
+        eprintln!("hotset: {warning}");
     }
     let mut host = Uring::new(Options {
         pool_bytes: usize::try_from(config.daemon.buffers.value.0).unwrap_or(usize::MAX),
@@ -61,7 +53,7 @@ pub fn serve(file: &Path, cold: bool) -> Result<(), Failure> {
     .map_err(Failure::runtime)?;
     let sockets = Sockets::open(&host, &config).map_err(Failure::runtime)?;
     let mesh = Mesh::new(1);
-    end_on_signals(mesh.clone()).map_err(|cause| match uring::without_descriptor(&cause) {
+    listen_to_signals(mesh.clone()).map_err(|cause| match uring::without_descriptor(&cause) {
         Some(refused) => Failure::runtime(refused.on("signals")),
         None => Failure::runtime(cause),
     })?;
@@ -79,10 +71,12 @@ pub fn serve(file: &Path, cold: bool) -> Result<(), Failure> {
         );
         let depth = shard::Config::default();
         Shard::boot(id, driver, mesh.clone(), depth, move |local| {
-            local.put(Rc::new(End::default()));
+            local.put(Rc::new(Asked::default()));
             async move {
-                let platform = UringPlatform::new(host.clone(), local, &config.daemon.state.value);
-                let ended = run(config, platform, host, sockets).await;
+                let (state, file) = (&config.daemon.state.value, config.files.main());
+                let platform = UringPlatform::new(host.clone(), local, state);
+                let platform = platform.configured_by(file);
+                let ended = run(config, cold, platform, host, sockets).await;
                 *ended_with.lock().expect("no panic under this lock") = ended;
             }
         })
@@ -95,52 +89,23 @@ pub fn serve(file: &Path, cold: bool) -> Result<(), Failure> {
 #[derive(Clone)]
 struct Sockets {
     control: TargetId,
-    nbd: Vec<(TargetId, Option<Tls>)>,
-    /// Of the latter.
-    uris: Vec<String>,
+    nbd: Vec<Socket>,
 }
 
 impl Sockets {
     fn open(host: &Uring, config: &Config) -> IoResult<Sockets> {
         let control = config.daemon.control.value.display().to_string();
         let control = with_umask(0o177, || host.listen(&Address::Unix(control.into())))?.0;
-        let mut sockets = Sockets {
+        let nbd = config
+            .listeners
+            .iter()
+            .map(|listen| Socket::open(host, listen));
+        let nbd: Vec<_> = nbd.collect::<IoResult<_>>()?;
+        Ok(Sockets {
             control,
-            nbd: Vec::new(),
-            uris: Vec::new(),
-        };
-        for listen in &config.listeners {
-            let address = match (&listen.unix, &listen.tcp) {
-                (Some(path), _) => Address::Unix(path.value.display().to_string().into()),
-                (None, Some(tcp)) => Address::Tcp(tcp.value.0.to_string().into()),
-                (None, None) => continue,
-            };
-            let tls = tls(listen)?;
-            let (target, bound) = host.listen(&address)?;
-            sockets.nbd.push((target, tls));
-            sockets.uris.push(match bound {
-                Address::Unix(path) => format!("nbd+unix:///?socket={path}"),
-                Address::Tcp(host) => format!("nbd://{host}/"),
-            });
-        }
-        Ok(sockets)
+            nbd: nbd.into_iter().flatten().collect(),
+        })
     }
-}
-
-/// What a listener's clients are shown.
-fn tls(listen: &Listen) -> IoResult<Option<Tls>> {
-    let (Some(certificate), Some(key)) = (&listen.tls_certificate, &listen.tls_key) else {
-        return Ok(None);
-    };
-    let (certificates, key) = (read(&certificate.value)?, read(&key.value)?);
-    let identity = Identity {
-        certificates: &certificates,
-        key: &key,
-    };
-    let authority = listen.tls_client_ca.as_ref();
-    let authority = authority.map(|file| read(&file.value)).transpose()?;
-    let acceptor = Acceptor::new(identity, authority.as_deref())?;
-    Ok(Some((acceptor, TlsPolicy::Required)))
 }
 
 /// Runs `work` with a mask for the modes of files it makes. The process has
@@ -154,44 +119,50 @@ fn with_umask<T>(mask: libc::mode_t, work: impl FnOnce() -> T) -> T {
     output
 }
 
-/// Whether the daemon is to end, and who waits for it.
+/// What signals ask for.
 #[derive(Default)]
-struct End {
-    due: Cell<bool>,
-    waiting: RefCell<Option<Waker>>,
+struct Asked {
+    end: Cell<bool>,
+    reload: Cell<bool>,
+    changed: Signal,
 }
 
-impl End {
-    fn call(&self) {
-        self.due.set(true);
-        if let Some(waker) = self.waiting.take() {
-            waker.wake();
-        }
+impl Asked {
+    fn ask(&self, what: &Cell<bool>) {
+        what.set(true);
+        self.changed.notify();
     }
 
-    async fn called(&self) {
-        poll_fn(|cx| {
-            if self.due.get() {
-                return Poll::Ready(());
-            }
-            *self.waiting.borrow_mut() = Some(cx.waker().clone());
-            Poll::Pending
-        })
-        .await
+    async fn for_end(&self) {
+        self.changed
+            .until_some(|| self.end.get().then_some(()))
+            .await;
+    }
+
+    /// Returns when a reload was asked for, once for all that asked meanwhile.
+    async fn for_reload(&self) {
+        let reload = || self.reload.replace(false).then_some(());
+        self.changed.until_some(reload).await;
     }
 }
 
-/// Ends the daemon at the first SIGTERM or SIGINT, the process at the second.
-fn end_on_signals(mesh: Mesh<UringDriver>) -> std::io::Result<()> {
-    let mut signals = Signals::new([SIGTERM, SIGINT])?;
+/// Ends the daemon at the first SIGTERM or SIGINT, the process at the second; SIGHUP has it
+/// read its configuration again.
+fn listen_to_signals(mesh: Mesh<UringDriver>) -> std::io::Result<()> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     let wait = move || {
-        for (n, _) in signals.forever().enumerate() {
-            if n > 0 {
+        let mut is_ending = false;
+        for signal in signals.forever() {
+            if signal != SIGHUP && std::mem::replace(&mut is_ending, true) {
                 eprintln!("hotset: ended by a second signal, with requests in flight");
                 std::process::exit(1);
             }
-            mesh.post(HOME, |local: &Local<UringDriver>| {
-                local.get::<End>().expect("put at boot").call();
+            mesh.post(HOME, move |local: &Local<UringDriver>| {
+                let asked = local.get::<Asked>().expect("put at boot");
+                match signal {
+                    SIGHUP => asked.ask(&asked.reload),
+                    _ => asked.ask(&asked.end),
+                }
             });
         }
     };
@@ -202,21 +173,28 @@ fn end_on_signals(mesh: Mesh<UringDriver>) -> std::io::Result<()> {
 /// The daemon's life on its shard.
 async fn run(
     config: Config,
+    cold: bool,
     platform: UringPlatform,
     host: Uring,
     sockets: Sockets,
 ) -> Result<(), String> {
     let local = platform.local().clone();
     let env = local.env();
-    let end = local.get::<End>().expect("put at boot");
-    let frontend = NbdFrontend::new(&config, &platform, sockets.uris.clone());
-    let frontend = Rc::new(frontend.map_err(|error| error.to_string())?);
-    let attached =
-        UblkFrontend::new(&config, &platform, host).map_err(|error| error.to_string())?;
+    let asked = local.get::<Asked>().expect("put at boot");
+    let to_message = |error: block::IoError| error.to_string();
+    let nbd = NbdSockets::new(&config, &platform, host.clone()).map_err(to_message)?;
+    let nbd = Rc::new(nbd);
+    let attached = UblkFrontend::new(&config, &platform, host).map_err(to_message)?;
     let guests = Rc::new(VirtioFrontend::new(&config, &platform));
     let frontends: Frontends<UringDriver> =
-        vec![frontend.clone(), Rc::new(attached.clone()), guests.clone()];
-    let node = Node::start(&config, platform, frontends).await?;
+        vec![nbd.clone(), Rc::new(attached.clone()), guests.clone()];
+    let mut first = config.clone();
+    for pool in &mut first.pools {
+        pool.cold.value |= cold;
+    }
+    let node = Node::start(&first, platform, frontends).await?;
+    // What the command line adds is for this start alone.
+    node.devices.adopt(config);
     let devices = match attached.settled().await {
         Ok(devices) => devices,
         Err(why) => {
@@ -224,11 +202,8 @@ async fn run(
             return Err(why);
         }
     };
-    for (socket, tls) in sockets.nbd {
-        let (server, listener) = (frontend.server.clone(), local.listener(socket));
-        env.spawn.spawn(async move {
-            server.serve_with(listener, tls).await;
-        });
+    for socket in sockets.nbd {
+        nbd.serve(socket);
     }
     Node::supervise(&node);
     let control = local.listener(sockets.control);
@@ -238,14 +213,24 @@ async fn run(
     eprintln!(
         "hotset: serving {} on {}",
         count(node.volumes_served(), "volume"),
-        [devices, guests.sockets(), sockets.uris]
-            .concat()
-            .join(", ")
+        [devices, guests.sockets(), nbd.uris()].concat().join(", ")
     );
     notify(&[NotifyState::Ready]);
-    end.called().await;
+    env.spawn
+        .spawn(reload_when_asked(node.clone(), asked.clone()));
+    asked.for_end().await;
     notify(&[NotifyState::Stopping]);
     node.stop().await
+}
+
+/// Reads the configuration again whenever a signal asks for it, for ever.
+async fn reload_when_asked(node: Rc<Node<UringPlatform>>, asked: Rc<Asked>) {
+    loop {
+        asked.for_reload().await;
+        if let Err(why) = node.reload_in_turn().await {
+            eprintln!("hotset: not reloaded: {}", why.replace('\n', "\nhotset: "));
+        }
+    }
 }
 
 /// Notifies the service manager, where there is one.

@@ -80,7 +80,8 @@ fn temporary_changes_and_those_that_are_refused_leave_the_file_as_it_is() {
         &mut place.command("volume set-mode vol pass-through"),
         1,
         &[
-            "no volume is named vol",
+            "is not as the daemon has read it",
+            "was `name = \"vol\"` and is `name = \"new\"`",
             "nothing was changed",
             "--temporary",
         ],

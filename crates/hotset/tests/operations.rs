@@ -160,7 +160,7 @@ fn volumes_come_and_go() {
         ("volume add b --origin origin --pool fast".into(), "origin"),
         (
             format!("volume add b --origin {} --pool fast", place.text("pool")),
-            "the configuration has a device pool",
+            "pool: is in use as pool",
         ),
         (
             format!("volume add b --origin {} --pool fast", place.text("alias")),

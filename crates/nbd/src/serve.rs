@@ -31,22 +31,45 @@ use crate::until_stopped::until_stopped;
 use block::{Device, Listener, Nanos, Stream};
 use journal::Topic;
 use link::{Door, Link};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// Pauses after a failed accept, the first and the longest.
 const ACCEPT_PAUSE: Nanos = Nanos::from_millis(100);
 const ACCEPT_PAUSE_MAX: Nanos = Nanos::from_secs(2);
 
+/// A listener, as its owner has it.
+pub struct Listening {
+    tls: RefCell<Option<Tls>>,
+    closed: Cell<bool>,
+}
+
+impl Listening {
+    /// One whose clients are shown `tls`.
+    pub fn new(tls: Option<Tls>) -> Rc<Listening> {
+        Rc::new(Listening {
+            tls: RefCell::new(tls),
+            closed: Cell::new(false),
+        })
+    }
+
+    /// Shows `tls` to those who come from now on.
+    pub fn renew(&self, tls: Option<Tls>) {
+        *self.tls.borrow_mut() = tls;
+    }
+}
+
 impl<D: Device> Server<D> {
     /// Serves what `listener` accepts until the server is shut down, whatever fails.
     pub async fn serve<L: Listener>(self: &Rc<Self>, listener: L) {
-        self.serve_with(listener, self.tls.clone()).await;
+        let listening = Listening::new(self.tls.clone());
+        self.serve_with(listener, listening).await;
     }
 
-    /// As [`Server::serve`], with TLS of the listener's own.
-    pub async fn serve_with<L: Listener>(self: &Rc<Self>, listener: L, tls: Option<Tls>) {
+    /// As [`Server::serve`], with TLS of the listener's own, until that is closed.
+    pub async fn serve_with<L: Listener>(self: &Rc<Self>, listener: L, listening: Rc<Listening>) {
         let door = self.doors.open();
-        let stopping = || self.stopping.get().then_some(());
+        let stopping = || (self.stopping.get() || listening.closed.get()).then_some(());
         let mut pause = ACCEPT_PAUSE;
         while let Some(accepted) =
             until_stopped(self.stop.until_some(stopping), listener.accept()).await
@@ -54,7 +77,8 @@ impl<D: Device> Server<D> {
             match accepted {
                 Ok(stream) => {
                     pause = ACCEPT_PAUSE;
-                    self.admit_with(stream, tls.clone(), &door);
+                    let tls = listening.tls.borrow().clone();
+                    self.admit_with(stream, tls, &door);
                 }
                 Err(error) => {
                     // Such as too many open files, which may pass.
@@ -67,6 +91,12 @@ impl<D: Device> Server<D> {
             }
         }
         listener.close();
+    }
+
+    /// Accepts nothing more where `listening` is; connections that came by it stay.
+    pub fn close(&self, listening: &Listening) {
+        listening.closed.set(true);
+        self.stop.notify();
     }
 
     /// Serves one stream, in a task of its own.

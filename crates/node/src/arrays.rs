@@ -43,8 +43,9 @@ const REWRITES: u32 = 2;
 impl<P: Platform> Devices<P> {
     /// The device or array of the configuration that has this name.
     pub fn find(&self, name: &Name) -> Option<Source> {
-        let devices = self.config.devices.iter().find(|d| d.name.value == *name);
-        let arrays = self.config.arrays.iter().find(|a| a.name.value == *name);
+        let config = self.config();
+        let devices = config.devices.iter().find(|d| d.name.value == *name);
+        let arrays = config.arrays.iter().find(|a| a.name.value == *name);
         let array = arrays.map(|array| Source::Array(Box::new(array.clone())));
         devices
             .map(|device| Source::Device(Box::new(device.clone())))
@@ -164,7 +165,7 @@ impl<P: Platform> Devices<P> {
         Candidate {
             device: BoxDevice::new(opened.leaf.clone()),
             domain: match configured {
-                true => domain(&self.config, name).into(),
+                true => domain(&self.config(), name).into(),
                 false => opened.controller.clone(),
             },
         }
@@ -342,7 +343,7 @@ impl<P: Platform> Devices<P> {
         self.report_absent(config, absent);
         let names: Vec<_> = config.members.value.iter().map(Name::as_str).collect();
         let place = format!("{} of {}", config.level.name(), names.join(", "));
-        let controller = domain(&self.config, &config.name.value);
+        let controller = domain(&self.config(), &config.name.value);
         let swappable = Swappable::new(array);
         let device = BoxDevice::new(swappable.clone());
         let opened = Opened::array(

@@ -90,6 +90,10 @@ pub enum Event {
         array: Name,
         why: String,
     },
+    /// A step of a changed configuration.
+    Reloaded {
+        what: String,
+    },
     /// What the array itself says.
     Array {
         what: String,
@@ -193,6 +197,7 @@ impl fmt::Display for Event {
             Event::ArrayNotReassembled { array, why } => {
                 write!(f, "array {array} cannot be reassembled: {why}")
             }
+            Event::Reloaded { what } => write!(f, "reloaded: {what}"),
             Event::Array { what } => write!(f, "array {what}"),
             Event::Frontend { what } => write!(f, "{what}"),
         }

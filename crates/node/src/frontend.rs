@@ -7,7 +7,7 @@ pub mod nbd;
 
 use crate::Later;
 use block::{Env, IoResult, Nanos};
-use control::config::Config;
+use control::config::{Config, Listen};
 use control::status::Status;
 
 /// What a frontend shows of a volume beside its bytes.
@@ -30,6 +30,19 @@ pub trait Frontend<D> {
 
     /// As [`Frontend::withdraw`], of everything, for ever.
     fn shut_down(&self, grace: Nanos) -> Later<'_, ()>;
+
+    /// Listens where `listen` says, if that is for this frontend.
+    fn open(&self, _listen: &Listen) -> IoResult {
+        Ok(())
+    }
+
+    /// Listens at `place` no longer; those who came by it stay.
+    fn close(&self, _place: &str) {}
+
+    /// Shows those who come from now on what `listen` says.
+    fn renew(&self, _listen: &Listen) -> IoResult {
+        Ok(())
+    }
 
     /// Fills in its part of a report.
     fn stats(&self, status: &mut Status);

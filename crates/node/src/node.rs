@@ -6,11 +6,13 @@
 //!
 //! Everything lives on one shard.
 
+mod change;
 mod controlled;
 mod losses;
 mod owing;
 mod pool;
 mod refusal;
+mod reload;
 mod retry;
 mod stop;
 mod volumes;
@@ -31,7 +33,6 @@ use crate::sink::Sink;
 use block::{Env, Nanos};
 use cache::PoolDevice;
 use control::config::{self, Config, Name};
-use control::protocol::{NamedOrNew, Request};
 use filter::{Profiled, Tap, Tapped};
 use refusal::{Refusal, refusal};
 use std::cell::{Cell, RefCell};
@@ -83,8 +84,8 @@ pub struct Node<P: Platform> {
     waiting: RefCell<BTreeMap<Name, Waiting>>,
     /// Its devices and arrays.
     pub devices: Rc<Devices<P>>,
-    grace: Nanos,
-    stop: Nanos,
+    grace: Cell<Nanos>,
+    stop: Cell<Nanos>,
     changing: Cell<bool>,
     stopped: Cell<bool>,
 }
@@ -113,8 +114,8 @@ impl<P: Platform> Node<P> {
             volumes: RefCell::default(),
             waiting: RefCell::default(),
             devices,
-            grace: nanos(config.daemon.grace.value),
-            stop: nanos(config.daemon.stop.value),
+            grace: Cell::new(nanos(config.daemon.grace.value)),
+            stop: Cell::new(nanos(config.daemon.stop.value)),
             changing: Cell::new(false),
             stopped: Cell::new(false),
         });
@@ -154,23 +155,6 @@ impl<P: Platform> Node<P> {
         found.ok_or_else(|| format!("no pool is named {name}; see `hotset pool list`"))
     }
 
-    /// The device of a request.
-    fn named_or_new(&self, device: NamedOrNew) -> Result<Source, Refusal> {
-        match device {
-            NamedOrNew::Named(name) => self.known(&Name::new(&name)?),
-            NamedOrNew::New(text) => {
-                let device = config::Device::parse(&text)?;
-                if self.devices.find(&device.name.value).is_some() {
-                    return Err(format!(
-                        "the configuration has a device {}; name that, or choose another name",
-                        device.name.value
-                    ));
-                }
-                Ok(Source::Device(Box::new(device)))
-            }
-        }
-    }
-
     async fn add_device(&self, pool: &Name, device: &Source) -> Result<(), Refusal> {
         let pool = &self.pools[pool];
         let lease = self
@@ -185,14 +169,23 @@ impl<P: Platform> Node<P> {
         Ok(())
     }
 
-    async fn remove_device(&self, pool: &str, device: &str) -> Result<(), Refusal> {
-        let (_, pool) = self.pool(pool)?;
-        let name = Name::new(device)?;
-        let id = pool.devices.borrow_mut().remove(&name);
-        let id =
-            id.ok_or_else(|| format!("the pool has no device {name}; see `hotset pool list`"))?;
+    async fn remove_device(&self, pool: &Name, name: &Name) -> Result<(), Refusal> {
+        let known = self.devices.config();
+        let mut known = known.pools.iter().filter(|known| known.name.value == *pool);
+        let is_known = known.any(|known| known.devices.value.contains(name));
+        let (_, pool) = self.pool(pool.as_str())?;
+        let id = match pool.devices.borrow_mut().remove(name) {
+            Some(id) => id,
+            // It has gone without it since it was opened.
+            None if is_known => return Ok(()),
+            None => {
+                return Err(format!(
+                    "the pool has no device {name}; see `hotset pool list`"
+                ));
+            }
+        };
         pool.cache.remove_device(id).await.map_err(refusal)?;
-        self.devices.close(&name).await.map_err(refusal)
+        self.devices.close(name).await.map_err(refusal)
     }
 
     fn volume(&self, name: &str) -> Result<Export<P::Driver>, Refusal> {
@@ -200,60 +193,6 @@ impl<P: Platform> Node<P> {
         let found = volumes.iter().find(|(known, _)| known.as_str() == name);
         let found = found.map(|(_, served)| served.volume.clone());
         found.ok_or_else(|| format!("no volume is named {name}; see `hotset volume list`"))
-    }
-
-    async fn change(&self, request: Request) -> Result<(), Refusal> {
-        match request {
-            Request::Status
-            | Request::Observe { .. }
-            | Request::Explain { .. }
-            | Request::Record { .. }
-            | Request::TakeRecords => Ok(()),
-            Request::SetMode { volume, mode } => self.set_mode(&volume, &mode).await,
-            Request::Quiesce { volume } => self.quiesce(&volume).await,
-            Request::Resume { volume } => self.resume(&volume).await,
-            Request::Invalidate { volume } => self.invalidate(&volume).await,
-            Request::AddVolume { volume, device } => {
-                let volume = config::Volume::parse(&volume)?;
-                let origin = match device {
-                    Some(text) => self.named_or_new(NamedOrNew::New(text))?,
-                    None => self.known(&volume.origin.value)?,
-                };
-                self.add_volume(&volume, &origin).await
-            }
-            Request::RemoveVolume { volume } => self.remove_volume(&volume).await,
-            Request::AddDevice { pool, device } => {
-                let (pool, _) = self.pool(&pool)?;
-                let device = self.named_or_new(device)?;
-                self.add_device(&pool, &device).await
-            }
-            Request::FailMember { array, member } => {
-                self.devices.fail_member(&array, &member).await
-            }
-            Request::AddMember {
-                array,
-                device,
-                overwrite,
-            } => {
-                let device = self.named_or_new(device)?;
-                let devices = &self.devices;
-                devices.give_member(&array, None, &device, overwrite).await
-            }
-            Request::ReplaceMember {
-                array,
-                member,
-                device,
-                overwrite,
-            } => {
-                let (device, member) = (self.named_or_new(device)?, Some(member.as_str()));
-                let devices = &self.devices;
-                devices
-                    .give_member(&array, member, &device, overwrite)
-                    .await
-            }
-            Request::Scrub { array, repair } => self.devices.scrub(&array, repair),
-            Request::RemoveDevice { pool, device } => self.remove_device(&pool, &device).await,
-        }
     }
 
     /// What a node does by itself, until it is stopped.

@@ -8,7 +8,7 @@
 use crate::event::Event;
 use block::{BoxDevice, Driver, IoResult, Nanos};
 use control::address::NbdUri;
-use control::config::{self, Name};
+use control::config::{self, Config, Name};
 use layout::LogSuperblock;
 use origin::Identity;
 use shard::{Disk, Local};
@@ -38,6 +38,9 @@ pub trait Platform: Clone + 'static {
 
     /// The bytes of a file of certificates.
     fn read_certificates(&self, file: &Path) -> IoResult<Vec<u8>>;
+
+    /// Reads the configuration that the node was started from once more; as it is now.
+    async fn configuration(&self) -> Result<Config, String>;
 
     /// The file beside a pool that remembers its devices, made if it is missing.
     async fn witness(&self, pool: &Name) -> IoResult<BoxDevice>;

@@ -76,8 +76,8 @@ impl<P: Platform> Node<P> {
             config: self
                 .devices
                 .config()
-                .file
-                .as_ref()
+                .files
+                .main()
                 .map(|file| file.display().to_string()),
             uptime_s: (now - self.began).as_secs_f64(),
             span_s,

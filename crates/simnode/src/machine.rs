@@ -60,6 +60,8 @@ pub struct Machine {
     logs: BTreeMap<String, (TargetId, Medium)>,
     names: RefCell<Rng>,
     events: RefCell<Vec<Event>>,
+    /// What the file of the configuration says.
+    file: RefCell<Config>,
 }
 
 impl Machine {
@@ -111,7 +113,13 @@ impl Machine {
             logs,
             names: RefCell::new(Rng::fork(world.seed(), NAMES)),
             events: RefCell::default(),
+            file: RefCell::new(config.clone()),
         }))
+    }
+
+    /// The file of the configuration is changed.
+    pub fn write_configuration(&self, config: Config) {
+        *self.file.borrow_mut() = config;
     }
 
     fn place(&self, path: &str) -> &Place {
@@ -280,6 +288,10 @@ impl Platform for SimPlatform {
     fn read_certificates(&self, file: &Path) -> IoResult<Vec<u8>> {
         let what = "no files are in this world";
         Err(IoError::new(Kind::Unsupported, what).on(file.display().to_string()))
+    }
+
+    async fn configuration(&self) -> Result<Config, String> {
+        Ok(self.machine.file.borrow().clone())
     }
 
     async fn witness(&self, pool: &Name) -> IoResult<BoxDevice> {

@@ -118,6 +118,16 @@ impl Uring {
         asking.map_err(|cause| errno::error(cause, what))?.await
     }
 
+    /// Does `work`, which may wait for a file system, for a task: its shard goes on meanwhile.
+    pub async fn aside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> IoResult<T> {
+        let working = aside::begin("aside", work);
+        let what = "no thread to read files; raise the limit of processes (ulimit -u)";
+        Ok(working.map_err(|cause| errno::error(cause, what))?.await)
+    }
+
     /// Closes a disk, stream, listener or port on every shard. A disk's operations in
     /// flight end first, and with them its lock; later ones fail with `Gone`.
     pub fn close(&self, target: TargetId) {

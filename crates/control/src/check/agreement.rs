@@ -59,7 +59,8 @@ fn unique(config: &Config, problems: &mut Vec<Problem>) {
         let mut lines: HashMap<&Name, u32> = HashMap::new();
         for name in names {
             if let Some(first) = lines.insert(&name.value, name.line) {
-                let what = format!("a second {kind} is named {} (line {first})", name.value);
+                let first = config.files.place(first);
+                let what = format!("a second {kind} is named {} ({first})", name.value);
                 problems.push(Problem::new(name.line, what, "give each its own name"));
             }
         }

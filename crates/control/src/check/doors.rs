@@ -42,8 +42,9 @@ fn one_door_each(config: &Config, problems: &mut Vec<Problem>) {
         }
         if let Some(first) = doors.insert(volume.clone(), line) {
             let what = format!(
-                "volume {volume} has a door in line {first} already: file systems on two of \
-                 them overwrite each other's data"
+                "volume {volume} has a door already ({}): file systems on two of them overwrite \
+                 each other's data",
+                config.files.place(first)
             );
             problems.push(Problem::new(line, what, "remove one of the two"));
         }
@@ -142,15 +143,15 @@ mod tests {
         for (doors, expected) in [
             (
                 "[[attach]]\nublk='a'\n[[attach]]\nublk='a'\n",
-                "12: volume a has a door in line 10 already",
+                "12: volume a has a door already (line 10)",
             ),
             (
                 "[[attach]]\nublk='a'\n[[listen]]\nvhost_user='/x/a.sock'\n",
-                "12: volume a has a door in line 10 already",
+                "12: volume a has a door already (line 10)",
             ),
             (
                 "[[listen]]\nvhost_user='/x/a.sock'\n[[listen]]\nvhost_user='/x/b'\nvolume='a'\n",
-                "13: volume a has a door in line 10 already",
+                "13: volume a has a door already (line 10)",
             ),
             (
                 "[[listen]]\nvhost_user='/x/c.sock'\n",

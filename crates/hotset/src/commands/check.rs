@@ -2,50 +2,37 @@
 
 use super::table::count;
 use crate::Failure;
-use control::check::{check, check_alone, check_to_serve};
-use control::config::Config;
-use control::problem::Problem;
-use sim::model::catalogue::Drive;
-use std::path::Path;
+use crate::cli::Control;
+use crate::configuration::{read, read_alone, warnings};
+use clap::Args;
+use control::client::Client;
+use control::plan::{Verdict, plan, verdict};
+use std::path::{Path, PathBuf};
 
-type Check = fn(&str, &[&str]) -> Result<Config, Vec<Problem>>;
-
-/// Reads a configuration that is right in itself and for this machine.
-pub fn read(file: &Path) -> Result<Config, Failure> {
-    judged(file, |text, drives| check(text, drives, uring::is_listened))
+#[derive(Args)]
+pub struct Check {
+    /// The configuration
+    file: PathBuf,
+    /// Compare it with what the running daemon has, of which nothing is in the way then
+    #[arg(long)]
+    against_running: bool,
+    #[command(flatten)]
+    control: Control,
 }
 
-/// Reads a configuration that can be served: a device that cannot be used keeps but its
-/// own volume from that.
-pub fn read_to_serve(file: &Path) -> Result<Config, Failure> {
-    judged(file, |text, drives| {
-        check_to_serve(text, drives, uring::is_listened)
-    })
-}
+/// The exit status where a daemon can be made to run the file by `hotset reload`.
+const DIFFERS: u8 = 3;
+/// Where it has to be started again for that.
+const NEEDS_RESTART: u8 = 4;
 
-/// Reads a configuration that is right in itself, whatever runs on this machine.
-pub fn read_alone(file: &Path) -> Result<Config, Failure> {
-    judged(file, check_alone)
-}
-
-fn judged(file: &Path, check: Check) -> Result<Config, Failure> {
-    let name = file.display();
-    let text = std::fs::read_to_string(file).map_err(|cause| {
-        Failure::Usage(format!(
-            "hotset: {name} cannot be read ({cause}); name a configuration file"
-        ))
-    })?;
-    let drives: Vec<&str> = Drive::all().map(|drive| drive.name()).collect();
-    check(&text, &drives).map_err(|problems| {
-        let lines = problems.iter().map(|problem| format!("{name}:{problem}"));
-        Failure::Usage(lines.collect::<Vec<_>>().join("\n"))
-    })
-}
-
-pub fn run(file: &Path) -> Result<(), Failure> {
+pub fn run(command: &Check) -> Result<(), Failure> {
+    let file = &command.file;
+    if command.against_running {
+        return against_running(file, &command.control.control);
+    }
     let config = read(file)?;
-    for warning in control::check::warnings(&config) {
-        println!("{}:{warning} (a warning)", file.display());
+    for warning in warnings(&config) {
+        println!("{warning} (a warning)");
     }
     println!(
         "{}: {}, {}, {}, {}, no problem found",
@@ -56,4 +43,33 @@ pub fn run(file: &Path) -> Result<(), Failure> {
         count(config.devices.len(), "device"),
     );
     Ok(())
+}
+
+/// Compares a configuration with what a daemon runs.
+fn against_running(file: &Path, control: &Path) -> Result<(), Failure> {
+    let wanted = read_alone(file)?;
+    let mut client = Client::connect(control).map_err(Failure::runtime)?;
+    let running = client.configuration().map_err(Failure::runtime)?;
+    let steps = plan(&running, &wanted);
+    for step in &steps {
+        println!("{}", step.show(&wanted.files));
+    }
+    let name = file.display();
+    let verdict = verdict(&steps);
+    match verdict {
+        Verdict::Same => println!("{name}: the daemon runs this"),
+        Verdict::Possible => println!(
+            "{name}: {} to be made while it runs",
+            count(steps.len(), "change")
+        ),
+        Verdict::NeedsRestart(some) => println!(
+            "{name}: {}, of which {some} cannot be made while the daemon runs",
+            count(steps.len(), "change")
+        ),
+    }
+    match verdict {
+        Verdict::Same => Ok(()),
+        Verdict::Possible => Err(Failure::Answered(DIFFERS)),
+        Verdict::NeedsRestart(_) => Err(Failure::Answered(NEEDS_RESTART)),
+    }
 }

@@ -51,7 +51,7 @@ enum Drives {
 
 pub fn run(command: &Drill) -> Result<(), Failure> {
     let setup = match &command.config {
-        Some(file) => Setup::new(super::check::read_alone(file)?),
+        Some(file) => Setup::new(crate::configuration::read_alone(file)?),
         None => Setup::published(),
     };
     let setup = setup.map_err(Failure::Usage)?;

@@ -5,6 +5,7 @@ use crate::place::Opened;
 use crate::platform::Platform;
 use block::Env;
 use control::config::{self, Config, Name};
+use control::plan::Change;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
@@ -12,7 +13,7 @@ use std::rc::{Rc, Weak};
 /// Every device that can be opened, and those that are.
 pub struct Devices<P: Platform> {
     pub(crate) platform: P,
-    pub(super) config: Config,
+    config: RefCell<Rc<Config>>,
     pub(crate) open: RefCell<BTreeMap<Name, Opened<P>>>,
     /// What is being opened or given up.
     pub(super) leased: RefCell<BTreeSet<Name>>,
@@ -41,6 +42,15 @@ impl Source {
         }
     }
 
+    /// Whether it is the same place as `device`.
+    pub(crate) fn is_at(&self, device: &config::Device) -> bool {
+        let place = |d: &config::Device| {
+            let path = d.path.as_ref().map(|path| path.value.clone());
+            (path, d.nbd.as_ref().map(|uri| uri.value.clone()))
+        };
+        matches!(self, Source::Device(known) if place(known) == place(device))
+    }
+
     pub(crate) fn is_read_only(&self) -> bool {
         matches!(self, Source::Device(device) if device.read_only.value)
     }
@@ -51,7 +61,7 @@ impl<P: Platform> Devices<P> {
     pub fn new(config: &Config, platform: P) -> Rc<Devices<P>> {
         Rc::new_cyclic(|itself| Devices {
             platform,
-            config: config.clone(),
+            config: RefCell::new(Rc::new(config.clone())),
             open: RefCell::default(),
             leased: RefCell::default(),
             running: RefCell::default(),
@@ -65,8 +75,31 @@ impl<P: Platform> Devices<P> {
         self.platform.local().env()
     }
 
-    /// The configuration that they are of.
-    pub(crate) fn config(&self) -> &Config {
-        &self.config
+    /// The configuration that they are of, as it is now.
+    pub(crate) fn config(&self) -> Rc<Config> {
+        self.config.borrow().clone()
+    }
+
+    /// They are of `config` from now on, which says what they have become.
+    pub fn adopt(&self, config: Config) {
+        *self.config.borrow_mut() = Rc::new(config);
+    }
+
+    /// Whether an array of that name runs.
+    pub(crate) fn runs(&self, name: &Name) -> bool {
+        let running = self.running.borrow();
+        running
+            .iter()
+            .any(|running| running.config.name.value == *name)
+    }
+
+    /// What was known of an array that could not start counts no longer.
+    pub(crate) fn forget_inactive(&self, name: &Name) {
+        self.inactive.borrow_mut().remove(name);
+    }
+
+    /// What they are has been changed.
+    pub(crate) fn record(&self, change: &Change) {
+        change.record(Rc::make_mut(&mut self.config.borrow_mut()));
     }
 }

@@ -82,7 +82,7 @@ impl<P: Platform> Devices<P> {
         let name = &running.config.name.value;
         let all = self.running.borrow();
         let mut scrubbed = all.iter().filter(|other| other.is_scrubbed());
-        scrubbed.any(|other| shares(&self.config, name, &other.config.name.value))
+        scrubbed.any(|other| shares(&self.config(), name, &other.config.name.value))
     }
 
     /// Begins a scrub, as asked by hand.

@@ -160,6 +160,28 @@ impl<P: Platform> Devices<P> {
         Ok(())
     }
 
+    /// Whether a device that an array is given counts as its member, not as a spare.
+    pub(crate) fn is_for_role(&self, array: &str, device: &Name) -> bool {
+        let config = self.config();
+        let mut arrays = config.arrays.iter();
+        let named = arrays.find(|a| a.name.as_str() == array);
+        let members = named.map(|a| &a.members.value[..]).unwrap_or_default();
+        let roles = |running: Rc<Running>| running.array().report().members.len();
+        let roles = self.running(array).map_or(0, roles);
+        members.contains(device) || members.len() < roles
+    }
+
+    /// The device that a member of an array is, by its name or the number of its role.
+    pub(crate) fn member_name(&self, array: &str, member: &str) -> Option<Name> {
+        let running = self.running(array).ok()?;
+        let open = self.open.borrow();
+        let role = running.role(member, &open).ok()?;
+        let device = running.array().report().members[role].device.clone();
+        let mut open = open.iter();
+        let found = open.find(|(_, o)| Some(&o.leaf.geometry().name) == device.as_ref());
+        found.map(|(name, _)| name.clone())
+    }
+
     /// Gives an array a device, in the place of `member` if one is named.
     pub(crate) async fn give_member(
         &self,

@@ -11,22 +11,17 @@ use nbd::serve::{CONNECTIONS_MAX, ExportOptions, Limits, Server, connections_for
 use std::collections::HashSet;
 use std::rc::Rc;
 
-/// A server, and where it listens.
+/// A server; where it listens is its owner's.
 pub struct NbdFrontend<D: Device> {
     /// Serves what its listeners accept.
     pub server: Rc<Server<D>>,
-    uris: Vec<String>,
     /// Volumes that have a door of their own.
     elsewhere: HashSet<String>,
 }
 
 impl<D: Device> NbdFrontend<D> {
-    /// A server within the limits of `config`, which is listened for at `uris`.
-    pub fn new<P: Platform>(
-        config: &Config,
-        platform: &P,
-        uris: Vec<String>,
-    ) -> IoResult<NbdFrontend<D>> {
+    /// A server within the limits of `config`.
+    pub fn new<P: Platform>(config: &Config, platform: &P) -> IoResult<NbdFrontend<D>> {
         let env = platform.local().env();
         let memory = frontend_memory(config, &env);
         let connections = config.daemon.connections.as_ref();
@@ -48,7 +43,6 @@ impl<D: Device> NbdFrontend<D> {
         let server = Server::new(env, limits, None, log)?;
         Ok(NbdFrontend {
             server,
-            uris,
             elsewhere: config.behind_other_doors().collect(),
         })
     }
@@ -80,7 +74,7 @@ impl<D: Device> Frontend<D> for NbdFrontend<D> {
     fn stats(&self, status: &mut Status) {
         let stats = self.server.stats();
         status.nbd = Nbd {
-            listeners: self.uris.clone(),
+            listeners: Vec::new(),
             connections: stats.connections,
             handshakes: stats.handshakes,
             connections_failed: stats.failed,

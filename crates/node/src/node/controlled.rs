@@ -2,14 +2,18 @@
 //! any time, changes one after the other.
 
 use super::Node;
+use super::refusal::Refusal;
 use crate::event::Event;
 use crate::platform::Platform;
 use crate::report::Session;
-use block::IoError;
-use control::protocol::{Reply, Request};
+use block::{IoError, Nanos};
+use control::protocol::{Reply, Request, Running};
 use control::serve::Handler;
 use std::cell::Cell;
 use std::rc::Rc;
+
+/// How often it is looked whether a change has ended.
+const TICK: Nanos = Nanos::from_millis(10);
 
 /// Marks that a change runs.
 struct Changing<'a>(&'a Cell<bool>);
@@ -30,6 +34,13 @@ impl<P: Platform> Handler for Controlled<P> {
         let node = &self.0;
         let answer = match &request {
             Request::Status => Some(Ok(Reply::Status(Box::new(node.report(session))))),
+            Request::Configuration => {
+                let config = node.devices.config();
+                Some(Ok(Reply::Configuration(Running {
+                    text: config.text(),
+                    files: config.files.iter().cloned().collect(),
+                })))
+            }
             Request::Observe { volume } => {
                 let observed = node.observe(volume);
                 Some(observed.map(|observed| Reply::Observed(Box::new(observed))))
@@ -52,6 +63,12 @@ impl<P: Platform> Handler for Controlled<P> {
             return Reply::Error("another change is going on; try again".into());
         }
         let _changing = Changing(&node.changing);
+        if matches!(request, Request::Reload) {
+            return node
+                .reload()
+                .await
+                .map_or_else(Reply::Error, Reply::Reloaded);
+        }
         match node.change(request).await {
             Ok(()) => Reply::Done,
             Err(refusal) => Reply::Error(refusal),
@@ -61,5 +78,21 @@ impl<P: Platform> Handler for Controlled<P> {
     fn cannot_accept(&self, error: &IoError) {
         let what = format!("control connections wait: {error}");
         self.0.platform.event(Event::Frontend { what });
+    }
+}
+
+impl<P: Platform> Node<P> {
+    /// Reads the configuration and runs it, once no other change is going on.
+    pub async fn reload_in_turn(&self) -> Result<(), Refusal> {
+        let timer = self.env().timer;
+        while self.changing.get() && !self.stopped.get() {
+            timer.sleep(TICK).await;
+        }
+        if self.stopped.get() {
+            return Ok(());
+        }
+        self.changing.set(true);
+        let _changing = Changing(&self.changing);
+        self.reload().await.map(drop)
     }
 }

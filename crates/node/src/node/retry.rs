@@ -124,7 +124,7 @@ impl<P: Platform> Node<P> {
         self.waiting
             .borrow_mut()
             .retain(|_, waiting| waiting.trying);
-        self.attempts_ended(self.grace).await;
+        self.attempts_ended(self.grace.get()).await;
     }
 
     async fn attempts_ended(&self, most: Nanos) {

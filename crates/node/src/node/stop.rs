@@ -38,10 +38,10 @@ impl<P: Platform> Node<P> {
             served.volume.inner().cached().close().await;
         }
         let frontends = self.frontends.iter();
-        join_all(frontends.map(|frontend| frontend.shut_down(self.grace))).await;
+        join_all(frontends.map(|frontend| frontend.shut_down(self.grace.get()))).await;
         let ends = volumes.iter().map(|(name, served)| self.end(name, served));
         let mut lost: Vec<_> = join_all(ends).await.into_iter().flatten().collect();
-        let shorter = Nanos(self.stop.0 / SHORTER);
+        let shorter = Nanos(self.stop.get().0 / SHORTER);
         let timer = self.env().timer;
         let closes = self.pools.iter().map(async |(name, pool)| {
             if timer.timeout(shorter, pool.cache.close()).await.is_none() {
@@ -72,7 +72,7 @@ impl<P: Platform> Node<P> {
     /// Waits for the change that is being made, for a while: none begins any more.
     async fn change_ended(&self) {
         let timer = self.env().timer;
-        let end = timer.now() + self.grace;
+        let end = timer.now() + self.grace.get();
         while self.changing.get() && timer.now() < end {
             timer.sleep(TICK).await;
         }
@@ -91,14 +91,14 @@ impl<P: Platform> Node<P> {
             return None;
         }
         let timer = self.env().timer;
-        let result: Option<block::IoResult> = timer.timeout(self.stop, work).await;
+        let result: Option<block::IoResult> = timer.timeout(self.stop.get(), work).await;
         let why = match result {
             Some(Ok(())) => return None,
             Some(Err(error)) => error.to_string(),
             None => format!(
                 "its origin {} has not answered for {}",
                 served.origin,
-                seconds(self.stop)
+                seconds(self.stop.get())
             ),
         };
         Some(format!(

@@ -169,29 +169,28 @@ impl<P: Platform> Node<P> {
     /// Withdraws a volume from the first `most` frontends.
     async fn withdraw(&self, name: &Name, most: usize) -> IoResult {
         let frontends = self.frontends.iter().take(most);
-        let each = frontends.map(|frontend| frontend.withdraw(name.as_str(), self.grace));
+        let each = frontends.map(|frontend| frontend.withdraw(name.as_str(), self.grace.get()));
         join_all(each).await.into_iter().collect()
     }
 
-    pub(super) async fn remove_volume(&self, name: &str) -> Result<(), Refusal> {
-        let name = Name::new(name)?;
-        if self.give_up_waiting(&name)? {
+    pub(super) async fn remove_volume(&self, name: &Name) -> Result<(), Refusal> {
+        if self.give_up_waiting(name)? {
             return Ok(());
         }
         let none = || format!("no volume is named {name}; see `hotset volume list`");
-        let volume = self.volumes.borrow().get(&name).map(|v| v.volume.clone());
+        let volume = self.volumes.borrow().get(name).map(|v| v.volume.clone());
         let volume = volume.ok_or_else(none)?;
-        self.detach(&name).await?;
+        self.detach(name).await?;
         // What is held back for a snapshot goes on: it is to end.
         let _ = volume.inner().cached().resume();
         // Clients' writes that were acknowledged are made durable before the
         // device is released.
-        self.withdraw(&name, self.frontends.len())
+        self.withdraw(name, self.frontends.len())
             .await
             .map_err(refusal)?;
         let flushed = volume.flush().await;
         volume.inner().cached().close().await;
-        let served = self.volumes.borrow_mut().remove(&name).ok_or_else(none)?;
+        let served = self.volumes.borrow_mut().remove(name).ok_or_else(none)?;
         let cache = &self.pools[&served.pool].cache;
         cache.forget(name.as_str());
         cache.remember().await;
@@ -202,12 +201,8 @@ impl<P: Platform> Node<P> {
     }
 
     /// Changes what a volume does with its pool. One with a log gives that up.
-    pub(super) async fn set_mode(&self, volume: &str, mode: &str) -> Result<(), Refusal> {
-        let Some(mode) = VolumeMode::from_name(mode) else {
-            let names = VolumeMode::ALL.map(VolumeMode::name).join(", ");
-            return Err(format!("{mode:?} is no mode; choose one of {names}"));
-        };
-        let fronted = self.volume(volume)?.inner().clone();
+    pub(super) async fn set_mode(&self, volume: &Name, mode: VolumeMode) -> Result<(), Refusal> {
+        let fronted = self.volume(volume.as_str())?.inner().clone();
         match mode {
             VolumeMode::WriteBack if fronted.log().is_some() => Ok(()),
             VolumeMode::WriteBack => Err(format!(
@@ -218,7 +213,7 @@ impl<P: Platform> Node<P> {
                 if fronted.cached().is_quiesced() && fronted.log().is_some() {
                     return Err(format!("volume {volume} is quiesced; resume it first"));
                 }
-                self.detach(&Name::new(volume)?).await?;
+                self.detach(volume).await?;
                 fronted.cached().set_mode(mode);
                 Ok(())
             }

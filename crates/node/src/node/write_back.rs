@@ -77,8 +77,11 @@ impl<P: Platform> Node<P> {
     ) -> Result<FoundLog<P>, Refusal> {
         let (platform, env) = (&self.platform, self.env());
         let name = &volume.name.value;
-        let pools = &self.devices.config().pools;
-        let pool = pools.iter().find(|p| p.name.value == volume.pool.value);
+        let config = self.devices.config();
+        let pool = config
+            .pools
+            .iter()
+            .find(|p| p.name.value == volume.pool.value);
         let hit = pool.map_or(Nanos::ZERO, |p| nanos(p.hit_latency_max.value));
         let limit = ANSWER_MAX.max(Nanos(hit.0.saturating_mul(ANSWER_HITS)));
         let candidate = |at: usize| {
@@ -193,7 +196,7 @@ impl<P: Platform> Node<P> {
             fronted.hold().await;
             log.rest().await
         };
-        let why = match timer.timeout(self.stop, work).await {
+        let why = match timer.timeout(self.stop.get(), work).await {
             Some(Ok(())) => return Ok(()),
             Some(Err(error)) => error.to_string(),
             None => {
@@ -247,7 +250,7 @@ impl<P: Platform> Node<P> {
             return true;
         };
         let timer = self.env().timer;
-        let rested = timer.timeout(self.stop, log.rest()).await;
+        let rested = timer.timeout(self.stop.get(), log.rest()).await;
         let rested = matches!(rested, Some(Ok(())));
         let close = async {
             log.engine().close().await;
@@ -256,7 +259,7 @@ impl<P: Platform> Node<P> {
             }
         };
         // What the origin has not ended is in the log.
-        let _ = timer.timeout(self.grace, close).await;
+        let _ = timer.timeout(self.grace.get(), close).await;
         if !rested {
             self.platform.event(Event::VolumeOwes {
                 volume: name.clone(),

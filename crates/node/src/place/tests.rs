@@ -41,6 +41,10 @@ impl Platform for Bare {
         none()
     }
 
+    async fn configuration(&self) -> Result<config::Config, String> {
+        Err("no files are here".into())
+    }
+
     async fn witness(&self, _: &Name) -> IoResult<BoxDevice> {
         none()
     }

@@ -6,6 +6,7 @@
 
 use super::life::{Life, Volume};
 use super::mistakes::Mistakes;
+use super::reloads::Reloads;
 use super::report::Class;
 use super::scenario::path;
 use block::Nanos;
@@ -46,11 +47,14 @@ pub(super) async fn work(life: Rc<Life>) {
         disturbed: Nanos::ZERO,
     };
     let mut mistakes = Mistakes::new(chaos.life.clone());
+    let mut reloads = Reloads::new(chaos.life.clone());
     while !chaos.life.is_over() {
         let pause = Nanos(chaos.rng.below(PAUSE));
         chaos.life.env.timer.sleep(pause).await;
         if mistakes.are_due() {
             mistakes.one(&chaos.removed).await;
+        } else if reloads.are_due() {
+            reloads.one(&mut chaos.removed).await;
         } else {
             chaos.one().await;
         }

@@ -14,6 +14,7 @@ mod chaos;
 mod client;
 mod life;
 mod mistakes;
+mod reloads;
 mod report;
 mod run;
 mod scenario;

@@ -27,6 +27,8 @@ classes! {
     MemberAdded, "a member was given by hand";
     Scrub, "an array was scrubbed under load";
     Reassembled, "an array that had lost too much was reassembled";
+    Reloaded, "a changed configuration was run under load";
+    NotReloaded, "a changed configuration could not be run, or not all of it";
     Waited, "a volume waited for its origin";
     ArrayInPool, "an array was a pool's device";
     Nested, "an array was made of arrays";

@@ -58,6 +58,8 @@ pub(super) struct Scenario {
     pub nested: bool,
     /// Operators ask for what has to be refused.
     pub mistakes: bool,
+    /// They change the file of the configuration too, and have the node run it.
+    pub reloads: bool,
 }
 
 /// The path of a disk.
@@ -161,6 +163,7 @@ impl Scenario {
             array_in_pool,
             nested,
             mistakes,
+            reloads: Rng::fork(seed, 3).chance(0.3),
         }
     }
 

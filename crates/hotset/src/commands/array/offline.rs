@@ -13,9 +13,9 @@ use uring::{Options, Uring};
 
 /// Makes an array.
 pub fn create(file: &Path, array: &str, yes: bool) -> Result<(), Failure> {
-    let config = crate::commands::check::read_alone(file)?;
-    for warning in control::check::warnings(&config) {
-        eprintln!("hotset: {}:{warning}", file.display());
+    let config = crate::configuration::read_alone(file)?;
+    for warning in crate::configuration::warnings(&config) {
+        eprintln!("hotset: {warning}");
     }
     let wanted = named(&config, array)?;
     let made = alone(&config, async move |devices| {
@@ -37,7 +37,7 @@ pub fn assemble(
     degraded: bool,
     json: bool,
 ) -> Result<(), Failure> {
-    let config = crate::commands::check::read_alone(file)?;
+    let config = crate::configuration::read_alone(file)?;
     let wanted = match array {
         Some(array) => vec![named(&config, array)?],
         None => config.arrays.iter().map(|a| a.name.value.clone()).collect(),

@@ -1,0 +1,163 @@
+//! The files of a configuration: one, and those of `conf.d` beside it.
+//!
+//! Lines are counted through all files, one after the other, so that a number says the file
+//! too; [`Files::place`] shows which.
+//!
+//! Invariant: each file is read by itself, and what stands at its beginning belongs to no
+//! section of the one before.
+
+use crate::problem::Problem;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::{fs, io};
+
+/// The directory of further files.
+pub(crate) const DIRECTORY: &str = "conf.d";
+
+/// A file as it was read.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct File {
+    /// Its absolute path.
+    pub path: PathBuf,
+    /// What it said.
+    pub text: String,
+}
+
+impl File {
+    fn read(path: &Path) -> Result<File, Unreadable> {
+        let text = fs::read_to_string(path).map_err(|cause| (path.to_owned(), cause))?;
+        let path = std::path::absolute(path).map_err(|cause| (path.to_owned(), cause))?;
+        Ok(File { path, text })
+    }
+
+    pub(crate) fn lines(&self) -> u32 {
+        self.text.bytes().filter(|byte| *byte == b'\n').count() as u32 + 1
+    }
+}
+
+/// A file that cannot be read, and why.
+pub type Unreadable = (PathBuf, io::Error);
+
+/// The files of a configuration, in the order in which they are read.
+#[derive(Clone, Default, Debug)]
+pub struct Files(Arc<[File]>);
+
+impl From<&str> for Files {
+    /// Text that is in no file.
+    fn from(text: &str) -> Files {
+        Files::from(vec![File {
+            path: PathBuf::new(),
+            text: text.to_owned(),
+        }])
+    }
+}
+
+impl From<&String> for Files {
+    fn from(text: &String) -> Files {
+        Files::from(text.as_str())
+    }
+}
+
+impl From<Vec<File>> for Files {
+    fn from(files: Vec<File>) -> Files {
+        Files(files.into())
+    }
+}
+
+impl Files {
+    /// Reads the file at `path`, and those beside it.
+    pub fn read(path: &Path) -> Result<Files, Unreadable> {
+        let mut files = vec![File::read(path)?];
+        let beside = path.parent().unwrap_or(Path::new("")).join(DIRECTORY);
+        for path in dropped_in(&beside)? {
+            files.push(File::read(&path)?);
+        }
+        Ok(Files::from(files))
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = &File> {
+        self.0.iter()
+    }
+
+    /// The file that was named.
+    pub fn main(&self) -> Option<&Path> {
+        let first = self.0.first().map(|file| file.path.as_path());
+        first.filter(|path| !path.as_os_str().is_empty())
+    }
+
+    /// The same files, of which one has `text` in the place of the bytes `from..to`; `None` if
+    /// it has no such place.
+    pub fn amended(&self, path: &Path, from: usize, to: usize, text: &str) -> Option<Files> {
+        let mut files = self.0.to_vec();
+        let file = files.iter_mut().find(|file| file.path == path)?;
+        file.text.get(from..to)?;
+        file.text.replace_range(from..to, text);
+        Some(Files::from(files))
+    }
+
+    /// The file and line of a line that is counted through all of them.
+    pub fn place(&self, line: u32) -> String {
+        let mut before = 0;
+        for (n, file) in self.iter().enumerate() {
+            let is_last = n + 1 == self.0.len();
+            if line <= before + file.lines() || is_last {
+                return match file.path.as_os_str().is_empty() {
+                    true => format!("line {}", line - before),
+                    false => format!("{}:{}", file.path.display(), line - before),
+                };
+            }
+            before += file.lines();
+        }
+        format!("line {line}")
+    }
+
+    /// A problem with its file and line.
+    pub fn show(&self, problem: &Problem) -> String {
+        let Problem { line, what, remedy } = problem;
+        format!("{}: {what}; {remedy}", self.place(*line))
+    }
+}
+
+/// The files of a directory that there may be, in the order of their names.
+fn dropped_in(directory: &Path) -> Result<Vec<PathBuf>, Unreadable> {
+    let fails = |cause| (directory.to_owned(), cause);
+    let entries = match fs::read_dir(directory) {
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(fails)?,
+    };
+    let mut paths = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(fails)?.path();
+        let is_hidden = path
+            .file_name()
+            .is_some_and(|name| name.as_encoded_bytes()[0] == b'.');
+        if !is_hidden && path.extension() == Some(OsStr::new("toml")) {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_of_one_file_is_replaced_or_nothing() {
+        let file = |path: &str, text: &str| File {
+            path: path.into(),
+            text: text.into(),
+        };
+        let files = Files::from(vec![file("/a", "one"), file("/b", "zwölf")]);
+        let amended = files.amended(Path::new("/b"), 2, 4, "oe").unwrap();
+        let texts: Vec<&str> = amended.iter().map(|file| file.text.as_str()).collect();
+        assert_eq!(texts, ["one", "zwoelf"]);
+        for (path, from, to) in [("/c", 0, 0), ("/a", 2, 4), ("/a", 2, 1), ("/b", 3, 4)] {
+            assert!(files.amended(Path::new(path), from, to, "").is_none());
+        }
+    }
+}

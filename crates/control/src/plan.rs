@@ -1,0 +1,419 @@
+//! What leads from the configuration that a daemon runs to another, step by step.
+//!
+//! Invariants:
+//!     the same configuration ⟹ no step
+//!     no step needs a restart ⟹ after all steps, in their order, the daemon runs the other
+//!     every configuration in between names nothing that it does not have
+//!
+//! Not here: carrying a step out (`node`), and whether the other configuration is right
+//! ([`crate::check`]).
+
+mod change;
+#[cfg(test)]
+mod tests;
+
+pub use change::Change;
+
+use crate::config::{Array, Config, Daemon, Listen, Name, Pool, Value, Volume, VolumeMode};
+use crate::files::Files;
+use crate::written::Section;
+use std::collections::BTreeSet;
+
+/// One step.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The line of the other configuration that wants it; of what that leaves out, none.
+    pub line: Option<u32>,
+    /// What it does.
+    pub what: String,
+    /// How it is done while the daemon runs, or why it cannot be.
+    pub change: Result<Change, &'static str>,
+}
+
+impl Step {
+    fn new(line: Option<u32>, what: String, change: Result<Change, &'static str>) -> Step {
+        Step { line, what, change }
+    }
+
+    /// The step in a line, for people; `files` are those of the other configuration.
+    pub fn show(&self, files: &Files) -> String {
+        let place = match self.line {
+            Some(line) => files.place(line),
+            None => files
+                .main()
+                .map_or_else(String::new, |file| file.display().to_string()),
+        };
+        match &self.change {
+            Ok(_) => format!("{place}: {}", self.what),
+            Err(why) => format!("{place}: {}; this needs a restart: {why}", self.what),
+        }
+    }
+}
+
+const MEMORY: &str = "it is set up when the daemon starts";
+const IN_USE: &str = "it is in use as it is";
+const SEEN: &str =
+    "its clients have it as it is; to do it now, `hotset volume remove` and add it again";
+const LOG: &str = "a log is opened with its volume";
+const ENGINE: &str = "the pool is opened with it";
+const DOOR: &str = "a door of a volume's own is opened when the daemon starts";
+const MEMBERS: &str =
+    "members of an array that runs are changed by `hotset array add` and `replace`";
+
+/// The steps from `running` to `wanted`, in the order in which they can be done.
+pub fn plan(running: &Config, wanted: &Config) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let listeners = Difference::between(&running.listeners, &wanted.listeners);
+    let volumes = Difference::between(&running.volumes, &wanted.volumes);
+    let pools = Difference::between(&running.pools, &wanted.pools);
+    let used = used_by_both(running, wanted);
+    daemon(&running.daemon, &wanted.daemon, &mut steps);
+    for gone in &listeners.gone {
+        let close = Change::CloseListener(gone.place());
+        let what = format!("listener {} is closed", gone.place());
+        steps.push(Step::new(None, what, by_door(gone, close)));
+    }
+    for gone in &volumes.gone {
+        let name = &gone.name.value;
+        let change = Change::RemoveVolume(name.clone());
+        steps.push(Step::new(
+            None,
+            format!("volume {name} is removed"),
+            Ok(change),
+        ));
+    }
+    for (before, now) in &pools.both {
+        let taken = without(&before.devices.value, &now.devices.value);
+        for device in taken {
+            let pool = now.name.value.clone();
+            let what = format!("pool {pool} loses {device}");
+            let change = Change::TakePoolDevice { pool, device };
+            steps.push(Step::new(Some(now.devices.line), what, Ok(change)));
+        }
+    }
+    for gone in &pools.gone {
+        let what = format!("pool {} is removed", gone.id());
+        steps.push(Step::new(None, what, Err(ENGINE)));
+    }
+    places(running, wanted, &used, &mut steps);
+    for new in &pools.new {
+        let what = format!("pool {} is added", new.id());
+        steps.push(Step::new(Some(new.line), what, Err(ENGINE)));
+    }
+    for (before, now) in &pools.both {
+        pool(before, now, &mut steps);
+    }
+    for (before, now) in &volumes.both {
+        volume(before, now, &mut steps);
+    }
+    for new in &volumes.new {
+        let change = match new.mode.value {
+            VolumeMode::WriteBack => Err(LOG),
+            VolumeMode::Cached(_) => Ok(Change::AddVolume(Box::new((*new).clone()))),
+        };
+        let what = format!("volume {} is added", new.id());
+        steps.push(Step::new(Some(new.line), what, change));
+    }
+    for (before, now) in &listeners.both {
+        for (line, what) in differences("listener", *before, *now, &[]) {
+            let change = Change::RenewListener(Box::new((*now).clone()));
+            steps.push(Step::new(Some(line), what, by_door(now, change)));
+        }
+    }
+    for new in &listeners.new {
+        let open = Change::OpenListener(Box::new((*new).clone()));
+        let what = format!("listener {} is opened", new.place());
+        steps.push(Step::new(Some(new.line), what, by_door(new, open)));
+    }
+    let attachments = Difference::between(&running.attachments, &wanted.attachments);
+    for gone in &attachments.gone {
+        let what = format!("volume {} is not attached any more", gone.id());
+        steps.push(Step::new(None, what, Err(DOOR)));
+    }
+    for new in &attachments.new {
+        let what = format!("volume {} is attached", new.id());
+        steps.push(Step::new(Some(new.line), what, Err(DOOR)));
+    }
+    for (before, now) in &attachments.both {
+        for (line, what) in differences("attached volume", *before, *now, &[]) {
+            steps.push(Step::new(Some(line), what, Err(DOOR)));
+        }
+    }
+    steps
+}
+
+/// The sections of a kind that one configuration has, the other, and both.
+struct Difference<'a, S> {
+    gone: Vec<&'a S>,
+    new: Vec<&'a S>,
+    both: Vec<(&'a S, &'a S)>,
+}
+
+impl<'a, S: Section> Difference<'a, S> {
+    fn between(running: &'a [S], wanted: &'a [S]) -> Difference<'a, S> {
+        let find = |of: &'a [S], id: &str| of.iter().find(|section| section.id() == id);
+        let is_in = |of: &'a [S], section: &S| find(of, &section.id()).is_some();
+        let both = running
+            .iter()
+            .filter_map(|section| Some((section, find(wanted, &section.id())?)));
+        Difference {
+            gone: running.iter().filter(|s| !is_in(wanted, s)).collect(),
+            new: wanted.iter().filter(|s| !is_in(running, s)).collect(),
+            both: both.collect(),
+        }
+    }
+}
+
+/// The parameters in which two sections differ, but for those `left_out`: the line of each,
+/// and what becomes of it.
+fn differences<S: Section>(
+    kind: &str,
+    before: &S,
+    now: &S,
+    left_out: &[&str],
+) -> Vec<(u32, String)> {
+    let pairs = before.parameters().into_iter().zip(now.parameters());
+    let differ = pairs.filter(|(was, is)| was.text != is.text && !left_out.contains(&is.name));
+    let described = differ.map(|(was, is)| {
+        let Value { name, line, .. } = is;
+        let (was, is) = (was.text, is.text);
+        let (was, is) = (was.as_deref(), is.as_deref());
+        let (was, is) = (was.unwrap_or("not given"), is.unwrap_or("not given"));
+        let what = format!("{kind} {}: `{name}` was {was}, becomes {is}", now.id());
+        (line, what.replace(" :", ":"))
+    });
+    described.collect()
+}
+
+/// Those of `names` that are not in `others`.
+fn without(names: &[Name], others: &[Name]) -> Vec<Name> {
+    let missing = names.iter().filter(|name| !others.contains(name));
+    missing.cloned().collect()
+}
+
+fn by_door(listen: &Listen, change: Change) -> Result<Change, &'static str> {
+    match listen.vhost_user {
+        Some(_) => Err(DOOR),
+        None => Ok(change),
+    }
+}
+
+fn daemon(before: &Daemon, now: &Daemon, steps: &mut Vec<Step>) {
+    const AT_RUN_TIME: [&str; 2] = ["grace", "stop"];
+    for (line, what) in differences("daemon", before, now, &AT_RUN_TIME) {
+        steps.push(Step::new(Some(line), what, Err(MEMORY)));
+    }
+    let limits = [(&before.grace, &now.grace), (&before.stop, &now.stop)];
+    if limits.into_iter().any(|(was, is)| was.value != is.value) {
+        let (grace, stop) = (now.grace.clone(), now.stop.clone());
+        let line = match before.grace.value == grace.value {
+            true => stop.line,
+            false => grace.line,
+        };
+        let what = "daemon: `grace` and `stop` are as they are given".to_owned();
+        steps.push(Step::new(
+            Some(line),
+            what,
+            Ok(Change::Limits { grace, stop }),
+        ));
+    }
+}
+
+/// What volumes and pools of both configurations use, and what that is made of.
+fn used_by_both(running: &Config, wanted: &Config) -> BTreeSet<Name> {
+    let mut used = BTreeSet::new();
+    for (before, now) in Difference::between(&running.volumes, &wanted.volumes).both {
+        for volume in [before, now] {
+            used.insert(volume.origin.value.clone());
+            used.extend(volume.log.value.iter().cloned());
+        }
+    }
+    for (before, now) in Difference::between(&running.pools, &wanted.pools).both {
+        let stay = before.devices.value.iter();
+        used.extend(stay.filter(|d| now.devices.value.contains(d)).cloned());
+    }
+    loop {
+        let arrays = running
+            .arrays
+            .iter()
+            .filter(|a| used.contains(&a.name.value));
+        let members = arrays.flat_map(|a| a.members.value.iter().chain(&a.spares.value));
+        let more: Vec<Name> = members.filter(|m| !used.contains(m)).cloned().collect();
+        if more.is_empty() {
+            return used;
+        }
+        used.extend(more);
+    }
+}
+
+/// Devices and arrays.
+fn places(running: &Config, wanted: &Config, used: &BTreeSet<Name>, steps: &mut Vec<Step>) {
+    let devices = Difference::between(&running.devices, &wanted.devices);
+    let arrays = Difference::between(&running.arrays, &wanted.arrays);
+    let of = |name: &Name, change: Change| match used.contains(name) {
+        true => Err(IN_USE),
+        false => Ok(change),
+    };
+    // A device that becomes an array, or the other way, would for a while be both.
+    let turns = |name: &Name| {
+        let device = |config: &Config| config.devices.iter().any(|d| d.name.value == *name);
+        let array = |config: &Config| config.arrays.iter().any(|a| a.name.value == *name);
+        device(running) && array(wanted) || array(running) && device(wanted)
+    };
+    let unless = |name: &Name, change: Change| match turns(name) {
+        true => Err(IN_USE),
+        false => of(name, change),
+    };
+    for new in &devices.new {
+        let (name, put) = (&new.name.value, Change::PutDevice(Box::new((*new).clone())));
+        let change = match turns(name) {
+            true => Err(IN_USE),
+            false => Ok(put),
+        };
+        let what = format!("device {name} is known");
+        steps.push(Step::new(Some(new.line), what, change));
+    }
+    for (before, now) in &devices.both {
+        for (line, what) in differences("device", *before, *now, &[]) {
+            let put = Change::PutDevice(Box::new((*now).clone()));
+            steps.push(Step::new(Some(line), what, of(&now.name.value, put)));
+        }
+    }
+    for new in &arrays.new {
+        let put = Change::PutArray(Box::new((*new).clone()));
+        let change = match turns(&new.name.value) {
+            true => Err(IN_USE),
+            false => Ok(put),
+        };
+        let what = format!("array {} is known", new.id());
+        steps.push(Step::new(Some(new.line), what, change));
+    }
+    for (before, now) in &arrays.both {
+        array(before, now, used, steps);
+    }
+    for gone in &arrays.gone {
+        let name = &gone.name.value;
+        let change = unless(name, Change::DropArray(name.clone()));
+        steps.push(Step::new(
+            None,
+            format!("array {name} is forgotten"),
+            change,
+        ));
+    }
+    for gone in &devices.gone {
+        let name = &gone.name.value;
+        let change = unless(name, Change::DropDevice(name.clone()));
+        steps.push(Step::new(
+            None,
+            format!("device {name} is forgotten"),
+            change,
+        ));
+    }
+}
+
+fn array(before: &Array, now: &Array, used: &BTreeSet<Name>, steps: &mut Vec<Step>) {
+    let name = &now.name.value;
+    if !used.contains(name) {
+        for (line, what) in differences("array", before, now, &[]) {
+            let put = Change::PutArray(Box::new(now.clone()));
+            steps.push(Step::new(Some(line), what, Ok(put)));
+        }
+        return;
+    }
+    const BY_HAND: [&str; 2] = ["members", "spares"];
+    for (line, what) in differences("array", before, now, &BY_HAND) {
+        steps.push(Step::new(Some(line), what, Err(IN_USE)));
+    }
+    let [members, spares] = [
+        (&before.members.value, &now.members.value),
+        (&before.spares.value, &now.spares.value),
+    ];
+    let given = without(spares.1, spares.0);
+    // Order counts where roles do.
+    if members.0 != members.1 || !without(spares.0, spares.1).is_empty() {
+        let what = format!("array {name}: `members` or `spares` lack what it has");
+        steps.push(Step::new(Some(now.members.line), what, Err(MEMBERS)));
+        return;
+    }
+    for device in given {
+        let what = format!("array {name} gets the spare {device}");
+        let array = name.clone();
+        let change = Change::GiveSpare { array, device };
+        steps.push(Step::new(Some(now.spares.line), what, Ok(change)));
+    }
+}
+
+fn pool(before: &Pool, now: &Pool, steps: &mut Vec<Step>) {
+    for (line, what) in differences("pool", before, now, &["devices", "cold"]) {
+        steps.push(Step::new(Some(line), what, Err(ENGINE)));
+    }
+    let name = &now.name.value;
+    if before.cold.value != now.cold.value {
+        let what = format!("pool {name}: `cold` counts when the daemon starts");
+        let (pool, cold) = (name.clone(), now.cold.clone());
+        let change = Change::Cold { pool, cold };
+        steps.push(Step::new(Some(now.cold.line), what, Ok(change)));
+    }
+    for device in without(&now.devices.value, &before.devices.value) {
+        let pool = name.clone();
+        let what = format!("pool {pool} gets {device}");
+        let change = Change::GivePoolDevice { pool, device };
+        steps.push(Step::new(Some(now.devices.line), what, Ok(change)));
+    }
+}
+
+fn volume(before: &Volume, now: &Volume, steps: &mut Vec<Step>) {
+    const OF_LOG: [&str; 3] = ["log", "max_lag", "dirty_max"];
+    let name = &now.name.value;
+    let left_out = [&OF_LOG[..], &["mode"]].concat();
+    for (line, what) in differences("volume", before, now, &left_out) {
+        steps.push(Step::new(Some(line), what, Err(SEEN)));
+    }
+    let others: Vec<&str> = Volume::rows().iter().map(|row| row.name).collect();
+    let of_mode: Vec<&str> = others.iter().copied().filter(|n| *n != "mode").collect();
+    let of_log: Vec<&str> = others
+        .iter()
+        .copied()
+        .filter(|n| !OF_LOG.contains(n))
+        .collect();
+    let owes = now.mode.value == VolumeMode::WriteBack;
+    for (line, what) in differences("volume", before, now, &of_mode) {
+        let mode = now.mode.clone();
+        let volume = name.clone();
+        let change = Change::SetMode { volume, mode };
+        steps.push(Step::new(
+            Some(line),
+            what,
+            if owes { Err(LOG) } else { Ok(change) },
+        ));
+    }
+    for (line, what) in differences("volume", before, now, &of_log) {
+        let change = Change::PutLog(Box::new(now.clone()));
+        steps.push(Step::new(
+            Some(line),
+            what,
+            if owes { Err(LOG) } else { Ok(change) },
+        ));
+    }
+}
+
+/// How the steps of a plan stand together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// There are none.
+    Same,
+    /// All of them can be done while the daemon runs.
+    Possible,
+    /// So many of them cannot.
+    NeedsRestart(usize),
+}
+
+/// What `steps` need.
+pub fn verdict(steps: &[Step]) -> Verdict {
+    let impossible = steps.iter().filter(|step| step.change.is_err()).count();
+    match (steps.len(), impossible) {
+        (0, _) => Verdict::Same,
+        (_, 0) => Verdict::Possible,
+        (_, some) => Verdict::NeedsRestart(some),
+    }
+}

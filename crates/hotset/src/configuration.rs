@@ -1,0 +1,53 @@
+//! Reading configurations: from files to what is right in itself, or for this machine.
+
+use crate::Failure;
+use control::check::{check, check_alone, check_to_serve};
+use control::config::Config;
+use control::files::Files;
+use control::problem::Problem;
+use sim::model::catalogue::Drive;
+use std::path::Path;
+
+type Judge = fn(&Files, &[&str]) -> Result<Config, Vec<Problem>>;
+
+/// Reads a configuration that is right in itself and for this machine.
+pub fn read(file: &Path) -> Result<Config, Failure> {
+    let judge: Judge = |files, drives| check(files, drives, uring::is_listened);
+    judged(file, judge).map_err(Failure::Usage)
+}
+
+/// Reads a configuration that can be served: a device that cannot be used keeps but its
+/// own volume from that.
+pub fn read_to_serve(file: &Path) -> Result<Config, Failure> {
+    let judge: Judge = |files, drives| check_to_serve(files, drives, uring::is_listened);
+    judged(file, judge).map_err(Failure::Usage)
+}
+
+/// Reads a configuration that is right in itself, whatever runs on this machine.
+pub fn read_alone(file: &Path) -> Result<Config, Failure> {
+    read_again(file).map_err(Failure::Usage)
+}
+
+/// As [`read_alone`]; else what is wrong, in a line each.
+pub fn read_again(file: &Path) -> Result<Config, String> {
+    judged(file, |files, drives| check_alone(files.clone(), drives))
+}
+
+fn judged(file: &Path, judge: Judge) -> Result<Config, String> {
+    let files = Files::read(file).map_err(|(path, cause)| {
+        let path = path.display();
+        format!("hotset: {path} cannot be read ({cause}); name a configuration file")
+    })?;
+    let drives: Vec<&str> = Drive::all().map(|drive| drive.name()).collect();
+    judge(&files, &drives).map_err(|problems| {
+        let lines = problems.iter().map(|problem| files.show(problem));
+        lines.collect::<Vec<_>>().join("\n")
+    })
+}
+
+/// What is possible in a configuration and hardly meant, in a line each.
+pub fn warnings(config: &Config) -> Vec<String> {
+    let warnings = control::check::warnings(config);
+    let lines = warnings.iter().map(|warning| config.files.show(warning));
+    lines.collect()
+}

@@ -1,0 +1,233 @@
+//! Changes of a node that runs: what a request asks for, and what a plan does.
+//!
+//! Invariant: what a change has done, the configuration says from then on; one that has
+//! failed it does not.
+
+use super::refusal::{Refusal, refusal};
+use super::{Node, Pool};
+use crate::arrays::Source;
+use crate::nanos;
+use crate::platform::Platform;
+use control::config::{self, At, Device, Name, VolumeMode};
+use control::plan::Change;
+use control::protocol::{NamedOrNew, Request};
+
+impl<P: Platform> Node<P> {
+    /// Whether a volume is served, or will be.
+    fn has_volume(&self, name: &Name) -> bool {
+        let served = self.volumes.borrow().contains_key(name);
+        served || self.waiting.borrow().contains_key(name)
+    }
+
+    fn note(&self, change: &Change) {
+        self.devices.record(change);
+    }
+
+    /// A device that was new is known from now on.
+    fn note_device(&self, device: &Source) {
+        if let Source::Device(device) = device {
+            self.note(&Change::PutDevice(device.clone()));
+        }
+    }
+
+    /// The device of a request.
+    fn named_or_new(&self, device: NamedOrNew) -> Result<Source, Refusal> {
+        match device {
+            NamedOrNew::Named(name) => self.known(&Name::new(&name)?),
+            NamedOrNew::New(text) => {
+                let device = Device::parse(&text)?;
+                match self.devices.find(&device.name.value) {
+                    None => Ok(Source::Device(Box::new(device))),
+                    Some(known) if known.is_at(&device) => Ok(known),
+                    Some(_) => Err(format!(
+                        "the configuration has a device {}; name that, or choose another name",
+                        device.name.value
+                    )),
+                }
+            }
+        }
+    }
+
+    /// Does what is asked.
+    pub(super) async fn change(&self, request: Request) -> Result<(), Refusal> {
+        match request {
+            Request::Status
+            | Request::Configuration
+            | Request::Reload
+            | Request::Observe { .. }
+            | Request::Explain { .. }
+            | Request::Record { .. }
+            | Request::TakeRecords => Ok(()),
+            Request::SetMode { volume, mode } => {
+                let Some(value) = VolumeMode::from_name(&mode) else {
+                    let names = VolumeMode::ALL.map(VolumeMode::name).join(", ");
+                    return Err(format!("{mode:?} is no mode; choose one of {names}"));
+                };
+                self.volume(&volume)?;
+                let volume = Name::new(&volume)?;
+                let mode = At { value, line: 1 };
+                self.apply(&Change::SetMode { volume, mode }).await
+            }
+            Request::Quiesce { volume } => self.quiesce(&volume).await,
+            Request::Resume { volume } => self.resume(&volume).await,
+            Request::Invalidate { volume } => self.invalidate(&volume).await,
+            Request::AddVolume { volume, device } => {
+                let volume = config::Volume::parse(&volume)?;
+                let origin = match device {
+                    Some(text) => self.named_or_new(NamedOrNew::New(text))?,
+                    None => self.known(&volume.origin.value)?,
+                };
+                self.add_volume(&volume, &origin).await?;
+                self.note_device(&origin);
+                self.note(&Change::AddVolume(Box::new(volume)));
+                Ok(())
+            }
+            Request::RemoveVolume { volume } => {
+                let volume = Name::new(&volume)?;
+                self.apply(&Change::RemoveVolume(volume)).await
+            }
+            Request::AddDevice { pool, device } => {
+                let (pool, _) = self.pool(&pool)?;
+                let source = self.named_or_new(device)?;
+                self.add_device(&pool, &source).await?;
+                self.note_device(&source);
+                let device = source.name().clone();
+                self.note(&Change::GivePoolDevice { pool, device });
+                Ok(())
+            }
+            Request::RemoveDevice { pool, device } => {
+                let (pool, device) = (self.pool(&pool)?.0, Name::new(&device)?);
+                self.apply(&Change::TakePoolDevice { pool, device }).await
+            }
+            Request::FailMember { array, member } => {
+                self.devices.fail_member(&array, &member).await
+            }
+            Request::AddMember {
+                array,
+                device,
+                overwrite,
+            } => {
+                let source = self.named_or_new(device)?;
+                let devices = &self.devices;
+                let is_for_role = devices.is_for_role(&array, source.name());
+                devices
+                    .give_member(&array, None, &source, overwrite)
+                    .await?;
+                self.note_device(&source);
+                let (array, device) = (Name::new(&array)?, source.name().clone());
+                self.note(&match is_for_role {
+                    true => Change::GiveMember { array, device },
+                    false => Change::GiveSpare { array, device },
+                });
+                Ok(())
+            }
+            Request::ReplaceMember {
+                array,
+                member,
+                device,
+                overwrite,
+            } => {
+                let source = self.named_or_new(device)?;
+                let devices = &self.devices;
+                let old = devices.member_name(&array, &member);
+                let given = devices.give_member(&array, Some(&member), &source, overwrite);
+                given.await?;
+                self.note_device(&source);
+                let (array, device) = (Name::new(&array)?, source.name().clone());
+                if let Some(member) = old {
+                    self.note(&Change::ReplaceMember {
+                        array,
+                        member,
+                        device,
+                    });
+                }
+                Ok(())
+            }
+            Request::Amended {
+                file,
+                from,
+                to,
+                text,
+            } => {
+                let mut config = (*self.devices.config()).clone();
+                let files = config.files.amended(&file, from, to, &text);
+                config.files = files.ok_or_else(|| {
+                    let file = file.display();
+                    format!("the daemon has read {file} as another text; run `hotset reload`")
+                })?;
+                self.devices.adopt(config);
+                Ok(())
+            }
+            Request::Scrub { array, repair } => self.devices.scrub(&array, repair),
+        }
+    }
+
+    /// Carries out one step of a plan, or leaves everything as it is.
+    pub(super) async fn apply(&self, change: &Change) -> Result<(), Refusal> {
+        match change {
+            Change::Limits { grace, stop } => {
+                self.grace.set(nanos(grace.value));
+                self.stop.set(nanos(stop.value));
+            }
+            Change::CloseListener(place) => {
+                self.frontends
+                    .iter()
+                    .for_each(|frontend| frontend.close(place));
+            }
+            Change::OpenListener(listen) => {
+                for frontend in &self.frontends {
+                    frontend.open(listen).map_err(refusal)?;
+                }
+            }
+            Change::RenewListener(listen) => {
+                for frontend in &self.frontends {
+                    frontend.renew(listen).map_err(refusal)?;
+                }
+            }
+            Change::SetMode { volume, mode } => self.set_mode(volume, mode.value).await?,
+            Change::AddVolume(volume) => {
+                let origin = self.known(&volume.origin.value)?;
+                self.add_volume(volume, &origin).await?;
+            }
+            Change::RemoveVolume(volume) => {
+                let removed = self.remove_volume(volume).await;
+                // It may be gone although its origin could not be made durable.
+                if !self.has_volume(volume) {
+                    self.note(change);
+                }
+                return removed;
+            }
+            Change::GivePoolDevice { pool, device } => {
+                let device = self.known(device)?;
+                self.add_device(pool, &device).await?;
+            }
+            Change::TakePoolDevice { pool, device } => {
+                let taken = self.remove_device(pool, device).await;
+                let has = |pool: &Pool<P::Driver>| pool.devices.borrow().contains_key(device);
+                if taken.is_ok() || !self.pools.get(pool).is_some_and(has) {
+                    self.note(change);
+                }
+                return taken;
+            }
+            Change::GiveSpare { array, device } if self.devices.runs(array) => {
+                let source = self.known(device)?;
+                let given = self
+                    .devices
+                    .give_member(array.as_str(), None, &source, false);
+                given.await?;
+            }
+            Change::PutArray(array) => self.devices.forget_inactive(&array.name.value),
+            Change::DropArray(array) => self.devices.forget_inactive(array),
+            // The configuration alone says these.
+            Change::PutDevice(_)
+            | Change::DropDevice(_)
+            | Change::GiveSpare { .. }
+            | Change::GiveMember { .. }
+            | Change::ReplaceMember { .. }
+            | Change::Cold { .. }
+            | Change::PutLog(_) => (),
+        }
+        self.note(change);
+        Ok(())
+    }
+}

@@ -1,0 +1,74 @@
+//! Changed configurations that a node is to run while clients use it.
+
+use super::life::{Life, Volume};
+use super::report::Class;
+use cache::Mode;
+use control::config::{Name, VolumeMode};
+use control::protocol::Request;
+use sim::Rng;
+use std::rc::Rc;
+
+/// Draws them. What was added to a case later is drawn by itself: a seed stays the case that
+/// it was.
+pub(super) struct Reloads {
+    life: Rc<Life>,
+    rng: Rng,
+}
+
+impl Reloads {
+    pub(super) fn new(life: Rc<Life>) -> Reloads {
+        let rng = Rng::fork(life.scenario.seed, 700 + life.number);
+        Reloads { life, rng }
+    }
+
+    /// Whether it is time for one, of some cases.
+    pub(super) fn are_due(&mut self) -> bool {
+        self.life.scenario.reloads && self.rng.chance(0.15)
+    }
+
+    /// Has the node run another file; keeps the list of volumes that are `removed`.
+    pub(super) async fn one(&mut self, removed: &mut Vec<usize>) {
+        let life = self.life.clone();
+        let mut config = life.scenario.config();
+        let mut kept = |_: &_| self.rng.chance(0.8);
+        config.volumes.retain(&mut kept);
+        for volume in &mut config.volumes {
+            let mode = Mode::ALL[self.rng.below(Mode::ALL.len() as u64) as usize];
+            volume.mode.value = VolumeMode::Cached(mode);
+        }
+        let spare = Name::new(&life.scenario.spare_pool_device).expect("a disk's name");
+        let devices = &mut config.pools[0].devices.value;
+        devices.push(spare);
+        devices.retain(|_| self.rng.chance(0.7));
+        life.machine.write_configuration(config.clone());
+        match life.change(Request::Reload).await {
+            true => life.meet(Class::Reloaded),
+            false => life.meet(Class::NotReloaded),
+        }
+        // A reload that fails ends where it failed.
+        let status = life.status().await;
+        for (number, volume) in life.volumes.iter().enumerate() {
+            let name = &volume.spec.name;
+            let served = status.volumes.iter().any(|v| v.name == *name);
+            let waits = status.waiting.iter().any(|v| v.name == *name);
+            match (removed.contains(&number), served || waits) {
+                (false, false) => removed.push(number),
+                (true, true) => {
+                    removed.retain(|other| *other != number);
+                    self.is_back(volume);
+                }
+                _ => (),
+            }
+        }
+    }
+
+    /// A plain volume whose lost disk is back and opened again serves without an error.
+    fn is_back(&self, volume: &Volume) {
+        let life = &self.life;
+        let origin_lost = volume.is_excused() && volume.spec.tolerance == 0;
+        if origin_lost && volume.number == 0 && life.away(volume) == 0 {
+            volume.mend();
+            life.meet(Class::OriginAnew);
+        }
+    }
+}
