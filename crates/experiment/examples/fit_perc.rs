@@ -5,8 +5,8 @@ use block::Nanos;
 use experiment::{perc_mail, perc_oltp};
 
 fn main() {
-    let mut mail = perc_mail::Scale::FULL;
-    let mut oltp = perc_oltp::Scale::FULL;
+    let mut mail = perc_mail::Scale::of(perc_mail::SHAPE, false);
+    let mut oltp = perc_oltp::Scale::of(perc_oltp::SHAPE, false);
     let (mut seed, mut threads) = (1, perc_mail::THREADS);
     let mut which = Vec::new();
     for arg in std::env::args().skip(1) {

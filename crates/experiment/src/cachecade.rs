@@ -21,18 +21,18 @@ use crate::load::{self, Load as _, Place};
 use crate::pages::Front;
 use crate::record::record;
 use crate::replay::Server;
-use crate::rig::{self, Below, Rig};
+use crate::rig::{self, Below, Disks, Rig};
 use crate::site::{File, PAGE_BYTES};
 use crate::verdict::Outcome;
 use crate::visitors::{Answer, Connection, Curve, Load, Site, Tally, visit};
 use crate::wire::Team;
 use block::{Device, IoResult, Nanos, Sectors};
+use control::config::Config;
 use control::status::Counters;
 use ninths::compare;
-use sim::Rng;
 use sim::model::catalogue::link::GIGABIT;
+use sim::{Rng, World};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 
 /// The name under which it is run.
 pub const NAME: &str = "cachecade";
@@ -43,6 +43,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "web content beside an operating system on RAID 10, cached on up to three flash drives",
     needs: "300 MB; a minute a seed",
     seeds: 5,
+    times: 10.0,
     figures,
     run: |seed, quick, done| run(seed, Scale::of(quick), done),
     parts: || names(&PARTS),
@@ -307,7 +308,6 @@ impl load::Load for Scale {
     fn place(&self) -> Place {
         Place {
             volumes: &["web", "os"],
-            flash: "ssd0",
             advised_after: Nanos(self.span.0 / 9),
         }
     }
@@ -321,18 +321,14 @@ impl load::Load for Scale {
         Scale { flash, ..self }
     }
 
-    fn on_node<T: 'static>(
-        self,
-        seed: u64,
-        text: &str,
-        work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
-    ) -> Result<(T, Nanos), String> {
+    fn below(self, seed: u64, config: &Config, world: &mut World) -> Result<Disks, String> {
         let drive = |n: usize| {
             let below = Below::paced(self.flash, self.flash_paced);
             (format!("ssd{n}"), below)
         };
-        let below = (0..3).map(drive).collect::<BTreeMap<_, _>>();
-        rig::run_parted(seed, rig::topology(text)?, PARTITION, below, work)
+        let mut below = rig::partitions(seed, config, PARTITION, world)?;
+        below.extend((0..3).map(drive));
+        Ok(below)
     }
 
     async fn work(self, rig: &mut Rig, seed: u64, ways: u64) -> Result<Curve, String> {

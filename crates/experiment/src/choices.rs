@@ -1,15 +1,17 @@
 //! What the sources could not try: an experiment's load with each choice of today, one at a
 //! time.
 //!
-//! The load runs twice on one node, with the event of the choice in between: the first time
-//! fills the cache, and the second is measured, but for its first third. Between the two the
-//! server's own memory is emptied, so that all choices begin the second alike.
+//! The load runs twice on one node: the first time fills the cache, and the second is measured,
+//! but for its first third. Between the two the server's own memory is emptied, so that all
+//! choices begin the second alike. A restart is between them too, since a daemon that has ended
+//! answers nobody; flash drives are pulled soon after the second has begun.
 //!
 //! Invariant: a client's error ends the run; the loss of a flash drive is none.
 
 use crate::load::Load;
-use crate::rig::Rig;
+use crate::rig::{Plug, Rig};
 use crate::visitors::{Curve, Tally};
+use block::Nanos;
 use control::observed::Observed;
 use futures_util::future::join;
 
@@ -18,8 +20,10 @@ use futures_util::future::join;
 pub enum Event {
     /// Nothing.
     None,
-    /// A flash drive is pulled.
+    /// The first flash drive of the pool is pulled, while clients ask.
     Lost,
+    /// All of them are.
+    AllLost,
     /// The daemon ends in order and starts again.
     Restarted,
 }
@@ -33,6 +37,8 @@ pub struct Choice {
     pub pool: &'static str,
     /// The flash, in percent of the experiment's.
     pub flash_percent: u64,
+    /// Whether it takes two flash drives, of half the size each where the experiment has one.
+    pub is_split: bool,
     /// What happens.
     pub event: Event,
 }
@@ -42,6 +48,7 @@ const fn pool(name: &'static str, pool: &'static str) -> Choice {
         name,
         pool,
         flash_percent: 100,
+        is_split: false,
         event: Event::None,
     }
 }
@@ -50,7 +57,7 @@ const fn pool(name: &'static str, pool: &'static str) -> Choice {
 pub const AUTO: Choice = pool("auto", "");
 
 /// Every choice, the default first.
-pub const ALL: [Choice; 19] = [
+pub const ALL: [Choice; 21] = [
     AUTO,
     pool("auto-endurance", "policy = \"auto-endurance\""),
     pool("lru", "policy = \"lru\""),
@@ -76,8 +83,19 @@ pub const ALL: [Choice; 19] = [
         ..AUTO
     },
     Choice {
-        name: "a flash drive lost",
+        name: "two flash drives",
+        is_split: true,
+        ..AUTO
+    },
+    Choice {
+        name: "one of two flash drives lost",
+        is_split: true,
         event: Event::Lost,
+        ..AUTO
+    },
+    Choice {
+        name: "all flash drives lost",
+        event: Event::AllLost,
         ..AUTO
     },
     Choice {
@@ -88,15 +106,19 @@ pub const ALL: [Choice; 19] = [
     Choice {
         name: "restarted cold",
         pool: "cold = true",
-        flash_percent: 100,
         event: Event::Restarted,
+        ..AUTO
     },
 ];
+
+/// The second flash drive, where the experiment has one.
+const SECOND: &str = "second";
 
 impl Choice {
     /// Whether it is another policy or admission, all else being equal.
     pub fn is_fixed(&self) -> bool {
-        *self != AUTO && self.event == Event::None && self.flash_percent == 100
+        let same = self.flash_percent == 100 && !self.is_split;
+        *self != AUTO && same && self.event == Event::None
     }
 
     /// A configuration with the pool's lines in it; of what the two both say, the choice's.
@@ -106,8 +128,30 @@ impl Choice {
             .lines()
             .filter(|line| set.is_empty() || !line.trim_start().starts_with(&format!("{set} =")));
         let text: String = kept.map(|line| format!("{line}\n")).collect();
-        text.replace("[[pool]]\n", &format!("[[pool]]\n{}\n", self.pool))
+        let text = text.replace("[[pool]]\n", &format!("[[pool]]\n{}\n", self.pool));
+        match self.is_split {
+            true => split(&text),
+            false => text,
+        }
     }
+}
+
+/// The same with two flash drives, if it has one.
+fn split(text: &str) -> String {
+    let one = text.split_once("devices = [\"").and_then(|(_, rest)| {
+        let (list, _) = rest.split_once("\"]")?;
+        (!list.contains('"')).then_some(list)
+    });
+    let Some(name) = one else {
+        return text.to_owned();
+    };
+    let model = text.split_once(&format!("[[device]]\nname = \"{name}\"\n"));
+    let model = model.and_then(|(_, rest)| rest.lines().find(|line| line.starts_with("model =")));
+    let model = model.expect("a flash drive has a model");
+    let second = format!("[[device]]\nname = \"{SECOND}\"\npath = \"/dev/{SECOND}\"\n{model}\n\n");
+    let both = format!("devices = [\"{name}\", \"{SECOND}\"]");
+    let text = text.replace(&format!("devices = [\"{name}\"]"), &both);
+    text.replacen("[[device]]", &format!("{second}[[device]]"), 1)
 }
 
 /// What a choice came to.
@@ -145,13 +189,23 @@ async fn try_on<L: Load>(mut rig: Rig, load: L, seed: u64, choice: Choice) -> Re
     };
     let (first, observed) = join(load.work(&mut rig, seed, seed), ask).await;
     first?;
-    match choice.event {
-        Event::None => {}
-        Event::Lost => rig.pull(place.flash),
-        Event::Restarted => rig = rig.restart().await?,
+    let soon = Nanos((rig.env.timer.now() - began).0 / 9);
+    if choice.event == Event::Restarted {
+        rig = rig.restart().await?;
     }
     let before = rig.counters().await?;
-    let curve = load.work(&mut rig, seed, seed + (1 << 32)).await?;
+    let plugs = match choice.event {
+        Event::Lost => rig.flash().into_iter().take(1).collect(),
+        Event::AllLost => rig.flash(),
+        Event::None | Event::Restarted => Vec::new(),
+    };
+    let timer = rig.env.timer.clone();
+    let pull = async move {
+        timer.sleep(soon).await;
+        plugs.iter().for_each(Plug::pull);
+    };
+    let (curve, ()) = join(load.work(&mut rig, seed, seed + (1 << 32)), pull).await;
+    let curve = curve?;
     let after = rig.counters().await?;
     let of = |counter: &str| (after[counter] - before[counter]) as f64;
     let (sum, s) = last_two_thirds(&curve);
@@ -186,17 +240,16 @@ mod tests {
     #[test]
     fn every_choice_is_a_sound_configuration_with_its_own_lines() {
         let replay = redskin::Scale::QUICK.topology();
-        for topology in [
-            cachecade::TOPOLOGY,
-            maxiq::TOPOLOGY,
-            nytro::TOPOLOGY,
-            &replay,
-        ] {
+        let cachecade = cachecade::TOPOLOGY;
+        for topology in [cachecade, maxiq::TOPOLOGY, nytro::TOPOLOGY, &replay] {
             for choice in ALL {
                 let text = choice.configure(topology);
                 let config = rig::topology(&text);
-                config.unwrap_or_else(|error| panic!("{}: {error}", choice.name));
+                let config = config.unwrap_or_else(|error| panic!("{}: {error}", choice.name));
                 assert!(text.contains(choice.pool), "{}", choice.name);
+                let drives = config.pools[0].devices.value.len();
+                let split = choice.is_split || topology == cachecade;
+                assert_eq!(drives > 1, split, "{}", choice.name);
             }
         }
         assert_eq!(ALL.iter().filter(|choice| choice.is_fixed()).count(), 13);

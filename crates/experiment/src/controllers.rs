@@ -6,14 +6,14 @@
 use crate::load::{Load, Place};
 use crate::measured::{Measured, Times, curve};
 use crate::queries::Reads;
-use crate::rig::{self, Below, Rig, Volume};
+use crate::rig::{Below, Disks, Rig, Volume};
 use crate::visitors::Curve;
 use block::{Env, IoResult, Nanos};
+use control::config::Config;
 use sim::model::catalogue::controller::H710P;
 use sim::model::catalogue::hdd::SAS10K_300;
 use sim::model::{Controller, Hdd};
 use sim::{Rng, Service, World};
-use std::collections::BTreeMap;
 
 /// The topology, as `hotset check` reads it.
 const TOPOLOGY: &str = include_str!("../topologies/perc.toml");
@@ -53,6 +53,25 @@ pub struct Scale<S> {
     pub times: Times,
 }
 
+impl<S> Scale<S> {
+    /// Two minutes of it, or seconds: too little to judge by.
+    pub const fn of(shape: S, quick: bool) -> Scale<S> {
+        let times = match quick {
+            true => Times {
+                warm_up: Nanos::from_secs(1),
+                span: Nanos::from_secs(4),
+                interval: Nanos::from_millis(200),
+            },
+            false => Times {
+                warm_up: Nanos::from_secs(20),
+                span: Nanos::from_secs(120),
+                interval: Nanos::from_secs(5),
+            },
+        };
+        Scale { shape, times }
+    }
+}
+
 impl<S: Asked> Scale<S> {
     /// Runs it once: what it came to, and the time it took in the simulation.
     pub fn run_one(self, seed: u64) -> Result<(Measured<S::Point>, Nanos), String> {
@@ -78,7 +97,6 @@ impl<S: Asked> Load for Scale<S> {
     fn place(&self) -> Place {
         Place {
             volumes: &[VOLUME],
-            flash: "",
             advised_after: self.times.warm_up,
         }
     }
@@ -91,16 +109,9 @@ impl<S: Asked> Load for Scale<S> {
         self
     }
 
-    fn on_node<T: 'static>(
-        self,
-        seed: u64,
-        text: &str,
-        work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
-    ) -> Result<(T, Nanos), String> {
-        let config = rig::topology(text)?;
-        let mut world = World::new(seed);
+    fn below(self, seed: u64, _: &Config, world: &mut World) -> Result<Disks, String> {
         let mut phases = Rng::fork(seed, PHASES);
-        let mut below = BTreeMap::new();
+        let mut below = Disks::new();
         for side in SIDES {
             let mut drive = || {
                 let phase = phases.below(1 << 20) as f64 / f64::from(1 << 20);
@@ -117,7 +128,7 @@ impl<S: Asked> Load for Scale<S> {
                 below.insert(format!("{side}{unit}"), disk);
             }
         }
-        rig::run_on(world, config, &below, work)
+        Ok(below)
     }
 
     async fn work(self, rig: &mut Rig, _: u64, ways: u64) -> Result<Curve, String> {

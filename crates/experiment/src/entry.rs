@@ -28,6 +28,8 @@ pub struct Experiment {
     pub needs: &'static str,
     /// How many seeds by default.
     pub seeds: u64,
+    /// How many seconds of the published run a simulated one stands for.
+    pub times: f64,
     /// What was printed.
     pub figures: fn() -> Figures,
     /// Runs it.

@@ -143,3 +143,111 @@ impl<D: Device> Site for Web<D> {
         self.front.send(file, on).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixed::on_disk;
+    use sim::model::catalogue::link::GIGABIT;
+    use std::collections::{HashMap, HashSet};
+
+    const SHAPE: Shape = Shape {
+        sections: 200,
+        pages: 8,
+        images: 140,
+        file_bytes: 10_296.0,
+        images_per_page: [11, 12],
+    };
+    /// A terabyte.
+    const VOLUME_PAGES: u64 = 1 << 28;
+
+    #[test]
+    fn each_section_has_a_group_of_its_own_and_no_block_belongs_to_two_files() {
+        let pages = Pages::new(1, SHAPE, VOLUME_PAGES).unwrap();
+        let mut taken = HashSet::new();
+        let mut groups = HashSet::new();
+        for section in pages.files.chunks(148) {
+            let group = |page: u64| page / (VOLUME_PAGES / Layout::groups(VOLUME_PAGES));
+            assert!(groups.insert(group(section[0].data)));
+            for file in section {
+                assert_eq!(group(file.data), group(section[0].data));
+                for page in file.data..file.data + file.pages() {
+                    assert!(taken.insert(page), "{file:?}");
+                }
+            }
+        }
+        assert!(Pages::new(1, SHAPE, 1 << 20).is_err());
+    }
+
+    /// Of n draws from m HTML files, a file is among them with 1 - (1 - 1/m)^n.
+    #[test]
+    fn pages_are_drawn_uniformly_and_each_from_one_section() {
+        const DRAWN: u32 = 3_000;
+        let drawn = |shape: Shape| {
+            let pages = Pages::new(1, shape, VOLUME_PAGES).unwrap();
+            let count = (shape.pages + shape.images) as usize;
+            let files = pages.files.iter().enumerate();
+            let section: HashMap<u64, usize> = files.map(|(n, f)| (f.data, n / count)).collect();
+            let (mut rng, mut distinct, mut requests) = (Rng::new(3), HashSet::new(), 0);
+            for _ in 0..DRAWN {
+                let mut items = Vec::new();
+                pages.draw(&mut rng, &mut items);
+                let of: HashSet<usize> = items.iter().map(|file| section[&file.data]).collect();
+                assert_eq!(of.len(), 1);
+                requests += items.len();
+                distinct.insert(items[0].data);
+            }
+            (distinct.len() as f64, requests as f64 / f64::from(DRAWN))
+        };
+        let m = f64::from(SHAPE.sections * SHAPE.pages);
+        let exact = m * (1.0 - libm::pow(1.0 - 1.0 / m, f64::from(DRAWN)));
+        let (distinct, requests) = drawn(SHAPE);
+        assert!((distinct / exact - 1.0).abs() < 0.02, "{distinct} {exact}");
+        assert!((requests / 12.5 - 1.0).abs() < 0.01, "{requests}");
+        // Another number of pages, and of images of a page, is seen.
+        let more = Shape { pages: 9, ..SHAPE };
+        assert!((drawn(more).0 / exact - 1.0).abs() > 0.02);
+        let images_per_page = [12, 12];
+        let other = drawn(Shape {
+            images_per_page,
+            ..SHAPE
+        });
+        assert!((other.1 / 12.5 - 1.0).abs() > 0.01);
+    }
+
+    const READ: Nanos = Nanos::from_micros(5_000);
+
+    /// What a request takes whose directory, inode and data are read one after the other.
+    fn answered(fresh: bool, processor: Nanos) -> Nanos {
+        on_disk(READ, async move |gate, env| {
+            let front = Front {
+                env: env.clone(),
+                host: Host::new(gate, 1_000),
+                server: Server::behind(&GIGABIT, processor),
+                team: Team::new(1, &GIGABIT),
+            };
+            let file = File {
+                directory: 10,
+                inode: 11,
+                data: 100,
+                bytes: 117_000,
+            };
+            let on = Connection { flow: 0, fresh };
+            let asked = env.timer.now();
+            front.take(on).await;
+            front.send(file, on).await.unwrap();
+            env.timer.now() - asked
+        })
+    }
+
+    #[test]
+    fn a_request_takes_what_its_parts_take() {
+        let processor = Nanos::from_micros(200);
+        // 150 us there and back, 117 KB at 117 MB/s.
+        let rest = Nanos::from_micros(150 + 200 + 1_000);
+        let exact = Nanos(3 * READ.0) + rest;
+        assert_eq!(answered(false, processor), exact);
+        assert_eq!(answered(true, processor), exact + Nanos::from_micros(150));
+        assert_ne!(answered(false, Nanos::from_micros(201)), exact);
+    }
+}

@@ -27,19 +27,16 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "a mail store of 500 mailboxes on two mirrored controllers of seven drives, and the most that it answers in time",
     needs: "300 MB; half a minute a seed",
     seeds: 5,
+    times: 1.0,
     figures,
-    run: |seed, quick, done| run(seed, Scale::load(quick), done),
+    run: |seed, quick, done| run(seed, Scale::of(SHAPE, quick), done),
     parts: || names(&PARTS),
     without: |seed, quick, part, done| {
-        let shape = (PARTS[part].without)(Scale::load(quick).shape);
-        let scale = Scale {
-            shape,
-            ..Scale::load(quick)
-        };
-        run(seed, scale, done)
+        let shape = (PARTS[part].without)(SHAPE);
+        run(seed, Scale::of(shape, quick), done)
     },
     choose: None,
-    record: |seed, quick, sink| record(Scale::load(quick), seed, sink),
+    record: |seed, quick, sink| record(Scale::of(SHAPE, quick), seed, sink),
 };
 /// What can be left out of the model.
 const PARTS: [Part<Shape>; 6] = [
@@ -116,45 +113,23 @@ impl Asked for Shape {
     }
 }
 
-impl Scale {
-    const fn load(quick: bool) -> Scale {
-        if quick { Scale::QUICK } else { Scale::FULL }
-    }
-
-    /// Minutes of it.
-    pub const FULL: Scale = Scale {
-        shape: Shape {
-            databases: 5,
-            apart_bytes: 200 << 30,
-            // A hundred mailboxes of 700 MB.
-            database_bytes: 70_000_000_000 / (256 << 10) * (256 << 10),
-            page_bytes: 32 << 10,
-            threads: THREADS,
-            pause: Nanos::from_micros(26_900),
-            // Of 100 tasks 40 insert, 20 delete, 5 replace, and 35 read.
-            changed: 0.65,
-            committed: 0.3,
-            commit_bytes: 16 << 10,
-            scan_bytes: 256 << 10,
-            scan_bytes_per_second: 5_000_000,
-            path: Nanos::from_micros(262),
-        },
-        times: Times {
-            warm_up: Nanos::from_secs(20),
-            span: Nanos::from_secs(120),
-            interval: Nanos::from_secs(5),
-        },
-    };
-    /// Seconds: too little to judge by.
-    pub const QUICK: Scale = Scale {
-        times: Times {
-            warm_up: Nanos::from_secs(1),
-            span: Nanos::from_secs(4),
-            interval: Nanos::from_millis(200),
-        },
-        ..Scale::FULL
-    };
-}
+/// What is asked.
+pub const SHAPE: Shape = Shape {
+    databases: 5,
+    apart_bytes: 200 << 30,
+    // A hundred mailboxes of 700 MB.
+    database_bytes: 70_000_000_000 / (256 << 10) * (256 << 10),
+    page_bytes: 32 << 10,
+    threads: THREADS,
+    pause: Nanos::from_micros(26_900),
+    // Of 100 tasks 40 insert, 20 delete, 5 replace, and 35 read.
+    changed: 0.65,
+    committed: 0.3,
+    commit_bytes: 16 << 10,
+    scan_bytes: 256 << 10,
+    scan_bytes_per_second: 5_000_000,
+    path: Nanos::from_micros(262),
+};
 
 /// Runs one test: what it came to, and the time it took in the simulation.
 pub fn run_one(seed: u64, scale: Scale, threads: u32) -> Result<(Measured<Served>, Nanos), String> {
@@ -231,13 +206,16 @@ mod tests {
 
     #[test]
     fn the_short_form_measures_every_printed_figure() {
-        let outcome = run(1, Scale::QUICK, &|_| ()).unwrap();
+        let outcome = run(1, Scale::of(SHAPE, true), &|_| ()).unwrap();
         let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), 0.0).unwrap();
         assert_eq!(rows.len(), 21);
         assert!(outcome.values["iops.average"] > 500.0, "{outcome:?}");
-        let again = || run_one(1, Scale::QUICK, THREADS).unwrap();
+        let again = || run_one(1, Scale::of(SHAPE, true), THREADS).unwrap();
         assert_eq!(again(), again());
-        assert_ne!(again(), run_one(2, Scale::QUICK, THREADS).unwrap());
+        assert_ne!(
+            again(),
+            run_one(2, Scale::of(SHAPE, true), THREADS).unwrap()
+        );
     }
 
     #[test]

@@ -23,19 +23,16 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "transactions of 250 users of a brokerage on two mirrored controllers of seven drives",
     needs: "300 MB; half a minute a seed",
     seeds: 5,
+    times: 1.0,
     figures,
-    run: |seed, quick, done| run(seed, Scale::load(quick), done),
+    run: |seed, quick, done| run(seed, Scale::of(SHAPE, quick), done),
     parts: || names(&PARTS),
     without: |seed, quick, part, done| {
-        let shape = (PARTS[part].without)(Scale::load(quick).shape);
-        let scale = Scale {
-            shape,
-            ..Scale::load(quick)
-        };
-        run(seed, scale, done)
+        let shape = (PARTS[part].without)(SHAPE);
+        run(seed, Scale::of(shape, quick), done)
     },
     choose: None,
-    record: |seed, quick, sink| record(Scale::load(quick), seed, sink),
+    record: |seed, quick, sink| record(Scale::of(SHAPE, quick), seed, sink),
 };
 
 /// What can be left out of the model.
@@ -83,44 +80,22 @@ impl Asked for Shape {
     }
 }
 
-impl Scale {
-    const fn load(quick: bool) -> Scale {
-        if quick { Scale::QUICK } else { Scale::FULL }
-    }
-
-    /// Two minutes of it.
-    pub const FULL: Scale = Scale {
-        shape: Shape {
-            users: 250,
-            page_bytes: 8 << 10,
-            // 250 GB.
-            pages: 250_000_000_000 / (8 << 10),
-            disks: 3,
-            // Over as much of the volume as the mail store's.
-            apart_bytes: 250 << 30,
-            log_bytes: 204_000_000_000 / (8 << 10) * (8 << 10),
-            // 8 GB.
-            memory_pages: 1 << 20,
-            scale: 1.0,
-            ahead: 0.0,
-            commit_bytes: 8 << 10,
-        },
-        times: Times {
-            warm_up: Nanos::from_secs(20),
-            span: Nanos::from_secs(120),
-            interval: Nanos::from_secs(5),
-        },
-    };
-    /// Seconds: too little to judge by.
-    pub const QUICK: Scale = Scale {
-        times: Times {
-            warm_up: Nanos::from_secs(1),
-            span: Nanos::from_secs(4),
-            interval: Nanos::from_millis(200),
-        },
-        ..Scale::FULL
-    };
-}
+/// What is asked.
+pub const SHAPE: Shape = Shape {
+    users: 250,
+    page_bytes: 8 << 10,
+    // 250 GB.
+    pages: 250_000_000_000 / (8 << 10),
+    disks: 3,
+    // Over as much of the volume as the mail store's.
+    apart_bytes: 250 << 30,
+    log_bytes: 204_000_000_000 / (8 << 10) * (8 << 10),
+    // 8 GB.
+    memory_pages: 1 << 20,
+    scale: 1.0,
+    ahead: 0.0,
+    commit_bytes: 8 << 10,
+};
 
 /// Everything that was printed, measured with one seed. Passes each part to `done`.
 pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, String> {
@@ -157,12 +132,12 @@ mod tests {
 
     #[test]
     fn the_short_form_measures_every_printed_figure() {
-        let outcome = run(1, Scale::QUICK, &|_| ()).unwrap();
+        let outcome = run(1, Scale::of(SHAPE, true), &|_| ()).unwrap();
         let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), 0.0).unwrap();
         assert_eq!(rows.len(), 4);
         assert!(outcome.values["tps"] > 100.0, "{outcome:?}");
-        let again = || Scale::QUICK.run_one(1).unwrap();
+        let again = || Scale::of(SHAPE, true).run_one(1).unwrap();
         assert_eq!(again(), again());
-        assert_ne!(again(), Scale::QUICK.run_one(2).unwrap());
+        assert_ne!(again(), Scale::of(SHAPE, true).run_one(2).unwrap());
     }
 }

@@ -11,6 +11,8 @@
 //!
 //! Not here: time outside the server, the wire and the drives.
 
+mod claims;
+
 use crate::ablation::{Part, names};
 use crate::access_log::AccessLog;
 use crate::choices::choose;
@@ -20,19 +22,20 @@ use crate::host::{Host, Pages};
 use crate::load::{Load, Place};
 use crate::record::record;
 use crate::replay::{Measured, Server, replay};
-use crate::rig::{self, Below, Rig};
+use crate::rig::{Below, Disks, Rig};
 use crate::site::{File, PAGE_BYTES, Shape, Site, log_of};
 use crate::turnstile::Order;
 use crate::verdict::{Outcome, Values};
 use crate::visitors::Curve;
 use block::{Nanos, Sectors};
+use claims::claims;
+use control::config::Config;
 use futures_util::future::{Either, select, try_join};
 use sim::model::catalogue::hdd::SAS10K_146;
 use sim::model::catalogue::link::GIGABIT;
 use sim::model::catalogue::ssd::{X25_E, X25_M};
 use sim::model::{Figure, Hdd, Ssd, SsdParameters, Wear};
 use sim::{Rng, Service, World};
-use std::collections::BTreeMap;
 use std::pin::pin;
 use std::rc::Rc;
 
@@ -44,6 +47,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "an access log replayed on a web server with disks, and with two kinds of flash drives",
     needs: "500 MB; half a minute a seed",
     seeds: 5,
+    times: 1.0,
     figures,
     run: |seed, quick, done| run(seed, Scale::of(quick), done),
     parts: || names(&PARTS),
@@ -155,6 +159,13 @@ pub struct List {
     pub times: u32,
     /// The mean answer, of the printed rates.
     pub mean_bytes: f64,
+}
+
+impl List {
+    /// All requests that are sent.
+    fn whole(&self) -> f64 {
+        f64::from(self.requests) * f64::from(self.times)
+    }
 }
 
 /// The first part of the log.
@@ -337,7 +348,6 @@ impl Load for Scale {
     fn place(&self) -> Place {
         Place {
             volumes: &["hdd"],
-            flash: "x25-m",
             advised_after: Nanos::from_secs(1200 / u64::from(self.divisor)),
         }
     }
@@ -360,17 +370,13 @@ impl Load for Scale {
         }
     }
 
-    fn on_node<T: 'static>(
-        self,
-        seed: u64,
-        text: &str,
-        work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
-    ) -> Result<(T, Nanos), String> {
+    fn below(self, seed: u64, config: &Config, world: &mut World) -> Result<Disks, String> {
         let flash = X25_M.capacity().0 / u64::from(self.divisor) * self.flash_percent / 100;
-        let flash = Sectors(flash / 2048 * 2048);
-        let mut world = World::new(seed);
+        let cached = &config.pools[0].devices.value;
+        let drives = cached.len().max(1) as u64;
+        let flash = Sectors(flash / drives / 2048 * 2048);
         let mut phases = Rng::fork(seed, PHASES);
-        let mut below = BTreeMap::new();
+        let mut below = Disks::new();
         for name in ["disk0", "disk1"] {
             let phase = phases.below(1 << 20) as f64 / f64::from(1 << 20);
             let disk = Hdd::new(&SAS10K_146, phase).map_err(to_message)?;
@@ -381,10 +387,15 @@ impl Load for Scale {
             };
             below.insert(name.to_owned(), disk);
         }
+        let second = cached.iter().skip(1);
+        let second = second.map(|name| (name.as_str(), &X25_M, flash));
         for (name, drive, sectors) in [
             ("x25-m", &X25_M, flash),
             ("x25-e", &X25_E_PAIR, X25_E_PAIR.capacity()),
-        ] {
+        ]
+        .into_iter()
+        .chain(second)
+        {
             let ssd = Ssd::new(drive, Wear::Steady).map_err(to_message)?;
             let model = world.add_model(ssd);
             let ssd = Below {
@@ -393,7 +404,7 @@ impl Load for Scale {
             };
             below.insert(name.to_owned(), ssd);
         }
-        rig::run_on(world, rig::topology(text)?, &below, work)
+        Ok(below)
     }
 
     async fn work(self, rig: &mut Rig, seed: u64, ways: u64) -> Result<Curve, String> {
@@ -422,8 +433,7 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, Stri
                     _ => run_drawn(seed, scale, (drive, order), drawn.clone())?.0,
                 };
                 if ran.is_none() || drive == Drive::Hdd {
-                    let requests = list.requests / scale.divisor * list.times;
-                    virtual_s += f64::from(requests) / measured.tps;
+                    virtual_s += list.whole() / f64::from(scale.divisor) / measured.tps;
                 }
                 ran = Some(measured);
                 for (measure, value) in [
@@ -432,29 +442,19 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, Stri
                     ("tps", measured.tps),
                     ("rbps", measured.rbps),
                     ("mttfb", measured.mttfb_ms),
+                    ("tt", list.whole() / measured.tps / 60.0),
                 ] {
+                    // How long it took was printed of the hour alone.
+                    if measure == "tt" && list != HOUR {
+                        continue;
+                    }
                     values.insert(format!("{}.{name}.{scheduler}.{measure}", list.name), value);
                 }
             }
             done(&format!("seed {seed}: {} list on {name}", list.name));
         }
     }
-    let rate = |name: &str| values[&format!("{name}.tps")];
-    let gap =
-        |list| rate(&format!("{list}.x25-m.elevator")) / rate(&format!("{list}.hdd.elevator"));
-    let claims = [
-        (
-            "claim.fifo",
-            rate("short.hdd.fifo") / rate("short.hdd.elevator"),
-        ),
-        (
-            "claim.x25-e",
-            rate("short.x25-e.elevator") / rate("short.x25-m.elevator"),
-        ),
-        ("claim.gap.short", gap("short")),
-        ("claim.gap.hour", gap("hour")),
-    ];
-    values.extend(claims.map(|(name, value)| (name.to_owned(), value)));
+    claims(&mut values);
     Ok(Outcome {
         values,
         virtual_s,
@@ -476,7 +476,7 @@ mod tests {
     fn the_short_form_measures_every_printed_figure() {
         let outcome = run(1, Scale::QUICK, &|_| ()).unwrap();
         let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), 0.0).unwrap();
-        assert_eq!(rows.len(), 59);
+        assert_eq!(rows.len(), 69);
         let ours = |name: &str| outcome.values[name];
         assert!(ours("claim.gap.short") > ours("claim.gap.hour"));
         assert!(ours("claim.gap.hour") > 2.0);

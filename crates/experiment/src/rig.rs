@@ -14,7 +14,7 @@ use control::config::{Config, Device};
 use control::observed::Observed;
 use control::protocol::{Reply, Request};
 use control::serve::Handler as _;
-use control::status::Counters;
+use control::status::{Counters, Status};
 use node::{Before, Controlled, Devices, Door, Node, Session, Source};
 use shard::Local;
 use sim::model::Wear;
@@ -62,6 +62,19 @@ impl Watch {
             Reply::Error(what) => Err(what),
             other => Err(format!("nothing was observed: {other:?}")),
         }
+    }
+}
+
+/// Where a device is plugged in.
+pub struct Plug {
+    machine: Rc<Machine>,
+    path: String,
+}
+
+impl Plug {
+    /// Unplugs it.
+    pub fn pull(&self) {
+        self.machine.pull(&self.path);
     }
 }
 
@@ -128,16 +141,33 @@ impl Rig {
         }
     }
 
-    /// What has happened in the node's only pool, as `hotset status` has it.
+    /// What has happened in the node's only pool.
     pub async fn counters(&self) -> Result<Counters, String> {
-        let asked = Request::Status;
+        let mut pools = self.status().await?.pools.into_iter();
+        match (pools.next(), pools.next()) {
+            (Some(pool), None) => Ok(pool.counters),
+            _ => Err("the node has not one pool".into()),
+        }
+    }
+
+    /// For how many seconds these devices had a request in flight, on average.
+    pub async fn busy_s(&self, names: &[&str]) -> Result<f64, String> {
+        let devices = self.status().await?.devices.into_iter();
+        let named = devices.filter(|device| names.contains(&device.name.as_str()));
+        let busy: Vec<f64> = named.map(|device| device.busy_s).collect();
+        match busy.len() == names.len() {
+            true => Ok(busy.iter().sum::<f64>() / names.len() as f64),
+            false => Err(format!("not all of {} are open", names.join(", "))),
+        }
+    }
+
+    /// As `hotset status` has it.
+    async fn status(&self) -> Result<Status, String> {
         let node = self.watch().0;
-        match node.handle(asked, &mut Session::default()).await {
-            Reply::Status(mut status) if status.pools.len() == 1 => {
-                Ok(status.pools.remove(0).counters)
-            }
+        match node.handle(Request::Status, &mut Session::default()).await {
+            Reply::Status(status) => Ok(*status),
             Reply::Error(what) => Err(what),
-            other => Err(format!("no status of one pool: {other:?}")),
+            other => Err(format!("no status: {other:?}")),
         }
     }
 
@@ -146,12 +176,16 @@ impl Rig {
         Watch(Controlled(self.node.clone()))
     }
 
-    /// Unplugs the device called `name`.
-    pub fn pull(&self, name: &str) {
-        let mut devices = self.config.devices.iter();
-        let device = devices.find(|device| device.name.as_str() == name);
-        let device = device.expect("it is of the configuration");
-        self.machine.pull(&path_of(device));
+    /// The flash drives of the only pool, to be pulled whatever the node does then.
+    pub fn flash(&self) -> Vec<Plug> {
+        let names = &self.config.pools[0].devices.value;
+        let devices = self.config.devices.iter();
+        let flash = devices.filter(|device| names.iter().any(|name| **name == *device.name));
+        let plug = |device| Plug {
+            machine: self.machine.clone(),
+            path: path_of(device),
+        };
+        flash.map(plug).collect()
     }
 
     /// Ends the node in order, and starts another on the same disks. What devices are still
@@ -186,6 +220,9 @@ pub struct Below {
     pub service: Option<Service>,
 }
 
+/// Disks of a machine, by the names of their devices.
+pub type Disks = BTreeMap<String, Below>;
+
 impl Below {
     /// A disk that is as the `model` of its device says, or else takes no time at all.
     pub fn paced(sectors: Sectors, paced: bool) -> Below {
@@ -195,19 +232,16 @@ impl Below {
     }
 }
 
-/// Runs `work` on a node as `config` has it, where devices whose paths end in a digit are
-/// partitions of this length, and others are as `below` has them: what it came to, and how
-/// long it took there.
-pub fn run_parted<T: 'static>(
+/// Devices whose paths end in a digit, as partitions of this length of drives in `world`.
+pub fn partitions(
     seed: u64,
-    config: Config,
+    config: &Config,
     partition: Sectors,
-    mut below: BTreeMap<String, Below>,
-    work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
-) -> Result<(T, Nanos), String> {
-    let mut world = World::new(seed);
+    world: &mut World,
+) -> Result<Disks, String> {
     let mut phases = Rng::fork(seed, PHASES);
     let mut drives = BTreeMap::new();
+    let mut below = Disks::new();
     for device in &config.devices {
         let path = path_of(device);
         let drive = path.trim_end_matches(|c: char| c.is_ascii_digit());
@@ -229,14 +263,24 @@ pub fn run_parted<T: 'static>(
         let sectors = partition;
         below.insert(device.name.to_string(), Below { sectors, service });
     }
-    run_on(world, config, &below, work)
+    Ok(below)
 }
 
-/// The same without partitions, in a world whose disks are as `below` has them, by the names of devices.
+/// The flash drives of the only pool, all of this size together, as the `model` of each says, or
+/// else without taking time.
+pub fn flash(config: &Config, size: Sectors, paced: bool) -> Disks {
+    let names = &config.pools[0].devices.value;
+    let sectors = Sectors(size.0 / names.len().max(1) as u64);
+    let drive = |name: &_| (ToString::to_string(name), Below::paced(sectors, paced));
+    names.iter().map(drive).collect()
+}
+
+/// Runs `work` on a node as `config` has it, in a world whose disks are as `below` has them:
+/// what it came to, and how long it took there.
 pub fn run_on<T: 'static>(
     mut world: World,
     mut config: Config,
-    below: &BTreeMap<String, Below>,
+    below: &Disks,
     work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
 ) -> Result<(T, Nanos), String> {
     let spec = |device: &Device| match below.get(device.name.as_str()) {

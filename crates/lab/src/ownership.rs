@@ -1,5 +1,4 @@
-//! What a page costs: hardware and power over the years, by the pages served at the rate at
-//! the end of a run.
+//! What work costs: hardware and power over the years, by the work done at the rate of a run.
 //!
 //! Left out: people, space, and discounting.
 
@@ -13,15 +12,130 @@ use toml::value::Datetime;
 const PRICES: &str = include_str!("../../../contrib/ownership.toml");
 const HOURS_PER_YEAR: f64 = 8_766.0;
 
-/// Drives of the evaluations that printed a cost or a rate of pages: the experiment, its
-/// curve, disks, and flash drives.
-const CASES: [(&str, &str, f64, f64); 6] = [
-    ("cachecade", "hdd", 6.0, 0.0),
-    ("cachecade", "ssd1", 6.0, 1.0),
-    ("cachecade", "ssd2", 6.0, 2.0),
-    ("cachecade", "ssd3", 6.0, 3.0),
-    ("maxiq", "1500 users, cache off", 3.0, 0.0),
-    ("maxiq", "1500 users, cache on", 3.0, 1.0),
+/// What is counted as work, and where its rate stands.
+#[derive(Clone, Copy, Debug)]
+enum Work {
+    /// Pages of this curve in the last ninth of the run.
+    Pages(&'static str),
+    /// Megabytes of all of this curve.
+    Megabytes(&'static str),
+    /// The figure of this name.
+    Figure(&'static str),
+}
+
+impl Work {
+    fn name(self) -> &'static str {
+        match self {
+            Work::Pages(name) | Work::Megabytes(name) | Work::Figure(name) => name,
+        }
+    }
+
+    /// So much a second, if it was measured.
+    fn rate(self, finished: &Finished) -> Option<f64> {
+        let curve = |name| finished.curves.iter().find(|(known, _)| known == name);
+        match self {
+            Work::Pages(name) => {
+                let (_, curve) = curve(name)?;
+                let end = curve.interval_s * curve.points.len() as f64;
+                let (sum, s) = curve.over(end * 8.0 / 9.0, end);
+                Some(sum.pages as f64 / s)
+            }
+            Work::Megabytes(name) => {
+                let (sum, s) = curve(name)?.1.whole();
+                Some(sum.bytes as f64 / 1e6 / s)
+            }
+            Work::Figure(name) => {
+                let row = finished.rows.iter().find(|row| row.figure == name)?;
+                Some(row.ours)
+            }
+        }
+    }
+}
+
+/// A machine, and what it does: the experiment, disks, flash drives, and the work.
+struct Case {
+    experiment: &'static str,
+    disks: f64,
+    flash: f64,
+    work: Work,
+    /// What a million of is paid for.
+    unit: &'static str,
+}
+
+const fn case(
+    experiment: &'static str,
+    disks: f64,
+    flash: f64,
+    work: Work,
+    unit: &'static str,
+) -> Case {
+    Case {
+        experiment,
+        disks,
+        flash,
+        work,
+        unit,
+    }
+}
+
+/// The evaluations, each with its drives. Decision support is without the storage system, whose
+/// drives were not printed; `perc` does no work that could be paid for.
+const CASES: [Case; 13] = [
+    case("cachecade", 6.0, 0.0, Work::Pages("hdd"), "pages"),
+    case("cachecade", 6.0, 1.0, Work::Pages("ssd1"), "pages"),
+    case("cachecade", 6.0, 2.0, Work::Pages("ssd2"), "pages"),
+    case("cachecade", 6.0, 3.0, Work::Pages("ssd3"), "pages"),
+    case(
+        "maxiq",
+        3.0,
+        0.0,
+        Work::Pages("1500 users, cache off"),
+        "pages",
+    ),
+    case(
+        "maxiq",
+        3.0,
+        1.0,
+        Work::Pages("1500 users, cache on"),
+        "pages",
+    ),
+    case(
+        "redskin",
+        2.0,
+        0.0,
+        Work::Figure("hour.hdd.elevator.tps"),
+        "requests",
+    ),
+    case(
+        "redskin",
+        0.0,
+        1.0,
+        Work::Figure("hour.x25-m.elevator.tps"),
+        "requests",
+    ),
+    case(
+        "redskin",
+        0.0,
+        2.0,
+        Work::Figure("hour.x25-e.elevator.tps"),
+        "requests",
+    ),
+    case(
+        "nytro",
+        0.0,
+        0.0,
+        Work::Megabytes("without the cache"),
+        "MB",
+    ),
+    case("nytro", 0.0, 1.0, Work::Megabytes("warm"), "MB"),
+    case(
+        "perc-mail",
+        14.0,
+        0.0,
+        Work::Figure("iops.average"),
+        "reads and writes",
+    ),
+    case("perc-oltp", 14.0, 0.0, Work::Figure("tps"), "transactions"),
 ];
 
 /// Prices; amounts are in the currency that it names.
@@ -72,42 +186,34 @@ impl Prices {
 /// The cases of an experiment as markup; nothing if it has none.
 pub fn section(finished: &Finished) -> String {
     let prices: Prices = toml::from_str(PRICES).expect("the shipped prices are well formed");
-    let cases = CASES.iter().filter(|case| case.0 == finished.experiment);
-    let line = |(_, name, disks, flash): &(&str, &str, f64, f64)| {
-        let (_, curve) = finished.curves.iter().find(|(known, _)| known == name)?;
-        let end = curve.interval_s * curve.points.len() as f64;
-        let (sum, s) = curve.over(end * 8.0 / 9.0, end);
-        let rate = sum.pages as f64 / s;
-        let cost = prices.cost(*disks, *flash, rate);
+    let cases = CASES.iter();
+    let cases = cases.filter(|case| case.experiment == finished.experiment);
+    let line = |case: &Case| {
+        let rate = case.work.rate(finished)?;
+        let cost = prices.cost(case.disks, case.flash, rate);
         let cells = vec![
-            (*name).to_owned(),
-            format!("{disks:.0}"),
-            format!("{flash:.0}"),
+            case.work.name().to_owned(),
+            format!("{:.0}", case.disks),
+            format!("{:.0}", case.flash),
             format!("{rate:.1}"),
             format!("{:.0}", cost.hardware),
             format!("{:.0}", cost.power),
             format!("{:.3}", cost.per_million),
         ];
-        Some((cells, false))
+        Some((case.unit, (cells, false)))
     };
     let lines: Vec<_> = cases.filter_map(line).collect();
-    if lines.is_empty() {
+    let Some((unit, _)) = lines.first() else {
         return String::new();
-    }
-    let head = [
-        "",
-        "disks",
-        "flash",
-        "pages/s",
-        "hardware",
-        "power",
-        "a million pages",
-    ];
+    };
+    let (rate, million) = (format!("{unit}/s"), format!("a million {unit}"));
+    let head = ["", "disks", "flash", &rate, "hardware", "power", &million];
+    let lines: Vec<_> = lines.into_iter().map(|(_, line)| line).collect();
     let mut out = String::from("<h3>Cost of ownership</h3>");
     let _ = write!(
         out,
-        "<p class=\"soft\">{} over {} years at the rate of the run's end, by prices of {} that \
-         are an example; people and space are left out.</p>{}",
+        "<p class=\"soft\">{} over {} years at the rate of the run, of pages that of its end, by \
+         prices of {} that are an example; people, space and a storage system are left out.</p>{}",
         prices.currency,
         prices.years,
         prices.dated,
@@ -119,6 +225,7 @@ pub fn section(finished: &Finished) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use experiment::registry::named;
 
     #[test]
     fn a_page_costs_its_part_of_hardware_and_power() {
@@ -138,5 +245,16 @@ mod tests {
         assert!((cost.power - 1_174.644).abs() < 1e-6, "{cost:?}");
         assert!((cost.per_million - 2_574.644 / 631.152).abs() < 1e-9);
         assert!(toml::from_str::<Prices>(PRICES).is_ok());
+    }
+
+    #[test]
+    fn what_is_paid_for_as_a_figure_was_printed() {
+        for case in CASES {
+            let experiment = named(case.experiment).expect("it is registered");
+            if let Work::Figure(name) = case.work {
+                let printed = (experiment.figures)().printed;
+                assert!(printed.iter().any(|p| p.figure == name), "{name}");
+            }
+        }
     }
 }

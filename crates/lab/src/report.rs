@@ -11,6 +11,7 @@ use experiment::figures::Status;
 use experiment::finished::Finished;
 use experiment::verdict::Row;
 pub use short::short;
+use short::shorter;
 use std::error::Error;
 use std::fmt::Write;
 
@@ -41,7 +42,7 @@ pub fn cells(row: &Row) -> [String; 9] {
         (None, _) if row.inconclusive => "inconclusive".into(),
         (None, _) => "-".into(),
     };
-    let span = |[from, to]: [f64; 2]| format!("{}..{}", short(from), short(to));
+    let span = |[from, to]: [f64; 2]| format!("{}..{}", shorter(from), shorter(to));
     [
         row.figure.clone(),
         row.unit.clone(),

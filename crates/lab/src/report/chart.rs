@@ -1,15 +1,16 @@
 //! Charts of an experiment: its curves over time, and every figure against what was printed.
 
 mod drawn;
+mod lines;
 mod rows;
 
-use super::short::short;
-use advise::page::{FIRST, GRID, INK, MARK, PAPER, SECOND};
-use drawn::{Drawn, SIZE, TEXT};
+use advise::page::{FIRST, INK, MARK, SECOND};
+use drawn::Drawn;
 use experiment::finished::Finished;
+use experiment::registry::named;
 use experiment::verdict::Row;
 use experiment::visitors::{Curve, Tally};
-use plotters::prelude::*;
+use lines::{Series, lines};
 use plotters::style::RGBColor;
 use rows::{agreement, beside, ratio, units};
 use std::error::Error;
@@ -35,9 +36,16 @@ pub fn of(finished: &Finished) -> Result<Vec<(String, String)>, Box<dyn Error>> 
             let pages = |point: &Tally, s: f64| point.pages as f64 / s;
             let title = "Pages a second";
             charts.push((title.into(), over_time(finished, "pages/s", pages)?));
+            let title = "Time to the first byte in seconds";
+            let first = |point: &Tally, _: f64| point.first_byte_s();
+            charts.push((title.into(), over_time(finished, "s", first)?));
             let title = "Page response in seconds";
             charts.push((title.into(), over_time(finished, "s", response)?));
         }
+    }
+    if let Some(drawn) = sweep(finished)? {
+        let title = "Time to the first byte in seconds, over users; dashed: printed";
+        charts.push((title.into(), drawn));
     }
     charts.extend(finished.charts.iter().cloned());
     for unit in units(finished) {
@@ -62,76 +70,65 @@ fn over_time(finished: &Finished, unit: &str, value: impl Fn(&Tally, f64) -> f64
         .iter()
         .map(|(_, curve)| curve.points.len())
         .max();
+    // A part that is run takes a part of the time.
+    let times = named(&finished.experiment).filter(|_| !finished.quick);
+    let times = times.map_or(1.0, |experiment| experiment.times);
     let mut series = Vec::new();
     for (name, curve) in &finished.curves {
         if Some(curve.points.len()) == longest {
             let points = curve.points.iter().enumerate().map(|(i, point)| {
-                let minutes = (i as f64 + 0.5) * curve.interval_s / 60.0;
+                let minutes = (i as f64 + 0.5) * curve.interval_s * times / 60.0;
                 (minutes, value(point, curve.interval_s))
             });
-            let points: Vec<(f64, f64)> = points.filter(|(_, y)| y.is_finite()).collect();
-            series.push((name, points));
-        }
-    }
-    let all = || series.iter().flat_map(|(_, points)| points);
-    let end = all().map(|point| point.0).fold(1.0, f64::max);
-    let levels = levels(finished, unit);
-    let highest = all()
-        .map(|point| point.1)
-        .chain(levels.iter().map(|row| row.published));
-    let most = highest.fold(0.0, f64::max) * 1.25;
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        root.fill(&PAPER)?;
-        let mut chart = ChartBuilder::on(&root)
-            .margin(8)
-            .margin_right(20)
-            .x_label_area_size(40)
-            .y_label_area_size(58)
-            .build_cartesian_2d(0.0..end, 0.0..most.max(1e-9))?;
-        chart
-            .configure_mesh()
-            .x_desc("minutes")
-            .y_desc(unit)
-            .x_label_formatter(&|value| short(*value))
-            .y_label_formatter(&|value| short(*value))
-            .label_style(TEXT.into_font().color(&INK))
-            .axis_style(INK)
-            .bold_line_style(GRID)
-            .light_line_style(PAPER)
-            .draw()?;
-        for (i, (name, points)) in series.into_iter().enumerate() {
-            let colour = COLOURS[i % COLOURS.len()];
-            let style = colour.stroke_width(2);
-            // Beyond the colours, the same ones dashed.
-            let solid = i < COLOURS.len();
-            let drawn = match solid {
-                true => chart.draw_series(LineSeries::new(points, style))?,
-                false => chart.draw_series(DashedLineSeries::new(points, 6, 4, style))?,
-            };
-            drawn.label(name).legend(move |(x, y)| {
-                let end = if solid { x + 20 } else { x + 8 };
-                PathElement::new([(x, y), (end, y)], style)
+            let colour = COLOURS[series.len() % COLOURS.len()];
+            series.push(Series {
+                name: name.clone(),
+                points: points.filter(|(_, y)| y.is_finite()).collect(),
+                colour,
+                // Beyond the colours, the same ones dashed.
+                dashed: series.len() >= COLOURS.len(),
             });
         }
-        for row in levels {
-            let ends = [(0.0, row.published), (end, row.published)];
-            chart.draw_series(DashedLineSeries::new(ends, 6, 4, INK.stroke_width(1)))?;
-            let text = format!("printed {}", short(row.published));
-            let (x, y) = chart.backend_coord(&(end, row.published));
-            root.draw_text(&text, &TEXT.into_font().color(&INK), (x - 96, y - 16))?;
-        }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
-            .label_font(TEXT.into_font().color(&INK))
-            .background_style(PAPER)
-            .border_style(GRID)
-            .draw()?;
-        root.present()?;
     }
-    Ok(svg)
+    let levels = levels(finished, unit);
+    let minutes = match times {
+        1.0 => "minutes",
+        _ => "minutes of the published run",
+    };
+    lines((minutes, unit), &series, &levels)
+}
+
+/// Figures that are called `sweep.X.SERIES`, over X: ours, and dashed what was printed.
+fn sweep(finished: &Finished) -> Result<Option<String>, Box<dyn Error>> {
+    let of = |row: &Row| {
+        let (x, name) = row.figure.strip_prefix("sweep.")?.split_once('.')?;
+        Some((x.parse::<f64>().ok()?, name.to_owned()))
+    };
+    let rows: Vec<_> = finished
+        .rows
+        .iter()
+        .filter_map(|row| Some((of(row)?, row)))
+        .collect();
+    let mut series: Vec<Series> = Vec::new();
+    for ((x, name), row) in &rows {
+        for (dashed, y) in [(false, row.ours), (true, row.published)] {
+            let name = format!("{name}{}", if dashed { ", printed" } else { "" });
+            match series.iter_mut().find(|series| series.name == name) {
+                Some(series) => series.points.push((*x, y)),
+                None => series.push(Series {
+                    name,
+                    points: vec![(*x, y)],
+                    colour: COLOURS[series.len() / 2 % COLOURS.len()],
+                    dashed,
+                }),
+            }
+        }
+    }
+    let unit = rows.first().map_or("", |(_, row)| row.unit.as_str());
+    match series.is_empty() {
+        true => Ok(None),
+        false => lines(("users", unit), &series, &[]).map(Some),
+    }
 }
 
 /// What was printed of a whole run, in the unit of a chart.

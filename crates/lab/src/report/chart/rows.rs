@@ -50,13 +50,14 @@ pub(super) fn beside(finished: &Finished, unit: &str) -> Drawn {
         let small = ("sans-serif", 11).into_font().color(&INK);
         for (i, row) in rows.iter().enumerate() {
             let y = 30 + (of_row * i as u32) as i32;
-            let name: String = row.figure.chars().take(27).collect();
-            root.draw_text(&name, &label, (8, y + 2))?;
-            let bars = [(row.published, INK), (row.ours, colour(row))];
-            for (n, (value, colour)) in bars.into_iter().enumerate() {
+            name(&root, &row.figure, y + 9)?;
+            for (n, (value, style)) in [(row.published, INK.filled()), (row.ours, style(row))]
+                .into_iter()
+                .enumerate()
+            {
                 let top = y + n as i32 * BAR_PIXELS as i32;
                 let bar = [(LEFT, top), (x(value), top + BAR_PIXELS as i32 - 2)];
-                root.draw(&Rectangle::new(bar, colour.filled()))?;
+                root.draw(&Rectangle::new(bar, style))?;
                 let end = x(if n == 1 { row.ours_max } else { value });
                 root.draw_text(
                     &super::super::short::short(value),
@@ -71,11 +72,11 @@ pub(super) fn beside(finished: &Finished, unit: &str) -> Drawn {
         legend(
             &root,
             &[
-                ("printed", INK),
-                ("blind", FIRST),
-                ("calibrated, shape", SECOND),
-                ("missed", MARK),
-                ("not identifiable", GRID),
+                ("printed", INK.filled()),
+                ("blind", FIRST.filled()),
+                ("calibrated, shape", SECOND.filled()),
+                ("missed", MARK.filled()),
+                ("not identifiable", INK.stroke_width(1)),
             ],
         )?;
         let text = format!("0 to {} {unit}", super::super::short::short(most));
@@ -85,22 +86,46 @@ pub(super) fn beside(finished: &Finished, unit: &str) -> Drawn {
     Ok(svg)
 }
 
-fn colour(row: &Row) -> RGBColor {
+/// Filled with the colour of what it is worth, or hollow if it is worth nothing.
+fn style(row: &Row) -> ShapeStyle {
     match (row.met, row.status) {
-        (Some(false), _) => MARK,
-        (_, Status::NotIdentifiable) => GRID,
-        (_, Status::Blind) => FIRST,
-        _ => SECOND,
+        (Some(false), _) => MARK.filled(),
+        (_, Status::NotIdentifiable) => INK.stroke_width(1),
+        (_, Status::Blind) => FIRST.filled(),
+        _ => SECOND.filled(),
     }
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
-fn legend(root: &Area, entries: &[(&str, RGBColor)]) -> Result<(), Box<dyn std::error::Error>> {
+/// A figure's name around this height; a long one in small letters on two lines.
+fn name(root: &Area, name: &str, y: i32) -> Result<(), Box<dyn std::error::Error>> {
+    const LONG: usize = 27;
+    const LINE: usize = 36;
+    if name.len() <= LONG {
+        root.draw_text(name, &TEXT.into_font().color(&INK), (8, y - 7))?;
+        return Ok(());
+    }
+    let end = name
+        .char_indices()
+        .nth(LINE)
+        .map_or(name.len(), |(at, _)| at);
+    let end = name[..end]
+        .rfind(' ')
+        .filter(|_| end < name.len())
+        .unwrap_or(end);
+    let small = ("sans-serif", 10).into_font().color(&INK);
+    let rest: String = name[end..].trim_start().chars().take(LINE).collect();
+    root.draw_text(&name[..end], &small, (8, y - 9))?;
+    root.draw_text(&rest, &small, (8, y + 1))?;
+    Ok(())
+}
+
+fn legend(root: &Area, entries: &[(&str, ShapeStyle)]) -> Result<(), Box<dyn std::error::Error>> {
     let label = TEXT.into_font().color(&INK);
     let mut at = 12;
-    for (name, colour) in entries {
-        root.draw(&Circle::new((at, 12), 4, colour.filled()))?;
+    for (name, style) in entries {
+        root.draw(&Circle::new((at, 12), 4, *style))?;
         root.draw_text(name, &label, (at + 10, 7))?;
         at += 22 + 7 * name.len() as i32;
     }
@@ -138,20 +163,20 @@ pub(super) fn agreement(finished: &Finished) -> Drawn {
         }
         for (i, (row, power)) in rows.iter().enumerate() {
             let y = top + (ROW_PIXELS * i as u32 + ROW_PIXELS / 2) as i32;
-            let name: String = row.figure.chars().take(27).collect();
-            root.draw_text(&name, &label, (8, y - 7))?;
-            let colour = colour(row);
+            name(&root, &row.figure, y)?;
+            let style = style(row);
             let line = [(x(0.0), y), (x(*power), y)];
-            root.draw(&PathElement::new(line, colour.stroke_width(2)))?;
-            root.draw(&Circle::new((x(*power), y), 4, colour.filled()))?;
+            let stroke = style.color.stroke_width(if style.filled { 2 } else { 1 });
+            root.draw(&PathElement::new(line, stroke))?;
+            root.draw(&Circle::new((x(*power), y), 4, style))?;
         }
         legend(
             &root,
             &[
-                ("blind", FIRST),
-                ("calibrated, shape", SECOND),
-                ("missed", MARK),
-                ("not identifiable", GRID),
+                ("blind", FIRST.filled()),
+                ("calibrated, shape", SECOND.filled()),
+                ("missed", MARK.filled()),
+                ("not identifiable", INK.stroke_width(1)),
             ],
         )?;
         root.present()?;
