@@ -12,7 +12,7 @@ use crate::queries::Reads;
 use crate::record::record;
 use crate::rig::Volume;
 use crate::verdict::Outcome;
-use block::{Env, IoResult, Nanos};
+use block::{Env, IoResult};
 
 /// The name under which it is run.
 pub const NAME: &str = "perc-oltp";

@@ -180,7 +180,7 @@ impl Rig {
     pub fn flash(&self) -> Vec<Plug> {
         let names = &self.config.pools[0].devices.value;
         let devices = self.config.devices.iter();
-        let flash = devices.filter(|device| names.iter().any(|name| **name == *device.name));
+        let flash = devices.filter(|device| names.contains(&device.name));
         let plug = |device| Plug {
             machine: self.machine.clone(),
             path: path_of(device),
