@@ -298,7 +298,7 @@ pub fn run_one(
     let text = topology(cached, scale.pool);
     scale.on_node(seed, &text, async move |mut rig| {
         let curve = visited(&mut rig, seed, seed, scale, &progress).await?;
-        let counters = rig.counters().await?;
+        let counters = rig.watch().counters().await?;
         Ok(Ran { curve, counters })
     })
 }

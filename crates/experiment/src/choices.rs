@@ -161,7 +161,7 @@ pub struct Came {
     pub rate: f64,
     /// The mean response of a page, or of a read.
     pub response_ms: f64,
-    /// Of the blocks looked up the second time, those found.
+    /// Of the blocks looked up the second time, once drives were pulled, those found.
     pub hit_ratio: f64,
     /// What was observed when it was asked how large the pool should be.
     pub observed: Observed,
@@ -193,20 +193,21 @@ async fn try_on<L: Load>(mut rig: Rig, load: L, seed: u64, choice: Choice) -> Re
     if choice.event == Event::Restarted {
         rig = rig.restart().await?;
     }
-    let before = rig.counters().await?;
     let plugs = match choice.event {
         Event::Lost => rig.flash().into_iter().take(1).collect(),
         Event::AllLost => rig.flash(),
         Event::None | Event::Restarted => Vec::new(),
     };
     let timer = rig.env.timer.clone();
+    let watch = rig.watch();
     let pull = async move {
         timer.sleep(soon).await;
         plugs.iter().for_each(Plug::pull);
+        watch.counters().await
     };
-    let (curve, ()) = join(load.work(&mut rig, seed, seed + (1 << 32)), pull).await;
-    let curve = curve?;
-    let after = rig.counters().await?;
+    let (curve, before) = join(load.work(&mut rig, seed, seed + (1 << 32)), pull).await;
+    let (curve, before) = (curve?, before?);
+    let after = rig.watch().counters().await?;
     let of = |counter: &str| (after[counter] - before[counter]) as f64;
     let (sum, s) = last_two_thirds(&curve);
     let (rate, response_s) = match sum.pages {

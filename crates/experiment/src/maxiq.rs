@@ -235,9 +235,9 @@ fn topology(cached: bool) -> String {
 fn run_all(seed: u64, scale: Scale, cached: bool) -> Result<(Vec<Curve>, f64, Nanos), String> {
     let text = topology(cached);
     let ((mut curves, busy), mut took) = scale.on_node(seed, &text, async move |mut rig| {
-        let (began, before) = (rig.env.timer.now(), rig.busy_s(&DISKS).await?);
+        let (began, before) = (rig.env.timer.now(), rig.watch().busy_s(&DISKS).await?);
         let mut curves = vec![visited(&mut rig, seed, seed, scale, &|_| ()).await?];
-        let busy_s = rig.busy_s(&DISKS).await? - before;
+        let busy_s = rig.watch().busy_s(&DISKS).await? - before;
         let busy = busy_s / seconds(rig.env.timer.now() - began);
         if scale.sweep_follows {
             for (n, users) in (1..).zip(SWEEP) {

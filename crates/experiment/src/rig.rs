@@ -63,6 +63,39 @@ impl Watch {
             other => Err(format!("nothing was observed: {other:?}")),
         }
     }
+
+    /// What has happened in the node's only pool.
+    pub async fn counters(&self) -> Result<Counters, String> {
+        let mut pools = self.status().await?.pools.into_iter();
+        match (pools.next(), pools.next()) {
+            (Some(pool), None) => Ok(pool.counters),
+            _ => Err("the node has not one pool".into()),
+        }
+    }
+
+    /// For how many seconds these devices had a request in flight, on average.
+    pub async fn busy_s(&self, names: &[&str]) -> Result<f64, String> {
+        let devices = self.status().await?.devices.into_iter();
+        let named = devices.filter(|device| names.contains(&device.name.as_str()));
+        let busy: Vec<f64> = named.map(|device| device.busy_s).collect();
+        match busy.len() == names.len() {
+            true => Ok(busy.iter().sum::<f64>() / names.len() as f64),
+            false => Err(format!("not all of {} are open", names.join(", "))),
+        }
+    }
+
+    /// As `hotset status` has it.
+    async fn status(&self) -> Result<Status, String> {
+        match self
+            .0
+            .handle(Request::Status, &mut Session::default())
+            .await
+        {
+            Reply::Status(status) => Ok(*status),
+            Reply::Error(what) => Err(what),
+            other => Err(format!("no status: {other:?}")),
+        }
+    }
 }
 
 /// Where a device is plugged in.
@@ -138,36 +171,6 @@ impl Rig {
         match node.handle(request, &mut Session::default()).await {
             Reply::Error(what) => Err(what),
             _ => Ok(()),
-        }
-    }
-
-    /// What has happened in the node's only pool.
-    pub async fn counters(&self) -> Result<Counters, String> {
-        let mut pools = self.status().await?.pools.into_iter();
-        match (pools.next(), pools.next()) {
-            (Some(pool), None) => Ok(pool.counters),
-            _ => Err("the node has not one pool".into()),
-        }
-    }
-
-    /// For how many seconds these devices had a request in flight, on average.
-    pub async fn busy_s(&self, names: &[&str]) -> Result<f64, String> {
-        let devices = self.status().await?.devices.into_iter();
-        let named = devices.filter(|device| names.contains(&device.name.as_str()));
-        let busy: Vec<f64> = named.map(|device| device.busy_s).collect();
-        match busy.len() == names.len() {
-            true => Ok(busy.iter().sum::<f64>() / names.len() as f64),
-            false => Err(format!("not all of {} are open", names.join(", "))),
-        }
-    }
-
-    /// As `hotset status` has it.
-    async fn status(&self) -> Result<Status, String> {
-        let node = self.watch().0;
-        match node.handle(Request::Status, &mut Session::default()).await {
-            Reply::Status(status) => Ok(*status),
-            Reply::Error(what) => Err(what),
-            other => Err(format!("no status: {other:?}")),
         }
     }
 
