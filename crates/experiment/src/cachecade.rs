@@ -42,7 +42,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: NAME,
     title: "web content beside an operating system on RAID 10, cached on up to three flash drives",
     needs: "300 MB; a minute a seed",
-    seeds: 5,
+    seeds: 4,
     times: 10.0,
     figures,
     run: |seed, quick, done| run(seed, Scale::of(quick), done),

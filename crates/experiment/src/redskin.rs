@@ -46,7 +46,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: NAME,
     title: "an access log replayed on a web server with disks, and with two kinds of flash drives",
     needs: "500 MB; half a minute a seed",
-    seeds: 5,
+    seeds: 3,
     times: 1.0,
     figures,
     run: |seed, quick, done| run(seed, Scale::of(quick), done),

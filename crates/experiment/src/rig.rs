@@ -181,9 +181,9 @@ impl Rig {
 
     /// The flash drives of the only pool, to be pulled whatever the node does then.
     pub fn flash(&self) -> Vec<Plug> {
-        let names = &self.config.pools[0].devices.value;
-        let devices = self.config.devices.iter();
-        let flash = devices.filter(|device| names.contains(&device.name));
+        let names = self.config.pools[0].devices.value.iter();
+        let devices = &self.config.devices;
+        let flash = names.filter_map(|name| devices.iter().find(|device| device.name == *name));
         let plug = |device| Plug {
             machine: self.machine.clone(),
             path: path_of(device),
