@@ -41,7 +41,7 @@ const FIGURES: &str = include_str!("../figures/cachecade.toml");
 pub const EXPERIMENT: Experiment = Experiment {
     name: NAME,
     title: "web content beside an operating system on RAID 10, cached on up to three flash drives",
-    needs: "300 MB; a minute a seed",
+    needs: "100 MB; a minute a seed",
     seeds: 4,
     times: 10.0,
     figures,

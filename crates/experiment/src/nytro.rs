@@ -31,7 +31,7 @@ const FIGURES: &str = include_str!("../figures/nytro.toml");
 pub const EXPERIMENT: Experiment = Experiment {
     name: NAME,
     title: "decision support over a storage network, without a cache on flash, while it warms, and warm",
-    needs: "500 MB; 20 seconds a seed",
+    needs: "100 MB; 15 seconds a seed",
     seeds: 5,
     times: 100.0,
     figures,

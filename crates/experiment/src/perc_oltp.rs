@@ -21,7 +21,7 @@ const FIGURES: &str = include_str!("../figures/perc-oltp.toml");
 pub const EXPERIMENT: Experiment = Experiment {
     name: NAME,
     title: "transactions of 250 users of a brokerage on two mirrored controllers of seven drives",
-    needs: "300 MB; half a minute a seed",
+    needs: "100 MB; 10 seconds a seed",
     seeds: 5,
     times: 1.0,
     figures,

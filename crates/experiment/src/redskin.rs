@@ -45,7 +45,7 @@ pub const NAME: &str = "redskin";
 pub const EXPERIMENT: Experiment = Experiment {
     name: NAME,
     title: "an access log replayed on a web server with disks, and with two kinds of flash drives",
-    needs: "500 MB; half a minute a seed",
+    needs: "300 MB; half a minute a seed",
     seeds: 3,
     times: 1.0,
     figures,

@@ -5,6 +5,7 @@
 //! the default, seed by seed, does not span 1.
 
 use crate::about::About;
+use crate::report::short;
 use advise::sizing::volume::estimate;
 use experiment::choices::{ALL, AUTO, Came, Choice, Event};
 use experiment::spread::{interval, spans_one};
@@ -185,21 +186,21 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 
 /// What stands over [`cells`].
 pub const HEAD: [&str; 8] = [
-    "choice", "a second", "from", "to", "ratio", "95 %", "", "hits %",
+    "choice", "ratio", "95 %", "", "hits %", "a second", "from", "to",
 ];
 
 /// A row's cells, as pages and terminals show them.
 pub fn cells(row: &Row) -> [String; 8] {
     [
         row.choice.clone(),
-        format!("{:.1}", row.rate),
-        format!("{:.1}", row.rate_min),
-        format!("{:.1}", row.rate_max),
         format!("{:.3}", row.ratio),
         row.interval
             .map_or("-".into(), |[from, to]| format!("{from:.3} to {to:.3}")),
         row.says.clone(),
         format!("{:.1}", row.hit_percent),
+        short(row.rate),
+        short(row.rate_min),
+        short(row.rate_max),
     ]
 }
 

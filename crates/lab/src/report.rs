@@ -18,12 +18,12 @@ use std::fmt::Write;
 /// What stands over [`cells`].
 pub const ROW_HEAD: [&str; 9] = [
     "figure",
-    "unit",
     "published",
     "ours",
+    "unit",
     "error %",
-    "status",
     "within",
+    "status",
     "seeds",
     "95 %",
 ];
@@ -45,12 +45,12 @@ pub fn cells(row: &Row) -> [String; 9] {
     let span = |[from, to]: [f64; 2]| format!("{}..{}", shorter(from), shorter(to));
     [
         row.figure.clone(),
-        row.unit.clone(),
         short(row.published),
         short(row.ours),
+        row.unit.clone(),
         format!("{:+.1}", row.error_percent),
-        row.status.name().into(),
         within,
+        row.status.name().into(),
         span([row.ours_min, row.ours_max]),
         row.interval.map_or("-".into(), span),
     ]

@@ -117,7 +117,7 @@ fn try_all(command: &Choices, name: &str, choose: Choose) -> Result<Tried, Failu
 }
 
 fn show(tried: &Tried) {
-    let mut table = Table::new(&HEAD).text(&[6]);
+    let mut table = Table::new(&HEAD).text(&[3]);
     tried.rows.iter().for_each(|row| table.row(cells(row)));
     println!("{}\n{table}", tried.experiment);
     println!(

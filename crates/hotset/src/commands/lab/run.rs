@@ -314,8 +314,8 @@ fn show(all: &[Finished], json: bool) -> Result<(), Failure> {
 }
 
 fn table(rows: &[Row]) -> Table {
-    // The unit, the status and what was asked.
-    let mut table = Table::new(&report::ROW_HEAD).text(&[1, 5, 6]);
+    // The unit, what was asked, and the status.
+    let mut table = Table::new(&report::ROW_HEAD).text(&[3, 5, 6]);
     for row in rows {
         table.row(report::cells(row));
     }
