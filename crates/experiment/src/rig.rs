@@ -183,7 +183,8 @@ impl Rig {
     pub fn flash(&self) -> Vec<Plug> {
         let names = self.config.pools[0].devices.value.iter();
         let devices = &self.config.devices;
-        let flash = names.filter_map(|name| devices.iter().find(|device| device.name == *name));
+        let flash =
+            names.filter_map(|name| devices.iter().find(|device| device.name.value == *name));
         let plug = |device| Plug {
             machine: self.machine.clone(),
             path: path_of(device),
