@@ -336,10 +336,10 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, Stri
         if !cached {
             // What was printed of it follows from the interactive law.
             measured.set("implied.pages", rate);
-            measured.set(
-                "implied.think",
-                f64::from(scale.users) / rate - sum.response_s(),
-            );
+            let all_there = seconds(scale.ramp) * 2.0;
+            let (steady, s) = curve.over(all_there, f64::INFINITY);
+            let cycle = f64::from(scale.users) * s / steady.pages as f64;
+            measured.set("implied.think", cycle - steady.response_s());
             measured.set("implied.page_kb", sum.bytes as f64 / 1e3 / sum.pages as f64);
             measured.set("claim.bottleneck", busy);
         }
