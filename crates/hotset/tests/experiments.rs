@@ -106,6 +106,8 @@ fn every_printed_figure_of_the_log_replay_has_its_row() {
         "not identifiable",
         "fitted: files of the site",
         "too few",
+        "done: redskin: seed 1: short list on hdd",
+        " simulated seconds in ",
     ] {
         assert!(text.contains(word), "{word} is not in {text}");
     }
