@@ -29,18 +29,27 @@ pub fn of(finished: &Finished) -> Result<Vec<(String, String)>, Box<dyn Error>> 
         .max();
     if longest.is_some_and(|points| points >= POINTS_MIN) {
         let mbit = |point: &Tally, s: f64| point.bytes as f64 * 8e-6 / s;
-        charts.push(("Mbit/s".into(), over_time(finished, "Mbit/s", mbit)?));
+        charts.push((
+            "Mbit/s".into(),
+            over_time(finished, ("Mbit/s", "mbps.o"), mbit)?,
+        ));
         let response = |point: &Tally, _: f64| point.response_s();
         let visited = |(_, curve): &(String, Curve)| curve.points.iter().any(|p| p.pages > 0);
         if finished.curves.iter().any(visited) {
             let pages = |point: &Tally, s: f64| point.pages as f64 / s;
             let title = "Pages a second";
-            charts.push((title.into(), over_time(finished, "pages/s", pages)?));
+            charts.push((
+                title.into(),
+                over_time(finished, ("pages/s", "rate."), pages)?,
+            ));
             let title = "Time to the first byte in seconds";
             let first = |point: &Tally, _: f64| point.first_byte_s();
-            charts.push((title.into(), over_time(finished, "s", first)?));
+            charts.push((title.into(), over_time(finished, ("s", "ttfb.o"), first)?));
             let title = "Page response in seconds";
-            charts.push((title.into(), over_time(finished, "s", response)?));
+            charts.push((
+                title.into(),
+                over_time(finished, ("s", "page.mean"), response)?,
+            ));
         }
     }
     if let Some(drawn) = sweep(finished)? {
@@ -63,8 +72,13 @@ pub fn of(finished: &Finished) -> Result<Vec<(String, String)>, Box<dyn Error>> 
     Ok(charts)
 }
 
-/// The curves that are as long as the longest.
-fn over_time(finished: &Finished, unit: &str, value: impl Fn(&Tally, f64) -> f64) -> Drawn {
+/// The curves that are as long as the longest, in a unit, and the figures in it that are called
+/// so.
+fn over_time(
+    finished: &Finished,
+    (unit, figures): (&str, &str),
+    value: impl Fn(&Tally, f64) -> f64,
+) -> Drawn {
     let longest = finished
         .curves
         .iter()
@@ -90,7 +104,7 @@ fn over_time(finished: &Finished, unit: &str, value: impl Fn(&Tally, f64) -> f64
             });
         }
     }
-    let levels = levels(finished, unit);
+    let levels = levels(finished, unit, figures);
     let minutes = match times {
         1.0 => "minutes",
         _ => "minutes of the published run",
@@ -132,13 +146,7 @@ fn sweep(finished: &Finished) -> Result<Option<String>, Box<dyn Error>> {
 }
 
 /// What was printed of a whole run, in the unit of a chart.
-fn levels<'a>(finished: &'a Finished, unit: &str) -> Vec<&'a Row> {
-    let means = |row: &&Row| {
-        let figure = row.figure.as_str();
-        row.unit == unit
-            && ["mbps.o", "page.mean", "rate."]
-                .iter()
-                .any(|of| figure.starts_with(of))
-    };
-    finished.rows.iter().filter(means).collect()
+fn levels<'a>(finished: &'a Finished, unit: &str, figures: &str) -> Vec<&'a Row> {
+    let of = |row: &&Row| row.unit == unit && row.figure.starts_with(figures);
+    finished.rows.iter().filter(of).collect()
 }
