@@ -4,7 +4,8 @@
 # make soak    the long sweeps: simulation seeds by the hundred thousand
 # make fuzz    every parser under the fuzzer, a minute each; needs nightly Rust
 # make mutants faults put into the cache engine and the arrays, which tests must find
-# make page    the page of `hotset web`, from web/; needs Node 20
+# make page    the page of `hotset web`, from web/; needs Node 20, as the tests do
+# make page-audit  Lighthouse on that page, and what watching costs with a thousand volumes
 # make models  the plots of docs/models.md
 #
 # Each installs the Debian packages it lacks, and says which.
@@ -16,7 +17,7 @@ PACKAGES_BENCH := fio valgrind nbdkit qemu-utils jq
 PACKAGES_DEMO := nginx-light libnbd-bin e2fsprogs fuse3 mount util-linux util-linux-extra
 SHELL_SCRIPTS := tools/install contrib/snapshot vm/prepare vm/run vm/test vm/with-forwards vm/guest/init $(filter-out %.jq,$(wildcard vm/tests/* vm/bench/*))
 
-.PHONY: demo test lint unit guest bench soak fuzz mutants models page deps-test
+.PHONY: demo test lint unit guest bench soak fuzz mutants models page page-audit deps-test
 
 demo:
 	tools/install $(PACKAGES_DEMO)
@@ -27,6 +28,7 @@ test: deps-test lint unit guest
 
 deps-test:
 	tools/install $(PACKAGES_TEST)
+	for folder in tools/walk-api web; do test -d $$folder/node_modules || (cd $$folder && npm ci --no-audit --no-fund); done
 
 lint:
 	cargo fmt --all --check
@@ -63,7 +65,7 @@ soak:
 	cargo run --release --quiet -p hotset -- lab stack --kills 200
 
 # A target is its directory and its name.
-FUZZ_TARGETS := nbd/server nbd/client control/text trace/formats layout/blocks raid/members virtio/guest
+FUZZ_TARGETS := nbd/server nbd/client control/text trace/formats layout/blocks raid/members virtio/guest web/requests
 SECONDS := 60
 
 fuzz:
@@ -87,6 +89,11 @@ mutants:
 # What it builds is kept in the tree, so that cargo needs no Node.
 page:
 	cd web && npm ci --no-audit --no-fund && npm run build
+
+page-audit:
+	tools/install $(PACKAGES_TEST)
+	cd tools/page-audit && npm ci --no-audit --no-fund
+	cargo test --release -p hotset --test watching -- --ignored --nocapture --test-threads 1
 
 models:
 	cargo run --release --quiet -p sim --example plot_models

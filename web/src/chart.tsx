@@ -26,12 +26,39 @@ export interface Props {
 
 const HEIGHT = 190;
 
-function colour(name: string): string {
+export function colour(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-function options(props: Props, width: number): uPlot.Options {
+/** The axes below and beside a plot. */
+export function axes(): [uPlot.Axis, uPlot.Axis] {
   const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
+  return [
+    { ...axis, size: 34, space: 70 },
+    { ...axis, size: 56, space: 34 },
+  ];
+}
+
+/** Keeps a plot as wide as its place and in the colours of the page, until what it returns is called. */
+export function keep(node: HTMLElement, height: number, make: () => uPlot): () => void {
+  let plot = make();
+  const redraw = () => {
+    plot.destroy();
+    plot = make();
+  };
+  const resized = new ResizeObserver(() => plot.setSize({ width: node.clientWidth, height }));
+  resized.observe(node);
+  const scheme = matchMedia("(prefers-color-scheme: dark)");
+  scheme.addEventListener("change", redraw);
+  return () => {
+    resized.disconnect();
+    scheme.removeEventListener("change", redraw);
+    plot.destroy();
+  };
+}
+
+function options(props: Props, width: number): uPlot.Options {
+  const [below, beside] = axes();
   const value = (_: uPlot, v: number | null) => (v === null || v === undefined ? "–" : `${v.toFixed(1)} ${props.unit}`);
   return {
     width,
@@ -40,10 +67,7 @@ function options(props: Props, width: number): uPlot.Options {
       x: { time: !props.plain },
       y: { range: (_, __, high) => [0, props.max ?? Math.max(high * 1.1 || 0, 1)] },
     },
-    axes: [
-      { ...axis, size: 34, space: 70, label: props.plain, labelSize: props.plain ? 18 : 0 },
-      { ...axis, size: 56, space: 34 },
-    ],
+    axes: [{ ...below, label: props.plain, labelSize: props.plain ? 18 : 0 }, beside],
     series: [
       {},
       ...props.lines.map((line) => ({
@@ -63,25 +87,21 @@ function options(props: Props, width: number): uPlot.Options {
 export function Chart(props: Props) {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
+  const shown = useRef(props);
+  shown.current = props;
   const labels = props.lines.map((line) => line.label).join();
 
   useEffect(() => {
     const node = place.current;
     if (!node) return;
-    const draw = () => {
-      plot.current?.destroy();
-      const data = [props.at, ...props.lines.map((line) => line.values)] as uPlot.AlignedData;
-      plot.current = new uPlot(options(props, node.clientWidth), data, node);
-    };
-    draw();
-    const resized = new ResizeObserver(() => plot.current?.setSize({ width: node.clientWidth, height: HEIGHT }));
-    resized.observe(node);
-    const scheme = matchMedia("(prefers-color-scheme: dark)");
-    scheme.addEventListener("change", draw);
+    const drawn = keep(node, HEIGHT, () => {
+      const { at, lines } = shown.current;
+      const data = [at, ...lines.map((line) => line.values)] as uPlot.AlignedData;
+      plot.current = new uPlot(options(shown.current, node.clientWidth), data, node);
+      return plot.current;
+    });
     return () => {
-      resized.disconnect();
-      scheme.removeEventListener("change", draw);
-      plot.current?.destroy();
+      drawn();
       plot.current = null;
     };
   }, [labels]);

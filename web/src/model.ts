@@ -126,9 +126,38 @@ export interface Kind {
   latency_us: number[];
 }
 
+export interface Total {
+  requests: number;
+  bytes: number;
+  latency_s: number;
+  latency_counts: number[];
+}
+
 export interface Observed {
+  read_total: Total;
+  write_total: Total;
   origin: { reads: Kind; writes: Kind };
   cache: { reads: Kind; writes: Kind };
+}
+
+/** How large a pool should be. */
+export interface Advice {
+  basis: string;
+  observed_s: number;
+  pool_bytes: number | null;
+  measured_bytes: number;
+  curve: { pool_bytes: number; hit_ratio: number; error: number }[];
+  sizes: {
+    label: string;
+    pool_bytes: number;
+    measured: boolean;
+    hit_ratio: number | null;
+    latency_us_mean: number | null;
+    latency_us_p99: number | null;
+    cost: number | null;
+  }[];
+  warnings: string[];
+  prices: { dated: string; currency: string; years: number } | null;
 }
 
 export interface Event {

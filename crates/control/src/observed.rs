@@ -1,6 +1,7 @@
 //! What a daemon has observed of a volume, from which advice follows. Field
 //! names are the names in the JSON.
 
+use crate::status::Total;
 use policy::profile::Profile;
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +35,12 @@ pub struct Observed {
     pub promoted_bytes: u64,
     /// Bytes written to the pool beside a client's write.
     pub updated_bytes: u64,
+    /// Reads of the volume's clients.
+    #[serde(default)]
+    pub read_total: Total,
+    /// Their writes, zeroes and discards left out.
+    #[serde(default)]
+    pub write_total: Total,
     /// The origin.
     pub origin: Service,
     /// The pool's devices together; those of no volume alone.

@@ -87,6 +87,12 @@ pub struct Volume {
     /// How its log stands, if it is write-back.
     #[serde(default)]
     pub write_back: Option<WriteBack>,
+    /// Its clients' reads since it was added.
+    #[serde(default)]
+    pub read_total: Total,
+    /// Their writes, zeroes and discards left out.
+    #[serde(default)]
+    pub write_total: Total,
     /// Since it was added.
     #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, u64>))]
     pub counters: Counters,
@@ -167,6 +173,7 @@ pub struct PoolDevice {
 /// An array.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "schema", schema(as = ArrayStatus))]
 pub struct Array {
     /// Its name.
     pub name: String,
@@ -308,8 +315,8 @@ pub struct Device {
     pub busy_s: f64,
 }
 
-/// Requests of one kind that succeeded, since the device was opened.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+/// Requests of one kind that succeeded, since the device was opened or the volume added.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Total {
     /// How many.

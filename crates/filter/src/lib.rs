@@ -4,6 +4,7 @@
 //! - [`Delayed`] makes a device as slow as a model says.
 //! - [`Faulty`] injects errors, latency and corruption while it runs.
 //! - [`Metered`] counts, as iostat does.
+//! - [`Timed`] counts how long requests take, for less.
 //! - [`Profiled`] learns how large a cache should be and what is hot.
 //! - [`Swappable`] lets another device take its place.
 //! - [`Traced`] reports each request to a sink.
@@ -19,6 +20,7 @@ mod access;
 mod checked;
 mod delay;
 mod faults;
+mod latency;
 mod observe;
 mod profile;
 mod stats;
@@ -31,6 +33,7 @@ pub use access::{Access, Verb};
 pub use checked::Checked;
 pub use delay::{Delayed, Pacer};
 pub use faults::{Control, Effect, Faulty, Rule, RuleId};
+pub use latency::{Latencies, Latency, Timed};
 pub use observe::{Observe, Observed};
 pub use profile::{Profiled, Profiling};
 pub use stats::{Interval, Meter, Metered, Snapshot, Tally};

@@ -28,6 +28,7 @@ pub trait Watch: 'static {
 }
 
 /// The device `D`, watched by `W`.
+#[derive(Clone)]
 pub struct Watched<D, W> {
     inner: D,
     watch: W,

@@ -9,6 +9,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::process::Stdio;
 
 #[test]
@@ -358,4 +359,57 @@ fn a_start_that_cannot_be_is_refused_with_one_line() {
         2,
         &["--tls-certificate"],
     );
+}
+
+#[test]
+fn a_daemon_of_another_version_is_called_one() {
+    let place = Place::usual();
+    // What a daemon of the future may answer.
+    let socket = UnixListener::bind(place.path("control")).unwrap();
+    std::thread::spawn(move || {
+        for stream in socket.incoming().flatten() {
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            while let Some(Ok(_)) = lines.next() {
+                // Who asks may be gone.
+                let _ = { &stream }.write_all(b"{\"state\":{\"version\":9}}\n");
+            }
+        }
+    });
+    let site = Site::start(&place);
+    let other = site.with(&site.reader, "GET", "/api/v1/status", "");
+    assert_eq!(other.status, 503, "{other:?}");
+    let problem = other.json();
+    assert_eq!(
+        problem["remedy"],
+        "use hotset and a daemon of the same version"
+    );
+    let mode = r#"{"mode":"pass-through"}"#;
+    let change = site.with(&site.operator, "PUT", "/api/v1/volumes/vol/mode", mode);
+    assert_eq!(change.json()["remedy"], problem["remedy"], "{change:?}");
+    assert_eq!(site.metric("hotset_up"), Some(0.0));
+}
+
+#[test]
+fn a_configuration_that_cannot_be_written_changes_nothing() {
+    let place = Place::usual();
+    let daemon = place.serve();
+    let site = Site::start(&place);
+    // What is written beside the file has no room there; of root's, permissions are no obstacle.
+    fs::create_dir(place.path("hotset.toml.new")).unwrap();
+    let before = fs::read_to_string(place.path("hotset.toml")).unwrap();
+    let mode = r#"{"mode":"pass-through"}"#;
+    let answer = site.with(&site.operator, "PUT", "/api/v1/volumes/vol/mode", mode);
+    assert_eq!(answer.status, 409, "{answer:?}");
+    let detail = answer.json()["detail"].to_string();
+    assert!(
+        detail.contains("cannot be written") && detail.contains("nothing was changed"),
+        "{detail}"
+    );
+    assert!(answer.json()["remedy"].to_string().contains("--temporary"));
+    assert_eq!(daemon.status()["volumes"][0]["mode"], "write-through");
+    assert_eq!(
+        fs::read_to_string(place.path("hotset.toml")).unwrap(),
+        before
+    );
+    daemon.stop();
 }

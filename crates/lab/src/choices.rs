@@ -221,6 +221,7 @@ pub fn advice_cells(row: &Advised) -> [String; 3] {
 mod tests {
     use super::*;
     use control::observed::{Observed, Service};
+    use control::status::Total;
     use policy::profile::Profiler;
 
     fn came(rate: f64, hit_ratio: f64) -> Came {
@@ -245,6 +246,8 @@ mod tests {
                 blocks_missed: 50,
                 promoted_bytes: 0,
                 updated_bytes: 0,
+                read_total: Total::default(),
+                write_total: Total::default(),
                 origin: Service::default(),
                 cache: Service::default(),
             },

@@ -33,7 +33,7 @@ use crate::sink::Sink;
 use block::{Env, Nanos};
 use cache::PoolDevice;
 use control::config::{self, Config, Name};
-use filter::{Profiled, Tap, Tapped};
+use filter::{Latencies, Profiled, Tap, Tapped, Timed};
 use refusal::{Refusal, refusal};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -47,13 +47,14 @@ const PROFILE_TICK: Nanos = Nanos::from_secs(1);
 pub type Export<D> = Profiled<Fronted<D>>;
 
 /// What frontends offer to clients.
-pub type Door<D> = Tapped<Export<D>, Sink>;
+pub type Door<D> = Tapped<Timed<Export<D>>, Sink>;
 
 /// A volume that is served.
 pub struct Served<P: Platform> {
     pub volume: Export<P::Driver>,
     pub guard: Origin<P::Driver>,
     pub tap: Tap<Sink>,
+    pub latencies: Latencies,
     pub origin: Name,
     pub pool: Name,
 }
@@ -64,6 +65,7 @@ impl<P: Platform> Clone for Served<P> {
             volume: self.volume.clone(),
             guard: self.guard.clone(),
             tap: self.tap.clone(),
+            latencies: self.latencies.clone(),
             origin: self.origin.clone(),
             pool: self.pool.clone(),
         }

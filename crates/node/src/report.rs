@@ -16,7 +16,7 @@ use control::explained::Policy;
 use control::status::Pool as PoolStatus;
 use control::status::{Counters, Device, Flow, LATENCY_BOUNDS_US, Nbd, PoolDevice, Status};
 use control::status::{Total, Unused, Volume, WriteBack};
-use filter::{Interval, Snapshot, Tally, Verb};
+use filter::{Interval, Latency, Snapshot, Tally, Verb};
 use std::collections::HashMap;
 
 /// What one connection was last sent, to send it what happened since.
@@ -148,7 +148,18 @@ fn volume<P: Platform>(name: &Name, served: &Served<P>, hit_percent: Option<f64>
         size_bytes: served.volume.geometry().sectors.bytes(),
         hit_percent,
         write_back: served.volume.inner().log_status().map(write_back),
+        read_total: of_clients(served.latencies.reads()),
+        write_total: of_clients(served.latencies.writes()),
         counters: counters(&served.volume.inner().cached().counters()),
+    }
+}
+
+fn of_clients(latency: Latency) -> Total {
+    Total {
+        requests: latency.requests,
+        bytes: latency.sectors * SECTOR_BYTES,
+        latency_s: latency.time.as_secs_f64(),
+        latency_counts: latency.counts,
     }
 }
 

@@ -90,7 +90,10 @@ const LAYERS: [(&str, May); 27] = [
     ),
     ("lab", May::AllBut(&["hotset", "proof"])),
     ("amend", May::Use(&["control"])),
-    ("web", May::Use(&["amend", "cache", "control"])),
+    (
+        "web",
+        May::Use(&["advise", "amend", "cache", "control", "policy"]),
+    ),
     ("hotset", May::AllBut(&[])),
     ("tidy", May::Use(&[])),
 ];

@@ -1,6 +1,10 @@
 //! The API: resources under `/api/v1`, each a question or a change that the
 //! control socket knows. What a body means is checked by the daemon alone.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub use places::listed;
+
+mod advice;
 mod arrays;
 mod body;
 mod change;
@@ -18,6 +22,7 @@ use axum::Json;
 use axum::extract::State;
 use control::status::Status;
 use utoipa::OpenApi;
+use utoipa::openapi::RefOr;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -48,7 +53,7 @@ struct Api;
 
 /// The resources, described.
 pub fn resources() -> OpenApiRouter<App> {
-    OpenApiRouter::with_openapi(Api::openapi())
+    let mut router = OpenApiRouter::with_openapi(Api::openapi())
         .routes(routes!(session::sign_in, session::shown, session::sign_out))
         .routes(routes!(status))
         .routes(routes!(live::live))
@@ -61,12 +66,33 @@ pub fn resources() -> OpenApiRouter<App> {
         .routes(routes!(volumes::invalidate))
         .routes(routes!(volumes::explain))
         .routes(routes!(volumes::observe))
+        .routes(routes!(advice::advise))
         .routes(routes!(pools::add_device))
         .routes(routes!(pools::remove_device))
         .routes(routes!(arrays::add_member))
         .routes(routes!(arrays::fail_member))
         .routes(routes!(arrays::replace_member))
-        .routes(routes!(arrays::scrub))
+        .routes(routes!(arrays::scrub));
+    describe_problems(router.get_openapi_mut());
+    router
+}
+
+/// Says of each operation's `default` what it is, which the standard wants.
+fn describe_problems(api: &mut utoipa::openapi::OpenApi) {
+    for item in api.paths.paths.values_mut() {
+        let operations = [
+            &mut item.get,
+            &mut item.put,
+            &mut item.post,
+            &mut item.delete,
+        ];
+        for operation in operations.into_iter().flatten() {
+            let default = operation.responses.responses.get_mut("default");
+            if let Some(RefOr::T(response)) = default {
+                response.description = "What is wrong, and what to do about it".to_owned();
+            }
+        }
+    }
 }
 
 /// The description of all resources, in JSON.

@@ -3,6 +3,7 @@
 use crate::daemon::Daemon;
 use crate::gate::Gate;
 use crate::tokens::Tokens;
+use advise::sizing::PriceBook;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -11,6 +12,8 @@ pub struct Shared {
     pub daemon: Daemon,
     pub gate: Gate,
     pub(crate) secure: bool,
+    /// What pools cost, where that is known.
+    pub(crate) prices: Option<PriceBook>,
 }
 
 /// A handle of it.
@@ -25,12 +28,13 @@ impl Deref for App {
 }
 
 impl App {
-    pub fn new(daemon: Daemon, tokens: Tokens, secure: bool) -> App {
+    pub fn new(daemon: Daemon, tokens: Tokens, secure: bool, prices: Option<PriceBook>) -> App {
         let gate = Gate::new(tokens, secure);
         App(Arc::new(Shared {
             daemon,
             gate,
             secure,
+            prices,
         }))
     }
 }

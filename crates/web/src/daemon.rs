@@ -45,6 +45,10 @@ impl Report {
     /// The report of `status`.
     pub fn new(status: Status) -> Report {
         let mut live = status.clone();
+        for volume in &mut live.volumes {
+            volume.read_total = Default::default();
+            volume.write_total = Default::default();
+        }
         let volumes = live.volumes.iter_mut().map(|volume| &mut volume.counters);
         let pools = live.pools.iter_mut().map(|pool| &mut pool.counters);
         for counters in volumes.chain(pools) {

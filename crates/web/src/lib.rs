@@ -21,6 +21,8 @@ mod app;
 mod daemon;
 mod events;
 mod gate;
+#[cfg(any(test, feature = "fuzzing"))]
+mod hostile;
 mod metrics;
 mod page;
 mod problem;
@@ -31,7 +33,10 @@ mod serve;
 mod tokens;
 
 pub use api::description;
+#[cfg(feature = "fuzzing")]
+pub use hostile::hostile;
 
+use advise::sizing::PriceBook;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -45,6 +50,8 @@ pub struct Options {
     pub state: PathBuf,
     /// A certificate chain and its key, in PEM.
     pub tls: Option<(PathBuf, PathBuf)>,
+    /// What pools cost.
+    pub prices: Option<PriceBook>,
 }
 
 /// Serves until SIGINT or SIGTERM. An error is what is wrong and what to do about it.
@@ -67,7 +74,7 @@ pub fn run(options: Options) -> Result<(), String> {
         let (tokens, fresh) = tokens::Tokens::load_or_make(&options.state.join("tokens"))?;
         let events = events::Events::load(&options.state.join("events"));
         let daemon = daemon::Daemon::new(options.control, events);
-        let app = routes::App::new(daemon, tokens, tls.is_some());
+        let app = routes::App::new(daemon, tokens, tls.is_some(), options.prices);
         tokio::spawn(routes::watch(app.clone()));
         fresh.iter().for_each(|line| println!("{line}"));
         serve::serve(listener, tls, routes::router(app)).await

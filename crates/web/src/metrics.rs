@@ -134,6 +134,9 @@ mod tests {
         assert_eq!(promtool(&text), "", "in:\n{text}");
         for line in [
             r#"hotset_volume_blocks_hit_total{volume="<script>"} 7"#,
+            r#"hotset_volume_read_latency_seconds_bucket{volume="<script>",le="0.0001"} 3"#,
+            r#"hotset_volume_write_latency_seconds_count{volume="<script>"} 4"#,
+            r#"hotset_volume_written_bytes_total{volume="<script>"} 4096"#,
             r#"hotset_device_read_latency_seconds_bucket{device="disk",role="origin",le="0.0001"} 3"#,
             r#"hotset_device_read_latency_seconds_bucket{device="disk",role="origin",le="+Inf"} 4"#,
             r#"hotset_device_read_bytes_total{device="disk",role="origin"} 16384"#,

@@ -43,13 +43,23 @@ impl Problem {
 
     /// What the daemon said; its messages end with the remedy.
     pub fn of_daemon(error: &Error) -> Problem {
-        let (status, text) = match error {
-            Error::Refused(text) => (StatusCode::CONFLICT, text.clone()),
-            Error::Unreachable(..) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
-        };
+        match error {
+            Error::Refused(text) => Problem::conflict(text),
+            Error::Unreachable(..) => {
+                Problem::of_message(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())
+            }
+        }
+    }
+
+    /// What does not go with the state of things, with its remedy after the last semicolon.
+    pub fn conflict(text: &str) -> Problem {
+        Problem::of_message(StatusCode::CONFLICT, text)
+    }
+
+    fn of_message(status: StatusCode, text: &str) -> Problem {
         let (detail, remedy) = text
             .rsplit_once("; ")
-            .unwrap_or((&text, "correct the request"));
+            .unwrap_or((text, "correct the request"));
         Problem::new(status, detail, remedy)
     }
 }

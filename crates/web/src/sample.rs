@@ -19,6 +19,7 @@ pub fn report() -> Report {
                 "connections_failed": 0, "connections_refused": 0, "requests": 9, "errors": 0},
         "volumes": [{"name": "<script>", "origin": "disk", "pool": "fast", "mode": "write-through",
                      "quiesced": false, "size_bytes": 1 << 30, "hit_percent": 50.0,
+                     "read_total": total(16384), "write_total": total(4096),
                      "counters": {"blocks_hit": 7}}],
         "waiting": [{"name": "later", "origin": "mirror", "pool": "fast", "why": "it is away"}],
         "pools": [{"name": "fast", "policy": "auto", "line_bytes": 65536, "lines_used": 1,

@@ -91,7 +91,8 @@ impl Tokens {
         }
     }
 
-    fn parse(text: &str) -> Option<Tokens> {
+    /// The tokens of a file.
+    pub fn parse(text: &str) -> Option<Tokens> {
         let line = |line: &str| {
             let (name, digits) = line.split_once(' ')?;
             let role = Role::ALL.into_iter().find(|role| role.name() == name)?;

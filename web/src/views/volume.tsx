@@ -3,11 +3,12 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { change, Refused, request, segment } from "../api";
-import { Chart } from "../chart";
 import { status } from "../live";
-import type { Explained, Kind, Line, Observed } from "../model";
+import type { Advice, Explained, Line, Observed } from "../model";
 import { Action, Card, State, Table } from "../parts";
 import { bytes, figure, span } from "../text";
+import { AdviceView } from "./advice";
+import { Histogram, Percentiles } from "./latency";
 import { Switch } from "./overview";
 
 const REFRESH_MS = 5000;
@@ -60,27 +61,6 @@ function Heat(props: { explained: Explained }) {
   );
 }
 
-/** How many of a kind's requests took at most so long. */
-function Latencies(props: { observed: Observed }) {
-  const kinds: [string, string, Kind][] = [
-    ["origin", "--red", props.observed.origin.reads],
-    ["pool", "--green", props.observed.cache.reads],
-  ];
-  const shown = kinds.filter(([, , kind]) => kind.latency_us.length > 0);
-  if (shown.length === 0) return <p class="muted">Nothing was read yet.</p>;
-  const steps = shown[0]![2].latency_us.length;
-  const at = Array.from({ length: steps }, (_, i) => ((i + 0.5) / steps) * 100);
-  return (
-    <Chart
-      title="Latency of the devices' reads, by percentile"
-      unit="ms"
-      plain="percentile"
-      at={at}
-      lines={shown.map(([label, colour, kind]) => ({ label, colour, values: kind.latency_us.map((us) => us / 1000) }))}
-    />
-  );
-}
-
 function Why(props: { volume: string; size: number }) {
   const at = useSignal("0");
   const lines = useSignal<Line[] | null>(null);
@@ -130,6 +110,7 @@ function Why(props: { volume: string; size: number }) {
 export function VolumeView(props: { name: string }) {
   const explained = useSignal<Explained | null>(null);
   const observed = useSignal<Observed | null>(null);
+  const advice = useSignal<Advice | string | null>(null);
   const confirm = useSignal(false);
   const now = status.value;
   const volume = now?.volumes.find((other) => other.name === props.name);
@@ -144,6 +125,9 @@ export function VolumeView(props: { name: string }) {
       ]).catch(() => null);
       if (ended || !found) return;
       [explained.value, observed.value] = found;
+      advice.value = await request<Advice>("GET", `${path}/advice`).catch((error: unknown) =>
+        error instanceof Refused ? `${error.problem.detail}; ${error.problem.remedy}.` : null,
+      );
     };
     void load();
     const timer = setInterval(load, REFRESH_MS);
@@ -208,7 +192,13 @@ export function VolumeView(props: { name: string }) {
       )}
       {observed.value && (
         <Card title="Latency">
-          <Latencies observed={observed.value} />
+          <Histogram observed={observed.value} />
+          <Percentiles observed={observed.value} />
+        </Card>
+      )}
+      {advice.value && (
+        <Card title="How large should the pool be?">
+          {typeof advice.value === "string" ? <p class="muted">{advice.value}</p> : <AdviceView advice={advice.value} />}
         </Card>
       )}
       {explained.value && (

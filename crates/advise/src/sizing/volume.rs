@@ -5,8 +5,53 @@
 //! request, and how quick a device is, is taken to stay as it was. So a smaller
 //! pool will be slower than estimated here where it loads the origin more.
 
-use super::Estimate;
+use super::{Advice, Estimate, PriceBook, Subject, advise, sizes};
 use control::observed::{Kind, Observed};
+
+/// What was observed for less than this may be a warm-up, or one job of many.
+const SPAN_SECONDS_MIN: f64 = 3600.0;
+
+/// The advice on the pool of a volume; an error if nothing was asked of it yet.
+pub fn advice(observed: &Observed, prices: PriceBook) -> Result<Advice, String> {
+    let profile = observed.profile.clone();
+    if profile.accesses() == 0 {
+        return Err(format!(
+            "volume {} was not asked for anything yet; come back once it was in use for a while",
+            observed.volume
+        ));
+    }
+    let pool_bytes = Some(observed.pool_bytes).filter(|bytes| *bytes > 0);
+    let estimates: Vec<Option<Estimate>> = sizes(&profile, pool_bytes)
+        .iter()
+        .map(|(_, bytes)| estimate(observed, *bytes))
+        .collect();
+    let shared = match observed.volumes_in_pool {
+        1 => String::new(),
+        n => format!(
+            " Pool {} is shared by {n} volumes; this is about one.",
+            observed.pool
+        ),
+    };
+    let subject = Subject {
+        source: format!("volume {}", observed.volume),
+        basis: format!(
+            "Estimates scale what the volume, in {}, and its devices have shown so far.{shared}",
+            observed.mode
+        ),
+        policy: observed.policy.clone(),
+        pool_bytes,
+    };
+    let seconds = profile.seconds;
+    let mut advice = advise(profile, subject, &estimates, prices);
+    if seconds < SPAN_SECONDS_MIN {
+        advice.warnings.push(format!(
+            "the volume was observed for {} only: this holds for what was asked of it then; come \
+             back after a day of its usual use",
+            crate::page::span(seconds)
+        ));
+    }
+    Ok(advice)
+}
 
 /// The estimate for `pool_bytes`; `None` if the volume has read nothing.
 pub fn estimate(observed: &Observed, pool_bytes: u64) -> Option<Estimate> {
@@ -84,6 +129,7 @@ fn mixture(parts: &[(&Kind, f64)]) -> (f64, f64) {
 mod tests {
     use super::*;
     use control::observed::{QUANTILES, Service};
+    use control::status::Total;
 
     fn kind(us: f64, bytes: u64) -> Kind {
         Kind {
@@ -114,6 +160,8 @@ mod tests {
             blocks_missed: 50,
             promoted_bytes: 5000,
             updated_bytes: 1000,
+            read_total: Total::default(),
+            write_total: Total::default(),
             origin: served(10_000.0, 20_000),
             cache: served(100.0, 20_000),
         }
@@ -137,6 +185,21 @@ mod tests {
         assert_eq!(
             (none.hit_ratio, none.pool_written_bytes_per_second),
             (0.0, 0.0)
+        );
+    }
+
+    #[test]
+    fn a_short_look_is_called_one() {
+        let prices = || PriceBook::parse(crate::sizing::EXAMPLE_PRICES).unwrap();
+        let long = advice(&observed(), prices()).unwrap();
+        assert_eq!(long.warnings, Vec::<String>::new());
+        let mut short = observed();
+        short.profile.seconds = 90.0;
+        let short = advice(&short, prices()).unwrap();
+        assert!(
+            short.warnings[0].contains("observed for 90 s only"),
+            "{:?}",
+            short.warnings
         );
     }
 

@@ -2,7 +2,7 @@
 
 use crate::common::on_exact_disk;
 use block::{Device, Env, Extent, Fua, Kind, Lba, Nanos, Sectors};
-use filter::{Access, Ending, Last, Metered, Traced, Verb};
+use filter::{Access, Ending, Last, Metered, Timed, Traced, Verb};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
@@ -62,6 +62,30 @@ fn a_meter_counts_rates_queue_and_utilisation() {
         assert!((100_000..101_000).contains(&median), "{median} ns");
         assert_eq!(reads.latency.len(), 20);
         assert_eq!(interval.tally(Verb::Write).requests, 0);
+    });
+}
+
+#[test]
+fn requests_are_counted_by_how_long_they_took() {
+    on_exact_disk(SERVICE, async |disk, env| {
+        let device = Timed::timed(disk, &[50, 100, 150], env.timer.clone());
+        read(&device, &env, 0, 4096).await;
+        both(read(&device, &env, 8, 4096), read(&device, &env, 16, 8192)).await;
+        device.flush().await.expect("a sound flush");
+        let end = device.geometry().sectors.0;
+        let (_, refused) = device.read(Lba(end), env.pool.get(4096).await).await;
+        refused.unwrap_err();
+        let reads = device.watch().reads();
+        // What takes as long as a bound is in its bucket.
+        assert_eq!(reads.counts, [0, 3, 0]);
+        assert_eq!((reads.requests, reads.sectors), (3, 32));
+        assert_eq!(reads.time, Nanos::from_micros(300));
+        assert_eq!(device.watch().writes().requests, 0);
+
+        let coarse = Timed::timed(device, &[50], env.timer.clone());
+        read(&coarse, &env, 0, 4096).await;
+        let reads = coarse.watch().reads();
+        assert_eq!((reads.requests, reads.counts), (1, vec![0]));
     });
 }
 

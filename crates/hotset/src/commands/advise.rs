@@ -4,7 +4,7 @@ use super::table::{Table, bytes};
 use crate::Failure;
 use crate::cli::Control;
 use advise::sizing::replay::{Devices, replay};
-use advise::sizing::{Advice, EXAMPLE_PRICES, Estimate, PriceBook, Subject};
+use advise::sizing::{Advice, EXAMPLE_PRICES, PriceBook, Subject};
 use advise::sizing::{advise, page, profile, sizes, volume};
 use clap::Args;
 use control::client::Client;
@@ -160,9 +160,14 @@ fn print(text: &str) -> Result<(), Failure> {
 }
 
 fn prices(file: Option<&Path>) -> Result<PriceBook, Failure> {
-    let Some(file) = file else {
-        return PriceBook::parse(EXAMPLE_PRICES).map_err(Failure::Runtime);
-    };
+    match file {
+        None => PriceBook::parse(EXAMPLE_PRICES).map_err(Failure::Runtime),
+        Some(file) => price_book(file),
+    }
+}
+
+/// Reads a price book.
+pub fn price_book(file: &Path) -> Result<PriceBook, Failure> {
     let place = file.display();
     let text = std::fs::read_to_string(file).map_err(|cause| {
         Failure::Usage(format!(
@@ -176,34 +181,7 @@ fn prices(file: Option<&Path>) -> Result<PriceBook, Failure> {
 fn of_volume(command: &Advise, name: &str, prices: PriceBook) -> Result<Advice, Failure> {
     let mut client = Client::connect(&command.control.control).map_err(Failure::runtime)?;
     let observed = client.observe(name).map_err(Failure::runtime)?;
-    if observed.profile.accesses() == 0 {
-        return Err(Failure::runtime(format!(
-            "volume {name} was not asked for anything yet; come back once it was in use for a while"
-        )));
-    }
-    let profile = observed.profile.clone();
-    let pool_bytes = Some(observed.pool_bytes).filter(|bytes| *bytes > 0);
-    let estimates: Vec<Option<Estimate>> = sizes(&profile, pool_bytes)
-        .iter()
-        .map(|(_, bytes)| volume::estimate(&observed, *bytes))
-        .collect();
-    let shared = match observed.volumes_in_pool {
-        1 => String::new(),
-        n => format!(
-            " Pool {} is shared by {n} volumes; this is about one.",
-            observed.pool
-        ),
-    };
-    let subject = Subject {
-        source: format!("volume {name}"),
-        basis: format!(
-            "Estimates scale what the volume, in {}, and its devices have shown so far.{shared}",
-            observed.mode
-        ),
-        policy: observed.policy.clone(),
-        pool_bytes,
-    };
-    Ok(advise(profile, subject, &estimates, prices))
+    volume::advice(&observed, prices).map_err(Failure::runtime)
 }
 
 fn of_trace(command: &Advise, path: &Path, prices: PriceBook) -> Result<Advice, Failure> {

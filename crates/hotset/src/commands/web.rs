@@ -21,14 +21,19 @@ pub struct Web {
     /// The key of the certificate, in PEM
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     tls_key: Option<PathBuf>,
+    /// A price book: advice says what pools cost; `hotset advise --example-prices` prints one
+    #[arg(long, value_name = "FILE")]
+    prices: Option<PathBuf>,
 }
 
 pub fn run(command: Web) -> Result<(), Failure> {
+    let prices = command.prices.as_deref();
     let options = web::Options {
         listen: command.listen,
         control: command.control.control,
         state: command.state,
         tls: command.tls_certificate.zip(command.tls_key),
+        prices: prices.map(super::advise::price_book).transpose()?,
     };
     web::run(options).map_err(Failure::Runtime)
 }

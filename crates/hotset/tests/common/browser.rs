@@ -169,9 +169,14 @@ impl Browser {
     }
 
     fn size(&self, (width, height): (u32, u32)) {
-        let size = json!({"cmd": "Emulation.setDeviceMetricsOverride", "params":
-            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}});
-        self.call("goog/cdp/execute", &size).unwrap();
+        let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500});
+        self.devtools("Emulation.setDeviceMetricsOverride", &size);
+    }
+
+    /// Has the browser's developer tools do something.
+    pub fn devtools(&self, what: &str, with: &Value) -> Value {
+        let command = json!({"cmd": what, "params": with});
+        self.call("goog/cdp/execute", &command).unwrap()
     }
 
     /// Looks at the page at every width, where nothing may be cut off; takes pictures into
@@ -186,9 +191,8 @@ impl Browser {
             if std::env::var_os("HOTSET_PICTURES").is_none() {
                 continue;
             }
-            let take = json!({"cmd": "Page.captureScreenshot", "params":
-                {"format": "png", "captureBeyondViewport": true}});
-            let taken = self.call("goog/cdp/execute", &take).unwrap();
+            let take = json!({"format": "png", "captureBeyondViewport": true});
+            let taken = self.devtools("Page.captureScreenshot", &take);
             let coded = taken["data"].as_str().unwrap();
             let picture = base64::prelude::BASE64_STANDARD.decode(coded).unwrap();
             let file = format!("../../docs/img/page-{name}-{}.png", screen.0);

@@ -38,6 +38,20 @@ pub fn tool(program: &str, package: &str) -> Command {
     command
 }
 
+/// A script of `tools` for Node; panics with what to install if its packages are missing.
+pub fn script(tool: &str, file: &str) -> Command {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tools")
+        .join(tool);
+    assert!(
+        folder.join("node_modules").exists(),
+        "packages of tools/{tool} are missing: `npm ci` in that folder, or `make deps-test`"
+    );
+    let mut node = Command::new("node");
+    node.arg(folder.join(file));
+    node
+}
+
 /// Whether exports can be attached to this machine's kernel; says why not. If so, what
 /// this thread mounts ends with it.
 pub fn attaches() -> bool {

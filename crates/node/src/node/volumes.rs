@@ -12,7 +12,8 @@ use crate::platform::Platform;
 use block::{BoxDevice, Device, IoResult, Sectors};
 use cache::VolumeConfig;
 use control::config::{self, Name, VolumeMode};
-use filter::{Profiled, Tapped};
+use control::status::LATENCY_BOUNDS_US;
+use filter::{Profiled, Tapped, Timed};
 use futures_util::future::join_all;
 
 impl<P: Platform> Node<P> {
@@ -134,7 +135,9 @@ impl<P: Platform> Node<P> {
             description: format!("{} cached in pool {pool_name}", opened.place),
             read_only: volume.read_only.value,
         };
-        let door = Tapped::new(exported.clone(), timer);
+        let timed = Timed::timed(exported.clone(), &LATENCY_BOUNDS_US, timer.clone());
+        let latencies = timed.watch().clone();
+        let door = Tapped::new(timed, timer);
         let tap = door.tap();
         if let Err(error) = self.offer(name, &door, &about).await {
             if let Some(log) = exported.inner().log() {
@@ -148,6 +151,7 @@ impl<P: Platform> Node<P> {
             volume: exported,
             guard: guarded,
             tap,
+            latencies,
             origin,
             pool: pool_name,
         };

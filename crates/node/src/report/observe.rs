@@ -1,5 +1,6 @@
 //! What the node has observed of a volume, for advice on its pool.
 
+use super::of_clients;
 use crate::node::{Node, Pool, Served};
 use crate::platform::Platform;
 use block::{Driver, SECTOR_BYTES};
@@ -34,6 +35,8 @@ impl<P: Platform> Node<P> {
             blocks_missed: counters.get(Counter::BlocksMissed),
             promoted_bytes: counters.get(Counter::BlocksPromoted) * BLOCK_BYTES,
             updated_bytes: counters.get(Counter::BlocksUpdated) * BLOCK_BYTES,
+            read_total: of_clients(served.latencies.reads()),
+            write_total: of_clients(served.latencies.writes()),
             origin: self.service(|device| *device == served.origin),
             cache: self.service(|device| devices.contains(device)),
         })
@@ -75,7 +78,7 @@ fn kind(intervals: &[Interval], verb: Verb) -> Kind {
     let mut latency = first.latency.clone();
     for tally in &tallies[1..] {
         let added = latency.add(&tally.latency);
-        added.expect("every meter has the same bounds");
+        added.expect("it grows as far as the other");
     }
     let quantile = |i: usize| (i as f64 + 0.5) / QUANTILES as f64;
     let us = |ns: u64| ns as f64 / 1e3;

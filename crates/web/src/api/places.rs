@@ -105,7 +105,8 @@ fn block_devices() -> Vec<Place> {
     output.map_or_else(|_| Vec::new(), |output| listed(&output.stdout))
 }
 
-fn listed(json: &[u8]) -> Vec<Place> {
+/// The places of a listing; none if it is no listing.
+pub fn listed(json: &[u8]) -> Vec<Place> {
     let Ok(listing) = serde_json::from_slice::<Listing>(json) else {
         return Vec::new();
     };

@@ -50,7 +50,8 @@ pub async fn sign_in(
 
 /// The session of a browser, or no content where nobody has signed in
 #[utoipa::path(get, path = "/api/v1/session", tag = "session", security(()), responses(
-    (status = 200, body = Session), (status = 204)
+    (status = 200, description = "The session of the cookie", body = Session),
+    (status = 204, description = "There is no session")
 ))]
 pub async fn shown(State(app): State<App>, headers: HeaderMap) -> Response {
     let Some(session) = app.gate.session(&headers) else {

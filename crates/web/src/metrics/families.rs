@@ -41,6 +41,32 @@ const LOG: [(&str, &str, OfLog); 4] = [
     ),
 ];
 
+/// What a metric shows of a volume.
+type OfVolume = fn(&Volume) -> Value<'_>;
+/// What the clients of volumes asked for and how long they waited.
+const CLIENTS: [(&str, &str, OfVolume); 4] = [
+    (
+        "volume_read_bytes",
+        "Bytes that clients read of a volume.",
+        |v| Value::Counter(v.read_total.bytes),
+    ),
+    (
+        "volume_written_bytes",
+        "Bytes that clients wrote to a volume.",
+        |v| Value::Counter(v.write_total.bytes),
+    ),
+    (
+        "volume_read_latency_seconds",
+        "What clients waited for reads of a volume that succeeded.",
+        |v| Value::Latency(&v.read_total),
+    ),
+    (
+        "volume_write_latency_seconds",
+        "What clients waited for writes to a volume that succeeded.",
+        |v| Value::Latency(&v.write_total),
+    ),
+];
+
 /// A metric with all its samples.
 pub struct Family<'a> {
     pub name: String,
@@ -249,6 +275,9 @@ fn volumes<'a>(status: &'a Status, to: &mut Families<'a>) {
         |v| vec![("volume", &v.name)],
         |v| Value::Gauge(f64::from(u8::from(v.quiesced))),
     );
+    for (name, help, of) in CLIENTS {
+        to.each(name, help, volumes, |v| vec![("volume", &v.name)], of);
+    }
     to.counters("volume", volumes, |v| (&v.name, &v.counters));
 }
 

@@ -1,0 +1,94 @@
+//! Counts reads and writes by how long they took, in buckets between given bounds.
+//!
+//! Invariant: of each verb, requests ≥ the sum of all counts; the rest took longer than the last bound.
+//!
+//! Costs two looks at the clock and a search among the bounds: so it can stay in front of every volume.
+//!
+//! Not here: quantiles and rates ([`Metered`](crate::Metered) has them, for more memory).
+
+use crate::access::{Access, Verb};
+use crate::watch::{Ending, Watch, Watched};
+use block::{Nanos, Timer};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// A device whose requests are timed. Clones share the counts.
+pub type Timed<D> = Watched<D, Latencies>;
+
+/// The observer of [`Timed`]; clones are the same.
+#[derive(Clone)]
+pub struct Latencies(Rc<RefCell<Inner>>);
+
+struct Inner {
+    bounds_us: &'static [u64],
+    reads: Latency,
+    writes: Latency,
+}
+
+/// Requests of one verb that succeeded.
+#[derive(Clone, Debug, Default)]
+pub struct Latency {
+    /// How many.
+    pub requests: u64,
+    /// What they moved.
+    pub sectors: u64,
+    /// Their latencies together.
+    pub time: Nanos,
+    /// How many took at most each bound, and longer than the one before.
+    pub counts: Vec<u64>,
+}
+
+impl<D> Timed<D> {
+    /// Times the requests of `inner`, in buckets up to `bounds_us`, which rise.
+    pub fn timed(inner: D, bounds_us: &'static [u64], timer: Timer) -> Timed<D> {
+        let none = Latency {
+            counts: vec![0; bounds_us.len()],
+            ..Latency::default()
+        };
+        let latencies = Inner {
+            bounds_us,
+            reads: none.clone(),
+            writes: none,
+        };
+        Watched::new(inner, Latencies(Rc::new(RefCell::new(latencies))), timer)
+    }
+}
+
+impl Latencies {
+    /// Of reads, since the beginning.
+    pub fn reads(&self) -> Latency {
+        self.0.borrow().reads.clone()
+    }
+
+    /// Of writes, zeroes and discards left out.
+    pub fn writes(&self) -> Latency {
+        self.0.borrow().writes.clone()
+    }
+}
+
+impl Watch for Latencies {
+    #[inline]
+    fn begin(&self, _: Nanos, _: &Access) {}
+
+    #[inline]
+    fn end(&self, now: Nanos, access: &Access, began: Nanos, ending: Ending) {
+        if ending != Ending::Done {
+            return;
+        }
+        let mut inner = self.0.borrow_mut();
+        let bounds_us = inner.bounds_us;
+        let latency = match access.verb {
+            Verb::Read => &mut inner.reads,
+            Verb::Write => &mut inner.writes,
+            Verb::Zero | Verb::Flush | Verb::Discard | Verb::Extents => return,
+        };
+        let took = now.since(began);
+        latency.requests += 1;
+        latency.sectors += access.extent.len.0;
+        latency.time += took;
+        let bucket = bounds_us.partition_point(|us| us * 1000 < took.0);
+        if let Some(count) = latency.counts.get_mut(bucket) {
+            *count += 1;
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! What it costs to watch: the page and a scrape with a thousand volumes, and the requests that clients
+//! miss while somebody watches. Measurements, which print their figures: `make page-audit`.
+
+mod common;
+
+use common::browser::Browser;
+use common::site::Site;
+use common::{Place, fio, run, script};
+use serde_json::json;
+use std::fmt::Write as _;
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
+
+const VOLUMES: usize = 1000;
+/// What one pool remembers.
+const VOLUMES_A_POOL: usize = 28;
+const SCRAPES: u32 = 20;
+const PAIRS: usize = 20;
+/// Longer than a report is shown again.
+const PAUSE: Duration = Duration::from_millis(1100);
+
+fn thousand() -> Place {
+    let place = Place::new();
+    let mut text =
+        "[daemon]\ncontrol = \"$/control\"\nstate = \"$/state\"\n[[listen]]\nunix = \"$/nbd\"\n"
+            .to_owned();
+    for pool in 0..VOLUMES.div_ceil(VOLUMES_A_POOL) {
+        place.file(&format!("ssd{pool}"), 8);
+        let _ = write!(
+            text,
+            "[[device]]\nname = \"ssd{pool}\"\npath = \"$/ssd{pool}\"\n\
+             [[pool]]\nname = \"pool{pool}\"\ndevices = [\"ssd{pool}\"]\n"
+        );
+    }
+    for n in 0..VOLUMES {
+        place.file(&format!("disk{n}"), 8);
+        let pool = n / VOLUMES_A_POOL;
+        let _ = write!(
+            text,
+            "[[device]]\nname = \"disk{n}\"\npath = \"$/disk{n}\"\n\
+             [[volume]]\nname = \"volume{n}\"\norigin = \"disk{n}\"\npool = \"pool{pool}\"\n"
+        );
+    }
+    place.config(&text);
+    place
+}
+
+/// Seconds of processor time that a process has used.
+fn cpu_s(process: u32) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let fields: Vec<&str> = stat
+        .rsplit_once(')')
+        .unwrap()
+        .1
+        .split_whitespace()
+        .collect();
+    // Of `man 5 proc` fields 14 and 15, in ticks of 10 ms.
+    (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
+}
+
+fn resident_mib(process: u32) -> f64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .unwrap();
+    line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() / 1024.0
+}
+
+/// Figures of the browser's main thread: seconds it worked, and MiB its scripts hold.
+fn worked(browser: &Browser) -> (f64, f64) {
+    let metrics = browser.devtools("Performance.getMetrics", &json!({}));
+    let of = |name: &str| {
+        let all = metrics["metrics"].as_array().unwrap();
+        all.iter().find(|m| m["name"] == name).unwrap()["value"]
+            .as_f64()
+            .unwrap()
+    };
+    (
+        of("TaskDuration"),
+        of("JSHeapUsedSize") / f64::from(1 << 20),
+    )
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn a_thousand_volumes_are_watched() {
+    let place = thousand();
+    let daemon = place.serve();
+    let site = Site::start(&place);
+    let pids = [daemon.process.0.id(), site.process.0.id()];
+    assert_eq!(
+        daemon.status()["volumes"].as_array().unwrap().len(),
+        VOLUMES
+    );
+
+    let before = pids.map(cpu_s);
+    let mut bytes = 0;
+    for _ in 0..SCRAPES {
+        let scrape = site.with(&site.reader, "GET", "/metrics", "");
+        assert!(scrape.body.contains("hotset_up 1"));
+        bytes = scrape.body.len();
+        sleep(PAUSE);
+    }
+    let used = [0, 1].map(|i| (cpu_s(pids[i]) - before[i]) * 1000.0 / f64::from(SCRAPES));
+    println!(
+        "a scrape of {VOLUMES} volumes, {bytes} bytes: {:.0} ms of CPU in the web server, {:.0} in the daemon; \
+         one every {:.1} s",
+        used[1],
+        used[0],
+        PAUSE.as_secs_f64()
+    );
+
+    let mut browser = Browser::start();
+    browser.sign_in(&site);
+    browser.shows("p", "50 of 1000 volumes are shown");
+    browser.devtools("Performance.enable", &json!({}));
+    sleep(Duration::from_secs(5));
+    let before = (worked(&browser), pids.map(cpu_s));
+    let watched = 20;
+    sleep(Duration::from_secs(watched));
+    let after = (worked(&browser), pids.map(cpu_s));
+    let update = (after.0.0 - before.0.0) * 1000.0 / watched as f64;
+    let cpu = [0, 1].map(|i| (after.1[i] - before.1[i]) * 1000.0 / watched as f64);
+    println!(
+        "the overview of {VOLUMES} volumes: {update:.0} ms of the browser's main thread an update, {:.0} MiB held by \
+         its scripts; {:.0} ms of CPU a second in the web server, {:.0} in the daemon",
+        after.0.1, cpu[1], cpu[0]
+    );
+    println!(
+        "resident: {:.0} MiB in the web server, {:.0} in the daemon",
+        resident_mib(pids[1]),
+        resident_mib(pids[0])
+    );
+    drop(browser);
+    daemon.stop();
+}
+
+/// Hits a second of fio at depth 32 in a short run.
+fn iops(place: &Place, uri: &str) -> f64 {
+    let options = [
+        "--rw=randread",
+        "--bs=4k",
+        "--iodepth=32",
+        "--size=16m",
+        "--time_based",
+        "--runtime=2",
+    ];
+    let report = fio(place, "iops", uri, &options);
+    report["jobs"][0]["read"]["iops"].as_f64().unwrap()
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn clients_are_served_as_quickly_while_somebody_watches() {
+    let place = Place::usual();
+    let daemon = place.serve();
+    let site = Site::start(&place);
+    let uri = daemon.uri("vol");
+    // All of it is in the pool before the first run that counts.
+    iops(&place, &uri);
+    iops(&place, &uri);
+    let mut browser = Browser::start();
+    browser.sign_in(&site);
+    let mut ratios: Vec<f64> = (0..PAIRS)
+        .map(|n| {
+            let watched = || {
+                browser.open(&site.origin);
+                browser.shows("h2", "Volumes");
+                let done = AtomicBool::new(false);
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        while !done.load(Ordering::Relaxed) {
+                            assert_eq!(site.metric("hotset_up"), Some(1.0));
+                            sleep(Duration::from_secs(1));
+                        }
+                    });
+                    let iops = iops(&place, &uri);
+                    done.store(true, Ordering::Relaxed);
+                    iops
+                })
+            };
+            let alone = || {
+                browser.open("about:blank");
+                iops(&place, &uri)
+            };
+            // In turn first and second.
+            let (watched, alone) = if n % 2 == 0 {
+                let alone = alone();
+                (watched(), alone)
+            } else {
+                (watched(), alone())
+            };
+            watched / alone
+        })
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    println!(
+        "IOPS at depth 32 with the page open and a scrape a second, of those without: {:.3} \
+         (middle half {:.3} to {:.3}), {PAIRS} pairs of 2 s",
+        ratios[PAIRS / 2],
+        ratios[PAIRS / 4],
+        ratios[PAIRS * 3 / 4]
+    );
+    drop(browser);
+    daemon.stop();
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn lighthouse_finds_the_page_quick_and_accessible() {
+    let place = Place::usual();
+    let daemon = place.serve();
+    let site = Site::start(&place);
+    let mut audit = script("page-audit", "audit.mjs");
+    print!("{}", run(audit.args([&site.origin, &site.operator])));
+    daemon.stop();
+}

@@ -1,0 +1,144 @@
+//! How large a volume's pool should be, from what was observed of the volume.
+//!
+//! The curve is measured up to the bytes that were touched: of a larger pool nothing is known
+//! but that it would hold all of them, and each size says on which side it is.
+
+use super::body::Path;
+use crate::gate::Reader;
+use crate::problem::Problem;
+use crate::routes::App;
+use advise::sizing::{EXAMPLE_PRICES, Outcome, PriceBook, volume};
+use axum::Json;
+use axum::extract::State;
+use control::observed::Observed;
+use control::protocol::{Reply, Request};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// How large a pool should be.
+#[derive(Serialize, ToSchema)]
+pub struct Advice {
+    /// What the estimates rest on.
+    basis: String,
+    /// For how long the volume was observed.
+    observed_s: f64,
+    /// Lines that were asked for in that time.
+    accesses: u64,
+    /// The pool there is; nothing if it has no device.
+    pool_bytes: Option<u64>,
+    /// Bytes of the distinct lines asked for: the curve is measured for pools up to this.
+    measured_bytes: u64,
+    /// Share of accesses that an endless pool would hit.
+    cacheable_share: f64,
+    /// Hits by size under LRU, the smallest first.
+    curve: Vec<Point>,
+    /// Sizes side by side.
+    sizes: Vec<Size>,
+    /// Why not to rely on this, and what is not known.
+    warnings: Vec<String>,
+    /// What the costs were computed with, if `--prices` gave it.
+    prices: Option<Prices>,
+}
+
+/// A point of the curve.
+#[derive(Serialize, ToSchema)]
+pub struct Point {
+    /// Size of the pool.
+    pool_bytes: u64,
+    /// Share of accesses to lines that are hits.
+    hit_ratio: f64,
+    /// Half the width of a band that holds the true value in 19 cases of 20.
+    error: f64,
+}
+
+/// What a pool of some size is expected to do.
+#[derive(Serialize, ToSchema)]
+pub struct Size {
+    /// `without`, `half`, `now`, `double` or `recommended`.
+    label: String,
+    /// The size.
+    pool_bytes: u64,
+    /// Whether the curve was measured as far as this.
+    measured: bool,
+    /// Share of 4 KiB blocks read that the pool serves.
+    hit_ratio: Option<f64>,
+    /// Mean latency of a request.
+    latency_us_mean: Option<f64>,
+    /// The latency that 99% of requests stay within.
+    latency_us_p99: Option<f64>,
+    /// What it costs, replacements for wear and power included; as net present value.
+    cost: Option<f64>,
+}
+
+/// What costs were computed with.
+#[derive(Serialize, ToSchema)]
+pub struct Prices {
+    /// The day they were taken.
+    dated: String,
+    /// The currency of every amount.
+    currency: String,
+    /// Years over which costs are counted.
+    years: u32,
+}
+
+/// How large the pool of a volume should be
+#[utoipa::path(get, path = "/api/v1/volumes/{volume}/advice", tag = "volumes",
+    params(("volume" = String, Path)), responses(
+    (status = 200, body = Advice), (status = "default", body = Problem, content_type = "application/problem+json")
+))]
+pub async fn advise(
+    _: Reader,
+    State(app): State<App>,
+    Path(volume): Path<String>,
+) -> Result<Json<Advice>, Problem> {
+    match app.daemon.ask(Request::Observe { volume }).await? {
+        Reply::Observed(observed) => {
+            let advice = Advice::of(&observed, app.prices.as_ref());
+            advice.map(Json).map_err(|text| Problem::conflict(&text))
+        }
+        other => Err(Problem::unexpected(&other)),
+    }
+}
+
+impl Advice {
+    fn of(observed: &Observed, prices: Option<&PriceBook>) -> Result<Advice, String> {
+        // Costs are left out below if there are no prices; the rest does not rest on them.
+        let book = prices
+            .cloned()
+            .map_or_else(|| PriceBook::parse(EXAMPLE_PRICES), Ok)?;
+        let advice = volume::advice(observed, book)?;
+        let profile = &advice.profile;
+        let measured_bytes =
+            profile.curve.last().map_or(0, |point| point.lines) * profile.line_bytes;
+        let size = |size: &Outcome| Size {
+            label: size.label.to_owned(),
+            pool_bytes: size.pool_bytes,
+            measured: size.pool_bytes <= measured_bytes,
+            hit_ratio: size.estimate.map(|e| e.hit_ratio),
+            latency_us_mean: size.estimate.map(|e| e.latency_us_mean),
+            latency_us_p99: size.estimate.map(|e| e.latency_us_p99),
+            cost: prices.map(|_| size.cost.total),
+        };
+        let point = |point: &policy::profile::Point| Point {
+            pool_bytes: point.lines * profile.line_bytes,
+            hit_ratio: 1.0 - point.miss_ratio,
+            error: point.error,
+        };
+        Ok(Advice {
+            observed_s: profile.seconds,
+            accesses: profile.accesses(),
+            pool_bytes: Some(observed.pool_bytes).filter(|bytes| *bytes > 0),
+            measured_bytes,
+            cacheable_share: advice.cacheable_share,
+            curve: profile.curve.iter().map(point).collect(),
+            sizes: advice.sizes.iter().map(size).collect(),
+            prices: prices.map(|book| Prices {
+                dated: book.dated.to_string(),
+                currency: book.currency.clone(),
+                years: book.years,
+            }),
+            basis: advice.basis,
+            warnings: advice.warnings,
+        })
+    }
+}

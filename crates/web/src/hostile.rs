@@ -1,0 +1,184 @@
+//! A client that sends what it likes: what the fuzzer runs, and the tests on random bytes.
+//!
+//! What must hold: nothing panics, an answer that the server made says how a browser is to
+//! guard it, and who does not show the token gets nothing but the page and the sign-in.
+
+use crate::api;
+use crate::daemon::Daemon;
+use crate::events::Events;
+use crate::routes::{App, router};
+use crate::serve::converse;
+use crate::tokens::Tokens;
+use axum::Router;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+
+/// The operator's token.
+pub(crate) const TOKEN: &str = "fuzz";
+/// Its hash, as the file of tokens has it.
+const HASH: &str = "93850b707585e404e4951a3ddc1f05a34b3d4f5fc081d616f46d8a2e8f1c8e68";
+/// How much of the answers is looked at.
+const ANSWER_BYTES_MAX: usize = 1 << 16;
+/// How long a stream without an end is listened to; the clock is not a real one.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A server whose daemon is away.
+struct Bench {
+    runtime: Runtime,
+    router: Router,
+}
+
+thread_local! {
+    static BENCH: Bench = bench();
+}
+
+fn bench() -> Bench {
+    let tokens = Tokens::parse(&format!("operator {HASH}\n")).expect("these are tokens");
+    let nowhere = PathBuf::from("/nonexistent/hotset");
+    let daemon = Daemon::new(nowhere.clone(), Events::load(&nowhere));
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build();
+    Bench {
+        runtime: runtime.expect("an event loop can be had"),
+        router: router(App::new(daemon, tokens, false, None)),
+    }
+}
+
+/// Reads `bytes` as everything that the server reads.
+pub fn hostile(bytes: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        // Whether they are tokens is not the question.
+        let _ = Tokens::parse(text);
+    }
+    api::listed(bytes);
+    judge(bytes, &answers(bytes));
+}
+
+/// What is answered to `bytes` on one connection.
+pub(crate) fn answers(bytes: &[u8]) -> Vec<u8> {
+    BENCH.with(|bench| bench.runtime.block_on(exchange(&bench.router, bytes)))
+}
+
+async fn exchange(router: &Router, bytes: &[u8]) -> Vec<u8> {
+    let (mut client, server) = duplex(1 << 16);
+    let served = tokio::spawn(converse(server, router.clone()));
+    let mut answers = Vec::new();
+    let talk = async {
+        let (mut from, mut to) = tokio::io::split(&mut client);
+        let send = async {
+            // The server may close before it has read all.
+            let _ = to.write_all(bytes).await;
+            let _ = to.shutdown().await;
+        };
+        let receive = async {
+            let mut piece = [0; 4096];
+            while let Ok(n @ 1..) = from.read(&mut piece).await {
+                answers.extend_from_slice(&piece[..n]);
+                if answers.len() > ANSWER_BYTES_MAX {
+                    break;
+                }
+            }
+        };
+        tokio::join!(send, receive);
+    };
+    // A stream without an end is cut off.
+    let _ = timeout(PATIENCE, talk).await;
+    drop(client);
+    served.abort();
+    let ended = served.await;
+    assert!(
+        !ended.is_err_and(|error| error.is_panic()),
+        "the connection's task panicked"
+    );
+    answers
+}
+
+fn judge(bytes: &[u8], answers: &[u8]) {
+    let Some(head) = answers.split(|byte| *byte == b'\n').next() else {
+        return;
+    };
+    if head.is_empty() {
+        return;
+    }
+    assert!(
+        head.starts_with(b"HTTP/1."),
+        "{}",
+        String::from_utf8_lossy(head)
+    );
+    let has = |whole: &[u8], part: &[u8]| whole.windows(part.len()).any(|at| at == part);
+    // What is no HTTP is refused before there is a request.
+    let is_refused = head.ends_with(b" 400 Bad Request\r")
+        || head.ends_with(b" 431 Request Header Fields Too Large\r");
+    assert!(is_refused || has(answers, b"content-security-policy: default-src 'none'"));
+    if !has(bytes, TOKEN.as_bytes()) {
+        for secret in [&b"hotset_up"[..], b"event: ", b"\"csrf\":"] {
+            assert!(!has(answers, secret), "shown without a token");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    const GOOD: &str = "PUT /api/v1/volumes/vol/mode?temporary HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer fuzz\r\n\
+        Cookie: hotset_session=0123; a=b\r\nX-CSRF-Token: 1\r\nContent-Type: application/json\r\n\
+        Content-Length: 23\r\n\r\n{\"mode\":\"pass-through\"}GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer fuzz\r\n\r\n";
+
+    fn piece() -> impl Strategy<Value = String> {
+        prop_oneof![
+            Just("\r\n".to_owned()),
+            Just("%00".to_owned()),
+            Just("%2e%2e/".to_owned()),
+            Just("\"".to_owned()),
+            Just(";".to_owned()),
+            Just("Bearer ".to_owned()),
+            Just("Transfer-Encoding: chunked\r\n".to_owned()),
+            Just("99999999999999999999".to_owned()),
+            "\\PC{0,8}",
+        ]
+    }
+
+    #[test]
+    fn what_is_asked_rightly_is_answered() {
+        let text = String::from_utf8(answers(GOOD.as_bytes())).unwrap();
+        assert!(text.starts_with("HTTP/1.1 503 "), "{text}");
+        assert!(text.contains("\nhotset_up 0\n"), "{text}");
+        let live = "GET /api/v1/live HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer fuzz\r\n\r\n";
+        let text = String::from_utf8(answers(live.as_bytes())).unwrap();
+        assert!(text.contains("event: problem"), "{text}");
+    }
+
+    #[test]
+    #[should_panic(expected = "shown without a token")]
+    fn canary_what_is_shown_to_anybody_is_found() {
+        judge(b"GET /metrics HTTP/1.1\r\n\r\n", &answers(GOOD.as_bytes()));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        #[test]
+        fn any_bytes(bytes in vec(any::<u8>(), 0..300)) {
+            hostile(&bytes);
+        }
+
+        #[test]
+        fn a_good_request_changed(changes in vec((0..GOOD.len(), 0..20_usize, piece()), 1..4)) {
+            let mut bytes = GOOD.as_bytes().to_vec();
+            for (at, cut, piece) in changes {
+                let at = at.min(bytes.len());
+                let end = (at + cut).min(bytes.len());
+                bytes.splice(at..end, piece.bytes());
+            }
+            hostile(&bytes);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+/** Every operation of the API once or more, by the client that was generated from its specification. */
+
+import { client } from "./client/client.gen.js";
+import * as api from "./client/sdk.gen.js";
+
+/** Places that the walk may overwrite. */
+interface Files {
+  origin: string;
+  ssd: string;
+  member: string;
+}
+
+type Check = (method: string, path: string, response: Response) => Promise<void>;
+
+/** Repeats a change that the array refuses while it is still busy with the one before. */
+async function settled<T>(what: () => Promise<T>): Promise<T> {
+  for (let tries = 0; ; tries += 1) {
+    try {
+      return await what();
+    } catch (error) {
+      if (tries > 100) throw error;
+      await new Promise((done) => setTimeout(done, 100));
+    }
+  }
+}
+
+export async function walk(origin: string, token: string, files: Files, check: Check): Promise<void> {
+  client.setConfig({ baseUrl: origin, auth: () => token, throwOnError: true });
+  const seen = async (method: string, path: string, response: Response) => check(method, path, response.clone());
+  client.interceptors.response.use(async (response, request, options) => {
+    // What is refused is thrown, and told by what it says.
+    if (response.ok) await seen(request.method, options.url, response);
+    return response;
+  });
+
+  const { data: session, response } = await api.signIn<true>({ body: { token }, auth: undefined });
+  const headers = { cookie: response.headers.get("set-cookie")!.split(";")[0]!, "x-csrf-token": session.csrf };
+  await api.shown<true>({ headers, auth: undefined });
+  await api.signOut<true>({ headers, auth: undefined });
+
+  const { data: status } = await api.status<true>();
+  await api.events<true>();
+  await api.places<true>();
+  const { stream } = await api.live({
+    fetch: async (request: RequestInfo | URL, init?: RequestInit) => {
+      const response = await fetch(request, init);
+      await seen("GET", "/api/v1/live", response);
+      return response;
+    },
+  });
+  for await (const _ of stream) break;
+
+  const used = { path: { volume: status.volumes[0]!.name } };
+  await api.observe<true>(used);
+  await api.advise<true>(used);
+  await api.explain<true>({ ...used, query: { start: 0, end: 65536 } });
+  const pool = status.pools[0]!.name;
+  await api.add<true>({ body: { name: "walked", origin: { name: "walked", path: files.origin }, pool, read_only: false } });
+  const volume = { path: { volume: "walked" } };
+  await api.setMode<true>({ ...volume, body: { mode: "write-around" } });
+  await api.setQuiesced<true>({ ...volume, body: { quiesced: true } });
+  await api.setQuiesced<true>({ ...volume, body: { quiesced: false } });
+  await api.invalidate<true>(volume);
+  await api.remove<true>(volume);
+
+  await api.addDevice<true>({ path: { pool }, body: { name: "walked-ssd", path: files.ssd } });
+  await api.removeDevice<true>({ path: { pool, device: "walked-ssd" } });
+
+  const array = status.arrays[0]!.name;
+  const device = status.arrays[0]!.members[1]!.device!;
+  await api.failMember<true>({ path: { array, member: device } });
+  await settled(() => api.addMember<true>({ path: { array }, body: { device: { name: device }, overwrite: true } }));
+  const spare = { name: "walked-member", path: files.member };
+  await settled(() =>
+    api.replaceMember<true>({ path: { array, member: device }, body: { device: spare, overwrite: true } }),
+  );
+  await settled(() => api.scrub<true>({ path: { array }, body: { repair: false } }));
+}
