@@ -1,6 +1,6 @@
 // main.mjs SPECIFICATION ORIGIN TOKEN FILES WORK: generates a client of a specification into the folder
 // WORK, and walks every operation with it against the server at ORIGIN. FILES is a JSON object of the
-// places that the walk may overwrite. Ends with 1 and says what is wrong: a specification that is none,
+// places that the walk may overwrite, and a prefix for names. Ends with 1 and says what is wrong: a specification that is none,
 // an answer that is not as specified, or an operation that was not walked.
 import { createClient } from "@hey-api/openapi-ts";
 import { Validator } from "@seriousme/openapi-schema-validator";
@@ -29,7 +29,7 @@ await createClient({
 });
 copyFileSync(join(here, "walk.ts"), join(work, "walk.ts"));
 writeFileSync(join(work, "package.json"), '{"type":"module"}');
-const options = ["--target", "es2022", "--module", "nodenext", "--strict", "--skipLibCheck", "--types", ""];
+const options = ["--target", "es2022", "--module", "nodenext", "--strict", "--skipLibCheck"];
 const compiled = spawnSync(
   join(here, "node_modules/.bin/tsc"),
   [...options, "--lib", "es2022,dom,dom.iterable", "--outDir", join(work, "js"), join(work, "walk.ts")],

@@ -3,8 +3,9 @@
 import { client } from "./client/client.gen.js";
 import * as api from "./client/sdk.gen.js";
 
-/** Places that the walk may overwrite. */
+/** Places that the walk may overwrite, and what the names of its devices begin with. */
 interface Files {
+  prefix: string;
   origin: string;
   ssd: string;
   member: string;
@@ -66,13 +67,14 @@ export async function walk(origin: string, token: string, files: Files, check: C
   await api.addDevice<true>({ path: { pool }, body: { name: "walked-ssd", path: files.ssd } });
   await api.removeDevice<true>({ path: { pool, device: "walked-ssd" } });
 
-  const array = status.arrays[0]!.name;
-  const device = status.arrays[0]!.members[1]!.device!;
+  const array = status.arrays![0]!.name;
+  const device = status.arrays![0]!.members[1]!.device!;
   await api.failMember<true>({ path: { array, member: device } });
   await settled(() => api.addMember<true>({ path: { array }, body: { device: { name: device }, overwrite: true } }));
-  const spare = { name: "walked-member", path: files.member };
-  await settled(() =>
-    api.replaceMember<true>({ path: { array, member: device }, body: { device: spare, overwrite: true } }),
-  );
+  const put = (member: string, by: { name: string; path?: string }) =>
+    settled(() => api.replaceMember<true>({ path: { array, member }, body: { device: by, overwrite: true } }));
+  await put(device, { name: `${files.prefix}-member`, path: files.member });
   await settled(() => api.scrub<true>({ path: { array }, body: { repair: false } }));
+  // As it was, for who walks next.
+  await put(`${files.prefix}-member`, { name: device });
 }

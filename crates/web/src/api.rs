@@ -73,12 +73,12 @@ pub fn resources() -> OpenApiRouter<App> {
         .routes(routes!(arrays::fail_member))
         .routes(routes!(arrays::replace_member))
         .routes(routes!(arrays::scrub));
-    describe_problems(router.get_openapi_mut());
+    describe_answers(router.get_openapi_mut());
     router
 }
 
-/// Says of each operation's `default` what it is, which the standard wants.
-fn describe_problems(api: &mut utoipa::openapi::OpenApi) {
+/// Says of each answer what it is, which the standard wants, where nothing else does.
+fn describe_answers(api: &mut utoipa::openapi::OpenApi) {
     for item in api.paths.paths.values_mut() {
         let operations = [
             &mut item.get,
@@ -86,10 +86,17 @@ fn describe_problems(api: &mut utoipa::openapi::OpenApi) {
             &mut item.post,
             &mut item.delete,
         ];
-        for operation in operations.into_iter().flatten() {
-            let default = operation.responses.responses.get_mut("default");
-            if let Some(RefOr::T(response)) = default {
-                response.description = "What is wrong, and what to do about it".to_owned();
+        let answers = operations.into_iter().flatten();
+        for (status, answer) in answers.flat_map(|operation| &mut operation.responses.responses) {
+            if let RefOr::T(answer) = answer
+                && answer.description.is_empty()
+            {
+                let what = match status.as_str() {
+                    "default" => "What is wrong, and what to do about it",
+                    "204" => "It is done",
+                    _ => "What was asked for",
+                };
+                answer.description = what.to_owned();
             }
         }
     }

@@ -47,6 +47,7 @@ impl From<QueryRejection> for Problem {
 /// A device of the configuration by its name, or with `path` or `nbd` a new one of that name.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = NamedOrNewDevice)]
 pub struct Device {
     /// What reports call it.
     pub name: String,
