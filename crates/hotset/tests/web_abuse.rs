@@ -4,6 +4,8 @@ mod common;
 
 use common::site::Site;
 use common::{Place, faultless, fio};
+use serde_json::json;
+use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -165,4 +167,78 @@ fn shown_ten_thousand_wrong_tokens() {
             "{slowed} guesses were looked at, over {most}"
         );
     });
+}
+
+#[test]
+fn probed_as_a_scanner_would() {
+    beside_a_load(|place, site| {
+        for path in [
+            "/../etc/passwd",
+            "/assets/../index.html",
+            "/assets/..%2f..%2fetc%2fpasswd",
+            "/assets/%2e%2e/%2e%2e/etc/passwd",
+            "/assets/%252e%252e%252fetc%252fpasswd",
+            "/assets/..%5c..%5cetc%5cpasswd",
+            "/assets/page.js%00.css",
+            "/.git/config",
+            "/.env",
+            "/api/v1/volumes/../status",
+        ] {
+            // As it stands: a client of good manners would mend it.
+            let answer = raw(site, "GET", path, "");
+            let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+            assert!(head.starts_with("HTTP/1.1 404"), "{path}: {head}");
+            assert!(!body.contains("root:"), "{path}: {body}");
+        }
+        for method in ["TRACE", "OPTIONS", "PROPFIND", "POST"] {
+            let answer = raw(site, method, "/api/v1/status", "");
+            assert!(answer.starts_with("HTTP/1.1 405"), "{method}: {answer}");
+        }
+        let other = "Origin: https://elsewhere.example\r\n";
+        for (method, path) in [
+            ("GET", "/"),
+            ("OPTIONS", "/api/v1/volumes"),
+            ("GET", "/api/v1/session"),
+        ] {
+            let head = raw(site, method, path, other).to_lowercase();
+            for header in ["access-control-allow", "\r\nserver:", "x-powered-by"] {
+                assert!(
+                    !head.contains(header),
+                    "{method} {path} has {header}: {head}"
+                );
+            }
+            assert!(
+                head.contains("\r\nx-frame-options: deny"),
+                "{method} {path}: {head}"
+            );
+        }
+        let before = fs::read_to_string(place.path("hotset.toml")).unwrap();
+        for name in [
+            "x\"\nmode = \"pass-through",
+            "x'\n[daemon]",
+            "<script>",
+            "../vol",
+            "x\0",
+        ] {
+            let origin = json!({"name": "new", "path": place.text("none")});
+            let volume = json!({"name": name, "origin": origin, "pool": "fast"}).to_string();
+            let answer = site.with(&site.operator, "POST", "/api/v1/volumes", &volume);
+            assert_eq!(answer.status, 409, "{name:?}: {answer:?}");
+        }
+        assert_eq!(
+            fs::read_to_string(place.path("hotset.toml")).unwrap(),
+            before
+        );
+    });
+}
+
+/// The whole answer to a request that is sent as it stands.
+fn raw(site: &Site, method: &str, path: &str, headers: &str) -> String {
+    let mut stream = site.connect();
+    let request =
+        format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
 }
