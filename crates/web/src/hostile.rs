@@ -73,7 +73,6 @@ async fn exchange(router: &Router, bytes: &[u8]) -> Vec<u8> {
         let send = async {
             // The server may close before it has read all.
             let _ = to.write_all(bytes).await;
-            let _ = to.shutdown().await;
         };
         let receive = async {
             let mut piece = [0; 4096];
