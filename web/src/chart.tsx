@@ -114,11 +114,11 @@ export function Chart(props: Props) {
 
   const last = props.lines.map((line) => `${line.label} ${line.values.at(-1)?.toFixed(1) ?? "unknown"} ${props.unit}`);
   return (
-    <figure class="chart" role="img" aria-label={`${props.title}: ${last.join(", ")}`}>
-      <figcaption>
+    <div class="chart" role="img" aria-label={`${props.title}: ${last.join(", ")}`}>
+      <div class="caption">
         {props.title} <span class="muted">{props.unit}</span>
-      </figcaption>
+      </div>
       <div ref={place} aria-hidden="true" />
-    </figure>
+    </div>
   );
 }

@@ -64,16 +64,16 @@ function Curve(props: { advice: Advice }) {
   if (!last) return null;
   const now = advice.pool_bytes === null ? "" : ` The pool has ${bytes(advice.pool_bytes)} now (upright line).`;
   return (
-    <figure class="chart" role="img" aria-label={`Hits by size of the pool: ${figure(last.hit_ratio * 100)}% at ${bytes(last.pool_bytes)}, beyond which nothing was measured`}>
-      <figcaption>
+    <div class="chart" role="img" aria-label={`Hits by size of the pool: ${figure(last.hit_ratio * 100)}% at ${bytes(last.pool_bytes)}, beyond which nothing was measured`}>
+      <div class="caption">
         Hits by size of the pool <span class="muted">% of accesses</span>
-      </figcaption>
+      </div>
       <div ref={place} aria-hidden="true" />
       <p class="muted note" id="measured">
         Measured up to {bytes(advice.measured_bytes)}, which is all that was asked for in {span(advice.observed_s)}. Beyond that (dashed,
         on another ground) nothing is known: the line goes on as if the same data were asked for again.{now}
       </p>
-    </figure>
+    </div>
   );
 }
 

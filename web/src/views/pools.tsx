@@ -8,6 +8,9 @@ import type { ArrayState, Pool } from "../model";
 import { Action, Card, State, Table } from "../parts";
 import { bytes, figure, latency, plain, span } from "../text";
 
+/** Rows shown at a time. */
+const ROWS_MAX = 100;
+
 /** A device of the configuration by name, or any other by its path or URI. */
 function device(text: string) {
   if (!text.includes("/")) return { name: text };
@@ -156,7 +159,7 @@ export function Pools() {
           label="Devices"
           head={["Device", "Use", "Place", "Size", "Reads/s", "Mean", "99%", "Writes/s", "Mean", "Busy", "Errors"]}
         >
-          {now.devices.map((open) => (
+          {now.devices.slice(0, ROWS_MAX).map((open) => (
             <tr key={open.name}>
               <th scope="row">{open.name}</th>
               <td>{open.role}</td>
@@ -172,6 +175,11 @@ export function Pools() {
             </tr>
           ))}
         </Table>
+        {now.devices.length > ROWS_MAX && (
+          <p class="muted">
+            {ROWS_MAX} of {now.devices.length} devices are shown; `hotset status` has all.
+          </p>
+        )}
       </Card>
     </>
   );
