@@ -29,7 +29,7 @@ export async function walk(origin: string, token: string, files: Files, check: C
   client.setConfig({ baseUrl: origin, auth: () => token, throwOnError: true });
   const seen = async (method: string, path: string, response: Response) => check(method, path, response.clone());
   client.interceptors.response.use(async (response, request, options) => {
-    // What is refused is thrown, and told by what it says.
+    // What is refused is thrown, with what it says.
     if (response.ok) await seen(request.method, options.url, response);
     return response;
   });

@@ -7,9 +7,11 @@
 #[cfg(test)]
 mod contrib;
 mod families;
+mod value;
+mod volumes;
 
 use crate::daemon::Report;
-use families::{Sample, Value, families};
+use families::{Sample, families};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
     DescriptorEncoder, EncodeLabelSet, EncodeMetric as _, LabelSetEncoder, NoLabelSet,
@@ -18,6 +20,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use std::fmt;
 use std::sync::Arc;
+use value::Value;
 
 /// What a scrape is.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -1,7 +1,9 @@
 //! Which metrics there are, and where in the status their values stand.
 
+use super::value::Value;
+use super::volumes::{CLIENTS, LOG};
 use cache::Counter;
-use control::status::{Counters, Status, Total, Volume, WriteBack};
+use control::status::{Counters, Status, Volume, WriteBack};
 
 /// States of a pool's device; an ejected one has its fault after that word.
 const DEVICE_STATES: [&str; 3] = ["online", "leaving", "ejected"];
@@ -14,58 +16,6 @@ const ARRAY_STATES: [&str; 6] = [
     "inactive",
 ];
 const MEMBER_STATES: [&str; 4] = ["in sync", "filling", "lost", "missing"];
-
-/// What a gauge of a write-back volume's log shows.
-type OfLog = fn(&WriteBack) -> f64;
-/// Gauges of the logs of write-back volumes.
-const LOG: [(&str, &str, OfLog); 4] = [
-    (
-        "volume_owed_bytes",
-        "Bytes of a write-back volume that its origin does not have yet.",
-        |log| log.owed_bytes as f64,
-    ),
-    (
-        "volume_lag_seconds",
-        "The age of the oldest write that the origin of a write-back volume does not have yet.",
-        |log| log.lag_s,
-    ),
-    (
-        "volume_log_copies",
-        "Copies of the log of a write-back volume that take part.",
-        |log| f64::from(log.copies),
-    ),
-    (
-        "volume_log_troubled",
-        "Whether something keeps what a write-back volume owes from going to its origin.",
-        |log| f64::from(u8::from(log.trouble.is_some())),
-    ),
-];
-
-/// What a metric shows of a volume.
-type OfVolume = fn(&Volume) -> Value<'_>;
-/// What the clients of volumes asked for and how long they waited.
-const CLIENTS: [(&str, &str, OfVolume); 4] = [
-    (
-        "volume_read_bytes",
-        "Bytes that clients read of a volume.",
-        |v| Value::Counter(v.read_total.bytes),
-    ),
-    (
-        "volume_written_bytes",
-        "Bytes that clients wrote to a volume.",
-        |v| Value::Counter(v.write_total.bytes),
-    ),
-    (
-        "volume_read_latency_seconds",
-        "What clients waited for reads of a volume that succeeded.",
-        |v| Value::Latency(&v.read_total),
-    ),
-    (
-        "volume_write_latency_seconds",
-        "What clients waited for writes to a volume that succeeded.",
-        |v| Value::Latency(&v.write_total),
-    ),
-];
 
 /// A metric with all its samples.
 pub struct Family<'a> {
@@ -81,14 +31,6 @@ pub struct Sample<'a> {
 }
 
 type Labels<'a> = Vec<(&'static str, &'a str)>;
-
-/// A value of one of the kinds that Prometheus knows.
-pub enum Value<'a> {
-    Counter(u64),
-    Seconds(f64),
-    Gauge(f64),
-    Latency(&'a Total),
-}
 
 /// The metrics that were defined so far.
 struct Families<'a>(Vec<Family<'a>>);

@@ -1,0 +1,11 @@
+//! A value as Prometheus has it.
+
+use control::status::Total;
+
+/// A value of one of the kinds that Prometheus knows.
+pub enum Value<'a> {
+    Counter(u64),
+    Seconds(f64),
+    Gauge(f64),
+    Latency(&'a Total),
+}

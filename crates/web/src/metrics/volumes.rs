@@ -1,0 +1,56 @@
+//! What is exposed of each volume beside its counters: its log, and what its clients waited.
+
+use super::value::Value;
+use control::status::{Volume, WriteBack};
+
+/// What a gauge of a write-back volume's log shows.
+pub type OfLog = fn(&WriteBack) -> f64;
+/// Gauges of the logs of write-back volumes.
+pub const LOG: [(&str, &str, OfLog); 4] = [
+    (
+        "volume_owed_bytes",
+        "Bytes of a write-back volume that its origin does not have yet.",
+        |log| log.owed_bytes as f64,
+    ),
+    (
+        "volume_lag_seconds",
+        "The age of the oldest write that the origin of a write-back volume does not have yet.",
+        |log| log.lag_s,
+    ),
+    (
+        "volume_log_copies",
+        "Copies of the log of a write-back volume that take part.",
+        |log| f64::from(log.copies),
+    ),
+    (
+        "volume_log_troubled",
+        "Whether something keeps what a write-back volume owes from going to its origin.",
+        |log| f64::from(u8::from(log.trouble.is_some())),
+    ),
+];
+
+/// What a metric shows of a volume.
+pub type OfVolume = fn(&Volume) -> Value<'_>;
+/// What the clients of volumes asked for and how long they waited.
+pub const CLIENTS: [(&str, &str, OfVolume); 4] = [
+    (
+        "volume_read_bytes",
+        "Bytes that clients read of a volume.",
+        |v| Value::Counter(v.read_total.bytes),
+    ),
+    (
+        "volume_written_bytes",
+        "Bytes that clients wrote to a volume.",
+        |v| Value::Counter(v.write_total.bytes),
+    ),
+    (
+        "volume_read_latency_seconds",
+        "What clients waited for reads of a volume that succeeded.",
+        |v| Value::Latency(&v.read_total),
+    ),
+    (
+        "volume_write_latency_seconds",
+        "What clients waited for writes to a volume that succeeded.",
+        |v| Value::Latency(&v.write_total),
+    ),
+];
