@@ -109,7 +109,7 @@ fn each_difference_is_a_step_with_its_line_and_says_what_it_needs() {
         (
             "level = \"raid1\"",
             "level = \"raid1\"\nspares = [\"b\"]",
-            "line 23: array mirror gets the spare b",
+            "line 24: array mirror gets the spare b",
         ),
         (
             "\"m0\", \"m1\"]",
@@ -119,7 +119,7 @@ fn each_difference_is_a_step_with_its_line_and_says_what_it_needs() {
         (
             "level = \"raid1\"",
             "level = \"raid1\"\ndetection = \"1s\"",
-            "line 23: array mirror: `detection` was \"10s\", becomes \"1s\"; this needs",
+            "line 24: array mirror: `detection` was \"10s\", becomes \"1s\"; this needs",
         ),
         (
             "unix = \"/none/nbd\"",
@@ -147,9 +147,9 @@ fn what_is_left_out_has_no_line_and_goes_before_what_comes() {
         [
             ": listener /none/nbd is closed",
             ": volume web is removed",
-            "line 35: volume log is added",
-            "line 33: listener /none/new is opened",
-            "line 39: volume log is attached; this needs a restart: a door of a volume's own is \
+            "line 34: volume log is added",
+            "line 32: listener /none/new is opened",
+            "line 38: volume log is attached; this needs a restart: a door of a volume's own is \
              opened when the daemon starts",
         ]
     );
