@@ -3,13 +3,14 @@
 
 use block::{BoxDevice, Device, Fua, Geometry, IoResult, Lba, Nanos, Sectors, ShardId, TargetId};
 use cache::log::{Area, Config, Members, WriteBack};
+use futures_util::future::join_all;
 use layout::Uuid;
 use shard::{Config as ShardConfig, Disk, Local, Mesh, Shard};
 use sim::model::catalogue::hdd::SAS7K2;
 use sim::model::catalogue::ssd::X25_E;
 use sim::model::{Hdd, Model, Ssd, Wear};
 use sim::{DiskSpec, Outcome, Rng, Service, Sim, SimDriver, World};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
 
@@ -37,8 +38,38 @@ fn add(world: &mut World, name: &str, sectors: Sectors, model: impl Model + 'sta
     world.add_disk(spec).unwrap()
 }
 
-async fn write_at_random(local: Local<SimDriver>, disks: [TargetId; 3], writes: Writes) {
-    let env = local.env();
+/// A log on two flash drives before a disk, until `clients` have ended.
+fn run<F: Future<Output = ()> + 'static>(
+    clients: impl Fn(Local<SimDriver>, WriteBack<Disk<SimDriver>>) -> F + Clone + 'static,
+) {
+    let mut world = World::new(1);
+    let ssd = || Ssd::new(&X25_E, Wear::Steady).unwrap();
+    let hdd = Hdd::new(&SAS7K2, 0.0).unwrap();
+    let disks = [
+        add(&mut world, "origin", ORIGIN, hdd),
+        add(&mut world, "ssd0", Sectors::from_mib(128), ssd()),
+        add(&mut world, "ssd1", Sectors::from_mib(128), ssd()),
+    ];
+    let mut sim = Sim::new(world);
+    let outcome = sim.drive(1, |_, driver| {
+        let clients = clients.clone();
+        let config = ShardConfig::default();
+        Shard::boot(
+            ShardId(0),
+            driver,
+            Mesh::new(1),
+            config,
+            async move |local| {
+                let log = open(&local, disks).await;
+                clients(local, log.clone()).await;
+                log.close().await;
+            },
+        )
+    });
+    assert_eq!(outcome, Outcome::Done);
+}
+
+async fn open(local: &Local<SimDriver>, disks: [TargetId; 3]) -> WriteBack<Disk<SimDriver>> {
     let area = |copy: usize, domain: &str| {
         Some(Area {
             device: local.disk(disks[1 + copy]).unwrap(),
@@ -61,51 +92,44 @@ async fn write_at_random(local: Local<SimDriver>, disks: [TargetId; 3], writes: 
         stages: Rc::default(),
     };
     let origin = BoxDevice::new(local.disk(disks[0]).unwrap());
-    let areas: [Option<Area<Disk<SimDriver>>>; 2] = [area(0, "pcie0"), area(1, "pcie1")];
-    let log = WriteBack::open(config, env.clone(), Rc::new(Unharmed), areas, origin);
+    let areas = [area(0, "pcie0"), area(1, "pcie1")];
+    let log = WriteBack::open(config, local.env(), Rc::new(Unharmed), areas, origin);
     let log = log.await.unwrap();
     log.begin();
-    let clients = (0..DEPTH).map(|client| {
-        let (env, log, writes) = (env.clone(), log.clone(), writes.clone());
-        async move {
-            let mut rng = Rng::fork(7, client);
-            while env.timer.now() < RUN {
-                let begun = env.timer.now();
-                let at = Lba(rng.below(ORIGIN.0 / 8) * 8);
-                let data = env.pool.get(4096).await.share();
-                log.write(at, data, Fua::No).await.unwrap();
-                writes.borrow_mut().push((begun, env.timer.now() - begun));
-            }
-        }
-    });
-    futures_util::future::join_all(clients).await;
-    log.close().await;
+    log
+}
+
+fn anywhere(rng: &mut Rng) -> Lba {
+    Lba(rng.below(ORIGIN.0 / 8) * 8)
+}
+
+async fn write_at_random(
+    local: Local<SimDriver>,
+    log: WriteBack<Disk<SimDriver>>,
+    client: u64,
+    writes: Writes,
+) {
+    let (env, mut rng) = (local.env(), Rng::fork(7, client));
+    while env.timer.now() < RUN {
+        let begun = env.timer.now();
+        let data = env.pool.get(4096).await.share();
+        let at = anywhere(&mut rng);
+        log.write(at, data, Fua::No).await.unwrap();
+        writes.borrow_mut().push((begun, env.timer.now() - begun));
+    }
 }
 
 #[test]
 fn random_writes_slow_down_to_the_disk_s_rate_without_a_pause() {
-    let mut world = World::new(1);
-    let ssd = || Ssd::new(&X25_E, Wear::Steady).unwrap();
-    let disks = [
-        add(
-            &mut world,
-            "origin",
-            ORIGIN,
-            Hdd::new(&SAS7K2, 0.0).unwrap(),
-        ),
-        add(&mut world, "ssd0", Sectors::from_mib(128), ssd()),
-        add(&mut world, "ssd1", Sectors::from_mib(128), ssd()),
-    ];
     let writes = Writes::default();
-    let mut sim = Sim::new(world);
-    let outcome = sim.drive(1, |_, driver| {
-        let writes = writes.clone();
-        let config = ShardConfig::default();
-        Shard::boot(ShardId(0), driver, Mesh::new(1), config, move |local| {
-            write_at_random(local, disks, writes)
-        })
+    let all = writes.clone();
+    run(move |local, log| {
+        let client = |client| write_at_random(local.clone(), log.clone(), client, all.clone());
+        let clients: Vec<_> = (0..DEPTH).map(client).collect();
+        async move {
+            join_all(clients).await;
+        }
     });
-    assert_eq!(outcome, Outcome::Done);
 
     let writes = writes.take();
     // Half of 64 segments, of which a record of one block takes two blocks.
@@ -130,4 +154,37 @@ fn random_writes_slow_down_to_the_disk_s_rate_without_a_pause() {
         longest < Some(Nanos::from_millis(150)),
         "the longest: {longest:?}"
     );
+}
+
+/// Random reads in ten seconds from the disk, at depth 1, after `burst` writes that it lacks.
+fn reads_after(burst: u64) -> u64 {
+    let reads = Rc::new(Cell::new(0));
+    let count = reads.clone();
+    run(move |local, log| {
+        let (env, count) = (local.env(), count.clone());
+        async move {
+            let mut rng = Rng::fork(9, 0);
+            for _ in 0..burst {
+                let data = env.pool.get(4096).await.share();
+                log.write(anywhere(&mut rng), data, Fua::No).await.unwrap();
+            }
+            env.timer.sleep(Nanos::from_secs(2)).await;
+            let end = env.timer.now() + Nanos::from_secs(10);
+            while env.timer.now() < end {
+                let buf = env.pool.get(4096).await;
+                log.read(anywhere(&mut rng), buf).await.1.unwrap();
+                count.set(count.get() + 1);
+            }
+            let owed = log.status().dirty_bytes;
+            assert!(burst == 0 || owed > 0, "nothing is left to clean");
+        }
+    });
+    reads.get()
+}
+
+#[test]
+fn reads_from_the_origin_keep_most_of_their_rate_while_the_log_is_cleaned() {
+    let (alone, beside) = (reads_after(0), reads_after(3000));
+    // A cleaner that never rests leaves them 49 %.
+    assert!(beside * 100 >= alone * 80, "{beside} of {alone}");
 }

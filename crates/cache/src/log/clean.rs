@@ -9,10 +9,11 @@
 //!     on the origin ⟹ durable in the pool before
 //!     a batch begins ⟹ the one before it is at the origin, durably, and the pool knows
 //!
-//! Not here: coalescing over intervals, shares of the origin's time.
+//! Not here: coalescing over intervals.
 
 use super::Inner;
 use super::pace::HALF;
+use super::share::{EXPECTED, rest};
 use super::stage::Stage;
 use block::{Buf, Device, Fua, IoError, IoResult, Kind, Nanos, Shared};
 use futures_util::future::{join_all, select};
@@ -102,11 +103,15 @@ impl<P: Device> Inner<P> {
     }
 
     fn is_urgent(&self) -> bool {
+        self.is_pressed() || self.fullness() > HALF
+    }
+
+    /// Whether somebody waits for the cleaner.
+    fn is_pressed(&self) -> bool {
         self.closing.get()
             || self.pressed.get() > 0
             || self.draining.get() > 0
             || !self.copies.are_both()
-            || self.fullness() > HALF
     }
 
     async fn clean(&self) -> IoResult {
@@ -305,11 +310,24 @@ impl<P: Device> Inner<P> {
                 let at = Self::extent(*start..*start + run.len() as u64);
                 self.origin.write(at.start, data, Fua::No).await
             });
+            let begun = self.env.timer.now();
             for written in join_all(writes).await {
                 written?;
             }
+            self.give_way(self.env.timer.now() - begun).await;
         }
         Ok(())
+    }
+
+    /// Leaves the origin to clients that read from it, unless something presses.
+    async fn give_way(&self, took: Nanos) {
+        let now = self.env.timer.now();
+        let reads = self.read_at.get().is_some_and(|at| now - at <= EXPECTED);
+        if reads && !self.is_pressed() {
+            let rest = self.env.timer.sleep(rest(took, self.fullness()));
+            let pressed = self.changed.until_some(|| self.is_pressed().then_some(()));
+            select(pin!(rest), pin!(pressed)).await;
+        }
     }
 
     /// The blocks at these places, in one buffer; not copied if they follow each other.

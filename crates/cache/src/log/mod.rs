@@ -33,6 +33,7 @@ mod ledger;
 mod pace;
 mod read;
 mod recover;
+mod share;
 mod stage;
 mod state;
 
@@ -95,6 +96,8 @@ struct Inner<P> {
     changed: Rc<Signal>,
     stages: Rc<Stages>,
     pace: RefCell<Pace>,
+    /// When a client's read from the origin last ended.
+    read_at: Cell<Option<Nanos>>,
     /// Writes that wait for the cleaner.
     pressed: Cell<u32>,
     draining: Cell<u32>,

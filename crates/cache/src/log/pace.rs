@@ -11,7 +11,7 @@
 //! `dmu_tx.c`). Writes that come faster than the origin takes them settle at x = 3/4, where
 //! they go at its rate.
 //!
-//! Invariant: a write that does not wait for a limit waits `DELAY_MAX` a block at most.
+//! Invariant: a write waits `WAIT_MAX` at most, if no limit stops it.
 
 use block::Nanos;
 
@@ -19,6 +19,8 @@ use block::Nanos;
 pub(super) const HALF: f64 = 0.5;
 /// The longest that one block waits (OpenZFS: `zfs_delay_max_ns`).
 const DELAY_MAX: f64 = 0.1;
+/// The longest that a write waits for its turn.
+const WAIT_MAX: Nanos = Nanos::from_secs(1);
 /// How long what was measured counts, in seconds.
 const MEMORY: f64 = 5.0;
 
@@ -55,7 +57,8 @@ impl Pace {
                 false => DELAY_MAX,
             };
             let wait = wait.min(DELAY_MAX) * blocks as f64;
-            self.turn = self.turn.max(now) + Nanos((wait * 1e9) as u64);
+            let turn = self.turn.max(now) + Nanos((wait * 1e9) as u64);
+            self.turn = turn.min(now + WAIT_MAX);
             return self.turn;
         }
         now
@@ -86,7 +89,12 @@ mod tests {
         assert_eq!(pace.turn(at(0), 0.75, 1), at(10));
         assert_eq!(pace.turn(at(0), 0.75, 2), at(30));
         assert_eq!(pace.turn(at(50), 0.75, 1), at(60));
-        assert_eq!(pace.turn(at(60), 1.0, 1), at(160), "the longest");
+        assert_eq!(pace.turn(at(60), 1.0, 1), at(160), "the longest of a block");
+        assert_eq!(
+            pace.turn(at(200), 1.0, 128),
+            at(1200),
+            "the longest of a write"
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use super::Inner;
 use super::index::{Piece, Spot};
+use super::share::HIT_MAX;
 use block::{Buf, Content, Device, Extent, IoError, IoResult, Kind};
 use futures_util::future::join_all;
 use layout::{BLOCK_BYTES, SEGMENT_BLOCKS, block_crc};
@@ -14,7 +15,7 @@ impl<P: Device> Inner<P> {
     pub(super) async fn read(&self, extent: Extent, buf: Buf) -> (Buf, IoResult) {
         let pieces = self.state.borrow().index.pieces(Self::blocks(extent));
         if let [Piece::Origin(_)] = &pieces[..] {
-            return self.origin.read(extent.start, buf).await;
+            return self.read_origin(extent, buf).await;
         }
         let mut rest = Some(buf);
         let works = pieces.into_iter().map(|piece| {
@@ -49,13 +50,23 @@ impl<P: Device> Inner<P> {
 
     async fn read_piece(&self, piece: Piece, mut part: Buf) -> (Buf, IoResult) {
         match piece {
-            Piece::Origin(run) => self.origin.read(Self::extent(run).start, part).await,
+            Piece::Origin(run) => self.read_origin(Self::extent(run), part).await,
             Piece::Zero(_) => {
                 part.fill(0);
                 (part, Ok(()))
             }
             Piece::Log(run, spots) => self.read_log(run, &spots, part).await,
         }
+    }
+
+    async fn read_origin(&self, extent: Extent, part: Buf) -> (Buf, IoResult) {
+        let timer = &self.env.timer;
+        let begun = timer.now();
+        let read = self.origin.read(extent.start, part).await;
+        if timer.now() - begun > HIT_MAX {
+            self.read_at.set(Some(timer.now()));
+        }
+        read
     }
 
     async fn read_log(&self, run: Range<u64>, spots: &[Spot], mut part: Buf) -> (Buf, IoResult) {

@@ -87,6 +87,7 @@ impl<P: Device> WriteBack<P> {
             changed,
             stages,
             pace: RefCell::default(),
+            read_at: Cell::new(None),
             pressed: Cell::new(0),
             draining: Cell::new(0),
             closing: Cell::new(false),
