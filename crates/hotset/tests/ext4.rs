@@ -13,6 +13,12 @@ use testbed::attached::Attached;
 use testbed::mounted::Mounted;
 
 fn attach(daemon: &Daemon<'_>) -> Attached {
+    // The kernel may still be ending what a daemon had in flight when it was killed.
+    until("the volume to be served", || {
+        let status = daemon.status();
+        eprintln!("waiting: {}", status["waiting"]);
+        status["volumes"][0]["name"] == "vol"
+    });
     Attached::new(&daemon.uri("vol"), &daemon.place.path("fuse"), &[]).unwrap()
 }
 
