@@ -110,7 +110,7 @@ impl<P: Device> Inner<P> {
     fn is_pressed(&self) -> bool {
         self.closing.get()
             || self.pressed.get() > 0
-            || self.draining.get() > 0
+            || self.stages.is(Stage::Drain)
             || !self.copies.are_both()
     }
 
@@ -379,7 +379,6 @@ impl<P: Device> Inner<P> {
     /// Returns once nothing is owed, or the error that is in the way.
     pub(super) async fn drain(&self) -> IoResult {
         let _under = self.stages.enter(Stage::Drain);
-        self.draining.set(self.draining.get() + 1);
         self.changed.notify();
         let drained = || {
             if self.is_drained() {
@@ -388,9 +387,7 @@ impl<P: Device> Inner<P> {
             let gone = self.copies.are_gone();
             gone.then(|| Err(self.copies.error()))
         };
-        let drained = self.changed.until_some(drained).await;
-        self.draining.set(self.draining.get() - 1);
-        drained
+        self.changed.until_some(drained).await
     }
 }
 

@@ -100,7 +100,6 @@ struct Inner<P> {
     read_at: Cell<Option<Nanos>>,
     /// Writes that wait for the cleaner.
     pressed: Cell<u32>,
-    draining: Cell<u32>,
     closing: Cell<bool>,
     /// No change is taken.
     sealed: Cell<bool>,

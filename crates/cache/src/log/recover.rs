@@ -89,7 +89,6 @@ impl<P: Device> WriteBack<P> {
             pace: RefCell::default(),
             read_at: Cell::new(None),
             pressed: Cell::new(0),
-            draining: Cell::new(0),
             closing: Cell::new(false),
             sealed: Cell::new(false),
             cleaner_ended: Cell::new(true),

@@ -66,7 +66,12 @@ impl Stages {
     /// Those that are.
     pub fn now(&self) -> impl Iterator<Item = Stage> {
         let all = Stage::ALL.into_iter();
-        all.filter(|stage| self.0[*stage as usize].get() > 0)
+        all.filter(|stage| self.is(*stage))
+    }
+
+    /// Whether `stage` is.
+    pub(super) fn is(&self, stage: Stage) -> bool {
+        self.0[stage as usize].get() > 0
     }
 
     /// It is under way until the guard is dropped.
