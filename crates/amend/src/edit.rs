@@ -1,21 +1,24 @@
 //! A change as an edit of the file's text.
 
 use control::config::{self, Device, Volume};
+use control::job::{JobKind, JobName};
 use control::protocol::{NamedOrNew, Request};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, Value, value};
 
 /// Whether a file says what `request` changes.
 pub fn is_kept(request: &Request) -> bool {
-    matches!(
-        request,
-        Request::SetMode { .. }
-            | Request::AddVolume { .. }
-            | Request::RemoveVolume { .. }
-            | Request::AddDevice { .. }
-            | Request::RemoveDevice { .. }
-            | Request::AddMember { .. }
-            | Request::ReplaceMember { .. }
-    )
+    let undone = |job: &str| JobName::parse(job).is_ok_and(|job| job.kind == JobKind::Replace);
+    matches!(request, Request::CancelJob { job } if undone(job))
+        || matches!(
+            request,
+            Request::SetMode { .. }
+                | Request::AddVolume { .. }
+                | Request::RemoveVolume { .. }
+                | Request::AddDevice { .. }
+                | Request::RemoveDevice { .. }
+                | Request::AddMember { .. }
+                | Request::ReplaceMember { .. }
+        )
 }
 
 /// The roles of an array by number, and the device that has each.
@@ -94,6 +97,17 @@ pub fn edit(
             members.replace(at, name);
             drop_if_empty(table, "spares");
         }
+        Request::CancelJob { job } => {
+            let array = JobName::parse(job)?.of;
+            let roles = roles(&array);
+            let has: Vec<&str> = roles.iter().filter_map(|(_, d)| d.as_deref()).collect();
+            let members = list(section(&mut file, "array", &array)?, "members")?;
+            let old = has.iter().find(|name| !contains(members, name));
+            let is_new = |name: &Value| name.as_str().is_some_and(|name| !has.contains(&name));
+            if let (Some(old), Some(at)) = (old, members.iter().position(is_new)) {
+                members.replace(at, *old);
+            }
+        }
         _ => (),
     }
     let after = file.to_string();
@@ -121,6 +135,7 @@ fn holder(files: &[DocumentMut], request: &Request) -> Result<usize, String> {
         Request::AddMember { array, .. } | Request::ReplaceMember { array, .. } => {
             ("array", array.clone())
         }
+        Request::CancelJob { job } => ("array", JobName::parse(job)?.of),
         _ => return Ok(0),
     };
     let is_inline = |file: &DocumentMut| {
@@ -364,6 +379,18 @@ unix = "/run/hotset/nbd.sock"
                 "{after}"
             );
         }
+        // Of an exchange that is cancelled the old one stays.
+        let exchanged = with(TEXT, replace("b")).unwrap();
+        let cancel = Request::CancelJob {
+            job: "replace:mirror".into(),
+        };
+        assert!(is_kept(&cancel));
+        let after = with(&exchanged, cancel.clone()).unwrap();
+        assert!(
+            after.contains("members = [\"a\", \"b\"] # both in bay 2"),
+            "{after}"
+        );
+        assert_eq!(with(TEXT, cancel).unwrap(), TEXT);
         let spare = Request::AddMember {
             array: "mirror".into(),
             device: new("d"),

@@ -19,6 +19,7 @@ pub mod config;
 mod counters;
 pub mod explained;
 pub mod files;
+pub mod job;
 mod lines;
 pub mod observed;
 mod parameter;

@@ -130,6 +130,11 @@ pub enum Request {
         /// Whether what differs is brought into agreement.
         repair: bool,
     },
+    /// Ends a job before it is done; see `docs/commands/job.md` for what it leaves.
+    CancelJob {
+        /// Its name.
+        job: String,
+    },
     /// Takes a device out of a pool.
     RemoveDevice {
         /// The pool.

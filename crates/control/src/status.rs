@@ -3,6 +3,7 @@
 pub use crate::counters::Counters;
 
 use crate::explained::Policy;
+use crate::job::Job;
 use serde::{Deserialize, Serialize};
 
 /// The report.
@@ -37,6 +38,9 @@ pub struct Status {
     /// Devices made of devices.
     #[serde(default)]
     pub arrays: Vec<Array>,
+    /// Long work: what goes on, and what ended last.
+    #[serde(default)]
+    pub jobs: Vec<Job>,
     /// Every open device.
     pub devices: Vec<Device>,
     /// Devices of the configuration that nothing uses.

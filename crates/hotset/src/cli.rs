@@ -74,6 +74,9 @@ pub enum Command {
     /// Create, manage and inspect arrays
     #[command(subcommand)]
     Array(commands::array::Array),
+    /// List long work of a running daemon, and cancel it
+    #[command(subcommand)]
+    Job(commands::job::Job),
     /// Serve metrics, an API and a page for a running daemon
     ///
     /// Prints the tokens to sign in with when it is first started.
@@ -462,6 +465,7 @@ impl Command {
             Command::Top(command) => commands::top::run(&command),
             Command::Volume(command) => commands::volume::run(command),
             Command::Pool(command) => commands::pool::run(command),
+            Command::Job(command) => commands::job::run(command),
             Command::Array(command) => commands::array::run(command),
             Command::Attach { json } => commands::attach::list(json),
             Command::Detach { volume, force } => commands::attach::detach(&volume, force),

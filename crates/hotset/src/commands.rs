@@ -10,6 +10,7 @@ pub mod drill;
 pub mod explain;
 mod format;
 mod inspect;
+pub mod job;
 pub mod lab;
 pub mod pool;
 pub mod reload;

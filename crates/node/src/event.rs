@@ -90,6 +90,9 @@ pub enum Event {
         array: Name,
         why: String,
     },
+    JobCancelled {
+        job: String,
+    },
     /// A step of a changed configuration.
     Reloaded {
         what: String,
@@ -197,6 +200,7 @@ impl fmt::Display for Event {
             Event::ArrayNotReassembled { array, why } => {
                 write!(f, "array {array} cannot be reassembled: {why}")
             }
+            Event::JobCancelled { job } => write!(f, "job {job} was cancelled"),
             Event::Reloaded { what } => write!(f, "reloaded: {what}"),
             Event::Array { what } => write!(f, "array {what}"),
             Event::Frontend { what } => write!(f, "{what}"),

@@ -8,6 +8,7 @@
 
 mod change;
 mod controlled;
+mod jobs;
 mod losses;
 mod owing;
 mod pool;
@@ -34,6 +35,7 @@ use block::{Env, Nanos};
 use cache::PoolDevice;
 use control::config::{self, Config, Name};
 use filter::{Latencies, Profiled, Tap, Tapped, Timed};
+use jobs::{Detaching, Jobs};
 use refusal::{Refusal, refusal};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -88,6 +90,9 @@ pub struct Node<P: Platform> {
     pub devices: Rc<Devices<P>>,
     grace: Cell<Nanos>,
     stop: Cell<Nanos>,
+    jobs: RefCell<Jobs>,
+    /// Volumes that are giving up their logs.
+    detaching: RefCell<BTreeMap<Name, Rc<Detaching>>>,
     changing: Cell<bool>,
     stopped: Cell<bool>,
 }
@@ -118,6 +123,8 @@ impl<P: Platform> Node<P> {
             devices,
             grace: Cell::new(nanos(config.daemon.grace.value)),
             stop: Cell::new(nanos(config.daemon.stop.value)),
+            jobs: RefCell::default(),
+            detaching: RefCell::default(),
             changing: Cell::new(false),
             stopped: Cell::new(false),
         });
@@ -206,11 +213,12 @@ impl<P: Platform> Node<P> {
         spawn.spawn(Node::tick_policies(node.clone()));
     }
 
-    /// Passes the time to the profiles of all volumes.
+    /// Passes the time to the profiles of all volumes, and looks at jobs.
     async fn tick_policies(node: Rc<Self>) {
         let timer = node.env().timer;
         while !node.stopped.get() {
             timer.sleep(PROFILE_TICK).await;
+            node.look_at_jobs();
             let now = timer.now();
             for served in node.volumes.borrow().values() {
                 served.volume.tick(now);

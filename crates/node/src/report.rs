@@ -89,6 +89,7 @@ impl<P: Platform> Node<P> {
             waiting: self.report_waiting(),
             pools: self.pools.iter().map(|(n, p)| pool(n, p, now)).collect(),
             arrays: self.arrays(now),
+            jobs: self.report_jobs(),
             devices,
             unused: self.unused(),
         };

@@ -327,9 +327,9 @@ impl Array {
         self.scrubbing().is_some()
     }
 
-    /// The device that was to take the place of a member in sync does not; whether there
+    /// The device that was to take the place of a member in sync does not; which, if there
     /// was one.
-    pub fn cancel_replacement(&self) -> bool {
+    pub fn cancel_replacement(&self) -> Option<Arc<str>> {
         self.core().cancel_replacement()
     }
 

@@ -17,6 +17,7 @@ use crate::fill::Filled;
 use crate::member::Member;
 use block::{Access, IoResult, Kind};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// A device that is to take a role.
 pub(crate) struct Replacement {
@@ -99,15 +100,13 @@ impl Core {
         }
     }
 
-    /// The other one is given nothing more; whether there was an exchange.
-    pub fn cancel_replacement(&self) -> bool {
+    /// The other one is given nothing more; which, if there is an exchange.
+    pub fn cancel_replacement(&self) -> Option<Arc<str>> {
         let mut replacement = self.replacement.borrow_mut();
-        let Some(replacement) = &mut *replacement else {
-            return false;
-        };
+        let replacement = replacement.as_mut()?;
         replacement.cancelled = true;
         replacement.old.successor.take();
-        true
+        Some(replacement.member.name.clone())
     }
 
     /// Goes on with an exchange; `false` if it was left unfinished.

@@ -8,6 +8,7 @@ mod advice;
 mod arrays;
 mod body;
 mod change;
+mod jobs;
 mod live;
 mod places;
 mod pools;
@@ -72,7 +73,9 @@ pub fn resources() -> OpenApiRouter<App> {
         .routes(routes!(arrays::add_member))
         .routes(routes!(arrays::fail_member))
         .routes(routes!(arrays::replace_member))
-        .routes(routes!(arrays::scrub));
+        .routes(routes!(arrays::scrub))
+        .routes(routes!(jobs::jobs))
+        .routes(routes!(jobs::cancel));
     describe_answers(router.get_openapi_mut());
     router
 }

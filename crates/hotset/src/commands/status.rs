@@ -4,6 +4,7 @@ use super::table::{Table, bytes, count};
 use crate::Failure;
 use control::client::Client;
 use control::explained::Policy;
+use control::job::{Job, JobState};
 use control::status::{Device, Status};
 use std::io::{IsTerminal, Write, stdout};
 use std::path::Path;
@@ -67,6 +68,11 @@ fn table(status: &Status) -> String {
     for array in &status.arrays {
         text += "\n";
         text += &super::array::text(array);
+    }
+    let running = |job: &&Job| job.state == JobState::Running;
+    let jobs: Vec<&Job> = status.jobs.iter().filter(running).collect();
+    if !jobs.is_empty() {
+        text += &format!("\n{}", super::job::table(jobs));
     }
     text += "\n";
     text += &devices(&status.devices).to_string();

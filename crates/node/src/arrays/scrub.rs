@@ -34,7 +34,7 @@ fn due(interval: u64, level: Level, scrubbed: Scrubbed, now: u64) -> Option<u64>
 }
 
 impl Running {
-    fn is_scrubbed(&self) -> bool {
+    pub(crate) fn is_scrubbed(&self) -> bool {
         let scrub = self.scrub.borrow();
         scrub.as_ref().is_some_and(|scrub| scrub.running)
     }

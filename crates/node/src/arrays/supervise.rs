@@ -16,6 +16,8 @@ use std::rc::{Rc, Weak};
 
 /// How often arrays are looked after.
 const PERIOD: Nanos = Nanos::from_millis(500);
+/// How often it is looked whether an exchange has ended.
+const LOOK: Nanos = Nanos::from_millis(20);
 /// The longest pause before a member that is lost again and again is sought.
 const PAUSE_MAX: Nanos = Nanos::from_secs(300);
 /// The longest pause before one that is there and cannot be used is looked at again: of
@@ -158,6 +160,26 @@ impl<P: Platform> Devices<P> {
             running.by_hand.borrow_mut().insert(name.clone());
         }
         Ok(())
+    }
+
+    /// The device that was to take the place of a member in sync is free again: which.
+    pub(crate) async fn cancel_replacement(&self, array: &str) -> Result<Name, String> {
+        let running = self.running(array)?;
+        let none = || format!("no member of array {array} is being replaced");
+        let device = running.array().cancel_replacement().ok_or_else(none)?;
+        let timer = self.env().timer;
+        while running.array().report().replaced.is_some() && !running.ended.get() {
+            timer.sleep(LOOK).await;
+        }
+        let name = {
+            let open = self.open.borrow();
+            let mut open = open.iter();
+            let found = open.find(|(_, o)| o.leaf.geometry().name == device);
+            found.map(|(name, _)| name.clone()).ok_or_else(none)?
+        };
+        running.given.borrow_mut().remove(&name);
+        self.close(&name).await.map_err(|error| error.to_string())?;
+        Ok(name)
     }
 
     /// Whether a device that an array is given counts as its member, not as a spare.

@@ -19,7 +19,7 @@ impl<P: Platform> Node<P> {
         served || self.waiting.borrow().contains_key(name)
     }
 
-    fn note(&self, change: &Change) {
+    pub(super) fn note(&self, change: &Change) {
         self.devices.record(change);
     }
 
@@ -54,6 +54,7 @@ impl<P: Platform> Node<P> {
             Request::Status
             | Request::Configuration
             | Request::Reload
+            | Request::CancelJob { .. }
             | Request::Observe { .. }
             | Request::Explain { .. }
             | Request::Record { .. }
@@ -158,7 +159,11 @@ impl<P: Platform> Node<P> {
                 self.devices.adopt(config);
                 Ok(())
             }
-            Request::Scrub { array, repair } => self.devices.scrub(&array, repair),
+            Request::Scrub { array, repair } => {
+                self.devices.scrub(&array, repair)?;
+                self.look_at_jobs();
+                Ok(())
+            }
         }
     }
 

@@ -7,6 +7,7 @@
 //!
 //! Not here: the engine (`cache::log`).
 
+use super::jobs::Detaching;
 use super::refusal::{Refusal, refusal};
 use super::{Node, Served};
 use crate::arrays::Lease;
@@ -21,9 +22,11 @@ use crate::platform::Platform;
 use block::{Nanos, Sectors};
 use cache::log::{Candidate, Ledger, Wanted};
 use control::config::{self, Bytes, Name, VolumeMode};
+use futures_util::future::{Either, pending, select};
 use layout::Uuid;
 use origin::{Reason, Record, Verdict, again, judge};
 use std::any::Any;
+use std::pin::pin;
 
 /// The devices of a log, as far as they can be used; of one that cannot, why.
 pub(super) type LogDevices<P> = Vec<(Name, Result<Lease<P>, String>)>;
@@ -185,6 +188,16 @@ impl<P: Platform> Node<P> {
 
     /// Brings a volume to rest, with nothing owed; `release` lets it go on.
     pub(super) async fn rest(&self, name: &Name, served: &Served<P>) -> Result<(), Refusal> {
+        self.rest_unless(name, served, pending()).await
+    }
+
+    /// As [`Node::rest`], unless `cancelled` ends first.
+    async fn rest_unless(
+        &self,
+        name: &Name,
+        served: &Served<P>,
+        cancelled: impl Future<Output = ()>,
+    ) -> Result<(), Refusal> {
         let fronted = served.volume.inner();
         let Some(log) = fronted.log() else {
             return Ok(());
@@ -196,10 +209,12 @@ impl<P: Platform> Node<P> {
             fronted.hold().await;
             log.rest().await
         };
-        let why = match timer.timeout(self.stop.get(), work).await {
-            Some(Ok(())) => return Ok(()),
-            Some(Err(error)) => error.to_string(),
-            None => {
+        let work = timer.timeout(self.stop.get(), work);
+        let why = match select(pin!(work), pin!(cancelled)).await {
+            Either::Left((Some(Ok(())), _)) => return Ok(()),
+            Either::Left((Some(Err(error)), _)) => error.to_string(),
+            Either::Right(_) => "that was cancelled".into(),
+            Either::Left((None, _)) => {
                 let status = log.engine().status();
                 let trouble = status
                     .trouble
@@ -230,9 +245,19 @@ impl<P: Platform> Node<P> {
         else {
             return Ok(());
         };
-        self.rest(name, &served).await?;
+        let owed = log.engine().status().dirty_bytes;
+        let detaching = Detaching::new(owed);
+        let all = &self.detaching;
+        all.borrow_mut().insert(name.clone(), detaching.clone());
+        let rested = self.rest_unless(name, &served, detaching.cancelled()).await;
+        if rested.is_err() {
+            self.look_at_jobs();
+            all.borrow_mut().remove(name);
+        }
+        rested?;
         log.engine().close().await;
         served.volume.inner().forget_log();
+        all.borrow_mut().remove(name);
         served.volume.inner().release();
         for device in log.devices() {
             // It may have been absent.

@@ -2,6 +2,7 @@
 
 use super::shown::Shown;
 use crate::commands::table::bytes;
+use control::job::{Job, JobState};
 use control::status::Status;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -22,6 +23,7 @@ pub fn draw(frame: &mut Frame, shown: &Shown) {
         .map(|pool| pool.devices.len().max(1))
         .sum::<usize>();
     let arrays = status.arrays.len();
+    let jobs = running(status).count();
     let rows = |n: usize| Constraint::Length(u16::try_from(n + 2).unwrap_or(u16::MAX));
     let areas = Layout::vertical([
         Constraint::Length(if shown.away.is_some() { 2 } else { 1 }),
@@ -33,10 +35,24 @@ pub fn draw(frame: &mut Frame, shown: &Shown) {
         } else {
             Constraint::Length(0)
         },
+        if jobs > 0 {
+            rows(jobs)
+        } else {
+            Constraint::Length(0)
+        },
         Constraint::Min(4),
         Constraint::Length(1),
     ]);
-    let [head, sparks, volumes, pools, array_rows, devices, foot] = areas.areas(frame.area());
+    let [
+        head,
+        sparks,
+        volumes,
+        pools,
+        array_rows,
+        job_rows,
+        devices,
+        foot,
+    ] = areas.areas(frame.area());
     frame.render_widget(summary(shown, status), head);
     let [left, right] = Layout::horizontal([Constraint::Fill(1); 2]).areas(sparks);
     spark(frame, left, "requests/s", &shown.requests, None);
@@ -44,6 +60,7 @@ pub fn draw(frame: &mut Frame, shown: &Shown) {
     frame.render_widget(volume_table(shown, status), volumes);
     frame.render_widget(pool_table(status), pools);
     frame.render_widget(array_table(status), array_rows);
+    frame.render_widget(job_table(status), job_rows);
     frame.render_widget(device_table(shown, status), devices);
     frame.render_widget(Line::from(keys(shown)).dim(), foot);
 }
@@ -212,6 +229,25 @@ fn array_table(status: &Status) -> Table<'_> {
         &["NAME", "LEVEL", "STATE", "SIZE", "NOT IN SYNC", "PROGRESS"],
         rows.collect(),
     )
+}
+
+fn running(status: &Status) -> impl Iterator<Item = &Job> {
+    let jobs = status.jobs.iter();
+    jobs.filter(|job| job.state == JobState::Running)
+}
+
+fn job_table(status: &Status) -> Table<'_> {
+    let rows = running(status).map(|job| {
+        let percent = job.percent.map(|percent| format!("{percent:.1}%"));
+        let left = job.left_s.map(advise::page::span);
+        Row::new([
+            job.name.clone(),
+            percent.unwrap_or_else(|| "-".into()),
+            left.unwrap_or_else(|| "-".into()),
+            job.about.clone(),
+        ])
+    });
+    table("Jobs", &["NAME", "DONE", "LEFT", "ABOUT"], rows.collect())
 }
 
 fn device_table<'a>(shown: &Shown, status: &'a Status) -> Table<'a> {

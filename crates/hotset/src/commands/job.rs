@@ -1,0 +1,68 @@
+//! `hotset job`.
+
+use super::table::Table;
+use crate::Failure;
+use crate::cli::{Change, Control};
+use clap::Subcommand;
+use control::client::Client;
+use control::job::Job as Listed;
+use control::protocol::Request;
+
+#[derive(Subcommand)]
+pub enum Job {
+    /// List what goes on, and what ended last
+    List {
+        #[command(flatten)]
+        control: Control,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Cancel a job
+    ///
+    /// A rebuild leaves its member out, an exchange the old member, a scrub what it
+    /// has repaired, a detachment the log.
+    Cancel {
+        #[command(flatten)]
+        change: Change,
+        /// Its name, such as scrub:mirror
+        job: String,
+    },
+}
+
+pub fn run(command: Job) -> Result<(), Failure> {
+    let (control, json) = match command {
+        Job::Cancel { change, job } => return change.carry_out(&Request::CancelJob { job }),
+        Job::List { control, json } => (control, json),
+    };
+    let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
+    let jobs = client.status().map_err(Failure::runtime)?.jobs;
+    if json {
+        let text = serde_json::to_string(&jobs).map_err(Failure::runtime)?;
+        println!("{text}");
+        return Ok(());
+    }
+    match jobs.is_empty() {
+        true => println!("nothing goes on"),
+        false => print!("{}", table(&jobs)),
+    }
+    Ok(())
+}
+
+/// Jobs in a table.
+pub fn table<'a>(jobs: impl IntoIterator<Item = &'a Listed>) -> Table {
+    let mut table = Table::new(&["JOB", "STATE", "DONE", "LEFT", "FOR", "ABOUT"]).text(&[1, 5]);
+    let span = advise::page::span;
+    for job in jobs {
+        let percent = job.percent.map(|percent| format!("{percent:.1}%"));
+        table.row([
+            job.name.clone(),
+            job.state.name().to_owned(),
+            percent.unwrap_or_else(|| "-".into()),
+            job.left_s.map_or_else(|| "-".into(), span),
+            span(job.running_s),
+            job.about.clone(),
+        ]);
+    }
+    table
+}

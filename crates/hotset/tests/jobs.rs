@@ -1,0 +1,238 @@
+//! Long work: how far it is, and what cancelling it leaves.
+
+mod common;
+
+use common::site::Site;
+use common::{Daemon, Place, Process, all, copy_out, hotset, noise, refused, run, tool, until};
+use serde_json::Value;
+use std::fs;
+use std::process::{Command, Stdio};
+
+const MIB: u64 = 64;
+const MIRROR: &str = r#"
+[daemon]
+control = "$/control"
+state = "$/state"
+[[listen]]
+unix = "$/nbd"
+[[device]]
+name = "a"
+path = "$/a"
+[[device]]
+name = "b"
+path = "$/b"
+[[array]]
+name = "disk"
+level = "raid1"
+members = ["a", "b"]
+rebuild_rate = "1MiB"
+[[pool]]
+name = "fast"
+devices = []
+[[volume]]
+name = "vol"
+origin = "disk"
+pool = "fast"
+"#;
+
+/// Clients that keep long work at its lowest rate, until dropped.
+fn load(place: &Place, options: &[&str]) -> Process {
+    let mut fio = Command::new("fio");
+    fio.current_dir(place.dir.path()).args([
+        "--name=load",
+        "--ioengine=nbd",
+        "--thread",
+        "--time_based",
+        "--runtime=600",
+    ]);
+    fio.arg(format!("--uri={}", place.uri("vol"))).args(options);
+    let quiet = fio.stdout(Stdio::null()).stderr(Stdio::null());
+    Process(quiet.spawn().unwrap())
+}
+
+fn job(daemon: &Daemon<'_>, name: &str) -> Option<Value> {
+    let jobs = daemon.status()["jobs"].as_array().unwrap().clone();
+    jobs.into_iter().find(|job| job["name"] == name)
+}
+
+/// Waits until a job is at work, and some of it is done.
+fn under_way(daemon: &Daemon<'_>, name: &str) -> Value {
+    let is_at_work = |job: &Value| {
+        job["state"] == "running" && job["percent"].as_f64().is_some_and(|done| done > 0.0)
+    };
+    until(name, || {
+        job(daemon, name).is_some_and(|job| is_at_work(&job))
+    });
+    job(daemon, name).unwrap()
+}
+
+fn ended(daemon: &Daemon<'_>, name: &str, state: &str) {
+    until(name, || {
+        job(daemon, name).is_some_and(|job| job["state"] != "running")
+    });
+    let job = job(daemon, name).unwrap();
+    assert_eq!(job["state"], state, "{job}");
+}
+
+fn array(daemon: &Daemon<'_>) -> Value {
+    daemon.status()["arrays"][0].clone()
+}
+
+#[test]
+fn work_on_an_array_is_listed_and_cancelled() {
+    let place = Place::new();
+    for name in ["a", "b", "new"] {
+        place.file(name, MIB);
+    }
+    place.config(MIRROR);
+    let mut create = hotset();
+    create.args(["array", "create", "disk", "--config"]);
+    run(create.arg(place.path("hotset.toml")));
+    let daemon = place.serve();
+    let before = fs::read_to_string(place.path("hotset.toml")).unwrap();
+    assert!(run(&mut place.command("job list")).contains("nothing goes on"));
+    let reads = load(&place, &["--rw=randread", "--bs=4k", "--rate_iops=200"]);
+
+    let mut scrub = place.command("array scrub disk");
+    let scrub = scrub
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let listed = under_way(&daemon, "scrub:disk");
+    assert!(listed["left_s"].as_f64().unwrap() > 0.0, "{listed}");
+    assert!(run(&mut place.command("status")).contains("scrub:disk"));
+    run(&mut place.command("job cancel scrub:disk"));
+    let output = scrub.wait_with_output().unwrap();
+    assert!(
+        output.status.code() == Some(1) && all(&output).contains("was cancelled"),
+        "{}",
+        all(&output)
+    );
+    ended(&daemon, "scrub:disk", "cancelled");
+    assert_eq!(array(&daemon)["state"], "healthy");
+    assert_eq!(array(&daemon)["scrubbed_s"], Value::Null);
+    let again = "job cancel scrub:disk";
+    refused(&mut place.command(again), 1, &["no job scrub:disk goes on"]);
+    refused(&mut place.command("job cancel all"), 1, &["names no job"]);
+
+    // Of an exchange the old member stays, in the file too, and the new device is free.
+    let new = place.text("new");
+    let site = Site::start(&place);
+    for _ in 0..2 {
+        run(&mut place.command(&format!("array replace disk b {new}")));
+        under_way(&daemon, "replace:disk");
+        site.operate("DELETE", "/api/v1/jobs/replace:disk", "");
+        ended(&daemon, "replace:disk", "cancelled");
+        let array = array(&daemon);
+        assert_eq!(array["state"], "healthy", "{array}");
+        assert_eq!(array["members"][1]["device"], "b", "{array}");
+        let text = fs::read_to_string(place.path("hotset.toml")).unwrap();
+        assert!(text.starts_with(before.trim_end()), "{text}");
+    }
+    let listed = site.with(&site.operator, "GET", "/api/v1/jobs", "").json();
+    let names = listed.as_array().unwrap().iter().map(|job| &job["name"]);
+    assert!(names.eq(["scrub:disk", "replace:disk"]), "{listed}");
+    let mut check = place.command("check --against-running");
+    run(check.arg(place.path("hotset.toml")));
+
+    // Of a rebuild the member is out, until it is given again.
+    run(&mut place.command("array fail disk b"));
+    run(&mut place.command("array replace --temporary disk 1 new"));
+    under_way(&daemon, "rebuild:disk");
+    run(&mut place.command("job cancel rebuild:disk"));
+    ended(&daemon, "rebuild:disk", "cancelled");
+    assert_eq!(array(&daemon)["state"], "degraded");
+    run(&mut place.command("array add --temporary disk new"));
+    drop(reads);
+    until("the rebuild", || array(&daemon)["state"] == "healthy");
+    ended(&daemon, "rebuild:disk", "done");
+    run(&mut place.command("array scrub disk"));
+    ended(&daemon, "scrub:disk", "done");
+    let log = daemon.stop();
+    assert!(log.contains("job replace:disk was cancelled"), "{log}");
+}
+
+#[test]
+fn a_volume_that_is_to_give_up_its_log_keeps_it_when_that_is_cancelled() {
+    let place = Place::new();
+    place.file("origin", 128);
+    place.file("l0", 64);
+    place.file("l1", 64);
+    let text = r#"
+[daemon]
+control = "$/control"
+state = "$/state"
+[[listen]]
+unix = "$/nbd"
+[[device]]
+name = "origin"
+path = "$/origin"
+model = "ST3500320AS"
+[[device]]
+name = "l0"
+path = "$/l0"
+controller = "x"
+[[device]]
+name = "l1"
+path = "$/l1"
+controller = "y"
+[[pool]]
+name = "fast"
+devices = []
+[[volume]]
+name = "vol"
+origin = "origin"
+pool = "fast"
+mode = "write-back"
+log = ["l0", "l1"]
+"#;
+    place.config(text);
+    let daemon = place.serve();
+    // Many of them a seek each.
+    let image = place.path("image");
+    fs::write(&image, noise(3, 4096)).unwrap();
+    let mut write = tool("fio", "fio");
+    write.current_dir(place.dir.path()).args([
+        "--name=write",
+        "--ioengine=nbd",
+        "--thread",
+        "--rw=randwrite",
+        "--bs=4k",
+        "--iodepth=16",
+        "--number_ios=6000",
+        "--verify=crc32c",
+        "--do_verify=0",
+        "--verify_state_save=0",
+    ]);
+    let uri = format!("--uri={}", place.uri("vol"));
+    run(write.arg(&uri));
+    let mut mode = place.command("volume set-mode vol write-through");
+    let mode = mode
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    until("the job", || {
+        job(&daemon, "detach:vol").is_some_and(|job| job["state"] == "running")
+    });
+    run(&mut place.command("job cancel detach:vol"));
+    let output = mode.wait_with_output().unwrap();
+    assert!(
+        output.status.code() == Some(1) && all(&output).contains("that was cancelled"),
+        "{}",
+        all(&output)
+    );
+    ended(&daemon, "detach:vol", "cancelled");
+    assert_eq!(daemon.status()["volumes"][0]["mode"], "write-back");
+    // Nothing is lost by it, and it can be had again.
+    let held = copy_out(&place.uri("vol"), &place.path("before"));
+    run(&mut place.command("volume set-mode vol write-through"));
+    ended(&daemon, "detach:vol", "done");
+    assert_eq!(daemon.status()["volumes"][0]["mode"], "write-through");
+    daemon.stop();
+    assert!(
+        fs::read(place.path("origin")).unwrap() == held,
+        "content differs"
+    );
+}

@@ -1,0 +1,309 @@
+//! Long work of a node: what goes on, how far it is, and how it ended.
+//!
+//! Invariants:
+//!     work goes on ⟹ its job is listed, from the first look at it on
+//!     a job that is cancelled ends at its next step, and nobody waits for that
+//!
+//! Not here: the work itself (`raid`, `write_back`). It is looked at, once a second and whenever
+//! somebody asks.
+
+use super::Node;
+use super::refusal::Refusal;
+use crate::arrays::Running;
+use crate::event::Event;
+use crate::platform::Platform;
+use block::{Nanos, Signal};
+use control::config::Name;
+use control::job::{Job, JobKind, JobName, JobState};
+use control::plan::Change;
+use raid::{MemberState, Progress};
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+
+/// How many that have ended are listed.
+const ENDED_MAX: usize = 16;
+
+/// What is known of jobs.
+#[derive(Default)]
+pub struct Jobs {
+    running: BTreeMap<JobName, Seen>,
+    ended: VecDeque<Job>,
+    cancelled: BTreeSet<JobName>,
+}
+
+/// A job that goes on, as it was seen last.
+struct Seen {
+    began: Nanos,
+    job: Job,
+    /// Of an exchange: the role, and the device that has it until then.
+    role: Option<(usize, Option<Rc<str>>)>,
+}
+
+/// A volume that is giving up its log.
+pub struct Detaching {
+    /// What its origin was owed when it began.
+    pub(super) owed: u64,
+    pub(super) cancelled: Cell<bool>,
+    pub(super) changed: Signal,
+}
+
+impl Detaching {
+    pub(super) fn new(owed: u64) -> Rc<Detaching> {
+        Rc::new(Detaching {
+            owed,
+            cancelled: Cell::new(false),
+            changed: Signal::default(),
+        })
+    }
+
+    /// Returns once it is cancelled.
+    pub(super) async fn cancelled(&self) {
+        self.changed.until(|| self.cancelled.get()).await;
+    }
+}
+
+fn percent(progress: &Progress) -> f64 {
+    100.0 * progress.done.0 as f64 / progress.total.0.max(1) as f64
+}
+
+impl Seen {
+    fn new(now: Nanos, kind: JobKind, of: &str, about: String) -> Seen {
+        let name = JobName {
+            kind,
+            of: of.into(),
+        };
+        Seen {
+            began: now,
+            job: Job {
+                name: name.to_string(),
+                kind,
+                of: name.of,
+                state: JobState::Running,
+                percent: None,
+                left_s: None,
+                running_s: 0.0,
+                about,
+            },
+            role: None,
+        }
+    }
+
+    fn at(mut self, progress: &Progress, now: Nanos) -> Seen {
+        self.began = progress.began;
+        self.job.percent = Some(percent(progress));
+        self.job.left_s = progress.left(now).map(|left| left.as_secs_f64());
+        self
+    }
+}
+
+/// What goes on in an array.
+fn of_array(running: &Running, now: Nanos) -> Vec<Seen> {
+    let report = running.array().report();
+    let name = running.config.name.as_str();
+    let mut found = Vec::new();
+    if let Some(progress) = report.progress {
+        let (kind, about) = match progress.role {
+            Some(role) if report.replaced == Some(role) => (
+                JobKind::Replace,
+                format!("member {role} is copied to another device"),
+            ),
+            Some(role) => (JobKind::Rebuild, format!("member {role} is filled")),
+            None => (JobKind::Resync, "copies are compared after a crash".into()),
+        };
+        let mut seen = Seen::new(now, kind, name, about).at(&progress, now);
+        seen.role = progress.role.map(|role| {
+            let device = report.members[role].device.as_deref().map(Rc::from);
+            (role, device)
+        });
+        found.push(seen);
+    }
+    if running.is_scrubbed() {
+        let about = "copies, or data and parity, are compared".into();
+        let seen = Seen::new(now, JobKind::Scrub, name, about);
+        found.push(match running.array().scrubbing() {
+            Some(progress) => seen.at(&progress, now),
+            None => seen,
+        });
+    }
+    found
+}
+
+impl<P: Platform> Node<P> {
+    fn of_volumes(&self, now: Nanos) -> Vec<Seen> {
+        let detaching = self.detaching.borrow();
+        let seen = detaching.iter().map(|(name, detaching)| {
+            let about = "what is owed goes to the origin".into();
+            let mut seen = Seen::new(now, JobKind::Detach, name.as_str(), about);
+            let volumes = self.volumes.borrow();
+            let log = volumes
+                .get(name)
+                .and_then(|served| served.volume.inner().log_status());
+            if let Some(log) = log.filter(|_| detaching.owed > 0) {
+                let owed = log.dirty_bytes.min(detaching.owed);
+                seen.job.percent = Some(100.0 - 100.0 * owed as f64 / detaching.owed as f64);
+            }
+            seen
+        });
+        seen.collect()
+    }
+
+    /// Looks at what goes on, and at what came of what does no more.
+    pub(super) fn look_at_jobs(&self) {
+        let now = self.env().timer.now();
+        let arrays = self.devices.running.borrow().clone();
+        let mut seen: Vec<Seen> = arrays
+            .iter()
+            .flat_map(|array| of_array(array, now))
+            .collect();
+        seen.extend(self.of_volumes(now));
+        let mut jobs = self.jobs.borrow_mut();
+        let mut before = std::mem::take(&mut jobs.running);
+        for mut seen in seen {
+            let (kind, of) = (seen.job.kind, seen.job.of.clone());
+            let name = JobName { kind, of };
+            if let Some(known) = before.remove(&name) {
+                seen.began = known.began;
+                seen.role = known.role.or(seen.role);
+            }
+            seen.job.running_s = now.since(seen.began).as_secs_f64();
+            jobs.ended.retain(|ended| ended.name != seen.job.name);
+            jobs.running.insert(name, seen);
+        }
+        for (name, seen) in before {
+            let (state, about) = match jobs.cancelled.contains(&name) {
+                true => (JobState::Cancelled, cancelled(name.kind).to_owned()),
+                false => self.outcome(&name, &seen),
+            };
+            jobs.ended.retain(|ended| ended.name != seen.job.name);
+            jobs.ended.push_back(Job {
+                state,
+                about,
+                left_s: None,
+                percent: if state == JobState::Done {
+                    Some(100.0)
+                } else {
+                    seen.job.percent
+                },
+                ..seen.job
+            });
+            if jobs.ended.len() > ENDED_MAX {
+                jobs.ended.pop_front();
+            }
+        }
+        let running: Vec<JobName> = jobs.running.keys().cloned().collect();
+        jobs.cancelled.retain(|name| running.contains(name));
+    }
+
+    /// What came of a job that was not cancelled.
+    fn outcome(&self, name: &JobName, seen: &Seen) -> (JobState, String) {
+        let failed = |why: &str| (JobState::Failed, why.to_owned());
+        let done = |what: &str| (JobState::Done, what.to_owned());
+        if name.kind == JobKind::Detach {
+            let volumes = self.volumes.borrow();
+            let mut volumes = volumes.iter();
+            let volume = volumes.find(|(known, _)| known.as_str() == name.of);
+            return match volume.is_some_and(|(_, v)| v.volume.inner().log().is_some()) {
+                true => failed("the volume keeps its log"),
+                false => done("the origin has everything"),
+            };
+        }
+        let Ok(running) = self.devices.running(&name.of) else {
+            return failed("the array was closed before");
+        };
+        let report = running.array().report();
+        match (name.kind, &seen.role) {
+            (JobKind::Scrub, _) => match &*running.scrub.borrow() {
+                Some(scrub) if scrub.error.is_none() => done(&format!(
+                    "{} places differed, {} of them repaired, {} could not be read on one member",
+                    scrub.mismatches, scrub.repaired, scrub.unreadable
+                )),
+                Some(scrub) => failed(scrub.error.as_deref().unwrap_or_default()),
+                None => failed("the array was assembled again before"),
+            },
+            (JobKind::Replace, Some((role, old))) => {
+                match report.members[*role].device.as_deref() == old.as_deref() {
+                    true => failed("the old member stays; see the events of the array"),
+                    false => done("the new member serves"),
+                }
+            }
+            (JobKind::Rebuild, Some((role, _))) => match report.members[*role].state {
+                MemberState::InSync => done("the member is in sync"),
+                _ => failed("the member is not in sync; see the events of the array"),
+            },
+            _ => match running.array().is_settled() {
+                true => done("copies agree"),
+                false => failed("it goes on later"),
+            },
+        }
+    }
+
+    /// Every job that goes on, then those that have ended, the newest last.
+    pub(crate) fn report_jobs(&self) -> Vec<Job> {
+        self.look_at_jobs();
+        let jobs = self.jobs.borrow();
+        let running = jobs.running.values().map(|seen| &seen.job);
+        running.chain(&jobs.ended).cloned().collect()
+    }
+
+    /// Ends a job before it is done.
+    pub(super) async fn cancel(&self, job: &str) -> Result<(), Refusal> {
+        let name = JobName::parse(job)?;
+        self.look_at_jobs();
+        let role = match self.jobs.borrow().running.get(&name) {
+            Some(seen) => seen.role.as_ref().map(|(role, _)| *role),
+            None => return Err(format!("no job {name} goes on; see `hotset job list`")),
+        };
+        match name.kind {
+            JobKind::Resync => {
+                return Err(format!(
+                    "job {name} is not cancelled: until copies agree, the loss of a member could \
+                     change what is read"
+                ));
+            }
+            JobKind::Scrub => {
+                self.devices.running(&name.of)?.array().cancel_scrub();
+            }
+            JobKind::Replace => {
+                let role = role.unwrap_or_default().to_string();
+                let old = self.devices.member_name(&name.of, &role);
+                let new = self.devices.cancel_replacement(&name.of).await?;
+                if let (Ok(array), Some(device)) = (Name::new(&name.of), old) {
+                    self.note(&Change::ReplaceMember {
+                        array,
+                        member: new,
+                        device,
+                    });
+                }
+            }
+            JobKind::Rebuild => {
+                let role = role.unwrap_or_default().to_string();
+                self.devices.fail_member(&name.of, &role).await?;
+            }
+            JobKind::Detach => {
+                let detaching = self.detaching.borrow();
+                let found = detaching.iter().find(|(of, _)| of.as_str() == name.of);
+                if let Some((_, detaching)) = found {
+                    detaching.cancelled.set(true);
+                    detaching.changed.notify();
+                }
+            }
+        }
+        self.platform.event(Event::JobCancelled {
+            job: name.to_string(),
+        });
+        self.jobs.borrow_mut().cancelled.insert(name);
+        Ok(())
+    }
+}
+
+/// What a job of that kind leaves when it is cancelled.
+fn cancelled(kind: JobKind) -> &'static str {
+    match kind {
+        JobKind::Rebuild => "the member is out, and the array goes on without it",
+        JobKind::Replace => "the old member stays",
+        JobKind::Scrub => "what it repaired stays, and the next starts over",
+        JobKind::Detach => "the volume keeps its log",
+        JobKind::Resync => "it goes on later",
+    }
+}

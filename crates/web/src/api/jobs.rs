@@ -1,0 +1,34 @@
+//! Jobs: long work of the daemon.
+
+use super::body::Path;
+use super::change::change;
+use crate::gate::{Operator, Reader};
+use crate::problem::Problem;
+use crate::routes::App;
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use control::job::Job;
+use control::protocol::Request;
+
+/// Long work that goes on, then what ended last
+#[utoipa::path(get, path = "/api/v1/jobs", tag = "jobs", responses(
+    (status = 200, body = Vec<Job>), (status = "default", body = Problem, content_type = "application/problem+json")
+))]
+pub async fn jobs(_: Reader, State(app): State<App>) -> Result<Json<Vec<Job>>, Problem> {
+    let report = app.daemon.report().await?;
+    Ok(Json(report.status.jobs.clone()))
+}
+
+/// End a job before it is done
+#[utoipa::path(delete, path = "/api/v1/jobs/{job}", tag = "jobs",
+    params(("job" = String, Path, description = "Its name, such as scrub:mirror")), responses(
+    (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
+))]
+pub async fn cancel(
+    operator: Operator,
+    State(app): State<App>,
+    Path(job): Path<String>,
+) -> Result<StatusCode, Problem> {
+    change(&app, &operator, Request::CancelJob { job }).await
+}
