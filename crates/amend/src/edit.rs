@@ -104,7 +104,8 @@ pub fn edit(
             let members = list(section(&mut file, "array", &array)?, "members")?;
             let old = has.iter().find(|name| !contains(members, name));
             let is_new = |name: &Value| name.as_str().is_some_and(|name| !has.contains(&name));
-            if let (Some(old), Some(at)) = (old, members.iter().position(is_new)) {
+            let at = members.iter().position(is_new);
+            if let (Some(old), Some(at)) = (old, at) {
                 members.replace(at, *old);
             }
         }
