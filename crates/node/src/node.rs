@@ -8,6 +8,7 @@
 
 mod change;
 mod controlled;
+mod job;
 mod jobs;
 mod losses;
 mod owing;
@@ -35,7 +36,7 @@ use block::{Env, Nanos};
 use cache::PoolDevice;
 use control::config::{self, Config, Name};
 use filter::{Latencies, Profiled, Tap, Tapped, Timed};
-use jobs::{Detaching, Jobs};
+use job::{Detaching, Jobs};
 use refusal::{Refusal, refusal};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -7,7 +7,7 @@
 //!
 //! Not here: the engine (`cache::log`).
 
-use super::jobs::Detaching;
+use super::job::Detaching;
 use super::refusal::{Refusal, refusal};
 use super::{Node, Served};
 use crate::arrays::Lease;
