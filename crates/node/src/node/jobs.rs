@@ -68,6 +68,8 @@ impl<P: Platform> Node<P> {
             if let Some(log) = log.filter(|_| detaching.owed > 0) {
                 let owed = log.dirty_bytes.min(detaching.owed);
                 seen.job.percent = Some(100.0 - 100.0 * owed as f64 / detaching.owed as f64);
+                let rate = log.rate.filter(|rate| *rate > 0);
+                seen.job.left_s = rate.map(|rate| log.dirty_bytes as f64 / rate as f64);
             }
             seen
         });
