@@ -20,8 +20,8 @@ pub enum Job {
     },
     /// Cancel a job
     ///
-    /// A rebuild leaves its member out, an exchange the old member, a scrub what it
-    /// has repaired, a detachment the log.
+    /// An exchange leaves the old member, a scrub what it has repaired, a detachment
+    /// the log. A rebuild and a resync are not cancelled.
     Cancel {
         #[command(flatten)]
         change: Change,

@@ -205,8 +205,10 @@ impl<P: Platform> Node<P> {
                 }
             }
             JobKind::Rebuild => {
-                let role = role.unwrap_or_default().to_string();
-                self.devices.fail_member(&name.of, &role).await?;
+                return Err(format!(
+                    "job {name} is not cancelled: until the member is filled, the loss of another \
+                     could lose data; `hotset array fail` puts the member out"
+                ));
             }
             JobKind::Detach => {
                 let detaching = self.detaching.borrow();
@@ -228,10 +230,9 @@ impl<P: Platform> Node<P> {
 /// What a job of that kind leaves when it is cancelled.
 fn cancelled(kind: JobKind) -> &'static str {
     match kind {
-        JobKind::Rebuild => "the member is out, and the array goes on without it",
         JobKind::Replace => "the old member stays",
         JobKind::Scrub => "what it repaired stays, and the next starts over",
         JobKind::Detach => "the volume keeps its log",
-        JobKind::Resync => "it goes on later",
+        JobKind::Rebuild | JobKind::Resync => "it goes on later",
     }
 }
