@@ -74,7 +74,12 @@ export async function walk(origin: string, token: string, files: Files, check: C
   const put = (member: string, by: { name: string; path?: string }) =>
     settled(() => api.replaceMember<true>({ path: { array, member }, body: { device: by, overwrite: true } }));
   await put(device, { name: `${files.prefix}-member`, path: files.member });
-  await settled(() => api.scrub<true>({ path: { array }, body: { repair: false } }));
+  await api.jobs<true>();
+  // One that has ended before it could be cancelled is begun again.
+  await settled(async () => {
+    await api.scrub<true>({ path: { array }, body: { repair: false } });
+    await api.cancel<true>({ path: { job: `scrub:${array}` } });
+  });
   // As it was, for who walks next.
   await put(`${files.prefix}-member`, { name: device });
 }
