@@ -54,6 +54,7 @@ export async function walk(origin: string, token: string, files: Files, check: C
   const used = { path: { volume: status.volumes[0]!.name } };
   await api.observe<true>(used);
   await api.advise<true>(used);
+  await api.record<true>({ ...used, body: { seconds: 0.2 } });
   await api.explain<true>({ ...used, query: { start: 0, end: 65536 } });
   const pool = status.pools[0]!.name;
   await api.add<true>({ body: { name: "walked", origin: { name: "walked", path: files.origin }, pool, read_only: false } });

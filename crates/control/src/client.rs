@@ -4,7 +4,7 @@ use crate::config::{self, Config};
 use crate::explained::Explained;
 use crate::files::Files;
 use crate::observed::Observed;
-use crate::protocol::{Records, Reply, Request};
+use crate::protocol::{Reply, Request};
 use crate::status::Status;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
@@ -91,16 +91,6 @@ impl Client {
     /// Has `request` carried out.
     pub fn command(&mut self, request: &Request) -> Result<(), Error> {
         self.ask(request).map(drop)
-    }
-
-    /// What was recorded since the last call, on a connection that records.
-    pub fn take_records(&mut self) -> Result<Records, Error> {
-        match self.ask(&Request::TakeRecords)? {
-            Reply::Records(records) => Ok(records),
-            other => Err(Error::Refused(format!(
-                "the daemon answered {other:?} to a request for records; is it of this version?"
-            ))),
-        }
     }
 
     /// The report, over the time since the last call.

@@ -8,6 +8,7 @@
 //! - [`protocol`]: requests and replies, a line of JSON each.
 //! - [`section`]: one section as a request carries it.
 //! - [`serve`] and [`client`]: the two ends of the control socket.
+//! - [`recording`]: what clients ask of a volume, as it is fetched.
 //! - [`status`], [`observed`], [`explained`]: what a running daemon reports.
 //!
 //! Not here: acting on any of it. The command line does that.
@@ -27,6 +28,7 @@ pub mod plan;
 pub mod problem;
 pub mod protocol;
 mod read;
+pub mod recording;
 mod schema;
 pub mod section;
 pub mod serve;

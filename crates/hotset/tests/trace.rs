@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{Place, Process, faultless, fio, hotset, refused, run, tool};
+use common::site::Site;
+use common::{Daemon, Place, Process, faultless, fio, hotset, refused, run, tool};
 use serde_json::Value;
 use std::fmt::Write;
 use std::fs;
@@ -190,6 +191,30 @@ fn nothing_is_overwritten_unasked() {
     refused(hotset().args(to), 2, &["msr can be read but not written"]);
 }
 
+/// 100 reads and 50 writes.
+fn read_and_write(place: &Place, daemon: &Daemon) {
+    let uri = daemon.uri("vol");
+    for (name, kind, size) in [
+        ("reads", "--rw=read", "400k"),
+        ("writes", "--rw=write", "200k"),
+    ] {
+        let size = format!("--size={size}");
+        faultless(&fio(place, name, &uri, &[kind, "--bs=4k", &size]));
+    }
+}
+
+/// Checks that a trace has them all.
+fn has_both(file: &str) {
+    let info = run(hotset().args(["trace", "info", "--json", file]));
+    let info: Value = serde_json::from_str(&info).unwrap();
+    assert_eq!(
+        (&info[0]["reads"], &info[0]["writes"]),
+        (&100.into(), &50.into()),
+        "{info}"
+    );
+    assert_eq!(info[0]["read_bytes"], 100 * 4096);
+}
+
 #[test]
 fn a_served_volume_is_recorded() {
     let place = Place::usual();
@@ -209,24 +234,10 @@ fn a_served_volume_is_recorded() {
     assert!(begun.contains("recording vol"), "{begun}");
     let other = format!("trace record vol {}", place.text("other.hottrace"));
     refused(&mut place.command(&other), 1, &["vol is being recorded"]);
-    let uri = daemon.uri("vol");
-    for (name, kind, size) in [
-        ("reads", "--rw=read", "400k"),
-        ("writes", "--rw=write", "200k"),
-    ] {
-        let size = format!("--size={size}");
-        faultless(&fio(&place, name, &uri, &[kind, "--bs=4k", &size]));
-    }
+    read_and_write(&place, &daemon);
     recorder.signal(libc::SIGINT);
     assert!(recorder.0.wait().unwrap().success());
-    let info = run(hotset().args(["trace", "info", "--json", &file]));
-    let info: Value = serde_json::from_str(&info).unwrap();
-    assert_eq!(
-        (&info[0]["reads"], &info[0]["writes"]),
-        (&100.into(), &50.into()),
-        "{info}"
-    );
-    assert_eq!(info[0]["read_bytes"], 100 * 4096);
+    has_both(&file);
     // And the end of one lets another begin.
     let again = place.text("again.parquet");
     let output = run(&mut place.command(&format!("trace record vol {again} --seconds 0.2")));
@@ -235,6 +246,51 @@ fn a_served_volume_is_recorded() {
         "{output}"
     );
     daemon.stop();
+}
+
+#[test]
+fn a_recording_is_sent_while_it_is_made() {
+    const ALL: &str = r#"{"seconds": 600}"#;
+    let place = Place::usual();
+    let daemon = place.serve();
+    let site = Site::start(&place);
+    let path = "/api/v1/volumes/vol/recording";
+    for (token, path, end, status, what) in [
+        (&site.reader, path, ALL, 403, "look"),
+        (&site.operator, path, r#"{"seconds": 601}"#, 422, "601 s"),
+        (&site.operator, path, r#"{"seconds": -1}"#, 422, "-1 s"),
+        (
+            &site.operator,
+            "/api/v1/volumes/no/recording",
+            ALL,
+            409,
+            "no volume",
+        ),
+    ] {
+        let answer = site.with(token, "POST", path, end);
+        assert!(
+            answer.status == status && answer.body.contains(what),
+            "{answer:?}"
+        );
+    }
+    let end = r#"{"seconds": 600, "requests": 150}"#;
+    let mut trace = site.begin(path, end);
+    let answer = site.with(&site.operator, "POST", path, ALL);
+    assert!(answer.body.contains("vol is being recorded"), "{answer:?}");
+    read_and_write(&place, &daemon);
+    fs::write(place.path("sent.hottrace"), trace.read_to_vec().unwrap()).unwrap();
+    has_both(&place.text("sent.hottrace"));
+
+    // It ends with the server and with the daemon, and is seen to be cut off.
+    let mut trace = site.begin(path, ALL);
+    site.process.signal(libc::SIGTERM);
+    trace.read_to_vec().unwrap_err();
+    let mut process = site.process;
+    assert!(process.0.wait().unwrap().success());
+    let site = Site::start(&place);
+    let mut trace = site.begin(path, ALL);
+    daemon.stop();
+    trace.read_to_vec().unwrap_err();
 }
 
 fn replay(words: &[&str]) -> Value {

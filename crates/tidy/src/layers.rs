@@ -92,7 +92,7 @@ const LAYERS: [(&str, May); 27] = [
     ("amend", May::Use(&["control"])),
     (
         "web",
-        May::Use(&["advise", "amend", "cache", "control", "policy"]),
+        May::Use(&["advise", "amend", "cache", "control", "policy", "trace"]),
     ),
     ("hotset", May::AllBut(&[])),
     ("tidy", May::Use(&[])),

@@ -12,6 +12,7 @@ mod jobs;
 mod live;
 mod places;
 mod pools;
+mod recording;
 mod session;
 mod volumes;
 
@@ -68,6 +69,7 @@ pub fn resources() -> OpenApiRouter<App> {
         .routes(routes!(volumes::explain))
         .routes(routes!(volumes::observe))
         .routes(routes!(advice::advise))
+        .routes(routes!(recording::record))
         .routes(routes!(pools::add_device))
         .routes(routes!(pools::remove_device))
         .routes(routes!(arrays::add_member))

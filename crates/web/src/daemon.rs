@@ -1,8 +1,8 @@
 //! The other end of the control socket.
 //!
 //! Invariants:
-//!     at most [`CONNECTIONS_MAX`] connections for questions and changes, and one
-//!     for the report
+//!     at most [`CONNECTIONS_MAX`] connections for questions and changes, one for the
+//!     report, and [`RECORDINGS_MAX`] that record
 //!     the report is asked for at most once in [`REPORT_AGE_MAX`], whoever looks
 
 use crate::events::{Event, Events};
@@ -10,15 +10,18 @@ use crate::problem::Problem;
 use axum::http::StatusCode;
 use control::client::{Client, Error};
 use control::protocol::{Reply, Request};
+use control::recording::Recording;
 use control::status::Status;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 /// Connections for questions and changes; the daemon serves 16 in all.
 pub const CONNECTIONS_MAX: usize = 4;
+/// Recordings at one time.
+pub const RECORDINGS_MAX: usize = 2;
 /// How old a report may be that is shown again.
 const REPORT_AGE_MAX: Duration = Duration::from_millis(900);
 /// How long a question waits for a connection.
@@ -67,6 +70,7 @@ impl Report {
 pub struct Daemon {
     path: PathBuf,
     free: Semaphore,
+    recordings: Arc<Semaphore>,
     reports: Mutex<Reports>,
     events: std::sync::Mutex<Events>,
 }
@@ -84,6 +88,7 @@ impl Daemon {
         Daemon {
             path,
             free: Semaphore::new(CONNECTIONS_MAX),
+            recordings: Arc::new(Semaphore::new(RECORDINGS_MAX)),
             reports: Mutex::default(),
             events: std::sync::Mutex::new(events),
         }
@@ -132,6 +137,23 @@ impl Daemon {
     /// Has `request` answered.
     pub async fn ask(&self, request: Request) -> Result<Reply, Problem> {
         self.with_client(move |client| client.ask(&request)).await
+    }
+
+    /// Begins to record `volume`, with a place among the recordings, which the caller holds.
+    pub async fn record(
+        &self,
+        volume: String,
+    ) -> Result<(Recording, OwnedSemaphorePermit), Problem> {
+        let place = self.recordings.clone().try_acquire_owned().map_err(|_| {
+            Problem::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!("{RECORDINGS_MAX} recordings go on through this server"),
+                "wait until one has ended, or use `hotset trace record`",
+            )
+        })?;
+        let path = self.path.clone();
+        let begin = move || Recording::begin(Client::connect(&path)?, &volume);
+        Ok((blocking(begin).await?, place))
     }
 
     /// Has a change carried out, which the daemon's file says too unless it is `temporary`.

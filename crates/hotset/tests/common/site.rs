@@ -118,6 +118,17 @@ impl Site {
         answer
     }
 
+    /// The beginning of what an operator's request is answered, which must succeed.
+    pub fn begin(&self, path: &str, body: &str) -> ureq::Body {
+        let url = format!("{}{path}", self.origin);
+        let bearer = format!("Bearer {}", self.operator);
+        let request = self.agent.post(url).header("authorization", bearer);
+        let request = request.header("content-type", "application/json");
+        let answer = request.send(body).unwrap();
+        assert_eq!(answer.status(), 200);
+        answer.into_body()
+    }
+
     /// The value of a metric, by its name and labels as they are printed.
     pub fn metric(&self, series: &str) -> Option<f64> {
         let answer = self.with(&self.reader, "GET", "/metrics", "");

@@ -5,21 +5,15 @@ use crate::Failure;
 use crate::cli::Control;
 use crate::commands::table::count;
 use crate::commands::traces::format;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use block::Nanos;
 use clap::Args;
 use control::client::Client;
-use control::protocol::Request;
+use control::recording::{PERIOD, Recording};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use trace::{Format, TapeReader};
-
-/// How often records are fetched. The daemon holds 150,000 requests or so.
-const PERIOD: Duration = Duration::from_millis(100);
+use trace::Format;
 
 #[derive(Args)]
 pub struct Record {
@@ -51,15 +45,13 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
 
 pub fn run(record: &Record) -> Result<(), Failure> {
     let format = output_format(&record.file, record.to_format)?;
-    let mut client = Client::connect(&record.control.control).map_err(Failure::runtime)?;
+    let client = Client::connect(&record.control.control).map_err(Failure::runtime)?;
     let mut output = Output::create(&record.file, format, record.force)?;
-    let volume = record.volume.clone();
-    let begun = client.command(&Request::Record { volume });
-    begun.map_err(Failure::runtime)?;
+    let mut recording = Recording::begin(client, &record.volume).map_err(Failure::runtime)?;
     let ended = end_on_signals().map_err(Failure::runtime)?;
     eprintln!("hotset: recording {}; interrupt to end", record.volume);
-    let (began, mut reader) = (Instant::now(), TapeReader::default());
-    let (mut requests, mut dropped, mut first) = (0, 0, None);
+    let began = Instant::now();
+    let mut requests = 0;
     let failure = loop {
         // What came before the end is still fetched.
         let over = ended.load(Ordering::Relaxed)
@@ -67,19 +59,14 @@ pub fn run(record: &Record) -> Result<(), Failure> {
         if !over {
             std::thread::sleep(PERIOD);
         }
-        let records = match client.take_records() {
-            Ok(records) => records,
+        let taken = match recording.take() {
+            Ok(taken) => taken,
             Err(error) => break Some(error),
         };
-        dropped = records.dropped;
-        let piece = STANDARD.decode(records.piece).map_err(Failure::runtime)?;
-        for mut request in reader.records(&piece).map_err(Failure::runtime)? {
+        for request in taken {
             if requests == record.requests {
                 break;
             }
-            // A trace begins with its first request.
-            let first = *first.get_or_insert(request.time);
-            request.time = Nanos(request.time.since(first).0);
             output.write(&request)?;
             requests += 1;
         }
@@ -89,10 +76,11 @@ pub fn run(record: &Record) -> Result<(), Failure> {
     };
     output.finish()?;
     println!(
-        "{}: {} in {:.1} s, {dropped} dropped",
+        "{}: {} in {:.1} s, {} dropped",
         record.file.display(),
         count(requests as usize, "request"),
-        began.elapsed().as_secs_f64()
+        began.elapsed().as_secs_f64(),
+        recording.dropped()
     );
     match failure {
         None => Ok(()),

@@ -1,0 +1,63 @@
+//! What clients ask of a volume, fetched from the daemon that records it.
+//!
+//! Invariant: the requests taken, joined, are those that were not dropped, in order; times
+//! count from the first.
+
+use crate::client::{Client, Error};
+use crate::protocol::{Reply, Request};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use block::Nanos;
+use std::fmt;
+use std::time::Duration;
+use trace::{Record, TapeReader};
+
+/// How often to take what came: the daemon holds 150,000 requests or so.
+pub const PERIOD: Duration = Duration::from_millis(100);
+
+/// A recording, which goes on until this is dropped.
+pub struct Recording {
+    client: Client,
+    reader: TapeReader,
+    first: Option<Nanos>,
+    dropped: u64,
+}
+
+impl Recording {
+    /// Has the daemon begin to record `volume`.
+    pub fn begin(mut client: Client, volume: &str) -> Result<Recording, Error> {
+        let volume = volume.to_owned();
+        client.command(&Request::Record { volume })?;
+        Ok(Recording {
+            client,
+            reader: TapeReader::default(),
+            first: None,
+            dropped: 0,
+        })
+    }
+
+    /// What came since the last call.
+    pub fn take(&mut self) -> Result<Vec<Record>, Error> {
+        let wrong = |what: &dyn fmt::Display| {
+            let remedy = "use hotset and a daemon of the same version";
+            Error::Refused(format!("the daemon sent no records ({what}); {remedy}"))
+        };
+        let records = match self.client.ask(&Request::TakeRecords)? {
+            Reply::Records(records) => records,
+            other => return Err(wrong(&format_args!("{other:?}"))),
+        };
+        self.dropped = records.dropped;
+        let piece = STANDARD.decode(records.piece).map_err(|e| wrong(&e))?;
+        let mut taken = self.reader.records(&piece).map_err(|e| wrong(&e))?;
+        for record in &mut taken {
+            let first = *self.first.get_or_insert(record.time);
+            record.time = Nanos(record.time.since(first).0);
+        }
+        Ok(taken)
+    }
+
+    /// How many the daemon left out so far, for they were not taken in time.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}

@@ -1,0 +1,130 @@
+//! What clients ask of a volume, recorded while the answer is sent.
+//!
+//! Invariants:
+//!     an answer that ends as it should is a trace of all requests in its time
+//!     a client that has gone ends its recording
+
+use super::body::{Body, Path};
+use crate::gate::Operator;
+use crate::problem::Problem;
+use crate::routes::App;
+use axum::body::{Body as Content, Bytes};
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use control::recording::{PERIOD, Recording};
+use futures_util::stream::{StreamExt, unfold};
+use serde::Deserialize;
+use std::io::{self, Write};
+use std::path::Path as FilePath;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use trace::{Format, Writer};
+use utoipa::ToSchema;
+
+/// The longest time: a connection lasts 15 minutes.
+const SECONDS_MAX: f64 = 600.0;
+/// Pieces on their way to a client that is slow.
+const PIECES_MAX: usize = 16;
+
+/// When a recording ends.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RecordingEnd {
+    /// After this time, 600 at most.
+    #[schema(maximum = 600)]
+    seconds: f64,
+    /// After this many requests, if they come first.
+    requests: Option<usize>,
+}
+
+/// Record what clients ask of a volume
+///
+/// The answer is a binary trace, sent while it is made. It is cut off if the daemon left
+/// requests out, or has ended: what came before is all there.
+#[utoipa::path(post, path = "/api/v1/volumes/{volume}/recording", tag = "volumes",
+    params(("volume" = String, Path)), request_body = RecordingEnd, responses(
+    (status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
+    (status = "default", body = Problem, content_type = "application/problem+json")
+))]
+pub async fn record(
+    _: Operator,
+    State(app): State<App>,
+    Path(volume): Path<String>,
+    Body(end): Body<RecordingEnd>,
+) -> Result<Response, Problem> {
+    if !(end.seconds > 0.0 && end.seconds <= SECONDS_MAX) {
+        return Err(Problem::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            format!("a recording of {} s cannot be sent", end.seconds),
+            format!(
+                "give `seconds` above 0, up to {SECONDS_MAX}; `hotset trace record` has no bound"
+            ),
+        ));
+    }
+    let (recording, place) = app.daemon.record(volume).await?;
+    let (sender, receiver) = channel(PIECES_MAX);
+    tokio::task::spawn_blocking(move || {
+        let _place = place;
+        if let Err(cause) = send(recording, &end, &sender) {
+            // A client that has gone needs no reason.
+            let _ = sender.blocking_send(Err(cause));
+        }
+    });
+    let next = |mut pieces: Receiver<_>| async move { Some((pieces.recv().await?, pieces)) };
+    // What compresses an answer asks once more after the end.
+    let content = Content::from_stream(unfold(receiver, next).fuse());
+    let kind = [(header::CONTENT_TYPE, "application/octet-stream")];
+    Ok((kind, content).into_response())
+}
+
+/// A trace's bytes, on their way.
+struct Pieces<'a>(&'a Sender<io::Result<Bytes>>);
+
+impl Write for Pieces<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let piece = Bytes::copy_from_slice(bytes);
+        let sent = self.0.blocking_send(Ok(piece));
+        sent.map_err(|_| io::ErrorKind::BrokenPipe)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn send(
+    mut recording: Recording,
+    end: &RecordingEnd,
+    sender: &Sender<io::Result<Bytes>>,
+) -> io::Result<()> {
+    let ends_at = Instant::now() + Duration::from_secs_f64(end.seconds);
+    let mut left = end.requests.unwrap_or(usize::MAX);
+    let mut trace =
+        Writer::new(FilePath::new(""), Pieces(sender), Format::Binary).map_err(io::Error::other)?;
+    let cut_off = loop {
+        let now = Instant::now();
+        std::thread::sleep(PERIOD.min(ends_at.saturating_duration_since(now)));
+        let taken = match recording.take() {
+            Ok(taken) => taken,
+            Err(cause) => break Err(io::Error::other(cause)),
+        };
+        for record in taken.iter().take(left) {
+            trace.write(record).map_err(io::Error::other)?;
+        }
+        left -= left.min(taken.len());
+        if sender.is_closed() {
+            break Err(io::ErrorKind::BrokenPipe.into());
+        }
+        if left > 0 && recording.dropped() > 0 {
+            break Err(io::Error::other("the daemon left requests out"));
+        }
+        // What came before the end was taken.
+        if left == 0 || now >= ends_at {
+            break Ok(());
+        }
+    };
+    trace.finish().map_err(io::Error::other)?;
+    cut_off
+}
