@@ -1,5 +1,6 @@
 //! An array as its user sees it: a device, and what can be done to it.
 
+use crate::change::Change;
 use crate::core::Core;
 use crate::events::Event;
 use crate::fitness::{check_spare, unusable};
@@ -8,7 +9,6 @@ use crate::levels::{Level, Redundancy, Shape};
 use crate::maintenance::Progress;
 use crate::member::{Candidate, Member, MemberCounts};
 use crate::membership::Membership;
-use crate::replicated::Change;
 use crate::scrub::ScrubReport;
 use block::{
     Access, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos,

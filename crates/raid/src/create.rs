@@ -4,6 +4,7 @@
 
 use crate::array::Array;
 use crate::bitmap::{Bitmap, region_for};
+use crate::change::Change;
 use crate::commit::Past;
 use crate::core::{Core, Meta, Options, Parts};
 use crate::examine::{self, examine};
@@ -17,7 +18,6 @@ use crate::format::{
 use crate::late;
 use crate::levels::{Level, Shape};
 use crate::member::{Candidate, Member};
-use crate::replicated::Change;
 use block::{Device, Env, Extent, IoResult, Kind, Lba, Sectors};
 use futures_util::future::{join_all, try_join_all};
 use std::ops::RangeInclusive;

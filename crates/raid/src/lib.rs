@@ -4,9 +4,9 @@
 //! `levels` says where sectors lie, `format` what members carry besides data,
 //! `examine` reads that, `membership` says which members are current, `assemble` puts an
 //! array together and `activate` starts it, `core` says who is in it now, `commit` how that becomes durable.
-//! `replicated`, `parity` and `reconstruct` read and write; `bitmap` and `journal` see to
-//! it that a loss of power harms nothing, `found`, `replay`, `maintenance` and `fill` mend what
-//! it left, `replace` exchanges a sound member. What was given up and may still land is
+//! `read` and `reconstruct` read, `change` and `parity` write; `bitmap` and `journal` see to
+//! it that a loss of power harms nothing, `found`, `replay`, `resync`, `maintenance` and `fill` mend
+//! what it left, `replace` exchanges a sound member. What was given up and may still land is
 //! `late`, what does not answer and cannot be done without `silent`.
 //!
 //! Not here, on purpose: opening devices, asking people, clocks and random
@@ -17,6 +17,7 @@ mod array;
 mod assemble;
 mod balance;
 mod bitmap;
+mod change;
 mod commit;
 mod core;
 mod create;
@@ -35,10 +36,11 @@ mod member;
 mod membership;
 mod parity;
 mod place;
+mod read;
 mod reconstruct;
 mod replace;
 mod replay;
-mod replicated;
+mod resync;
 mod scratch;
 mod scrub;
 mod silent;

@@ -3,9 +3,9 @@
 //! Not here: whether it is in the array (`state`), which leg serves (`balance`), how long
 //! it may take (`turn`).
 
+use crate::change::Change;
 use crate::core::Core;
 use crate::format::Uuid;
-use crate::replicated::Change;
 use crate::turn::{Turns, Within};
 use block::{
     BoxDevice, Buf, Device, Env, Extent, Fua, IoError, IoResult, Kind, Lba, Nanos, SECTOR_BYTES,

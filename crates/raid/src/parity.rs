@@ -8,11 +8,11 @@
 //! Not here: what makes this safe against a loss of power (`journal`), reading
 //! without a member (`reconstruct`).
 
+use crate::change::Change;
 use crate::core::Core;
 use crate::format::BLOCK_BYTES;
 use crate::format::journal::{Entry, Run};
 use crate::levels::Stripe;
-use crate::replicated::Change;
 use crate::scratch;
 use crate::xor::{rebuild_in, xor};
 use block::{Access, Buf, Extent, Fua, Grant, IoError, IoResult, Lba, Sectors, Shared};

@@ -1,0 +1,193 @@
+//! Writes of the levels that keep copies or nothing.
+//!
+//! A write goes to every live leg. It is acknowledged once a leg that is in
+//! sync has it, and no member that lacks it counts as in sync, durably.
+//!
+//! Not here: RAID 5's writes (`parity`).
+
+use crate::core::Core;
+use crate::levels::{LEGS_MAX, Piece, Roles};
+use crate::member::Member;
+use arrayvec::ArrayVec;
+use block::{Access, Extent, Fua, IoError, IoResult, Kind, Lba, Shared};
+use futures_util::future::{join, join_all};
+use std::rc::Rc;
+
+/// What is to happen to an extent.
+#[derive(Clone)]
+pub(crate) enum Change {
+    Data(Shared, Fua),
+    Zero,
+    Discard,
+}
+
+/// What came of a change on one leg; without a member that was lost before.
+struct Ended {
+    role: usize,
+    member: Option<Rc<Member>>,
+    result: IoResult,
+}
+
+/// What came of a change.
+#[derive(Default)]
+struct Outcome {
+    took: Roles,
+    failed: Option<IoError>,
+}
+
+impl Outcome {
+    /// A leg has ended: a member that did not take the change is left behind.
+    fn add(&mut self, core: &Rc<Core>, leg: Ended) {
+        match (leg.result, leg.member) {
+            (Ok(()), _) => self.took.add(leg.role),
+            (Err(error), Some(member)) if !core.fail(&member, &error) => self.failed = Some(error),
+            (Err(_), _) => {}
+        }
+    }
+}
+
+impl Core {
+    /// Changes `extent` on every live leg of a level that keeps copies.
+    pub async fn change(self: Rc<Core>, extent: Extent, change: Change) -> IoResult {
+        self.last_use.set(self.env.timer.now());
+        if matches!(change, Change::Discard) {
+            // Members answer it differently, and copies would differ.
+            return Ok(());
+        }
+        let bitmap = self.bitmap.as_ref().expect("copies have superblocks");
+        self.check_up()?;
+        let _busy = self.busy.lock(extent, Access::Shared).await;
+        let marked = bitmap.begin(&self, extent).await;
+        let result = match marked {
+            Ok(()) => self.change_legs(extent, &change).await,
+            Err(error) => Err(error),
+        };
+        if result.is_err() {
+            self.mark_out_of_sync(extent);
+        }
+        bitmap.end(extent, self.env.timer.now());
+        result
+    }
+
+    /// Changes `extent` of a level without redundancy: there is nothing to keep in
+    /// agreement.
+    pub async fn change_plain(&self, extent: Extent, change: Change) -> IoResult {
+        self.last_use.set(self.env.timer.now());
+        let first = self.shape.first_piece(extent);
+        if first.extent == extent {
+            return self
+                .change_leg(&first, 0, extent.start, &change)
+                .await
+                .result;
+        }
+        let pieces = self.shape.pieces(extent);
+        let changes = pieces.map(|piece| self.change_leg(&piece, 0, extent.start, &change));
+        let ended = Box::pin(join_all(changes)).await;
+        ended.into_iter().try_for_each(|leg| leg.result)
+    }
+
+    /// Changes one leg; says which member that is, which is decided at once.
+    fn change_leg(
+        &self,
+        piece: &Piece,
+        index: usize,
+        start: Lba,
+        change: &Change,
+    ) -> impl Future<Output = Ended> + use<> {
+        let leg = piece.legs()[index];
+        let there = Extent::new(leg.at, piece.extent.len);
+        let change = match change {
+            Change::Data(data, fua) => Change::Data(data.slice(piece.bytes(start)), *fua),
+            other => other.clone(),
+        };
+        let role = leg.member;
+        let member = self.writable(role);
+        let member = member.ok_or_else(|| self.error(Kind::Gone, "the member is lost"));
+        async move {
+            let (member, result) = match member {
+                Ok(member) => {
+                    let result = member.change(there, change).await;
+                    (Some(member), result)
+                }
+                Err(error) => (None, Err(error)),
+            };
+            Ended {
+                role,
+                member,
+                result,
+            }
+        }
+    }
+
+    async fn change_legs(self: &Rc<Core>, extent: Extent, change: &Change) -> IoResult {
+        let mut outcome = Outcome::default();
+        let first = self.shape.first_piece(extent);
+        let whole = first.extent == extent;
+        if whole {
+            self.change_piece(&first, change, &mut outcome).await;
+        } else {
+            // Boxed, so that the futures of short requests stay small.
+            Box::pin(self.change_pieces(extent, change, &mut outcome)).await;
+        }
+        self.commit().await?;
+        self.check_up()?;
+        if let Some(error) = outcome.failed {
+            return Err(error);
+        }
+        // A leg that was in sync at the time may have been left behind since.
+        let took = |piece: &Piece| {
+            let mut legs = piece.legs().iter().map(|leg| leg.member);
+            legs.any(|role| outcome.took.has(role) && self.is_in_sync(role))
+        };
+        let untaken = match whole {
+            true => Some(first).filter(|piece| !took(piece)),
+            false => self.shape.pieces(extent).find(|piece| !took(piece)),
+        };
+        if let Some(piece) = untaken {
+            let error = self.error(Kind::Gone, "no member took the write");
+            return Err(error.at(piece.extent));
+        }
+        self.clear_bad(extent).await
+    }
+
+    /// The legs of `piece` that take writes, by their index.
+    fn live_legs(&self, piece: &Piece) -> ArrayVec<usize, LEGS_MAX> {
+        let all = 0..piece.legs().len();
+        all.filter(|leg| self.writable(piece.legs()[*leg].member).is_some())
+            .collect()
+    }
+
+    /// Changes an extent of one piece.
+    async fn change_piece(self: &Rc<Core>, piece: &Piece, change: &Change, outcome: &mut Outcome) {
+        let of = |leg: usize| self.change_leg(piece, leg, piece.extent.start, change);
+        match self.live_legs(piece)[..] {
+            [one] => outcome.add(self, of(one).await),
+            [one, other] => {
+                let (one, other) = join(of(one), of(other)).await;
+                outcome.add(self, one);
+                outcome.add(self, other);
+            }
+            ref legs => {
+                let ended = Box::pin(join_all(legs.iter().map(|leg| of(*leg)))).await;
+                ended.into_iter().for_each(|leg| outcome.add(self, leg));
+            }
+        }
+    }
+
+    async fn change_pieces(
+        self: &Rc<Core>,
+        extent: Extent,
+        change: &Change,
+        outcome: &mut Outcome,
+    ) {
+        let legs = self.shape.pieces(extent).flat_map(|piece| {
+            let live = self.live_legs(&piece).into_iter();
+            live.map(move |leg| self.change_leg(&piece, leg, extent.start, change))
+        });
+        // Who takes part is decided here, before any of them is polled.
+        let legs: Vec<_> = legs.collect();
+        for ended in join_all(legs).await {
+            outcome.add(self, ended);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Reads of every level.
+//!
+//! A member that cannot read is read around, and written from the others where it could
+//! not.
+//!
+//! Not here: which member is asked first (`balance`), and RAID 5 without a member
+//! (`reconstruct`).
+
+use crate::balance;
+use crate::core::Core;
+use crate::levels::{LEGS_MAX, Leg, Piece, Roles};
+use crate::member::{Member, is_loss};
+use arrayvec::ArrayVec;
+use block::{Access, Buf, Extent, Fua, IoError, IoResult, Kind, Lba};
+use futures_util::future::join_all;
+use std::rc::Rc;
+
+impl Core {
+    /// Reads into `buf` what lies at `at`. Whatever a read seldom needs is boxed, so
+    /// that the future stays small: it is moved.
+    pub async fn read(self: &Rc<Core>, at: Lba, buf: Buf) -> (Buf, IoResult) {
+        self.last_use.set(self.env.timer.now());
+        let extent = match self.geometry.transfer(at, buf.len()) {
+            Ok(extent) => extent,
+            Err(error) => return (buf, Err(error)),
+        };
+        if let Err(error) = self.check_bad(extent) {
+            return (buf, Err(error));
+        }
+        let (buf, result) = match self.pick_whole(extent) {
+            Some((leg, member)) => match member.read(leg.at, buf).await {
+                (buf, Err(error)) => {
+                    let piece = self.shape.first_piece(extent);
+                    let failure = Some((leg.member, member, error));
+                    Box::pin(self.read_piece(piece, failure, buf)).await
+                }
+                done => done,
+            },
+            None => Box::pin(self.read_pieces(extent, buf)).await,
+        };
+        // Sectors may have been given up while it waited.
+        (buf, result.and_then(|()| self.check_bad(extent)))
+    }
+
+    /// The leg that can serve all of `extent` as it is, if there is one.
+    fn pick_whole(&self, extent: Extent) -> Option<(Leg, Rc<Member>)> {
+        let first = self.shape.first_piece(extent);
+        let whole = first.extent == extent && !self.is_unsynced(extent);
+        whole.then(|| self.pick(&first, Roles::default())).flatten()
+    }
+
+    async fn read_pieces(self: &Rc<Core>, extent: Extent, buf: Buf) -> (Buf, IoResult) {
+        if self.is_unsynced(extent) {
+            let resync = Box::pin(self.clone().resync_extent(extent));
+            if let Err(error) = self.env.spawn.persist(resync).await {
+                return (buf, Err(error));
+            }
+        }
+        let first = self.shape.first_piece(extent);
+        if first.extent == extent {
+            return self.read_piece(first, None, buf).await;
+        }
+        let (mut reads, mut rest) = (Vec::new(), buf);
+        for piece in self.shape.pieces(extent) {
+            let (part, tail) = rest.split_at(piece.extent.len.bytes() as usize);
+            reads.push(self.read_piece(piece, None, part));
+            rest = tail;
+        }
+        let (mut parts, mut failed) = (Vec::with_capacity(reads.len()), Ok(()));
+        for (part, result) in join_all(reads).await {
+            failed = failed.and(result);
+            parts.push(part);
+        }
+        // The tail that is left is empty, and a neighbour of nothing.
+        drop(rest);
+        (Buf::join(parts, &self.env.pool), failed)
+    }
+
+    /// The leg that should serve a read, of those in sync that are not in `but`.
+    fn pick(&self, piece: &Piece, but: Roles) -> Option<(Leg, Rc<Member>)> {
+        let turn = self.turn.get();
+        self.turn.set(turn + 1);
+        let mut legs = ArrayVec::<_, LEGS_MAX>::new();
+        for leg in piece.legs().iter().filter(|leg| !but.has(leg.member)) {
+            legs.extend(self.in_sync(leg.member).map(|member| (*leg, member)));
+        }
+        let index = balance::choose(&legs, turn)?;
+        Some(legs.swap_remove(index))
+    }
+
+    /// Reads a piece from one leg after the other, `failure` being what the first one
+    /// came to if it has been asked.
+    async fn read_piece(
+        self: &Rc<Core>,
+        piece: Piece,
+        mut failure: Option<(usize, Rc<Member>, IoError)>,
+        mut buf: Buf,
+    ) -> (Buf, IoResult) {
+        let (mut to_mend, mut tried) = (Roles::default(), Roles::default());
+        let mut last = None;
+        loop {
+            if let Some((role, member, error)) = failure.take() {
+                tried.add(role);
+                let lost = is_loss(&error);
+                if !lost || !self.fail(&member, &error) {
+                    to_mend.add(role);
+                }
+                // That the array lost a member is not the reader's concern.
+                if !lost || last.is_none() {
+                    last = Some(error);
+                }
+            }
+            // Another may have been filled while this one was asked.
+            let Some((leg, member)) = self.pick(&piece, tried) else {
+                break;
+            };
+            let result;
+            (buf, result) = member.read(leg.at, buf).await;
+            match result {
+                Ok(()) => {
+                    self.mend_later(piece, to_mend);
+                    return (buf, Ok(()));
+                }
+                Err(error) => failure = Some((leg.member, member, error)),
+            }
+        }
+        if self.shape.level().has_parity() {
+            let result;
+            (buf, result) = Box::pin(self.read_from_others(piece, last.is_none(), buf)).await;
+            return match result {
+                Ok(()) => {
+                    self.mend_later(piece, to_mend);
+                    (buf, Ok(()))
+                }
+                Err(error) => {
+                    let own = last.filter(|last| !is_loss(last));
+                    (buf, Err(own.unwrap_or(error.at(piece.extent))))
+                }
+            };
+        }
+        let none = || self.error(Kind::Gone, "no member is left that holds these sectors");
+        (buf, Err(last.unwrap_or_else(none).at(piece.extent)))
+    }
+
+    /// Writes sectors again that some members could not read.
+    fn mend_later(self: &Rc<Core>, piece: Piece, failed: Roles) {
+        if failed.is_empty() || self.down.borrow().is_some() {
+            return;
+        }
+        let core = self.clone();
+        self.env.spawn.spawn(async move {
+            for role in failed.iter() {
+                // A member that cannot be mended has been failed by now.
+                let _ = core.mend(piece, role).await;
+            }
+        });
+    }
+
+    /// Writes the sectors of `piece` on `role` again, from another leg. They
+    /// are read again while nobody can write them.
+    async fn mend(self: &Rc<Core>, piece: Piece, role: usize) -> IoResult {
+        let around = match self.shape.level().has_parity() {
+            true => self.shape.stripe_at(piece.extent.start).extent(),
+            false => piece.extent,
+        };
+        let len = piece.extent.len.bytes() as usize;
+        let grant = match self.shape.level().has_parity() {
+            true => Some(self.grant_reconstruct(1, len).await),
+            false => None,
+        };
+        let buf = match &grant {
+            Some(grant) => Some(grant.take(len)),
+            None => self.env.pool.try_get(len),
+        };
+        // Without memory to spare, it is found again by the next who reads there.
+        let Some(buf) = buf else { return Ok(()) };
+        let _busy = self.busy.lock(around, Access::Exclusive).await;
+        let Some(member) = self.in_sync(role) else {
+            return Ok(());
+        };
+        let (buf, result) = match &grant {
+            Some(grant) => {
+                let stripe = self.shape.stripe_at(piece.extent.start);
+                let from = piece.legs()[0].at - stripe.row();
+                self.reconstruct(stripe, role, from, buf, grant).await
+            }
+            None => self.read_other(&piece, role, buf).await,
+        };
+        result?;
+        let leg = piece.legs().iter().find(|leg| leg.member == role);
+        let at = leg.expect("a leg of the piece").at;
+        // Durable, for what it was read from may be written to next.
+        match member.write(at, buf.share(), Fua::Yes).await {
+            Ok(()) => member.count(|c| c.repaired += piece.extent.len.0),
+            Err(error) => {
+                self.fail(&member, &error);
+                self.commit().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a piece from any leg that is in sync, but for `role`.
+    async fn read_other(&self, piece: &Piece, role: usize, mut buf: Buf) -> (Buf, IoResult) {
+        let mut last = Err(self.error(Kind::Gone, "no other member holds these sectors"));
+        for (leg, member) in self.readable(piece) {
+            if leg.member != role {
+                (buf, last) = member.read(leg.at, buf).await;
+                if last.is_ok() {
+                    break;
+                }
+            }
+        }
+        (buf, last)
+    }
+}

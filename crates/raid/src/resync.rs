@@ -1,0 +1,113 @@
+//! Copies that may differ after a crash, and bringing them into agreement.
+//!
+//! Invariant: what is read of an extent whose copies may differ is what all of them hold
+//! from then on.
+
+use crate::core::Core;
+use crate::levels::Piece;
+use crate::member::is_loss;
+use block::{Access, Extent, Fua, IoResult, Kind, Lba, Shared};
+use futures_util::future::join_all;
+use std::rc::Rc;
+
+impl Core {
+    /// Whether copies of `extent` may differ.
+    pub fn is_unsynced(&self, extent: Extent) -> bool {
+        let unsynced = self.unsynced.borrow();
+        let Some(bitmap) = self.bitmap.as_ref().filter(|_| !unsynced.is_empty()) else {
+            return false;
+        };
+        unsynced.range(bitmap.region_of(extent)).next().is_some()
+    }
+
+    /// Brings the copies of `extent` into agreement: what the first leg that can
+    /// be read holds, the others get.
+    pub async fn resync_extent(self: Rc<Core>, extent: Extent) -> IoResult {
+        let _busy = self.busy.lock(extent, Access::Exclusive).await;
+        let pieces = self
+            .shape
+            .pieces(extent)
+            .map(|piece| self.resync_piece(piece));
+        // All of them end before the range is unlocked, whatever one meets.
+        join_all(pieces).await.into_iter().collect()
+    }
+
+    async fn resync_piece(self: &Rc<Core>, piece: Piece) -> IoResult {
+        let mut buf = self.env.pool.take(piece.extent.len.bytes() as usize);
+        let mut last = Err(self.error(Kind::Gone, "no member is left that holds these sectors"));
+        let (mut source, mut tried) = (None, 0);
+        let legs = self.readable(&piece);
+        if legs.len() == 1 {
+            return Ok(());
+        }
+        for (leg, member) in legs {
+            tried += 1;
+            (buf, last) = member.read(leg.at, buf).await;
+            match &last {
+                Ok(()) => {
+                    source = Some(leg.member);
+                    break;
+                }
+                // The others may be read without it, or agree as they are.
+                Err(error) if is_loss(error) && self.fail(&member, error) => {
+                    drop(buf);
+                    return Box::pin(self.resync_piece(piece)).await;
+                }
+                Err(_) => {}
+            }
+        }
+        let Some(source) = source else {
+            let lost = last.as_ref().is_err_and(is_loss);
+            return match piece.extent.len > self.geometry.block {
+                _ if lost => last,
+                true => self.resync_blocks(piece.extent).await,
+                // What no leg can read is the same on all: unreadable.
+                false => Ok(()),
+            };
+        };
+        // As where it is mended.
+        let fua = if tried > 1 { Fua::Yes } else { Fua::No };
+        self.spread(piece, buf.share(), fua, |role| {
+            role != source && self.is_in_sync(role)
+        })
+        .await
+    }
+
+    /// Brings what can be read of `extent` into agreement, block by block.
+    async fn resync_blocks(self: &Rc<Core>, extent: Extent) -> IoResult {
+        let block = self.geometry.block;
+        for at in (extent.start.0..extent.end().0).step_by(block.0 as usize) {
+            let piece = self.shape.first_piece(Extent::new(Lba(at), block));
+            Box::pin(self.resync_piece(piece)).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes `data` to the legs of `piece` that `wanted` names.
+    pub async fn spread(
+        self: &Rc<Core>,
+        piece: Piece,
+        data: Shared,
+        fua: Fua,
+        wanted: impl Fn(usize) -> bool,
+    ) -> IoResult {
+        let targets = piece.legs().iter().filter(|leg| wanted(leg.member));
+        let writes = targets.filter_map(|leg| {
+            let member = self.writable(leg.member)?;
+            let data = data.clone();
+            Some(async move {
+                let result = member.write(leg.at, data, fua).await;
+                (member, result)
+            })
+        });
+        let writes: Vec<_> = writes.collect();
+        for (member, result) in join_all(writes).await {
+            if let Err(error) = result
+                && !self.fail(&member, &error)
+            {
+                return Err(error);
+            }
+        }
+        self.commit().await
+    }
+}
