@@ -13,15 +13,19 @@
 //! Not here: opening sockets and reading certificates (who owns the files
 //! does), and which addresses are safe to listen on.
 
+mod admission;
 mod connection;
 mod credit;
 mod doors;
 mod flushes;
 mod journal;
+mod life;
 mod limits;
 mod link;
+mod replies;
 mod server;
 mod work;
+mod workers;
 
 pub use journal::Log;
 pub use limits::{CONNECTIONS_MAX, Limits, connections_for};

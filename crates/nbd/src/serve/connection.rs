@@ -2,9 +2,10 @@
 
 use super::doors::Handshake;
 use super::limits::HANDSHAKE_INBOX_BYTES;
-use super::link::{Admitted, Door, Job, Link, Parts, Place};
+use super::link::{Admitted, Door, Link, Place};
 use super::server::{Export, Server, Tls};
 use super::work;
+use super::workers::{Job, Parts};
 use crate::inbox::{INBOX_BYTES, Inbox};
 use crate::outbox::Outbox;
 use crate::protocol::gather::Gather;
@@ -224,7 +225,7 @@ async fn transmit<D: Device, S: Stream>(
     let ending = until_stopped(link.is_killed(), reader.requests()).await;
     drop(reader);
     link.finish();
-    link.account.shrink(fixed - INBOX_BYTES);
+    link.shrink(fixed - INBOX_BYTES);
     // What was asked for is carried out, however long that takes.
     link.leave();
     link.drained().await;
@@ -264,7 +265,7 @@ async fn sender<S: Stream>(link: Rc<Link>, stream: Rc<S>, pool: Pool) {
     let mut outbox = Outbox::new(&pool);
     let mut parts = Vec::new();
     while let Some(frames) = link.next_frames().await {
-        link.sending.set(true);
+        link.begin_send();
         let load = outbox.gather(frames, &mut parts).await;
         let result;
         (parts, result) = stream.send(parts).await;
@@ -329,7 +330,7 @@ impl<D: Device, S: Stream> Reader<D, S> {
     async fn fill(&mut self) -> Result<bool, Ending> {
         let (server, export) = (&self.server, &self.export);
         let stops = || (server.stopping.get() || export.withdrawn.get()).then_some(());
-        self.link.receiving.set(self.gather.is_partial());
+        self.link.set_receiving(self.gather.is_partial());
         let filled = until_stopped(
             server.stop.until_some(stops),
             self.inbox.fill(&*self.stream),
@@ -420,12 +421,12 @@ impl<D: Device, S: Stream> Reader<D, S> {
     async fn payload(&mut self, len: u32) -> IoResult<Buf> {
         let buf = self.server.env.pool.take(len as usize);
         let link = &self.link;
-        link.receiving.set(true);
+        link.set_receiving(true);
         let received = self
             .inbox
             .fill_exact(&*self.stream, buf, || link.has_progressed())
             .await;
-        link.receiving.set(false);
+        link.set_receiving(false);
         received
     }
 
@@ -439,7 +440,7 @@ impl<D: Device, S: Stream> Reader<D, S> {
         admitted.keep();
         self.link.answer(frame);
         let mut left = payload_bytes(request) as usize;
-        self.link.receiving.set(left > 0);
+        self.link.set_receiving(left > 0);
         loop {
             let n = left.min(self.inbox.bytes().len());
             self.inbox.consume(n);
@@ -452,7 +453,7 @@ impl<D: Device, S: Stream> Reader<D, S> {
             }
             self.link.has_progressed();
         }
-        self.link.receiving.set(false);
+        self.link.set_receiving(false);
         Ok(())
     }
 }

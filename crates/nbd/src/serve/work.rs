@@ -1,8 +1,10 @@
 //! Carrying out requests, and saying how it went.
 
+use super::admission::Release;
 use super::flushes::Flushes;
-use super::link::{Job, Link, Parts};
+use super::link::Link;
 use super::server::{Export, Server};
+use super::workers::{Job, Parts};
 use crate::outbox::{Frame, Load};
 use crate::protocol::errno::Errno;
 use crate::protocol::reply;
