@@ -8,6 +8,7 @@ interface Files {
   prefix: string;
   origin: string;
   ssd: string;
+  second: string;
   member: string;
 }
 
@@ -67,6 +68,8 @@ export async function walk(origin: string, token: string, files: Files, check: C
 
   await api.addDevice<true>({ path: { pool }, body: { name: "walked-ssd", path: files.ssd } });
   await api.removeDevice<true>({ path: { pool, device: "walked-ssd" } });
+  await api.addPool<true>({ body: { name: "walked", devices: [{ name: "walked-second", path: files.second }] } });
+  await api.removePool<true>({ path: { pool: "walked" } });
 
   const array = status.arrays![0]!.name;
   const device = status.arrays![0]!.members[1]!.device!;

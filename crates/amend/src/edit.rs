@@ -14,6 +14,8 @@ pub fn is_kept(request: &Request) -> bool {
             Request::SetMode { .. }
                 | Request::AddVolume { .. }
                 | Request::RemoveVolume { .. }
+                | Request::AddPool { .. }
+                | Request::RemovePool { .. }
                 | Request::AddDevice { .. }
                 | Request::RemoveDevice { .. }
                 | Request::AddMember { .. }
@@ -53,11 +55,14 @@ pub fn edit(
             sections(&mut file, "volume")?.retain(|table| !is_named(table, name.as_str()));
             append(&mut file, "volume", volume)?;
         }
-        Request::RemoveVolume { volume } => {
-            let volumes = sections(&mut file, "volume")?;
-            let at = volumes.iter().position(|table| is_named(table, volume));
-            volumes.remove(at.ok_or_else(|| format!("no volume is named {volume}"))?);
+        Request::RemoveVolume { volume } => remove(&mut file, "volume", volume)?,
+        Request::AddPool { pool, devices } => {
+            for device in devices {
+                append_new(&mut file, others, device)?;
+            }
+            append(&mut file, "pool", pool)?;
         }
+        Request::RemovePool { pool } => remove(&mut file, "pool", pool)?,
         Request::AddDevice { pool, device } => {
             let name = known(&mut file, others, device)?;
             add(list(section(&mut file, "pool", pool)?, "devices")?, &name);
@@ -130,9 +135,9 @@ fn holder(files: &[DocumentMut], request: &Request) -> Result<usize, String> {
             let name = Volume::parse(volume)?.name.value;
             return Ok(find(files, "volume", name.as_str()).unwrap_or(0));
         }
-        Request::AddDevice { pool, .. } | Request::RemoveDevice { pool, .. } => {
-            ("pool", pool.clone())
-        }
+        Request::AddDevice { pool, .. }
+        | Request::RemoveDevice { pool, .. }
+        | Request::RemovePool { pool } => ("pool", pool.clone()),
         Request::AddMember { array, .. } | Request::ReplaceMember { array, .. } => {
             ("array", array.clone())
         }
@@ -179,6 +184,13 @@ fn section<'a>(file: &'a mut DocumentMut, kind: &str, name: &str) -> Result<&'a 
     let mut all = sections(file, kind)?.iter_mut();
     let found = all.find(|table| is_named(table, name));
     found.ok_or_else(|| format!("no {kind} is named {name}"))
+}
+
+fn remove(file: &mut DocumentMut, kind: &str, name: &str) -> Result<(), String> {
+    let all = sections(file, kind)?;
+    let at = all.iter().position(|table| is_named(table, name));
+    all.remove(at.ok_or_else(|| format!("no {kind} is named {name}"))?);
+    Ok(())
 }
 
 /// Appends a section that a request carries.
@@ -366,6 +378,18 @@ unix = "/run/hotset/nbd.sock"
         let remove = Request::RemoveVolume { volume: "b".into() };
         let removed = with(&added, remove).unwrap();
         assert!(!removed.contains("name = \"b\"") && removed.contains("name = \"x\""));
+
+        let pool = Request::AddPool {
+            pool: "name = \"p\"\ndevices = [\"archive\", \"y\"]\n".into(),
+            devices: vec!["name = \"y\"\npath = \"/y\"\n".into()],
+        };
+        let added = with(TEXT, pool).unwrap();
+        assert!(
+            changed(&added).0.is_empty() && added.contains("path = \"/y\""),
+            "{added}"
+        );
+        let removed = with(&added, Request::RemovePool { pool: "p".into() }).unwrap();
+        assert!(!removed.contains("name = \"p\"") && removed.contains("name = \"y\""));
 
         let replace = |member: &str| Request::ReplaceMember {
             array: "mirror".into(),

@@ -375,6 +375,13 @@ impl Device {
     }
 }
 
+impl Pool {
+    /// Reads the parameters of a pool, as TOML.
+    pub fn parse(text: &str) -> Result<Pool, String> {
+        alone(text, Pool::TITLE, Pool::read)
+    }
+}
+
 impl Volume {
     /// Reads the parameters of a volume, as TOML.
     pub fn parse(text: &str) -> Result<Volume, String> {

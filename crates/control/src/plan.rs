@@ -93,12 +93,14 @@ pub fn plan(running: &Config, wanted: &Config) -> Vec<Step> {
     }
     for gone in &pools.gone {
         let what = format!("pool {} is removed", gone.id());
-        steps.push(Step::new(None, what, Err(ENGINE)));
+        let change = Change::RemovePool(gone.name.value.clone());
+        steps.push(Step::new(None, what, Ok(change)));
     }
     places(running, wanted, &used, &mut steps);
     for new in &pools.new {
         let what = format!("pool {} is added", new.id());
-        steps.push(Step::new(Some(new.line), what, Err(ENGINE)));
+        let change = Change::AddPool(Box::new((*new).clone()));
+        steps.push(Step::new(Some(new.line), what, Ok(change)));
     }
     for (before, now) in &pools.both {
         pool(before, now, &mut steps);

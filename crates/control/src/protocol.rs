@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 /// What is asked of a daemon.
 ///
-/// A `device` or `volume` is the text of its section in the configuration, and
+/// A new `device`, `volume` or `pool` is the text of its section in the configuration, and
 /// is read and checked as there.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case", deny_unknown_fields)]
@@ -80,6 +80,18 @@ pub enum Request {
     RemoveVolume {
         /// The volume.
         volume: String,
+    },
+    /// Makes a pool; what is on its devices is overwritten.
+    AddPool {
+        /// The pool.
+        pool: String,
+        /// Those of its devices that are not in the configuration.
+        devices: Vec<String>,
+    },
+    /// Does without a pool that no volume uses.
+    RemovePool {
+        /// The pool.
+        pool: String,
     },
     /// Adds a device to a pool. Its content is overwritten.
     AddDevice {

@@ -28,6 +28,13 @@ impl Section {
         }
     }
 
+    /// A parameter that is a list of texts.
+    pub fn list(mut self, key: &str, values: &[String]) -> Section {
+        let values: Vec<String> = values.iter().map(|value| quoted(value)).collect();
+        let _ = writeln!(self.0, "{key} = [{}]", values.join(", "));
+        self
+    }
+
     /// A parameter that is true, or left out.
     pub fn flag(mut self, key: &str, value: bool) -> Section {
         if value {

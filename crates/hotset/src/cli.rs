@@ -394,6 +394,28 @@ pub enum Pool {
         #[command(flatten)]
         control: Control,
     },
+    /// Make a pool; what is on its devices is overwritten
+    Add {
+        #[command(flatten)]
+        change: Change,
+        /// Its name
+        pool: String,
+        /// Devices of the configuration, paths of files or block devices, or NBD URIs
+        devices: Vec<String>,
+        /// Which line makes room for another; see docs/policies.md
+        #[arg(long)]
+        policy: Option<String>,
+        /// The unit of replacement, such as 64KiB
+        #[arg(long)]
+        line_size: Option<String>,
+    },
+    /// Remove a pool that no volume uses; what it cached is forgotten
+    Remove {
+        #[command(flatten)]
+        change: Change,
+        /// The pool
+        pool: String,
+    },
     /// Add a device to a pool; what is on it is overwritten
     AddDevice {
         #[command(flatten)]

@@ -71,6 +71,14 @@ impl UringPlatform {
     }
 }
 
+impl UringPlatform {
+    fn hold(&self, target: TargetId) -> Hold {
+        let host = self.host.clone();
+        let file = OpenFile { host, target };
+        Hold::File { _file: file }
+    }
+}
+
 impl Platform for UringPlatform {
     type Driver = UringDriver;
     type Hold = Hold;
@@ -102,11 +110,8 @@ impl Platform for UringPlatform {
             })
         };
         let (target, _) = claim::once_left(&timer, path, open).await?;
-        let file = OpenFile {
-            host: self.host.clone(),
-            target,
-        };
-        Ok((self.local.disk(target)?, Hold::File { _file: file }))
+        let hold = self.hold(target);
+        Ok((self.local.disk(target)?, hold))
     }
 
     fn claim_export(&self, uri: &NbdUri) -> IoResult<Hold> {
@@ -126,19 +131,16 @@ impl Platform for UringPlatform {
         reading.map_err(|error| error.to_string())?
     }
 
-    async fn witness(&self, pool: &Name) -> IoResult<BoxDevice> {
-        let disk = state::witness(&self.state, pool.as_str(), &self.host, &self.local).await?;
-        Ok(BoxDevice::new(disk))
+    async fn witness(&self, pool: &Name) -> IoResult<(BoxDevice, Hold)> {
+        let (state, host) = (&self.state, &self.host);
+        let (target, disk) = state::witness(state, pool.as_str(), host, &self.local).await?;
+        Ok((BoxDevice::new(disk), self.hold(target)))
     }
 
     async fn log_witness(&self, volume: &Name) -> IoResult<(BoxDevice, Hold)> {
         let (state, host) = (&self.state, &self.host);
         let (target, disk) = state::log_witness(state, volume.as_str(), host, &self.local).await?;
-        let file = OpenFile {
-            host: self.host.clone(),
-            target,
-        };
-        Ok((BoxDevice::new(disk), Hold::File { _file: file }))
+        Ok((BoxDevice::new(disk), self.hold(target)))
     }
 
     fn logs(&self) -> IoResult<Vec<LogWitness>> {

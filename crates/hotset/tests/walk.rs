@@ -49,9 +49,10 @@ unix = "$/nbd"
 fn walk(place: &Place, site: &Site, specification: &Path, work: &str) -> Output {
     let member = format!("{work}-member");
     place.file(&member, 32);
-    let (origin, ssd) = (place.text("new"), place.text("ssd"));
+    let (origin, ssd, second) = (place.text("new"), place.text("ssd"), place.text("second"));
+    let member = place.text(&member);
     let files =
-        json!({"prefix": work, "origin": origin, "ssd": ssd, "member": place.text(&member)});
+        json!({"prefix": work, "origin": origin, "ssd": ssd, "second": second, "member": member});
     let work = place.path(work);
     fs::create_dir(&work).unwrap();
     let mut node = script("walk-api", "main.mjs");
@@ -68,7 +69,7 @@ fn a_client_made_from_the_description_walks_every_operation() {
     for (name, mib) in [("origin", 64), ("pool", 64), ("left", 32), ("right", 32)] {
         place.file(name, mib);
     }
-    for (name, mib) in [("new", 32), ("ssd", 32)] {
+    for (name, mib) in [("new", 32), ("ssd", 32), ("second", 32)] {
         place.file(name, mib);
     }
     let config = place.config(CONFIG);

@@ -13,6 +13,7 @@ mod jobs;
 mod losses;
 mod owing;
 mod pool;
+mod pools;
 mod refusal;
 mod reload;
 mod retry;
@@ -37,6 +38,7 @@ use cache::PoolDevice;
 use control::config::{self, Config, Name};
 use filter::{Latencies, Profiled, Tap, Tapped, Timed};
 use job::{Detaching, Jobs};
+use pool::Absent;
 use refusal::{Refusal, refusal};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -83,7 +85,7 @@ pub struct Node<P: Platform> {
     pub(crate) platform: P,
     pub(crate) began: Nanos,
     pub(crate) frontends: Frontends<P::Driver>,
-    pub(crate) pools: BTreeMap<Name, Pool<P::Driver>>,
+    pub(crate) pools: RefCell<BTreeMap<Name, Rc<Pool<P::Driver>>>>,
     pub(crate) volumes: RefCell<BTreeMap<Name, Served<P>>>,
     /// Volumes of the configuration that could not be served when last tried.
     waiting: RefCell<BTreeMap<Name, Waiting>>,
@@ -111,14 +113,16 @@ impl<P: Platform> Node<P> {
         let mut pools = BTreeMap::new();
         let devices = Devices::new(config, platform.clone());
         for pool in &config.pools {
-            let opened = Pool::open(pool, &devices).await?;
-            pools.insert(pool.name.value.clone(), opened);
+            let of = |name| devices.find(name).expect("checked with the configuration");
+            let sources: Vec<Source> = pool.devices.value.iter().map(of).collect();
+            let opened = Pool::open(pool, &sources, &devices, Absent::Reported).await?;
+            pools.insert(pool.name.value.clone(), Rc::new(opened));
         }
         let node = Rc::new(Node {
             began: platform.local().env().timer.now(),
             platform,
             frontends,
-            pools,
+            pools: RefCell::new(pools),
             volumes: RefCell::default(),
             waiting: RefCell::default(),
             devices,
@@ -129,7 +133,8 @@ impl<P: Platform> Node<P> {
             changing: Cell::new(false),
             stopped: Cell::new(false),
         });
-        for (name, pool) in &node.pools {
+        let pools = node.pools.borrow().clone();
+        for (name, pool) in &pools {
             let here = |volume: &config::Volume| volume.pool.value == *name;
             for (volume, _) in pool.cache.remembered() {
                 let mut volumes = config.volumes.iter().filter(|v| here(v));
@@ -159,14 +164,16 @@ impl<P: Platform> Node<P> {
         })
     }
 
-    fn pool(&self, name: &str) -> Result<(Name, &Pool<P::Driver>), Refusal> {
-        let found = self.pools.iter().find(|(known, _)| known.as_str() == name);
-        let found = found.map(|(name, pool)| (name.clone(), pool));
-        found.ok_or_else(|| format!("no pool is named {name}; see `hotset pool list`"))
+    fn pool(&self, name: &str) -> Result<Rc<Pool<P::Driver>>, Refusal> {
+        let pools = self.pools.borrow();
+        let found = pools.values().find(|pool| pool.name.as_str() == name);
+        found
+            .cloned()
+            .ok_or_else(|| format!("no pool is named {name}; see `hotset pool list`"))
     }
 
     async fn add_device(&self, pool: &Name, device: &Source) -> Result<(), Refusal> {
-        let pool = &self.pools[pool];
+        let pool = self.pool(pool.as_str())?;
         let lease = self
             .devices
             .open(device, Role::Pool)
@@ -183,7 +190,7 @@ impl<P: Platform> Node<P> {
         let known = self.devices.config();
         let mut known = known.pools.iter().filter(|known| known.name.value == *pool);
         let is_known = known.any(|known| known.devices.value.contains(name));
-        let (_, pool) = self.pool(pool.as_str())?;
+        let pool = self.pool(pool.as_str())?;
         let id = match pool.devices.borrow_mut().remove(name) {
             Some(id) => id,
             // It has gone without it since it was opened.

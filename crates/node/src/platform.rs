@@ -42,8 +42,9 @@ pub trait Platform: Clone + 'static {
     /// Reads the configuration that the node was started from once more; as it is now.
     async fn configuration(&self) -> Result<Config, String>;
 
-    /// The file beside a pool that remembers its devices, made if it is missing.
-    async fn witness(&self, pool: &Name) -> IoResult<BoxDevice>;
+    /// The file beside a pool that remembers its devices, made if it is missing, and for
+    /// nobody else.
+    async fn witness(&self, pool: &Name) -> IoResult<(BoxDevice, Self::Hold)>;
 
     /// The pools that are remembered beside those called `ours`. `Err` if one cannot be read.
     fn other_pools(&self, ours: &[&str]) -> IoResult<Vec<Remembered>>;

@@ -294,9 +294,9 @@ impl Platform for SimPlatform {
         Ok(self.machine.file.borrow().clone())
     }
 
-    async fn witness(&self, pool: &Name) -> IoResult<BoxDevice> {
+    async fn witness(&self, pool: &Name) -> IoResult<(BoxDevice, Hold)> {
         let (target, _) = self.machine.witnesses[pool.as_str()];
-        Ok(BoxDevice::new(self.local.disk(target)?))
+        Ok((BoxDevice::new(self.local.disk(target)?), Hold(None)))
     }
 
     async fn log_witness(&self, volume: &Name) -> IoResult<(BoxDevice, Hold)> {

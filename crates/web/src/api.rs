@@ -70,6 +70,8 @@ pub fn resources() -> OpenApiRouter<App> {
         .routes(routes!(volumes::observe))
         .routes(routes!(advice::advise))
         .routes(routes!(recording::record))
+        .routes(routes!(pools::add_pool))
+        .routes(routes!(pools::remove_pool))
         .routes(routes!(pools::add_device))
         .routes(routes!(pools::remove_device))
         .routes(routes!(arrays::add_member))

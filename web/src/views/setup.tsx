@@ -2,7 +2,7 @@
 
 import { useComputed, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { change, failure, Refused, request } from "../api";
+import { change, failure, Refused, request, segment } from "../api";
 import { status } from "../live";
 import type { Place } from "../model";
 import { Action, Card } from "../parts";
@@ -17,6 +17,9 @@ function describe(place: Place): string {
   const kind = place.rotational === null ? "" : place.rotational ? ", turns" : ", flash";
   return `${place.model ?? "unknown model"}, ${bytes(place.size_bytes)}${kind}`;
 }
+
+/** What a pool is called that set-up makes. */
+const NEW_POOL = "cache";
 
 /** One device as a choice. What is in use cannot be chosen. */
 function Choice(props: { place: Place; name: string; kind: "radio" | "checkbox"; chosen: boolean; erase: boolean; run: () => void }) {
@@ -33,6 +36,13 @@ function Choice(props: { place: Place; name: string; kind: "radio" | "checkbox";
       </span>
     </label>
   );
+}
+
+/** A name for a pool that is not among `taken`. */
+function unused(taken: string[]): string {
+  let name = NEW_POOL;
+  for (let n = 2; taken.includes(name); n++) name = `${NEW_POOL}${n}`;
+  return name;
 }
 
 function body(place: Place) {
@@ -67,7 +77,7 @@ export function Setup() {
   const origin = useSignal<string | null>(null);
   const ssds = useSignal<string[]>([]);
   const mode = useSignal("write-through");
-  const chosenPool = useSignal("");
+  const chosenPool = useSignal<string | null>(null);
   const name = useSignal("");
   const agreed = useSignal(false);
   const busy = useSignal(false);
@@ -82,14 +92,15 @@ export function Setup() {
   }, []);
 
   const pools = status.value?.pools ?? [];
-  const pool = chosenPool.value || (pools[0]?.name ?? "");
+  // An empty choice is a pool that is made.
+  const pool = chosenPool.value ?? pools[0]?.name ?? "";
   const all = places.value ?? [];
   const find = (place: string) => all.find((other) => other.place === place);
   const chosenOrigin = useComputed(() => (origin.value ? find(origin.value) : undefined)).value;
   const erased = ssds.value.map(find).filter((place) => place?.holds);
   const hasDevices = (pools.find((other) => other.name === pool)?.devices.length ?? 0) > 0;
   const volume = name.value || (chosenOrigin ? (chosenOrigin.name ?? plain(chosenOrigin.place)) : "");
-  const ready = chosenOrigin && pool && (ssds.value.length > 0 || hasDevices) && (erased.length === 0 || agreed.value);
+  const ready = chosenOrigin && (ssds.value.length > 0 || hasDevices) && (erased.length === 0 || agreed.value);
 
   const toggle = (place: string) => {
     const has = ssds.value.includes(place);
@@ -100,29 +111,25 @@ export function Setup() {
     if (!chosenOrigin) return;
     busy.value = true;
     let done = true;
-    for (const place of ssds.value) {
-      const device = find(place);
-      if (!device) continue;
-      done = done && (await change("POST", `/api/v1/pools/${encodeURIComponent(pool)}/devices`, body(device)));
-      if (done) ssds.value = ssds.value.filter((other) => other !== place);
+    const devices = ssds.value.map(find).filter((device) => device !== undefined);
+    const used = pool || unused(pools.map((other) => other.name));
+    if (!pool) {
+      done = await change("POST", "/api/v1/pools", { name: used, devices: devices.map(body) });
+      // It stays if the volume is refused; the next attempt uses it.
+      if (done) [chosenPool.value, ssds.value] = [used, []];
+    } else {
+      for (const device of devices) {
+        done = done && (await change("POST", `/api/v1/pools/${segment(pool)}/devices`, body(device)));
+        if (done) ssds.value = ssds.value.filter((other) => other !== device.place);
+      }
     }
-    const wanted = { name: volume, origin: body(chosenOrigin), pool, mode: mode.value };
+    const wanted = { name: volume, origin: body(chosenOrigin), pool: used, mode: mode.value };
     done = done && (await change("POST", "/api/v1/volumes", wanted));
     busy.value = false;
-    if (done) location.hash = `#/volume/${encodeURIComponent(volume)}`;
+    if (done) location.hash = `#/volume/${segment(volume)}`;
   };
 
   if (!places.value) return <p class="muted">Looking for devices…</p>;
-  if (pools.length === 0) {
-    return (
-      <Card title="Set up">
-        <p>
-          The daemon has no pool. Add <code>[[pool]]</code> with a name and <code>devices = []</code> to its configuration and
-          start it again; this page does the rest.
-        </p>
-      </Card>
-    );
-  }
   return (
     <>
       <h1>Set up a cached volume</h1>
@@ -192,6 +199,7 @@ export function Setup() {
               {pools.map((other) => (
                 <option key={other.name}>{other.name}</option>
               ))}
+              <option value="">a new pool</option>
             </select>
           </label>
           <label>

@@ -1,6 +1,6 @@
 //! One change of a running configuration, and what the configuration says after it.
 
-use crate::config::{Array, At, Config, Device, Listen, Name, Volume, VolumeMode};
+use crate::config::{Array, At, Config, Device, Listen, Name, Pool, Volume, VolumeMode};
 use crate::written::Section;
 use std::time::Duration;
 
@@ -25,6 +25,10 @@ pub enum Change {
         /// The device.
         device: Name,
     },
+    /// A pool is closed; no volume uses it.
+    RemovePool(Name),
+    /// A pool is opened on its devices.
+    AddPool(Box<Pool>),
     /// A device is known, or is another than it was; nothing uses it.
     PutDevice(Box<Device>),
     /// An array is known, or is another than it was; nothing uses it.
@@ -104,6 +108,8 @@ impl Change {
                 pool.into_iter()
                     .for_each(|p| p.devices.value.retain(|d| d != device));
             }
+            Change::RemovePool(name) => config.pools.retain(|p| p.name.value != *name),
+            Change::AddPool(pool) => put(&mut config.pools, pool),
             Change::PutDevice(device) => put(&mut config.devices, device),
             Change::PutArray(array) => put(&mut config.arrays, array),
             Change::DropArray(name) => config.arrays.retain(|a| a.name.value != *name),

@@ -6,6 +6,7 @@ use crate::Failure;
 use crate::cli::Pool;
 use control::client::Client;
 use control::protocol::{NamedOrNew, Request};
+use control::section::Section;
 
 pub fn run(command: Pool) -> Result<(), Failure> {
     let (change, request) = match command {
@@ -25,6 +26,32 @@ pub fn run(command: Pool) -> Result<(), Failure> {
             print!("{}", pools(&status));
             return Ok(());
         }
+        Pool::Add {
+            change,
+            pool,
+            devices,
+            policy,
+            line_size,
+        } => {
+            let (mut names, mut new) = (Vec::new(), Vec::new());
+            for device in &devices {
+                match argument(device, None) {
+                    Argument::Named(name) => names.push(name),
+                    Argument::New(name, section) => {
+                        new.push(section.text("name", &name).finish());
+                        names.push(name);
+                    }
+                }
+            }
+            let section = Section::default()
+                .text("name", &pool)
+                .list("devices", &names)
+                .optional("policy", policy.as_deref())
+                .optional("line_size", line_size.as_deref());
+            let (pool, devices) = (section.finish(), new);
+            (change, Request::AddPool { pool, devices })
+        }
+        Pool::Remove { change, pool } => (change, Request::RemovePool { pool }),
         Pool::AddDevice {
             change,
             pool,

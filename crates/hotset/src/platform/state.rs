@@ -43,11 +43,10 @@ pub async fn witness(
     pool: &str,
     host: &Uring,
     local: &Local<UringDriver>,
-) -> IoResult<Disk<UringDriver>> {
+) -> IoResult<(TargetId, Disk<UringDriver>)> {
     let path = file_of(state, pool);
     let whole = (2 * SUPERBLOCK_BYTES) as u64;
-    let (_, disk) = open(state, &path, whole, host, local).await?;
-    Ok(disk)
+    open(state, &path, whole, host, local).await
 }
 
 /// The same beside the log of a volume.

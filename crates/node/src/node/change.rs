@@ -48,6 +48,26 @@ impl<P: Platform> Node<P> {
         }
     }
 
+    /// The devices of a pool, of which `new` are the sections of those that are not known.
+    fn devices_of(&self, pool: &config::Pool, new: Vec<String>) -> Result<Vec<Source>, Refusal> {
+        let new = new.into_iter().map(NamedOrNew::New);
+        let new: Vec<Source> = new
+            .map(|d| self.named_or_new(d))
+            .collect::<Result<_, _>>()?;
+        let names = &pool.devices.value;
+        if let Some(other) = new.iter().find(|device| !names.contains(device.name())) {
+            let (name, pool) = (other.name(), &pool.name.value);
+            return Err(format!(
+                "device {name} is not among those of pool {pool}; name it there"
+            ));
+        }
+        let find = |name: &Name| match new.iter().find(|device| device.name() == name) {
+            Some(device) => Ok(device.clone()),
+            None => self.known(name),
+        };
+        names.iter().map(find).collect()
+    }
+
     /// Does what is asked.
     pub(super) async fn change(&self, request: Request) -> Result<(), Refusal> {
         match request {
@@ -87,8 +107,20 @@ impl<P: Platform> Node<P> {
                 let volume = Name::new(&volume)?;
                 self.apply(&Change::RemoveVolume(volume)).await
             }
+            Request::AddPool { pool, devices } => {
+                let pool = config::Pool::parse(&pool)?;
+                let devices = self.devices_of(&pool, devices)?;
+                self.add_pool(&pool, &devices).await?;
+                devices.iter().for_each(|device| self.note_device(device));
+                self.note(&Change::AddPool(Box::new(pool)));
+                Ok(())
+            }
+            Request::RemovePool { pool } => {
+                let pool = self.pool(&pool)?.name.clone();
+                self.apply(&Change::RemovePool(pool)).await
+            }
             Request::AddDevice { pool, device } => {
-                let (pool, _) = self.pool(&pool)?;
+                let pool = self.pool(&pool)?.name.clone();
                 let source = self.named_or_new(device)?;
                 self.add_device(&pool, &source).await?;
                 self.note_device(&source);
@@ -97,7 +129,8 @@ impl<P: Platform> Node<P> {
                 Ok(())
             }
             Request::RemoveDevice { pool, device } => {
-                let (pool, device) = (self.pool(&pool)?.0, Name::new(&device)?);
+                let pool = self.pool(&pool)?.name.clone();
+                let device = Name::new(&device)?;
                 self.apply(&Change::TakePoolDevice { pool, device }).await
             }
             Request::FailMember { array, member } => {
@@ -202,6 +235,11 @@ impl<P: Platform> Node<P> {
                 }
                 return removed;
             }
+            Change::RemovePool(pool) => self.remove_pool(pool).await?,
+            Change::AddPool(pool) => {
+                let devices = self.devices_of(pool, Vec::new())?;
+                self.add_pool(pool, &devices).await?;
+            }
             Change::GivePoolDevice { pool, device } => {
                 let device = self.known(device)?;
                 self.add_device(pool, &device).await?;
@@ -209,7 +247,7 @@ impl<P: Platform> Node<P> {
             Change::TakePoolDevice { pool, device } => {
                 let taken = self.remove_device(pool, device).await;
                 let has = |pool: &Pool<P::Driver>| pool.devices.borrow().contains_key(device);
-                if taken.is_ok() || !self.pools.get(pool).is_some_and(has) {
+                if taken.is_ok() || !self.pool(pool.as_str()).is_ok_and(|pool| has(&pool)) {
                     self.note(change);
                 }
                 return taken;

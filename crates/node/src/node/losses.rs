@@ -4,7 +4,8 @@ use super::Node;
 use crate::event::Event;
 use crate::platform::Platform;
 use block::Nanos;
-use cache::DeviceState;
+use cache::{DeviceId, DeviceState};
+use control::config::Name;
 use std::collections::HashSet;
 use std::rc::Rc;
 
@@ -15,21 +16,25 @@ impl<P: Platform> Node<P> {
     /// Until the node is stopped.
     pub(super) async fn report_losses(node: Rc<Self>) {
         let timer = node.env().timer;
-        let (mut ejected, mut lost) = (HashSet::new(), HashSet::new());
+        let mut ejected: HashSet<(Name, DeviceId)> = HashSet::new();
+        let mut lost = HashSet::new();
         while !node.stopped.get() {
             timer.sleep(PERIOD).await;
-            for (pool_name, pool) in &node.pools {
+            let before = std::mem::take(&mut ejected);
+            for (pool_name, pool) in node.pools.borrow().iter() {
                 for report in pool.cache.devices() {
                     let DeviceState::Ejected(fault) = report.state else {
                         continue;
                     };
-                    if ejected.insert((pool_name.clone(), report.id)) {
+                    let key = (pool_name.clone(), report.id);
+                    if !before.contains(&key) {
                         node.platform.event(Event::PoolDeviceEjected {
                             pool: pool_name.clone(),
                             device: report.name.clone(),
                             fault,
                         });
                     }
+                    ejected.insert(key);
                 }
             }
             for (name, served) in node.volumes.borrow().iter() {

@@ -1,9 +1,9 @@
-//! A pool of the configuration: opening it on its devices, as many as there are.
+//! A pool of the configuration: opening it on its devices.
 //!
 //! Not here: what is on them, and which of it is trusted (`cache`).
 
 use super::refusal::{Refusal, refusal};
-use crate::arrays::{Devices, Source};
+use crate::arrays::{Devices, Lease, Source};
 use crate::event::Event;
 use crate::leaf::Leaf;
 use crate::place::Role;
@@ -11,52 +11,71 @@ use crate::platform::Platform;
 use block::Driver;
 use cache::{Cache, DeviceId, Durability, Found, PoolDevice};
 use control::config::{self, Name};
+use std::any::Any;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+/// What becomes of a pool one of whose devices cannot be used.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Absent {
+    /// It does without, which is reported.
+    Reported,
+    /// It is not opened.
+    Refused,
+}
+
 /// A pool and the devices it was given.
 pub struct Pool<D: Driver> {
+    pub name: Name,
     pub cache: Cache<Leaf<D>>,
     pub policy: &'static str,
     pub line_bytes: u32,
     pub devices: RefCell<BTreeMap<Name, DeviceId>>,
+    /// Keeps others from the file beside it.
+    _witness: Box<dyn Any>,
 }
 
 impl<D: Driver> Pool<D> {
-    /// Opens the pool that `pool` describes on its devices, and says what was
-    /// found there.
+    /// Opens the pool that `pool` describes on its devices, which `sources` are, and says
+    /// what was found there.
     pub(super) async fn open<P: Platform<Driver = D>>(
         pool: &config::Pool,
+        sources: &[Source],
         all: &Devices<P>,
+        absent: Absent,
     ) -> Result<Pool<D>, Refusal> {
         let platform = &all.platform;
         let (name, env) = (&pool.name.value, platform.local().env());
-        let witness = platform.witness(name).await;
+        let (witness, hold) = platform.witness(name).await.map_err(refusal)?;
         let uuids = platform.clone();
         let durability = Durability {
             label: name.to_string(),
             host: platform.host(),
-            witness: Some(witness.map_err(refusal)?),
+            witness: Some(witness),
             uuids: Box::new(move || uuids.uuid()),
             overwrite: false,
             cold: pool.cold.value,
         };
         let (mut leases, mut members) = (Vec::new(), Vec::new());
-        for device_name in &pool.devices.value {
-            let device = all
-                .find(device_name)
-                .expect("checked with the configuration");
-            let lease = match all.open(&device, Role::Pool).await {
+        for device in sources {
+            let may_lack = absent == Absent::Reported;
+            let lease = match all.open(device, Role::Pool).await {
                 Ok(lease) => lease,
-                Err(error) if matches!(device, Source::Array(_)) || error.kind().is_loss() => {
+                Err(error)
+                    if may_lack
+                        && (matches!(device, Source::Array(_)) || error.kind().is_loss()) =>
+                {
                     platform.event(Event::PoolDeviceAbsent {
                         pool: name.clone(),
-                        device: device_name.clone(),
+                        device: device.name().clone(),
                         why: error.to_string(),
                     });
                     continue;
                 }
-                Err(error) => return Err(refusal(error)),
+                Err(error) => {
+                    release(leases).await;
+                    return Err(refusal(error));
+                }
             };
             members.push(PoolDevice::whole(
                 lease.leaf.clone(),
@@ -69,7 +88,19 @@ impl<D: Driver> Pool<D> {
         let policy = policy::registry::build(pool.policy.value.0, 0, platform.uuid() as u64);
         let policy = policy.expect("the configuration took only names of the registry");
         let opened = Cache::open(engine, policy, env, durability, members).await;
-        let (cache, found) = opened.map_err(refusal)?;
+        let (cache, found) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                release(leases).await;
+                return Err(refusal(error));
+            }
+        };
+        if let (Absent::Refused, Some((at, why))) = (absent, found.absent.first()) {
+            let why = format!("{}: {why}", leases[*at].name());
+            cache.close().await;
+            release(leases).await;
+            return Err(why);
+        }
         let names: Vec<Name> = leases.iter().map(|lease| lease.name().clone()).collect();
         for (at, lease) in leases.into_iter().enumerate() {
             let absent = found.absent.iter().find(|(place, _)| *place == at);
@@ -109,10 +140,18 @@ impl<D: Driver> Pool<D> {
         let devices = used.map(|device| (names[device.at].clone(), device.id));
         let devices = devices.collect();
         Ok(Pool {
+            name: name.clone(),
             cache,
             policy: pool.policy.value.0,
             line_bytes,
             devices: RefCell::new(devices),
+            _witness: Box::new(hold),
         })
+    }
+}
+
+async fn release<P: Platform>(leases: Vec<Lease<P>>) {
+    for lease in leases {
+        lease.release().await;
     }
 }

@@ -43,7 +43,8 @@ impl<P: Platform> Node<P> {
         let mut lost: Vec<_> = join_all(ends).await.into_iter().flatten().collect();
         let shorter = Nanos(self.stop.get().0 / SHORTER);
         let timer = self.env().timer;
-        let closes = self.pools.iter().map(async |(name, pool)| {
+        let pools = self.pools.borrow().clone();
+        let closes = pools.iter().map(async |(name, pool)| {
             if timer.timeout(shorter, pool.cache.close()).await.is_none() {
                 self.platform.event(Event::PoolNotClosed {
                     pool: name.clone(),

@@ -85,7 +85,7 @@ impl<P: Platform> Node<P> {
         logs: &LogDevices<P>,
     ) -> Result<(), Refusal> {
         let name = &volume.name.value;
-        let (pool_name, pool) = self.pool(volume.pool.as_str())?;
+        let pool = self.pool(volume.pool.as_str())?;
         let below = opened.leaf.geometry();
         let sectors = match &volume.size {
             None => None,
@@ -132,7 +132,7 @@ impl<P: Platform> Node<P> {
         let fronted = Fronted::new(cached, log);
         let exported = Profiled::new(fronted, pool.line_bytes, timer.now());
         let about = About {
-            description: format!("{} cached in pool {pool_name}", opened.place),
+            description: format!("{} cached in pool {}", opened.place, pool.name),
             read_only: volume.read_only.value,
         };
         let timed = Timed::timed(exported.clone(), &LATENCY_BOUNDS_US, timer.clone());
@@ -153,7 +153,7 @@ impl<P: Platform> Node<P> {
             tap,
             latencies,
             origin,
-            pool: pool_name,
+            pool: pool.name.clone(),
         };
         self.volumes.borrow_mut().insert(name.clone(), served);
         Ok(())
@@ -195,9 +195,9 @@ impl<P: Platform> Node<P> {
         let flushed = volume.flush().await;
         volume.inner().cached().close().await;
         let served = self.volumes.borrow_mut().remove(name).ok_or_else(none)?;
-        let cache = &self.pools[&served.pool].cache;
-        cache.forget(name.as_str());
-        cache.remember().await;
+        let pool = self.pool(served.pool.as_str())?;
+        pool.cache.forget(name.as_str());
+        pool.cache.remember().await;
         let closed = self.devices.close(&served.origin).await;
         flushed.and(closed).map_err(|error| {
             format!("the volume is removed, but its origin may have lost writes: {error}; check it")

@@ -45,7 +45,7 @@ impl Platform for Bare {
         Err("no files are here".into())
     }
 
-    async fn witness(&self, _: &Name) -> IoResult<BoxDevice> {
+    async fn witness(&self, _: &Name) -> IoResult<(BoxDevice, ())> {
         none()
     }
 

@@ -19,7 +19,8 @@ impl<P: Platform> Node<P> {
         let volumes = self.volumes.borrow();
         let none = || format!("no volume is named {name}; see `hotset volume list`");
         let served = volumes.get(&name).ok_or_else(none)?;
-        let pool = &self.pools[&served.pool];
+        let pools = self.pools.borrow();
+        let pool = &pools[&served.pool];
         let sharing = volumes.values().filter(|other| other.pool == served.pool);
         let counters = served.volume.inner().cached().counters();
         let devices: BTreeSet<Name> = pool.devices.borrow().keys().cloned().collect();

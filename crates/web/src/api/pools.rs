@@ -1,4 +1,4 @@
-//! Pools: their devices.
+//! Pools: making and removing them, and their devices.
 
 use super::body::{Body, Device, Path};
 use super::change::change;
@@ -8,6 +8,57 @@ use crate::routes::App;
 use axum::extract::State;
 use axum::http::StatusCode;
 use control::protocol::Request;
+use control::section::Section;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+/// A pool to be made.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewPool {
+    /// What volumes and reports call it.
+    name: String,
+    /// Its devices; may be none.
+    devices: Vec<Device>,
+    /// Which line makes room for another; `auto` unless given.
+    policy: Option<String>,
+    /// The unit of replacement, such as `64KiB`.
+    line_size: Option<String>,
+}
+
+/// Make a pool; what is on its devices is overwritten
+#[utoipa::path(post, path = "/api/v1/pools", tag = "pools", request_body = NewPool, responses(
+    (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
+))]
+pub async fn add_pool(
+    operator: Operator,
+    State(app): State<App>,
+    Body(new): Body<NewPool>,
+) -> Result<StatusCode, Problem> {
+    let names: Vec<String> = new.devices.iter().map(|d| d.name.clone()).collect();
+    let pool = Section::default()
+        .text("name", &new.name)
+        .list("devices", &names)
+        .optional("policy", new.policy.as_deref())
+        .optional("line_size", new.line_size.as_deref())
+        .finish();
+    let unknown = new.devices.iter().filter(|device| device.is_new());
+    let devices = unknown.map(|device| device.section().finish()).collect();
+    change(&app, &operator, Request::AddPool { pool, devices }).await
+}
+
+/// Remove a pool that no volume uses; what it cached is forgotten
+#[utoipa::path(delete, path = "/api/v1/pools/{pool}", tag = "pools",
+    params(("pool" = String, Path)), responses(
+    (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
+))]
+pub async fn remove_pool(
+    operator: Operator,
+    State(app): State<App>,
+    Path(pool): Path<String>,
+) -> Result<StatusCode, Problem> {
+    change(&app, &operator, Request::RemovePool { pool }).await
+}
 
 /// Add a device to a pool; what is on it is overwritten
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/devices", tag = "pools",

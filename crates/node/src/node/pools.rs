@@ -1,0 +1,63 @@
+//! Pools that come and go while a node runs.
+//!
+//! Invariants:
+//!     a pool that comes has all of its devices, or none of them is used
+//!     it holds nothing: others may have served the volumes that it remembers, and written
+//!     a pool that goes has no volume, neither served nor waiting
+
+use super::Node;
+use super::pool::{Absent, Pool};
+use super::refusal::Refusal;
+use crate::arrays::Source;
+use crate::platform::Platform;
+use control::config::{self, Name};
+use std::rc::Rc;
+
+impl<P: Platform> Node<P> {
+    /// Opens `pool` on `devices`.
+    pub(super) async fn add_pool(
+        &self,
+        pool: &config::Pool,
+        devices: &[Source],
+    ) -> Result<(), Refusal> {
+        let name = &pool.name.value;
+        if self.pools.borrow().contains_key(name) {
+            return Err(format!("a pool is named {name}; choose another name"));
+        }
+        let opened = Pool::open(pool, devices, &self.devices, Absent::Refused).await?;
+        for (volume, _) in opened.cache.remembered() {
+            opened.cache.forget(&volume);
+        }
+        opened.cache.remember().await;
+        let mut pools = self.pools.borrow_mut();
+        pools.insert(name.clone(), Rc::new(opened));
+        Ok(())
+    }
+
+    /// A volume that needs the pool.
+    fn volume_in(&self, pool: &Name) -> Option<Name> {
+        let (served, waiting) = (self.volumes.borrow(), self.waiting.borrow());
+        let served = served.iter().filter(|(_, s)| s.pool == *pool);
+        let waiting = waiting.iter().filter(|(_, w)| w.volume.pool.value == *pool);
+        let names = served.map(|(name, _)| name);
+        names.chain(waiting.map(|(name, _)| name)).next().cloned()
+    }
+
+    /// Closes a pool and releases its devices.
+    pub(super) async fn remove_pool(&self, name: &Name) -> Result<(), Refusal> {
+        let pool = self.pool(name.as_str())?;
+        if let Some(volume) = self.volume_in(name) {
+            return Err(format!(
+                "volume {volume} is cached in pool {name}; remove that first"
+            ));
+        }
+        pool.cache.close().await;
+        self.pools.borrow_mut().remove(name);
+        let devices: Vec<Name> = pool.devices.borrow().keys().cloned().collect();
+        for device in devices {
+            // It holds copies alone: what it could not make durable is read again.
+            let _ = self.devices.close(&device).await;
+        }
+        Ok(())
+    }
+}
