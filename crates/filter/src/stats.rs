@@ -6,13 +6,15 @@
 //!     weighted = integral of q, so weighted / time = mean queue depth
 //!
 //! Latency is kept to two significant digits, up to [`LATENCY_MAX`], in a histogram that grows
-//! with the longest: so a device that did nothing costs little, also in each snapshot.
+//! with the longest. A snapshot shares what has not changed since: so a device that did nothing
+//! costs next to nothing, and neither does an interval in which it did nothing.
 
 use crate::access::{Access, Verb};
 use crate::watch::{Ending, Watch, Watched};
 use block::{Nanos, Timer};
 use hdrhistogram::Histogram;
 use std::cell::RefCell;
+use std::rc::Rc;
 
 /// Longer latencies are counted as this long.
 pub const LATENCY_MAX: Nanos = Nanos::from_secs(3600);
@@ -52,7 +54,8 @@ impl Watch for Meter {
         let mut snapshot = self.0.borrow_mut();
         snapshot.pass(now);
         snapshot.in_flight -= 1;
-        let tally = &mut snapshot.tallies[access.verb as usize];
+        // Copied only if a snapshot was taken since.
+        let tally = Rc::make_mut(&mut snapshot.tallies[access.verb as usize]);
         match ending {
             Ending::Done => {
                 tally.requests += 1;
@@ -111,7 +114,8 @@ impl Tally {
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     at: Nanos,
-    tallies: [Tally; Verb::ALL.len()],
+    tallies: [Rc<Tally>; Verb::ALL.len()],
+    nothing: Rc<Tally>,
     in_flight: u64,
     busy: Nanos,
     weighted: Nanos,
@@ -119,9 +123,11 @@ pub struct Snapshot {
 
 impl Snapshot {
     fn new(at: Nanos) -> Snapshot {
+        let nothing = Rc::new(Tally::new());
         Snapshot {
             at,
-            tallies: std::array::from_fn(|_| Tally::new()),
+            tallies: std::array::from_fn(|_| nothing.clone()),
+            nothing,
             in_flight: 0,
             busy: Nanos::ZERO,
             weighted: Nanos::ZERO,
@@ -158,10 +164,22 @@ impl Snapshot {
         &self.tallies[verb as usize]
     }
 
+    /// Whether requests of one verb ended since `earlier`, a snapshot of the same meter.
+    pub fn has_moved(&self, verb: Verb, earlier: &Snapshot) -> bool {
+        !Rc::ptr_eq(
+            &self.tallies[verb as usize],
+            &earlier.tallies[verb as usize],
+        )
+    }
+
     /// What happened since `earlier`, a snapshot of the same meter.
     pub fn since(&self, earlier: &Snapshot) -> Interval {
         let tallies = self.tallies.iter().zip(&earlier.tallies);
-        let tallies: Vec<_> = tallies.map(|(now, then)| now.since(then)).collect();
+        let tallies = tallies.map(|(now, then)| match Rc::ptr_eq(now, then) {
+            true => self.nothing.clone(),
+            false => Rc::new(now.since(then)),
+        });
+        let tallies: Vec<_> = tallies.collect();
         Interval {
             span: self.at - earlier.at,
             tallies: tallies.try_into().expect("one tally a verb"),
@@ -176,7 +194,7 @@ impl Snapshot {
 pub struct Interval {
     /// How long it is.
     pub span: Nanos,
-    tallies: [Tally; Verb::ALL.len()],
+    tallies: [Rc<Tally>; Verb::ALL.len()],
     busy: Nanos,
     weighted: Nanos,
 }
@@ -211,7 +229,7 @@ impl Interval {
     /// Busy time divided by the requests that ended: what one costs a device
     /// that serves one at a time, and less than that on one that serves several.
     pub fn service_mean(&self) -> Nanos {
-        let ended = |t: &Tally| t.requests + t.errors + t.abandoned;
+        let ended = |t: &Rc<Tally>| t.requests + t.errors + t.abandoned;
         let ended: u64 = self.tallies.iter().map(ended).sum();
         Nanos(self.busy.0.checked_div(ended).unwrap_or(0))
     }

@@ -24,13 +24,20 @@ use std::collections::HashMap;
 pub struct Session {
     at: Option<Nanos>,
     cpu: Nanos,
-    /// By device, with the counters when it was opened, which distinguish one use of
-    /// a name from a later one.
-    devices: HashMap<Name, (Nanos, Snapshot)>,
+    devices: HashMap<Name, Seen>,
     /// Blocks hit and missed, by volume.
     lookups: HashMap<Name, (u64, u64)>,
     /// The recording that ends with the connection.
     pub recording: Option<Recording>,
+}
+
+/// What was last sent of a device.
+struct Seen {
+    /// When it was opened, which distinguishes one use of a name from a later one.
+    opened_at: Nanos,
+    snapshot: Snapshot,
+    read_total: Total,
+    write_total: Total,
 }
 
 impl<P: Platform> Node<P> {
@@ -42,18 +49,15 @@ impl<P: Platform> Node<P> {
         let process = self.platform.process();
         let used = process.cpu - std::mem::replace(&mut session.cpu, process.cpu);
         let mut devices = Vec::new();
-        let mut snapshots = HashMap::new();
+        let mut seen = HashMap::new();
         for (name, opened) in self.devices.open.borrow().iter() {
-            let snapshot = opened.leaf.meter().snapshot(now);
-            let opened_at = opened.at_first.at();
-            let earlier = match session.devices.get(name) {
-                Some((at, earlier)) if *at == opened_at => earlier,
-                _ => &opened.at_first,
-            };
-            devices.push(device(name, opened, &snapshot, &snapshot.since(earlier)));
-            snapshots.insert(name.clone(), (opened_at, snapshot));
+            let earlier = session.devices.remove(name);
+            let earlier = earlier.filter(|seen| seen.opened_at == opened.at_first.at());
+            let (device, now) = device(name, opened, now, earlier);
+            devices.push(device);
+            seen.insert(name.clone(), now);
         }
-        session.devices = snapshots;
+        session.devices = seen;
         let mut lookups = HashMap::new();
         let mut volumes = Vec::new();
         for (name, served) in self.volumes.borrow().iter() {
@@ -87,7 +91,7 @@ impl<P: Platform> Node<P> {
             nbd: Nbd::default(),
             volumes,
             waiting: self.report_waiting(),
-            pools: self.pools.iter().map(|(n, p)| pool(n, p, now)).collect(),
+            pools: self.report_pools(now),
             arrays: self.arrays(now),
             jobs: self.report_jobs(),
             devices,
@@ -101,6 +105,11 @@ impl<P: Platform> Node<P> {
 }
 
 impl<P: Platform> Node<P> {
+    fn report_pools(&self, now: Nanos) -> Vec<PoolStatus> {
+        let pools = self.pools.borrow();
+        pools.iter().map(|(n, p)| pool(n, p, now)).collect()
+    }
+
     /// Devices of the configuration that are open for nothing and in no array.
     fn unused(&self) -> Vec<Unused> {
         let config = self.devices.config();
@@ -134,11 +143,6 @@ fn per(amount: f64, span_s: f64) -> f64 {
     if span_s > 0.0 { amount / span_s } else { 0.0 }
 }
 
-fn counters(snapshot: &cache::Snapshot) -> Counters {
-    let named = snapshot.iter().map(|(c, n)| (c.name().to_owned(), n));
-    named.collect()
-}
-
 fn volume<P: Platform>(name: &Name, served: &Served<P>, hit_percent: Option<f64>) -> Volume {
     Volume {
         name: name.to_string(),
@@ -151,7 +155,7 @@ fn volume<P: Platform>(name: &Name, served: &Served<P>, hit_percent: Option<f64>
         write_back: served.volume.inner().log_status().map(write_back),
         read_total: of_clients(served.latencies.reads()),
         write_total: of_clients(served.latencies.writes()),
-        counters: counters(&served.volume.inner().cached().counters()),
+        counters: Counters::from(&served.volume.inner().cached().counters()),
     }
 }
 
@@ -202,7 +206,7 @@ fn pool<D: Driver>(name: &Name, pool: &Pool<D>, now: Nanos) -> PoolStatus {
         lines,
         memory_bytes: pool.cache.memory_bytes() as u64,
         devices: devices.collect(),
-        counters: counters(&pool.cache.counters()),
+        counters: Counters::from(&pool.cache.counters()),
     }
 }
 
@@ -231,25 +235,42 @@ fn policy<D: Driver>(pool: &Pool<D>, now: Nanos) -> Policy {
 fn device<P: Platform>(
     name: &Name,
     opened: &Opened<P>,
-    now: &Snapshot,
-    interval: &Interval,
-) -> Device {
-    Device {
+    now: Nanos,
+    earlier: Option<Seen>,
+) -> (Device, Seen) {
+    let now = opened.leaf.meter().snapshot(now);
+    let (before, known) = match &earlier {
+        Some(seen) => (&seen.snapshot, Some([&seen.read_total, &seen.write_total])),
+        None => (&opened.at_first, None),
+    };
+    let interval = now.since(before);
+    let [read_total, write_total] = [(Verb::Read, 0), (Verb::Write, 1)].map(|(verb, at)| {
+        let known = known.filter(|_| !now.has_moved(verb, before));
+        known.map_or_else(|| total(now.tally(verb)), |totals| totals[at].clone())
+    });
+    let device = Device {
         name: name.to_string(),
         role: opened.role.name().to_owned(),
         place: opened.place.clone(),
         controller: opened.controller.to_string(),
         size_bytes: opened.leaf.geometry().sectors.bytes(),
-        read: flow(interval, Verb::Read),
-        write: flow(interval, Verb::Write),
+        read: flow(&interval, Verb::Read),
+        write: flow(&interval, Verb::Write),
         errors: Verb::ALL.iter().map(|verb| now.tally(*verb).errors).sum(),
         in_flight: now.in_flight(),
         queue_mean: interval.queue_mean(),
         busy_percent: interval.utilisation() * 100.0,
-        read_total: total(now.tally(Verb::Read)),
-        write_total: total(now.tally(Verb::Write)),
+        read_total: read_total.clone(),
+        write_total: write_total.clone(),
         busy_s: now.busy().as_secs_f64(),
-    }
+    };
+    let seen = Seen {
+        opened_at: opened.at_first.at(),
+        snapshot: now,
+        read_total,
+        write_total,
+    };
+    (device, seen)
 }
 
 fn total(tally: &Tally) -> Total {

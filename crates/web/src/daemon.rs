@@ -8,12 +8,13 @@
 use crate::events::{Event, Events};
 use crate::problem::Problem;
 use axum::http::StatusCode;
+use cache::Counter;
 use control::client::{Client, Error};
 use control::protocol::{Reply, Request};
 use control::recording::Recording;
 use control::status::Status;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -28,42 +29,53 @@ const REPORT_AGE_MAX: Duration = Duration::from_millis(900);
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Counters that a live view shows.
-const LIVE: [&str; 5] = [
-    "blocks_hit",
-    "blocks_missed",
-    "reads_hit",
-    "reads_missed",
-    "writes",
+const LIVE: [Counter; 5] = [
+    Counter::BlocksHit,
+    Counter::BlocksMissed,
+    Counter::ReadsHit,
+    Counter::ReadsMissed,
+    Counter::Writes,
 ];
 
 /// A report.
 pub struct Report {
     /// What the daemon reports.
     pub status: Status,
-    /// What of it a live view shows, as JSON: made once, whoever looks.
-    pub live: String,
+    /// When it came.
+    pub at: Instant,
+    live: OnceLock<String>,
 }
 
 impl Report {
     /// The report of `status`.
     pub fn new(status: Status) -> Report {
-        let mut live = status.clone();
-        for volume in &mut live.volumes {
-            volume.read_total = Default::default();
-            volume.write_total = Default::default();
-        }
-        let volumes = live.volumes.iter_mut().map(|volume| &mut volume.counters);
-        let pools = live.pools.iter_mut().map(|pool| &mut pool.counters);
-        for counters in volumes.chain(pools) {
-            counters.retain(|name, _| LIVE.contains(&&**name));
-        }
-        for device in &mut live.devices {
-            device.read_total = Default::default();
-            device.write_total = Default::default();
-        }
-        let live = serde_json::to_string(&live).expect("plain data");
-        Report { status, live }
+        let live = OnceLock::new();
+        let at = Instant::now();
+        Report { status, at, live }
     }
+
+    /// What of it a live view shows, as JSON: made once, if anybody looks.
+    pub fn live(&self) -> &str {
+        self.live.get_or_init(|| live(&self.status))
+    }
+}
+
+fn live(status: &Status) -> String {
+    let mut live = status.clone();
+    for volume in &mut live.volumes {
+        volume.read_total = Default::default();
+        volume.write_total = Default::default();
+    }
+    let volumes = live.volumes.iter_mut().map(|volume| &mut volume.counters);
+    let pools = live.pools.iter_mut().map(|pool| &mut pool.counters);
+    for counters in volumes.chain(pools) {
+        *counters = counters.only(&LIVE);
+    }
+    for device in &mut live.devices {
+        device.read_total = Default::default();
+        device.write_total = Default::default();
+    }
+    serde_json::to_string(&live).expect("plain data")
 }
 
 /// The daemon behind a control socket.

@@ -11,6 +11,7 @@ mod value;
 mod volumes;
 
 use crate::daemon::Report;
+use control::status::LATENCY_BOUNDS_US;
 use families::{Sample, families};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
@@ -18,12 +19,23 @@ use prometheus_client::encoding::{
 };
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 use value::Value;
 
 /// What a scrape is.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Upper bounds of the buckets of a latency.
+const BOUNDS_S: [f64; LATENCY_BOUNDS_US.len() + 1] = {
+    let mut bounds = [f64::INFINITY; LATENCY_BOUNDS_US.len() + 1];
+    let mut at = 0;
+    while at < LATENCY_BOUNDS_US.len() {
+        bounds[at] = LATENCY_BOUNDS_US[at] as f64 / 1e6;
+        at += 1;
+    }
+    bounds
+};
 
 /// What one scrape shows: a report, or that the daemon does not answer.
 pub fn encode(report: Option<Arc<Report>>) -> String {
@@ -44,12 +56,17 @@ impl fmt::Debug for Scrape {
 }
 
 /// The labels of one sample.
-struct Labels<'a>(&'a [(&'static str, &'a str)]);
+struct Labels<'a, 'b>(&'b families::Labels<'a>);
 
-impl EncodeLabelSet for Labels<'_> {
+impl EncodeLabelSet for Labels<'_, '_> {
     fn encode(&self, encoder: &mut LabelSetEncoder) -> fmt::Result {
-        for label in self.0 {
-            prometheus_client::encoding::EncodeLabel::encode(label, encoder.encode_label())?;
+        for (name, value) in self.0.iter().flatten() {
+            let mut label = encoder.encode_label();
+            let mut key = label.encode_label_key()?;
+            key.write_str(name)?;
+            let mut text = key.encode_label_value()?;
+            text.write_str(value)?;
+            text.finish()?;
         }
         Ok(())
     }
@@ -93,11 +110,13 @@ fn encode_sample(
         Value::Seconds(s) => metric.encode_counter::<NoLabelSet, _, f64>(s, None),
         Value::Gauge(value) => metric.encode_gauge(value),
         Value::Latency(total) => {
-            let bounds = control::status::LATENCY_BOUNDS_US;
-            let bounds = bounds.iter().map(|us| *us as f64 / 1e6);
-            let mut buckets: Vec<_> = bounds.zip(total.latency_counts.iter().copied()).collect();
             let within: u64 = total.latency_counts.iter().sum();
-            buckets.push((f64::INFINITY, total.requests.saturating_sub(within)));
+            let more = total.requests.saturating_sub(within);
+            let counts = total.latency_counts.iter().copied().chain([more]);
+            let mut buckets = BOUNDS_S.map(|bound| (bound, 0));
+            for (bucket, count) in buckets.iter_mut().zip(counts) {
+                bucket.1 = count;
+            }
             metric.encode_histogram::<NoLabelSet>(total.latency_s, total.requests, &buckets, None)
         }
     }

@@ -39,12 +39,13 @@ pub fn router(app: App) -> Router {
     let (api, _) = api::resources().split_for_parts();
     api.route("/", get(page::index))
         .route("/assets/{name}", get(page::asset))
+        .layer(CompressionLayer::new())
+        // To compress a scrape would cost more than all the rest of it.
         .route("/metrics", get(scrape))
         .fallback(nothing)
         .method_not_allowed_fallback(other_method)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(RequestBodyTimeoutLayer::new(BODY_PAUSE_MAX))
-        .layer(CompressionLayer::new())
         .layer(from_fn_with_state(app.clone(), protect))
         .with_state(app)
 }

@@ -69,7 +69,7 @@ impl<P: Platform> Node<P> {
         if let Some(range) = range {
             check(range, size_bytes, &name)?;
         }
-        let pool = &self.pools[&pool_name];
+        let pool = &self.pools.borrow()[&pool_name].clone();
         let now = self.platform.local().env().timer.now();
         volume.tick(now);
         let heat = volume.regions();
@@ -91,7 +91,7 @@ impl<P: Platform> Node<P> {
             lost_devices: lost(pool),
             policy: super::policy(pool, now),
             reasons: reasons(&volume, pool),
-            counters: super::counters(&volume.inner().cached().counters()),
+            counters: control::status::Counters::from(&volume.inner().cached().counters()),
             regions,
             region_bytes: heat.region_lines() * volume.inner().cached().line().bytes(),
             sampled,

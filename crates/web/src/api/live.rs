@@ -1,4 +1,7 @@
 //! The status once a second, as server-sent events.
+//!
+//! Invariant: what a viewer has seen last is at most [`INTERVAL`] old, and what it takes to ask:
+//! the next is asked for so long after the last one came from the daemon, whoever had asked then.
 
 use crate::gate::Reader;
 use crate::problem::Problem;
@@ -24,18 +27,19 @@ pub async fn live(
     _: Reader,
     State(app): State<App>,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
-    let events = unfold((app, false), |(app, begun)| async move {
-        if begun {
-            tokio::time::sleep(INTERVAL).await;
-        }
-        let event = match app.daemon.report().await {
-            Ok(report) => Event::default().event("status").data(&report.live),
+    let events = unfold((app, Duration::ZERO), |(app, pause)| async move {
+        tokio::time::sleep(pause).await;
+        let (event, age) = match app.daemon.report().await {
+            Ok(report) => {
+                let event = Event::default().event("status").data(report.live());
+                (event, report.at.elapsed())
+            }
             Err(problem) => {
                 let text = serde_json::to_string(&problem).expect("plain data");
-                Event::default().event("problem").data(text)
+                (Event::default().event("problem").data(text), Duration::ZERO)
             }
         };
-        Some((Ok(event), (app, true)))
+        Some((Ok(event), (app, INTERVAL.saturating_sub(age))))
     });
     Sse::new(events)
 }

@@ -30,7 +30,16 @@ pub struct Sample<'a> {
     pub value: Value<'a>,
 }
 
-type Labels<'a> = Vec<(&'static str, &'a str)>;
+/// Names and values, at most so many.
+pub type Labels<'a> = [Option<(&'static str, &'a str)>; 4];
+
+fn labels<'a, const N: usize>(given: [(&'static str, &'a str); N]) -> Labels<'a> {
+    let mut labels = [None; 4];
+    for (place, label) in labels.iter_mut().zip(given) {
+        *place = Some(label);
+    }
+    labels
+}
 
 /// The metrics that were defined so far.
 struct Families<'a>(Vec<Family<'a>>);
@@ -50,11 +59,11 @@ impl<'a> Families<'a> {
         name: &str,
         help: &'static str,
         items: &'a [T],
-        labels: impl Fn(&'a T) -> Labels<'a>,
+        named: impl Fn(&'a T) -> Labels<'a>,
         value: impl Fn(&'a T) -> Value<'a>,
     ) {
         let sample = |item| Sample {
-            labels: labels(item),
+            labels: named(item),
             value: value(item),
         };
         self.add(name, help, items.iter().map(sample).collect());
@@ -69,27 +78,27 @@ impl<'a> Families<'a> {
     ) {
         for counter in Counter::ALL {
             let name = format!("{owner}_{}", counter.name());
-            let labels = |item| vec![(owner, of(item).0)];
-            let value = |item| {
-                let counters: &Counters = of(item).1;
-                Value::Counter(counters.get(counter.name()).copied().unwrap_or(0))
-            };
-            self.each(&name, counter.help(), items, labels, value);
+            let named = |item| labels([(owner, of(item).0)]);
+            let value = |item| Value::Counter(of(item).1.value(*counter));
+            self.each(&name, counter.help(), items, named, value);
         }
     }
 }
 
+/// The same with one more.
+fn with<'a>(mut labels: Labels<'a>, more: (&'static str, &'a str)) -> Labels<'a> {
+    let free = labels.iter_mut().find(|label| label.is_none());
+    *free.expect("none has so many") = Some(more);
+    labels
+}
+
 /// A sample for each state there may be, of which the present one is 1.
-fn states<'a>(
-    labels: &[(&'static str, &'a str)],
-    known: &[&'static str],
-    now: &'a str,
-) -> Vec<Sample<'a>> {
+fn states<'a>(of: Labels<'a>, known: &[&'static str], now: &'a str) -> Vec<Sample<'a>> {
     let present = known.iter().copied().find(|state| now.starts_with(state));
     let other = if present.is_none() { Some(now) } else { None };
     let all = known.iter().copied().chain(other);
     let sample = |state| Sample {
-        labels: [labels, &[("state", state)]].concat(),
+        labels: with(of, ("state", state)),
         value: Value::Gauge(if state == present.unwrap_or(now) {
             1.0
         } else {
@@ -159,7 +168,7 @@ fn daemon<'a>(status: &'a Status, to: &mut Families<'a>) {
             Value::Counter(nbd.errors),
         ),
     ] {
-        let labels = Vec::new();
+        let labels = labels([]);
         to.add(name, help, vec![Sample { labels, value }]);
     }
 }
@@ -171,12 +180,12 @@ fn volumes<'a>(status: &'a Status, to: &mut Families<'a>) {
         "The origin, pool and mode of a volume that is served.",
         volumes,
         |v| {
-            vec![
+            labels([
                 ("volume", &v.name),
                 ("origin", &v.origin),
                 ("pool", &v.pool),
                 ("mode", &v.mode),
-            ]
+            ])
         },
         |_| Value::Gauge(1.0),
     );
@@ -185,11 +194,11 @@ fn volumes<'a>(status: &'a Status, to: &mut Families<'a>) {
         "A volume of the configuration that is not served yet.",
         &status.waiting,
         |v| {
-            vec![
+            labels([
                 ("volume", &v.name),
                 ("origin", &v.origin),
                 ("pool", &v.pool),
-            ]
+            ])
         },
         |_| Value::Gauge(1.0),
     );
@@ -197,7 +206,7 @@ fn volumes<'a>(status: &'a Status, to: &mut Families<'a>) {
         "volume_size_bytes",
         "Size of a volume.",
         volumes,
-        |v| vec![("volume", &v.name)],
+        |v| labels([("volume", &v.name)]),
         |v| Value::Gauge(v.size_bytes as f64),
     );
     for (name, help, value) in LOG {
@@ -205,7 +214,7 @@ fn volumes<'a>(status: &'a Status, to: &mut Families<'a>) {
             .iter()
             .filter_map(|v| Some((v, v.write_back.as_ref()?)));
         let sample = |(volume, log): (&'a Volume, &'a WriteBack)| Sample {
-            labels: vec![("volume", volume.name.as_str())],
+            labels: labels([("volume", volume.name.as_str())]),
             value: Value::Gauge(value(log)),
         };
         to.add(name, help, logs.map(sample).collect());
@@ -214,11 +223,11 @@ fn volumes<'a>(status: &'a Status, to: &mut Families<'a>) {
         "volume_quiesced",
         "Whether the changes of a volume are held back.",
         volumes,
-        |v| vec![("volume", &v.name)],
+        |v| labels([("volume", &v.name)]),
         |v| Value::Gauge(f64::from(u8::from(v.quiesced))),
     );
     for (name, help, of) in CLIENTS {
-        to.each(name, help, volumes, |v| vec![("volume", &v.name)], of);
+        to.each(name, help, volumes, |v| labels([("volume", &v.name)]), of);
     }
     to.counters("volume", volumes, |v| (&v.name, &v.counters));
 }
@@ -229,7 +238,7 @@ fn pools<'a>(status: &'a Status, to: &mut Families<'a>) {
         "pool_info",
         "The policy of a pool.",
         pools,
-        |p| vec![("pool", &p.name), ("policy", &p.policy)],
+        |p| labels([("pool", &p.name), ("policy", &p.policy)]),
         |_| Value::Gauge(1.0),
     );
     type Of = fn(&control::status::Pool) -> f64;
@@ -254,13 +263,13 @@ fn pools<'a>(status: &'a Status, to: &mut Families<'a>) {
             name,
             help,
             pools,
-            |p| vec![("pool", &p.name)],
+            |p| labels([("pool", &p.name)]),
             |p| Value::Gauge(of(p)),
         );
     }
     let rules = pools.iter().flat_map(|p| {
         p.rule.would_miss.iter().map(move |(rule, share)| Sample {
-            labels: vec![("pool", &p.name), ("rule", rule)],
+            labels: labels([("pool", &p.name), ("rule", rule)]),
             value: Value::Gauge(*share),
         })
     });
@@ -273,10 +282,10 @@ fn pools<'a>(status: &'a Status, to: &mut Families<'a>) {
         pools.flat_map(|p| {
             p.devices
                 .iter()
-                .map(move |d| (vec![("pool", &*p.name), ("device", &*d.name)], d))
+                .map(move |d| (labels([("pool", &*p.name), ("device", &*d.name)]), d))
         })
     };
-    let state = devices().flat_map(|(labels, d)| states(&labels, &DEVICE_STATES, &d.state));
+    let state = devices().flat_map(|(labels, d)| states(labels, &DEVICE_STATES, &d.state));
     to.add(
         "pool_device_state",
         "Whether a pool's device is in this state.",
@@ -306,7 +315,7 @@ fn arrays<'a>(status: &'a Status, to: &mut Families<'a>) {
     let arrays = &status.arrays;
     let state = arrays
         .iter()
-        .flat_map(|a| states(&[("array", &a.name)], &ARRAY_STATES, &a.state));
+        .flat_map(|a| states(labels([("array", &a.name)]), &ARRAY_STATES, &a.state));
     to.add(
         "array_state",
         "Whether an array is in this state.",
@@ -346,7 +355,7 @@ fn arrays<'a>(status: &'a Status, to: &mut Families<'a>) {
             name,
             help,
             arrays,
-            |a| vec![("array", &a.name)],
+            |a| labels([("array", &a.name)]),
             |a| Value::Gauge(of(a)),
         );
     }
@@ -355,12 +364,12 @@ fn arrays<'a>(status: &'a Status, to: &mut Families<'a>) {
         arrays.flat_map(|a| {
             a.members.iter().map(move |m| {
                 let device = m.device.as_deref().unwrap_or("");
-                (vec![("array", &*a.name), ("device", device)], m)
+                (labels([("array", &*a.name), ("device", device)]), m)
             })
         })
     };
     let present = || members().filter(|(_, m)| m.device.is_some());
-    let state = present().flat_map(|(labels, m)| states(&labels, &MEMBER_STATES, &m.state));
+    let state = present().flat_map(|(labels, m)| states(labels, &MEMBER_STATES, &m.state));
     to.add(
         "array_member_state",
         "Whether a member of an array is in this state.",
@@ -404,7 +413,7 @@ fn arrays<'a>(status: &'a Status, to: &mut Families<'a>) {
     let missing = arrays.iter().map(|a| {
         let missing = a.members.iter().filter(|m| m.device.is_none()).count();
         Sample {
-            labels: vec![("array", &*a.name)],
+            labels: labels([("array", &*a.name)]),
             value: Value::Gauge(missing as f64),
         }
     });
@@ -458,7 +467,7 @@ fn devices<'a>(status: &'a Status, to: &mut Families<'a>) {
             name,
             help,
             &status.devices,
-            |d| vec![("device", &d.name), ("role", &d.role)],
+            |d| labels([("device", &d.name), ("role", &d.role)]),
             of,
         );
     }
