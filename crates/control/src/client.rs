@@ -37,16 +37,30 @@ impl fmt::Display for Error {
             Error::Refused(what) => return f.write_str(what),
             Error::Unreachable(path, cause) => (path.display(), cause),
         };
-        let remedy = match cause.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-                "start `hotset serve`, or name its socket with --control"
+        match cause.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => write!(
+                f,
+                "no daemon answers on {path} ({cause}); start `hotset serve`, or name its socket \
+                 with --control"
+            ),
+            io::ErrorKind::PermissionDenied => write!(
+                f,
+                "the daemon on {path} is not this user's ({cause}); run this as the user that the \
+                 daemon runs as"
+            ),
+            io::ErrorKind::WouldBlock => {
+                write!(f, "the daemon on {path} does not answer; see its log")
             }
-            io::ErrorKind::PermissionDenied => "run this as the user that the daemon runs as",
-            io::ErrorKind::WouldBlock => "the daemon does not answer; see its log",
-            io::ErrorKind::InvalidData => "use hotset and a daemon of the same version",
-            _ => "see whether the daemon still runs",
-        };
-        write!(f, "no daemon answers on {path} ({cause}); {remedy}")
+            io::ErrorKind::InvalidData => write!(
+                f,
+                "the daemon on {path} is of another version: its answer is not understood \
+                 ({cause}); use hotset and a daemon of the same version"
+            ),
+            _ => write!(
+                f,
+                "the daemon on {path} has ended the connection ({cause}); see whether it still runs"
+            ),
+        }
     }
 }
 

@@ -290,47 +290,58 @@ fn other_machines_are_served_with_tls_alone() {
     refused(&mut wrong, 1, &["do not fit each other"]);
     let mut right = web(&place);
     tls(&mut right, "key.pem");
-    let mut child = right.stdout(Stdio::piped()).spawn().unwrap();
+    right.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = right.spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut lines = lines.map(Result::unwrap);
-    let _site = common::Process(child);
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let site = common::Process(child);
     let token = lines
         .find_map(|l| Some(l.strip_prefix("read-only token: ")?.to_owned()))
         .unwrap();
     let url = lines.next().unwrap();
     let address = url.split("https://").nth(1).unwrap().trim_end_matches('/');
-    let mut client = tool("openssl", "openssl");
-    client.args([
-        "s_client",
-        "-quiet",
-        "-verify_return_error",
-        "-servername",
-        "localhost",
-    ]);
-    client
-        .arg("-CAfile")
-        .arg(place.path("cert.pem"))
-        .args(["-connect", address]);
-    let client = client
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
-    let mut client = client.spawn().unwrap();
-    let request = format!(
-        "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\r\n"
+    // What is answered to who trusts the certificate in a file.
+    let answer = |trusted: &str| {
+        let mut client = tool("openssl", "openssl");
+        client.args(["s_client", "-quiet", "-verify_return_error"]);
+        client.args(["-servername", "localhost", "-CAfile"]);
+        client.arg(place.path(trusted)).args(["-connect", address]);
+        client.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut client = client.stderr(Stdio::null()).spawn().unwrap();
+        let request = format!(
+            "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\r\n"
+        );
+        let mut stdin = client.stdin.take().unwrap();
+        // Who does not trust the server may be gone before.
+        let _ = stdin.write_all(request.as_bytes());
+        let mut answer = String::new();
+        let mut stdout = client.stdout.take().unwrap();
+        stdout.read_to_string(&mut answer).unwrap();
+        client.wait().unwrap();
+        answer
+    };
+    fs::copy(place.path("cert.pem"), place.path("old.pem")).unwrap();
+    fs::write(place.path("new.pem"), other.cert.pem()).unwrap();
+    let first = answer("old.pem");
+    assert!(first.contains("hotset_up 1"), "{first}");
+    assert!(first.contains("strict-transport-security"), "{first}");
+    assert_eq!(answer("new.pem"), "");
+
+    // The certificate is renewed, but not by one that its key does not fit.
+    fs::copy(place.path("new.pem"), place.path("cert.pem")).unwrap();
+    site.signal(libc::SIGHUP);
+    let said = said.next().unwrap().unwrap();
+    assert!(
+        said.contains("stays as it was") && said.contains("do not fit each other"),
+        "{said}"
     );
-    let mut stdin = client.stdin.take().unwrap();
-    stdin.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    client
-        .stdout
-        .take()
-        .unwrap()
-        .read_to_string(&mut answer)
-        .unwrap();
-    client.wait().unwrap();
-    assert!(answer.contains("hotset_up 1"), "{answer}");
-    assert!(answer.contains("strict-transport-security"), "{answer}");
+    assert!(answer("old.pem").contains("hotset_up 1"));
+    fs::copy(place.path("other.pem"), place.path("key.pem")).unwrap();
+    site.signal(libc::SIGHUP);
+    common::until("the new certificate", || {
+        answer("new.pem").contains("hotset_up 1")
+    });
     daemon.stop();
 }
 
@@ -383,10 +394,39 @@ fn a_daemon_of_another_version_is_called_one() {
         problem["remedy"],
         "use hotset and a daemon of the same version"
     );
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains("is of another version"), "{detail}");
     let mode = r#"{"mode":"pass-through"}"#;
     let change = site.with(&site.operator, "PUT", "/api/v1/volumes/vol/mode", mode);
     assert_eq!(change.json()["remedy"], problem["remedy"], "{change:?}");
+    let expected = ["is of another version", "of the same version"];
+    refused(&mut place.command("status"), 1, &expected);
     assert_eq!(site.metric("hotset_up"), Some(0.0));
+}
+
+#[test]
+fn of_two_operators_the_second_is_told_what_the_first_has_written() {
+    let place = Place::usual();
+    let daemon = place.serve();
+    let site = Site::start(&place);
+    let file = place.path("hotset.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    let by_hand = text.replace("hit_latency_max = \"10s\"", "hit_latency_max = \"20s\"");
+    fs::write(&file, &by_hand).unwrap();
+    let mode = r#"{"mode":"pass-through"}"#;
+    let refused = site.with(&site.operator, "PUT", "/api/v1/volumes/vol/mode", mode);
+    assert_eq!(refused.status, 409, "{refused:?}");
+    let problem = refused.json();
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(
+        detail.contains("20s") && detail.contains("nothing was changed"),
+        "{detail}"
+    );
+    let remedy = problem["remedy"].as_str().unwrap();
+    assert!(remedy.contains("hotset reload"), "{remedy}");
+    assert_eq!(daemon.status()["volumes"][0]["mode"], "write-through");
+    assert_eq!(fs::read_to_string(&file).unwrap(), by_hand);
+    daemon.stop();
 }
 
 #[test]

@@ -63,7 +63,7 @@ pub fn run(options: Options) -> Result<(), String> {
             options.listen
         ));
     }
-    let tls = options.tls.as_ref().map(serve::tls).transpose()?;
+    let tls = options.tls.as_ref().map(serve::Tls::of).transpose()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(daemon::CONNECTIONS_MAX + 1)

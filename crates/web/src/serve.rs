@@ -26,8 +26,28 @@ const CONNECTION_TIME_MAX: Duration = Duration::from_secs(900);
 /// How long after a failed accept the next is tried.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A server's identity from its files.
-pub fn tls((certificate, key): &(PathBuf, PathBuf)) -> Result<TlsAcceptor, String> {
+/// A server's identity, and the files it comes from.
+pub struct Tls {
+    files: (PathBuf, PathBuf),
+    acceptor: TlsAcceptor,
+}
+
+impl Tls {
+    pub fn of(files: &(PathBuf, PathBuf)) -> Result<Tls, String> {
+        let (files, acceptor) = (files.clone(), acceptor(files)?);
+        Ok(Tls { files, acceptor })
+    }
+
+    /// Reads the files again; what they were stays if they are wrong.
+    fn renew(&mut self) {
+        match acceptor(&self.files) {
+            Ok(renewed) => self.acceptor = renewed,
+            Err(why) => eprintln!("hotset web: the certificate stays as it was: {why}"),
+        }
+    }
+}
+
+fn acceptor((certificate, key): &(PathBuf, PathBuf)) -> Result<TlsAcceptor, String> {
     let wrong = |file: &PathBuf, cause: &dyn std::fmt::Display| {
         format!(
             "{} cannot be used ({cause}); give a file in PEM",
@@ -66,10 +86,10 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener, String> {
     })
 }
 
-/// Serves until SIGINT or SIGTERM.
+/// Serves until SIGINT or SIGTERM; SIGHUP renews the certificate.
 pub async fn serve(
     listener: TcpListener,
-    tls: Option<TlsAcceptor>,
+    mut tls: Option<Tls>,
     router: Router,
 ) -> Result<(), String> {
     let address = listener.local_addr().map_err(|error| error.to_string())?;
@@ -77,6 +97,7 @@ pub async fn serve(
     let signals = |kind| signal(kind).map_err(|error| format!("signals cannot be had: {error}"));
     let mut interrupt = signals(SignalKind::interrupt())?;
     let mut terminate = signals(SignalKind::terminate())?;
+    let mut hangup = signals(SignalKind::hangup())?;
     println!("hotset web: listening on {scheme}://{address}/");
     let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
@@ -84,6 +105,10 @@ pub async fn serve(
             accepted = listener.accept() => accepted,
             _ = interrupt.recv() => return Ok(()),
             _ = terminate.recv() => return Ok(()),
+            _ = hangup.recv() => {
+                tls.iter_mut().for_each(Tls::renew);
+                continue;
+            }
         };
         let Ok((stream, _)) = accepted else {
             // Such as too many open files, which may pass.
@@ -93,7 +118,8 @@ pub async fn serve(
         let Ok(place) = free.clone().try_acquire_owned() else {
             continue;
         };
-        let (tls, router) = (tls.clone(), router.clone());
+        let tls = tls.as_ref().map(|tls| tls.acceptor.clone());
+        let router = router.clone();
         tokio::spawn(async move {
             let _place = place;
             match tls {
