@@ -56,7 +56,11 @@ pub struct Events {
 impl Events {
     /// Those that the file holds; lines that are no events are left out.
     pub fn load(path: &Path) -> Events {
-        let text = fs::read_to_string(path).unwrap_or_default();
+        Events::parse(path, &fs::read_to_string(path).unwrap_or_default())
+    }
+
+    /// Those that the file at `path` holds, which says `text`.
+    pub fn parse(path: &Path, text: &str) -> Events {
         let mut kept: Vec<Event> = text
             .lines()
             .filter_map(|line| serde_json::from_str(line).ok())

@@ -4,13 +4,16 @@
 //! guard it, and who does not show the token gets nothing but the page and the sign-in.
 
 use crate::api;
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, Report};
 use crate::events::Events;
+use crate::metrics;
 use crate::routes::{App, router};
 use crate::serve::converse;
 use crate::tokens::Tokens;
 use axum::Router;
-use std::path::PathBuf;
+use control::status::Status;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
 use tokio::runtime::{Builder, Runtime};
@@ -54,9 +57,27 @@ pub fn hostile(bytes: &[u8]) {
     if let Ok(text) = std::str::from_utf8(bytes) {
         // Whether they are tokens is not the question.
         let _ = Tokens::parse(text);
+        Events::parse(Path::new("/nonexistent/hotset"), text).all();
     }
     api::listed(bytes);
+    if let Ok(status) = serde_json::from_slice(bytes) {
+        reported(status);
+    }
     judge(bytes, &answers(bytes));
+}
+
+/// Shows a report, whatever it says, as far as nothing is written.
+fn reported(status: Status) {
+    let report = Arc::new(Report::new(status));
+    report.live();
+    judge_scrape(&metrics::encode(Some(report)));
+}
+
+/// No name reaches beyond its own line.
+fn judge_scrape(text: &str) {
+    let other = |line: &&str| !line.starts_with("hotset_") && !line.starts_with("# ");
+    let other = text.lines().find(other);
+    assert!(other.is_none(), "a line of its own: {other:?}");
 }
 
 /// What is answered to `bytes` on one connection.
@@ -161,12 +182,39 @@ mod tests {
         judge(b"GET /metrics HTTP/1.1\r\n\r\n", &answers(GOOD.as_bytes()));
     }
 
+    #[test]
+    #[should_panic(expected = "a line of its own")]
+    fn canary_a_name_that_ends_its_line_is_found() {
+        judge_scrape("hotset_volume_info{volume=\"a\nb\"} 1\n");
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
 
         #[test]
         fn any_bytes(bytes in vec(any::<u8>(), 0..300)) {
             hostile(&bytes);
+        }
+
+        #[test]
+        fn a_good_report_changed(changes in vec((any::<prop::sample::Index>(), 0..20_usize, piece()), 1..4)) {
+            let good = serde_json::to_vec(&crate::sample::report().status).unwrap();
+            let mut bytes = good.clone();
+            for (at, cut, piece) in changes {
+                let at = at.index(good.len()).min(bytes.len());
+                let end = (at + cut).min(bytes.len());
+                bytes.splice(at..end, piece.bytes());
+            }
+            hostile(&bytes);
+        }
+
+        #[test]
+        fn a_good_report_with_other_names(name in any::<String>()) {
+            let mut status = crate::sample::report().status;
+            status.volumes[0].name = name.clone();
+            status.devices[0].role = name.clone();
+            status.arrays[0].state = name;
+            reported(status);
         }
 
         #[test]
