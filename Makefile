@@ -5,6 +5,7 @@
 # make fuzz    every parser under the fuzzer, a minute each; needs nightly Rust
 # make mutants faults put into the cache engine and the arrays, which tests must find
 # make page    the page of `hotset web`, from web/; needs Node 20, as the tests do
+# make page-pictures  the pictures of the page in docs/img
 # make page-audit  Lighthouse on that page, and what watching costs with a thousand volumes
 # make models  the plots of docs/models.md
 #
@@ -17,7 +18,7 @@ PACKAGES_BENCH := fio valgrind nbdkit qemu-utils jq
 PACKAGES_DEMO := nginx-light libnbd-bin e2fsprogs fuse3 mount util-linux util-linux-extra
 SHELL_SCRIPTS := tools/install contrib/snapshot vm/prepare vm/run vm/test vm/with-forwards vm/guest/init $(filter-out %.jq,$(wildcard vm/tests/* vm/bench/*))
 
-.PHONY: demo test lint unit guest bench soak fuzz mutants models page page-audit deps-test
+.PHONY: demo test lint unit guest bench soak fuzz mutants models page page-pictures page-audit deps-test
 
 demo:
 	tools/install $(PACKAGES_DEMO)
@@ -90,10 +91,14 @@ mutants:
 page:
 	cd web && npm ci --no-audit --no-fund && npm run build
 
+page-pictures: deps-test
+	HOTSET_PICTURES=/var/lib cargo test --workspace --test page
+
 page-audit:
 	tools/install $(PACKAGES_TEST)
 	cd tools/page-audit && npm ci --no-audit --no-fund
-	cargo test --release -p hotset --test watching -- --ignored --nocapture --test-threads 1
+	cargo build --release --quiet -p hotset
+	HOTSET=$(CURDIR)/target/release/hotset cargo test --workspace --test watching -- --ignored --nocapture --test-threads 1
 
 models:
 	cargo run --release --quiet -p sim --example plot_models

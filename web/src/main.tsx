@@ -7,6 +7,7 @@ import { failure, request, resume, session } from "./api";
 import { away, connect, disconnect } from "./live";
 import { Failure } from "./parts";
 import "./style.css";
+import { sentence } from "./text";
 import { Events } from "./views/events";
 import { Overview } from "./views/overview";
 import { Pools } from "./views/pools";
@@ -67,7 +68,7 @@ function Page() {
         {problem && (
           <div class="banner bad" role="alert">
             <p>
-              <strong>{problem.detail}.</strong> {problem.remedy}.
+              <strong>{sentence(problem.detail)}</strong> {sentence(problem.remedy)}
             </p>
           </div>
         )}

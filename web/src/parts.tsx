@@ -2,6 +2,8 @@
 
 import type { ComponentChildren } from "preact";
 import { failure, session } from "./api";
+import type { Trouble } from "./health";
+import { sentence } from "./text";
 
 export function Card(props: { title: string; children: ComponentChildren; actions?: ComponentChildren }) {
   return (
@@ -36,6 +38,19 @@ export function State(props: { state: string }) {
   const good = ["online", "healthy", "in sync", "on"].includes(props.state);
   const bad = /^(ejected|failed|inactive|lost|missing|degraded)/.test(props.state);
   return <span class={`state ${good ? "good" : bad ? "bad" : "busy"}`}>{props.state}</span>;
+}
+
+/** What is not well, and what to do about it. */
+export function Troubles(props: { found: Trouble[] }) {
+  return (
+    <div class="banner bad" role="alert" id="troubles">
+      {props.found.map((trouble) => (
+        <p key={trouble.subject + trouble.what}>
+          <strong>{sentence(`${trouble.subject} ${trouble.what}`)}</strong> {sentence(trouble.remedy)}
+        </p>
+      ))}
+    </div>
+  );
 }
 
 export function Failure() {

@@ -12,6 +12,22 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+/// A slow disk, an SSD, and no pool.
+const NO_POOL: &str = r#"
+[daemon]
+control = "$/control"
+state = "$/state"
+[[device]]
+name = "archive"
+path = "$/origin"
+model = "ST3500320AS"
+[[device]]
+name = "ssd0"
+path = "$/pool"
+[[listen]]
+unix = "$/nbd"
+"#;
+
 /// A pool without a device, a slow disk and two SSDs that nothing uses, and a mirror.
 const BARE: &str = r#"
 [daemon]
@@ -82,6 +98,16 @@ fn readers(place: &Place, volume: &str) -> Process {
     Process(command.spawn().unwrap())
 }
 
+/// Chooses `archive` to be cached on `ssd0`.
+fn set_up(browser: &mut Browser) {
+    let choice = |name: &str, kind: &str| {
+        format!("//label[.//strong[text()='{name}']]/input[@type='{kind}']")
+    };
+    browser.click("//nav//a[text()='Set up']");
+    browser.click(&choice("archive", "radio"));
+    browser.click(&choice("ssd0", "checkbox"));
+}
+
 /// Watches the hit ratio of the last second until everything hits; before that it was less.
 fn rises(browser: &Browser) {
     let mut seen: Vec<f64> = Vec::new();
@@ -104,12 +130,7 @@ fn six_clicks_lead_from_the_first_page_to_a_cached_volume_that_can_be_watched_an
         browser.sign_in(&site);
 
         browser.clicks = 0;
-        browser.click("//nav//a[text()='Set up']");
-        let choice = |name: &str, kind: &str| {
-            format!("//label[.//strong[text()='{name}']]/input[@type='{kind}']")
-        };
-        browser.click(&choice("archive", "radio"));
-        browser.click(&choice("ssd0", "checkbox"));
+        set_up(&mut browser);
         browser.button("Serve it");
         browser.shows("h1", "Volume archive");
         assert!(browser.clicks <= 6, "{} clicks", browser.clicks);
@@ -136,10 +157,6 @@ fn six_clicks_lead_from_the_first_page_to_a_cached_volume_that_can_be_watched_an
         browser.click("//nav//a[text()='Overview']");
         browser.shows(".hits", "100.0%");
         browser.pictures("overview");
-        browser.click("//nav//a[text()='Set up']");
-        browser.shows("h2", "1. The slow device");
-        browser.pictures("setup");
-
         // An SSD is taken out and put back, and so is a member of the mirror.
         browser.click("//nav//a[text()='Pools']");
         browser.click("//section[@aria-label='Pool fast']//button[text()='Take out']");
@@ -149,7 +166,7 @@ fn six_clicks_lead_from_the_first_page_to_a_cached_volume_that_can_be_watched_an
         browser.click("//section[@aria-label='Pool fast']//button[text()='Add']");
         browser.shows("section[aria-label='Pool fast'] .state", "online");
         browser.click("(//section[@aria-label='Array mirror']//button[text()='Take out'])[2]");
-        browser.shows(".banner.bad", "array mirror is degraded");
+        browser.shows(".banner.bad", "Array mirror is degraded");
         browser.pictures("pools");
         let field = "//section[@aria-label='Array mirror']//input[contains(@placeholder,'name')]";
         browser.write(field, "right");
@@ -163,6 +180,38 @@ fn six_clicks_lead_from_the_first_page_to_a_cached_volume_that_can_be_watched_an
         browser.pictures("events");
         drop(load);
     }
+    daemon.stop();
+}
+
+#[test]
+fn six_clicks_are_enough_where_there_is_no_pool_yet() {
+    let place = Place::new();
+    place.file("pool", 64);
+    fs::write(place.path("origin"), noise(1, 64 << 20)).unwrap();
+    place.config(NO_POOL);
+    let daemon = place.serve();
+    let site = Site::start(&place);
+    {
+        let mut browser = Browser::start();
+        browser.sign_in(&site);
+        browser.clicks = 0;
+        set_up(&mut browser);
+        browser.pictures("setup");
+        browser.button("Serve it");
+        browser.shows("h1", "Volume archive");
+        assert!(browser.clicks <= 6, "{} clicks", browser.clicks);
+        let load = readers(&place, "archive");
+        rises(&browser);
+        drop(load);
+    }
+    let status = daemon.status();
+    assert_eq!(status["pools"][0]["name"], "cache");
+    assert_eq!(status["pools"][0]["devices"][0]["name"], "ssd0");
+    assert_eq!(status["volumes"][0]["pool"], "cache");
+    daemon.stop();
+    // It is so after a restart.
+    let daemon = place.serve();
+    assert_eq!(daemon.status()["volumes"][0]["pool"], "cache");
     daemon.stop();
 }
 
@@ -210,6 +259,21 @@ fn names_with_markup_in_them_are_shown_as_text_and_refusals_are_shown() {
     daemon.stop();
 }
 
+/// Notes at which message of a live stream a loss is said, and when the page shows it.
+const WATCH: &str = r#"
+    window.seen = { messages: 0, said: null, shown: null };
+    const source = new EventSource("/api/v1/live");
+    source.addEventListener("status", (event) => {
+        seen.messages += 1;
+        if (event.data.includes('"ejected')) seen.said ??= seen.messages;
+    });
+    const look = () => {
+        const state = document.querySelector("section[aria-label='Pool fast'] .state");
+        if (state?.textContent.startsWith("ejected")) seen.shown ??= seen.messages;
+    };
+    new MutationObserver(look).observe(document.body, { subtree: true, childList: true, characterData: true });
+"#;
+
 #[test]
 fn an_ssd_that_is_lost_is_seen_at_once_and_comes_back() {
     let place = Place::usual();
@@ -236,9 +300,19 @@ fn an_ssd_that_is_lost_is_seen_at_once_and_comes_back() {
         browser.click("//nav//a[text()='Pools']");
         browser.shows("section[aria-label='Pool fast'] .state", "online");
         until("hits", || daemon.count("blocks_hit") > 1000);
+        browser.run(WATCH, &[]);
         server.kill();
         fs::remove_file(place.path("ram")).unwrap();
         browser.shows("section[aria-label='Pool fast'] .state", "ejected");
+        // It is shown with the message that says it, or the page's own message before or after:
+        // there is one a second. What the test has left on the page is still there.
+        until("the message", || {
+            browser.run("return seen.said", &[]).is_u64()
+        });
+        let seen = browser.run("return seen", &[]);
+        let [said, shown] = ["said", "shown"].map(|when| seen[when].as_i64().unwrap());
+        assert!((said - shown).abs() <= 1, "{seen}");
+        println!("an SSD's loss, by messages of the live stream: {seen}");
         browser.shows(".banner.bad", "replace the device or its cable");
         browser.pictures("loss");
 

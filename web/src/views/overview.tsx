@@ -6,7 +6,7 @@ import { Chart } from "../chart";
 import { troubles } from "../health";
 import { series, status } from "../live";
 import type { Status, Volume } from "../model";
-import { Action, Card, State, Table } from "../parts";
+import { Action, Card, State, Table, Troubles } from "../parts";
 import { bytes, count, figure, span } from "../text";
 import { Recent } from "./events";
 
@@ -25,18 +25,7 @@ function Health(props: { now: Status }) {
       </div>
     );
   }
-  return (
-    <div class="banner bad" role="alert" id="troubles">
-      {found.map((trouble) => (
-        <p key={trouble.subject + trouble.what}>
-          <strong>
-            {trouble.subject} {trouble.what}.
-          </strong>{" "}
-          {trouble.remedy}.
-        </p>
-      ))}
-    </div>
-  );
+  return <Troubles found={found} />;
 }
 
 export function Switch(props: { volume: Volume }) {

@@ -5,7 +5,7 @@ import { change, segment } from "../api";
 import { troubles } from "../health";
 import { status } from "../live";
 import type { ArrayState, Pool } from "../model";
-import { Action, Card, State, Table } from "../parts";
+import { Action, Card, State, Table, Troubles } from "../parts";
 import { bytes, figure, latency, plain, span } from "../text";
 
 /** Rows shown at a time. */
@@ -136,18 +136,7 @@ export function Pools() {
   return (
     <>
       <h1>Pools, arrays and devices</h1>
-      {found.length > 0 && (
-        <div class="banner bad" role="alert">
-          {found.map((trouble) => (
-            <p key={trouble.subject + trouble.what}>
-              <strong>
-                {trouble.subject} {trouble.what}.
-              </strong>{" "}
-              {trouble.remedy}.
-            </p>
-          ))}
-        </div>
-      )}
+      {found.length > 0 && <Troubles found={found} />}
       {now.pools.map((pool) => (
         <PoolCard key={pool.name} pool={pool} />
       ))}

@@ -61,6 +61,21 @@ function Heat(props: { explained: Explained }) {
   );
 }
 
+function Reasons(props: { reasons: Explained["reasons"] }) {
+  if (props.reasons.length === 0) return <p class="muted">So far nothing was kept out of the pool, and nothing has left it.</p>;
+  return (
+    <Table label="Decisions" head={["Reason", "Count", "Meaning"]}>
+      {props.reasons.map((reason) => (
+        <tr key={reason.name}>
+          <th scope="row">{reason.name}</th>
+          <td>{figure(reason.count, 0)}</td>
+          <td>{reason.help}</td>
+        </tr>
+      ))}
+    </Table>
+  );
+}
+
 function Why(props: { volume: string; size: number }) {
   const at = useSignal("0");
   const lines = useSignal<Line[] | null>(null);
@@ -83,7 +98,7 @@ function Why(props: { volume: string; size: number }) {
       <p class="row">
         <label>
           The MiB at{" "}
-          <input type="number" min="0" value={at.value} onInput={(e) => (at.value = e.currentTarget.value)} /> MiB
+          <input type="number" min="0" value={at.value} onInput={(e) => (at.value = e.currentTarget.value)} />
         </label>
         <button type="button" onClick={ask}>
           Explain
@@ -203,17 +218,7 @@ export function VolumeView(props: { name: string }) {
       )}
       {explained.value && (
         <Card title="Decisions by reason">
-          <Table label="Decisions" head={["Reason", "Count", "Meaning"]}>
-            {explained.value.reasons
-              .filter((reason) => reason.count > 0)
-              .map((reason) => (
-                <tr key={reason.name}>
-                  <th scope="row">{reason.name}</th>
-                  <td>{figure(reason.count, 0)}</td>
-                  <td>{reason.help}</td>
-                </tr>
-              ))}
-          </Table>
+          <Reasons reasons={explained.value.reasons.filter((reason) => reason.count > 0)} />
         </Card>
       )}
       <Why volume={props.name} size={volume.size_bytes} />

@@ -180,7 +180,7 @@ impl Browser {
     }
 
     /// Looks at the page at every width, where nothing may be cut off; takes pictures into
-    /// `docs/img` where `HOTSET_PICTURES` is set.
+    /// `docs/img` where `HOTSET_PICTURES` names a directory, which is then that of all files.
     pub fn pictures(&self, name: &str) {
         for screen in WIDTHS {
             self.size(screen);

@@ -17,9 +17,10 @@ use tempfile::TempDir;
 /// one that was killed still holds.
 const TIMEOUT: Duration = Duration::from_secs(180);
 
-/// The command under test.
+/// The command under test: what was built with the tests, unless `HOTSET` names another.
 pub fn hotset() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_hotset"))
+    let built = || env!("CARGO_BIN_EXE_hotset").into();
+    Command::new(std::env::var_os("HOTSET").unwrap_or_else(built))
 }
 
 /// A program of a Debian package; panics with what to install if it is missing.
@@ -155,8 +156,13 @@ impl Place {
     /// On the file system that the build is on, for `/tmp` may have no direct
     /// I/O, and with a short path, for those of sockets must be.
     pub fn new() -> Place {
+        let pictured = std::env::var_os("HOTSET_PICTURES");
+        let parent = pictured.unwrap_or(env!("CARGO_TARGET_TMPDIR").into());
         Place {
-            dir: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap(),
+            dir: tempfile::Builder::new()
+                .prefix("hotset-")
+                .tempdir_in(parent)
+                .unwrap(),
         }
     }
 

@@ -120,7 +120,8 @@ pub fn listed(json: &[u8]) -> Vec<Place> {
 
 fn place(block: &Block, to: &mut Vec<Place>) {
     if block.size.unwrap_or(0) > 0 {
-        let mounted = block.mountpoints.iter().flatten().next();
+        // Of several, such as bind mounts, the shortest says most.
+        let mounted = block.mountpoints.iter().flatten().min_by_key(|at| at.len());
         let parts = block.children.len();
         let holds = match (&block.fstype, parts) {
             (Some(kind), _) => Some(kind.clone()),
@@ -155,7 +156,7 @@ mod tests {
                 {"path": "/dev/sda", "size": 1000, "model": " ST3500320AS ", "rota": true,
                  "fstype": null, "mountpoints": [null], "type": "disk", "children": [
                     {"path": "/dev/sda1", "size": 900, "model": null, "rota": true,
-                     "fstype": "ext4", "mountpoints": ["/"], "type": "part"}]},
+                     "fstype": "ext4", "mountpoints": ["/srv", "/"], "type": "part"}]},
                 {"path": "/dev/nvme0n1", "size": 500, "model": "SSD", "rota": false,
                  "fstype": null, "mountpoints": [null], "type": "disk"},
                 {"path": "/dev/loop0", "size": 0, "model": null, "rota": false,
