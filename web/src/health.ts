@@ -20,7 +20,7 @@ export function troubles(now: Status): Trouble[] {
       const remedy = device.state.startsWith("ejected")
         ? `reads go to the origins meanwhile, and no data is lost; replace the device or its cable, then take it out of the pool and add it again under Pools`
         : "wait until it has left";
-      add(`pool ${pool.name}`, `device ${device.name} is ${device.state}`, remedy);
+      add(`device ${device.name} of pool ${pool.name}`, `is ${device.state}`, remedy);
     }
     if (pool.devices.length === 0) {
       add(`pool ${pool.name}`, "has no device: every read goes to an origin", "add a device under Pools");
