@@ -384,10 +384,7 @@ unix = "/run/hotset/nbd.sock"
             devices: vec!["name = \"y\"\npath = \"/y\"\n".into()],
         };
         let added = with(TEXT, pool).unwrap();
-        assert!(
-            changed(&added).0.is_empty() && added.contains("path = \"/y\""),
-            "{added}"
-        );
+        assert!(changed(&added).0.is_empty() && added.contains("/y"));
         let removed = with(&added, Request::RemovePool { pool: "p".into() }).unwrap();
         assert!(!removed.contains("name = \"p\"") && removed.contains("name = \"y\""));
 

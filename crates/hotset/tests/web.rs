@@ -405,7 +405,7 @@ fn a_daemon_of_another_version_is_called_one() {
 }
 
 #[test]
-fn of_two_operators_the_second_is_told_what_the_first_has_written() {
+fn of_two_operators_the_second_is_shown_what_the_first_has_written() {
     let place = Place::usual();
     let daemon = place.serve();
     let site = Site::start(&place);

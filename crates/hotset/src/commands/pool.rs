@@ -3,10 +3,92 @@
 use super::status::pools;
 use super::text::{Argument, argument};
 use crate::Failure;
-use crate::cli::Pool;
+use crate::cli::{Change, Control};
+use clap::Subcommand;
 use control::client::Client;
 use control::protocol::{NamedOrNew, Request};
 use control::section::Section;
+use std::path::PathBuf;
+
+#[derive(Subcommand)]
+pub enum Pool {
+    /// List the pools and their devices
+    List {
+        #[command(flatten)]
+        control: Control,
+    },
+    /// Make a pool; what is on its devices is overwritten
+    Add {
+        #[command(flatten)]
+        change: Change,
+        /// Its name
+        pool: String,
+        /// Devices of the configuration, paths of files or block devices, or NBD URIs
+        devices: Vec<String>,
+        /// Which line makes room for another; see docs/policies.md
+        #[arg(long)]
+        policy: Option<String>,
+        /// The unit of replacement, such as 64KiB
+        #[arg(long)]
+        line_size: Option<String>,
+    },
+    /// Remove a pool that no volume uses; what it cached is forgotten
+    Remove {
+        #[command(flatten)]
+        change: Change,
+        /// The pool
+        pool: String,
+    },
+    /// Add a device to a pool; what is on it is overwritten
+    AddDevice {
+        #[command(flatten)]
+        change: Change,
+        /// The pool
+        pool: String,
+        /// A device of the configuration, the path of a file or block device, or an NBD URI
+        device: String,
+        /// What reports call it; made from its path unless given
+        #[arg(long)]
+        name: Option<String>,
+        /// Its failure domain
+        #[arg(long)]
+        controller: Option<String>,
+    },
+    /// Inspect what a pool device, or a pool's witness, holds and what of it is damaged
+    ///
+    /// Reads only, and only while no daemon uses it. Exits with status 1 if
+    /// something is damaged.
+    Inspect {
+        /// The path of the file or block device
+        device: PathBuf,
+        /// Read every line and verify its checksums
+        #[arg(long)]
+        lines: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Blank a device, so that a pool takes it: what it holds is lost
+    Format {
+        /// The path of the file or block device
+        device: PathBuf,
+        /// Do so although it holds something
+        #[arg(long)]
+        yes: bool,
+        /// Do so although it has what a volume may owe its origin, which then stays as it is
+        #[arg(long)]
+        rewind: bool,
+    },
+    /// Take a device out of a pool
+    RemoveDevice {
+        #[command(flatten)]
+        change: Change,
+        /// The pool
+        pool: String,
+        /// The device's name
+        device: String,
+    },
+}
 
 pub fn run(command: Pool) -> Result<(), Failure> {
     let (change, request) = match command {
