@@ -42,7 +42,7 @@ fn main() {
             let (measured, _) = perc_mail::run_one(seed, mail, threads).expect("a run");
             let (sum, s) = measured.whole();
             let rows = [
-                ("reads", sum.reads),
+                ("reads", sum.all_reads()),
                 ("writes", sum.writes),
                 ("commits", sum.commits),
                 ("scans", sum.scans),
@@ -51,6 +51,8 @@ fn main() {
                 let ms = of.mean_ms();
                 println!("mail {name}: {:.1}/s, {ms:.3} ms", of.reads as f64 / s);
             }
+            let databases = sum.reads.map(|reads| format!("{:.2}", reads.mean_ms()));
+            println!("mail reads of each database, ms: {}", databases.join(", "));
         } else {
             let (measured, _) = oltp.run_one(seed).expect("a run");
             let (sum, s) = measured.whole();

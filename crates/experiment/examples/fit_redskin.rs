@@ -15,6 +15,8 @@ fn main() {
             "files" => scale.files = value as u32,
             "exponent" => scale.exponent = value,
             "memory_mib" => scale.memory_pages = (value as u32) << 8,
+            "answer_us" => scale.client.answer = Nanos::from_micros(value as u64),
+            "between_us" => scale.client.between = Nanos::from_micros(value as u64),
             "processor_us" => scale.processor = Nanos::from_micros(value as u64),
             _ => panic!("no parameter is called {name}"),
         }

@@ -35,7 +35,7 @@ pub struct Choice {
     pub name: &'static str,
     /// Lines of the pool's section, beside its defaults.
     pub pool: &'static str,
-    /// The flash, in percent of the experiment's.
+    /// The flash, in percent of what the default has.
     pub flash_percent: u64,
     /// Whether it takes two flash drives, of half the size each where the experiment has one.
     pub is_split: bool,
@@ -169,11 +169,16 @@ pub struct Came {
     pub virtual_s: f64,
 }
 
-/// Tries a choice on a load.
-pub fn choose<L: Load>(load: L, seed: u64, choice: Choice) -> Result<Came, String> {
+/// Tries a choice on a load, where the default has so many percent of the experiment's flash.
+pub fn choose<L: Load>(
+    load: L,
+    seed: u64,
+    flash_percent: u64,
+    choice: Choice,
+) -> Result<Came, String> {
     let text = choice.configure(&load.topology());
     let tried = async move |rig| try_on(rig, load, seed, choice).await;
-    let load = load.with_flash(choice.flash_percent);
+    let load = load.with_flash(flash_percent * choice.flash_percent / 100);
     let (came, _) = load.on_node(seed, &text, tried)?;
     Ok(came)
 }

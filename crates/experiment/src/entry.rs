@@ -11,8 +11,9 @@ pub type Run = fn(u64, bool, &dyn Fn(&str)) -> Result<Outcome, String>;
 /// The same without the part of its model that has this place among them.
 pub type Without = fn(u64, bool, usize, &dyn Fn(&str)) -> Result<Outcome, String>;
 
-/// Runs its load with another choice, of one seed, in the quick form or not.
-pub type Choose = fn(u64, bool, Choice) -> Result<Came, String>;
+/// Runs its load with another choice, of one seed, in the quick form or not, on so many percent
+/// of its flash.
+pub type Choose = fn(u64, bool, u64, Choice) -> Result<Came, String>;
 
 /// Records what its load asks of its volumes, of one seed, in the quick form or not; the
 /// simulated seconds.

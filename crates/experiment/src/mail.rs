@@ -23,13 +23,15 @@ use std::rc::Rc;
 
 /// Purposes of random streams: one a thread, from here on.
 const THREADS: u64 = 2_000_000;
+/// The most databases of a store.
+pub const DATABASES_MAX: usize = 5;
 /// A log begins again after so many bytes.
 const LOG_BYTES: u64 = 1 << 30;
 
 /// A store, and what is asked of it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Shape {
-    /// Databases, each with its log behind it.
+    /// Databases, each with its log behind it; `DATABASES_MAX` at most.
     pub databases: u32,
     /// From the start of one to the next.
     pub apart_bytes: u64,
@@ -68,8 +70,8 @@ impl Shape {
 /// What was asked for in one interval, or in all.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Served {
-    /// Pages read for transactions.
-    pub reads: Reads,
+    /// Pages read for transactions, by database.
+    pub reads: [Reads; DATABASES_MAX],
     /// Pages written.
     pub writes: Reads,
     /// Writes of logs.
@@ -79,9 +81,16 @@ pub struct Served {
 }
 
 impl Served {
+    /// Pages read for transactions of all databases.
+    pub fn all_reads(&self) -> Reads {
+        let mut sum = Reads::default();
+        self.reads.iter().for_each(|reads| sum += *reads);
+        sum
+    }
+
     /// Pages read and written.
     pub fn pages(&self) -> Reads {
-        let mut sum = self.reads;
+        let mut sum = self.all_reads();
         sum += self.writes;
         sum
     }
@@ -89,7 +98,8 @@ impl Served {
 
 impl AddAssign for Served {
     fn add_assign(&mut self, other: Served) {
-        self.reads += other.reads;
+        let both = self.reads.iter_mut().zip(other.reads);
+        both.for_each(|(sum, reads)| *sum += reads);
         self.writes += other.writes;
         self.commits += other.commits;
         self.scans += other.scans;
@@ -134,7 +144,8 @@ async fn work<D: Device + 'static>(store: Rc<Store<D>>, database: u32, mut rng: 
         meter.env.timer.sleep(think(&mut rng, shape.pause)).await;
         let page = rng.below(shape.database_bytes / shape.page_bytes);
         let at = shape.database(database) + page * shape.page_bytes;
-        meter.read(|s| &mut s.reads, at, shape.page_bytes).await;
+        let (own, bytes) = (database as usize, shape.page_bytes);
+        meter.read(|s| &mut s.reads[own], at, bytes).await;
         if rng.chance(shape.changed) {
             let writer = store.clone();
             meter.env.spawn.spawn(async move {
@@ -218,12 +229,12 @@ mod tests {
         let waits = (f64::from(shape.threads) - 1.0) * commits * io / cycle * 0.5 * io * commits;
         let reads = reads * cycle / (cycle + waits);
         let close = |ours: f64, exact: f64| (ours / exact - 1.0).abs() < 0.02;
-        close(sum.reads.reads as f64 / s, reads)
+        close(sum.all_reads().reads as f64 / s, reads)
             && close(sum.writes.reads as f64 / s, reads * shape.changed)
             && (sum.commits.reads as f64 / s / (reads * commits) - 1.0).abs() < 0.04
             && close(sum.scans.bytes as f64 / s, 3.0 * (4 << 20) as f64)
             // A page that is still being written is waited for.
-            && (sum.reads.mean_ms() - 1.0).abs() < 1e-4
+            && (sum.all_reads().mean_ms() - 1.0).abs() < 1e-4
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! threads, and the most threads that it answers in time.
 //!
 //! Mailboxes, databases and pages are as published. The tool adds threads until the mean
-//! read of the databases or the mean write of the logs takes too long.
+//! read of a database, of any of them, or the mean write of the logs takes too long.
 //!
 //! Not here: processor time, and the hour-long tests; rates are those of minutes.
 
@@ -88,7 +88,7 @@ const PARTS: [Part<Shape>; 6] = [
 pub const THREADS: u32 = 7;
 /// The most that are tried.
 const THREADS_MAX: u32 = 16;
-/// What a test passes at: mean reads of databases, and mean writes of logs.
+/// What a test passes at: mean reads of each database, and mean writes of logs.
 const READ_MS_MAX: f64 = 20.0;
 const COMMIT_MS_MAX: f64 = 10.0;
 
@@ -144,8 +144,8 @@ pub fn run_one(seed: u64, scale: Scale, threads: u32) -> Result<(Measured<Served
 fn passes(measured: &Measured<Served>) -> bool {
     let (sum, _) = measured.whole();
     // What was not asked took no time.
-    let slow = sum.reads.mean_ms() > READ_MS_MAX || sum.commits.mean_ms() > COMMIT_MS_MAX;
-    !slow
+    let fast = |reads: &Reads, most: f64| reads.mean_ms() <= most || reads.reads == 0;
+    sum.reads.iter().all(|reads| fast(reads, READ_MS_MAX)) && fast(&sum.commits, COMMIT_MS_MAX)
 }
 
 /// Everything that was printed, measured with one seed. Passes each part to `done`.
@@ -163,8 +163,8 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, Stri
     // Four tests were printed, and their average.
     for of in ["1", "2", "3", "4", "average"] {
         for (figure, value) in [
-            ("iops", (sum.reads.reads + sum.writes.reads) as f64 / s),
-            ("read", sum.reads.mean_ms()),
+            ("iops", sum.pages().reads as f64 / s),
+            ("read", sum.all_reads().mean_ms()),
             ("log", sum.commits.mean_ms()),
             // Processors take no time here.
             ("cpu", 0.0),

@@ -3,9 +3,8 @@
 //!
 //! A request takes a round trip to connect, one for question and answer, the server's
 //! processor, what the host has to read, and the wire. The first byte leaves when the
-//! first window of the file is read, and the rest is read while the wire is busy.
-//!
-//! Left out: what the client itself needs between two requests.
+//! first window of the file is read, and the rest is read while the wire is busy. The client
+//! then takes its time with the answer, and again before it asks for the next.
 
 use crate::host::{Host, WINDOW_PAGES};
 use crate::site::File;
@@ -41,6 +40,15 @@ impl Server {
     }
 }
 
+/// What the client takes for itself.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Client {
+    /// With an answer, once all of it is there: the request's time has it.
+    pub answer: Nanos,
+    /// From there to its next request.
+    pub between: Nanos,
+}
+
 /// What a replay prints, in the terms of the load tool.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Measured {
@@ -64,7 +72,7 @@ const INTERVAL: Nanos = Nanos::from_secs(1);
 pub async fn replay(
     env: &Env,
     host: &Host<impl Device>,
-    server: Server,
+    (server, client): (Server, Client),
     log: impl Iterator<Item = File>,
     answered: impl Fn(),
 ) -> IoResult<(Measured, Curve)> {
@@ -72,19 +80,18 @@ pub async fn replay(
     let mut sums = Sums::default();
     let mut points: Vec<Tally> = Vec::new();
     for file in log {
-        let asked = env.timer.now();
+        let asked = env.timer.now() + client.between;
         let half = Nanos(server.round_trip.0 / 2);
-        env.timer
-            .sleep(server.round_trip + half + server.processor)
-            .await;
+        let arrived = asked + server.round_trip + half;
+        env.timer.until(arrived + server.processor).await;
         host.read(file.directory, 1).await?;
         host.read(file.inode, 1).await?;
         let first = file.pages().min(WINDOW_PAGES);
         host.read(file.data, first).await?;
         let read = env.timer.now();
         host.read(file.data + first, file.pages() - first).await?;
-        env.timer.until(read + server.on_wire(file.bytes)).await;
-        env.timer.sleep(half).await;
+        let sent = env.timer.now().max(read + server.on_wire(file.bytes));
+        env.timer.until(sent + half + client.answer).await;
         answered();
         let ended = env.timer.now();
         sums.add(read + half - asked, ended - asked, file.bytes);
@@ -156,11 +163,21 @@ mod tests {
         }
     }
 
+    const CLIENT: Client = Client {
+        answer: Nanos::from_micros(120),
+        between: Nanos::from_micros(40),
+    };
+
     fn replayed(server: Server, files: Vec<u64>) -> Measured {
+        replayed_by(Client::default(), server, files)
+    }
+
+    fn replayed_by(client: Client, server: Server, files: Vec<u64>) -> Measured {
         on_disk(READ, async move |gate, env| {
             let log = files.into_iter().map(file);
             let host = Host::new(gate, 1_000);
-            replay(&env, &host, server, log, || ()).await.unwrap().0
+            let both = (server, client);
+            replay(&env, &host, both, log, || ()).await.unwrap().0
         })
     }
 
@@ -189,5 +206,18 @@ mod tests {
             ..SERVER
         };
         assert!(!near(replayed(slower, log).mtt_ms, found.mtt_ms));
+    }
+    /// What the client takes with an answer is in the request's time, and what it takes between
+    /// two is not; neither is before the first byte.
+    #[test]
+    fn the_client_takes_its_own_time() {
+        let log = vec![0, 1, 0, 2, 1, 3, 3, 2, 1, 0];
+        let without = replayed(SERVER, log.clone());
+        let with = replayed_by(CLIENT, SERVER, log);
+        assert!(near(with.mttfb_ms, without.mttfb_ms), "{with:?}");
+        assert!(near(with.mtt_ms, without.mtt_ms + 0.120), "{with:?}");
+        let cycle_ms = 1e3 / without.tps + 0.160;
+        assert!(near(with.tps, 1e3 / cycle_ms), "{with:?}");
+        assert!(near(with.ttsd_ms, without.ttsd_ms), "{with:?}");
     }
 }

@@ -84,7 +84,7 @@ fn every_printed_figure_of_the_log_replay_has_its_row() {
         .unwrap();
     let rows: Vec<Value> = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}", all(&output)));
-    assert_eq!(rows.len(), 69);
+    assert_eq!(rows.len(), 82);
     for row in &rows {
         let of = |key: &str| row[key].as_f64().unwrap();
         assert!(

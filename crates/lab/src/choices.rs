@@ -42,7 +42,7 @@ pub struct Row {
 /// A size of the pool, and its hits as advised and as measured.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Advised {
-    /// In percent of the experiment's.
+    /// In percent of the default's.
     pub flash_percent: u64,
     /// As advised after the first minutes; nothing if too little was known.
     pub predicted_percent: Option<f64>,
@@ -63,6 +63,9 @@ pub struct Tried {
     pub seed: u64,
     /// How many.
     pub seeds: u64,
+    /// The default's flash, in percent of the experiment's.
+    #[serde(default = "whole")]
+    pub flash_percent: u64,
     /// What runs it again.
     pub command: String,
     /// Of the program that ran.
@@ -83,9 +86,14 @@ pub struct Tried {
     pub met: bool,
 }
 
+/// All of an experiment's flash.
+const fn whole() -> u64 {
+    100
+}
+
 impl Tried {
-    /// Of what each of [`ALL`] came to, seed by seed.
-    pub fn new(about: About, came: &[Vec<Came>]) -> Tried {
+    /// Of what each of [`ALL`] came to, seed by seed, on so many percent of the flash.
+    pub fn new(about: About, flash_percent: u64, came: &[Vec<Came>]) -> Tried {
         let default = &came[0];
         let row = |(choice, came): (&Choice, &Vec<Came>)| {
             let rates = || came.iter().map(|came| came.rate);
@@ -127,6 +135,7 @@ impl Tried {
             quick: about.quick,
             seed: about.seed,
             seeds: default.len() as u64,
+            flash_percent,
             command: about.command,
             commit: about.commit,
             virtual_seconds: came.iter().flatten().map(|came| came.virtual_s).sum(),
@@ -182,6 +191,14 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
         count += 1.0;
     }
     sum / count
+}
+
+/// Of how much of its flash it is, behind the name of an experiment; nothing if of all.
+pub fn on_flash(tried: &Tried) -> String {
+    match tried.flash_percent {
+        100 => String::new(),
+        percent => format!(", on {percent} % of its flash"),
+    }
 }
 
 /// What stands over [`cells`].
@@ -266,7 +283,7 @@ mod tests {
             commit: String::new(),
             wall_seconds: 1.0,
         };
-        Tried::new(about, &came)
+        Tried::new(about, whole(), &came)
     }
 
     #[test]

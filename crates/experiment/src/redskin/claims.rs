@@ -32,7 +32,8 @@ mod tests {
     /// The printed tables give the printed words: what is claimed is worked out as the source did.
     #[test]
     fn of_the_printed_tables_the_claims_are_those_that_were_printed() {
-        let printed = figures().printed;
+        let mut printed = figures().printed;
+        printed.retain(|p| !p.figure.starts_with("floor."));
         let row = |figure: &str| printed.iter().find(|p| p.figure == figure).unwrap();
         let table = printed
             .iter()

@@ -10,7 +10,7 @@ use clap::Args;
 use experiment::choices::ALL as CHOICES;
 use experiment::registry::{ALL, Choose, Experiment, named};
 use lab::about::About;
-use lab::choices::{ADVICE_HEAD, HEAD, Tried, advice_cells, cells};
+use lab::choices::{ADVICE_HEAD, HEAD, Tried, advice_cells, cells, on_flash};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -28,6 +28,10 @@ pub struct Choices {
     /// Run a small part, in seconds: too little to judge by
     #[arg(long)]
     quick: bool,
+    /// All sizes of flash are so many percent of the experiment's: less than the content needs is
+    /// where policies differ
+    #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u64).range(store::FLASH_PERCENT))]
+    flash: u64,
     /// The first seed
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
@@ -63,7 +67,7 @@ pub fn run(command: &Choices) -> Result<(), Failure> {
     let mut all = Vec::new();
     for (experiment, choose) in chosen {
         let before = match &command.out {
-            Some(directory) => store::find_tried(directory, experiment.name)?,
+            Some(directory) => store::find_tried(directory, experiment.name, command.flash)?,
             None => None,
         };
         let tried = match before {
@@ -93,23 +97,27 @@ fn try_all(command: &Choices, name: &str, choose: Choose) -> Result<Tried, Failu
     let progress = progress(command.json);
     let came = each(CHOICES.len(), command.seeds, |choice, n| {
         let (seed, choice) = (command.seed.saturating_add(n), CHOICES[choice]);
-        let came = choose(seed, command.quick, choice);
+        let came = choose(seed, command.quick, command.flash, choice);
         progress(&format!("{name}: {}, seed {seed}", choice.name));
         came.map_err(|what| Failure::Runtime(format!("{name}, {}: {what}", choice.name)))
     })?;
     let quick = if command.quick { " --quick" } else { "" };
+    let flash = match command.flash {
+        100 => String::new(),
+        percent => format!(" --flash {percent}"),
+    };
     let about = About {
         experiment: name.into(),
         quick: command.quick,
         seed: command.seed,
         command: format!(
-            "hotset lab choices {name}{quick} --seed {} --seeds {}",
+            "hotset lab choices {name}{quick}{flash} --seed {} --seeds {}",
             command.seed, command.seeds
         ),
         commit: commit(),
         wall_seconds: begun.elapsed().as_secs_f64(),
     };
-    let tried = Tried::new(about, &came);
+    let tried = Tried::new(about, command.flash, &came);
     if let Some(directory) = &command.out {
         store::keep_tried(directory, &tried)?;
     }
@@ -119,7 +127,7 @@ fn try_all(command: &Choices, name: &str, choose: Choose) -> Result<Tried, Failu
 fn show(tried: &Tried) {
     let mut table = Table::new(&HEAD).text(&[3]);
     tried.rows.iter().for_each(|row| table.row(cells(row)));
-    println!("{}\n{table}", tried.experiment);
+    println!("{}{}\n{table}", tried.experiment, on_flash(tried));
     println!(
         "the default is {:.1} % behind the best fixed choice, {}; within 5 %: {}",
         tried.behind_percent,

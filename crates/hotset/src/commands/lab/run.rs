@@ -339,13 +339,9 @@ pub fn write_report(command: &Report) -> Result<(), Failure> {
     let missing = ALL.iter().map(|e| e.name).chain([perc::NAME]);
     let missing = missing.filter(|name| finished.iter().all(|f| f.experiment != *name));
     let missing: Vec<&str> = missing.collect();
-    let tried = ALL.iter().map(|e| store::find_tried(directory, e.name));
-    let tried: Vec<_> = tried.collect::<Result<_, _>>()?;
-    let tried: Vec<_> = tried
-        .into_iter()
-        .flatten()
-        .map(|(_, tried)| tried)
-        .collect();
+    let tried = ALL.iter().map(|e| store::all_tried(directory, e.name));
+    let tried: Vec<Vec<_>> = tried.collect::<Result<_, _>>()?;
+    let tried = tried.concat();
     let ablated = ALL.iter().map(|e| store::find_ablated(directory, e.name));
     let ablated: Vec<_> = ablated.collect::<Result<_, _>>()?;
     let ablated: Vec<_> = ablated.into_iter().flatten().map(|(_, a)| a).collect();

@@ -8,6 +8,7 @@ use lab::ablation::Ablated;
 use lab::choices::Tried;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 /// Makes the directory.
@@ -22,6 +23,9 @@ pub fn prepare(directory: &Path) -> Result<(), Failure> {
 
 /// Names what a run has begun, until it ends: what stays when it is killed.
 pub struct Begun(PathBuf);
+
+/// Of how much of an experiment's flash choices are tried.
+pub const FLASH_PERCENT: RangeInclusive<u64> = 1..=400;
 
 const BEGUN: &str = "begun";
 
@@ -59,10 +63,26 @@ pub fn find(directory: &Path, name: &str) -> Result<Option<(PathBuf, Finished)>,
     read(directory, name, name, parse)
 }
 
-/// What choices came to in `name`, if it is there, and where.
-pub fn find_tried(directory: &Path, name: &str) -> Result<Option<(PathBuf, Tried)>, Failure> {
+/// What choices came to in `name` on so much of its flash, if it is there, and where.
+pub fn find_tried(
+    directory: &Path,
+    name: &str,
+    flash_percent: u64,
+) -> Result<Option<(PathBuf, Tried)>, Failure> {
     let parse = |text: &str| Tried::parse(text).map(|t| (t.experiment.clone(), t));
-    read(directory, &tried(name), name, parse)
+    read(directory, &tried(name, flash_percent), name, parse)
+}
+
+/// What choices came to in `name` on any part of its flash, the most first.
+pub fn all_tried(directory: &Path, name: &str) -> Result<Vec<Tried>, Failure> {
+    let percents = FLASH_PERCENT.rev();
+    let found = percents.map(|percent| find_tried(directory, name, percent));
+    let found: Vec<_> = found.collect::<Result<_, _>>()?;
+    Ok(found
+        .into_iter()
+        .flatten()
+        .map(|(_, tried)| tried)
+        .collect())
 }
 
 /// An error if what is at `path` is of another run than was asked for.
@@ -86,8 +106,11 @@ fn ablated(name: &str) -> String {
     format!("ablation-{name}")
 }
 
-fn tried(name: &str) -> String {
-    format!("choices-{name}")
+fn tried(name: &str, flash_percent: u64) -> String {
+    match flash_percent {
+        100 => format!("choices-{name}"),
+        percent => format!("choices-{name}-flash-{percent}"),
+    }
 }
 
 /// Reads the file called `stem` if it is there, which `parse` knows to be of `name`.
@@ -128,7 +151,11 @@ pub fn keep(directory: &Path, finished: &Finished) -> Result<(), Failure> {
 
 /// Keeps what choices came to.
 pub fn keep_tried(directory: &Path, came: &Tried) -> Result<(), Failure> {
-    write(directory, &tried(&came.experiment), came)
+    write(
+        directory,
+        &tried(&came.experiment, came.flash_percent),
+        came,
+    )
 }
 
 /// Keeps what the parts of an experiment move.
