@@ -65,6 +65,7 @@ figcaption{color:var(--soft);font-size:.85rem}
 @media(max-width:30rem){main{padding:1rem .5rem 2rem}section{padding:.8rem .7rem}}
 @media print{:root{color-scheme:light;--ink:#000;--soft:#444;--grid:#ccc;--paper:#fff;--back:#fff;
 --first:#1769aa;--second:#c2571a;--mark:#a3195b}main{max-width:none;padding:0}section{border:0;padding:.5rem 0}
+figure{max-width:30rem}svg{max-height:24cm}
 tr{break-inside:avoid}.wide{overflow:visible}table{font-size:.7rem}th,td{white-space:normal}}
 code{font:.9em ui-monospace,monospace}
 ";

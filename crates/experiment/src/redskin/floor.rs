@@ -9,7 +9,7 @@ use block::Nanos;
 
 /// The server's processor for a request, fitted to the rate of one flash drive: see
 /// `figures/redskin.toml`.
-const FITTED: Nanos = Nanos::from_micros(120);
+const FITTED: Nanos = Nanos::from_micros(95);
 /// Of what the tables hold, what is worked out for it.
 const OF_FLASH_BY_THE_HOUR: &str = "hour.x25-e";
 

@@ -9,7 +9,7 @@ use plotters::prelude::*;
 
 /// A row of [`agreement`], and a bar of [`beside`].
 const ROW_PIXELS: u32 = 20;
-const BAR_PIXELS: u32 = 10;
+const BAR_PIXELS: u32 = 13;
 /// Where figures begin, right of their names.
 const LEFT: i32 = 200;
 /// The unit of ratios, which [`agreement`] shows better.
@@ -38,7 +38,7 @@ pub(super) fn beside(finished: &Finished, unit: &str) -> Drawn {
         .collect();
     let most = rows.iter().map(|row| row.published.max(row.ours_max));
     let most = most.fold(0.0, f64::max).max(1e-9);
-    let of_row = 2 * BAR_PIXELS + 8;
+    let of_row = 2 * BAR_PIXELS + 6;
     let height = 60 + of_row * rows.len() as u32;
     let mut svg = String::new();
     {
@@ -47,10 +47,10 @@ pub(super) fn beside(finished: &Finished, unit: &str) -> Drawn {
         let right = SIZE.0 as i32 - 56;
         let x = |value: f64| LEFT + (value / most * f64::from(right - LEFT)) as i32;
         let label = TEXT.into_font().color(&INK);
-        let small = ("sans-serif", 11).into_font().color(&INK);
+        let small = ("sans-serif", 13).into_font().color(&INK);
         for (i, row) in rows.iter().enumerate() {
             let y = 30 + (of_row * i as u32) as i32;
-            name(&root, &row.figure, y + 9)?;
+            name(&root, &row.figure, y + BAR_PIXELS as i32)?;
             for (n, (value, style)) in [(row.published, INK.filled()), (row.ours, style(row))]
                 .into_iter()
                 .enumerate()
@@ -65,7 +65,7 @@ pub(super) fn beside(finished: &Finished, unit: &str) -> Drawn {
                     (end + 4, top - 2),
                 )?;
             }
-            let middle = y + BAR_PIXELS as i32 + 4;
+            let middle = y + BAR_PIXELS as i32 + 5;
             let span = [(x(row.ours_min), middle), (x(row.ours_max), middle)];
             root.draw(&PathElement::new(span, INK.stroke_width(1)))?;
         }
