@@ -52,7 +52,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: NAME,
     title: "an access log replayed on a web server with disks, and with two kinds of flash drives",
     needs: "300 MB; half a minute a seed",
-    seeds: 3,
+    seeds: 5,
     times: 1.0,
     figures,
     run: |seed, quick, done| run(seed, Scale::of(quick), done),
