@@ -146,7 +146,7 @@ fn all_are_listed_run_kept_and_reported() {
         ("cachecade", 18),
         ("maxiq", 35),
         ("nytro", 13),
-        ("redskin", 69),
+        ("redskin", 82),
         ("perc", 13),
         ("perc-mail", 21),
         ("perc-oltp", 4),
@@ -173,7 +173,11 @@ fn all_are_listed_run_kept_and_reported() {
     tried_and_left_out(&out);
     let report = lab(&["report"], &out);
     assert!(report.status.success(), "{}", all(&report));
-    for what in ["What the parts of the model move", "Choices of today"] {
+    for what in [
+        "What the parts of the model move",
+        "Choices of today</h3>",
+        "Choices of today, on 50 % of its flash</h3>",
+    ] {
         let page = std::fs::read_to_string(out.join("report.html")).unwrap();
         assert!(page.contains(what), "{what}");
     }
@@ -187,12 +191,13 @@ fn all_are_listed_run_kept_and_reported() {
 /// Adds to what is kept: each choice of today, and what the parts of the model move.
 fn tried_and_left_out(out: &Path) {
     let quick = ["nytro", "--quick", "--seeds", "1", "--json", "--out"];
-    let of = |command: &str| -> Value {
-        let arguments: Vec<&str> = [command].into_iter().chain(quick).collect();
+    let with = |command: &[&str]| -> Value {
+        let arguments: Vec<&str> = command.iter().copied().chain(quick).collect();
         let output = lab(&arguments, out);
         let text = all(&output);
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {text}"))
     };
+    let of = |command: &str| with(&[command]);
     let rows = of("choices")[0]["rows"].as_array().unwrap().clone();
     let hits = |name: &str| {
         let row = rows.iter().find(|row| row["choice"] == name);
@@ -204,6 +209,11 @@ fn tried_and_left_out(out: &Path) {
     assert!(hits("all flash drives lost") < 1.0 && hits("auto") > 90.0);
     let half = hits("one of two flash drives lost");
     assert!(half > 20.0 && half < hits("two flash drives"), "{half}");
+    // The default on half of the flash is what the choice of half the flash is.
+    let on_half = with(&["choices", "--flash", "50"])[0]["rows"][0].clone();
+    assert_eq!(on_half["choice"], "auto");
+    assert_eq!(on_half["hit_percent"], hits("half the flash"));
+    assert!(out.join("choices-nytro-flash-50.json").exists());
     let ablated = of("ablate")[0].clone();
     let figures = ablated["figures"].as_array().unwrap();
     let place = figures.iter().position(|f| f == "time").unwrap();
