@@ -16,6 +16,7 @@
 mod claims;
 mod floor;
 mod parts;
+mod scale;
 
 use crate::ablation::names;
 use crate::access_log::AccessLog;
@@ -25,7 +26,7 @@ use crate::figures::Figures;
 use crate::host::{Host, Pages};
 use crate::load::{Load, Place};
 use crate::record::record;
-use crate::replay::{Client, Measured, Server, replay};
+use crate::replay::{Measured, Server, replay};
 use crate::rig::{Below, Disks, Rig};
 use crate::site::{File, PAGE_BYTES, Shape, Site, log_of};
 use crate::turnstile::Order;
@@ -37,6 +38,8 @@ use control::config::Config;
 use floor::with_lower_floor;
 use futures_util::future::{Either, select, try_join};
 use parts::PARTS;
+use scale::PROCESSOR;
+pub use scale::Scale;
 use sim::model::catalogue::hdd::SAS10K_146;
 use sim::model::catalogue::link::GIGABIT;
 use sim::model::catalogue::ssd::{X25_E, X25_M};
@@ -65,19 +68,6 @@ pub const EXPERIMENT: Experiment = Experiment {
 pub const TOPOLOGY: &str = include_str!("../topologies/redskin.toml");
 const FIGURES: &str = include_str!("../figures/redskin.toml");
 
-/// Files of the site, fitted: see `figures/redskin.toml`.
-const FILES: u32 = 5_400_000;
-/// Zipf's exponent, of the middle of what was observed.
-const EXPONENT: f64 = 0.8;
-/// Pages of 7 GiB.
-const MEMORY_PAGES: u32 = 7 << 18;
-/// The server's processor for a request.
-const PROCESSOR: Nanos = Nanos::from_micros(200);
-/// What the load tool takes for itself, fitted: see `figures/redskin.toml`.
-const CLIENT: Client = Client {
-    answer: Nanos::from_micros(171),
-    between: Nanos::from_micros(41),
-};
 /// Both X25-E drives: they were joined to one volume, and have one request at a time.
 const X25_E_PAIR: SsdParameters = SsdParameters {
     sectors: Figure::datasheet(250_090_848.0, "two of 64,023 MB, as printed"),
@@ -148,70 +138,6 @@ pub const HOUR: List = List {
     times: 2,
     mean_bytes: 5_771.0,
 };
-
-/// What is run, and how much of it.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Scale {
-    /// Files of the site.
-    pub files: u32,
-    /// Zipf's exponent.
-    pub exponent: f64,
-    /// The server's processor for a request.
-    pub processor: Nanos,
-    /// What the client takes for itself.
-    pub client: Client,
-    /// Whether the way takes its time.
-    pub has_way: bool,
-    /// Whether directories and inodes are read.
-    pub has_metadata: bool,
-    /// Whether the server writes a log to the disks.
-    pub has_log: bool,
-    /// Whether the disks' heads are where the start of the node has left them.
-    pub heads_far: bool,
-    /// Memory for pages.
-    pub memory_pages: u32,
-    /// How large the X25-M is, in percent of its part.
-    pub flash_percent: u64,
-    /// Requests of each list are divided by this.
-    pub divisor: u32,
-}
-
-impl Scale {
-    /// As it was published.
-    pub const FULL: Scale = Scale {
-        files: FILES,
-        exponent: EXPONENT,
-        processor: PROCESSOR,
-        client: CLIENT,
-        has_way: true,
-        has_metadata: true,
-        has_log: true,
-        heads_far: true,
-        memory_pages: MEMORY_PAGES,
-        flash_percent: 100,
-        divisor: 1,
-    };
-    /// One `part`-th of everything.
-    const fn part(part: u32) -> Scale {
-        Scale {
-            files: FILES / part,
-            memory_pages: MEMORY_PAGES / part,
-            divisor: part,
-            ..Scale::FULL
-        }
-    }
-
-    /// A hundredth: too little to judge by.
-    pub const QUICK: Scale = Scale::part(100);
-
-    const fn of(quick: bool) -> Scale {
-        if quick { Scale::QUICK } else { Scale::FULL }
-    }
-
-    const fn load(quick: bool) -> Scale {
-        if quick { Scale::QUICK } else { Scale::part(10) }
-    }
-}
 
 /// What was printed.
 pub fn figures() -> Figures {
@@ -424,7 +350,7 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, Stri
             done(&format!("seed {seed}: {} list on {name}", list.name));
         }
     }
-    with_lower_floor(&mut values);
+    with_lower_floor(&mut values, PROCESSOR);
     claims(&mut values);
     Ok(Outcome {
         values,
@@ -441,6 +367,7 @@ fn to_message(error: impl ToString) -> String {
 mod tests {
     use super::*;
     use crate::verdict::rows;
+    use floor::FITTED;
 
     /// A hundredth of it: every figure has its row, and the drives are in their order.
     #[test]
@@ -467,5 +394,24 @@ mod tests {
         let (without, with) = (pages(none), pages(Scale::QUICK));
         assert_eq!(without.asked, with.asked);
         assert!(without.missed > with.missed * 2, "{without:?} {with:?}");
+    }
+
+    /// What is worked out is what a server of that floor does.
+    #[test]
+    fn what_is_worked_out_is_what_is_simulated() {
+        for (drive, within) in [(Drive::X25M, 1e-6), (Drive::X25E, 1e-6), (Drive::Hdd, 0.01)] {
+            let tps = |processor| {
+                let scale = Scale {
+                    processor,
+                    ..Scale::QUICK
+                };
+                run_list(1, scale, drive, SHORT).unwrap().0.tps
+            };
+            let mut values = Values::from([("a.tps".to_owned(), tps(PROCESSOR))]);
+            with_lower_floor(&mut values, PROCESSOR);
+            let ratio = values["floor.a.tps"] / tps(FITTED);
+            assert!((ratio - 1.0).abs() < within, "{drive:?}: {ratio}");
+            assert!((values["a.tps"] / tps(FITTED) - 1.0).abs() > within);
+        }
     }
 }

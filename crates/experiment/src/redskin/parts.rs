@@ -1,6 +1,6 @@
 //! What the model is made of, part by part.
 
-use super::Scale;
+use super::scale::Scale;
 use crate::ablation::Part;
 use crate::replay::Client;
 use block::Nanos;

@@ -98,12 +98,18 @@ fn style(row: &Row) -> ShapeStyle {
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
-/// A figure's name around this height; a long one in small letters on two lines.
+/// A figure's name around this height; a longer one in smaller letters, and at last on two lines.
 fn name(root: &Area, name: &str, y: i32) -> Result<(), Box<dyn std::error::Error>> {
     const LONG: usize = 27;
+    const ONE_LINE: usize = 32;
     const LINE: usize = 36;
     if name.len() <= LONG {
         root.draw_text(name, &TEXT.into_font().color(&INK), (8, y - 7))?;
+        return Ok(());
+    }
+    if name.len() <= ONE_LINE {
+        let smaller = ("sans-serif", 12).into_font().color(&INK);
+        root.draw_text(name, &smaller, (8, y - 6))?;
         return Ok(());
     }
     let end = name
