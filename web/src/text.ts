@@ -1,4 +1,4 @@
-/** Figures as people read them. */
+/** Figures as people read them. A figure and its unit stay on one line. */
 
 export function bytes(n: number | null | undefined): string {
   if (n === null || n === undefined) return "unknown";
@@ -8,14 +8,14 @@ export function bytes(n: number | null | undefined): string {
     n /= 1024;
     unit += 1;
   }
-  return `${n < 10 && unit > 0 ? n.toFixed(1) : Math.round(n)} ${units[unit]}`;
+  return `${n < 10 && unit > 0 ? n.toFixed(1) : Math.round(n)}\u00a0${units[unit]}`;
 }
 
 export function span(seconds: number): string {
-  if (seconds < 90) return `${Math.round(seconds)} s`;
-  if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
-  if (seconds < 129600) return `${Math.round(seconds / 3600)} h`;
-  return `${Math.round(seconds / 86400)} d`;
+  if (seconds < 90) return `${Math.round(seconds)}\u00a0s`;
+  if (seconds < 5400) return `${Math.round(seconds / 60)}\u00a0min`;
+  if (seconds < 129600) return `${Math.round(seconds / 3600)}\u00a0h`;
+  return `${Math.round(seconds / 86400)}\u00a0d`;
 }
 
 export function figure(n: number | null | undefined, digits = 1): string {
@@ -26,7 +26,7 @@ export function figure(n: number | null | undefined, digits = 1): string {
 
 export function latency(us: number): string {
   if (us <= 0) return "–";
-  return us < 1000 ? `${Math.round(us)} µs` : `${(us / 1000).toFixed(us < 10000 ? 1 : 0)} ms`;
+  return us < 1000 ? `${Math.round(us)}\u00a0µs` : `${(us / 1000).toFixed(us < 10000 ? 1 : 0)}\u00a0ms`;
 }
 
 /** A name that the daemon takes, made from any text. */
