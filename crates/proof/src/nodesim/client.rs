@@ -58,6 +58,7 @@ pub(super) async fn read(life: &Life, volume: &Volume, client: &Client, sectors:
     if let Err(what) = right {
         life.violate(format!("read of {} {sectors:?}: {what}", volume.spec.name));
     }
+    volume.was_read();
     judge(life, volume, client, "read", answer.err());
 }
 

@@ -75,6 +75,14 @@ impl Volume {
         }
     }
 
+    /// It was read. What is cached may be newer than what an origin that was away comes back
+    /// with, so that such a read decides nothing.
+    pub fn was_read(&self) {
+        if self.is_excused() {
+            self.model.borrow_mut().lose_unflushed();
+        }
+    }
+
     pub fn is_excused(&self) -> bool {
         self.troubled.get()
     }
@@ -161,6 +169,16 @@ impl Life {
         let status = self.status().await;
         let all = status.arrays.len() == self.scenario.arrays.len();
         all && status.arrays.iter().all(|array| array.state == "healthy")
+    }
+
+    /// The node is to be killed. What a disk kept to itself went with it when it was
+    /// unplugged; an array that had not seen that yet will not know which member lacks it.
+    pub async fn forget_unseen(&self) {
+        for volume in self.volumes.iter().filter(|volume| self.away(volume) > 0) {
+            if self.is_whole().await {
+                volume.model.borrow_mut().lose_unflushed();
+            }
+        }
     }
 
     /// Counts the events of the node.

@@ -224,7 +224,10 @@ async fn live(outside: &Outside, local: Local<SimDriver>, number: u64, end: End,
     life.env.timer.sleep(span).await;
     match end {
         End::Cut => life.env.timer.sleep(Nanos::from_secs(1)).await,
-        End::Kill => life.over.set(true),
+        End::Kill => {
+            life.forget_unseen().await;
+            life.over.set(true);
+        }
         End::Stop => stop(life, &local, free).await,
     }
 }
@@ -305,7 +308,10 @@ async fn last(outside: &Outside, local: Local<SimDriver>, number: u64) {
         let Some(client) = life.frontend.client(&volume.spec.name) else {
             continue;
         };
-        volume.mend();
+        // Several lost members may have cost sectors, which an array says when they are read.
+        if !(life.scenario.several && volume.is_excused()) {
+            volume.mend();
+        }
         for start in (0..volume.sectors).step_by(RUN as usize) {
             client::read(&life, volume, &client, start..start + RUN).await;
         }
