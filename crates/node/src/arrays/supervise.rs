@@ -7,7 +7,7 @@
 use super::create::refuse_used;
 use super::{Devices, Running};
 use crate::event::Event;
-use crate::place::{Opened, Role};
+use crate::place::Role;
 use crate::platform::Platform;
 use block::{BoxDevice, Device as _, IoResult, Kind, Nanos};
 use control::config::Name;
@@ -154,12 +154,18 @@ impl<P: Platform> Devices<P> {
             .await
             .map_err(|e| e.to_string())?;
         let device = running.array().report().members[role].device.clone();
-        let open = self.open.borrow();
-        let of = |(_, o): &(&Name, &Opened<P>)| Some(&o.leaf.geometry().name) == device.as_ref();
-        if let Some((name, _)) = open.iter().find(of) {
-            running.by_hand.borrow_mut().insert(name.clone());
+        if let Some(name) = device.and_then(|device| self.name_of(&device)) {
+            running.by_hand.borrow_mut().insert(name);
         }
         Ok(())
+    }
+
+    /// What the configuration calls the open device that has this name in reports.
+    fn name_of(&self, device: &str) -> Option<Name> {
+        let open = self.open.borrow();
+        let mut open = open.iter();
+        let found = open.find(|(_, opened)| *opened.leaf.geometry().name == *device);
+        found.map(|(name, _)| name.clone())
     }
 
     /// The device that was to take the place of a member in sync is free again: which.
@@ -171,12 +177,7 @@ impl<P: Platform> Devices<P> {
         while running.array().report().replaced.is_some() && !running.ended.get() {
             timer.sleep(LOOK).await;
         }
-        let name = {
-            let open = self.open.borrow();
-            let mut open = open.iter();
-            let found = open.find(|(_, o)| o.leaf.geometry().name == device);
-            found.map(|(name, _)| name.clone()).ok_or_else(none)?
-        };
+        let name = self.name_of(&device).ok_or_else(none)?;
         running.given.borrow_mut().remove(&name);
         self.close(&name).await.map_err(|error| error.to_string())?;
         Ok(name)
@@ -196,12 +197,9 @@ impl<P: Platform> Devices<P> {
     /// The device that a member of an array is, by its name or the number of its role.
     pub(crate) fn member_name(&self, array: &str, member: &str) -> Option<Name> {
         let running = self.running(array).ok()?;
-        let open = self.open.borrow();
-        let role = running.role(member, &open).ok()?;
-        let device = running.array().report().members[role].device.clone();
-        let mut open = open.iter();
-        let found = open.find(|(_, o)| Some(&o.leaf.geometry().name) == device.as_ref());
-        found.map(|(name, _)| name.clone())
+        let role = running.role(member, &self.open.borrow()).ok()?;
+        let device = running.array().report().members[role].device.clone()?;
+        self.name_of(&device)
     }
 
     /// Gives an array a device, in the place of `member` if one is named.
