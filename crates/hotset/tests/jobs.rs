@@ -6,7 +6,7 @@ use common::site::Site;
 use common::{Daemon, Place, Process, all, copy_out, hotset, noise, refused, run, tool, until};
 use serde_json::Value;
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 const MIB: u64 = 64;
 const MIRROR: &str = r#"
@@ -74,6 +74,22 @@ fn ended(daemon: &Daemon<'_>, name: &str, state: &str) {
     assert_eq!(job["state"], state, "{job}");
 }
 
+/// A command that goes on meanwhile.
+fn started(command: &mut Command) -> Child {
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// Waits for its end, which is an error that says `what`.
+fn fails(command: Child, what: &str) {
+    let output = command.wait_with_output().unwrap();
+    let said = all(&output);
+    assert!(
+        output.status.code() == Some(1) && said.contains(what),
+        "{said}"
+    );
+}
+
 fn array(daemon: &Daemon<'_>) -> Value {
     daemon.status()["arrays"][0].clone()
 }
@@ -92,22 +108,12 @@ fn work_on_an_array_is_listed_and_cancelled() {
     assert!(run(&mut place.command("job list")).contains("nothing goes on"));
     let reads = load(&place, &["--rw=randread", "--bs=4k", "--rate_iops=200"]);
 
-    let mut scrub = place.command("array scrub disk");
-    let scrub = scrub
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let scrub = started(&mut place.command("array scrub disk"));
     let listed = under_way(&daemon, "scrub:disk");
     assert!(listed["left_s"].as_f64().unwrap() > 0.0, "{listed}");
     assert!(run(&mut place.command("status")).contains("scrub:disk"));
     run(&mut place.command("job cancel scrub:disk"));
-    let output = scrub.wait_with_output().unwrap();
-    assert!(
-        output.status.code() == Some(1) && all(&output).contains("was cancelled"),
-        "{}",
-        all(&output)
-    );
+    fails(scrub, "was cancelled");
     ended(&daemon, "scrub:disk", "cancelled");
     assert_eq!(array(&daemon)["state"], "healthy");
     assert_eq!(array(&daemon)["scrubbed_s"], Value::Null);
@@ -211,22 +217,12 @@ log = ["l0", "l1"]
     ]);
     let uri = format!("--uri={}", place.uri("vol"));
     run(write.arg(&uri));
-    let mut mode = place.command("volume set-mode vol write-through");
-    let mode = mode
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mode = started(&mut place.command("volume set-mode vol write-through"));
     until("the job", || {
         job(&daemon, "detach:vol").is_some_and(|job| job["state"] == "running")
     });
     run(&mut place.command("job cancel detach:vol"));
-    let output = mode.wait_with_output().unwrap();
-    assert!(
-        output.status.code() == Some(1) && all(&output).contains("that was cancelled"),
-        "{}",
-        all(&output)
-    );
+    fails(mode, "that was cancelled");
     ended(&daemon, "detach:vol", "cancelled");
     assert_eq!(daemon.status()["volumes"][0]["mode"], "write-back");
     // Nothing is lost by it, and it can be had again.
