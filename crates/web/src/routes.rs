@@ -15,8 +15,11 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use std::time::Duration;
 use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Predicate as _};
 use tower_http::timeout::RequestBodyTimeoutLayer;
 
+/// What is sent as bytes is a trace, which is compressed already.
+const NOT_BYTES: NotForContentType = NotForContentType::const_new("application/octet-stream");
 /// The longest body of a request.
 const BODY_BYTES_MAX: usize = 64 << 10;
 /// How long a body may pause.
@@ -39,7 +42,7 @@ pub fn router(app: App) -> Router {
     let (api, _) = api::resources().split_for_parts();
     api.route("/", get(page::index))
         .route("/assets/{name}", get(page::asset))
-        .layer(CompressionLayer::new())
+        .layer(CompressionLayer::new().compress_when(DefaultPredicate::new().and(NOT_BYTES)))
         // To compress a scrape would cost more than all the rest of it.
         .route("/metrics", get(scrape))
         .fallback(nothing)

@@ -13,7 +13,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use control::recording::{PERIOD, Recording};
-use futures_util::stream::{StreamExt, unfold};
+use futures_util::stream::unfold;
 use serde::Deserialize;
 use std::io::{self, Write};
 use std::path::Path as FilePath;
@@ -72,8 +72,7 @@ pub async fn record(
         }
     });
     let next = |mut pieces: Receiver<_>| async move { Some((pieces.recv().await?, pieces)) };
-    // What compresses an answer asks once more after the end.
-    let content = Content::from_stream(unfold(receiver, next).fuse());
+    let content = Content::from_stream(unfold(receiver, next));
     let kind = [(header::CONTENT_TYPE, "application/octet-stream")];
     Ok((kind, content).into_response())
 }
