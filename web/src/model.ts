@@ -54,6 +54,18 @@ export interface ArrayState {
   events: string[];
 }
 
+/** Long work. */
+export interface Job {
+  name: string;
+  state: string;
+  percent: number | null;
+  left_s: number | null;
+  running_s: number;
+  /** Whether the daemon would end it before it is done. */
+  can_cancel: boolean;
+  about: string;
+}
+
 export interface Flow {
   iops: number;
   mb_s: number;
@@ -84,6 +96,7 @@ export interface Status {
   waiting: { name: string; origin: string; pool: string; why: string }[];
   pools: Pool[];
   arrays: ArrayState[];
+  jobs: Job[];
   devices: Device[];
 }
 

@@ -35,7 +35,7 @@ export function Action(props: { label: string; danger?: boolean; disabled?: bool
 }
 
 export function State(props: { state: string }) {
-  const good = ["online", "healthy", "in sync", "on"].includes(props.state);
+  const good = ["online", "healthy", "in sync", "on", "done"].includes(props.state);
   const bad = /^(ejected|failed|inactive|lost|missing|degraded)/.test(props.state);
   return <span class={`state ${good ? "good" : bad ? "bad" : "busy"}`}>{props.state}</span>;
 }

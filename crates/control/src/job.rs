@@ -40,6 +40,11 @@ impl JobKind {
             JobKind::Detach => "detach",
         }
     }
+
+    /// Whether it may be ended before it is done; data could be lost without the others.
+    pub fn can_cancel(self) -> bool {
+        !matches!(self, JobKind::Rebuild | JobKind::Resync)
+    }
 }
 
 /// What a job is called: there is one of a kind for an array or a volume at a time.
@@ -119,6 +124,8 @@ pub struct Job {
     pub left_s: Option<f64>,
     /// For how long it has run.
     pub running_s: f64,
+    /// Whether it can be cancelled now.
+    pub can_cancel: bool,
     /// What it is at, or what came of it.
     pub about: String,
 }

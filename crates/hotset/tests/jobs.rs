@@ -111,6 +111,7 @@ fn work_on_an_array_is_listed_and_cancelled() {
     let scrub = started(&mut place.command("array scrub disk"));
     let listed = under_way(&daemon, "scrub:disk");
     assert!(listed["left_s"].as_f64().unwrap() > 0.0, "{listed}");
+    assert_eq!(listed["can_cancel"], true);
     assert!(run(&mut place.command("status")).contains("scrub:disk"));
     run(&mut place.command("job cancel scrub:disk"));
     fails(scrub, "was cancelled");
@@ -147,7 +148,7 @@ fn work_on_an_array_is_listed_and_cancelled() {
 
     run(&mut place.command("array fail disk b"));
     run(&mut place.command("array replace --temporary --yes disk 1 new"));
-    under_way(&daemon, "rebuild:disk");
+    assert_eq!(under_way(&daemon, "rebuild:disk")["can_cancel"], false);
     let cancel = "job cancel rebuild:disk";
     refused(
         &mut place.command(cancel),

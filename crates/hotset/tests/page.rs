@@ -44,6 +44,7 @@ controller = "pcie0"
 [[device]]
 name = "left"
 path = "$/left"
+model = "ST3500320AS"
 [[device]]
 name = "right"
 path = "$/right"
@@ -67,8 +68,9 @@ unix = "$/nbd"
 fn bare() -> Place {
     let place = Place::new();
     place.file("pool", 64);
-    place.file("left", 32);
-    place.file("right", 32);
+    // As large as to be scrubbed for some seconds.
+    place.file("left", 512);
+    place.file("right", 512);
     fs::write(place.path("origin"), noise(1, 64 << 20)).unwrap();
     let config = place.config(BARE);
     common::run(
@@ -173,6 +175,10 @@ fn six_clicks_lead_from_the_first_page_to_a_cached_volume_that_can_be_watched_an
         browser.click("//section[@aria-label='Array mirror']//input[@type='checkbox']");
         browser.click("//section[@aria-label='Array mirror']//button[text()='Add']");
         browser.shows("section[aria-label='Array mirror'] p .state", "healthy");
+        browser.click("//section[@aria-label='Array mirror']//button[text()='Scrub']");
+        browser.shows("section[aria-label='Long work'] th", "scrub:mirror");
+        browser.click("//section[@aria-label='Long work']//button[text()='Cancel']");
+        browser.shows("section[aria-label='Long work'] .state", "cancelled");
 
         browser.click("//nav//a[text()='Events']");
         browser.shows("td", "is degraded");

@@ -7,6 +7,7 @@ import { status } from "../live";
 import type { ArrayState, Pool } from "../model";
 import { Action, Card, State, Table, Troubles } from "../parts";
 import { bytes, figure, latency, plain, span } from "../text";
+import { Jobs } from "./jobs";
 
 /** Rows shown at a time. */
 const ROWS_MAX = 100;
@@ -143,6 +144,7 @@ export function Pools() {
       {now.arrays.map((array) => (
         <ArrayCard key={array.name} array={array} />
       ))}
+      <Jobs jobs={now.jobs} />
       <Card title="Devices">
         <Table
           label="Devices"

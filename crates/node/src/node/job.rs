@@ -66,6 +66,7 @@ impl Seen {
                 percent: None,
                 left_s: None,
                 running_s: 0.0,
+                can_cancel: kind.can_cancel(),
                 about,
             },
             role: None,

@@ -108,6 +108,7 @@ impl<P: Platform> Node<P> {
                 state,
                 about,
                 left_s: None,
+                can_cancel: false,
                 percent: if state == JobState::Done {
                     Some(100.0)
                 } else {

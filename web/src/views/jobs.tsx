@@ -1,0 +1,44 @@
+/** Long work: how far it is, and its end. */
+
+import { change, segment } from "../api";
+import type { Job } from "../model";
+import { Action, Card, State, Table } from "../parts";
+import { figure, span } from "../text";
+
+function Row(props: { job: Job }) {
+  const { job } = props;
+  const running = job.state === "running";
+  return (
+    <tr>
+      <th scope="row">{job.name}</th>
+      <td>
+        <State state={job.state} />
+      </td>
+      <td>
+        {job.percent !== null && running && <progress max={100} value={job.percent} aria-label={`${job.name} done`} />}{" "}
+        {job.percent !== null && `${figure(job.percent)}%`}
+      </td>
+      <td>{job.left_s === null ? "–" : span(job.left_s)}</td>
+      <td>{span(job.running_s)}</td>
+      <td>{job.about}</td>
+      <td>
+        {job.can_cancel && (
+          <Action label="Cancel" run={() => change("DELETE", `/api/v1/jobs/${segment(job.name)}`)} />
+        )}
+      </td>
+    </tr>
+  );
+}
+
+export function Jobs(props: { jobs: Job[] }) {
+  if (props.jobs.length === 0) return null;
+  return (
+    <Card title="Long work">
+      <Table label="Jobs" head={["Job", "State", "Done", "Left", "For", "About", ""]}>
+        {props.jobs.map((job) => (
+          <Row key={job.name} job={job} />
+        ))}
+      </Table>
+    </Card>
+  );
+}
