@@ -16,11 +16,11 @@ type Check = (method: string, path: string, response: Response) => Promise<void>
 
 /** Repeats a change that the array refuses while it is still busy with the one before. */
 async function settled<T>(what: () => Promise<T>): Promise<T> {
-  for (let tries = 0; ; tries += 1) {
+  for (const end = Date.now() + 60_000; ; ) {
     try {
       return await what();
     } catch (error) {
-      if (tries > 100) throw error;
+      if (Date.now() > end) throw error;
       await new Promise((done) => setTimeout(done, 100));
     }
   }

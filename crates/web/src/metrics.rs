@@ -82,17 +82,18 @@ impl Collector for Scrape {
             return Ok(());
         };
         for family in families(&report.status) {
-            if family.samples.is_empty() {
+            let mut samples = family.samples.peekable();
+            let Some(first) = samples.peek() else {
                 continue;
-            }
-            let kind = match family.samples[0].value {
+            };
+            let kind = match first.value {
                 Value::Counter(_) | Value::Seconds(_) => MetricType::Counter,
                 Value::Gauge(_) => MetricType::Gauge,
                 Value::Latency(_) => MetricType::Histogram,
             };
             let mut metric = encoder.encode_descriptor(&family.name, family.help, None, kind)?;
-            for sample in &family.samples {
-                encode_sample(&mut metric, sample)?;
+            for sample in samples {
+                encode_sample(&mut metric, &sample)?;
             }
         }
         Ok(())

@@ -4,6 +4,7 @@ use super::value::Value;
 use super::volumes::{CLIENTS, LOG};
 use cache::Counter;
 use control::status::{Counters, Status, Volume, WriteBack};
+use std::iter;
 
 /// States of a pool's device; an ejected one has its fault after that word.
 const DEVICE_STATES: [&str; 3] = ["online", "leaving", "ejected"];
@@ -17,11 +18,14 @@ const ARRAY_STATES: [&str; 6] = [
 ];
 const MEMBER_STATES: [&str; 4] = ["in sync", "filling", "lost", "missing"];
 
+/// Samples, made as they are shown: there are 150,000 of a thousand volumes.
+pub type Samples<'a> = Box<dyn Iterator<Item = Sample<'a>> + 'a>;
+
 /// A metric with all its samples.
 pub struct Family<'a> {
     pub name: String,
     pub help: &'static str,
-    pub samples: Vec<Sample<'a>>,
+    pub samples: Samples<'a>,
 }
 
 /// One value and what it is of.
@@ -45,11 +49,16 @@ fn labels<'a, const N: usize>(given: [(&'static str, &'a str); N]) -> Labels<'a>
 struct Families<'a>(Vec<Family<'a>>);
 
 impl<'a> Families<'a> {
-    fn add(&mut self, name: &str, help: &'static str, samples: Vec<Sample<'a>>) {
+    fn add(
+        &mut self,
+        name: &str,
+        help: &'static str,
+        samples: impl Iterator<Item = Sample<'a>> + 'a,
+    ) {
         self.0.push(Family {
             name: format!("hotset_{name}"),
             help,
-            samples,
+            samples: Box::new(samples),
         });
     }
 
@@ -59,14 +68,14 @@ impl<'a> Families<'a> {
         name: &str,
         help: &'static str,
         items: &'a [T],
-        named: impl Fn(&'a T) -> Labels<'a>,
-        value: impl Fn(&'a T) -> Value<'a>,
+        named: impl Fn(&'a T) -> Labels<'a> + 'a,
+        value: impl Fn(&'a T) -> Value<'a> + 'a,
     ) {
-        let sample = |item| Sample {
+        let sample = move |item| Sample {
             labels: named(item),
             value: value(item),
         };
-        self.add(name, help, items.iter().map(sample).collect());
+        self.add(name, help, items.iter().map(sample));
     }
 
     /// Every counter of the cache, as `owner` has it.
@@ -74,12 +83,12 @@ impl<'a> Families<'a> {
         &mut self,
         owner: &'static str,
         items: &'a [T],
-        of: impl Fn(&'a T) -> (&'a str, &'a Counters),
+        of: fn(&'a T) -> (&'a str, &'a Counters),
     ) {
         for counter in Counter::ALL {
             let name = format!("{owner}_{}", counter.name());
-            let named = |item| labels([(owner, of(item).0)]);
-            let value = |item| Value::Counter(of(item).1.value(*counter));
+            let named = move |item| labels([(owner, of(item).0)]);
+            let value = move |item: &'a T| Value::Counter(of(item).1.value(*counter));
             self.each(&name, counter.help(), items, named, value);
         }
     }
@@ -93,11 +102,11 @@ fn with<'a>(mut labels: Labels<'a>, more: (&'static str, &'a str)) -> Labels<'a>
 }
 
 /// A sample for each state there may be, of which the present one is 1.
-fn states<'a>(of: Labels<'a>, known: &[&'static str], now: &'a str) -> Vec<Sample<'a>> {
+fn states<'a>(of: Labels<'a>, known: &'static [&'static str], now: &'a str) -> impl Iterator<Item = Sample<'a>> + 'a {
     let present = known.iter().copied().find(|state| now.starts_with(state));
     let other = if present.is_none() { Some(now) } else { None };
     let all = known.iter().copied().chain(other);
-    let sample = |state| Sample {
+    let sample = move |state| Sample {
         labels: with(of, ("state", state)),
         value: Value::Gauge(if state == present.unwrap_or(now) {
             1.0
@@ -105,7 +114,7 @@ fn states<'a>(of: Labels<'a>, known: &[&'static str], now: &'a str) -> Vec<Sampl
             0.0
         }),
     };
-    all.map(sample).collect()
+    all.map(sample)
 }
 
 /// All metrics of `status`.
@@ -169,7 +178,7 @@ fn daemon<'a>(status: &'a Status, to: &mut Families<'a>) {
         ),
     ] {
         let labels = labels([]);
-        to.add(name, help, vec![Sample { labels, value }]);
+        to.add(name, help, iter::once(Sample { labels, value }));
     }
 }
 
@@ -213,11 +222,11 @@ fn volumes<'a>(status: &'a Status, to: &mut Families<'a>) {
         let logs = volumes
             .iter()
             .filter_map(|v| Some((v, v.write_back.as_ref()?)));
-        let sample = |(volume, log): (&'a Volume, &'a WriteBack)| Sample {
+        let sample = move |(volume, log): (&'a Volume, &'a WriteBack)| Sample {
             labels: labels([("volume", volume.name.as_str())]),
             value: Value::Gauge(value(log)),
         };
-        to.add(name, help, logs.map(sample).collect());
+        to.add(name, help, logs.map(sample));
     }
     to.each(
         "volume_quiesced",
@@ -264,7 +273,7 @@ fn pools<'a>(status: &'a Status, to: &mut Families<'a>) {
             help,
             pools,
             |p| labels([("pool", &p.name)]),
-            |p| Value::Gauge(of(p)),
+            move |p| Value::Gauge(of(p)),
         );
     }
     let rules = pools.iter().flat_map(|p| {
@@ -275,7 +284,7 @@ fn pools<'a>(status: &'a Status, to: &mut Families<'a>) {
     });
     let help =
         "The share of recent accesses that a rule of a policy that tunes itself would have missed.";
-    to.add("pool_rule_miss_ratio", help, rules.collect());
+    to.add("pool_rule_miss_ratio", help, rules);
     to.counters("pool", pools, |p| (&p.name, &p.counters));
     let devices = || {
         let pools = pools.iter();
@@ -289,7 +298,7 @@ fn pools<'a>(status: &'a Status, to: &mut Families<'a>) {
     to.add(
         "pool_device_state",
         "Whether a pool's device is in this state.",
-        state.collect(),
+        state,
     );
     let capacity = devices().map(|(labels, d)| Sample {
         labels,
@@ -298,7 +307,7 @@ fn pools<'a>(status: &'a Status, to: &mut Families<'a>) {
     to.add(
         "pool_device_capacity_bytes",
         "Bytes of a pool device's lines.",
-        capacity.collect(),
+        capacity,
     );
     let faults = devices().map(|(labels, d)| Sample {
         labels,
@@ -307,7 +316,7 @@ fn pools<'a>(status: &'a Status, to: &mut Families<'a>) {
     to.add(
         "pool_device_faults",
         "Faults of a pool's device.",
-        faults.collect(),
+        faults,
     );
 }
 
@@ -319,7 +328,7 @@ fn arrays<'a>(status: &'a Status, to: &mut Families<'a>) {
     to.add(
         "array_state",
         "Whether an array is in this state.",
-        state.collect(),
+        state,
     );
     type Of = fn(&control::status::Array) -> f64;
     let figures: [(&str, &str, Of); 4] = [
@@ -356,7 +365,7 @@ fn arrays<'a>(status: &'a Status, to: &mut Families<'a>) {
             help,
             arrays,
             |a| labels([("array", &a.name)]),
-            |a| Value::Gauge(of(a)),
+            move |a| Value::Gauge(of(a)),
         );
     }
     let members = || {
@@ -373,7 +382,7 @@ fn arrays<'a>(status: &'a Status, to: &mut Families<'a>) {
     to.add(
         "array_member_state",
         "Whether a member of an array is in this state.",
-        state.collect(),
+        state,
     );
     type Count = fn(&control::status::Member) -> u64;
     let counts: [(&str, &str, Count); 5] = [
@@ -404,11 +413,11 @@ fn arrays<'a>(status: &'a Status, to: &mut Families<'a>) {
         ),
     ];
     for (name, help, of) in counts {
-        let sample = |(labels, m)| Sample {
+        let sample = move |(labels, m)| Sample {
             labels,
             value: Value::Counter(of(m)),
         };
-        to.add(name, help, present().map(sample).collect());
+        to.add(name, help, present().map(sample));
     }
     let missing = arrays.iter().map(|a| {
         let missing = a.members.iter().filter(|m| m.device.is_none()).count();
@@ -420,7 +429,7 @@ fn arrays<'a>(status: &'a Status, to: &mut Families<'a>) {
     to.add(
         "array_members_missing",
         "Roles of an array that no device has.",
-        missing.collect(),
+        missing,
     );
 }
 
