@@ -54,7 +54,7 @@ export interface ArrayState {
   events: string[];
 }
 
-/** Long work. */
+/** Long work of the daemon. */
 export interface Job {
   name: string;
   state: string;

@@ -176,9 +176,10 @@ fn six_clicks_lead_from_the_first_page_to_a_cached_volume_that_can_be_watched_an
         browser.click("//section[@aria-label='Array mirror']//button[text()='Add']");
         browser.shows("section[aria-label='Array mirror'] p .state", "healthy");
         browser.click("//section[@aria-label='Array mirror']//button[text()='Scrub']");
-        browser.shows("section[aria-label='Long work'] th", "scrub:mirror");
-        browser.click("//section[@aria-label='Long work']//button[text()='Cancel']");
-        browser.shows("section[aria-label='Long work'] .state", "cancelled");
+        browser.shows("section[aria-label='Jobs'] th", "scrub:mirror");
+        browser.click("//section[@aria-label='Jobs']//button[text()='Cancel']");
+        browser.shows("section[aria-label='Jobs'] .state", "cancelled");
+        browser.pictures("jobs");
 
         browser.click("//nav//a[text()='Events']");
         browser.shows("td", "is degraded");

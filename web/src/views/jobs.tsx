@@ -1,4 +1,4 @@
-/** Long work: how far it is, and its end. */
+/** Jobs: how far each is, and its end. */
 
 import { change, segment } from "../api";
 import type { Job } from "../model";
@@ -20,7 +20,7 @@ function Row(props: { job: Job }) {
       </td>
       <td>{job.left_s === null ? "–" : span(job.left_s)}</td>
       <td>{span(job.running_s)}</td>
-      <td>{job.about}</td>
+      <td class="about">{job.about}</td>
       <td>
         {job.can_cancel && (
           <Action label="Cancel" run={() => change("DELETE", `/api/v1/jobs/${segment(job.name)}`)} />
@@ -33,8 +33,8 @@ function Row(props: { job: Job }) {
 export function Jobs(props: { jobs: Job[] }) {
   if (props.jobs.length === 0) return null;
   return (
-    <Card title="Long work">
-      <Table label="Jobs" head={["Job", "State", "Done", "Left", "For", "About", ""]}>
+    <Card title="Jobs">
+      <Table label="Jobs that run and have ended" head={["Job", "State", "Done", "Left", "For", "About", ""]}>
         {props.jobs.map((job) => (
           <Row key={job.name} job={job} />
         ))}

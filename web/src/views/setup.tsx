@@ -14,7 +14,7 @@ const MODES: [string, string][] = [
 ];
 
 function describe(place: Place): string {
-  const kind = place.rotational === null ? "" : place.rotational ? ", turns" : ", flash";
+  const kind = place.rotational === null ? "" : place.rotational ? ", rotational" : ", flash";
   return `${place.model ?? "unknown model"}, ${bytes(place.size_bytes)}${kind}`;
 }
 

@@ -102,7 +102,11 @@ fn with<'a>(mut labels: Labels<'a>, more: (&'static str, &'a str)) -> Labels<'a>
 }
 
 /// A sample for each state there may be, of which the present one is 1.
-fn states<'a>(of: Labels<'a>, known: &'static [&'static str], now: &'a str) -> impl Iterator<Item = Sample<'a>> + 'a {
+fn states<'a>(
+    of: Labels<'a>,
+    known: &'static [&'static str],
+    now: &'a str,
+) -> impl Iterator<Item = Sample<'a>> + 'a {
     let present = known.iter().copied().find(|state| now.starts_with(state));
     let other = if present.is_none() { Some(now) } else { None };
     let all = known.iter().copied().chain(other);
@@ -313,11 +317,7 @@ fn pools<'a>(status: &'a Status, to: &mut Families<'a>) {
         labels,
         value: Value::Counter(d.faults),
     });
-    to.add(
-        "pool_device_faults",
-        "Faults of a pool's device.",
-        faults,
-    );
+    to.add("pool_device_faults", "Faults of a pool's device.", faults);
 }
 
 fn arrays<'a>(status: &'a Status, to: &mut Families<'a>) {
@@ -325,11 +325,7 @@ fn arrays<'a>(status: &'a Status, to: &mut Families<'a>) {
     let state = arrays
         .iter()
         .flat_map(|a| states(labels([("array", &a.name)]), &ARRAY_STATES, &a.state));
-    to.add(
-        "array_state",
-        "Whether an array is in this state.",
-        state,
-    );
+    to.add("array_state", "Whether an array is in this state.", state);
     type Of = fn(&control::status::Array) -> f64;
     let figures: [(&str, &str, Of); 4] = [
         ("array_size_bytes", "Size of an array.", |a| {
