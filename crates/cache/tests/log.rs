@@ -6,7 +6,8 @@ use block::{
     BoxDevice, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos,
     Sectors, Shared,
 };
-use cache::log::{Area, Config, Members, WriteBack};
+use cache::log::{Area, Cleaning, Config, Members, WriteBack};
+use futures_util::future::join;
 use layout::{
     BLOCK_BYTES, Became, Record, RecordExtent, SEGMENT_BLOCKS, Segment, SegmentCopy, Uuid,
 };
@@ -127,6 +128,7 @@ impl Rig {
             dirty_max: 8 << 20,
             max_lag: Nanos::from_secs(30),
             clean_after: Nanos::from_secs(1),
+            cleaning: Cleaning::Ordered,
             stages: Rc::default(),
         };
         let origin = BoxDevice::new(self.leaf(0));
@@ -287,6 +289,31 @@ fn without_one_copy_writes_are_answered_by_the_origin_and_the_loss_is_durable_fi
         }
         assert_eq!((log.status().copies, log.status().dirty_bytes), (1, 0));
         log.flush().await.unwrap();
+        log.close().await;
+    });
+}
+
+#[test]
+fn an_origin_that_forgets_what_it_was_given_gets_all_of_it_again() {
+    run(|rig| async move {
+        let log = rig.open(1, rig.both()).await.unwrap();
+        // More than are at the origin at once.
+        for block in 0..5 {
+            let data = rig.data(1, 1 + block as u8).await;
+            log.write(Lba(block * 16), data, Fua::No).await.unwrap();
+        }
+        let timer = rig.local.env().timer;
+        let (drained, ()) = join(log.drain(), async {
+            timer.sleep(Nanos::from_millis(8)).await;
+            // Four writes have ended, the fifth is on its way.
+            rig.control.forget(rig.disks[0]);
+        })
+        .await;
+        drained.unwrap();
+        for block in 0..5 {
+            rig.expect(&rig.leaf(0), block * 2, 1, 1 + block as u8)
+                .await;
+        }
         log.close().await;
     });
 }

@@ -2,7 +2,7 @@
 //! from then on at the disk's, without a pause.
 
 use block::{BoxDevice, Device, Fua, Geometry, IoResult, Lba, Nanos, Sectors, ShardId, TargetId};
-use cache::log::{Area, Config, Members, WriteBack};
+use cache::log::{Area, Cleaning, Config, Members, WriteBack};
 use futures_util::future::join_all;
 use layout::Uuid;
 use shard::{Config as ShardConfig, Disk, Local, Mesh, Shard};
@@ -14,10 +14,11 @@ use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
 
-const SEGMENTS: u32 = 68;
 const DEPTH: u64 = 16;
 const RUN: Nanos = Nanos::from_secs(120);
 const ORIGIN: Sectors = Sectors::from_mib(2048);
+
+type Leaf = Disk<SimDriver>;
 
 /// No device is lost here.
 struct Unharmed;
@@ -38,17 +39,28 @@ fn add(world: &mut World, name: &str, sectors: Sectors, model: impl Model + 'sta
     world.add_disk(spec).unwrap()
 }
 
-/// A log on two flash drives before a disk, until `clients` have ended.
+/// A log on two flash drives before a disk, which is given too, until `clients` have ended.
 fn run<F: Future<Output = ()> + 'static>(
-    clients: impl Fn(Local<SimDriver>, WriteBack<Disk<SimDriver>>) -> F + Clone + 'static,
+    (cleaning, segments): (Cleaning, u32),
+    clients: impl Fn(Local<SimDriver>, WriteBack<Leaf>, Rc<Leaf>) -> F + Clone + 'static,
 ) {
     let mut world = World::new(1);
     let ssd = || Ssd::new(&X25_E, Wear::Steady).unwrap();
     let hdd = Hdd::new(&SAS7K2, 0.0).unwrap();
     let disks = [
         add(&mut world, "origin", ORIGIN, hdd),
-        add(&mut world, "ssd0", Sectors::from_mib(128), ssd()),
-        add(&mut world, "ssd1", Sectors::from_mib(128), ssd()),
+        add(
+            &mut world,
+            "ssd0",
+            Sectors::from_mib(u64::from(segments)),
+            ssd(),
+        ),
+        add(
+            &mut world,
+            "ssd1",
+            Sectors::from_mib(u64::from(segments)),
+            ssd(),
+        ),
     ];
     let mut sim = Sim::new(world);
     let outcome = sim.drive(1, |_, driver| {
@@ -60,8 +72,9 @@ fn run<F: Future<Output = ()> + 'static>(
             Mesh::new(1),
             config,
             async move |local| {
-                let log = open(&local, disks).await;
-                clients(local, log.clone()).await;
+                let log = open(&local, disks, cleaning, segments).await;
+                let origin = Rc::new(local.disk(disks[0]).unwrap());
+                clients(local, log.clone(), origin).await;
                 log.close().await;
             },
         )
@@ -69,12 +82,17 @@ fn run<F: Future<Output = ()> + 'static>(
     assert_eq!(outcome, Outcome::Done);
 }
 
-async fn open(local: &Local<SimDriver>, disks: [TargetId; 3]) -> WriteBack<Disk<SimDriver>> {
+async fn open(
+    local: &Local<SimDriver>,
+    disks: [TargetId; 3],
+    cleaning: Cleaning,
+    segments: u32,
+) -> WriteBack<Leaf> {
     let area = |copy: usize, domain: &str| {
         Some(Area {
             device: local.disk(disks[1 + copy]).unwrap(),
             base: Lba(0),
-            segments: SEGMENTS,
+            segments,
             member: copy as u16,
             domain: domain.into(),
             trusted: true,
@@ -89,6 +107,7 @@ async fn open(local: &Local<SimDriver>, disks: [TargetId; 3]) -> WriteBack<Disk<
         dirty_max: 1 << 30,
         max_lag: Nanos::from_secs(600),
         clean_after: Nanos::from_secs(1),
+        cleaning,
         stages: Rc::default(),
     };
     let origin = BoxDevice::new(local.disk(disks[0]).unwrap());
@@ -105,7 +124,7 @@ fn anywhere(rng: &mut Rng) -> Lba {
 
 async fn write_at_random(
     local: Local<SimDriver>,
-    log: WriteBack<Disk<SimDriver>>,
+    log: WriteBack<Leaf>,
     client: u64,
     writes: Writes,
 ) {
@@ -119,11 +138,10 @@ async fn write_at_random(
     }
 }
 
-#[test]
-fn random_writes_slow_down_to_the_disk_s_rate_without_a_pause() {
+fn random_writes(cleaning: Cleaning) -> (u64, Nanos) {
     let writes = Writes::default();
     let all = writes.clone();
-    run(move |local, log| {
+    run((cleaning, 68), move |local, log, _| {
         let client = |client| write_at_random(local.clone(), log.clone(), client, all.clone());
         let clients: Vec<_> = (0..DEPTH).map(client).collect();
         async move {
@@ -144,23 +162,31 @@ fn random_writes_slow_down_to_the_disk_s_rate_without_a_pause() {
         .filter(|(begun, _)| *begun >= Nanos(RUN.0 / 2));
     let waits: Vec<Nanos> = settled.map(|(_, took)| *took).collect();
     let rate = waits.len() as u64 / 60;
-    assert!(
-        (200..400).contains(&rate),
-        "{rate} writes a second to a disk"
-    );
-    // Where writes are stopped until a segment is free, the longest takes 545 ms.
     let longest = waits.into_iter().max();
-    assert!(
-        longest < Some(Nanos::from_millis(150)),
-        "the longest: {longest:?}"
-    );
+    (rate, longest.expect("some waited"))
+}
+
+#[test]
+fn random_writes_slow_down_to_the_disk_s_rate_without_a_pause() {
+    for cleaning in Cleaning::ALL {
+        let (rate, longest) = random_writes(cleaning);
+        assert!(
+            (200..400).contains(&rate),
+            "{cleaning:?}: {rate} writes a second to a disk"
+        );
+        // Where writes are stopped until a segment is free, the longest takes 545 ms.
+        assert!(
+            longest < Nanos::from_millis(150),
+            "{cleaning:?}: the longest: {longest:?}"
+        );
+    }
 }
 
 /// Random reads in ten seconds from the disk, at depth 1, after `burst` writes that it lacks.
 fn reads_after(burst: u64) -> u64 {
     let reads = Rc::new(Cell::new(0));
     let count = reads.clone();
-    run(move |local, log| {
+    run((Cleaning::Ordered, 68), move |local, log, _| {
         let (env, count) = (local.env(), count.clone());
         async move {
             let mut rng = Rng::fork(9, 0);
@@ -187,4 +213,66 @@ fn reads_from_the_origin_keep_most_of_their_rate_while_the_log_is_cleaned() {
     let (alone, beside) = (reads_after(0), reads_after(3000));
     // A cleaner that never rests leaves them 49 %.
     assert!(beside * 100 >= alone * 80, "{beside} of {alone}");
+}
+
+/// Pages that are written again and again.
+const HOT: u64 = 256;
+/// What is counted, at the end of a run.
+const COUNTED: Nanos = Nanos::from_secs(20);
+
+/// Writes a page and flushes, again and again; counts what ends once that has settled.
+async fn sync_hot_pages(
+    local: Local<SimDriver>,
+    to: &impl Device,
+    client: u64,
+    until: Nanos,
+    count: Rc<Cell<u64>>,
+) {
+    let (env, mut rng) = (local.env(), Rng::fork(11, client));
+    while env.timer.now() < until {
+        let data = env.pool.get(4096).await.share();
+        // Pages of a database, each in an extent of its own.
+        let page = Lba(rng.below(HOT) * (ORIGIN.0 / HOT));
+        to.write(page, data, Fua::No).await.unwrap();
+        to.flush().await.unwrap();
+        if env.timer.now() >= until - COUNTED {
+            count.set(count.get() + 1);
+        }
+    }
+}
+
+/// Flushed writes a second of hot pages at the end of a run; without an order they go to the
+/// origin directly.
+fn syncs(cleaning: Option<Cleaning>, until: Nanos) -> u64 {
+    let all = Rc::new(Cell::new(0));
+    let count = all.clone();
+    let log = (cleaning.unwrap_or(Cleaning::Ordered), 260);
+    run(log, move |local, log, origin| {
+        let count = count.clone();
+        async move {
+            let clients = (0..DEPTH).map(|client| {
+                let (local, log, origin) = (local.clone(), log.clone(), origin.clone());
+                let count = count.clone();
+                async move {
+                    match cleaning {
+                        Some(_) => sync_hot_pages(local, &log, client, until, count).await,
+                        None => sync_hot_pages(local, &*origin, client, until, count).await,
+                    }
+                }
+            });
+            join_all(clients).await;
+        }
+    });
+    all.get() * 1_000_000_000 / COUNTED.0
+}
+
+#[test]
+fn flushes_of_hot_pages_are_absorbed_where_no_order_is_kept() {
+    let through = syncs(None, RUN);
+    let ordered = syncs(Some(Cleaning::Ordered), RUN);
+    let coalesced = syncs(Some(Cleaning::Coalesced), Nanos::from_secs(30));
+    println!("write-through {through}, ordered {ordered}, coalesced {coalesced} a second");
+    assert!(coalesced >= 10 * through, "{coalesced} and {through}");
+    // The disk gets intervals of one page, one after the other.
+    assert!(ordered < through, "{ordered} and {through}");
 }

@@ -10,7 +10,7 @@ use crate::leaf::Leaf;
 use crate::nanos;
 use crate::patient::Patient;
 use block::{BoxDevice, Driver, Env, IoResult, Nanos};
-use cache::log::{Config, Ledger, Opened, WriteBack};
+use cache::log::{Cleaning, Config, Ledger, Opened, WriteBack};
 use control::config::{self, Name};
 use std::any::Any;
 use std::rc::Rc;
@@ -70,6 +70,7 @@ impl<D: Driver> Log<D> {
             dirty_max: volume.dirty_max.value.0,
             max_lag,
             clean_after: GATHER_MAX.min(Nanos(max_lag.0 / GATHER_PART)),
+            cleaning: Cleaning::Ordered,
             stages: Rc::default(),
         };
         let ledger = found.ledger.clone();

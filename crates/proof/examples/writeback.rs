@@ -1,8 +1,9 @@
 //! A campaign of write-back that ends at the first violation with status 1: what mutations
 //! are tried with. With `--all` it runs every case, and prints what they met.
 //!
-//! `writeback --seeds N --start S --all`
+//! `writeback --seeds N --start S --coalesced --all`
 
+use cache::log::Cleaning;
 use proof::arguments::Arguments;
 use proof::mutants::VIOLATION;
 use proof::writeback::{Case, Totals, run};
@@ -10,15 +11,19 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 fn main() -> ExitCode {
-    let asked = match Arguments::get(1000, &["all"]) {
+    let asked = match Arguments::get(1000, &["all", "coalesced"]) {
         Ok(asked) => asked,
         Err(status) => return status,
     };
     let all = asked.has("all");
+    let cleaning = match asked.has("coalesced") {
+        true => Cleaning::Coalesced,
+        false => Cleaning::Ordered,
+    };
     let begin = Instant::now();
     let mut totals = Totals::default();
     for seed in asked.range() {
-        let report = run(&Case::new(seed));
+        let report = run(&Case::new(seed, cleaning));
         if let Some(what) = &report.violation {
             println!("seed {seed}: {what}");
             if !all {
@@ -28,7 +33,10 @@ fn main() -> ExitCode {
         totals.add(seed, report);
     }
     if all {
-        println!("{:#?}", totals.summary(begin.elapsed().as_secs_f64()));
+        println!(
+            "{:#?}",
+            totals.summary(begin.elapsed().as_secs_f64(), cleaning)
+        );
     }
     match totals.violations.is_empty() {
         true => ExitCode::SUCCESS,

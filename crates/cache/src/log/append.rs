@@ -111,16 +111,21 @@ impl<P: Device> Inner<P> {
         let owed = state.index.blocks() as f64;
         let max_lag = seconds(self.config.max_lag);
         let age = state.oldest().map_or(Nanos::ZERO, |at| self.clock() - at);
-        let carried_in_time = self.pace.borrow().rate().map(|rate| rate * max_lag);
-        let room = (self.copies.segments() - RESERVE as u32) * SEGMENT_BLOCKS;
+        let rate = self.pace.borrow().origin_rate();
+        let carried_in_time = rate.map(|rate| rate * max_lag);
         [
             owed * BLOCK_BYTES as f64 / self.config.dirty_max as f64,
-            f64::from(state.blocks_used()) / f64::from(room),
+            f64::from(state.blocks_used()) / f64::from(self.room_blocks()),
             seconds(age) / max_lag,
             carried_in_time.map_or(0.0, |blocks| owed / blocks),
         ]
         .into_iter()
         .fold(0.0, f64::max)
+    }
+
+    /// Blocks of the log that clients may fill.
+    pub(super) fn room_blocks(&self) -> u32 {
+        (self.copies.segments() - RESERVE as u32) * SEGMENT_BLOCKS
     }
 
     /// Waits until there is room in the log for a client's record, or until the origin is

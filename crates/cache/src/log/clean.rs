@@ -1,66 +1,38 @@
-//! The cleaner: carries intervals to the origin, oldest first.
+//! The cleaner: carries what is owed to the origin, oldest first.
 //!
-//! It takes a batch: records of one interval, in one segment, that are durable in the pool;
-//! carries them out, newest versions alone; flushes the origin; makes `done_to` durable; and
-//! only then begins the next. A batch is an interval that was split, which the promise
-//! allows. Zeroes and discards are batches of their own.
+//! It takes a [`Load`]; makes its records durable in the pool; carries the newest version of
+//! each block to the origin, by address; flushes that; makes `done_to` durable; and only then
+//! begins the next.
 //!
 //! Invariants:
 //!     on the origin ⟹ durable in the pool before
-//!     a batch begins ⟹ the one before it is at the origin, durably, and the pool knows
+//!     a load begins ⟹ the one before it is at the origin, durably, and the pool knows
+//!     a version is left out ⟹ the same load carries a later one
 //!
-//! Not here: coalescing over intervals.
+//! Not here: what a load may have (`load`).
 
 use super::Inner;
+use super::index::Index;
+use super::load::Load;
 use super::pace::HALF;
 use super::share::{EXPECTED, rest};
 use super::stage::Stage;
-use block::{Buf, Device, Fua, IoError, IoResult, Kind, Nanos, Shared};
+use block::{Device, Fua, IoResult, Nanos};
 use futures_util::future::{join_all, select};
-use layout::{BLOCK_BYTES, Became, Record, RecordExtent, SEGMENT_BLOCKS};
-use std::collections::BTreeMap;
+use layout::Became;
+use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
 
 /// After an error of the origin, at first and at most.
 const BACKOFF: [Nanos; 2] = [Nanos::from_secs(1), Nanos::from_secs(60)];
-/// How soon memory is asked for again.
-const NO_MEMORY: Nanos = Nanos::from_millis(1);
-/// Writes of a batch that are at the origin at once.
+/// Writes that are at the origin at once.
 const DEPTH: usize = 4;
-
-/// What the origin gets at once.
-struct Batch {
-    interval: u64,
-    records: Vec<Part>,
-    /// The number after its last record, and where that is.
-    to: u64,
-    cursor: (u64, u32),
-    data: Shared,
-}
-
-impl Batch {
-    /// Blocks that its records changed; a zeroed or discarded extent counts as one.
-    fn blocks(&self) -> u64 {
-        let extents = self.records.iter().flat_map(|part| &part.extents);
-        let blocks = extents.map(|extent| match extent.became {
-            Became::Data => u64::from(extent.count),
-            Became::Zero | Became::Discarded => 1,
-        });
-        blocks.sum()
-    }
-}
-
-struct Part {
-    number: u64,
-    extents: Vec<RecordExtent>,
-    /// Where its data is: in the area, and in the batch's.
-    at: u32,
-    from: usize,
-}
 
 pub(super) async fn run<P: Device>(log: Rc<Inner<P>>) {
     let mut backoff = BACKOFF[0];
+    // What an error has left of a load is all that is tried again.
+    let mut load = None;
     loop {
         let changed = &log.changed;
         changed
@@ -79,10 +51,15 @@ pub(super) async fn run<P: Device>(log: Rc<Inner<P>>) {
         if log.closing.get() {
             break;
         }
-        match log.clean().await {
+        let left = |load: &Option<Load>| load.as_ref().map(|load| load.left.len());
+        let before = left(&load);
+        match log.clean(&mut load).await {
             Ok(()) => backoff = BACKOFF[0],
             Err(error) => {
                 *log.trouble.borrow_mut() = Some(error);
+                if left(&load) != before {
+                    backoff = BACKOFF[0];
+                }
                 let wait = log.env.timer.sleep(backoff);
                 let closing = changed.until_some(|| log.closing.get().then_some(()));
                 select(pin!(wait), pin!(closing)).await;
@@ -114,209 +91,102 @@ impl<P: Device> Inner<P> {
             || !self.copies.are_both()
     }
 
-    async fn clean(&self) -> IoResult {
-        let batch = self.collect().await?;
+    /// Carries out `kept`, or the next load, which is kept if that fails.
+    async fn clean(&self, kept: &mut Option<Load>) -> IoResult {
+        let load = match kept {
+            Some(load) => load,
+            None => kept.insert(self.load().await?),
+        };
         let begun = self.env.timer.now();
+        let to = load.next.number;
         {
             let state = &mut *self.state.borrow_mut();
-            if batch.interval == state.interval {
+            if load.interval == state.interval {
                 state.close_interval();
             }
         }
-        if self.state.borrow().durable_to < batch.to {
+        if self.state.borrow().durable_to < to {
             self.flush_log().await?;
         }
-        assert!(self.state.borrow().durable_to >= batch.to);
-        self.apply(&batch).await?;
-        if self.origin.geometry().volatile {
-            let _under = self.stages.enter(Stage::OriginFlush);
-            self.origin.flush().await?;
+        assert!(self.state.borrow().durable_to >= to);
+        let _skips = load.skips().then(|| self.stages.enter(Stage::Skip));
+        let carried = self.carry(load).await;
+        if carried.is_err() {
+            load.took += self.env.timer.now() - begun;
         }
-        self.note(batch.to).await?;
+        carried?;
+        self.note(to).await?;
         let state = &mut *self.state.borrow_mut();
-        for part in &batch.records {
-            state.index.remove(part.number, &part.extents, part.at);
-        }
-        state.done(batch.to, batch.cursor);
+        state.index.forget(&load.newest);
+        state.done(load.next);
         if state.done_to < state.owed_to {
-            let took = self.env.timer.now() - begun;
-            self.pace.borrow_mut().carried(batch.blocks(), took);
+            let took = load.took + (self.env.timer.now() - begun);
+            let mut pace = self.pace.borrow_mut();
+            pace.carried(load.blocks, load.carries(), took);
         }
+        *kept = None;
         self.changed.notify();
         Ok(())
     }
 
-    /// The next batch.
-    async fn collect(&self) -> IoResult<Batch> {
-        loop {
-            let complete = || {
-                let state = self.state.borrow();
-                let more = state.completed_to > state.cursor_number;
-                (more || self.copies.are_gone()).then_some(())
-            };
-            self.changed.until_some(complete).await;
-            if self.copies.are_gone() {
-                return Err(self.copies.error());
-            }
-            let (segment, slot, from, used, first, limit) = {
-                let state = &mut *self.state.borrow_mut();
-                let at = state
-                    .segments
-                    .iter()
-                    .position(|s| s.number == state.cursor.0);
-                let mut at = at.expect("the cursor is in a live segment");
-                if state.cursor.1 == state.segments[at].used && at + 1 < state.segments.len() {
-                    at += 1;
-                    state.cursor = (state.segments[at].number, 1);
-                }
-                let live = &state.segments[at];
-                let first = state.cursor_number;
-                (
-                    live.number,
-                    live.slot,
-                    state.cursor.1,
-                    live.used,
-                    first,
-                    state.completed_to,
-                )
-            };
-            let mut data = self.memory((used - from) as usize * BLOCK_BYTES).await;
-            let mut batch = Vec::new();
-            let (mut number, mut offset, mut interval) = (first, from, None);
-            let mut other = None;
-            let read = self.read_area(slot * SEGMENT_BLOCKS + from, data, 0).await;
-            data = read;
-            while number < limit && offset < used {
-                let at = (offset - from) as usize * BLOCK_BYTES;
-                let found = match sound(&data[at..], number, segment, self) {
-                    Some(record) => record,
-                    None => {
-                        // The other copy of all that is left of the segment.
-                        if other.replace(()).is_some() {
-                            return Err(unreadable(number));
-                        }
-                        let again = self.memory(data.len()).await;
-                        let again = self.read_area(slot * SEGMENT_BLOCKS + from, again, 1).await;
-                        match sound(&again[at..], number, segment, self) {
-                            Some(record) => {
-                                let end = at + record.blocks() as usize * BLOCK_BYTES;
-                                data[at..end].copy_from_slice(&again[at..end]);
-                                other = None;
-                                record
-                            }
-                            None => return Err(unreadable(number)),
-                        }
-                    }
-                };
-                if !found.extents.is_empty() {
-                    let clears = found.extents.iter().any(|e| e.became != Became::Data);
-                    let others = interval.is_some_and(|i| i != found.interval);
-                    if others || clears && !batch.is_empty() {
-                        break;
-                    }
-                    interval = Some(found.interval);
-                    batch.push(Part {
-                        number,
-                        at: slot * SEGMENT_BLOCKS + offset + 1,
-                        from: at + BLOCK_BYTES,
-                        extents: found.extents.clone(),
-                    });
-                    number += 1;
-                    offset += found.blocks();
-                    if clears {
-                        break;
-                    }
-                } else {
-                    number += 1;
-                    offset += found.blocks();
-                }
-            }
-            if let Some(interval) = interval {
-                return Ok(Batch {
-                    interval,
-                    records: batch,
-                    to: number,
-                    cursor: (segment, offset),
-                    data: data.share(),
-                });
-            }
-            // Notes alone: what is owed is further on.
-            let state = &mut *self.state.borrow_mut();
-            state.cursor = (segment, offset);
-            state.cursor_number = number;
-        }
-    }
-
-    /// Blocks of the area from a copy, `skip` others after the first; zeroes if it cannot.
-    async fn read_area(&self, at: u32, buf: Buf, skip: usize) -> Buf {
-        let online = self.copies.online();
-        let lost = (0..2).filter(|copy| self.copies.areas[*copy].is_some());
-        let mut copies: Vec<usize> = online.collect();
-        copies.extend(lost);
-        copies.dedup();
-        let Some(copy) = copies.get(skip) else {
-            let mut buf = buf;
-            buf.fill(0);
-            return buf;
-        };
-        let (mut buf, read) = self.copies.read(*copy, at, buf).await;
-        if read.is_err() {
-            buf.fill(0);
-        }
-        buf
-    }
-
-    /// Memory that nobody else wants.
-    async fn memory(&self, bytes: usize) -> Buf {
-        loop {
-            match self.env.pool.try_get(bytes) {
-                Some(buf) => return buf,
-                None => self.env.timer.sleep(NO_MEMORY).await,
+    /// Carries what is left of a load to the origin, durably.
+    async fn carry(&self, load: &mut Load) -> IoResult {
+        {
+            let _under = self.stages.enter(Stage::Apply);
+            self.carry_cleared(&load.newest).await?;
+            while !load.left.is_empty() {
+                self.carry_some(load).await?;
             }
         }
-    }
-
-    /// Carries the batch to the origin, the newest version of each block alone.
-    async fn apply(&self, batch: &Batch) -> IoResult {
-        let _under = self.stages.enter(Stage::Apply);
-        let mut newest = BTreeMap::new();
-        for part in &batch.records {
-            let mut from = part.from;
-            for extent in &part.extents {
-                let blocks = extent.block..extent.block + u64::from(extent.count);
-                let at = Self::extent(blocks.clone());
-                match extent.became {
-                    Became::Zero => self.origin.zero(at).await?,
-                    Became::Discarded => self.origin.discard(at).await?,
-                    Became::Data => {
-                        for block in blocks {
-                            newest.insert(block, from);
-                            from += BLOCK_BYTES;
-                        }
-                    }
-                }
+        if self.origin.geometry().volatile {
+            let _under = self.stages.enter(Stage::OriginFlush);
+            let flushed = self.origin.flush().await;
+            if flushed.is_err() {
+                // It may have lost any of it.
+                load.begin();
             }
-        }
-        let mut runs: Vec<(u64, Vec<usize>)> = Vec::new();
-        for (block, from) in newest {
-            match runs.last_mut() {
-                Some((start, run)) if *start + run.len() as u64 == block => run.push(from),
-                _ => runs.push((block, vec![from])),
-            }
-        }
-        for runs in runs.chunks(DEPTH) {
-            let writes = runs.iter().map(async |(start, run)| {
-                let data = self.gather(&batch.data, run).await;
-                let at = Self::extent(*start..*start + run.len() as u64);
-                self.origin.write(at.start, data, Fua::No).await
-            });
-            let begun = self.env.timer.now();
-            for written in join_all(writes).await {
-                written?;
-            }
-            self.give_way(self.env.timer.now() - begun).await;
+            flushed?;
         }
         Ok(())
+    }
+
+    async fn carry_cleared(&self, newest: &Index) -> IoResult {
+        for (blocks, became) in newest.cleared() {
+            let at = Self::extent(blocks);
+            match became {
+                Became::Discarded => self.origin.discard(at).await?,
+                _ => self.origin.zero(at).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The next runs of a load, at once.
+    async fn carry_some(&self, load: &mut Load) -> IoResult {
+        let begun = self.env.timer.now();
+        let next = DEPTH.min(load.left.len());
+        let runs: Vec<_> = load.left.drain(..next).collect();
+        let works = runs
+            .iter()
+            .map(|run| self.carry_run(&load.newest, run.clone()));
+        let mut result = Ok(());
+        for (run, carried) in runs.iter().zip(join_all(works).await) {
+            if carried.is_err() {
+                load.left.push_front(run.clone());
+                result = carried;
+            }
+        }
+        self.give_way(self.env.timer.now() - begun).await;
+        result
+    }
+
+    /// Each run has memory of its own only, so that none waits for what another has.
+    async fn carry_run(&self, newest: &Index, run: Range<u64>) -> IoResult {
+        let at = Self::extent(run.clone());
+        let buf = self.memory(at.len.bytes() as usize).await;
+        let (buf, read) = self.read_pieces(newest.pieces(run), buf).await;
+        read?;
+        self.origin.write(at.start, buf.share(), Fua::No).await
     }
 
     /// Leaves the origin to clients that read from it, unless something presses.
@@ -328,19 +198,6 @@ impl<P: Device> Inner<P> {
             let pressed = self.changed.until_some(|| self.is_pressed().then_some(()));
             select(pin!(rest), pin!(pressed)).await;
         }
-    }
-
-    /// The blocks at these places, in one buffer; not copied if they follow each other.
-    async fn gather(&self, data: &Shared, run: &[usize]) -> Shared {
-        let follow = run.windows(2).all(|pair| pair[0] + BLOCK_BYTES == pair[1]);
-        if follow {
-            return data.slice(run[0]..run[0] + run.len() * BLOCK_BYTES);
-        }
-        let mut buf = self.memory(run.len() * BLOCK_BYTES).await;
-        for (block, from) in buf.chunks_mut(BLOCK_BYTES).zip(run) {
-            block.copy_from_slice(&data[*from..*from + BLOCK_BYTES]);
-        }
-        buf.share()
     }
 
     /// Makes durable in the pool that all before `to` is at the origin.
@@ -389,17 +246,4 @@ impl<P: Device> Inner<P> {
         };
         self.changed.until_some(drained).await
     }
-}
-
-/// The record `number` of a segment, if it begins here and is whole.
-fn sound<P: Device>(bytes: &[u8], number: u64, segment: u64, log: &Inner<P>) -> Option<Record> {
-    let record = Record::decode(&bytes[..BLOCK_BYTES], log.config.pool).ok()?;
-    let data = bytes.get(BLOCK_BYTES..record.blocks() as usize * BLOCK_BYTES)?;
-    let ours = record.number == number && record.segment == segment;
-    (ours && record.log == log.config.log && record.has(data)).then_some(record)
-}
-
-fn unreadable(number: u64) -> IoError {
-    let what = format!("neither copy of record {number} of the write-back log can be read");
-    IoError::new(Kind::Corrupt, what)
 }

@@ -32,8 +32,17 @@ pub(super) enum Piece {
 #[derive(Default)]
 pub(super) struct Index {
     data: BTreeMap<u64, Spot>,
-    /// From the first block: the end, and the number of the record.
-    zeroes: BTreeMap<u64, (u64, u64)>,
+    /// By their first blocks.
+    zeroes: BTreeMap<u64, Cleared>,
+}
+
+/// A run of blocks that was zeroed or discarded.
+#[derive(Clone, Copy)]
+struct Cleared {
+    end: u64,
+    /// Of its record.
+    number: u64,
+    discarded: bool,
 }
 
 impl Index {
@@ -54,34 +63,55 @@ impl Index {
                     self.data.extend(blocks.zip(spots));
                 }
                 Became::Zero | Became::Discarded => {
-                    self.zeroes.insert(blocks.start, (blocks.end, number));
+                    let cleared = Cleared {
+                        end: blocks.end,
+                        number,
+                        discarded: extent.became == Became::Discarded,
+                    };
+                    self.zeroes.insert(blocks.start, cleared);
                 }
             }
         }
     }
 
-    /// The record has been carried out: what it says is not owed any more, but for what
-    /// later ones say.
-    pub(super) fn remove(&mut self, number: u64, extents: &[RecordExtent], at: u32) {
-        let mut spots = at..;
-        for extent in extents {
-            let blocks = extent.block..extent.block + u64::from(extent.count);
-            if extent.became == Became::Data {
-                for (block, at) in blocks.zip(spots.by_ref()) {
-                    if self.data.get(&block).is_some_and(|spot| spot.at == at) {
-                        self.data.remove(&block);
-                    }
-                }
-            } else {
-                // Later records may have cut it into parts.
-                let parts = self.zeroes.range(blocks);
-                let parts = parts.filter(|(_, (_, of))| *of == number);
-                let starts: Vec<u64> = parts.map(|(start, _)| *start).collect();
-                starts.iter().for_each(|start| {
-                    self.zeroes.remove(start);
-                });
+    /// Some records have been carried out, of which `carried` is the index: they are not owed
+    /// any more, but for what later ones say.
+    pub(super) fn forget(&mut self, carried: &Index) {
+        for (block, spot) in &carried.data {
+            if self.data.get(block).is_some_and(|held| held.at == spot.at) {
+                self.data.remove(block);
             }
         }
+        for (start, run) in &carried.zeroes {
+            // Later records may have cut it into parts.
+            let parts = self.zeroes.range(*start..run.end);
+            let parts = parts.filter(|(_, part)| part.number == run.number);
+            let starts: Vec<u64> = parts.map(|(start, _)| *start).collect();
+            starts.iter().for_each(|start| {
+                self.zeroes.remove(start);
+            });
+        }
+    }
+
+    /// Runs that were zeroed or discarded.
+    pub(super) fn cleared(&self) -> impl Iterator<Item = (Range<u64>, Became)> {
+        let runs = self.zeroes.iter();
+        runs.map(|(start, run)| match run.discarded {
+            true => (*start..run.end, Became::Discarded),
+            false => (*start..run.end, Became::Zero),
+        })
+    }
+
+    /// Runs of at most `most` blocks with data, by address.
+    pub(super) fn runs(&self, most: u64) -> Vec<Range<u64>> {
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for block in self.data.keys() {
+            match runs.last_mut() {
+                Some(run) if run.end == *block && run.end - run.start < most => run.end += 1,
+                _ => runs.push(*block..block + 1),
+            }
+        }
+        runs
     }
 
     /// Nothing of `blocks` is in it any more.
@@ -92,21 +122,22 @@ impl Index {
                 self.data.remove(&block);
             }
         }
-        while let Some((start, (end, number))) = self.last_zeroes_before(blocks.end) {
-            if end <= blocks.start {
+        while let Some((start, run)) = self.last_zeroes_before(blocks.end) {
+            if run.end <= blocks.start {
                 break;
             }
             self.zeroes.remove(&start);
             if start < blocks.start {
-                self.zeroes.insert(start, (blocks.start, number));
+                let end = blocks.start;
+                self.zeroes.insert(start, Cleared { end, ..run });
             }
-            if end > blocks.end {
-                self.zeroes.insert(blocks.end, (end, number));
+            if run.end > blocks.end {
+                self.zeroes.insert(blocks.end, run);
             }
         }
     }
 
-    fn last_zeroes_before(&self, end: u64) -> Option<(u64, (u64, u64))> {
+    fn last_zeroes_before(&self, end: u64) -> Option<(u64, Cleared)> {
         let (start, run) = self.zeroes.range(..end).next_back()?;
         Some((*start, *run))
     }
@@ -127,12 +158,10 @@ impl Index {
     }
 
     fn piece(&self, from: u64, end: u64) -> Piece {
-        let (_, until) = match self.last_zeroes_before(from + 1) {
-            Some((_, (until, _))) if until > from => (from, until),
-            _ => (from, from),
-        };
-        if until > from {
-            return Piece::Zero(from..until.min(end));
+        if let Some((_, run)) = self.last_zeroes_before(from + 1)
+            && run.end > from
+        {
+            return Piece::Zero(from..run.end.min(end));
         }
         let mut spots: Vec<Spot> = Vec::new();
         for (block, (next, spot)) in (from..end).zip(self.data.range(from..end)) {
@@ -177,7 +206,7 @@ mod tests {
         /// Beside a table with a row a block, through records that come and are done.
         #[test]
         fn it_is_a_table_of_blocks(
-            records in prop::collection::vec((0u64..60, 1u32..9, 0u8..3, any::<bool>()), 1..60),
+            records in prop::collection::vec((0u64..60, 1u32..9, 0u8..3, 0usize..4), 1..60),
         ) {
             let (mut index, mut table) = (Index::default(), [Held::Origin; 70]);
             let (mut at, mut live) = (1, std::collections::VecDeque::new());
@@ -193,13 +222,18 @@ mod tests {
                         None => Held::Zero(number),
                     };
                 }
-                live.push_back((number, extents, at));
+                live.push_back((number, extents, at, crcs));
                 at += 1 + data;
-                if let Some((number, extents, at)) = live.pop_front().filter(|_| done) {
-                    index.remove(number, &extents, at);
+                let done: Vec<_> = live.drain(..done.min(live.len())).collect();
+                let mut carried = Index::default();
+                for (number, extents, at, crcs) in &done {
+                    carried.insert(*number, extents, *at, crcs);
+                }
+                index.forget(&carried);
+                for (number, extents, at, _) in &done {
                     for (held, block) in table.iter_mut().zip(0u64..) {
                         let first = extents[0].block;
-                        let own = Held::Zero(number) == *held
+                        let own = Held::Zero(*number) == *held
                             || matches!(held, Held::Log(s) if (first..first + u64::from(extents[0].count)).contains(&block)
                                 && s.at == at + (block - first) as u32);
                         if own {

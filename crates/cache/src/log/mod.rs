@@ -4,21 +4,21 @@
 //! WriteBack ─┬─ write ─> append ──> copy A, copy B ─> index ─> answer
 //!            ├─ read ──> index ─┬─> copy A, else copy B
 //!            │                  └─> origin
-//!            └─ clean ─────────────> origin, interval by interval
+//!            └─ clean ─────────────> origin, interval by interval or window by window
 //! ```
 //!
 //! Invariants, at every instant:
 //!     answered ⟹ on both copies, or on the origin
 //!     flushed ⟹ durable there
 //!     on the origin ⟹ durable in the pool before
-//!     of interval k + 1 on the origin ⟹ interval k is durable there
+//!     of interval k + 1 on the origin ⟹ interval k is durable there (`Cleaning::Ordered`)
 //!     a segment is used again ⟹ a `done_to` beyond it is durable ⟹ the origin was flushed
 //!     owed ⟹ no other path touches that block's origin
 //!     served ⟹ all that is owed is indexed, on both copies, and fenced
 //!     newest answer - oldest owed <= `max_lag`
 //!
-//! So, if every copy is lost, the origin alone is an earlier state: what a disk with a
-//! volatile cache might have been after a power cut. An interval is what lies between two
+//! So, if every copy of an ordered log is lost, the origin alone is an earlier state: what a
+//! disk with a volatile cache might have been after a power cut. An interval is what lies between two
 //! flushes, or forced writes, of the volume; time and size may split one.
 //!
 //! Who opens a log says which areas hold what is true (`Members`) and numbers the
@@ -30,8 +30,10 @@ mod clean;
 mod copies;
 mod index;
 mod ledger;
+mod load;
 mod pace;
 mod read;
+mod records;
 mod recover;
 mod share;
 mod stage;
@@ -54,6 +56,34 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
+/// What order the origin gets writes in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cleaning {
+    /// Interval by interval: the origin alone is an earlier state.
+    Ordered,
+    /// Windows of several intervals, the newest version of each block alone: the origin alone
+    /// is no state that the volume ever had.
+    Coalesced,
+}
+
+impl Cleaning {
+    /// Every order.
+    pub const ALL: [Cleaning; 2] = [Cleaning::Ordered, Cleaning::Coalesced];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cleaning::Ordered => "ordered",
+            Cleaning::Coalesced => "coalesced",
+        }
+    }
+
+    /// The order of that name.
+    pub fn from_name(name: &str) -> Option<Cleaning> {
+        Cleaning::ALL.into_iter().find(|order| order.name() == name)
+    }
+}
+
 /// The configuration of a log.
 #[derive(Clone)]
 pub struct Config {
@@ -73,6 +103,8 @@ pub struct Config {
     pub max_lag: Nanos,
     /// How long writes may gather before they are cleaned, while nothing presses.
     pub clean_after: Nanos,
+    /// What order the origin gets them in.
+    pub cleaning: Cleaning,
     /// Where it keeps what is under way.
     pub stages: Rc<Stages>,
 }
@@ -149,7 +181,7 @@ impl<P: Device> WriteBack<P> {
     pub fn status(&self) -> Status {
         let state = self.0.state.borrow();
         let oldest = state.oldest();
-        let rate = self.0.pace.borrow().rate();
+        let rate = self.0.pace.borrow().origin_rate();
         Status {
             dirty_bytes: state.index.blocks() * BLOCK_BYTES as u64,
             lag: oldest.map_or(Nanos::ZERO, |at| self.0.clock() - at),

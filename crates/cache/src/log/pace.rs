@@ -3,11 +3,11 @@
 //! With x the fullest of
 //!
 //! ```text
-//! owed / dirty_max      room taken of the log      age / max_lag      owed / (rate * max_lag)
+//! owed / dirty_max      room taken of the log      age / max_lag      owed / (origin's rate * max_lag)
 //! ```
 //!
 //! each block of a write waits (x - 1/2) / (1 - x) / rate once x is over a half, one block
-//! after the other: the law by which OpenZFS delays transactions (`dmu_tx_delay` in
+//! after the other, where the rate is that of writes, of which the origin may get fewer: the law by which OpenZFS delays transactions (`dmu_tx_delay` in
 //! `dmu_tx.c`). Writes that come faster than the origin takes them settle at x = 3/4, where
 //! they go at its rate.
 //!
@@ -27,8 +27,10 @@ const MEMORY: f64 = 5.0;
 /// What the cleaner achieves, and whose turn it is to write.
 #[derive(Default)]
 pub(super) struct Pace {
-    /// Carried out lately, while more was owed.
+    /// Of clients' writes, carried out lately, while more was owed.
     blocks: f64,
+    /// What the origin got for them.
+    at_origin: f64,
     /// In so many seconds.
     seconds: f64,
     /// When the last write that waits is to go on.
@@ -36,17 +38,24 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// So many blocks were carried out in that time, and there are more.
-    pub(super) fn carried(&mut self, blocks: u64, took: Nanos) {
+    /// So many blocks of clients' writes were carried out in that time, of which the origin got
+    /// `at_origin`, and there are more.
+    pub(super) fn carried(&mut self, blocks: u64, at_origin: u64, took: Nanos) {
         let took = seconds(took);
         let keep = MEMORY / (MEMORY + took);
         self.blocks = self.blocks * keep + blocks as f64;
+        self.at_origin = self.at_origin * keep + at_origin as f64;
         self.seconds = self.seconds * keep + took;
     }
 
-    /// Blocks a second; none before anything was measured.
-    pub(super) fn rate(&self) -> Option<f64> {
+    /// Blocks of clients' writes a second; none before anything was measured.
+    fn rate(&self) -> Option<f64> {
         (self.seconds > 0.0).then(|| self.blocks / self.seconds)
+    }
+
+    /// Blocks a second that the origin takes.
+    pub(super) fn origin_rate(&self) -> Option<f64> {
+        (self.seconds > 0.0).then(|| self.at_origin / self.seconds)
     }
 
     /// When a write of so many blocks may go on.
@@ -77,14 +86,14 @@ mod tests {
     fn nothing_waits_below_a_half_or_before_anything_was_measured() {
         let mut pace = Pace::default();
         assert_eq!(pace.turn(Nanos(7), 0.9, 1), Nanos(7));
-        pace.carried(100, Nanos::from_secs(1));
+        pace.carried(100, 100, Nanos::from_secs(1));
         assert_eq!(pace.turn(Nanos(7), 0.5, 1), Nanos(7));
     }
 
     #[test]
     fn at_three_quarters_writes_go_at_the_rate_one_after_the_other() {
         let mut pace = Pace::default();
-        pace.carried(100, Nanos::from_secs(1));
+        pace.carried(100, 100, Nanos::from_secs(1));
         let at = |millis| Nanos::from_millis(millis);
         assert_eq!(pace.turn(at(0), 0.75, 1), at(10));
         assert_eq!(pace.turn(at(0), 0.75, 2), at(30));
@@ -98,14 +107,22 @@ mod tests {
     }
 
     #[test]
+    fn writes_wait_for_what_replaces_them_no_longer_than_for_what_is_carried_out() {
+        let mut pace = Pace::default();
+        pace.carried(1000, 10, Nanos::from_secs(1));
+        assert_eq!(pace.origin_rate(), Some(10.0));
+        assert_eq!(pace.turn(Nanos::ZERO, 0.75, 1), Nanos::from_millis(1));
+    }
+
+    #[test]
     fn the_rate_follows_an_origin_that_slows_down() {
         let mut pace = Pace::default();
         for _ in 0..20 {
-            pace.carried(100, Nanos::from_secs(1));
+            pace.carried(100, 100, Nanos::from_secs(1));
         }
         assert!((pace.rate().unwrap() - 100.0).abs() < 1.0);
         for _ in 0..20 {
-            pace.carried(25, Nanos::from_secs(1));
+            pace.carried(25, 25, Nanos::from_secs(1));
         }
         assert!((pace.rate().unwrap() - 25.0).abs() < 3.0);
     }

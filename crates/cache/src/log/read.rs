@@ -17,6 +17,11 @@ impl<P: Device> Inner<P> {
         if let [Piece::Origin(_)] = &pieces[..] {
             return self.read_origin(extent, buf).await;
         }
+        self.read_pieces(pieces, buf).await
+    }
+
+    /// Reads what covers the buffer.
+    pub(super) async fn read_pieces(&self, pieces: Vec<Piece>, buf: Buf) -> (Buf, IoResult) {
         let mut rest = Some(buf);
         let works = pieces.into_iter().map(|piece| {
             let blocks = match &piece {

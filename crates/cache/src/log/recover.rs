@@ -6,6 +6,7 @@
 //! of a copy that was away, are void from then on.
 
 use super::copies::{Area, Copies};
+use super::records::Cursor;
 use super::stage::Stage;
 use super::state::{Flight, Live, SEGMENTS_MIN, State};
 use super::{Config, Inner, Members, WriteBack, clean};
@@ -257,8 +258,11 @@ fn state(scan: &Scan, slots: u32, max_lag: Nanos) -> State {
         segments: VecDeque::new(),
         free: VecDeque::new(),
         next_segment: numbers.max().map_or(0, |number| number + 1),
-        cursor: (0, 1),
-        cursor_number: scan.done_to,
+        cursor: Cursor {
+            segment: 0,
+            offset: 1,
+            number: scan.done_to,
+        },
         interval: 0,
         interval_used: false,
         index: Default::default(),
@@ -281,7 +285,7 @@ fn state(scan: &Scan, slots: u32, max_lag: Nanos) -> State {
             });
         }
         if *number == scan.done_to {
-            state.cursor = (record.segment, found.offset);
+            (state.cursor.segment, state.cursor.offset) = (record.segment, found.offset);
         }
         state.segments.back_mut().expect("there is one").used = found.offset + record.blocks();
         if !record.extents.is_empty() {
@@ -345,7 +349,7 @@ impl<P: Device> Inner<P> {
         if !begun {
             self.turn().await?;
             let state = &mut *self.state.borrow_mut();
-            state.cursor = (state.segments[0].number, 1);
+            state.cursor.segment = state.segments[0].number;
         } else if !self.state.borrow().has_room(1) {
             self.turn().await?;
         }

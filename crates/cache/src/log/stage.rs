@@ -1,5 +1,6 @@
 //! What is under way in a log: for reports, and for whoever cuts the power in the midst.
 
+use super::Cleaning;
 use std::cell::Cell;
 
 /// Something that takes time.
@@ -35,11 +36,15 @@ pub enum Stage {
     Double,
     /// The fence of an incarnation is made durable.
     Fence,
+    /// Records of a window are read.
+    Window,
+    /// A window is carried out that leaves out versions of several intervals.
+    Skip,
 }
 
 impl Stage {
-    /// Every stage.
-    pub const ALL: [Stage; 15] = [
+    /// Every stage; the last two are of a log that keeps no order.
+    pub const ALL: [Stage; 17] = [
         Stage::Append,
         Stage::BetweenCopies,
         Stage::Forced,
@@ -55,7 +60,17 @@ impl Stage {
         Stage::Scan,
         Stage::Double,
         Stage::Fence,
+        Stage::Window,
+        Stage::Skip,
     ];
+
+    /// Those that a log may be in.
+    pub fn of(cleaning: Cleaning) -> &'static [Stage] {
+        match cleaning {
+            Cleaning::Ordered => &Stage::ALL[..15],
+            Cleaning::Coalesced => &Stage::ALL,
+        }
+    }
 }
 
 /// How often each is under way.

@@ -6,6 +6,7 @@
 //!     the front of `ages` is no newer than the oldest record that is owed
 
 use super::index::Index;
+use super::records::Cursor;
 use block::Nanos;
 use layout::{RecordExtent, SEGMENT_BLOCKS};
 use std::collections::VecDeque;
@@ -66,10 +67,8 @@ pub(super) struct State {
     pub(super) segments: VecDeque<Live>,
     pub(super) free: VecDeque<u32>,
     pub(super) next_segment: u64,
-    /// Where the cleaner goes on: segment and block in it, and the number of the record there.
-    /// Past `done_to` by notes alone.
-    pub(super) cursor: (u64, u32),
-    pub(super) cursor_number: u64,
+    /// Where the cleaner goes on. Past `done_to` by notes alone.
+    pub(super) cursor: Cursor,
     pub(super) interval: u64,
     /// Whether the interval has a record.
     pub(super) interval_used: bool,
@@ -150,11 +149,26 @@ impl State {
         }
     }
 
-    /// All before `to` is at the origin, and that is durable in the pool.
-    pub(super) fn done(&mut self, to: u64, cursor: (u64, u32)) {
+    /// The slot of the cursor's segment, and the blocks of it in use. At its end the cursor
+    /// goes on to the next.
+    pub(super) fn place_of(&self, cursor: &mut Cursor) -> (u32, u32) {
+        let from = self.segments.iter();
+        let mut from = from.skip_while(|live| live.number != cursor.segment);
+        let mut live = from.next().expect("the cursor is in a live segment");
+        if cursor.offset == live.used
+            && let Some(next) = from.next()
+        {
+            (cursor.segment, cursor.offset) = (next.number, 1);
+            live = next;
+        }
+        (live.slot, live.used)
+    }
+
+    /// All before the cursor is at the origin, and that is durable in the pool.
+    pub(super) fn done(&mut self, cursor: Cursor) {
+        let to = cursor.number;
         self.done_to = to;
         self.cursor = cursor;
-        self.cursor_number = to;
         // The newest age at or before it stays: it stands for what follows too.
         while self.ages.get(1).is_some_and(|(number, _)| *number <= to) {
             self.ages.pop_front();
@@ -181,8 +195,8 @@ impl State {
             self.free.push_back(front.slot);
             self.segments.pop_front();
             let front = self.segments[0].number;
-            if self.cursor.0 < front {
-                self.cursor = (front, 1);
+            if self.cursor.segment < front {
+                (self.cursor.segment, self.cursor.offset) = (front, 1);
             }
         }
     }

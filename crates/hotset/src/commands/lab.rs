@@ -10,6 +10,7 @@ mod store;
 
 use crate::Failure;
 use crate::cli::{Campaign, Lab};
+use cache::log::Cleaning;
 use proof::campaign;
 use proof::crash::{self, Request};
 use proof::{kill, nodesim, portsim, stack, writeback};
@@ -30,14 +31,14 @@ pub fn run(command: Lab) -> Result<(), Failure> {
             mode,
             json,
         } => {
-            if mode.is_some() {
+            if let Some(cleaning) = mode.as_deref().and_then(Cleaning::from_name) {
                 let request = campaign::Request {
                     cases,
                     seed,
                     threads,
                     json,
                 };
-                return writeback::command(&request).map_err(Failure::Runtime);
+                return writeback::command(&request, cleaning).map_err(Failure::Runtime);
             }
             let request = Request {
                 cases,

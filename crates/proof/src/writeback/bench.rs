@@ -6,7 +6,7 @@ use super::case::{Case, Cut, SECTORS};
 use super::report::{Landing, Report};
 use crate::cachesim::stamp::{self, Value};
 use block::{IoResult, Nanos, RangeLock, SECTOR_BYTES, TargetId, Timer};
-use cache::log::{Members, Stages};
+use cache::log::{Cleaning, Members, Stages};
 use sim::{Control, Medium, World};
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -242,17 +242,26 @@ impl Bench {
                 .zip(0..)
                 .map(|(b, sector)| stamp::read(b, sector))
                 .collect();
-            match self.history.borrow().judge(&image) {
+            let history = self.history.borrow();
+            let judged = match self.case.cleaning {
+                Cleaning::Ordered => history.judge(&image),
+                Cleaning::Coalesced => history.judge_apart(&image),
+            };
+            match judged {
                 Ok(earlier) if self.direct.get() => {
                     lag = lag.max(earlier.lag().min(self.case.max_lag))
                 }
                 Ok(earlier) => lag = lag.max(earlier.lag()),
                 Err(what) => self.violate(format!(
-                    "the origin alone{} is no earlier state: {what}",
+                    "the origin alone{} is {}: {what}",
                     if durable {
                         ", after a power cut of its own,"
                     } else {
                         ""
+                    },
+                    match self.case.cleaning {
+                        Cleaning::Ordered => "no earlier state",
+                        Cleaning::Coalesced => "nothing that was written",
                     }
                 )),
             }

@@ -1,7 +1,7 @@
 //! What a case of write-back is made of, drawn from its seed.
 
 use block::{Nanos, Sectors};
-use cache::log::Stage;
+use cache::log::{Cleaning, Stage};
 use sim::{Domain, Rng, Span};
 use std::ops::Range;
 
@@ -14,8 +14,10 @@ pub(super) const DAEMON: Domain = Domain(3);
 
 /// The size of the volume.
 pub(super) const SECTORS: u64 = 4096;
-/// Segments of each copy of the log.
-pub(super) const SEGMENTS: u32 = 8;
+/// Segments of each copy of the log, and as many that windows are long.
+const SEGMENTS: [u32; 2] = [8, 24];
+/// What the origin may lack, likewise.
+const DIRTY_MAX: [u64; 2] = [1 << 20, 8 << 20];
 
 /// One step of a client's script.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -65,6 +67,8 @@ pub struct Cut {
 pub struct Case {
     /// Seeds the world.
     pub seed: u64,
+    /// The engine's.
+    pub cleaning: Cleaning,
     /// Steps in progress at once.
     pub clients: u64,
     /// The script, over all lives.
@@ -79,6 +83,10 @@ pub struct Case {
     pub volatile: bool,
     /// How likely a write to the origin fails.
     pub origin_fails: f64,
+    /// Of each copy of the log.
+    pub segments: u32,
+    /// The engine's.
+    pub dirty_max: u64,
     /// The engine's.
     pub max_lag: Nanos,
     /// The engine's.
@@ -89,7 +97,7 @@ pub struct Case {
 
 impl Case {
     /// The case of `seed`.
-    pub fn new(seed: u64) -> Case {
+    pub fn new(seed: u64, cleaning: Cleaning) -> Case {
         let rng = &mut Rng::fork(seed, 31);
         let steps = rng.between(300, 700);
         let habits = Habits::draw(rng);
@@ -108,27 +116,34 @@ impl Case {
                 max: min + Nanos::from_micros(rng.between(1, most)),
             }
         };
+        // Long windows need room and time.
+        let long = usize::from(cleaning == Cleaning::Coalesced && rng.chance(0.6));
+        let lag_max = [20_000, 200_000][long];
         let cuts = rng.between(1, 6);
         Case {
             seed,
+            cleaning,
             clients: rng.between(1, 6),
             steps: script,
-            cuts: (0..cuts).map(|_| cut(rng, loses)).collect(),
+            cuts: (0..cuts).map(|_| cut(rng, loses, cleaning)).collect(),
             origin_time: span(rng, 4, 200),
             pool_time: span(rng, 1, 8),
             volatile: rng.chance(0.8),
             origin_fails: if rng.chance(0.1) { 0.02 } else { 0.0 },
-            max_lag: Nanos::from_micros(rng.between(500, 20_000)),
+            segments: SEGMENTS[long],
+            dirty_max: DIRTY_MAX[long],
+            max_lag: Nanos::from_micros(rng.between(500, lag_max)),
             clean_after: Nanos::from_micros(if rng.chance(0.5) { 0 } else { rng.below(5000) }),
             reporting: Nanos::from_micros(rng.between(1, 300)),
         }
     }
 }
 
-fn cut(rng: &mut Rng, loses: bool) -> Cut {
+fn cut(rng: &mut Rng, loses: bool, cleaning: Cleaning) -> Cut {
+    let stages = Stage::of(cleaning);
     let amid = rng.chance(0.5).then(|| match rng.below(4) {
         0 if loses => [Stage::Loss, Stage::Degraded][rng.below(2) as usize],
-        _ => Stage::ALL[rng.below(Stage::ALL.len() as u64) as usize],
+        _ => stages[rng.below(stages.len() as u64) as usize],
     });
     // What happens but now and then is not let pass.
     let common = !matches!(

@@ -3,20 +3,21 @@
 use super::report::Summary;
 use super::run::campaign;
 use crate::campaign::{Request, print_violations, verdict};
+use cache::log::Cleaning;
 use std::time::Instant;
 
 /// Runs the cases and prints the report; the error says what is wrong.
-pub fn command(request: &Request) -> Result<(), String> {
+pub fn command(request: &Request, cleaning: Cleaning) -> Result<(), String> {
     let begin = Instant::now();
-    let totals = campaign(request.seeds(), request.threads);
-    let summary = totals.summary(begin.elapsed().as_secs_f64());
+    let totals = campaign(request.seeds(), request.threads, cleaning);
+    let summary = totals.summary(begin.elapsed().as_secs_f64(), cleaning);
     if request.json {
         let text = serde_json::to_string_pretty(&summary).expect("plain data");
         println!("{text}");
     } else {
         print(&summary);
     }
-    verdict(&summary.violations, request.cases, &totals.missed())
+    verdict(&summary.violations, request.cases, &totals.missed(cleaning))
 }
 
 fn print(summary: &Summary) {

@@ -257,11 +257,28 @@ impl History {
                 from.0, until.0
             ));
         }
+        Ok(self.earlier(image))
+    }
+
+    /// Judges an image sector by sector, of what keeps no order: each may hold what was
+    /// written there at any time.
+    pub fn judge_apart(&self, image: &[Option<Value>]) -> Result<Earlier, String> {
+        assert_eq!(image.len(), self.sectors.len());
+        for (sector, value) in image.iter().enumerate() {
+            if self.spans(sector, *value).is_empty() {
+                let held = describe(*value, &self.may_read(sector));
+                return Err(format!("sector {sector}: {held}"));
+            }
+        }
+        Ok(self.earlier(image))
+    }
+
+    fn earlier(&self, image: &[Option<Value>]) -> Earlier {
         let missing = image.iter().enumerate();
-        Ok(Earlier {
+        Earlier {
             missing_since: missing.filter_map(|(s, v)| self.missing_since(s, *v)).min(),
             newest_answer: self.newest_answer,
-        })
+        }
     }
 }
 

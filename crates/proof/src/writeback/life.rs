@@ -2,7 +2,7 @@
 //! in order unless the power goes first.
 
 use super::bench::{Bench, Ledger};
-use super::case::{COPIES, Cut, DAEMON, ORIGIN, SECTORS, SEGMENTS, Step};
+use super::case::{COPIES, Cut, DAEMON, ORIGIN, SECTORS, Step};
 use crate::cachesim::stamp::{self, ANYTHING, Value, ZERO};
 use block::{
     Access, BoxDevice, Device, Extent, Fua, Gate, IoResult, Lba, Nanos, SECTOR_BYTES, Sectors,
@@ -99,9 +99,10 @@ async fn open(bench: &Rc<Bench>, local: &Local<SimDriver>) -> IoResult<WriteBack
         volume: 1,
         incarnation: bench.incarnation(),
         epoch: Nanos::ZERO,
-        dirty_max: 1 << 20,
+        dirty_max: bench.case.dirty_max,
         max_lag: bench.case.max_lag,
         clean_after: bench.case.clean_after,
+        cleaning: bench.case.cleaning,
         stages: bench.stages.clone(),
     };
     let area = |copy: usize| {
@@ -109,7 +110,7 @@ async fn open(bench: &Rc<Bench>, local: &Local<SimDriver>) -> IoResult<WriteBack
         bench.is_plugged(copy).then(|| Area {
             device,
             base: Lba(64),
-            segments: SEGMENTS,
+            segments: bench.case.segments,
             member: copy as u16,
             domain: format!("controller-{copy}").into(),
             trusted: bench.is_trusted(copy),

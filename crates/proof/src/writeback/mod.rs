@@ -8,7 +8,8 @@
 //! - no acknowledged write is lost while a copy or the origin has it;
 //! - what was flushed, or forced, is durable;
 //! - the origin alone, as if the pool were destroyed at each cut, is an earlier state,
-//!   also after a power cut of its own, and lacks no more than `max_lag`;
+//!   also after a power cut of its own, and lacks no more than `max_lag`. Of a log that
+//!   keeps no order each sector alone is something that was written there, and lacks no more;
 //! - no client is given an error, and every life ends.
 
 mod bench;
@@ -20,6 +21,7 @@ mod report;
 mod run;
 
 pub use crate::campaign::Request;
+use cache::log::Cleaning;
 pub use case::{Case, Cut, Loss, Step};
 pub use command::command;
 pub use history::{Earlier, Flush, History, Op};
@@ -27,6 +29,7 @@ pub use report::{Landing, Report, Summary, Totals};
 pub use run::{campaign, run};
 
 /// The command that repeats the case of `seed`.
-pub fn replay(seed: u64) -> String {
-    format!("hotset lab crash --mode ordered --cases 1 --seed {seed}")
+pub fn replay(seed: u64, cleaning: Cleaning) -> String {
+    let mode = cleaning.name();
+    format!("hotset lab crash --mode {mode} --cases 1 --seed {seed}")
 }

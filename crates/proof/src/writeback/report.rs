@@ -1,7 +1,7 @@
 //! What a case of write-back met, and what many met together.
 
 use crate::violation::Violation;
-use cache::log::Stage;
+use cache::log::{Cleaning, Stage};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -21,9 +21,9 @@ pub enum Landing {
 }
 
 impl Landing {
-    /// All of them.
-    pub fn all() -> impl Iterator<Item = Landing> {
-        let stages = Stage::ALL.into_iter().map(Landing::Amid);
+    /// All that a log of that order may meet.
+    pub fn all(cleaning: Cleaning) -> impl Iterator<Item = Landing> {
+        let stages = Stage::of(cleaning).iter().copied().map(Landing::Amid);
         let others = [
             Landing::Opening,
             Landing::Torn,
@@ -106,13 +106,14 @@ impl Totals {
     }
 
     /// The situations that no cut landed in.
-    pub fn missed(&self) -> Vec<String> {
-        let missed = Landing::all().filter(|landing| !self.landed.contains_key(landing));
+    pub fn missed(&self, cleaning: Cleaning) -> Vec<String> {
+        let all = Landing::all(cleaning);
+        let missed = all.filter(|landing| !self.landed.contains_key(landing));
         missed.map(Landing::name).collect()
     }
 
-    /// The report, over cases that took `seconds`.
-    pub fn summary(&self, seconds: f64) -> Summary {
+    /// The report, over cases of that order that took `seconds`.
+    pub fn summary(&self, seconds: f64, cleaning: Cleaning) -> Summary {
         let mut operations = self.operations.clone();
         operations.sort_unstable();
         let times = |landing| self.landed.get(&landing).copied().unwrap_or(0);
@@ -121,8 +122,10 @@ impl Totals {
             operations_median: operations.get(operations.len() / 2).copied().unwrap_or(0),
             cuts: self.cuts,
             destroyed: self.destroyed,
-            landed: Landing::all().map(|l| (l.name(), times(l))).collect(),
-            violations: Violation::all(&self.violations, super::replay),
+            landed: Landing::all(cleaning)
+                .map(|l| (l.name(), times(l)))
+                .collect(),
+            violations: Violation::all(&self.violations, |seed| super::replay(seed, cleaning)),
             cases_per_second: operations.len() as f64 / seconds.max(1e-9),
         }
     }

@@ -1,11 +1,12 @@
 //! Runs a case: lives of a daemon on the same disks, one after the other, and many cases.
 
 use super::bench::{Bench, Watched};
-use super::case::{COPIES, Case, Cut, DAEMON, ORIGIN, SEGMENTS, size};
+use super::case::{COPIES, Case, Cut, DAEMON, ORIGIN, size};
 use super::life;
 use super::report::{Landing, Report, Totals};
 use crate::campaign::over;
 use block::{Geometry, Nanos, Sectors, ShardId};
+use cache::log::Cleaning;
 use sim::{
     Budget, Class, DiskSpec, Effect, Ops, Outcome, Plan, Point, PowerCut, Rule, Service, Sim, When,
     World,
@@ -44,7 +45,7 @@ fn run_once(case: Case) -> Report {
     let (time, volatile) = (case.origin_time, case.volatile);
     let origin = add("origin".into(), size(), Sectors(1), time, ORIGIN, volatile);
     let copies = [0, 1].map(|copy| {
-        let sectors = Sectors(64 + u64::from(SEGMENTS) * 2048);
+        let sectors = Sectors(64 + u64::from(case.segments) * 2048);
         let name = format!("pool-{copy}");
         add(
             name,
@@ -134,6 +135,7 @@ fn plan(bench: &Bench, steps: u64, cut: Option<Cut>) -> Plan {
 }
 
 /// Runs the cases of `seeds` on `threads` threads.
-pub fn campaign(seeds: Range<u64>, threads: u64) -> Totals {
-    over(seeds, threads, |seed| run(&Case::new(seed)), Totals::add)
+pub fn campaign(seeds: Range<u64>, threads: u64, cleaning: Cleaning) -> Totals {
+    let case = |seed| run(&Case::new(seed, cleaning));
+    over(seeds, threads, case, Totals::add)
 }

@@ -314,6 +314,21 @@ fn canary_a_backlog_that_is_too_old_is_reported() {
 }
 
 #[test]
+fn canary_what_keeps_no_order_holds_what_was_written_and_lags_sector_by_sector() {
+    let mut history = History::new(2);
+    written(&mut history, 0, 1, 10);
+    flushed(&mut history);
+    written(&mut history, 1, 2, 20);
+    written(&mut history, 0, 3, 50);
+    let lag = |image| history.judge_apart(image).map(|earlier| earlier.lag());
+    assert_eq!(lag(&[Some(0), Some(2)]), Ok(Nanos(40)), "the oldest counts");
+    assert_eq!(lag(&[Some(1), Some(2)]), Ok(Nanos(0)));
+    assert_eq!(lag(&[Some(3), Some(0)]), Ok(Nanos(30)));
+    assert!(lag(&[Some(2), Some(0)]).is_err(), "bytes of another place");
+    assert!(lag(&[None, Some(0)]).is_err(), "bytes that nobody wrote");
+}
+
+#[test]
 fn canary_zeroes_of_two_times_that_never_were_together_are_found() {
     let mut history = History::new(2);
     // Both sectors are zero at first, written, and zeroed one after the other.

@@ -1,0 +1,166 @@
+//! What the cleaner takes at once: records from `done_to` on, and the newest version of each
+//! block in them.
+//!
+//! A log that keeps order takes records of one interval, in one segment. That is an interval
+//! that was split, which the promise allows.
+//!
+//! A log that does not takes a window: records of any intervals, up to what is complete. It is
+//! at most [`WINDOW_BLOCKS`] and a quarter of each limit, so that what a window holds of the
+//! log and of the time until its end is little beside the limits.
+//!
+//! Invariant: a version that is left out has a later one in the same load. One in a later load
+//! would do for what is acknowledged, but a block that is written without end would never be
+//! at the origin, and `max_lag` not hold.
+
+use super::index::Index;
+use super::pace::seconds;
+use super::records::{Cursor, Found};
+use super::stage::Stage;
+use super::{Cleaning, Inner};
+use block::{Device, IoResult, Nanos};
+use layout::{BLOCK_BYTES, Became, Record, SEGMENT_BLOCKS};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// What a window carries at most: 64 MiB.
+const WINDOW_BLOCKS: u64 = 64 << 20 >> BLOCK_BYTES.trailing_zeros();
+/// And the part of each limit.
+const PART: u64 = 4;
+/// What is read at once has no more.
+const SEGMENT: u64 = SEGMENT_BLOCKS as u64;
+/// A write to the origin at most: 1 MiB.
+const RUN_BLOCKS: u64 = 1 << 20 >> BLOCK_BYTES.trailing_zeros();
+
+/// What the origin gets at once.
+#[derive(Default)]
+pub(super) struct Load {
+    pub(super) newest: Index,
+    /// Of its last record.
+    pub(super) interval: u64,
+    /// It has records of several.
+    crosses: bool,
+    /// Blocks that its records changed; a zeroed or discarded extent counts as one.
+    pub(super) blocks: u64,
+    pub(super) next: Cursor,
+    /// Runs that the origin has not got yet.
+    pub(super) left: VecDeque<Range<u64>>,
+    /// How long it has been tried.
+    pub(super) took: Nanos,
+}
+
+impl<P: Device> Inner<P> {
+    /// The next load.
+    pub(super) async fn load(&self) -> IoResult<Load> {
+        let complete = || {
+            let state = self.state.borrow();
+            let more = state.completed_to > state.cursor.number;
+            (more || self.copies.are_gone()).then_some(())
+        };
+        loop {
+            self.changed.until_some(complete).await;
+            if self.copies.are_gone() {
+                return Err(self.copies.error());
+            }
+            let (mut load, limit) = {
+                let state = self.state.borrow();
+                let next = state.cursor;
+                (
+                    Load {
+                        next,
+                        ..Load::default()
+                    },
+                    state.completed_to,
+                )
+            };
+            match self.config.cleaning {
+                Cleaning::Ordered => self.take_batch(&mut load, limit).await?,
+                Cleaning::Coalesced => self.take_window(&mut load, limit).await?,
+            }
+            if load.blocks > 0 {
+                load.begin();
+                return Ok(load);
+            }
+            // Notes alone: what is owed is further on.
+            self.state.borrow_mut().cursor = load.next;
+        }
+    }
+
+    /// Records of one interval that are in one segment.
+    async fn take_batch(&self, load: &mut Load, limit: u64) -> IoResult {
+        let mut interval = None;
+        let takes = |record: &Record| {
+            let others = interval.is_some_and(|i| i != record.interval);
+            interval.get_or_insert(record.interval);
+            !others
+        };
+        let found = self.records(&mut load.next, limit, takes).await?;
+        load.take(&found);
+        Ok(())
+    }
+
+    /// Records of any intervals.
+    async fn take_window(&self, load: &mut Load, limit: u64) -> IoResult {
+        let _under = self.stages.enter(Stage::Window);
+        let (carried_max, log_max) = self.window_max();
+        let mut log_blocks = 0;
+        while load.next.number < limit
+            && load.newest.blocks() + SEGMENT <= carried_max
+            && log_blocks + SEGMENT <= log_max
+        {
+            let found = match self.records(&mut load.next, limit, |_| true).await {
+                // What is before it can be carried out.
+                Err(_) if load.blocks > 0 => break,
+                found => found?,
+            };
+            load.take(&found);
+            let records = found.iter();
+            log_blocks += records
+                .map(|found| u64::from(found.record.blocks()))
+                .sum::<u64>();
+        }
+        Ok(())
+    }
+
+    /// Blocks that a window may carry, and blocks of the log that it may have.
+    fn window_max(&self) -> (u64, u64) {
+        // Until the first has been measured, as little as a load that keeps order has.
+        let rate = self.pace.borrow().origin_rate().unwrap_or(0.0);
+        let in_time = rate * seconds(self.config.max_lag);
+        let limits = [self.config.dirty_max / BLOCK_BYTES as u64, in_time as u64];
+        let parts = limits.into_iter().map(|limit| limit / PART);
+        let carried = parts.fold(WINDOW_BLOCKS, u64::min);
+        let room = u64::from(self.room_blocks());
+        (carried.max(SEGMENT), (room / PART).max(SEGMENT))
+    }
+}
+
+impl Load {
+    fn take(&mut self, found: &[Found]) {
+        for Found { record, at } in found {
+            let changed = record.extents.iter().map(|extent| match extent.became {
+                Became::Data => u64::from(extent.count),
+                Became::Zero | Became::Discarded => 1,
+            });
+            self.crosses |= self.blocks > 0 && self.interval != record.interval;
+            self.interval = record.interval;
+            self.blocks += changed.sum::<u64>();
+            self.newest
+                .insert(record.number, &record.extents, *at, &record.crcs);
+        }
+    }
+
+    /// Nothing of it is at the origin for sure.
+    pub(super) fn begin(&mut self) {
+        self.left = self.newest.runs(RUN_BLOCKS).into();
+    }
+
+    /// Whether it leaves out versions, of any of several intervals.
+    pub(super) fn skips(&self) -> bool {
+        self.crosses && self.carries() < self.blocks
+    }
+
+    /// What it carries of the blocks that its records changed.
+    pub(super) fn carries(&self) -> u64 {
+        self.newest.blocks() + self.newest.cleared().count() as u64
+    }
+}

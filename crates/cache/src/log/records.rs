@@ -1,0 +1,117 @@
+//! The log as the cleaner reads it: records of a segment, from either copy.
+
+use super::Inner;
+use block::{Buf, Device, IoError, IoResult, Kind, Nanos};
+use layout::{BLOCK_BYTES, Record, SEGMENT_BLOCKS};
+
+/// How soon memory is asked for again.
+const NO_MEMORY: Nanos = Nanos::from_millis(1);
+
+/// Where the cleaner reads on.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Cursor {
+    pub(super) segment: u64,
+    /// A block of the segment, and the number of the record that begins there.
+    pub(super) offset: u32,
+    pub(super) number: u64,
+}
+
+/// A record that changes something.
+pub(super) struct Found {
+    pub(super) record: Record,
+    /// Where its data begins, in the area.
+    pub(super) at: u32,
+}
+
+impl<P: Device> Inner<P> {
+    /// The records from `cursor` on that are in one segment and before `limit`, up to the
+    /// first that `takes` refuses; moves the cursor past them. Notes are passed over.
+    pub(super) async fn records(
+        &self,
+        cursor: &mut Cursor,
+        limit: u64,
+        mut takes: impl FnMut(&Record) -> bool,
+    ) -> IoResult<Vec<Found>> {
+        let (slot, used) = self.state.borrow().place_of(cursor);
+        let (segment, from) = (cursor.segment, cursor.offset);
+        let first = slot * SEGMENT_BLOCKS;
+        let mut found = Vec::new();
+        let data = self.memory((used - from) as usize * BLOCK_BYTES).await;
+        let mut data = self.read_area(first + from, data, 0).await;
+        while cursor.number < limit && cursor.offset < used {
+            let (number, offset) = (cursor.number, cursor.offset);
+            let at = (offset - from) as usize * BLOCK_BYTES;
+            let record = match sound(&data[at..], number, segment, self) {
+                Some(record) => record,
+                None => {
+                    // The other copy of all that is left of the segment.
+                    let other = self.memory(data.len()).await;
+                    let other = self.read_area(first + from, other, 1).await;
+                    match sound(&other[at..], number, segment, self) {
+                        Some(record) => {
+                            let end = at + record.blocks() as usize * BLOCK_BYTES;
+                            data[at..end].copy_from_slice(&other[at..end]);
+                            record
+                        }
+                        None if found.is_empty() => return Err(unreadable(number)),
+                        // What is before it can be carried out.
+                        None => break,
+                    }
+                }
+            };
+            let blocks = record.blocks();
+            if !record.extents.is_empty() {
+                if !takes(&record) {
+                    break;
+                }
+                let at = first + offset + 1;
+                found.push(Found { record, at });
+            }
+            cursor.number += 1;
+            cursor.offset += blocks;
+        }
+        Ok(found)
+    }
+
+    /// Blocks of the area from a copy, `skip` others after the first; zeroes if it cannot.
+    async fn read_area(&self, at: u32, buf: Buf, skip: usize) -> Buf {
+        let online = self.copies.online();
+        let lost = (0..2).filter(|copy| self.copies.areas[*copy].is_some());
+        let mut copies: Vec<usize> = online.collect();
+        copies.extend(lost);
+        copies.dedup();
+        let Some(copy) = copies.get(skip) else {
+            let mut buf = buf;
+            buf.fill(0);
+            return buf;
+        };
+        let (mut buf, read) = self.copies.read(*copy, at, buf).await;
+        if read.is_err() {
+            buf.fill(0);
+        }
+        buf
+    }
+
+    /// Memory that nobody else wants.
+    pub(super) async fn memory(&self, bytes: usize) -> Buf {
+        loop {
+            match self.env.pool.try_get(bytes) {
+                Some(buf) => return buf,
+                None => self.env.timer.sleep(NO_MEMORY).await,
+            }
+        }
+    }
+}
+
+/// The record `number` of a segment, if it begins here and is whole.
+fn sound<P: Device>(bytes: &[u8], number: u64, segment: u64, log: &Inner<P>) -> Option<Record> {
+    let record = Record::decode(&bytes[..BLOCK_BYTES], log.config.pool).ok()?;
+    let data = bytes.get(BLOCK_BYTES..record.blocks() as usize * BLOCK_BYTES)?;
+    let ours = record.number == number && record.segment == segment;
+    (ours && record.log == log.config.log && record.has(data)).then_some(record)
+}
+
+fn unreadable(number: u64) -> IoError {
+    let what = format!("neither copy of record {number} of the write-back log can be read");
+    IoError::new(Kind::Corrupt, what)
+}
