@@ -10,7 +10,7 @@ mod machine;
 mod write_back;
 
 pub use agreement::agreement;
-pub use arrays::{domain, shares, survives, warnings};
+pub use arrays::{domain, shares, survives};
 pub use machine::{devices, openable, sockets};
 
 use crate::config::Config;
@@ -46,6 +46,14 @@ pub fn check_to_serve(
 /// As [`check`], but for this machine, which may be in use.
 pub fn check_alone(files: impl Into<Files>, drives: &[&str]) -> Result<Config, Vec<Problem>> {
     judge(&files.into(), drives, |_, _| ())
+}
+
+/// What is possible and hardly meant.
+pub fn warnings(config: &Config) -> Vec<Problem> {
+    let mut found = Vec::new();
+    arrays::warn(config, &mut found);
+    write_back::warn(config, &mut found);
+    found
 }
 
 fn judge(

@@ -9,6 +9,7 @@ pub use crate::parameter::{Bytes, Name, PolicyName, VolumeMode};
 use crate::problem::Problem;
 pub use crate::schema::{At, Row, Value};
 use crate::schema::{Reader, line_of, sections};
+pub use cache::log::Cleaning;
 use raid::Level;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -117,6 +118,8 @@ sections! {
             "How it uses the pool; [write-back](write-back.md) answers writes from its log.";
         log: Vec<Name> = [],
             "Of write-back: two devices of different controllers, for nothing but copies of its log.";
+        write_back: Cleaning = "ordered",
+            "Of write-back, what is left if both devices of the log are lost. `ordered`: the origin alone is an earlier state. `coalesced`, in which the origin gets only the newest of what is written again and again: no promise, a file system or a database on it may be damaged.";
         max_lag: Duration = "30s",
             "Of write-back: the span of acknowledged writes that may be lost with both devices of the log. Where the origin does not keep up, writes wait.";
         dirty_max: Bytes = "4GiB",

@@ -2,6 +2,7 @@
 
 use crate::address::{NbdUri, TcpAddress};
 use crate::section::quoted;
+use cache::log::Cleaning;
 use cache::{Mode, NAME_BYTES_MAX};
 use policy::registry::POLICIES;
 use raid::Level;
@@ -271,6 +272,23 @@ impl Parameter for VolumeMode {
         mode.ok_or_else(|| {
             let form = VolumeMode::form();
             Some(format!("{text:?} is no mode: choose {form}"))
+        })
+    }
+    fn written(&self) -> String {
+        quoted(self.name())
+    }
+}
+
+impl Parameter for Cleaning {
+    fn form() -> String {
+        one_of(Cleaning::ALL.into_iter().map(Cleaning::name))
+    }
+    fn read(value: &DeValue<'_>) -> Result<Cleaning, Option<String>> {
+        let text = text(value)?;
+        let order = Cleaning::from_name(text);
+        order.ok_or_else(|| {
+            let form = Cleaning::form();
+            Some(format!("{text:?} is no order of write-back: choose {form}"))
         })
     }
     fn written(&self) -> String {

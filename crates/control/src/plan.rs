@@ -365,7 +365,7 @@ fn pool(before: &Pool, now: &Pool, steps: &mut Vec<Step>) {
 }
 
 fn volume(before: &Volume, now: &Volume, steps: &mut Vec<Step>) {
-    const OF_LOG: [&str; 3] = ["log", "max_lag", "dirty_max"];
+    const OF_LOG: [&str; 4] = ["log", "write_back", "max_lag", "dirty_max"];
     let name = &now.name.value;
     let left_out = [&OF_LOG[..], &["mode"]].concat();
     for (line, what) in differences("volume", before, now, &left_out) {

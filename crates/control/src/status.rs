@@ -106,6 +106,10 @@ pub struct Volume {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct WriteBack {
+    /// In what order the origin gets writes: "ordered", or "coalesced", which promises nothing of
+    /// the origin alone.
+    #[serde(default)]
+    pub order: String,
     /// Bytes that the origin does not have yet.
     pub owed_bytes: u64,
     /// The age of the oldest of them.

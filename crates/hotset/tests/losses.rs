@@ -264,6 +264,27 @@ fn what_a_log_answered_outlives_its_daemon_and_one_of_its_devices() {
 }
 
 #[test]
+fn a_log_that_keeps_no_order_outlives_its_daemon_and_says_what_it_does_not_promise() {
+    let (place, server) = write_back();
+    let coalesced = "write_back = \"coalesced\"\nmax_lag = \"8s\"";
+    let config = place.config(&WRITE_BACK.replace("max_lag = \"10min\"", coalesced));
+    let unpromised = "nothing is promised of origin";
+    let told = run(hotset().arg("check").arg(config));
+    assert!(told.contains(unpromised), "{told}");
+    let bytes = owe(&place, &server);
+    server.signal(libc::SIGCONT);
+    let daemon = place.serve();
+    assert_eq!(log_of(&daemon)["order"], "coalesced");
+    let held = copy_out(&daemon.uri("vol"), &place.path("out"));
+    assert!(held == bytes, "acknowledged bytes are lost");
+    until("the origin to have it", || owed(&daemon) == 0);
+    let origin = std::fs::read(place.path("origin")).unwrap();
+    assert!(origin == bytes, "the origin lacks what it was given");
+    let said = daemon.stop();
+    assert!(said.contains(unpromised), "{said}");
+}
+
+#[test]
 fn what_owes_something_is_served_by_its_log_or_not_at_all() {
     let (place, server) = write_back();
     let bytes = owe(&place, &server);

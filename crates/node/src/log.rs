@@ -19,7 +19,7 @@ use std::rc::Rc;
 pub(crate) const ANSWER_MAX: Nanos = Nanos::from_secs(5);
 /// And as so many times the longest hit of the pool: as a pool's device for metadata.
 pub(crate) const ANSWER_HITS: u64 = 10;
-/// The longest that writes gather before they go to the origin, while nothing presses.
+/// The longest that writes gather before they go to the origin in order, while nothing presses.
 const GATHER_MAX: Nanos = Nanos::from_secs(1);
 /// And as a part of what may be lost.
 const GATHER_PART: u64 = 8;
@@ -61,6 +61,7 @@ impl<D: Driver> Log<D> {
         cached: cache::Volume<Leaf<D>>,
     ) -> IoResult<Log<D>> {
         let max_lag = nanos(volume.max_lag.value);
+        let cleaning = volume.write_back.value;
         let config = Config {
             pool: found.log,
             log: ONLY,
@@ -69,8 +70,12 @@ impl<D: Driver> Log<D> {
             epoch: found.now - env.timer.now(),
             dirty_max: volume.dirty_max.value.0,
             max_lag,
-            clean_after: GATHER_MAX.min(Nanos(max_lag.0 / GATHER_PART)),
-            cleaning: Cleaning::Ordered,
+            clean_after: match cleaning {
+                Cleaning::Ordered => GATHER_MAX.min(Nanos(max_lag.0 / GATHER_PART)),
+                // The longer, the more replaces what came before.
+                Cleaning::Coalesced => Nanos(max_lag.0 / GATHER_PART),
+            },
+            cleaning,
             stages: Rc::default(),
         };
         let ledger = found.ledger.clone();

@@ -170,6 +170,7 @@ fn of_clients(latency: Latency) -> Total {
 
 fn write_back(log: cache::log::Status) -> WriteBack {
     WriteBack {
+        order: log.cleaning.name().into(),
         owed_bytes: log.dirty_bytes,
         lag_s: log.lag.as_secs_f64(),
         rate_bytes: log.rate,

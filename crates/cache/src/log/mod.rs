@@ -143,6 +143,8 @@ struct Inner<P> {
 /// How a log stands.
 #[derive(Debug)]
 pub struct Status {
+    /// What order the origin gets writes in.
+    pub cleaning: Cleaning,
     /// Bytes with data that the origin does not have.
     pub dirty_bytes: u64,
     /// The age of the oldest.
@@ -183,6 +185,7 @@ impl<P: Device> WriteBack<P> {
         let oldest = state.oldest();
         let rate = self.0.pace.borrow().origin_rate();
         Status {
+            cleaning: self.0.config.cleaning,
             dirty_bytes: state.index.blocks() * BLOCK_BYTES as u64,
             lag: oldest.map_or(Nanos::ZERO, |at| self.0.clock() - at),
             rate: rate.map(|blocks| (blocks * BLOCK_BYTES as f64) as u64),

@@ -138,9 +138,8 @@ fn domain_of(device: &Device) -> &str {
     }
 }
 
-/// What is possible and hardly meant: redundancy that one controller takes away.
-pub fn warnings(config: &Config) -> Vec<Problem> {
-    let mut found = Vec::new();
+/// Appends redundancy that one controller takes away.
+pub(super) fn warn(config: &Config, found: &mut Vec<Problem>) {
     for array in config
         .arrays
         .iter()
@@ -157,7 +156,6 @@ pub fn warnings(config: &Config) -> Vec<Problem> {
             found.push(Problem::new(array.members.line, what, remedy));
         }
     }
-    found
 }
 
 #[cfg(test)]
@@ -250,7 +248,7 @@ mod tests {
         ] {
             let (config, problems) = config(&arrays);
             assert_eq!(problems, Vec::<String>::new(), "{arrays}");
-            let warnings = warnings(&config);
+            let warnings = crate::check::warnings(&config);
             assert_eq!(warnings.len(), warned, "{arrays}: {warnings:?}");
         }
     }

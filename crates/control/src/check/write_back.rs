@@ -3,6 +3,7 @@
 use super::arrays::{domain, shares};
 use crate::config::{Config, Volume, VolumeMode};
 use crate::problem::Problem;
+use cache::log::Cleaning;
 use std::time::Duration;
 
 /// The least that the origin may be let lack: a record of the largest write, twice.
@@ -27,6 +28,22 @@ pub(super) fn agree(config: &Config, problems: &mut Vec<Problem>) {
             let what = format!("volume {name} is write-back, and has a door that is not NBD");
             let remedy = "offer it over NBD: its blocks have 4 KiB, which a door's disk shows";
             problems.push(Problem::new(volume.mode.line, what, remedy));
+        }
+    }
+}
+
+/// Appends what is possible and told each time: the origin alone is worth nothing then.
+pub(super) fn warn(config: &Config, found: &mut Vec<Problem>) {
+    let all = config.volumes.iter();
+    for volume in all.filter(|v| v.mode.value == VolumeMode::WriteBack) {
+        if volume.write_back.value == Cleaning::Coalesced {
+            let what = format!(
+                "volume {}: if both devices of its log are lost, nothing is promised of {}: a file \
+                 system or a database on it may be damaged",
+                volume.name.value, volume.origin.value
+            );
+            let remedy = "have a backup, or leave `write_back` at \"ordered\"";
+            found.push(Problem::new(volume.write_back.line, what, remedy));
         }
     }
 }
@@ -177,6 +194,11 @@ unix = "/none/socket"
             ),
             (
                 "pool = \"fast\"",
+                "pool = \"fast\"\nwrite_back = \"journaled\"",
+                "21: `write_back`: \"journaled\" is no order of write-back: choose \"ordered\", \"coalesced\"",
+            ),
+            (
+                "pool = \"fast\"",
                 "pool = \"fast\"\nmax_lag = \"0s\"",
                 "21: volume db may lag by nothing",
             ),
@@ -202,5 +224,22 @@ unix = "/none/socket"
             assert_eq!(found.len(), 1, "{expected:?}: {found:#?}");
             assert!(found[0].contains(expected), "{expected:?}: {found:#?}");
         }
+    }
+
+    #[test]
+    fn what_keeps_no_order_is_told_for_as_long_as_it_counts() {
+        let warnings = |text: &str| {
+            let config = check_alone(text, &[]).expect("it is sound");
+            let warnings = crate::check::warnings(&config).into_iter();
+            warnings.map(|w| w.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(warnings(GOOD), Vec::<String>::new());
+        let coalesced = GOOD.replace("log =", "write_back = \"coalesced\"\nlog =");
+        let told = warnings(&coalesced);
+        assert_eq!(told.len(), 1, "{told:?}");
+        let what = "22: volume db: if both devices of its log are lost, nothing is promised of hdd";
+        assert!(told[0].starts_with(what), "{told:?}");
+        let off = coalesced.replace("mode = \"write-back\"\n", "");
+        assert_eq!(warnings(&off), Vec::<String>::new());
     }
 }

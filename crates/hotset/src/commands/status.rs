@@ -116,7 +116,15 @@ pub fn volumes(status: &Status) -> Table {
 
 /// A table of the logs of volumes that are write-back; nothing if none is.
 pub fn logs(status: &Status) -> String {
-    let mut table = Table::new(&["WRITE-BACK", "OWED", "LAG", "RATE", "COPIES", "TROUBLE"]);
+    let mut table = Table::new(&[
+        "WRITE-BACK",
+        "ORDER",
+        "OWED",
+        "LAG",
+        "RATE",
+        "COPIES",
+        "TROUBLE",
+    ]);
     let mut any = false;
     for volume in &status.volumes {
         let Some(log) = &volume.write_back else {
@@ -125,6 +133,7 @@ pub fn logs(status: &Status) -> String {
         any = true;
         table.row([
             volume.name.clone(),
+            log.order.clone(),
             bytes(log.owed_bytes),
             format!("{:.1} s", log.lag_s),
             log.rate_bytes

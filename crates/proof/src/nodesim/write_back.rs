@@ -7,6 +7,7 @@
 use crate::cachesim::stamp;
 use crate::writeback::History;
 use block::{Env, Fua, Geometry, Lba, Nanos, SECTOR_BYTES, Sectors};
+use cache::log::Cleaning;
 use control::check::check_alone;
 use control::config::Config;
 use node::{Event, Node, Platform, Session};
@@ -40,6 +41,7 @@ name = "db"
 origin = "origin"
 pool = "fast"
 mode = "write-back"
+write_back = "ORDER"
 log = ["log0", "log1"]
 max_lag = "500ms"
 dirty_max = "1MiB"
@@ -67,6 +69,7 @@ enum End {
 #[derive(Clone)]
 struct Outside {
     seed: u64,
+    cleaning: Cleaning,
     config: Rc<Config>,
     machine: Rc<Machine>,
     origin: Medium,
@@ -79,7 +82,8 @@ struct Outside {
 }
 
 impl Outside {
-    /// The origin alone is an earlier state, also after a power cut of its own.
+    /// The origin alone is an earlier state, or each sector of it is, also after a power cut
+    /// of its own.
     fn judge(&self) {
         for durable in [false, true] {
             let mut bytes = vec![0; (SECTORS * SECTOR_BYTES) as usize];
@@ -89,7 +93,10 @@ impl Outside {
             }
             let sectors = bytes.chunks_exact(SECTOR_BYTES as usize).zip(0..);
             let image: Vec<_> = sectors.map(|(b, at)| stamp::read(b, at)).collect();
-            let judged = self.history.borrow().judge(&image);
+            let judged = match self.cleaning {
+                Cleaning::Ordered => self.history.borrow().judge(&image),
+                Cleaning::Coalesced => self.history.borrow().judge_apart(&image),
+            };
             let earlier = judged.unwrap_or_else(|what| {
                 panic!(
                     "seed {}: the origin alone (durable: {durable}): {what}",
@@ -238,8 +245,9 @@ async fn live(outside: Outside, local: Local<SimDriver>, life: u64, end: End, aw
     }
 }
 
-fn run(seed: u64) {
-    let config = Rc::new(check_alone(CONFIG, &[]).expect("a sound configuration"));
+fn run(seed: u64, cleaning: Cleaning) {
+    let text = CONFIG.replace("ORDER", cleaning.name());
+    let config = Rc::new(check_alone(&text[..], &[]).expect("a sound configuration"));
     let mut world = World::new(seed);
     let machine = Machine::new(&mut world, &config, |device| {
         let (mib, micros) = match device.name.as_str() {
@@ -259,6 +267,7 @@ fn run(seed: u64) {
         .expect("it keeps its bytes");
     let outside = Outside {
         seed,
+        cleaning,
         config,
         machine,
         origin,
@@ -301,5 +310,10 @@ fn run(seed: u64) {
 
 #[test]
 fn what_a_node_acknowledged_survives_and_its_origin_alone_is_an_earlier_state() {
-    (0..CASES).for_each(run);
+    (0..CASES).for_each(|seed| run(seed, Cleaning::Ordered));
+}
+
+#[test]
+fn what_a_node_acknowledged_survives_where_its_origin_gets_windows() {
+    (0..CASES).for_each(|seed| run(seed, Cleaning::Coalesced));
 }
