@@ -269,8 +269,8 @@ fn a_log_that_keeps_no_order_outlives_its_daemon_and_says_what_it_does_not_promi
     let coalesced = "write_back = \"coalesced\"\nmax_lag = \"8s\"";
     let config = place.config(&WRITE_BACK.replace("max_lag = \"10min\"", coalesced));
     let unpromised = "nothing is promised of origin";
-    let told = run(hotset().arg("check").arg(config));
-    assert!(told.contains(unpromised), "{told}");
+    let printed = run(hotset().arg("check").arg(config));
+    assert!(printed.contains(unpromised), "{printed}");
     let bytes = owe(&place, &server);
     server.signal(libc::SIGCONT);
     let daemon = place.serve();

@@ -14,8 +14,9 @@
 
 use super::index::Index;
 use super::pace::seconds;
-use super::records::{Cursor, Found};
+use super::records::Found;
 use super::stage::Stage;
+use super::state::Cursor;
 use super::{Cleaning, Inner};
 use block::{Device, IoResult, Nanos};
 use layout::{BLOCK_BYTES, Became, Record, SEGMENT_BLOCKS};

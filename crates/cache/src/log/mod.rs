@@ -27,6 +27,7 @@
 
 mod append;
 mod clean;
+mod cleaning;
 mod copies;
 mod index;
 mod ledger;
@@ -39,6 +40,7 @@ mod share;
 mod stage;
 mod state;
 
+pub use cleaning::Cleaning;
 pub use copies::{Area, Members};
 pub use ledger::{Candidate, Ledger, Opened, Wanted};
 pub use stage::{Stage, Stages};
@@ -55,34 +57,6 @@ use state::State;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
-
-/// What order the origin gets writes in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cleaning {
-    /// Interval by interval: the origin alone is an earlier state.
-    Ordered,
-    /// Windows of several intervals, the newest version of each block alone: the origin alone
-    /// is no state that the volume ever had.
-    Coalesced,
-}
-
-impl Cleaning {
-    /// Every order.
-    pub const ALL: [Cleaning; 2] = [Cleaning::Ordered, Cleaning::Coalesced];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Cleaning::Ordered => "ordered",
-            Cleaning::Coalesced => "coalesced",
-        }
-    }
-
-    /// The order of that name.
-    pub fn from_name(name: &str) -> Option<Cleaning> {
-        Cleaning::ALL.into_iter().find(|order| order.name() == name)
-    }
-}
 
 /// The configuration of a log.
 #[derive(Clone)]

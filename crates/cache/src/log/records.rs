@@ -1,20 +1,12 @@
 //! The log as the cleaner reads it: records of a segment, from either copy.
 
 use super::Inner;
+use super::state::Cursor;
 use block::{Buf, Device, IoError, IoResult, Kind, Nanos};
 use layout::{BLOCK_BYTES, Record, SEGMENT_BLOCKS};
 
 /// How soon memory is asked for again.
 const NO_MEMORY: Nanos = Nanos::from_millis(1);
-
-/// Where the cleaner reads on.
-#[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Cursor {
-    pub(super) segment: u64,
-    /// A block of the segment, and the number of the record that begins there.
-    pub(super) offset: u32,
-    pub(super) number: u64,
-}
 
 /// A record that changes something.
 pub(super) struct Found {

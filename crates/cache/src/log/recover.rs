@@ -6,9 +6,8 @@
 //! of a copy that was away, are void from then on.
 
 use super::copies::{Area, Copies};
-use super::records::Cursor;
 use super::stage::Stage;
-use super::state::{Flight, Live, SEGMENTS_MIN, State};
+use super::state::{Cursor, Flight, Live, SEGMENTS_MIN, State};
 use super::{Config, Inner, Members, WriteBack, clean};
 use block::{BoxDevice, Device, Env, Fua, IoError, IoResult, Kind, Nanos, Sectors};
 use layout::{BLOCK_BYTES, BLOCK_SECTORS, Record, SEGMENT_BLOCKS, Segment};

@@ -1,6 +1,6 @@
 //! What is under way in a log: for reports, and for whoever cuts the power in the midst.
 
-use super::Cleaning;
+use super::cleaning::Cleaning;
 use std::cell::Cell;
 
 /// Something that takes time.

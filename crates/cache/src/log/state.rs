@@ -6,7 +6,6 @@
 //!     the front of `ages` is no newer than the oldest record that is owed
 
 use super::index::Index;
-use super::records::Cursor;
 use block::Nanos;
 use layout::{RecordExtent, SEGMENT_BLOCKS};
 use std::collections::VecDeque;
@@ -48,6 +47,15 @@ pub(super) struct Spot {
     pub(super) segment: u64,
     /// The block of its header, in the area.
     pub(super) at: u32,
+}
+
+/// Where the cleaner reads on.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Cursor {
+    pub(super) segment: u64,
+    /// A block of the segment, and the number of the record that begins there.
+    pub(super) offset: u32,
+    pub(super) number: u64,
 }
 
 pub(super) struct State {

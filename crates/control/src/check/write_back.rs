@@ -32,7 +32,7 @@ pub(super) fn agree(config: &Config, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Appends what is possible and told each time: the origin alone is worth nothing then.
+/// Appends what is possible and reported each time: the origin alone is worth nothing then.
 pub(super) fn warn(config: &Config, found: &mut Vec<Problem>) {
     let all = config.volumes.iter();
     for volume in all.filter(|v| v.mode.value == VolumeMode::WriteBack) {
@@ -227,7 +227,7 @@ unix = "/none/socket"
     }
 
     #[test]
-    fn what_keeps_no_order_is_told_for_as_long_as_it_counts() {
+    fn what_keeps_no_order_is_reported_for_as_long_as_it_counts() {
         let warnings = |text: &str| {
             let config = check_alone(text, &[]).expect("it is sound");
             let warnings = crate::check::warnings(&config).into_iter();
@@ -235,10 +235,10 @@ unix = "/none/socket"
         };
         assert_eq!(warnings(GOOD), Vec::<String>::new());
         let coalesced = GOOD.replace("log =", "write_back = \"coalesced\"\nlog =");
-        let told = warnings(&coalesced);
-        assert_eq!(told.len(), 1, "{told:?}");
+        let found = warnings(&coalesced);
+        assert_eq!(found.len(), 1, "{found:?}");
         let what = "22: volume db: if both devices of its log are lost, nothing is promised of hdd";
-        assert!(told[0].starts_with(what), "{told:?}");
+        assert!(found[0].starts_with(what), "{found:?}");
         let off = coalesced.replace("mode = \"write-back\"\n", "");
         assert_eq!(warnings(&off), Vec::<String>::new());
     }

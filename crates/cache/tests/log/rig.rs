@@ -1,0 +1,148 @@
+//! One shard in a world of an origin and the two devices of a log.
+
+use block::{
+    BoxDevice, Device, Geometry, IoError, IoResult, Kind, Lba, Nanos, Sectors, ShardId, Shared,
+    TargetId,
+};
+use cache::log::{Area, Cleaning, Config, Members, WriteBack};
+use layout::Uuid;
+use shard::{Config as ShardConfig, Disk, Local, Mesh, Shard};
+use sim::{Control, DiskSpec, Outcome, Service, Sim, SimDriver, Span, World};
+use std::cell::{Cell, RefCell};
+use std::pin::Pin;
+use std::rc::Rc;
+
+pub type Leaf = Disk<SimDriver>;
+
+/// One shard in a world of an origin and two devices.
+pub fn run<F: Future<Output = ()> + 'static>(test: impl Fn(Rig) -> F + 'static) -> Sim {
+    let mut world = World::new(1);
+    let mut add = |name: &str, mib, micros| {
+        let mut spec = DiskSpec::new(Geometry::new(name, Sectors::from_mib(mib), Sectors(8)));
+        spec.service = Service::uniform(Span::exactly(Nanos::from_micros(micros)));
+        world.add_disk(spec).unwrap()
+    };
+    let disks: [TargetId; 3] = [
+        add("origin", 64, 5000),
+        add("ssd0", 16, 100),
+        add("ssd1", 16, 100),
+    ];
+    let control = world.control();
+    let mut sim = Sim::new(world);
+    let test = Rc::new(test);
+    let outcome = sim.drive(1, move |_, driver| {
+        let (test, control) = (test.clone(), control.clone());
+        let config = ShardConfig::default();
+        Shard::boot(
+            ShardId(0),
+            driver,
+            Mesh::new(1),
+            config,
+            move |local| async move {
+                let reported = Rc::default();
+                test(Rig {
+                    local,
+                    control,
+                    disks,
+                    reported,
+                })
+                .await
+            },
+        )
+    });
+    assert_eq!(outcome, Outcome::Done);
+    sim
+}
+
+#[derive(Clone)]
+pub struct Rig {
+    pub local: Local<SimDriver>,
+    pub control: Control,
+    pub disks: [TargetId; 3],
+    pub reported: Rc<Reported>,
+}
+
+/// Losses that were reported, and whether they can be made durable.
+#[derive(Default)]
+pub struct Reported {
+    pub lost: RefCell<Vec<u16>>,
+    pub stuck: Cell<bool>,
+}
+
+impl Members for Reported {
+    fn lose(&self, member: u16) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
+        Box::pin(async move {
+            if self.stuck.get() {
+                return Err(IoError::new(Kind::NoSpace, "the witness is full"));
+            }
+            self.lost.borrow_mut().push(member);
+            Ok(())
+        })
+    }
+}
+
+impl Rig {
+    pub fn leaf(&self, disk: usize) -> Leaf {
+        self.local.disk(self.disks[disk]).unwrap()
+    }
+
+    pub fn area(&self, copy: usize, domain: &str) -> Area<Leaf> {
+        Area {
+            device: self.leaf(1 + copy),
+            base: Lba(0),
+            segments: 8,
+            member: copy as u16,
+            domain: domain.into(),
+            trusted: true,
+        }
+    }
+
+    pub fn both(&self) -> [Option<Area<Leaf>>; 2] {
+        [Some(self.area(0, "pcie0")), Some(self.area(1, "pcie1"))]
+    }
+
+    pub async fn open(
+        &self,
+        incarnation: u32,
+        areas: [Option<Area<Leaf>>; 2],
+    ) -> IoResult<WriteBack<Leaf>> {
+        let config = Config {
+            pool: Uuid(1),
+            log: 1,
+            volume: 1,
+            incarnation,
+            epoch: Nanos::ZERO,
+            dirty_max: 8 << 20,
+            max_lag: Nanos::from_secs(30),
+            clean_after: Nanos::from_secs(1),
+            cleaning: Cleaning::Ordered,
+            stages: Rc::default(),
+        };
+        let origin = BoxDevice::new(self.leaf(0));
+        let env = self.local.env();
+        let log = WriteBack::open(config, env, self.reported.clone(), areas, origin).await?;
+        log.begin();
+        Ok(log)
+    }
+
+    pub async fn data(&self, blocks: usize, byte: u8) -> Shared {
+        let mut buf = self.local.env().pool.get(blocks * 4096).await;
+        buf.fill(byte);
+        buf.share()
+    }
+
+    pub async fn expect(&self, log: &impl Device, block: u64, blocks: usize, byte: u8) {
+        let buf = self.local.env().pool.get(blocks * 4096).await;
+        let (buf, read) = log.read(Lba(block * 8), buf).await;
+        read.unwrap();
+        assert!(
+            buf.iter().all(|b| *b == byte),
+            "block {block}: {} and not {byte}",
+            buf[0]
+        );
+    }
+
+    pub fn now(&self) -> Nanos {
+        self.local.env().timer.now()
+    }
+}
