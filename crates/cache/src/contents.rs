@@ -11,7 +11,7 @@
 use crate::durable::changes::{Changes, Pending};
 use crate::lines::{Run, Shape};
 use layout::{Change, Mask};
-use policy::{Key, Slot};
+use policy::{Key, Parts, Slot};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -82,6 +82,15 @@ impl Contents {
             }
         }
         (valid, len)
+    }
+
+    /// The parts of a slot's line in which a block is valid.
+    pub(crate) fn held(&self, slot: Slot) -> Parts {
+        let blocks = (0..self.shape.blocks()).map(|first| Run { first, count: 1 });
+        let valid = blocks.filter(|block| self.leading(slot, *block).0);
+        valid
+            .map(|block| self.shape.touched(block))
+            .fold(Parts::NONE, Parts::with)
     }
 
     /// Applies `change` to each word of `run` with the mask of its bits.

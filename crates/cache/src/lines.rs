@@ -4,7 +4,7 @@
 //! of two of blocks, the unit of replacement, aligned on its volume.
 
 use block::{Extent, Lba, Sectors};
-use policy::Key;
+use policy::{Key, Parts};
 use std::ops::Range;
 
 /// Bytes of a block.
@@ -124,6 +124,12 @@ impl Shape {
     /// The key of a line of a volume.
     pub(crate) fn key(self, volume: u32, line: u64) -> Key {
         Key(u64::from(volume) << LINE_BITS | line)
+    }
+
+    /// What a run of blocks touches of its line, as policies have it.
+    #[inline]
+    pub(crate) fn touched(self, run: Run) -> Parts {
+        Parts::of(run.first, run.count, self.shift)
     }
 
     /// The volume and the line that a key stands for.

@@ -93,6 +93,7 @@ fn plan<P: Device>(volume: &Rc<Inner<P>>, blocks: &Range<u64>) -> Plan<P> {
         op: Op::Read,
         len_bytes: bytes as u32,
         sequential: volume.sequential.borrow_mut().observe(blocks),
+        ..Request::default()
     };
     let state = &mut *core.state.borrow_mut();
     let may_enter = if request.sequential {
@@ -104,8 +105,12 @@ fn plan<P: Device>(volume: &Rc<Inner<P>>, blocks: &Range<u64>) -> Plan<P> {
     let mut at = blocks.start;
     let mut missing = at..at;
     for part in core.shape.parts(volume.id(), blocks.clone()) {
+        let touches = Request {
+            parts: core.shape.touched(part.run),
+            ..request
+        };
         let slot = state
-            .look_up(part.key, &request, may_enter, counters)
+            .look_up(part.key, &touches, may_enter, counters)
             .map(Place::slot);
         let mut run = part.run;
         while run.count > 0 {

@@ -138,11 +138,16 @@ fn begin_updates<P: Device>(
         op: Op::Write,
         len_bytes: extent.len.bytes() as u32,
         sequential: volume.sequential.borrow_mut().observe(&blocks),
+        ..Request::default()
     };
     let mut from = (extent_of(&blocks).start - extent.start).bytes() as usize;
     for part in volume.core.shape.parts(volume.id(), blocks) {
         let to = from + part.run.count as usize * BLOCK_BYTES;
-        if let Some(write) = begin_update(volume, part, &request) {
+        let touches = Request {
+            parts: volume.core.shape.touched(part.run),
+            ..request
+        };
+        if let Some(write) = begin_update(volume, part, &touches) {
             updates.push(Update {
                 part,
                 write,

@@ -205,11 +205,13 @@ impl Streams {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Parts;
 
     const READ: Request = Request {
         op: Op::Read,
         len_bytes: 4096,
         sequential: false,
+        parts: Parts::WHOLE,
     };
 
     #[test]

@@ -1,7 +1,7 @@
 //! The default: learns which lines are reused when, and which rule does best.
 //!
-//! It keeps no lists. A resident line has eight bytes: its last access, how
-//! often it was seen, and its class ([`class`]). A sample of the keys
+//! It keeps no lists. A resident line has eight bytes ([`line`]): its last access, how
+//! often it was seen, its class ([`class`]), and which parts of it are there ([`fills`]). A sample of the keys
 //! ([`monitor`]) teaches how likely lines of each class are to be reused at each
 //! age ([`hazard`]) and runs miniature caches of the rules it may follow
 //! ([`expert`]): learned reuse, recency, frequency, tenure. The rule that misses least
@@ -10,13 +10,15 @@
 //! rule hands nothing over and costs nothing.
 //!
 //! Invariants:
-//!     lines[s].line.class = VACANT ⟺ slot s holds no line
+//!     lines[s].line is vacant ⟺ slot s holds no line
 //!     the index holds exactly the resident keys
 
 mod class;
 mod expert;
+mod fills;
 mod ghosts;
 mod hazard;
+mod line;
 mod monitor;
 mod random;
 mod scale;
@@ -24,14 +26,16 @@ mod state;
 
 use crate::index::mix;
 use crate::{
-    Explanation, Heat, Index, Instruction, Key, Pins, Reason, Replacement, Request, Slot, Slots,
+    Explanation, Heat, Index, Instruction, Key, Parts, Pins, Reason, Replacement, Request, Slot,
+    Slots,
 };
 use block::Nanos;
 use class::{COUNT_MAX, Class, bucket, bucket_start};
 pub use expert::Expert;
-use expert::{EXPERTS, Line, score};
+use expert::{EXPERTS, score};
 use ghosts::Ghosts;
 use hazard::Hazards;
+use line::Line;
 use monitor::{Monitor, SAMPLES};
 use random::Random;
 use scale::Scale;
@@ -49,7 +53,6 @@ const HYSTERESIS: f32 = 0.01;
 /// Accesses to a pool's worth of lines in which every class is recomputed so
 /// many times.
 const ROUNDS_PER_POOL: u32 = 4;
-const VACANT: Class = Class(u16::MAX);
 
 /// What a slot holds: together, so that a hit touches one line of the processor's
 /// caches.
@@ -62,15 +65,11 @@ struct Held {
 impl Held {
     const NOTHING: Held = Held {
         key: Key(0),
-        line: Line {
-            last: 0,
-            class: VACANT,
-            count: 0,
-        },
+        line: Line::VACANT,
     };
 
     fn is_vacant(&self) -> bool {
-        self.line.class == VACANT
+        self.line.is_vacant()
     }
 }
 
@@ -230,7 +229,7 @@ impl<I: Index> Auto<I> {
 
     fn vacate(&mut self, slot: u32) {
         let held = &mut self.lines[slot as usize];
-        held.line.class = VACANT;
+        held.line = Line::VACANT;
         self.index.remove(held.key, slot);
     }
 
@@ -248,11 +247,8 @@ impl<I: Index> Auto<I> {
             }
             None => (1, None),
         };
-        Line {
-            last: now,
-            class: Class::of(count, distance, request, &self.scale),
-            count,
-        }
+        let class = Class::of(count, distance, request, &self.scale);
+        Line::new(now, class, count, request.parts)
     }
 
     /// The pool has another number of usable slots: time is measured in other
@@ -312,17 +308,18 @@ impl<I: Index> Replacement for Auto<I> {
         }
         let victim = self.victim(pins, now);
         let Some((slot, worth)) = victim else {
-            self.ghosts.put(key, line.count, now, now);
+            self.ghosts.put(key, line.count(), now, now);
             return Instruction::Bypass(Reason::AllPinned);
         };
         let own = score(self.active, &self.hazards, &self.scale, line, now);
-        if own < worth || self.hazards.chance(line.class) < self.chance_min {
-            self.ghosts.put(key, line.count, now, now);
+        if own < worth || self.hazards.chance(line.class()) < self.chance_min {
+            self.ghosts.put(key, line.count(), now, now);
             return Instruction::Bypass(Reason::ColderThanVictim);
         }
         let old = self.lines[slot.0 as usize];
         self.vacate(slot.0);
-        self.ghosts.put(old.key, old.line.count, old.line.last, now);
+        self.ghosts
+            .put(old.key, old.line.count(), old.line.last, now);
         self.occupy(slot, key, line);
         Instruction::Replace {
             slot,
@@ -341,17 +338,14 @@ impl<I: Index> Replacement for Auto<I> {
         Some(Slot(slot))
     }
 
-    fn adopt(&mut self, key: Key, slot: Slot, heat: Heat) -> bool {
+    fn adopt(&mut self, key: Key, slot: Slot, heat: Heat, held: Parts) -> bool {
         if self.find(key).is_some() || !self.slots.take_this(slot) {
             return false;
         }
         let count = (heat.uses() + 1).min(COUNT_MAX);
         let age = bucket_start(usize::from(heat.age()));
-        let line = Line {
-            last: self.now().wrapping_sub(age),
-            class: Class::recalled(count, heat.kind()),
-            count,
-        };
+        let class = Class::recalled(count, heat.kind());
+        let line = Line::adopted(self.now().wrapping_sub(age), class, count, held);
         self.occupy(slot, key, line);
         true
     }
@@ -362,7 +356,7 @@ impl<I: Index> Replacement for Auto<I> {
             if !held.is_vacant() {
                 let line = held.line;
                 let age = bucket(now.wrapping_sub(line.last)) as u8;
-                let heat = Heat::new(line.count.saturating_sub(1), age, line.class.kind());
+                let heat = Heat::new(line.count().saturating_sub(1), age, line.class().kind());
                 visit(held.key, Slot(slot as u32), heat);
             }
         }

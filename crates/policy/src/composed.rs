@@ -2,7 +2,8 @@
 
 use crate::admission::Admission;
 use crate::{
-    Counters, Explanation, Heat, Instruction, Key, Pins, Policy, Replacement, Request, Slot, Slots,
+    Counters, Explanation, Heat, Instruction, Key, Parts, Pins, Policy, Replacement, Request, Slot,
+    Slots,
 };
 use block::Nanos;
 use std::ops::Range;
@@ -78,8 +79,8 @@ impl<R: Replacement, A: Admission> Policy for Composed<R, A> {
         self.replacement.remove(key)
     }
 
-    fn adopt(&mut self, key: Key, slot: Slot, heat: Heat) -> bool {
-        self.replacement.adopt(key, slot, heat)
+    fn adopt(&mut self, key: Key, slot: Slot, heat: Heat, held: Parts) -> bool {
+        self.replacement.adopt(key, slot, heat, held)
     }
 
     fn export(&self, visit: &mut dyn FnMut(Key, Slot, Heat)) {

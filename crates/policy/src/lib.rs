@@ -38,6 +38,7 @@ mod index;
 mod lines;
 mod lirs;
 mod lru;
+mod parts;
 pub mod profile;
 pub mod regions;
 pub mod registry;
@@ -57,6 +58,7 @@ pub use heat::Heat;
 pub use index::{DenseIndex, HashIndex, Index};
 pub use lirs::Lirs;
 pub use lru::Lru;
+pub use parts::Parts;
 pub use s3fifo::S3Fifo;
 pub use sieve::Sieve;
 pub use slots::{Slot, Slots};
@@ -89,6 +91,8 @@ pub struct Request {
     pub len_bytes: u32,
     /// The request continues a sequential stream (see [`admission`]).
     pub sequential: bool,
+    /// What of the line is touched: a slot holds of it what was, and no more.
+    pub parts: Parts,
 }
 
 /// What the engine is to do for one access.
@@ -235,11 +239,11 @@ pub trait Policy {
     /// Forgets `key` and frees its slot, which is returned.
     fn remove(&mut self, key: Key) -> Option<Slot>;
 
-    /// Declares that `key` already occupies `slot`, as after a restart, with
-    /// the heat that [`Policy::export`] gave it or the default if that is
-    /// lost. Returns false, and changes nothing, if either is taken or
+    /// Declares that `key` already occupies `slot`, as after a restart, that
+    /// `held` of it is there, and that it has the heat that [`Policy::export`]
+    /// gave it or the default if that is lost. Returns false, and changes nothing, if either is taken or
     /// unusable. Counts as no access.
-    fn adopt(&mut self, key: Key, slot: Slot, heat: Heat) -> bool;
+    fn adopt(&mut self, key: Key, slot: Slot, heat: Heat, held: Parts) -> bool;
 
     /// Visits every resident line once, with its heat, in the order in which
     /// they are to be adopted after a restart: of lines of equal heat the one
@@ -322,7 +326,7 @@ pub trait Replacement {
     /// See [`Policy::remove`].
     fn remove(&mut self, key: Key) -> Option<Slot>;
     /// See [`Policy::adopt`].
-    fn adopt(&mut self, key: Key, slot: Slot, heat: Heat) -> bool;
+    fn adopt(&mut self, key: Key, slot: Slot, heat: Heat, held: Parts) -> bool;
     /// See [`Policy::export`].
     fn export(&self, visit: &mut dyn FnMut(Key, Slot, Heat));
     /// See [`Policy::grow`].

@@ -38,7 +38,7 @@ fn no_access_allocates() {
             let request = Request {
                 op: if x & 1 == 0 { Op::Read } else { Op::Write },
                 len_bytes: 4096,
-                sequential: false,
+                ..Request::default()
             };
             policy.access(Key(key), &request, &Unpinned);
             if i % 1000 == 0 {

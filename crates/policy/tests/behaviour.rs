@@ -1,7 +1,7 @@
 //! What the default promises beyond the invariants: scans do not flush the hot
-//! set, and a working set that moves is followed.
+//! set, a working set that moves is followed, and lines have the time to fill.
 
-use policy::{Instruction, Key, Policy, Request, Unpinned, registry};
+use policy::{Instruction, Key, Parts, Policy, Request, Unpinned, registry};
 
 const POOL: u32 = 4000;
 
@@ -115,4 +115,86 @@ fn a_pool_may_grow_and_shrink() {
     let (grown, shrunk) = (resized(0, POOL), resized(10 * POOL, POOL));
     println!("built {built:.3}, grown {grown:.3}, shrunk {shrunk:.3}");
     assert!(grown > built - 0.02 && shrunk > built - 0.02);
+}
+
+/// A pool whose lines are filled by what is read of them, in eighths.
+struct Filled {
+    load: Load,
+    /// What each slot holds of its line.
+    held: Vec<Parts>,
+    /// Whether the policy hears what a read touches; else it takes it for the whole line.
+    told: bool,
+}
+
+impl Filled {
+    fn new(told: bool) -> Filled {
+        Filled {
+            load: Load::new("auto"),
+            held: vec![Parts::NONE; POOL as usize],
+            told,
+        }
+    }
+
+    /// Reads a random eighth of a random line of `from .. from + len`; whether it was there.
+    fn read(&mut self, from: u64, len: u64) -> bool {
+        let state = self.load.state.wrapping_mul(6_364_136_223_846_793_005);
+        self.load.state = state.wrapping_add(1);
+        let drawn = self.load.state >> 33;
+        let touched = Parts::of((drawn % 8) as u32, 1, 3);
+        let request = Request {
+            parts: if self.told { touched } else { Parts::WHOLE },
+            ..Request::default()
+        };
+        let key = Key(from + drawn / 8 % len);
+        match self.load.policy.access(key, &request, &Unpinned) {
+            Instruction::Hit(slot) => {
+                let held = &mut self.held[slot.0 as usize];
+                let found = held.cover(touched);
+                *held = held.with(touched);
+                found
+            }
+            Instruction::Admit(slot) | Instruction::Replace { slot, .. } => {
+                self.held[slot.0 as usize] = touched;
+                false
+            }
+            Instruction::Bypass(_) => false,
+        }
+    }
+}
+
+/// Of three pools of lines, each read as often as the others, a third can be found, once those
+/// that are there are left to fill.
+#[test]
+fn lines_that_fill_stay() {
+    let found = |told| {
+        let mut pool = Filled::new(told);
+        let lines = 3 * u64::from(POOL);
+        let reads = |count, pool: &mut Filled| (0..count).filter(|_| pool.read(0, lines)).count();
+        reads(30 * lines, &mut pool);
+        reads(5 * lines, &mut pool) as f64 / (5 * lines) as f64
+    };
+    let (told, untold) = (found(true), found(false));
+    println!("{told:.3} of the reads found, {untold:.3} by who takes lines for full");
+    assert!(told > 0.28 && untold < 0.2, "{told} {untold}");
+}
+
+/// What is full gives way to what is empty but used.
+#[test]
+fn full_lines_out_of_use_make_room() {
+    let mut pool = Filled::new(true);
+    let len = u64::from(POOL / 2);
+    for from in [0, 500_000] {
+        for _ in 0..len * 100 {
+            pool.read(from, len);
+        }
+    }
+    let (mut accesses, mut recent) = (0u64, 0.0f64);
+    while recent < 0.9 && accesses < len * 1000 {
+        let found = pool.read(1_000_000, len);
+        recent += (f64::from(u8::from(found)) - recent) / 500.0;
+        accesses += 1;
+    }
+    let reads = accesses as f64 / len as f64;
+    println!("90% after {reads:.1} reads a line of eight parts");
+    assert!(reads < 60.0, "{reads}");
 }

@@ -2,8 +2,8 @@
 //! with random accesses, removals, losses and growth.
 
 use policy::{
-    Counters, Heat, Instruction, Key, Op, Pins, Policy, Reason, Request, Slot, Slots, Unpinned,
-    registry,
+    Counters, Heat, Instruction, Key, Op, Parts, Pins, Policy, Reason, Request, Slot, Slots,
+    Unpinned, registry,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeSet, HashMap};
@@ -79,7 +79,7 @@ impl Model {
         let request = Request {
             op,
             len_bytes: 4096,
-            sequential: false,
+            ..Request::default()
         };
         self.accesses += 1;
         let before = self.slot_of.get(&key).copied();
@@ -140,7 +140,9 @@ impl Model {
                 let usable = slot < self.total && !self.retired.contains(&slot);
                 let free = usable && !self.key_in.contains_key(&Slot(slot));
                 let expected = free && !self.slot_of.contains_key(&Key(key));
-                let adopted = self.policy.adopt(Key(key), Slot(slot), Heat(heat));
+                let adopted = self
+                    .policy
+                    .adopt(Key(key), Slot(slot), Heat(heat), Parts::WHOLE);
                 assert_eq!(adopted, expected);
                 if expected {
                     self.put(Key(key), Slot(slot));
@@ -279,8 +281,8 @@ impl Policy for Forgetful {
     fn remove(&mut self, key: Key) -> Option<Slot> {
         self.0.remove(key)
     }
-    fn adopt(&mut self, key: Key, slot: Slot, heat: Heat) -> bool {
-        self.0.adopt(key, slot, heat)
+    fn adopt(&mut self, key: Key, slot: Slot, heat: Heat, held: Parts) -> bool {
+        self.0.adopt(key, slot, heat, held)
     }
     fn export(&self, visit: &mut dyn FnMut(Key, Slot, Heat)) {
         self.0.export(visit);

@@ -1,7 +1,7 @@
 //! What a restart loses: under three points of hit ratio, if lines and learned state
 //! are carried over; a pool that starts empty shows that the load can distinguish them.
 
-use policy::{Heat, Instruction, Key, Op, Policy, Request, Slot, Unpinned, registry};
+use policy::{Heat, Instruction, Key, Op, Parts, Policy, Request, Slot, Unpinned, registry};
 
 const POOL: u32 = 3000;
 
@@ -21,7 +21,7 @@ fn run(policy: &mut dyn Policy, state: &mut u64, accesses: u64) -> f64 {
         let request = Request {
             op: if i % 5 == 0 { Op::Write } else { Op::Read },
             len_bytes: if r.is_multiple_of(4) { 65_536 } else { 4096 },
-            sequential: false,
+            ..Request::default()
         };
         let answer = policy.access(Key(key), &request, &Unpinned);
         hits += u64::from(matches!(answer, Instruction::Hit(_)));
@@ -41,7 +41,7 @@ fn a_restart_forgets_next_to_nothing() {
         let mut lines = Vec::new();
         old.export(&mut |key, slot, heat| lines.push((key, slot, heat)));
         for (key, slot, heat) in &lines {
-            assert!(new.adopt(*key, *slot, *heat));
+            assert!(new.adopt(*key, *slot, *heat, Parts::WHOLE));
         }
         new.check();
         let mut again = Vec::new();
@@ -78,7 +78,7 @@ fn lines_of_one_policy_can_be_adopted_by_another() {
     for (name, _) in registry::POLICIES {
         let mut new = registry::build(name, POOL, 1).expect("registered");
         for (key, slot, heat) in &lines {
-            assert!(new.adopt(*key, *slot, *heat));
+            assert!(new.adopt(*key, *slot, *heat, Parts::WHOLE));
         }
         new.check();
         run(&mut *new, &mut 6, 5000);

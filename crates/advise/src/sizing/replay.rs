@@ -17,7 +17,7 @@ use super::Estimate;
 use array::{Array, ID_BITS};
 use block::{Extent, IoResult, Lba, Nanos, Sectors};
 use hdrhistogram::Histogram;
-use policy::{Instruction, Key, Policy, Unpinned, registry};
+use policy::{Instruction, Key, Parts, Policy, Unpinned, registry};
 use sim::model::catalogue::Drive;
 use sim::model::{Completed, Op};
 use std::collections::HashMap;
@@ -161,7 +161,7 @@ impl Lane {
                 policy::Op::Write
             },
             len_bytes: record.len_bytes,
-            sequential: false,
+            ..policy::Request::default()
         };
         let blocks_per_line = self.line_bytes / BLOCK_BYTES;
         let (first, end) = {
@@ -175,6 +175,12 @@ impl Lane {
                 first.max(line * blocks_per_line),
                 end.min((line + 1) * blocks_per_line),
             );
+            let (start, count) = (from % blocks_per_line, to - from);
+            let log = blocks_per_line.trailing_zeros();
+            let request = policy::Request {
+                parts: Parts::of(start as u32, count as u32, log),
+                ..request
+            };
             let slot = match self.policy.access(key, &request, &Unpinned) {
                 Instruction::Hit(slot) => Some(slot),
                 Instruction::Admit(slot) | Instruction::Replace { slot, .. } => {

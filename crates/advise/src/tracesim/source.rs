@@ -2,7 +2,7 @@
 
 use block::Nanos;
 use policy::belady::NEVER;
-use policy::{Op, Request};
+use policy::{Op, Parts, Request};
 use rustc_hash::FxHashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -306,6 +306,8 @@ impl Builder {
                 },
                 len_bytes: record.len_bytes,
                 sequential: last_end == Some(record.offset_bytes),
+                // The simulator's lines are there as a whole or not at all.
+                parts: Parts::WHOLE,
             },
             lines: (self.chunk.lines.len() - before) as u32,
             head_bytes: (record.offset_bytes % self.line_bytes) as u32,

@@ -289,7 +289,11 @@ fn adopt_line<P: Device>(
 ) {
     if key == Key(0) || state.contents.is_empty(slot) {
         state.contents.wipe(slot);
-    } else if durable.is_trusted(key, core.shape.shift()) && state.policy.adopt(key, slot, heat) {
+    } else if durable.is_trusted(key, core.shape.shift())
+        && state
+            .policy
+            .adopt(key, slot, heat, state.contents.held(slot))
+    {
         core.counters.count(Counter::LinesRestored);
     } else {
         core.counters.count(Counter::LinesSuspect);

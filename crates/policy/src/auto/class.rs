@@ -147,7 +147,7 @@ mod tests {
                         let request = Request {
                             op,
                             len_bytes,
-                            sequential: false,
+                            ..Request::default()
                         };
                         let class = Class::of(count, distance, &request, &Scale::of(1000));
                         assert!((class.0 as usize) < CLASSES && class.coarse() < COARSE);

@@ -1,10 +1,10 @@
 //! The rules that `auto` chooses between. All judge a line by the same few
 //! bytes, so that a change of rule moves nothing.
 
-use super::class::{COUNT_MAX, Class, bucket};
+use super::class::bucket;
 use super::hazard::Hazards;
+use super::line::Line;
 use super::scale::Scale;
-use crate::Request;
 
 /// How many rules there are.
 pub(crate) const EXPERTS: usize = 4;
@@ -43,37 +43,26 @@ impl Expert {
     }
 }
 
-/// What is known of one line.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Line {
-    /// Ticks at its last access.
-    pub(crate) last: u32,
-    pub(crate) class: Class,
-    /// Accesses remembered, faded.
-    pub(crate) count: u8,
-}
+/// A line of which less is found by its next read has no window: it would take the room of a
+/// fuller one at once, and give it up before it is filled.
+const FOUND_MIN: f32 = 0.9;
 
-impl Line {
-    /// The line is used `now`.
-    #[inline]
-    pub(crate) fn touch(&mut self, now: u32, request: &Request, scale: &Scale) {
-        let age = now.wrapping_sub(self.last);
-        let faded = scale.faded(self.count, age);
-        self.count = faded + u8::from(faded < COUNT_MAX);
-        self.class = Class::of(self.count, Some(age), request, scale);
-        self.last = now;
-    }
-}
-
-/// What `line` is worth under `expert`: higher is kept.
+/// What `line` is worth under `expert`: higher is kept. But for recency, the chance that a use
+/// finds what it asks for counts as a part of the use.
 #[inline(always)]
 pub(crate) fn score(expert: Expert, hazards: &Hazards, scale: &Scale, line: Line, now: u32) -> f32 {
     let age = now.wrapping_sub(line.last);
+    let uses = || f32::from(scale.faded(line.count(), age));
     match expert {
-        Expert::Reuse => hazards.worth(line.class, bucket(age)),
         Expert::Recency => -(age as f32),
-        Expert::Frequency | Expert::Tenure if age <= scale.window() => f32::MAX,
-        Expert::Frequency => f32::from(scale.faded(line.count, age)) - scale.tie(age),
-        Expert::Tenure => f32::from(scale.faded(line.count, age)) + scale.tie(age),
+        Expert::Reuse => hazards.worth(line.class(), bucket(age)) * hazards.found(line),
+        Expert::Frequency | Expert::Tenure => {
+            let found = hazards.found(line);
+            match expert {
+                _ if age <= scale.window() && found >= FOUND_MIN => f32::MAX,
+                Expert::Frequency => uses() * found - scale.tie(age),
+                _ => uses() * found + scale.tie(age),
+            }
+        }
     }
 }

@@ -12,6 +12,9 @@
 //! horizon.
 
 use super::class::{BUCKETS, CLASSES, COARSE, Class, bucket_start};
+use super::fills::Fills;
+use super::line::Line;
+use crate::Parts;
 
 /// Hazard of the prior in every bucket: a line is as likely to be reused in one
 /// half-octave of age as in the next.
@@ -41,6 +44,7 @@ pub(crate) struct Hazards {
     /// For a line just accessed: the chance of a reuse within the best horizon.
     chance: Vec<f32>,
     next: usize,
+    fills: Fills,
 }
 
 impl Hazards {
@@ -52,6 +56,7 @@ impl Hazards {
             worth: vec![[0.0; BUCKETS]; CLASSES],
             chance: vec![0.0; CLASSES],
             next: 0,
+            fills: Fills::new(),
         };
         for class in 0..CLASSES {
             hazards.rebuild(Class(class as u16));
@@ -73,6 +78,18 @@ impl Hazards {
                 cell.reused += 1.0;
             }
         }
+    }
+
+    /// A read of `line`, as it was before, asks for `touched`.
+    #[inline]
+    pub(crate) fn read(&mut self, line: Line, touched: Parts) {
+        self.fills.read(line, touched);
+    }
+
+    /// The chance that the next read of `line` finds what it asks for.
+    #[inline(always)]
+    pub(crate) fn found(&self, line: Line) -> f32 {
+        self.fills.chance(line)
     }
 
     /// What a line of `class` and of an age in `bucket` is worth.
@@ -106,6 +123,7 @@ impl Hazards {
         if self.next == CLASSES {
             self.next = 0;
             fade(&mut self.all);
+            self.fills.refresh();
         }
     }
 
@@ -116,9 +134,20 @@ impl Hazards {
         rows.map(|row| row.map(|cell| [cell.left, cell.reused]))
     }
 
+    /// What reads found, beside these.
+    pub(crate) fn fills(&self) -> &Fills {
+        &self.fills
+    }
+
     /// From what [`Hazards::rows`] gave, by position; absent rows are empty.
-    pub(crate) fn from_rows(rows: impl Iterator<Item = (usize, [[f32; 2]; BUCKETS])>) -> Hazards {
-        let mut hazards = Hazards::new();
+    pub(crate) fn from_rows(
+        rows: impl Iterator<Item = (usize, [[f32; 2]; BUCKETS])>,
+        fills: Fills,
+    ) -> Hazards {
+        let mut hazards = Hazards {
+            fills,
+            ..Hazards::new()
+        };
         for (at, row) in rows {
             let row = row.map(|[left, reused]| Cell { left, reused });
             match at {
@@ -145,7 +174,7 @@ impl Hazards {
             }
             moved
         });
-        Hazards::from_rows(rows.enumerate())
+        Hazards::from_rows(rows.enumerate(), self.fills.clone())
     }
 
     fn rebuild(&mut self, class: Class) {

@@ -10,13 +10,15 @@
 //!     a followed key is in exactly one age queue, that of its age's bucket as
 //!     of the last advance; queues are ordered by last access
 //!     mini[e][entry.place[e]] = entry, for each rule e it is resident under
+//!     what a miniature cache holds of a line was touched since the key is followed
 
 use super::class::{BUCKET_ENDS, BUCKETS, Class};
-use super::expert::{EXPERTS, Expert, Line, score};
+use super::expert::{EXPERTS, Expert, score};
 use super::hazard::Hazards;
+use super::line::Line;
 use super::random::Random;
 use super::scale::Scale;
-use crate::{HashIndex, Index, Key, Request};
+use crate::{HashIndex, Index, Key, Op, Request};
 
 /// Lines of a miniature cache, unless the pool has fewer.
 const MINI_LINES: u32 = 4096;
@@ -102,7 +104,8 @@ impl Monitor {
         hash <= self.threshold
     }
 
-    /// Follows one access to a sampled key; says which rules missed it.
+    /// Follows one access to a sampled key; says which rules missed it: a read also misses
+    /// where the line is, but not all that it asks for.
     pub(crate) fn access(
         &mut self,
         key: Key,
@@ -115,12 +118,19 @@ impl Monitor {
         let id = match self.index.get(key, |n| self.entries[n as usize].key) {
             Some(id) => {
                 let entry = self.entries[id as usize];
-                hazards.left(entry.line.class, entry.bucket as usize, true);
+                hazards.left(entry.line.class(), entry.bucket as usize, true);
+                if request.op == Op::Read {
+                    hazards.read(entry.line, request.parts);
+                }
                 self.unlink(id);
                 self.entries[id as usize].line.touch(now, request, scale);
                 id
             }
-            None => self.follow(key, Class::of(1, None, request, scale), hazards, now),
+            None => {
+                let class = Class::of(1, None, request, scale);
+                let line = Line::new(now, class, 1, request.parts);
+                self.follow(key, line, hazards)
+            }
         };
         self.push(id, 0);
         let mut missed = [false; EXPERTS];
@@ -129,9 +139,11 @@ impl Monitor {
             let Entry { place, line, .. } = self.entries[id as usize];
             missed[e] = place[e] == NONE;
             if missed[e] {
-                self.admit(id, expert, hazards, scale, now);
+                self.admit(id, request, expert, hazards, scale);
             } else {
-                self.minis[e][place[e] as usize].line = line;
+                let held = &mut self.minis[e][place[e] as usize].line;
+                missed[e] = request.op == Op::Read && !held.held.cover(request.parts);
+                *held = line.resident(*held, request.parts);
             }
         }
         missed
@@ -152,7 +164,7 @@ impl Monitor {
                 if now.wrapping_sub(entry.line.last) < *end {
                     break;
                 }
-                hazards.left(entry.line.class, b, false);
+                hazards.left(entry.line.class(), b, false);
                 self.age_oldest(b);
             }
         }
@@ -182,14 +194,10 @@ impl Monitor {
 
     /// An entry for a key that is not followed; if there is none left, another key is
     /// given up.
-    fn follow(&mut self, key: Key, class: Class, hazards: &mut Hazards, now: u32) -> u32 {
+    fn follow(&mut self, key: Key, line: Line, hazards: &mut Hazards) -> u32 {
         let entry = Entry {
             key,
-            line: Line {
-                last: now,
-                class,
-                count: 1,
-            },
+            line,
             bucket: 0,
             older: NONE,
             newer: NONE,
@@ -201,7 +209,7 @@ impl Monitor {
         } else {
             let id = self.stalest();
             let old = self.entries[id as usize];
-            hazards.left(old.line.class, old.bucket as usize, false);
+            hazards.left(old.line.class(), old.bucket as usize, false);
             self.unlink(id);
             self.index.remove(old.key, id);
             self.entries[id as usize] = entry;
@@ -247,9 +255,17 @@ impl Monitor {
         }
     }
 
-    fn admit(&mut self, id: u32, expert: Expert, hazards: &Hazards, scale: &Scale, now: u32) {
+    fn admit(
+        &mut self,
+        id: u32,
+        request: &Request,
+        expert: Expert,
+        hazards: &Hazards,
+        scale: &Scale,
+    ) {
         let e = expert as usize;
-        let line = self.entries[id as usize].line;
+        let line = self.entries[id as usize].line.entering(request.parts);
+        let now = line.last;
         let resident = Resident { entry: id, line };
         if self.minis[e].len() < self.mini_lines as usize {
             self.entries[id as usize].place[e] = self.minis[e].len() as u32;
@@ -317,7 +333,12 @@ impl Monitor {
             for (place, resident) in mini.iter().enumerate() {
                 let entry = &self.entries[resident.entry as usize];
                 assert_eq!(entry.place[e], place as u32);
-                assert_eq!(entry.line, resident.line);
+                let (followed, held) = (entry.line, resident.line);
+                assert_eq!(
+                    (followed.last, followed.class(), followed.count()),
+                    (held.last, held.class(), held.count())
+                );
+                assert!(followed.held.cover(held.held));
             }
         }
         let mut followed = 0;

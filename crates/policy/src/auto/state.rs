@@ -1,7 +1,8 @@
 //! What `auto` learnt, as bytes that survive a restart.
 //!
 //! ```text
-//! "hotauto3"  active: u8  shift: u8  misses: f32 x rules  sampled: f32
+//! "hotauto4"  active: u8  shift: u8  misses: f32 x rules  sampled: f32
+//! [reads, found]: f32 x 2 x parts held, for each number of uses
 //! then for each row of observations that is not empty:
 //!     position: u16   [left, reused]: f32 x 2 x buckets
 //! ```
@@ -9,10 +10,12 @@
 
 use super::class::{BUCKETS, CLASSES, COARSE};
 use super::expert::{EXPERTS, Expert};
+use super::fills::{COLUMNS, Fills, ROWS as USES};
 use super::hazard::Hazards;
 
-const MAGIC: &[u8; 8] = b"hotauto3";
+const MAGIC: &[u8; 8] = b"hotauto4";
 const HEADER_BYTES: usize = MAGIC.len() + 2 + 4 * (EXPERTS + 1);
+const FILLS_BYTES: usize = 8 * USES * COLUMNS;
 const ROW_BYTES: usize = 2 + 8 * BUCKETS;
 const ROWS: usize = CLASSES + COARSE + 1;
 
@@ -32,6 +35,9 @@ pub(crate) fn encode(state: &State) -> Vec<u8> {
     for value in state.misses.iter().chain([&state.sampled]) {
         out.extend(value.to_le_bytes());
     }
+    for value in state.hazards.fills().cells().iter().flatten().flatten() {
+        out.extend(value.to_le_bytes());
+    }
     for (at, row) in state.hazards.rows().enumerate() {
         if row.iter().any(|[left, _]| *left > 0.0) {
             out.extend((at as u16).to_le_bytes());
@@ -44,7 +50,7 @@ pub(crate) fn encode(state: &State) -> Vec<u8> {
 /// `None` if the bytes are not such a state.
 pub(crate) fn decode(bytes: &[u8]) -> Option<State> {
     let body = bytes.strip_prefix(MAGIC)?;
-    let rows = bytes.get(HEADER_BYTES..)?;
+    let (fills, rows) = bytes.get(HEADER_BYTES..)?.split_at_checked(FILLS_BYTES)?;
     if !rows.len().is_multiple_of(ROW_BYTES) {
         return None;
     }
@@ -53,6 +59,14 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<State> {
     let mut header = [0.0; EXPERTS + 1];
     for (value, raw) in header.iter_mut().zip(body[2..].chunks_exact(4)) {
         *value = number(raw)?;
+    }
+    let mut cells = [[[0.0; 2]; COLUMNS]; USES];
+    let values = cells.iter_mut().flatten().flatten();
+    for (value, raw) in values.zip(fills.chunks_exact(4)) {
+        *value = number(raw)?;
+    }
+    if cells.iter().flatten().any(|[reads, found]| found > reads) {
+        return None;
     }
     let mut parsed = Vec::new();
     for raw in rows.chunks_exact(ROW_BYTES) {
@@ -72,7 +86,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<State> {
         shift,
         misses,
         sampled,
-        hazards: Hazards::from_rows(parsed.into_iter()),
+        hazards: Hazards::from_rows(parsed.into_iter(), Fills::of(cells)),
     })
 }
 
@@ -85,13 +99,17 @@ fn number(raw: &[u8]) -> Option<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Parts;
     use crate::auto::class::Class;
+    use crate::auto::line::Line;
 
     fn state() -> State {
         let mut hazards = Hazards::new();
         for i in 0..1000u16 {
             let class = Class(i * 7 % CLASSES as u16);
             hazards.left(class, usize::from(i) % BUCKETS, i % 3 == 0);
+            let line = Line::new(0, class, 1, Parts::of(u32::from(i) % 16, 1, 4));
+            hazards.read(line, Parts::of(0, 1, 4));
         }
         State {
             active: Expert::Frequency,
@@ -119,7 +137,14 @@ mod tests {
         for cut in [0, 1, 8, HEADER_BYTES - 1, HEADER_BYTES + 1, bytes.len() - 1] {
             assert!(decode(&bytes[..cut]).is_none(), "{cut}");
         }
-        for (at, value) in [(0, 0), (8, 9), (9, 32), (HEADER_BYTES + 1, 255)] {
+        let row = HEADER_BYTES + FILLS_BYTES;
+        for (at, value) in [
+            (0, 0),
+            (8, 9),
+            (9, 32),
+            (HEADER_BYTES + 15, 255),
+            (row + 1, 255),
+        ] {
             let mut damaged = bytes.clone();
             damaged[at] = value;
             assert!(decode(&damaged).is_none(), "{at}");

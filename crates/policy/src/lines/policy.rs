@@ -2,7 +2,9 @@
 //! below it what does not.
 
 use super::{Lines, NONE};
-use crate::{Heat, Index, Instruction, Key, Pins, Reason, Replacement, Request, Slot, Slots};
+use crate::{
+    Heat, Index, Instruction, Key, Parts, Pins, Reason, Replacement, Request, Slot, Slots,
+};
 use std::ops::Range;
 
 /// What one such policy over [`Lines`] says.
@@ -124,7 +126,7 @@ impl<P: ListPolicy> Replacement for P {
         slot
     }
 
-    fn adopt(&mut self, key: Key, slot: Slot, heat: Heat) -> bool {
+    fn adopt(&mut self, key: Key, slot: Slot, heat: Heat, _: Parts) -> bool {
         if self.peek(key).is_some() || !self.lines_mut().slots.take_this(slot) {
             return false;
         }

@@ -1,0 +1,117 @@
+//! How likely a read of a resident line finds there what it asks for.
+//!
+//! A slot holds of its line only what was asked for since the line came. For each number of
+//! parts held and of uses so far: how many reads of the sample came next, and how many of them
+//! asked for nothing else. A line that is one block is found whenever it is resident.
+//!
+//! What the engine could not write to the slot after all, or what a write made invalid there,
+//! counts as held.
+//!
+//! Cells with few reads are shrunk towards those of as many parts and any number of uses, and
+//! these towards certainty, which is how a line counts before anything is known.
+
+use super::line::{Line, USES_MAX};
+use crate::Parts;
+
+/// Rows: by uses, and in the place of no use all together.
+pub(crate) const ROWS: usize = USES_MAX as usize + 1;
+/// Columns: by parts held.
+pub(crate) const COLUMNS: usize = Parts::MAX + 1;
+
+/// Reads that the coarser level is worth.
+const SHRINKAGE: f32 = 8.0;
+/// Reads of a cell, after which the earlier ones count half.
+const READS_MAX: f32 = 512.0;
+const ALL: usize = 0;
+
+/// How many reads, and how many found all.
+pub(crate) type Cell = [f32; 2];
+
+/// What was observed, and what follows.
+#[derive(Clone, Debug)]
+pub(crate) struct Fills {
+    cells: [[Cell; COLUMNS]; ROWS],
+    found: [[f32; COLUMNS]; ROWS],
+}
+
+impl Fills {
+    pub(crate) fn new() -> Fills {
+        Fills::of([[[0.0; 2]; COLUMNS]; ROWS])
+    }
+
+    /// From what [`Fills::cells`] gave.
+    pub(crate) fn of(cells: [[Cell; COLUMNS]; ROWS]) -> Fills {
+        let mut fills = Fills {
+            cells,
+            found: [[1.0; COLUMNS]; ROWS],
+        };
+        fills.refresh();
+        fills
+    }
+
+    pub(crate) fn cells(&self) -> &[[Cell; COLUMNS]; ROWS] {
+        &self.cells
+    }
+
+    /// A read of `line`, as it was before, asks for `touched`.
+    pub(crate) fn read(&mut self, line: Line, touched: Parts) {
+        let found = f32::from(u8::from(line.held.cover(touched)));
+        for row in [usize::from(line.uses()), ALL] {
+            let [reads, founds] = &mut self.cells[row][line.held.count()];
+            *reads += 1.0;
+            *founds += found;
+            if *reads > READS_MAX {
+                *reads /= 2.0;
+                *founds /= 2.0;
+            }
+        }
+    }
+
+    /// The chance that the next read of `line` finds all, as of the last refresh.
+    #[inline(always)]
+    pub(crate) fn chance(&self, line: Line) -> f32 {
+        if line.held == Parts::WHOLE {
+            return 1.0;
+        }
+        self.found[usize::from(line.uses())][line.held.count()]
+    }
+
+    /// Makes what was observed since the last time count.
+    pub(crate) fn refresh(&mut self) {
+        for (row, cells) in self.cells.iter().enumerate() {
+            for (parts, own) in cells.iter().enumerate() {
+                let shrunk = |[reads, founds]: Cell, to: f32| {
+                    (founds + SHRINKAGE * to) / (reads + SHRINKAGE)
+                };
+                let any = shrunk(self.cells[ALL][parts], 1.0);
+                self.found[row][parts] = if row == ALL { any } else { shrunk(*own, any) };
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::class::Class;
+    use super::*;
+
+    #[test]
+    fn what_holds_more_is_found_more_often() {
+        let mut fills = Fills::new();
+        let line = |held| Line::new(0, Class(0), 1, held);
+        let (half, part) = (Parts::of(0, 8, 4), Parts::of(0, 1, 4));
+        assert_eq!(fills.chance(line(part)), 1.0);
+        for block in (0..16).cycle().take(1600) {
+            for held in [half, part] {
+                fills.read(line(held), Parts::of(block, 1, 4));
+            }
+        }
+        fills.refresh();
+        let [of_half, of_part] = [half, part].map(|held| fills.chance(line(held)));
+        assert!((of_half - 0.5).abs() < 0.05, "{of_half}");
+        assert!((of_part - 0.0625).abs() < 0.05, "{of_part}");
+        assert_eq!(fills.chance(line(Parts::WHOLE)), 1.0);
+        let again = Fills::of(*fills.cells());
+        assert_eq!(again.chance(line(half)), of_half);
+    }
+}

@@ -1,0 +1,144 @@
+//! What is known of one line, in eight bytes.
+
+use super::class::{COUNT_MAX, Class};
+use super::scale::Scale;
+use crate::{Parts, Request};
+
+/// Uses since a line came that are told apart.
+pub(crate) const USES_MAX: u8 = 7;
+
+const COUNT_BITS: u32 = 4;
+const USES_BITS: u32 = 3;
+
+/// ```text
+/// word: bits 15..7  class
+///             6..4  uses since it came, the first one too
+///             3..0  accesses remembered, faded
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Line {
+    /// Ticks at its last access.
+    pub(crate) last: u32,
+    word: u16,
+    /// What was touched of it since it came, which is what a slot holds of it.
+    pub(crate) held: Parts,
+}
+
+impl Line {
+    /// No line.
+    pub(crate) const VACANT: Line = Line {
+        last: 0,
+        word: u16::MAX,
+        held: Parts::NONE,
+    };
+
+    /// A line that comes `now`.
+    pub(crate) fn new(now: u32, class: Class, count: u8, touched: Parts) -> Line {
+        Line {
+            last: now,
+            word: word(class, 1, count),
+            held: touched,
+        }
+    }
+
+    /// A line that has been there, and was used as often as it is remembered.
+    pub(crate) fn adopted(last: u32, class: Class, count: u8, held: Parts) -> Line {
+        Line {
+            last,
+            word: word(class, count.clamp(1, USES_MAX), count),
+            held,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_vacant(self) -> bool {
+        self.word == u16::MAX
+    }
+
+    #[inline]
+    pub(crate) fn class(self) -> Class {
+        Class(self.word >> (USES_BITS + COUNT_BITS))
+    }
+
+    #[inline]
+    pub(crate) fn count(self) -> u8 {
+        (self.word & u16::from(COUNT_MAX)) as u8
+    }
+
+    #[inline]
+    pub(crate) fn uses(self) -> u8 {
+        (self.word >> COUNT_BITS) as u8 & USES_MAX
+    }
+
+    /// The line is used `now`.
+    #[inline]
+    pub(crate) fn touch(&mut self, now: u32, request: &Request, scale: &Scale) {
+        let age = now.wrapping_sub(self.last);
+        let faded = scale.faded(self.count(), age);
+        let count = faded + u8::from(faded < COUNT_MAX);
+        let class = Class::of(count, Some(age), request, scale);
+        let uses = self.uses();
+        self.word = word(class, uses + u8::from(uses < USES_MAX), count);
+        self.held = self.held.with(request.parts);
+        self.last = now;
+    }
+
+    /// The same accesses, of a slot into which it comes now.
+    pub(crate) fn entering(self, touched: Parts) -> Line {
+        Line::new(self.last, self.class(), self.count(), touched)
+    }
+
+    /// The same accesses, of the slot that `resident` is in and that is `touched` now.
+    pub(crate) fn resident(self, resident: Line, touched: Parts) -> Line {
+        let uses = resident.uses();
+        Line {
+            last: self.last,
+            word: word(self.class(), uses + u8::from(uses < USES_MAX), self.count()),
+            held: resident.held.with(touched),
+        }
+    }
+}
+
+#[inline]
+fn word(class: Class, uses: u8, count: u8) -> u16 {
+    class.0 << (USES_BITS + COUNT_BITS) | u16::from(uses) << COUNT_BITS | u16::from(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::class::CLASSES;
+    use super::*;
+
+    #[test]
+    fn what_goes_in_comes_out() {
+        assert_eq!(size_of::<Line>(), 8);
+        for class in 0..CLASSES as u16 {
+            for count in 1..=COUNT_MAX {
+                let line = Line::adopted(9, Class(class), count, Parts::WHOLE);
+                let out = (line.class(), line.count(), line.uses());
+                assert_eq!(out, (Class(class), count, count.min(USES_MAX)));
+                assert!(!line.is_vacant());
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_holds_what_was_touched_since_it_came() {
+        let scale = Scale::of(1000);
+        let part = |first| Request {
+            parts: Parts::of(first, 1, 4),
+            ..Request::default()
+        };
+        let mut line = Line::new(0, Class(0), 3, part(0).parts);
+        line.touch(1, &part(5), &scale);
+        assert_eq!((line.held.count(), line.uses(), line.count()), (2, 2, 4));
+        let again = line.entering(part(9).parts);
+        assert_eq!(
+            (again.held, again.uses(), again.count()),
+            (part(9).parts, 1, 4)
+        );
+        line.touch(2, &part(6), &scale);
+        let there = line.resident(again, part(6).parts);
+        assert_eq!((there.held.count(), there.uses(), there.count()), (2, 2, 5));
+    }
+}

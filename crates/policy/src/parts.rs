@@ -1,0 +1,95 @@
+//! Which parts of a line an access touches, in sixteenths.
+//!
+//! Exact for lines of up to 16 blocks; in longer ones a part counts as touched if any
+//! block of it is.
+
+/// A bit for each sixteenth of a line.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Parts(u16);
+
+/// The binary logarithm of how many parts a line has.
+const LOG: u32 = u16::BITS.trailing_zeros();
+
+/// The ones of each byte: without the processor's own instruction, which the oldest ones lack,
+/// a third of what counting them takes.
+const ONES: [u8; 256] = {
+    let mut ones = [0; 256];
+    let mut byte = 0;
+    while byte < ones.len() {
+        ones[byte] = (byte as u8).count_ones() as u8;
+        byte += 1;
+    }
+    ones
+};
+
+impl Parts {
+    /// How many parts a line has.
+    pub const MAX: usize = u16::BITS as usize;
+    /// All of the line.
+    pub const WHOLE: Parts = Parts(u16::MAX);
+    /// Nothing of it.
+    pub const NONE: Parts = Parts(0);
+
+    /// What `count` blocks, one at least, from `first` on touch of a line of `1 << log` blocks.
+    #[inline]
+    pub fn of(first: u32, count: u32, log: u32) -> Parts {
+        let (from, to) = if log <= LOG {
+            (first << (LOG - log), (first + count) << (LOG - log))
+        } else {
+            let longer = log - LOG;
+            (first >> longer, ((first + count - 1) >> longer) + 1)
+        };
+        let below = |part: u32| (1u32 << part) - 1;
+        Parts((below(to) & !below(from)) as u16)
+    }
+
+    /// Both together.
+    #[inline]
+    #[must_use]
+    pub fn with(self, other: Parts) -> Parts {
+        Parts(self.0 | other.0)
+    }
+
+    /// Whether all of `other` is in it.
+    #[inline]
+    pub fn cover(self, other: Parts) -> bool {
+        other.0 & !self.0 == 0
+    }
+
+    /// How many they are.
+    #[inline]
+    pub fn count(self) -> usize {
+        let [low, high] = self.0.to_le_bytes();
+        usize::from(ONES[usize::from(low)] + ONES[usize::from(high)])
+    }
+}
+
+/// Of a line that is one block, any access touches all.
+impl Default for Parts {
+    fn default() -> Parts {
+        Parts::WHOLE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_those_of_the_blocks_touched() {
+        for log in 0..=8 {
+            let blocks = 1u32 << log;
+            for first in 0..blocks {
+                for count in 1..=blocks - first {
+                    let touched = (first..first + count).map(|block| Parts::of(block, 1, log));
+                    let each = touched.fold(Parts::NONE, Parts::with);
+                    assert_eq!(Parts::of(first, count, log), each);
+                    let (from, to) = (16 * first / blocks, (16 * (first + count)).div_ceil(blocks));
+                    assert_eq!(each.count() as u32, to - from);
+                    assert!(Parts::WHOLE.cover(each) && each.cover(each));
+                    assert_eq!(each.cover(Parts::WHOLE), to - from == 16);
+                }
+            }
+        }
+    }
+}
