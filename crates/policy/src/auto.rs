@@ -188,8 +188,15 @@ impl<I: Index> Auto<I> {
             .min_by(|a, b| self.misses[*a as usize].total_cmp(&self.misses[*b as usize]))
             .expect("there are rules");
         let gain = self.misses[self.active as usize] - self.misses[best as usize];
-        if gain > HYSTERESIS * self.sampled && !self.is_fixed {
-            self.active = best;
+        if gain > HYSTERESIS * self.sampled {
+            self.follow(best);
+        }
+    }
+
+    /// Decides by `rule` from now on.
+    fn follow(&mut self, rule: Expert) {
+        if rule != self.active && !self.is_fixed {
+            self.active = rule;
             self.active_since = self.time;
             self.changes += 1;
         }
@@ -382,6 +389,10 @@ impl<I: Index> Replacement for Auto<I> {
         }
         self.slots.retire(slots);
         self.resized();
+        // What the rules missed in the larger pool says nothing of this one.
+        self.misses = [0.0; EXPERTS];
+        self.sampled = 0.0;
+        self.follow(Expert::Reuse);
     }
 
     fn revive(&mut self, slots: &[Range<u32>]) {

@@ -1,8 +1,10 @@
-//! How likely a read of a resident line finds there what it asks for.
+//! How likely reads of a resident line find there what they ask for.
 //!
 //! A slot holds of its line only what was asked for since the line came. For each number of
 //! parts held and of uses so far: how many reads of the sample came next, and how many of them
-//! asked for nothing else. A line that is one block is found whenever it is resident.
+//! asked for nothing else. Of the reads after that each counts half as much as the one before,
+//! by what is known of the line as it will be: else a line that is empty would be worth little
+//! however often it is used. A line that is one block is found whenever it is resident.
 //!
 //! What the engine could not write to the slot after all, or what a write made invalid there,
 //! counts as held.
@@ -24,7 +26,7 @@ const SHRINKAGE: f32 = 8.0;
 const READS_MAX: f32 = 512.0;
 const ALL: usize = 0;
 
-/// How many reads, and how many found all.
+/// How many reads, and how many of these and the next ones found all.
 pub(crate) type Cell = [f32; 2];
 
 /// What was observed, and what follows.
@@ -56,6 +58,7 @@ impl Fills {
     /// A read of `line`, as it was before, asks for `touched`.
     pub(crate) fn read(&mut self, line: Line, touched: Parts) {
         let found = f32::from(u8::from(line.held.cover(touched)));
+        let found = (found + self.chance(line.used(touched))) / 2.0;
         for row in [usize::from(line.uses()), ALL] {
             let [reads, founds] = &mut self.cells[row][line.held.count()];
             *reads += 1.0;
@@ -67,7 +70,7 @@ impl Fills {
         }
     }
 
-    /// The chance that the next read of `line` finds all, as of the last refresh.
+    /// The chance that the next reads of `line` find all, as of the last refresh.
     #[inline(always)]
     pub(crate) fn chance(&self, line: Line) -> f32 {
         if line.held == Parts::WHOLE {
@@ -101,15 +104,18 @@ mod tests {
         let line = |held| Line::new(0, Class(0), 1, held);
         let (half, part) = (Parts::of(0, 8, 4), Parts::of(0, 1, 4));
         assert_eq!(fills.chance(line(part)), 1.0);
-        for block in (0..16).cycle().take(1600) {
-            for held in [half, part] {
-                fills.read(line(held), Parts::of(block, 1, 4));
+        for _ in 0..40 {
+            for block in 0..16 {
+                for held in [half, part, Parts::of(0, 9, 4), Parts::of(0, 2, 4)] {
+                    fills.read(line(held), Parts::of(block, 1, 4));
+                }
             }
+            fills.refresh();
         }
-        fills.refresh();
         let [of_half, of_part] = [half, part].map(|held| fills.chance(line(held)));
-        assert!((of_half - 0.5).abs() < 0.05, "{of_half}");
-        assert!((of_part - 0.0625).abs() < 0.05, "{of_part}");
+        // Half is there, a sixteenth; of the reads after that a little more is.
+        assert!((0.5..0.6).contains(&of_half), "{of_half}");
+        assert!((0.0625..0.4).contains(&of_part), "{of_part}");
         assert_eq!(fills.chance(line(Parts::WHOLE)), 1.0);
         let again = Fills::of(*fills.cells());
         assert_eq!(again.chance(line(half)), of_half);

@@ -70,6 +70,12 @@ impl Line {
         (self.word >> COUNT_BITS) as u8 & USES_MAX
     }
 
+    /// What it holds after a use that touches so much.
+    #[inline]
+    pub(crate) fn used(self, touched: Parts) -> Line {
+        self.resident(self, touched)
+    }
+
     /// The line is used `now`.
     #[inline]
     pub(crate) fn touch(&mut self, now: u32, request: &Request, scale: &Scale) {
