@@ -123,15 +123,15 @@ struct Filled {
     /// What each slot holds of its line.
     held: Vec<Parts>,
     /// Whether the policy hears what a read touches; else it takes it for the whole line.
-    told: bool,
+    in_parts: bool,
 }
 
 impl Filled {
-    fn new(told: bool) -> Filled {
+    fn new(in_parts: bool) -> Filled {
         Filled {
             load: Load::new("auto"),
             held: vec![Parts::NONE; POOL as usize],
-            told,
+            in_parts,
         }
     }
 
@@ -142,7 +142,7 @@ impl Filled {
         let drawn = self.load.state >> 33;
         let touched = Parts::of((drawn % 8) as u32, 1, 3);
         let request = Request {
-            parts: if self.told { touched } else { Parts::WHOLE },
+            parts: if self.in_parts { touched } else { Parts::WHOLE },
             ..Request::default()
         };
         let key = Key(from + drawn / 8 % len);
@@ -166,16 +166,16 @@ impl Filled {
 /// that are there are left to fill.
 #[test]
 fn lines_that_fill_stay() {
-    let found = |told| {
-        let mut pool = Filled::new(told);
+    let found = |in_parts| {
+        let mut pool = Filled::new(in_parts);
         let lines = 3 * u64::from(POOL);
         let reads = |count, pool: &mut Filled| (0..count).filter(|_| pool.read(0, lines)).count();
         reads(30 * lines, &mut pool);
         reads(5 * lines, &mut pool) as f64 / (5 * lines) as f64
     };
-    let (told, untold) = (found(true), found(false));
-    println!("{told:.3} of the reads found, {untold:.3} by who takes lines for full");
-    assert!(told > 0.28 && untold < 0.2, "{told} {untold}");
+    let (in_parts, whole) = (found(true), found(false));
+    println!("{in_parts:.3} of the reads found, {whole:.3} by who takes lines for full");
+    assert!(in_parts > 0.28 && whole < 0.2, "{in_parts} {whole}");
 }
 
 /// What is full gives way to what is empty but used.

@@ -4,7 +4,7 @@ use super::class::{COUNT_MAX, Class};
 use super::scale::Scale;
 use crate::{Parts, Request};
 
-/// Uses since a line came that are told apart.
+/// Uses since a line came that are distinguished.
 pub(crate) const USES_MAX: u8 = 7;
 
 const COUNT_BITS: u32 = 4;
