@@ -3,7 +3,7 @@
 
 use block::{BoxDevice, Device, Fua, Geometry, IoResult, Lba, Nanos, Sectors, ShardId, TargetId};
 use cache::log::{Area, Cleaning, Config, Members, WriteBack};
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use layout::Uuid;
 use shard::{Config as ShardConfig, Disk, Local, Mesh, Shard};
 use sim::model::catalogue::hdd::SAS7K2;
@@ -275,4 +275,65 @@ fn flushes_of_hot_pages_are_absorbed_where_no_order_is_kept() {
     assert!(coalesced >= 10 * through, "{coalesced} and {through}");
     // The disk gets intervals of one page, one after the other.
     assert!(ordered < through, "{ordered} and {through}");
+}
+
+/// Writes at random until `over`.
+async fn write_until(
+    local: Local<SimDriver>,
+    log: WriteBack<Leaf>,
+    client: u64,
+    over: Rc<Cell<bool>>,
+) {
+    let (env, mut rng) = (local.env(), Rng::fork(13, client));
+    while !over.get() && env.timer.now() < RUN {
+        let data = env.pool.get(4096).await.share();
+        log.write(anywhere(&mut rng), data, Fua::No).await.unwrap();
+    }
+}
+
+/// How long a log that owes much takes to get empty beside writing clients, and how long that
+/// seemed after a while.
+fn retired(cleaning: Cleaning) -> (Nanos, Nanos) {
+    let took = Rc::new(Cell::new((Nanos::ZERO, Nanos::ZERO)));
+    let taken = took.clone();
+    run((cleaning, 68), move |local, log, _| {
+        let (env, taken, over) = (local.env(), taken.clone(), Rc::new(Cell::new(false)));
+        async move {
+            let mut rng = Rng::fork(9, 0);
+            for _ in 0..3500 {
+                let data = env.pool.get(4096).await.share();
+                log.write(anywhere(&mut rng), data, Fua::No).await.unwrap();
+            }
+            let clients: Vec<_> = (0..DEPTH)
+                .map(|client| write_until(local.clone(), log.clone(), client, over.clone()))
+                .collect();
+            let drained = async {
+                let (begun, owed) = (env.timer.now(), log.status().dirty_bytes);
+                log.retire(true);
+                env.timer.sleep(Nanos::from_secs(5)).await;
+                // A window is done with as a whole.
+                while log.status().dirty_bytes >= owed {
+                    env.timer.sleep(Nanos::from_millis(100)).await;
+                }
+                let gone = owed - log.status().dirty_bytes;
+                let all = (env.timer.now() - begun).0 * owed / gone;
+                log.drain().await.unwrap();
+                taken.set((env.timer.now() - begun, Nanos(all)));
+                over.set(true);
+            };
+            join(join_all(clients), drained).await;
+        }
+    });
+    took.get()
+}
+
+#[test]
+fn a_log_that_is_given_up_is_empty_when_it_was_said_though_clients_write() {
+    for cleaning in Cleaning::ALL {
+        let (took, said) = retired(cleaning);
+        println!("{cleaning:?}: {took:?}, said {said:?}");
+        assert!(took < Nanos(RUN.0 / 2), "{cleaning:?}: {took:?}");
+        let apart = took.0.abs_diff(said.0);
+        assert!(apart * 5 <= took.0, "{cleaning:?}: {took:?}, said {said:?}");
+    }
 }

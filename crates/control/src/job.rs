@@ -86,6 +86,8 @@ impl fmt::Display for JobName {
 pub enum JobState {
     /// It goes on.
     Running,
+    /// It is to go on later.
+    Paused,
     /// It has done all of it.
     Done,
     /// It ended before.
@@ -95,10 +97,16 @@ pub enum JobState {
 }
 
 impl JobState {
+    /// Whether it has not ended.
+    pub fn is_open(self) -> bool {
+        matches!(self, JobState::Running | JobState::Paused)
+    }
+
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             JobState::Running => "running",
+            JobState::Paused => "paused",
             JobState::Done => "done",
             JobState::Failed => "failed",
             JobState::Cancelled => "cancelled",

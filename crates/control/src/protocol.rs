@@ -147,6 +147,13 @@ pub enum Request {
         /// Its name.
         job: String,
     },
+    /// Has a job stop for a while, or go on.
+    PauseJob {
+        /// Its name.
+        job: String,
+        /// Whether it stops.
+        paused: bool,
+    },
     /// Takes a device out of a pool.
     RemoveDevice {
         /// The pool.

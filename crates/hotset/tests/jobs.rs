@@ -222,6 +222,25 @@ log = ["l0", "l1"]
     until("the job", || {
         job(&daemon, "detach:vol").is_some_and(|job| job["state"] == "running")
     });
+    let owed = || {
+        let status = daemon.status();
+        let log = &status["volumes"][0]["write_back"];
+        log["owed_bytes"].as_u64().unwrap()
+    };
+    run(&mut place.command("job pause detach:vol"));
+    until("the job to be paused", || {
+        job(&daemon, "detach:vol").is_some_and(|job| job["state"] == "paused")
+    });
+    assert!(owed() > 0, "{}", daemon.status());
+    run(&mut place.command("job resume detach:vol"));
+    let before = owed();
+    until("the job to go on", || owed() < before);
+    let cancelled = "job pause scrub:vol";
+    refused(
+        &mut place.command(cancelled),
+        1,
+        &["no job scrub:vol goes on"],
+    );
     run(&mut place.command("job cancel detach:vol"));
     fails(mode, "that was cancelled");
     ended(&daemon, "detach:vol", "cancelled");

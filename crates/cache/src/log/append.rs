@@ -99,7 +99,8 @@ impl<P: Device> Inner<P> {
             return;
         }
         let (now, fullness) = (self.env.timer.now(), self.fullness());
-        let turn = self.pace.borrow_mut().turn(now, fullness, blocks);
+        let retiring = self.retiring.get();
+        let turn = self.pace.borrow_mut().turn(now, fullness, retiring, blocks);
         if turn > now {
             self.env.timer.sleep(turn - now).await;
         }

@@ -86,6 +86,7 @@ impl<P: Device> Inner<P> {
     /// Whether somebody waits for the cleaner.
     fn is_pressed(&self) -> bool {
         self.closing.get()
+            || self.retiring.get()
             || self.pressed.get() > 0
             || self.stages.is(Stage::Drain)
             || !self.copies.are_both()

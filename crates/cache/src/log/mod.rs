@@ -107,6 +107,8 @@ struct Inner<P> {
     /// Writes that wait for the cleaner.
     pressed: Cell<u32>,
     closing: Cell<bool>,
+    /// The log is to be empty in time, though clients write.
+    retiring: Cell<bool>,
     /// No change is taken.
     sealed: Cell<bool>,
     cleaner_ended: Cell<bool>,
@@ -172,6 +174,13 @@ impl<P: Device> WriteBack<P> {
     /// Errors of the origin are waited for.
     pub async fn drain(&self) -> IoResult {
         self.0.drain().await
+    }
+
+    /// Leaves writes of clients a part of the cleaner's rate alone from now on, so that the log
+    /// gets empty though they go on; or no more.
+    pub fn retire(&self, retiring: bool) {
+        self.0.retiring.set(retiring);
+        self.0.changed.notify();
     }
 
     /// The copies that take part.

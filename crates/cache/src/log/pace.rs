@@ -11,6 +11,8 @@
 //! `dmu_tx.c`). Writes that come faster than the origin takes them settle at x = 3/4, where
 //! they go at its rate.
 //!
+//! While a log is to get empty, writes have a quarter of the rate, however full it is.
+//!
 //! Invariant: a write waits `WAIT_MAX` at most, if no limit stops it.
 
 use block::Nanos;
@@ -21,6 +23,8 @@ pub(super) const HALF: f64 = 0.5;
 const DELAY_MAX: f64 = 0.1;
 /// The longest that a write waits for its turn.
 const WAIT_MAX: Nanos = Nanos::from_secs(1);
+/// The part of the rate that writes have while the log is to get empty.
+const RETIRING: f64 = 0.25;
 /// How long what was measured counts, in seconds.
 const MEMORY: f64 = 5.0;
 
@@ -58,19 +62,26 @@ impl Pace {
         (self.seconds > 0.0).then(|| self.at_origin / self.seconds)
     }
 
-    /// When a write of so many blocks may go on.
-    pub(super) fn turn(&mut self, now: Nanos, fullness: f64, blocks: u64) -> Nanos {
-        if let Some(rate) = self.rate().filter(|_| fullness > HALF) {
-            let wait = match fullness < 1.0 {
-                true => (fullness - HALF) / (1.0 - fullness) / rate,
-                false => DELAY_MAX,
-            };
-            let wait = wait.min(DELAY_MAX) * blocks as f64;
-            let turn = self.turn.max(now) + Nanos((wait * 1e9) as u64);
-            self.turn = turn.min(now + WAIT_MAX);
-            return self.turn;
+    /// When a write of so many blocks may go on, to a log that may be on its way to be empty.
+    pub(super) fn turn(&mut self, now: Nanos, fullness: f64, retiring: bool, blocks: u64) -> Nanos {
+        let rate = self.rate();
+        let full = match rate.filter(|_| fullness > HALF) {
+            Some(rate) if fullness < 1.0 => (fullness - HALF) / (1.0 - fullness) / rate,
+            Some(_) => DELAY_MAX,
+            None => 0.0,
+        };
+        let part = match rate.filter(|_| retiring) {
+            Some(rate) => 1.0 / (RETIRING * rate),
+            None if retiring => DELAY_MAX,
+            None => 0.0,
+        };
+        let wait = full.min(DELAY_MAX).max(part) * blocks as f64;
+        if wait == 0.0 {
+            return now;
         }
-        now
+        let turn = self.turn.max(now) + Nanos((wait * 1e9) as u64);
+        self.turn = turn.min(now + WAIT_MAX);
+        self.turn
     }
 }
 
@@ -85,9 +96,9 @@ mod tests {
     #[test]
     fn nothing_waits_below_a_half_or_before_anything_was_measured() {
         let mut pace = Pace::default();
-        assert_eq!(pace.turn(Nanos(7), 0.9, 1), Nanos(7));
+        assert_eq!(pace.turn(Nanos(7), 0.9, false, 1), Nanos(7));
         pace.carried(100, 100, Nanos::from_secs(1));
-        assert_eq!(pace.turn(Nanos(7), 0.5, 1), Nanos(7));
+        assert_eq!(pace.turn(Nanos(7), 0.5, false, 1), Nanos(7));
     }
 
     #[test]
@@ -95,12 +106,16 @@ mod tests {
         let mut pace = Pace::default();
         pace.carried(100, 100, Nanos::from_secs(1));
         let at = |millis| Nanos::from_millis(millis);
-        assert_eq!(pace.turn(at(0), 0.75, 1), at(10));
-        assert_eq!(pace.turn(at(0), 0.75, 2), at(30));
-        assert_eq!(pace.turn(at(50), 0.75, 1), at(60));
-        assert_eq!(pace.turn(at(60), 1.0, 1), at(160), "the longest of a block");
+        assert_eq!(pace.turn(at(0), 0.75, false, 1), at(10));
+        assert_eq!(pace.turn(at(0), 0.75, false, 2), at(30));
+        assert_eq!(pace.turn(at(50), 0.75, false, 1), at(60));
         assert_eq!(
-            pace.turn(at(200), 1.0, 128),
+            pace.turn(at(60), 1.0, false, 1),
+            at(160),
+            "the longest of a block"
+        );
+        assert_eq!(
+            pace.turn(at(200), 1.0, false, 128),
             at(1200),
             "the longest of a write"
         );
@@ -111,7 +126,19 @@ mod tests {
         let mut pace = Pace::default();
         pace.carried(1000, 10, Nanos::from_secs(1));
         assert_eq!(pace.origin_rate(), Some(10.0));
-        assert_eq!(pace.turn(Nanos::ZERO, 0.75, 1), Nanos::from_millis(1));
+        assert_eq!(
+            pace.turn(Nanos::ZERO, 0.75, false, 1),
+            Nanos::from_millis(1)
+        );
+    }
+
+    #[test]
+    fn writes_have_a_quarter_of_the_rate_while_the_log_is_to_get_empty() {
+        let mut pace = Pace::default();
+        pace.carried(100, 100, Nanos::from_secs(1));
+        let at = |millis| Nanos::from_millis(millis);
+        assert_eq!(pace.turn(at(0), 0.1, true, 1), at(40));
+        assert_eq!(pace.turn(at(100), 0.9, true, 1), at(140), "as by the law");
     }
 
     #[test]

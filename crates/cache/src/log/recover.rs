@@ -90,6 +90,7 @@ impl<P: Device> WriteBack<P> {
             read_at: Cell::new(None),
             pressed: Cell::new(0),
             closing: Cell::new(false),
+            retiring: Cell::new(false),
             sealed: Cell::new(false),
             cleaner_ended: Cell::new(true),
             trouble: RefCell::new(None),

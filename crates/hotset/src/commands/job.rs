@@ -28,10 +28,30 @@ pub enum Job {
         /// Its name, such as scrub:mirror
         job: String,
     },
+    /// Have a detachment stop for a while: clients have the origin for themselves
+    Pause(Paused),
+    /// Have it go on
+    Resume(Paused),
+}
+
+#[derive(clap::Args)]
+pub struct Paused {
+    #[command(flatten)]
+    control: Control,
+    /// Its name, such as detach:db
+    job: String,
 }
 
 pub fn run(command: Job) -> Result<(), Failure> {
+    let pause = |command: Paused, paused| {
+        let job = command.job;
+        let request = Request::PauseJob { job, paused };
+        let mut client = Client::connect(&command.control.control).map_err(Failure::runtime)?;
+        client.command(&request).map_err(Failure::runtime)
+    };
     let (control, json) = match command {
+        Job::Pause(command) => return pause(command, true),
+        Job::Resume(command) => return pause(command, false),
         Job::Cancel { change, job } => return change.carry_out(&Request::CancelJob { job }),
         Job::List { control, json } => (control, json),
     };

@@ -4,7 +4,7 @@ use super::table::{Table, bytes, count};
 use crate::Failure;
 use control::client::Client;
 use control::explained::Policy;
-use control::job::{Job, JobState};
+use control::job::Job;
 use control::status::{Device, Status};
 use std::io::{IsTerminal, Write, stdout};
 use std::path::Path;
@@ -69,7 +69,7 @@ fn table(status: &Status) -> String {
         text += "\n";
         text += &super::array::text(array);
     }
-    let running = |job: &&Job| job.state == JobState::Running;
+    let running = |job: &&Job| job.state.is_open();
     let jobs: Vec<&Job> = status.jobs.iter().filter(running).collect();
     if !jobs.is_empty() {
         text += &format!("\n{}", super::job::table(jobs));

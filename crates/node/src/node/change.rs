@@ -75,6 +75,7 @@ impl<P: Platform> Node<P> {
             | Request::Configuration
             | Request::Reload
             | Request::CancelJob { .. }
+            | Request::PauseJob { .. }
             | Request::Observe { .. }
             | Request::Explain { .. }
             | Request::Record { .. }

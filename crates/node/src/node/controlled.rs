@@ -59,7 +59,11 @@ impl<P: Platform> Handler for Controlled<P> {
         if node.stopped.get() {
             return Reply::Error("the daemon is stopping; try again once it is back".into());
         }
-        // What is cancelled may be the change that is going on.
+        // What is cancelled or paused may be the change that is going on.
+        if let Request::PauseJob { job, paused } = &request {
+            let done = node.pause(job, *paused);
+            return done.map_or_else(Reply::Error, |()| Reply::Done);
+        }
         if let Request::CancelJob { job } = &request {
             let cancelled = node.cancel(job).await;
             return cancelled.map_or_else(Reply::Error, |()| Reply::Done);

@@ -28,16 +28,44 @@ pub struct Detaching {
     /// What its origin was owed when it began.
     pub(super) owed: u64,
     pub(super) cancelled: Cell<bool>,
+    pub(super) paused: Cell<bool>,
     pub(super) changed: Signal,
+    /// Since when it goes on, and what was owed then.
+    since: Cell<(Nanos, u64)>,
 }
 
+/// For how long it has to go on before it is reported how long it takes still.
+const SEEN_MIN: Nanos = Nanos::from_secs(5);
+
 impl Detaching {
-    pub(super) fn new(owed: u64) -> Rc<Detaching> {
+    pub(super) fn new(now: Nanos, owed: u64) -> Rc<Detaching> {
         Rc::new(Detaching {
             owed,
             cancelled: Cell::new(false),
+            paused: Cell::new(false),
             changed: Signal::default(),
+            since: Cell::new((now, owed)),
         })
+    }
+
+    /// Stops it, or has it go on from what is owed now.
+    pub(super) fn pause(&self, paused: bool, now: Nanos, owed: u64) {
+        self.paused.set(paused);
+        self.since.set((now, owed));
+        self.changed.notify();
+    }
+
+    /// Returns once it is paused, if it is not, or goes on again.
+    pub(super) async fn turned(&self, paused: bool) {
+        self.changed.until(|| self.paused.get() != paused).await;
+    }
+
+    /// How many seconds it takes still, at the rate at which what is owed has shrunk.
+    pub(super) fn left_s(&self, now: Nanos, owed: u64) -> Option<f64> {
+        let (since, before) = self.since.get();
+        let gone = before.checked_sub(owed).filter(|gone| *gone > 0)?;
+        let took = now - since;
+        (took >= SEEN_MIN).then(|| took.as_secs_f64() * owed as f64 / gone as f64)
     }
 
     /// Returns once it is cancelled.
@@ -78,5 +106,22 @@ impl Seen {
         self.job.percent = Some(percent(progress));
         self.job.left_s = progress.left(now).map(|left| left.as_secs_f64());
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_reported_by_what_has_gone_since_it_goes_on() {
+        let at = Nanos::from_secs;
+        let detaching = Detaching::new(at(10), 1000);
+        assert_eq!(detaching.left_s(at(14), 500), None, "too soon");
+        assert_eq!(detaching.left_s(at(20), 800), Some(40.0));
+        assert_eq!(detaching.left_s(at(20), 1200), None, "it has grown");
+        detaching.pause(true, at(20), 800);
+        detaching.pause(false, at(100), 900);
+        assert_eq!(detaching.left_s(at(110), 800), Some(80.0));
     }
 }

@@ -68,8 +68,11 @@ impl<P: Platform> Node<P> {
             if let Some(log) = log.filter(|_| detaching.owed > 0) {
                 let owed = log.dirty_bytes.min(detaching.owed);
                 seen.job.percent = Some(100.0 - 100.0 * owed as f64 / detaching.owed as f64);
-                let rate = log.rate.filter(|rate| *rate > 0);
-                seen.job.left_s = rate.map(|rate| log.dirty_bytes as f64 / rate as f64);
+                seen.job.left_s = detaching.left_s(now, log.dirty_bytes);
+            }
+            if detaching.paused.get() {
+                seen.job.state = JobState::Paused;
+                seen.job.left_s = None;
             }
             seen
         });
@@ -173,6 +176,29 @@ impl<P: Platform> Node<P> {
         let jobs = self.jobs.borrow();
         let running = jobs.running.values().map(|seen| &seen.job);
         running.chain(&jobs.ended).cloned().collect()
+    }
+
+    /// Has a job stop for a while, or go on.
+    pub(super) fn pause(&self, job: &str, paused: bool) -> Result<(), Refusal> {
+        let name = JobName::parse(job)?;
+        self.look_at_jobs();
+        if !self.jobs.borrow().running.contains_key(&name) {
+            return Err(format!("no job {name} goes on; see `hotset job list`"));
+        }
+        let detaching = self.detaching.borrow();
+        let found = detaching.iter().find(|(of, _)| of.as_str() == name.of);
+        let Some((of, detaching)) = found.filter(|_| name.kind == JobKind::Detach) else {
+            return Err(format!(
+                "job {name} is not paused: only one that gives up a log is"
+            ));
+        };
+        let volumes = self.volumes.borrow();
+        let log = volumes
+            .get(of)
+            .and_then(|served| served.volume.inner().log_status());
+        let owed = log.map_or(0, |log| log.dirty_bytes);
+        detaching.pause(paused, self.env().timer.now(), owed);
+        Ok(())
     }
 
     /// Ends a job before it is done.

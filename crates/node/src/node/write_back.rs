@@ -214,17 +214,48 @@ impl<P: Platform> Node<P> {
             Either::Left((Some(Ok(())), _)) => return Ok(()),
             Either::Left((Some(Err(error)), _)) => error.to_string(),
             Either::Right(_) => "that was cancelled".into(),
-            Either::Left((None, _)) => {
-                let status = log.engine().status();
-                let trouble = status
-                    .trouble
-                    .map_or("it is slow".into(), |e| e.to_string());
-                let owed = Bytes(status.dirty_bytes);
-                format!("{owed} are still to go to {}: {trouble}", served.origin)
-            }
+            Either::Left((None, _)) => still_owed(served, &log),
         };
         self.go_on(fronted, &log).await?;
-        Err(format!("volume {name} is as it was: {why}; try again"))
+        Err(as_it_was(name, &why))
+    }
+
+    /// Returns once nothing is owed for a moment, though clients are served. It may take as long
+    /// as it likes while the origin takes something.
+    async fn empty(
+        &self,
+        name: &Name,
+        served: &Served<P>,
+        log: &Log<P::Driver>,
+        detaching: &Detaching,
+    ) -> Result<(), Refusal> {
+        let engine = log.engine();
+        loop {
+            let paused = detaching.paused.get();
+            engine.retire(!paused);
+            let before = engine.status().dirty_bytes;
+            let drained = async {
+                if paused {
+                    return pending().await;
+                }
+                let drained = engine.drain();
+                self.env().timer.timeout(self.stop.get(), drained).await
+            };
+            let drained = pin!(drained);
+            let (turned, cancelled) = (detaching.turned(paused), detaching.cancelled());
+            let (turned, cancelled) = (pin!(turned), pin!(cancelled));
+            let other = select(turned, cancelled);
+            let why = match select(drained, other).await {
+                Either::Left((Some(Ok(())), _)) => return Ok(()),
+                Either::Left((Some(Err(error)), _)) => error.to_string(),
+                Either::Left((None, _)) if engine.status().dirty_bytes < before => continue,
+                Either::Left((None, _)) => still_owed(served, log),
+                Either::Right((Either::Left(_), _)) => continue,
+                Either::Right((Either::Right(_), _)) => "that was cancelled".into(),
+            };
+            engine.retire(false);
+            return Err(as_it_was(name, &why));
+        }
     }
 
     /// Has a volume go on that was at rest.
@@ -246,11 +277,15 @@ impl<P: Platform> Node<P> {
             return Ok(());
         };
         let owed = log.engine().status().dirty_bytes;
-        let detaching = Detaching::new(owed);
+        let detaching = Detaching::new(self.env().timer.now(), owed);
         let all = &self.detaching;
         all.borrow_mut().insert(name.clone(), detaching.clone());
-        let rested = self.rest_unless(name, &served, detaching.cancelled()).await;
+        let mut rested = self.empty(name, &served, &log, &detaching).await;
+        if rested.is_ok() {
+            rested = self.rest_unless(name, &served, detaching.cancelled()).await;
+        }
         if rested.is_err() {
+            log.engine().retire(false);
             self.look_at_jobs();
             all.borrow_mut().remove(name);
         }
@@ -293,6 +328,20 @@ impl<P: Platform> Node<P> {
         }
         rested
     }
+}
+
+fn as_it_was(name: &Name, why: &str) -> Refusal {
+    format!("volume {name} is as it was: {why}; try again")
+}
+
+/// What is in the way of a log that does not get empty.
+fn still_owed<P: Platform>(served: &Served<P>, log: &Log<P::Driver>) -> String {
+    let status = log.engine().status();
+    let trouble = status
+        .trouble
+        .map_or("it is slow".into(), |e| e.to_string());
+    let owed = Bytes(status.dirty_bytes);
+    format!("{owed} are still to go to {}: {trouble}", served.origin)
 }
 
 /// Gives up devices of a log.

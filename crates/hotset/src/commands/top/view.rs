@@ -2,7 +2,7 @@
 
 use super::shown::Shown;
 use crate::commands::table::bytes;
-use control::job::{Job, JobState};
+use control::job::Job;
 use control::status::Status;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -233,7 +233,7 @@ fn array_table(status: &Status) -> Table<'_> {
 
 fn running(status: &Status) -> impl Iterator<Item = &Job> {
     let jobs = status.jobs.iter();
-    jobs.filter(|job| job.state == JobState::Running)
+    jobs.filter(|job| job.state.is_open())
 }
 
 fn job_table(status: &Status) -> Table<'_> {
