@@ -247,6 +247,15 @@ log = ["l0", "l1"]
     assert_eq!(daemon.status()["volumes"][0]["mode"], "write-back");
     // Nothing is lost by it, and it can be had again.
     let held = copy_out(&place.uri("vol"), &place.path("before"));
+    // Nor does an end of the daemon wait for it.
+    let mode = started(&mut place.command("volume set-mode vol write-through"));
+    until("the job", || {
+        job(&daemon, "detach:vol").is_some_and(|job| job["state"] == "running")
+    });
+    run(&mut place.command("job pause detach:vol"));
+    daemon.stop();
+    fails(mode, "that was cancelled");
+    let daemon = place.serve();
     run(&mut place.command("volume set-mode vol write-through"));
     ended(&daemon, "detach:vol", "done");
     assert_eq!(daemon.status()["volumes"][0]["mode"], "write-through");

@@ -68,6 +68,12 @@ impl Detaching {
         (took >= SEEN_MIN).then(|| took.as_secs_f64() * owed as f64 / gone as f64)
     }
 
+    /// Ends it.
+    pub(super) fn cancel(&self) {
+        self.cancelled.set(true);
+        self.changed.notify();
+    }
+
     /// Returns once it is cancelled.
     pub(super) async fn cancelled(&self) {
         self.changed.until(|| self.cancelled.get()).await;

@@ -241,8 +241,7 @@ impl<P: Platform> Node<P> {
                 let detaching = self.detaching.borrow();
                 let found = detaching.iter().find(|(of, _)| of.as_str() == name.of);
                 if let Some((_, detaching)) = found {
-                    detaching.cancelled.set(true);
-                    detaching.changed.notify();
+                    detaching.cancel();
                 }
             }
         }

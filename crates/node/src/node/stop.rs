@@ -70,8 +70,12 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// Waits for the change that is being made, for a while: none begins any more.
+    /// Waits for the change that is being made, for a while: none begins any more. A log that is
+    /// given up would take its time, and is gone on with at the next start.
     async fn change_ended(&self) {
+        for detaching in self.detaching.borrow().values() {
+            detaching.cancel();
+        }
         let timer = self.env().timer;
         let end = timer.now() + self.grace.get();
         while self.changing.get() && timer.now() < end {
