@@ -2,6 +2,9 @@
 
 import type { Status } from "./model";
 
+/** Of a device's rated endurance, in percent. */
+const WEAR_HIGH = 90;
+
 export interface Trouble {
   subject: string;
   what: string;
@@ -35,6 +38,12 @@ export function troubles(now: Status): Trouble[] {
     } else if (array.state === "failed") add(`array ${array.name}`, "has failed", array.down ?? "bring its members back");
     if (array.lost_bytes > 0) {
       add(`array ${array.name}`, `has lost ${array.lost_bytes} bytes`, "restore what lies there from a copy");
+    }
+  }
+  for (const { name, wear } of now.devices) {
+    if (wear && wear.used_percent > WEAR_HIGH) {
+      const what = `has used ${wear.used_percent}% of its rated endurance`;
+      add(`device ${name}`, what, "plan its replacement: a new device can be added before the old one is removed");
     }
   }
   return found;

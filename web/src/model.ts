@@ -84,6 +84,8 @@ export interface Device {
   errors: number;
   in_flight: number;
   busy_percent: number;
+  /** As it says by itself; null if it does not. */
+  wear: { used_percent: number; written_bytes: number } | null;
 }
 
 export interface Status {

@@ -321,6 +321,19 @@ pub struct Device {
     /// For how long a request was in flight, since it was opened.
     #[serde(default)]
     pub busy_s: f64,
+    /// How worn it says that it is.
+    #[serde(default)]
+    pub wear: Option<Wear>,
+}
+
+/// How worn a device is, by its own account.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Wear {
+    /// Of its rated endurance; more than 100 if it outlasts that.
+    pub used_percent: u8,
+    /// What was written to it in its life.
+    pub written_bytes: u64,
 }
 
 /// Requests of one kind that succeeded, since the device was opened or the volume added.

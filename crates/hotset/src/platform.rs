@@ -6,12 +6,14 @@ pub mod nbd;
 mod state;
 pub mod ublk;
 pub mod virtio;
+mod wear;
 
 use crate::configuration::read_again;
 use block::{BoxDevice, IoError, IoResult, Kind, Nanos, TargetId};
 use claim::Claim;
 use control::address::NbdUri;
 use control::config::{self, Config, Name};
+use control::status::Wear;
 use node::{Event, LogWitness, Platform, Process, Remembered};
 use origin::Identity;
 use shard::{Disk, Local};
@@ -153,6 +155,16 @@ impl Platform for UringPlatform {
 
     fn identity(&self, place: &str) -> Identity {
         machine::identity(place)
+    }
+
+    async fn wear(&self, place: &str) -> Option<Wear> {
+        if !wear::is_nvme(place) {
+            return None;
+        }
+        // One that refuses to say so serves as well as any other.
+        let place = place.to_owned();
+        let asked = self.host.aside(move || wear::ask(&place)).await;
+        asked.ok()?.ok()
     }
 
     fn host(&self) -> String {

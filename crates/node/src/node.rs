@@ -20,6 +20,7 @@ mod retry;
 mod stop;
 mod volumes;
 mod waiting;
+mod wear;
 mod write_back;
 
 pub use controlled::Controlled;
@@ -97,6 +98,8 @@ pub struct Node<P: Platform> {
     /// Volumes that are giving up their logs.
     detaching: RefCell<BTreeMap<Name, Rc<Detaching>>>,
     changing: Cell<bool>,
+    /// Devices are being asked how worn they are.
+    asks_wear: Cell<bool>,
     stopped: Cell<bool>,
 }
 
@@ -131,6 +134,7 @@ impl<P: Platform> Node<P> {
             jobs: RefCell::default(),
             detaching: RefCell::default(),
             changing: Cell::new(false),
+            asks_wear: Cell::new(false),
             stopped: Cell::new(false),
         });
         let pools = node.pools.borrow().clone();
@@ -221,12 +225,13 @@ impl<P: Platform> Node<P> {
         spawn.spawn(Node::tick_policies(node.clone()));
     }
 
-    /// Passes the time to the profiles of all volumes, and looks at jobs.
+    /// Passes the time to the profiles of all volumes, and looks at jobs and wear.
     async fn tick_policies(node: Rc<Self>) {
         let timer = node.env().timer;
         while !node.stopped.get() {
             timer.sleep(PROFILE_TICK).await;
             node.look_at_jobs();
+            Node::look_at_wear(&node);
             let now = timer.now();
             for served in node.volumes.borrow().values() {
                 served.volume.tick(now);

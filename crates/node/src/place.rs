@@ -15,11 +15,13 @@ pub use raw::{CLAIM_ATTEMPTS, CLAIM_PAUSE, Role, claimed, retried};
 use crate::leaf::Leaf;
 use crate::model::Stripe;
 use crate::platform::Platform;
-use block::{BoxDevice, Device as _, IoError, IoResult, Kind, SECTOR_BYTES, Sectors};
+use block::{BoxDevice, Device as _, IoError, IoResult, Kind, Nanos, SECTOR_BYTES, Sectors};
 use control::config;
+use control::status::Wear;
 use filter::{Delayed, Snapshot};
 use raw::{Bare, Open};
 use shard::Local;
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// Every scheme of places.
@@ -46,6 +48,8 @@ pub struct Opened<P: Platform> {
     pub controller: Arc<str>,
     /// The counters when it was opened.
     pub at_first: Snapshot,
+    /// How worn it is, and when that was asked.
+    pub(crate) wear: Cell<(Option<Nanos>, Option<Wear>)>,
     is_file: bool,
     /// What keeps other users away; the members of an array are held themselves.
     _hold: Option<P::Hold>,
@@ -69,6 +73,7 @@ impl<P: Platform> Opened<P> {
             place,
             controller,
             at_first,
+            wear: Cell::default(),
             is_file: false,
             _hold: None,
         }
@@ -116,6 +121,7 @@ pub async fn open<P: Platform>(
         place: raw.place,
         controller,
         at_first,
+        wear: Cell::default(),
         is_file: raw.is_file,
         _hold: raw.hold,
     })

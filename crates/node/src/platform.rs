@@ -9,6 +9,7 @@ use crate::event::Event;
 use block::{BoxDevice, Driver, IoResult, Nanos};
 use control::address::NbdUri;
 use control::config::{self, Config, Name};
+use control::status::Wear;
 use layout::LogSuperblock;
 use origin::Identity;
 use shard::{Disk, Local};
@@ -57,6 +58,11 @@ pub trait Platform: Clone + 'static {
 
     /// Who is behind `place`, a path or a URI.
     fn identity(&self, place: &str) -> Identity;
+
+    /// How worn the device behind `place` says that it is; `None` if it does not say.
+    async fn wear(&self, _place: &str) -> Option<Wear> {
+        None
+    }
 
     /// The name of the machine, for ever.
     fn host(&self) -> String;

@@ -264,6 +264,7 @@ fn device<P: Platform>(
         read_total: read_total.clone(),
         write_total: write_total.clone(),
         busy_s: now.busy().as_secs_f64(),
+        wear: opened.wear.get().1,
     };
     let seen = Seen {
         opened_at: opened.at_first.at(),

@@ -6,6 +6,7 @@
 
 #[cfg(test)]
 mod contrib;
+mod devices;
 mod families;
 mod value;
 mod volumes;
@@ -163,6 +164,8 @@ mod tests {
             r#"hotset_device_read_latency_seconds_bucket{device="disk",role="origin",le="0.0001"} 3"#,
             r#"hotset_device_read_latency_seconds_bucket{device="disk",role="origin",le="+Inf"} 4"#,
             r#"hotset_device_read_bytes_total{device="disk",role="origin"} 16384"#,
+            r#"hotset_device_endurance_used_ratio{device="disk",role="origin"} 0.03"#,
+            r#"hotset_device_lifetime_written_bytes_total{device="disk",role="origin"} 512000"#,
             r#"hotset_pool_device_state{pool="fast",device="ssd",state="ejected"} 1.0"#,
             r#"hotset_array_state{array="mirror",state="degraded"} 1.0"#,
             r#"hotset_array_state{array="mirror",state="healthy"} 0.0"#,

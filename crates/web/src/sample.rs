@@ -41,6 +41,7 @@ pub fn report() -> Report {
         "devices": [{"name": "disk", "role": "origin", "place": "/disk", "controller": "disk",
                      "size_bytes": 1 << 30, "read": flow, "write": flow, "errors": 1,
                      "in_flight": 2, "queue_mean": 1.5, "busy_percent": 50.0, "busy_s": 5.0,
+                     "wear": {"used_percent": 3, "written_bytes": 512000},
                      "read_total": total(16384), "write_total": total(4096)}],
     }))
     .unwrap();

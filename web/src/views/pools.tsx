@@ -148,7 +148,7 @@ export function Pools() {
       <Card title="Devices">
         <Table
           label="Devices"
-          head={["Device", "Use", "Place", "Size", "Reads/s", "Mean", "99%", "Writes/s", "Mean", "Busy", "Errors"]}
+          head={["Device", "Use", "Place", "Size", "Reads/s", "Mean", "99%", "Writes/s", "Mean", "Busy", "Wear", "Errors"]}
         >
           {now.devices.slice(0, ROWS_MAX).map((open) => (
             <tr key={open.name}>
@@ -162,6 +162,7 @@ export function Pools() {
               <td>{figure(open.write.iops, 0)}</td>
               <td>{latency(open.write.latency_us_mean)}</td>
               <td>{figure(open.busy_percent, 0)}%</td>
+              <td>{open.wear ? `${open.wear.used_percent}%` : "–"}</td>
               <td>{open.errors}</td>
             </tr>
           ))}

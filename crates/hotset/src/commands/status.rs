@@ -192,7 +192,7 @@ pub fn pools(status: &Status) -> Table {
 fn devices(devices: &[Device]) -> Table {
     let mut table = Table::new(&[
         "DEVICE", "ROLE", "r/s", "r MB/s", "r us", "r us p99", "w/s", "w MB/s", "w us", "w us p99",
-        "queue", "busy %", "errors",
+        "queue", "busy %", "wear %", "errors",
     ]);
     for device in devices {
         let mut cells = vec![device.name.clone(), device.role.clone()];
@@ -204,6 +204,8 @@ fn devices(devices: &[Device]) -> Table {
         }
         cells.push(format!("{:.1}", device.queue_mean));
         cells.push(format!("{:.0}", device.busy_percent));
+        let wear = device.wear.map(|wear| wear.used_percent.to_string());
+        cells.push(wear.unwrap_or_else(|| "-".into()));
         cells.push(device.errors.to_string());
         table.row(cells);
     }

@@ -1,5 +1,6 @@
 //! Which metrics there are, and where in the status their values stand.
 
+use super::devices::FIGURES;
 use super::value::Value;
 use super::volumes::{CLIENTS, LOG};
 use cache::Counter;
@@ -430,44 +431,30 @@ fn arrays<'a>(status: &'a Status, to: &mut Families<'a>) {
 }
 
 fn devices<'a>(status: &'a Status, to: &mut Families<'a>) {
-    type Of = fn(&control::status::Device) -> Value<'_>;
-    let figures: [(&str, &str, Of); 8] = [
-        ("device_size_bytes", "Size of an open device.", |d| {
-            Value::Gauge(d.size_bytes as f64)
+    let worn = || {
+        let devices = status.devices.iter();
+        devices.filter_map(|d| {
+            let labels = labels([("device", &*d.name), ("role", &*d.role)]);
+            Some((labels, d.wear?))
+        })
+    };
+    to.add(
+        "device_endurance_used_ratio",
+        "The share of its rated endurance that a device says it has used.",
+        worn().map(|(labels, wear)| Sample {
+            labels,
+            value: Value::Gauge(f64::from(wear.used_percent) / 100.0),
         }),
-        ("device_read_bytes", "Bytes read from a device.", |d| {
-            Value::Counter(d.read_total.bytes)
+    );
+    to.add(
+        "device_lifetime_written_bytes",
+        "What was written to a device in its life, as it says.",
+        worn().map(|(labels, wear)| Sample {
+            labels,
+            value: Value::Counter(wear.written_bytes),
         }),
-        ("device_written_bytes", "Bytes written to a device.", |d| {
-            Value::Counter(d.write_total.bytes)
-        }),
-        (
-            "device_read_latency_seconds",
-            "Latency of a device's reads that succeeded.",
-            |d| Value::Latency(&d.read_total),
-        ),
-        (
-            "device_write_latency_seconds",
-            "Latency of a device's writes that succeeded.",
-            |d| Value::Latency(&d.write_total),
-        ),
-        (
-            "device_errors",
-            "Requests of any kind that a device failed.",
-            |d| Value::Counter(d.errors),
-        ),
-        (
-            "device_requests_in_flight",
-            "Requests in flight on a device.",
-            |d| Value::Gauge(d.in_flight as f64),
-        ),
-        (
-            "device_busy_seconds",
-            "Time in which a device had a request in flight.",
-            |d| Value::Seconds(d.busy_s),
-        ),
-    ];
-    for (name, help, of) in figures {
+    );
+    for (name, help, of) in FIGURES {
         to.each(
             name,
             help,

@@ -1,0 +1,50 @@
+//! How worn devices say that they are, asked now and then.
+//!
+//! Invariant: a device that does not answer keeps nobody waiting but the next question.
+
+use super::Node;
+use crate::platform::Platform;
+use block::Nanos;
+use control::config::Name;
+use std::rc::Rc;
+
+/// What a device says holds for so long.
+const WEAR_AGE_MAX: Nanos = Nanos::from_secs(600);
+/// How long it is given for an answer.
+const ANSWER_MAX: Nanos = Nanos::from_secs(10);
+
+impl<P: Platform> Node<P> {
+    /// Asks the devices that have not said for a while, unless that goes on.
+    pub(super) fn look_at_wear(node: &Rc<Self>) {
+        let now = node.env().timer.now();
+        let is_due = |asked: Option<Nanos>| asked.is_none_or(|at| now.since(at) >= WEAR_AGE_MAX);
+        let open = node.devices.open.borrow();
+        let due = open
+            .iter()
+            .filter(|(_, opened)| opened.is_file() && is_due(opened.wear.get().0));
+        let due: Vec<(Name, String)> = due
+            .map(|(name, opened)| (name.clone(), opened.place.clone()))
+            .collect();
+        if due.is_empty() || node.asks_wear.replace(true) {
+            return;
+        }
+        let node = node.clone();
+        let spawn = node.env().spawn;
+        spawn.spawn(async move {
+            for (name, place) in due {
+                if node.stopped.get() {
+                    break;
+                }
+                let timer = node.env().timer;
+                let wear = timer.timeout(ANSWER_MAX, node.platform.wear(&place)).await;
+                // It may have been closed meanwhile.
+                if let Some(opened) = node.devices.open.borrow().get(&name)
+                    && opened.place == place
+                {
+                    opened.wear.set((Some(now), wear.flatten()));
+                }
+            }
+            node.asks_wear.set(false);
+        });
+    }
+}
