@@ -234,7 +234,8 @@ mod tests {
                     for (held, block) in table.iter_mut().zip(0u64..) {
                         let first = extents[0].block;
                         let own = Held::Zero(*number) == *held
-                            || matches!(held, Held::Log(s) if (first..first + u64::from(extents[0].count)).contains(&block)
+                            || matches!(held, Held::Log(s) if extents[0].became == Became::Data
+                                && (first..first + u64::from(extents[0].count)).contains(&block)
                                 && s.at == at + (block - first) as u32);
                         if own {
                             *held = Held::Origin;

@@ -195,7 +195,7 @@ unix = "/none/socket"
             (
                 "pool = \"fast\"",
                 "pool = \"fast\"\nwrite_back = \"journaled\"",
-                "21: `write_back`: \"journaled\" is no order of write-back: choose \"ordered\", \"coalesced\"",
+                "21: \"journaled\" is no order of write-back: choose \"ordered\", \"coalesced\"",
             ),
             (
                 "pool = \"fast\"",
