@@ -147,8 +147,7 @@ fn a_real_prometheus_answers_every_query_of_the_dashboard_and_evaluates_the_aler
     assert_eq!(firing("HotsetDaemonAway"), 0);
     let rules = prometheus.get("rules", &[]).unwrap();
     let rules = rules["data"]["groups"][0]["rules"].as_array().unwrap();
-    let text = fs::read_to_string(contrib("prometheus-alerts.yml")).unwrap();
-    assert_eq!(rules.len(), text.matches("- alert: ").count());
+    assert_eq!(rules.len(), 9);
     assert!(rules.iter().all(|rule| rule["health"] == "ok"), "{rules:?}");
 }
 
