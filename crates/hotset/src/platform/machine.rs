@@ -4,7 +4,7 @@ use block::Nanos;
 use origin::Identity;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 /// Who is behind `place`, a path or a URI: for a file its file system and inode,
@@ -13,22 +13,27 @@ pub fn identity(place: &str) -> Identity {
     let Ok(file) = fs::metadata(place) else {
         return Identity::new(place);
     };
-    if !file.file_type().is_block_device() {
+    let Some(about) = block_device(&file) else {
         return Identity::new(&format!("file {} of {}", file.ino(), file.dev()));
-    }
-    let (major, minor) = (libc::major(file.rdev()), libc::minor(file.rdev()));
-    let about = format!("/sys/dev/block/{major}:{minor}");
+    };
     let attributes = ["wwid", "device/wwid", "device/serial", "dm/uuid"];
     let text = attributes.iter().filter_map(|name| {
-        let text = fs::read_to_string(Path::new(&about).join(name)).ok()?;
+        let text = fs::read_to_string(about.join(name)).ok()?;
         Some(text.trim().to_owned()).filter(|text| !text.is_empty())
     });
-    let partition = fs::read_to_string(Path::new(&about).join("partition"));
+    let partition = fs::read_to_string(about.join("partition"));
     let number = partition.unwrap_or_default();
     match text.into_iter().next() {
         Some(serial) => Identity::new(&format!("{serial} {}", number.trim())),
         None => Identity::new(place),
     }
+}
+
+/// Where the system tells about a block device; `None` of another file.
+pub fn block_device(file: &fs::Metadata) -> Option<PathBuf> {
+    let (major, minor) = (libc::major(file.rdev()), libc::minor(file.rdev()));
+    let is_one = file.file_type().is_block_device();
+    is_one.then(|| PathBuf::from(format!("/sys/dev/block/{major}:{minor}")))
 }
 
 /// This host's name for ever.

@@ -3,11 +3,12 @@
 //!
 //! Not here: SATA and SAS, of which each maker counts wear in attributes of its own.
 
+use super::machine;
 use control::status::Wear;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 
 /// `_IOWR('N', 0x41, struct nvme_admin_cmd)`.
 const ADMIN_COMMAND: libc::Ioctl = 0xC048_4E41_u32 as libc::Ioctl;
@@ -41,13 +42,9 @@ const _: () = assert!(size_of::<Command>() == 72);
 
 /// Whether `place` is an NVMe device, or a part of one.
 pub fn is_nvme(place: &str) -> bool {
-    let Ok(file) = fs::metadata(place) else {
-        return false;
-    };
-    let (major, minor) = (libc::major(file.rdev()), libc::minor(file.rdev()));
-    let about = || fs::canonicalize(format!("/sys/dev/block/{major}:{minor}"));
-    file.file_type().is_block_device()
-        && about().is_ok_and(|path| path.components().any(|part| part.as_os_str() == "nvme"))
+    let file = fs::metadata(place).ok();
+    let about = file.and_then(|file| fs::canonicalize(machine::block_device(&file)?).ok());
+    about.is_some_and(|path| path.components().any(|part| part.as_os_str() == "nvme"))
 }
 
 /// Asks the device at `place`, which may take it some time.
