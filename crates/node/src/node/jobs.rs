@@ -8,7 +8,7 @@
 //! somebody asks.
 
 use super::Node;
-use super::job::Seen;
+use super::job::{Detaching, Seen};
 use super::refusal::Refusal;
 use crate::arrays::Running;
 use crate::event::Event;
@@ -61,11 +61,7 @@ impl<P: Platform> Node<P> {
         let seen = detaching.iter().map(|(name, detaching)| {
             let about = "what is owed goes to the origin".into();
             let mut seen = Seen::new(now, JobKind::Detach, name.as_str(), about);
-            let volumes = self.volumes.borrow();
-            let log = volumes
-                .get(name)
-                .and_then(|served| served.volume.inner().log_status());
-            if let Some(log) = log.filter(|_| detaching.owed > 0) {
+            if let Some(log) = self.log_status(name).filter(|_| detaching.owed > 0) {
                 let owed = log.dirty_bytes.min(detaching.owed);
                 seen.job.percent = Some(100.0 - 100.0 * owed as f64 / detaching.owed as f64);
                 seen.job.left_s = detaching.left_s(now, log.dirty_bytes);
@@ -77,6 +73,20 @@ impl<P: Platform> Node<P> {
             seen
         });
         seen.collect()
+    }
+
+    /// How the log of a volume is that has one.
+    fn log_status(&self, volume: &Name) -> Option<cache::log::Status> {
+        let volumes = self.volumes.borrow();
+        volumes.get(volume)?.volume.inner().log_status()
+    }
+
+    /// What a job does that gives up a log.
+    fn detaching(&self, name: &JobName) -> Option<(Name, Rc<Detaching>)> {
+        let detaching = self.detaching.borrow();
+        let mut all = detaching.iter().filter(|_| name.kind == JobKind::Detach);
+        let (of, found) = all.find(|(of, _)| of.as_str() == name.of)?;
+        Some((of.clone(), found.clone()))
     }
 
     /// Looks at what goes on, and at what came of what does no more.
@@ -183,20 +193,14 @@ impl<P: Platform> Node<P> {
         let name = JobName::parse(job)?;
         self.look_at_jobs();
         if !self.jobs.borrow().running.contains_key(&name) {
-            return Err(format!("no job {name} goes on; see `hotset job list`"));
+            return Err(ended(&name));
         }
-        let detaching = self.detaching.borrow();
-        let found = detaching.iter().find(|(of, _)| of.as_str() == name.of);
-        let Some((of, detaching)) = found.filter(|_| name.kind == JobKind::Detach) else {
+        let Some((of, detaching)) = self.detaching(&name) else {
             return Err(format!(
                 "job {name} is not paused: only one that gives up a log is"
             ));
         };
-        let volumes = self.volumes.borrow();
-        let log = volumes
-            .get(of)
-            .and_then(|served| served.volume.inner().log_status());
-        let owed = log.map_or(0, |log| log.dirty_bytes);
+        let owed = self.log_status(&of).map_or(0, |log| log.dirty_bytes);
         detaching.pause(paused, self.env().timer.now(), owed);
         Ok(())
     }
@@ -207,7 +211,7 @@ impl<P: Platform> Node<P> {
         self.look_at_jobs();
         let role = match self.jobs.borrow().running.get(&name) {
             Some(seen) => seen.role.as_ref().map(|(role, _)| *role),
-            None => return Err(format!("no job {name} goes on; see `hotset job list`")),
+            None => return Err(ended(&name)),
         };
         match name.kind {
             JobKind::Resync => {
@@ -238,9 +242,7 @@ impl<P: Platform> Node<P> {
                 ));
             }
             JobKind::Detach => {
-                let detaching = self.detaching.borrow();
-                let found = detaching.iter().find(|(of, _)| of.as_str() == name.of);
-                if let Some((_, detaching)) = found {
+                if let Some((_, detaching)) = self.detaching(&name) {
                     detaching.cancel();
                 }
             }
@@ -251,6 +253,10 @@ impl<P: Platform> Node<P> {
         self.jobs.borrow_mut().cancelled.insert(name);
         Ok(())
     }
+}
+
+fn ended(name: &JobName) -> Refusal {
+    format!("no job {name} goes on; see `hotset job list`")
 }
 
 /// What a job of that kind leaves when it is cancelled.
