@@ -80,6 +80,15 @@ fn started(command: &mut Command) -> Child {
     command.spawn().unwrap()
 }
 
+/// Has a volume give up its log meanwhile.
+fn detached(place: &Place, daemon: &Daemon<'_>) -> Child {
+    let mode = started(&mut place.command("volume set-mode vol write-through"));
+    until("the job", || {
+        job(daemon, "detach:vol").is_some_and(|job| job["state"] == "running")
+    });
+    mode
+}
+
 /// Waits for its end, which is an error that says `what`.
 fn fails(command: Child, what: &str) {
     let output = command.wait_with_output().unwrap();
@@ -203,25 +212,24 @@ log = ["l0", "l1"]
     // Many of them a seek each.
     let image = place.path("image");
     fs::write(&image, noise(3, 4096)).unwrap();
-    let mut write = tool("fio", "fio");
-    write.current_dir(place.dir.path()).args([
-        "--name=write",
-        "--ioengine=nbd",
-        "--thread",
-        "--rw=randwrite",
-        "--bs=4k",
-        "--iodepth=16",
-        "--number_ios=6000",
-        "--verify=crc32c",
-        "--do_verify=0",
-        "--verify_state_save=0",
-    ]);
-    let uri = format!("--uri={}", place.uri("vol"));
-    run(write.arg(&uri));
-    let mode = started(&mut place.command("volume set-mode vol write-through"));
-    until("the job", || {
-        job(&daemon, "detach:vol").is_some_and(|job| job["state"] == "running")
-    });
+    let write = |writes: u32| {
+        let mut write = tool("fio", "fio");
+        write.current_dir(place.dir.path()).args([
+            "--name=write",
+            "--ioengine=nbd",
+            "--thread",
+            "--rw=randwrite",
+            "--bs=4k",
+            "--iodepth=16",
+            "--verify=crc32c",
+            "--do_verify=0",
+            "--verify_state_save=0",
+        ]);
+        write.arg(format!("--number_ios={writes}"));
+        run(write.arg(format!("--uri={}", place.uri("vol"))));
+    };
+    write(6000);
+    let mode = detached(&place, &daemon);
     let owed = || {
         let status = daemon.status();
         let log = &status["volumes"][0]["write_back"];
@@ -248,16 +256,20 @@ log = ["l0", "l1"]
     // Nothing is lost by it, and it can be had again.
     let held = copy_out(&place.uri("vol"), &place.path("before"));
     // Nor does an end of the daemon wait for it.
-    let mode = started(&mut place.command("volume set-mode vol write-through"));
-    until("the job", || {
-        job(&daemon, "detach:vol").is_some_and(|job| job["state"] == "running")
-    });
+    let mode = detached(&place, &daemon);
     run(&mut place.command("job pause detach:vol"));
     daemon.stop();
     fails(mode, "that was cancelled");
     let daemon = place.serve();
-    // The end had the origin get the rest, so that this takes no time.
+    assert!(
+        copy_out(&place.uri("vol"), &place.path("after")) == held,
+        "content differs"
+    );
+    // The end had the origin get the rest: without more to give it this would take no time.
+    write(1500);
+    let held = copy_out(&place.uri("vol"), &place.path("more"));
     run(&mut place.command("volume set-mode vol write-through"));
+    ended(&daemon, "detach:vol", "done");
     assert_eq!(daemon.status()["volumes"][0]["mode"], "write-through");
     daemon.stop();
     assert!(
