@@ -29,7 +29,7 @@ pub fn identity(place: &str) -> Identity {
     }
 }
 
-/// Where the system tells about a block device; `None` of another file.
+/// The directory of a block device in sysfs; `None` for another file.
 pub fn block_device(file: &fs::Metadata) -> Option<PathBuf> {
     let (major, minor) = (libc::major(file.rdev()), libc::minor(file.rdev()));
     let is_one = file.file_type().is_block_device();
