@@ -159,11 +159,11 @@ impl<I: Index> Auto<I> {
         line.touch(now, request, &self.scale);
     }
 
-    /// What every access does, hit or miss.
-    fn observe(&mut self, key: Key, request: &Request) {
+    /// What every access does, a hit of the line in `resident` or a miss.
+    fn observe(&mut self, key: Key, request: &Request, resident: Option<u32>) {
         self.accesses += 1;
         if self.sampled(key) {
-            self.learn(key, request);
+            self.learn(key, request, resident);
         }
         if self.accesses == self.step_at {
             self.hazards.step();
@@ -173,8 +173,11 @@ impl<I: Index> Auto<I> {
         }
     }
 
-    fn learn(&mut self, key: Key, request: &Request) {
+    fn learn(&mut self, key: Key, request: &Request, resident: Option<u32>) {
         let now = self.now();
+        if let Some(slot) = resident {
+            self.hazards.again(self.lines[slot as usize].line);
+        }
         let missed = self
             .monitor
             .access(key, request, &mut self.hazards, &self.scale, now);
@@ -284,8 +287,9 @@ impl<I: Index> Auto<I> {
 impl<I: Index> Replacement for Auto<I> {
     #[inline]
     fn touch(&mut self, key: Key, request: &Request) -> Option<Slot> {
-        self.observe(key, request);
-        let slot = self.find(key)?;
+        let slot = self.find(key);
+        self.observe(key, request, slot);
+        let slot = slot?;
         self.use_line(slot, request);
         Some(Slot(slot))
     }
@@ -324,6 +328,9 @@ impl<I: Index> Replacement for Auto<I> {
             return Instruction::Bypass(Reason::ColderThanVictim);
         }
         let old = self.lines[slot.0 as usize];
+        if self.sampled(old.key) {
+            self.hazards.evicted(old.line);
+        }
         self.vacate(slot.0);
         self.ghosts
             .put(old.key, old.line.count(), old.line.last, now);

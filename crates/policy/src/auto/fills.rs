@@ -2,15 +2,17 @@
 //!
 //! A slot holds of its line only what was asked for since the line came. For each number of
 //! parts held and of uses so far: how many reads of the sample came next, and how many of them
-//! asked for nothing else. Of the reads after that each counts half as much as the one before,
-//! by what is known of the line as it will be: else a line that is empty would be worth little
-//! however often it is used. A line that is one block is found whenever it is resident.
+//! asked for nothing else. The reads after that count too, by what is known of the line as it
+//! will be, each as much less as lines of so many uses are evicted before they are used again:
+//! else a line that is empty would be worth little however long it stays and fills. A line that
+//! is one block is found whenever it is resident.
 //!
 //! What the engine could not write to the slot after all, or what a write made invalid there,
 //! counts as held.
 //!
 //! Cells with few reads are shrunk towards those of as many parts and any number of uses, and
-//! these towards certainty, which is how a line counts before anything is known.
+//! these towards certainty, which is how a line counts before anything is known. How long lines
+//! stay is not saved: it is as soon counted again.
 
 use super::line::{Line, USES_MAX};
 use crate::Parts;
@@ -24,6 +26,11 @@ pub(crate) const COLUMNS: usize = Parts::MAX + 1;
 const SHRINKAGE: f32 = 8.0;
 /// Reads of a cell, after which the earlier ones count half.
 const READS_MAX: f32 = 512.0;
+/// The most that a read counts of the one before it: what is learnt from itself is never
+/// learnt if nothing fades.
+const STAY_MAX: f32 = 0.9;
+/// Uses and evictions of lines of as many uses, after which the earlier ones count half.
+const STAYS_MAX: f32 = 8192.0;
 const ALL: usize = 0;
 
 /// How many reads, and how many of these and the next ones found all.
@@ -34,6 +41,8 @@ pub(crate) type Cell = [f32; 2];
 pub(crate) struct Fills {
     cells: [[Cell; COLUMNS]; ROWS],
     found: [[f32; COLUMNS]; ROWS],
+    /// By uses, how many resident lines of the sample were used again, and how many evicted.
+    stays: [[f32; 2]; ROWS],
 }
 
 impl Fills {
@@ -46,6 +55,7 @@ impl Fills {
         let mut fills = Fills {
             cells,
             found: [[1.0; COLUMNS]; ROWS],
+            stays: [[1.0; 2]; ROWS],
         };
         fills.refresh();
         fills
@@ -58,7 +68,8 @@ impl Fills {
     /// A read of `line`, as it was before, asks for `touched`.
     pub(crate) fn read(&mut self, line: Line, touched: Parts) {
         let found = f32::from(u8::from(line.held.cover(touched)));
-        let found = (found + self.chance(line.used(touched))) / 2.0;
+        let later = self.stay(line);
+        let found = found * (1.0 - later) + self.chance(line.used(touched)) * later;
         for row in [usize::from(line.uses()), ALL] {
             let [reads, founds] = &mut self.cells[row][line.held.count()];
             *reads += 1.0;
@@ -68,6 +79,30 @@ impl Fills {
                 *founds /= 2.0;
             }
         }
+    }
+
+    /// The resident `line` is used again.
+    pub(crate) fn again(&mut self, line: Line) {
+        self.left(line, 0);
+    }
+
+    /// The resident `line` is evicted.
+    pub(crate) fn evicted(&mut self, line: Line) {
+        self.left(line, 1);
+    }
+
+    fn left(&mut self, line: Line, how: usize) {
+        let stays = &mut self.stays[usize::from(line.uses())];
+        stays[how] += 1.0;
+        if stays[0] + stays[1] > STAYS_MAX {
+            *stays = stays.map(|n| n / 2.0);
+        }
+    }
+
+    /// The chance that a resident line is used again before it is evicted.
+    fn stay(&self, line: Line) -> f32 {
+        let [used, evicted] = self.stays[usize::from(line.uses())];
+        (used / (used + evicted)).min(STAY_MAX)
     }
 
     /// The chance that the next reads of `line` find all, as of the last refresh.
@@ -117,6 +152,21 @@ mod tests {
         assert!((0.5..0.6).contains(&of_half), "{of_half}");
         assert!((0.0625..0.4).contains(&of_part), "{of_part}");
         assert_eq!(fills.chance(line(Parts::WHOLE)), 1.0);
+        // Where lines stay, what they will be filled with counts more; where they go at once, less.
+        let (mut staying, mut going) = (fills.clone(), fills.clone());
+        for _ in 0..400 {
+            staying.again(line(part));
+            going.evicted(line(part));
+            for block in 0..16 {
+                for fills in [&mut staying, &mut going] {
+                    fills.read(line(part), Parts::of(block, 1, 4));
+                }
+            }
+        }
+        staying.refresh();
+        going.refresh();
+        assert!(staying.chance(line(part)) > of_part + 0.1);
+        assert!(going.chance(line(part)) < of_part && going.chance(line(part)) >= 0.0625);
         let again = Fills::of(*fills.cells());
         assert_eq!(again.chance(line(half)), of_half);
     }

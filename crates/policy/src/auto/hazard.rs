@@ -86,6 +86,16 @@ impl Hazards {
         self.fills.read(line, touched);
     }
 
+    /// The resident `line`, as it was before, is used again.
+    pub(crate) fn again(&mut self, line: Line) {
+        self.fills.again(line);
+    }
+
+    /// The resident `line` is evicted.
+    pub(crate) fn evicted(&mut self, line: Line) {
+        self.fills.evicted(line);
+    }
+
     /// The chance that the next read of `line` finds what it asks for.
     #[inline(always)]
     pub(crate) fn found(&self, line: Line) -> f32 {
