@@ -166,7 +166,7 @@ mod tests {
         staying.refresh();
         going.refresh();
         assert!(staying.chance(line(part)) > of_part + 0.1);
-        assert!(going.chance(line(part)) < of_part && going.chance(line(part)) >= 0.0625);
+        assert!((0.05..of_part).contains(&going.chance(line(part))));
         let again = Fills::of(*fills.cells());
         assert_eq!(again.chance(line(half)), of_half);
     }
