@@ -48,7 +48,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     run: |seed, quick, done| run(seed, Scale::of(quick), done),
     parts: || names(&PARTS),
     without: |seed, quick, part, done| run(seed, (PARTS[part].without)(Scale::of(quick)), done),
-    choose: Some(|seed, quick, flash, choice| choose(Scale::load(quick), seed, flash, choice)),
+    choose: |seed, quick, flash, choice| choose(Scale::load(quick), seed, flash, choice),
     record: |seed, quick, sink| record(Scale::load(quick), seed, sink),
 };
 /// The topology, as `hotset check` reads it.

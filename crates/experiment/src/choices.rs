@@ -241,13 +241,21 @@ fn last_two_thirds(curve: &Curve) -> (Tally, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{cachecade, maxiq, nytro, redskin, rig};
+    use crate::{cachecade, controllers, maxiq, nytro, perc_oltp, redskin, rig};
 
     #[test]
     fn every_choice_is_a_sound_configuration_with_its_own_lines() {
         let replay = redskin::Scale::QUICK.topology();
+        let database = controllers::Scale::of(perc_oltp::SHAPE, true).cached(1);
+        let database = database.topology();
         let cachecade = cachecade::TOPOLOGY;
-        for topology in [cachecade, maxiq::TOPOLOGY, nytro::TOPOLOGY, &replay] {
+        for topology in [
+            cachecade,
+            maxiq::TOPOLOGY,
+            nytro::TOPOLOGY,
+            &replay,
+            &database,
+        ] {
             for choice in ALL {
                 let text = choice.configure(topology);
                 let config = rig::topology(&text);

@@ -2,17 +2,19 @@
 //! hotset: the machine of the mail store and of the transactions.
 //!
 //! A configuration cannot say that drives share a controller: the machine below has it.
+//! The source had no cache; where choices are tried, one flash drive caches the volume.
 
 use crate::load::{Load, Place};
 use crate::measured::{Measured, Times, curve};
 use crate::queries::Reads;
 use crate::rig::{Below, Disks, Rig, Volume};
 use crate::visitors::Curve;
-use block::{Env, IoResult, Nanos};
+use block::{Env, IoResult, Nanos, Sectors};
 use control::config::Config;
 use sim::model::catalogue::controller::H710P;
 use sim::model::catalogue::hdd::SAS10K_300;
-use sim::model::{Controller, Hdd};
+use sim::model::catalogue::ssd::X25_E;
+use sim::model::{Controller, Hdd, Ssd, Wear};
 use sim::{Rng, Service, World};
 
 /// The topology, as `hotset check` reads it.
@@ -22,6 +24,8 @@ const VOLUME: &str = "data";
 /// The controllers, and the drives of each.
 const SIDES: [&str; 2] = ["a", "b"];
 const DRIVES: u32 = 7;
+/// The flash drive of choices.
+const FLASH: &str = "ssd";
 /// Draws where spindles are when time begins.
 const PHASES: u64 = 15;
 
@@ -51,6 +55,8 @@ pub struct Scale<S> {
     pub shape: S,
     /// When it is measured.
     pub times: Times,
+    /// The flash that caches the volume, if any.
+    pub flash: Sectors,
 }
 
 impl<S> Scale<S> {
@@ -68,7 +74,26 @@ impl<S> Scale<S> {
                 interval: Nanos::from_secs(5),
             },
         };
-        Scale { shape, times }
+        Scale {
+            shape,
+            times,
+            flash: Sectors(0),
+        }
+    }
+
+    /// The same with a cache of a `part`th of an X25-E of 32 GB, before a store that is such a part
+    /// of the published one, for so long that the cache fills.
+    pub fn cached(self, part: u64) -> Scale<S> {
+        let times = Times {
+            span: Nanos(self.times.span.0 * 2),
+            ..self.times
+        };
+        let flash = Sectors(X25_E.capacity().0 / part);
+        Scale {
+            times,
+            flash,
+            ..self
+        }
     }
 }
 
@@ -92,7 +117,7 @@ impl<S: Asked> Scale<S> {
     }
 }
 
-/// Nothing is cached.
+/// Nothing is cached, unless there is flash.
 impl<S: Asked> Load for Scale<S> {
     fn place(&self) -> Place {
         Place {
@@ -102,14 +127,24 @@ impl<S: Asked> Load for Scale<S> {
     }
 
     fn topology(&self) -> String {
-        TOPOLOGY.into()
+        if self.flash == Sectors(0) {
+            return TOPOLOGY.into();
+        }
+        let drive = format!(
+            "[[device]]\nname = \"{FLASH}\"\npath = \"/dev/{FLASH}\"\nmodel = \"X25-E\"\n\n"
+        );
+        TOPOLOGY
+            .replacen("[[device]]", &format!("{drive}[[device]]"), 1)
+            .replace("devices = []", &format!("devices = [\"{FLASH}\"]"))
+            .replace("mode = \"pass-through\"\n", "")
     }
 
-    fn with_flash(self, _: u64) -> Scale<S> {
-        self
+    fn with_flash(self, percent: u64) -> Scale<S> {
+        let flash = Sectors(self.flash.0 * percent / 100);
+        Scale { flash, ..self }
     }
 
-    fn below(self, seed: u64, _: &Config, world: &mut World) -> Result<Disks, String> {
+    fn below(self, seed: u64, config: &Config, world: &mut World) -> Result<Disks, String> {
         let mut phases = Rng::fork(seed, PHASES);
         let mut below = Disks::new();
         for side in SIDES {
@@ -127,6 +162,16 @@ impl<S: Asked> Load for Scale<S> {
                 };
                 below.insert(format!("{side}{unit}"), disk);
             }
+        }
+        let cached = &config.pools[0].devices.value;
+        for name in cached {
+            let ssd = Ssd::new(&X25_E, Wear::Steady).map_err(to_message)?;
+            let model = world.add_model(ssd);
+            let ssd = Below {
+                sectors: Sectors(self.flash.0 / cached.len() as u64 / 2048 * 2048),
+                service: Some(Service::Model { model, unit: 0 }),
+            };
+            below.insert(name.to_string(), ssd);
         }
         Ok(below)
     }

@@ -39,8 +39,8 @@ pub struct Experiment {
     pub parts: fn() -> Vec<&'static str>,
     /// Runs it without one of them.
     pub without: Without,
-    /// Runs its load with a choice that the source did not have, if it has a cache.
-    pub choose: Option<Choose>,
+    /// Runs its load with a choice that the source did not have.
+    pub choose: Choose,
     /// Records its load.
     pub record: Recorded,
 }

@@ -38,7 +38,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     run: |seed, quick, done| run(seed, Scale::load(quick), done),
     parts: || names(&PARTS),
     without: |seed, quick, part, done| run(seed, (PARTS[part].without)(Scale::load(quick)), done),
-    choose: Some(|seed, quick, flash, choice| choose(Scale::load(quick), seed, flash, choice)),
+    choose: |seed, quick, flash, choice| choose(Scale::load(quick), seed, flash, choice),
     record: |seed, quick, sink| record(Scale::load(quick), seed, sink),
 };
 /// The topology, as `hotset check` reads it.

@@ -7,6 +7,7 @@
 //! Not here: processor time, and the hour-long tests; rates are those of minutes.
 
 use crate::ablation::{Part, names};
+use crate::choices::choose;
 use crate::controllers::{self, Asked};
 use crate::entry::Experiment;
 use crate::figures::Figures;
@@ -35,7 +36,14 @@ pub const EXPERIMENT: Experiment = Experiment {
         let shape = (PARTS[part].without)(SHAPE);
         run(seed, Scale::of(shape, quick), done)
     },
-    choose: None,
+    choose: |seed, quick, flash, choice| {
+        choose(
+            Scale::of(PART_SHAPE, quick).cached(PART),
+            seed,
+            flash,
+            choice,
+        )
+    },
     record: |seed, quick, sink| record(Scale::of(SHAPE, quick), seed, sink),
 };
 /// What can be left out of the model.
@@ -129,6 +137,15 @@ pub const SHAPE: Shape = Shape {
     scan_bytes: 256 << 10,
     scan_bytes_per_second: 5_000_000,
     path: Nanos::from_micros(262),
+};
+
+/// Choices are tried on this part of the databases, and of a drive.
+const PART: u64 = 50;
+/// That part, as far apart. The scan comes through all of it as often.
+const PART_SHAPE: Shape = Shape {
+    database_bytes: SHAPE.database_bytes / PART / (256 << 10) * (256 << 10),
+    scan_bytes_per_second: SHAPE.scan_bytes_per_second / PART,
+    ..SHAPE
 };
 
 /// Runs one test: what it came to, and the time it took in the simulation.

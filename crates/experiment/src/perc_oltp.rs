@@ -3,6 +3,7 @@
 //! Not here: the hypervisor and the processors; the log's own disk lies behind the data's.
 
 use crate::ablation::{Part, names};
+use crate::choices::choose;
 use crate::controllers::{self, Asked};
 use crate::entry::Experiment;
 use crate::figures::Figures;
@@ -31,7 +32,14 @@ pub const EXPERIMENT: Experiment = Experiment {
         let shape = (PARTS[part].without)(SHAPE);
         run(seed, Scale::of(shape, quick), done)
     },
-    choose: None,
+    choose: |seed, quick, flash, choice| {
+        choose(
+            Scale::of(PART_SHAPE, quick).cached(PART),
+            seed,
+            flash,
+            choice,
+        )
+    },
     record: |seed, quick, sink| record(Scale::of(SHAPE, quick), seed, sink),
 };
 
@@ -95,6 +103,17 @@ pub const SHAPE: Shape = Shape {
     scale: 1.0,
     ahead: 0.0,
     commit_bytes: 8 << 10,
+};
+
+/// Choices are tried on this part of the database, of its memory and of a drive.
+const PART: u64 = 50;
+/// That part, in pieces over as much of the disks.
+const PART_SHAPE: Shape = Shape {
+    pages: SHAPE.pages / PART,
+    disks: 75,
+    apart_bytes: SHAPE.disks * SHAPE.apart_bytes / 75,
+    memory_pages: SHAPE.memory_pages / PART as u32,
+    ..SHAPE
 };
 
 /// Everything that was printed, measured with one seed. Passes each part to `done`.

@@ -236,7 +236,7 @@ fn what_cannot_be_run_kept_or_reported_is_reported_once_and_leaves_nothing() {
     };
     refused(&["run", "maxiq", "tetris", "--out"], &out, "\"tetris\"");
     assert!(!out.exists());
-    refused(&["choices", "perc-mail", "--out"], &out, "no cache");
+    refused(&["choices", "perc", "--out"], &out, "\"perc\"");
     refused(&["choices", "tetris", "--out"], &out, "\"tetris\"");
     refused(&["ablate", "perc", "--out"], &out, "\"perc\"");
     let figure = ["ablate", "nytro", "--figure", "colour", "--out"];

@@ -94,33 +94,7 @@ const fn whole() -> u64 {
 impl Tried {
     /// Of what each of [`ALL`] came to, seed by seed, on so many percent of the flash.
     pub fn new(about: About, flash_percent: u64, came: &[Vec<Came>]) -> Tried {
-        let default = &came[0];
-        let row = |(choice, came): (&Choice, &Vec<Came>)| {
-            let rates = || came.iter().map(|came| came.rate);
-            let pairs = came.iter().zip(default);
-            let ratios: Vec<f64> = pairs.map(|(came, auto)| came.rate / auto.rate).collect();
-            let interval = interval(&ratios).filter(|_| *choice != AUTO);
-            let ratio = mean(ratios.iter().copied());
-            let says = match interval {
-                _ if *choice == AUTO => "the default",
-                None => "one seed",
-                Some(interval) if spans_one(interval) => "inconclusive",
-                Some([from, _]) if from > 1.0 => "faster",
-                Some(_) => "slower",
-            };
-            Row {
-                choice: choice.name.into(),
-                rate: mean(rates()),
-                rate_min: rates().fold(f64::INFINITY, f64::min),
-                rate_max: rates().fold(0.0, f64::max),
-                ratio,
-                interval,
-                says: says.into(),
-                response_ms: mean(came.iter().map(|came| came.response_ms)),
-                hit_percent: 100.0 * mean(came.iter().map(|came| came.hit_ratio)),
-            }
-        };
-        let rows: Vec<Row> = ALL.iter().zip(came).map(row).collect();
+        let rows = rows(&ALL, came);
         let fixed = ALL
             .iter()
             .zip(&rows)
@@ -134,7 +108,7 @@ impl Tried {
             experiment: about.experiment,
             quick: about.quick,
             seed: about.seed,
-            seeds: default.len() as u64,
+            seeds: came[0].len() as u64,
             flash_percent,
             command: about.command,
             commit: about.commit,
@@ -158,6 +132,37 @@ impl Tried {
             )),
         }
     }
+}
+
+/// Of what each of `choices` came to, seed by seed, the default first.
+pub fn rows(choices: &[Choice], came: &[Vec<Came>]) -> Vec<Row> {
+    let default = &came[0];
+    let row = |(choice, came): (&Choice, &Vec<Came>)| {
+        let rates = || came.iter().map(|came| came.rate);
+        let pairs = came.iter().zip(default);
+        let ratios: Vec<f64> = pairs.map(|(came, auto)| came.rate / auto.rate).collect();
+        let interval = interval(&ratios).filter(|_| *choice != AUTO);
+        let ratio = mean(ratios.iter().copied());
+        let says = match interval {
+            _ if *choice == AUTO => "the default",
+            None => "one seed",
+            Some(interval) if spans_one(interval) => "inconclusive",
+            Some([from, _]) if from > 1.0 => "faster",
+            Some(_) => "slower",
+        };
+        Row {
+            choice: choice.name.into(),
+            rate: mean(rates()),
+            rate_min: rates().fold(f64::INFINITY, f64::min),
+            rate_max: rates().fold(0.0, f64::max),
+            ratio,
+            interval,
+            says: says.into(),
+            response_ms: mean(came.iter().map(|came| came.response_ms)),
+            hit_percent: 100.0 * mean(came.iter().map(|came| came.hit_ratio)),
+        }
+    };
+    choices.iter().zip(came).map(row).collect()
 }
 
 fn advised(came: &[Vec<Came>]) -> Vec<Advised> {
