@@ -3,7 +3,7 @@
 //! Order: the blocks it touches stop being valid, promotions of them are put
 //! off, then the origin is written. Where the mode says so the pool is written
 //! beside it from the same memory, and its copy becomes valid when both have
-//! succeeded.
+//! succeeded. The client is answered when the origin is done.
 //!
 //! A block written in part only stops being valid.
 //!
@@ -199,9 +199,8 @@ fn begin_update<P: Device>(
 
 /// Writes the origin and the pool at once, and makes valid what both have.
 ///
-/// Waits for the pool after the origin is done, so that the caller has its
-/// memory back, but no longer than for a hit; what the pool has not done by
-/// then stays invalid.
+/// Never waits for the pool: what it has not done once the origin is done becomes valid later,
+/// unless another write has come by then.
 async fn write_both<P: Device>(
     volume: &Rc<Inner<P>>,
     origin: impl Future<Output = IoResult>,
@@ -209,25 +208,37 @@ async fn write_both<P: Device>(
 ) -> IoResult {
     let working = volume.core.background.enter();
     let writing = Finish::new(volume.core.env.spawn.clone(), async move {
-        let _working = working;
-        join_all(updates.into_iter().map(Update::write)).await
+        let written = join_all(updates.into_iter().map(Update::write)).await;
+        (written, working)
     });
-    let (result, written) = match select(pin!(origin), writing).await {
+    match select(pin!(origin), writing).await {
         Either::Left((Ok(()), writing)) => {
-            let limit = volume.core.config.hit_latency_max;
-            (Ok(()), volume.core.env.timer.timeout(limit, writing).await)
+            let volume = volume.clone();
+            volume.core.env.spawn.clone().spawn(async move {
+                let (written, _working) = writing.await;
+                settle(&volume, written, &Ok(()));
+            });
+            Ok(())
         }
-        Either::Left((failed, _)) => (failed, None),
-        Either::Right((written, origin)) => (origin.await, Some(written)),
-    };
-    for (part, write, done) in written.unwrap_or_default() {
+        Either::Left((failed, _)) => failed,
+        Either::Right(((written, _working), origin)) => {
+            let result = origin.await;
+            settle(volume, written, &result);
+            result
+        }
+    }
+}
+
+/// Makes valid what both have, by what came of the origin.
+fn settle<P: Device>(volume: &Inner<P>, written: Vec<Written<P>>, result: &IoResult) {
+    for (part, write, done) in written {
         let committed = done && result.is_ok() && write.commit();
         if committed {
             let blocks = u64::from(part.run.count);
             volume.counters.add(Counter::BlocksUpdated, blocks);
             continue;
         }
-        let why_not = match (done, &result) {
+        let why_not = match (done, result) {
             (false, _) => Counter::PoolWritesFailed,
             (true, Err(_)) => Counter::PoolWritesInVain,
             (true, Ok(())) => Counter::PoolWritesPoisoned,
@@ -236,11 +247,13 @@ async fn write_both<P: Device>(
         state.refuse(part.key, why_not, &volume.counters);
         state.drop_if_empty(part.key, &volume.counters);
     }
-    result
 }
 
+/// A line's part, its write to the pool, and whether that succeeded.
+type Written<P> = (Part, PoolWrite<P>, bool);
+
 impl<P: Device> Update<P> {
-    async fn write(self) -> (Part, PoolWrite<P>, bool) {
+    async fn write(self) -> Written<P> {
         let done = self.write.write(self.data).await;
         (self.part, self.write, done)
     }

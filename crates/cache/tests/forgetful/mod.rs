@@ -5,6 +5,7 @@ use block::{
     BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Pool,
     Shared,
 };
+use futures_channel::oneshot::{Receiver, Sender, channel};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -23,6 +24,7 @@ struct Inner {
     volatile: RefCell<BTreeMap<u64, Vec<u8>>>,
     to_report: Cell<bool>,
     flushes: Cell<u64>,
+    held: RefCell<Option<Receiver<()>>>,
 }
 
 impl Forgetful {
@@ -33,7 +35,15 @@ impl Forgetful {
             volatile: RefCell::default(),
             to_report: Cell::new(false),
             flushes: Cell::new(0),
+            held: RefCell::default(),
         }))
+    }
+
+    /// The next write is there at once, but answered only when this is dropped.
+    pub fn hold(&self) -> Sender<()> {
+        let (hold, held) = channel();
+        *self.0.held.borrow_mut() = Some(held);
+        hold
     }
 
     /// It is restarted.
@@ -81,6 +91,10 @@ impl Device for Forgetful {
     async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
         for (block, bytes) in (at.0 / BLOCK_SECTORS..).zip(data.chunks_exact(BLOCK_BYTES)) {
             self.0.volatile.borrow_mut().insert(block, bytes.to_vec());
+        }
+        let held = self.0.held.take();
+        if let Some(held) = held {
+            held.await.unwrap_err();
         }
         // Without force unit access, a flush does the same.
         match fua {
