@@ -27,6 +27,10 @@ impl Members for Unharmed {
     fn lose(&self, member: u16) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
         panic!("member {member} is lost")
     }
+
+    fn forsake_journal(&self) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
+        panic!("the journal is lost")
+    }
 }
 
 /// When writes began, and how long they took.
@@ -112,7 +116,7 @@ async fn open(
     };
     let origin = BoxDevice::new(local.disk(disks[0]).unwrap());
     let areas = [area(0, "pcie0"), area(1, "pcie1")];
-    let log = WriteBack::open(config, local.env(), Rc::new(Unharmed), areas, origin);
+    let log = WriteBack::open(config, local.env(), Rc::new(Unharmed), areas, None, origin);
     let log = log.await.unwrap();
     log.begin();
     log

@@ -119,7 +119,9 @@ sections! {
         log: Vec<Name> = [],
             "Of write-back: two devices of different controllers, for nothing but copies of its log.";
         write_back: Cleaning = "ordered",
-            "Of write-back, what is left if both devices of the log are lost. `ordered`: the origin alone is an earlier state. `coalesced`, in which the origin gets only the newest of what is written again and again: no promise, a file system or a database on it may be damaged.";
+            "Of write-back, what is left if both devices of the log are lost. `ordered`: the origin alone is an earlier state. `journaled`: once its journal is replayed, by `hotset pool recover`. `coalesced`, in which the origin gets only the newest of what is written again and again: no promise, a file system or a database on it may be damaged.";
+        journal: Name = optional,
+            "Of write-back that is `journaled`: a device that fails with neither of the log, at least 9 MiB, for nothing but the journal.";
         max_lag: Duration = "30s",
             "Of write-back: the span of acknowledged writes that may be lost with both devices of the log. Where the origin does not keep up, writes wait.";
         dirty_max: Bytes = "4GiB",

@@ -228,6 +228,7 @@ fn used_by_both(running: &Config, wanted: &Config) -> BTreeSet<Name> {
         for volume in [before, now] {
             used.insert(volume.origin.value.clone());
             used.extend(volume.log.value.iter().cloned());
+            used.extend(volume.journal.iter().map(|journal| journal.value.clone()));
         }
     }
     for (before, now) in Difference::between(&running.pools, &wanted.pools).both {
@@ -365,7 +366,7 @@ fn pool(before: &Pool, now: &Pool, steps: &mut Vec<Step>) {
 }
 
 fn volume(before: &Volume, now: &Volume, steps: &mut Vec<Step>) {
-    const OF_LOG: [&str; 4] = ["log", "write_back", "max_lag", "dirty_max"];
+    const OF_LOG: [&str; 5] = ["log", "write_back", "journal", "max_lag", "dirty_max"];
     let name = &now.name.value;
     let left_out = [&OF_LOG[..], &["mode"]].concat();
     for (line, what) in differences("volume", before, now, &left_out) {

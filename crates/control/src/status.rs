@@ -106,8 +106,8 @@ pub struct Volume {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct WriteBack {
-    /// In what order the origin gets writes: "ordered", or "coalesced", which promises nothing of
-    /// the origin alone.
+    /// In what order the origin gets writes: "ordered", "journaled", which needs a replay if the
+    /// log is lost, or "coalesced", which promises nothing of the origin alone.
     #[serde(default)]
     pub order: String,
     /// Bytes that the origin does not have yet.

@@ -296,7 +296,7 @@ pub enum Lab {
         #[arg(long, value_name = "FILE")]
         mutations: Option<PathBuf>,
         /// Cases of the log of write-back instead, in this mode
-        #[arg(long, value_name = "MODE", value_parser = ["ordered", "coalesced"],
+        #[arg(long, value_name = "MODE", value_parser = ["ordered", "journaled", "coalesced"],
               conflicts_with_all = ["boundaries", "mutations"])]
         mode: Option<String>,
         /// Print JSON

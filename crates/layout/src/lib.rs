@@ -13,12 +13,13 @@
 //!     a single flipped bit in anything encoded here is an error to `decode`
 //!     a version other than [`VERSION`] is refused, never guessed
 //!
-//! The log of write-back (`log_superblock`, `segment`) has devices of its own.
+//! The log of write-back (`log_superblock`, `segment`) and its journal have devices of their own.
 //!
 //! Not here: when what is written, and what follows from damage (`cache`).
 
 mod bitmap;
 mod copies;
+mod journal;
 mod log;
 mod log_superblock;
 mod map;
@@ -31,9 +32,13 @@ mod superblock;
 
 pub use bitmap::{BITMAP_BITS, Bitmap, BitmapRow, newest_bitmap};
 pub use copies::{current_superblock, first_superblock, newest, second_superblock};
+pub use journal::{
+    COMMIT_BLOCKS, JOURNAL_HALF_MIN, JOURNAL_VERSION, JournalCommit, JournalCommitRow,
+    JournalSuperblock, JournalSuperblockRow, journal_half,
+};
 pub use log::{Change, LogBlock, LogReader};
 pub use log_superblock::{
-    IDENTITY_BYTES_MAX, LOG_AREA, LOG_SUPERBLOCKS, LOG_VERSION, LOG_WITNESS_BYTES, LogSuperblock,
+    IDENTITY_BYTES_MAX, LOG_AREA, LOG_SUPERBLOCKS, LOG_VERSIONS, LOG_WITNESS_BYTES, LogSuperblock,
     LogSuperblockRow, log_segments,
 };
 pub use map::{Entry, EntryRow, MapPage, Mask, entries_per_page, is_checksum};

@@ -15,8 +15,8 @@ use crate::signature::{LOG_MAGIC, UNKNOWN, foreign};
 use crate::superblock::{NameField, name_field, name_of};
 use crate::{BLOCK_BYTES, SEGMENT_BLOCKS, SuperblockError, Uuid};
 
-/// The version of the format of write-back logs.
-pub const LOG_VERSION: u32 = 1;
+/// The version of the format of write-back logs, and that of one with a journal.
+pub const LOG_VERSIONS: [u32; 2] = [1, 2];
 /// The blocks of both superblocks of a device.
 pub const LOG_SUPERBLOCKS: [u64; 2] = [0, 16];
 /// The block that the first segment begins at.
@@ -33,9 +33,9 @@ const WITNESS: u8 = 2;
 record! {
     /// A superblock of a write-back log. Its last four bytes are the CRC32C of the rest of
     /// the block.
-    LogSuperblockRow, 416 {
+    LogSuperblockRow, 480 {
         0 magic: [u8; 8], "`WRITEBAK`";
-        8 version: u32, "1; any other is refused";
+        8 version: u32, "2 with a journal, else 1; any other is refused";
         12 role: u8, "0 the first copy, 1 the second, 2 the witness";
         13 flags: u8, "bit 0: the volume may owe something to its origin";
         14 mask: u8, "bits 0 and 1: the copies that hold what is owed";
@@ -52,7 +52,9 @@ record! {
         200 second: [u8; 64], "of the one with the second";
         264 host: [u8; 64], "the host that used it last";
         328 identity: [u8; 64], "what its driver knows the origin by";
-        392 reserved: [u8; 24], "zero";
+        392 journal: u128, "the uuid of its journal, the one that may be replayed; 0 for none";
+        408 reserved: u64, "zero";
+        416 journal_name: [u8; 64], "the name of the device with the journal, likewise";
     }
 }
 
@@ -87,6 +89,8 @@ pub struct LogSuperblock {
     pub host: String,
     /// What the origin is known by; at most [`IDENTITY_BYTES_MAX`].
     pub identity: Vec<u8>,
+    /// The journal that may be replayed, and its device.
+    pub journal: Option<(Uuid, String)>,
 }
 
 impl LogSuperblock {
@@ -98,7 +102,7 @@ impl LogSuperblock {
         let [first, second] = &self.devices;
         let row = LogSuperblockRow {
             magic: LOG_MAGIC,
-            version: LOG_VERSION,
+            version: LOG_VERSIONS[usize::from(self.journal.is_some())],
             role: self.copy.unwrap_or(WITNESS),
             flags: if self.owes { FLAG_OWES } else { 0 },
             mask: u8::from(self.mask[0]) | u8::from(self.mask[1]) << 1,
@@ -115,7 +119,9 @@ impl LogSuperblock {
             second: name_field(second),
             host: name_field(&self.host),
             identity,
-            reserved: [0; 24],
+            journal: self.journal.as_ref().map_or(0, |(uuid, _)| uuid.0),
+            reserved: 0,
+            journal_name: self.journal.as_ref().map_or([0; 64], |(_, name)| name_field(name)),
         };
         out.fill(0);
         row.encode(out);
@@ -137,7 +143,7 @@ impl LogSuperblock {
         if crc != crc_fast::crc32_iscsi(&block[..CRC_AT]) {
             return damaged("the superblock's checksum does not match");
         }
-        if row.version != LOG_VERSION {
+        if !LOG_VERSIONS.contains(&row.version) {
             return Err(SuperblockError::Version(row.version));
         }
         let copy = match row.role {
@@ -148,10 +154,19 @@ impl LogSuperblock {
         let Some(identity) = row.identity.get(..usize::from(row.identity_bytes)) else {
             return damaged("the origin's identity is too long");
         };
-        if row.flags & !FLAG_OWES != 0 || row.mask > 3 || row.reserved != [0; 24] {
+        let unused = row.version == LOG_VERSIONS[0];
+        if row.flags & !FLAG_OWES != 0
+            || row.mask > 3
+            || row.reserved != 0
+            || unused && (row.journal != 0 || row.journal_name != [0; 64])
+        {
             return damaged("a reserved field is not zero");
         }
         let name = |field: &NameField| name_of(field);
+        let journal = match row.journal {
+            0 => None,
+            uuid => Some((Uuid(uuid), name(&row.journal_name)?)),
+        };
         Ok(LogSuperblock {
             copy,
             owes: row.flags & FLAG_OWES != 0,
@@ -167,6 +182,7 @@ impl LogSuperblock {
             devices: [name(&row.first)?, name(&row.second)?],
             host: name(&row.host)?,
             identity: identity.to_vec(),
+            journal,
         })
     }
 
@@ -174,25 +190,34 @@ impl LogSuperblock {
     /// If neither can be: what the better one is. What is not a log's in the first is
     /// somebody else's device, whatever the second is.
     pub fn newest(blocks: [Option<&[u8]>; 2]) -> Result<LogSuperblock, SuperblockError> {
-        let read = |block: Option<&[u8]>| match block {
-            Some(block) => LogSuperblock::decode(block),
-            None => Err(SuperblockError::Damaged("it cannot be read")),
-        };
-        let blank = |block: Option<&[u8]>| matches!(read(block), Err(SuperblockError::Blank));
-        let begun = |block: Option<&[u8]>| block.is_some_and(|b| b[..512] == [0; 512]);
-        match blocks.map(read) {
-            [Err(SuperblockError::Version(v)), _] | [_, Err(SuperblockError::Version(v))] => {
-                Err(SuperblockError::Version(v))
-            }
-            // The first write of all was cut in the midst of it.
-            [Err(SuperblockError::Foreign(UNKNOWN)), Ok(one)] if begun(blocks[0]) => Ok(one),
-            [Err(SuperblockError::Foreign(what)), _] => Err(SuperblockError::Foreign(what)),
-            [Ok(a), Ok(b)] => Ok(if a.sequence >= b.sequence { a } else { b }),
-            [Ok(one), Err(_)] | [Err(_), Ok(one)] => Ok(one),
-            // A cut in the very first write.
-            [Err(_), Err(_)] if blank(blocks[0]) || blank(blocks[1]) => Err(SuperblockError::Blank),
-            [Err(error), Err(_)] => Err(error),
+        newest_of(blocks, LogSuperblock::decode, |superblock| superblock.sequence)
+    }
+}
+
+/// As [`LogSuperblock::newest`], of any that `decode` reads.
+pub(crate) fn newest_of<T>(
+    blocks: [Option<&[u8]>; 2],
+    decode: impl Fn(&[u8]) -> Result<T, SuperblockError>,
+    sequence: impl Fn(&T) -> u64,
+) -> Result<T, SuperblockError> {
+    let read = |block: Option<&[u8]>| match block {
+        Some(block) => decode(block),
+        None => Err(SuperblockError::Damaged("it cannot be read")),
+    };
+    let blank = |block: Option<&[u8]>| matches!(read(block), Err(SuperblockError::Blank));
+    let begun = |block: Option<&[u8]>| block.is_some_and(|b| b[..512] == [0; 512]);
+    match blocks.map(read) {
+        [Err(SuperblockError::Version(v)), _] | [_, Err(SuperblockError::Version(v))] => {
+            Err(SuperblockError::Version(v))
         }
+        // The first write of all was cut in the midst of it.
+        [Err(SuperblockError::Foreign(UNKNOWN)), Ok(one)] if begun(blocks[0]) => Ok(one),
+        [Err(SuperblockError::Foreign(what)), _] => Err(SuperblockError::Foreign(what)),
+        [Ok(a), Ok(b)] => Ok(if sequence(&a) >= sequence(&b) { a } else { b }),
+        [Ok(one), Err(_)] | [Err(_), Ok(one)] => Ok(one),
+        // A cut in the very first write.
+        [Err(_), Err(_)] if blank(blocks[0]) || blank(blocks[1]) => Err(SuperblockError::Blank),
+        [Err(error), Err(_)] => Err(error),
     }
 }
 

@@ -4,14 +4,15 @@ use crate::record::record;
 use crate::{BLOCK_BYTES, Uuid};
 
 record! {
-    /// The start of every block of bitmap, log and map, and of headers in the write-back log.
+    /// The start of every block of bitmap, log and map, and of headers in the write-back log
+    /// and its journal.
     PageHeader, 32 {
         0 crc: u32, "CRC32C of the rest of the block";
-        4 kind: u32, "what the block is: `HSMK` bitmap, `HSLG` log, `HSMP` map, `HSSG` segment, `HSRC` record";
-        8 salt: u64, "the two halves of the device's uuid, of segments and records the pool's, exclusive-or";
-        16 number: u64, "bitmap: its version; log: the sequence number; map: the page; segment, record: its number";
+        4 kind: u32, "what the block is: `HSMK` bitmap, `HSLG` log, `HSMP` map, `HSSG` segment, `HSRC` record, `HSCM` commit";
+        8 salt: u64, "the two halves of the device's uuid, of segments, records and commits the log's or the journal's, exclusive-or";
+        16 number: u64, "bitmap: its version; log: the sequence number; map: the page; segment, record, commit: its number";
         24 used: u32, "bytes in use after this header";
-        28 generation: u32, "map: which checkpoint; log, segment, record: which incarnation of the pool; bitmap: 0";
+        28 generation: u32, "map: which checkpoint; log, segment, record, commit: which incarnation of the pool or log; bitmap: 0";
     }
 }
 

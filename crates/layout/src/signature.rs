@@ -8,14 +8,18 @@ pub const PROBE_BYTES: usize = 128 << 10;
 /// What the superblock of a write-back log begins with; far from the magic of a pool's.
 pub(crate) const LOG_MAGIC: [u8; 8] = *b"WRITEBAK";
 
+/// What that of its journal begins with.
+pub(crate) const JOURNAL_MAGIC: [u8; 8] = *b"WRITEJNL";
+
 /// Magic bytes: where, what, and whose they are.
 ///
 /// From the superblocks as documented by the file systems: ext (1080, 0xEF53),
 /// XFS, Btrfs (65600), LVM's label (one of the first four sectors), LUKS, swap
 /// (end of the first page), bcache's superblock (4096 + 24), md 1.2 (4096),
 /// GPT (sector 1), NTFS, F2FS (1024), ZFS shows nothing this early.
-const MAGICS: [(usize, &[u8], &str); 15] = [
+const MAGICS: [(usize, &[u8], &str); 16] = [
     (0, &LOG_MAGIC, "the log of a write-back volume"),
+    (0, &JOURNAL_MAGIC, "the journal of a write-back volume"),
     (1080, b"\x53\xef", "an ext file system"),
     (0, b"XFSB", "an XFS file system"),
     (65600, b"_BHRfS_M", "a Btrfs file system"),

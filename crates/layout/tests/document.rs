@@ -1,7 +1,7 @@
 //! `docs/format.md` has the tables of the definitions.
 
 use layout::{
-    BitmapRow, EntryRow, LogSuperblockRow, MemberRow, PageHeader, RecordExtentRow, RecordRow, Row,
+    BitmapRow, EntryRow, JournalCommitRow, JournalSuperblockRow, LogSuperblockRow, MemberRow, PageHeader, RecordExtentRow, RecordRow, Row,
     SegmentRow, SuperblockRow, VolumeRow,
 };
 use std::fmt::Write;
@@ -36,6 +36,8 @@ fn the_tables_are_those_of_the_definitions() {
         SegmentRow::ROWS,
         RecordRow::ROWS,
         RecordExtentRow::ROWS,
+        JournalSuperblockRow::ROWS,
+        JournalCommitRow::ROWS,
     ] {
         let table = table(rows);
         assert!(page.contains(&table), "docs/format.md lacks:\n{table}");

@@ -1,7 +1,7 @@
 //! The write-back log: what was written is read again, and damage is detected.
 
 use layout::{
-    BLOCK_BYTES, Became, LogSuperblock, PageError, PageHeader, RECORD_BLOCKS_MAX, Record,
+    BLOCK_BYTES, Became, JournalCommit, JournalSuperblock, LogSuperblock, PageError, PageHeader, RECORD_BLOCKS_MAX, Record,
     RecordExtent, RecordExtentRow, RecordRow, Segment, SegmentCopy, SuperblockError, Uuid,
     block_crc,
 };
@@ -168,6 +168,7 @@ fn superblock(ids: [u64; 5], text: &str) -> LogSuperblock {
         devices: [text.into(), String::new()],
         host: text.into(),
         identity: text.as_bytes().to_vec(),
+        journal: (ids[0] & 32 != 0).then(|| (Uuid(u128::from(ids[4]) | 1), text.into())),
     }
 }
 
@@ -210,4 +211,39 @@ fn of_two_superblocks_of_a_log_the_newer_holds_and_another_first_block_is_somebo
     let blank = vec![0; BLOCK_BYTES];
     let both = [Some(&blank[..]), Some(&blank[..])];
     assert_eq!(LogSuperblock::newest(both), Err(SuperblockError::Blank));
+}
+
+proptest! {
+    #[test]
+    fn journals(ids in any::<[u64; 5]>(), text in "[a-z0-9.]{0,60}", flip in any::<prop::sample::Index>()) {
+        let superblock = JournalSuperblock {
+            journal: Uuid(u128::from(ids[0])),
+            log: Uuid(u128::from(ids[1])),
+            sequence: ids[2],
+            retired: ids[3],
+            half: ids[4],
+            sectors: ids[4] ^ 7,
+            volume: text.clone(),
+            identity: text.into_bytes(),
+        };
+        let commit = JournalCommit {
+            group: ids[0],
+            incarnation: ids[1] as u32,
+            to: ids[2],
+            written_at: ids[3],
+            records: ids[4],
+            blocks: ids[4] ^ 7,
+        };
+        let mut blocks = [vec![0xa5; BLOCK_BYTES], vec![0xa5; BLOCK_BYTES]];
+        superblock.encode(&mut blocks[0]);
+        commit.encode(POOL, &mut blocks[1]);
+        prop_assert_eq!(JournalSuperblock::decode(&blocks[0]), Ok(superblock));
+        prop_assert_eq!(JournalCommit::decode(&blocks[1], POOL), Ok(commit));
+        prop_assert_eq!(JournalCommit::decode(&blocks[1], Uuid(1)), Err(PageError::Foreign));
+        prop_assert_eq!(Record::decode(&blocks[1], POOL), Err(PageError::Foreign));
+        let bit = flip.index(BLOCK_BYTES * 8);
+        blocks.iter_mut().for_each(|block| block[bit / 8] ^= 1 << (bit % 8));
+        prop_assert!(JournalSuperblock::decode(&blocks[0]).is_err());
+        prop_assert!(JournalCommit::decode(&blocks[1], POOL).is_err());
+    }
 }

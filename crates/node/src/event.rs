@@ -67,6 +67,14 @@ pub enum Event {
         volume: Name,
         device: Name,
     },
+    JournalAbsent {
+        volume: Name,
+        device: String,
+        why: String,
+    },
+    JournalLost {
+        volume: Name,
+    },
     VolumeOwes {
         volume: Name,
         owed: Bytes,
@@ -179,6 +187,20 @@ impl fmt::Display for Event {
                 f,
                 "the log of volume {volume} has lost {device}: what is owed goes to the origin, \
                  which answers later writes; mend it, and start again"
+            ),
+            Event::JournalAbsent {
+                volume,
+                device,
+                why,
+            } => write!(
+                f,
+                "the journal of volume {volume}, {device}, cannot be used: {why}; its origin gets what \
+                 is owed in order, and is an earlier state once it has what is owed now"
+            ),
+            Event::JournalLost { volume } => write!(
+                f,
+                "the journal of volume {volume} is lost: its origin gets what is owed in order from \
+                 now on; mend it, and start again"
             ),
             Event::VolumeOwes { volume, owed } => write!(
                 f,

@@ -80,6 +80,11 @@ impl<D: Driver> Fronted<D> {
         self.log().map(|log| log.lost()).unwrap_or_default()
     }
 
+    /// Whether the journal of its log was lost since it was opened.
+    pub(crate) fn has_lost_journal(&self) -> bool {
+        self.log().is_some_and(|log| log.has_lost_journal())
+    }
+
     /// What it does with writes.
     pub fn mode(&self) -> VolumeMode {
         match self.0.log.borrow().is_some() {

@@ -39,6 +39,7 @@ struct Inner<D: Driver> {
     devices: Vec<Name>,
     /// By copies: the device, if it was there.
     copies: [Option<Name>; 2],
+    had_journal: bool,
     /// Keeps the witness.
     _witness: Box<dyn Any>,
 }
@@ -73,7 +74,7 @@ impl<D: Driver> Log<D> {
             clean_after: match cleaning {
                 Cleaning::Ordered => GATHER_MAX.min(Nanos(max_lag.0 / GATHER_PART)),
                 // The longer, the more replaces what came before.
-                Cleaning::Coalesced => Nanos(max_lag.0 / GATHER_PART),
+                Cleaning::Coalesced | Cleaning::Journaled => Nanos(max_lag.0 / GATHER_PART),
             },
             cleaning,
             stages: Rc::default(),
@@ -86,14 +87,17 @@ impl<D: Driver> Log<D> {
         };
         let copies = [copy(0), copy(1)];
         let origin = BoxDevice::new(cached);
+        let (areas, journal) = (found.areas, found.journal);
+        let had_journal = journal.is_some();
         let engine =
-            WriteBack::open(config, env.clone(), found.ledger, found.areas, origin).await?;
+            WriteBack::open(config, env.clone(), found.ledger, areas, journal, origin).await?;
         Ok(Log(Rc::new(Inner {
             engine,
             ledger,
             env,
             devices,
             copies,
+            had_journal,
             _witness: witness,
         })))
     }
@@ -115,6 +119,11 @@ impl<D: Driver> Log<D> {
         lost.filter_map(|(_, name)| name.clone()).collect()
     }
 
+    /// Whether its journal was lost since it was opened.
+    pub(crate) fn has_lost_journal(&self) -> bool {
+        self.0.had_journal && self.0.engine.status().forsaken
+    }
+
     /// What is owed goes to the origin from now on, and clients may be served.
     pub(crate) async fn begin(&self) -> IoResult {
         self.0.ledger.begin(self.0.engine.online()).await?;
@@ -127,6 +136,7 @@ impl<D: Driver> Log<D> {
     pub(crate) async fn rest(&self) -> IoResult {
         self.0.engine.seal(true);
         self.0.engine.drain().await?;
+        self.0.engine.retire_journal().await;
         // Whoever gives up waiting for it is not to cut it short: another change may follow.
         let ledger = self.0.ledger.clone();
         let spawn = self.0.env.spawn.clone();

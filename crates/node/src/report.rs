@@ -10,6 +10,7 @@ use crate::place::Opened;
 use crate::platform::Platform;
 use crate::sink::Recording;
 use block::{Device as _, Driver, Nanos, SECTOR_BYTES};
+use cache::log::Cleaning;
 use cache::{Counter, DeviceState};
 use control::config::Name;
 use control::explained::Policy;
@@ -170,7 +171,10 @@ fn of_clients(latency: Latency) -> Total {
 
 fn write_back(log: cache::log::Status) -> WriteBack {
     WriteBack {
-        order: log.cleaning.name().into(),
+        order: match log.forsaken {
+            false => log.cleaning.name().into(),
+            true => format!("{}, its journal is lost", Cleaning::Ordered.name()),
+        },
         owed_bytes: log.dirty_bytes,
         lag_s: log.lag.as_secs_f64(),
         rate_bytes: log.rate,

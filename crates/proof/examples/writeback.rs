@@ -1,7 +1,7 @@
 //! A campaign of write-back that ends at the first violation with status 1: what mutations
 //! are tried with. With `--all` it runs every case, and prints what they met.
 //!
-//! `writeback --seeds N --start S --coalesced --all`
+//! `writeback --seeds N --start S --journaled --coalesced --all`
 
 use cache::log::Cleaning;
 use proof::arguments::Arguments;
@@ -11,15 +11,14 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 fn main() -> ExitCode {
-    let asked = match Arguments::get(1000, &["all", "coalesced"]) {
+    let asked = match Arguments::get(1000, &["all", "journaled", "coalesced"]) {
         Ok(asked) => asked,
         Err(status) => return status,
     };
     let all = asked.has("all");
-    let cleaning = match asked.has("coalesced") {
-        true => Cleaning::Coalesced,
-        false => Cleaning::Ordered,
-    };
+    let named = |cleaning: &Cleaning| asked.has(cleaning.name());
+    let other = [Cleaning::Journaled, Cleaning::Coalesced];
+    let cleaning = other.into_iter().find(named).unwrap_or(Cleaning::Ordered);
     let begin = Instant::now();
     let mut totals = Totals::default();
     for seed in asked.range() {

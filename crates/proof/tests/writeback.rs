@@ -24,13 +24,18 @@ fn what_was_acknowledged_survives_and_the_origin_alone_is_an_earlier_state() {
 }
 
 #[test]
+fn what_was_acknowledged_survives_and_a_replay_makes_the_origin_an_earlier_state() {
+    campaign(Cleaning::Journaled);
+}
+
+#[test]
 fn what_was_acknowledged_survives_without_order_and_the_origin_lacks_no_more_than_it_may() {
     campaign(Cleaning::Coalesced);
 }
 
 #[test]
 fn a_seed_is_a_case() {
-    for (seed, cleaning) in [3, 17].into_iter().zip(Cleaning::ALL) {
+    for (seed, cleaning) in [3, 17, 29].into_iter().zip(Cleaning::ALL) {
         let report = || run(&Case::new(seed, cleaning));
         assert_eq!(format!("{:?}", report()), format!("{:?}", report()));
     }

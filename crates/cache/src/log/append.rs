@@ -78,6 +78,7 @@ impl<P: Device> Inner<P> {
         match self.room(1 + blocks as u32, blocks).await? {
             Room::Origin => {
                 let _under = self.stages.enter(Stage::Degraded);
+                self.retire_journal().await;
                 self.directly(extent, data, durable).await
             }
             _ => {

@@ -1,6 +1,7 @@
 //! The cleaner: carries what is owed to the origin, oldest first.
 //!
-//! It takes a [`Load`]; makes its records durable in the pool; carries the newest version of
+//! It takes a [`Load`]; makes its records durable in the pool; commits it to the journal, if there
+//! is one; carries the newest version of
 //! each block to the origin, by address; flushes that; makes `done_to` durable; and only then
 //! begins the next.
 //!
@@ -13,6 +14,7 @@
 
 use super::Inner;
 use super::index::Index;
+use super::journaling::Journaled;
 use super::load::Load;
 use super::pace::HALF;
 use super::share::{EXPECTED, rest};
@@ -110,6 +112,16 @@ impl<P: Device> Inner<P> {
             self.flush_log().await?;
         }
         assert!(self.state.borrow().durable_to >= to);
+        if !load.committed {
+            match self.commit(load).await? {
+                Journaled::Committed => load.committed = true,
+                Journaled::Forsaken => {
+                    *kept = None;
+                    return Ok(());
+                }
+            }
+        }
+        let _redoes = load.redone.then(|| self.stages.enter(Stage::Redo));
         let _skips = load.skips().then(|| self.stages.enter(Stage::Skip));
         let carried = self.carry(load).await;
         if carried.is_err() {

@@ -5,6 +5,9 @@
 pub enum Cleaning {
     /// Interval by interval: the origin alone is an earlier state.
     Ordered,
+    /// Windows of several intervals, each by a journal: the origin alone is an earlier state
+    /// once that is replayed.
+    Journaled,
     /// Windows of several intervals, the newest version of each block alone: the origin alone
     /// is no state that the volume ever had.
     Coalesced,
@@ -12,12 +15,13 @@ pub enum Cleaning {
 
 impl Cleaning {
     /// Every order.
-    pub const ALL: [Cleaning; 2] = [Cleaning::Ordered, Cleaning::Coalesced];
+    pub const ALL: [Cleaning; 3] = [Cleaning::Ordered, Cleaning::Journaled, Cleaning::Coalesced];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Cleaning::Ordered => "ordered",
+            Cleaning::Journaled => "journaled",
             Cleaning::Coalesced => "coalesced",
         }
     }

@@ -14,12 +14,16 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 /// How long until the loss of a member is reported again, if it could not be made durable.
-const RETRY: Nanos = Nanos::from_secs(1);
+pub(super) const RETRY: Nanos = Nanos::from_secs(1);
 
 /// Who knows durably which members hold what is true.
 pub trait Members {
     /// Returns once no later incarnation trusts `member`, whatever is lost then.
     fn lose(&self, member: u16) -> Pin<Box<dyn Future<Output = IoResult> + '_>>;
+
+    /// Returns once the journal will never be replayed: it fails, and the origin is to be
+    /// written without.
+    fn forsake_journal(&self) -> Pin<Box<dyn Future<Output = IoResult> + '_>>;
 }
 
 /// A part of a pool device that holds one copy of a log.
@@ -43,7 +47,7 @@ pub(super) struct Copies<P> {
     online: [Cell<bool>; 2],
     /// Losses that are not durable yet.
     reporting: Cell<u32>,
-    members: Rc<dyn Members>,
+    pub(super) members: Rc<dyn Members>,
     env: Env,
     pub(super) changed: Rc<Signal>,
     pub(super) stages: Rc<Stages>,

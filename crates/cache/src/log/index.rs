@@ -51,6 +51,11 @@ impl Index {
         self.data.len() as u64
     }
 
+    /// Blocks with data, and runs that were cleared.
+    pub(super) fn changes(&self) -> u64 {
+        (self.data.len() + self.zeroes.len()) as u64
+    }
+
     /// The record `number` holds from now on; its data begins at block `at` of the area.
     pub(super) fn insert(&mut self, number: u64, extents: &[RecordExtent], at: u32, crcs: &[u32]) {
         let mut spots = (at..).zip(crcs);

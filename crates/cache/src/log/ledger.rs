@@ -11,11 +11,14 @@
 //! superblock always has it. A new log is in the witness first, with no copy.
 
 mod choose;
+mod journal;
 
 use super::copies::{Area, Members};
+use super::journal::Journal;
 use block::{BoxDevice, Buf, Device, Env, Fua, IoError, IoResult, Kind, Lba, Mutex, Nanos};
 pub use choose::Wanted;
 use choose::{Found, choose};
+use journal::Choice;
 use layout::{
     BLOCK_BYTES, BLOCK_SECTORS, Foreign, LOG_AREA, LOG_SUPERBLOCKS, LogSuperblock, PROBE_BYTES,
     SuperblockError, Uuid, foreign, log_segments,
@@ -45,6 +48,8 @@ pub struct Opened<P> {
     pub areas: [Option<Area<P>>; 2],
     /// The devices, likewise by copies.
     pub names: [String; 2],
+    /// The journal, if it takes part.
+    pub journal: Option<Journal<P>>,
     /// The log.
     pub log: Uuid,
     /// This incarnation.
@@ -79,6 +84,7 @@ impl<P: Device + Clone + 'static> Ledger<P> {
         env: Env,
         witness: BoxDevice,
         candidates: [Candidate<P>; 2],
+        journal: Option<Candidate<P>>,
     ) -> IoResult<Opened<P>> {
         let invalid = |what: String| IoError::new(Kind::Invalid, what);
         let remembered = match read(&witness, &env, WITNESS_BLOCKS).await? {
@@ -107,6 +113,10 @@ impl<P: Device + Clone + 'static> Ledger<P> {
         let names = [&found[0].0.name, &found[1].0.name].map(String::clone);
         let seen = [&found[0].1, &found[1].1];
         let chosen = choose(&wanted, remembered.as_ref(), &names, seen).map_err(invalid)?;
+        let journal_name = journal.as_ref().map(|journal| journal.name.clone());
+        let (next, is_new) = (&chosen.superblock, chosen.is_new);
+        let journal = journal::choose(&wanted, next, is_new, journal, &env);
+        let journal = journal.await.map_err(invalid)?;
         let mut areas = [None, None];
         let mut devices = [None, None];
         for (at, (candidate, seen)) in found.into_iter().enumerate() {
@@ -123,7 +133,19 @@ impl<P: Device + Clone + 'static> Ledger<P> {
                 trusted: chosen.superblock.mask[at],
             });
         }
-        let superblock = chosen.superblock;
+        let mut superblock = chosen.superblock;
+        let journal = match journal {
+            Choice::None(why) => {
+                absent.extend(why);
+                None
+            }
+            Choice::Use(journal) => Some(journal),
+            Choice::Format(device, superblock) => {
+                Some(Journal::format(device, env.pool.clone(), superblock).await?)
+            }
+        };
+        let uuid = journal.as_ref().map(|journal| journal.superblock().journal);
+        superblock.journal = uuid.zip(journal_name);
         let opened = (superblock.log, superblock.incarnation, superblock.opened_at);
         let (mask, owes) = (superblock.mask, superblock.owes);
         let ledger = Ledger {
@@ -144,6 +166,7 @@ impl<P: Device + Clone + 'static> Ledger<P> {
             ledger: Rc::new(ledger),
             areas,
             names,
+            journal,
             log: opened.0,
             incarnation: opened.1,
             now: Nanos(opened.2),
@@ -233,6 +256,10 @@ impl<P: Device + Clone + 'static> Members for Ledger<P> {
             }
             self.change(|next| next.mask[member] = false).await
         })
+    }
+
+    fn forsake_journal(&self) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
+        Box::pin(self.change(|next| next.journal = None))
     }
 }
 

@@ -8,11 +8,15 @@
 //! at most [`WINDOW_BLOCKS`] and a quarter of each limit, so that what a window holds of the
 //! log and of the time until its end is little beside the limits.
 //!
+//! A log with a journal takes windows that fit in it, and at first the very one that a former
+//! incarnation committed.
+//!
 //! Invariant: a version that is left out has a later one in the same load. One in a later load
 //! would do for what is acknowledged, but a block that is written without end would never be
 //! at the origin, and `max_lag` not hold.
 
 use super::index::Index;
+use super::journal::Journal;
 use super::pace::seconds;
 use super::records::Found;
 use super::stage::Stage;
@@ -27,6 +31,8 @@ use std::ops::Range;
 const WINDOW_BLOCKS: u64 = 64 << 20 >> BLOCK_BYTES.trailing_zeros();
 /// And the part of each limit.
 const PART: u64 = 4;
+/// What a segment changes at most: one of a block may clear one run, and cut another in two.
+const SEGMENT_CHANGES: u64 = 2 * SEGMENT;
 /// What is read at once has no more.
 const SEGMENT: u64 = SEGMENT_BLOCKS as u64;
 /// A write to the origin at most: 1 MiB.
@@ -38,6 +44,12 @@ pub(super) struct Load {
     pub(super) newest: Index,
     /// Of its last record.
     pub(super) interval: u64,
+    /// When its last record was written.
+    pub(super) written_at: u64,
+    /// The journal has it.
+    pub(super) committed: bool,
+    /// A former incarnation may have carried out a part of it.
+    pub(super) redone: bool,
     /// It has records of several.
     crosses: bool,
     /// Blocks that its records changed; a zeroed or discarded extent counts as one.
@@ -73,9 +85,12 @@ impl<P: Device> Inner<P> {
                     state.completed_to,
                 )
             };
-            match self.config.cleaning {
-                Cleaning::Ordered => self.take_batch(&mut load, limit).await?,
-                Cleaning::Coalesced => self.take_window(&mut load, limit).await?,
+            match (self.redo_to(), self.cleaning()) {
+                (Some(to), _) => self.take_committed(&mut load, to).await?,
+                (None, Cleaning::Ordered) => self.take_batch(&mut load, limit).await?,
+                (None, Cleaning::Coalesced | Cleaning::Journaled) => {
+                    self.take_window(&mut load, limit).await?;
+                }
             }
             if load.blocks > 0 {
                 load.begin();
@@ -99,13 +114,25 @@ impl<P: Device> Inner<P> {
         Ok(())
     }
 
+    /// All records before `to`, which the journal has.
+    async fn take_committed(&self, load: &mut Load, to: u64) -> IoResult {
+        while load.next.number < to {
+            let found = self.records(&mut load.next, to, |_| true).await?;
+            load.take(&found);
+        }
+        (load.committed, load.redone) = (true, true);
+        Ok(())
+    }
+
     /// Records of any intervals.
     async fn take_window(&self, load: &mut Load, limit: u64) -> IoResult {
         let _under = self.stages.enter(Stage::Window);
         let (carried_max, log_max) = self.window_max();
+        let room = self.journal().map_or(u64::MAX, Journal::room);
         let mut log_blocks = 0;
         while load.next.number < limit
             && load.newest.blocks() + SEGMENT <= carried_max
+            && load.newest.changes() + SEGMENT_CHANGES <= room
             && log_blocks + SEGMENT <= log_max
         {
             let found = match self.records(&mut load.next, limit, |_| true).await {
@@ -144,6 +171,7 @@ impl Load {
             });
             self.crosses |= self.blocks > 0 && self.interval != record.interval;
             self.interval = record.interval;
+            self.written_at = record.written_at;
             self.blocks += changed.sum::<u64>();
             self.newest
                 .insert(record.number, &record.extents, *at, &record.crcs);
@@ -162,6 +190,6 @@ impl Load {
 
     /// What it carries of the blocks that its records changed.
     pub(super) fn carries(&self) -> u64 {
-        self.newest.blocks() + self.newest.cleared().count() as u64
+        self.newest.changes()
     }
 }

@@ -12,13 +12,14 @@
 //!     flushed ⟹ durable there
 //!     on the origin ⟹ durable in the pool before
 //!     of interval k + 1 on the origin ⟹ interval k is durable there (`Cleaning::Ordered`)
+//!     a part of a window on the origin ⟹ all of it is in the journal (`Cleaning::Journaled`)
 //!     a segment is used again ⟹ a `done_to` beyond it is durable ⟹ the origin was flushed
 //!     owed ⟹ no other path touches that block's origin
 //!     served ⟹ all that is owed is indexed, on both copies, and fenced
 //!     newest answer - oldest owed <= `max_lag`
 //!
-//! So, if every copy of an ordered log is lost, the origin alone is an earlier state: what a
-//! disk with a volatile cache might have been after a power cut. An interval is what lies between two
+//! So, if every copy of an ordered log is lost, the origin alone is an earlier state, and of a
+//! journaled one the origin after [`Journal::replay`]: what a disk with a volatile cache might have been after a power cut. An interval is what lies between two
 //! flushes, or forced writes, of the volume; time and size may split one.
 //!
 //! Who opens a log says which areas hold what is true (`Members`) and numbers the
@@ -30,6 +31,8 @@ mod clean;
 mod cleaning;
 mod copies;
 mod index;
+mod journal;
+mod journaling;
 mod ledger;
 mod load;
 mod pace;
@@ -42,6 +45,7 @@ mod state;
 
 pub use cleaning::Cleaning;
 pub use copies::{Area, Members};
+pub use journal::Journal;
 pub use ledger::{Candidate, Ledger, Opened, Wanted};
 pub use stage::{Stage, Stages};
 
@@ -98,6 +102,8 @@ struct Inner<P> {
     origin: BoxDevice,
     geometry: Geometry,
     copies: Copies<P>,
+    /// Of a log that has one.
+    journal: Option<Journal<P>>,
     state: RefCell<State>,
     changed: Rc<Signal>,
     stages: Rc<Stages>,
@@ -121,6 +127,8 @@ struct Inner<P> {
 pub struct Status {
     /// What order the origin gets writes in.
     pub cleaning: Cleaning,
+    /// Its journal takes no part, and the origin gets them in order.
+    pub forsaken: bool,
     /// Bytes with data that the origin does not have.
     pub dirty_bytes: u64,
     /// The age of the oldest.
@@ -162,6 +170,7 @@ impl<P: Device> WriteBack<P> {
         let rate = self.0.pace.borrow().origin_rate();
         Status {
             cleaning: self.0.config.cleaning,
+            forsaken: self.0.cleaning() != self.0.config.cleaning,
             dirty_bytes: state.index.blocks() * BLOCK_BYTES as u64,
             lag: oldest.map_or(Nanos::ZERO, |at| self.0.clock() - at),
             rate: rate.map(|blocks| (blocks * BLOCK_BYTES as f64) as u64),
@@ -174,6 +183,12 @@ impl<P: Device> WriteBack<P> {
     /// Errors of the origin are waited for.
     pub async fn drain(&self) -> IoResult {
         self.0.drain().await
+    }
+
+    /// What the journal has is void from now on, durably: others may write to the origin, once
+    /// nothing is owed.
+    pub async fn retire_journal(&self) {
+        self.0.retire_journal().await;
     }
 
     /// Leaves writes of clients a part of the cleaner's rate alone from now on, so that the log

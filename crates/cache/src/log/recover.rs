@@ -6,6 +6,7 @@
 //! of a copy that was away, are void from then on.
 
 use super::copies::{Area, Copies};
+use super::journal::Journal;
 use super::stage::Stage;
 use super::state::{Cursor, Flight, Live, SEGMENTS_MIN, State};
 use super::{Config, Inner, Members, WriteBack, clean};
@@ -53,6 +54,7 @@ impl<P: Device> WriteBack<P> {
         env: Env,
         members: Rc<dyn Members>,
         areas: [Option<Area<P>>; 2],
+        journal: Option<Journal<P>>,
         origin: BoxDevice,
     ) -> IoResult<WriteBack<P>> {
         check(&config, &areas, &origin)?;
@@ -74,6 +76,9 @@ impl<P: Device> WriteBack<P> {
         let newest = Nanos(written_at.max().unwrap_or(0));
         config.epoch = config.epoch.max(newest - env.timer.now());
         let state = state(&scan, copies.segments(), config.max_lag);
+        if let Some(journal) = &journal {
+            fits(journal, &config, &state)?;
+        }
         let mut geometry = origin.geometry().clone();
         geometry.block = Sectors(BLOCK_SECTORS);
         geometry.volatile = true;
@@ -83,6 +88,7 @@ impl<P: Device> WriteBack<P> {
             origin,
             geometry,
             copies,
+            journal,
             state: RefCell::new(state),
             changed,
             stages,
@@ -148,6 +154,25 @@ fn check<P: Device>(config: &Config, areas: &[Option<Area<P>>; 2], origin: &BoxD
         ));
     }
     Ok(())
+}
+
+/// Refuses a journal that this log does not explain.
+fn fits<P: Device>(journal: &Journal<P>, config: &Config, state: &State) -> IoResult {
+    if journal.superblock().log != config.pool {
+        let what = "the journal is of another write-back log";
+        return Err(IoError::new(Kind::Invalid, what));
+    }
+    match journal.pending() {
+        Some(pending) if pending.to > state.next => {
+            let what = format!(
+                "the journal has what is missing in the write-back log: records {} to {}",
+                state.next,
+                pending.to - 1
+            );
+            Err(IoError::new(Kind::Corrupt, what))
+        }
+        _ => Ok(()),
+    }
 }
 
 async fn scan<P: Device>(config: &Config, copies: &Copies<P>, env: &Env) -> IoResult<Scan> {

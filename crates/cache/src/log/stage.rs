@@ -40,11 +40,23 @@ pub enum Stage {
     Window,
     /// A window is carried out that leaves out versions of several intervals.
     Skip,
+    /// The journal gets a group.
+    JournalBody,
+    /// The journal is flushed, before the group's commit.
+    JournalFlush,
+    /// A group is committed.
+    JournalCommit,
+    /// What is committed is made void, since the origin is to be written otherwise.
+    Retire,
+    /// The journal has failed, and that is made known durably.
+    Forsake,
+    /// What a former incarnation committed goes to the origin once more.
+    Redo,
 }
 
 impl Stage {
-    /// Every stage; the last two are of a log that keeps no order.
-    pub const ALL: [Stage; 17] = [
+    /// Every stage: those of any log, of one that takes windows, and of one with a journal.
+    pub const ALL: [Stage; 23] = [
         Stage::Append,
         Stage::BetweenCopies,
         Stage::Forced,
@@ -62,13 +74,20 @@ impl Stage {
         Stage::Fence,
         Stage::Window,
         Stage::Skip,
+        Stage::JournalBody,
+        Stage::JournalFlush,
+        Stage::JournalCommit,
+        Stage::Retire,
+        Stage::Forsake,
+        Stage::Redo,
     ];
 
     /// Those that a log may be in.
     pub fn of(cleaning: Cleaning) -> &'static [Stage] {
         match cleaning {
             Cleaning::Ordered => &Stage::ALL[..15],
-            Cleaning::Coalesced => &Stage::ALL,
+            Cleaning::Coalesced => &Stage::ALL[..17],
+            Cleaning::Journaled => &Stage::ALL,
         }
     }
 }

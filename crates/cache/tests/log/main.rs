@@ -2,6 +2,7 @@
 //!
 //! What holds over crashes is the laboratory's (`proof::writeback`).
 
+mod journal;
 mod rig;
 
 use block::{Content, Device, Extent, Fua, Kind, Lba, Nanos, Sectors};

@@ -1,10 +1,10 @@
-//! One shard in a world of an origin and the two devices of a log.
+//! One shard in a world of an origin, the two devices of a log, a journal and a witness.
 
 use block::{
     BoxDevice, Device, Geometry, IoError, IoResult, Kind, Lba, Nanos, Sectors, ShardId, Shared,
     TargetId,
 };
-use cache::log::{Area, Cleaning, Config, Members, WriteBack};
+use cache::log::{Area, Cleaning, Config, Journal, Members, WriteBack};
 use layout::Uuid;
 use shard::{Config as ShardConfig, Disk, Local, Mesh, Shard};
 use sim::{Control, DiskSpec, Outcome, Service, Sim, SimDriver, Span, World};
@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 pub type Leaf = Disk<SimDriver>;
 
-/// One shard in a world of an origin and two devices.
+/// One shard in such a world.
 pub fn run<F: Future<Output = ()> + 'static>(test: impl Fn(Rig) -> F + 'static) -> Sim {
     let mut world = World::new(1);
     let mut add = |name: &str, mib, micros| {
@@ -22,10 +22,12 @@ pub fn run<F: Future<Output = ()> + 'static>(test: impl Fn(Rig) -> F + 'static) 
         spec.service = Service::uniform(Span::exactly(Nanos::from_micros(micros)));
         world.add_disk(spec).unwrap()
     };
-    let disks: [TargetId; 3] = [
+    let disks: [TargetId; 5] = [
         add("origin", 64, 5000),
         add("ssd0", 16, 100),
         add("ssd1", 16, 100),
+        add("hdd9", 16, 100),
+        add("witness", 1, 100),
     ];
     let control = world.control();
     let mut sim = Sim::new(world);
@@ -58,7 +60,7 @@ pub fn run<F: Future<Output = ()> + 'static>(test: impl Fn(Rig) -> F + 'static) 
 pub struct Rig {
     pub local: Local<SimDriver>,
     pub control: Control,
-    pub disks: [TargetId; 3],
+    pub disks: [TargetId; 5],
     pub reported: Rc<Reported>,
 }
 
@@ -66,6 +68,7 @@ pub struct Rig {
 #[derive(Default)]
 pub struct Reported {
     pub lost: RefCell<Vec<u16>>,
+    pub forsaken: Cell<bool>,
     pub stuck: Cell<bool>,
 }
 
@@ -76,6 +79,16 @@ impl Members for Reported {
                 return Err(IoError::new(Kind::NoSpace, "the witness is full"));
             }
             self.lost.borrow_mut().push(member);
+            Ok(())
+        })
+    }
+
+    fn forsake_journal(&self) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
+        Box::pin(async move {
+            if self.stuck.get() {
+                return Err(IoError::new(Kind::NoSpace, "the witness is full"));
+            }
+            self.forsaken.set(true);
             Ok(())
         })
     }
@@ -106,6 +119,16 @@ impl Rig {
         incarnation: u32,
         areas: [Option<Area<Leaf>>; 2],
     ) -> IoResult<WriteBack<Leaf>> {
+        self.open_by(incarnation, areas, None).await
+    }
+
+    /// By a journal, if there is one.
+    pub async fn open_by(
+        &self,
+        incarnation: u32,
+        areas: [Option<Area<Leaf>>; 2],
+        journal: Option<Journal<Leaf>>,
+    ) -> IoResult<WriteBack<Leaf>> {
         let config = Config {
             pool: Uuid(1),
             log: 1,
@@ -115,12 +138,15 @@ impl Rig {
             dirty_max: 8 << 20,
             max_lag: Nanos::from_secs(30),
             clean_after: Nanos::from_secs(1),
-            cleaning: Cleaning::Ordered,
+            cleaning: match journal {
+                Some(_) => Cleaning::Journaled,
+                None => Cleaning::Ordered,
+            },
             stages: Rc::default(),
         };
         let origin = BoxDevice::new(self.leaf(0));
         let env = self.local.env();
-        let log = WriteBack::open(config, env, self.reported.clone(), areas, origin).await?;
+        let log = WriteBack::open(config, env, self.reported.clone(), areas, journal, origin).await?;
         log.begin();
         Ok(log)
     }

@@ -232,6 +232,10 @@ fn uses(config: &Config, problems: &mut Vec<Problem>) {
             let by = format!("the log of volume {}", volume.name.value);
             take(name, volume.log.line, by, problems);
         }
+        if let Some(journal) = &volume.journal {
+            let by = format!("the journal of volume {}", volume.name.value);
+            take(&journal.value, journal.line, by, problems);
+        }
     }
     for pool in &config.pools {
         for name in &pool.devices.value {

@@ -1,7 +1,7 @@
 //! Whether volumes that are write-back have what that needs.
 
 use super::arrays::{domain, shares};
-use crate::config::{Config, Volume, VolumeMode};
+use crate::config::{At, Config, Name, Volume, VolumeMode};
 use crate::problem::Problem;
 use cache::log::Cleaning;
 use std::time::Duration;
@@ -14,6 +14,7 @@ pub(super) fn agree(config: &Config, problems: &mut Vec<Problem>) {
     let all = config.volumes.iter();
     for volume in all.filter(|v| v.mode.value == VolumeMode::WriteBack) {
         log(config, volume, problems);
+        journal(config, volume, problems);
         limits(volume, problems);
         let name = &volume.name.value;
         if volume.read_only.value {
@@ -59,27 +60,7 @@ fn log(config: &Config, volume: &Volume, problems: &mut Vec<Problem>) {
         return;
     };
     for device in [first, second] {
-        if config.arrays.iter().any(|a| a.name.value == *device) {
-            let what = format!("the log of volume {name} cannot be on an array, {device}");
-            let remedy = "give two devices: the log keeps its own copies";
-            problems.push(Problem::new(line, what, remedy));
-        }
-        let device = config.devices.iter().find(|d| d.name.value == *device);
-        if let Some(device) = device.filter(|device| device.controller.is_empty()) {
-            let what = format!("the log of volume {name} is on a device without `controller`");
-            let remedy = "name what it fails with: two parts of one SSD are one copy";
-            problems.push(Problem::new(device.line, what, remedy));
-        }
-        if let Some(uri) = device.and_then(|device| device.nbd.as_ref()) {
-            let what = format!("the log of volume {name} cannot be on an NBD export");
-            let remedy = "take a device of this machine: a server may carry out a write twice";
-            problems.push(Problem::new(uri.line, what, remedy));
-        }
-        if let Some(device) = device.filter(|d| d.read_only.value) {
-            let what = format!("the log of volume {name} cannot be on a read-only device");
-            let remedy = "remove `read_only` from it, or take another device";
-            problems.push(Problem::new(device.read_only.line, what, remedy));
-        }
+        suits(config, device, &format!("the log of volume {name}"), line, problems);
     }
     if first != second && shares(config, first, second) {
         let what = format!(
@@ -87,6 +68,63 @@ fn log(config: &Config, volume: &Volume, problems: &mut Vec<Problem>) {
             domain(config, first)
         );
         let remedy = "give a device with another `controller`: one that fails takes both copies";
+        problems.push(Problem::new(line, what, remedy));
+    }
+}
+
+/// Appends why `device` cannot have what it is for.
+fn suits(
+    config: &Config,
+    device: &Name,
+    what_for: &str,
+    line: u32,
+    problems: &mut Vec<Problem>,
+) {
+    if config.arrays.iter().any(|a| a.name.value == *device) {
+        let what = format!("{what_for} cannot be on an array, {device}");
+        let remedy = "give a device: the log keeps its own copies";
+        problems.push(Problem::new(line, what, remedy));
+    }
+    let device = config.devices.iter().find(|d| d.name.value == *device);
+    if let Some(device) = device.filter(|device| device.controller.is_empty()) {
+        let what = format!("{what_for} is on a device without `controller`");
+        let remedy = "name what it fails with: two parts of one SSD are one copy";
+        problems.push(Problem::new(device.line, what, remedy));
+    }
+    if let Some(uri) = device.and_then(|device| device.nbd.as_ref()) {
+        let what = format!("{what_for} cannot be on an NBD export");
+        let remedy = "take a device of this machine: a server may carry out a write twice";
+        problems.push(Problem::new(uri.line, what, remedy));
+    }
+    if let Some(device) = device.filter(|d| d.read_only.value) {
+        let what = format!("{what_for} cannot be on a read-only device");
+        let remedy = "remove `read_only` from it, or take another device";
+        problems.push(Problem::new(device.read_only.line, what, remedy));
+    }
+}
+
+/// A journal, if it is to be used; one that is not is kept.
+fn journal(config: &Config, volume: &Volume, problems: &mut Vec<Problem>) {
+    if volume.write_back.value != Cleaning::Journaled {
+        return;
+    }
+    let name = &volume.name.value;
+    let Some(At { value: device, line }) = &volume.journal else {
+        let what = format!("volume {name} is journaled, and has no journal");
+        let remedy = "give `journal` a device that fails with neither of the log";
+        problems.push(Problem::new(volume.write_back.line, what, remedy));
+        return;
+    };
+    let line = *line;
+    suits(config, device, &format!("the journal of volume {name}"), line, problems);
+    let shared = volume.log.value.iter();
+    if let Some(other) = shared.filter(|o| *o != device).find(|o| shares(config, device, o)) {
+        let what = format!(
+            "{name}: its journal needs a controller that its log has not; {device} and {other} \
+             have {}",
+            domain(config, device)
+        );
+        let remedy = "give a device with another `controller`: it is for when the log is lost";
         problems.push(Problem::new(line, what, remedy));
     }
 }
@@ -195,7 +233,7 @@ unix = "/none/socket"
             (
                 "pool = \"fast\"",
                 "pool = \"fast\"\nwrite_back = \"journaled\"",
-                "21: \"journaled\" is no order of write-back: choose \"ordered\", \"coalesced\"",
+                "21: volume db is journaled, and has no journal",
             ),
             (
                 "pool = \"fast\"",
@@ -220,6 +258,48 @@ unix = "/none/socket"
         ] {
             let text = GOOD.replacen(from, to, 1);
             assert_ne!(text, GOOD);
+            let found = problems(&text);
+            assert_eq!(found.len(), 1, "{expected:?}: {found:#?}");
+            assert!(found[0].contains(expected), "{expected:?}: {found:#?}");
+        }
+    }
+
+    #[test]
+    fn what_a_journal_needs() {
+        let journaled = "write_back = \"journaled\"\njournal = \"hdd9\"\n[[listen]]";
+        let device = "[[device]]\nname = \"hdd9\"\npath = \"/none/hdd9\"\ncontroller = \"sas0\"\n[[pool]]";
+        let good = GOOD.replace("[[listen]]", journaled).replace("[[pool]]", device);
+        assert_eq!(problems(&good), Vec::<String>::new(), "beside its origin");
+        let unused = good.replace("\"journaled\"", "\"ordered\"");
+        assert_eq!(problems(&unused), Vec::<String>::new(), "it is kept");
+        for (from, to, expected) in [
+            (
+                "path = \"/none/hdd9\"\ncontroller = \"sas0\"",
+                "path = \"/none/hdd9\"\ncontroller = \"pcie1\"",
+                "28: db: its journal needs a controller that its log has not; hdd9 and ssd1 have pcie1",
+            ),
+            ("journal = \"hdd9\"", "", "27: volume db is journaled, and has no journal"),
+            (
+                "path = \"/none/hdd9\"\ncontroller = \"sas0\"",
+                "path = \"/none/hdd9\"",
+                "14: the journal of volume db is on a device without `controller`",
+            ),
+            (
+                "path = \"/none/hdd9\"",
+                "nbd = \"nbd://h\"",
+                "16: the journal of volume db cannot be on an NBD export",
+            ),
+            (
+                "path = \"/none/hdd9\"",
+                "path = \"/none/hdd9\"\nread_only = true",
+                "17: the journal of volume db cannot be on a read-only device",
+            ),
+            ("\"hdd9\"\n[[listen]]", "\"ssd0\"\n[[listen]]", "28: the journal of volume db uses device ssd0"),
+            ("\"hdd9\"\n[[listen]]", "\"hdd\"\n[[listen]]", "28: the journal of volume db uses device hdd"),
+            ("\"hdd9\"\n[[listen]]", "\"hdd7\"\n[[listen]]", "a device hdd7 that does not exist"),
+        ] {
+            let text = good.replacen(from, to, 1);
+            assert_ne!(text, good);
             let found = problems(&text);
             assert_eq!(found.len(), 1, "{expected:?}: {found:#?}");
             assert!(found[0].contains(expected), "{expected:?}: {found:#?}");

@@ -18,6 +18,7 @@ impl<P: Platform> Node<P> {
         let timer = node.env().timer;
         let mut ejected: HashSet<(Name, DeviceId)> = HashSet::new();
         let mut lost = HashSet::new();
+        let mut forsaken = HashSet::new();
         while !node.stopped.get() {
             timer.sleep(PERIOD).await;
             let before = std::mem::take(&mut ejected);
@@ -38,6 +39,10 @@ impl<P: Platform> Node<P> {
                 }
             }
             for (name, served) in node.volumes.borrow().iter() {
+                if served.volume.inner().has_lost_journal() && forsaken.insert(name.clone()) {
+                    let volume = name.clone();
+                    node.platform.event(Event::JournalLost { volume });
+                }
                 for device in served.volume.inner().lost_copies() {
                     if lost.insert((name.clone(), device.clone())) {
                         node.platform.event(Event::LogDeviceLost {

@@ -20,7 +20,7 @@ use crate::patient::Patient;
 use crate::place::{Opened, Role};
 use crate::platform::Platform;
 use block::{Nanos, Sectors};
-use cache::log::{Candidate, Ledger, Wanted};
+use cache::log::{Candidate, Cleaning, Ledger, Wanted};
 use control::config::{self, Bytes, Name, VolumeMode};
 use futures_util::future::{Either, pending, select};
 use layout::Uuid;
@@ -39,7 +39,7 @@ pub(super) struct FoundLog<P: Platform> {
 }
 
 impl<P: Platform> Node<P> {
-    /// Opens the devices of the log of `volume`; none if it has no log.
+    /// Opens the devices of the log of `volume`, and then its journal; none if it has no log.
     pub(super) async fn log_devices(
         &self,
         volume: &config::Volume,
@@ -54,7 +54,8 @@ impl<P: Platform> Node<P> {
                 volume.name.value
             ));
         }
-        for name in &volume.log.value {
+        let journal = journal_of(volume).into_iter();
+        for name in volume.log.value.iter().chain(journal) {
             let source = self.known(name)?;
             match self.devices.open(&source, Role::Log).await {
                 Ok(lease) => devices.push((name.clone(), Ok(lease))),
@@ -98,12 +99,21 @@ impl<P: Platform> Node<P> {
             }
         };
         let candidates = [candidate(0), candidate(1)];
+        let journal = journal_of(volume).map(|_| candidate(2));
         if let [Ok(_), Ok(_)] = candidates.each_ref().map(|c| c.device.as_ref())
             && candidates[0].domain == candidates[1].domain
         {
             return Err(format!(
                 "{name}: write-back needs two controllers; {} and {} have {}",
                 candidates[0].name, candidates[1].name, candidates[0].domain
+            ));
+        }
+        if let Some(journal) = journal.as_ref().filter(|journal| journal.device.is_ok())
+            && let Some(copy) = candidates.iter().find(|copy| copy.domain == journal.domain)
+        {
+            return Err(format!(
+                "{name}: its journal needs a controller that its log has not; {} and {} have {}",
+                journal.name, copy.name, copy.domain
             ));
         }
         let (witness, hold) = platform.log_witness(name).await.map_err(refusal)?;
@@ -115,13 +125,16 @@ impl<P: Platform> Node<P> {
             uuid: Uuid(platform.uuid()),
             now: platform.clock(),
         };
-        let found = Ledger::open(wanted, env, witness, candidates).await;
+        let found = Ledger::open(wanted, env, witness, candidates, journal).await;
         let found = found.map_err(refusal)?;
         for (device, why) in &found.absent {
-            platform.event(Event::LogDeviceAbsent {
-                volume: name.clone(),
-                device: device.clone(),
-                why: why.clone(),
+            let journal = journal_of(volume);
+            let (volume, device, why) = (name.clone(), device.clone(), why.clone());
+            platform.event(match journal {
+                Some(journal) if journal.as_str() == device => {
+                    Event::JournalAbsent { volume, device, why }
+                }
+                _ => Event::LogDeviceAbsent { volume, device, why },
             });
         }
         Ok(FoundLog {
@@ -328,6 +341,13 @@ impl<P: Platform> Node<P> {
         }
         rested
     }
+}
+
+/// The device of its journal, if it is to have one.
+fn journal_of(volume: &config::Volume) -> Option<&Name> {
+    let journaled = volume.write_back.value == Cleaning::Journaled;
+    let journal = volume.journal.as_ref().filter(|_| journaled);
+    journal.map(|journal| &journal.value)
 }
 
 fn as_it_was(name: &Name, why: &str) -> Refusal {

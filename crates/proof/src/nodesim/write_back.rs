@@ -1,12 +1,13 @@
 //! A write-back volume in whole nodes: killed, cut from the power, without a device of its
-//! log for a while, and at the end of each life with everything but its origin destroyed.
+//! log for a while, and at the end of each life with everything but its origin, and its journal,
+//! destroyed.
 //!
 //! What the engine does at each of its steps is the campaign's of `writeback`; here its
 //! superblocks, its witness and the cache behind it take part.
 
 use crate::cachesim::stamp;
-use crate::writeback::History;
-use block::{Env, Fua, Geometry, Lba, Nanos, SECTOR_BYTES, Sectors};
+use crate::writeback::{History, replay_journal as replay};
+use block::{Env, Fua, Geometry, Lba, Nanos, Pool, SECTOR_BYTES, Sectors};
 use cache::log::Cleaning;
 use control::check::check_alone;
 use control::config::Config;
@@ -33,6 +34,10 @@ controller = "pcie0"
 name = "log1"
 path = "/log1"
 controller = "pcie1"
+[[device]]
+name = "journal"
+path = "/journal"
+controller = "sas0"
 [[pool]]
 name = "fast"
 devices = ["ssd"]
@@ -43,6 +48,7 @@ pool = "fast"
 mode = "write-back"
 write_back = "ORDER"
 log = ["log0", "log1"]
+journal = "journal"
 max_lag = "500ms"
 dirty_max = "1MiB"
 [[listen]]
@@ -53,6 +59,7 @@ const LOGS: [&str; 2] = ["/log0", "/log1"];
 const MAX_LAG: Nanos = Nanos::from_millis(500);
 const SECTORS: u64 = 2048;
 const CLIENTS: u64 = 3;
+const LOG_MIB: u64 = 10;
 const CASES: u64 = 4;
 const LIVES: u64 = 5;
 const BUFFER_BYTES: usize = 24 << 20;
@@ -73,8 +80,11 @@ struct Outside {
     config: Rc<Config>,
     machine: Rc<Machine>,
     origin: Medium,
+    journal: Medium,
     history: Rc<RefCell<History>>,
     version: Rc<Cell<u64>>,
+    /// Groups that a replay of the journal has carried out.
+    replays: Rc<Cell<u64>>,
     /// The origin has answered writes in this life.
     direct: Rc<Cell<bool>>,
     /// Clients are to end.
@@ -83,7 +93,7 @@ struct Outside {
 
 impl Outside {
     /// The origin alone is an earlier state, or each sector of it is, also after a power cut
-    /// of its own.
+    /// of its own; where it has a journal, once that is replayed.
     fn judge(&self) {
         for durable in [false, true] {
             let mut bytes = vec![0; (SECTORS * SECTOR_BYTES) as usize];
@@ -91,26 +101,40 @@ impl Outside {
                 true => self.origin.durable(Lba::ZERO, &mut bytes),
                 false => self.origin.latest(Lba::ZERO, &mut bytes),
             }
-            let sectors = bytes.chunks_exact(SECTOR_BYTES as usize).zip(0..);
-            let image: Vec<_> = sectors.map(|(b, at)| stamp::read(b, at)).collect();
-            let judged = match self.cleaning {
-                Cleaning::Ordered => self.history.borrow().judge(&image),
-                Cleaning::Coalesced => self.history.borrow().judge_apart(&image),
-            };
-            let earlier = judged.unwrap_or_else(|what| {
-                panic!(
-                    "seed {}: the origin alone (durable: {durable}): {what}",
-                    self.seed
-                )
-            });
-            let lag = earlier.lag();
-            let may_lack = !durable || !self.direct.get();
-            assert!(
-                !may_lack || lag <= MAX_LAG,
-                "seed {}: it lacks {lag}",
-                self.seed
-            );
+            let mut images = vec![bytes];
+            if self.cleaning == Cleaning::Journaled {
+                images = vec![images[0].clone(), images.remove(0)];
+                for (bytes, durable) in images.iter_mut().zip([false, true]) {
+                    let (sectors, memory) = (Sectors::from_mib(LOG_MIB), Pool::new(2 << 20));
+                    let replayed = replay(&self.journal, sectors, durable, None, &memory, bytes);
+                    let replayed = replayed.unwrap_or_else(|e| panic!("seed {}: {e}", self.seed));
+                    self.replays.set(self.replays.get() + u64::from(replayed));
+                }
+            }
+            images.iter().for_each(|bytes| self.judge_image(bytes, durable));
         }
+    }
+
+    fn judge_image(&self, bytes: &[u8], durable: bool) {
+        let sectors = bytes.chunks_exact(SECTOR_BYTES as usize).zip(0..);
+        let image: Vec<_> = sectors.map(|(b, at)| stamp::read(b, at)).collect();
+        let judged = match self.cleaning {
+            Cleaning::Ordered | Cleaning::Journaled => self.history.borrow().judge(&image),
+            Cleaning::Coalesced => self.history.borrow().judge_apart(&image),
+        };
+        let earlier = judged.unwrap_or_else(|what| {
+            panic!(
+                "seed {}: the origin alone (durable: {durable}): {what}",
+                self.seed
+            )
+        });
+        let lag = earlier.lag();
+        let may_lack = !durable || !self.direct.get();
+        assert!(
+            !may_lack || lag <= MAX_LAG,
+            "seed {}: it lacks {lag}",
+            self.seed
+        );
     }
 
     async fn client(self, env: Env, gate: Rc<Client>, number: u64, life: u64) {
@@ -245,7 +269,8 @@ async fn live(outside: Outside, local: Local<SimDriver>, life: u64, end: End, aw
     }
 }
 
-fn run(seed: u64, cleaning: Cleaning) {
+/// How many groups of the journal were replayed.
+fn run(seed: u64, cleaning: Cleaning) -> u64 {
     let text = CONFIG.replace("ORDER", cleaning.name());
     let config = Rc::new(check_alone(&text[..], &[]).expect("a sound configuration"));
     let mut world = World::new(seed);
@@ -253,7 +278,7 @@ fn run(seed: u64, cleaning: Cleaning) {
         let (mib, micros) = match device.name.as_str() {
             "origin" => (1, 3000),
             "ssd" => (4, 100),
-            _ => (10, 100),
+            _ => (LOG_MIB, 100),
         };
         let name = device.name.as_str();
         let geometry = Geometry::new(name, Sectors::from_mib(mib), Sectors(1));
@@ -262,17 +287,18 @@ fn run(seed: u64, cleaning: Cleaning) {
         Ok(spec)
     });
     let machine = machine.expect("a sound world");
-    let origin = world
-        .medium(machine.target("/origin"))
-        .expect("it keeps its bytes");
+    let medium = |path| world.medium(machine.target(path)).expect("it keeps its bytes");
+    let (origin, journal) = (medium("/origin"), medium("/journal"));
     let outside = Outside {
         seed,
         cleaning,
         config,
         machine,
         origin,
+        journal,
         history: Rc::new(RefCell::new(History::new(SECTORS as usize))),
         version: Rc::default(),
+        replays: Rc::default(),
         direct: Rc::default(),
         over: Rc::default(),
     };
@@ -306,14 +332,21 @@ fn run(seed: u64, cleaning: Cleaning) {
     let events = outside.machine.take_events();
     let lost = |event: &Event| matches!(event, Event::VolumeNotServed { .. });
     assert!(!events.iter().any(lost), "seed {seed}: {events:?}");
+    outside.replays.get()
 }
 
 #[test]
 fn what_a_node_acknowledged_survives_and_its_origin_alone_is_an_earlier_state() {
-    (0..CASES).for_each(|seed| run(seed, Cleaning::Ordered));
+    (0..CASES).for_each(|seed| assert_eq!(run(seed, Cleaning::Ordered), 0));
 }
 
 #[test]
 fn what_a_node_acknowledged_survives_where_its_origin_gets_windows() {
-    (0..CASES).for_each(|seed| run(seed, Cleaning::Coalesced));
+    (0..CASES).for_each(|seed| assert_eq!(run(seed, Cleaning::Coalesced), 0));
+}
+
+#[test]
+fn what_a_node_acknowledged_survives_and_a_replay_makes_its_origin_an_earlier_state() {
+    let replays = (0..CASES).map(|seed| run(seed, Cleaning::Journaled));
+    assert!(replays.sum::<u64>() > 0, "nothing was to be replayed");
 }

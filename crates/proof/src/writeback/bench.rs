@@ -3,20 +3,26 @@
 
 use super::History;
 use super::case::{Case, Cut, SECTORS};
+use super::replay::replay;
 use super::report::{Landing, Report};
 use crate::cachesim::stamp::{self, Value};
-use block::{IoResult, Nanos, RangeLock, SECTOR_BYTES, TargetId, Timer};
+use block::{IoResult, Nanos, Pool, RangeLock, SECTOR_BYTES, Sectors, TargetId, Timer};
 use cache::log::{Cleaning, Members, Stages};
+use layout::{BLOCK_SECTORS, LOG_AREA, Uuid};
 use sim::{Control, Medium, World};
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+/// What a replay takes at once: a record.
+const MEMORY_BYTES: usize = 2 << 20;
+
 pub(super) struct Bench {
     pub(super) case: Case,
     pub(super) origin: TargetId,
     pub(super) copies: [TargetId; 2],
+    pub(super) journal: Option<TargetId>,
     pub(super) history: RefCell<History>,
     pub(super) report: RefCell<Report>,
     pub(super) control: Control,
@@ -24,6 +30,11 @@ pub(super) struct Bench {
     pub(super) lock: RangeLock,
     pub(super) stages: Rc<Stages>,
     medium: Medium,
+    journal_medium: Option<Medium>,
+    /// Known durably: the journal that is replayed.
+    journal_uuid: Cell<Option<Uuid>>,
+    /// For replays.
+    memory: Pool,
     next: Cell<usize>,
     incarnation: Cell<u32>,
     version: Cell<Value>,
@@ -72,14 +83,24 @@ impl Drop for LastLook {
 }
 
 impl Bench {
-    pub(super) fn new(case: Case, origin: TargetId, copies: [TargetId; 2], world: &World) -> Bench {
+    pub(super) fn new(
+        case: Case,
+        origin: TargetId,
+        copies: [TargetId; 2],
+        journal: Option<TargetId>,
+        world: &World,
+    ) -> Bench {
+        let medium = |disk| world.medium(disk).expect("it keeps bytes");
         Bench {
             history: RefCell::new(History::new(SECTORS as usize)),
             report: RefCell::default(),
             control: world.control(),
             lock: RangeLock::new(),
             stages: Rc::default(),
-            medium: world.medium(origin).expect("it keeps bytes"),
+            medium: medium(origin),
+            journal_medium: journal.map(medium),
+            journal_uuid: Cell::new(None),
+            memory: Pool::new(MEMORY_BYTES),
             next: Cell::new(0),
             incarnation: Cell::new(0),
             version: Cell::new(0),
@@ -92,6 +113,7 @@ impl Bench {
             case,
             origin,
             copies,
+            journal,
         }
     }
 
@@ -130,6 +152,16 @@ impl Bench {
 
     pub(super) fn is_trusted(&self, copy: usize) -> bool {
         !self.lost[copy].get()
+    }
+
+    /// The journal that is known durably.
+    pub(super) fn journal_uuid(&self) -> Option<Uuid> {
+        self.journal_uuid.get()
+    }
+
+    /// It is known durably from now on.
+    pub(super) fn begin_journal(&self, journal: Option<Uuid>) {
+        self.journal_uuid.set(journal);
     }
 
     /// Unplugs a device, if what is owed is elsewhere too.
@@ -227,8 +259,8 @@ impl Bench {
         self.direct.set(false);
     }
 
-    /// The origin alone, as if all else were destroyed: what it would read, and what is
-    /// left of it if it loses its power too. How much is lost.
+    /// The origin alone, as if all but the journal were destroyed: what it would read, and
+    /// what is left of it if it loses its power too. How much is lost.
     pub(super) fn judge_origin(&self) -> Nanos {
         let mut lag = Nanos::ZERO;
         for durable in [false, true] {
@@ -237,33 +269,22 @@ impl Bench {
                 true => self.medium.durable(block::Lba::ZERO, &mut bytes),
                 false => self.medium.latest(block::Lba::ZERO, &mut bytes),
             }
-            let sectors = bytes.chunks_exact(SECTOR_BYTES as usize);
-            let image: Vec<Option<Value>> = sectors
-                .zip(0..)
-                .map(|(b, sector)| stamp::read(b, sector))
-                .collect();
-            let history = self.history.borrow();
-            let judged = match self.case.cleaning {
-                Cleaning::Ordered => history.judge(&image),
-                Cleaning::Coalesced => history.judge_apart(&image),
+            let after = if durable { ", after a power cut of its own," } else { "" };
+            let journal = self.journal_medium.as_ref().zip(self.journal_uuid.get());
+            let Some((journal, uuid)) = journal else {
+                lag = lag.max(self.judge(&bytes, after));
+                continue;
             };
-            match judged {
-                Ok(earlier) if self.direct.get() => {
-                    lag = lag.max(earlier.lag().min(self.case.max_lag))
+            for journal_durable in [false, true] {
+                let (mut bytes, memory) = (bytes.clone(), &self.memory);
+                let half = self.case.journal.as_ref().map_or(0, |journal| journal.half);
+                let sectors = Sectors((LOG_AREA + 2 * half) * BLOCK_SECTORS);
+                match replay(journal, sectors, journal_durable, Some(uuid), memory, &mut bytes) {
+                    Ok(true) => self.report.borrow_mut().land(Landing::Replayed),
+                    Ok(false) => {}
+                    Err(what) => self.violate(what),
                 }
-                Ok(earlier) => lag = lag.max(earlier.lag()),
-                Err(what) => self.violate(format!(
-                    "the origin alone{} is {}: {what}",
-                    if durable {
-                        ", after a power cut of its own,"
-                    } else {
-                        ""
-                    },
-                    match self.case.cleaning {
-                        Cleaning::Ordered => "no earlier state",
-                        Cleaning::Coalesced => "nothing that was written",
-                    }
-                )),
+                lag = lag.max(self.judge(&bytes, after));
             }
         }
         if lag > self.case.max_lag {
@@ -274,6 +295,29 @@ impl Bench {
         }
         self.report.borrow_mut().destroyed += 1;
         lag
+    }
+
+    fn judge(&self, bytes: &[u8], after: &str) -> Nanos {
+        let sectors = bytes.chunks_exact(SECTOR_BYTES as usize);
+        let image: Vec<Option<Value>> = sectors
+            .zip(0..)
+            .map(|(b, sector)| stamp::read(b, sector))
+            .collect();
+        let history = self.history.borrow();
+        let (judged, no) = match self.case.cleaning {
+            Cleaning::Ordered | Cleaning::Journaled => {
+                (history.judge(&image), "no earlier state")
+            }
+            Cleaning::Coalesced => (history.judge_apart(&image), "nothing that was written"),
+        };
+        match judged {
+            Ok(earlier) if self.direct.get() => earlier.lag().min(self.case.max_lag),
+            Ok(earlier) => earlier.lag(),
+            Err(what) => {
+                self.violate(format!("the origin alone{after} is {no}: {what}"));
+                Nanos::ZERO
+            }
+        }
     }
 }
 
@@ -286,6 +330,14 @@ impl Members for Ledger {
             self.1.sleep(self.0.case.reporting).await;
             self.0.lost[usize::from(member)].set(true);
             self.0.write_direct();
+            Ok(())
+        })
+    }
+
+    fn forsake_journal(&self) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
+        Box::pin(async move {
+            self.1.sleep(self.0.case.reporting).await;
+            self.0.begin_journal(None);
             Ok(())
         })
     }

@@ -2,6 +2,7 @@
 
 use block::{Nanos, Sectors};
 use cache::log::{Cleaning, Stage};
+use layout::JOURNAL_HALF_MIN;
 use sim::{Domain, Rng, Span};
 use std::ops::Range;
 
@@ -9,6 +10,8 @@ use std::ops::Range;
 pub(super) const ORIGIN: Domain = Domain(1);
 /// The power domains of the two devices of the pool.
 pub(super) const COPIES: [Domain; 2] = [Domain(2), Domain(4)];
+/// The power domain of the journal.
+pub(super) const JOURNAL: Domain = Domain(5);
 /// The daemon's own: a kill of the process.
 pub(super) const DAEMON: Domain = Domain(3);
 
@@ -18,6 +21,9 @@ pub(super) const SECTORS: u64 = 4096;
 const SEGMENTS: [u32; 2] = [8, 24];
 /// What the origin may lack, likewise.
 const DIRTY_MAX: [u64; 2] = [1 << 20, 8 << 20];
+
+/// Blocks of each half of a journal, at the least and with room.
+const HALVES: [u64; 2] = [JOURNAL_HALF_MIN, 3 * JOURNAL_HALF_MIN];
 
 /// One step of a client's script.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,6 +53,8 @@ pub struct Loss {
     pub origin: bool,
     /// Devices of the pool lose theirs.
     pub copies: [bool; 2],
+    /// The journal loses its.
+    pub journal: bool,
 }
 
 /// The end of a life.
@@ -93,6 +101,19 @@ pub struct Case {
     pub clean_after: Nanos,
     /// How long it takes until the loss of a device is known durably.
     pub reporting: Nanos,
+    /// What the journal is like, of a log that has one.
+    pub journal: Option<JournalCase>,
+}
+
+/// A journal.
+#[derive(Clone, Debug)]
+pub struct JournalCase {
+    /// Blocks of each half.
+    pub half: u64,
+    /// Service times.
+    pub time: Span,
+    /// How likely a write to it fails.
+    pub fails: f64,
 }
 
 impl Case {
@@ -117,7 +138,7 @@ impl Case {
             }
         };
         // Long windows need room and time.
-        let long = usize::from(cleaning == Cleaning::Coalesced && rng.chance(0.6));
+        let long = usize::from(cleaning != Cleaning::Ordered && rng.chance(0.6));
         let lag_max = [20_000, 200_000][long];
         let cuts = rng.between(1, 6);
         Case {
@@ -135,6 +156,11 @@ impl Case {
             max_lag: Nanos::from_micros(rng.between(500, lag_max)),
             clean_after: Nanos::from_micros(if rng.chance(0.5) { 0 } else { rng.below(5000) }),
             reporting: Nanos::from_micros(rng.between(1, 300)),
+            journal: (cleaning == Cleaning::Journaled).then(|| JournalCase {
+                half: HALVES[usize::from(rng.chance(0.5))],
+                time: span(rng, 4, 200),
+                fails: if rng.chance(0.3) { 0.02 } else { 0.0 },
+            }),
         }
     }
 }
@@ -142,6 +168,10 @@ impl Case {
 fn cut(rng: &mut Rng, loses: bool, cleaning: Cleaning) -> Cut {
     let stages = Stage::of(cleaning);
     let amid = rng.chance(0.5).then(|| match rng.below(4) {
+        0 if loses && cleaning == Cleaning::Journaled => {
+            [Stage::Loss, Stage::Degraded, Stage::Retire][rng.below(3) as usize]
+        }
+        1 if cleaning == Cleaning::Journaled && rng.chance(0.3) => Stage::Forsake,
         0 if loses => [Stage::Loss, Stage::Degraded][rng.below(2) as usize],
         _ => stages[rng.below(stages.len() as u64) as usize],
     });
@@ -156,6 +186,9 @@ fn cut(rng: &mut Rng, loses: bool, cleaning: Cleaning) -> Cut {
                 | Stage::Scan
                 | Stage::Double
                 | Stage::Fence
+                | Stage::Retire
+                | Stage::Forsake
+                | Stage::Redo
         )
     );
     let after = match rng.below(4) {
@@ -170,15 +203,18 @@ fn cut(rng: &mut Rng, loses: bool, cleaning: Cleaning) -> Cut {
         3 => [false, true],
         _ => [true, true],
     };
-    Cut {
+    let mut cut = Cut {
         after,
         amid,
         loss: Loss {
             origin: rng.chance(0.4),
             copies: loss,
+            journal: false,
         },
         missing: (loses && rng.chance(0.3)).then(|| rng.below(2) as usize),
-    }
+    };
+    cut.loss.journal = cleaning == Cleaning::Journaled && rng.chance(0.4);
+    cut
 }
 
 /// What the clients of a case like to do.

@@ -2,14 +2,14 @@
 //! in order unless the power goes first.
 
 use super::bench::{Bench, Ledger};
-use super::case::{COPIES, Cut, DAEMON, ORIGIN, SECTORS, Step};
+use super::case::{COPIES, Cut, DAEMON, JOURNAL, ORIGIN, SECTORS, Step};
 use crate::cachesim::stamp::{self, ANYTHING, Value, ZERO};
 use block::{
-    Access, BoxDevice, Device, Extent, Fua, Gate, IoResult, Lba, Nanos, SECTOR_BYTES, Sectors,
+    Access, BoxDevice, Device, Extent, Fua, Gate, IoError, IoResult, Kind, Lba, Nanos, SECTOR_BYTES, Sectors,
 };
-use cache::log::{Area, Config, WriteBack};
+use cache::log::{Area, Config, Journal, WriteBack};
 use futures_util::future::join_all;
-use layout::Uuid;
+use layout::{JournalSuperblock, Uuid};
 use shard::{Disk, Local};
 use sim::{Rng, SimDriver};
 use std::ops::Range;
@@ -19,6 +19,9 @@ use std::rc::Rc;
 const PIECE: u64 = 128;
 /// Attempts to flush the origin before a life begins.
 const ATTEMPTS: u32 = 50;
+
+/// Names the log.
+const POOL: Uuid = Uuid(77);
 
 type Leaf = Disk<SimDriver>;
 type Served = Gate<WriteBack<Leaf>>;
@@ -42,6 +45,8 @@ pub(super) async fn live(bench: Rc<Bench>, local: Local<SimDriver>, cut: Option<
         if let Err(error) = log.drain().await {
             bench.violate(format!("it does not drain: {error}"));
         }
+        bench.drained(log.status().dirty_bytes);
+        log.retire_journal().await;
         bench.drained(log.status().dirty_bytes);
         read_back(&bench, &gate).await;
     }
@@ -78,7 +83,12 @@ pub(super) fn domains(cut: &Cut) -> impl Iterator<Item = sim::Domain> {
     let origin = cut.loss.origin.then_some(ORIGIN);
     let copies = COPIES.into_iter().zip(cut.loss.copies);
     let copies = copies.filter_map(|(domain, lost)| lost.then_some(domain));
-    [DAEMON].into_iter().chain(origin).chain(copies)
+    let journal = cut.loss.journal.then_some(JOURNAL);
+    [DAEMON]
+        .into_iter()
+        .chain(origin)
+        .chain(copies)
+        .chain(journal)
 }
 
 async fn open(bench: &Rc<Bench>, local: &Local<SimDriver>) -> IoResult<WriteBack<Leaf>> {
@@ -94,7 +104,7 @@ async fn open(bench: &Rc<Bench>, local: &Local<SimDriver>) -> IoResult<WriteBack
     }
     bench.origin_flushed();
     let config = Config {
-        pool: Uuid(77),
+        pool: POOL,
         log: 1,
         volume: 1,
         incarnation: bench.incarnation(),
@@ -118,7 +128,40 @@ async fn open(bench: &Rc<Bench>, local: &Local<SimDriver>) -> IoResult<WriteBack
     };
     let members = Rc::new(Ledger(bench.clone(), env.timer.clone()));
     let areas = [area(0), area(1)];
-    WriteBack::open(config, env, members, areas, BoxDevice::new(origin)).await
+    let journal = journal(bench, local, config.incarnation).await?;
+    WriteBack::open(config, env, members, areas, journal, BoxDevice::new(origin)).await
+}
+
+/// The journal that is known durably, else a new one, unless that fails.
+async fn journal(
+    bench: &Rc<Bench>,
+    local: &Local<SimDriver>,
+    incarnation: u32,
+) -> IoResult<Option<Journal<Leaf>>> {
+    let Some((case, target)) = bench.case.journal.as_ref().zip(bench.journal) else {
+        return Ok(None);
+    };
+    let (device, memory) = (local.disk(target)?, local.env().pool);
+    if bench.journal_uuid().is_some() {
+        let journal = Journal::open(device, memory).await?;
+        return match journal {
+            Ok(journal) => Ok(Some(journal)),
+            Err(error) => Err(IoError::new(Kind::Corrupt, error.to_string())),
+        };
+    }
+    let superblock = JournalSuperblock {
+        journal: Uuid(u128::from(incarnation)),
+        log: POOL,
+        sequence: 1,
+        retired: 0,
+        half: case.half,
+        sectors: SECTORS,
+        volume: "db".into(),
+        identity: Vec::new(),
+    };
+    let journal = Journal::format(device, memory, superblock).await.ok();
+    bench.begin_journal(journal.as_ref().map(|journal| journal.superblock().journal));
+    Ok(journal)
 }
 
 /// All that is read is what may be there, and from then on it is what is there.

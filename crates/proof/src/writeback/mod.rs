@@ -8,8 +8,8 @@
 //! - no acknowledged write is lost while a copy or the origin has it;
 //! - what was flushed, or forced, is durable;
 //! - the origin alone, as if the pool were destroyed at each cut, is an earlier state,
-//!   also after a power cut of its own, and lacks no more than `max_lag`. Of a log that
-//!   keeps no order each sector alone is something that was written there, and lacks no more;
+//!   also after a power cut of its own, and lacks no more than `max_lag`; of a log with a
+//!   journal once that is replayed, as it reads or after a power cut. Of a log that keeps no order each sector alone is something that was written there, and lacks no more;
 //! - no client is given an error, and every life ends.
 
 mod bench;
@@ -17,6 +17,7 @@ mod case;
 mod command;
 mod history;
 mod life;
+mod replay;
 mod report;
 mod run;
 
@@ -25,6 +26,8 @@ use cache::log::Cleaning;
 pub use case::{Case, Cut, Loss, Step};
 pub use command::command;
 pub use history::{Earlier, Flush, History, Op};
+#[cfg(all(test, feature = "nodes"))]
+pub(crate) use replay::replay as replay_journal;
 pub use report::{Landing, Report, Summary, Totals};
 pub use run::{campaign, run};
 

@@ -18,6 +18,8 @@ pub enum Landing {
     Unplugged,
     /// A daemon started without one.
     Missing,
+    /// The origin alone was judged after a replay of the journal.
+    Replayed,
 }
 
 impl Landing {
@@ -30,7 +32,8 @@ impl Landing {
             Landing::Unplugged,
             Landing::Missing,
         ];
-        stages.chain(others)
+        let replayed = (cleaning == Cleaning::Journaled).then_some(Landing::Replayed);
+        stages.chain(others).chain(replayed)
     }
 
     /// Its name in reports.

@@ -1,12 +1,13 @@
 //! Runs a case: lives of a daemon on the same disks, one after the other, and many cases.
 
 use super::bench::{Bench, Watched};
-use super::case::{COPIES, Case, Cut, DAEMON, ORIGIN, size};
+use super::case::{COPIES, Case, Cut, DAEMON, JOURNAL, ORIGIN, size};
 use super::life;
 use super::report::{Landing, Report, Totals};
 use crate::campaign::over;
 use block::{Geometry, Nanos, Sectors, ShardId};
 use cache::log::Cleaning;
+use layout::{BLOCK_SECTORS, LOG_AREA};
 use sim::{
     Budget, Class, DiskSpec, Effect, Ops, Outcome, Plan, Point, PowerCut, Rule, Service, Sim, When,
     World,
@@ -56,7 +57,12 @@ fn run_once(case: Case) -> Report {
             true,
         )
     });
-    let bench = Rc::new(Bench::new(case, origin, copies, &world));
+    let journal = case.journal.as_ref().map(|journal| {
+        let sectors = Sectors((LOG_AREA + 2 * journal.half) * BLOCK_SECTORS);
+        let name = "journal".into();
+        add(name, sectors, Sectors(8), journal.time, JOURNAL, true)
+    });
+    let bench = Rc::new(Bench::new(case, origin, copies, journal, &world));
     let mut sim = Sim::new(world);
     let mut cuts = bench.case.cuts.clone().into_iter();
     while one_life(&mut sim, &bench, cuts.next()) {}
@@ -66,7 +72,7 @@ fn run_once(case: Case) -> Report {
     let torn = torn.count();
     drop(world);
     (0..torn).for_each(|_| bench.report.borrow_mut().land(Landing::Torn));
-    for disk in copies.iter().chain([&origin]) {
+    for disk in copies.iter().chain([&origin]).chain(&journal) {
         let overlaps = sim.world().overlaps(*disk);
         if overlaps > 0 {
             bench.violate(format!("{overlaps} writes overlapped on target {}", disk.0));
@@ -111,14 +117,15 @@ fn one_life(sim: &mut Sim, bench: &Rc<Bench>, cut: Option<Cut>) -> bool {
 }
 
 fn plan(bench: &Bench, steps: u64, cut: Option<Cut>) -> Plan {
-    let fails = bench.case.origin_fails;
-    let failing = Rule {
-        disk: bench.origin,
+    let failing = |(disk, fails)| Rule {
+        disk,
         ops: Ops::Writes,
         within: None,
         when: When::Chance(fails),
         effect: Effect::Fail(block::Kind::Other),
     };
+    let of_journal = bench.journal.zip(bench.case.journal.as_ref().map(|j| j.fails));
+    let disks = [(bench.origin, bench.case.origin_fails)].into_iter().chain(of_journal);
     let at_a_step = cut.filter(|cut| cut.amid.is_none());
     let cuts = at_a_step.iter().flat_map(|cut| {
         let at = Point::Step(steps + cut.after);
@@ -128,7 +135,7 @@ fn plan(bench: &Bench, steps: u64, cut: Option<Cut>) -> Plan {
         })
     });
     Plan {
-        rules: (fails > 0.0).then_some(failing).into_iter().collect(),
+        rules: disks.filter(|(_, fails)| *fails > 0.0).map(failing).collect(),
         cuts: cuts.collect(),
         ..Plan::default()
     }

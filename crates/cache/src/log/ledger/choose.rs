@@ -219,6 +219,7 @@ fn new(
             devices: names.clone(),
             host: wanted.host.clone(),
             identity: wanted.identity.clone(),
+            journal: None,
         },
         is_new: true,
     })

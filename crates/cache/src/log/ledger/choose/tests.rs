@@ -32,6 +32,7 @@ fn superblock(copy: Option<u8>, sequence: u64, epoch: u64, mask: [bool; 2]) -> L
         devices: ["ssd0".into(), "ssd1".into()],
         host: "host".into(),
         identity: b"archive".to_vec(),
+        journal: None,
     }
 }
 

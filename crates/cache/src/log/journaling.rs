@@ -1,0 +1,243 @@
+//! Loads go through the journal: written, flushed and committed before the origin gets any of
+//! them.
+//!
+//! A journal that fails is given up until the next opening. That is known durably before the
+//! origin gets anything else, and it gets what is owed in order from then on.
+
+use super::copies::RETRY;
+use super::index::Index;
+use super::journal::Journal;
+use super::load::Load;
+use super::stage::Stage;
+use super::{Cleaning, Inner};
+use block::{Buf, Device, Fua, IoResult};
+use layout::{
+    BLOCK_BYTES, Became, JournalCommit, RECORD_BLOCKS_MAX, RECORD_EXTENTS_MAX, Record,
+    RecordExtent, block_crc,
+};
+
+/// What became of a load.
+pub(super) enum Journaled {
+    /// It may go to the origin.
+    Committed,
+    /// Nothing of it may, and the next is of another order.
+    Forsaken,
+}
+
+impl<P: Device> Inner<P> {
+    /// The journal, while it takes part.
+    pub(super) fn journal(&self) -> Option<&Journal<P>> {
+        self.journal.as_ref().filter(|journal| journal.is_online())
+    }
+
+    /// What order the origin gets writes in now.
+    pub(super) fn cleaning(&self) -> Cleaning {
+        match self.config.cleaning {
+            Cleaning::Journaled if self.journal().is_none() => Cleaning::Ordered,
+            cleaning => cleaning,
+        }
+    }
+
+    /// The number up to which a former incarnation has begun to carry out what is owed: it is
+    /// committed, and the next load.
+    pub(super) fn redo_to(&self) -> Option<u64> {
+        let done_to = self.state.borrow().done_to;
+        let pending = self.journal()?.pending()?;
+        Some(pending.to).filter(|to| *to > done_to)
+    }
+
+    /// Commits a load. An error is one of the log.
+    pub(super) async fn commit(&self, load: &Load) -> IoResult<Journaled> {
+        let Some(journal) = self.journal() else {
+            return Ok(Journaled::Committed);
+        };
+        let _held = journal.changing.lock().await;
+        let (group, mut at) = journal.next();
+        let mut commit = JournalCommit {
+            group,
+            incarnation: self.config.incarnation,
+            to: load.next.number,
+            written_at: load.written_at,
+            records: 0,
+            blocks: 0,
+        };
+        let mut written = Ok(());
+        {
+            let _under = self.stages.enter(Stage::JournalBody);
+            for extents in parts(&load.newest) {
+                let part = self.part(journal, &load.newest, &commit, extents).await?;
+                let blocks = (part.len() / BLOCK_BYTES) as u64;
+                written = journal.write(at, part.share(), Fua::No).await;
+                if written.is_err() {
+                    break;
+                }
+                at += blocks;
+                commit.records += 1;
+                commit.blocks += blocks;
+            }
+        }
+        if written.is_ok() {
+            let _under = self.stages.enter(Stage::JournalFlush);
+            written = journal.flush().await;
+        }
+        if written.is_ok() {
+            let _under = self.stages.enter(Stage::JournalCommit);
+            written = journal.commit(commit).await;
+        }
+        if written.is_err() {
+            self.forsake(journal).await;
+            return Ok(Journaled::Forsaken);
+        }
+        Ok(Journaled::Committed)
+    }
+
+    /// The next record of a group, with its data.
+    async fn part(
+        &self,
+        journal: &Journal<P>,
+        newest: &Index,
+        commit: &JournalCommit,
+        extents: Vec<RecordExtent>,
+    ) -> IoResult<Buf> {
+        let data = extents.iter().filter(|e| e.became == Became::Data);
+        let blocks = |extent: &RecordExtent| extent.block..extent.block + u64::from(extent.count);
+        let pieces = data.flat_map(|extent| newest.pieces(blocks(extent)));
+        let pieces: Vec<_> = pieces.collect();
+        let bytes = (1 + count(&extents) as usize) * BLOCK_BYTES;
+        let (mut head, mut data) = self.memory(bytes).await.split_at(BLOCK_BYTES);
+        if !data.is_empty() {
+            let (read, result) = self.read_pieces(pieces, data).await;
+            data = read;
+            result?;
+        }
+        let record = Record {
+            number: commit.records,
+            incarnation: commit.incarnation,
+            segment: commit.group,
+            interval: 0,
+            done_to: 0,
+            fence: 0,
+            written_at: commit.written_at,
+            log: self.config.log,
+            extents,
+            crcs: data.chunks(BLOCK_BYTES).map(block_crc).collect(),
+        };
+        record.encode(journal.superblock().journal, &mut head);
+        Ok(Buf::join(vec![head, data], &self.env.pool))
+    }
+
+    /// The origin may get what no group has.
+    pub(super) async fn retire_journal(&self) {
+        let Some(journal) = &self.journal else {
+            return;
+        };
+        if journal.pending().is_none() {
+            return;
+        }
+        let _held = journal.changing.lock().await;
+        if journal.pending().is_some() {
+            let _under = self.stages.enter(Stage::Retire);
+            if journal.retire().await.is_err() {
+                self.forsake(journal).await;
+            }
+        }
+    }
+
+    async fn forsake(&self, journal: &Journal<P>) {
+        let _under = self.stages.enter(Stage::Forsake);
+        while self.copies.members.forsake_journal().await.is_err() {
+            self.env.timer.sleep(RETRY).await;
+        }
+        journal.forsaken();
+        self.changed.notify();
+    }
+}
+
+/// Blocks of data.
+fn count(extents: &[RecordExtent]) -> u32 {
+    let data = extents.iter().filter(|e| e.became == Became::Data);
+    data.map(|extent| extent.count).sum()
+}
+
+/// What each record of a group has: all but the last is full of blocks or of extents.
+fn parts(newest: &Index) -> Vec<Vec<RecordExtent>> {
+    let cleared = newest.cleared().map(|(blocks, became)| RecordExtent {
+        block: blocks.start,
+        count: (blocks.end - blocks.start) as u32,
+        became,
+    });
+    let runs = newest.runs(u64::from(RECORD_BLOCKS_MAX)).into_iter();
+    let runs = runs.map(|blocks| RecordExtent {
+        block: blocks.start,
+        count: (blocks.end - blocks.start) as u32,
+        became: Became::Data,
+    });
+    let mut parts: Vec<Vec<RecordExtent>> = Vec::new();
+    for mut extent in cleared.chain(runs) {
+        loop {
+            let open = parts.last_mut().filter(|part| {
+                part.len() < RECORD_EXTENTS_MAX as usize && count(part) < RECORD_BLOCKS_MAX
+            });
+            let Some(part) = open else {
+                parts.push(Vec::new());
+                continue;
+            };
+            let fits = match extent.became {
+                Became::Data => extent.count.min(RECORD_BLOCKS_MAX - count(part)),
+                Became::Zero | Became::Discarded => extent.count,
+            };
+            part.push(RecordExtent {
+                count: fits,
+                ..extent
+            });
+            extent.block += u64::from(fits);
+            extent.count -= fits;
+            if extent.count == 0 {
+                break;
+            }
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// What is in the parts is what is in the index, and there are no more than there is
+        /// room for.
+        #[test]
+        fn parts_have_it_all_and_are_full(
+            records in prop::collection::vec((0u64..4000, 1u32..128, 0u8..4), 1..200),
+        ) {
+            let mut index = Index::default();
+            for (number, (block, count, kind)) in (0..).zip(records) {
+                let became = [Became::Data, Became::Zero, Became::Discarded, Became::Data];
+                let became = became[kind as usize];
+                let crcs = vec![0; if became == Became::Data { count as usize } else { 0 }];
+                let at = number as u32 * 256 + 1;
+                index.insert(number, &[RecordExtent { block, count, became }], at, &crcs);
+            }
+            let parts = parts(&index);
+            let mut changed = std::collections::BTreeMap::new();
+            for extent in parts.iter().flatten() {
+                let blocks = extent.block..extent.block + u64::from(extent.count);
+                for block in blocks {
+                    prop_assert_eq!(changed.insert(block, extent.became), None);
+                }
+            }
+            let cleared = index.cleared().flat_map(|(run, became)| run.map(move |b| (b, became)));
+            let data = index.runs(u64::MAX).into_iter().flatten().map(|b| (b, Became::Data));
+            let expected = cleared.chain(data).collect();
+            prop_assert_eq!(changed, expected);
+            for part in &parts {
+                prop_assert!(!part.is_empty() && count(part) <= RECORD_BLOCKS_MAX);
+                prop_assert!(part.len() <= RECORD_EXTENTS_MAX as usize);
+            }
+            let most = index.changes() / u64::from(RECORD_BLOCKS_MAX) + 1;
+            prop_assert!(parts.len() as u64 <= most, "{} of {most}", parts.len());
+        }
+    }
+}

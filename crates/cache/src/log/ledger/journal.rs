@@ -1,0 +1,107 @@
+//! Which device may be the journal of a log, and whether what it holds may be replayed.
+//!
+//! Invariant: a journal that holds a part of what an origin lacks is used by its own log, or
+//! left as it is; one that was given up is void.
+
+use super::{Candidate, Wanted, probe};
+use crate::log::journal::Journal;
+use block::{Device, Env};
+use layout::{BLOCK_SECTORS, JournalSuperblock, LogSuperblock, SuperblockError, Uuid, journal_half};
+
+/// What the journal is from now on.
+pub(super) enum Choice<P> {
+    /// There is none. Of one that cannot be used: why.
+    None(Option<(String, String)>),
+    /// What it holds counts.
+    Use(Journal<P>),
+    /// It begins anew.
+    Format(P, JournalSuperblock),
+}
+
+/// What becomes of the journal of a log that is about to be what `next` says.
+pub(super) async fn choose<P: Device + Clone>(
+    wanted: &Wanted,
+    next: &LogSuperblock,
+    is_new: bool,
+    candidate: Option<Candidate<P>>,
+    env: &Env,
+) -> Result<Choice<P>, String> {
+    let volume = &wanted.volume;
+    let Some(Candidate { name, device, .. }) = candidate else {
+        return match &next.journal {
+            Some((_, name)) if next.owes => Err(format!(
+                "{volume} is not served: {name} is its journal, which may have a part of what its \
+                 origin has half; give it as `journal` until an end in order has drained the log"
+            )),
+            _ => Ok(Choice::None(None)),
+        };
+    };
+    let absent = |why: String| match is_new {
+        true => Err(format!("the log of {volume} needs its journal at first: {name}: {why}")),
+        false => Ok(Choice::None(Some((name.clone(), why)))),
+    };
+    let device = match device {
+        Ok(device) => device,
+        Err(why) => return absent(why),
+    };
+    let blocks = device.geometry().sectors.0 / BLOCK_SECTORS;
+    let Some(half) = journal_half(blocks) else {
+        return Err(format!("{name} is too small: a journal needs 9 MiB"));
+    };
+    let other = |what: String| {
+        Err(format!(
+            "{name} {what}: it cannot have the journal of {volume}; give another device, or lose \
+             that with `hotset pool format --yes`"
+        ))
+    };
+    let format = || {
+        let superblock = JournalSuperblock {
+            journal: Uuid(wanted.uuid.0.wrapping_add(1).max(1)),
+            log: next.log,
+            sequence: 1,
+            retired: 0,
+            half,
+            sectors: wanted.sectors,
+            volume: volume.clone(),
+            identity: wanted.identity.clone(),
+        };
+        Ok(Choice::Format(device.clone(), superblock))
+    };
+    let journal = match Journal::open(device.clone(), env.pool.clone()).await {
+        Ok(Ok(journal)) => journal,
+        Ok(Err(SuperblockError::Blank)) => {
+            return match probe(&device, env).await {
+                Ok(None) => format(),
+                Ok(Some(foreign)) => other(format!("holds {foreign}")),
+                Err(error) => absent(error.to_string()),
+            };
+        }
+        Ok(Err(SuperblockError::Damaged(how))) => {
+            return absent(format!("its superblock is damaged: {how}"));
+        }
+        Ok(Err(SuperblockError::Foreign(what))) => return other(format!("holds {what}")),
+        Ok(Err(error)) => return other(error.to_string()),
+        Err(error) => return absent(error.to_string()),
+    };
+    let found = journal.superblock();
+    if found.volume != *volume {
+        return Err(format!(
+            "{name} has the journal of volume {}; give each volume its own",
+            found.volume
+        ));
+    }
+    let named = next.journal.as_ref().map(|(uuid, _)| *uuid);
+    if found.log == next.log && named == Some(found.journal) {
+        if found.half_at(1) + found.half > blocks {
+            return absent(format!("it has {blocks} blocks, and had more"));
+        }
+        return Ok(Choice::Use(journal));
+    }
+    if found.log != next.log && journal.pending().is_some() {
+        return Err(format!(
+            "{volume} is not served: {name} has a part of what its origin may have half, of a log \
+             that is not here; `hotset pool recover` carries it out"
+        ));
+    }
+    format()
+}

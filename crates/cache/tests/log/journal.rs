@@ -1,0 +1,233 @@
+//! The journal: which device it may be, what is replayed of it, and what follows from its loss.
+
+use crate::rig::{Leaf, Rig, run};
+use block::{BoxDevice, Device, Fua, IoResult, Kind, Lba, Nanos};
+use cache::log::{Candidate, Journal, Ledger, Opened, Wanted};
+use layout::{JOURNAL_HALF_MIN, JournalCommit, JournalSuperblock, Uuid};
+
+const JOURNAL: usize = 3;
+const WITNESS: usize = 4;
+
+fn superblock(volume: &str, log: Uuid) -> JournalSuperblock {
+    JournalSuperblock {
+        journal: Uuid(9),
+        log,
+        sequence: 1,
+        retired: 0,
+        half: JOURNAL_HALF_MIN,
+        sectors: 64 << 11,
+        volume: volume.into(),
+        identity: Vec::new(),
+    }
+}
+
+async fn format(rig: &Rig, superblock: JournalSuperblock) -> Journal<Leaf> {
+    let memory = rig.local.env().pool;
+    let journal = Journal::format(rig.leaf(JOURNAL), memory, superblock);
+    journal.await.unwrap()
+}
+
+async fn reopened(rig: &Rig) -> Journal<Leaf> {
+    let journal = Journal::open(rig.leaf(JOURNAL), rig.local.env().pool).await;
+    journal.unwrap().unwrap()
+}
+
+fn candidate(rig: &Rig, disk: usize, name: &str) -> Candidate<BoxDevice> {
+    Candidate {
+        name: name.into(),
+        domain: name.into(),
+        device: Ok(BoxDevice::new(rig.leaf(disk))),
+    }
+}
+
+/// Opens the log of `db`, with the `journal` on that disk.
+async fn open(rig: &Rig, journal: Option<Candidate<BoxDevice>>) -> IoResult<Opened<BoxDevice>> {
+    let wanted = Wanted {
+        volume: "db".into(),
+        sectors: 64 << 11,
+        identity: b"archive".to_vec(),
+        host: "here".into(),
+        uuid: Uuid(77 + u128::from(rig.now().0)),
+        now: Nanos(1),
+    };
+    let copies = [candidate(rig, 1, "ssd0"), candidate(rig, 2, "ssd1")];
+    let witness = BoxDevice::new(rig.leaf(WITNESS));
+    Ledger::open(wanted, rig.local.env(), witness, copies, journal).await
+}
+
+async fn put(rig: &Rig, disk: usize, block: u64, bytes: impl FnOnce(&mut [u8])) {
+    let mut buf = rig.local.env().pool.get(4096).await;
+    buf.fill(0);
+    bytes(&mut buf);
+    let disk = rig.leaf(disk);
+    let written = disk.write(Lba(block * 8), buf.share(), Fua::Yes);
+    written.await.unwrap();
+}
+
+async fn all(rig: &Rig, disk: usize) -> Vec<u8> {
+    let buf = rig.local.env().pool.get(1 << 20).await;
+    let (buf, read) = rig.leaf(disk).read(Lba(0), buf).await;
+    read.unwrap();
+    buf.to_vec()
+}
+
+async fn refused(rig: &Rig, journal: Option<Candidate<BoxDevice>>, expected: &str) {
+    let mut before = Vec::new();
+    for disk in 1..=WITNESS {
+        before.push(all(rig, disk).await);
+    }
+    let error = open(rig, journal).await.err().expect("it is refused");
+    assert_eq!(error.kind(), Kind::Invalid);
+    assert!(error.to_string().contains(expected), "{error}");
+    for (disk, before) in (1..).zip(before) {
+        assert!(all(rig, disk).await == before, "disk {disk} was written");
+    }
+}
+
+#[test]
+fn what_cannot_be_a_journal_is_left_as_it_is() {
+    run(|rig| async move {
+        let journal = || Some(candidate(&rig, JOURNAL, "hdd9"));
+        let small = Some(candidate(&rig, WITNESS, "tiny"));
+        refused(&rig, small, "tiny is too small: a journal needs 9 MiB").await;
+        let away = Candidate {
+            device: Err("it is not there".into()),
+            ..candidate(&rig, JOURNAL, "hdd9")
+        };
+        let what = "the log of db needs its journal at first: hdd9: it is not there";
+        refused(&rig, Some(away), what).await;
+        put(&rig, JOURNAL, 0, |block| block[..4].copy_from_slice(b"XFSB")).await;
+        refused(&rig, journal(), "hdd9 holds an XFS file system: it cannot have").await;
+        format(&rig, superblock("mail", Uuid(5))).await;
+        refused(&rig, journal(), "hdd9 has the journal of volume mail").await;
+        // What no group is pending of may begin anew, and what one is pending of may not.
+        format(&rig, superblock("db", Uuid(5))).await;
+        let commit = JournalCommit {
+            group: 1,
+            incarnation: 1,
+            to: 7,
+            written_at: 0,
+            records: 1,
+            blocks: 2,
+        };
+        let half = superblock("db", Uuid(5)).half_at(1);
+        put(&rig, JOURNAL, half, |block| commit.encode(Uuid(9), block)).await;
+        refused(&rig, journal(), "of a log that is not here; `hotset pool recover`").await;
+        reopened(&rig).await.retire().await.unwrap();
+        let opened = open(&rig, journal()).await.unwrap();
+        assert_eq!(opened.journal.unwrap().superblock().log, opened.log);
+    });
+}
+
+#[test]
+fn what_owes_by_its_journal_keeps_it_and_one_that_is_away_is_given_up_durably() {
+    run(|rig| async move {
+        let journal = || Some(candidate(&rig, JOURNAL, "hdd9"));
+        let opened = open(&rig, journal()).await.unwrap();
+        opened.ledger.begin([true; 2]).await.unwrap();
+        let what = "db is not served: hdd9 is its journal";
+        refused(&rig, None, what).await;
+        opened.ledger.set_owes(false).await.unwrap();
+        let first = opened.journal.unwrap().superblock().journal;
+        let again = open(&rig, journal()).await.unwrap();
+        assert_eq!(again.journal.unwrap().superblock().journal, first);
+        let away = Candidate {
+            device: Err("it is not there".into()),
+            ..candidate(&rig, JOURNAL, "hdd9")
+        };
+        again.ledger.begin([true; 2]).await.unwrap();
+        let without = open(&rig, Some(away)).await.unwrap();
+        assert!(without.journal.is_none());
+        assert_eq!(without.absent, [("hdd9".into(), "it is not there".into())]);
+        // What it has is void when it is back: the origin has been written without.
+        let journal = journal_of(open(&rig, journal()).await.unwrap());
+        assert_ne!(journal, first);
+        opened.ledger.set_owes(false).await.unwrap();
+    });
+}
+
+fn journal_of(opened: Opened<BoxDevice>) -> Uuid {
+    let journal = opened.journal.expect("it takes part");
+    journal.superblock().journal
+}
+
+/// Writes that go to the origin by four groups; the last, of block 300, is pending.
+async fn groups(rig: &Rig) {
+    let journal = format(rig, superblock("db", Uuid(1))).await;
+    let log = rig.open_by(1, rig.both(), Some(journal)).await.unwrap();
+    for byte in [1, 2] {
+        for block in [0, 300] {
+            let data = rig.data(200, byte).await;
+            log.write(Lba(block * 8), data, Fua::No).await.unwrap();
+        }
+        log.drain().await.unwrap();
+    }
+    log.close().await;
+}
+
+#[test]
+fn a_group_is_replayed_as_a_whole_or_not_at_all() {
+    run(|rig| async move {
+        groups(&rig).await;
+        let origin = rig.leaf(0);
+        let data = rig.data(200, 7).await;
+        origin.write(Lba(300 * 8), data, Fua::No).await.unwrap();
+        let replayed = reopened(&rig).await.replay(&origin).await.unwrap();
+        let group = replayed.expect("one is pending");
+        assert_eq!((group.group, group.records), (4, 2));
+        for block in [0, 300] {
+            rig.expect(&origin, block, 200, 2).await;
+        }
+        // The last block of its last record; it is in the first half.
+        let half = superblock("db", Uuid(1)).half_at(0);
+        let last = half + 2 + group.blocks - 1;
+        put(&rig, JOURNAL, last, |block| block.fill(3)).await;
+        let data = rig.data(200, 7).await;
+        origin.write(Lba(300 * 8), data, Fua::No).await.unwrap();
+        let error = reopened(&rig).await.replay(&origin).await.err().unwrap();
+        assert_eq!(error.kind(), Kind::Corrupt);
+        rig.expect(&origin, 300, 200, 7).await;
+        reopened(&rig).await.retire().await.unwrap();
+        let replayed = reopened(&rig).await.replay(&origin).await.unwrap();
+        assert_eq!(replayed, None);
+    });
+}
+
+#[test]
+fn a_journal_of_another_log_or_of_what_the_log_does_not_have_is_refused() {
+    run(|rig| async move {
+        let journal = format(&rig, superblock("db", Uuid(2))).await;
+        let refused = rig.open_by(1, rig.both(), Some(journal)).await.err();
+        assert_eq!(refused.unwrap().kind(), Kind::Invalid);
+        groups(&rig).await;
+        for disk in [1, 2] {
+            for segment in 0..8 {
+                put(&rig, disk, segment * 256, |_| {}).await;
+            }
+        }
+        let journal = reopened(&rig).await;
+        let refused = rig.open_by(2, rig.both(), Some(journal)).await.err();
+        let what = refused.unwrap();
+        assert_eq!(what.kind(), Kind::Corrupt);
+        assert!(what.to_string().contains("what is missing in the write-back log"));
+    });
+}
+
+#[test]
+fn without_its_journal_a_log_goes_on_in_order_once_that_is_durable() {
+    run(|rig| async move {
+        let journal = format(&rig, superblock("db", Uuid(1))).await;
+        let log = rig.open_by(1, rig.both(), Some(journal)).await.unwrap();
+        rig.control.kill(rig.disks[JOURNAL]);
+        rig.reported.stuck.set(true);
+        log.write(Lba(0), rig.data(2, 1).await, Fua::No).await.unwrap();
+        rig.local.env().timer.sleep(Nanos::from_secs(20)).await;
+        rig.expect(&rig.leaf(0), 0, 2, 0).await;
+        assert!(!log.status().forsaken && !rig.reported.forsaken.get());
+        rig.reported.stuck.set(false);
+        log.drain().await.unwrap();
+        assert!(log.status().forsaken && rig.reported.forsaken.get());
+        rig.expect(&rig.leaf(0), 0, 2, 1).await;
+        log.close().await;
+    });
+}
