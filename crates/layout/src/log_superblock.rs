@@ -121,7 +121,10 @@ impl LogSuperblock {
             identity,
             journal: self.journal.as_ref().map_or(0, |(uuid, _)| uuid.0),
             reserved: 0,
-            journal_name: self.journal.as_ref().map_or([0; 64], |(_, name)| name_field(name)),
+            journal_name: self
+                .journal
+                .as_ref()
+                .map_or([0; 64], |(_, name)| name_field(name)),
         };
         out.fill(0);
         row.encode(out);
@@ -190,7 +193,9 @@ impl LogSuperblock {
     /// If neither can be: what the better one is. What is not a log's in the first is
     /// somebody else's device, whatever the second is.
     pub fn newest(blocks: [Option<&[u8]>; 2]) -> Result<LogSuperblock, SuperblockError> {
-        newest_of(blocks, LogSuperblock::decode, |superblock| superblock.sequence)
+        newest_of(blocks, LogSuperblock::decode, |superblock| {
+            superblock.sequence
+        })
     }
 }
 

@@ -1,8 +1,8 @@
 //! `docs/format.md` has the tables of the definitions.
 
 use layout::{
-    BitmapRow, EntryRow, JournalCommitRow, JournalSuperblockRow, LogSuperblockRow, MemberRow, PageHeader, RecordExtentRow, RecordRow, Row,
-    SegmentRow, SuperblockRow, VolumeRow,
+    BitmapRow, EntryRow, JournalCommitRow, JournalSuperblockRow, LogSuperblockRow, MemberRow,
+    PageHeader, RecordExtentRow, RecordRow, Row, SegmentRow, SuperblockRow, VolumeRow,
 };
 use std::fmt::Write;
 

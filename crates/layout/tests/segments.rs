@@ -1,9 +1,9 @@
 //! The write-back log: what was written is read again, and damage is detected.
 
 use layout::{
-    BLOCK_BYTES, Became, JournalCommit, JournalSuperblock, LogSuperblock, PageError, PageHeader, RECORD_BLOCKS_MAX, Record,
-    RecordExtent, RecordExtentRow, RecordRow, Segment, SegmentCopy, SuperblockError, Uuid,
-    block_crc,
+    BLOCK_BYTES, Became, JournalCommit, JournalSuperblock, LogSuperblock, PageError, PageHeader,
+    RECORD_BLOCKS_MAX, Record, RecordExtent, RecordExtentRow, RecordRow, Segment, SegmentCopy,
+    SuperblockError, Uuid, block_crc,
 };
 use proptest::prelude::*;
 

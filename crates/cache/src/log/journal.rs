@@ -65,7 +65,10 @@ impl<P: Device> Journal<P> {
             for at in at..at + COMMIT_BLOCKS {
                 let block = block(&device, &memory, at).await?;
                 let commit = block.and_then(|b| JournalCommit::decode(&b, superblock.journal).ok());
-                newest = newest.into_iter().chain(commit).max_by_key(|c: &JournalCommit| c.group);
+                newest = newest
+                    .into_iter()
+                    .chain(commit)
+                    .max_by_key(|c: &JournalCommit| c.group);
             }
         }
         let retired = superblock.retired;

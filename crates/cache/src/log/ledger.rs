@@ -292,7 +292,10 @@ async fn look<P: Device>(device: &P, env: &Env) -> Found {
     }
     let room = log_segments(blocks);
     match read(device, env, LOG_SUPERBLOCKS).await {
-        Ok(Ok(superblock)) => Found::Log { superblock, room },
+        Ok(Ok(superblock)) => Found::Log {
+            superblock: Box::new(superblock),
+            room,
+        },
         Ok(Err(SuperblockError::Blank)) => match probe(device, env).await {
             Ok(None) => Found::Blank { room },
             Ok(Some(Foreign(what))) => Found::Other(format!("holds {what}")),

@@ -96,8 +96,16 @@ fn what_cannot_be_a_journal_is_left_as_it_is() {
         };
         let what = "the log of db needs its journal at first: hdd9: it is not there";
         refused(&rig, Some(away), what).await;
-        put(&rig, JOURNAL, 0, |block| block[..4].copy_from_slice(b"XFSB")).await;
-        refused(&rig, journal(), "hdd9 holds an XFS file system: it cannot have").await;
+        put(&rig, JOURNAL, 0, |block| {
+            block[..4].copy_from_slice(b"XFSB")
+        })
+        .await;
+        refused(
+            &rig,
+            journal(),
+            "hdd9 holds an XFS file system: it cannot have",
+        )
+        .await;
         format(&rig, superblock("mail", Uuid(5))).await;
         refused(&rig, journal(), "hdd9 has the journal of volume mail").await;
         // What no group is pending of may begin anew, and what one is pending of may not.
@@ -112,7 +120,12 @@ fn what_cannot_be_a_journal_is_left_as_it_is() {
         };
         let half = superblock("db", Uuid(5)).half_at(1);
         put(&rig, JOURNAL, half, |block| commit.encode(Uuid(9), block)).await;
-        refused(&rig, journal(), "of a log that is not here; `hotset pool recover`").await;
+        refused(
+            &rig,
+            journal(),
+            "of a log that is not here; `hotset pool recover`",
+        )
+        .await;
         reopened(&rig).await.retire().await.unwrap();
         let opened = open(&rig, journal()).await.unwrap();
         assert_eq!(opened.journal.unwrap().superblock().log, opened.log);
@@ -209,7 +222,10 @@ fn a_journal_of_another_log_or_of_what_the_log_does_not_have_is_refused() {
         let refused = rig.open_by(2, rig.both(), Some(journal)).await.err();
         let what = refused.unwrap();
         assert_eq!(what.kind(), Kind::Corrupt);
-        assert!(what.to_string().contains("what is missing in the write-back log"));
+        assert!(
+            what.to_string()
+                .contains("what is missing in the write-back log")
+        );
     });
 }
 
@@ -220,7 +236,9 @@ fn without_its_journal_a_log_goes_on_in_order_once_that_is_durable() {
         let log = rig.open_by(1, rig.both(), Some(journal)).await.unwrap();
         rig.control.kill(rig.disks[JOURNAL]);
         rig.reported.stuck.set(true);
-        log.write(Lba(0), rig.data(2, 1).await, Fua::No).await.unwrap();
+        log.write(Lba(0), rig.data(2, 1).await, Fua::No)
+            .await
+            .unwrap();
         rig.local.env().timer.sleep(Nanos::from_secs(20)).await;
         rig.expect(&rig.leaf(0), 0, 2, 0).await;
         assert!(!log.status().forsaken && !rig.reported.forsaken.get());

@@ -146,7 +146,8 @@ impl Rig {
         };
         let origin = BoxDevice::new(self.leaf(0));
         let env = self.local.env();
-        let log = WriteBack::open(config, env, self.reported.clone(), areas, journal, origin).await?;
+        let log =
+            WriteBack::open(config, env, self.reported.clone(), areas, journal, origin).await?;
         log.begin();
         Ok(log)
     }

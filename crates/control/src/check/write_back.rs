@@ -60,7 +60,13 @@ fn log(config: &Config, volume: &Volume, problems: &mut Vec<Problem>) {
         return;
     };
     for device in [first, second] {
-        suits(config, device, &format!("the log of volume {name}"), line, problems);
+        suits(
+            config,
+            device,
+            &format!("the log of volume {name}"),
+            line,
+            problems,
+        );
     }
     if first != second && shares(config, first, second) {
         let what = format!(
@@ -73,13 +79,7 @@ fn log(config: &Config, volume: &Volume, problems: &mut Vec<Problem>) {
 }
 
 /// Appends why `device` cannot have what it is for.
-fn suits(
-    config: &Config,
-    device: &Name,
-    what_for: &str,
-    line: u32,
-    problems: &mut Vec<Problem>,
-) {
+fn suits(config: &Config, device: &Name, what_for: &str, line: u32, problems: &mut Vec<Problem>) {
     if config.arrays.iter().any(|a| a.name.value == *device) {
         let what = format!("{what_for} cannot be on an array, {device}");
         let remedy = "give a device: the log keeps its own copies";
@@ -109,16 +109,29 @@ fn journal(config: &Config, volume: &Volume, problems: &mut Vec<Problem>) {
         return;
     }
     let name = &volume.name.value;
-    let Some(At { value: device, line }) = &volume.journal else {
+    let Some(At {
+        value: device,
+        line,
+    }) = &volume.journal
+    else {
         let what = format!("volume {name} is journaled, and has no journal");
         let remedy = "give `journal` a device that fails with neither of the log";
         problems.push(Problem::new(volume.write_back.line, what, remedy));
         return;
     };
     let line = *line;
-    suits(config, device, &format!("the journal of volume {name}"), line, problems);
+    suits(
+        config,
+        device,
+        &format!("the journal of volume {name}"),
+        line,
+        problems,
+    );
     let shared = volume.log.value.iter();
-    if let Some(other) = shared.filter(|o| *o != device).find(|o| shares(config, device, o)) {
+    if let Some(other) = shared
+        .filter(|o| *o != device)
+        .find(|o| shares(config, device, o))
+    {
         let what = format!(
             "{name}: its journal needs a controller that its log has not; {device} and {other} \
              have {}",
@@ -267,8 +280,11 @@ unix = "/none/socket"
     #[test]
     fn what_a_journal_needs() {
         let journaled = "write_back = \"journaled\"\njournal = \"hdd9\"\n[[listen]]";
-        let device = "[[device]]\nname = \"hdd9\"\npath = \"/none/hdd9\"\ncontroller = \"sas0\"\n[[pool]]";
-        let good = GOOD.replace("[[listen]]", journaled).replace("[[pool]]", device);
+        let device =
+            "[[device]]\nname = \"hdd9\"\npath = \"/none/hdd9\"\ncontroller = \"sas0\"\n[[pool]]";
+        let good = GOOD
+            .replace("[[listen]]", journaled)
+            .replace("[[pool]]", device);
         assert_eq!(problems(&good), Vec::<String>::new(), "beside its origin");
         let unused = good.replace("\"journaled\"", "\"ordered\"");
         assert_eq!(problems(&unused), Vec::<String>::new(), "it is kept");
@@ -278,7 +294,11 @@ unix = "/none/socket"
                 "path = \"/none/hdd9\"\ncontroller = \"pcie1\"",
                 "28: db: its journal needs a controller that its log has not; hdd9 and ssd1 have pcie1",
             ),
-            ("journal = \"hdd9\"", "", "27: volume db is journaled, and has no journal"),
+            (
+                "journal = \"hdd9\"",
+                "",
+                "27: volume db is journaled, and has no journal",
+            ),
             (
                 "path = \"/none/hdd9\"\ncontroller = \"sas0\"",
                 "path = \"/none/hdd9\"",
@@ -294,9 +314,21 @@ unix = "/none/socket"
                 "path = \"/none/hdd9\"\nread_only = true",
                 "17: the journal of volume db cannot be on a read-only device",
             ),
-            ("\"hdd9\"\n[[listen]]", "\"ssd0\"\n[[listen]]", "28: the journal of volume db uses device ssd0"),
-            ("\"hdd9\"\n[[listen]]", "\"hdd\"\n[[listen]]", "28: the journal of volume db uses device hdd"),
-            ("\"hdd9\"\n[[listen]]", "\"hdd7\"\n[[listen]]", "a device hdd7 that does not exist"),
+            (
+                "\"hdd9\"\n[[listen]]",
+                "\"ssd0\"\n[[listen]]",
+                "28: the journal of volume db uses device ssd0",
+            ),
+            (
+                "\"hdd9\"\n[[listen]]",
+                "\"hdd\"\n[[listen]]",
+                "28: the journal of volume db uses device hdd",
+            ),
+            (
+                "\"hdd9\"\n[[listen]]",
+                "\"hdd7\"\n[[listen]]",
+                "a device hdd7 that does not exist",
+            ),
         ] {
             let text = good.replacen(from, to, 1);
             assert_ne!(text, good);

@@ -131,10 +131,16 @@ impl<P: Platform> Node<P> {
             let journal = journal_of(volume);
             let (volume, device, why) = (name.clone(), device.clone(), why.clone());
             platform.event(match journal {
-                Some(journal) if journal.as_str() == device => {
-                    Event::JournalAbsent { volume, device, why }
-                }
-                _ => Event::LogDeviceAbsent { volume, device, why },
+                Some(journal) if journal.as_str() == device => Event::JournalAbsent {
+                    volume,
+                    device,
+                    why,
+                },
+                _ => Event::LogDeviceAbsent {
+                    volume,
+                    device,
+                    why,
+                },
             });
         }
         Ok(FoundLog {

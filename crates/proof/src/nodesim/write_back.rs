@@ -111,7 +111,9 @@ impl Outside {
                     self.replays.set(self.replays.get() + u64::from(replayed));
                 }
             }
-            images.iter().for_each(|bytes| self.judge_image(bytes, durable));
+            images
+                .iter()
+                .for_each(|bytes| self.judge_image(bytes, durable));
         }
     }
 
@@ -287,7 +289,11 @@ fn run(seed: u64, cleaning: Cleaning) -> u64 {
         Ok(spec)
     });
     let machine = machine.expect("a sound world");
-    let medium = |path| world.medium(machine.target(path)).expect("it keeps its bytes");
+    let medium = |path| {
+        world
+            .medium(machine.target(path))
+            .expect("it keeps its bytes")
+    };
     let (origin, journal) = (medium("/origin"), medium("/journal"));
     let outside = Outside {
         seed,

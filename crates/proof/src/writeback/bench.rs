@@ -269,7 +269,11 @@ impl Bench {
                 true => self.medium.durable(block::Lba::ZERO, &mut bytes),
                 false => self.medium.latest(block::Lba::ZERO, &mut bytes),
             }
-            let after = if durable { ", after a power cut of its own," } else { "" };
+            let after = if durable {
+                ", after a power cut of its own,"
+            } else {
+                ""
+            };
             let journal = self.journal_medium.as_ref().zip(self.journal_uuid.get());
             let Some((journal, uuid)) = journal else {
                 lag = lag.max(self.judge(&bytes, after));
@@ -279,7 +283,14 @@ impl Bench {
                 let (mut bytes, memory) = (bytes.clone(), &self.memory);
                 let half = self.case.journal.as_ref().map_or(0, |journal| journal.half);
                 let sectors = Sectors((LOG_AREA + 2 * half) * BLOCK_SECTORS);
-                match replay(journal, sectors, journal_durable, Some(uuid), memory, &mut bytes) {
+                match replay(
+                    journal,
+                    sectors,
+                    journal_durable,
+                    Some(uuid),
+                    memory,
+                    &mut bytes,
+                ) {
                     Ok(true) => self.report.borrow_mut().land(Landing::Replayed),
                     Ok(false) => {}
                     Err(what) => self.violate(what),
@@ -305,9 +316,7 @@ impl Bench {
             .collect();
         let history = self.history.borrow();
         let (judged, no) = match self.case.cleaning {
-            Cleaning::Ordered | Cleaning::Journaled => {
-                (history.judge(&image), "no earlier state")
-            }
+            Cleaning::Ordered | Cleaning::Journaled => (history.judge(&image), "no earlier state"),
             Cleaning::Coalesced => (history.judge_apart(&image), "nothing that was written"),
         };
         match judged {

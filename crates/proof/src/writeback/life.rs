@@ -5,7 +5,8 @@ use super::bench::{Bench, Ledger};
 use super::case::{COPIES, Cut, DAEMON, JOURNAL, ORIGIN, SECTORS, Step};
 use crate::cachesim::stamp::{self, ANYTHING, Value, ZERO};
 use block::{
-    Access, BoxDevice, Device, Extent, Fua, Gate, IoError, IoResult, Kind, Lba, Nanos, SECTOR_BYTES, Sectors,
+    Access, BoxDevice, Device, Extent, Fua, Gate, IoError, IoResult, Kind, Lba, Nanos,
+    SECTOR_BYTES, Sectors,
 };
 use cache::log::{Area, Config, Journal, WriteBack};
 use futures_util::future::join_all;

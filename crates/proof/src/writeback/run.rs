@@ -124,8 +124,12 @@ fn plan(bench: &Bench, steps: u64, cut: Option<Cut>) -> Plan {
         when: When::Chance(fails),
         effect: Effect::Fail(block::Kind::Other),
     };
-    let of_journal = bench.journal.zip(bench.case.journal.as_ref().map(|j| j.fails));
-    let disks = [(bench.origin, bench.case.origin_fails)].into_iter().chain(of_journal);
+    let of_journal = bench
+        .journal
+        .zip(bench.case.journal.as_ref().map(|j| j.fails));
+    let disks = [(bench.origin, bench.case.origin_fails)]
+        .into_iter()
+        .chain(of_journal);
     let at_a_step = cut.filter(|cut| cut.amid.is_none());
     let cuts = at_a_step.iter().flat_map(|cut| {
         let at = Point::Step(steps + cut.after);
@@ -135,7 +139,10 @@ fn plan(bench: &Bench, steps: u64, cut: Option<Cut>) -> Plan {
         })
     });
     Plan {
-        rules: disks.filter(|(_, fails)| *fails > 0.0).map(failing).collect(),
+        rules: disks
+            .filter(|(_, fails)| *fails > 0.0)
+            .map(failing)
+            .collect(),
         cuts: cuts.collect(),
         ..Plan::default()
     }

@@ -34,7 +34,7 @@ pub(super) enum Found {
     Blank { room: u32 },
     /// A log's.
     Log {
-        superblock: LogSuperblock,
+        superblock: Box<LogSuperblock>,
         room: u32,
     },
     /// Somebody else's.
@@ -57,7 +57,7 @@ pub(super) fn choose(
 ) -> Result<Chosen, String> {
     let volume = &wanted.volume;
     let logs = found.map(|found| match found {
-        Found::Log { superblock, .. } => Some(superblock),
+        Found::Log { superblock, .. } => Some(&**superblock),
         _ => None,
     });
     for (name, (found, log)) in names.iter().zip(found.iter().zip(logs)) {

@@ -6,7 +6,9 @@
 use super::{Candidate, Wanted, probe};
 use crate::log::journal::Journal;
 use block::{Device, Env};
-use layout::{BLOCK_SECTORS, JournalSuperblock, LogSuperblock, SuperblockError, Uuid, journal_half};
+use layout::{
+    BLOCK_SECTORS, JournalSuperblock, LogSuperblock, SuperblockError, Uuid, journal_half,
+};
 
 /// What the journal is from now on.
 pub(super) enum Choice<P> {
@@ -37,7 +39,9 @@ pub(super) async fn choose<P: Device + Clone>(
         };
     };
     let absent = |why: String| match is_new {
-        true => Err(format!("the log of {volume} needs its journal at first: {name}: {why}")),
+        true => Err(format!(
+            "the log of {volume} needs its journal at first: {name}: {why}"
+        )),
         false => Ok(Choice::None(Some((name.clone(), why)))),
     };
     let device = match device {

@@ -40,7 +40,7 @@ const BOTH: [bool; 2] = [true; 2];
 
 fn device(superblock: LogSuperblock) -> Found {
     Found::Log {
-        superblock,
+        superblock: Box::new(superblock),
         room: ROOM,
     }
 }
