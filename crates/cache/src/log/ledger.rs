@@ -12,33 +12,25 @@
 
 mod choose;
 mod journal;
+mod look;
 
 use super::copies::{Area, Members};
 use super::journal::Journal;
-use block::{BoxDevice, Buf, Device, Env, Fua, IoError, IoResult, Kind, Lba, Mutex, Nanos};
+use block::{BoxDevice, Device, Env, Fua, IoError, IoResult, Kind, Lba, Mutex, Nanos};
 pub use choose::Wanted;
 use choose::{Found, choose};
 use journal::Choice;
 use layout::{
-    BLOCK_BYTES, BLOCK_SECTORS, Foreign, LOG_AREA, LOG_SUPERBLOCKS, LogSuperblock, PROBE_BYTES,
-    SuperblockError, Uuid, foreign, log_segments,
+    BLOCK_BYTES, BLOCK_SECTORS, LOG_AREA, LOG_SUPERBLOCKS, LogSuperblock, SuperblockError, Uuid,
 };
+pub use look::Candidate;
+use look::{look, read};
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
 
 /// Blocks of both superblocks in the witness.
 const WITNESS_BLOCKS: [u64; 2] = [0, 1];
-
-/// A device that is to have a copy.
-pub struct Candidate<P> {
-    /// What it is called.
-    pub name: String,
-    /// What it fails with.
-    pub domain: Rc<str>,
-    /// The device, or why it cannot be used.
-    pub device: Result<P, String>,
-}
 
 /// What was found, and has been made durable of it.
 pub struct Opened<P> {
@@ -261,57 +253,4 @@ impl<P: Device + Clone + 'static> Members for Ledger<P> {
     fn forsake_journal(&self) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
         Box::pin(self.change(|next| next.journal = None))
     }
-}
-
-async fn block<D: Device>(device: &D, env: &Env, block: u64) -> IoResult<Option<Buf>> {
-    let buf = env.pool.take(BLOCK_BYTES);
-    match device.read(Lba(block * BLOCK_SECTORS), buf).await {
-        (buf, Ok(())) => Ok(Some(buf)),
-        (_, Err(error)) if error.kind() == Kind::Media => Ok(None),
-        (_, Err(error)) => Err(error),
-    }
-}
-
-/// The superblock that holds, of the two at these blocks.
-async fn read<D: Device>(
-    device: &D,
-    env: &Env,
-    blocks: [u64; 2],
-) -> IoResult<Result<LogSuperblock, SuperblockError>> {
-    let first = block(device, env, blocks[0]).await?;
-    let second = block(device, env, blocks[1]).await?;
-    let bytes = [&first, &second].map(|buf| buf.as_deref());
-    Ok(LogSuperblock::newest(bytes))
-}
-
-/// What is on a device.
-async fn look<P: Device>(device: &P, env: &Env) -> Found {
-    let blocks = device.geometry().sectors.0 / BLOCK_SECTORS;
-    if blocks < LOG_AREA {
-        return Found::Other("is too small".into());
-    }
-    let room = log_segments(blocks);
-    match read(device, env, LOG_SUPERBLOCKS).await {
-        Ok(Ok(superblock)) => Found::Log {
-            superblock: Box::new(superblock),
-            room,
-        },
-        Ok(Err(SuperblockError::Blank)) => match probe(device, env).await {
-            Ok(None) => Found::Blank { room },
-            Ok(Some(Foreign(what))) => Found::Other(format!("holds {what}")),
-            Err(error) => Found::Absent(error.to_string()),
-        },
-        // The other copy has all that this one had.
-        Ok(Err(SuperblockError::Damaged(how))) => {
-            Found::Absent(format!("its superblock is damaged: {how}"))
-        }
-        Ok(Err(error)) => Found::Other(error.to_string()),
-        Err(error) => Found::Absent(error.to_string()),
-    }
-}
-
-async fn probe<P: Device>(device: &P, env: &Env) -> IoResult<Option<Foreign>> {
-    let buf = env.pool.take(PROBE_BYTES);
-    let (buf, read) = device.read(Lba::ZERO, buf).await;
-    read.map(|()| foreign(&buf))
 }

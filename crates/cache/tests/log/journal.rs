@@ -108,7 +108,7 @@ fn what_cannot_be_a_journal_is_left_as_it_is() {
         .await;
         format(&rig, superblock("mail", Uuid(5))).await;
         refused(&rig, journal(), "hdd9 has the journal of volume mail").await;
-        // What no group is pending of may begin anew, and what one is pending of may not.
+        // It is reinitialised if no group is pending, and not if one is.
         format(&rig, superblock("db", Uuid(5))).await;
         let commit = JournalCommit {
             group: 1,

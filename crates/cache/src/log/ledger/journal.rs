@@ -3,7 +3,8 @@
 //! Invariant: a journal that holds a part of what an origin lacks is used by its own log, or
 //! left as it is; one that was given up is void.
 
-use super::{Candidate, Wanted, probe};
+use super::choose::Wanted;
+use super::look::{Candidate, probe};
 use crate::log::journal::Journal;
 use block::{Device, Env};
 use layout::{
@@ -16,7 +17,7 @@ pub(super) enum Choice<P> {
     None(Option<(String, String)>),
     /// What it holds counts.
     Use(Journal<P>),
-    /// It begins anew.
+    /// It is reinitialised.
     Format(P, JournalSuperblock),
 }
 
