@@ -58,12 +58,15 @@ soak:
 	cargo run --release --quiet -p proof --example raidsim -- --seeds 100000 --start 0
 	cargo run --release --quiet -p hotset -- lab crash --cases 100000 --threads "$$(nproc)" --json
 	cargo run --release --quiet -p hotset -- lab crash --cases 100 --boundaries
+	for mode in ordered journaled coalesced; do \
+		cargo run --release --quiet -p hotset -- lab crash --mode $$mode --cases 70000 --threads "$$(nproc)" --json || exit 1; done
 	cargo run --release --quiet -p hotset -- lab node --cases 50000 --threads "$$(nproc)" --json
 	cargo run --release --quiet -p hotset -- lab flips --flips 10000
 	cargo run --release --quiet -p hotset -- lab kill --rounds 200
 	tools/install $(PACKAGES_STACK)
 	cargo run --release --quiet -p hotset -- lab stack
 	cargo run --release --quiet -p hotset -- lab stack --kills 200
+	HOTSET_ROUNDS=100 cargo test --release --quiet -p hotset --test ext4 volume_is_a_file_system
 
 # A target is its directory and its name.
 FUZZ_TARGETS := nbd/server nbd/client control/text trace/formats layout/blocks raid/members virtio/guest web/requests

@@ -13,6 +13,7 @@ mod inspect;
 pub mod job;
 pub mod lab;
 pub mod pool;
+mod recover;
 pub mod reload;
 pub mod sim;
 mod size;

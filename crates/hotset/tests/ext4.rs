@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Daemon, Place, USUAL, attaches, noise, run, tool, until};
+use common::{Daemon, Place, USUAL, attaches, hotset, noise, run, tool, until};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -122,22 +122,41 @@ fn files_survive_the_daemons_death() {
     daemon.stop();
 }
 
+/// How often everything is destroyed: more in a soak.
+fn rounds() -> u64 {
+    let asked = std::env::var("HOTSET_ROUNDS");
+    asked.map_or(1, |rounds| rounds.parse().expect("a number of rounds"))
+}
+
 /// Everything fast is gone, with its daemon, in the midst of writes: the file system that is left
 /// has all that was durable before what the log held then.
 #[test]
 fn the_origin_of_a_write_back_volume_is_a_file_system_without_the_rest() {
+    (0..rounds()).for_each(|round| destroy(round, "ordered", true));
+}
+
+/// And so has that of a journaled one, once its journal is replayed, whether or not the file
+/// beside the log is left.
+#[test]
+fn the_origin_of_a_journaled_volume_is_a_file_system_once_the_journal_is_replayed() {
+    (0..2 * rounds()).for_each(|round| destroy(round, "journaled", round % 2 == 0));
+}
+
+fn destroy(round: u64, order: &str, and_state: bool) {
     if !attaches() {
         return;
     }
     let place = Place::usual();
     let logs = ["log0", "log1"];
-    let device = |name: &str| {
+    let device = |name: &&str| {
         place.file(name, 24);
         format!("[[device]]\nname = \"{name}\"\ncontroller = \"{name}\"\npath = \"$/{name}\"\n")
     };
-    let mode = "mode = \"write-back\"\nlog = [\"log0\", \"log1\"]\nmax_lag = \"2s\"\n";
-    let text = USUAL.replace("[[listen]]", &format!("{mode}[[listen]]"));
-    place.config(&(text + &logs.map(device).concat()));
+    let devices: String = logs.iter().chain(&["hdd9"]).map(device).collect();
+    let log = "log = [\"log0\", \"log1\"]\njournal = \"hdd9\"\nmax_lag = \"2s\"";
+    let mode = format!("mode = \"write-back\"\nwrite_back = \"{order}\"\n{log}\n[[listen]]");
+    let text = USUAL.replace("[[listen]]", &mode) + &devices;
+    let config = place.config(&text);
     let daemon = place.serve();
     let attached = attach(&daemon);
     run(tool("mkfs.ext4", "e2fsprogs")
@@ -151,15 +170,28 @@ fn the_origin_of_a_write_back_volume_is_a_file_system_without_the_rest() {
     until("the origin to have it", || owed().unwrap() == 0);
     let writer = write_more(mounted.at());
     until("more to be owed", || owed().unwrap() > 0);
+    // At another moment each time.
+    let moment = u64::from(noise(round, 1)[0]) * 4;
+    std::thread::sleep(std::time::Duration::from_millis(moment));
     for file in logs.iter().chain(&["pool"]) {
         fs::remove_file(place.path(file)).unwrap();
     }
-    fs::remove_dir_all(place.path("state")).unwrap();
+    if and_state {
+        fs::remove_dir_all(place.path("state")).unwrap();
+    }
     daemon.process.kill();
     drop(mounted);
     drop(attached);
     writer.join().unwrap();
 
+    let mut recover = hotset();
+    recover.args(["pool", "recover", "--config"]).arg(&config);
+    let recovered = run(recover.args(["vol", "--rewind"]));
+    println!("round {round}, {moment} ms, {order}: {recovered}");
+    assert!(
+        recovered.contains("origin is an earlier state"),
+        "{recovered}"
+    );
     check(&place.path("origin"));
     place.file("pool", 64);
     place.config(USUAL);

@@ -363,3 +363,54 @@ fn what_owes_something_is_served_by_its_log_or_not_at_all() {
     config(&WRITE_BACK.replace("mode = \"write-back\"", ""));
     place.serve().stop();
 }
+
+/// A journaled volume whose log is lost: told without a change, and given up by a command.
+#[test]
+fn a_log_that_is_lost_is_given_up_and_its_journal_replayed() {
+    let (place, server) = write_back();
+    place.file("hdd9", 24);
+    let journal = "[[device]]\nname = \"hdd9\"\npath = \"$/hdd9\"\ncontroller = \"sas0\"\n[[pool]]";
+    let journaled = "write_back = \"journaled\"\njournal = \"hdd9\"\nmax_lag = \"8s\"";
+    let text = WRITE_BACK.replace("max_lag = \"10min\"", journaled);
+    let config = place.config(&text.replace("[[pool]]", journal));
+    let recover = |more: &[&str]| {
+        let mut command = hotset();
+        command.args(["pool", "recover", "--config"]).arg(&config);
+        command.arg("vol").args(more);
+        command
+    };
+    owe(&place, &server);
+    server.signal(libc::SIGCONT);
+    let said = run(&mut recover(&[]));
+    let expected = ["log0: a copy that counts", "`hotset serve` carries it out"];
+    assert!(expected.iter().all(|text| said.contains(text)), "{said}");
+    let daemon = place.serve();
+    refused(&mut recover(&[]), 1, &["a daemon runs"]);
+    daemon.process.kill();
+    ["log0", "log1"].map(|log| std::fs::remove_file(place.path(log)).unwrap());
+    let origin = || std::fs::read(place.path("origin")).unwrap();
+    let (before, journal) = (origin(), std::fs::read(place.path("hdd9")).unwrap());
+    let said = run(&mut recover(&[]));
+    let expected = ["log1: away", "what vol owes origin is lost"];
+    assert!(expected.iter().all(|text| said.contains(text)), "{said}");
+    assert!(origin() == before && std::fs::read(place.path("hdd9")).unwrap() == journal);
+    assert!(place.path("state/vol.log").exists());
+    // Another log does not begin in its place.
+    place.file("log0", 24);
+    place.file("log1", 24);
+    let daemon = place.serve();
+    let why = daemon.status()["waiting"][0]["why"].clone();
+    assert!(
+        why.as_str().unwrap().contains("is on log0 and log1"),
+        "{why}"
+    );
+    daemon.stop();
+    let said = run(&mut recover(&["--rewind"]));
+    assert!(said.contains("an earlier state"), "{said}");
+    let bytes = origin();
+    let daemon = place.serve();
+    assert_eq!(log_of(&daemon)["order"], "journaled", "{}", daemon.status());
+    let held = copy_out(&daemon.uri("vol"), &place.path("out"));
+    assert!(held == bytes, "it is not what its origin was");
+    daemon.stop();
+}

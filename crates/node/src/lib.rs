@@ -22,6 +22,7 @@ mod patient;
 mod place;
 mod platform;
 mod record;
+mod recover;
 mod report;
 mod sink;
 
@@ -34,6 +35,7 @@ pub use leaf::Leaf;
 pub use node::{Controlled, Door, Export, Frontends, Node};
 pub use place::{CLAIM_ATTEMPTS, CLAIM_PAUSE, Opened, Role, claimed, open, retried};
 pub use platform::{LogWitness, Platform, Process, Remembered};
+pub use recover::{Recovery, recover};
 pub use report::Session;
 pub use sink::Sink;
 

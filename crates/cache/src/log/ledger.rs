@@ -23,7 +23,7 @@ use journal::Choice;
 use layout::{
     BLOCK_BYTES, BLOCK_SECTORS, LOG_AREA, LOG_SUPERBLOCKS, LogSuperblock, SuperblockError, Uuid,
 };
-pub use look::Candidate;
+pub use look::{Candidate, superblock_of};
 use look::{look, read};
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;

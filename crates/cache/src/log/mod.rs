@@ -46,7 +46,7 @@ mod state;
 pub use cleaning::Cleaning;
 pub use copies::{Area, Members};
 pub use journal::Journal;
-pub use ledger::{Candidate, Ledger, Opened, Wanted};
+pub use ledger::{Candidate, Ledger, Opened, Wanted, superblock_of};
 pub use stage::{Stage, Stages};
 
 use block::{

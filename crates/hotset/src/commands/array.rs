@@ -3,6 +3,7 @@
 mod offline;
 mod show;
 
+pub use offline::alone;
 pub use show::text;
 
 use super::text::{Argument, argument};

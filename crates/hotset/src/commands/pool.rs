@@ -79,6 +79,17 @@ pub enum Pool {
         #[arg(long)]
         rewind: bool,
     },
+    /// Tell what is left of a write-back volume that its log cannot serve, while no daemon runs
+    Recover {
+        /// The configuration
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+        /// The volume
+        volume: String,
+        /// Give its log up: replay its journal, if it has one, and go on from the origin
+        #[arg(long)]
+        rewind: bool,
+    },
     /// Take a device out of a pool
     RemoveDevice {
         #[command(flatten)]
@@ -102,6 +113,11 @@ pub fn run(command: Pool) -> Result<(), Failure> {
             yes,
             rewind,
         } => return super::format::run(&device, yes, rewind),
+        Pool::Recover {
+            config,
+            volume,
+            rewind,
+        } => return super::recover::run(&config, &volume, rewind),
         Pool::List { control } => {
             let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
             let status = client.status().map_err(Failure::runtime)?;

@@ -117,7 +117,7 @@ pub(super) fn choose(
             false => new(wanted, now.sequence, names, found),
             true => Err(format!(
                 "{volume} is not served: what its origin does not have yet is on {}; attach one \
-                 of them",
+                 of them, or see what is left with `hotset pool recover`",
                 missing(names, now.mask, trusted)
             )),
         };

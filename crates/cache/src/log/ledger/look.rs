@@ -39,6 +39,14 @@ pub(super) async fn read<D: Device>(
     Ok(LogSuperblock::newest(bytes))
 }
 
+/// What a device says of the log that it has a copy of; none if it is not one.
+pub async fn superblock_of<D: Device>(device: &D, env: &Env) -> IoResult<Option<LogSuperblock>> {
+    if device.geometry().sectors.0 / BLOCK_SECTORS < LOG_AREA {
+        return Ok(None);
+    }
+    Ok(read(device, env, LOG_SUPERBLOCKS).await?.ok())
+}
+
 /// What is on a device.
 pub(super) async fn look<P: Device>(device: &P, env: &Env) -> Found {
     let blocks = device.geometry().sectors.0 / BLOCK_SECTORS;

@@ -4,7 +4,7 @@ use crate::Failure;
 use crate::platform::UringPlatform;
 use control::config::{Config, Name};
 use control::status::Array as Status;
-use node::{Before, Devices, Role, Source};
+use node::{Before, Devices, Platform, Role, Source};
 use raid::Start;
 use shard::run_alone;
 use std::path::Path;
@@ -18,7 +18,7 @@ pub fn create(file: &Path, array: &str, yes: bool) -> Result<(), Failure> {
         eprintln!("hotset: {warning}");
     }
     let wanted = named(&config, array)?;
-    let made = alone(&config, async move |devices| {
+    let made = assembled(&config, async move |devices| {
         let Some(Source::Array(array)) = devices.find(&wanted) else {
             return Err(format!("no array is named {wanted}"));
         };
@@ -42,7 +42,7 @@ pub fn assemble(
         Some(array) => vec![named(&config, array)?],
         None => config.arrays.iter().map(|a| a.name.value.clone()).collect(),
     };
-    let found = alone(&config, async move |devices| {
+    let found = assembled(&config, async move |devices| {
         for name in wanted {
             // One within another is assembled with that.
             if devices.is_open(&name) {
@@ -69,12 +69,24 @@ fn named(config: &Config, array: &str) -> Result<Name, Failure> {
     })
 }
 
-/// Runs `work` on the devices of `config`, and prints how the arrays are that it
-/// leaves open.
-fn alone(
+/// Runs `work` on the devices of `config`; how the arrays are that it leaves open.
+fn assembled(
     config: &Config,
     work: impl AsyncFnOnce(&Rc<Devices<UringPlatform>>) -> Result<(), String> + Send + 'static,
 ) -> Result<Vec<Status>, Failure> {
+    alone(config, async move |devices, platform| {
+        work(devices).await?;
+        Ok(devices.reports(platform.local().env().timer.now()))
+    })
+}
+
+/// Runs `work` on the devices of `config`, which are released after it.
+pub fn alone<T: Send + 'static>(
+    config: &Config,
+    work: impl AsyncFnOnce(&Rc<Devices<UringPlatform>>, &UringPlatform) -> Result<T, String>
+    + Send
+    + 'static,
+) -> Result<T, Failure> {
     let mut host = Uring::new(Options {
         pool_bytes: usize::try_from(config.daemon.buffers.value.0).unwrap_or(usize::MAX),
         ..Options::default()
@@ -82,13 +94,11 @@ fn alone(
     .map_err(Failure::runtime)?;
     let (opened, config) = (host.clone(), config.clone());
     let ended = run_alone(&mut host, move |local| async move {
-        let timer = local.env().timer;
         let platform = UringPlatform::new(opened, local, &config.daemon.state.value);
-        let devices = Devices::new(&config, platform);
-        let done = work(&devices).await;
-        let reports = devices.reports(timer.now());
+        let devices = Devices::new(&config, platform.clone());
+        let done = work(&devices, &platform).await;
         let rested = devices.stop().await.map_err(|error| error.to_string());
-        done.and(rested).map(|()| reports)
+        done.and_then(|done| rested.map(|()| done))
     });
     let ended = ended.expect("nothing cuts its power");
     ended.map_err(Failure::Runtime)
