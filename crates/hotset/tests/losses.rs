@@ -387,7 +387,9 @@ fn a_log_that_is_lost_is_given_up_and_its_journal_replayed() {
     let daemon = place.serve();
     refused(&mut recover(&[]), 1, &["a daemon runs"]);
     daemon.process.kill();
-    ["log0", "log1"].map(|log| std::fs::remove_file(place.path(log)).unwrap());
+    for log in ["log0", "log1"] {
+        std::fs::remove_file(place.path(log)).unwrap();
+    }
     let origin = || std::fs::read(place.path("origin")).unwrap();
     let (before, journal) = (origin(), std::fs::read(place.path("hdd9")).unwrap());
     let said = run(&mut recover(&[]));

@@ -6,10 +6,25 @@ use control::client::Client;
 use node::Platform;
 use std::fs::{self, File};
 use std::path::Path;
+use std::time::Duration;
+
+/// How often, and after how long, it is looked whether a daemon is gone: the kernel ends what
+/// one had open a while after it was killed.
+const LOOKS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(100);
+
+fn answers(control: &Path) -> bool {
+    (0..LOOKS).all(|look| {
+        if look > 0 {
+            std::thread::sleep(PAUSE);
+        }
+        Client::connect(control).is_ok()
+    })
+}
 
 pub fn run(file: &Path, volume: &str, rewind: bool) -> Result<(), Failure> {
     let config = crate::configuration::read_alone(file)?;
-    if Client::connect(&config.daemon.control.value).is_ok() {
+    if answers(&config.daemon.control.value) {
         let what = "a daemon runs by this configuration: stop it, and try again";
         return Err(Failure::Runtime(format!("{}: {what}", file.display())));
     }
