@@ -364,7 +364,7 @@ fn what_owes_something_is_served_by_its_log_or_not_at_all() {
     place.serve().stop();
 }
 
-/// A journaled volume whose log is lost: told without a change, and given up by a command.
+/// A journaled volume whose log is lost: reported without a change, and given up by a command.
 #[test]
 fn a_log_that_is_lost_is_given_up_and_its_journal_replayed() {
     let (place, server) = write_back();

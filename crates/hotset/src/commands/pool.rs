@@ -79,7 +79,7 @@ pub enum Pool {
         #[arg(long)]
         rewind: bool,
     },
-    /// Tell what is left of a write-back volume that its log cannot serve, while no daemon runs
+    /// Show what is left of a write-back volume that its log cannot serve, while no daemon runs
     Recover {
         /// The configuration
         #[arg(long, value_name = "FILE")]
