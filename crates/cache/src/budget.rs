@@ -5,7 +5,7 @@
 //!     `in_flight` <= `window`, or one permit alone is out, or was before it shrank
 //!     bytes granted at a rate in any span t <= rate * (t + 1 s)
 //!
-//! A device that cannot keep up makes writes late that wait in its queue. The window is
+//! A device that cannot keep up makes writes late that wait in its queue, and hits behind them. The window is
 //! halved then, at most once in the time that a write may take, and grows by a part of
 //! `in_flight_max` a tick once it keeps promotions out again: additive increase and
 //! multiplicative decrease, as TCP does (RFC 5681).
@@ -22,6 +22,8 @@ use std::rc::Rc;
 /// The window grows by this part of what may be in flight at most: by a default line in
 /// the time that a write may take, before which nobody knows whether that was too much.
 const GROWTH_PARTS: u64 = 512;
+/// With this part of what may be in flight at most, no device that is sound makes a hit late.
+const FLOOR_PARTS: u64 = 64;
 
 #[derive(Debug)]
 pub(crate) struct Budget {
@@ -94,7 +96,13 @@ impl Budget {
         false
     }
 
-    /// One period has passed, in which writes became `late` that wait for others.
+    /// Whether less in flight may help a device whose hits wait behind writes.
+    pub(crate) fn may_shrink(&self) -> bool {
+        let window = self.window.get();
+        window > self.in_flight_max / FLOOR_PARTS || self.in_flight.get() > window
+    }
+
+    /// One period has passed, in which operations became `late` that wait for others.
     pub(crate) fn adapt(&self, late: bool) {
         let narrow = self.narrow.take();
         let settling = self.settling.get();

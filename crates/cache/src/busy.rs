@@ -64,6 +64,8 @@ pub(crate) struct Busy {
     hits: Slab<Hit>,
     writes: Slab<Write>,
     tick: u32,
+    /// For so many ticks to come, a write was slow not long ago.
+    slow: u32,
 }
 
 /// A pool write that has waited for its device as long as it may, once more perhaps.
@@ -89,6 +91,7 @@ impl Busy {
             hits: Slab::new(),
             writes: Slab::new(),
             tick: 0,
+            slow: 0,
         }
     }
 
@@ -157,12 +160,23 @@ impl Busy {
     pub(crate) fn wait_on(&mut self, id: usize, answered: u64) {
         let write = &mut self.writes[id];
         (write.tick, write.answered) = (self.tick, answered);
+        self.slow = TICKS_MAX + 1;
     }
 
     /// The device has answered, or is not waited for; what the write still waits for, such as the
     /// origin, is none of its fault.
     pub(crate) fn answered(&mut self, id: usize) {
-        self.writes[id].permit = None;
+        let write = &mut self.writes[id];
+        write.permit = None;
+        if self.tick.wrapping_sub(write.tick) > TICKS_MAX / 2 {
+            self.slow = TICKS_MAX + 1;
+        }
+    }
+
+    /// Whether a write took half of what it may, or longer, when a hit that is late now may have
+    /// waited behind it.
+    pub(crate) fn were_slow(&self) -> bool {
+        self.slow > 0
     }
 
     pub(crate) fn end_write(&mut self, id: usize) {
@@ -221,6 +235,7 @@ impl Busy {
     /// One period has passed: returns the operations that are late now.
     pub(crate) fn tick(&mut self, mut late: impl FnMut(Late)) {
         self.tick = self.tick.wrapping_add(1);
+        self.slow = self.slow.saturating_sub(1);
         let now = self.tick;
         for (_, hit) in &mut self.hits {
             if !hit.late && now.wrapping_sub(hit.tick) > TICKS_MAX {

@@ -2,7 +2,8 @@
 //!
 //! A fault is an operation that failed, took longer than the limit for hits, or
 //! returned bytes that do not match their checksum. A write that took longer while the
-//! device answered others waited in its queue: that is load, which the cache makes less
+//! device answered others waited in its queue, and so did a hit that took longer beside slow
+//! writes: that is load as long as the cache can make it less
 //! (`budget`), and no fault. Faults are counted over
 //! windows of [`WINDOW`]. A device is ejected when one window holds
 //! [`FAULTS_MAX`] faults that are at least one in [`OPERATIONS_PER_FAULT`] of

@@ -222,30 +222,34 @@ impl<P: Device> State<P> {
 
     /// One period of the watchdog: faults for operations that are late.
     pub(crate) fn tick(&mut self, now: Nanos) {
-        let mut late = Vec::new();
-        self.busy.tick(|operation| late.push(operation));
+        let (mut hits, mut writes) = (Vec::new(), Vec::new());
+        self.busy.tick(|operation| match operation {
+            Late::Hit(slot) => hits.push(slot),
+            Late::Write(write) => writes.push(write),
+        });
         let mut queued = false;
-        for operation in late {
-            let slot = match &operation {
-                Late::Hit(slot) => *slot,
-                Late::Write(write) => write.slot,
-            };
-            let member = self.devices.of(slot).cloned();
-            match operation {
-                Late::Hit(_) => self.counters.count(Counter::HitsLate),
-                Late::Write(write) => {
-                    self.counters
-                        .add(Counter::PoolWritesLate, u64::from(write.first));
-                    let answered = member.as_ref().map_or(0, |member| member.health.answered());
-                    if answered > write.answered {
-                        self.busy.wait_on(write.id, answered);
-                        queued = true;
-                        continue;
-                    }
-                    self.busy.answered(write.id);
-                }
+        let mut faulty = Vec::new();
+        for write in writes {
+            self.counters
+                .add(Counter::PoolWritesLate, u64::from(write.first));
+            let member = self.devices.of(write.slot);
+            let answered = member.map_or(0, |member| member.health.answered());
+            if answered > write.answered {
+                self.busy.wait_on(write.id, answered);
+                queued = true;
+            } else {
+                self.busy.answered(write.id);
+                faulty.push(write.slot);
             }
-            if let Some(member) = member {
+        }
+        self.counters.add(Counter::HitsLate, hits.len() as u64);
+        if (queued || self.busy.were_slow()) && self.budget.may_shrink() {
+            queued |= !hits.is_empty();
+        } else {
+            faulty.append(&mut hits);
+        }
+        for slot in faulty {
+            if let Some(member) = self.devices.of(slot).cloned() {
                 self.fault(&member, Fault::Late, now);
             }
         }

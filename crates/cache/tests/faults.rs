@@ -6,8 +6,8 @@ use block::{
     Access, BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoResult, Kind, Lba, Nanos,
     RangeLock, Sectors, Shared, Timer,
 };
-use cache::{Cache, Config, Counter, DeviceState, Fault, Mode, PoolDevice, VolumeConfig};
-use common::{ORIGIN_TIME, POOL_TIME, Setup, extent, run};
+use cache::{Cache, Config, Counter, DeviceState, Fault, Mode, PoolDevice, Volume, VolumeConfig};
+use common::{ORIGIN_TIME, POOL_TIME, Rig, Setup, extent, run};
 use futures_util::future::{join, join_all};
 use sim::{Effect, Ops, Plan, Rule, When};
 
@@ -202,9 +202,10 @@ fn what_the_pool_has_later_than_the_origin_is_a_hit_unless_it_was_overtaken() {
     });
 }
 
-/// Takes one write after the other, 20 ms each.
+/// Takes one write after the other, 20 ms each; reads wait behind them where `is_one_queue`.
 struct Queued<D> {
     device: D,
+    is_one_queue: bool,
     timer: Timer,
     writing: RangeLock,
 }
@@ -215,6 +216,11 @@ impl<D: Device> Device for Queued<D> {
     }
 
     async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
+        let all = extent(0, 1);
+        let _alone = match self.is_one_queue {
+            true => Some(self.writing.lock(all, Access::Exclusive).await),
+            false => None,
+        };
         self.device.read(at, buf).await
     }
 
@@ -242,25 +248,32 @@ impl<D: Device> Device for Queued<D> {
     }
 }
 
+/// A cache of its own on the first disk as [`Queued`], and a volume in it.
+fn queued(rig: &Rig, is_one_queue: bool) -> (Cache<BoxDevice>, Volume<BoxDevice>) {
+    let policy = policy::registry::build("lru", 0, 1).expect("registered");
+    let cache = Cache::new(Config::default(), policy, rig.env.clone()).unwrap();
+    let device = BoxDevice::new(Queued {
+        device: rig.local.disk(rig.disks[0]).unwrap(),
+        is_one_queue,
+        timer: rig.env.timer.clone(),
+        writing: RangeLock::new(),
+    });
+    let device = PoolDevice::whole(device, "controller-0");
+    cache.add_device(device).unwrap();
+    let config = VolumeConfig {
+        name: "slow".into(),
+        sectors: None,
+        mode: Mode::WriteThrough,
+    };
+    let origin = BoxDevice::new(rig.local.disk(rig.origin).unwrap());
+    let volume = cache.add_volume(config, origin).unwrap();
+    (cache, volume)
+}
+
 #[test]
 fn a_sound_device_slower_than_promotions_gets_fewer_and_stays() {
     run(Setup::default(), |rig| async move {
-        let policy = policy::registry::build("lru", 0, 1).expect("registered");
-        let cache = Cache::new(Config::default(), policy, rig.env.clone()).unwrap();
-        let device = Queued {
-            device: rig.local.disk(rig.disks[0]).unwrap(),
-            timer: rig.env.timer.clone(),
-            writing: RangeLock::new(),
-        };
-        let device = PoolDevice::whole(device, "controller-0");
-        cache.add_device(device).unwrap();
-        let config = VolumeConfig {
-            name: "slow".into(),
-            sectors: None,
-            mode: Mode::WriteThrough,
-        };
-        let origin = BoxDevice::new(rig.local.disk(rig.origin).unwrap());
-        let volume = cache.add_volume(config, origin).unwrap();
+        let (cache, volume) = queued(&rig, false);
         let end = rig.env.timer.now() + Nanos::from_secs(30);
         let reader = async |number: u64| {
             for step in 0.. {
@@ -286,6 +299,47 @@ fn a_sound_device_slower_than_promotions_gets_fewer_and_stays() {
         );
         let late = count(Counter::PoolWritesLate);
         assert!((1..300).contains(&late), "{late}");
+    });
+}
+
+/// It is idle and holds what is asked for, when much that it does not hold is asked for at once: hits
+/// wait behind the promotions.
+#[test]
+fn a_sound_device_whose_hits_wait_behind_promotions_stays() {
+    run(Setup::default(), |rig| async move {
+        let (cache, volume) = queued(&rig, true);
+        let read = async |line: u64| {
+            let (_, result) = volume.read(Lba(line * 128), rig.buf(128).await).await;
+            result.unwrap();
+        };
+        for line in 0..32 {
+            read(line).await;
+        }
+        cache.settle().await;
+        let end = rig.env.timer.now() + Nanos::from_secs(30);
+        let reader = async |number: u64| {
+            for step in 0.. {
+                // Of four lines three are there; the others are none next to the one before.
+                let line = match step % 4 {
+                    0 => 32 + (number * 64 + step * 37) % 900,
+                    _ => (number + step) % 32,
+                };
+                read(line).await;
+                if rig.env.timer.now() >= end {
+                    break;
+                }
+            }
+        };
+        join_all((0..128).map(reader)).await;
+        cache.settle().await;
+        assert_eq!(cache.devices()[0].state, DeviceState::Online);
+        let count = |counter| cache.counters().get(counter);
+        assert!(
+            count(Counter::HitsLate) >= 16,
+            "{}",
+            count(Counter::HitsLate)
+        );
+        assert!(count(Counter::RejectedInFlight) > 0);
     });
 }
 
