@@ -2,24 +2,25 @@
 
 use super::array::alone;
 use crate::Failure;
-use control::client::Client;
+use control::client::{Client, Error};
 use node::Platform;
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::Path;
-use std::time::Duration;
 
-/// How often, and after how long, it is looked whether a daemon is gone: the kernel ends what
-/// one had open a while after it was killed.
-const LOOKS: u32 = 20;
-const PAUSE: Duration = Duration::from_millis(100);
-
+/// Whether a daemon answers there. What one had open that was killed the kernel ends a while
+/// later, and until then a question to it waits.
 fn answers(control: &Path) -> bool {
-    (0..LOOKS).all(|look| {
-        if look > 0 {
-            std::thread::sleep(PAUSE);
-        }
-        Client::connect(control).is_ok()
-    })
+    let Ok(mut daemon) = Client::connect(control) else {
+        return false;
+    };
+    match daemon.status() {
+        Err(Error::Unreachable(_, cause)) => !matches!(
+            cause.kind(),
+            ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+        ),
+        _ => true,
+    }
 }
 
 pub fn run(file: &Path, volume: &str, rewind: bool) -> Result<(), Failure> {
