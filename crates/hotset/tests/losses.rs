@@ -397,6 +397,15 @@ fn a_log_that_is_lost_is_given_up_and_its_journal_replayed() {
     assert!(expected.iter().all(|text| said.contains(text)), "{said}");
     assert!(origin() == before && std::fs::read(place.path("hdd9")).unwrap() == journal);
     assert!(place.path("state/vol.log").exists());
+    let mut format = hotset();
+    format
+        .args(["pool", "format", "--yes"])
+        .arg(place.path("hdd9"));
+    refused(
+        &mut format,
+        1,
+        &["the journal of volume vol", "pool recover"],
+    );
     // Another log does not begin in its place.
     place.file("log0", 24);
     place.file("log1", 24);

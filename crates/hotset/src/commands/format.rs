@@ -3,22 +3,36 @@
 use super::inspect::{Image, superblock_of};
 use crate::Failure;
 use layout::{
-    BLOCK_BYTES, LOG_SUPERBLOCKS, LogSuperblock, PROBE_BYTES, SUPERBLOCK_BLOCKS, SuperblockError,
+    BLOCK_BYTES, COMMIT_BLOCKS, JournalCommit, JournalSuperblock, LOG_SUPERBLOCKS, LogSuperblock,
+    PROBE_BYTES, SUPERBLOCK_BLOCKS, SuperblockError,
 };
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+fn block(image: &Image, at: u64) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; BLOCK_BYTES];
+    let at = at.checked_mul(BLOCK_BYTES as u64)?;
+    image.file.read_exact_at(&mut bytes, at).ok()?;
+    Some(bytes)
+}
+
 /// The superblock of a log of write-back, if the device has one.
 fn log_of(image: &Image) -> Option<LogSuperblock> {
-    let block = |at: u64| {
-        let mut bytes = vec![0; BLOCK_BYTES];
-        let read = image
-            .file
-            .read_exact_at(&mut bytes, at * BLOCK_BYTES as u64);
-        read.ok().map(|()| bytes)
-    };
-    let blocks = LOG_SUPERBLOCKS.map(block);
+    let blocks = LOG_SUPERBLOCKS.map(|at| block(image, at));
     LogSuperblock::newest(blocks.each_ref().map(Option::as_deref)).ok()
+}
+
+/// The superblock of a journal of write-back that may have to be replayed.
+fn pending_of(image: &Image) -> Option<JournalSuperblock> {
+    let blocks = LOG_SUPERBLOCKS.map(|at| block(image, at));
+    let found = JournalSuperblock::newest(blocks.each_ref().map(Option::as_deref)).ok()?;
+    let halves = [0, 1].map(|half| found.half_at(half));
+    let commits = halves.into_iter().flat_map(|at| at..at + COMMIT_BLOCKS);
+    let commits = commits.filter_map(|at| block(image, at));
+    let mut commits = commits.filter_map(|b| JournalCommit::decode(&b, found.journal).ok());
+    commits
+        .any(|commit| commit.group > found.retired)
+        .then_some(found)
 }
 
 pub fn run(path: &Path, yes: bool, rewind: bool) -> Result<(), Failure> {
@@ -29,6 +43,15 @@ pub fn run(path: &Path, yes: bool, rewind: bool) -> Result<(), Failure> {
              order, or give that up with --rewind: the origin stays as it is, an earlier state",
             path.display(),
             log.volume
+        )));
+    }
+    if let Some(journal) = pending_of(&image).filter(|_| !rewind) {
+        return Err(Failure::Runtime(format!(
+            "{}: it is the journal of volume {}, whose origin may have half of what it has; serve the \
+             volume until it has ended in order, see `hotset pool recover`, or give that up with \
+             --rewind",
+            path.display(),
+            journal.volume
         )));
     }
     let mut ends = vec![image.bytes / BLOCK_BYTES as u64];
