@@ -16,8 +16,9 @@ use simnode::run_alone;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// How long a life may last.
-const LIFE_MAX: Nanos = Nanos::from_secs(60);
+/// How long a life may last: where a load takes longer than `max_lag`, each write waits for as
+/// long as the pace lets it at most, a second.
+const LIFE_MAX: Nanos = Nanos::from_secs(1000);
 
 /// Runs a case. A panic is a violation.
 pub fn run(case: &Case) -> Report {
