@@ -17,7 +17,7 @@ use crate::log_superblock::newest_of;
 use crate::page::{PageError, PageHeader, kind, open, seal};
 use crate::record::record;
 use crate::signature::{JOURNAL_MAGIC, foreign};
-use crate::superblock::{NameField, name_field, name_of};
+use crate::superblock::{has_checksum, name_field, name_of, set_checksum};
 use crate::{BLOCK_BYTES, IDENTITY_BYTES_MAX, LOG_AREA, SuperblockError, Uuid};
 
 /// The version of the format of journals.
@@ -27,7 +27,6 @@ pub const COMMIT_BLOCKS: u64 = 2;
 /// The fewest blocks that a half may have.
 pub const JOURNAL_HALF_MIN: u64 = 1024;
 
-const CRC_AT: usize = BLOCK_BYTES - 4;
 const COMMIT_KIND: u32 = kind(*b"HSCM");
 
 record! {
@@ -100,8 +99,7 @@ impl JournalSuperblock {
         };
         out.fill(0);
         row.encode(out);
-        let crc = crc_fast::crc32_iscsi(&out[..CRC_AT]);
-        out[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+        set_checksum(out);
     }
 
     /// Reads one from its block.
@@ -114,8 +112,7 @@ impl JournalSuperblock {
         if row.magic != JOURNAL_MAGIC {
             return Err(foreign(block).map_or(SuperblockError::Blank, SuperblockError::Foreign));
         }
-        let crc = u32::from_le_bytes(block[CRC_AT..BLOCK_BYTES].try_into().expect("four bytes"));
-        if crc != crc_fast::crc32_iscsi(&block[..CRC_AT]) {
+        if !has_checksum(block) {
             return damaged("the superblock's checksum does not match");
         }
         if row.version != JOURNAL_VERSION {
@@ -124,7 +121,6 @@ impl JournalSuperblock {
         let Some(identity) = row.identity.get(..row.identity_bytes as usize) else {
             return damaged("the origin's identity is too long");
         };
-        let name = |field: &NameField| name_of(field);
         Ok(JournalSuperblock {
             journal: Uuid(row.journal),
             log: Uuid(row.log),
@@ -132,7 +128,7 @@ impl JournalSuperblock {
             retired: row.retired,
             half: row.half,
             sectors: row.sectors,
-            volume: name(&row.volume)?,
+            volume: name_of(&row.volume)?,
             identity: identity.to_vec(),
         })
     }

@@ -12,7 +12,7 @@
 
 use crate::record::record;
 use crate::signature::{LOG_MAGIC, UNKNOWN, foreign};
-use crate::superblock::{NameField, name_field, name_of};
+use crate::superblock::{has_checksum, name_field, name_of, set_checksum};
 use crate::{BLOCK_BYTES, SEGMENT_BLOCKS, SuperblockError, Uuid};
 
 /// The version of the format of write-back logs, and that of one with a journal.
@@ -26,7 +26,6 @@ pub const LOG_WITNESS_BYTES: u64 = 2 * BLOCK_BYTES as u64;
 /// The longest identity of an origin.
 pub const IDENTITY_BYTES_MAX: usize = 64;
 
-const CRC_AT: usize = BLOCK_BYTES - 4;
 const FLAG_OWES: u8 = 1;
 const WITNESS: u8 = 2;
 
@@ -128,8 +127,7 @@ impl LogSuperblock {
         };
         out.fill(0);
         row.encode(out);
-        let crc = crc_fast::crc32_iscsi(&out[..CRC_AT]);
-        out[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+        set_checksum(out);
     }
 
     /// Reads one from its block.
@@ -142,8 +140,7 @@ impl LogSuperblock {
         if row.magic != LOG_MAGIC {
             return Err(foreign(block).map_or(SuperblockError::Blank, SuperblockError::Foreign));
         }
-        let crc = u32::from_le_bytes(block[CRC_AT..BLOCK_BYTES].try_into().expect("four bytes"));
-        if crc != crc_fast::crc32_iscsi(&block[..CRC_AT]) {
+        if !has_checksum(block) {
             return damaged("the superblock's checksum does not match");
         }
         if !LOG_VERSIONS.contains(&row.version) {
@@ -165,10 +162,9 @@ impl LogSuperblock {
         {
             return damaged("a reserved field is not zero");
         }
-        let name = |field: &NameField| name_of(field);
         let journal = match row.journal {
             0 => None,
-            uuid => Some((Uuid(uuid), name(&row.journal_name)?)),
+            uuid => Some((Uuid(uuid), name_of(&row.journal_name)?)),
         };
         Ok(LogSuperblock {
             copy,
@@ -181,9 +177,9 @@ impl LogSuperblock {
             segments: row.segments,
             sectors: row.sectors,
             opened_at: row.opened_at,
-            volume: name(&row.volume)?,
-            devices: [name(&row.first)?, name(&row.second)?],
-            host: name(&row.host)?,
+            volume: name_of(&row.volume)?,
+            devices: [name_of(&row.first)?, name_of(&row.second)?],
+            host: name_of(&row.host)?,
             identity: identity.to_vec(),
             journal,
         })

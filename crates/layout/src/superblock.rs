@@ -95,6 +95,18 @@ record! {
     }
 }
 
+/// Writes the CRC32C of the rest of a superblock's block into its last four bytes.
+pub(crate) fn set_checksum(block: &mut [u8]) {
+    let crc = crc_fast::crc32_iscsi(&block[..CRC_AT]);
+    block[CRC_AT..BLOCK_BYTES].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// Whether it is there.
+pub(crate) fn has_checksum(block: &[u8]) -> bool {
+    let crc = u32::from_le_bytes(block[CRC_AT..BLOCK_BYTES].try_into().expect("four bytes"));
+    crc == crc_fast::crc32_iscsi(&block[..CRC_AT])
+}
+
 const _: () = assert!(SuperblockRow::BYTES + MEMBERS_MAX * MemberRow::BYTES <= CRC_AT);
 
 /// What a device is to its pool.
@@ -330,8 +342,7 @@ impl Superblock {
             };
             row.encode(out);
         }
-        let crc = crc_fast::crc32_iscsi(&out[..CRC_AT]);
-        out[CRC_AT..BLOCK_BYTES].copy_from_slice(&crc.to_le_bytes());
+        set_checksum(out);
         at.next_multiple_of(BLOCK_BYTES)
     }
 
@@ -348,8 +359,7 @@ impl Superblock {
         if wrong != 0 {
             return Err(foreign(bytes).map_or(SuperblockError::Blank, SuperblockError::Foreign));
         }
-        let crc = u32::from_le_bytes(bytes[CRC_AT..BLOCK_BYTES].try_into().expect("four bytes"));
-        if crc != crc_fast::crc32_iscsi(&bytes[..CRC_AT]) {
+        if !has_checksum(bytes) {
             return Err(SuperblockError::Damaged(
                 "the superblock's checksum does not match",
             ));
