@@ -8,6 +8,8 @@
 pub(crate) mod bitmap;
 pub(crate) mod journal;
 mod superblock;
+#[cfg(test)]
+mod tests;
 mod uuid;
 
 pub(crate) use superblock::HISTORY_MAX;
