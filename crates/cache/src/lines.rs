@@ -4,15 +4,12 @@
 //! of two of blocks, the unit of replacement, aligned on its volume.
 
 use block::{Extent, Lba, Sectors};
+use layout::LINE_BITS;
 use policy::{Key, Parts};
 use std::ops::Range;
 
-/// Bytes of a block.
-pub(crate) const BLOCK_BYTES: usize = 4096;
-pub(crate) const BLOCK_SECTORS: u64 = 8;
+pub(crate) use layout::{BLOCK_BYTES, BLOCK_SECTORS};
 
-/// Bits of a [`Key`] that hold the line's number; the volume's id is above.
-const LINE_BITS: u32 = layout::LINE_BITS;
 /// Volume ids that exist, over the life of a cache.
 pub(crate) const VOLUME_IDS: u32 = 1 << (64 - LINE_BITS);
 

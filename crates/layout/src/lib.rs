@@ -1,4 +1,4 @@
-//! Everything that is written to a pool device, without any I/O.
+//! Everything that is written to devices, without any I/O. A pool device:
 //!
 //! ```text
 //! superblock A | bitmap x4 | log (a ring) | map A | map B | hints A | hints B | lines | superblock B
@@ -14,9 +14,11 @@
 //!     a version other than [`VERSION`] is refused, never guessed
 //!
 //! The log of write-back (`log_superblock`, `segment`) and its journal have devices of their own.
+//! What members of arrays carry is `array`.
 //!
-//! Not here: when what is written, and what follows from damage (`cache`).
+//! Not here: when what is written, and what follows from damage (`cache`, `raid`).
 
+pub mod array;
 mod bitmap;
 mod copies;
 mod journal;
@@ -66,11 +68,21 @@ pub const BLOCK_SECTORS: u64 = (BLOCK_BYTES / 512) as u64;
 /// Bits of a line's key that hold its number; its volume's id is above.
 pub const LINE_BITS: u32 = 40;
 
-/// Names a pool or a device of one for ever: a random number.
+/// Names a pool or an array, or a device of one, for ever: a random number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Uuid(pub u128);
 
 impl Uuid {
+    /// Its bytes in the order in which they are printed, as arrays store it.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Uuid {
+        Uuid(u128::from_be_bytes(bytes))
+    }
+
+    /// Its bytes in that order.
+    pub const fn to_bytes(self) -> [u8; 16] {
+        self.0.to_be_bytes()
+    }
+
     /// What the blocks of a device carry of its name.
     pub fn salt(self) -> u64 {
         (self.0 ^ (self.0 >> 64)) as u64

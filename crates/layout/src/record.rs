@@ -1,10 +1,15 @@
 //! Fixed layouts: one table makes a struct, its codec, the check of its offsets
 //! and its documentation.
 
-/// A value of fixed size.
-pub(crate) trait Plain: Copy {
+/// A value of fixed size: an integer, a record, or as many of one as fit an array.
+pub trait Plain: Copy {
+    /// Its size on the device.
     const BYTES: usize;
+    /// All bytes of it are zero.
+    const ZERO: Self;
+    /// Writes it.
     fn put(&self, out: &mut [u8]);
+    /// Reads it.
     fn get(bytes: &[u8]) -> Self;
 }
 
@@ -12,6 +17,7 @@ macro_rules! integers {
     ($($type:ty)*) => {$(
         impl Plain for $type {
             const BYTES: usize = size_of::<$type>();
+            const ZERO: $type = 0;
             fn put(&self, out: &mut [u8]) {
                 out[..Self::BYTES].copy_from_slice(&self.to_le_bytes());
             }
@@ -24,13 +30,16 @@ macro_rules! integers {
 }
 integers!(u8 u16 u32 u64 u128);
 
-impl<const N: usize> Plain for [u8; N] {
-    const BYTES: usize = N;
+impl<T: Plain, const N: usize> Plain for [T; N] {
+    const BYTES: usize = N * T::BYTES;
+    const ZERO: [T; N] = [T::ZERO; N];
     fn put(&self, out: &mut [u8]) {
-        out[..N].copy_from_slice(self);
+        for (value, out) in self.iter().zip(out.chunks_exact_mut(T::BYTES)) {
+            value.put(out);
+        }
     }
     fn get(bytes: &[u8]) -> Self {
-        bytes[..N].try_into().expect("of that length")
+        std::array::from_fn(|i| T::get(&bytes[i * T::BYTES..]))
     }
 }
 
@@ -62,6 +71,10 @@ macro_rules! record {
         impl $name {
             /// Its size on the device.
             pub const BYTES: usize = $bytes;
+            /// All bytes of it are zero.
+            pub const ZERO: $name = $name {
+                $($field: <$type as $crate::record::Plain>::ZERO,)*
+            };
             /// Its fields, in order.
             pub const ROWS: &[$crate::record::Row] = &[$($crate::record::Row {
                 offset: $offset,
@@ -78,6 +91,17 @@ macro_rules! record {
                 $name {
                     $($field: <$type as $crate::record::Plain>::get(&bytes[$offset..]),)*
                 }
+            }
+        }
+
+        impl $crate::record::Plain for $name {
+            const BYTES: usize = $bytes;
+            const ZERO: $name = $name::ZERO;
+            fn put(&self, out: &mut [u8]) {
+                self.encode(out);
+            }
+            fn get(bytes: &[u8]) -> $name {
+                $name::decode(bytes)
             }
         }
 

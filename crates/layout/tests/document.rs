@@ -1,5 +1,6 @@
-//! `docs/format.md` has the tables of the definitions.
+//! `docs/format.md` and `docs/array-format.md` have the tables of the definitions.
 
+use layout::array::{bitmap, journal, superblock};
 use layout::{
     BitmapRow, EntryRow, JournalCommitRow, JournalSuperblockRow, LogSuperblockRow, MemberRow,
     PageHeader, RecordExtentRow, RecordRow, Row, SegmentRow, SuperblockRow, VolumeRow,
@@ -21,11 +22,19 @@ fn table(rows: &[Row]) -> String {
 }
 
 /// To renew a table: copy what the failure prints.
+fn holds(page: &str, tables: &[&[Row]]) {
+    let path = format!("{}/../../docs/{page}", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).unwrap();
+    for rows in tables {
+        let table = table(rows);
+        assert!(text.contains(&table), "docs/{page} lacks:\n{table}");
+    }
+    assert!(!text.contains("| 4 | 4 | `nothing` |"));
+}
+
 #[test]
 fn the_tables_are_those_of_the_definitions() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/format.md");
-    let page = std::fs::read_to_string(page).unwrap();
-    for rows in [
+    let tables = [
         SuperblockRow::ROWS,
         MemberRow::ROWS,
         VolumeRow::ROWS,
@@ -38,9 +47,23 @@ fn the_tables_are_those_of_the_definitions() {
         RecordExtentRow::ROWS,
         JournalSuperblockRow::ROWS,
         JournalCommitRow::ROWS,
-    ] {
-        let table = table(rows);
-        assert!(page.contains(&table), "docs/format.md lacks:\n{table}");
-    }
-    assert!(!page.contains("| 4 | 4 | `nothing` |"));
+    ];
+    holds("format.md", &tables);
+}
+
+#[test]
+fn so_are_those_of_arrays() {
+    let tables = [
+        superblock::FieldsRow::ROWS,
+        superblock::SuperblockRow::ROWS,
+        superblock::RoleRow::ROWS,
+        superblock::StartRow::ROWS,
+        superblock::LostRow::ROWS,
+        superblock::FormerSuperblockRow::ROWS,
+        superblock::FormerRoleRow::ROWS,
+        bitmap::SectorRow::ROWS,
+        journal::HeaderRow::ROWS,
+        journal::RunRow::ROWS,
+    ];
+    holds("array-format.md", &tables);
 }

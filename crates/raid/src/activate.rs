@@ -5,9 +5,9 @@
 
 use crate::array::Array;
 use crate::core::Core;
-use crate::format::BLOCK_BYTES;
 use crate::member::Member;
 use block::IoResult;
+use layout::BLOCK_BYTES;
 use std::rc::Rc;
 
 /// How an array is assembled.

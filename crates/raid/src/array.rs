@@ -4,16 +4,17 @@ use crate::change::Change;
 use crate::core::Core;
 use crate::events::Event;
 use crate::fitness::{check_spare, unusable};
-use crate::format::{MemberState, Scrubbed, Uuid};
 use crate::levels::{Level, Redundancy, Shape};
 use crate::maintenance::Progress;
 use crate::member::{Candidate, Member, MemberCounts};
 use crate::membership::Membership;
 use crate::scrub::ScrubReport;
+use crate::superblock::{MemberState, Scrubbed};
 use block::{
     Access, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos,
     Sectors, Shared,
 };
+use layout::Uuid;
 use std::rc::Rc;
 use std::sync::Arc;
 

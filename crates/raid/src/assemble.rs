@@ -17,13 +17,14 @@ use crate::commit::Past;
 use crate::core::{Core, Meta, Options, Parts};
 use crate::examine;
 use crate::fitness::{invalid, unusable};
-use crate::format::{HISTORY_MAX, MemberState, Superblock, Uuid};
 use crate::late;
 use crate::levels::Shape;
 use crate::member::{Candidate, Member};
 use crate::membership::{self, Known, Membership};
+use crate::superblock::{HISTORY_MAX, MemberState, Superblock};
 use block::{BoxDevice, Device, Env, IoError, IoResult};
 use futures_util::future::join_all;
+use layout::Uuid;
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
 

@@ -12,10 +12,10 @@
 //! Not here: who copies what (`maintenance`).
 
 use crate::core::Core;
-use crate::format::bitmap::{self, REGIONS, REGIONS_MAX};
-use crate::format::{BLOCK_BYTES, Uuid};
 use block::{Extent, IoResult, Mutex, Nanos, Sectors};
 use futures_util::future::join_all;
+use layout::array::bitmap::{self, REGIONS, REGIONS_MAX};
+use layout::{BLOCK_BYTES, Uuid};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;

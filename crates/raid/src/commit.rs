@@ -12,12 +12,12 @@
 //!     what is sealed is on every member that was live in it, in a copy at least
 
 use crate::core::Core;
-use crate::format::{
-    BLOCK_BYTES, MemberEntry, Position, ROLE_SPARE, SUPERBLOCKS, Scrubbed, Superblock, Uuid,
-};
 use crate::member::Member;
+use crate::superblock::{MemberEntry, Position, ROLE_SPARE, Scrubbed, Superblock};
 use block::{Extent, IoResult, Mutex};
 use futures_util::future::join_all;
+use layout::array::SUPERBLOCKS;
+use layout::{BLOCK_BYTES, Uuid};
 use std::cell::Cell;
 use std::rc::Rc;
 

@@ -9,7 +9,6 @@
 use crate::bitmap::Bitmap;
 use crate::commit::{Commits, Past, Roster};
 use crate::events::Event;
-use crate::format::{MemberEntry, MemberState, Scrubbed, Uuid};
 use crate::journal::Journal;
 use crate::late::Late;
 use crate::levels::{Leg, Piece, Shape};
@@ -17,11 +16,13 @@ use crate::member::{Member, is_loss};
 use crate::membership::Known;
 use crate::replace::Replacement;
 use crate::scratch;
+use crate::superblock::{MemberEntry, MemberState, Scrubbed};
 use block::{
     Device, Durable, Env, Extent, FlushErrors, Geometry, IoError, IoResult, Kind, Mutex, Nanos,
     RangeLock, Reserve, Sectors, Seen, Signal, Version,
 };
 use futures_util::future::join_all;
+use layout::Uuid;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::{Rc, Weak};

@@ -9,17 +9,16 @@ use crate::commit::Past;
 use crate::core::{Core, Meta, Options, Parts};
 use crate::examine::{self, examine};
 use crate::fitness::{check_spare, invalid};
-use crate::format::bitmap;
-use crate::format::journal::slot_sectors;
-use crate::format::{
-    ALIGNMENT, BITMAP, BLOCK_BYTES, JOURNAL, MEMBER_SECTORS_MAX, MemberEntry, NAME_BYTES_MAX,
-    SUPERBLOCKS, Uuid,
-};
 use crate::late;
 use crate::levels::{Level, Shape};
 use crate::member::{Candidate, Member};
+use crate::superblock::{MEMBER_SECTORS_MAX, MemberEntry, NAME_BYTES_MAX};
 use block::{Device, Env, Extent, IoResult, Kind, Lba, Sectors};
 use futures_util::future::{join_all, try_join_all};
+use layout::array::bitmap;
+use layout::array::journal::slot_sectors;
+use layout::array::{ALIGNMENT, BITMAP, JOURNAL, SUPERBLOCKS};
+use layout::{BLOCK_BYTES, Uuid};
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 

@@ -3,9 +3,11 @@
 //! A read that fails is tried once more before it counts, and none is waited for longer
 //! than it may take: a device that does not answer is one that cannot be read.
 
-use crate::format::{BLOCK_BYTES, SUPERBLOCKS, Superblock};
 use crate::membership::Known;
+use crate::superblock::Superblock;
 use block::{BoxDevice, Device, Env, IoResult, Kind, Lba, Nanos, Sectors};
+use layout::BLOCK_BYTES;
+use layout::array::SUPERBLOCKS;
 
 /// How long a device may take for a read of its superblock if nobody says.
 pub(crate) const TIMEOUT: Nanos = Nanos::from_secs(10);

@@ -3,11 +3,11 @@
 //! What these cannot give either is lost, durably, and zeroes take its place.
 
 use crate::core::Core;
-use crate::format::BLOCK_BYTES;
 use crate::levels::{Piece, Stripe};
 use crate::member::{Member, is_loss};
 use crate::xor::xor;
 use block::{Access, Buf, Extent, Fua, Grant, IoResult, Kind, Lba, Sectors};
+use layout::BLOCK_BYTES;
 use std::rc::Rc;
 
 /// A member that is being filled with what a role holds.

@@ -9,10 +9,10 @@
 //! Not here: what follows from it (`replay`).
 
 use crate::core::Core;
-use crate::format::BLOCK_BYTES;
-use crate::format::journal::{Entry, Record};
 use crate::member::Member;
 use block::{Buf, IoResult, Lba, Nanos, SECTOR_BYTES, Sectors};
+use layout::BLOCK_BYTES;
+use layout::array::journal::{Entry, Record};
 use std::collections::BTreeMap;
 
 /// How often something is read that a start depends on, and how long after each failure.
@@ -194,7 +194,7 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::Uuid;
+    use layout::Uuid;
 
     /// What cannot be read now may be read at the next start, and must be older then than
     /// what is announced until then.

@@ -28,11 +28,12 @@
 //! (`found`), replay (`replay`).
 
 use crate::core::{Core, Meta};
-use crate::format::journal::{Entry, Record, slot_sectors};
-use crate::format::{BLOCK_BYTES, JOURNAL, Uuid};
 use crate::levels::Shape;
 use crate::member::Member;
 use block::{Access, BUF_BYTES_MAX, Buf, IoResult, Mutex, Nanos, Sectors, Shared};
+use layout::array::JOURNAL;
+use layout::array::journal::{Entry, Record, slot_sectors};
+use layout::{BLOCK_BYTES, Uuid};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;

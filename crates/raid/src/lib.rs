@@ -1,7 +1,7 @@
 //! Arrays: several devices as one, behind the contract of a device, so that
 //! arrays nest.
 //!
-//! `levels` says where sectors lie, `format` what members carry besides data,
+//! `levels` says where sectors lie, `superblock` what members say of the array,
 //! `examine` reads that, `membership` says which members are current, `assemble` puts an
 //! array together and `activate` starts it, `core` says who is in it now, `commit` how that becomes durable.
 //! `read` and `reconstruct` read, `change` and `parity` write; `bitmap` and `journal` see to
@@ -25,7 +25,6 @@ mod events;
 mod examine;
 mod fill;
 mod fitness;
-mod format;
 mod found;
 mod journal;
 mod late;
@@ -44,6 +43,7 @@ mod resync;
 mod scratch;
 mod scrub;
 mod silent;
+mod superblock;
 mod turn;
 mod xor;
 
@@ -53,13 +53,14 @@ pub use core::Options;
 pub use create::{Plan, check_form, create, raw};
 pub use events::Event;
 pub use examine::examine;
-pub use format::{
-    BAD_MAX, BLOCK_BYTES, MemberEntry, MemberState, NAME_BYTES_MAX, Position, ROLE_SPARE, Scrubbed,
-    Superblock, Uuid,
-};
-pub use levels::{LEGS_MAX, Leg, Level, MEMBERS_MAX, Piece, Redundancy, Shape, Stripe};
+pub use layout::array::MEMBERS_MAX;
+pub use layout::{BLOCK_BYTES, Uuid};
+pub use levels::{LEGS_MAX, Leg, Level, Piece, Redundancy, Shape, Stripe};
 pub use maintenance::Progress;
 pub use member::{Candidate, MemberCounts};
 pub use place::{order, warnings};
 pub use scrub::ScrubReport;
+pub use superblock::{
+    BAD_MAX, MemberEntry, MemberState, NAME_BYTES_MAX, Position, ROLE_SPARE, Scrubbed, Superblock,
+};
 pub use xor::xor;

@@ -2,7 +2,7 @@
 //! cannot be read until they are rewritten.
 
 use crate::core::Core;
-use crate::format::BAD_MAX;
+use crate::superblock::BAD_MAX;
 use block::{Extent, IoResult, Kind, Lba, Sectors};
 use std::rc::Rc;
 

@@ -8,8 +8,8 @@
 
 use crate::core::{Claim, Core};
 use crate::fill::Filled;
-use crate::format::MemberState;
 use crate::member::Member;
+use crate::superblock::MemberState;
 use block::{Access, Extent, IoError, IoResult, Kind, Lba, Nanos, SECTOR_BYTES, Sectors};
 use std::rc::{Rc, Weak};
 

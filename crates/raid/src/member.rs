@@ -5,13 +5,13 @@
 
 use crate::change::Change;
 use crate::core::Core;
-use crate::format::Uuid;
 use crate::turn::{Turns, Within};
 use block::{
     BoxDevice, Buf, Device, Env, Extent, Fua, IoError, IoResult, Kind, Lba, Nanos, SECTOR_BYTES,
     Sectors, Shared,
 };
 use futures_util::future::join;
+use layout::Uuid;
 use std::cell::{Cell, RefCell};
 use std::ops::RangeInclusive;
 use std::rc::{Rc, Weak};

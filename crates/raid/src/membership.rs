@@ -13,7 +13,8 @@
 //!
 //! Not here: reading superblocks (`examine`), whether an array can run (`assemble`).
 
-use crate::format::{MemberEntry, MemberState, Position, ROLE_SPARE, Superblock, Uuid};
+use crate::superblock::{MemberEntry, MemberState, Position, ROLE_SPARE, Superblock};
+use layout::Uuid;
 
 /// How many starts of a history are printed.
 const PRINTED_MAX: usize = 3;

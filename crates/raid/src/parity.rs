@@ -10,13 +10,13 @@
 
 use crate::change::Change;
 use crate::core::Core;
-use crate::format::BLOCK_BYTES;
-use crate::format::journal::{Entry, Run};
 use crate::levels::Stripe;
 use crate::scratch;
 use crate::xor::{rebuild_in, xor};
 use block::{Access, Buf, Extent, Fua, Grant, IoError, IoResult, Lba, Sectors, Shared};
 use futures_util::future::{join_all, try_join_all};
+use layout::BLOCK_BYTES;
+use layout::array::journal::{Entry, Run};
 use std::rc::Rc;
 
 /// The bytes of a write that fall on one data chunk.
@@ -44,7 +44,7 @@ impl Update {
         let parts = core.shape.pieces(extent).map(|piece| {
             let leg = piece.legs()[0];
             let run = Run {
-                member: leg.member,
+                member: leg.member as u32,
                 from: leg.at - stripe.row(),
                 len: piece.extent.len,
             };
@@ -72,7 +72,7 @@ impl Update {
 
     fn parity_run(&self) -> Run {
         Run {
-            member: self.stripe.parity,
+            member: self.stripe.parity as u32,
             from: self.from,
             len: self.len,
         }
@@ -226,7 +226,7 @@ impl Core {
         parity: Buf,
         grant: &Grant,
     ) -> Result<Buf, Buf> {
-        let old = update.parts.iter().map(|p| self.in_sync(p.run.member));
+        let old = update.parts.iter().map(|p| self.in_sync(p.run.role()));
         let holder = self.in_sync(update.stripe.parity);
         let (Some(old), Some(holder)) = (old.collect::<Option<Vec<_>>>(), holder) else {
             return Err(parity);
@@ -293,7 +293,7 @@ impl Core {
         }
         for role in roles.into_iter().filter(|role| *role != stripe.parity) {
             let chunk = &mut band[role * len..][..len];
-            if let Some(part) = update.parts.iter().find(|part| part.run.member == role) {
+            if let Some(part) = update.parts.iter().find(|part| part.run.role() == role) {
                 chunk[update.inside(part)].copy_from_slice(&part.data);
             }
             xor(&mut parity, chunk);
@@ -364,7 +364,7 @@ impl Core {
     fn sums(&self, update: &Update, parity: &[u8]) -> Entry {
         let mut sums = vec![crc_fast::crc32_iscsi(parity); self.shape.members()];
         for part in &update.parts {
-            sums[part.run.member] = crc_fast::crc32_iscsi(&part.data);
+            sums[part.run.role()] = crc_fast::crc32_iscsi(&part.data);
         }
         Entry::Whole(sums)
     }
@@ -386,7 +386,7 @@ impl Core {
             (update.parity_run(), data, parity_fua)
         });
         let writes = data.chain(parity).filter_map(|(run, data, fua)| {
-            let member = self.writable(run.member)?;
+            let member = self.writable(run.role())?;
             Some(async move {
                 let result = member.write(row + run.from, data, fua).await;
                 (member, result)

@@ -15,13 +15,13 @@
 //! what they announce.
 
 use crate::core::Core;
-use crate::format::journal::{Entry, Record, Run};
 use crate::found::{Damage, Found};
 use crate::levels::Stripe;
 use crate::lost::without;
 use crate::member::Member;
 use crate::xor::xor;
 use block::{Buf, Extent, Fua, IoResult, Kind, Lba, SECTOR_BYTES, Sectors, Shared};
+use layout::array::journal::{Entry, Record, Run};
 use std::rc::Rc;
 
 /// A journal that is gone over.
@@ -77,7 +77,7 @@ fn parity_run(stripe: Stripe, runs: &[Run]) -> Run {
     let from = runs.iter().map(|run| run.from).min().unwrap_or_default();
     let end = runs.iter().map(|run| run.from + run.len).max();
     Run {
-        member: stripe.parity,
+        member: stripe.parity as u32,
         from,
         len: end.unwrap_or_default() - from,
     }
@@ -365,14 +365,14 @@ impl Core {
             parts.push((*run, data.slice(from..to)));
             from = to;
         }
-        if runs.iter().all(|run| run.member != stripe.parity) {
+        if runs.iter().all(|run| run.role() != stripe.parity) {
             parts.push(self.parity_of_parts(stripe, &parts).await);
         }
         for (run, data) in parts {
             for part in newer.leave(&run) {
                 let from = (part.from - run.from).bytes() as usize;
                 let data = data.slice(from..from + part.len.bytes() as usize);
-                self.rewrite(run.member, stripe, part.from, data).await?;
+                self.rewrite(run.role(), stripe, part.from, data).await?;
             }
         }
         Ok(Redone::Done)
@@ -381,7 +381,7 @@ impl Core {
     /// The parity of data that is all there, which a record leaves out.
     async fn parity_of_parts(&self, stripe: Stripe, parts: &[(Run, Shared)]) -> (Run, Shared) {
         let run = Run {
-            member: stripe.parity,
+            member: stripe.parity as u32,
             ..parts[0].0
         };
         let mut parity = self.env.pool.take(run.len.bytes() as usize);

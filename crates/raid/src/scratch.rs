@@ -6,9 +6,9 @@
 //! own, never the other way round.
 
 use crate::core::Core;
-use crate::format::BLOCK_BYTES;
 use crate::levels::Shape;
 use block::{BUF_BYTES_MAX, Grant, Nanos, Pool, SECTOR_BYTES, Sectors};
+use layout::BLOCK_BYTES;
 
 /// The most bytes that a reconstruction takes at once.
 const SCRATCH_BYTES: usize = 1 << 20;

@@ -7,12 +7,14 @@
 //! then makes them agree, on the first copy or with the data.
 
 use crate::core::Core;
-use crate::format::{BLOCK_BYTES, SUPERBLOCKS, Scrubbed, Superblock};
 use crate::levels::{LEGS_MAX, Piece, Stripe};
 use crate::maintenance::Progress;
 use crate::member::Member;
+use crate::superblock::{Scrubbed, Superblock};
 use crate::xor::xor;
 use block::{Access, Extent, Fua, Grant, IoResult, Kind, Lba, Sectors};
+use layout::BLOCK_BYTES;
+use layout::array::SUPERBLOCKS;
 use std::rc::Rc;
 
 /// What a scrub found.

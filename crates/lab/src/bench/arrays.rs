@@ -30,7 +30,7 @@ pub(super) async fn over(env: &Env, level: Level, members: Vec<BoxDevice>) -> Ar
     let mut last = 0;
     let mut fresh = || {
         last += 1;
-        Uuid([last; 16])
+        Uuid::from_bytes([last; 16])
     };
     let members = members.into_iter().map(candidate).collect();
     let options = Options::default();

@@ -95,7 +95,7 @@ async fn assemble(
     let mut last = 0;
     let mut fresh = || {
         last += 1;
-        Uuid([last; 16])
+        Uuid::from_bytes([last; 16])
     };
     let mut make = async |name: &str, level, members: Vec<Candidate>| {
         let plan = Plan {

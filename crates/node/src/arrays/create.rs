@@ -82,7 +82,7 @@ impl<P: Platform> Devices<P> {
 
     /// A new identity.
     pub(super) fn fresh(&self) -> Uuid {
-        Uuid(self.platform.uuid().to_le_bytes())
+        Uuid::from_bytes(self.platform.uuid().to_le_bytes())
     }
 }
 

@@ -95,7 +95,7 @@ impl Outside {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&rng.bits().to_le_bytes());
         bytes[8..].copy_from_slice(&rng.bits().to_le_bytes());
-        Uuid(bytes)
+        Uuid::from_bytes(bytes)
     }
 
     /// What the array may be given of `unit`; `None` of an array that does not run.

@@ -12,8 +12,8 @@ mod devices;
 mod life;
 
 use super::*;
-use crate::format::MemberEntry;
 use crate::levels::Level;
+use crate::superblock::MemberEntry;
 use block::{BoxDevice, Geometry, Pool, Sectors};
 use devices::{Alone, Disk, World};
 use life::Event;
@@ -161,16 +161,16 @@ impl Search {
     /// An array that was made and never started.
     fn made(&self, lives: u8, events: u8, rots: u8) -> State {
         let entry = |member: usize| MemberEntry {
-            uuid: Uuid([1 + member as u8; 16]),
+            uuid: Uuid::from_bytes([1 + member as u8; 16]),
             sectors: SECTORS,
             ..MemberEntry::default()
         };
         let superblock = |role: usize| Superblock {
-            array: Uuid([99; 16]),
-            member: Uuid([1 + role as u8; 16]),
+            array: Uuid::from_bytes([99; 16]),
+            member: Uuid::from_bytes([1 + role as u8; 16]),
             role: role as u16,
             events: 1,
-            generation: Uuid([100; 16]),
+            generation: Uuid::from_bytes([100; 16]),
             history: Vec::new(),
             sealed: 1,
             revision: 0,
@@ -238,8 +238,8 @@ impl Search {
             return Err(invalid("nothing is here"));
         }
         let generation = match self.without {
-            Without::Generations => Uuid([100; 16]),
-            _ => Uuid([state.lives; 16]),
+            Without::Generations => Uuid::from_bytes([100; 16]),
+            _ => Uuid::from_bytes([state.lives; 16]),
         };
         let (start, notes) = (Start { degraded }, &mut Vec::new());
         let options = Options::default();

@@ -1,10 +1,10 @@
 use super::*;
-use crate::format::Uuid;
 use crate::member::Candidate;
 use block::{
     BoxDevice, Buf, Content, Env, Executor, Extent, Fua, Geometry, IoResult, Lba, Pool, Sectors,
     Shared, TimerKey,
 };
+use layout::Uuid;
 use std::pin::Pin;
 use std::task::Waker;
 

@@ -21,10 +21,11 @@ mod triple;
 
 pub use level::Level;
 pub(crate) use shape::Layout;
-pub use shape::{LEGS_MAX, Leg, MEMBERS_MAX, Piece, Redundancy};
+pub use shape::{LEGS_MAX, Leg, Piece, Redundancy};
 use shape::{Room, min};
 
 use block::{Extent, IoError, IoResult, Kind, Lba, Sectors};
+use layout::array::MEMBERS_MAX;
 
 /// Some of an array's roles.
 #[derive(Clone, Copy, Default, Debug)]

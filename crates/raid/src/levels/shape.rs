@@ -1,9 +1,7 @@
 //! What levels are given and what they return.
 
 use block::{Extent, Lba, Sectors};
-
-/// The most members of an array.
-pub const MEMBERS_MAX: usize = 32;
+use layout::array::MEMBERS_MAX;
 
 /// The most copies of a sector.
 pub const LEGS_MAX: usize = 4;

@@ -68,7 +68,7 @@ fn an_array_of_the_sample_lives_as_any_other() {
             let (env, mut names) = (local.env(), 0);
             let mut fresh = || {
                 names += 1;
-                Uuid([names; 16])
+                Uuid::from_bytes([names; 16])
             };
             let some = |numbers: &[usize]| {
                 let candidate = |n: &usize| Candidate {

@@ -4,7 +4,7 @@ use block::Sectors;
 
 fn start(generation: u8, event: u64) -> Position {
     Position {
-        generation: Uuid([generation; 16]),
+        generation: Uuid::from_bytes([generation; 16]),
         event,
     }
 }
@@ -12,14 +12,14 @@ fn start(generation: u8, event: u64) -> Position {
 /// A superblock of a mirror whose members are 1, 2 and so on.
 fn superblock(states: &[MemberState], chain: &[Position]) -> Superblock {
     let entry = |(member, state): (u8, &MemberState)| MemberEntry {
-        uuid: Uuid([member; 16]),
+        uuid: Uuid::from_bytes([member; 16]),
         state: *state,
         sectors: Sectors(2048),
         ..MemberEntry::default()
     };
     Superblock {
-        array: Uuid([99; 16]),
-        member: Uuid([1; 16]),
+        array: Uuid::from_bytes([99; 16]),
+        member: Uuid::from_bytes([1; 16]),
         role: 0,
         events: chain[0].event,
         generation: chain[0].generation,
@@ -55,7 +55,7 @@ fn a_history_keeps_the_starts_in_which_members_were_lost() {
     truth.table[2].failed_at = 32;
     let kept = |most| {
         let history = history_after(&truth, most);
-        let starts = history.iter().map(|at| at.generation.0[0]);
+        let starts = history.iter().map(|at| at.generation.to_bytes()[0]);
         starts.collect::<Vec<_>>()
     };
     assert_eq!(kept(20), [10, 9, 8, 7, 6, 5, 4, 3, 2, 1]);

@@ -157,7 +157,7 @@ impl Bench {
         NEXT.set(NEXT.get() + 1);
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&NEXT.get().to_be_bytes());
-        Uuid(bytes)
+        Uuid::from_bytes(bytes)
     }
 
     pub async fn create(

@@ -227,16 +227,16 @@ fn names_and_stripes_have_their_limits() {
 
 fn superblock() -> raid::Superblock {
     let entry = raid::MemberEntry {
-        uuid: raid::Uuid([2; 16]),
+        uuid: raid::Uuid::from_bytes([2; 16]),
         sectors: Sectors(2048),
         ..raid::MemberEntry::default()
     };
     raid::Superblock {
-        array: raid::Uuid([1; 16]),
+        array: raid::Uuid::from_bytes([1; 16]),
         member: entry.uuid,
         role: 0,
         events: 3,
-        generation: raid::Uuid([3; 16]),
+        generation: raid::Uuid::from_bytes([3; 16]),
         history: Vec::new(),
         sealed: 2,
         revision: 0,

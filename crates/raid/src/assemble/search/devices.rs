@@ -2,11 +2,12 @@
 //! flight together.
 
 use super::{Bits, Copies, MEMBERS_MAX};
-use crate::format::{SUPERBLOCKS, Superblock};
+use crate::superblock::Superblock;
 use block::{
     Buf, Content, Device, Executor, Extent, Fua, Geometry, IoResult, Kind, Lba, Nanos, Shared,
     TimerKey,
 };
+use layout::array::SUPERBLOCKS;
 use std::cell::RefCell;
 use std::pin::{Pin, pin};
 use std::rc::Rc;

@@ -4,8 +4,9 @@ use super::devices::{World, run};
 use super::{Bits, Copies, MEMBERS_MAX, Search, State, Truth, bits, in_sync, put};
 use crate::array::Array;
 use crate::core::Core;
-use crate::format::{MemberState, Uuid};
+use crate::superblock::MemberState;
 use block::{IoError, Kind};
+use layout::Uuid;
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -171,7 +172,11 @@ impl Search {
                 let is_member = world.borrow().copies[role].iter().any(Option::is_some);
                 (is_member && core.state(role).is_failed()).then_some(())?;
                 let candidate = self.candidate(&world, role);
-                run(&world, life.array.add(candidate, Uuid([98; 16]), false)).ok()?;
+                run(
+                    &world,
+                    life.array.add(candidate, Uuid::from_bytes([98; 16]), false),
+                )
+                .ok()?;
                 let whole = MemberState::Rebuilding { whole: true };
                 life.filled(|role| core.state(role) == whole);
                 life.join();

@@ -4,37 +4,74 @@
 //! of 4096 bytes, the same header once more if its slot has room for that, then
 //! the bytes of its runs one after the other.
 
-use super::{BLOCK_BYTES, Fields, NUMBER_MAX, Uuid, checksum, put};
-use crate::levels::MEMBERS_MAX;
-use block::{SECTOR_BYTES, Sectors};
+use super::{MEMBERS_MAX, NUMBER_MAX, has_checksum, set_checksum, superblock::padded};
+use crate::record::record;
+use crate::{BLOCK_BYTES, BLOCK_SECTORS, Uuid};
+use block::Sectors;
 
-const MAGIC: &[u8; 8] = b"hotsetJR";
-const AT_CHECKSUM: usize = 8;
-const AT_RUNS: usize = 128;
-const RUN_BYTES: usize = 16;
-const AT_SUMS: usize = AT_RUNS + MEMBERS_MAX * RUN_BYTES;
-const _: () = assert!(AT_SUMS + MEMBERS_MAX * 4 <= BLOCK_BYTES);
+const MAGIC: [u8; 8] = *b"hotsetJR";
+
+record! {
+    /// What the header of a record begins with; the rest is 0.
+    HeaderRow, 768 {
+        0 magic: [u8; 8], "`hotsetJR`";
+        8 crc: u32, "checksum of the header block";
+        12 reserved: u32, "0";
+        16 array: [u8; 16], "UUID of the array";
+        32 number: u64, "number, from 1; some may be left out";
+        40 tail: u64, "tail: records with lower numbers are done with";
+        48 stripe: u64, "stripe";
+        56 kind: u8, "1 redo, 2 whole stripe, 3 retire, 4 the stripe stays as it is";
+        57 count: u8, "runs, or checksums";
+        58 copied: u8, "1 if the header is there twice";
+        59 reserved2: u8, "0";
+        60 sum: u32, "redo: checksum of the bytes that follow the headers";
+        64 durable: u64, "records with lower numbers were durable when this one was written";
+        72 reserved3: [u8; 56], "0";
+        128 runs: [RunRow; MEMBERS_MAX], "redo: runs: 32 of 16 bytes";
+        640 sums: [u32; MEMBERS_MAX], "whole stripe: checksum of the new chunk of each role";
+    }
+}
+
+record! {
+    /// A run of a record.
+    RunRow, 16 {
+        0 role: u32, "role";
+        4 from: u32, "first sector in the chunk";
+        8 sectors: u32, "sectors";
+        12 reserved: u32, "0";
+    }
+}
+
+const CRC_AT: usize = HeaderRow::ROWS[1].offset as usize;
 
 /// The sectors that one record may take, of stripes of chunks of `chunk` on so many
 /// members.
-pub(crate) fn slot_sectors(members: usize, chunk: Sectors) -> Sectors {
-    Sectors(BLOCK_BYTES as u64 / SECTOR_BYTES + members as u64 * chunk.0)
+pub fn slot_sectors(members: usize, chunk: Sectors) -> Sectors {
+    Sectors(BLOCK_SECTORS + members as u64 * chunk.0)
 }
 
 /// Bytes for one member's chunk of a stripe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Run {
+pub struct Run {
     /// The member's role.
-    pub member: usize,
+    pub member: u32,
     /// Where in its chunk.
     pub from: Sectors,
     /// How long.
     pub len: Sectors,
 }
 
+impl Run {
+    /// The member's role.
+    pub fn role(&self) -> usize {
+        self.member as usize
+    }
+}
+
 /// What is about to happen.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Entry {
+pub enum Entry {
     /// These runs, whose bytes follow, are written; to be done again after a
     /// crash.
     Redo {
@@ -55,7 +92,7 @@ pub(crate) enum Entry {
 
 /// A record's header.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Record {
+pub struct Record {
     /// The array.
     pub array: Uuid,
     /// Its number on this member, counted from 1.
@@ -74,92 +111,91 @@ pub(crate) struct Record {
 
 impl Record {
     /// Writes the header into `block`, of 4096 bytes.
-    pub(crate) fn encode(&self, block: &mut [u8]) {
+    pub fn encode(&self, block: &mut [u8]) {
+        let run = |run: &Run| RunRow {
+            role: run.member,
+            from: run.from.0 as u32,
+            sectors: run.len.0 as u32,
+            reserved: 0,
+        };
+        let none = HeaderRow::ZERO;
+        let entry = match &self.entry {
+            Entry::Redo { runs, sum } => HeaderRow {
+                kind: 1,
+                count: runs.len() as u8,
+                sum: *sum,
+                runs: padded(runs.iter().map(run)),
+                ..none
+            },
+            Entry::Whole(sums) => HeaderRow {
+                kind: 2,
+                count: sums.len() as u8,
+                sums: padded(sums.iter().copied()),
+                ..none
+            },
+            Entry::Retire => HeaderRow { kind: 3, ..none },
+            Entry::Revoked => HeaderRow { kind: 4, ..none },
+        };
+        let row = HeaderRow {
+            magic: MAGIC,
+            array: self.array.to_bytes(),
+            number: self.number,
+            tail: self.tail,
+            stripe: self.stripe,
+            copied: self.headers - 1,
+            durable: self.durable,
+            ..entry
+        };
         block.fill(0);
-        put(block, 0, MAGIC);
-        put(block, 16, &self.array.0);
-        put(block, 32, &self.number.to_le_bytes());
-        put(block, 40, &self.tail.to_le_bytes());
-        put(block, 48, &self.stripe.to_le_bytes());
-        block[58] = self.headers - 1;
-        put(block, 64, &self.durable.to_le_bytes());
-        match &self.entry {
-            Entry::Redo { runs, sum } => {
-                (block[56], block[57]) = (1, runs.len() as u8);
-                put(block, 60, &sum.to_le_bytes());
-                for (i, run) in runs.iter().enumerate() {
-                    let at = AT_RUNS + i * RUN_BYTES;
-                    put(block, at, &(run.member as u32).to_le_bytes());
-                    put(block, at + 4, &(run.from.0 as u32).to_le_bytes());
-                    put(block, at + 8, &(run.len.0 as u32).to_le_bytes());
-                }
-            }
-            Entry::Whole(sums) => {
-                (block[56], block[57]) = (2, sums.len() as u8);
-                for (i, sum) in sums.iter().enumerate() {
-                    put(block, AT_SUMS + i * 4, &sum.to_le_bytes());
-                }
-            }
-            Entry::Retire => block[56] = 3,
-            Entry::Revoked => block[56] = 4,
-        }
-        let sum = checksum(block, AT_CHECKSUM);
-        put(block, AT_CHECKSUM, &sum.to_le_bytes());
+        row.encode(block);
+        set_checksum(block, CRC_AT);
     }
 
     /// Reads a header of `array`, whose stripes are chunks of `chunk` on
     /// `members` members; `None` if `block` holds none.
-    pub(crate) fn decode(
-        block: &[u8],
-        array: Uuid,
-        members: usize,
-        chunk: Sectors,
-    ) -> Option<Record> {
-        let fields = Fields(block.get(..BLOCK_BYTES)?);
-        let sound = block[..8] == *MAGIC
-            && fields.u32(AT_CHECKSUM) == checksum(&block[..BLOCK_BYTES], AT_CHECKSUM)
-            && fields.uuid(16) == array;
-        let count = usize::from(fields.u8(57));
-        let (number, tail, durable) = (fields.u64(32), fields.u64(40), fields.u64(64));
-        let possible = number < NUMBER_MAX && tail <= number && durable <= number;
-        if !sound || count > members || !possible || fields.u8(58) > 1 {
+    pub fn decode(block: &[u8], array: Uuid, members: usize, chunk: Sectors) -> Option<Record> {
+        let block = block.get(..BLOCK_BYTES)?;
+        let row = HeaderRow::decode(block);
+        let sound =
+            row.magic == MAGIC && has_checksum(block, CRC_AT) && row.array == array.to_bytes();
+        let count = usize::from(row.count);
+        let possible =
+            row.number < NUMBER_MAX && row.tail <= row.number && row.durable <= row.number;
+        if !sound || count > members || !possible || row.copied > 1 {
             return None;
         }
-        let run = |i: usize| {
-            let at = AT_RUNS + i * RUN_BYTES;
+        let run = |run: &RunRow| {
             let run = Run {
-                member: fields.u32(at) as usize,
-                from: Sectors(u64::from(fields.u32(at + 4))),
-                len: Sectors(u64::from(fields.u32(at + 8))),
+                member: run.role,
+                from: Sectors(u64::from(run.from)),
+                len: Sectors(u64::from(run.sectors)),
             };
             let inside = run.from.0 + run.len.0 <= chunk.0 && run.len.0 > 0;
-            (run.member < members && inside).then_some(run)
+            (run.role() < members && inside).then_some(run)
         };
-        let entry = match fields.u8(56) {
+        let entry = match row.kind {
             1 if count > 0 => Entry::Redo {
-                runs: (0..count).map(run).collect::<Option<_>>()?,
-                sum: fields.u32(60),
+                runs: row.runs[..count].iter().map(run).collect::<Option<_>>()?,
+                sum: row.sum,
             },
-            2 if count == members => {
-                Entry::Whole((0..count).map(|i| fields.u32(AT_SUMS + i * 4)).collect())
-            }
+            2 if count == members => Entry::Whole(row.sums[..count].to_vec()),
             3 => Entry::Retire,
             4 => Entry::Revoked,
             _ => return None,
         };
         Some(Record {
             array,
-            number,
-            tail,
-            durable,
-            headers: fields.u8(58) + 1,
-            stripe: fields.u64(48),
+            number: row.number,
+            tail: row.tail,
+            durable: row.durable,
+            headers: row.copied + 1,
+            stripe: row.stripe,
             entry,
         })
     }
 
     /// The bytes before those of its runs.
-    pub(crate) fn head_bytes(&self) -> usize {
+    pub fn head_bytes(&self) -> usize {
         usize::from(self.headers) * BLOCK_BYTES
     }
 }
@@ -186,7 +222,7 @@ mod tests {
         ];
         for entry in entries {
             let record = Record {
-                array: Uuid([5; 16]),
+                array: Uuid(5),
                 number: 12,
                 tail: 9,
                 durable: 11,
@@ -198,7 +234,7 @@ mod tests {
             record.encode(&mut block);
             let read = |block: &[u8]| Record::decode(block, record.array, 3, Sectors(128));
             assert_eq!(read(&block), Some(record.clone()));
-            assert_eq!(Record::decode(&block, Uuid([6; 16]), 3, Sectors(128)), None);
+            assert_eq!(Record::decode(&block, Uuid(6), 3, Sectors(128)), None);
             for at in 0..BLOCK_BYTES {
                 block[at] ^= 0x10;
                 assert_eq!(read(&block), None, "byte {at}");
@@ -206,7 +242,7 @@ mod tests {
             }
         }
         let record = Record {
-            array: Uuid([5; 16]),
+            array: Uuid(5),
             number: 1,
             tail: 1,
             durable: 0,
@@ -226,7 +262,7 @@ mod tests {
     fn a_whole_stripe_has_a_checksum_for_each_member() {
         for (sums, is_possible) in [(2, false), (3, true), (4, false)] {
             let record = Record {
-                array: Uuid([5; 16]),
+                array: Uuid(5),
                 number: 1,
                 tail: 1,
                 durable: 0,
@@ -257,7 +293,7 @@ mod tests {
                 ..Run::default()
             };
             let record = Record {
-                array: Uuid([5; 16]),
+                array: Uuid(5),
                 number,
                 tail,
                 durable: tail,

@@ -5,39 +5,21 @@
 //! What it cannot say is filled in so that it counts for as little as it may: its
 //! events are those of a start without a name, of which the last but one is sealed.
 
-use super::bitmap::{self, REGIONS_MAX};
-use super::journal::slot_sectors;
-use super::{ALIGNMENT, BLOCK_BYTES, Fields, JOURNAL, NUMBER_MAX, Uuid, checksum, put};
-use crate::levels::{Level, MEMBERS_MAX, Shape};
+use crate::levels::{Level, Shape};
 use block::{BUF_BYTES_MAX, Extent, Lba, Sectors};
+use layout::Uuid;
+use layout::array::bitmap::{self, REGIONS_MAX};
+use layout::array::journal::slot_sectors;
+use layout::array::superblock::{
+    FieldsRow, Found, LostRow, RoleRow, StartRow, SuperblockRow, claims, open, padded,
+};
+use layout::array::{ALIGNMENT, JOURNAL, NUMBER_MAX};
 
-const MAGIC: &[u8; 8] = b"hotsetAR";
-const VERSION: u32 = 2;
-/// The version before starts had names.
-const VERSION_PLAIN: u32 = 1;
-/// The role of a spare.
-pub const ROLE_SPARE: u16 = u16::MAX;
-/// The longest name of an array.
-pub const NAME_BYTES_MAX: usize = 32;
+pub(crate) use layout::array::superblock::HISTORY_MAX;
+pub use layout::array::superblock::{BAD_MAX, NAME_BYTES_MAX, ROLE_SPARE};
+
 /// A member has less than this.
 pub const MEMBER_SECTORS_MAX: Sectors = Sectors(1 << 50);
-/// The most runs of lost sectors that are remembered.
-pub const BAD_MAX: usize = 120;
-/// The most starts that are remembered, the last one among them.
-pub(crate) const HISTORY_MAX: usize = 18;
-
-const AT_CHECKSUM: usize = 12;
-const AT_TABLE: usize = 128;
-const ENTRY_BYTES: usize = 48;
-const ENTRY_BYTES_PLAIN: usize = 64;
-const AT_HISTORY: usize = AT_TABLE + MEMBERS_MAX * ENTRY_BYTES;
-const POSITION_BYTES: usize = 24;
-const AT_SCRUBBED: usize = 2096;
-const AT_BAD: usize = 2176;
-const BAD_BYTES: usize = 16;
-const _: () = assert!(AT_HISTORY + HISTORY_MAX * POSITION_BYTES <= AT_SCRUBBED);
-const _: () = assert!(AT_TABLE + MEMBERS_MAX * ENTRY_BYTES_PLAIN == AT_BAD);
-const _: () = assert!(AT_BAD + BAD_MAX * BAD_BYTES == BLOCK_BYTES);
 
 /// What is known of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -101,6 +83,30 @@ pub struct MemberEntry {
     pub failed_at: u64,
 }
 
+impl MemberEntry {
+    fn row(&self) -> RoleRow {
+        RoleRow {
+            uuid: self.uuid.to_bytes(),
+            sectors: self.sectors.0,
+            checkpoint: self.checkpoint.0,
+            failed_at: self.failed_at,
+            state: self.state.code(),
+            reserved: [0; 7],
+        }
+    }
+
+    /// `former`: version 1 named the event of the loss, before which one may have been cut short.
+    fn from_row(row: &RoleRow, former: bool) -> Option<MemberEntry> {
+        Some(MemberEntry {
+            uuid: Uuid::from_bytes(row.uuid),
+            state: MemberState::from_code(row.state)?,
+            sectors: Sectors(row.sectors),
+            checkpoint: Sectors(row.checkpoint),
+            failed_at: row.failed_at.saturating_sub(u64::from(former)),
+        })
+    }
+}
+
 /// A point in the life of an array: an event, and the start that it belongs to. One
 /// start numbers its events upwards, and never gives two of them one number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -109,6 +115,22 @@ pub struct Position {
     pub generation: Uuid,
     /// The event.
     pub event: u64,
+}
+
+impl Position {
+    fn row(self) -> StartRow {
+        StartRow {
+            generation: self.generation.to_bytes(),
+            event: self.event,
+        }
+    }
+
+    fn from_row(row: &StartRow) -> Position {
+        Position {
+            generation: Uuid::from_bytes(row.generation),
+            event: row.event,
+        }
+    }
 }
 
 /// Since when the time to the next scrub counts.
@@ -165,150 +187,100 @@ pub struct Superblock {
 impl Superblock {
     /// Writes it into `block`, of 4096 bytes.
     pub fn encode(&self, block: &mut [u8]) {
-        assert!(block.len() == BLOCK_BYTES && self.table.len() <= MEMBERS_MAX);
-        assert!(self.bad.len() <= BAD_MAX && self.name.len() <= NAME_BYTES_MAX);
-        block.fill(0);
-        put(block, 0, MAGIC);
-        put(block, 8, &VERSION.to_le_bytes());
-        put(block, 16, &self.array.0);
-        put(block, 32, &self.member.0);
-        put(block, 48, &self.events.to_le_bytes());
-        put(block, 56, &self.data_at.0.to_le_bytes());
-        put(block, 64, &self.region.0.to_le_bytes());
-        put(block, 72, &(self.chunk.0 as u32).to_le_bytes());
-        put(block, 76, &self.journal_slots.to_le_bytes());
-        put(block, 80, &self.role.to_le_bytes());
-        block[82] = self.level.layout().code();
-        block[83] = self.table.len() as u8;
-        block[84] = self.block.0 as u8;
-        block[85] = self.bad.len() as u8;
         let history = self.chain();
-        assert!(history.len() <= HISTORY_MAX);
-        block[86] = history.len() as u8;
-        put(block, 88, &self.sealed.to_le_bytes());
-        put(block, 96, self.name.as_bytes());
-        for (i, position) in history.iter().enumerate() {
-            let at = AT_HISTORY + i * POSITION_BYTES;
-            put(block, at, &position.generation.0);
-            put(block, at + 16, &position.event.to_le_bytes());
-        }
-        for (i, entry) in self.table.iter().enumerate() {
-            let at = AT_TABLE + i * ENTRY_BYTES;
-            put(block, at, &entry.uuid.0);
-            put(block, at + 16, &entry.sectors.0.to_le_bytes());
-            put(block, at + 24, &entry.checkpoint.0.to_le_bytes());
-            put(block, at + 32, &entry.failed_at.to_le_bytes());
-            block[at + 40] = entry.state.code();
-        }
-        put(block, AT_SCRUBBED, &self.scrubbed.since.to_le_bytes());
-        block[AT_SCRUBBED + 8] = u8::from(self.scrubbed.ended);
-        for (i, bad) in self.bad.iter().enumerate() {
-            let at = AT_BAD + i * BAD_BYTES;
-            put(block, at, &bad.start.0.to_le_bytes());
-            put(block, at + 8, &bad.len.0.to_le_bytes());
-        }
-        let sum = checksum(block, AT_CHECKSUM);
-        put(block, AT_CHECKSUM, &sum.to_le_bytes());
+        let mut name = [0; NAME_BYTES_MAX];
+        name[..self.name.len()].copy_from_slice(self.name.as_bytes());
+        let fields = FieldsRow {
+            array: self.array.to_bytes(),
+            member: self.member.to_bytes(),
+            event: self.events,
+            data_at: self.data_at.0,
+            region: self.region.0,
+            chunk: self.chunk.0 as u32,
+            journal_slots: self.journal_slots,
+            role: self.role,
+            level: self.level.layout().code(),
+            roles: self.table.len() as u8,
+            block: self.block.0 as u8,
+            lost: self.bad.len() as u8,
+            starts: history.len() as u8,
+            sealed: self.sealed,
+            name,
+            ..FieldsRow::ZERO
+        };
+        let row = SuperblockRow {
+            fields,
+            roles: padded(self.table.iter().map(MemberEntry::row)),
+            history: padded(history.into_iter().map(Position::row)),
+            since: self.scrubbed.since,
+            ended: u8::from(self.scrubbed.ended),
+            lost: padded(self.bad.iter().map(|bad| LostRow {
+                start: bad.start.0,
+                sectors: bad.len.0,
+            })),
+            ..SuperblockRow::ZERO
+        };
+        row.seal(block);
     }
 
     /// Reads one; `None` if `block` holds none, or one that cannot be.
     pub fn decode(block: &[u8]) -> Option<Superblock> {
-        let fields = Fields(block.get(..BLOCK_BYTES)?);
-        let plain = match fields.u32(8) {
-            VERSION => false,
-            VERSION_PLAIN => true,
-            _ => return None,
-        };
-        let sound = Superblock::claims(block)
-            && fields.u32(AT_CHECKSUM) == checksum(&block[..BLOCK_BYTES], AT_CHECKSUM);
-        if !sound {
-            return None;
-        }
+        let Found { row, former } = open(block)?;
+        let fields = row.fields;
         let level = Level::ALL
             .into_iter()
-            .find(|level| level.layout().code() == fields.u8(82))?;
-        let (members, bad) = (usize::from(fields.u8(83)), usize::from(fields.u8(85)));
-        if members > MEMBERS_MAX || bad > BAD_MAX {
-            return None;
-        }
-        let name = block[96..96 + NAME_BYTES_MAX].split(|byte| *byte == 0);
-        let name = String::from_utf8(name.into_iter().next()?.to_vec()).ok()?;
-        let entry = |i: usize| {
-            let at = match plain {
-                false => AT_TABLE + i * ENTRY_BYTES,
-                true => AT_TABLE + i * ENTRY_BYTES_PLAIN,
-            };
-            let failed_at = fields.u64(at + 32);
-            Some(MemberEntry {
-                uuid: fields.uuid(at),
-                sectors: Sectors(fields.u64(at + 16)),
-                checkpoint: Sectors(fields.u64(at + 24)),
-                // Version 1 named the event of the loss, before which one may have been
-                // cut short.
-                failed_at: failed_at.saturating_sub(u64::from(plain)),
-                state: MemberState::from_code(fields.u8(at + 40))?,
-            })
-        };
-        let events = fields.u64(48);
-        let mut history = Vec::new();
-        let (mut sealed, mut revision) = (events.saturating_sub(1), 0);
-        let mut scrubbed = Scrubbed::default();
-        if plain {
-            revision = fields.u32(88);
-            history.push(Position {
+            .find(|level| level.layout().code() == fields.level)?;
+        let name = fields.name.split(|byte| *byte == 0).next()?.to_vec();
+        let table = row.roles.get(..usize::from(fields.roles))?.iter();
+        let table = table.map(|row| MemberEntry::from_row(row, former.is_some()));
+        let history = match former {
+            Some(_) => vec![Position {
                 generation: Uuid::default(),
-                event: events,
-            });
-        } else {
-            sealed = fields.u64(88);
-            scrubbed.since = fields.u64(AT_SCRUBBED);
-            scrubbed.ended = fields.u8(AT_SCRUBBED + 8) != 0;
-            let starts = usize::from(fields.u8(86));
-            if starts > HISTORY_MAX {
-                return None;
+                event: fields.event,
+            }],
+            None => {
+                let history = row.history.get(..usize::from(fields.starts))?;
+                history.iter().map(Position::from_row).collect()
             }
-            history.extend((0..starts).map(|i| {
-                let at = AT_HISTORY + i * POSITION_BYTES;
-                Position {
-                    generation: fields.uuid(at),
-                    event: fields.u64(at + 16),
-                }
-            }));
-        }
+        };
         let (now, history) = history.split_first()?;
-        if now.event != events {
+        if now.event != fields.event {
             return None;
         }
-        let lost = |i: usize| {
-            let at = AT_BAD + i * BAD_BYTES;
-            Extent::new(Lba(fields.u64(at)), Sectors(fields.u64(at + 8)))
-        };
+        let bad = row.lost.get(..usize::from(fields.lost))?.iter();
+        let bad = bad.map(|lost| Extent::new(Lba(lost.start), Sectors(lost.sectors)));
         let superblock = Superblock {
-            array: fields.uuid(16),
-            member: fields.uuid(32),
-            role: fields.u16(80),
-            events,
+            array: Uuid::from_bytes(fields.array),
+            member: Uuid::from_bytes(fields.member),
+            role: fields.role,
+            events: fields.event,
             generation: now.generation,
             history: history.to_vec(),
-            sealed,
-            revision,
-            name,
+            sealed: match former {
+                Some(_) => fields.event.saturating_sub(1),
+                None => fields.sealed,
+            },
+            revision: former.unwrap_or(0),
+            name: String::from_utf8(name).ok()?,
             level,
-            block: Sectors(u64::from(fields.u8(84))),
-            chunk: Sectors(u64::from(fields.u32(72))),
-            data_at: Sectors(fields.u64(56)),
-            region: Sectors(fields.u64(64)),
-            journal_slots: fields.u32(76),
-            table: (0..members).map(entry).collect::<Option<_>>()?,
-            bad: (0..bad).map(lost).collect(),
-            scrubbed,
+            block: Sectors(u64::from(fields.block)),
+            chunk: Sectors(u64::from(fields.chunk)),
+            data_at: Sectors(fields.data_at),
+            region: Sectors(fields.region),
+            journal_slots: fields.journal_slots,
+            table: table.collect::<Option<_>>()?,
+            bad: bad.collect(),
+            scrubbed: Scrubbed {
+                since: row.since,
+                ended: row.ended != 0,
+            },
         };
         superblock.is_possible().then_some(superblock)
     }
 
     /// Whether `block` says that it is one, be it sound or not.
     pub(crate) fn claims(block: &[u8]) -> bool {
-        block.starts_with(MAGIC)
+        claims(block)
     }
 
     /// Where in the array's life this was written.

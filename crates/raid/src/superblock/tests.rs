@@ -1,20 +1,23 @@
 use super::*;
+use crc_fast::CrcAlgorithm;
+use layout::BLOCK_BYTES;
+use layout::array::MEMBERS_MAX;
 use proptest::prelude::*;
 
 pub(crate) fn sample() -> Superblock {
     let entry = |i: u8, state| MemberEntry {
-        uuid: Uuid([i; 16]),
+        uuid: Uuid::from_bytes([i; 16]),
         state,
         sectors: Sectors(4096),
         checkpoint: Sectors(u64::from(i)),
         failed_at: u64::from(i),
     };
     Superblock {
-        array: Uuid([9; 16]),
-        member: Uuid([1; 16]),
+        array: Uuid::from_bytes([9; 16]),
+        member: Uuid::from_bytes([1; 16]),
         role: 1,
         events: 77,
-        generation: Uuid([8; 16]),
+        generation: Uuid::from_bytes([8; 16]),
         history: vec![start(7, 70), start(6, 9)],
         sealed: 76,
         revision: 0,
@@ -40,9 +43,19 @@ pub(crate) fn sample() -> Superblock {
 
 fn start(generation: u8, event: u64) -> Position {
     Position {
-        generation: Uuid([generation; 16]),
+        generation: Uuid::from_bytes([generation; 16]),
         event,
     }
+}
+
+fn put(block: &mut [u8], at: usize, bytes: &[u8]) {
+    block[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+fn set_checksum(block: &mut [u8]) {
+    block[12..16].fill(0);
+    let sum = crc32c::crc32c(block);
+    put(block, 12, &sum.to_le_bytes());
 }
 
 /// The bytes that version 1 wrote of `superblock`, as docs/array-format.md has them.
@@ -63,8 +76,7 @@ fn plain(superblock: &Superblock) -> Vec<u8> {
         let failed_at = entry.failed_at + 1;
         put(&mut block, 128 + i * 64 + 32, &failed_at.to_le_bytes());
     }
-    let sum = checksum(&block, AT_CHECKSUM);
-    put(&mut block, AT_CHECKSUM, &sum.to_le_bytes());
+    set_checksum(&mut block);
     block
 }
 
@@ -99,7 +111,7 @@ fn read_back(superblock: &Superblock) -> Option<Superblock> {
 fn a_full_one_is_read() {
     let states = (0..5).map(|code| MemberState::from_code(code).unwrap());
     let entries = (1..).zip(states.cycle()).map(|(i, state)| MemberEntry {
-        uuid: Uuid([i; 16]),
+        uuid: Uuid::from_bytes([i; 16]),
         state,
         ..sample().table[0]
     });
@@ -233,6 +245,84 @@ fn every_changed_byte_is_seen() {
     }
 }
 
+/// A checksum of all bytes of what is written.
+fn sum(write: impl FnOnce(&mut [u8])) -> u64 {
+    let mut block = vec![0xff; BLOCK_BYTES];
+    write(&mut block);
+    crc_fast::checksum(CrcAlgorithm::Crc64Nvme, &block)
+}
+
+fn uuid(first: u8) -> Uuid {
+    Uuid::from_bytes(std::array::from_fn(|i| first + i as u8))
+}
+
+fn full() -> Superblock {
+    let states = [
+        MemberState::InSync,
+        MemberState::Rebuilding { whole: false },
+        MemberState::Rebuilding { whole: true },
+        MemberState::Failed { whole: false },
+        MemberState::Failed { whole: true },
+    ];
+    let entry = |(i, state): (u64, MemberState)| MemberEntry {
+        uuid: uuid(i as u8),
+        state,
+        sectors: Sectors(0x0001_0203_0405_0607 + i),
+        checkpoint: Sectors(0x1112_1314_1516_1718 + i),
+        failed_at: 0x2122_2324_2526_2728 + i,
+    };
+    let position = |i: u64| Position {
+        generation: uuid(100 + i as u8),
+        event: 0x3132_3334_3536_3738 - i,
+    };
+    let lost = |i: u64| Extent::new(Lba(0x0042_4344_4546_4748 + i), Sectors(0x51_5253 + i));
+    Superblock {
+        array: uuid(200),
+        member: uuid(210),
+        role: 0x6162,
+        events: 0x7172_7374_7576_7778,
+        generation: uuid(220),
+        history: (0..17).map(position).collect(),
+        sealed: 0x0122_4364_8586_a7c8,
+        revision: 9,
+        name: "a name of 32 bytes, all of it ü".into(),
+        level: Level::Raid5,
+        block: Sectors(8),
+        chunk: Sectors(0x8182_8384),
+        data_at: Sectors(0x9192_9394_9596_9798),
+        region: Sectors(0xa1a2_a3a4_a5a6_a7a8),
+        journal_slots: 0xb1b2_b3b4,
+        table: (1..33).zip(states.into_iter().cycle()).map(entry).collect(),
+        bad: (0..120).map(lost).collect(),
+        scrubbed: Scrubbed {
+            since: 0xc1c2_c3c4_c5c6_c7c8,
+            ended: true,
+        },
+    }
+}
+
+#[test]
+fn a_superblock_has_the_bytes_that_it_always_had() {
+    let full = full();
+    assert_eq!(
+        (full.table.len(), full.name.len()),
+        (MEMBERS_MAX, NAME_BYTES_MAX)
+    );
+    let few = Superblock {
+        role: ROLE_SPARE,
+        history: Vec::new(),
+        name: "few".into(),
+        level: Level::Raid1,
+        block: Sectors(1),
+        table: full.table[..2].to_vec(),
+        bad: Vec::new(),
+        scrubbed: Scrubbed::default(),
+        ..full.clone()
+    };
+    let sums = [full, few].map(|superblock| sum(|block| superblock.encode(block)));
+    assert_eq!(sums, [0xadae_6a4b_373d_0e38, 0xb7a7_1af1_2485_d313]);
+}
+
 proptest! {
     #[test]
     fn nonsense_with_a_right_checksum_does_no_harm(
@@ -242,8 +332,7 @@ proptest! {
         sample().encode(&mut block);
         let end = (at + bytes.len()).min(BLOCK_BYTES);
         block[at..end].copy_from_slice(&bytes[..end - at]);
-        let sum = checksum(&block, AT_CHECKSUM);
-        put(&mut block, AT_CHECKSUM, &sum.to_le_bytes());
+        set_checksum(&mut block);
         if let Some(read) = Superblock::decode(&block) {
             let mut again = vec![0; BLOCK_BYTES];
             read.encode(&mut again);

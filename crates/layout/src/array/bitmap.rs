@@ -3,29 +3,41 @@
 //! announce begin. Arrays of few regions have one block of it at [`BITMAP`], others as many
 //! as they need, right before the data.
 
-use super::{BITMAP, BLOCK_BYTES, Fields, Uuid, put};
-use block::{SECTOR_BYTES, Sectors};
+use super::{BITMAP, has_checksum, set_checksum};
+use crate::record::record;
+use crate::{BLOCK_BYTES, Uuid};
+use block::Sectors;
 
 const MAGIC: u32 = 0x6d61_7069;
-const SECTOR: usize = SECTOR_BYTES as usize;
-const HEAD_BYTES: usize = 32;
-const BITS_PER_SECTOR: usize = (SECTOR - HEAD_BYTES) * 8;
-const AT_CHECKSUM: usize = 4;
+const BITS_BYTES: usize = 480;
 
-const SECTORS: usize = BLOCK_BYTES / SECTOR;
+record! {
+    /// A sector of the write-intent bitmap.
+    SectorRow, 512 {
+        0 magic: u32, "0x6d617069";
+        4 crc: u32, "checksum of the sector";
+        8 array: [u8; 16], "UUID of the array";
+        24 number: u64, "number of the sector in the map";
+        32 bits: [u8; BITS_BYTES], "3840 bits, the lowest of a byte first";
+    }
+}
+
+const CRC_AT: usize = SectorRow::ROWS[1].offset as usize;
+const BITS_PER_SECTOR: usize = BITS_BYTES * 8;
+const SECTORS: usize = BLOCK_BYTES / SectorRow::BYTES;
 
 /// The regions in a block of the bitmap.
-pub(crate) const REGIONS: usize = SECTORS * BITS_PER_SECTOR;
+pub const REGIONS: usize = SECTORS * BITS_PER_SECTOR;
 /// The most regions of an array.
-pub(crate) const REGIONS_MAX: usize = 16 * REGIONS;
+pub const REGIONS_MAX: usize = 16 * REGIONS;
 
 /// The blocks of the bitmap of so many regions.
-pub(crate) fn blocks(regions: usize) -> usize {
+pub fn blocks(regions: usize) -> usize {
     regions.div_ceil(REGIONS).max(1)
 }
 
 /// What the bitmap of so many regions takes right before the data.
-pub(crate) fn before_data(regions: usize) -> Sectors {
+pub fn before_data(regions: usize) -> Sectors {
     match blocks(regions) {
         1 => Sectors::ZERO,
         blocks => Sectors((blocks * SECTORS) as u64),
@@ -33,7 +45,7 @@ pub(crate) fn before_data(regions: usize) -> Sectors {
 }
 
 /// Where a block of the bitmap of so many regions is on a member.
-pub(crate) fn place(regions: usize, data_at: Sectors, block: usize) -> Sectors {
+pub fn place(regions: usize, data_at: Sectors, block: usize) -> Sectors {
     let first = match before_data(regions) {
         Sectors::ZERO => BITMAP,
         before => data_at - before,
@@ -43,48 +55,52 @@ pub(crate) fn place(regions: usize, data_at: Sectors, block: usize) -> Sectors {
 
 /// Writes block `number` of the bitmap of `array`, in which the regions `marked` are marked,
 /// counted from the block's first.
-pub(crate) fn encode(block: &mut [u8], array: Uuid, number: usize, marked: &[usize]) {
-    block.fill(0);
+pub fn encode(block: &mut [u8], array: Uuid, number: usize, marked: &[usize]) {
+    let mut bits = [[0; BITS_BYTES]; SECTORS];
     for region in marked {
         let (sector, bit) = (region / BITS_PER_SECTOR, region % BITS_PER_SECTOR);
-        block[sector * SECTOR + HEAD_BYTES + bit / 8] |= 1 << (bit % 8);
+        bits[sector][bit / 8] |= 1 << (bit % 8);
     }
-    for (index, sector) in block.chunks_exact_mut(SECTOR).enumerate() {
-        put(sector, 0, &MAGIC.to_le_bytes());
-        put(sector, 8, &array.0);
-        put(
-            sector,
-            24,
-            &((number * SECTORS + index) as u64).to_le_bytes(),
-        );
-        let sum = super::checksum(sector, AT_CHECKSUM);
-        put(sector, AT_CHECKSUM, &sum.to_le_bytes());
+    let sectors = block.chunks_exact_mut(SectorRow::BYTES).enumerate();
+    for ((index, sector), bits) in sectors.zip(bits) {
+        let row = SectorRow {
+            magic: MAGIC,
+            crc: 0,
+            array: array.to_bytes(),
+            number: (number * SECTORS + index) as u64,
+            bits,
+        };
+        row.encode(sector);
+        set_checksum(sector, CRC_AT);
     }
 }
 
-/// Whether a sector is that of block `number` of the bitmap of `array` which is to be there.
-fn is_sound(sector: &[u8], array: Uuid, number: usize, index: usize) -> bool {
-    let fields = Fields(sector);
-    fields.u32(0) == MAGIC
-        && fields.u32(AT_CHECKSUM) == super::checksum(sector, AT_CHECKSUM)
-        && fields.uuid(8) == array
-        && fields.u64(24) == (number * SECTORS + index) as u64
+/// The sectors of block `number` of the bitmap of `array`, each of which is `None` if another
+/// or none is there.
+fn sectors(block: &[u8], array: Uuid, number: usize) -> impl Iterator<Item = Option<SectorRow>> {
+    let sectors = block.chunks_exact(SectorRow::BYTES).enumerate();
+    sectors.map(move |(index, sector)| {
+        let row = SectorRow::decode(sector);
+        let sound = row.magic == MAGIC
+            && has_checksum(sector, CRC_AT)
+            && row.array == array.to_bytes()
+            && row.number == (number * SECTORS + index) as u64;
+        sound.then_some(row)
+    })
 }
 
 /// Whether all of `block` is block `number` of the bitmap of `array`.
-pub(crate) fn is_legible(block: &[u8], array: Uuid, number: usize) -> bool {
-    let mut sectors = block.chunks_exact(SECTOR).enumerate();
-    sectors.all(|(index, sector)| is_sound(sector, array, number, index))
+pub fn is_legible(block: &[u8], array: Uuid, number: usize) -> bool {
+    sectors(block, array, number).all(|sector| sector.is_some())
 }
 
 /// Calls `set` for each marked region of block `number`, counted from the block's first.
 /// A sector that is not this array's bitmap marks all its regions: too much is copied then,
 /// never too little.
-pub(crate) fn decode(block: &[u8], array: Uuid, number: usize, mut set: impl FnMut(usize)) {
-    for (index, sector) in block.chunks_exact(SECTOR).enumerate() {
-        let sound = is_sound(sector, array, number, index);
-        for (byte, bits) in sector[HEAD_BYTES..].iter().enumerate() {
-            let bits = if sound { *bits } else { u8::MAX };
+pub fn decode(block: &[u8], array: Uuid, number: usize, mut set: impl FnMut(usize)) {
+    for (index, sector) in sectors(block, array, number).enumerate() {
+        let bytes = sector.map_or([u8::MAX; BITS_BYTES], |sector| sector.bits);
+        for (byte, bits) in bytes.into_iter().enumerate() {
             for bit in (0..8).filter(|bit| bits & 1 << bit != 0) {
                 set(index * BITS_PER_SECTOR + byte * 8 + bit);
             }
@@ -107,7 +123,7 @@ mod tests {
 
     #[test]
     fn bits_are_read_back_and_a_torn_bitmap_marks_too_much() {
-        let array = Uuid([3; 16]);
+        let array = Uuid(3);
         let regions = BTreeSet::from([0, 1, BITS_PER_SECTOR, REGIONS - 1]);
         let mut block = vec![0; BLOCK_BYTES];
         encode(
@@ -117,9 +133,9 @@ mod tests {
             &regions.iter().copied().collect::<Vec<_>>(),
         );
         assert_eq!(marked(&block, array), regions);
-        assert_eq!(marked(&block, Uuid([4; 16])).len(), REGIONS);
+        assert_eq!(marked(&block, Uuid(4)).len(), REGIONS);
         assert!(is_legible(&block, array, 2) && !is_legible(&block, array, 1));
-        block[SECTOR + 100] ^= 1;
+        block[SectorRow::BYTES + 100] ^= 1;
         assert!(!is_legible(&block, array, 2));
         let read = marked(&block, array);
         assert!(read.is_superset(&regions));

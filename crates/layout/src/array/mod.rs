@@ -1,0 +1,51 @@
+//! What an array writes to its members besides data: superblocks, the write-intent bitmap and
+//! the journal. `docs/array-format.md` draws it.
+//!
+//! Invariants:
+//!     decode(encode(x)) = x
+//!     a single changed bit in anything encoded here is seen
+//!
+//! Not here: what a superblock means, and when what is written (`raid`).
+
+pub mod bitmap;
+pub mod journal;
+pub mod superblock;
+
+use block::{SECTOR_BYTES, Sectors};
+use crc_fast::{CrcAlgorithm, Digest};
+
+/// The most members of an array.
+pub const MEMBERS_MAX: usize = 32;
+/// Where the two copies of the superblock are.
+pub const SUPERBLOCKS: [Sectors; 2] = [Sectors(0), Sectors(8)];
+/// Where the write-intent bitmap is.
+pub const BITMAP: Sectors = Sectors(16);
+/// Where the journal begins.
+pub const JOURNAL: Sectors = Sectors(32);
+/// Events and records have lower numbers than this: there always is a next one.
+pub const NUMBER_MAX: u64 = 1 << 62;
+/// Data begins on a multiple of this.
+pub const ALIGNMENT: Sectors = Sectors(2048);
+
+const _: () = assert!(SUPERBLOCKS[1].0 * SECTOR_BYTES == crate::BLOCK_BYTES as u64);
+const _: () = assert!(SUPERBLOCKS[1].0 + 8 <= BITMAP.0 && BITMAP.0 + 8 <= JOURNAL.0);
+
+/// The checksum of `block` with the four bytes at `at` taken as zeroes.
+fn checksum(block: &[u8], at: usize) -> [u8; 4] {
+    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    digest.update(&block[..at]);
+    digest.update(&[0; 4]);
+    digest.update(&block[at + 4..]);
+    (digest.finalize() as u32).to_le_bytes()
+}
+
+/// Writes the checksum of `block` into the four bytes at `at`.
+fn set_checksum(block: &mut [u8], at: usize) {
+    let sum = checksum(block, at);
+    block[at..at + 4].copy_from_slice(&sum);
+}
+
+/// Whether it is there.
+fn has_checksum(block: &[u8], at: usize) -> bool {
+    block[at..at + 4] == checksum(block, at)
+}

@@ -1,0 +1,168 @@
+//! The superblock of a member, as fields and tables.
+//!
+//! Version 2 is written; version 1, which had neither starts nor their history, is read.
+//!
+//! Not here: which numbers fit each other, and what they mean (`raid`).
+
+use super::{MEMBERS_MAX, has_checksum, set_checksum};
+use crate::BLOCK_BYTES;
+use crate::record::{Plain, record};
+
+const MAGIC: [u8; 8] = *b"hotsetAR";
+const VERSION: u32 = 2;
+/// The version before starts had names.
+const VERSION_PLAIN: u32 = 1;
+/// The role of a spare.
+pub const ROLE_SPARE: u16 = u16::MAX;
+/// The longest name of an array.
+pub const NAME_BYTES_MAX: usize = 32;
+/// The most runs of lost sectors that are remembered.
+pub const BAD_MAX: usize = 120;
+/// The most starts that are remembered, the last one among them.
+pub const HISTORY_MAX: usize = 18;
+
+record! {
+    /// The fields of a superblock.
+    FieldsRow, 128 {
+        0 magic: [u8; 8], "`hotsetAR`";
+        8 version: u32, "2";
+        12 crc: u32, "checksum of the block";
+        16 array: [u8; 16], "UUID of the array";
+        32 member: [u8; 16], "UUID of this member";
+        48 event: u64, "event";
+        56 data_at: u64, "where data begins, in sectors";
+        64 region: u64, "sectors of the array under one bit of the map";
+        72 chunk: u32, "chunk, in sectors";
+        76 journal_slots: u32, "records that each journal has room for; 0 without a journal";
+        80 role: u16, "role of this member; 65535: spare";
+        82 level: u8, "level: 0 linear, 1 RAID 0, 2 RAID 1, 3 RAID 10, 4 RAID 5";
+        83 roles: u8, "roles in the table";
+        84 block: u8, "logical block, in sectors: 1 or 8";
+        85 lost: u8, "runs of lost sectors";
+        86 starts: u8, "entries of the history";
+        87 reserved: u8, "0";
+        88 sealed: u64, "the last event that is sealed";
+        96 name: [u8; NAME_BYTES_MAX], "name, UTF-8, padded with zeroes";
+    }
+}
+
+record! {
+    /// What a superblock consists of.
+    SuperblockRow, 4096 {
+        0 fields: FieldsRow, "the fields above";
+        128 roles: [RoleRow; MEMBERS_MAX], "table of roles: 32 of 48 bytes";
+        1664 history: [StartRow; HISTORY_MAX], "history, this generation first: 18 of 24 bytes";
+        2096 since: u64, "since when the time to the next scrub counts, in seconds since 1970; 0 if nobody has said";
+        2104 ended: u8, "1 if a scrub of all of it ended then, with every member; 0 if it was first looked after then";
+        2105 reserved: [u8; 71], "0";
+        2176 lost: [LostRow; BAD_MAX], "runs of lost sectors of the array: 120 of 16 bytes";
+    }
+}
+
+record! {
+    /// An entry of the table of roles.
+    RoleRow, 48 {
+        0 uuid: [u8; 16], "UUID of the member that has the role, or had it last";
+        16 sectors: u64, "sectors used of it";
+        24 checkpoint: u64, "checkpoint of a rebuild: sectors of the array that are done";
+        32 failed_at: u64, "of one that was lost: the event after the last that it has for certain";
+        40 state: u8, "0 in sync; 1, 2 being filled; 3, 4 lost. With 2 and 4 nothing it held counts; with 1 and 3 only what the bitmap marks is missing";
+        41 reserved: [u8; 7], "0";
+    }
+}
+
+record! {
+    /// An entry of the history.
+    StartRow, 24 {
+        0 generation: [u8; 16], "generation";
+        16 event: u64, "the last of its events that counts";
+    }
+}
+
+record! {
+    /// A run of lost sectors.
+    LostRow, 16 {
+        0 start: u64, "first sector";
+        8 sectors: u64, "sectors";
+    }
+}
+
+record! {
+    /// What a superblock of version 1 consisted of.
+    FormerSuperblockRow, 4096 {
+        0 fields: FieldsRow, "the fields above; at 88 the revision (4), how often the event was rewritten";
+        128 roles: [FormerRoleRow; MEMBERS_MAX], "table of roles: 32 of 64 bytes";
+        2176 lost: [LostRow; BAD_MAX], "runs of lost sectors of the array: 120 of 16 bytes";
+    }
+}
+
+record! {
+    /// An entry of the table of roles of version 1.
+    FormerRoleRow, 64 {
+        0 role: RoleRow, "the fields above; at 32 the event of the loss";
+        48 reserved: [u8; 16], "0";
+    }
+}
+
+const CRC_AT: usize = FieldsRow::ROWS[2].offset as usize;
+
+/// A superblock that was read.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// What it holds: of version 1, without what that did not have.
+    pub row: Box<SuperblockRow>,
+    /// Of version 1: how often its event was rewritten.
+    pub former: Option<u32>,
+}
+
+/// As many of `rows` as there are, then zeroes.
+///
+/// # Panics
+///
+/// If there is no room for all.
+pub fn padded<T: Plain, const N: usize>(rows: impl ExactSizeIterator<Item = T>) -> [T; N] {
+    assert!(rows.len() <= N, "{} rows, but room for {N}", rows.len());
+    let mut all = [T::ZERO; N];
+    all.iter_mut().zip(rows).for_each(|(at, row)| *at = row);
+    all
+}
+
+/// Whether `block` says that it is a superblock, be it sound or not.
+pub fn claims(block: &[u8]) -> bool {
+    block.starts_with(&MAGIC)
+}
+
+impl SuperblockRow {
+    /// Writes it into `block`, of 4096 bytes, with its magic, version and checksum.
+    pub fn seal(mut self, block: &mut [u8]) {
+        assert!(block.len() == BLOCK_BYTES);
+        (self.fields.magic, self.fields.version) = (MAGIC, VERSION);
+        self.encode(block);
+        set_checksum(block, CRC_AT);
+    }
+}
+
+/// What `block` holds; `None` if that is no superblock, or a damaged one.
+pub fn open(block: &[u8]) -> Option<Found> {
+    let block = block.get(..BLOCK_BYTES)?;
+    let version = FieldsRow::decode(block).version;
+    if !claims(block) || !has_checksum(block, CRC_AT) {
+        return None;
+    }
+    let (row, former) = match version {
+        VERSION => (SuperblockRow::decode(block), None),
+        VERSION_PLAIN => {
+            let former = FormerSuperblockRow::decode(block);
+            let row = SuperblockRow {
+                fields: former.fields,
+                roles: former.roles.map(|former| former.role),
+                lost: former.lost,
+                ..SuperblockRow::ZERO
+            };
+            (row, Some(former.fields.sealed as u32))
+        }
+        _ => return None,
+    };
+    let row = Box::new(row);
+    Some(Found { row, former })
+}

@@ -1,0 +1,67 @@
+//! What is written of an array's bitmap and journal, as a checksum of all its bytes: it stays
+//! what it was.
+
+use block::Sectors;
+use crc_fast::{CrcAlgorithm, checksum};
+use layout::array::bitmap;
+use layout::array::journal::{Entry, Record, Run};
+use layout::{BLOCK_BYTES, Uuid};
+
+fn sum(write: impl FnOnce(&mut [u8])) -> u64 {
+    let mut block = vec![0xff; BLOCK_BYTES];
+    write(&mut block);
+    checksum(CrcAlgorithm::Crc64Nvme, &block)
+}
+
+fn uuid(first: u8) -> Uuid {
+    Uuid::from_bytes(std::array::from_fn(|i| first + i as u8))
+}
+
+#[test]
+fn a_bitmap_has_the_bytes_that_it_always_had() {
+    let regions: Vec<_> = (0..bitmap::REGIONS).filter(|r| r * r % 7 == 2).collect();
+    let none = sum(|block| bitmap::encode(block, uuid(1), 0, &[]));
+    let some = sum(|block| bitmap::encode(block, uuid(2), 11, &regions));
+    assert_eq!([none, some], [0xdfc7_03ff_947c_f751, 0xbd83_8c51_ba02_f2c0]);
+}
+
+#[test]
+fn a_journal_record_has_the_bytes_that_it_always_had() {
+    let run = |i: u32| Run {
+        member: 31 - i,
+        from: Sectors(0x0102_0304 + u64::from(i)),
+        len: Sectors(0x1112_1314 + u64::from(i)),
+    };
+    let record = |headers, entry| Record {
+        array: uuid(3),
+        number: 0x2122_2324_2526_2728,
+        tail: 0x3132_3334_3536_3738,
+        durable: 0x4142_4344_4546_4748,
+        headers,
+        stripe: 0x5152_5354_5556_5758,
+        entry,
+    };
+    let redo = |runs: u32| Entry::Redo {
+        runs: (0..runs).map(run).collect(),
+        sum: 0x6162_6364,
+    };
+    let whole = (0..32).map(|i| 0x7172_7374 + i).collect();
+    let records = [
+        record(1, redo(1)),
+        record(2, redo(32)),
+        record(2, Entry::Whole(whole)),
+        record(1, Entry::Retire),
+        record(2, Entry::Revoked),
+    ];
+    let sums = records.map(|record| sum(|block| record.encode(block)));
+    assert_eq!(
+        sums,
+        [
+            0x645a_20de_de2e_3d42,
+            0x0ab8_3813_08d2_5d41,
+            0xd542_8fe8_3ddb_fadc,
+            0x9138_05b9_f04d_8edd,
+            0x2c6b_0577_00b0_ddf2
+        ]
+    );
+}
