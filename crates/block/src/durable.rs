@@ -10,6 +10,7 @@
 //!     an image is of one instant: that of `begin`, whatever changes while it is written
 //!     an image that is dropped, not `written`, proves nothing and disproves what it denies
 //!     one image is being written at a time, for two could land in any order
+//!     nobody holds it ⟹ all is proved of it; who comes has what the next image says
 //!
 //! Not here: who holds it, where, in how many copies and encoded how. Who holds it no
 //! more, for it was lost, must be unable to come back as if it did.
@@ -136,6 +137,13 @@ impl<T: Clone> Durable<T> {
         }
     }
 
+    /// Nobody holds it any more.
+    pub fn no_holders(&self) {
+        assert!(!self.writing.get(), "an image is being written");
+        self.held.borrow_mut().clear();
+        self.complete.set(true);
+    }
+
     /// That every holder has a state of which `fact` is true, and will after a crash.
     pub fn proof(&self, fact: impl Fn(&T) -> bool) -> Option<Proof> {
         let certain = self.complete.get() && self.held.borrow().iter().all(|h| fact(&h.state));
@@ -145,7 +153,7 @@ impl<T: Clone> Durable<T> {
     /// That every holder has the changes up to `version`.
     pub fn proof_of(&self, version: Version) -> Option<Proof> {
         let oldest = self.held.borrow().first().map(|held| held.version);
-        let certain = self.complete.get() && oldest.is_some_and(|oldest| oldest >= version);
+        let certain = self.complete.get() && oldest.is_none_or(|oldest| oldest >= version);
         certain.then_some(Proof(()))
     }
 }

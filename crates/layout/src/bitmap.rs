@@ -8,6 +8,7 @@
 use crate::page::{BODY_BYTES, PageError, PageHeader, kind, open, seal};
 use crate::record::record;
 use crate::{BLOCK_BYTES, Uuid};
+use block::Regions;
 
 const KIND: u32 = kind(*b"HSMK");
 
@@ -35,7 +36,8 @@ pub struct Bitmap {
     pub epoch: u64,
     /// The log was durable up to before this when they were written.
     pub log_end: u64,
-    words: Vec<u64>,
+    /// The bits that are set.
+    pub regions: Regions,
 }
 
 impl Bitmap {
@@ -45,7 +47,7 @@ impl Bitmap {
             version: 0,
             epoch: 0,
             log_end: 0,
-            words: vec![0; WORDS],
+            regions: Regions::none(BITMAP_BITS as usize),
         }
     }
 
@@ -58,61 +60,6 @@ impl Bitmap {
         ((start + region) % u64::from(BITMAP_BITS)) as u32
     }
 
-    /// Whether `bit` is set.
-    #[inline]
-    pub fn get(&self, bit: u32) -> bool {
-        self.words[bit as usize / 64] >> (bit % 64) & 1 == 1
-    }
-
-    /// Sets `bit`.
-    pub fn set(&mut self, bit: u32) {
-        self.words[bit as usize / 64] |= 1 << (bit % 64);
-    }
-
-    /// Clears `bit`.
-    pub fn clear(&mut self, bit: u32) {
-        self.words[bit as usize / 64] &= !(1 << (bit % 64));
-    }
-
-    /// Sets every bit.
-    pub fn set_all(&mut self) {
-        self.words.fill(u64::MAX);
-    }
-
-    /// Adds the bits of `other`.
-    pub fn merge(&mut self, other: &Bitmap) {
-        for (mine, theirs) in self.words.iter_mut().zip(&other.words) {
-            *mine |= theirs;
-        }
-    }
-
-    /// Removes the bits that `other` has not.
-    pub fn keep_only(&mut self, other: &Bitmap) {
-        for (mine, theirs) in self.words.iter_mut().zip(&other.words) {
-            *mine &= theirs;
-        }
-    }
-
-    /// Whether it has a bit that `other` has not.
-    pub fn exceeds(&self, other: &Bitmap) -> bool {
-        let mut words = self.words.iter().zip(&other.words);
-        words.any(|(mine, theirs)| mine & !theirs != 0)
-    }
-
-    /// Bits that are set.
-    pub fn count(&self) -> u32 {
-        self.words.iter().map(|w| w.count_ones()).sum()
-    }
-
-    /// The bits that are set, in order.
-    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        let words = (0u32..).zip(&self.words).filter(|(_, word)| **word != 0);
-        words.flat_map(|(at, word)| {
-            let bits = (0..64).filter(move |bit| word >> bit & 1 == 1);
-            bits.map(move |bit| at * 64 + bit)
-        })
-    }
-
     /// Writes one of the two equal blocks of a pair.
     pub fn encode(&self, device: Uuid, out: &mut [u8]) {
         let row = BitmapRow {
@@ -122,7 +69,7 @@ impl Bitmap {
         };
         row.encode(&mut out[PageHeader::BYTES..]);
         let bits = &mut out[PageHeader::BYTES + BitmapRow::BYTES..];
-        for (bytes, word) in bits.chunks_exact_mut(8).zip(&self.words) {
+        for (bytes, word) in bits.chunks_exact_mut(8).zip(self.regions.words()) {
             bytes.copy_from_slice(&word.to_le_bytes());
         }
         seal(out, KIND, device, self.version, BODY_BYTES, 0);
@@ -137,11 +84,12 @@ impl Bitmap {
         let row = BitmapRow::decode(body);
         let words = body[BitmapRow::BYTES..].chunks_exact(8);
         let words = words.map(|w| u64::from_le_bytes(w.try_into().expect("eight bytes")));
+        let regions = Regions::from_words(BITMAP_BITS as usize, words.collect());
         Ok(Bitmap {
             version: header.number,
             epoch: row.epoch,
             log_end: row.log_end,
-            words: words.collect(),
+            regions: regions.expect("as many as there are bits"),
         })
     }
 
@@ -179,7 +127,7 @@ mod tests {
         for version in versions {
             let mut bitmap = Bitmap::none();
             bitmap.version = *version;
-            bitmap.set(*version as u32);
+            bitmap.regions.add(*version as usize);
             let at = Bitmap::place(*version) as usize * BLOCK_BYTES;
             for copy in 0..2 {
                 let at = at + copy * BLOCK_BYTES;
@@ -192,14 +140,14 @@ mod tests {
     #[test]
     fn the_newest_survives_a_flip_and_a_torn_successor() {
         let mut area = written(&[5, 6]);
-        assert!(newest_bitmap(&area, Uuid(7)).unwrap().get(6));
+        assert!(newest_bitmap(&area, Uuid(7)).unwrap().regions.has(6));
         assert_eq!(newest_bitmap(&area, Uuid(8)), None);
         let newest = Bitmap::place(6) as usize * BLOCK_BYTES;
         area[newest + 99] ^= 4;
         assert_eq!(newest_bitmap(&area, Uuid(7)).unwrap().version, 6);
         area[newest + BLOCK_BYTES + 99] ^= 4;
         let older = newest_bitmap(&area, Uuid(7)).unwrap();
-        assert!(older.version == 5 && older.get(5) && !older.get(6));
+        assert!(older.version == 5 && older.regions.has(5) && !older.regions.has(6));
         area.fill(0);
         assert_eq!(newest_bitmap(&area, Uuid(7)), None);
     }

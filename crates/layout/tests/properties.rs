@@ -119,17 +119,17 @@ proptest! {
     }
 
     #[test]
-    fn bitmaps(bits in prop::collection::vec(0..BITMAP_BITS, 0..200), ids in any::<[u64; 3]>(), flip in 0usize..BLOCK_BYTES * 8) {
+    fn bitmaps(bits in prop::collection::vec(0..BITMAP_BITS as usize, 0..200), ids in any::<[u64; 3]>(), flip in 0usize..BLOCK_BYTES * 8) {
         let mut bitmap = Bitmap::none();
         (bitmap.version, bitmap.epoch, bitmap.log_end) = (ids[0], ids[1], ids[2]);
-        bits.iter().for_each(|bit| bitmap.set(*bit));
+        bits.iter().for_each(|bit| _ = bitmap.regions.add(*bit));
         let mut block = vec![0; BLOCK_BYTES];
         bitmap.encode(Uuid(5), &mut block);
         prop_assert_eq!(&Bitmap::decode(&block, Uuid(5)).unwrap(), &bitmap);
         let mut sorted = bits.clone();
         sorted.sort();
         sorted.dedup();
-        prop_assert_eq!(bitmap.iter().collect::<Vec<_>>(), sorted);
+        prop_assert_eq!(bitmap.regions.iter().collect::<Vec<_>>(), sorted);
         block[flip / 8] ^= 1 << (flip % 8);
         prop_assert_eq!(Bitmap::decode(&block, Uuid(5)), Err(PageError::Checksum));
     }

@@ -105,7 +105,7 @@ async fn take_over_bitmap(core: &Rc<Core>) -> IoResult {
     if core.journals.is_empty() {
         *core.unsynced.borrow_mut() = bitmap.marked_regions().into_iter().collect();
     }
-    if bitmap.marked() > 0 {
+    if !bitmap.is_clear() {
         bitmap.write_now(core).await?;
     }
     Ok(())

@@ -12,7 +12,7 @@
 //! Not here: who copies what (`maintenance`).
 
 use crate::core::Core;
-use block::{Extent, IoResult, Mutex, Nanos, Sectors};
+use block::{Extent, Intent, IoResult, Mutex, Nanos, Proof, Regions, Sectors};
 use futures_util::future::join_all;
 use layout::array::bitmap::{self, REGIONS, REGIONS_MAX};
 use layout::{BLOCK_BYTES, Uuid};
@@ -23,31 +23,17 @@ use std::rc::Rc;
 /// Bits are left at most this many doublings of the least time.
 const STRETCH_MAX: u32 = 6;
 
-#[derive(Clone, Copy, Default)]
-struct Region {
-    writers: u32,
-    /// Marked on the members.
-    durable: bool,
-    /// To be marked.
-    wanted: bool,
-    /// Cleared by the last round, and not marked since.
-    cleared: bool,
-    /// When the last write ended.
-    idle_since: Nanos,
-}
-
 pub(crate) struct Bitmap {
-    regions: RefCell<Vec<Region>>,
+    intent: Intent,
     region: Sectors,
     data_at: Sectors,
-    /// The blocks of the bitmap that are not written as they are wanted.
+    /// The blocks of the bitmap that are not written as they are marked.
     stale: RefCell<BTreeSet<usize>>,
     writing: Mutex,
-    /// How many are marked.
-    marked: Cell<usize>,
-    /// How many bits the last round cleared, and how many of them were wanted
-    /// again since.
+    /// How many bits the last round cleared, those of them that were not marked since, and
+    /// how many were.
     cleared: Cell<usize>,
+    unmarked: RefCell<BTreeSet<usize>>,
     again: Cell<usize>,
     /// How often the time that bits are left has been doubled.
     stretch: Cell<u32>,
@@ -69,13 +55,13 @@ impl Bitmap {
     pub fn new(sectors: Sectors, region: Sectors, data_at: Sectors) -> Bitmap {
         let regions = sectors.0.div_ceil(region.0) as usize;
         Bitmap {
-            regions: RefCell::new(vec![Region::default(); regions]),
+            intent: Intent::new(regions),
             region,
             data_at,
             stale: RefCell::default(),
             writing: Mutex::default(),
-            marked: Cell::new(0),
             cleared: Cell::new(0),
+            unmarked: RefCell::default(),
             again: Cell::new(0),
             stretch: Cell::new(0),
         }
@@ -98,11 +84,12 @@ impl Bitmap {
     }
 
     pub fn regions(&self) -> usize {
-        self.regions.borrow().len()
+        self.intent.regions()
     }
 
-    pub fn marked(&self) -> usize {
-        self.marked.get()
+    /// Whether no region is marked.
+    pub fn is_clear(&self) -> bool {
+        self.intent.marked().is_empty()
     }
 
     pub fn region_of(&self, extent: Extent) -> std::ops::Range<usize> {
@@ -130,76 +117,76 @@ impl Bitmap {
 
     /// Takes over a block of the bitmap that was found on a member.
     pub fn adopt(&self, number: usize, block: &[u8], array: Uuid) {
-        let mut regions = self.regions.borrow_mut();
+        let regions = self.regions();
         bitmap::decode(block, array, number, |index| {
-            if let Some(region) = regions.get_mut(number * REGIONS + index) {
-                (region.wanted, region.durable) = (true, true);
+            let region = number * REGIONS + index;
+            if region < regions {
+                self.intent.mark(region);
             }
         });
-        self.marked
-            .set(regions.iter().filter(|r| r.durable).count());
     }
 
     /// The regions that are marked.
     pub fn marked_regions(&self) -> Vec<usize> {
-        let regions = self.regions.borrow();
-        (0..regions.len()).filter(|r| regions[*r].wanted).collect()
+        self.intent.marked().iter().collect()
     }
 
     /// A write to `extent` begins; returns once its regions are durably marked.
     /// `Err`: the members must not be touched. [`Bitmap::end`] follows either.
-    pub async fn begin(&self, core: &Rc<Core>, extent: Extent) -> IoResult {
+    pub async fn begin(&self, core: &Rc<Core>, extent: Extent) -> IoResult<Proof> {
         let range = self.region_of(extent);
-        let mut durable = true;
-        for index in range.clone() {
-            let region = &mut self.regions.borrow_mut()[index];
-            region.writers += 1;
-            region.wanted = true;
-            durable &= region.durable;
-            if !region.durable {
-                self.stale.borrow_mut().insert(index / REGIONS);
-            }
-            if std::mem::take(&mut region.cleared) {
+        for region in range.clone() {
+            if self.intent.begin(region) && self.unmarked.borrow_mut().remove(&region) {
                 self.again.set(self.again.get() + 1);
             }
+            if self.intent.proof(region..region + 1).is_none() {
+                self.stale.borrow_mut().insert(region / REGIONS);
+            }
         }
-        if durable {
-            return Ok(());
+        let proof = || self.intent.proof(range.clone());
+        if let Some(proof) = proof() {
+            return Ok(proof);
         }
-        let is_done = |regions: &[Region]| regions[range.clone()].iter().all(|r| r.durable);
-        Box::pin(self.write(core, is_done)).await
+        Box::pin(self.write(core, || proof().is_some())).await?;
+        Ok(proof().expect("marked, and written since"))
     }
 
     /// The write has ended.
     pub fn end(&self, extent: Extent, now: Nanos) {
-        let range = self.region_of(extent);
-        for region in &mut self.regions.borrow_mut()[range] {
-            region.writers -= 1;
-            region.idle_since = now;
+        for region in self.region_of(extent) {
+            self.intent.end(region, now.0);
         }
     }
 
     /// Writes what is stale of the bitmap to every live member, unless `is_done` by then.
-    async fn write(&self, core: &Rc<Core>, is_done: impl Fn(&[Region]) -> bool) -> IoResult {
+    async fn write(&self, core: &Rc<Core>, is_done: impl Fn() -> bool) -> IoResult {
         let _alone = self.writing.lock().await;
-        if is_done(&self.regions.borrow()) {
+        if is_done() {
             return Ok(());
         }
         let stale = std::mem::take(&mut *self.stale.borrow_mut());
-        let result = self.write_blocks(core, &stale).await;
-        if result.is_err() {
-            self.stale.borrow_mut().extend(stale);
+        let image = self.intent.image();
+        let result = self.write_blocks(core, &stale, &image).await;
+        match result {
+            // The blocks that are not stale are as the last image had them.
+            Ok(()) => _ = image.written(),
+            Err(_) => self.stale.borrow_mut().extend(stale),
         }
         result
     }
 
-    async fn write_blocks(&self, core: &Rc<Core>, blocks: &BTreeSet<usize>) -> IoResult {
-        let mut written = Vec::new();
+    async fn write_blocks(
+        &self,
+        core: &Rc<Core>,
+        blocks: &BTreeSet<usize>,
+        marked: &Regions,
+    ) -> IoResult {
         for block in blocks {
             let mut buf = core.env.pool.take(BLOCK_BYTES);
-            let wanted = self.take_wanted(*block);
-            bitmap::encode(&mut buf, core.meta().array, *block, &wanted);
-            written.extend(wanted.into_iter().map(|bit| block * REGIONS + bit));
+            let (first, end) = (block * REGIONS, self.regions().min((block + 1) * REGIONS));
+            let here = (first..end).filter(|region| marked.has(*region));
+            let here: Vec<_> = here.map(|region| region - first).collect();
+            bitmap::encode(&mut buf, core.meta().array, *block, &here);
             let (image, place) = (buf.share(), self.place(*block));
             let live = core.live();
             let writes = live
@@ -214,39 +201,13 @@ impl Bitmap {
                 }
             }
         }
-        core.commit().await?;
-        let mut regions = self.regions.borrow_mut();
-        for region in written {
-            self.set_durable(&mut regions[region], true);
-        }
-        Ok(())
+        core.commit().await
     }
 
-    /// The regions of a block that are to be marked, counted from its first. From here on
-    /// a bit counts only once it is written again.
-    fn take_wanted(&self, block: usize) -> Vec<usize> {
-        let mut regions = self.regions.borrow_mut();
-        let regions = regions.iter_mut().skip(block * REGIONS).take(REGIONS);
-        let mut wanted = Vec::new();
-        for (index, region) in regions.enumerate() {
-            match region.wanted {
-                true => wanted.push(index),
-                false => self.set_durable(region, false),
-            }
-        }
-        wanted
-    }
-
-    fn set_durable(&self, region: &mut Region, durable: bool) {
-        let was = std::mem::replace(&mut region.durable, durable);
-        let marked = self.marked.get() + usize::from(durable) - usize::from(was);
-        self.marked.set(marked);
-    }
-
-    /// Writes all of the bitmap as it is wanted.
+    /// Writes all of the bitmap as it is marked.
     pub async fn write_now(&self, core: &Rc<Core>) -> IoResult {
         self.stale.borrow_mut().extend(0..self.blocks());
-        self.write(core, |_| false).await
+        self.write(core, || false).await
     }
 
     /// How many blocks of the bitmap on the members cannot be read, all of which are
@@ -266,7 +227,7 @@ impl Bitmap {
             }
         }
         if illegible > 0 {
-            self.write(core, |_| false).await?;
+            self.write(core, || false).await?;
         }
         Ok(illegible)
     }
@@ -275,21 +236,16 @@ impl Bitmap {
     /// flush has covered. Members must all be in sync.
     pub async fn clear(&self, core: &Rc<Core>, before: Nanos) -> IoResult {
         self.adapt();
-        let mut cleared = 0;
-        for (i, region) in self.regions.borrow_mut().iter_mut().enumerate() {
-            let idle = region.wanted && region.writers == 0 && region.idle_since < before;
-            region.cleared = idle && !core.unsynced.borrow().contains(&i);
-            if region.cleared {
-                region.wanted = false;
-                cleared += 1;
-                self.stale.borrow_mut().insert(i / REGIONS);
-            }
-        }
-        self.cleared.set(cleared);
-        if cleared > 0 {
-            self.write(core, |_| false).await
-        } else {
-            Ok(())
+        let mut idle = self.intent.idle(before.0);
+        idle.retain(|region| !core.unsynced.borrow().contains(region));
+        self.cleared.set(self.intent.clear(&idle, before.0));
+        let blocks = idle.iter().map(|region| region / REGIONS);
+        self.stale.borrow_mut().extend(blocks);
+        let any = !idle.is_empty();
+        *self.unmarked.borrow_mut() = idle.into_iter().collect();
+        match any {
+            true => self.write(core, || false).await,
+            false => Ok(()),
         }
     }
 }

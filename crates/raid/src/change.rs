@@ -9,7 +9,7 @@ use crate::core::Core;
 use crate::levels::{LEGS_MAX, Piece, Roles};
 use crate::member::Member;
 use arrayvec::ArrayVec;
-use block::{Access, Extent, Fua, IoError, IoResult, Kind, Lba, Shared};
+use block::{Access, Extent, Fua, IoError, IoResult, Kind, Lba, Proof, Shared};
 use futures_util::future::{join, join_all};
 use std::rc::Rc;
 
@@ -59,7 +59,7 @@ impl Core {
         let _busy = self.busy.lock(extent, Access::Shared).await;
         let marked = bitmap.begin(&self, extent).await;
         let result = match marked {
-            Ok(()) => self.change_legs(extent, &change).await,
+            Ok(marked) => self.change_legs(extent, &change, marked).await,
             Err(error) => Err(error),
         };
         if result.is_err() {
@@ -119,7 +119,12 @@ impl Core {
         }
     }
 
-    async fn change_legs(self: &Rc<Core>, extent: Extent, change: &Change) -> IoResult {
+    async fn change_legs(
+        self: &Rc<Core>,
+        extent: Extent,
+        change: &Change,
+        _marked: Proof,
+    ) -> IoResult {
         let mut outcome = Outcome::default();
         let first = self.shape.first_piece(extent);
         let whole = first.extent == extent;

@@ -143,7 +143,7 @@ impl Core {
 
     /// Clears the bits of regions that are idle since `before`.
     pub async fn clear_bitmap(self: &Rc<Core>, before: Nanos) -> IoResult {
-        let Some(bitmap) = self.bitmap.as_ref().filter(|i| i.marked() > 0) else {
+        let Some(bitmap) = self.bitmap.as_ref().filter(|i| !i.is_clear()) else {
             return Ok(());
         };
         if !self.is_whole() {

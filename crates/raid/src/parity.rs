@@ -13,7 +13,7 @@ use crate::core::Core;
 use crate::levels::Stripe;
 use crate::scratch;
 use crate::xor::{rebuild_in, xor};
-use block::{Access, Buf, Extent, Fua, Grant, IoError, IoResult, Lba, Sectors, Shared};
+use block::{Access, Buf, Extent, Fua, Grant, IoError, IoResult, Lba, Proof, Sectors, Shared};
 use futures_util::future::{join_all, try_join_all};
 use layout::BLOCK_BYTES;
 use layout::array::journal::{Entry, Run};
@@ -133,7 +133,7 @@ impl Core {
         let marked = bitmap.begin(self, extent).await;
         let result = match marked {
             Err(error) => Err(error),
-            Ok(()) => {
+            Ok(marked) => {
                 let first = self.shape.stripe_at(extent.start).number;
                 let last = self.shape.stripe_at(extent.end() + Sectors(0)).number;
                 let stripes = (first..=last).map(|number| self.shape.stripe(number));
@@ -142,7 +142,7 @@ impl Core {
                     let from = bytes(part.start.max(extent.start) - extent.start);
                     let part_data =
                         (!part.is_empty()).then(|| data.slice(from..from + bytes(part.len)))?;
-                    Some(self.write_stripe(stripe, part, part_data, fua))
+                    Some(self.write_stripe(stripe, part, part_data, fua, &marked))
                 });
                 let results = join_all(updates.collect::<Vec<_>>()).await;
                 results.into_iter().collect()
@@ -158,6 +158,7 @@ impl Core {
         extent: Extent,
         data: Shared,
         fua: Fua,
+        _marked: &Proof,
     ) -> IoResult {
         let update = Update::new(self, stripe, extent, &data, fua);
         let grant = self

@@ -20,7 +20,7 @@ use crate::levels::Stripe;
 use crate::lost::without;
 use crate::member::Member;
 use crate::xor::xor;
-use block::{Buf, Extent, Fua, IoResult, Kind, Lba, SECTOR_BYTES, Sectors, Shared};
+use block::{Buf, Extent, Fua, IoResult, Kind, Lba, Proof, SECTOR_BYTES, Sectors, Shared};
 use layout::array::journal::{Entry, Record, Run};
 use std::rc::Rc;
 
@@ -191,7 +191,7 @@ impl Core {
     ) -> IoResult {
         let bitmap = self.bitmap.as_ref().expect("a level with redundancy");
         let settled = match bitmap.begin(self, stripe.extent()).await {
-            Ok(()) => self.settle_marked(journal, stripe, records).await,
+            Ok(marked) => self.settle_marked(journal, stripe, records, marked).await,
             Err(error) => Err(error),
         };
         bitmap.end(stripe.extent(), self.env.timer.now());
@@ -203,6 +203,7 @@ impl Core {
         journal: &Replayed<'_>,
         stripe: Stripe,
         records: &[Record],
+        _marked: Proof,
     ) -> IoResult {
         if self.is_whole()
             && let Some(parity) = self.parity_of_data(stripe).await?

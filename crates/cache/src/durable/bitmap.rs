@@ -10,7 +10,7 @@ use super::{Bits, Durable};
 use crate::core::Core;
 use crate::counters::Counter;
 use crate::devices::Member;
-use block::{Device, Fua};
+use block::{Device, Fua, Regions};
 use futures_util::future::join_all;
 use layout::{BLOCK_BYTES, Bitmap};
 use std::cell::Cell;
@@ -31,7 +31,7 @@ impl Marking {
     pub(crate) fn begin(durable: &Rc<Durable>, volume: u32, blocks: &Range<u64>) -> Marking {
         Marking {
             stays: Cell::new(false),
-            bits: durable.table.borrow_mut().begin(volume, blocks),
+            bits: durable.table.begin(volume, blocks),
             durable: durable.clone(),
             volume,
             blocks: blocks.clone(),
@@ -55,7 +55,7 @@ impl Marking {
                 .proof(|pool| self.volume < pool.next_volume);
             held.is_some()
         };
-        let known = || given() && durable.table.borrow().is_marked(self.bits);
+        let known = || given() && durable.table.proof(self.bits).is_some();
         if !known() {
             durable.signal.notify();
             durable.marked.until(known).await;
@@ -68,7 +68,7 @@ impl Drop for Marking {
         if self.stays.get() {
             return;
         }
-        self.durable.table.borrow_mut().end(self.bits);
+        self.durable.table.end(self.bits);
         self.durable.activity.notify();
     }
 }
@@ -82,7 +82,7 @@ pub(super) async fn keep_marked<P: Device>(core: Weak<Core<P>>, durable: Rc<Dura
                 || durable.image_due.get()
                 || durable.ids_are_due() && !durable.closed.get()
                 || core.strong_count() == 0
-                || durable.table.borrow().is_due()
+                || durable.table.intent.is_due()
         };
         durable.signal.until(due).await;
         let Some(core) = core.upgrade() else { return };
@@ -98,9 +98,10 @@ pub(super) async fn write_bitmap<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Dur
     }
     let members = core.state.borrow().devices.kept();
     durable.image_due.set(false);
-    let image = durable.table.borrow_mut().begin_image();
+    let image = durable.table.image();
     if members.is_empty() {
-        durable.table.borrow_mut().no_members();
+        drop(image);
+        durable.table.intent.no_holders();
         durable.marked.notify();
         return;
     }
@@ -111,7 +112,7 @@ pub(super) async fn write_bitmap<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Dur
     let written = join_all(writes).await;
     // A member that failed is out of the pool now; the others do not know yet.
     if written.iter().all(|done| *done) && !durable.departed.get() {
-        durable.table.borrow_mut().end_image(image);
+        let _proof = image.written();
     } else {
         durable.image_due.set(true);
     }
@@ -123,13 +124,15 @@ pub(super) async fn write_image<P: Device>(
     core: &Rc<Core<P>>,
     durable: &Durable,
     member: &Rc<Member<P>>,
-    image: &Bitmap,
+    image: &Regions,
 ) -> bool {
     let store = member.store.as_ref().expect("a member that is kept");
-    let mut bitmap = image.clone();
-    bitmap.version = store.bitmap_version.get() + 1;
-    bitmap.epoch = durable.superblock.now().epoch;
-    bitmap.log_end = store.log_next.get();
+    let bitmap = Bitmap {
+        version: store.bitmap_version.get() + 1,
+        epoch: durable.superblock.now().epoch,
+        log_end: store.log_next.get(),
+        regions: image.clone(),
+    };
     let mut pair = match store.bitmap_buffer.take() {
         Some(pair) => pair,
         None => core.env.pool.take(2 * BLOCK_BYTES),

@@ -51,7 +51,7 @@ pub(super) async fn keep_committed<P: Device>(core: Weak<Core<P>>, durable: Rc<D
         if durable.closed.get() {
             return;
         }
-        durable.table.borrow_mut().tick();
+        durable.table.tick();
         let ticks = core.config.mark_idle_periods;
         commit(&core, &durable, ticks).await;
     }
@@ -61,7 +61,7 @@ fn is_due<P: Device>(core: &Core<P>, durable: &Durable) -> bool {
     let state = core.state.borrow();
     durable.superblock.is_due()
         || state.contents.changes_due() > 0
-        || state.devices.all_warm() && durable.table.borrow().wanted.count() > 0
+        || state.devices.all_warm() && !durable.table.intent.marked().is_empty()
 }
 
 /// One commit; bits that were idle for `ticks` periods are cleared.
@@ -76,7 +76,7 @@ pub(super) async fn commit<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>,
     }
     let mut idle = Vec::new();
     if core.state.borrow().devices.all_warm() {
-        idle = durable.table.borrow().idle(ticks);
+        idle = durable.table.idle(ticks);
         if !idle.is_empty() && !flush_origins(core, durable).await {
             idle.clear();
         }
@@ -97,7 +97,7 @@ pub(super) async fn commit<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>,
         }
         complete &= write_log(core, durable, member).await;
     }
-    if complete && durable.table.borrow_mut().clear(&idle, ticks) {
+    if complete && durable.table.clear(&idle, ticks) {
         durable.image_due.set(true);
         durable.signal.notify();
     }
@@ -283,7 +283,7 @@ fn entries<P: Device>(core: &Core<P>, member: &Member<P>, keys: &[u64], page: u6
 /// be written stays marked.
 pub(super) async fn close<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>) {
     durable.closed.set(true);
-    durable.table.borrow_mut().tick();
+    durable.table.tick();
     commit(core, durable, 0).await;
     write_bitmap(core, durable).await;
     super::hints::write_hints(core).await;

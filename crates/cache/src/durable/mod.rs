@@ -74,7 +74,7 @@ pub(crate) struct Durable {
     /// Members whose map is being read.
     loading: Cell<usize>,
     closed: Cell<bool>,
-    table: RefCell<Table>,
+    table: Table,
     /// Where writes have failed that may land yet, with the volume's id.
     loose: RefCell<Vec<(u32, Range<u64>)>>,
     /// Writes of the volumes' origins, by id.
@@ -196,6 +196,6 @@ impl Durable {
 
     /// Whether a line of `volume` that holds `block` may differ from the origin.
     pub(crate) fn is_suspect(&self, volume: u32, block: u64) -> bool {
-        self.table.borrow().is_suspect(volume, block)
+        self.table.is_suspect(volume, block)
     }
 }

@@ -226,7 +226,7 @@ impl<P: Device> Cache<P> {
             image_due: Cell::new(false),
             loading: Cell::new(0),
             closed: Cell::new(false),
-            table: RefCell::new(super::table::Table::new(super::REGION_BLOCKS)),
+            table: super::table::Table::new(super::REGION_BLOCKS),
             loose: RefCell::default(),
             origins: RefCell::default(),
             lock: Mutex::default(),
@@ -265,15 +265,12 @@ impl<P: Device> Cache<P> {
     async fn begin(&self, durable: &Rc<Durable>) {
         let core = &self.0;
         let members = core.state.borrow().devices.kept();
-        {
-            let mut table = durable.table.borrow_mut();
-            for member in &members {
-                let store = member.store.as_ref().expect("a member that is kept");
-                match store.found.as_ref().map(|found| &found.bitmap) {
-                    None => {}
-                    Some(Some(bitmap)) => table.wanted.merge(bitmap),
-                    Some(None) => table.wanted.set_all(),
-                }
+        for member in &members {
+            let store = member.store.as_ref().expect("a member that is kept");
+            match store.found.as_ref().map(|found| &found.bitmap) {
+                None => {}
+                Some(Some(bitmap)) => durable.table.intent.found(&bitmap.regions),
+                Some(None) => durable.table.intent.found_all(),
             }
         }
         let held = durable.lock.lock().await;
@@ -331,7 +328,8 @@ impl<P: Device> Cache<P> {
             return Err(too_many_devices(&durable.label));
         }
         let id = self.add_member(device, Some(NewStore::New(Uuid(uuid))))?;
-        durable.table.borrow_mut().begin_newcomer();
+        // It counts from here on, and gets no less than what is marked now.
+        drop(durable.table.intent.image());
         let members = core.state.borrow().devices.kept();
         for member in members.iter().filter(|member| member.id == id) {
             let epoch = durable.superblock.now().epoch;
@@ -385,7 +383,7 @@ async fn write_new_bitmap<P: Device>(
         return;
     }
     for _ in 0..2 {
-        let image = durable.table.borrow().wanted.clone();
+        let image = durable.table.intent.image();
         write_image(core, durable, member, &image).await;
     }
 }
@@ -440,7 +438,7 @@ fn store(
             let clean = superblock.clean;
             (
                 NewStore::Known {
-                    plan,
+                    plan: Box::new(plan),
                     superblock,
                     bitmap,
                 },

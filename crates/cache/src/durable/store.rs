@@ -65,7 +65,7 @@ impl Store {
 pub(crate) enum NewStore {
     New(Uuid),
     Known {
-        plan: Plan,
+        plan: Box<Plan>,
         superblock: Box<Superblock>,
         bitmap: Option<Bitmap>,
     },
@@ -80,7 +80,7 @@ impl NewStore {
         env: &Env,
     ) -> IoResult<Store> {
         let plan = match &self {
-            NewStore::Known { plan, .. } => *plan,
+            NewStore::Known { plan, .. } => **plan,
             NewStore::New(_) => {
                 let plan = Plan::new(device.extent.len, shape.blocks());
                 let what = |error| match error {

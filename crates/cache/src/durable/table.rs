@@ -1,12 +1,10 @@
-//! Which regions may be written, in memory: the bits that are wanted, those
-//! that every device has, and the writes in flight under each.
+//! Which regions of volumes may be written: the bits of the write-intent bitmap that stand for
+//! them, and how many of these are marked at once.
 //!
 //! Invariants:
 //!     a write of a client to the origin is in flight in r
-//!         ⟹ r is in `durable` and in `wanted`
-//!     r is in `durable` ⟹ every member has it on its device, and no write of
-//!         bitmap without r is in flight
-//!     r leaves `wanted` ⟹ nothing was in flight in r since a commit of the map
+//!         ⟹ there was a `Proof` that every member has the bit of r (`Intent`)
+//!     r is cleared ⟹ nothing was in flight in r since a commit of the map
 //!         began, which is durable, as are the origin's writes before it
 //!
 //! **What a bit costs.** A region's first write waits for a write and a flush
@@ -16,9 +14,12 @@
 //! at once doubles, and shrinks again when it was. After a crash more lines are
 //! dropped then, never fewer.
 
+use block::{Image, Intent, Proof, Regions};
 use layout::{BITMAP_BITS, Bitmap};
+use std::cell::Cell;
 use std::ops::Range;
 
+const BITS: usize = BITMAP_BITS as usize;
 /// Writes that pay for one wait. With a flush each 32, that is a wait for each
 /// 20 flushes, so under 5% even where a pool's flush costs what an origin's does.
 pub(crate) const WRITES_PER_BIT: u32 = 640;
@@ -26,15 +27,11 @@ pub(crate) const WRITES_PER_BIT: u32 = 640;
 const CREDIT_MAX: u32 = 8 * WRITES_PER_BIT;
 
 pub(crate) struct Table {
-    pub(crate) wanted: Bitmap,
-    pub(crate) durable: Bitmap,
-    in_flight: Vec<u32>,
-    /// The tick at which a write in the region last began or ended.
-    touched: Vec<u32>,
-    tick: u32,
+    pub(crate) intent: Intent,
+    tick: Cell<u64>,
     region_shift: u32,
-    span: u32,
-    credit: u32,
+    span: Cell<u32>,
+    credit: Cell<u32>,
 }
 
 /// The bits under a write: so many from the first one on, around the end.
@@ -45,8 +42,8 @@ pub(crate) struct Bits {
 }
 
 impl Bits {
-    fn iter(self) -> impl Iterator<Item = u32> {
-        (0..self.count).map(move |i| (self.first + i) % BITMAP_BITS)
+    fn iter(self) -> impl Iterator<Item = usize> + Clone {
+        (0..self.count).map(move |i| (self.first + i) as usize % BITS)
     }
 }
 
@@ -54,133 +51,93 @@ impl Table {
     /// `regions` of so many blocks, a power of two.
     pub(crate) fn new(region_blocks: u32) -> Table {
         Table {
-            wanted: Bitmap::none(),
-            durable: Bitmap::none(),
-            in_flight: vec![0; BITMAP_BITS as usize],
-            touched: vec![0; BITMAP_BITS as usize],
-            tick: 0,
+            intent: Intent::new(BITS),
+            tick: Cell::new(0),
             region_shift: region_blocks.trailing_zeros(),
-            span: 1,
-            credit: CREDIT_MAX,
+            span: Cell::new(1),
+            credit: Cell::new(CREDIT_MAX),
         }
     }
 
-    fn bits(&self, volume: u32, blocks: &Range<u64>) -> Bits {
+    fn bits(&self, volume: u32, regions: Range<u64>) -> Bits {
+        Bits {
+            first: Bitmap::bit(volume, regions.start),
+            count: (regions.end - regions.start).min(u64::from(BITMAP_BITS)) as u32,
+        }
+    }
+
+    /// A write to `blocks` begins. It may go to the origin once there is a
+    /// [`Table::proof`].
+    pub(crate) fn begin(&self, volume: u32, blocks: &Range<u64>) -> Bits {
+        self.credit.set((self.credit.get() + 1).min(CREDIT_MAX));
         let first = blocks.start >> self.region_shift;
         let last = (blocks.end - 1) >> self.region_shift;
-        Bits {
-            first: Bitmap::bit(volume, first),
-            count: (last - first + 1).min(u64::from(BITMAP_BITS)) as u32,
-        }
-    }
-
-    /// A write to `blocks` begins. It may go to the origin once
-    /// [`Table::is_marked`].
-    pub(crate) fn begin(&mut self, volume: u32, blocks: &Range<u64>) -> Bits {
-        self.credit = (self.credit + 1).min(CREDIT_MAX);
-        let bits = self.bits(volume, blocks);
+        let bits = self.bits(volume, first..last + 1);
         let mut missing = false;
         for bit in bits.iter() {
-            self.in_flight[bit as usize] += 1;
-            missing |= !self.wanted.get(bit);
-            self.wanted.set(bit);
+            missing |= self.intent.begin(bit);
         }
-        if missing && self.span > 1 {
-            let span = u64::from(self.span);
-            let first = (blocks.start >> self.region_shift) / span * span;
-            let last = (blocks.end - 1) >> self.region_shift;
-            let count = (last / span * span + span - first).min(u64::from(BITMAP_BITS));
-            let run = Bits {
-                first: Bitmap::bit(volume, first),
-                count: count as u32,
-            };
-            run.iter().for_each(|bit| self.wanted.set(bit));
+        let span = u64::from(self.span.get());
+        if missing && span > 1 {
+            let run = first / span * span..last / span * span + span;
+            let run = self.bits(volume, run);
+            run.iter().for_each(|bit| _ = self.intent.mark(bit));
         }
         bits
     }
 
-    /// Whether every device knows of a write that has begun.
+    /// That every device knows of a write that has begun.
     #[inline]
-    pub(crate) fn is_marked(&self, bits: Bits) -> bool {
-        bits.iter().all(|bit| self.durable.get(bit))
+    pub(crate) fn proof(&self, bits: Bits) -> Option<Proof> {
+        self.intent.proof(bits.iter())
     }
 
     /// A write has ended.
-    pub(crate) fn end(&mut self, bits: Bits) {
+    pub(crate) fn end(&self, bits: Bits) {
         for bit in bits.iter() {
-            self.in_flight[bit as usize] -= 1;
-            self.touched[bit as usize] = self.tick;
+            self.intent.end(bit, self.tick.get());
         }
     }
 
     /// Whether a line of `volume` that holds `block` may differ from the origin.
     pub(crate) fn is_suspect(&self, volume: u32, block: u64) -> bool {
-        self.wanted
-            .get(Bitmap::bit(volume, block >> self.region_shift))
+        let bit = Bitmap::bit(volume, block >> self.region_shift);
+        self.intent.marked().has(bit as usize)
     }
 
-    /// Whether bits are wanted that are not on the devices.
-    pub(crate) fn is_due(&self) -> bool {
-        self.wanted.exceeds(&self.durable)
-    }
-
-    /// The bitmap to be written now, from whose begin on no region without a bit
-    /// may be written.
-    pub(crate) fn begin_image(&mut self) -> Bitmap {
-        if self.credit >= WRITES_PER_BIT {
-            self.credit -= WRITES_PER_BIT;
-            self.span = (self.span / 2).max(1);
-        } else {
-            self.span = (self.span * 2).min(BITMAP_BITS.next_power_of_two() / 2);
+    /// The bitmap to be written now, for which those wait who have begun.
+    pub(crate) fn image(&self) -> Image<'_, Regions> {
+        match self.credit.get().checked_sub(WRITES_PER_BIT) {
+            Some(left) => {
+                self.credit.set(left);
+                self.span.set((self.span.get() / 2).max(1));
+            }
+            None => {
+                let most = BITMAP_BITS.next_power_of_two() / 2;
+                self.span.set((self.span.get() * 2).min(most));
+            }
         }
-        let image = self.wanted.clone();
-        self.durable.keep_only(&image);
-        image
-    }
-
-    /// Every device has `image`.
-    pub(crate) fn end_image(&mut self, image: Bitmap) {
-        self.durable = image;
-    }
-
-    /// A device comes, and is about to get the bits that are wanted: what others
-    /// have beyond these, or nobody had to have, it will not have.
-    pub(crate) fn begin_newcomer(&mut self) {
-        self.durable.keep_only(&self.wanted);
-    }
-
-    /// No device is left that must know: every region may be written.
-    pub(crate) fn no_members(&mut self) {
-        self.durable.set_all();
+        self.intent.image()
     }
 
     /// A period has passed.
-    pub(crate) fn tick(&mut self) {
-        self.tick = self.tick.wrapping_add(1);
+    pub(crate) fn tick(&self) {
+        self.tick.set(self.tick.get() + 1);
     }
 
     /// Bits under which nothing is in flight, nor was for `ticks` periods.
-    pub(crate) fn idle(&self, ticks: u32) -> Vec<u32> {
-        let idle = |bit: &u32| {
-            let at = *bit as usize;
-            self.in_flight[at] == 0 && self.tick.wrapping_sub(self.touched[at]) >= ticks
-        };
-        self.wanted.iter().filter(idle).collect()
+    pub(crate) fn idle(&self, ticks: u32) -> Vec<usize> {
+        self.intent.idle(self.before(ticks))
     }
 
-    /// Clears those of `bits` that are still idle; whether there were any. They
-    /// are on the devices until the next image.
-    pub(crate) fn clear(&mut self, bits: &[u32], ticks: u32) -> bool {
-        let mut any = false;
-        for bit in bits {
-            let at = *bit as usize;
-            if self.in_flight[at] == 0 && self.tick.wrapping_sub(self.touched[at]) >= ticks {
-                self.wanted.clear(*bit);
-                self.durable.clear(*bit);
-                any = true;
-            }
-        }
-        any
+    /// Clears those of `bits` that are still idle; whether there were any.
+    pub(crate) fn clear(&self, bits: &[usize], ticks: u32) -> bool {
+        self.intent.clear(bits, self.before(ticks)) > 0
+    }
+
+    /// The first tick after those from which on `ticks` periods have passed.
+    fn before(&self, ticks: u32) -> u64 {
+        (self.tick.get() + 1).saturating_sub(u64::from(ticks))
     }
 }
 
@@ -188,18 +145,17 @@ impl Table {
 mod tests {
     use super::*;
 
-    fn commit(table: &mut Table) {
-        let image = table.begin_image();
-        table.end_image(image);
+    fn commit(table: &Table) {
+        let _proof = table.image().written();
     }
 
     #[test]
     fn a_region_is_written_only_under_a_durable_bit() {
-        let mut table = Table::new(1024);
+        let table = Table::new(1024);
         let write = table.begin(1, &(1000..1030));
-        assert!(!table.is_marked(write) && table.is_due());
-        commit(&mut table);
-        assert!(table.is_marked(write) && !table.is_due());
+        assert!(table.proof(write).is_none() && table.intent.is_due());
+        commit(&table);
+        assert!(table.proof(write).is_some() && !table.intent.is_due());
         assert!(table.is_suspect(1, 0) && table.is_suspect(1, 2047) && !table.is_suspect(1, 2048));
         assert!(table.idle(0).is_empty());
         table.end(write);
@@ -208,7 +164,7 @@ mod tests {
         table.tick();
         assert_eq!(table.idle(1), idle);
         let again = table.begin(1, &(0..1));
-        assert!(table.is_marked(again));
+        assert!(table.proof(again).is_some());
         assert!(table.clear(&idle, 1));
         assert!(table.is_suspect(1, 0) && !table.is_suspect(1, 1024));
         table.end(again);
@@ -217,57 +173,57 @@ mod tests {
 
     #[test]
     fn while_a_bitmap_without_a_region_is_written_it_waits() {
-        let mut table = Table::new(1024);
+        let table = Table::new(1024);
         let write = table.begin(1, &(0..1));
-        commit(&mut table);
+        commit(&table);
         table.end(write);
-        let image = table.begin_image();
+        let image = table.image();
         table.clear(&table.idle(0), 0);
-        table.end_image(image);
+        let _proof = image.written();
         // The devices still have the bit, but the next image has not.
-        let next = table.begin_image();
+        let next = table.image();
         let write = table.begin(1, &(0..1));
-        assert!(!table.is_marked(write));
-        table.end_image(next);
-        assert!(!table.is_marked(write) && table.is_due());
+        assert!(table.proof(write).is_none());
+        let _proof = next.written();
+        assert!(table.proof(write).is_none() && table.intent.is_due());
     }
 
     #[test]
     fn a_device_that_comes_when_nobody_listened_must_know_first() {
-        let mut table = Table::new(1024);
-        table.no_members();
+        let table = Table::new(1024);
+        table.intent.no_holders();
         let before = table.begin(1, &(0..1));
-        assert!(table.is_marked(before));
-        table.begin_newcomer();
+        assert!(table.proof(before).is_some());
+        drop(table.intent.image());
         let after = table.begin(1, &(1024..1025));
         assert!(
-            table.is_marked(before),
+            table.proof(before).is_some(),
             "it is wanted, so the device gets it"
         );
-        assert!(!table.is_marked(after) && table.is_due());
+        assert!(table.proof(after).is_none() && table.intent.is_due());
     }
 
     #[test]
     fn writes_all_over_mark_in_ever_longer_runs() {
-        let mut table = Table::new(1024);
+        let table = Table::new(1024);
         let (mut waits, mut x) = (0, 1u64);
         for _ in 0..50_000 {
             x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let at = (x >> 33) % 25_000 * 1024;
             let write = table.begin(1, &(at..at + 1));
-            if !table.is_marked(write) {
-                commit(&mut table);
+            if table.proof(write).is_none() {
+                commit(&table);
                 waits += 1;
             }
             table.end(write);
         }
         assert!(waits < 50_000 / WRITES_PER_BIT + 20, "{waits} waits");
-        let mut calm = Table::new(1024);
+        let calm = Table::new(1024);
         for i in 0..5 {
             let write = calm.begin(1, &(i * 1024..i * 1024 + 1));
-            commit(&mut calm);
+            commit(&calm);
             calm.end(write);
         }
-        assert_eq!(calm.wanted.count(), 5, "few bits are exact");
+        assert_eq!(calm.intent.marked().count(), 5, "few bits are exact");
     }
 }

@@ -190,7 +190,11 @@ fn inspect_member(
         }
     }
     let bitmap = newest_bitmap(&bitmap, superblock.device);
-    report["marked_regions"] = json!(bitmap.as_ref().map_or(BITMAP_BITS, |bitmap| bitmap.count()));
+    report["marked_regions"] = json!(
+        bitmap
+            .as_ref()
+            .map_or(BITMAP_BITS as usize, |bitmap| bitmap.regions.count())
+    );
     report["region_bytes"] = json!(u64::from(superblock.region_blocks) * BLOCK_BYTES as u64);
     let log_end_min = bitmap.map_or(0, |bitmap| bitmap.log_end);
     let mut map = read_map(image, superblock, plan, damaged)?;

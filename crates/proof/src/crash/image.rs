@@ -82,8 +82,10 @@ impl Image {
             let at = (self.plan.bitmap.start + block) as usize * BLOCK_BYTES;
             let bytes = &mut self.pool[at..at + BLOCK_BYTES];
             if let Ok(bitmap) = Bitmap::decode(bytes, self.superblock.device) {
-                let mut forged = bitmap.clone();
-                bitmap.iter().for_each(|bit| forged.clear(bit));
+                let forged = Bitmap {
+                    regions: Bitmap::none().regions,
+                    ..bitmap
+                };
                 forged.encode(self.superblock.device, bytes);
             }
         }

@@ -1,0 +1,131 @@
+//! A write-intent bitmap in memory: the regions that may differ after a crash, what devices know
+//! of that, and the writes in each.
+//!
+//! Invariants:
+//!     a write begins ⟹ its regions are marked until they are cleared
+//!     there is a `Proof` that regions are marked ⟹ whatever the power leaves of the writes of
+//!         the bitmap so far, every holder has them marked (`Durable`)
+//!     a region is cleared ⟹ no write is in it, nor ended in it since the time that is given
+//!
+//! Not here: who holds the bitmap and how it is written; what has to be durable before a region
+//! is cleared; how long it is left, or how many are marked at once, so that marks cost little.
+
+use crate::{Durable, Image, Proof, Regions};
+use std::cell::{Ref, RefCell};
+
+/// The writes in a region.
+#[derive(Clone, Copy, Debug, Default)]
+struct Writes {
+    in_flight: u32,
+    /// When the last of them ended, as whoever counts time has it.
+    ended: u64,
+}
+
+/// A write-intent bitmap of a number of regions.
+#[derive(Debug)]
+pub struct Intent {
+    marked: Durable<Regions>,
+    writes: RefCell<Vec<Writes>>,
+}
+
+impl Intent {
+    /// No region is marked, nor any known to be.
+    pub fn new(regions: usize) -> Intent {
+        Intent {
+            marked: Durable::found(Regions::none(regions), 0),
+            writes: RefCell::new(vec![Writes::default(); regions]),
+        }
+    }
+
+    /// How many regions there are.
+    pub fn regions(&self) -> usize {
+        self.writes.borrow().len()
+    }
+
+    /// The regions that are marked, if not on every device yet.
+    pub fn marked(&self) -> Ref<'_, Regions> {
+        self.marked.now()
+    }
+
+    /// Marks a region; whether it was not marked.
+    pub fn mark(&self, region: usize) -> bool {
+        let new = !self.marked.now().has(region);
+        if new {
+            self.marked.change(|marked| marked.add(region));
+        }
+        new
+    }
+
+    /// Marks what was found to be marked on a device.
+    pub fn found(&self, regions: &Regions) {
+        self.marked.change(|marked| marked.merge(regions));
+    }
+
+    /// Marks every region, for what was found says nothing.
+    pub fn found_all(&self) {
+        self.marked.change(Regions::add_all);
+    }
+
+    /// A write to a region begins, which marks it; whether it was not marked. Nothing may be
+    /// written before there is a [`Intent::proof`]. [`Intent::end`] must follow.
+    pub fn begin(&self, region: usize) -> bool {
+        self.writes.borrow_mut()[region].in_flight += 1;
+        self.mark(region)
+    }
+
+    /// A write has ended, now.
+    pub fn end(&self, region: usize, now: u64) {
+        let writes = &mut self.writes.borrow_mut()[region];
+        writes.in_flight -= 1;
+        writes.ended = now;
+    }
+
+    /// That every holder has all of `regions` marked.
+    #[inline]
+    pub fn proof(&self, regions: impl Iterator<Item = usize> + Clone) -> Option<Proof> {
+        self.marked
+            .proof(|held| regions.clone().all(|region| held.has(region)))
+    }
+
+    /// Whether a region is marked that some holder may not have.
+    pub fn is_due(&self) -> bool {
+        let marked = self.marked.now();
+        self.marked.proof(|held| marked.are_in(held)).is_none()
+    }
+
+    /// The bitmap to be written now to every holder, from whose begin on no region may be
+    /// written that is not in it.
+    pub fn image(&self) -> Image<'_, Regions> {
+        self.marked.begin()
+    }
+
+    /// Nobody is left that must know: every region may be written. Whoever comes is given an
+    /// [`Intent::image`] first.
+    pub fn no_holders(&self) {
+        self.marked.no_holders();
+    }
+
+    /// The marked regions in which nothing is in flight, and nothing has ended since `before`.
+    pub fn idle(&self, before: u64) -> Vec<usize> {
+        let marked = self.marked.now();
+        let regions = marked.iter();
+        regions.filter(|r| self.is_idle(*r, before)).collect()
+    }
+
+    /// Clears those of `regions` that are idle still; how many. Holders have them marked until
+    /// they get the next image.
+    pub fn clear(&self, regions: &[usize], before: u64) -> usize {
+        let idle = regions.iter().filter(|r| self.is_idle(**r, before));
+        let idle: Vec<_> = idle.collect();
+        if !idle.is_empty() {
+            self.marked
+                .change(|marked| idle.iter().for_each(|region| marked.remove(**region)));
+        }
+        idle.len()
+    }
+
+    fn is_idle(&self, region: usize, before: u64) -> bool {
+        let writes = self.writes.borrow()[region];
+        writes.in_flight == 0 && writes.ended < before
+    }
+}
