@@ -66,7 +66,8 @@ impl Core {
             self.mark_out_of_sync(extent);
         }
         bitmap.end(extent, self.env.timer.now());
-        result
+        // It is acknowledged.
+        result.map(drop)
     }
 
     /// Changes `extent` of a level without redundancy: there is nothing to keep in
@@ -124,7 +125,7 @@ impl Core {
         extent: Extent,
         change: &Change,
         _marked: Proof,
-    ) -> IoResult {
+    ) -> IoResult<Proof> {
         let mut outcome = Outcome::default();
         let first = self.shape.first_piece(extent);
         let whole = first.extent == extent;
@@ -134,7 +135,7 @@ impl Core {
             // Boxed, so that the futures of short requests stay small.
             Box::pin(self.change_pieces(extent, change, &mut outcome)).await;
         }
-        self.commit().await?;
+        let known = self.committed().await?;
         self.check_up()?;
         if let Some(error) = outcome.failed {
             return Err(error);
@@ -152,7 +153,8 @@ impl Core {
             let error = self.error(Kind::Gone, "no member took the write");
             return Err(error.at(piece.extent));
         }
-        self.clear_bad(extent).await
+        self.clear_bad(extent).await?;
+        Ok(known)
     }
 
     /// The legs of `piece` that take writes, by their index.

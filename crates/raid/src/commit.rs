@@ -13,8 +13,8 @@
 
 use crate::core::Core;
 use crate::member::Member;
-use crate::superblock::{MemberEntry, Position, ROLE_SPARE, Scrubbed, Superblock};
-use block::{Extent, IoResult, Mutex};
+use crate::superblock::{MemberEntry, MemberState, Position, ROLE_SPARE, Scrubbed, Superblock};
+use block::{Extent, IoResult, Kind, Mutex, Proof};
 use futures_util::future::join_all;
 use layout::array::SUPERBLOCKS;
 use layout::{BLOCK_BYTES, Uuid};
@@ -110,16 +110,35 @@ impl Core {
     /// Makes who is in the array durable on every live member, if that has
     /// changed. `Err`: it may not be; nothing must be acknowledged.
     pub async fn commit(self: &Rc<Core>) -> IoResult {
-        if self.is_committed() || self.meta.is_none() {
-            return Ok(());
-        }
-        // A superblock that is being written is waited for, whoever has given up by then.
-        self.env.spawn.persist(self.clone().commit_now()).await
+        self.committed().await.map(drop)
     }
 
-    async fn commit_now(self: Rc<Core>) -> IoResult {
+    /// The same, with the proof that whoever acknowledges a write must have.
+    pub async fn committed(self: &Rc<Core>) -> IoResult<Proof> {
+        match self.proof() {
+            Some(proof) => Ok(proof),
+            // A superblock that is being written is waited for, whoever has given up by then.
+            None => self.env.spawn.persist(self.clone().commit_now()).await,
+        }
+    }
+
+    /// The proof that every live member knows that the one of `role` is not in sync, which is so.
+    pub async fn commit_without(self: &Rc<Core>, role: usize) -> IoResult<Proof> {
+        self.commit().await?;
+        let out = |roster: &Roster| roster.table[role].state != MemberState::InSync;
+        if let Some(proof) = self.roster.proof(out) {
+            return Ok(proof);
+        }
+        self.check_up()?;
+        Err(self.error(Kind::Busy, "a write without a member that is in sync"))
+    }
+
+    async fn commit_now(self: Rc<Core>) -> IoResult<Proof> {
         let _alone = self.commits.committing.lock().await;
-        while !self.is_committed() {
+        loop {
+            if let Some(proof) = self.proof() {
+                return Ok(proof);
+            }
             self.check_up()?;
             // What each gets, and who gets it, is decided here, before anything is
             // waited for.
@@ -134,10 +153,9 @@ impl Core {
             self.write_copies(&live, &image).await?;
             // A member that failed meanwhile has to be left behind as well.
             if event.is_newest() {
-                let _proof = event.written();
+                return Ok(event.written());
             }
         }
-        Ok(())
     }
 
     /// Writes `image` to a copy of the superblock of each of `live`; whether all took it.
@@ -164,8 +182,11 @@ impl Core {
 
     /// Whether every live member knows durably who is in the array.
     pub fn is_committed(&self) -> bool {
-        let newest = self.roster.version();
-        self.roster.proof_of(newest).is_some()
+        self.proof().is_some()
+    }
+
+    fn proof(&self) -> Option<Proof> {
+        self.roster.proof_of(self.roster.version())
     }
 
     /// Asks for a commit although no role has changed.

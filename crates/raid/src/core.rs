@@ -432,9 +432,9 @@ impl Core {
         for (journal, failed) in self.journals.iter().zip(failed) {
             journal.revoke(self, &failed).await?;
         }
-        self.commit().await?;
+        let flushed = self.committed().await?;
         for (journal, done) in self.journals.iter().zip(done) {
-            journal.free_before(done);
+            journal.free_before(done, &flushed);
         }
         Ok(())
     }

@@ -128,7 +128,9 @@ pub async fn raw(
         scrubbed: Default::default(),
         shape,
     };
-    Ok(Array::start(Core::new(parts, env.clone(), options)?))
+    let core = Core::new(parts, env.clone(), options)?;
+    core.roster.no_holders();
+    Ok(Array::start(core))
 }
 
 /// Refuses an array that the format has no room for, whatever its members are.

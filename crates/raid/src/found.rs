@@ -21,7 +21,7 @@ const READ_PAUSE: Nanos = Nanos::from_millis(20);
 
 /// What a slot holds.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Slot {
+pub(crate) enum Slot {
     Record(Record),
     Empty,
     Torn,
@@ -69,7 +69,7 @@ trait Decode: Fn(&[u8]) -> Option<Record> {}
 impl<F: Fn(&[u8]) -> Option<Record>> Decode for F {}
 
 /// What follows from the slots of a journal, for an array of `count` stripes.
-fn weigh(slots: &[Slot], count: u64) -> Found {
+pub(crate) fn weigh(slots: &[Slot], count: u64) -> Found {
     let len = slots.len() as u64;
     let records = || {
         slots.iter().filter_map(|slot| match slot {

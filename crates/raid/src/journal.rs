@@ -11,7 +11,7 @@
 //!
 //! Invariants:
 //!     a stripe is written in place ⟹ its record is durable, or it is that its
-//!                                     parity's member is not in sync
+//!                                     parity's member is not in sync (`Cover`)
 //!     a record is done with ⟺ a flush has covered what it announced, and it was
 //!                              revoked if that had failed
 //!     a partial write to a stripe begins ⟹ no record of it as a whole is left
@@ -24,73 +24,39 @@
 //! Once a flush has covered every record of a journal that is idle, one that only
 //! carries the tail follows (`retire_idle`).
 //!
-//! Not here: what is written to a stripe (`parity`), what is found of records at a start
+//! Not here: which records are durable and done with (`records`), what is written to a stripe (`parity`), what is found of records at a start
 //! (`found`), replay (`replay`).
+
+mod records;
 
 use crate::core::{Core, Meta};
 use crate::levels::Shape;
 use crate::member::Member;
-use block::{Access, BUF_BYTES_MAX, Buf, IoResult, Mutex, Nanos, Sectors, Shared};
+use block::{Access, BUF_BYTES_MAX, Buf, IoResult, Mutex, Nanos, Proof, Sectors, Shared, Signal};
 use layout::array::JOURNAL;
 use layout::array::journal::{Entry, Record, slot_sectors};
 use layout::{BLOCK_BYTES, Uuid};
+use records::{Announced, Begun, Records};
 use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::rc::{Rc, Weak};
-use std::task::{Poll, Waker};
+
+pub(crate) use records::{Cover, Recorded};
 
 /// The header of a record and its copy.
 const HEAD_BYTES: usize = 2 * BLOCK_BYTES;
 /// How often journals are looked at that may be idle.
 const IDLE_TICK: Nanos = Nanos::from_secs(1);
 
-struct Live {
-    number: u64,
-    stripe: u64,
-    whole: bool,
-    /// It only carries the tail.
-    retires: bool,
-    /// It has been written.
-    durable: bool,
-    /// What it announced has been written, or never will be.
-    done: bool,
-    /// That has failed, and the record is to be revoked.
-    failed: bool,
-}
-
 /// The journal on one member.
 pub(crate) struct Journal {
     role: usize,
     array: Uuid,
-    slots: u64,
     slot: Sectors,
-    state: RefCell<State>,
+    records: RefCell<Records>,
+    /// What a record announced has been written, or has failed.
+    ended: Signal,
     freeing: Mutex,
     revoking: Mutex,
-}
-
-struct State {
-    next: u64,
-    live: VecDeque<Live>,
-    waiting: Vec<Waker>,
-    /// The last record announces something.
-    open: bool,
-    /// What `next` was when it was looked at last.
-    seen: u64,
-}
-
-impl State {
-    /// The first record that is not done with, of those up to `number`.
-    fn tail(&self, number: u64) -> u64 {
-        self.live.front().map_or(number, |record| record.number)
-    }
-
-    /// The first record that is not durable, of those up to `number`.
-    fn durable(&self, number: u64) -> u64 {
-        let first = self.live.iter().find(|record| !record.durable);
-        first.map_or(number, |record| record.number.min(number))
-    }
 }
 
 impl Journal {
@@ -98,27 +64,21 @@ impl Journal {
         Journal {
             role,
             array: meta.array,
-            slots: u64::from(meta.journal_slots),
             slot: slot_sectors(shape.members(), shape.chunk()),
-            state: RefCell::new(State {
-                next: 1,
-                live: VecDeque::new(),
-                waiting: Vec::new(),
-                open: false,
-                seen: 1,
-            }),
+            records: RefCell::new(Records::new(u64::from(meta.journal_slots))),
+            ended: Signal::default(),
             freeing: Mutex::default(),
             revoking: Mutex::default(),
         }
     }
 
     pub fn slots(&self) -> u64 {
-        self.slots
+        self.records.borrow().slots()
     }
 
     /// Where a record lies on the member.
     pub fn place(&self, number: u64) -> Sectors {
-        Sectors(JOURNAL.0 + number % self.slots * self.slot.0)
+        Sectors(JOURNAL.0 + number % self.slots() * self.slot.0)
     }
 
     /// How many headers a record of `body` bytes has, one or two, in a buffer that holds
@@ -130,54 +90,35 @@ impl Journal {
 
     /// Numbers go on after `number`.
     pub fn resume_after(&self, number: u64) {
-        self.state.borrow_mut().next = number + 1;
+        self.records.borrow_mut().resume_after(number);
     }
 
     /// Records before this one have been written in place.
     pub fn done_before(&self) -> u64 {
-        let state = self.state.borrow();
-        let open = state.live.iter().find(|record| !record.done);
-        open.map_or(state.next, |record| record.number)
+        self.records.borrow().done_before()
     }
 
     /// A flush has covered what the records before `number` announced.
-    pub fn free_before(&self, number: u64) {
-        let mut state = self.state.borrow_mut();
-        while state
-            .live
-            .front()
-            .is_some_and(|record| record.number < number)
-        {
-            state.live.pop_front();
-        }
+    pub fn free_before(&self, number: u64, flushed: &Proof) {
+        self.records.borrow_mut().free_before(number, flushed);
     }
 
     /// Whether a record of this stripe as a whole is left.
     pub fn has_whole(&self, stripe: u64) -> bool {
-        let state = self.state.borrow();
-        state
-            .live
-            .iter()
-            .any(|record| record.whole && record.stripe == stripe)
+        self.records.borrow().has_whole(stripe)
     }
 
     /// What record `number` announced, if there is one, has been written, or has failed
     /// unless `good`.
     pub fn end(&self, number: Option<u64>, good: bool) {
         let Some(number) = number else { return };
-        let mut state = self.state.borrow_mut();
-        let mut live = state.live.iter_mut();
-        let record = live.find(|record| record.number == number);
-        let record = record.expect("it began");
-        (record.done, record.failed) = (true, !good);
-        state.waiting.drain(..).for_each(Waker::wake);
+        self.records.borrow_mut().end(number, good);
+        self.ended.notify();
     }
 
     /// The records of writes that have failed and are not revoked.
     pub fn failed(&self) -> Vec<u64> {
-        let state = self.state.borrow();
-        let failed = state.live.iter().filter(|record| record.failed);
-        failed.map(|record| record.number).collect()
+        self.records.borrow().failed()
     }
 
     /// Revokes the records `numbers`, which had failed before a flush that has
@@ -203,29 +144,27 @@ impl Journal {
                     false => return Err(error),
                 }
             }
-            let mut state = self.state.borrow_mut();
-            let mut live = state.live.iter_mut();
-            if let Some(record) = live.find(|record| record.number == *number) {
-                record.failed = false;
-            }
+            self.records.borrow_mut().revoked(*number);
         }
         Ok(())
     }
 
     /// The record that revokes `number`, if that has failed still.
     fn revocation(&self, number: u64) -> Option<Record> {
-        let state = self.state.borrow();
-        let mut live = state.live.iter();
-        let failed = live.find(|record| record.number == number && record.failed)?;
-        Some(Record {
+        let (stripe, begun) = self.records.borrow().revocation(number)?;
+        Some(self.record(begun, stripe, Entry::Revoked, 2))
+    }
+
+    fn record(&self, begun: Begun, stripe: u64, entry: Entry, headers: u8) -> Record {
+        Record {
             array: self.array,
-            number,
-            tail: state.tail(number),
-            durable: state.durable(number),
-            headers: 2,
-            stripe: failed.stripe,
-            entry: Entry::Revoked,
-        })
+            number: begun.number,
+            tail: begun.tail,
+            durable: begun.durable,
+            headers,
+            stripe,
+            entry,
+        }
     }
 
     /// Makes the record of `entry` durable. `block` begins with room for `headers`, and
@@ -238,76 +177,36 @@ impl Journal {
         stripe: u64,
         entry: Entry,
         (mut block, headers, body): (Buf, u8, usize),
-    ) -> (Option<u64>, Shared, IoResult) {
+    ) -> (Option<u64>, Shared, IoResult<Recorded>) {
         if let Err(error) = self.make_room(core).await {
             return (None, block.share(), Err(error));
         }
-        let record = {
-            let mut state = self.state.borrow_mut();
-            let number = state.next;
-            state.next += 1;
-            let retires = entry == Entry::Retire;
-            state.open |= !retires;
-            state.live.push_back(Live {
-                number,
-                stripe,
-                whole: matches!(entry, Entry::Whole(_)),
-                retires,
-                durable: false,
-                done: false,
-                failed: false,
-            });
-            Record {
-                array: self.array,
-                number,
-                tail: state.tail(number),
-                durable: state.durable(number),
-                headers,
-                stripe,
-                entry,
-            }
+        let announced = match entry {
+            Entry::Redo { .. } => Announced::Part(stripe),
+            Entry::Whole(_) => Announced::Whole(stripe),
+            Entry::Retire | Entry::Revoked => Announced::Nothing,
         };
+        let begun = self.records.borrow_mut().begin(announced);
+        let record = self.record(begun, stripe, entry, headers);
         encode(&record, &mut block[..record.head_bytes()]);
         let block = block.share();
         let place = self.place(record.number);
         let written = block.slice(0..record.head_bytes() + body);
         let result = member.write_meta(place, written).await;
-        if result.is_ok() {
-            self.written(record.number);
-        }
-        (Some(record.number), block, result)
-    }
-
-    fn written(&self, number: u64) {
-        let mut state = self.state.borrow_mut();
-        let is_last = state.next == number + 1;
-        let mut live = state.live.iter_mut();
-        let Some(record) = live.find(|record| record.number == number) else {
-            return;
-        };
-        record.durable = true;
-        if record.retires && is_last {
-            state.open = false;
-        }
+        let recorded = result.map(|()| self.records.borrow_mut().written(record.number));
+        (Some(record.number), block, recorded)
     }
 
     /// Waits for a free slot.
     async fn make_room(&self, core: &Rc<Core>) -> IoResult {
-        let is_full = || self.state.borrow().live.len() as u64 >= self.slots;
-        while is_full() {
+        let has_room = || self.records.borrow().has_room();
+        while !has_room() {
             let _alone = self.freeing.lock().await;
-            if !is_full() {
+            if has_room() {
                 return Ok(());
             }
-            poll_fn(|cx| {
-                let mut state = self.state.borrow_mut();
-                if state.live.front().is_none_or(|record| record.done) {
-                    return Poll::Ready(());
-                }
-                state.waiting.push(cx.waker().clone());
-                Poll::Pending
-            })
-            .await;
+            let can_make_room = || self.records.borrow().can_make_room();
+            self.ended.until(can_make_room).await;
             core.flush_members().await?;
         }
         Ok(())
@@ -329,25 +228,16 @@ impl Journal {
         }
     }
 
-    /// Whether it announces nothing that a flush has not covered, none of its records
-    /// says so, and nothing has been written since this was asked last.
-    fn is_idle_and_open(&self) -> bool {
-        let mut state = self.state.borrow_mut();
-        let rests = state.seen == state.next;
-        state.seen = state.next;
-        rests && state.open && state.live.iter().all(|record| record.retires)
-    }
-
     /// Leaves no legible record on a member that is to join.
     pub async fn wipe(&self, core: &Core, member: &Member) -> IoResult {
-        self.wipe_slots(core, member, 0..self.slots).await
+        self.wipe_slots(core, member, 0..self.slots()).await
     }
 
     /// How many slots of `member` cannot be read. Those that hold nothing which a start
     /// would need are written again.
     pub async fn mend(&self, core: &Rc<Core>, member: &Member) -> IoResult<u64> {
         let mut illegible = 0;
-        for slot in 0..self.slots {
+        for slot in 0..self.slots() {
             if self.is_readable(core, member, slot).await {
                 continue;
             }
@@ -358,11 +248,7 @@ impl Journal {
                 .lock(core.geometry.extent(), Access::Exclusive)
                 .await;
             core.flush_members().await?;
-            let is_free = {
-                let state = self.state.borrow();
-                let mut used = state.live.iter().map(|record| record.number);
-                state.next % self.slots != slot && used.all(|number| number % self.slots != slot)
-            };
+            let is_free = self.records.borrow().is_free(slot);
             if is_free {
                 self.wipe_slots(core, member, [slot]).await?;
             }
@@ -418,7 +304,9 @@ pub(crate) async fn retire_idle(core: Weak<Core>) {
         let timer = match core.upgrade() {
             Some(core) if !core.closed.get() => {
                 for journal in &core.journals {
-                    if core.down.borrow().is_none() && journal.is_idle_and_open() {
+                    if core.down.borrow().is_none()
+                        && journal.records.borrow_mut().is_idle_and_open()
+                    {
                         // A member that refuses it is left behind, or asked again.
                         let _ = journal.retire(&core).await;
                     }
@@ -462,38 +350,24 @@ mod tests {
     }
 
     #[test]
-    fn open_records_are_known_by_what_became_of_them() {
+    fn what_a_record_of_a_failed_write_becomes_leaves_its_stripe_as_it_is() {
         let journal = journal();
-        for (number, stripe, whole) in [(1, 5, true), (2, 6, false), (3, 7, false)] {
-            journal.state.borrow_mut().live.push_back(Live {
-                number,
-                stripe,
-                whole,
-                retires: false,
-                durable: number == 1,
-                done: false,
-                failed: false,
-            });
+        for (announced, good) in [
+            (Announced::Whole(5), true),
+            (Announced::Part(6), false),
+            (Announced::Part(7), true),
+        ] {
+            let begun = journal.records.borrow_mut().begin(announced);
+            journal.end(Some(begun.number), good);
         }
-        assert_eq!(journal.state.borrow().durable(9), 2);
-        let whole: Vec<_> = (4..9).filter(|stripe| journal.has_whole(*stripe)).collect();
-        assert_eq!(whole, [5]);
-        assert_eq!(journal.done_before(), 1);
-        journal.end(Some(1), true);
-        journal.end(Some(2), false);
         journal.end(None, false);
-        assert_eq!(journal.done_before(), 3);
-        assert_eq!(journal.failed(), [2]);
         let revocations: Vec<_> = (1..4)
             .filter_map(|number| journal.revocation(number))
             .collect();
-        let [stays] = &revocations[..] else {
+        let [revoked] = &revocations[..] else {
             panic!("{} records", revocations.len());
         };
-        assert_eq!((stays.number, stays.tail, stays.stripe), (2, 1, 6));
-        journal.free_before(3);
-        assert!(journal.failed().is_empty());
-        assert_eq!(journal.done_before(), 3);
-        assert_eq!(journal.state.borrow().live.len(), 1);
+        assert_eq!((revoked.number, revoked.tail, revoked.stripe), (2, 1, 6));
+        assert_eq!((&revoked.entry, revoked.headers), (&Entry::Revoked, 2));
     }
 }

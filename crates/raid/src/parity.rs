@@ -10,6 +10,7 @@
 
 use crate::change::Change;
 use crate::core::Core;
+use crate::journal::Cover;
 use crate::levels::Stripe;
 use crate::scratch;
 use crate::xor::{rebuild_in, xor};
@@ -145,7 +146,9 @@ impl Core {
                     Some(self.write_stripe(stripe, part, part_data, fua, &marked))
                 });
                 let results = join_all(updates.collect::<Vec<_>>()).await;
-                results.into_iter().collect()
+                // What is acknowledged is known of each stripe.
+                let known: IoResult<Vec<Proof>> = results.into_iter().collect();
+                known.map(drop)
             }
         };
         bitmap.end(extent, self.env.timer.now());
@@ -159,7 +162,7 @@ impl Core {
         data: Shared,
         fua: Fua,
         _marked: &Proof,
-    ) -> IoResult {
+    ) -> IoResult<Proof> {
         let update = Update::new(self, stripe, extent, &data, fua);
         let grant = self
             .grant_update(update.data_bytes(), bytes(update.len))
@@ -178,8 +181,9 @@ impl Core {
         if put.is_err() {
             self.mark_out_of_sync(extent);
         }
-        put?;
-        self.clear_bad(extent).await
+        let known = put?;
+        self.clear_bad(extent).await?;
+        Ok(known)
     }
 
     /// Room for a record's headers, the new data unless the stripe is written whole,
@@ -303,7 +307,7 @@ impl Core {
     }
 
     /// Journals an update and writes it in place.
-    async fn put(self: &Rc<Core>, update: &Update, image: Image, whole: bool) -> IoResult {
+    async fn put(self: &Rc<Core>, update: &Update, image: Image, whole: bool) -> IoResult<Proof> {
         let (stripe, parity) = (update.stripe, image.parity);
         let Image {
             block,
@@ -313,7 +317,7 @@ impl Core {
         } = image;
         let journal = &self.journals[stripe.parity];
         let parity_member = self.in_sync(stripe.parity).filter(|_| parity.is_some());
-        let (mut record, mut durable) = (None, false);
+        let (mut record, mut recorded) = (None, None);
         let shared = match parity_member {
             None => block.share(),
             Some(parity_member) => {
@@ -333,12 +337,14 @@ impl Core {
                 let (number, shared, written) = journal
                     .write(self, &parity_member, stripe.number, entry, image)
                     .await;
-                (record, durable) = (number, written.is_ok());
-                if let Err(error) = written
-                    && !self.fail(&parity_member, &error)
-                {
-                    journal.end(record, false);
-                    return Err(error);
+                record = number;
+                match written {
+                    Ok(written) => recorded = Some(written),
+                    Err(error) if !self.fail(&parity_member, &error) => {
+                        journal.end(record, false);
+                        return Err(error);
+                    }
+                    Err(_) => {}
                 }
                 shared
             }
@@ -350,12 +356,18 @@ impl Core {
             _ => update.fua,
         };
         // Without a record, whoever finds the data must know that its parity is out.
-        let known = match durable {
-            true => Ok(()),
-            false => self.commit().await,
+        let cover = match recorded {
+            Some(recorded) => Ok(Cover::Record(recorded)),
+            None => {
+                let without = self.commit_without(stripe.parity).await;
+                without.map(Cover::NoParity)
+            }
         };
-        let result = match known {
-            Ok(()) => self.put_in_place(update, shared, parity, parity_fua).await,
+        let result = match cover {
+            Ok(cover) => {
+                let parity = parity.map(|at| (at, parity_fua));
+                self.put_in_place(update, shared, parity, cover).await
+            }
             Err(error) => Err(error),
         };
         journal.end(record, result.is_ok());
@@ -374,17 +386,17 @@ impl Core {
         self: &Rc<Core>,
         update: &Update,
         block: Shared,
-        parity: Option<usize>,
-        parity_fua: Fua,
-    ) -> IoResult {
+        parity: Option<(usize, Fua)>,
+        _cover: Cover,
+    ) -> IoResult<Proof> {
         let row = update.stripe.row();
         let data = update
             .parts
             .iter()
             .map(|part| (part.run, part.data.clone(), update.fua));
-        let parity = parity.map(|at| {
+        let parity = parity.map(|(at, fua)| {
             let data = block.slice(at..block.len());
-            (update.parity_run(), data, parity_fua)
+            (update.parity_run(), data, fua)
         });
         let writes = data.chain(parity).filter_map(|(run, data, fua)| {
             let member = self.writable(run.role())?;
@@ -407,8 +419,9 @@ impl Core {
             self.lose_missing(update).await?;
             return Err(error);
         }
-        self.commit().await?;
-        self.check_up()
+        let known = self.committed().await?;
+        self.check_up()?;
+        Ok(known)
     }
 
     /// Gives up what the band of `update` holds for members that are missing: it can
