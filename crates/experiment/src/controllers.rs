@@ -1,5 +1,5 @@
 //! Two controllers with write-back caches, a stripe of seven drives on each, mirrored by
-//! hotset: the machine of the mail store and of the transactions.
+//! hotset: the machine of the mail store, of the transactions and of the stress workloads.
 //!
 //! A configuration cannot say that drives share a controller: the machine below has it.
 //! The source had no cache; where choices are tried, one flash drive caches the volume.
@@ -14,16 +14,17 @@ use control::config::Config;
 use sim::model::catalogue::controller::H710P;
 use sim::model::catalogue::hdd::SAS10K_300;
 use sim::model::catalogue::ssd::X25_E;
-use sim::model::{Controller, Hdd, Ssd, Wear};
+use sim::model::{Controller, ControllerParameters, Hdd, HddParameters, Ssd, Wear};
 use sim::{Rng, Service, World};
 
 /// The topology, as `hotset check` reads it.
-const TOPOLOGY: &str = include_str!("../topologies/perc.toml");
+pub const TOPOLOGY: &str = include_str!("../topologies/perc.toml");
 /// Its volume.
-const VOLUME: &str = "data";
-/// The controllers, and the drives of each.
-const SIDES: [&str; 2] = ["a", "b"];
-const DRIVES: u32 = 7;
+pub const VOLUME: &str = "data";
+/// The controllers; the name of a drive is its controller's and its number.
+pub const SIDES: [&str; 2] = ["a", "b"];
+/// The drives of each.
+pub const DRIVES: u32 = 7;
 /// The flash drive of choices.
 const FLASH: &str = "ssd";
 /// Draws where spindles are when time begins.
@@ -145,24 +146,7 @@ impl<S: Asked> Load for Scale<S> {
     }
 
     fn below(self, seed: u64, config: &Config, world: &mut World) -> Result<Disks, String> {
-        let mut phases = Rng::fork(seed, PHASES);
-        let mut below = Disks::new();
-        for side in SIDES {
-            let mut drive = || {
-                let phase = phases.below(1 << 20) as f64 / f64::from(1 << 20);
-                Hdd::new(&SAS10K_300, phase)
-            };
-            let drives: Result<Vec<_>, _> = (0..DRIVES).map(|_| drive()).collect();
-            let controller = Controller::new(&H710P, drives.map_err(to_message)?);
-            let model = world.add_model(controller.map_err(to_message)?);
-            for unit in 0..DRIVES {
-                let disk = Below {
-                    sectors: SAS10K_300.capacity(),
-                    service: Some(Service::Model { model, unit }),
-                };
-                below.insert(format!("{side}{unit}"), disk);
-            }
-        }
+        let mut below = machine(seed, &SIDES, &H710P, &SAS10K_300, world)?;
         let cached = &config.pools[0].devices.value;
         for name in cached {
             let ssd = Ssd::new(&X25_E, Wear::Steady).map_err(to_message)?;
@@ -179,6 +163,35 @@ impl<S: Asked> Load for Scale<S> {
     async fn work(self, rig: &mut Rig, _: u64, ways: u64) -> Result<Curve, String> {
         Ok(self.curve(&self.asked(rig, ways).await?))
     }
+}
+
+/// The drives of these controllers in `world`, whose spindles turn independently of each other.
+pub fn machine(
+    seed: u64,
+    sides: &[&str],
+    controller: &ControllerParameters,
+    drive: &HddParameters,
+    world: &mut World,
+) -> Result<Disks, String> {
+    let mut phases = Rng::fork(seed, PHASES);
+    let mut below = Disks::new();
+    for side in sides {
+        let mut hdd = || {
+            let phase = phases.below(1 << 20) as f64 / f64::from(1 << 20);
+            Hdd::new(drive, phase)
+        };
+        let drives: Result<Vec<_>, _> = (0..DRIVES).map(|_| hdd()).collect();
+        let controller = Controller::new(controller, drives.map_err(to_message)?);
+        let model = world.add_model(controller.map_err(to_message)?);
+        for unit in 0..DRIVES {
+            let disk = Below {
+                sectors: drive.capacity(),
+                service: Some(Service::Model { model, unit }),
+            };
+            below.insert(format!("{side}{unit}"), disk);
+        }
+    }
+    Ok(below)
 }
 
 fn to_message(error: block::IoError) -> String {

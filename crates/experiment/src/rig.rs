@@ -85,7 +85,7 @@ impl Watch {
     }
 
     /// As `hotset status` has it.
-    async fn status(&self) -> Result<Status, String> {
+    pub async fn status(&self) -> Result<Status, String> {
         match self
             .0
             .handle(Request::Status, &mut Session::default())
@@ -182,14 +182,17 @@ impl Rig {
     /// The flash drives of the only pool, to be pulled whatever the node does then.
     pub fn flash(&self) -> Vec<Plug> {
         let names = self.config.pools[0].devices.value.iter();
-        let devices = &self.config.devices;
-        let flash =
-            names.filter_map(|name| devices.iter().find(|device| device.name.value == *name));
-        let plug = |device| Plug {
+        names.filter_map(|name| self.plug(name.as_str())).collect()
+    }
+
+    /// Where the device called `name` is plugged in, if there is one.
+    pub fn plug(&self, name: &str) -> Option<Plug> {
+        let mut devices = self.config.devices.iter();
+        let device = devices.find(|device| device.name.as_str() == name)?;
+        Some(Plug {
             machine: self.machine.clone(),
             path: path_of(device),
-        };
-        flash.map(plug).collect()
+        })
     }
 
     /// Ends the node in order, and starts another on the same disks. What devices are still

@@ -2,8 +2,9 @@
 //! half writes, 4 KiB, at random moments and places.
 
 use super::rig::{self, Rig, Setup};
-use super::scale::{SIDES, Scale};
-use block::{Device, Fua, Lba, Nanos};
+use super::scale::Scale;
+use block::{Fua, Nanos};
+use experiment::controllers::SIDES;
 use serde::Serialize;
 use sim::Rng;
 use std::cell::{Cell, RefCell};
@@ -62,13 +63,13 @@ pub fn run(seed: u64, scale: Scale) -> Result<Loss, String> {
     rig::run(setup, async move |rig| {
         let half = scale.loss_s / 2;
         let load = Load::start(&rig, seed, Nanos::from_secs(scale.loss_s as u64));
-        let mut counted = vec![counts(&rig)?];
+        let mut counted = vec![counts(&rig).await?];
         for second in 0..scale.loss_s {
             if second == half {
-                rig.control.kill(rig.drives[0][PULLED]);
+                rig.pull(0, PULLED)?;
             }
             rig.env.timer.sleep(Nanos::from_secs(1)).await;
-            counted.push(counts(&rig)?);
+            counted.push(counts(&rig).await?);
         }
         while load.flying.get() > 0 {
             rig.env.timer.sleep(Nanos::from_millis(1)).await;
@@ -95,10 +96,9 @@ pub fn run(seed: u64, scale: Scale) -> Result<Loss, String> {
 /// Reads and writes of both sides so far.
 type Counts = [(u64, u64); 2];
 
-fn counts(rig: &Rig) -> Result<Counts, String> {
-    let mirror = rig.mirror.as_ref().ok_or("one controller has no other")?;
-    let members = mirror.report().members;
-    Ok([0, 1].map(|role| (members[role].counts.reads, members[role].counts.writes)))
+async fn counts(rig: &Rig) -> Result<Counts, String> {
+    let legs = rig.legs().await?;
+    Ok([0, 1].map(|role| (legs[role].reads, legs[role].writes)))
 }
 
 fn rates(from: &Counts, to: &Counts, seconds: usize) -> [Rates; 2] {
@@ -125,7 +125,7 @@ impl Load {
         let rng = RefCell::new(Rng::fork(seed, LOAD));
         env.spawn.clone().spawn(async move {
             let end = env.timer.now() + span;
-            let blocks = volume.geometry().sectors.bytes() / BYTES;
+            let blocks = volume.bytes() / BYTES;
             loop {
                 let pause = rng.borrow_mut().below(2_000_000_000 / RATE);
                 env.timer.sleep(Nanos(pause)).await;
@@ -138,14 +138,13 @@ impl Load {
                 let (load, env_of, volume) = (ours.clone(), env.clone(), volume.clone());
                 load.flying.set(load.flying.get() + 1);
                 env.spawn.spawn(async move {
-                    let mut buf = env_of.pool.get(BYTES as usize).await;
-                    let (at, began) =
-                        (Lba(place * BYTES / block::SECTOR_BYTES), env_of.timer.now());
+                    let (at, began) = (place * BYTES, env_of.timer.now());
                     let result = if write {
+                        let mut buf = env_of.pool.get(BYTES as usize).await;
                         buf.fill(0);
                         volume.write(at, buf.share(), Fua::No).await
                     } else {
-                        volume.read(at, buf).await.1
+                        volume.read(at, BYTES as usize).await.map(drop)
                     };
                     let took = env_of.timer.now() - began;
                     load.longest.set(load.longest.get().max(took));

@@ -27,7 +27,8 @@ pub use real::{Place, RealReport, real};
 pub use scale::{WORKLOADS, Workload};
 pub use sweep::Point;
 
-use scale::{SIDES, Scale};
+use experiment::controllers::SIDES;
+use scale::Scale;
 use serde::Serialize;
 
 /// All that came out.

@@ -4,11 +4,12 @@
 //! Files on one disk are no controllers: this measures the software, and what it
 //! costs, not what a second controller gains.
 
-use super::scale::{DRIVES, SIDES, Scale, to_message};
+use super::scale::{Scale, to_message};
 use super::scale::{WORKLOADS, Workload};
 use super::sweep::Point;
 use crate::bench::fio::{self, Load, Measured};
 use crate::bench::server::Server;
+use experiment::controllers::{DRIVES, SIDES};
 use serde::Serialize;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -184,7 +185,7 @@ impl Stage {
 
 /// What is used of a volume.
 fn bytes() -> u64 {
-    (DRIVES as u64 * (DRIVE_MIB - ASIDE_MIB)) << 20
+    (u64::from(DRIVES) * (DRIVE_MIB - ASIDE_MIB)) << 20
 }
 
 /// CPU over a point.

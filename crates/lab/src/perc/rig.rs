@@ -1,21 +1,19 @@
-//! The evaluated machine in virtual time: one controller or two, a stripe of
-//! drives on each, and a mirror of the stripes.
+//! The evaluated machine in virtual time: a whole node, on one controller or on two whose
+//! stripes it mirrors.
+//!
+//! One controller is the same configuration without what the other has.
 
-use super::scale::{DRIVE, DRIVES, SIDES, to_message};
-use block::{BoxDevice, Env, Geometry, Sectors, TargetId};
-use raid::{Array, Candidate, Level, Options, Plan, Uuid, create};
-use shard::Local;
+use super::scale::DRIVE;
+use block::Env;
+use control::status::Member;
+use experiment::controllers::{SIDES, TOPOLOGY, VOLUME, machine};
+use experiment::rig::{Rig as Node, Volume, Watch, run_on, topology};
+use sim::World;
 use sim::model::catalogue::controller::H710P;
-use sim::model::{Controller, ControllerParameters, Figure, Hdd};
-use sim::{Control, DiskSpec, Keep, Rng, Service, Sim, SimDriver, World};
-use simnode::run_alone;
+use sim::model::{ControllerParameters, Figure};
 
-/// The chunk of a stripe: 64 KiB, as the controller has it by default.
-const CHUNK: Sectors = Sectors(128);
-/// Buffers: 256 requests of 256 KiB, and what splitting them needs.
-const BUFFER_BYTES: usize = 256 << 20;
-/// Draws the spindles' phases.
-const PHASES: u64 = 1;
+/// The array over both controllers.
+const MIRROR: &str = "mirror";
 
 /// What is to be built.
 #[derive(Clone, Copy, Debug)]
@@ -32,110 +30,72 @@ pub struct Setup {
 pub struct Rig {
     pub env: Env,
     /// What requests go to: the stripe, or the mirror.
-    pub volume: BoxDevice,
-    /// The mirror, of two controllers.
-    pub mirror: Option<Array>,
-    /// The drives of each side.
-    pub drives: Vec<Vec<TargetId>>,
-    /// Pulls drives.
-    pub control: Control,
+    pub volume: Volume,
+    node: Node,
+    watch: Watch,
+}
+
+impl Rig {
+    /// Pulls the drive of this number of a controller.
+    pub fn pull(&self, side: usize, number: usize) -> Result<(), String> {
+        let name = format!("{}{number}", SIDES[side]);
+        let plug = self.node.plug(&name);
+        plug.ok_or_else(|| format!("there is no drive {name}"))?
+            .pull();
+        Ok(())
+    }
+
+    /// The legs of the mirror, as `hotset status` has them.
+    pub async fn legs(&self) -> Result<Vec<Member>, String> {
+        let arrays = self.watch.status().await?.arrays.into_iter();
+        let mut mirrors = arrays.filter(|array| array.name == MIRROR);
+        let mirror = mirrors.next().ok_or("one controller has no other")?;
+        Ok(mirror.members)
+    }
 }
 
 /// Builds the machine, runs `test` on it, and says what that returned.
 pub fn run<T: 'static>(
     setup: Setup,
-    test: impl AsyncFn(Rig) -> Result<T, String> + Clone + 'static,
+    test: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
 ) -> Result<T, String> {
     let mut world = World::new(setup.seed);
-    let mut phases = Rng::fork(setup.seed, PHASES);
-    let parameters = ControllerParameters {
+    let controller = ControllerParameters {
         cache_mb: Figure {
             value: setup.cache_mb,
             ..H710P.cache_mb
         },
         ..H710P
     };
-    let mut drives = Vec::new();
-    for name in &SIDES[..setup.sides] {
-        // Spindles turn independently of each other.
-        let mut drive = || Hdd::new(&DRIVE, phases.below(1 << 20) as f64 / f64::from(1 << 20));
-        let units: Result<Vec<_>, _> = (0..DRIVES).map(|_| drive()).collect();
-        let controller =
-            Controller::new(&parameters, units.map_err(to_message)?).map_err(to_message)?;
-        let model = world.add_model(controller);
-        let mut side = Vec::new();
-        for unit in 0..DRIVES {
-            let name = format!("{name}{unit}");
-            let mut geometry = Geometry::new(name, DRIVE.capacity(), Sectors(1));
-            geometry.rotational = true;
-            let mut spec = DiskSpec::new(geometry);
-            spec.service = Service::Model {
-                model,
-                unit: unit as u32,
-            };
-            spec.keep = Keep::Nothing;
-            side.push(world.add_disk(spec).map_err(to_message)?);
-        }
-        drives.push(side);
-    }
-    let control = world.control();
-    let mut sim = Sim::new(world).pool_bytes(BUFFER_BYTES);
-    let (outcome, ended) = run_alone(&mut sim, async move |local| {
-        test(assemble(&local, control, &drives).await?).await
+    let sides = &SIDES[..setup.sides];
+    let below = machine(setup.seed, sides, &controller, &DRIVE, &mut world)?;
+    let config = topology(&configuration(sides))?;
+    let run = run_on(world, config, &below, async move |mut node: Node| {
+        let rig = Rig {
+            env: node.env.clone(),
+            volume: node.volume(VOLUME)?,
+            watch: node.watch(),
+            node,
+        };
+        test(rig).await
     });
-    ended.unwrap_or_else(|| Err(format!("the simulation did not end: {outcome:?}")))
+    run.map(|(came, _)| came)
 }
 
-async fn assemble(
-    local: &Local<SimDriver>,
-    control: Control,
-    drives: &[Vec<TargetId>],
-) -> Result<Rig, String> {
-    let env = local.env();
-    let mut last = 0;
-    let mut fresh = || {
-        last += 1;
-        Uuid::from_bytes([last; 16])
+/// The configuration with these controllers.
+fn configuration(sides: &[&str]) -> String {
+    let [one] = sides else {
+        return TOPOLOGY.into();
     };
-    let mut make = async |name: &str, level, members: Vec<Candidate>| {
-        let plan = Plan {
-            name: name.into(),
-            level,
-            chunk: CHUNK,
-            overwrite: false,
-            // To zero terabytes would take longer than all that is measured.
-            zeroed: true,
-        };
-        let options = Options::default();
-        let made = create(&env, &plan, members, Vec::new(), &mut fresh, options).await;
-        made.map_err(to_message)
-    };
-    let mut stripes = Vec::new();
-    for (name, side) in SIDES.into_iter().zip(drives) {
-        let candidate = |target: &TargetId| {
-            Ok::<_, String>(Candidate {
-                device: BoxDevice::new(local.disk(*target).map_err(to_message)?),
-                domain: name.into(),
-            })
-        };
-        let members: Result<Vec<_>, _> = side.iter().map(candidate).collect();
-        let stripe = make(&format!("stripe-{name}"), Level::Raid0, members?).await?;
-        stripes.push(Candidate {
-            device: BoxDevice::new(stripe),
-            domain: name.into(),
-        });
-    }
-    let (volume, mirror) = if stripes.len() == 1 {
-        (stripes.remove(0).device, None)
-    } else {
-        let mirror = make("mirror", Level::Raid1, stripes).await?;
-        (BoxDevice::new(mirror.clone()), Some(mirror))
-    };
-    Ok(Rig {
-        env: local.env(),
-        volume,
-        mirror,
-        drives: drives.to_vec(),
-        control,
-    })
+    let of = |side: &&str| format!("stripe-{side}");
+    let gone = SIDES.iter().filter(|side| !sides.contains(side));
+    let gone: Vec<_> = gone
+        .flat_map(|side| [format!("controller = \"{side}\""), of(&side)])
+        .collect();
+    let sections = TOPOLOGY.split("\n\n");
+    let kept = sections.filter(|section| !gone.iter().any(|gone| section.contains(gone)));
+    let kept: Vec<_> = kept.collect();
+    let mirrored = format!("origin = \"{MIRROR}\"");
+    kept.join("\n\n")
+        .replace(&mirrored, &format!("origin = \"{}\"", of(one)))
 }

@@ -4,12 +4,6 @@ use sim::model::Figure;
 use sim::model::HddParameters;
 use sim::model::catalogue::hdd::SAS10K_300;
 
-/// The controllers.
-pub(super) const SIDES: [&str; 2] = ["a", "b"];
-
-/// Drives of a stripe.
-pub(super) const DRIVES: usize = 7;
-
 /// The one parameter that was fitted; see [`compare`].
 pub(super) const RATE_OUTER_MB_S: f64 = 157.0;
 

@@ -7,7 +7,7 @@
 
 use super::rig::{self, Rig, Setup};
 use super::scale::{Scale, Workload, to_message};
-use block::{Device, Fua, Lba, Nanos, SECTOR_BYTES, Shared};
+use block::{Fua, Nanos, Shared};
 use futures_util::future::try_join_all;
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -124,29 +124,27 @@ impl<'a> Load<'a> {
         Ok(self)
     }
 
-    /// Where the next request of a thread goes.
-    fn next(&self, thread: u64) -> Lba {
-        let places = self.rig.volume.geometry().sectors.bytes() / self.workload.bytes;
+    /// Where the next request of a thread goes, in bytes.
+    fn next(&self, thread: u64) -> u64 {
+        let places = self.rig.volume.bytes() / self.workload.bytes;
         let begun = self.begun.get();
         self.begun.set(begun + 1);
         let place = match self.workload.random {
             true => self.rng.borrow_mut().below(places / self.threads) * self.threads + thread,
             false => begun % places,
         };
-        Lba(place * self.workload.bytes / SECTOR_BYTES)
+        place * self.workload.bytes
     }
 
     async fn thread(&self, thread: u64, data: Shared) -> Result<(), String> {
         let (timer, volume) = (&self.rig.env.timer, &self.rig.volume);
-        let mut buf = self.rig.env.pool.get(self.workload.bytes as usize).await;
+        let bytes = self.workload.bytes as usize;
         while self.ended.get() < self.before + self.operations {
             let (at, began) = (self.next(thread), timer.now());
-            let result;
-            if self.workload.write {
-                result = volume.write(at, data.clone(), Fua::No).await;
-            } else {
-                (buf, result) = volume.read(at, buf).await;
-            }
+            let result = match self.workload.write {
+                true => volume.write(at, data.clone(), Fua::No).await,
+                false => volume.read(at, bytes).await.map(drop),
+            };
             result.map_err(to_message)?;
             self.count(timer.now(), timer.now() - began);
         }
