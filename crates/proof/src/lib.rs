@@ -11,6 +11,7 @@ mod classes;
 pub mod crash;
 #[cfg(feature = "machine")]
 pub mod kill;
+mod model;
 pub mod mutants;
 #[cfg(feature = "nodes")]
 pub mod nodesim;
@@ -19,5 +20,6 @@ pub mod raidsim;
 pub mod seam;
 #[cfg(feature = "machine")]
 pub mod stack;
+mod stamp;
 mod violation;
 pub mod writeback;

@@ -1,11 +1,11 @@
 //! A client: one operation after another through the volume's gate, each
 //! checked against the model.
 
-use super::model::{End, Model};
 use super::report::Class;
 use super::scenario::Scenario;
 use super::shared::{Shared, Target};
-use super::stamp::{self, ANYTHING, Value, ZERO};
+use crate::model::Model;
+use crate::stamp::{self, ANYTHING, Value, ZERO};
 use block::{Fua, IoError, IoResult, Nanos, SECTOR_BYTES};
 use futures_util::future::join;
 use sim::Rng;
@@ -125,7 +125,7 @@ impl Operation<'_> {
     }
 
     async fn read(&self, rng: &mut Rng) {
-        let id = self.model().borrow_mut().read(self.sectors.clone());
+        let id = self.model().borrow_mut().begin_read(&self.sectors);
         let read = self.target.gate.read(self.offset(), self.bytes() as usize);
         let answer = match self.deadline(rng) {
             None => Some(read.await),
@@ -139,7 +139,7 @@ impl Operation<'_> {
             }
             None => None,
         };
-        let right = self.model().borrow_mut().was_read(id, bytes.as_deref());
+        let right = self.model().borrow_mut().end_read(id, bytes.as_deref());
         if let Err(what) = right {
             let what = format!(
                 "read of sectors {:?} of {}: {what}",
@@ -218,20 +218,17 @@ impl Operation<'_> {
     }
 
     fn begin(&self, value: Value) {
-        self.model()
-            .borrow_mut()
-            .change(self.sectors.clone(), value);
+        self.model().borrow_mut().begin(&self.sectors, value);
     }
 
     fn end(&self, value: Value, answer: Option<IoResult>) {
-        let end = match &answer {
-            None => End::Abandoned,
-            Some(Ok(())) => End::Done,
-            Some(Err(_)) => End::Failed,
-        };
-        self.model()
-            .borrow_mut()
-            .changed(self.sectors.clone(), value, end);
+        let mut model = self.model().borrow_mut();
+        match &answer {
+            None => model.abandon(&self.sectors, value),
+            // No power is lost here: what is acknowledged stays.
+            Some(result) => model.end(&self.sectors, value, result.is_ok(), true),
+        }
+        drop(model);
         self.judge(answer.unwrap_or(Ok(())));
     }
 

@@ -14,13 +14,11 @@
 
 mod chaos;
 mod client;
-pub mod model;
 mod origin;
 pub mod report;
 pub mod run;
 pub mod scenario;
 mod shared;
-pub mod stamp;
 
 pub use report::{Class, Report, Totals};
 pub use run::run;

@@ -3,11 +3,11 @@
 
 use super::chaos::Chaos;
 use super::client::{self, is_origins};
-use super::model::Model;
 use super::origin::Origin;
 use super::report::Report;
 use super::scenario::{Scenario, WITNESS};
 use super::shared::{Shared, Target};
+use crate::model::{Model, Space};
 use block::{BoxDevice, Device, Gate, Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, TargetId};
 use cache::{Cache, Config, Durability, Mode, VolumeConfig};
 use futures_util::future::join_all;
@@ -141,12 +141,13 @@ async fn build(
                 .add_volume(config, BoxDevice::new(below))
                 .expect("a sound volume");
             let sectors = volume.geometry().sectors.0;
+            let space = Space::whole(volume.geometry().sectors);
             Target {
                 name: format!("volume-{i}"),
                 sectors,
                 gate: Gate::new(volume.clone(), env.clone()),
                 volume,
-                model: RefCell::new(Model::new(sectors)),
+                model: RefCell::new(Model::new(space)),
                 origin: *origin,
             }
         })
@@ -226,9 +227,9 @@ async fn examine(shared: &Shared, target: &Target, round: u32) {
         let sectors = start..(start + 128).min(target.sectors);
         let len = ((sectors.end - start) * SECTOR_BYTES) as usize;
         for attempt in 1.. {
-            let id = target.model.borrow_mut().read(sectors.clone());
+            let id = target.model.borrow_mut().begin_read(&sectors);
             let seen = target.gate.read(start * SECTOR_BYTES, len).await;
-            let allowed = target.model.borrow_mut().was_read(id, seen.as_deref().ok());
+            let allowed = target.model.borrow_mut().end_read(id, seen.as_deref().ok());
             if let Err(what) = allowed {
                 shared.violate(format!("round {round} over {}: {what}", target.name));
             }

@@ -1,8 +1,8 @@
 //! What the tasks of a run share.
 
-use super::model::Model;
 use super::report::Report;
 use super::scenario::Scenario;
+use crate::model::Model;
 use block::{Env, Gate, Nanos, TargetId};
 use cache::Cache;
 use futures_util::future::{Either, select};

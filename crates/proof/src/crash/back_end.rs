@@ -4,7 +4,7 @@
 //! What an origin holds, now and durably, is asked of its medium, behind everything
 //! that the engine sees.
 
-use super::model::Saved;
+use crate::model::Saved;
 use sim::{Image, Medium};
 use std::cell::{Cell, RefCell};
 

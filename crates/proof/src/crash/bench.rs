@@ -3,8 +3,8 @@
 
 use super::back_end::BackEnd;
 use super::case::{Case, Cut, Disks, Leaf, Setting, WITNESS};
-use super::model::Model;
 use super::report::{Event, Landing, Report};
+use crate::model::Model;
 use block::{IoError, Nanos, TargetId};
 use cache::{Cache, Counter, DeviceId, Mode};
 use sim::{Control, Image, Medium, Rng, World};

@@ -2,6 +2,7 @@
 //! moments at which the power goes. All of it is data, so that a case that fails
 //! can be made smaller piece by piece.
 
+use crate::model::Space;
 use block::{Extent, Lba, Nanos, Sectors, TargetId};
 use cache::Mode;
 use shard::Disk;
@@ -20,48 +21,8 @@ pub(super) const WITNESS: Sectors = Sectors(64 * 8);
 
 pub(super) type Leaf = Disk<SimDriver>;
 
-/// Sectors from the start of one window to that of the next: more than a region
-/// that the pool marks as a whole, so that a write in one leaves others alone.
-const STRIDE: u64 = 3 * 8192;
-
 /// How much later a failed write to an origin lands.
 const LATE: Nanos = Nanos::from_micros(700);
-
-/// A volume whose clients use a few windows far apart, so that a small case
-/// spans much.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Space {
-    /// How many windows.
-    pub windows: u64,
-    /// Sectors of each.
-    pub each: u64,
-}
-
-impl Space {
-    /// The size of the volume.
-    pub fn sectors(self) -> Sectors {
-        Sectors((self.windows - 1) * STRIDE + self.each)
-    }
-
-    /// The sectors of a window.
-    pub fn window(self, number: u64) -> Range<u64> {
-        number * STRIDE..number * STRIDE + self.each
-    }
-
-    /// The number of the window that a sector is in.
-    pub fn number(sector: u64) -> u64 {
-        sector / STRIDE
-    }
-
-    /// The number of a sector among those of all windows.
-    pub fn index(self, sector: u64) -> usize {
-        assert!(
-            self.each <= STRIDE && sector % STRIDE < self.each,
-            "sector {sector} is in no window"
-        );
-        (sector / STRIDE * self.each + sector % STRIDE) as usize
-    }
-}
 
 /// One step of a client's script.
 #[derive(Clone, PartialEq, Eq, Debug)]

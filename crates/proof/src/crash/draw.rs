@@ -1,6 +1,7 @@
 //! Draws a case from its seed.
 
-use super::case::{Case, Cut, Disks, Fault, Loss, Setting, Space, Step};
+use super::case::{Case, Cut, Disks, Fault, Loss, Setting, Step};
+use crate::model::Space;
 use block::{Kind, Nanos, Sectors};
 use cache::Mode;
 use sim::{Effect, Ops, Rng, Span};

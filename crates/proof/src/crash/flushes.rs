@@ -2,9 +2,9 @@
 
 use super::back_end::Since;
 use super::bench::Bench;
-use super::case::Space;
-use super::model::FlushMark;
 use super::report::Event;
+use crate::model::FlushMark;
+use crate::model::Space;
 use block::{IoResult, Lba, SECTOR_BYTES};
 use sim::Medium;
 use std::ops::Range;

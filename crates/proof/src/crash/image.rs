@@ -6,8 +6,8 @@
 //! come round, and lines that the origin has overtaken, so that a bit or a record
 //! that is lost shows.
 
-use super::case::Space;
-use crate::cachesim::stamp::{self, Value};
+use crate::model::Space;
+use crate::stamp::{self, Value};
 use block::{
     BoxDevice, Device, Fua, Gate, Geometry, IoResult, Kind, Lba, Nanos, SECTOR_BYTES, Sectors,
     TargetId,

@@ -3,11 +3,12 @@
 
 use super::back_end::Since;
 use super::bench::{Bench, LastLook, Phase};
-use super::case::{Space, Step};
+use super::case::Step;
 use super::flushes;
 use super::stage::{self, Stage};
 use super::standstill;
-use crate::cachesim::stamp::{self, ANYTHING, Value, ZERO};
+use crate::model::Space;
+use crate::stamp::{self, ANYTHING, Value, ZERO};
 use block::{Device, Fua, IoError, IoResult, Kind, Lba, Nanos, SECTOR_BYTES};
 use cache::{Cache, Counter};
 use futures_util::future::join_all;

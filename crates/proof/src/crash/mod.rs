@@ -3,7 +3,7 @@
 //! A seed makes a [`Case`]: a topology, a script, faults, and the moments at
 //! which power goes, at any boundary of any disk operation, in serving and again
 //! in recovery. The origins, the pool and the daemon are power domains of their
-//! own. A [`model::Model`] for each volume, which shares no code with the
+//! own. A [`Model`](crate::model::Model) for each volume, which shares no code with the
 //! engine, judges every answer. A case passes if
 //!
 //! - every acknowledged write is read until the next, and every durable one
@@ -25,7 +25,6 @@ mod flips;
 mod flushes;
 mod image;
 mod life;
-pub mod model;
 mod report;
 mod run;
 mod shrink;
@@ -33,7 +32,7 @@ mod stage;
 mod standstill;
 mod sweep;
 
-pub use case::{Case, Cut, Disks, Fault, Loss, Setting, Space, Step};
+pub use case::{Case, Cut, Disks, Fault, Loss, Setting, Step};
 pub use command::{Request, command};
 pub use draw::Length;
 pub use flips::{Flips, Outcome, Structure, flips};

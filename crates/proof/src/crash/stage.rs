@@ -2,8 +2,9 @@
 //! daemon assembles one.
 
 use super::bench::Bench;
-use super::case::{Leaf, Setting, Space};
+use super::case::{Leaf, Setting};
 use super::flushes;
+use crate::model::Space;
 use block::{BoxDevice, Device, Fua, Gate, IoResult, Kind, Lba, Nanos, Sectors, TargetId};
 use cache::{Cache, Config, DeviceId, Durability, PoolDevice, Volume, VolumeConfig};
 use shard::Local;

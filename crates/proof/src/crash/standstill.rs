@@ -5,7 +5,7 @@ use super::bench::Bench;
 use super::flushes::{flushed, forget, settle_model};
 use super::report::Event;
 use super::stage::Stage;
-use crate::cachesim::stamp;
+use crate::stamp;
 use block::{Env, IoError, Lba, Nanos, SECTOR_BYTES};
 use std::cell::Cell;
 use std::ops::Range;

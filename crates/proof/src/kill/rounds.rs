@@ -2,9 +2,8 @@
 
 use super::client::{Client, Command};
 use super::daemon::{Place, VOLUME_BYTES};
-use crate::cachesim::stamp;
-use crate::crash::Space;
-use crate::crash::model::Model;
+use crate::model::{Model, Space};
+use crate::stamp;
 use serde::Serialize;
 use sim::Rng;
 use std::io;

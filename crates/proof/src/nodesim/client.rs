@@ -1,7 +1,7 @@
 //! A client: one request after another on a volume, each checked against the model.
 
 use super::life::{Life, Volume};
-use crate::cachesim::stamp::{self, ZERO};
+use crate::stamp::{self, ZERO};
 use block::{Fua, IoError, Nanos, SECTOR_BYTES};
 use sim::Rng;
 use simnode::Client;

@@ -2,8 +2,8 @@
 
 use super::report::{Class, Report};
 use super::scenario::{Scenario, Spec, path};
-use crate::cachesim::stamp::Value;
 use crate::raidsim::Model;
+use crate::stamp::Value;
 use block::Env;
 use control::protocol::{Reply, Request};
 use control::serve::Handler;

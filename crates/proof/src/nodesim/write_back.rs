@@ -5,7 +5,7 @@
 //! What the engine does at each of its steps is the campaign's of `writeback`; here its
 //! superblocks, its witness and the cache behind it take part.
 
-use crate::cachesim::stamp;
+use crate::stamp;
 use crate::writeback::{History, replay_journal as replay};
 use block::{Env, Fua, Geometry, Lba, Nanos, Pool, SECTOR_BYTES, Sectors};
 use cache::log::Cleaning;

@@ -4,7 +4,7 @@
 use super::life::Life;
 use super::report::Class;
 use super::trouble::Trouble;
-use crate::cachesim::stamp::{self, ANYTHING, ZERO};
+use crate::stamp::{self, ANYTHING, ZERO};
 use block::{Fua, IoError, Kind, Nanos, Pool, SECTOR_BYTES};
 use raid::Level;
 use sim::Rng;

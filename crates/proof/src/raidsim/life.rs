@@ -6,7 +6,7 @@ use super::refuse::{Refusals, Refusing};
 use super::report::{Class, Report};
 use super::scenario::Scenario;
 use super::unit::Unit;
-use crate::cachesim::stamp::Value;
+use crate::stamp::Value;
 use block::{BoxDevice, Device, Env, Gate, IoError, Kind, Nanos, Sectors};
 use raid::{Array, Candidate, MemberReport, MemberState, Options, Uuid};
 use shard::Local;

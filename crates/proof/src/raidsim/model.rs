@@ -7,7 +7,7 @@
 //!
 //! It knows nothing of members, levels or journals.
 
-use crate::cachesim::stamp::{self, ANYTHING, Value, ZERO};
+use crate::stamp::{self, ANYTHING, Value, ZERO};
 use std::ops::Range;
 
 #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@ use super::History;
 use super::case::{Case, Cut, SECTORS};
 use super::replay::replay;
 use super::report::{Landing, Report};
-use crate::cachesim::stamp::{self, Value};
+use crate::stamp::{self, Value};
 use block::{IoResult, Nanos, Pool, RangeLock, SECTOR_BYTES, Sectors, TargetId, Timer};
 use cache::log::{Cleaning, Members, Stages};
 use layout::{BLOCK_SECTORS, LOG_AREA, Uuid};

@@ -13,7 +13,7 @@
 //!
 //! Not here: what a sector's bytes say (`cachesim::stamp`), when to look (`run`).
 
-use crate::cachesim::stamp::{ANYTHING, Value, ZERO, describe};
+use crate::stamp::{ANYTHING, Value, ZERO, describe};
 use block::Nanos;
 use std::ops::Range;
 

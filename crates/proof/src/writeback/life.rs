@@ -3,7 +3,7 @@
 
 use super::bench::{Bench, Ledger};
 use super::case::{COPIES, Cut, DAEMON, JOURNAL, ORIGIN, SECTORS, Step};
-use crate::cachesim::stamp::{self, ANYTHING, Value, ZERO};
+use crate::stamp::{self, ANYTHING, Value, ZERO};
 use block::{
     Access, BoxDevice, Device, Extent, Fua, Gate, IoError, IoResult, Kind, Lba, Nanos,
     SECTOR_BYTES, Sectors,

@@ -15,45 +15,33 @@
 //!   flush has failed for it, either is read, and none may succeed. From then on, as after
 //!   an invalidation when others have changed the origin, only what that holds is read.
 
-use super::case::Space;
-use crate::cachesim::stamp::{self, ANYTHING, Value, ZERO};
+mod sector;
+mod space;
+
+pub use space::Space;
+
+use crate::stamp::{self, ANYTHING, Value};
+use sector::{Ended, Sector};
 use std::ops::Range;
-
-#[derive(Clone)]
-struct Sector {
-    /// What may be there now.
-    now: Vec<Value>,
-    /// What may be durable, as far as it is older than `tail`.
-    base: Vec<Value>,
-    /// Writes that may not be durable, in order of their ends.
-    tail: Vec<Ended>,
-    /// Writes in flight, with how often the origin had forgotten when they began.
-    pending: Vec<(Value, u64)>,
-    /// Writes that may land at any time.
-    loose: Vec<Value>,
-    /// The origin may hold something else than what was acknowledged last, and
-    /// no reader has had a failure for.
-    unsettled: bool,
-}
-
-/// A write that has ended.
-#[derive(Clone, Copy)]
-struct Ended {
-    /// Its place among the ends of all writes.
-    number: u64,
-    acknowledged: bool,
-    /// The origin forgot while it was in flight, before it or after.
-    crossed: bool,
-    value: Value,
-}
 
 struct Read {
     id: u64,
     sectors: Range<u64>,
-    /// What each of its sectors, by its number in the read, may return.
-    allowed: Vec<(u64, Value)>,
-    /// How many of these were there when it began.
-    first: usize,
+    seen: Vec<Seen>,
+}
+
+/// What a sector may return to a read.
+struct Seen {
+    allowed: Vec<Value>,
+    /// Nothing was in flight there, nor did it change, while it was read.
+    quiet: bool,
+}
+
+impl Seen {
+    fn may_be(&mut self, values: &[Value]) {
+        self.allowed.extend(values);
+        self.quiet = false;
+    }
 }
 
 /// A volume's reference.
@@ -86,16 +74,8 @@ pub struct Saved(Vec<Vec<Value>>);
 impl Model {
     /// A volume of zeroes.
     pub fn new(space: Space) -> Model {
-        let zeroes = Sector {
-            now: vec![ZERO],
-            base: vec![ZERO],
-            tail: Vec::new(),
-            pending: Vec::new(),
-            loose: Vec::new(),
-            unsettled: false,
-        };
         Model {
-            sectors: vec![zeroes; (space.windows * space.each) as usize],
+            sectors: vec![Sector::zeroes(); (space.windows * space.each) as usize],
             space,
             reads: Vec::new(),
             next: 1,
@@ -131,7 +111,7 @@ impl Model {
         for read in &mut self.reads {
             let from = sectors.start.max(read.sectors.start);
             for at in from..sectors.end.min(read.sectors.end) {
-                read.allowed.push((at - read.sectors.start, value));
+                read.seen[(at - read.sectors.start) as usize].may_be(&[value]);
             }
         }
         let losses = self.losses;
@@ -339,9 +319,9 @@ impl Model {
     fn suspect_reads(&mut self) {
         let mut reads = std::mem::take(&mut self.reads);
         for read in &mut reads {
-            for (i, sector) in (0..).zip(self.of(&read.sectors)) {
+            for (seen, sector) in read.seen.iter_mut().zip(self.of(&read.sectors)) {
                 if sector.unsettled {
-                    read.allowed.extend(sector.now.iter().map(|v| (i, *v)));
+                    seen.may_be(&sector.now);
                 }
             }
         }
@@ -396,20 +376,19 @@ impl Model {
     /// A read of `sectors` begins.
     pub fn begin_read(&mut self, sectors: &Range<u64>) -> u64 {
         self.next += 1;
-        let mut allowed = Vec::with_capacity((sectors.end - sectors.start) as usize + 4);
-        for (i, sector) in (0..).zip(self.of(sectors)) {
-            allowed.extend(sector.now.iter().map(|v| (i, *v)));
-        }
-        let first = allowed.len();
-        for (i, sector) in (0..).zip(self.of(sectors)) {
-            let pending = sector.pending.iter().map(|(v, _)| v);
-            allowed.extend(pending.chain(&sector.loose).map(|v| (i, *v)));
-        }
+        let seen = |sector: &mut Sector| {
+            let pending = sector.pending.iter().map(|(v, _)| *v);
+            let coming: Vec<_> = pending.chain(sector.loose.iter().copied()).collect();
+            Seen {
+                quiet: coming.is_empty(),
+                allowed: [&sector.now[..], &coming[..]].concat(),
+            }
+        };
+        let seen = self.of(sectors).iter_mut().map(seen).collect();
         self.reads.push(Read {
             id: self.next,
             sectors: sectors.clone(),
-            allowed,
-            first,
+            seen,
         });
         self.next
     }
@@ -419,79 +398,19 @@ impl Model {
         let at = self.reads.iter().position(|r| r.id == id);
         let read = self.reads.swap_remove(at.expect("it began"));
         let Some(bytes) = bytes else { return Ok(()) };
-        for (i, bytes) in (0..).zip(bytes.chunks_exact(512)) {
-            let at = read.sectors.start + i;
+        let sectors = read.sectors.zip(&read.seen);
+        for ((at, seen), bytes) in sectors.zip(bytes.chunks_exact(512)) {
             let value = stamp::read(bytes, at);
-            let here = || read.allowed.iter().filter(|(s, _)| *s == i);
-            if !here().any(|(_, v)| *v == ANYTHING || Some(*v) == value) {
-                let allowed: Vec<_> = here().map(|(_, v)| *v).collect();
-                return Err(format!(
-                    "sector {at} holds {}",
-                    stamp::describe(value, &allowed)
-                ));
+            let is_held = |v: &Value| *v == ANYTHING || Some(*v) == value;
+            if !seen.allowed.iter().any(is_held) {
+                let held = stamp::describe(value, &seen.allowed);
+                return Err(format!("sector {at} holds {held}"));
             }
-            // Nothing was in flight there while it was read: it has been seen.
-            if !read.allowed[read.first..].iter().any(|(s, _)| *s == i) {
+            if seen.quiet {
                 self.of(&(at..at + 1))[0].see(value);
             }
         }
         Ok(())
-    }
-}
-
-impl Sector {
-    /// A write in flight has ended; how often the origin had forgotten before it.
-    fn ends(&mut self, value: Value) -> u64 {
-        let at = self.pending.iter().position(|(v, _)| *v == value);
-        self.pending.swap_remove(at.expect("it began")).1
-    }
-
-    fn may_be(&mut self, values: Vec<Value>) {
-        for value in values {
-            if !self.now.contains(&value) {
-                self.now.push(value);
-            }
-        }
-    }
-
-    /// What had ended up to `lost_to` may be lost.
-    fn take_loss(&mut self, lost_to: u64) {
-        let kept = self.tail.partition_point(|ended| ended.number <= lost_to);
-        let lost = self.tail.drain(..kept).map(|ended| ended.value);
-        self.base.extend(lost);
-        for ended in self.tail.iter_mut().filter(|ended| ended.crossed) {
-            ended.acknowledged = false;
-        }
-    }
-
-    /// The origin holds `value` here, and nothing is in flight.
-    fn check(&mut self, at: u64, value: Option<Value>) -> Result<(), String> {
-        if !self.allows(value) {
-            return Err(format!(
-                "sector {at} holds {}",
-                stamp::describe(value, &self.now)
-            ));
-        }
-        self.see(value);
-        Ok(())
-    }
-
-    fn allows(&self, value: Option<Value>) -> bool {
-        self.now.iter().any(|v| *v == ANYTHING || Some(*v) == value)
-    }
-
-    /// `value`, which is allowed, has been seen; discarded bytes may still change.
-    fn see(&mut self, value: Option<Value>) {
-        if self.now.len() == 1 || self.unsettled || self.now.contains(&ANYTHING) {
-            return;
-        }
-        let value = value.expect("allowed");
-        self.now.clear();
-        self.now.push(value);
-        if self.tail.is_empty() {
-            self.base.clear();
-            self.base.push(value);
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the reference allows, and what it does not.
 
 use super::*;
+use crate::stamp::ZERO;
 
 const ONE: Space = Space {
     windows: 1,
@@ -183,4 +184,29 @@ fn a_write_whose_answer_was_on_its_way_may_be_lost_too() {
     let mark = model.begin_flush();
     assert!(model.report_loss(mark, false) && held(&mut model, ZERO));
     assert!(!reads(&mut model, 7));
+}
+
+#[test]
+fn a_write_that_failed_may_be_there_until_it_is_seen_or_written_again() {
+    let failed = |seen: Value| {
+        let mut model = Model::new(ONE);
+        model.begin(&(0..1), 7);
+        model.end(&(0..1), 7, false, true);
+        assert!(reads(&mut model, seen));
+        model
+    };
+    assert!(!reads(&mut failed(ZERO), 7) && !reads(&mut failed(7), ZERO));
+    let mut model = failed(7);
+    write(&mut model, 8, true);
+    assert!(reads(&mut model, 8) && !reads(&mut model, 7) && !reads(&mut model, ZERO));
+}
+
+#[test]
+fn what_was_discarded_is_anything_until_it_is_written() {
+    let mut model = Model::new(ONE);
+    write(&mut model, 7, true);
+    write(&mut model, ANYTHING, true);
+    assert!(reads(&mut model, 99) && reads(&mut model, 7));
+    write(&mut model, 8, true);
+    assert!(reads(&mut model, 8) && !reads(&mut model, 7));
 }

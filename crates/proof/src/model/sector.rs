@@ -1,0 +1,99 @@
+//! What is known of one sector.
+
+use crate::stamp::{self, ANYTHING, Value, ZERO};
+
+#[derive(Clone)]
+pub(super) struct Sector {
+    /// What may be there now.
+    pub(super) now: Vec<Value>,
+    /// What may be durable, as far as it is older than `tail`.
+    pub(super) base: Vec<Value>,
+    /// Writes that may not be durable, in order of their ends.
+    pub(super) tail: Vec<Ended>,
+    /// Writes in flight, with how often the origin had forgotten when they began.
+    pub(super) pending: Vec<(Value, u64)>,
+    /// Writes that may land at any time.
+    pub(super) loose: Vec<Value>,
+    /// The origin may hold something else than what was acknowledged last, and
+    /// no reader has had a failure for.
+    pub(super) unsettled: bool,
+}
+
+/// A write that has ended.
+#[derive(Clone, Copy)]
+pub(super) struct Ended {
+    /// Its place among the ends of all writes.
+    pub(super) number: u64,
+    pub(super) acknowledged: bool,
+    /// The origin forgot while it was in flight, before it or after.
+    pub(super) crossed: bool,
+    pub(super) value: Value,
+}
+
+impl Sector {
+    /// One that has never been written.
+    pub(super) fn zeroes() -> Sector {
+        Sector {
+            now: vec![ZERO],
+            base: vec![ZERO],
+            tail: Vec::new(),
+            pending: Vec::new(),
+            loose: Vec::new(),
+            unsettled: false,
+        }
+    }
+
+    /// A write in flight has ended; how often the origin had forgotten before it.
+    pub(super) fn ends(&mut self, value: Value) -> u64 {
+        let at = self.pending.iter().position(|(v, _)| *v == value);
+        self.pending.swap_remove(at.expect("it began")).1
+    }
+
+    pub(super) fn may_be(&mut self, values: Vec<Value>) {
+        for value in values {
+            if !self.now.contains(&value) {
+                self.now.push(value);
+            }
+        }
+    }
+
+    /// What had ended up to `lost_to` may be lost.
+    pub(super) fn take_loss(&mut self, lost_to: u64) {
+        let kept = self.tail.partition_point(|ended| ended.number <= lost_to);
+        let lost = self.tail.drain(..kept).map(|ended| ended.value);
+        self.base.extend(lost);
+        for ended in self.tail.iter_mut().filter(|ended| ended.crossed) {
+            ended.acknowledged = false;
+        }
+    }
+
+    /// The origin holds `value` here, and nothing is in flight.
+    pub(super) fn check(&mut self, at: u64, value: Option<Value>) -> Result<(), String> {
+        if !self.allows(value) {
+            return Err(format!(
+                "sector {at} holds {}",
+                stamp::describe(value, &self.now)
+            ));
+        }
+        self.see(value);
+        Ok(())
+    }
+
+    pub(super) fn allows(&self, value: Option<Value>) -> bool {
+        self.now.iter().any(|v| *v == ANYTHING || Some(*v) == value)
+    }
+
+    /// `value`, which is allowed, has been seen; discarded bytes may still change.
+    pub(super) fn see(&mut self, value: Option<Value>) {
+        if self.now.len() == 1 || self.unsettled || self.now.contains(&ANYTHING) {
+            return;
+        }
+        let value = value.expect("allowed");
+        self.now.clear();
+        self.now.push(value);
+        if self.tail.is_empty() {
+            self.base.clear();
+            self.base.push(value);
+        }
+    }
+}
