@@ -6,7 +6,7 @@
 
 use crate::host::Host;
 use crate::site::PAGE_BYTES;
-use block::{Device, Env, IoResult, Nanos, Shared};
+use block::{Env, IoResult, Nanos, Shared};
 use futures_util::future::try_join_all;
 use std::cell::Cell;
 
@@ -43,7 +43,7 @@ impl AccessLog {
     }
 
     /// Writes back what comes, for ever; an error ends it.
-    pub async fn write_back(&self, env: &Env, host: &Host<impl Device>) -> IoResult {
+    pub async fn write_back(&self, env: &Env, host: &Host) -> IoResult {
         let zeroes = {
             let mut zeroes = env.pool.take(REQUEST_BYTES as usize);
             zeroes.fill(0);

@@ -26,7 +26,7 @@ use crate::site::{File, PAGE_BYTES};
 use crate::verdict::Outcome;
 use crate::visitors::{Answer, Connection, Curve, Load, Site, Tally, visit};
 use crate::wire::Team;
-use block::{Device, IoResult, Nanos, Sectors};
+use block::{IoResult, Nanos, Sectors};
 use control::config::Config;
 use control::status::Counters;
 use ninths::compare;
@@ -230,16 +230,16 @@ impl Scale {
 }
 
 /// The server, and what it serves.
-struct Contents<D> {
+struct Contents {
     content: Content,
-    front: Front<D>,
+    front: Front,
     faults: RefCell<Rng>,
     os_touches: f64,
     os_pages: u64,
     spread: u64,
 }
 
-impl<D: Device> Site for Contents<D> {
+impl Site for Contents {
     type Item = File;
 
     fn page(&self, rng: &mut Rng, items: &mut Vec<File>) {

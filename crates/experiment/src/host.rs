@@ -11,9 +11,10 @@
 //! Left out: pages that are written before they are read, read-ahead past the end of what is asked for (the files are small),
 //! and the division of memory between pages and other uses.
 
+use crate::rig::Volume;
 use crate::site::PAGE_BYTES;
 use crate::turnstile::{Ask, Order, Turnstile};
-use block::{Device, Fua, Gate, IoResult, Shared};
+use block::{Fua, IoResult, Shared};
 use futures_channel::oneshot;
 use policy::{HashIndex, Key, Lru, Replacement, Request, Unpinned};
 use rustc_hash::FxHashMap;
@@ -48,28 +49,28 @@ pub struct Pages {
 }
 
 /// A volume, and what waits for it.
-struct Below<D> {
-    volume: Gate<D>,
+struct Below {
+    volume: Volume,
     queue: Turnstile,
 }
 
 /// A page cache, and what is below.
-pub struct Host<D> {
-    below: Vec<Below<D>>,
+pub struct Host {
+    below: Vec<Below>,
     pages: RefCell<Lru<HashIndex>>,
     /// Pages that are being read, and who waits for them.
     coming: RefCell<FxHashMap<u64, Vec<oneshot::Sender<()>>>>,
     counts: Cell<Pages>,
 }
 
-impl<D: Device> Host<D> {
+impl Host {
     /// An empty cache of `memory_pages` over `volume`.
-    pub fn new(volume: Gate<D>, memory_pages: u32) -> Host<D> {
+    pub fn new(volume: Volume, memory_pages: u32) -> Host {
         Host::over(vec![volume], memory_pages)
     }
 
     /// An empty cache of `memory_pages` over several volumes.
-    pub fn over(volumes: Vec<Gate<D>>, memory_pages: u32) -> Host<D> {
+    pub fn over(volumes: Vec<Volume>, memory_pages: u32) -> Host {
         let queue = || Turnstile::new(QUEUE_DEPTH);
         let below = |volume| Below {
             volume,
@@ -84,7 +85,7 @@ impl<D: Device> Host<D> {
     }
 
     /// The same with one request in flight to each volume, the next of which `order` chooses.
-    pub fn scheduled(mut self, order: Order) -> Host<D> {
+    pub fn scheduled(mut self, order: Order) -> Host {
         for below in &mut self.below {
             below.queue = Turnstile::ordered(1, order);
         }
@@ -137,7 +138,7 @@ impl<D: Device> Host<D> {
     }
 
     /// The volume of a page, and the page's number there.
-    fn below(&self, page: u64) -> (&Below<D>, u64) {
+    fn below(&self, page: u64) -> (&Below, u64) {
         let below = &self.below[(page >> VOLUME_SHIFT) as usize];
         (below, page & ((1 << VOLUME_SHIFT) - 1))
     }
@@ -185,7 +186,7 @@ impl<D: Device> Host<D> {
 mod tests {
     use super::*;
     use crate::fixed::on_disk;
-    use block::{BoxDevice, Env, Nanos};
+    use block::{Env, Nanos};
     use futures_util::future::join_all;
     use sim::Rng;
     use std::collections::VecDeque;
@@ -193,7 +194,7 @@ mod tests {
     const READ: Nanos = Nanos::from_micros(100);
 
     /// Runs `test` on a host with so many pages over a disk that reads in [`READ`].
-    fn over<T: 'static>(pages: u32, test: impl AsyncFn(Host<BoxDevice>, Env) -> T + 'static) -> T {
+    fn over<T: 'static>(pages: u32, test: impl AsyncFn(Host, Env) -> T + 'static) -> T {
         on_disk(READ, async move |gate, env| {
             test(Host::new(gate, pages), env).await
         })

@@ -13,9 +13,10 @@
 
 use crate::measured::{Measured, Meter, Times};
 use crate::queries::Reads;
+use crate::rig::Volume;
 use crate::turnstile::Turnstile;
 use crate::visitors::think;
-use block::{Device, Env, Gate, IoResult, Nanos};
+use block::{Env, IoResult, Nanos};
 use sim::Rng;
 use std::cell::Cell;
 use std::ops::AddAssign;
@@ -106,18 +107,18 @@ impl AddAssign for Served {
     }
 }
 
-struct Store<D> {
-    meter: Meter<D, Served>,
+struct Store {
+    meter: Meter<Served>,
     shape: Shape,
     logs: Vec<(Turnstile, Cell<u64>)>,
 }
 
 /// Runs the store.
-pub async fn run<D: Device + 'static>(
+pub async fn run(
     env: &Env,
     seed: u64,
     shape: Shape,
-    volume: Gate<D>,
+    volume: Volume,
     times: Times,
 ) -> IoResult<Measured<Served>> {
     let largest = shape.page_bytes.max(shape.commit_bytes);
@@ -138,7 +139,7 @@ pub async fn run<D: Device + 'static>(
     store.meter.ended().await
 }
 
-async fn work<D: Device + 'static>(store: Rc<Store<D>>, database: u32, mut rng: Rng) {
+async fn work(store: Rc<Store>, database: u32, mut rng: Rng) {
     let (shape, meter) = (store.shape, &store.meter);
     while meter.goes_on() {
         meter.env.timer.sleep(think(&mut rng, shape.pause)).await;
@@ -159,7 +160,7 @@ async fn work<D: Device + 'static>(store: Rc<Store<D>>, database: u32, mut rng: 
     }
 }
 
-async fn scan<D: Device>(store: Rc<Store<D>>, database: u32) {
+async fn scan(store: Rc<Store>, database: u32) {
     let (shape, meter) = (store.shape, &store.meter);
     let every = shape.scan_bytes as f64 * 1e9 / shape.scan_bytes_per_second as f64;
     let end = shape.database_bytes / shape.scan_bytes * shape.scan_bytes;
@@ -173,7 +174,7 @@ async fn scan<D: Device>(store: Rc<Store<D>>, database: u32) {
     }
 }
 
-impl<D: Device> Store<D> {
+impl Store {
     async fn commit(&self, database: u32) {
         let (turn, end) = &self.logs[database as usize];
         let turn = turn.pass().await;

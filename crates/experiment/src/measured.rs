@@ -3,8 +3,9 @@
 //! Invariant: what ends outside of the time that is measured counts for nothing.
 
 use crate::queries::Reads;
+use crate::rig::Volume;
 use crate::visitors::{Curve, Tally};
-use block::{Device, Env, Fua, Gate, IoError, IoResult, Nanos, Shared};
+use block::{Env, Fua, IoError, IoResult, Nanos, Shared};
 use std::cell::RefCell;
 use std::ops::AddAssign;
 
@@ -52,10 +53,10 @@ impl<P: Default + Clone + AddAssign> Measured<P> {
 }
 
 /// What is asked of a volume, and measured.
-pub struct Meter<D, P> {
+pub struct Meter<P> {
     /// Of its shard.
     pub env: Env,
-    volume: Gate<D>,
+    volume: Volume,
     content: Shared,
     from: Nanos,
     times: Times,
@@ -64,16 +65,16 @@ pub struct Meter<D, P> {
     failed: RefCell<Option<IoError>>,
 }
 
-impl<D: Device, P: Default + Clone> Meter<D, P> {
+impl<P: Default + Clone> Meter<P> {
     /// One that begins now, whose writes have at most so many bytes, and whose requests take
     /// `path` to the volume and back.
     pub fn new(
         env: &Env,
-        volume: Gate<D>,
+        volume: Volume,
         times: Times,
         write_bytes_max: u64,
         path: Nanos,
-    ) -> Meter<D, P> {
+    ) -> Meter<P> {
         let mut content = env.pool.take(write_bytes_max as usize);
         content.fill(0);
         let count = (times.span.0 / times.interval.0) as usize;

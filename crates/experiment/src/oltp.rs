@@ -14,8 +14,9 @@
 
 use crate::measured::{Measured, Meter, Times};
 use crate::queries::Reads;
+use crate::rig::Volume;
 use crate::turnstile::Turnstile;
-use block::{Device, Env, Gate, IoResult, Nanos};
+use block::{Env, IoResult, Nanos};
 use futures_util::future::join_all;
 use policy::{HashIndex, Key, Lru, Replacement, Request, Unpinned};
 use sim::Rng;
@@ -150,8 +151,8 @@ impl AddAssign for Served {
     }
 }
 
-struct Database<D> {
-    meter: Meter<D, Served>,
+struct Database {
+    meter: Meter<Served>,
     shape: Shape,
     memory: RefCell<Lru<HashIndex>>,
     log: Turnstile,
@@ -162,11 +163,11 @@ struct Database<D> {
 }
 
 /// Runs the transactions.
-pub async fn run<D: Device + 'static>(
+pub async fn run(
     env: &Env,
     seed: u64,
     shape: Shape,
-    volume: Gate<D>,
+    volume: Volume,
     times: Times,
 ) -> IoResult<Measured<Served>> {
     let largest = shape.page_bytes.max(shape.commit_bytes);
@@ -211,7 +212,7 @@ fn around(rng: &mut Rng, mean: f64) -> usize {
     mean as usize + usize::from(rng.chance(mean.fract()))
 }
 
-async fn work<D: Device + 'static>(database: Rc<Database<D>>, mut rng: Rng) {
+async fn work(database: Rc<Database>, mut rng: Rng) {
     while database.meter.goes_on() {
         let mut drawn = rng.below(1000);
         let number = KINDS.iter().position(|kind| {
@@ -224,7 +225,7 @@ async fn work<D: Device + 'static>(database: Rc<Database<D>>, mut rng: Rng) {
     }
 }
 
-impl<D: Device + 'static> Database<D> {
+impl Database {
     async fn transact(self: &Rc<Self>, number: usize, rng: &mut Rng) {
         let (kind, scale) = (&KINDS[number], self.shape.scale);
         let touched = around(rng, kind.touched * scale);

@@ -12,7 +12,7 @@ use crate::replay::Server;
 use crate::site::{File, Layout, log_normal};
 use crate::visitors::{Answer, Connection, Site};
 use crate::wire::Team;
-use block::{Device, Env, IoResult, Nanos};
+use block::{Env, IoResult, Nanos};
 use sim::Rng;
 use std::rc::Rc;
 
@@ -81,18 +81,18 @@ impl Pages {
 }
 
 /// A server of files.
-pub struct Front<D> {
+pub struct Front {
     /// Of its shard.
     pub env: Env,
     /// Where it reads.
-    pub host: Host<D>,
+    pub host: Host,
     /// How fast it is.
     pub server: Server,
     /// The way to the visitors.
     pub team: Team,
 }
 
-impl<D: Device> Front<D> {
+impl Front {
     /// Takes a request.
     pub async fn take(&self, on: Connection) {
         let trip = self.server.round_trip;
@@ -124,14 +124,14 @@ impl<D: Device> Front<D> {
 }
 
 /// A server of pages.
-pub struct Web<D> {
+pub struct Web {
     /// What it serves.
     pub pages: Rc<Pages>,
     /// What serves it.
-    pub front: Front<D>,
+    pub front: Front,
 }
 
-impl<D: Device> Site for Web<D> {
+impl Site for Web {
     type Item = File;
 
     fn page(&self, rng: &mut Rng, items: &mut Vec<File>) {

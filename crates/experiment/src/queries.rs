@@ -7,7 +7,8 @@
 //!
 //! Left out: what the database's own memory holds, parallel scans, and sorts on disk.
 
-use block::{Device, Env, Gate, IoResult, Nanos};
+use crate::rig::Volume;
+use block::{Env, IoResult, Nanos};
 use sim::Rng;
 use std::ops::AddAssign;
 
@@ -151,11 +152,11 @@ impl Measured {
 }
 
 /// Runs all queries once.
-pub async fn run<D: Device>(
+pub async fn run(
     env: &Env,
     seed: u64,
     shape: Shape,
-    volume: &Gate<D>,
+    volume: &Volume,
     interval: Nanos,
 ) -> IoResult<Measured> {
     let mut rng = Rng::fork(seed, LOOKUPS);

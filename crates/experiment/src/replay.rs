@@ -9,7 +9,7 @@
 use crate::host::{Host, WINDOW_PAGES};
 use crate::site::File;
 use crate::visitors::{Answer, Curve, Tally};
-use block::{Device, Env, IoResult, Nanos};
+use block::{Env, IoResult, Nanos};
 use serde::Serialize;
 use sim::model::LinkParameters;
 
@@ -71,7 +71,7 @@ const INTERVAL: Nanos = Nanos::from_secs(1);
 /// what came of all of them, and over time.
 pub async fn replay(
     env: &Env,
-    host: &Host<impl Device>,
+    host: &Host,
     (server, client): (Server, Client),
     log: impl Iterator<Item = File>,
     answered: impl Fn(),

@@ -8,19 +8,18 @@
 use crate::parted::Parted;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use block::{Env, Gate, Geometry, Nanos, Sectors};
+use block::{BoxDevice, Env, Gate, Geometry, Nanos, Sectors};
 use control::check::check_alone;
 use control::config::{Config, Device};
 use control::observed::Observed;
 use control::protocol::{Reply, Request};
-use control::serve::Handler as _;
 use control::status::{Counters, Status};
-use node::{Before, Controlled, Devices, Door, Node, Session, Source};
+use node::{Before, Session};
 use shard::Local;
 use sim::model::Wear;
 use sim::model::catalogue::Drive;
 use sim::{DiskSpec, Medium, Rng, Service, Sim, SimDriver, Span, World};
-use simnode::{Client, Direct, Machine, SimPlatform, run_alone};
+use simnode::{Client, Direct, Machine, Running, SimPlatform, create_array, run_alone};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use trace::{Record, TapeReader};
@@ -34,7 +33,7 @@ const RESTART: Nanos = Nanos::from_secs(10);
 const MIB: Sectors = Sectors::from_mib(1);
 
 /// A volume as its clients reach it.
-pub type Volume = Gate<Door<SimDriver>>;
+pub type Volume = Gate<BoxDevice>;
 
 /// A node that runs.
 pub struct Rig {
@@ -46,20 +45,19 @@ pub struct Rig {
     frontend: Rc<Direct>,
     clients: Vec<Client>,
     media: BTreeMap<String, Medium>,
-    node: Rc<Node<SimPlatform>>,
+    node: Running,
 }
 
 /// Looks at a node while something else runs on it.
-pub struct Watch(Controlled<SimPlatform>);
+pub struct Watch(Running);
 
 impl Watch {
     /// What was asked of a volume by now.
     pub async fn observe(&self, volume: &str) -> Result<Observed, String> {
         let volume = volume.to_owned();
         let asked = Request::Observe { volume };
-        match self.0.handle(asked, &mut Session::default()).await {
+        match self.0.ask(asked).await? {
             Reply::Observed(observed) => Ok(*observed),
-            Reply::Error(what) => Err(what),
             other => Err(format!("nothing was observed: {other:?}")),
         }
     }
@@ -86,15 +84,7 @@ impl Watch {
 
     /// As `hotset status` has it.
     pub async fn status(&self) -> Result<Status, String> {
-        match self
-            .0
-            .handle(Request::Status, &mut Session::default())
-            .await
-        {
-            Reply::Status(status) => Ok(*status),
-            Reply::Error(what) => Err(what),
-            other => Err(format!("no status: {other:?}")),
-        }
+        self.0.status().await
     }
 }
 
@@ -113,7 +103,7 @@ impl Plug {
 
 /// Records what clients ask of a volume, until dropped.
 pub struct Tape {
-    node: Controlled<SimPlatform>,
+    node: Running,
     session: Session,
     reader: TapeReader,
 }
@@ -138,7 +128,7 @@ impl Tape {
 impl Rig {
     /// Begins to record the volume called `name`.
     pub async fn tape(&self, name: &str) -> Result<Tape, String> {
-        let (node, mut session) = (self.watch().0, Session::default());
+        let (node, mut session) = (self.node.clone(), Session::default());
         let volume = name.to_owned();
         match node.handle(Request::Record { volume }, &mut session).await {
             Reply::Error(what) => Err(what),
@@ -167,16 +157,12 @@ impl Rig {
 
     /// Has the node do what an operator asks of it.
     pub async fn control(&self, request: Request) -> Result<(), String> {
-        let node = self.watch().0;
-        match node.handle(request, &mut Session::default()).await {
-            Reply::Error(what) => Err(what),
-            _ => Ok(()),
-        }
+        self.node.ask(request).await.map(drop)
     }
 
     /// Looks at the node that runs now.
     pub fn watch(&self) -> Watch {
-        Watch(Controlled(self.node.clone()))
+        Watch(self.node.clone())
     }
 
     /// The flash drives of the only pool, to be pulled whatever the node does then.
@@ -204,8 +190,7 @@ impl Rig {
         drop(self.node);
         self.env.timer.sleep(RESTART).await;
         let (platform, frontend) = (self.platform.clone(), self.frontend.clone());
-        let node = Node::start(&self.config, platform, vec![frontend]).await?;
-        Node::supervise(&node);
+        let node = Running::start(&self.config, platform, frontend).await?;
         Ok(Rig { node, ..self })
     }
 }
@@ -351,19 +336,13 @@ async fn start(
 ) -> Result<Rig, String> {
     let platform = SimPlatform::new(machine.clone(), local.clone());
     for array in &config.arrays {
-        let devices = Devices::new(config, platform.clone());
-        let Some(Source::Array(array)) = devices.find(&array.name.value) else {
-            return Err(format!("no array is named {}", array.name.value));
-        };
         // To zero terabytes would take longer than all that is measured.
-        let made = devices.create(&array, Before::Zeroes).await;
-        made.map_err(to_message)?.keep();
-        devices.stop().await.map_err(to_message)?;
+        let before = Before::Zeroes;
+        create_array(config, platform.clone(), &array.name.value, before).await?;
     }
     let env = local.env();
     let frontend = Direct::new(env.clone());
-    let node = Node::start(config, platform.clone(), vec![frontend.clone()]).await?;
-    Node::supervise(&node);
+    let node = Running::start(config, platform.clone(), frontend.clone()).await?;
     Ok(Rig {
         env,
         config: config.clone(),

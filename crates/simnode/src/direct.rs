@@ -2,7 +2,7 @@
 //!
 //! Invariant: a client's requests go through one gate a volume, as in any frontend.
 
-use block::{Env, Gate, IoError, IoResult, Kind, Nanos};
+use block::{BoxDevice, Env, Gate, IoError, IoResult, Kind, Nanos};
 use control::status::Status;
 use node::{About, Door, Frontend, Later};
 use sim::SimDriver;
@@ -15,7 +15,7 @@ const LOOK: Nanos = Nanos::from_millis(1);
 
 /// A volume that is offered.
 struct Offered {
-    gate: Gate<Door<SimDriver>>,
+    gate: Gate<BoxDevice>,
     clients: Cell<u32>,
     withdrawn: Cell<bool>,
 }
@@ -31,7 +31,7 @@ pub struct Client(Rc<Offered>);
 
 impl Client {
     /// By what it reads and writes.
-    pub fn gate(&self) -> &Gate<Door<SimDriver>> {
+    pub fn gate(&self) -> &Gate<BoxDevice> {
         &self.0.gate
     }
 
@@ -75,7 +75,7 @@ impl Direct {
 impl Frontend<Door<SimDriver>> for Direct {
     fn add(&self, name: &str, device: Door<SimDriver>, _: &About) -> IoResult {
         let offered = Rc::new(Offered {
-            gate: Gate::new(device, self.env.clone()),
+            gate: Gate::new(BoxDevice::new(device), self.env.clone()),
             clients: Cell::new(0),
             withdrawn: Cell::new(false),
         });

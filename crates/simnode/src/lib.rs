@@ -2,17 +2,21 @@
 //! configuration.
 //!
 //! [`Machine`] is what outlives a node: its disks by their paths. [`SimPlatform`] is the
-//! machine as the node of one boot sees it, and [`Direct`] a frontend for clients that
-//! are tasks beside it. [`run_alone`] runs one shard of such a world.
+//! machine as the node of one boot sees it, [`Running`] that node, and [`Direct`] a frontend
+//! for clients that are tasks beside it. [`run_alone`] runs one shard of such a world.
 
 mod alone;
 #[cfg(feature = "node")]
 mod direct;
 #[cfg(feature = "node")]
 mod machine;
+#[cfg(feature = "node")]
+mod running;
 
 pub use alone::run_alone;
 #[cfg(feature = "node")]
 pub use direct::{Client, Direct};
 #[cfg(feature = "node")]
 pub use machine::{Machine, SimPlatform};
+#[cfg(feature = "node")]
+pub use running::{Running, create_array};

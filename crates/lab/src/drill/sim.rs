@@ -3,18 +3,17 @@
 use super::play::{Counts, Site, look, play};
 use super::row::{Row, to_message};
 use super::setup::{Cell, Setup};
-use block::{BoxDevice, Device, Env, Fua, Geometry, Lba, Nanos, Sectors};
+use block::{Device, Env, Fua, Geometry, Lba, Nanos, Sectors};
 use control::check::check_alone;
 use control::config::{Config, Name};
 use control::protocol::{Reply, Request};
-use control::serve::Handler;
 use control::status::Array;
-use node::{Before, Controlled, Devices, Node, Session, Source};
+use node::Before;
 use shard::Local;
 use sim::model::Wear;
 use sim::model::catalogue::Drive;
 use sim::{DiskSpec, Service, Sim, SimDriver, World};
-use simnode::{Direct, Machine, SimPlatform, run_alone};
+use simnode::{Direct, Machine, Running, SimPlatform, create_array, run_alone};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -79,7 +78,7 @@ struct Bench<'a> {
     setup: &'a Setup,
     env: Env,
     machine: Rc<Machine>,
-    node: Controlled<SimPlatform>,
+    node: Running,
     /// The paths of what the cell pulls.
     pulled: Vec<String>,
 }
@@ -95,21 +94,10 @@ async fn live(
     let env = local.env();
     let platform = SimPlatform::new(machine.clone(), local.clone());
     for array in setup.arrays() {
-        let devices = Devices::new(config, platform.clone());
-        let found = devices.find(&array.name.value);
-        let Some(Source::Array(array)) = found else {
-            return Err(format!("no array is named {}", array.name.value));
-        };
-        devices
-            .create(&array, Before::Used)
-            .await
-            .map_err(to_message)?
-            .keep();
-        devices.stop().await.map_err(to_message)?;
+        create_array(config, platform.clone(), &array.name.value, Before::Used).await?;
     }
     let frontend = Direct::new(env.clone());
-    let node = Node::start(config, platform, vec![frontend.clone()]).await?;
-    Node::supervise(&node);
+    let node = Running::start(config, platform, frontend.clone()).await?;
     if let Some(name) = corrupt {
         let victim = local
             .disk(machine.target(&path(name.as_str())))
@@ -130,7 +118,7 @@ async fn live(
         let name = &volume.name.value;
         let client = frontend.client(name.as_str());
         let client = client.ok_or_else(|| format!("volume {name} is not served"))?;
-        volumes.push(BoxDevice::new(client.gate().device().clone()));
+        volumes.push(client.gate().device().clone());
         clients.push(client);
     }
     let drives = cell.scenario.drives.iter();
@@ -138,7 +126,7 @@ async fn live(
         setup,
         env: env.clone(),
         machine,
-        node: Controlled(node.clone()),
+        node: node.clone(),
         pulled: drives.map(|drive| path(drive.as_str())).collect(),
     };
     let row = play(env, volumes, &site, setup, cell, "sim").await?;
@@ -149,9 +137,8 @@ async fn live(
 
 impl Bench<'_> {
     async fn ask(&self, request: Request) -> Result<Vec<Array>, String> {
-        match self.node.handle(request, &mut Session::default()).await {
+        match self.node.ask(request).await? {
             Reply::Status(status) => Ok(status.arrays),
-            Reply::Error(error) => Err(error),
             _ => Ok(Vec::new()),
         }
     }

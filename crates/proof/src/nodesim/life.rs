@@ -5,11 +5,10 @@ use super::scenario::{Scenario, Spec, path};
 use crate::raidsim::Model;
 use crate::stamp::Value;
 use block::Env;
-use control::protocol::{Reply, Request};
-use control::serve::Handler;
+use control::protocol::Request;
 use control::status::Status;
-use node::{Controlled, Event, Session};
-use simnode::{Direct, Machine, SimPlatform};
+use node::Event;
+use simnode::{Direct, Machine, Running};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
@@ -109,7 +108,7 @@ pub(super) struct Life {
     pub machine: Rc<Machine>,
     pub volumes: Rc<Vec<Volume>>,
     pub frontend: Rc<Direct>,
-    pub node: Controlled<SimPlatform>,
+    pub node: Running,
     pub report: Rc<RefCell<Report>>,
     pub over: Cell<bool>,
 }
@@ -136,24 +135,15 @@ impl Life {
 
     /// As [`Life::change`]; why it was not.
     pub async fn try_change(&self, request: Request) -> Result<(), String> {
-        match self.node.handle(request, &mut Session::default()).await {
-            Reply::Error(why) => {
-                self.meet(Class::Refused);
-                Err(why)
-            }
-            _ => Ok(()),
+        let asked = self.node.ask(request).await;
+        if asked.is_err() {
+            self.meet(Class::Refused);
         }
+        asked.map(drop)
     }
 
     pub async fn status(&self) -> Status {
-        match self
-            .node
-            .handle(Request::Status, &mut Session::default())
-            .await
-        {
-            Reply::Status(status) => *status,
-            other => panic!("a status was asked for: {other:?}"),
-        }
+        self.node.status().await.expect("a status is given")
     }
 
     /// How many of the disks that `volume` is made of are unplugged or silent, or were

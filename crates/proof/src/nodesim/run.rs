@@ -7,10 +7,10 @@ use super::report::{Class, Report};
 use super::scenario::{End, Scenario, TINY};
 use block::{Geometry, Nanos, Sectors};
 use control::config::{Config, Name};
-use node::{Before, Controlled, Devices, Node, Source};
+use node::Before;
 use shard::Local;
 use sim::{Budget, DiskSpec, Effect, Ops, Outcome, Plan, Rng, Rule, Sim, SimDriver, When, World};
-use simnode::{Direct, Machine, SimPlatform, run_alone};
+use simnode::{Direct, Machine, Running, SimPlatform, create_array, run_alone};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -140,14 +140,9 @@ fn slow_down(sim: &mut Sim, outside: &Outside, number: u64) {
 async fn make(outside: &Outside, local: Local<SimDriver>) {
     let platform = SimPlatform::new(outside.machine.clone(), local);
     for array in &outside.scenario.arrays {
-        let devices = Devices::new(&outside.config, platform.clone());
         let name = Name::new(array).expect("a sound name");
-        let Some(Source::Array(array)) = devices.find(&name) else {
-            panic!("no array {name}")
-        };
-        let made = devices.create(&array, Before::Used).await;
-        made.expect("its members are here").keep();
-        devices.stop().await.expect("its members are here");
+        let made = create_array(&outside.config, platform.clone(), &name, Before::Used);
+        made.await.expect("its members are here");
     }
     let mut report = outside.report.borrow_mut();
     if outside.scenario.nested {
@@ -163,7 +158,7 @@ async fn start(outside: &Outside, local: &Local<SimDriver>, number: u64) -> Opti
     let env = local.env();
     let frontend = Direct::new(env.clone());
     let platform = SimPlatform::new(outside.machine.clone(), local.clone());
-    let started = Node::start(&outside.config, platform, vec![frontend.clone()]).await;
+    let started = Running::start(&outside.config, platform, frontend.clone()).await;
     let node = match started {
         Ok(node) => node,
         Err(error) => {
@@ -172,7 +167,6 @@ async fn start(outside: &Outside, local: &Local<SimDriver>, number: u64) -> Opti
             return None;
         }
     };
-    Node::supervise(&node);
     Some(Rc::new(Life {
         number,
         scenario: outside.scenario.clone(),
@@ -180,7 +174,7 @@ async fn start(outside: &Outside, local: &Local<SimDriver>, number: u64) -> Opti
         machine: outside.machine.clone(),
         volumes: outside.volumes.clone(),
         frontend,
-        node: Controlled(node),
+        node,
         report: outside.report.clone(),
         over: Cell::new(false),
     }))
@@ -236,7 +230,7 @@ async fn live(outside: &Outside, local: Local<SimDriver>, number: u64, end: End,
 async fn stop(life: Rc<Life>, local: &Local<SimDriver>, free: usize) {
     life.over.set(true);
     // What may have lost writes is named, and the next life shows it.
-    let _ = life.node.0.stop().await;
+    let _ = life.node.stop().await;
     // What a disk keeps that never answers is no leak.
     life.machine.unsilence_all();
     let timer = life.env.timer.clone();

@@ -11,10 +11,10 @@ use block::{Env, Fua, Geometry, Lba, Nanos, Pool, SECTOR_BYTES, Sectors};
 use cache::log::Cleaning;
 use control::check::check_alone;
 use control::config::Config;
-use node::{Event, Node, Platform, Session};
+use node::{Event, Platform};
 use shard::Local;
 use sim::{Budget, DiskSpec, Medium, Outcome, Rng, Service, Sim, SimDriver, Span, World};
-use simnode::{Client, Direct, Machine, SimPlatform, run_alone};
+use simnode::{Client, Direct, Machine, Running, SimPlatform, run_alone};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
@@ -214,25 +214,24 @@ async fn live(outside: Outside, local: Local<SimDriver>, life: u64, end: End, aw
     env.timer.sleep(Nanos(1)).await;
     let frontend = Direct::new(env.clone());
     let platform = SimPlatform::new(machine.clone(), local);
-    let started = Node::start(&outside.config, platform.clone(), vec![frontend.clone()]);
+    let started = Running::start(&outside.config, platform.clone(), frontend.clone());
     let node = started.await.expect("a sound configuration");
-    Node::supervise(&node);
+    let status = async || node.status().await.expect("a status is given");
     let Some(client) = frontend.client("db") else {
-        let why = node.report(&mut Session::default()).waiting;
+        let why = status().await.waiting;
         panic!(
             "seed {}, life {life}: it is not served: {why:?}",
             outside.seed
         );
     };
-    let copies = || {
-        let status = node.report(&mut Session::default());
-        status.volumes[0]
+    let copies = async || {
+        status().await.volumes[0]
             .write_back
             .as_ref()
             .expect("its log")
             .copies
     };
-    outside.direct.set(copies() < 2);
+    outside.direct.set(copies().await < 2);
     outside.read_back(&client).await;
     let client = Rc::new(client);
     for number in 0..CLIENTS {
@@ -243,7 +242,8 @@ async fn live(outside: Outside, local: Local<SimDriver>, life: u64, end: End, aw
     }
     let span = rng.between(20_000_000, 900_000_000);
     env.timer.sleep(Nanos(span / 2)).await;
-    if let Some(copy) = away.filter(|_| copies() == 2) {
+    let whole = copies().await == 2;
+    if let Some(copy) = away.filter(|_| whole) {
         outside.direct.set(true);
         machine.pull(LOGS[copy]);
     }

@@ -1,0 +1,93 @@
+//! A node that runs on a machine of the simulated world.
+//!
+//! Invariant: a crate that uses nodes by this and [`Direct`](crate::Direct) compiles none of
+//! the daemon again: what it calls is behind objects that are made here, once.
+
+use crate::direct::Direct;
+use crate::machine::SimPlatform;
+use control::config::{Config, Name};
+use control::protocol::{Reply, Request};
+use control::serve::Handler;
+use control::status::Status;
+use node::{Before, Controlled, Devices, Later, Node, Session, Source};
+use std::rc::Rc;
+
+/// What is done with a node.
+trait Operated {
+    fn handle<'a>(&'a self, request: Request, session: &'a mut Session) -> Later<'a, Reply>;
+    fn stop(&self) -> Later<'_, Result<(), String>>;
+}
+
+impl Operated for Controlled<SimPlatform> {
+    fn handle<'a>(&'a self, request: Request, session: &'a mut Session) -> Later<'a, Reply> {
+        Box::pin(Handler::handle(self, request, session))
+    }
+
+    fn stop(&self) -> Later<'_, Result<(), String>> {
+        Box::pin(self.0.stop())
+    }
+}
+
+/// A node that runs; clones are the same. Its pools keep their devices as long as one is there.
+#[derive(Clone)]
+pub struct Running(Rc<dyn Operated>);
+
+impl Running {
+    /// Starts a node as `config` has it, and what supervises its arrays; the error says why it
+    /// cannot be.
+    pub fn start<'a>(
+        config: &'a Config,
+        platform: SimPlatform,
+        frontend: Rc<Direct>,
+    ) -> Later<'a, Result<Running, String>> {
+        Box::pin(async move {
+            let node = Node::start(config, platform, vec![frontend]).await?;
+            Node::supervise(&node);
+            Ok(Running(Rc::new(Controlled(node))))
+        })
+    }
+
+    /// Has it answer what is asked at its control socket.
+    pub fn handle<'a>(&'a self, request: Request, session: &'a mut Session) -> Later<'a, Reply> {
+        self.0.handle(request, session)
+    }
+
+    /// As [`Running::handle`], in a session of its own; the error is what it says.
+    pub async fn ask(&self, request: Request) -> Result<Reply, String> {
+        match self.handle(request, &mut Session::default()).await {
+            Reply::Error(what) => Err(what),
+            reply => Ok(reply),
+        }
+    }
+
+    /// As `hotset status` has it.
+    pub async fn status(&self) -> Result<Status, String> {
+        match self.ask(Request::Status).await? {
+            Reply::Status(status) => Ok(*status),
+            other => Err(format!("no status: {other:?}")),
+        }
+    }
+
+    /// Ends it in order.
+    pub fn stop(&self) -> Later<'_, Result<(), String>> {
+        self.0.stop()
+    }
+}
+
+/// Makes the array called `name`, as `hotset array create` does.
+pub fn create_array<'a>(
+    config: &'a Config,
+    platform: SimPlatform,
+    name: &'a Name,
+    before: Before,
+) -> Later<'a, Result<(), String>> {
+    Box::pin(async move {
+        let devices = Devices::new(config, platform);
+        let Some(Source::Array(array)) = devices.find(name) else {
+            return Err(format!("no array is named {name}"));
+        };
+        let made = devices.create(&array, before).await;
+        made.map_err(|error| error.to_string())?.keep();
+        devices.stop().await.map_err(|error| error.to_string())
+    })
+}
