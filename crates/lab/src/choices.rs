@@ -6,7 +6,8 @@
 
 use crate::about::About;
 use crate::report::short;
-use advise::sizing::volume::estimate;
+use advise::sizing::volume::{advice, estimate};
+use advise::sizing::{EXAMPLE_PRICES, PriceBook};
 use experiment::choices::{ALL, AUTO, Came, Choice, Event};
 use experiment::spread::{interval, spans_one};
 use serde::{Deserialize, Serialize};
@@ -78,6 +79,9 @@ pub struct Tried {
     pub rows: Vec<Row>,
     /// Sizes of the pool.
     pub advised: Vec<Advised>,
+    /// What that advice warned of, with the first seed.
+    #[serde(default)]
+    pub warnings: Vec<String>,
     /// The fastest fixed policy or admission.
     pub best: String,
     /// How much slower than that the default is, in percent; below zero if it is faster.
@@ -116,6 +120,7 @@ impl Tried {
             wall_seconds: about.wall_seconds,
             rows,
             advised: advised(came),
+            warnings: warnings(&came[0][0]),
             best: best.choice,
             behind_percent,
             met: behind_percent <= BEHIND_PERCENT_MAX,
@@ -187,6 +192,15 @@ fn advised(came: &[Vec<Came>]) -> Vec<Advised> {
         }
     };
     sizes.map(row).collect()
+}
+
+/// What the advice after the first minutes says of itself.
+fn warnings(default: &Came) -> Vec<String> {
+    let prices = PriceBook::parse(EXAMPLE_PRICES).expect("the shipped prices are well formed");
+    match advice(&default.observed, prices) {
+        Ok(advice) => advice.warnings,
+        Err(why) => vec![why],
+    }
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
@@ -324,6 +338,8 @@ mod tests {
         assert!(tried.met && tried.rows[1].says == "one seed");
         let sizes: Vec<u64> = tried.advised.iter().map(|row| row.flash_percent).collect();
         assert_eq!(sizes, [100, 50, 200]);
+        let seldom = tried.warnings.iter().any(|w| w.contains("observed for"));
+        assert!(seldom, "{:?}", tried.warnings);
         // A loop of 100 lines: the pool that holds it misses nothing any more.
         let predicted: Vec<f64> = tried
             .advised

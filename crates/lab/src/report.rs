@@ -218,13 +218,14 @@ fn tried_section(tried: &Tried) -> String {
     format!(
         "<h3>Choices of today{}</h3>{quick}<p>The default is {:.1} % behind the best fixed policy or \
          admission, {}: {met} 5 %. The load runs twice; the second time is shown, but for its first \
-         third.</p>{}<h3>The advice after the first minutes</h3>{}<p class=\"soft\">virtual time; \
+         third.</p>{}<h3>The advice after the first minutes</h3>{}{}<p class=\"soft\">virtual time; \
          <code>{}</code>, commit {}</p>",
         choices::on_flash(tried),
         tried.behind_percent,
         escape(&tried.best),
         table(&choices::HEAD, &rows, &[]),
         table(&choices::ADVICE_HEAD, &advised, &[]),
+        list("What it warned of", &tried.warnings),
         escape(&tried.command),
         escape(&tried.commit)
     )

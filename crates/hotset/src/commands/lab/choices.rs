@@ -196,6 +196,9 @@ fn show(tried: &Tried) {
     let advised = tried.advised.iter();
     advised.for_each(|row| table.row(advice_cells(row)));
     println!("{table}");
+    for warning in &tried.warnings {
+        println!("the advice warns: {warning}");
+    }
     if tried.quick {
         println!("the quick form: too few requests to judge by\n");
     }
