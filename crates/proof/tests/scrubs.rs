@@ -1,13 +1,11 @@
 //! Scrubs that begin by themselves, on a node in virtual time.
 
 use block::{Geometry, Nanos, Sectors};
-use control::protocol::{Reply, Request};
-use control::serve::Handler;
 use control::status::Array;
-use node::{Before, Controlled, Devices, Node, Session, Source};
+use node::Before;
 use shard::Local;
 use sim::{Budget, DiskSpec, Outcome, Sim, SimDriver, World};
-use simnode::{Direct, Machine, SimPlatform, run_alone};
+use simnode::{Direct, Machine, Running, SimPlatform, create_array, run_alone};
 use std::rc::Rc;
 
 const CONFIG: &str = r#"
@@ -62,19 +60,10 @@ fn on_mirrors(text: String, mib: u64, test: impl AsyncFnOnce(Bench) + 'static) {
     });
     let (outcome, _) = run_alone(&mut sim, async move |local| {
         let platform = SimPlatform::new(machine.clone(), local.clone());
-        let devices = Devices::new(&config, platform);
         for array in &config.arrays {
-            let name = &array.name.value;
-            let Some(Source::Array(array)) = devices.find(name) else {
-                panic!("no {name}")
-            };
-            devices
-                .create(&array, Before::Used)
-                .await
-                .expect("sound")
-                .keep();
+            let made = create_array(&config, platform.clone(), &array.name.value, Before::Used);
+            made.await.expect("sound");
         }
-        devices.stop().await.expect("sound");
         let bench = Bench {
             local,
             machine,
@@ -98,20 +87,14 @@ impl Bench {
         let platform = SimPlatform::new(self.machine.clone(), self.local.clone());
         let timer = self.local.env().timer;
         let frontend = Direct::new(self.local.env());
-        let node = Node::start(&self.config, platform, vec![frontend]).await;
+        let node = Running::start(&self.config, platform, frontend).await;
         let node = node.expect("it starts");
-        Node::supervise(&node);
         begun();
         let mut seen = Vec::new();
         let began = timer.now();
         for span in spans {
             timer.until(began + Nanos::from_secs(*span)).await;
-            let asked = Controlled(node.clone());
-            let reply = asked.handle(Request::Status, &mut Session::default()).await;
-            let Reply::Status(status) = reply else {
-                panic!("no status")
-            };
-            seen.push(status.arrays);
+            seen.push(node.status().await.expect("a status is given").arrays);
         }
         node.stop().await.expect("it stops");
         seen
