@@ -127,18 +127,22 @@ fn journal(config: &Config, volume: &Volume, problems: &mut Vec<Problem>) {
         line,
         problems,
     );
-    let shared = volume.log.value.iter();
-    if let Some(other) = shared
-        .filter(|o| *o != device)
-        .find(|o| shares(config, device, o))
-    {
-        let what = format!(
-            "{name}: its journal needs a controller that its log has not; {device} and {other} \
-             have {}",
-            domain(config, device)
-        );
-        let remedy = "give a device with another `controller`: it is for when the log is lost";
-        problems.push(Problem::new(line, what, remedy));
+    let mut pools = config.pools.iter();
+    let pool = pools.find(|pool| pool.name.value == volume.pool.value);
+    let cached = pool.map_or(&[][..], |pool| &pool.devices.value);
+    for (whose, others) in [("log", &volume.log.value[..]), ("pool", cached)] {
+        let mut others = others.iter().filter(|other| *other != device);
+        if let Some(other) = others.find(|other| shares(config, device, other)) {
+            let what = format!(
+                "{name}: its journal needs a controller that its {whose} has not; {device} and \
+                 {other} have {}",
+                domain(config, device)
+            );
+            let remedy =
+                "give a device with another `controller`: it is for when log and pool are lost";
+            problems.push(Problem::new(line, what, remedy));
+            return;
+        }
     }
 }
 
@@ -293,6 +297,12 @@ unix = "/none/socket"
                 "path = \"/none/hdd9\"\ncontroller = \"sas0\"",
                 "path = \"/none/hdd9\"\ncontroller = \"pcie1\"",
                 "28: db: its journal needs a controller that its log has not; hdd9 and ssd1 have pcie1",
+            ),
+            (
+                "[[pool]]\nname = \"fast\"\ndevices = []",
+                "[[device]]\nname = \"ssd2\"\npath = \"/none/ssd2\"\ncontroller = \"sas0\"\n[[pool]]\n\
+                 name = \"fast\"\ndevices = [\"ssd2\"]",
+                "32: db: its journal needs a controller that its pool has not; hdd9 and ssd2 have sas0",
             ),
             (
                 "journal = \"hdd9\"",
