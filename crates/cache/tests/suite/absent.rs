@@ -1,11 +1,9 @@
 //! Devices that fall silent or fail while their pool is opened: the pool opens without
 //! them, and does not trust them when they are back.
 
-mod place;
-
+use crate::place::{LINE, Place, Rig};
 use block::{Device, Extent, Kind, Lba, Sectors};
 use cache::{Counter, Found};
-use place::{LINE, Place, Rig};
 use sim::{Effect, Ops, Outcome, Plan, Rule, When};
 
 /// Two devices that were closed in order, the lines on the first.

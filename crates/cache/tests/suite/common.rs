@@ -1,7 +1,5 @@
 //! A cache on simulated disks: one origin, a pool, and what tests ask of them.
 
-#![allow(dead_code, reason = "each test program uses a part")]
-
 use block::{
     BoxDevice, Buf, Device, Env, Extent, Fua, Geometry, IoResult, Lba, Nanos, SECTOR_BYTES,
     Sectors, ShardId, TargetId,

@@ -1,10 +1,8 @@
 //! What a pool holds comes back, and nothing that is stale does.
 
-mod place;
-
+use crate::place::{LINE, Place, cut_off};
 use block::Device;
 use cache::{Counter, Found};
-use place::{LINE, Place, cut_off};
 use sim::Outcome;
 use std::cell::RefCell;
 use std::rc::Rc;

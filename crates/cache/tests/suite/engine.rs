@@ -1,10 +1,8 @@
 //! The engine on healthy disks: what hits, what is promoted, what stays.
 
-mod common;
-
+use crate::common::{ORIGIN_TIME, POOL_TIME, Setup, extent, run};
 use block::{Device, Fua, Kind, Lba, Nanos, Sectors};
 use cache::{Config, Counter, Mode};
-use common::{ORIGIN_TIME, POOL_TIME, Setup, extent, run};
 use futures_util::future::{join, join_all};
 
 #[test]

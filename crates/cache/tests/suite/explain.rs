@@ -1,10 +1,8 @@
 //! The cache says why a line is where it is.
 
-mod common;
-
+use crate::common::{Leaf, Rig, Setup, run};
 use block::{Device, Extent, Fua, Lba, Nanos, Sectors};
 use cache::{Counter, Decision, DeviceState, HISTORY_BYTES, Mode, Volume};
-use common::{Leaf, Rig, Setup, run};
 use std::slice;
 
 const LINE: u64 = 128;

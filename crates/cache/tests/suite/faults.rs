@@ -1,13 +1,11 @@
 //! The engine on pool devices that fail: hits are lost, never bytes.
 
-mod common;
-
+use crate::common::{ORIGIN_TIME, POOL_TIME, Rig, Setup, extent, run};
 use block::{
     Access, BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoResult, Kind, Lba, Nanos,
     RangeLock, Sectors, Shared, Timer,
 };
 use cache::{Cache, Config, Counter, DeviceState, Fault, Mode, PoolDevice, Volume, VolumeConfig};
-use common::{ORIGIN_TIME, POOL_TIME, Rig, Setup, extent, run};
 use futures_util::future::{join, join_all};
 use sim::{Effect, Ops, Plan, Rule, When};
 
@@ -417,7 +415,7 @@ fn a_pool_device_that_holds_no_line_is_refused() {
         let part = |start, len| {
             let disk = rig.local.disk(rig.disks[1]).unwrap();
             let mut device = PoolDevice::whole(disk, "controller-0");
-            device.extent = common::extent(start, len);
+            device.extent = crate::common::extent(start, len);
             rig.cache.add_device(device).map_err(|e| e.kind())
         };
         assert_eq!(part(0, 32), Err(Kind::Invalid));
@@ -432,7 +430,7 @@ fn an_error_of_the_origin_reaches_its_client_and_no_other() {
     let setup = Setup {
         mode: Mode::WriteThrough,
         plan: |origin, _| Plan {
-            latent: vec![(origin, common::extent(8, 1))],
+            latent: vec![(origin, crate::common::extent(8, 1))],
             rules: vec![strike(Ops::Writes, When::Nth(1), Effect::Fail(Kind::Media))(origin)],
             ..Plan::default()
         },

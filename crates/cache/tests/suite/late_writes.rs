@@ -1,10 +1,8 @@
 //! Writes that fail and land later, over whatever was written there since.
 
-mod place;
-
+use crate::place::{LINE, Place, Rig, cut_off};
 use block::{Device, Extent, Fua, Kind, Lba, Nanos, Sectors};
 use cache::{Counter, DeviceState, Mode, PoolDevice};
-use place::{LINE, Place, Rig, cut_off};
 use sim::{Effect, Ops, Outcome, Plan, Rule, When};
 
 /// When a failed write lands.

@@ -1,10 +1,8 @@
 //! What a pool's metadata has no room for is refused, and the pool goes on.
 
-mod place;
-
+use crate::place::{LINE, Place};
 use block::{BoxDevice, Kind};
 use cache::{DEVICES_MAX, Mode, NAME_BYTES_MAX, PoolDevice, VOLUMES_MAX, VolumeConfig};
-use place::{LINE, Place};
 use sim::Outcome;
 
 #[test]

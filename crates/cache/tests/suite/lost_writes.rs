@@ -1,12 +1,9 @@
 //! An origin that lost acknowledged writes: which flushes fail, and what may still be a hit.
 
-mod forgetful;
-mod place;
-
+use crate::forgetful::Forgetful;
+use crate::place::{LINE, Leaf, Place, Rig, cut_off};
 use block::{BoxDevice, Device, Fua, Lba, Nanos};
 use cache::{Cache, Counter, Mode, Volume, VolumeConfig};
-use forgetful::Forgetful;
-use place::{LINE, Leaf, Place, Rig, cut_off};
 use sim::Outcome;
 
 /// A line in another region than the first.

@@ -1,7 +1,5 @@
 //! A simulated world in which a pool is opened again and again.
 
-#![allow(dead_code, reason = "each test binary uses a part of it")]
-
 use block::{
     BoxDevice, Buf, Device, Env, Fua, Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, ShardId,
     TargetId,

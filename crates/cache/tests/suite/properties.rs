@@ -1,10 +1,8 @@
 //! Any sequence of requests reads back what it wrote, whatever the shape.
 
-mod common;
-
+use crate::common::{Setup, extent, run};
 use block::{Device, Fua, Lba, Sectors};
 use cache::{Config, Mode};
-use common::{Setup, extent, run};
 use proptest::prelude::*;
 
 const SECTORS: u64 = 1024;

@@ -2,12 +2,10 @@
 //! see: an older image, an origin that was somebody else's, ids and sizes that changed,
 //! a member that did not take what the others did.
 
-mod place;
-
+use crate::place::{LINE, Place, Rig, cut_off};
 use block::{Device, Extent, Fua, Kind, Lba, Nanos, Sectors, TargetId};
 use cache::{Counter, Found, Mode};
 use layout::Plan as Areas;
-use place::{LINE, Place, Rig, cut_off};
 use sim::{Effect, Ops, Outcome, Plan, Rule, When};
 
 /// Where the metadata of a pool's device is.

@@ -1,10 +1,8 @@
 //! An origin that is to be copied, or replaced, under a volume.
 
-mod common;
-
+use crate::common::{ORIGIN_TIME, Rig, Setup, extent, run};
 use block::{Device, Fua, Kind, Lba, Nanos};
 use cache::Counter;
-use common::{ORIGIN_TIME, Rig, Setup, extent, run};
 use futures_util::future::join;
 
 /// Writes the origin behind the cache's back.

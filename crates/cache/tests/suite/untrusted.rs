@@ -1,11 +1,9 @@
 //! What is found on a pool's devices and must not be trusted, or not be needed.
 
-mod place;
-
+use crate::place::{LINE, Place, cut_off};
 use block::{Device, Extent, Fua, Kind, Lba, Nanos, Sectors};
 use cache::{Counter, Found, Mode, PoolDevice};
 use futures_util::future::join;
-use place::{LINE, Place, cut_off};
 use sim::{Effect, Ops, Outcome, Plan, Rule, When};
 use std::cell::Cell;
 use std::rc::Rc;

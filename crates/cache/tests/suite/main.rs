@@ -1,0 +1,18 @@
+//! The engine on simulated disks. One program, since each would compile the engine again.
+
+mod absent;
+mod common;
+mod durable;
+mod engine;
+mod explain;
+mod faults;
+mod forgetful;
+mod late_writes;
+mod limits;
+mod lost_writes;
+mod memory;
+mod place;
+mod properties;
+mod reopened;
+mod standstill;
+mod untrusted;
