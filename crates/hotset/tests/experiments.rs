@@ -157,7 +157,7 @@ fn all_are_listed_run_kept_and_reported() {
         ("maxiq", 35, 0x04da92de),
         ("nytro", 13, 0x531b2542),
         ("redskin", 82, 0x9c802bf8),
-        ("perc", 13, 0x2ef35fb7),
+        ("perc", 13, 0x89417b64),
         ("perc-mail", 21, 0xd97052cc),
         ("perc-oltp", 4, 0x5ed1d20a),
     ];
