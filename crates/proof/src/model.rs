@@ -88,6 +88,7 @@ impl Model {
 
     /// A volume of zeroes whose values are all greater than `first`, so that they
     /// differ from another's.
+    #[cfg(feature = "machine")]
     pub fn numbered_from(space: Space, first: Value) -> Model {
         Model {
             next: first.max(1),

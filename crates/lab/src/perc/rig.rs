@@ -90,7 +90,7 @@ fn configuration(sides: &[&str]) -> String {
     let of = |side: &&str| format!("stripe-{side}");
     let gone = SIDES.iter().filter(|side| !sides.contains(side));
     let gone: Vec<_> = gone
-        .flat_map(|side| [format!("controller = \"{side}\""), of(&side)])
+        .flat_map(|side| [format!("controller = \"{side}\""), of(side)])
         .collect();
     let sections = TOPOLOGY.split("\n\n");
     let kept = sections.filter(|section| !gone.iter().any(|gone| section.contains(gone)));
