@@ -1,9 +1,13 @@
 //! The command line's shape, from which help, completions and the manual page
 //! are made.
 
+use crate::commands::daemon::Control;
+use crate::commands::daemon::interval;
+use crate::commands::lab::Lab;
+use crate::commands::volume::Volume;
 use crate::{Failure, commands, demo, serve};
 use clap::builder::PossibleValuesParser;
-use clap::{Args, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use policy::registry::POLICIES;
 use std::path::PathBuf;
 
@@ -153,240 +157,6 @@ pub enum Command {
     Man,
 }
 
-pub fn interval(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if (0.05..=86_400.0).contains(&seconds) {
-        Ok(seconds)
-    } else {
-        Err("choose from 0.05 to 86400".into())
-    }
-}
-
-#[derive(Args)]
-pub struct Control {
-    /// The daemon's control socket
-    #[arg(
-        long,
-        value_name = "PATH",
-        env = "HOTSET_CONTROL",
-        default_value = "/run/hotset/control.sock"
-    )]
-    pub control: PathBuf,
-}
-
-/// A change that the configuration file says too, unless it is temporary.
-#[derive(Args)]
-pub struct Change {
-    #[command(flatten)]
-    pub control: Control,
-    /// Leave the configuration file as it is: the change holds until the daemon ends
-    #[arg(long)]
-    pub temporary: bool,
-}
-
-#[derive(Subcommand)]
-pub enum Volume {
-    /// List the volumes
-    List {
-        #[command(flatten)]
-        control: Control,
-    },
-    /// Set the caching mode of a volume
-    SetMode {
-        #[command(flatten)]
-        change: Change,
-        /// The volume
-        volume: String,
-        /// write-through, write-around or pass-through
-        mode: String,
-    },
-    /// Hold writes and flush the origin, for a snapshot of it
-    ///
-    /// Reads go on. Clients' writes wait until the volume is resumed.
-    Quiesce {
-        #[command(flatten)]
-        control: Control,
-        /// The volume
-        volume: String,
-    },
-    /// Resume the writes of a quiesced volume
-    Resume {
-        #[command(flatten)]
-        control: Control,
-        /// The volume
-        volume: String,
-    },
-    /// Invalidate what is cached of a volume whose origin others have changed
-    Invalidate {
-        #[command(flatten)]
-        control: Control,
-        /// The volume
-        volume: String,
-    },
-    /// Add a volume and offer it to clients
-    Add {
-        #[command(flatten)]
-        change: Change,
-        /// Its name
-        volume: String,
-        /// A device of the configuration, the path of a file or block device, or an NBD URI
-        #[arg(long)]
-        origin: String,
-        /// The pool it is cached in
-        #[arg(long)]
-        pool: String,
-        /// write-through, write-around or pass-through
-        #[arg(long)]
-        mode: Option<String>,
-        /// Its size, such as 10GiB; all of the origin unless given
-        #[arg(long)]
-        size: Option<String>,
-        /// Refuse every write of clients
-        #[arg(long)]
-        read_only: bool,
-    },
-    /// Remove a volume once its requests in flight have ended; its data stay on the origin
-    Remove {
-        #[command(flatten)]
-        change: Change,
-        /// The volume
-        volume: String,
-    },
-}
-
-#[derive(Args)]
-pub struct Campaign {
-    /// How many cases
-    #[arg(long, value_name = "N", default_value_t = 1000)]
-    pub cases: u64,
-    /// The first case's seed; the next have the numbers after it
-    #[arg(long, value_name = "S", default_value_t = 0)]
-    pub seed: u64,
-    /// Threads
-    #[arg(long, value_name = "T", default_value_t = 1,
-          value_parser = clap::value_parser!(u64).range(1..=256))]
-    pub threads: u64,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Subcommand)]
-pub enum Lab {
-    /// Kill simulated daemons and cut their power, and check every answer
-    ///
-    /// Exits with status 1 if an answer was wrong, or if the cuts of 1000 cases
-    /// or more never landed in one of the situations that are counted.
-    Crash {
-        /// How many cases; one that fails alone is made smaller and printed
-        #[arg(long, value_name = "N", default_value_t = 1000)]
-        cases: u64,
-        /// The first case's seed; the next have the numbers after it
-        #[arg(long, value_name = "S", default_value_t = 0)]
-        seed: u64,
-        /// Threads
-        #[arg(long, value_name = "T", default_value_t = 1,
-              value_parser = clap::value_parser!(u64).range(1..=256))]
-        threads: u64,
-        /// Short cases that are cut at every boundary of every disk operation instead
-        #[arg(long)]
-        boundaries: bool,
-        /// Also try the mutations of this file on a copy of the source tree that is the
-        /// current directory
-        #[arg(long, value_name = "FILE")]
-        mutations: Option<PathBuf>,
-        /// Cases of the log of write-back instead, in this mode
-        #[arg(long, value_name = "MODE", value_parser = ["ordered", "journaled", "coalesced"],
-              conflicts_with_all = ["boundaries", "mutations"])]
-        mode: Option<String>,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Change simulated nodes while their disks are lost, and check every answer
-    ///
-    /// Exits with status 1 if an answer was wrong, or if 1000 cases or more never met
-    /// one of the situations that are counted.
-    Node(Campaign),
-    /// Kill the servers of a simulated kernel's block device, and check every answer
-    ///
-    /// Exits with status 1 if an answer was wrong, or if 1000 cases or more never met
-    /// one of the situations that are counted.
-    Port(Campaign),
-    /// Flip single bits in images of pools, and check what is served from each
-    ///
-    /// Exits with status 1 if an answer was wrong.
-    Flips {
-        /// How many bits, one at a time
-        #[arg(long, value_name = "N", default_value_t = 10_000)]
-        flips: u64,
-        /// The first flip's seed; the next have the numbers after it
-        #[arg(long, value_name = "S", default_value_t = 0)]
-        seed: u64,
-    },
-    /// Cut the power of PostgreSQL on ext4 on a volume, on paper, and recover each image
-    ///
-    /// Needs root, loop devices, nbdfuse and PostgreSQL. Exits with status 1 if a file
-    /// system or a database did not recover.
-    Stack {
-        /// How many transactions each of three clients commits
-        #[arg(long, value_name = "N", default_value_t = 200)]
-        transactions: u64,
-        /// How many random cuts, beside one after each flush
-        #[arg(long, value_name = "N", default_value_t = 200)]
-        between: usize,
-        /// At most so many of all these cuts, spread over the record
-        #[arg(long, value_name = "N", default_value_t = 1000)]
-        cuts: usize,
-        /// Kill so many daemons under the database instead, and let it recover through the next
-        #[arg(long, value_name = "N", conflicts_with_all = ["transactions", "between", "cuts"])]
-        kills: Option<u64>,
-        /// Draws the cuts, and what each leaves; or when each daemon is killed
-        #[arg(long, value_name = "S", default_value_t = 0)]
-        seed: u64,
-        /// Where its files go, 500 MB, in a place that the user postgres can reach; made
-        /// if missing, and overwritten
-        #[arg(
-            long,
-            value_name = "DIRECTORY",
-            default_value = "/var/tmp/hotset-stack"
-        )]
-        directory: PathBuf,
-    },
-    /// Kill real daemons of this program under load, and check every answer
-    ///
-    /// Needs fio. Exits with status 1 if an answer was wrong.
-    Kill {
-        /// How many daemons
-        #[arg(long, value_name = "N", default_value_t = 200)]
-        rounds: u64,
-        /// Draws the load and the moments
-        #[arg(long, value_name = "S", default_value_t = 0)]
-        seed: u64,
-        /// Where its files go, 200 MB; made if missing, and overwritten
-        #[arg(long, value_name = "DIRECTORY", default_value = "var/kill")]
-        directory: PathBuf,
-    },
-    /// List the published evaluations that can be run again
-    List,
-    /// Run published evaluations again in virtual time, and compare
-    ///
-    /// On models of the drives, controllers and links that were evaluated. Prints what was
-    /// published beside what came out; a figure that is out of tolerance is printed as such,
-    /// and is no failure.
-    Run(commands::lab::Run),
-    /// Run the load of published evaluations with each choice of today, one at a time
-    ///
-    /// Policies, admission, half and twice the flash, a flash drive lost, a restart: each
-    /// against the default over the same seeds, and the advice of the first minutes against
-    /// what was measured. Nothing outside the process is touched but DIRECTORY.
-    Choices(commands::lab::Choices),
-    /// Run published evaluations without one part of their models at a time, to see what it moves
-    Ablate(commands::lab::Ablate),
-    /// Write one page, report.html, of what `hotset lab run --out` has kept in a directory
-    Report(commands::lab::Report),
-}
-
 impl Command {
     /// Carries it out.
     pub fn run(self) -> Result<(), Failure> {
@@ -425,8 +195,10 @@ impl Command {
             Command::Sim(command) => commands::sim::run(&command),
             Command::Reference => commands::documents::reference(),
             Command::Openapi => commands::documents::openapi(),
-            Command::Completions { shell } => commands::documents::completions(shell),
-            Command::Man => commands::documents::manual(),
+            Command::Completions { shell } => {
+                commands::documents::completions(shell, Cli::command())
+            }
+            Command::Man => commands::documents::manual(Cli::command()),
         }
     }
 }

@@ -3,8 +3,8 @@
 pub mod advise;
 pub mod array;
 pub mod attach;
-mod change;
 pub mod check;
+pub mod daemon;
 pub mod documents;
 pub mod drill;
 pub mod explain;

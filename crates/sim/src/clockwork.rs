@@ -6,7 +6,7 @@ use crate::model::{Completed, Model, Op, Request};
 use crate::plan::check_span;
 use crate::rng::Rng;
 use crate::service::{ModelId, Service};
-use crate::trace_hash::Verb;
+use crate::verb::Verb;
 use block::{Extent, Fua, IoError, IoResult, Kind, Nanos};
 
 /// What the world has to hear of next.

@@ -15,7 +15,7 @@ use crate::operation::extent_of;
 use crate::pages::{Pages, Piece};
 use crate::rng::Rng;
 use crate::service::{Service, Span};
-use crate::trace_hash::Verb;
+use crate::verb::Verb;
 use block::{
     Buf, Extent, Fua, Geometry, IoResult, Kind, Lba, Nanos, Op, Payload, SECTOR_BYTES, Sectors,
     TargetId,

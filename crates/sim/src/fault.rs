@@ -7,7 +7,7 @@
 
 use crate::contents::Survival;
 use crate::rng::Rng;
-use crate::trace_hash::Verb;
+use crate::verb::Verb;
 use block::{Extent, Kind, Lba, Nanos, TargetId};
 use std::fmt;
 

@@ -28,6 +28,7 @@ mod rng;
 mod service;
 mod stream;
 mod trace_hash;
+mod verb;
 mod world;
 
 pub use contents::Survival;
@@ -44,5 +45,6 @@ pub use port::{Asked, Client, PortSpec};
 pub use rng::Rng;
 pub use service::{ModelId, Service, Span};
 pub use stream::LinkSpec;
-pub use trace_hash::{Event, Log, Verb};
+pub use trace_hash::{Event, Log};
+pub use verb::Verb;
 pub use world::World;

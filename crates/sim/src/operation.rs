@@ -8,7 +8,8 @@
 use crate::clockwork::Wake;
 use crate::fault::{Class, Strike};
 use crate::flight::{Flight, FlightId};
-use crate::trace_hash::{Event, Verb, ends};
+use crate::trace_hash::{Event, ends};
+use crate::verb::Verb;
 use crate::world::{Due, Target, World};
 use block::{
     Completion, Extent, Fua, IoError, IoResult, Kind, Nanos, Op, Payload, SECTOR_BYTES, Sectors,

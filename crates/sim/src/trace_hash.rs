@@ -7,56 +7,10 @@
 //! Of the bytes moved, only the first and the last eight of each write and
 //! send enter the hash: enough to notice a program that is not deterministic.
 
-use block::{Kind, Nanos, Op, ShardId, TargetId};
+use crate::verb::Verb;
+use block::{Kind, Nanos, ShardId, TargetId};
 use std::collections::VecDeque;
 use std::fmt;
-
-/// What an operation is, without what it carries.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Verb {
-    /// `Op::Read`.
-    Read,
-    /// `Op::Write`.
-    Write,
-    /// `Op::Zero`.
-    Zero,
-    /// `Op::Flush`.
-    Flush,
-    /// `Op::Discard`.
-    Discard,
-    /// `Op::Accept`.
-    Accept,
-    /// `Op::Connect`.
-    Connect,
-    /// `Op::Recv`.
-    Recv,
-    /// `Op::Send`.
-    Send,
-    /// `Op::Next`.
-    Next,
-    /// `Op::Take`.
-    Take,
-}
-
-impl Verb {
-    /// What `op` is.
-    #[inline]
-    pub fn of(op: &Op) -> Verb {
-        match op {
-            Op::Read(..) => Verb::Read,
-            Op::Write(..) => Verb::Write,
-            Op::Zero(_) => Verb::Zero,
-            Op::Flush => Verb::Flush,
-            Op::Discard(_) => Verb::Discard,
-            Op::Accept => Verb::Accept,
-            Op::Connect(_) => Verb::Connect,
-            Op::Recv(_) => Verb::Recv,
-            Op::Send(_) => Verb::Send,
-            Op::Next(..) => Verb::Next,
-            Op::Take(..) => Verb::Take,
-        }
-    }
-}
 
 /// One thing that happened in the world. Operations are named by their number
 /// in order of submission.

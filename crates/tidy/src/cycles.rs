@@ -106,7 +106,7 @@ fn check_against(tree: &Tree, allowed: &[Circle]) -> Vec<Finding> {
 mod tests {
     use super::*;
 
-    const TREE: [(&str, &str); 8] = [
+    const TREE: [(&str, &str); 11] = [
         (
             "crates/a/src/lib.rs",
             "mod x;\nmod y;\nmod z;\npub use x::X;\npub use z::deep::Z;\n",
@@ -133,16 +133,23 @@ mod tests {
             "use super::Cli;\nuse std::fmt;\nuse x::y::Z;\n",
         ),
         ("crates/a/tests/t.rs", "use a::X;\n"),
+        ("crates/c/src/lib.rs", "mod m;\nmod n;\n"),
+        ("crates/c/src/m.rs", "use crate::n;\npub struct M(n::N);\n"),
+        (
+            "crates/c/src/n.rs",
+            "pub struct N { m: Option<&'static crate::m::M>, of: crate::m::M }\n",
+        ),
     ];
 
     #[test]
     fn canary_modules_that_need_each_other_are_found() {
         let found: Vec<_> = check_against(&Tree::from_texts(&TREE), &[]);
         let found: Vec<_> = found.iter().map(|f| f.to_string()).collect();
-        assert_eq!(found.len(), 2, "{found:?}");
+        assert_eq!(found.len(), 3, "{found:?}");
         assert!(found[0].starts_with("crates/a/src/x.rs") && found[0].contains("a/src/y.rs"));
         assert!(!found[0].contains("deep.rs") && !found[0].contains("lib.rs"));
         assert!(found[1].starts_with("crates/b/src/main.rs"));
+        assert!(found[2].starts_with("crates/c/src/m.rs"));
     }
 
     #[test]
@@ -150,9 +157,10 @@ mod tests {
         let tree = Tree::from_texts(&TREE);
         let first: Circle = (&["crates/a/src/x.rs", "crates/a/src/y.rs"], "why");
         let second: Circle = (&["crates/b/src/main.rs", "crates/b/src/p.rs"], "why");
-        let third: Circle = (&["crates/a/src/z.rs"], "why");
-        assert!(check_against(&tree, &[first, second]).is_empty());
-        assert_eq!(check_against(&tree, &[first]).len(), 1);
-        assert_eq!(check_against(&tree, &[first, second, third]).len(), 1);
+        let third: Circle = (&["crates/c/src/m.rs", "crates/c/src/n.rs"], "why");
+        let none: Circle = (&["crates/a/src/z.rs"], "why");
+        assert!(check_against(&tree, &[first, second, third]).is_empty());
+        assert_eq!(check_against(&tree, &[first, third]).len(), 1);
+        assert_eq!(check_against(&tree, &[first, second, third, none]).len(), 1);
     }
 }

@@ -16,10 +16,10 @@ mod recording;
 mod session;
 mod volumes;
 
+use crate::app::App;
 use crate::events::Event;
 use crate::gate::Reader;
 use crate::problem::Problem;
-use crate::routes::App;
 use axum::Json;
 use axum::extract::State;
 use control::status::Status;

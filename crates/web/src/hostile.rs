@@ -4,10 +4,11 @@
 //! guard it, and who does not show the token gets nothing but the page and the sign-in.
 
 use crate::api;
+use crate::app::App;
 use crate::daemon::{Daemon, Report};
 use crate::events::Events;
 use crate::metrics;
-use crate::routes::{App, router};
+use crate::routes::router;
 use crate::serve::converse;
 use crate::tokens::Tokens;
 use axum::Router;

@@ -74,7 +74,7 @@ pub fn run(options: Options) -> Result<(), String> {
         let (tokens, fresh) = tokens::Tokens::load_or_make(&options.state.join("tokens"))?;
         let events = events::Events::load(&options.state.join("events"));
         let daemon = daemon::Daemon::new(options.control, events);
-        let app = routes::App::new(daemon, tokens, tls.is_some(), options.prices);
+        let app = app::App::new(daemon, tokens, tls.is_some(), options.prices);
         tokio::spawn(routes::watch(app.clone()));
         fresh.iter().for_each(|line| println!("{line}"));
         serve::serve(listener, tls, routes::router(app)).await

@@ -1,8 +1,7 @@
 //! What is where, and what every answer carries.
 
-pub use crate::app::App;
-
 use crate::api;
+use crate::app::App;
 use crate::gate::Reader;
 use crate::metrics;
 use crate::page;

@@ -2,7 +2,7 @@
 
 use super::table::{Table, bytes};
 use crate::Failure;
-use crate::cli::Control;
+use crate::commands::daemon::Control;
 use advise::sizing::replay::{Devices, replay};
 use advise::sizing::{Advice, EXAMPLE_PRICES, PriceBook, Subject};
 use advise::sizing::{advise, page, profile, sizes, volume};

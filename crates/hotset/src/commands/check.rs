@@ -2,7 +2,7 @@
 
 use super::table::count;
 use crate::Failure;
-use crate::cli::Control;
+use crate::commands::daemon::Control;
 use crate::configuration::{read, read_alone, warnings};
 use clap::Args;
 use control::client::Client;

@@ -1,8 +1,7 @@
 //! What is made from the definitions of commands and parameters.
 
 use crate::Failure;
-use crate::cli::Cli;
-use clap::CommandFactory;
+use clap::Command;
 use clap_complete::Shell;
 use std::io::{Write, stdout};
 
@@ -18,15 +17,15 @@ pub fn openapi() -> Result<(), Failure> {
     print(web::description().as_bytes())
 }
 
-pub fn completions(shell: Shell) -> Result<(), Failure> {
+pub fn completions(shell: Shell, mut of: Command) -> Result<(), Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "hotset", &mut script);
+    clap_complete::generate(shell, &mut of, "hotset", &mut script);
     print(&script)
 }
 
-pub fn manual() -> Result<(), Failure> {
+pub fn manual(of: Command) -> Result<(), Failure> {
     let mut page = Vec::new();
-    let manual = clap_mangen::Man::new(Cli::command());
+    let manual = clap_mangen::Man::new(of);
     manual.render(&mut page).map_err(Failure::runtime)?;
     print(&page)
 }

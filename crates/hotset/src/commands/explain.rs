@@ -3,7 +3,7 @@
 use super::status::rule;
 use super::table::{Table, bytes};
 use crate::Failure;
-use crate::cli::Control;
+use crate::commands::daemon::Control;
 use clap::Args;
 use control::client::Client;
 use control::config::Bytes;

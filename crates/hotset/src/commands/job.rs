@@ -2,7 +2,7 @@
 
 use super::table::Table;
 use crate::Failure;
-use crate::cli::{Change, Control};
+use crate::commands::daemon::{Change, Control};
 use clap::Subcommand;
 use control::client::Client;
 use control::job::Job as Listed;

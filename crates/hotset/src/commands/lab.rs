@@ -9,16 +9,149 @@ mod side;
 mod store;
 
 use crate::Failure;
-use crate::cli::{Campaign, Lab};
 use cache::log::Cleaning;
+use clap::{Args, Subcommand};
 use proof::campaign;
 use proof::crash::{self, Request};
 use proof::{kill, nodesim, portsim, stack, writeback};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use ablate::Ablate;
 pub use choices::Choices;
 pub use run::{Report, Run};
+
+#[derive(Args)]
+pub struct Campaign {
+    /// How many cases
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub cases: u64,
+    /// The first case's seed; the next have the numbers after it
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub seed: u64,
+    /// Threads
+    #[arg(long, value_name = "T", default_value_t = 1,
+          value_parser = clap::value_parser!(u64).range(1..=256))]
+    pub threads: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Subcommand)]
+pub enum Lab {
+    /// Kill simulated daemons and cut their power, and check every answer
+    ///
+    /// Exits with status 1 if an answer was wrong, or if the cuts of 1000 cases
+    /// or more never landed in one of the situations that are counted.
+    Crash {
+        /// How many cases; one that fails alone is made smaller and printed
+        #[arg(long, value_name = "N", default_value_t = 1000)]
+        cases: u64,
+        /// The first case's seed; the next have the numbers after it
+        #[arg(long, value_name = "S", default_value_t = 0)]
+        seed: u64,
+        /// Threads
+        #[arg(long, value_name = "T", default_value_t = 1,
+              value_parser = clap::value_parser!(u64).range(1..=256))]
+        threads: u64,
+        /// Short cases that are cut at every boundary of every disk operation instead
+        #[arg(long)]
+        boundaries: bool,
+        /// Also try the mutations of this file on a copy of the source tree that is the
+        /// current directory
+        #[arg(long, value_name = "FILE")]
+        mutations: Option<PathBuf>,
+        /// Cases of the log of write-back instead, in this mode
+        #[arg(long, value_name = "MODE", value_parser = ["ordered", "journaled", "coalesced"],
+              conflicts_with_all = ["boundaries", "mutations"])]
+        mode: Option<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Change simulated nodes while their disks are lost, and check every answer
+    ///
+    /// Exits with status 1 if an answer was wrong, or if 1000 cases or more never met
+    /// one of the situations that are counted.
+    Node(Campaign),
+    /// Kill the servers of a simulated kernel's block device, and check every answer
+    ///
+    /// Exits with status 1 if an answer was wrong, or if 1000 cases or more never met
+    /// one of the situations that are counted.
+    Port(Campaign),
+    /// Flip single bits in images of pools, and check what is served from each
+    ///
+    /// Exits with status 1 if an answer was wrong.
+    Flips {
+        /// How many bits, one at a time
+        #[arg(long, value_name = "N", default_value_t = 10_000)]
+        flips: u64,
+        /// The first flip's seed; the next have the numbers after it
+        #[arg(long, value_name = "S", default_value_t = 0)]
+        seed: u64,
+    },
+    /// Cut the power of PostgreSQL on ext4 on a volume, on paper, and recover each image
+    ///
+    /// Needs root, loop devices, nbdfuse and PostgreSQL. Exits with status 1 if a file
+    /// system or a database did not recover.
+    Stack {
+        /// How many transactions each of three clients commits
+        #[arg(long, value_name = "N", default_value_t = 200)]
+        transactions: u64,
+        /// How many random cuts, beside one after each flush
+        #[arg(long, value_name = "N", default_value_t = 200)]
+        between: usize,
+        /// At most so many of all these cuts, spread over the record
+        #[arg(long, value_name = "N", default_value_t = 1000)]
+        cuts: usize,
+        /// Kill so many daemons under the database instead, and let it recover through the next
+        #[arg(long, value_name = "N", conflicts_with_all = ["transactions", "between", "cuts"])]
+        kills: Option<u64>,
+        /// Draws the cuts, and what each leaves; or when each daemon is killed
+        #[arg(long, value_name = "S", default_value_t = 0)]
+        seed: u64,
+        /// Where its files go, 500 MB, in a place that the user postgres can reach; made
+        /// if missing, and overwritten
+        #[arg(
+            long,
+            value_name = "DIRECTORY",
+            default_value = "/var/tmp/hotset-stack"
+        )]
+        directory: PathBuf,
+    },
+    /// Kill real daemons of this program under load, and check every answer
+    ///
+    /// Needs fio. Exits with status 1 if an answer was wrong.
+    Kill {
+        /// How many daemons
+        #[arg(long, value_name = "N", default_value_t = 200)]
+        rounds: u64,
+        /// Draws the load and the moments
+        #[arg(long, value_name = "S", default_value_t = 0)]
+        seed: u64,
+        /// Where its files go, 200 MB; made if missing, and overwritten
+        #[arg(long, value_name = "DIRECTORY", default_value = "var/kill")]
+        directory: PathBuf,
+    },
+    /// List the published evaluations that can be run again
+    List,
+    /// Run published evaluations again in virtual time, and compare
+    ///
+    /// On models of the drives, controllers and links that were evaluated. Prints what was
+    /// published beside what came out; a figure that is out of tolerance is printed as such,
+    /// and is no failure.
+    Run(Run),
+    /// Run the load of published evaluations with each choice of today, one at a time
+    ///
+    /// Policies, admission, half and twice the flash, a flash drive lost, a restart: each
+    /// against the default over the same seeds, and the advice of the first minutes against
+    /// what was measured. Nothing outside the process is touched but DIRECTORY.
+    Choices(Choices),
+    /// Run published evaluations without one part of their models at a time, to see what it moves
+    Ablate(Ablate),
+    /// Write one page, report.html, of what `hotset lab run --out` has kept in a directory
+    Report(Report),
+}
 
 pub fn run(command: Lab) -> Result<(), Failure> {
     match command {

@@ -3,7 +3,7 @@
 use super::status::pools;
 use super::text::{Argument, argument};
 use crate::Failure;
-use crate::cli::{Change, Control};
+use crate::commands::daemon::{Change, Control};
 use clap::Subcommand;
 use control::client::Client;
 use control::protocol::{NamedOrNew, Request};

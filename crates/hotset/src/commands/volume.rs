@@ -1,12 +1,83 @@
 //! `hotset volume`.
 
+use super::daemon::{Change, Control};
 use super::status::volumes;
 use super::text::{Argument, argument};
 use crate::Failure;
-use crate::cli::Volume;
+use clap::Subcommand;
 use control::client::Client;
 use control::protocol::Request;
 use control::section::Section;
+
+#[derive(Subcommand)]
+pub enum Volume {
+    /// List the volumes
+    List {
+        #[command(flatten)]
+        control: Control,
+    },
+    /// Set the caching mode of a volume
+    SetMode {
+        #[command(flatten)]
+        change: Change,
+        /// The volume
+        volume: String,
+        /// write-through, write-around or pass-through
+        mode: String,
+    },
+    /// Hold writes and flush the origin, for a snapshot of it
+    ///
+    /// Reads go on. Clients' writes wait until the volume is resumed.
+    Quiesce {
+        #[command(flatten)]
+        control: Control,
+        /// The volume
+        volume: String,
+    },
+    /// Resume the writes of a quiesced volume
+    Resume {
+        #[command(flatten)]
+        control: Control,
+        /// The volume
+        volume: String,
+    },
+    /// Invalidate what is cached of a volume whose origin others have changed
+    Invalidate {
+        #[command(flatten)]
+        control: Control,
+        /// The volume
+        volume: String,
+    },
+    /// Add a volume and offer it to clients
+    Add {
+        #[command(flatten)]
+        change: Change,
+        /// Its name
+        volume: String,
+        /// A device of the configuration, the path of a file or block device, or an NBD URI
+        #[arg(long)]
+        origin: String,
+        /// The pool it is cached in
+        #[arg(long)]
+        pool: String,
+        /// write-through, write-around or pass-through
+        #[arg(long)]
+        mode: Option<String>,
+        /// Its size, such as 10GiB; all of the origin unless given
+        #[arg(long)]
+        size: Option<String>,
+        /// Refuse every write of clients
+        #[arg(long)]
+        read_only: bool,
+    },
+    /// Remove a volume once its requests in flight have ended; its data stay on the origin
+    Remove {
+        #[command(flatten)]
+        change: Change,
+        /// The volume
+        volume: String,
+    },
+}
 
 pub fn run(command: Volume) -> Result<(), Failure> {
     let (change, request) = match command {

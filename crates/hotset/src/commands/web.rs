@@ -1,7 +1,7 @@
 //! `hotset web`.
 
 use crate::Failure;
-use crate::cli::Control;
+use crate::commands::daemon::Control;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 

@@ -69,8 +69,12 @@ impl<'a> Graph<'a> {
     fn of_one(&self, at: usize) -> BTreeSet<usize> {
         let module = &self.modules[at];
         let own = module.children.keys().map(String::as_str);
+        let brought = module.imports.iter().map(|import| import.name.as_str());
         let starts = ["crate", "super", "self"].into_iter().chain(own);
-        let in_place = starts.flat_map(|start| named(&module.body, start));
+        let starts: BTreeSet<_> = starts.chain(brought).collect();
+        let in_place = starts
+            .into_iter()
+            .flat_map(|start| named(&module.body, start));
         // What a module only hands on of those inside it, it does not need itself.
         let is_own = |start: &String| *start == "self" || module.children.contains_key(start);
         let is_declared = |at: usize| module.body[..at].ends_with("mod ");
@@ -98,7 +102,10 @@ impl<'a> Graph<'a> {
             "crate" => self.top(at),
             "self" => at,
             "super" => self.modules[at].parent?,
-            name => *self.modules[at].children.get(name)?,
+            name => match self.modules[at].children.get(name) {
+                Some(child) => *child,
+                None => return self.imported(at, path, steps),
+            },
         };
         while let Some((name, after)) = rest.split_first() {
             *steps += 1;
@@ -106,20 +113,33 @@ impl<'a> Graph<'a> {
                 return Some(here);
             }
             let module = &self.modules[here];
-            let is_it = |import: &&Import| import.name == *name;
             if name == "super" {
                 here = module.parent?;
             } else if let Some(child) = module.children.get(name) {
                 here = *child;
-            } else if let Some(import) = module.imports.iter().find(is_it) {
-                let whole = [&import.path[..], after].concat();
-                return self.resolve(here, &whole, steps);
+            } else if self.import(here, name).is_some() {
+                return self.imported(here, rest, steps);
             } else {
                 return Some(here);
             }
             rest = after;
         }
         Some(here)
+    }
+
+    /// What `path` names in the module `here`, which imports its first name.
+    fn imported(&self, here: usize, path: &[String], steps: &mut usize) -> Option<usize> {
+        let (name, after) = path.split_first()?;
+        *steps += 1;
+        let import = self
+            .import(here, name)
+            .filter(|import| *steps <= STEPS_MAX && import.path[0] != *name)?;
+        self.resolve(here, &[&import.path[..], after].concat(), steps)
+    }
+
+    fn import(&self, here: usize, name: &str) -> Option<&Import> {
+        let imports = &self.modules[here].imports;
+        imports.iter().find(|import| import.name == name)
     }
 
     fn top(&self, mut at: usize) -> usize {

@@ -88,7 +88,7 @@ fn spread(tree: &str, above: &[String], imports: &mut Vec<Import>) {
 /// Paths that begin with `start` and go on, named anywhere in `code`.
 pub(super) fn named(code: &str, start: &str) -> Vec<Vec<String>> {
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
-    let begins = words(code, start).filter(|&at| !code[..at].trim_end().ends_with(':'));
+    let begins = words(code, start).filter(|&at| !code[..at].trim_end().ends_with("::"));
     let whole = |at: usize| {
         let rest = &code[at..];
         let end = rest.find(|c: char| !is_name(c) && c != ':');

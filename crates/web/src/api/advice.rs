@@ -4,9 +4,9 @@
 //! but that it would hold all of them, and each size says on which side it is.
 
 use super::body::Path;
+use crate::app::App;
 use crate::gate::Reader;
 use crate::problem::Problem;
-use crate::routes::App;
 use advise::sizing::{EXAMPLE_PRICES, Outcome, PriceBook, volume};
 use axum::Json;
 use axum::extract::State;

@@ -1,8 +1,8 @@
 //! Changes of the daemon.
 
+use crate::app::App;
 use crate::gate::Operator;
 use crate::problem::Problem;
-use crate::routes::App;
 use axum::http::StatusCode;
 use control::protocol::Request;
 

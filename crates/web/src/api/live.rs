@@ -3,9 +3,9 @@
 //! Invariant: what a viewer has seen last is at most [`INTERVAL`] old, and what it takes to ask:
 //! the next is asked for so long after the last one came from the daemon, whoever had asked then.
 
+use crate::app::App;
 use crate::gate::Reader;
 use crate::problem::Problem;
-use crate::routes::App;
 use axum::extract::State;
 use axum::response::Sse;
 use axum::response::sse::Event;

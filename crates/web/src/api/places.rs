@@ -3,9 +3,9 @@
 //!
 //! Not here: whether a device may be overwritten; the daemon decides that.
 
+use crate::app::App;
 use crate::gate::Reader;
 use crate::problem::Problem;
-use crate::routes::App;
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};

@@ -2,9 +2,9 @@
 
 use super::body::{Body, Device, Path};
 use super::change::change;
+use crate::app::App;
 use crate::gate::Operator;
 use crate::problem::Problem;
-use crate::routes::App;
 use axum::extract::State;
 use axum::http::StatusCode;
 use control::protocol::Request;

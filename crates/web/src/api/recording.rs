@@ -5,9 +5,9 @@
 //!     a client that has gone ends its recording
 
 use super::body::{Body, Path};
+use crate::app::App;
 use crate::gate::Operator;
 use crate::problem::Problem;
-use crate::routes::App;
 use axum::body::{Body as Content, Bytes};
 use axum::extract::State;
 use axum::http::{StatusCode, header};

@@ -1,8 +1,8 @@
 //! Signing a browser in and out.
 
 use super::body::Body;
+use crate::app::App;
 use crate::problem::Problem;
-use crate::routes::App;
 use crate::tokens::Role;
 use axum::Json;
 use axum::extract::State;

@@ -2,9 +2,9 @@
 
 use super::body::{Body, Device, Path, Query};
 use super::change::change;
+use crate::app::App;
 use crate::gate::{Operator, Reader};
 use crate::problem::Problem;
-use crate::routes::App;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;

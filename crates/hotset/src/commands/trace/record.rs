@@ -2,7 +2,7 @@
 
 use super::convert::{Output, output_format};
 use crate::Failure;
-use crate::cli::Control;
+use crate::commands::daemon::Control;
 use crate::commands::table::count;
 use crate::commands::traces::format;
 use clap::Args;

@@ -1,0 +1,57 @@
+//! How a command reaches a running daemon, and changes it and its configuration file.
+
+use crate::Failure;
+use clap::Args;
+use control::client::Client;
+use control::protocol::Request;
+use std::path::PathBuf;
+
+#[derive(Args)]
+pub struct Control {
+    /// The daemon's control socket
+    #[arg(
+        long,
+        value_name = "PATH",
+        env = "HOTSET_CONTROL",
+        default_value = "/run/hotset/control.sock"
+    )]
+    pub control: PathBuf,
+}
+
+/// A change that the configuration file says too, unless it is temporary.
+#[derive(Args)]
+pub struct Change {
+    #[command(flatten)]
+    pub control: Control,
+    /// Leave the configuration file as it is: the change holds until the daemon ends
+    #[arg(long)]
+    pub temporary: bool,
+}
+
+impl Control {
+    /// A change that no file says.
+    pub fn once(self) -> Change {
+        Change {
+            control: self,
+            temporary: true,
+        }
+    }
+}
+
+impl Change {
+    /// Has `request` carried out, and the file say the same unless it is temporary.
+    pub fn carry_out(&self, request: &Request) -> Result<(), Failure> {
+        let mut client = Client::connect(&self.control.control).map_err(Failure::runtime)?;
+        amend::change(&mut client, request, self.temporary).map_err(Failure::runtime)
+    }
+}
+
+/// How often to look, from 0.05 seconds to a day.
+pub fn interval(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (0.05..=86_400.0).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err("choose from 0.05 to 86400".into())
+    }
+}
