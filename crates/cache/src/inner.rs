@@ -5,16 +5,17 @@ use crate::counters::Counters;
 use crate::flights::Flights;
 use crate::freeze::Freeze;
 use crate::modes::{Mode, Rules};
+use crate::origin::Origin;
 use crate::sequential::Sequential;
 use crate::writes::Writes;
-use block::{BoxDevice, Device, Extent, Geometry, IoResult, Kind, Lba};
+use block::{Device, Extent, Geometry, IoResult, Kind, Lba};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 pub(crate) struct Inner<P: Device> {
     pub(crate) core: Rc<Core<P>>,
     pub(crate) freeze: Freeze,
-    pub(crate) origin: BoxDevice,
+    pub(crate) origin: Origin,
     pub(crate) geometry: Geometry,
     /// Blocks from here on do not fit whole into the volume, or have no key.
     pub(crate) cacheable_end: Lba,

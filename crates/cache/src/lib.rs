@@ -43,6 +43,7 @@ mod inner;
 mod lines;
 pub mod log;
 mod modes;
+mod origin;
 mod pool_device;
 mod pool_write;
 mod read;

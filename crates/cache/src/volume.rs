@@ -8,6 +8,7 @@ use crate::freeze::Freeze;
 use crate::inner::Inner;
 use crate::lines::BLOCK_SECTORS;
 use crate::modes::Mode;
+use crate::origin::Origin;
 use crate::sequential::Sequential;
 use crate::writes::Writes;
 use crate::{read, write};
@@ -71,7 +72,7 @@ impl<P: Device> Volume<P> {
         core.volume_counters.borrow_mut().push(counters.clone());
         Ok(Volume(Rc::new(Inner {
             freeze: Freeze::default(),
-            origin,
+            origin: Origin::new(origin),
             geometry,
             cacheable_end: Lba(blocks * BLOCK_SECTORS),
             flights,

@@ -16,6 +16,7 @@ use crate::finish::Finish;
 use crate::flights::WriteFlight;
 use crate::inner::Inner;
 use crate::lines::{BLOCK_BYTES, BLOCK_SECTORS, Part, covering, extent_of, inside};
+use crate::origin::Marked;
 use crate::pool_write::PoolWrite;
 use crate::state::Place;
 use block::{BoxDevice, Device, Extent, Fua, IoResult, Kind, Seen, Shared};
@@ -39,8 +40,8 @@ pub(crate) async fn write<P: Device>(
     };
     let this = volume.clone();
     Finish::new(volume.core.env.spawn.clone(), async move {
-        begun.are_marked().await;
-        let origin = this.origin.write(extent.start, data, fua);
+        let origin = this.origin.marked(begun.marked().await);
+        let origin = origin.write(extent.start, data, fua);
         let result = if updates.is_empty() {
             origin.await
         } else {
@@ -66,8 +67,8 @@ pub(crate) async fn change<P: Device>(
     let begun = begin(volume, extent);
     let this = volume.clone();
     Finish::new(volume.core.env.spawn.clone(), async move {
-        begun.are_marked().await;
-        let result = work(&this.origin).await;
+        let origin = this.origin.marked(begun.marked().await);
+        let result = work(origin).await;
         end(&this, begun, result)
     })
     .await
@@ -99,11 +100,9 @@ struct Begun {
 }
 
 impl Begun {
-    /// Waits until the pool's devices know of it.
-    async fn are_marked(&self) {
-        if let Some(marking) = &self.marking {
-            marking.known().await;
-        }
+    /// Once the pool's devices know of it.
+    async fn marked(&self) -> Marked {
+        Marked::known(self.marking.as_ref()).await
     }
 }
 

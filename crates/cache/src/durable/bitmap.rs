@@ -6,11 +6,11 @@
 
 use super::io::{Do, perform};
 use super::superblocks::write_superblocks;
-use super::{Bits, Durable};
+use super::{Bits, Durable, PoolState};
 use crate::core::Core;
 use crate::counters::Counter;
 use crate::devices::Member;
-use block::{Device, Fua, Regions};
+use block::{Device, Fua, Proof, Regions};
 use futures_util::future::join_all;
 use layout::{BLOCK_BYTES, Bitmap};
 use std::cell::Cell;
@@ -46,20 +46,20 @@ impl Marking {
         loose.push((self.volume, self.blocks.clone()));
     }
 
-    /// Waits until every member knows, of the region and of the volume's id.
-    pub(crate) async fn known(&self) {
+    /// Once every member knows, of the regions and of the volume's id.
+    pub(crate) async fn known(&self) -> Proof {
         let durable = &self.durable;
-        let given = || {
-            let held = durable
-                .superblock
-                .proof(|pool| self.volume < pool.next_volume);
-            held.is_some()
+        let given = |pool: &PoolState| self.volume < pool.next_volume;
+        let known = || {
+            let _given = durable.superblock.proof(given)?;
+            durable.table.proof(self.bits)
         };
-        let known = || given() && durable.table.proof(self.bits).is_some();
-        if !known() {
-            durable.signal.notify();
-            durable.marked.until(known).await;
+        if let Some(known) = known() {
+            return known;
         }
+        durable.signal.notify();
+        durable.marked.until(|| known().is_some()).await;
+        known().expect("nothing came between")
     }
 }
 

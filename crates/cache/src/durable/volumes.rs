@@ -94,7 +94,7 @@ impl<P: Device> Cache<P> {
         for (_, blocks) in loose.iter().filter(|(volume, _)| *volume == old) {
             let marking = Marking::begin(durable, id, blocks);
             marking.stay();
-            marking.known().await;
+            let _known = marking.known().await;
         }
     }
 

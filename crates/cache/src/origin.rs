@@ -1,0 +1,44 @@
+//! A volume's origin, as requests reach it.
+//!
+//! Invariant: it is changed ⟹ the devices of a pool that remembers have had the regions marked.
+
+use crate::durable::Marking;
+use block::{BoxDevice, Buf, Content, Device, Extent, IoResult, Lba, Proof};
+
+/// That what is to change is marked. A pool that forgets marks nothing.
+pub(crate) struct Marked(#[expect(dead_code, reason = "asked for, never looked at")] Option<Proof>);
+
+impl Marked {
+    /// Once the pool's devices know.
+    pub(crate) async fn known(marking: Option<&Marking>) -> Marked {
+        Marked(match marking {
+            Some(marking) => Some(marking.known().await),
+            None => None,
+        })
+    }
+}
+
+pub(crate) struct Origin(BoxDevice);
+
+impl Origin {
+    pub(crate) fn new(device: BoxDevice) -> Origin {
+        Origin(device)
+    }
+
+    pub(crate) async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
+        self.0.read(at, buf).await
+    }
+
+    pub(crate) async fn extents(
+        &self,
+        extent: Extent,
+        out: &mut Vec<(Extent, Content)>,
+    ) -> IoResult {
+        self.0.extents(extent, out).await
+    }
+
+    /// What may be changed, where it is marked.
+    pub(crate) fn marked(&self, _marked: Marked) -> &BoxDevice {
+        &self.0
+    }
+}
