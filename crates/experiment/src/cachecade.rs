@@ -214,8 +214,13 @@ impl Scale {
         if quick { Scale::QUICK } else { Scale::FULL }
     }
 
+    /// Of the quick form half a drive, so that a choice may have twice that.
     const fn load(quick: bool) -> Scale {
-        if quick { Scale::QUICK } else { Scale::part(40) }
+        let half = Scale {
+            flash: Sectors(FLASH.0 / 2),
+            ..Scale::QUICK
+        };
+        if quick { half } else { Scale::part(40) }
     }
 
     /// A tenth.
