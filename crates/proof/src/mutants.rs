@@ -19,6 +19,8 @@ const NODES: &str = "node";
 
 /// What a campaign exits with when it has seen something wrong.
 pub const VIOLATION: i32 = 1;
+/// And when it was asked for what it does not know.
+const MISUSED: i32 = 2;
 
 /// One fault.
 #[derive(Clone, Debug, Deserialize)]
@@ -158,15 +160,16 @@ impl Copy {
         if !self.cargo("build", &what)?.success() {
             return Ok(None);
         }
-        let arguments = arguments.iter().map(String::as_str);
-        let run: Vec<_> = what
-            .iter()
-            .copied()
-            .chain(["--"])
-            .chain(arguments)
-            .collect();
-        let caught = self.cargo("run", &run)?.code() == Some(VIOLATION);
-        Ok(Some(if caught { Fate::Caught } else { Fate::Survived }))
+        let given = arguments.iter().map(String::as_str);
+        let run: Vec<_> = what.iter().copied().chain(["--"]).chain(given).collect();
+        match self.cargo("run", &run)?.code() {
+            Some(VIOLATION) => Ok(Some(Fate::Caught)),
+            Some(MISUSED) => Err(format!(
+                "{example} does not take {arguments:?}: {}",
+                fs::read_to_string(self.0.join(LOG)).unwrap_or_default()
+            )),
+            _ => Ok(Some(Fate::Survived)),
+        }
     }
 
     /// `None` if it does not compile.
@@ -189,6 +192,8 @@ impl Copy {
         command.current_dir(&self.0);
         // A mutation may leave code unused or never true.
         command.env("RUSTFLAGS", "--cap-lints=allow");
+        // Each differs from the one before by a function.
+        command.env("CARGO_INCREMENTAL", "1");
         command.args([verb, "--quiet"]).args(arguments);
         command
             .stderr(log.try_clone().map_err(explain)?)
