@@ -213,6 +213,20 @@ impl<P: Platform> Node<P> {
             Some(seen) => seen.role.as_ref().map(|(role, _)| *role),
             None => return Err(ended(&name)),
         };
+        // Whoever looks while it ends is told so.
+        self.jobs.borrow_mut().cancelled.insert(name.clone());
+        if let Err(why) = self.end(&name, role).await {
+            self.jobs.borrow_mut().cancelled.remove(&name);
+            return Err(why);
+        }
+        self.platform.event(Event::JobCancelled {
+            job: name.to_string(),
+        });
+        Ok(())
+    }
+
+    /// Has a job end, which is about that role of an array.
+    async fn end(&self, name: &JobName, role: Option<usize>) -> Result<(), Refusal> {
         match name.kind {
             JobKind::Resync => {
                 return Err(format!(
@@ -242,15 +256,11 @@ impl<P: Platform> Node<P> {
                 ));
             }
             JobKind::Detach => {
-                if let Some((_, detaching)) = self.detaching(&name) {
+                if let Some((_, detaching)) = self.detaching(name) {
                     detaching.cancel();
                 }
             }
         }
-        self.platform.event(Event::JobCancelled {
-            job: name.to_string(),
-        });
-        self.jobs.borrow_mut().cancelled.insert(name);
         Ok(())
     }
 }

@@ -1,7 +1,10 @@
-//! Scrubs that begin by themselves, on a node in virtual time.
+//! Scrubs that begin by themselves, and exchanges of members, on a node in virtual time.
 
 use block::{Geometry, Nanos, Sectors};
+use control::job::{Job, JobState};
+use control::protocol::{NamedOrNew, Request};
 use control::status::Array;
+use futures_util::future::join;
 use node::Before;
 use shard::Local;
 use sim::{Budget, DiskSpec, Outcome, Sim, SimDriver, World};
@@ -81,14 +84,18 @@ struct Bench {
 }
 
 impl Bench {
+    async fn serve(&self) -> Running {
+        let platform = SimPlatform::new(self.machine.clone(), self.local.clone());
+        let frontend = Direct::new(self.local.env());
+        let node = Running::start(&self.config, platform, frontend).await;
+        node.expect("it starts")
+    }
+
     /// Looks at the arrays after each of these spans of a node's life, in seconds, which ends
     /// in order. `begun` is called once it serves.
     async fn watch(&self, spans: &[u64], begun: impl FnOnce()) -> Vec<Vec<Array>> {
-        let platform = SimPlatform::new(self.machine.clone(), self.local.clone());
         let timer = self.local.env().timer;
-        let frontend = Direct::new(self.local.env());
-        let node = Running::start(&self.config, platform, frontend).await;
-        let node = node.expect("it starts");
+        let node = self.serve().await;
         begun();
         let mut seen = Vec::new();
         let began = timer.now();
@@ -196,4 +203,44 @@ fn of_arrays_that_share_a_controller_one_is_scrubbed_at_a_time() {
             );
         });
     }
+}
+
+#[test]
+fn an_exchange_that_is_cancelled_is_at_no_time_one_that_failed() {
+    let text = CONFIG.replace("INTERVAL", "0s") + "[[device]]\nname = \"c\"\npath = \"/c\"\n";
+    on_mirrors(text, 2048, async |bench| {
+        let timer = bench.local.env().timer;
+        let node = bench.serve().await;
+        let replace = Request::ReplaceMember {
+            array: "mirror".into(),
+            member: "b".into(),
+            device: NamedOrNew::Named("c".into()),
+            overwrite: true,
+        };
+        node.ask(replace).await.expect("it is begun");
+        let job = async || -> Option<Job> {
+            let jobs = node.status().await.expect("a status is given").jobs;
+            jobs.into_iter().find(|job| job.name == "replace:mirror")
+        };
+        let seen_until = async |state: JobState| {
+            let mut seen = Vec::new();
+            while seen.last() != Some(&state) && seen.len() < 10_000 {
+                seen.extend(job().await.map(|job| job.state));
+                timer.sleep(Nanos::from_millis(1)).await;
+            }
+            seen
+        };
+        seen_until(JobState::Running).await;
+        let cancel = Request::CancelJob {
+            job: "replace:mirror".into(),
+        };
+        let (cancelled, seen) = join(node.ask(cancel), seen_until(JobState::Cancelled)).await;
+        cancelled.expect("it can be");
+        assert!(!seen.contains(&JobState::Failed), "{seen:?}");
+        assert_eq!(
+            job().await.expect("it is listed").state,
+            JobState::Cancelled
+        );
+        node.stop().await.expect("it stops");
+    });
 }
