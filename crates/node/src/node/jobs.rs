@@ -215,7 +215,7 @@ impl<P: Platform> Node<P> {
         };
         // Whoever looks while it ends is told so.
         self.jobs.borrow_mut().cancelled.insert(name.clone());
-        if let Err(why) = self.end(&name, role).await {
+        if let Err(why) = self.end_job(&name, role).await {
             self.jobs.borrow_mut().cancelled.remove(&name);
             return Err(why);
         }
@@ -226,7 +226,7 @@ impl<P: Platform> Node<P> {
     }
 
     /// Has a job end, which is about that role of an array.
-    async fn end(&self, name: &JobName, role: Option<usize>) -> Result<(), Refusal> {
+    async fn end_job(&self, name: &JobName, role: Option<usize>) -> Result<(), Refusal> {
         match name.kind {
             JobKind::Resync => {
                 return Err(format!(
