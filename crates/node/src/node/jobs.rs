@@ -213,7 +213,7 @@ impl<P: Platform> Node<P> {
             Some(seen) => seen.role.as_ref().map(|(role, _)| *role),
             None => return Err(ended(&name)),
         };
-        // Whoever looks while it ends is told so.
+        // Whoever looks while it ends finds it cancelled.
         self.jobs.borrow_mut().cancelled.insert(name.clone());
         if let Err(why) = self.end_job(&name, role).await {
             self.jobs.borrow_mut().cancelled.remove(&name);
