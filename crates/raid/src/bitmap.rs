@@ -139,14 +139,14 @@ impl Bitmap {
             if self.intent.begin(region) && self.unmarked.borrow_mut().remove(&region) {
                 self.again.set(self.again.get() + 1);
             }
-            if self.intent.proof(region..region + 1).is_none() {
-                self.stale.borrow_mut().insert(region / REGIONS);
-            }
         }
         let proof = || self.intent.proof(range.clone());
         if let Some(proof) = proof() {
             return Ok(proof);
         }
+        let unproved = |region: &usize| self.intent.proof(*region..region + 1).is_none();
+        let stale = range.clone().filter(unproved).map(|r| r / REGIONS);
+        self.stale.borrow_mut().extend(stale);
         Box::pin(self.write(core, || proof().is_some())).await?;
         Ok(proof().expect("marked, and written since"))
     }

@@ -11,9 +11,9 @@ use layout::Uuid;
 use layout::array::bitmap::{self, REGIONS_MAX};
 use layout::array::journal::slot_sectors;
 use layout::array::superblock::{
-    FieldsRow, Found, LostRow, RoleRow, StartRow, SuperblockRow, claims, open, padded,
+    FieldsRow, Found, LostRow, RoleRow, StartRow, SuperblockRow, claims, open,
 };
-use layout::array::{ALIGNMENT, JOURNAL, NUMBER_MAX};
+use layout::array::{ALIGNMENT, JOURNAL, NUMBER_MAX, padded};
 
 pub(crate) use layout::array::superblock::HISTORY_MAX;
 pub use layout::array::superblock::{BAD_MAX, NAME_BYTES_MAX, ROLE_SPARE};

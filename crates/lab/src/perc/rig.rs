@@ -7,7 +7,7 @@ use super::scale::DRIVE;
 use block::Env;
 use control::status::Member;
 use experiment::controllers::{SIDES, TOPOLOGY, VOLUME, machine};
-use experiment::rig::{Rig as Node, Volume, Watch, run_on, topology};
+use experiment::rig::{Rig as Node, Volume, run_on, topology};
 use sim::World;
 use sim::model::catalogue::controller::H710P;
 use sim::model::{ControllerParameters, Figure};
@@ -32,7 +32,6 @@ pub struct Rig {
     /// What requests go to: the stripe, or the mirror.
     pub volume: Volume,
     node: Node,
-    watch: Watch,
 }
 
 impl Rig {
@@ -47,7 +46,7 @@ impl Rig {
 
     /// The legs of the mirror, as `hotset status` has them.
     pub async fn legs(&self) -> Result<Vec<Member>, String> {
-        let arrays = self.watch.status().await?.arrays.into_iter();
+        let arrays = self.node.watch().status().await?.arrays.into_iter();
         let mut mirrors = arrays.filter(|array| array.name == MIRROR);
         let mirror = mirrors.next().ok_or("one controller has no other")?;
         Ok(mirror.members)
@@ -74,7 +73,6 @@ pub fn run<T: 'static>(
         let rig = Rig {
             env: node.env.clone(),
             volume: node.volume(VOLUME)?,
-            watch: node.watch(),
             node,
         };
         test(rig).await
@@ -87,9 +85,9 @@ fn configuration(sides: &[&str]) -> String {
     let [one] = sides else {
         return TOPOLOGY.into();
     };
-    let of = |side: &&str| format!("stripe-{side}");
-    let gone = SIDES.iter().filter(|side| !sides.contains(side));
-    let gone: Vec<_> = gone
+    let of = |side: &str| format!("stripe-{side}");
+    let others = SIDES.iter().filter(|side| *side != one);
+    let gone: Vec<_> = others
         .flat_map(|side| [format!("controller = \"{side}\""), of(side)])
         .collect();
     let sections = TOPOLOGY.split("\n\n");

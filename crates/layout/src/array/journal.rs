@@ -4,7 +4,7 @@
 //! of 4096 bytes, the same header once more if its slot has room for that, then
 //! the bytes of its runs one after the other.
 
-use super::{MEMBERS_MAX, NUMBER_MAX, has_checksum, set_checksum, superblock::padded};
+use super::{MEMBERS_MAX, NUMBER_MAX, has_checksum, padded, set_checksum};
 use crate::record::record;
 use crate::{BLOCK_BYTES, BLOCK_SECTORS, Uuid};
 use block::Sectors;

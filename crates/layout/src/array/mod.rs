@@ -11,6 +11,7 @@ pub mod bitmap;
 pub mod journal;
 pub mod superblock;
 
+use crate::record::Plain;
 use block::{SECTOR_BYTES, Sectors};
 use crc_fast::{CrcAlgorithm, Digest};
 
@@ -29,6 +30,18 @@ pub const ALIGNMENT: Sectors = Sectors(2048);
 
 const _: () = assert!(SUPERBLOCKS[1].0 * SECTOR_BYTES == crate::BLOCK_BYTES as u64);
 const _: () = assert!(SUPERBLOCKS[1].0 + 8 <= BITMAP.0 && BITMAP.0 + 8 <= JOURNAL.0);
+
+/// As many of `rows` as there are, then zeroes.
+///
+/// # Panics
+///
+/// If there is no room for all.
+pub fn padded<T: Plain, const N: usize>(rows: impl ExactSizeIterator<Item = T>) -> [T; N] {
+    assert!(rows.len() <= N, "{} rows, but room for {N}", rows.len());
+    let mut all = [T::ZERO; N];
+    all.iter_mut().zip(rows).for_each(|(at, row)| *at = row);
+    all
+}
 
 /// The checksum of `block` with the four bytes at `at` taken as zeroes.
 fn checksum(block: &[u8], at: usize) -> [u8; 4] {

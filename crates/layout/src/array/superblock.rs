@@ -6,7 +6,7 @@
 
 use super::{MEMBERS_MAX, has_checksum, set_checksum};
 use crate::BLOCK_BYTES;
-use crate::record::{Plain, record};
+use crate::record::record;
 
 const MAGIC: [u8; 8] = *b"hotsetAR";
 const VERSION: u32 = 2;
@@ -113,18 +113,6 @@ pub struct Found {
     pub row: Box<SuperblockRow>,
     /// Of version 1: how often its event was rewritten.
     pub former: Option<u32>,
-}
-
-/// As many of `rows` as there are, then zeroes.
-///
-/// # Panics
-///
-/// If there is no room for all.
-pub fn padded<T: Plain, const N: usize>(rows: impl ExactSizeIterator<Item = T>) -> [T; N] {
-    assert!(rows.len() <= N, "{} rows, but room for {N}", rows.len());
-    let mut all = [T::ZERO; N];
-    all.iter_mut().zip(rows).for_each(|(at, row)| *at = row);
-    all
 }
 
 /// Whether `block` says that it is a superblock, be it sound or not.
