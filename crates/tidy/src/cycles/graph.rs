@@ -104,7 +104,7 @@ impl<'a> Graph<'a> {
             "super" => self.modules[at].parent?,
             name => match self.modules[at].children.get(name) {
                 Some(child) => *child,
-                None => return self.imported(at, path, steps),
+                None => return self.imported(at, self.import(at, name)?, rest, steps),
             },
         };
         while let Some((name, after)) = rest.split_first() {
@@ -117,8 +117,8 @@ impl<'a> Graph<'a> {
                 here = module.parent?;
             } else if let Some(child) = module.children.get(name) {
                 here = *child;
-            } else if self.import(here, name).is_some() {
-                return self.imported(here, rest, steps);
+            } else if let Some(import) = self.import(here, name) {
+                return self.imported(here, import, after, steps);
             } else {
                 return Some(here);
             }
@@ -127,13 +127,18 @@ impl<'a> Graph<'a> {
         Some(here)
     }
 
-    /// What `path` names in the module `here`, which imports its first name.
-    fn imported(&self, here: usize, path: &[String], steps: &mut usize) -> Option<usize> {
-        let (name, after) = path.split_first()?;
+    /// What `after` names in what the module `here` imports by `import`.
+    fn imported(
+        &self,
+        here: usize,
+        import: &Import,
+        after: &[String],
+        steps: &mut usize,
+    ) -> Option<usize> {
         *steps += 1;
-        let import = self
-            .import(here, name)
-            .filter(|import| *steps <= STEPS_MAX && import.path[0] != *name)?;
+        if *steps > STEPS_MAX || import.path[0] == import.name {
+            return None;
+        }
         self.resolve(here, &[&import.path[..], after].concat(), steps)
     }
 
