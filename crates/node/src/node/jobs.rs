@@ -214,9 +214,11 @@ impl<P: Platform> Node<P> {
             None => return Err(ended(&name)),
         };
         // Whoever looks while it ends finds it cancelled.
-        self.jobs.borrow_mut().cancelled.insert(name.clone());
+        let is_first = self.jobs.borrow_mut().cancelled.insert(name.clone());
         if let Err(why) = self.end_job(&name, role).await {
-            self.jobs.borrow_mut().cancelled.remove(&name);
+            if is_first {
+                self.jobs.borrow_mut().cancelled.remove(&name);
+            }
             return Err(why);
         }
         self.platform.event(Event::JobCancelled {
