@@ -1,8 +1,7 @@
 //! The command line's shape, from which help, completions and the manual page
 //! are made.
 
-use crate::commands::daemon::Control;
-use crate::commands::daemon::interval;
+use crate::commands::daemon::{Control, interval};
 use crate::commands::lab::Lab;
 use crate::commands::volume::Volume;
 use crate::{Failure, commands, demo, serve};

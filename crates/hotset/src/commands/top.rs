@@ -4,7 +4,7 @@ mod shown;
 mod view;
 
 use crate::Failure;
-use crate::commands::daemon::Control;
+use crate::commands::daemon::{Control, interval};
 use control::client::Client;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use shown::Shown;
@@ -16,7 +16,7 @@ pub struct Top {
     #[command(flatten)]
     control: Control,
     /// The interval, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = crate::commands::daemon::interval)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
     interval: f64,
 }
 
