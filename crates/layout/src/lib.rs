@@ -21,6 +21,7 @@
 pub mod array;
 mod bitmap;
 mod copies;
+mod hints;
 mod journal;
 mod log;
 mod log_superblock;
@@ -34,6 +35,7 @@ mod superblock;
 
 pub use bitmap::{BITMAP_BITS, Bitmap, BitmapRow, newest_bitmap};
 pub use copies::{current_superblock, first_superblock, newest, second_superblock};
+pub use hints::{HintRow, decode_hints, encode_hints};
 pub use journal::{
     COMMIT_BLOCKS, JOURNAL_HALF_MIN, JOURNAL_VERSION, JournalCommit, JournalCommitRow,
     JournalSuperblock, JournalSuperblockRow, journal_half,

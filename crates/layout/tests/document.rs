@@ -2,8 +2,8 @@
 
 use layout::array::{bitmap, journal, superblock};
 use layout::{
-    BitmapRow, EntryRow, JournalCommitRow, JournalSuperblockRow, LogSuperblockRow, MemberRow,
-    PageHeader, RecordExtentRow, RecordRow, Row, SegmentRow, SuperblockRow, VolumeRow,
+    BitmapRow, EntryRow, HintRow, JournalCommitRow, JournalSuperblockRow, LogSuperblockRow,
+    MemberRow, PageHeader, RecordExtentRow, RecordRow, Row, SegmentRow, SuperblockRow, VolumeRow,
 };
 use std::fmt::Write;
 
@@ -41,6 +41,7 @@ fn the_tables_are_those_of_the_definitions() {
         PageHeader::ROWS,
         BitmapRow::ROWS,
         EntryRow::ROWS,
+        HintRow::ROWS,
         LogSuperblockRow::ROWS,
         SegmentRow::ROWS,
         RecordRow::ROWS,

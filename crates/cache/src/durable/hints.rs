@@ -5,57 +5,17 @@
 //! that the loss of one leaves the order of the rest. What was learnt is with
 //! the first member. None of it is needed: what is damaged or out of date costs
 //! order, never truth.
-//!
-//! ```text
-//! bytes of what was learnt u32 | those bytes | rank u32, slot u32, heat u16 ...
-//! ```
 
 use super::io::{Do, READ_MAX, perform, read};
 use crate::core::Core;
 use crate::counters::Counter;
 use crate::devices::Member;
 use block::{Device, Fua};
-use layout::BLOCK_BYTES;
-use policy::Heat;
+use layout::{BLOCK_BYTES, HintRow, decode_hints, encode_hints};
 use std::rc::Rc;
 
 /// Blocks that are read or written at once.
 const CHUNK_BYTES: usize = 16 * BLOCK_BYTES;
-const RECORD_BYTES: usize = 10;
-
-/// Where a line comes among all, the slot on its device, and how hot it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Rank {
-    pub(super) rank: u32,
-    pub(super) slot: u32,
-    pub(super) heat: Heat,
-}
-
-fn encode(learnt: &[u8], ranks: &[Rank]) -> Vec<u8> {
-    let mut bytes = (learnt.len() as u32).to_le_bytes().to_vec();
-    bytes.extend(learnt);
-    for Rank { rank, slot, heat } in ranks {
-        bytes.extend(rank.to_le_bytes());
-        bytes.extend(slot.to_le_bytes());
-        bytes.extend(heat.0.to_le_bytes());
-    }
-    bytes
-}
-
-fn decode(bytes: &[u8]) -> Option<(&[u8], Vec<Rank>)> {
-    let (len, rest) = bytes.split_first_chunk()?;
-    let (learnt, records) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
-    let record = |bytes: &[u8]| Rank {
-        rank: u32::from_le_bytes(bytes[..4].try_into().expect("four bytes")),
-        slot: u32::from_le_bytes(bytes[4..8].try_into().expect("four bytes")),
-        heat: Heat(u16::from_le_bytes(
-            bytes[8..].try_into().expect("two bytes"),
-        )),
-    };
-    let records = records.chunks_exact(RECORD_BYTES);
-    let whole = records.remainder().is_empty();
-    whole.then(|| (learnt, records.map(record).collect()))
-}
 
 /// Writes the policy's hints of now, to be named by the next superblocks.
 pub(super) async fn write_hints<P: Device>(core: &Rc<Core<P>>) {
@@ -67,7 +27,11 @@ pub(super) async fn write_hints<P: Device>(core: &Rc<Core<P>>) {
         let here = |m: &Rc<Member<P>>| m.slots.contains(&slot.0);
         if let Some(at) = members.iter().position(here) {
             let slot = slot.0 - members[at].slots.start;
-            ranks[at].push(Rank { rank, slot, heat });
+            ranks[at].push(HintRow {
+                rank,
+                slot,
+                heat: heat.0,
+            });
             rank += 1;
         }
     });
@@ -75,9 +39,9 @@ pub(super) async fn write_hints<P: Device>(core: &Rc<Core<P>>) {
         let store = member.store.as_ref().expect("a member that is kept");
         let which = store.hints.get().map_or(0, |(which, ..)| 1 - which);
         let area = store.plan.hints[usize::from(which)];
-        let mut bytes = encode(&std::mem::take(&mut learnt), &ranks);
+        let mut bytes = encode_hints(&std::mem::take(&mut learnt), &ranks);
         if bytes.len() > area.blocks as usize * BLOCK_BYTES {
-            bytes = encode(&[], &ranks);
+            bytes = encode_hints(&[], &ranks);
         }
         let (len, crc) = (bytes.len() as u32, crc_fast::crc32_iscsi(&bytes));
         bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES), 0);
@@ -97,7 +61,7 @@ pub(super) async fn write_hints<P: Device>(core: &Rc<Core<P>>) {
 
 /// The hints of `member` for its lines. What the policy had learnt, it takes
 /// up here.
-pub(super) async fn read_hints<P: Device>(core: &Rc<Core<P>>, member: &Member<P>) -> Vec<Rank> {
+pub(super) async fn read_hints<P: Device>(core: &Rc<Core<P>>, member: &Member<P>) -> Vec<HintRow> {
     let store = member.store.as_ref().expect("a member that is warmed");
     let Some((which, len, crc, _)) = store.hints.get() else {
         return Vec::new();
@@ -116,7 +80,7 @@ pub(super) async fn read_hints<P: Device>(core: &Rc<Core<P>>, member: &Member<P>
     }
     bytes.truncate(len as usize);
     let sound = bytes.len() == len as usize && crc_fast::crc32_iscsi(&bytes) == crc;
-    let Some((learnt, ranks)) = decode(&bytes).filter(|_| sound) else {
+    let Some((learnt, ranks)) = decode_hints(&bytes).filter(|_| sound) else {
         core.counters.count(Counter::HintsDamaged);
         return Vec::new();
     };
@@ -124,23 +88,4 @@ pub(super) async fn read_hints<P: Device>(core: &Rc<Core<P>>, member: &Member<P>
         core.counters.count(Counter::HintsDamaged);
     }
     ranks
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_written_is_read_again() {
-        let ranks = [1, 2].map(|n| Rank {
-            rank: n,
-            slot: n * 7,
-            heat: Heat(n as u16),
-        });
-        let bytes = encode(b"learnt", &ranks);
-        let (learnt, again) = decode(&bytes).unwrap();
-        assert_eq!((learnt, &again[..]), (&b"learnt"[..], &ranks[..]));
-        assert_eq!(decode(&bytes[..bytes.len() - 1]), None);
-        assert_eq!(decode(&[9, 0, 0, 0]), None);
-    }
 }

@@ -244,7 +244,7 @@ async fn adopt<P: Device>(core: &Rc<Core<P>>, durable: &Durable) {
                     rank: rank.rank,
                     at,
                     slot: rank.slot,
-                    heat: rank.heat,
+                    heat: Heat(rank.heat),
                 });
                 *ranked = true;
             }
