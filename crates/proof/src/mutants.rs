@@ -56,6 +56,8 @@ pub enum Fate {
     Survived,
     /// It saw something that is wrong without the fault too.
     Mistaken,
+    /// It does not compile, so that nothing was tried.
+    Uncompiled,
 }
 
 /// The mutations of a data file; the error names the file.
@@ -88,7 +90,7 @@ impl Copy {
     /// Copies what a build of the workspace at `from` needs to `to`.
     pub fn new(from: &Path, to: &Path) -> Result<Copy, String> {
         fs::create_dir_all(to).map_err(|e| format!("{}: {e}", to.display()))?;
-        for name in ["Cargo.toml", "Cargo.lock", "contrib", "crates"] {
+        for name in ["Cargo.toml", "Cargo.lock", "contrib", "crates", "web/dist"] {
             copy_tree(&from.join(name), &to.join(name))?;
         }
         Ok(Copy(to.to_path_buf()))
@@ -106,9 +108,14 @@ impl Copy {
         let mut tried = Vec::new();
         for mutation in mutations {
             let fate = self.try_out(mutation, example, arguments)?;
-            let seen = self.seen().filter(|_| fate == Fate::Caught);
+            let seen = match fate {
+                Fate::Caught => self.seen(),
+                Fate::Uncompiled => self.refused(),
+                Fate::Survived | Fate::Mistaken => None,
+            };
             report(mutation, fate, seen.clone());
-            tried.push((fate, seen.filter(|_| mutation.test.is_none())));
+            let by_a_seed = fate == Fate::Caught && mutation.test.is_none();
+            tried.push((fate, seen.filter(|_| by_a_seed)));
         }
         let mut fates = Vec::new();
         for (mutation, (mut fate, seen)) in mutations.iter().zip(tried) {
@@ -141,7 +148,7 @@ impl Copy {
             None => self.campaign(example, &[arguments, &mutation.with].concat()),
         };
         put(&path, &sound)?;
-        fate?.ok_or_else(|| format!("\"{}\" does not compile", mutation.name))
+        Ok(fate?.unwrap_or(Fate::Uncompiled))
     }
 
     /// The first violation that the last campaign printed, or the first line of what a test
@@ -150,6 +157,13 @@ impl Copy {
         let log = fs::read_to_string(self.0.join(LOG)).ok()?;
         let is_of_note = |line: &&str| line.starts_with("seed ") || line.contains(" panicked at ");
         log.lines().find(is_of_note).map(str::to_string)
+    }
+
+    /// The first error that the last build printed.
+    fn refused(&self) -> Option<String> {
+        let log = fs::read_to_string(self.0.join(LOG)).ok()?;
+        let error = log.lines().find(|line| line.starts_with("error"));
+        error.map(str::to_string)
     }
 
     /// `None` if it does not compile.
@@ -194,6 +208,7 @@ impl Copy {
         command.env("RUSTFLAGS", "--cap-lints=allow");
         // Each differs from the one before by a function.
         command.env("CARGO_INCREMENTAL", "1");
+        command.env("CARGO_PROFILE_DEV_CODEGEN_UNITS", "256");
         command.args([verb, "--quiet"]).args(arguments);
         command
             .stderr(log.try_clone().map_err(explain)?)
@@ -204,7 +219,8 @@ impl Copy {
 
 /// The seed of a violation, as campaigns print it.
 fn seed_of(seen: &str) -> Option<&str> {
-    seen.strip_prefix("seed ")?.split(':').next()
+    let rest = seen.strip_prefix("seed ")?;
+    rest.split(|c: char| !c.is_ascii_digit()).next()
 }
 
 /// The arguments by which a campaign runs the case of `seed` alone.
@@ -247,6 +263,7 @@ mod tests {
     fn the_seed_that_caught_a_mutation_is_run_alone() {
         let seen = "seed 37: life 0: a stale byte";
         assert_eq!(seed_of(seen), Some("37"));
+        assert_eq!(seed_of("seed 37 (raid5, None): a stale byte"), Some("37"));
         assert_eq!(seed_of("thread 'a' panicked at b.rs"), None);
         let all = ["--seeds", "400"].map(String::from);
         let with = ["--only", "Splits"].map(String::from);
