@@ -8,7 +8,7 @@
 
 use super::nop::{drive, instructions};
 use super::{Goal, Row, alone, hits};
-use block::{Buf, IoResult, Nanos, Shared, Stream, TargetId};
+use block::{Buf, IoResult, Nanos, Pool, Shared, Stream, TargetId};
 use cache::Counter;
 use filter::Metered;
 use futures_channel::oneshot;
@@ -36,6 +36,8 @@ struct Client {
     left: Cell<u64>,
     unanswered: Cell<u64>,
     receiving: Cell<Option<Waker>>,
+    /// Where the server's buffers come from, until that of the handshake is back.
+    pool: Cell<Option<Pool>>,
     /// What the server said in the handshake. No driver here writes to a buffer
     /// it reads into, so one that holds anything but zeroes must not come back:
     /// its checksum would be wrong.
@@ -56,13 +58,14 @@ fn hello() -> Vec<u8> {
 }
 
 impl Client {
-    fn new(requests: u64, depth: u64, done: oneshot::Sender<()>) -> Client {
+    fn new(requests: u64, depth: u64, pool: Pool, done: oneshot::Sender<()>) -> Client {
         Client {
             hello: Cell::new(Some(hello())),
             owed: Cell::new(depth),
             left: Cell::new(requests),
             unanswered: Cell::new(requests),
             receiving: Cell::new(None),
+            pool: Cell::new(Some(pool)),
             heard: RefCell::default(),
             done: RefCell::new(Some(done)),
         }
@@ -94,6 +97,10 @@ impl Stream for Client {
         if let Some(hello) = self.hello.take() {
             buf[..hello.len()].copy_from_slice(&hello);
             return (buf, Ok(hello.len()));
+        }
+        // The buffer of the handshake is the next that a read would get.
+        if let Some(pool) = self.pool.take() {
+            pool.take(READ_BYTES).fill(0);
         }
         let n = poll_fn(|cx| match self.ask(&mut buf) {
             0 => {
@@ -149,12 +156,13 @@ pub fn reads(ops: u64, depth: u64) {
             memory_bytes_max: env.pool.total_bytes() / 2,
             ..Limits::default()
         };
+        let pool = env.pool.clone();
         let server = Server::new(env, limits, None, log).expect("sound");
         server
             .add("", volume, &ExportOptions::default())
             .expect("the first export");
         let (done, ended) = oneshot::channel();
-        server.admit(Client::new(ops, depth, done));
+        server.admit(Client::new(ops, depth, pool, done));
         ended.await.expect("the connection lasts");
         let hits = cache.counters().get(Counter::ReadsHit);
         assert_eq!(hits, ops, "every read is a hit");
@@ -176,4 +184,14 @@ pub fn rows(program: &Path) -> io::Result<Vec<Row>> {
         ));
     }
     Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_read_is_a_hit() {
+        for depth in [1, 32] {
+            super::reads(500, depth);
+        }
+    }
 }

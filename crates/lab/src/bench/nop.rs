@@ -148,6 +148,10 @@ pub(super) fn collected(options: &[&str], example: &Path, arguments: &[&str]) ->
         .output()
         .map_err(|e| io::Error::other(format!("valgrind (Debian package valgrind): {e}")))?;
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    if !output.status.success() {
+        let what = format!("{} {arguments:?} failed: {text}", example.display());
+        return Err(io::Error::other(what));
+    }
     let line = text.lines().find_map(|line| line.split_once("Collected :"));
     line.and_then(|(_, number)| number.trim().parse::<f64>().ok())
         .ok_or_else(|| io::Error::other(format!("valgrind counted nothing: {text}")))
