@@ -1,5 +1,5 @@
 //! Comments say why. They mark no unfinished work, express no doubt, and are
-//! not code that was put aside.
+//! not code that was put aside. None is a doc test, for those are not run.
 
 use crate::source::Source;
 use crate::tree::{Finding, Tree};
@@ -20,7 +20,6 @@ const CODE_STARTS: [&str; 7] = [
     "let ", "let mut ", "pub fn ", "fn ", "use ", "assert!", "println!",
 ];
 const CODE_ENDS: [&str; 5] = [";", "{", "}", ");", "},"];
-
 /// Marks of unfinished work, doubts and code in comments.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -28,7 +27,10 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         .ending(".rs")
         .filter(|(path, _)| *path != "crates/tidy/src/comments.rs");
     for (path, text) in others {
+        let mut in_block = false;
         for comment in Source::parse(text).comments {
+            let fence = comment.is_doc && comment.text.starts_with("```");
+            in_block ^= fence;
             let has = |word: &&&str| {
                 let mut words = comment.text.split(|c: char| !c.is_alphanumeric());
                 words.any(|found| found == **word)
@@ -38,6 +40,8 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
                 format!("{mark}: finish it, or say plainly in the head what is left out")
             } else if let Some(doubt) = DOUBT.iter().find(|doubt| lower.contains(**doubt)) {
                 format!("{doubt:?} expresses doubt: find out, then say what is so")
+            } else if fence && in_block && comment.text != "```text" {
+                "a doc test, and those are not run: make it a test, or mark the block `text`".into()
             } else if !comment.is_doc && is_code(&comment.text) {
                 "this looks like code put aside: delete it".to_string()
             } else {
@@ -70,6 +74,8 @@ mod tests {
             "// let x = f(y);",
             "// self.flush().await?;",
             "// if x == y {",
+            "/// ```\n/// f(1);\n/// ```",
+            "//! ```rust\n//! f(1);\n//! ```",
         ] {
             let tree = Tree::from_texts(&[("a.rs", comment)]);
             assert_eq!(check(&tree).len(), 1, "{comment}");
@@ -84,6 +90,7 @@ mod tests {
             "// SAFETY: `x` is owned;",
             "let s = \"// TODO\";",
             "// AutoDOTs are fine",
+            "/// ```text\n/// a | b\n/// ```",
         ] {
             let tree = Tree::from_texts(&[("a.rs", comment)]);
             assert!(check(&tree).is_empty(), "{comment}");

@@ -11,23 +11,6 @@ use super::{Completed, Model, Request};
 use block::Nanos;
 
 /// Says when each request of a real device may complete.
-///
-/// ```
-/// use block::{Extent, Lba, Nanos, Sectors};
-/// use sim::model::{Hdd, Op, Pacer, catalogue::hdd, measure::request};
-///
-/// # fn main() -> block::IoResult {
-/// let mut pacer = Pacer::new(Hdd::new(&hdd::SAS15K, 0.0)?);
-/// let page = Extent::new(Lba(1_000_000), Sectors(8));
-/// pacer.arrive(Nanos::from_millis(1), request(7, Op::Read, page));
-/// let due = pacer.next_due().expect("a read is in flight");
-/// // Sleep until `due`, while the real file is read.
-/// let mut done = Vec::new();
-/// pacer.take_due(due, &mut done);
-/// assert_eq!((done[0].id, done[0].at), (7, due));
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Debug)]
 pub struct Pacer<M> {
     model: M,
@@ -72,5 +55,25 @@ impl<M: Model> Pacer<M> {
         while let Some(at) = self.model.next_event().filter(|at| *at <= self.now) {
             self.model.advance(at, &mut self.due);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Hdd, Op, catalogue::hdd, measure::request};
+    use block::{Extent, Lba, Sectors};
+
+    #[test]
+    fn a_read_is_done_when_its_time_has_come() {
+        let mut pacer = Pacer::new(Hdd::new(&hdd::SAS15K, 0.0).unwrap());
+        let page = Extent::new(Lba(1_000_000), Sectors(8));
+        pacer.arrive(Nanos::from_millis(1), request(7, Op::Read, page));
+        let due = pacer.next_due().unwrap();
+        let mut done = Vec::new();
+        pacer.take_due(Nanos(due.0 - 1), &mut done);
+        assert!(done.is_empty());
+        pacer.take_due(due, &mut done);
+        assert_eq!((done[0].id, done[0].at), (7, due));
     }
 }
