@@ -18,7 +18,7 @@ fn place(level: &str, members: &[&str]) -> Place {
 
 fn config(place: &Place, level: &str, members: &[&str], more: &str) {
     let mut text = String::from(
-        "[daemon]\ncontrol = \"$/control\"\nstate = \"$/state\"\n[[listen]]\nunix = \"$/nbd\"\n",
+        "[daemon]\ncontrol = \"$/control\"\nstate = \"$/state\"\nbuffers = \"64MiB\"\n[[listen]]\nunix = \"$/nbd\"\n",
     );
     for name in members {
         text += &format!("[[device]]\nname = \"{name}\"\npath = \"$/{name}\"\n");

@@ -95,7 +95,7 @@ fn serve_those(
 fn configured(level: &str, members: &[(&str, &str, Kind)], more: &str) -> Place {
     let place = Place::new();
     let mut text = String::from(
-        "[daemon]\ncontrol = \"$/control\"\nstate = \"$/state\"\n[[listen]]\nunix = \"$/nbd\"\n",
+        "[daemon]\ncontrol = \"$/control\"\nstate = \"$/state\"\nbuffers = \"64MiB\"\n[[listen]]\nunix = \"$/nbd\"\n",
     );
     for (name, controller, kind) in members {
         place.file(name, MIB);
@@ -352,7 +352,7 @@ fn arrays_nest_and_the_lower_may_be_raw() {
     let names = ["a", "b", "c", "d"];
     let place = Place::new();
     let mut text = String::from(
-        "[daemon]\ncontrol = \"$/control\"\nstate = \"$/state\"\n[[listen]]\nunix = \"$/nbd\"\n",
+        "[daemon]\ncontrol = \"$/control\"\nstate = \"$/state\"\nbuffers = \"64MiB\"\n[[listen]]\nunix = \"$/nbd\"\n",
     );
     for (name, controller) in names.into_iter().zip(["x", "x", "y", "y"]) {
         place.file(name, 20);

@@ -243,7 +243,7 @@ fn a_second_daemon_on_the_same_pool_or_origin() {
     refused(
         hotset().args(["serve", "--config"]).arg(again),
         2,
-        &[":3: ", "in use"],
+        &[":2: ", "in use"],
     );
     run(tool("nbdinfo", "libnbd-bin").arg(first.uri("vol")));
     first.stop();

@@ -13,6 +13,7 @@ const MIRROR: &str = r#"
 [daemon]
 control = "$/control"
 state = "$/state"
+buffers = "64MiB"
 [[listen]]
 unix = "$/nbd"
 [[device]]
@@ -183,6 +184,7 @@ fn a_volume_that_is_to_give_up_its_log_keeps_it_when_that_is_cancelled() {
 [daemon]
 control = "$/control"
 state = "$/state"
+buffers = "64MiB"
 [[listen]]
 unix = "$/nbd"
 [[device]]

@@ -154,6 +154,7 @@ const WRITE_BACK: &str = r#"
 [daemon]
 control = "$/control"
 state = "$/state"
+buffers = "64MiB"
 stop = "4s"
 [[device]]
 name = "origin"

@@ -17,6 +17,7 @@ const NO_POOL: &str = r#"
 [daemon]
 control = "$/control"
 state = "$/state"
+buffers = "64MiB"
 [[device]]
 name = "archive"
 path = "$/origin"
@@ -33,6 +34,7 @@ const BARE: &str = r#"
 [daemon]
 control = "$/control"
 state = "$/state"
+buffers = "64MiB"
 [[device]]
 name = "archive"
 path = "$/origin"

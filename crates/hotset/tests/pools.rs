@@ -10,6 +10,7 @@ const NOTHING: &str = r#"
 [daemon]
 control = "$/control"
 state = "$/state"
+buffers = "64MiB"
 [[listen]]
 unix = "$/nbd"
 "#;

@@ -38,11 +38,11 @@ fn what_a_file_would_change_is_said_before() {
         "{said}"
     );
 
-    place.config(&USUAL.replace("[daemon]", "[daemon]\nbuffers = \"64MiB\""));
+    place.config(&USUAL.replace("64MiB", "128MiB"));
     let (status, said) = against(&place);
     assert!(
         status == Some(4)
-            && said.contains(&format!("{file}:3: daemon: `buffers` was"))
+            && said.contains(&format!("{file}:4: daemon: `buffers` was"))
             && said.contains("2 changes, of which 1 cannot be made while the daemon runs"),
         "{said}"
     );
@@ -170,7 +170,7 @@ fn what_cannot_be_run_is_refused_before_the_first_step() {
         &mut place.command("reload"),
         1,
         &[
-            &format!("{file}:3: daemon: `requests` was 128, becomes 7"),
+            &format!("{file}:2: daemon: `requests` was 128, becomes 7"),
             "needs a restart",
             "nothing was changed",
         ],

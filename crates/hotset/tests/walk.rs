@@ -14,6 +14,7 @@ const CONFIG: &str = r#"
 [daemon]
 control = "$/control"
 state = "$/state"
+buffers = "64MiB"
 [[device]]
 name = "origin"
 path = "$/origin"

@@ -72,7 +72,7 @@ impl Place {
             format!("[[volume]]\nname = \"{name}\"\norigin = \"{name}-disk\"\npool = \"fast\"\n")
         };
         [
-            format!("[daemon]\ncontrol = \"{dir}/control\"\nstate = \"{dir}/state\"\n"),
+            format!("[daemon]\ncontrol = \"{dir}/control\"\nstate = \"{dir}/state\"\nbuffers = \"64MiB\"\n"),
             device("checked"),
             device("fio"),
             device("pool"),
