@@ -362,14 +362,8 @@ impl Array {
         // What holds a range goes on until members have answered.
         let work = match core.shape.level().redundancy() {
             Redundancy::None => return core.change_plain(extent, change).await,
-            Redundancy::Copies => {
-                let change = core.clone().change(extent, change);
-                spawn.persist(core.clone().carry_through(change))
-            }
-            Redundancy::Parity => {
-                let change = core.clone().change_parity(extent, change);
-                spawn.persist(core.clone().carry_through(change))
-            }
+            Redundancy::Copies => spawn.persist(core.clone().change(extent, change)),
+            Redundancy::Parity => spawn.persist(core.clone().change_parity(extent, change)),
         };
         let _waits = core.late.wait();
         work.await

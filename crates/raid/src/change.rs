@@ -49,6 +49,7 @@ impl Outcome {
 impl Core {
     /// Changes `extent` on every live leg of a level that keeps copies.
     pub async fn change(self: Rc<Core>, extent: Extent, change: Change) -> IoResult {
+        let _under_way = self.late.begin();
         self.last_use.set(self.env.timer.now());
         if matches!(change, Change::Discard) {
             // Members answer it differently, and copies would differ.

@@ -62,12 +62,6 @@ impl Late {
 }
 
 impl Core {
-    /// A change, which goes on if nobody waits for it any more.
-    pub async fn carry_through(self: Rc<Core>, change: impl Future<Output = IoResult>) -> IoResult {
-        let _under_way = self.late.begin();
-        change.await
-    }
-
     /// Waits until nothing that the device of `member` was asked for before, as whichever
     /// member it was then, can land any more.
     pub async fn late_ended(&self, member: &Member) -> IoResult {

@@ -104,6 +104,7 @@ struct Image {
 impl Core {
     /// Changes `extent`, stripe by stripe.
     pub async fn change_parity(self: Rc<Core>, extent: Extent, change: Change) -> IoResult {
+        let _under_way = self.late.begin();
         self.last_use.set(self.env.timer.now());
         match change {
             Change::Data(data, fua) => self.write_stripes(extent, &data, fua).await,
