@@ -177,6 +177,20 @@ mod tests {
         assert!(text.contains("event: problem"), "{text}");
     }
 
+    /// A client would send its next request on a connection that is about to end.
+    #[test]
+    fn a_refusal_that_came_before_the_body_says_that_the_connection_ends() {
+        let head = "POST /api/v1/volumes/vol/recording HTTP/1.1\r\nHost: x\r\n";
+        let whole = format!("{head}\r\n");
+        let text = String::from_utf8(answers(whole.as_bytes())).unwrap();
+        assert!(text.starts_with("HTTP/1.1 401 "), "{text}");
+        assert!(!text.contains("connection: close"), "{text}");
+        let cut = format!("{head}Content-Type: application/json\r\nContent-Length: 16\r\n\r\n");
+        let text = String::from_utf8(answers(cut.as_bytes())).unwrap();
+        assert!(text.starts_with("HTTP/1.1 401 "), "{text}");
+        assert!(text.contains("connection: close"), "{text}");
+    }
+
     #[test]
     #[should_panic(expected = "shown without a token")]
     fn canary_what_is_shown_to_anybody_is_found() {

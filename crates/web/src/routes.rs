@@ -7,6 +7,7 @@ use crate::metrics;
 use crate::page;
 use crate::problem::{Problem, no_such_address};
 use axum::Router;
+use axum::body::HttpBody as _;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
@@ -94,13 +95,20 @@ const PROTECTION: [(HeaderName, &str); 7] = [
 ];
 
 async fn protect(State(app): State<App>, request: Request, next: Next) -> Response {
+    let has_body = !request.body().is_end_stream();
     let mut response = next.run(request).await;
+    // Who refuses may not have waited for the body, and then the connection ends.
+    let ends = has_body && response.status().is_client_error();
     let headers = response.headers_mut();
     for (name, value) in PROTECTION {
         headers.insert(name, HeaderValue::from_static(value));
     }
     let kept = HeaderValue::from_static("no-store");
     headers.entry(header::CACHE_CONTROL).or_insert(kept);
+    if ends {
+        let close = HeaderValue::from_static("close");
+        headers.insert(header::CONNECTION, close);
+    }
     if app.secure {
         let always = HeaderValue::from_static("max-age=31536000");
         headers.insert(header::STRICT_TRANSPORT_SECURITY, always);
