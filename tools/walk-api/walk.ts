@@ -16,11 +16,12 @@ type Check = (method: string, path: string, response: Response) => Promise<void>
 
 /** Repeats a change that the array refuses while it is still busy with the one before. */
 async function settled<T>(what: () => Promise<T>): Promise<T> {
-  for (const end = Date.now() + 60_000; ; ) {
+  const seen: unknown[] = [];
+  for (const end = Date.now() + 240_000; ; ) {
     try {
       return await what();
     } catch (error) {
-      if (Date.now() > end) throw error;
+      if (seen.push(error) > 1 && Date.now() > end) throw new Error(JSON.stringify([seen[0], error]));
       await new Promise((done) => setTimeout(done, 100));
     }
   }
