@@ -108,14 +108,9 @@ impl Copy {
         let mut tried = Vec::new();
         for mutation in mutations {
             let fate = self.try_out(mutation, example, arguments)?;
-            let seen = match fate {
-                Fate::Caught => self.seen(),
-                Fate::Uncompiled => self.refused(),
-                Fate::Survived | Fate::Mistaken => None,
-            };
+            let seen = self.seen(fate);
             report(mutation, fate, seen.clone());
-            let by_a_seed = fate == Fate::Caught && mutation.test.is_none();
-            tried.push((fate, seen.filter(|_| by_a_seed)));
+            tried.push((fate, seen.filter(|_| mutation.test.is_none())));
         }
         let mut fates = Vec::new();
         for (mutation, (mut fate, seen)) in mutations.iter().zip(tried) {
@@ -152,18 +147,15 @@ impl Copy {
     }
 
     /// The first violation that the last campaign printed, or the first line of what a test
-    /// printed as it failed.
-    fn seen(&self) -> Option<String> {
+    /// printed as it failed; or the first error of what does not compile.
+    fn seen(&self, fate: Fate) -> Option<String> {
         let log = fs::read_to_string(self.0.join(LOG)).ok()?;
-        let is_of_note = |line: &&str| line.starts_with("seed ") || line.contains(" panicked at ");
+        let is_of_note = |line: &&str| match fate {
+            Fate::Caught => line.starts_with("seed ") || line.contains(" panicked at "),
+            Fate::Uncompiled => line.starts_with("error"),
+            Fate::Survived | Fate::Mistaken => false,
+        };
         log.lines().find(is_of_note).map(str::to_string)
-    }
-
-    /// The first error that the last build printed.
-    fn refused(&self) -> Option<String> {
-        let log = fs::read_to_string(self.0.join(LOG)).ok()?;
-        let error = log.lines().find(|line| line.starts_with("error"));
-        error.map(str::to_string)
     }
 
     /// `None` if it does not compile.

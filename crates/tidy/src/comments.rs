@@ -20,6 +20,7 @@ const CODE_STARTS: [&str; 7] = [
     "let ", "let mut ", "pub fn ", "fn ", "use ", "assert!", "println!",
 ];
 const CODE_ENDS: [&str; 5] = [";", "{", "}", ");", "},"];
+
 /// Marks of unfinished work, doubts and code in comments.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
