@@ -16,12 +16,13 @@ type Check = (method: string, path: string, response: Response) => Promise<void>
 
 /** Repeats a change that the array refuses while it is still busy with the one before. */
 async function settled<T>(what: () => Promise<T>): Promise<T> {
-  const seen: unknown[] = [];
+  let first: unknown;
   for (const end = Date.now() + 240_000; ; ) {
     try {
       return await what();
     } catch (error) {
-      if (seen.push(error) > 1 && Date.now() > end) throw new Error(JSON.stringify([seen[0], error]));
+      first ??= error;
+      if (Date.now() > end) throw new Error(JSON.stringify([first, error]));
       await new Promise((done) => setTimeout(done, 100));
     }
   }
