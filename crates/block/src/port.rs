@@ -32,16 +32,22 @@ impl Request {
             Request::Zero(_) | Request::Discard(_) | Request::Flush => 0,
         }
     }
+
+    /// Whether `answer` is one to this, whose bytes were taken or not: to a read that was
+    /// carried out with all of its bytes, and to a write after they were taken.
+    pub fn is_answered_by(&self, answer: &Answer, taken: bool) -> bool {
+        match (self, answer) {
+            (Request::Read(_), Ok(data)) => {
+                data.as_ref().map_or(0, |data| data.len()) == self.bytes()
+            }
+            (Request::Write(..), _) => taken,
+            _ => true,
+        }
+    }
 }
 
-/// The answer to a request.
-#[derive(Debug)]
-pub struct Answer {
-    /// Whether it was carried out.
-    pub result: IoResult,
-    /// Of a read that was: all of its bytes.
-    pub data: Option<Shared>,
-}
+/// The answer to a request: whether it was carried out, and all the bytes of a read that was.
+pub type Answer = IoResult<Option<Shared>>;
 
 /// The requests of a block device that we serve.
 ///

@@ -131,7 +131,7 @@ impl<P: Port, D: Device> Server<P, D> {
             self.in_hand.set(self.in_hand.get() - 1);
             let mut stats = self.stats.get();
             stats.requests += 1;
-            stats.errors += u64::from(given.result.is_err());
+            stats.errors += u64::from(given.is_err());
             self.stats.set(stats);
             if self.stopping.get() {
                 self.changed();
@@ -144,35 +144,26 @@ impl<P: Port, D: Device> Server<P, D> {
         // Given back before the answer is: an answer's bytes live until the driver has
         // taken them in, at the end of this turn.
         let _held = self.credit.take(request.bytes()).await;
-        let result = match request {
+        match request {
             Request::Read(at) => {
-                let read = self.gate.read(at.start.byte(), request.bytes()).await;
-                return match read {
-                    Ok(data) => Answer {
-                        result: Ok(()),
-                        data: Some(data),
-                    },
-                    Err(error) => Answer {
-                        result: Err(error),
-                        data: None,
-                    },
-                };
+                let data = self.gate.read(at.start.byte(), request.bytes()).await?;
+                return Ok(Some(data));
             }
             Request::Write(at, fua) => {
                 let buf = self.env.pool.take(request.bytes());
-                match self.port.take(tag, buf).await {
-                    (_, Err(error)) => Err(error),
-                    (buf, Ok(())) => match self.writable() {
-                        Ok(()) => self.gate.write(at.start.byte(), buf.share(), fua).await,
-                        Err(error) => Err(error),
-                    },
-                }
+                let (buf, taken) = self.port.take(tag, buf).await;
+                taken?;
+                self.writable()?;
+                self.gate.write(at.start.byte(), buf.share(), fua).await?;
             }
-            Request::Zero(at) => self.change(at, |at, len| self.gate.zero(at, len)).await,
-            Request::Discard(at) => self.change(at, |at, len| self.gate.discard(at, len)).await,
-            Request::Flush => self.gate.flush().await,
-        };
-        Answer { result, data: None }
+            Request::Zero(at) => self.change(at, |at, len| self.gate.zero(at, len)).await?,
+            Request::Discard(at) => {
+                self.change(at, |at, len| self.gate.discard(at, len))
+                    .await?
+            }
+            Request::Flush => self.gate.flush().await?,
+        }
+        Ok(None)
     }
 
     async fn change<F>(&self, at: Extent, work: impl FnOnce(u64, u64) -> F) -> IoResult

@@ -113,14 +113,9 @@ impl Port {
         }
         let is_right = match (op, stage) {
             (Op::Next(_, None), Stage::New) => true,
-            (Op::Next(_, Some(answer)), Stage::Holds(asked)) => match asked.request {
-                Request::Read(_) => {
-                    let given = answer.data.as_ref().map_or(0, |data| data.len());
-                    answer.result.is_err() || given == asked.request.bytes()
-                }
-                Request::Write(..) => false,
-                _ => true,
-            },
+            (Op::Next(_, Some(answer)), Stage::Holds(asked)) => {
+                asked.request.is_answered_by(answer, false)
+            }
             (Op::Next(_, Some(_)), Stage::Taken(_)) => true,
             (Op::Take(_, buf), Stage::Holds(asked)) => {
                 matches!(asked.request, Request::Write(..)) && buf.len() == asked.request.bytes()
@@ -271,9 +266,11 @@ impl World {
         else {
             unreachable!("checked")
         };
-        let data = answer.data.map_or(Vec::new(), |data| data.to_vec());
+        let (result, data) = match answer {
+            Ok(data) => (Ok(()), data.map_or(Vec::new(), |data| data.to_vec())),
+            Err(error) => (Err(error.kind()), Vec::new()),
+        };
         let ends = ends(&data);
-        let result = answer.result.map_err(|error| error.kind());
         let answered = port.answered;
         port.answered += 1;
         let id = asked.id;

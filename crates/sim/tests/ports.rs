@@ -1,7 +1,7 @@
 //! Ports of the simulated world: the contract, and what a server that dies leaves.
 
 use block::conformance::{self, Asker};
-use block::{Answer, Extent, Fua, Kind, Lba, Nanos, Port, Request, Sectors, Shared, Tag, TargetId};
+use block::{Extent, Fua, Kind, Lba, Nanos, Port, Request, Sectors, Tag, TargetId};
 use shard::{Local, run_alone};
 use sim::{Asked, Client, PortSpec, Sim, SimDriver, Span, World};
 use std::cell::RefCell;
@@ -131,10 +131,7 @@ fn serve(local: &Local<SimDriver>, target: TargetId, given: Rc<RefCell<Vec<Reque
             let mut answer = None;
             while let Ok(request) = port.next(tag, answer.take()).await {
                 given.borrow_mut().push(request);
-                answer = Some(Answer {
-                    result: Ok(()),
-                    data: None::<Shared>,
-                });
+                answer = Some(Ok(None));
             }
         });
     }
@@ -187,10 +184,7 @@ fn what_a_dead_server_held_is_given_to_the_next() {
                             taken.unwrap();
                             assert!(buf.iter().all(|b| *b == (at.start.0 / 8) as u8));
                         }
-                        answer = Some(Answer {
-                            result: Ok(()),
-                            data: None,
-                        });
+                        answer = Some(Ok(None));
                     }
                 });
             }

@@ -210,7 +210,9 @@ impl Ports {
         };
         let action = match (op, *stage) {
             (Op::Next(_, None), Stage::New) => Action::Next(None),
-            (Op::Next(_, Some(answer)), Stage::Holds(request)) if fits(&answer, request) => {
+            (Op::Next(_, Some(answer)), Stage::Holds(request))
+                if request.is_answered_by(&answer, false) =>
+            {
                 Action::Next(Some(answer))
             }
             (Op::Next(_, Some(answer)), Stage::Taken(_)) => Action::Next(Some(answer)),
@@ -265,11 +267,11 @@ impl Ports {
         let (command, result, address) = match &mut op.action {
             Action::Next(None) => (IoCommand::Fetch, 0, 0),
             Action::Next(Some(answer)) => {
-                let result = match &answer.result {
-                    Ok(()) => op.held.map_or(0, |request| request.bytes() as i32),
-                    Err(error) => -errno::of_kind(error.kind()),
+                let (result, data) = match answer {
+                    Ok(data) => (op.held.map_or(0, |asked| asked.bytes() as i32), data.take()),
+                    Err(error) => (-errno::of_kind(error.kind()), None),
                 };
-                let address = match (op.held, answer.data.take()) {
+                let address = match (op.held, data) {
                     (Some(Request::Read(_)), Some(data)) => {
                         let address = data.as_ptr() as u64;
                         self.lent.push(data);
@@ -302,10 +304,7 @@ impl Ports {
                 let Some(request) = local.port.descriptors.get(op.tag).request() else {
                     let what = "not offered by this device";
                     op.held = None;
-                    op.action = Action::Next(Some(Answer {
-                        result: Err(IoError::new(Kind::Unsupported, what)),
-                        data: None,
-                    }));
+                    op.action = Action::Next(Some(Err(IoError::new(Kind::Unsupported, what))));
                     return Step::Again;
                 };
                 *stage = Stage::Holds(request);
@@ -385,17 +384,5 @@ impl PortOp {
             (Action::Next(_), Some(request)) if is_done => Payload::Request(request),
             _ => Payload::None,
         }
-    }
-}
-
-/// Whether `answer` is one to a request that was not taken.
-fn fits(answer: &Answer, request: Request) -> bool {
-    match request {
-        Request::Read(_) => {
-            let given = answer.data.as_ref().map_or(0, |data| data.len());
-            answer.result.is_err() || given == request.bytes()
-        }
-        Request::Write(..) => false,
-        Request::Zero(_) | Request::Discard(_) | Request::Flush => true,
     }
 }

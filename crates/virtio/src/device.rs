@@ -240,29 +240,20 @@ impl Device {
         let Some(held) = place else {
             return Err(self.invalid("its tag holds nothing to answer"));
         };
-        let fits = match held.request {
-            Request::Read(_) => {
-                let given = answer.data.as_ref().map_or(0, |data| data.len());
-                answer.result.is_err() || given == held.request.bytes()
-            }
-            Request::Write(..) => held.taken,
-            _ => true,
-        };
-        if !fits {
+        if !held.request.is_answered_by(&answer, held.taken) {
             self.held[usize::from(tag.0)] = Some(held);
             return Err(self.invalid("no answer to what its tag holds"));
         }
-        let copied = match (&answer.result, &answer.data, held.request) {
-            (Ok(()), Some(data), Request::Read(_)) => held.data.write(held.memory.as_ref(), data),
-            _ => Ok(()),
-        };
-        let (status, written) = match (answer.result, copied, held.request) {
-            (Ok(()), Ok(()), Request::Read(_)) => (blk::VIRTIO_BLK_S_OK, held.request.bytes()),
-            (Ok(()), Ok(()), _) => (blk::VIRTIO_BLK_S_OK, 0),
-            (Err(error), _, _) if error.kind() == Kind::Unsupported => {
-                (blk::VIRTIO_BLK_S_UNSUPP, 0)
+        let (status, written) = match (answer, held.request) {
+            (Ok(Some(data)), Request::Read(_)) => {
+                match held.data.write(held.memory.as_ref(), &data) {
+                    Ok(()) => (blk::VIRTIO_BLK_S_OK, held.request.bytes()),
+                    Err(Unmapped) => (blk::VIRTIO_BLK_S_IOERR, 0),
+                }
             }
-            _ => (blk::VIRTIO_BLK_S_IOERR, 0),
+            (Ok(_), _) => (blk::VIRTIO_BLK_S_OK, 0),
+            (Err(error), _) if error.kind() == Kind::Unsupported => (blk::VIRTIO_BLK_S_UNSUPP, 0),
+            (Err(_), _) => (blk::VIRTIO_BLK_S_IOERR, 0),
         };
         let (status, written) = (status as u8, written as u32);
         let Held { ring, head, .. } = held;

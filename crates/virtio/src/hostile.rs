@@ -6,7 +6,7 @@ use crate::inflight::{self, Marks};
 use crate::layout::REQUEST_MAX;
 use crate::ring::Ring;
 use crate::shape::{RING_MAX, Shape};
-use block::{Answer, Geometry, IoResult, Pool, Request, Sectors, Tag};
+use block::{Geometry, IoResult, Pool, Request, Sectors, Tag};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use vm_memory::{Bytes, GuestAddress};
@@ -37,22 +37,18 @@ pub(crate) fn poll(door: &Door, tag: Tag) -> Option<IoResult<Request>> {
 
 /// Carries out what `tag` holds, on a disk whose every byte is 7.
 pub(crate) fn serve(door: &Door, pool: &Pool, tag: Tag, request: Request) {
-    let mut answer = Answer {
-        result: Ok(()),
-        data: None,
-    };
-    match request {
+    let answer = match request {
         Request::Read(_) => {
             let mut buf = pool.take(request.bytes());
             buf.fill(7);
-            answer.data = Some(buf.share());
+            Ok(Some(buf.share()))
         }
         Request::Write(..) => {
             let mut buf = pool.take(request.bytes());
-            answer.result = door.take(tag, &mut buf);
+            door.take(tag, &mut buf).map(|()| None)
         }
-        _ => {}
-    }
+        _ => Ok(None),
+    };
     door.answer(tag, answer).unwrap();
 }
 

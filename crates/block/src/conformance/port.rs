@@ -136,27 +136,23 @@ impl<P: Port> Server<P> {
     }
 
     async fn answer(&self, tag: Tag, request: Request) -> Answer {
-        let (result, data) = match request {
+        match request {
             Request::Write(extent, _) => {
                 let buf = self.env.pool.get(request.bytes()).await;
                 let (buf, taken) = self.port.take(tag, buf).await;
                 check!(self.case, taken.is_ok(), "a take fails: {taken:?}");
                 let same = buf[..] == self.bytes(extent, true)[..];
                 check!(self.case, same, "{request:?} comes with other bytes");
-                (self.result(extent), None)
+                self.result(extent)?;
             }
             Request::Read(extent) => {
-                let result = self.result(extent);
-                let data = match result.is_ok() {
-                    true => Some(self.shared(&self.bytes(extent, false)).await),
-                    false => None,
-                };
-                (result, data)
+                self.result(extent)?;
+                return Ok(Some(self.shared(&self.bytes(extent, false)).await));
             }
-            Request::Zero(extent) | Request::Discard(extent) => (self.result(extent), None),
-            Request::Flush => (Ok(()), None),
-        };
-        Answer { result, data }
+            Request::Zero(extent) | Request::Discard(extent) => self.result(extent)?,
+            Request::Flush => {}
+        }
+        Ok(None)
     }
 
     fn result(&self, extent: Extent) -> IoResult {
@@ -174,15 +170,9 @@ impl<P: Port> Server<P> {
 
     /// What the tag does not wait for is refused, and it holds what it held.
     async fn break_rules(&self, tag: Tag, request: Request) {
-        let fine = |data| Answer {
-            result: Ok(()),
-            data,
-        };
         let mut wrong = vec![None];
-        match request {
-            Request::Read(_) => wrong.push(Some(fine(None))),
-            Request::Write(..) => wrong.push(Some(fine(None))),
-            _ => {}
+        if let Request::Read(_) | Request::Write(..) = request {
+            wrong.push(Some(Ok(None)));
         }
         for answer in wrong {
             let what = format!("{answer:?}");

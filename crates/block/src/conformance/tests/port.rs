@@ -66,7 +66,7 @@ impl Queue {
             (None, None) => Ok(()),
             (Some(asked), Some(answer)) => match asked.request {
                 Request::Write(..) if !asked.taken && !self.is(Flaw::TakesUntaken) => invalid(),
-                Request::Read(_) if answer.result.is_ok() && answer.data.is_none() => invalid(),
+                Request::Read(_) if matches!(answer, Ok(None)) => invalid(),
                 _ => Ok(()),
             },
             _ => invalid(),
@@ -75,17 +75,15 @@ impl Queue {
 
     fn answer(&self, tag: Tag, answer: Answer) {
         let asked = self.held.borrow_mut().remove(&tag.0).unwrap();
-        let mut bytes = answer
-            .data
-            .as_ref()
-            .map_or(Vec::new(), |data| data.to_vec());
+        let ok = answer.is_ok() || self.is(Flaw::LosesErrors);
+        let data = answer.ok().flatten();
+        let mut bytes = data.as_ref().map_or(Vec::new(), |data| data.to_vec());
         if self.is(Flaw::OtherBytesOfARead) && bytes.len() > 512 {
             bytes[512] ^= 1;
         }
-        if let (true, Some(data)) = (self.is(Flaw::KeepsAnswers), answer.data) {
+        if let (true, Some(data)) = (self.is(Flaw::KeepsAnswers), data) {
             self.kept.borrow_mut().push(data);
         }
-        let ok = answer.result.is_ok() || self.is(Flaw::LosesErrors);
         let mut held = self.held.borrow_mut();
         let other = held.values_mut().next();
         let id = match other {
