@@ -52,6 +52,7 @@ pub fn check_alone(files: impl Into<Files>, drives: &[&str]) -> Result<Config, V
 pub fn warnings(config: &Config) -> Vec<Problem> {
     let mut found = Vec::new();
     arrays::warn(config, &mut found);
+    doors::warn(config, &mut found);
     write_back::warn(config, &mut found);
     found
 }

@@ -130,10 +130,12 @@ sections! {
             "Its size, at most the origin's. Without it, all of the origin.";
         read_only: bool = false,
             "Refuse every write of clients.";
+        shared: bool = false,
+            "Offer it by each of its [doors](doors.md) at a time, over NBD too. Only for clients that write with regard to each other, as a cluster file system does.";
     }
 
     /// A volume as a block device of this machine, by [ublk](doors.md). It is then not offered
-    /// over NBD, for two doors to one volume do not see each other's writes in order.
+    /// over NBD unless it is `shared`.
     Attach, "[[attach]]" {
         ublk: Name = required,
             "The volume. `/dev/hotset/NAME` leads to its device where the udev rule in `contrib` is installed.";
@@ -355,7 +357,7 @@ impl Config {
             .filter_map(|listen| Some((listen.guest_volume()?, listen)))
     }
 
-    /// The volumes that have a door of their own, and are no NBD exports.
+    /// The volumes that have a door of their own, and are no NBD exports unless shared.
     pub fn behind_other_doors(&self) -> impl Iterator<Item = String> {
         let attached = self.attachments.iter().map(|a| a.ublk.to_string());
         attached.chain(self.guests().map(|(volume, _)| volume))

@@ -144,9 +144,9 @@ impl Rig {
     pub fn volume(&mut self, name: &str) -> Result<Volume, String> {
         let client = self.frontend.client(name);
         let client = client.ok_or_else(|| format!("volume {name} is not served"))?;
-        let gate = client.gate().clone();
+        let device = BoxDevice::new(client.gate().device().clone());
         self.clients.push(client);
-        Ok(gate)
+        Ok(Gate::new(device, self.env.clone()))
     }
 
     /// What is on the device called `name`, from behind.

@@ -1,7 +1,7 @@
 //! Serves a file or block device over NBD on a unix socket, for measurements:
 //! `serve_file FILE SOCKET [buffered]`. Ends when its last client has left.
 
-use block::{Address, Host, IoResult, Nanos};
+use block::{Address, Gate, Host, IoResult, Nanos};
 use nbd::serve::{ExportOptions, Limits, Server};
 use shard::{Config, Mesh, Shard};
 use std::rc::Rc;
@@ -38,7 +38,8 @@ fn main() -> IoResult {
                 let log = Rc::new(|line: &str| eprintln!("{line}"));
                 let served: IoResult = async {
                     let server = Server::new(local.env(), Limits::default(), None, log)?;
-                    server.add("", local.disk(disk)?, &ExportOptions::default())?;
+                    let gate = Gate::new(local.disk(disk)?, local.env());
+                    server.add("", gate, &ExportOptions::default())?;
                     let serving = server.clone();
                     let listener = local.listener(listener);
                     local

@@ -2,8 +2,8 @@
 //! are gone while what they asked for is held up, and listeners whose accepts fail.
 
 use block::{
-    Address, Buf, Connector, Content, Device, Env, Extent, Fua, Geometry, IoError, IoResult, Kind,
-    Lba, Listener, Nanos, Sectors, Shared, Stream,
+    Address, Buf, Connector, Content, Device, Env, Extent, Fua, Gate, Geometry, IoError, IoResult,
+    Kind, Lba, Listener, Nanos, Sectors, Shared, Stream,
 };
 use nbd::client::{Client, Options};
 use nbd::serve::{ExportOptions, Limits, Server, Stats};
@@ -117,7 +117,8 @@ where
                 env: env.clone(),
                 hold: hold.clone(),
             };
-            server.add("", device, &ExportOptions::default()).unwrap();
+            let gate = Gate::new(device, env.clone());
+            server.add("", gate, &ExportOptions::default()).unwrap();
             for listener in listeners {
                 let listener = Failing {
                     listener: local.listener(listener),

@@ -1,8 +1,8 @@
 //! A device that lost acknowledged writes says so once; every client is to know.
 
 use block::{
-    Address, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Sectors,
-    ShardId, Shared,
+    Address, Buf, Content, Device, Extent, Fua, Gate, Geometry, IoError, IoResult, Kind, Lba,
+    Sectors, ShardId, Shared,
 };
 use nbd::client::{Client, Options};
 use nbd::serve::{ExportOptions, Limits, Server};
@@ -109,7 +109,8 @@ where
                     disk: local.disk(disk).unwrap(),
                     lost: lost.clone(),
                 };
-                server.add("", device, &ExportOptions::default()).unwrap();
+                let gate = Gate::new(device, local.env());
+                server.add("", gate, &ExportOptions::default()).unwrap();
                 let (serving, listener) = (server.clone(), local.listener(listener));
                 local.env().spawn.spawn(async move {
                     serving.serve(listener).await;

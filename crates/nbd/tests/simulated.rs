@@ -3,8 +3,8 @@
 
 use block::conformance;
 use block::{
-    Address, Buf, Device, Env, Extent, Fua, Geometry, IoResult, Kind, Lba, Nanos, Sectors, Shared,
-    TargetId,
+    Address, Buf, Device, Env, Extent, Fua, Gate, Geometry, IoResult, Kind, Lba, Nanos, Sectors,
+    Shared, TargetId,
 };
 use nbd::client::{Client, Options};
 use nbd::serve::{ExportOptions, Limits, Server};
@@ -56,8 +56,8 @@ where
                     ..Limits::default()
                 };
                 let server = Server::new(local.env(), limits, None, Rc::new(|_| ())).unwrap();
-                let disk = local.disk(disk).unwrap();
-                server.add("", disk, &ExportOptions::default()).unwrap();
+                let gate = Gate::new(local.disk(disk).unwrap(), local.env());
+                server.add("", gate, &ExportOptions::default()).unwrap();
                 local.put(server.clone());
                 server.serve(local.listener(listener)).await;
                 server.shut_down(Nanos::from_secs(1)).await;

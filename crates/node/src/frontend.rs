@@ -1,12 +1,14 @@
 //! By what volumes are reached from outside: one file a protocol.
 //!
-//! Invariant: a volume is served ⟹ every frontend of the node has it, and one of them offers
-//! it: that which the configuration names.
+//! Invariants:
+//!     a volume is served ⟹ every frontend of the node has it, and one of them offers it: that
+//!     which the configuration names; more than one only if the volume is shared
+//!     every request of a volume, by whichever frontend, goes through its one gate
 
 pub mod nbd;
 
 use crate::Later;
-use block::{Env, IoResult, Nanos};
+use block::{Env, Gate, IoResult, Nanos};
 use control::config::{Config, Listen};
 use control::status::Status;
 
@@ -17,12 +19,14 @@ pub struct About {
     pub description: String,
     /// Refuse everything that writes.
     pub read_only: bool,
+    /// Offer it though it has another door.
+    pub shared: bool,
 }
 
 /// Offers devices of type `D` to clients.
 pub trait Frontend<D> {
-    /// Takes `device` under `name`, and offers it unless it is another frontend's.
-    fn add(&self, name: &str, device: D, about: &About) -> IoResult;
+    /// Takes the volume behind `gate` under `name`, and offers it if it is to.
+    fn add(&self, name: &str, gate: Gate<D>, about: &About) -> IoResult;
 
     /// Offers it no longer. Requests in flight are finished; clients that have not gone
     /// within `grace` are cut off.

@@ -45,12 +45,12 @@ pub struct Server<P, D> {
 }
 
 impl<P: Port, D: Device> Server<P, D> {
-    /// Begins to serve `port` from `device`.
-    pub fn begin(port: P, device: D, options: Options, env: Env) -> Rc<Server<P, D>> {
+    /// Begins to serve `port` from what is behind `gate`.
+    pub fn begin(port: P, gate: Gate<D>, options: Options, env: Env) -> Rc<Server<P, D>> {
         let tags = port.tags();
         let server = Rc::new(Server {
             port,
-            gate: Gate::new(device, env.clone()),
+            gate,
             env,
             options,
             credit: Credit::new(options.memory_bytes_max),

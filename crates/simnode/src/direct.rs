@@ -1,8 +1,8 @@
 //! A frontend for clients that are tasks of the node's own shard.
 //!
-//! Invariant: a client's requests go through one gate a volume, as in any frontend.
+//! Invariant: a client's requests go through the gate of the volume, as in any frontend.
 
-use block::{BoxDevice, Env, Gate, IoError, IoResult, Kind, Nanos};
+use block::{Env, Gate, IoError, IoResult, Kind, Nanos};
 use control::status::Status;
 use node::{About, Door, Frontend, Later};
 use sim::SimDriver;
@@ -15,7 +15,7 @@ const LOOK: Nanos = Nanos::from_millis(1);
 
 /// A volume that is offered.
 struct Offered {
-    gate: Gate<BoxDevice>,
+    gate: Gate<Door<SimDriver>>,
     clients: Cell<u32>,
     withdrawn: Cell<bool>,
 }
@@ -31,7 +31,7 @@ pub struct Client(Rc<Offered>);
 
 impl Client {
     /// By what it reads and writes.
-    pub fn gate(&self) -> &Gate<BoxDevice> {
+    pub fn gate(&self) -> &Gate<Door<SimDriver>> {
         &self.0.gate
     }
 
@@ -73,9 +73,9 @@ impl Direct {
 }
 
 impl Frontend<Door<SimDriver>> for Direct {
-    fn add(&self, name: &str, device: Door<SimDriver>, _: &About) -> IoResult {
+    fn add(&self, name: &str, gate: Gate<Door<SimDriver>>, _: &About) -> IoResult {
         let offered = Rc::new(Offered {
-            gate: Gate::new(BoxDevice::new(device), self.env.clone()),
+            gate,
             clients: Cell::new(0),
             withdrawn: Cell::new(false),
         });

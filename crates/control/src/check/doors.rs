@@ -1,6 +1,6 @@
 //! Whether the ways to reach volumes agree with each other.
 
-use crate::config::{Config, Listen};
+use crate::config::{Attach, Config, Listen};
 use crate::problem::Problem;
 use std::collections::HashMap;
 
@@ -17,37 +17,95 @@ pub(super) fn agree(config: &Config, problems: &mut Vec<Problem>) {
             "add a [[listen]] with `unix`, `tcp` or `vhost_user`, or an [[attach]] with `ublk`";
         problems.push(Problem::new(1, what, remedy));
     }
-    one_door_each(config, problems);
+    doors_of_volumes(config, problems);
     attachments(config, problems);
     for listen in &config.listeners {
         listener(listen, problems);
     }
 }
 
-/// A volume that has a door of its own exists, and has no other.
-fn one_door_each(config: &Config, problems: &mut Vec<Problem>) {
-    let attached = config.attachments.iter();
-    let attached = attached.map(|a| (a.ublk.to_string(), "[[attach]]", a.ublk.line));
-    let guests = config.guests().map(|(volume, listen)| {
-        let line = listen.vhost_user.as_ref().map_or(listen.line, |s| s.line);
-        let line = listen.volume.as_ref().map_or(line, |v| v.line);
-        (volume, "[[listen]]", line)
+/// A door of a volume's own.
+struct Door {
+    volume: String,
+    section: &'static str,
+    line: u32,
+}
+
+/// All of them: block devices first.
+fn doors(config: &Config) -> impl Iterator<Item = Door> {
+    let attached = config.attachments.iter().map(|attach| Door {
+        volume: attach.ublk.to_string(),
+        section: Attach::TITLE,
+        line: attach.ublk.line,
     });
-    let mut doors: HashMap<String, u32> = HashMap::new();
-    for (volume, section, line) in attached.chain(guests) {
-        if !config.volumes.iter().any(|v| v.name.as_str() == volume) {
+    let guests = config.guests().map(|(volume, listen)| {
+        let socket = listen.vhost_user.as_ref().map(|socket| socket.line);
+        let name = listen.volume.as_ref().map(|name| name.line);
+        Door {
+            volume,
+            section: Listen::TITLE,
+            line: name.or(socket).unwrap_or(listen.line),
+        }
+    });
+    attached.chain(guests)
+}
+
+/// A volume that has a door of its own exists, and has no other unless it is shared.
+fn doors_of_volumes(config: &Config, problems: &mut Vec<Problem>) {
+    let mut first: HashMap<String, (&str, u32)> = HashMap::new();
+    for door in doors(config) {
+        let Door {
+            volume,
+            section,
+            line,
+        } = door;
+        let Some(served) = config.volumes.iter().find(|v| v.name.as_str() == volume) else {
             let what = format!("{section} names a volume {volume} that does not exist");
             let remedy = "add a [[volume]] of that name, or correct the name";
             problems.push(Problem::new(line, what, remedy));
+            continue;
+        };
+        match first.get(&volume) {
+            None => {
+                first.insert(volume, (section, line));
+            }
+            Some((other, before)) if *other == Attach::TITLE && section == Attach::TITLE => {
+                let place = config.files.place(*before);
+                let what = format!("volume {volume} is attached already ({place})");
+                problems.push(Problem::new(line, what, "remove one of the two"));
+            }
+            Some((_, before)) if !served.shared.value => {
+                let what = format!(
+                    "volume {volume} has a door already ({}): file systems on two of them \
+                     overwrite each other's data",
+                    config.files.place(*before)
+                );
+                let remedy = "remove one of the two, or, for clients that write with regard to \
+                     each other, give the volume `shared = true`";
+                problems.push(Problem::new(line, what, remedy));
+            }
+            Some(_) => {}
         }
-        if let Some(first) = doors.insert(volume.clone(), line) {
-            let what = format!(
-                "volume {volume} has a door already ({}): file systems on two of them overwrite \
-                 each other's data",
-                config.files.place(first)
-            );
-            problems.push(Problem::new(line, what, "remove one of the two"));
+    }
+}
+
+/// Appends what is possible and reported each time: a volume that two file systems may have.
+pub(super) fn warn(config: &Config, found: &mut Vec<Problem>) {
+    let all = config.volumes.iter();
+    for volume in all.filter(|v| v.shared.value && !v.read_only.value) {
+        let name = &volume.name.value;
+        let own = doors(config).filter(|door| door.volume == name.as_str());
+        let own: Vec<String> = own.map(|door| config.files.place(door.line)).collect();
+        if own.is_empty() {
+            continue;
         }
+        let what = format!(
+            "volume {name} is shared: it is an NBD export, and has a door of its own ({}); a file \
+             system that is mounted by two of them is damaged",
+            own.join(", ")
+        );
+        let remedy = "mount it by one at a time, or use a cluster file system such as GFS2";
+        found.push(Problem::new(volume.shared.line, what, remedy));
     }
 }
 
@@ -143,7 +201,7 @@ mod tests {
         for (doors, expected) in [
             (
                 "[[attach]]\nublk='a'\n[[attach]]\nublk='a'\n",
-                "12: volume a has a door already (line 10)",
+                "12: volume a is attached already (line 10)",
             ),
             (
                 "[[attach]]\nublk='a'\n[[listen]]\nvhost_user='/x/a.sock'\n",
@@ -180,5 +238,43 @@ mod tests {
                 "{doors}: {found:#?}"
             );
         }
+    }
+
+    #[test]
+    fn a_shared_volume_has_several_and_is_warned_about() {
+        let volume = "[[volume]]\nname='s'\norigin='o'\npool='p'\nshared=true\n";
+        let both = "[[attach]]\nublk='s'\n[[listen]]\nvhost_user='/x/s.sock'\n";
+        let two_guests = "[[listen]]\nvhost_user='/x/s.sock'\n\
+             [[listen]]\nvhost_user='/x/t.sock'\nvolume='s'\n";
+        for doors in [both, two_guests] {
+            assert_eq!(problems(&format!("{volume}{doors}")), Vec::<String>::new());
+        }
+        let twice = problems(&format!(
+            "{volume}[[attach]]\nublk='s'\n[[attach]]\nublk='s'\n"
+        ));
+        assert!(
+            twice.len() == 1 && twice[0].contains("17: volume s is attached already (line 15)"),
+            "{twice:#?}"
+        );
+
+        let warnings = |text: &str| {
+            let config = parse(text, &mut Vec::new());
+            let mut found = Vec::new();
+            warn(&config, &mut found);
+            found.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let found = warnings(&format!("{volume}{both}"));
+        assert!(
+            found.len() == 1
+                && found[0].contains("5: volume s is shared")
+                && found[0].contains("(line 7, line 9)"),
+            "{found:#?}"
+        );
+        let read_only = volume.replace("shared", "read_only=true\nshared");
+        assert_eq!(
+            warnings(&format!("{read_only}{both}")),
+            Vec::<String>::new()
+        );
+        assert_eq!(warnings(volume), Vec::<String>::new());
     }
 }

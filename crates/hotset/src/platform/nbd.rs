@@ -3,7 +3,7 @@
 //! Invariant: a socket is listened on ⟺ the configuration that runs has it.
 
 use super::{UringPlatform, read};
-use block::{Address, IoError, IoResult, Kind, Nanos, TargetId};
+use block::{Address, Gate, IoError, IoResult, Kind, Nanos, TargetId};
 use control::config::{Config, Listen};
 use control::status::Status;
 use nbd::protocol::server_handshake::TlsPolicy;
@@ -115,8 +115,8 @@ impl NbdSockets {
 }
 
 impl Frontend<Door<UringDriver>> for NbdSockets {
-    fn add(&self, name: &str, device: Door<UringDriver>, about: &About) -> IoResult {
-        self.server.add(name, device, about)
+    fn add(&self, name: &str, gate: Gate<Door<UringDriver>>, about: &About) -> IoResult {
+        self.server.add(name, gate, about)
     }
 
     fn withdraw<'a>(&'a self, name: &'a str, grace: Nanos) -> Later<'a, IoResult> {

@@ -9,7 +9,9 @@
 
 pub mod devices;
 
-use block::{Device, Geometry, IoError, IoResult, Kind, Nanos, PAGE_BYTES, SECTOR_BYTES, Sectors};
+use block::{
+    Device, Gate, Geometry, IoError, IoResult, Kind, Nanos, PAGE_BYTES, SECTOR_BYTES, Sectors,
+};
 use control::config::Config;
 use control::status::Status;
 use node::{About, Door, Event as NodeEvent, Frontend, Later, Platform, frontend_memory};
@@ -110,11 +112,11 @@ impl Inner {
         self: Rc<Self>,
         name: String,
         depth: u16,
-        device: Door<UringDriver>,
+        gate: Gate<Door<UringDriver>>,
         read_only: bool,
     ) {
         let mut progress = Progress::default();
-        let made = self.make(&name, depth, device, read_only, &mut progress);
+        let made = self.make(&name, depth, gate, read_only, &mut progress);
         let state = match (made.await, progress.served.take()) {
             (Ok(id), Some(served)) => State::Live(id, served),
             (Ok(_), None) => unreachable!("a device is live once it is served"),
@@ -142,7 +144,7 @@ impl Inner {
         &self,
         name: &str,
         depth: u16,
-        device: Door<UringDriver>,
+        gate: Gate<Door<UringDriver>>,
         read_only: bool,
         progress: &mut Progress,
     ) -> Result<u32, String> {
@@ -153,7 +155,7 @@ impl Inner {
             mark: mark(name),
             pid: std::process::id(),
             depth,
-            params: shape(device.geometry(), read_only),
+            params: shape(gate.device().geometry(), read_only),
             known,
         });
         let mut event = Event::Begin;
@@ -173,7 +175,7 @@ impl Inner {
                     }
                     // Before the block device is there, for udev reads it then.
                     devices::record(info.id, name).map_err(to_message)?;
-                    let served = self.serve(&info, device.clone(), read_only);
+                    let served = self.serve(&info, gate.clone(), read_only);
                     progress.served = Some(served.map_err(to_message)?);
                     Event::Serving
                 }
@@ -189,7 +191,7 @@ impl Inner {
     fn serve(
         &self,
         info: &DeviceInfo,
-        device: Door<UringDriver>,
+        gate: Gate<Door<UringDriver>>,
         read_only: bool,
     ) -> IoResult<Rc<Served>> {
         let target = self.host.open_port(info)?;
@@ -199,7 +201,7 @@ impl Inner {
             memory_bytes_max: self.memory,
         };
         let env = self.platform.local().env();
-        Ok(Server::begin(port, device, options, env))
+        Ok(Server::begin(port, gate, options, env))
     }
 
     async fn ask(&self, control: Control) -> IoResult<Result<Vec<u8>, i32>> {
@@ -247,7 +249,7 @@ impl Inner {
 }
 
 impl Frontend<Door<UringDriver>> for UblkFrontend {
-    fn add(&self, name: &str, device: Door<UringDriver>, about: &About) -> IoResult {
+    fn add(&self, name: &str, gate: Gate<Door<UringDriver>>, about: &About) -> IoResult {
         let Some(&depth) = self.0.wanted.get(name) else {
             return Ok(());
         };
@@ -255,7 +257,7 @@ impl Frontend<Door<UringDriver>> for UblkFrontend {
         states.insert(name.into(), State::Attaching);
         drop(states);
         let (inner, name, read_only) = (self.0.clone(), name.to_owned(), about.read_only);
-        let attaching = inner.attach(name, depth, device, read_only);
+        let attaching = inner.attach(name, depth, gate, read_only);
         self.0.platform.local().env().spawn.spawn(attaching);
         Ok(())
     }

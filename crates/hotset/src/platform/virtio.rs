@@ -1,9 +1,10 @@
 //! Volumes as disks of virtual machines: the frontend of vhost-user-blk.
 
 use super::UringPlatform;
-use block::{Device, IoResult, Nanos};
+use block::{Device, Gate, IoResult, Nanos};
 use control::config::Config;
 use control::status::Status;
+use futures_util::future::join_all;
 use node::{About, Door, Frontend, Later, Platform, frontend_memory};
 use port::{Options, Server};
 use std::cell::RefCell;
@@ -17,10 +18,10 @@ use virtio::{Listener, Shape, VirtioPort};
 /// Offers each volume that the configuration has a socket for.
 pub struct VirtioFrontend {
     platform: UringPlatform,
-    wanted: BTreeMap<String, Wanted>,
-    /// The bytes that each may have in hand.
+    wanted: BTreeMap<String, Vec<Wanted>>,
+    /// The bytes that each socket may have in hand.
     memory: usize,
-    open: RefCell<BTreeMap<String, Open>>,
+    open: RefCell<BTreeMap<String, Vec<Open>>>,
 }
 
 struct Wanted {
@@ -29,6 +30,7 @@ struct Wanted {
 }
 
 struct Open {
+    place: String,
     listener: Listener,
     server: Rc<Server<VirtioPort, Door<UringDriver>>>,
 }
@@ -36,18 +38,20 @@ struct Open {
 impl VirtioFrontend {
     /// For the volumes of `config`.
     pub fn new(config: &Config, platform: &UringPlatform) -> VirtioFrontend {
-        let wanted: BTreeMap<_, _> = config
-            .guests()
-            .filter_map(|(volume, listen)| {
-                let socket = listen.vhost_user.as_ref()?.value.clone();
-                let depth = listen.depth.value as u16;
-                Some((volume, Wanted { socket, depth }))
-            })
-            .collect();
+        let mut wanted: BTreeMap<String, Vec<Wanted>> = BTreeMap::new();
+        for (volume, listen) in config.guests() {
+            let socket = listen
+                .vhost_user
+                .as_ref()
+                .map(|socket| socket.value.clone());
+            let depth = listen.depth.value as u16;
+            let socket = socket.map(|socket| Wanted { socket, depth });
+            wanted.entry(volume).or_default().extend(socket);
+        }
         let memory = frontend_memory(config, &platform.local().env());
         VirtioFrontend {
             platform: platform.clone(),
-            memory: memory / wanted.len().max(1),
+            memory: memory / config.guests().count().max(1),
             wanted,
             open: RefCell::default(),
         }
@@ -56,20 +60,21 @@ impl VirtioFrontend {
     /// The sockets that are listened on.
     pub fn sockets(&self) -> Vec<String> {
         let open = self.open.borrow();
-        let sockets = open.keys().filter_map(|volume| self.wanted.get(volume));
-        sockets
-            .map(|wanted| format!("vhost-user:{}", wanted.socket.display()))
+        open.values()
+            .flatten()
+            .map(|open| open.place.clone())
             .collect()
     }
-}
 
-impl Frontend<Door<UringDriver>> for VirtioFrontend {
-    fn add(&self, name: &str, device: Door<UringDriver>, about: &About) -> IoResult {
-        let Some(wanted) = self.wanted.get(name) else {
-            return Ok(());
-        };
+    fn listen(
+        &self,
+        wanted: &Wanted,
+        name: &str,
+        gate: Gate<Door<UringDriver>>,
+        about: &About,
+    ) -> IoResult<Open> {
         let shape = Shape {
-            geometry: device.geometry().clone(),
+            geometry: gate.device().geometry().clone(),
             read_only: about.read_only,
             name: name.to_owned(),
             depth: wanted.depth,
@@ -82,20 +87,34 @@ impl Frontend<Door<UringDriver>> for VirtioFrontend {
             memory_bytes_max: self.memory,
         };
         let env = self.platform.local().env();
-        let server = Server::begin(port, device, options, env);
-        let opened = Open { listener, server };
+        Ok(Open {
+            place: format!("vhost-user:{}", wanted.socket.display()),
+            listener,
+            server: Server::begin(port, gate, options, env),
+        })
+    }
+}
+
+impl Frontend<Door<UringDriver>> for VirtioFrontend {
+    fn add(&self, name: &str, gate: Gate<Door<UringDriver>>, about: &About) -> IoResult {
+        let Some(wanted) = self.wanted.get(name) else {
+            return Ok(());
+        };
+        let listen = |wanted| self.listen(wanted, name, gate.clone(), about);
+        let opened = wanted.iter().map(listen).collect::<IoResult<_>>()?;
         self.open.borrow_mut().insert(name.to_owned(), opened);
         Ok(())
     }
 
     fn withdraw<'a>(&'a self, name: &'a str, grace: Nanos) -> Later<'a, IoResult> {
         Box::pin(async move {
-            let opened = self.open.borrow_mut().remove(name);
-            if let Some(Open { listener, server }) = opened {
-                server.stop(grace).await;
-                drop(listener);
-                server.ended().await;
-            }
+            let opened = self.open.borrow_mut().remove(name).unwrap_or_default();
+            let ends = opened.into_iter().map(|open| async move {
+                open.server.stop(grace).await;
+                drop(open.listener);
+                open.server.ended().await;
+            });
+            join_all(ends).await;
             Ok(())
         })
     }
@@ -104,9 +123,7 @@ impl Frontend<Door<UringDriver>> for VirtioFrontend {
         Box::pin(async move {
             // What is not answered stays marked in the guests' memory, for the next daemon.
             let open = std::mem::take(&mut *self.open.borrow_mut());
-            for opened in open.values() {
-                opened.server.stop(grace).await;
-            }
+            join_all(open.values().flatten().map(|open| open.server.stop(grace))).await;
         })
     }
 

@@ -8,7 +8,7 @@
 
 use super::nop::{drive, instructions};
 use super::{Goal, Row, alone, hits};
-use block::{Buf, IoResult, Nanos, Pool, Shared, Stream, TargetId};
+use block::{Buf, Gate, IoResult, Nanos, Pool, Shared, Stream, TargetId};
 use cache::Counter;
 use filter::Metered;
 use futures_channel::oneshot;
@@ -157,9 +157,10 @@ pub fn reads(ops: u64, depth: u64) {
             ..Limits::default()
         };
         let pool = env.pool.clone();
+        let gate = Gate::new(volume, env.clone());
         let server = Server::new(env, limits, None, log).expect("sound");
         server
-            .add("", volume, &ExportOptions::default())
+            .add("", gate, &ExportOptions::default())
             .expect("the first export");
         let (done, ended) = oneshot::channel();
         server.admit(Client::new(ops, depth, pool, done));

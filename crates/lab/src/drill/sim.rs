@@ -3,7 +3,7 @@
 use super::play::{Counts, Site, look, play};
 use super::row::{Row, to_message};
 use super::setup::{Cell, Setup};
-use block::{Device, Env, Fua, Geometry, Lba, Nanos, Sectors};
+use block::{BoxDevice, Device, Env, Fua, Geometry, Lba, Nanos, Sectors};
 use control::check::check_alone;
 use control::config::{Config, Name};
 use control::protocol::{Reply, Request};
@@ -118,7 +118,7 @@ async fn live(
         let name = &volume.name.value;
         let client = frontend.client(name.as_str());
         let client = client.ok_or_else(|| format!("volume {name} is not served"))?;
-        volumes.push(client.gate().device().clone());
+        volumes.push(BoxDevice::new(client.gate().device().clone()));
         clients.push(client);
     }
     let drives = cell.scenario.drives.iter();

@@ -121,11 +121,11 @@ impl<D: Device> Server<D> {
         Ok(server)
     }
 
-    /// Offers `device` under `name`; the empty name is the default export.
+    /// Offers what is behind `gate` under `name`; the empty name is the default export.
     ///
     /// `Err(Invalid)`: NBD cannot carry a string. `Err(Busy)`: the name is taken.
-    pub fn add(&self, name: &str, device: D, options: &ExportOptions) -> IoResult {
-        let geometry = device.geometry();
+    pub fn add(&self, name: &str, gate: Gate<D>, options: &ExportOptions) -> IoResult {
+        let geometry = gate.device().geometry();
         let features = Features {
             read_only: options.read_only,
             rotational: geometry.rotational,
@@ -149,12 +149,18 @@ impl<D: Device> Server<D> {
         }
         exports.infos.push(info);
         exports.exports.push(Rc::new(Export {
-            gate: Gate::new(device, self.env.clone()),
+            gate,
             flushes: Flushes::default(),
             connections: Cell::new(0),
             withdrawn: Rc::default(),
         }));
         Ok(())
+    }
+
+    /// Whether an export is named so.
+    pub fn offers(&self, name: &str) -> bool {
+        let exports = self.exports.borrow();
+        exports.infos.iter().any(|e| e.name() == name)
     }
 
     /// Withdraws an export: its connections finish what is in flight and

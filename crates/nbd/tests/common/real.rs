@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
-use block::{Address, Host, Nanos, ShardId};
+use block::{Address, Gate, Host, Nanos, ShardId};
 use nbd::protocol::server_handshake::TlsPolicy;
 use nbd::serve::{ExportOptions, Limits, Server, Stats};
 use nbd::tls::{Acceptor, Identity};
@@ -162,9 +162,8 @@ impl Served {
                                 description: format!("the {name} export"),
                                 read_only,
                             };
-                            server
-                                .add(name, local.disk(disk).unwrap(), &options)
-                                .unwrap();
+                            let gate = Gate::new(local.disk(disk).unwrap(), local.env());
+                            server.add(name, gate, &options).unwrap();
                         }
                         local.put(Rc::new(Running(RefCell::new(Some(server.clone())))));
                         ready.send(()).unwrap();

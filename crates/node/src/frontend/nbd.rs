@@ -1,10 +1,10 @@
-//! NBD: every volume that has no door of its own is an export.
+//! NBD: every volume is an export that has no door of its own, or is shared.
 
 use super::{About, Frontend, frontend_memory};
 use crate::Later;
 use crate::event::Event;
 use crate::platform::Platform;
-use block::{Device, IoResult, Nanos};
+use block::{Device, Gate, IoResult, Nanos};
 use control::config::Config;
 use control::status::{Nbd, Status};
 use nbd::serve::{CONNECTIONS_MAX, ExportOptions, Limits, Server, connections_for};
@@ -49,19 +49,19 @@ impl<D: Device> NbdFrontend<D> {
 }
 
 impl<D: Device> Frontend<D> for NbdFrontend<D> {
-    fn add(&self, name: &str, device: D, about: &About) -> IoResult {
-        if self.elsewhere.contains(name) {
+    fn add(&self, name: &str, gate: Gate<D>, about: &About) -> IoResult {
+        if self.elsewhere.contains(name) && !about.shared {
             return Ok(());
         }
         let options = ExportOptions {
             description: about.description.clone(),
             read_only: about.read_only,
         };
-        self.server.add(name, device, &options)
+        self.server.add(name, gate, &options)
     }
 
     fn withdraw<'a>(&'a self, name: &'a str, grace: Nanos) -> Later<'a, IoResult> {
-        if self.elsewhere.contains(name) {
+        if self.elsewhere.contains(name) && !self.server.offers(name) {
             return Box::pin(async { Ok(()) });
         }
         Box::pin(self.server.remove(name, grace))

@@ -9,7 +9,7 @@ use crate::frontend::About;
 use crate::origins::Origin;
 use crate::place::{Opened, Role};
 use crate::platform::Platform;
-use block::{BoxDevice, Device, IoResult, Sectors};
+use block::{BoxDevice, Device, Gate, IoResult, Sectors};
 use cache::VolumeConfig;
 use control::config::{self, Name, VolumeMode};
 use control::status::LATENCY_BOUNDS_US;
@@ -134,12 +134,14 @@ impl<P: Platform> Node<P> {
         let about = About {
             description: format!("{} cached in pool {}", opened.place, pool.name),
             read_only: volume.read_only.value,
+            shared: volume.shared.value,
         };
         let timed = Timed::timed(exported.clone(), &LATENCY_BOUNDS_US, timer.clone());
         let latencies = timed.watch().clone();
         let door = Tapped::new(timed, timer);
         let tap = door.tap();
-        if let Err(error) = self.offer(name, &door, &about).await {
+        let gate = Gate::new(door, self.env());
+        if let Err(error) = self.offer(name, &gate, &about).await {
             if let Some(log) = exported.inner().log() {
                 log.engine().close().await;
             }
@@ -159,10 +161,10 @@ impl<P: Platform> Node<P> {
         Ok(())
     }
 
-    /// Offers `door` by every frontend, or by none.
-    async fn offer(&self, name: &Name, door: &Door<P::Driver>, about: &About) -> IoResult {
+    /// Offers what is behind `gate` by every frontend, or by none.
+    async fn offer(&self, name: &Name, gate: &Gate<Door<P::Driver>>, about: &About) -> IoResult {
         for (n, frontend) in self.frontends.iter().enumerate() {
-            if let Err(error) = frontend.add(name.as_str(), door.clone(), about) {
+            if let Err(error) = frontend.add(name.as_str(), gate.clone(), about) {
                 self.withdraw(name, n).await?;
                 return Err(error);
             }

@@ -3,7 +3,7 @@
 
 use super::client::{Clients, Content, PLACE, Shared};
 use super::report::{Class, Report};
-use block::{Geometry, Nanos, Sectors, TargetId};
+use block::{Gate, Geometry, Nanos, Sectors, TargetId};
 use port::{Options, Server};
 use shard::Local;
 use sim::{
@@ -144,7 +144,7 @@ async fn live(
         // Few enough to be waited for.
         memory_bytes_max: 64 << 10,
     };
-    let server = Server::begin(port, device, options, env.clone());
+    let server = Server::begin(port, Gate::new(device, env.clone()), options, env.clone());
     let until = Nanos(env.timer.now().0.saturating_add(span.0));
     while !clients.borrow().is_done() && env.timer.now() < until {
         env.timer.sleep(TICK).await;

@@ -2,7 +2,7 @@
 
 use super::record::{Content, Record};
 use block::{
-    Address, Buf, Device, Extent, Fua, Geometry, IoResult, Lba, Nanos, SECTOR_BYTES, Shared,
+    Address, Buf, Device, Extent, Fua, Gate, Geometry, IoResult, Lba, Nanos, SECTOR_BYTES, Shared,
 };
 use nbd::serve::{ExportOptions, Limits, Server};
 use shard::{Disk, run_alone};
@@ -54,7 +54,8 @@ impl Recorder {
                     inner: local.disk(disk).expect("a disk"),
                     shelf,
                 };
-                let added = server.add("", device, &ExportOptions::default());
+                let gate = Gate::new(device, local.env());
+                let added = server.add("", gate, &ExportOptions::default());
                 added.expect("the only export");
                 let serving = server.clone();
                 let listener = local.listener(listener);
