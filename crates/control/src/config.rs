@@ -356,12 +356,6 @@ impl Config {
             .iter()
             .filter_map(|listen| Some((listen.guest_volume()?, listen)))
     }
-
-    /// The volumes that have a door of their own, and are no NBD exports unless shared.
-    pub fn behind_other_doors(&self) -> impl Iterator<Item = String> {
-        let attached = self.attachments.iter().map(|a| a.ublk.to_string());
-        attached.chain(self.guests().map(|(volume, _)| volume))
-    }
 }
 
 impl Listen {

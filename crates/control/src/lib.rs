@@ -18,6 +18,7 @@ pub mod check;
 pub mod client;
 pub mod config;
 mod counters;
+pub mod doors;
 pub mod explained;
 pub mod files;
 pub mod job;

@@ -14,7 +14,7 @@ mod tests;
 
 pub use change::Change;
 
-use crate::config::{Array, Config, Daemon, Listen, Name, Pool, Value, Volume, VolumeMode};
+use crate::config::{Array, Config, Daemon, Name, Pool, Value, Volume, VolumeMode};
 use crate::files::Files;
 use crate::written::Section;
 use std::collections::BTreeSet;
@@ -56,7 +56,8 @@ const SEEN: &str =
     "its clients have it as it is; to do it now, `hotset volume remove` and add it again";
 const LOG: &str = "a log is opened with its volume";
 const ENGINE: &str = "the pool is opened with it";
-const DOOR: &str = "a door of a volume's own is opened when the daemon starts";
+const DOOR: &str =
+    "its client has it as it is; to do it now, `hotset reload` without the section, then with it";
 const MEMBERS: &str =
     "members of an array that runs are changed by `hotset array add` and `replace`";
 
@@ -68,11 +69,23 @@ pub fn plan(running: &Config, wanted: &Config) -> Vec<Step> {
     let pools = Difference::between(&running.pools, &wanted.pools);
     let used = used_by_both(running, wanted);
     daemon(&running.daemon, &wanted.daemon, &mut steps);
-    for gone in &listeners.gone {
-        let close = Change::CloseListener(gone.place());
-        let what = format!("listener {} is closed", gone.place());
-        steps.push(Step::new(None, what, by_door(gone, close)));
-    }
+    let attachments = Difference::between(&running.attachments, &wanted.attachments);
+    let close = |is_guest: bool, steps: &mut Vec<Step>| {
+        let gone = listeners.gone.iter().map(|listen| (listen, listen.place()));
+        for (_, place) in gone.filter(|(listen, _)| listen.vhost_user.is_some() == is_guest) {
+            let what = format!("listener {place} is closed");
+            steps.push(Step::new(None, what, Ok(Change::CloseListener(place))));
+        }
+    };
+    let open = |is_guest: bool, steps: &mut Vec<Step>| {
+        let new = listeners.new.iter().copied();
+        for listen in new.filter(|listen| listen.vhost_user.is_some() == is_guest) {
+            let what = format!("listener {} is opened", listen.place());
+            let change = Change::OpenListener(Box::new(listen.clone()));
+            steps.push(Step::new(Some(listen.line), what, Ok(change)));
+        }
+    };
+    close(false, &mut steps);
     for gone in &volumes.gone {
         let name = &gone.name.value;
         let change = Change::RemoveVolume(name.clone());
@@ -81,6 +94,13 @@ pub fn plan(running: &Config, wanted: &Config) -> Vec<Step> {
             format!("volume {name} is removed"),
             Ok(change),
         ));
+    }
+    // A volume that goes has no doors by then, and one that comes has all of its own at once.
+    close(true, &mut steps);
+    for gone in &attachments.gone {
+        let what = format!("volume {} is not attached any more", gone.id());
+        let change = Change::Detach(gone.ublk.value.clone());
+        steps.push(Step::new(None, what, Ok(change)));
     }
     for (before, now) in &pools.both {
         let taken = without(&before.devices.value, &now.devices.value);
@@ -108,6 +128,12 @@ pub fn plan(running: &Config, wanted: &Config) -> Vec<Step> {
     for (before, now) in &volumes.both {
         volume(before, now, &mut steps);
     }
+    for new in &attachments.new {
+        let what = format!("volume {} is attached", new.id());
+        let change = Change::Attach(Box::new((*new).clone()));
+        steps.push(Step::new(Some(new.line), what, Ok(change)));
+    }
+    open(true, &mut steps);
     for new in &volumes.new {
         let change = match new.mode.value {
             VolumeMode::WriteBack => Err(LOG),
@@ -119,23 +145,14 @@ pub fn plan(running: &Config, wanted: &Config) -> Vec<Step> {
     for (before, now) in &listeners.both {
         for (line, what) in differences("listener", *before, *now, &[]) {
             let change = Change::RenewListener(Box::new((*now).clone()));
-            steps.push(Step::new(Some(line), what, by_door(now, change)));
+            let change = match now.vhost_user {
+                Some(_) => Err(DOOR),
+                None => Ok(change),
+            };
+            steps.push(Step::new(Some(line), what, change));
         }
     }
-    for new in &listeners.new {
-        let open = Change::OpenListener(Box::new((*new).clone()));
-        let what = format!("listener {} is opened", new.place());
-        steps.push(Step::new(Some(new.line), what, by_door(new, open)));
-    }
-    let attachments = Difference::between(&running.attachments, &wanted.attachments);
-    for gone in &attachments.gone {
-        let what = format!("volume {} is not attached any more", gone.id());
-        steps.push(Step::new(None, what, Err(DOOR)));
-    }
-    for new in &attachments.new {
-        let what = format!("volume {} is attached", new.id());
-        steps.push(Step::new(Some(new.line), what, Err(DOOR)));
-    }
+    open(false, &mut steps);
     for (before, now) in &attachments.both {
         for (line, what) in differences("attached volume", *before, *now, &[]) {
             steps.push(Step::new(Some(line), what, Err(DOOR)));
@@ -191,13 +208,6 @@ fn differences<S: Section>(
 fn without(names: &[Name], others: &[Name]) -> Vec<Name> {
     let missing = names.iter().filter(|name| !others.contains(name));
     missing.cloned().collect()
-}
-
-fn by_door(listen: &Listen, change: Change) -> Result<Change, &'static str> {
-    match listen.vhost_user {
-        Some(_) => Err(DOOR),
-        None => Ok(change),
-    }
 }
 
 fn daemon(before: &Daemon, now: &Daemon, steps: &mut Vec<Step>) {

@@ -185,7 +185,7 @@ async fn run(
     let nbd = NbdSockets::new(&config, &platform, host.clone()).map_err(to_message)?;
     let nbd = Rc::new(nbd);
     let attached = UblkFrontend::new(&config, &platform, host).map_err(to_message)?;
-    let guests = Rc::new(VirtioFrontend::new(&config, &platform));
+    let guests = Rc::new(VirtioFrontend::new(&platform));
     let frontends: Frontends<UringDriver> =
         vec![nbd.clone(), Rc::new(attached.clone()), guests.clone()];
     let mut first = config.clone();

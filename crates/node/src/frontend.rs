@@ -10,6 +10,7 @@ pub mod nbd;
 use crate::Later;
 use block::{Env, Gate, IoResult, Nanos};
 use control::config::{Config, Listen};
+use control::doors::Doors;
 use control::status::Status;
 
 /// What a frontend shows of a volume beside its bytes.
@@ -19,14 +20,28 @@ pub struct About {
     pub description: String,
     /// Refuse everything that writes.
     pub read_only: bool,
-    /// Offer it though it has another door.
-    pub shared: bool,
+    /// By what it is to be reached.
+    pub doors: Doors,
+    /// Bytes of requests that each door of its own may have in hand.
+    pub memory_bytes_max: usize,
 }
 
 /// Offers devices of type `D` to clients.
 pub trait Frontend<D> {
     /// Takes the volume behind `gate` under `name`, and offers it if it is to.
     fn add(&self, name: &str, gate: Gate<D>, about: &About) -> IoResult;
+
+    /// Offers it from now on as `about` says: a door that is not in there is closed, as by
+    /// [`Frontend::withdraw`], one that is new is open in the end, and others are left alone.
+    ///
+    /// After an error, it is offered as it was or not at all.
+    fn change<'a>(
+        &'a self,
+        name: &'a str,
+        gate: &'a Gate<D>,
+        about: &'a About,
+        grace: Nanos,
+    ) -> Later<'a, IoResult>;
 
     /// Offers it no longer. Requests in flight are finished; clients that have not gone
     /// within `grace` are cut off.
@@ -35,7 +50,7 @@ pub trait Frontend<D> {
     /// As [`Frontend::withdraw`], of everything, for ever.
     fn shut_down(&self, grace: Nanos) -> Later<'_, ()>;
 
-    /// Listens where `listen` says, if that is for this frontend.
+    /// Listens where `listen` says, if all volumes of this frontend are reached by it.
     fn open(&self, _listen: &Listen) -> IoResult {
         Ok(())
     }
@@ -52,12 +67,14 @@ pub trait Frontend<D> {
     fn stats(&self, status: &mut Status);
 }
 
-/// The bytes that one kind of frontend may hold: half of the pool is for all of them.
-pub fn frontend_memory(config: &Config, env: &Env) -> usize {
-    let others = [
-        !config.attachments.is_empty(),
-        config.guests().next().is_some(),
-    ];
-    let kinds = 1 + others.into_iter().filter(|is_used| *is_used).count();
-    env.pool.total_bytes() / 2 / kinds
+/// The bytes that requests over NBD may hold: half of the pool, or of that a half if there
+/// are other doors.
+pub fn nbd_memory(config: &Config, env: &Env) -> usize {
+    env.pool.total_bytes() / 2 / if config.own_doors() > 0 { 2 } else { 1 }
+}
+
+/// The bytes that those by each other door may hold, which share the other half of the half. What
+/// is opened later has the same as if it were there at the start, beyond the pool if need be.
+pub(crate) fn door_memory(config: &Config, env: &Env) -> usize {
+    env.pool.total_bytes() / 4 / config.own_doors().max(1)
 }

@@ -30,7 +30,7 @@ pub use arrays::{Before, Devices, Lease, Source};
 pub use event::Event;
 pub use fronted::Fronted;
 pub use frontend::nbd::NbdFrontend;
-pub use frontend::{About, Frontend, frontend_memory};
+pub use frontend::{About, Frontend};
 pub use leaf::Leaf;
 pub use node::{Controlled, Door, Export, Frontends, Node};
 pub use place::{CLAIM_ATTEMPTS, CLAIM_PAUSE, Opened, Role, claimed, open, retried};

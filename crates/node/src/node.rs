@@ -28,13 +28,13 @@ pub use pool::Pool;
 
 use crate::arrays::{Devices, Source};
 use crate::fronted::Fronted;
-use crate::frontend::Frontend;
+use crate::frontend::{About, Frontend};
 use crate::nanos;
 use crate::origins::Origin;
 use crate::place::Role;
 use crate::platform::Platform;
 use crate::sink::Sink;
-use block::{Env, Nanos};
+use block::{Env, Gate, Nanos};
 use cache::PoolDevice;
 use control::config::{self, Config, Name};
 use filter::{Latencies, Profiled, Tap, Tapped, Timed};
@@ -57,6 +57,8 @@ pub type Door<D> = Tapped<Timed<Export<D>>, Sink>;
 
 /// A volume that is served.
 pub struct Served<P: Platform> {
+    pub gate: Gate<Door<P::Driver>>,
+    pub about: About,
     pub volume: Export<P::Driver>,
     pub guard: Origin<P::Driver>,
     pub tap: Tap<Sink>,
@@ -68,6 +70,8 @@ pub struct Served<P: Platform> {
 impl<P: Platform> Clone for Served<P> {
     fn clone(&self) -> Served<P> {
         Served {
+            gate: self.gate.clone(),
+            about: self.about.clone(),
             volume: self.volume.clone(),
             guard: self.guard.clone(),
             tap: self.tap.clone(),

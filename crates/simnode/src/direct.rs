@@ -85,6 +85,17 @@ impl Frontend<Door<SimDriver>> for Direct {
         }
     }
 
+    fn change<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a Gate<Door<SimDriver>>,
+        _: &'a About,
+        _: Nanos,
+    ) -> Later<'a, IoResult> {
+        // Its clients are those of every door.
+        Box::pin(async { Ok(()) })
+    }
+
     fn withdraw<'a>(&'a self, name: &'a str, grace: Nanos) -> Later<'a, IoResult> {
         Box::pin(async move {
             let offered = self.offered.borrow_mut().remove(name);

@@ -9,7 +9,8 @@ use control::config::{Config, Name};
 use control::protocol::{Reply, Request};
 use control::serve::Handler;
 use control::status::Status;
-use node::{Before, Controlled, Devices, Later, Node, Session, Source};
+use node::{Before, Controlled, Devices, Frontends, Later, Node, Session, Source};
+use sim::SimDriver;
 use std::rc::Rc;
 
 /// What is done with a node.
@@ -40,8 +41,17 @@ impl Running {
         platform: SimPlatform,
         frontend: Rc<Direct>,
     ) -> Later<'a, Result<Running, String>> {
+        Running::start_with(config, platform, vec![frontend])
+    }
+
+    /// As [`Running::start`], with clients of several frontends.
+    pub fn start_with<'a>(
+        config: &'a Config,
+        platform: SimPlatform,
+        frontends: Frontends<SimDriver>,
+    ) -> Later<'a, Result<Running, String>> {
         Box::pin(async move {
-            let node = Node::start(config, platform, vec![frontend]).await?;
+            let node = Node::start(config, platform, frontends).await?;
             Node::supervise(&node);
             Ok(Running(Rc::new(Controlled(node))))
         })

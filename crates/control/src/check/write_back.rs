@@ -22,10 +22,7 @@ pub(super) fn agree(config: &Config, problems: &mut Vec<Problem>) {
             let remedy = "leave `mode` out: nothing is written";
             problems.push(Problem::new(volume.mode.line, what, remedy));
         }
-        if config
-            .behind_other_doors()
-            .any(|door| door == name.as_str())
-        {
+        if config.doors(name.as_str()).has_own() {
             let what = format!("volume {name} is write-back, and has a door that is not NBD");
             let remedy = "offer it over NBD: its blocks have 4 KiB, which a door's disk shows";
             problems.push(Problem::new(volume.mode.line, what, remedy));

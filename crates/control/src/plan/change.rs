@@ -1,6 +1,6 @@
 //! One change of a running configuration, and what the configuration says after it.
 
-use crate::config::{Array, At, Config, Device, Listen, Name, Pool, Volume, VolumeMode};
+use crate::config::{Array, At, Attach, Config, Device, Listen, Name, Pool, Volume, VolumeMode};
 use crate::written::Section;
 use std::time::Duration;
 
@@ -89,6 +89,10 @@ pub enum Change {
     RenewListener(Box<Listen>),
     /// A socket is opened.
     OpenListener(Box<Listen>),
+    /// A volume is a block device of this machine.
+    Attach(Box<Attach>),
+    /// It is none any more.
+    Detach(Name),
 }
 
 impl Change {
@@ -152,6 +156,8 @@ impl Change {
             Change::RenewListener(listen) | Change::OpenListener(listen) => {
                 put(&mut config.listeners, listen);
             }
+            Change::Attach(attach) => put(&mut config.attachments, attach),
+            Change::Detach(volume) => config.attachments.retain(|a| a.ublk.value != *volume),
         }
     }
 }

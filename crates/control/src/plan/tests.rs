@@ -147,10 +147,9 @@ fn what_is_left_out_has_no_line_and_goes_before_what_comes() {
         [
             ": listener /none/nbd is closed",
             ": volume web is removed",
+            "line 38: volume log is attached",
             "line 34: volume log is added",
             "line 32: listener /none/new is opened",
-            "line 38: volume log is attached; this needs a restart: a door of a volume's own is \
-             opened when the daemon starts",
         ]
     );
 }

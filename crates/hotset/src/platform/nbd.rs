@@ -119,6 +119,16 @@ impl Frontend<Door<UringDriver>> for NbdSockets {
         self.server.add(name, gate, about)
     }
 
+    fn change<'a>(
+        &'a self,
+        name: &'a str,
+        gate: &'a Gate<Door<UringDriver>>,
+        about: &'a About,
+        grace: Nanos,
+    ) -> Later<'a, IoResult> {
+        self.server.change(name, gate, about, grace)
+    }
+
     fn withdraw<'a>(&'a self, name: &'a str, grace: Nanos) -> Later<'a, IoResult> {
         self.server.withdraw(name, grace)
     }

@@ -14,7 +14,7 @@ use block::{
 };
 use control::config::Config;
 use control::status::Status;
-use node::{About, Door, Event as NodeEvent, Frontend, Later, Platform, frontend_memory};
+use node::{About, Door, Event as NodeEvent, Frontend, Later, Platform};
 use port::{Options, Server};
 use shard::Queue;
 use std::cell::RefCell;
@@ -42,9 +42,6 @@ pub struct UblkFrontend(Rc<Inner>);
 struct Inner {
     platform: UringPlatform,
     host: Uring,
-    /// The depth of each volume that is attached.
-    wanted: BTreeMap<String, u16>,
-    memory: usize,
     states: RefCell<BTreeMap<String, State>>,
 }
 
@@ -64,28 +61,14 @@ struct Progress {
 }
 
 impl UblkFrontend {
-    /// Of the volumes that `config` attaches; `Err` if there are some and this machine
-    /// has no ublk for them.
+    /// With no volume yet; `Err` if `config` attaches some and this machine has no ublk for them.
     pub fn new(config: &Config, platform: &UringPlatform, host: Uring) -> IoResult<UblkFrontend> {
-        let wanted: BTreeMap<_, _> = config
-            .attachments
-            .iter()
-            .map(|a| (a.ublk.to_string(), a.depth.value as u16))
-            .collect();
-        let local = platform.local();
-        if !wanted.is_empty() {
+        if !config.attachments.is_empty() {
             uring::ublk_available()?;
-            // Memory that it needs to write must not be made free by writing to it. It is
-            // refused to a process without CAP_SYS_RESOURCE, which can do without.
-            // SAFETY: no pointers are involved.
-            unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) };
         }
-        let memory = frontend_memory(config, &local.env()) / wanted.len().max(1);
         Ok(UblkFrontend(Rc::new(Inner {
             platform: platform.clone(),
             host,
-            wanted,
-            memory,
             states: RefCell::default(),
         })))
     }
@@ -113,10 +96,10 @@ impl Inner {
         name: String,
         depth: u16,
         gate: Gate<Door<UringDriver>>,
-        read_only: bool,
+        options: Options,
     ) {
         let mut progress = Progress::default();
-        let made = self.make(&name, depth, gate, read_only, &mut progress);
+        let made = self.make(&name, depth, gate, options, &mut progress);
         let state = match (made.await, progress.served.take()) {
             (Ok(id), Some(served)) => State::Live(id, served),
             (Ok(_), None) => unreachable!("a device is live once it is served"),
@@ -145,7 +128,7 @@ impl Inner {
         name: &str,
         depth: u16,
         gate: Gate<Door<UringDriver>>,
-        read_only: bool,
+        options: Options,
         progress: &mut Progress,
     ) -> Result<u32, String> {
         let known = devices::all().map_err(to_message)?;
@@ -155,7 +138,7 @@ impl Inner {
             mark: mark(name),
             pid: std::process::id(),
             depth,
-            params: shape(gate.device().geometry(), read_only),
+            params: shape(gate.device().geometry(), options.read_only),
             known,
         });
         let mut event = Event::Begin;
@@ -175,7 +158,7 @@ impl Inner {
                     }
                     // Before the block device is there, for udev reads it then.
                     devices::record(info.id, name).map_err(to_message)?;
-                    let served = self.serve(&info, gate.clone(), read_only);
+                    let served = self.serve(&info, gate.clone(), options);
                     progress.served = Some(served.map_err(to_message)?);
                     Event::Serving
                 }
@@ -192,14 +175,10 @@ impl Inner {
         &self,
         info: &DeviceInfo,
         gate: Gate<Door<UringDriver>>,
-        read_only: bool,
+        options: Options,
     ) -> IoResult<Rc<Served>> {
         let target = self.host.open_port(info)?;
         let port = self.platform.local().port(target)?;
-        let options = Options {
-            read_only,
-            memory_bytes_max: self.memory,
-        };
         let env = self.platform.local().env();
         Ok(Server::begin(port, gate, options, env))
     }
@@ -224,42 +203,93 @@ impl Inner {
         }
     }
 
-    async fn withdraw(&self, name: &str) -> IoResult {
+    /// What a volume's device has come to, once it is not being made any more.
+    async fn state(&self, name: &str) -> Option<State> {
         let timer = self.platform.local().env().timer;
         loop {
             let state = self.states.borrow().get(name).cloned();
             match state {
-                None => return Ok(()),
                 Some(State::Attaching) => timer.sleep(TICK).await,
-                Some(State::Failed(_)) => {
-                    self.states.borrow_mut().remove(name);
-                }
-                Some(State::Live(id, served)) => {
-                    self.states.borrow_mut().remove(name);
-                    let stopped = self.ask(Control::of(Command::Stop, id)).await?;
-                    refused(id, stopped)?;
-                    served.ended().await;
-                    served.close();
-                    let removed = self.ask(Control::of(Command::Delete, id)).await?;
-                    return refused(id, removed);
-                }
+                state => return state,
             }
         }
+    }
+
+    async fn withdraw(&self, name: &str) -> IoResult {
+        let state = self.state(name).await;
+        self.states.borrow_mut().remove(name);
+        let Some(State::Live(id, served)) = state else {
+            return Ok(());
+        };
+        let stopped = self.ask(Control::of(Command::Stop, id)).await?;
+        refused(id, stopped)?;
+        served.ended().await;
+        served.close();
+        let removed = self.ask(Control::of(Command::Delete, id)).await?;
+        refused(id, removed)
     }
 }
 
 impl Frontend<Door<UringDriver>> for UblkFrontend {
     fn add(&self, name: &str, gate: Gate<Door<UringDriver>>, about: &About) -> IoResult {
-        let Some(&depth) = self.0.wanted.get(name) else {
+        let Some(depth) = about.doors.ublk else {
             return Ok(());
+        };
+        uring::ublk_available()?;
+        // Memory that it needs to write must not be made free by writing to it. It is
+        // refused to a process without CAP_SYS_RESOURCE, which can do without.
+        // SAFETY: no pointers are involved.
+        unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) };
+        let options = Options {
+            read_only: about.read_only,
+            memory_bytes_max: about.memory_bytes_max,
         };
         let mut states = self.0.states.borrow_mut();
         states.insert(name.into(), State::Attaching);
         drop(states);
-        let (inner, name, read_only) = (self.0.clone(), name.to_owned(), about.read_only);
-        let attaching = inner.attach(name, depth, gate, read_only);
+        let attaching = self
+            .0
+            .clone()
+            .attach(name.to_owned(), depth as u16, gate, options);
         self.0.platform.local().env().spawn.spawn(attaching);
         Ok(())
+    }
+
+    fn change<'a>(
+        &'a self,
+        name: &'a str,
+        gate: &'a Gate<Door<UringDriver>>,
+        about: &'a About,
+        _grace: Nanos,
+    ) -> Later<'a, IoResult> {
+        Box::pin(async move {
+            match (self.0.state(name).await, about.doors.ublk) {
+                (Some(State::Live(id, _)), None) => {
+                    let in_use = self.0.host.aside(move || devices::in_use(id)).await?;
+                    let unknown = |cause| {
+                        let what = "it cannot be found out whether it is in use";
+                        IoError::new(Kind::Other, what).because(cause)
+                    };
+                    if in_use.map_err(unknown)? {
+                        let what = "is mounted or in use; unmount it first";
+                        let device = format!("/dev/{}", block_device(id));
+                        return Err(IoError::new(Kind::Busy, what).on(device));
+                    }
+                    self.0.withdraw(name).await
+                }
+                (None | Some(State::Failed(_)), Some(_)) => {
+                    self.add(name, gate.clone(), about)?;
+                    match self.0.state(name).await {
+                        Some(State::Failed(why)) => {
+                            self.0.states.borrow_mut().remove(name);
+                            Err(IoError::new(Kind::Other, why))
+                        }
+                        _ => Ok(()),
+                    }
+                }
+                _ => Ok(()),
+            }
+        })
     }
 
     fn withdraw<'a>(&'a self, name: &'a str, _grace: Nanos) -> Later<'a, IoResult> {

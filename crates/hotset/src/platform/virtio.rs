@@ -2,57 +2,43 @@
 
 use super::UringPlatform;
 use block::{Device, Gate, IoResult, Nanos};
-use control::config::Config;
+use control::doors::Guest;
 use control::status::Status;
 use futures_util::future::join_all;
-use node::{About, Door, Frontend, Later, Platform, frontend_memory};
+use node::{About, Door, Frontend, Later, Platform};
 use port::{Options, Server};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use uring::UringDriver;
 use virtio::{Listener, Shape, VirtioPort};
 
-/// Offers each volume that the configuration has a socket for.
+/// Offers each volume at its sockets for virtual machines.
 pub struct VirtioFrontend {
     platform: UringPlatform,
-    wanted: BTreeMap<String, Vec<Wanted>>,
-    /// The bytes that each socket may have in hand.
-    memory: usize,
     open: RefCell<BTreeMap<String, Vec<Open>>>,
 }
 
-struct Wanted {
-    socket: PathBuf,
-    depth: u16,
-}
-
 struct Open {
-    place: String,
+    guest: Guest,
     listener: Listener,
     server: Rc<Server<VirtioPort, Door<UringDriver>>>,
 }
 
+impl Open {
+    async fn end(self, grace: Nanos) {
+        self.server.stop(grace).await;
+        drop(self.listener);
+        self.server.ended().await;
+    }
+}
+
 impl VirtioFrontend {
-    /// For the volumes of `config`.
-    pub fn new(config: &Config, platform: &UringPlatform) -> VirtioFrontend {
-        let mut wanted: BTreeMap<String, Vec<Wanted>> = BTreeMap::new();
-        for (volume, listen) in config.guests() {
-            let socket = listen
-                .vhost_user
-                .as_ref()
-                .map(|socket| socket.value.clone());
-            let depth = listen.depth.value as u16;
-            let socket = socket.map(|socket| Wanted { socket, depth });
-            wanted.entry(volume).or_default().extend(socket);
-        }
-        let memory = frontend_memory(config, &platform.local().env());
+    /// With no volume yet.
+    pub fn new(platform: &UringPlatform) -> VirtioFrontend {
         VirtioFrontend {
             platform: platform.clone(),
-            memory: memory / config.guests().count().max(1),
-            wanted,
             open: RefCell::default(),
         }
     }
@@ -60,15 +46,15 @@ impl VirtioFrontend {
     /// The sockets that are listened on.
     pub fn sockets(&self) -> Vec<String> {
         let open = self.open.borrow();
-        open.values()
-            .flatten()
-            .map(|open| open.place.clone())
+        let sockets = open.values().flatten().map(|open| &open.guest.socket);
+        sockets
+            .map(|socket| format!("vhost-user:{}", socket.display()))
             .collect()
     }
 
     fn listen(
         &self,
-        wanted: &Wanted,
+        guest: &Guest,
         name: &str,
         gate: Gate<Door<UringDriver>>,
         about: &About,
@@ -77,18 +63,18 @@ impl VirtioFrontend {
             geometry: gate.device().geometry().clone(),
             read_only: about.read_only,
             name: name.to_owned(),
-            depth: wanted.depth,
+            depth: guest.depth as u16,
         };
         // Of a thread, which the platform is not for.
         let log = Arc::new(|line: String| eprintln!("hotset: {line}"));
-        let (listener, port) = Listener::begin(&wanted.socket, shape, log)?;
+        let (listener, port) = Listener::begin(&guest.socket, shape, log)?;
         let options = Options {
             read_only: about.read_only,
-            memory_bytes_max: self.memory,
+            memory_bytes_max: about.memory_bytes_max,
         };
         let env = self.platform.local().env();
         Ok(Open {
-            place: format!("vhost-user:{}", wanted.socket.display()),
+            guest: guest.clone(),
             listener,
             server: Server::begin(port, gate, options, env),
         })
@@ -97,24 +83,40 @@ impl VirtioFrontend {
 
 impl Frontend<Door<UringDriver>> for VirtioFrontend {
     fn add(&self, name: &str, gate: Gate<Door<UringDriver>>, about: &About) -> IoResult {
-        let Some(wanted) = self.wanted.get(name) else {
-            return Ok(());
-        };
-        let listen = |wanted| self.listen(wanted, name, gate.clone(), about);
-        let opened = wanted.iter().map(listen).collect::<IoResult<_>>()?;
+        let listen = |guest| self.listen(guest, name, gate.clone(), about);
+        let opened = about.doors.guests.iter().map(listen);
+        let opened = opened.collect::<IoResult<_>>()?;
         self.open.borrow_mut().insert(name.to_owned(), opened);
         Ok(())
+    }
+
+    fn change<'a>(
+        &'a self,
+        name: &'a str,
+        gate: &'a Gate<Door<UringDriver>>,
+        about: &'a About,
+        grace: Nanos,
+    ) -> Later<'a, IoResult> {
+        Box::pin(async move {
+            let open = self.open.borrow_mut().remove(name).unwrap_or_default();
+            let wanted = &about.doors.guests;
+            let stays = |open: &Open| wanted.contains(&open.guest);
+            let (mut open, gone): (Vec<_>, Vec<_>) = open.into_iter().partition(stays);
+            join_all(gone.into_iter().map(|gone| gone.end(grace))).await;
+            let is_open = |guest: &&Guest| open.iter().any(|open| open.guest == **guest);
+            let new: Vec<_> = wanted.iter().filter(|guest| !is_open(guest)).collect();
+            let listen = |guest: &Guest| self.listen(guest, name, gate.clone(), about);
+            let opened = new.into_iter().map(listen).collect::<IoResult<Vec<_>>>();
+            let done = opened.map(|opened| open.extend(opened));
+            self.open.borrow_mut().insert(name.to_owned(), open);
+            done
+        })
     }
 
     fn withdraw<'a>(&'a self, name: &'a str, grace: Nanos) -> Later<'a, IoResult> {
         Box::pin(async move {
             let opened = self.open.borrow_mut().remove(name).unwrap_or_default();
-            let ends = opened.into_iter().map(|open| async move {
-                open.server.stop(grace).await;
-                drop(open.listener);
-                open.server.ended().await;
-            });
-            join_all(ends).await;
+            join_all(opened.into_iter().map(|open| open.end(grace))).await;
             Ok(())
         })
     }

@@ -1,6 +1,6 @@
-//! NBD: every volume is an export that has no door of its own, or is shared.
+//! NBD: a volume is an export.
 
-use super::{About, Frontend, frontend_memory};
+use super::{About, Frontend, nbd_memory};
 use crate::Later;
 use crate::event::Event;
 use crate::platform::Platform;
@@ -8,22 +8,19 @@ use block::{Device, Gate, IoResult, Nanos};
 use control::config::Config;
 use control::status::{Nbd, Status};
 use nbd::serve::{CONNECTIONS_MAX, ExportOptions, Limits, Server, connections_for};
-use std::collections::HashSet;
 use std::rc::Rc;
 
 /// A server; where it listens is its owner's.
 pub struct NbdFrontend<D: Device> {
     /// Serves what its listeners accept.
     pub server: Rc<Server<D>>,
-    /// Volumes that have a door of their own.
-    elsewhere: HashSet<String>,
 }
 
 impl<D: Device> NbdFrontend<D> {
     /// A server within the limits of `config`.
     pub fn new<P: Platform>(config: &Config, platform: &P) -> IoResult<NbdFrontend<D>> {
         let env = platform.local().env();
-        let memory = frontend_memory(config, &env);
+        let memory = nbd_memory(config, &env);
         let connections = config.daemon.connections.as_ref();
         let connections = connections.map(|number| number.value);
         let connections =
@@ -41,16 +38,13 @@ impl<D: Device> NbdFrontend<D> {
             events.event(Event::Frontend { what });
         });
         let server = Server::new(env, limits, None, log)?;
-        Ok(NbdFrontend {
-            server,
-            elsewhere: config.behind_other_doors().collect(),
-        })
+        Ok(NbdFrontend { server })
     }
 }
 
 impl<D: Device> Frontend<D> for NbdFrontend<D> {
     fn add(&self, name: &str, gate: Gate<D>, about: &About) -> IoResult {
-        if self.elsewhere.contains(name) && !about.shared {
+        if !about.doors.nbd {
             return Ok(());
         }
         let options = ExportOptions {
@@ -60,11 +54,29 @@ impl<D: Device> Frontend<D> for NbdFrontend<D> {
         self.server.add(name, gate, &options)
     }
 
+    fn change<'a>(
+        &'a self,
+        name: &'a str,
+        gate: &'a Gate<D>,
+        about: &'a About,
+        grace: Nanos,
+    ) -> Later<'a, IoResult> {
+        Box::pin(async move {
+            match (self.server.offers(name), about.doors.nbd) {
+                (false, true) => self.add(name, gate.clone(), about),
+                (true, false) => self.server.remove(name, grace).await,
+                (true, true) | (false, false) => Ok(()),
+            }
+        })
+    }
+
     fn withdraw<'a>(&'a self, name: &'a str, grace: Nanos) -> Later<'a, IoResult> {
-        if self.elsewhere.contains(name) && !self.server.offers(name) {
-            return Box::pin(async { Ok(()) });
-        }
-        Box::pin(self.server.remove(name, grace))
+        Box::pin(async move {
+            match self.server.offers(name) {
+                true => self.server.remove(name, grace).await,
+                false => Ok(()),
+            }
+        })
     }
 
     fn shut_down(&self, grace: Nanos) -> Later<'_, ()> {

@@ -19,6 +19,14 @@ impl<P: Platform> Node<P> {
         served || self.waiting.borrow().contains_key(name)
     }
 
+    /// The volume that a virtual machine has at the socket `place`.
+    fn guest_at(&self, place: &str) -> Result<Option<Name>, Refusal> {
+        let config = self.devices.config();
+        let mut guests = config.guests();
+        let found = guests.find(|(_, listen)| listen.place() == place);
+        found.map(|(volume, _)| Name::new(&volume)).transpose()
+    }
+
     pub(super) fn note(&self, change: &Change) {
         self.devices.record(change);
     }
@@ -209,11 +217,17 @@ impl<P: Platform> Node<P> {
                 self.stop.set(nanos(stop.value));
             }
             Change::CloseListener(place) => {
+                if let Some(volume) = self.guest_at(place)? {
+                    self.change_doors(&volume, change).await?;
+                }
                 self.frontends
                     .iter()
                     .for_each(|frontend| frontend.close(place));
             }
             Change::OpenListener(listen) => {
+                if let Some(volume) = listen.guest_volume() {
+                    self.change_doors(&Name::new(&volume)?, change).await?;
+                }
                 for frontend in &self.frontends {
                     frontend.open(listen).map_err(refusal)?;
                 }
@@ -223,6 +237,8 @@ impl<P: Platform> Node<P> {
                     frontend.renew(listen).map_err(refusal)?;
                 }
             }
+            Change::Attach(attach) => self.change_doors(&attach.ublk.value, change).await?,
+            Change::Detach(volume) => self.change_doors(volume, change).await?,
             Change::SetMode { volume, mode } => self.set_mode(volume, mode.value).await?,
             Change::AddVolume(volume) => {
                 let origin = self.known(&volume.origin.value)?;

@@ -5,13 +5,14 @@ use super::write_back::{LogDevices, release};
 use super::{Door, Node, Served};
 use crate::arrays::Source;
 use crate::fronted::Fronted;
-use crate::frontend::About;
+use crate::frontend::{About, door_memory};
 use crate::origins::Origin;
 use crate::place::{Opened, Role};
 use crate::platform::Platform;
 use block::{BoxDevice, Device, Gate, IoResult, Sectors};
 use cache::VolumeConfig;
-use control::config::{self, Name, VolumeMode};
+use control::config::{self, Config, Name, VolumeMode};
+use control::plan::Change;
 use control::status::LATENCY_BOUNDS_US;
 use filter::{Profiled, Tapped, Timed};
 use futures_util::future::join_all;
@@ -134,7 +135,7 @@ impl<P: Platform> Node<P> {
         let about = About {
             description: format!("{} cached in pool {}", opened.place, pool.name),
             read_only: volume.read_only.value,
-            shared: volume.shared.value,
+            ..self.about(name, &self.devices.config())
         };
         let timed = Timed::timed(exported.clone(), &LATENCY_BOUNDS_US, timer.clone());
         let latencies = timed.watch().clone();
@@ -150,6 +151,8 @@ impl<P: Platform> Node<P> {
         }
         let origin = origin.name().clone();
         let served = Served {
+            gate,
+            about,
             volume: exported,
             guard: guarded,
             tap,
@@ -158,6 +161,59 @@ impl<P: Platform> Node<P> {
             pool: pool.name.clone(),
         };
         self.volumes.borrow_mut().insert(name.clone(), served);
+        Ok(())
+    }
+
+    /// How `config` has a volume offered.
+    fn about(&self, name: &Name, config: &Config) -> About {
+        About {
+            doors: config.doors(name.as_str()),
+            memory_bytes_max: door_memory(config, &self.env()),
+            ..About::default()
+        }
+    }
+
+    /// Does `change`, one of the doors of the volume `name`, if that is served.
+    pub(super) async fn change_doors(&self, name: &Name, change: &Change) -> Result<(), Refusal> {
+        let Some(served) = self.volumes.borrow().get(name).cloned() else {
+            return Ok(());
+        };
+        let before = self.devices.config();
+        let mut after = (*before).clone();
+        change.record(&mut after);
+        let [was, is] = [&before, &after].map(|config| About {
+            description: served.about.description.clone(),
+            read_only: served.about.read_only,
+            ..self.about(name, config)
+        });
+        // What goes is gone before anything comes, so that no two doors are open that may not be.
+        let common = About {
+            doors: was.doors.common(&is.doors),
+            ..was.clone()
+        };
+        let mut done = self.turn(name, &served, &common).await;
+        if done.is_ok() {
+            done = self.turn(name, &served, &is).await;
+        }
+        if let Err(error) = done {
+            let mut why = refusal(error);
+            for about in [common, was] {
+                if let Err(error) = self.turn(name, &served, &about).await {
+                    why = format!("{why}; and it is not offered as before: {error}");
+                }
+            }
+            return Err(why);
+        }
+        Ok(())
+    }
+
+    /// Has each frontend offer a volume as `about` says.
+    async fn turn(&self, name: &Name, served: &Served<P>, about: &About) -> IoResult {
+        let grace = self.grace.get();
+        for frontend in &self.frontends {
+            let changed = frontend.change(name.as_str(), &served.gate, about, grace);
+            changed.await?;
+        }
         Ok(())
     }
 

@@ -1,0 +1,70 @@
+//! By what volumes are reached, as a configuration says.
+
+use crate::config::Config;
+use std::path::PathBuf;
+
+/// The doors of a volume.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Doors {
+    /// It is an NBD export.
+    pub nbd: bool,
+    /// It is a block device of this machine, for so many requests at a time.
+    pub ublk: Option<u32>,
+    /// It is a disk of virtual machines.
+    pub guests: Vec<Guest>,
+}
+
+/// A virtual machine's disk.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Guest {
+    /// Where its monitor connects.
+    pub socket: PathBuf,
+    /// Requests at a time.
+    pub depth: u32,
+}
+
+impl Doors {
+    /// Whether there is one that is not NBD.
+    pub fn has_own(&self) -> bool {
+        self.ublk.is_some() || !self.guests.is_empty()
+    }
+
+    /// Those that are here and there.
+    pub fn common(&self, others: &Doors) -> Doors {
+        let is_there = |guest: &&Guest| others.guests.contains(guest);
+        Doors {
+            nbd: self.nbd && others.nbd,
+            ublk: self.ublk.filter(|_| self.ublk == others.ublk),
+            guests: self.guests.iter().filter(is_there).cloned().collect(),
+        }
+    }
+}
+
+impl Config {
+    /// The doors of a volume: NBD unless it has another, or if it is shared.
+    pub fn doors(&self, volume: &str) -> Doors {
+        let attached = self.attachments.iter().find(|a| a.ublk.as_str() == volume);
+        let guests = self.guests().filter(|(name, _)| name == volume);
+        let guests = guests.filter_map(|(_, listen)| {
+            let socket = listen.vhost_user.as_ref()?.value.clone();
+            let depth = listen.depth.value;
+            Some(Guest { socket, depth })
+        });
+        let mut doors = Doors {
+            nbd: false,
+            ublk: attached.map(|attach| attach.depth.value),
+            guests: guests.collect(),
+        };
+        let is_shared = |name: &str| {
+            let volume = self.volumes.iter().find(|v| v.name.as_str() == name);
+            volume.is_some_and(|volume| volume.shared.value)
+        };
+        doors.nbd = !doors.has_own() || is_shared(volume);
+        doors
+    }
+
+    /// How many doors there are that are not NBD.
+    pub fn own_doors(&self) -> usize {
+        self.attachments.len() + self.guests().count()
+    }
+}

@@ -1,0 +1,262 @@
+//! Doors of a volume that come and go while a node runs: every change from some to others, each
+//! of which may fail, on a node in virtual time.
+
+use block::{Env, Gate, Geometry, IoError, IoResult, Kind, Nanos, Sectors};
+use control::config::{Config, parse};
+use control::protocol::{Reply, Request};
+use control::status::Status;
+use node::{About, Door, Frontend, Later};
+use sim::{DiskSpec, Outcome, Sim, SimDriver, World};
+use simnode::{Machine, Running, SimPlatform, run_alone};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+const CONFIG: &str = r#"
+[[device]]
+name = "disk"
+path = "/disk"
+[[pool]]
+name = "fast"
+devices = []
+[[volume]]
+name = "data"
+origin = "disk"
+pool = "fast"
+"#;
+
+/// What is open, and which opening is to fail.
+#[derive(Default)]
+struct Board {
+    open: RefCell<BTreeSet<String>>,
+    openings: Cell<usize>,
+    fails: Cell<Option<usize>>,
+    shared: Cell<bool>,
+}
+
+impl Board {
+    fn open(&self, door: String) -> IoResult {
+        let number = self.openings.get();
+        self.openings.set(number + 1);
+        if self.fails.get() == Some(number) {
+            return Err(IoError::new(Kind::Busy, "it shall fail"));
+        }
+        let mut open = self.open.borrow_mut();
+        assert!(
+            open.is_empty() || self.shared.get(),
+            "{door} beside {open:?}"
+        );
+        assert!(open.insert(door.clone()), "{door} is open");
+        Ok(())
+    }
+}
+
+/// Which doors a frontend has.
+#[derive(Clone, Copy)]
+enum Which {
+    Nbd,
+    Ublk,
+    Guests,
+}
+
+/// Opens and closes what it is to, and takes its time.
+struct Recorder {
+    which: Which,
+    board: Rc<Board>,
+    env: Env,
+}
+
+impl Recorder {
+    fn doors(&self, about: &About) -> BTreeSet<String> {
+        let doors = &about.doors;
+        match self.which {
+            Which::Nbd => doors.nbd.then(|| "nbd".to_owned()).into_iter().collect(),
+            Which::Ublk => doors.ublk.map(|_| "ublk".to_owned()).into_iter().collect(),
+            Which::Guests => {
+                let sockets = doors.guests.iter().map(|guest| &guest.socket);
+                sockets.map(|socket| socket.display().to_string()).collect()
+            }
+        }
+    }
+
+    fn mine(&self) -> BTreeSet<String> {
+        let open = self.board.open.borrow();
+        let is_mine = |door: &&String| match self.which {
+            Which::Nbd => *door == "nbd",
+            Which::Ublk => *door == "ublk",
+            Which::Guests => door.starts_with('/'),
+        };
+        open.iter().filter(is_mine).cloned().collect()
+    }
+
+    async fn close(&self, doors: &BTreeSet<String>) {
+        self.env.timer.sleep(Nanos::from_millis(20)).await;
+        let mut open = self.board.open.borrow_mut();
+        doors.iter().for_each(|door| assert!(open.remove(door)));
+    }
+}
+
+impl Frontend<Door<SimDriver>> for Recorder {
+    fn add(&self, _: &str, _: Gate<Door<SimDriver>>, about: &About) -> IoResult {
+        let mut doors = self.doors(about).into_iter();
+        doors.try_for_each(|door| self.board.open(door))
+    }
+
+    fn change<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a Gate<Door<SimDriver>>,
+        about: &'a About,
+        _: Nanos,
+    ) -> Later<'a, IoResult> {
+        Box::pin(async move {
+            let (mine, wanted) = (self.mine(), self.doors(about));
+            self.close(&(&mine - &wanted)).await;
+            self.env.timer.sleep(Nanos::from_millis(20)).await;
+            let mut new = (&wanted - &mine).into_iter();
+            new.try_for_each(|door| self.board.open(door))
+        })
+    }
+
+    fn withdraw<'a>(&'a self, _: &'a str, _: Nanos) -> Later<'a, IoResult> {
+        Box::pin(async move {
+            self.close(&self.mine()).await;
+            Ok(())
+        })
+    }
+
+    fn shut_down(&self, _: Nanos) -> Later<'_, ()> {
+        Box::pin(async move { self.close(&self.mine()).await })
+    }
+
+    fn stats(&self, _: &mut Status) {}
+}
+
+/// A configuration of a volume that has these doors of its own, or none.
+fn config(shared: bool, ublk: bool, guests: &[&str]) -> Config {
+    let mut text = CONFIG.to_owned() + &format!("shared = {shared}\n[[listen]]\nunix = \"/nbd\"\n");
+    if ublk {
+        text += "[[attach]]\nublk = \"data\"\n";
+    }
+    for guest in guests {
+        text += &format!("[[listen]]\nvhost_user = \"{guest}\"\nvolume = \"data\"\n");
+    }
+    let mut problems = Vec::new();
+    let config = parse(&text, &mut problems);
+    assert!(problems.is_empty(), "{problems:?}");
+    config
+}
+
+/// All that a volume may have.
+fn all(shared: bool) -> Vec<Config> {
+    let sockets = ["/a", "/b"];
+    let mut all = Vec::new();
+    for ublk in [false, true] {
+        for guests in [&sockets[..0], &sockets[..1], &sockets[1..], &sockets[..]] {
+            if shared || usize::from(ublk) + guests.len() <= 1 {
+                all.push(config(shared, ublk, guests));
+            }
+        }
+    }
+    all
+}
+
+/// The doors that a configuration says, for people.
+fn doors(config: &Config) -> BTreeSet<String> {
+    let doors = config.doors("data");
+    let guests = doors
+        .guests
+        .iter()
+        .map(|guest| guest.socket.display().to_string());
+    let ublk = doors.ublk.map(|_| "ublk".to_owned());
+    let nbd = doors.nbd.then(|| "nbd".to_owned());
+    guests.chain(ublk).chain(nbd).collect()
+}
+
+/// From one to the other while the node runs, with one opening that fails: how many there were.
+async fn change(
+    machine: &Rc<Machine>,
+    platform: SimPlatform,
+    env: Env,
+    (from, to): (&Config, &Config),
+    fails: Option<usize>,
+) -> usize {
+    let board = Rc::<Board>::default();
+    board.shared.set(from.volumes[0].shared.value);
+    let recorder = |which| {
+        let (board, env) = (board.clone(), env.clone());
+        let recorder: Rc<dyn Frontend<_>> = Rc::new(Recorder { which, board, env });
+        recorder
+    };
+    let frontends = [Which::Nbd, Which::Ublk, Which::Guests].map(recorder);
+    let node = Running::start_with(from, platform, frontends.into()).await;
+    let node = node.expect("it starts");
+    assert_eq!(*board.open.borrow(), doors(from));
+    board.openings.set(0);
+    board.fails.set(fails);
+    machine.write_configuration(to.clone());
+    let done = node.ask(Request::Reload).await;
+    let openings = board.openings.get();
+    let met = fails.is_some_and(|number| number < openings);
+    assert_eq!(done.is_err(), met, "{done:?}");
+    // Where it has ended, the configuration says what is there.
+    let says = node.ask(Request::Configuration).await;
+    let Ok(Reply::Configuration(says)) = says else {
+        panic!("no configuration: {says:?}");
+    };
+    let running = doors(&parse(&says.text, &mut Vec::new()));
+    assert_eq!(*board.open.borrow(), running, "{done:?}");
+    if !met {
+        assert_eq!(running, doors(to));
+    }
+    // It goes on from there once nothing is in the way.
+    board.fails.set(None);
+    node.ask(Request::Reload)
+        .await
+        .expect("nothing is in the way");
+    assert_eq!(*board.open.borrow(), doors(to));
+    node.stop().await.expect("it stops");
+    assert!(board.open.borrow().is_empty());
+    openings
+}
+
+#[test]
+fn doors_come_and_go_one_after_the_other_and_a_failure_leaves_those_before() {
+    for shared in [false, true] {
+        let all = all(shared);
+        assert_eq!(all.len(), if shared { 8 } else { 4 });
+        for (from, to) in all
+            .iter()
+            .flat_map(|from| all.iter().map(move |to| (from, to)))
+        {
+            let mut openings = 1;
+            let mut number = 0_usize;
+            while number < openings {
+                let fails = number.checked_sub(1);
+                let pair = (from.clone(), to.clone());
+                openings = 1 + on_a_node(pair, fails);
+                number += 1;
+            }
+        }
+    }
+}
+
+fn on_a_node((from, to): (Config, Config), fails: Option<usize>) -> usize {
+    let mut world = World::new(1);
+    let machine = Machine::new(&mut world, &from, |device| {
+        let name = device.name.value.as_str();
+        Ok(DiskSpec::new(Geometry::new(
+            name,
+            Sectors::from_mib(16),
+            Sectors(1),
+        )))
+    });
+    let machine = machine.expect("sound disks");
+    let mut sim = Sim::new(world).pool_bytes(64 << 20);
+    let (outcome, openings) = run_alone(&mut sim, async move |local| {
+        let platform = SimPlatform::new(machine.clone(), local.clone());
+        change(&machine, platform, local.env(), (&from, &to), fails).await
+    });
+    assert_eq!(outcome, Outcome::Done);
+    openings.expect("it came to its end")
+}
