@@ -1,8 +1,10 @@
 //! A change as an edit of the file's text.
 
-use control::config::{self, Device, Volume};
+use control::config::{self, Attach, Device, Volume};
 use control::job::{JobKind, JobName};
 use control::protocol::{NamedOrNew, Request};
+use std::ffi::OsStr;
+use std::path::Path;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, Value, value};
 
 /// Whether a file says what `request` changes.
@@ -14,6 +16,7 @@ pub fn is_kept(request: &Request) -> bool {
             Request::SetMode { .. }
                 | Request::AddVolume { .. }
                 | Request::RemoveVolume { .. }
+                | Request::Attach { .. }
                 | Request::AddPool { .. }
                 | Request::RemovePool { .. }
                 | Request::AddDevice { .. }
@@ -55,7 +58,28 @@ pub fn edit(
             sections(&mut file, "volume")?.retain(|table| !is_named(table, name.as_str()));
             append(&mut file, "volume", volume)?;
         }
-        Request::RemoveVolume { volume } => remove(&mut file, "volume", volume)?,
+        Request::RemoveVolume { volume } => {
+            let is_elsewhere = |file| {
+                ["attach", "listen"]
+                    .iter()
+                    .any(|kind| has_door(file, kind, volume))
+            };
+            if others.iter().any(is_elsewhere) {
+                return Err(format!("another file has a door of volume {volume}"));
+            }
+            remove(&mut file, "volume", volume)?;
+            for kind in ["attach", "listen"] {
+                if has_door(&file, kind, volume) {
+                    sections(&mut file, kind)?.retain(|table| !is_door(table, volume));
+                }
+            }
+        }
+        Request::Attach { attach } => {
+            let volume = Attach::parse(attach)?.ublk.value;
+            if !has_door(&file, "attach", volume.as_str()) {
+                append(&mut file, "attach", attach)?;
+            }
+        }
         Request::AddPool { pool, devices } => {
             for device in devices {
                 append_new(&mut file, others, device)?;
@@ -135,6 +159,14 @@ fn holder(files: &[DocumentMut], request: &Request) -> Result<usize, String> {
             let name = Volume::parse(volume)?.name.value;
             return Ok(find(files, "volume", name.as_str()).unwrap_or(0));
         }
+        Request::Attach { attach } => {
+            let volume = Attach::parse(attach)?.ublk.value;
+            let has = |file: &DocumentMut| has_door(file, "attach", volume.as_str());
+            let at = files.iter().position(has);
+            return Ok(at
+                .or_else(|| find(files, "volume", volume.as_str()))
+                .unwrap_or(0));
+        }
         Request::AddDevice { pool, .. }
         | Request::RemoveDevice { pool, .. }
         | Request::RemovePool { pool } => ("pool", pool.clone()),
@@ -165,6 +197,21 @@ fn find(files: &[DocumentMut], kind: &str, name: &str) -> Option<usize> {
 fn named<'a>(file: &'a DocumentMut, kind: &str, name: &str) -> Option<&'a Table> {
     let all = file.get(kind)?.as_array_of_tables()?;
     all.iter().find(|table| is_named(table, name))
+}
+
+/// Whether a file has a door of a volume's own, by sections of this kind.
+fn has_door(file: &DocumentMut, kind: &str, volume: &str) -> bool {
+    let sections = file.get(kind).and_then(Item::as_array_of_tables);
+    sections.is_some_and(|all| all.iter().any(|table| is_door(table, volume)))
+}
+
+/// Whether a section is one.
+fn is_door(table: &Table, volume: &str) -> bool {
+    let text = |key| table.get(key).and_then(Item::as_str);
+    let socket = text("vhost_user").map(Path::new);
+    let stem = socket.and_then(Path::file_stem).and_then(OsStr::to_str);
+    let guest = text("volume").or(stem).filter(|_| socket.is_some());
+    text("ublk") == Some(volume) || guest == Some(volume)
 }
 
 /// Every section of a kind; made if there is none.
@@ -427,6 +474,41 @@ unix = "/run/hotset/nbd.sock"
         assert_eq!(with(TEXT, back.clone()).unwrap(), TEXT);
         let lacking = TEXT.replace("[\"a\", \"b\"]", "[\"a\"]");
         assert_eq!(with(&lacking, back).unwrap(), TEXT);
+    }
+
+    #[test]
+    fn a_volume_goes_with_its_doors() {
+        let attach = |depth: &str| Request::Attach {
+            attach: format!("ublk = \"web\"\n{depth}"),
+        };
+        let attached = with(TEXT, attach("depth = 7\n")).unwrap();
+        let come = changed(&attached).1;
+        assert_eq!(come, ["[[attach]]", "ublk = \"web\"", "depth = 7"]);
+        assert_eq!(with(&attached, attach("")).unwrap(), attached);
+
+        let doors = "[[attach]]\nublk = \"web\"\n[[attach]]\nublk = \"other\"\n\
+             [[listen]]\nvhost_user = \"/x/web.sock\"\n\
+             [[listen]]\nvhost_user = \"/x/a.sock\"\nvolume = \"web\"\n\
+             [[listen]]\nvhost_user = \"/x/web\"\nvolume = \"other\"\n";
+        let remove = Request::RemoveVolume {
+            volume: "web".into(),
+        };
+        let after = with(&format!("{TEXT}{doors}"), remove.clone()).unwrap();
+        let read = config::parse(&after, &mut Vec::new());
+        assert!(
+            read.doors("web") == config::parse("", &mut Vec::new()).doors("web"),
+            "{after}"
+        );
+        assert_eq!(
+            (read.attachments.len(), read.listeners.len()),
+            (1, 2),
+            "{after}"
+        );
+        let roles = |_: &str| Vec::new();
+        let refused = edit(&[TEXT, doors], &remove, &roles).unwrap_err();
+        assert!(refused.contains("another file has a door"), "{refused}");
+        let (at, _) = edit(&[TEXT, doors], &attach(""), &roles).unwrap();
+        assert_eq!(at, 1);
     }
 
     #[test]

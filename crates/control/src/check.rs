@@ -11,6 +11,7 @@ mod write_back;
 
 pub use agreement::agreement;
 pub use arrays::{domain, shares, survives};
+pub use doors::doors_of_volumes;
 pub use machine::{devices, openable, sockets};
 
 use crate::config::Config;

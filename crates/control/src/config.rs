@@ -152,7 +152,7 @@ sections! {
         tcp: TcpAddress = optional,
             "NBD at an IP address and a port.";
         vhost_user: PathBuf = optional,
-            "vhost-user-blk at the path of a unix socket. The volume is then not offered over NBD.";
+            "vhost-user-blk at the path of a unix socket. The volume is then not offered over NBD unless it is `shared`.";
         volume: Name = optional,
             "Of `vhost_user`: the volume. Without it, what the socket is called: `data` of `/run/hotset/data.sock`.";
         depth: u32 = 128,
@@ -387,6 +387,13 @@ impl Volume {
     /// Reads the parameters of a volume, as TOML.
     pub fn parse(text: &str) -> Result<Volume, String> {
         alone(text, Volume::TITLE, Volume::read)
+    }
+}
+
+impl Attach {
+    /// Reads the parameters of an attachment, as TOML.
+    pub fn parse(text: &str) -> Result<Attach, String> {
+        alone(text, Attach::TITLE, Attach::read)
     }
 }
 

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 /// What is asked of a daemon.
 ///
-/// A new `device`, `volume` or `pool` is the text of its section in the configuration, and
+/// A new `device`, `volume`, `attach` or `pool` is the text of its section in the configuration, and
 /// is read and checked as there.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case", deny_unknown_fields)]
@@ -80,6 +80,11 @@ pub enum Request {
     RemoveVolume {
         /// The volume.
         volume: String,
+    },
+    /// Makes a volume a block device of the daemon's machine, if it is none.
+    Attach {
+        /// The attachment.
+        attach: String,
     },
     /// Makes a pool; what is on its devices is overwritten.
     AddPool {

@@ -43,6 +43,14 @@ impl Section {
         self
     }
 
+    /// A parameter that is a number, where given.
+    pub fn number(mut self, key: &str, value: Option<u32>) -> Section {
+        if let Some(value) = value {
+            let _ = writeln!(self.0, "{key} = {value}");
+        }
+        self
+    }
+
     /// The text.
     pub fn finish(self) -> String {
         self.0

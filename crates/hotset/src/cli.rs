@@ -84,17 +84,24 @@ pub enum Command {
     ///
     /// Prints the tokens to sign in with when it is first started.
     Web(commands::web::Web),
-    /// List the block devices of attached volumes
+    /// Make a volume of a running daemon a block device, or list those there are
     ///
-    /// Volumes are attached by `[[attach]]` sections of the configuration.
+    /// `[[attach]]` sections of the configuration attach volumes when the daemon starts.
     Attach {
-        /// Print JSON
-        #[arg(long)]
+        /// The volume; without it, the devices of all are listed
+        volume: Option<String>,
+        /// Requests at a time; 128 unless given
+        #[arg(long, requires = "volume")]
+        depth: Option<u32>,
+        #[command(flatten)]
+        change: commands::daemon::Change,
+        /// List them as JSON
+        #[arg(long, conflicts_with = "volume")]
         json: bool,
     },
     /// Remove the block device of an attached volume
     ///
-    /// The volume is attached again when its daemon starts again.
+    /// The volume is attached again when its daemon starts again, or by `hotset attach`.
     Detach {
         /// The volume
         volume: String,
@@ -178,7 +185,13 @@ impl Command {
             Command::Pool(command) => commands::pool::run(command),
             Command::Job(command) => commands::job::run(command),
             Command::Array(command) => commands::array::run(command),
-            Command::Attach { json } => commands::attach::list(json),
+            Command::Attach {
+                volume: Some(volume),
+                depth,
+                change,
+                ..
+            } => commands::attach::attach(&volume, depth, &change),
+            Command::Attach { json, .. } => commands::attach::list(json),
             Command::Detach { volume, force } => commands::attach::detach(&volume, force),
             Command::Drill(command) => commands::drill::run(&command),
             Command::Web(command) => commands::web::run(command),

@@ -50,8 +50,9 @@ fn doors(config: &Config) -> impl Iterator<Item = Door> {
     attached.chain(guests)
 }
 
-/// A volume that has a door of its own exists, and has no other unless it is shared.
-fn doors_of_volumes(config: &Config, problems: &mut Vec<Problem>) {
+/// Appends what is wrong with the doors of volumes' own: a volume that has one exists, and has
+/// no other unless it is shared.
+pub fn doors_of_volumes(config: &Config, problems: &mut Vec<Problem>) {
     let mut first: HashMap<String, (&str, u32)> = HashMap::new();
     for door in doors(config) {
         let Door {

@@ -16,7 +16,7 @@ pub enum Change {
     },
     /// A socket is closed; connections that came by it stay.
     CloseListener(String),
-    /// A volume is withdrawn and its origin released.
+    /// A volume is withdrawn, with the doors of its own, and its origin released.
     RemoveVolume(Name),
     /// A pool does without a device.
     TakePoolDevice {
@@ -106,7 +106,13 @@ impl Change {
             Change::CloseListener(place) => {
                 config.listeners.retain(|listen| listen.place() != *place);
             }
-            Change::RemoveVolume(name) => config.volumes.retain(|v| v.name.value != *name),
+            Change::RemoveVolume(name) => {
+                let is_its =
+                    |listen: &Listen| listen.guest_volume().as_deref() == Some(name.as_str());
+                config.volumes.retain(|v| v.name.value != *name);
+                config.attachments.retain(|a| a.ublk.value != *name);
+                config.listeners.retain(|listen| !is_its(listen));
+            }
             Change::TakePoolDevice { pool, device } => {
                 let pool = config.pools.iter_mut().find(|p| p.name.value == *pool);
                 pool.into_iter()

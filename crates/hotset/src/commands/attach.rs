@@ -1,12 +1,24 @@
 //! `hotset attach` and `hotset detach`: what this machine has of ublk's devices.
 //!
-//! Both speak to the kernel, not to a daemon, for a device outlives its daemon.
+//! Listing and removing are asked of the kernel, not of a daemon, for a device outlives its daemon.
 
+use super::daemon::Change;
 use super::table::Table;
 use crate::Failure;
 use crate::platform::ublk::devices;
+use control::protocol::Request;
+use control::section::Section;
 use ublk::uapi::block_device;
 use ublk::{Command, Control, DeviceInfo, State, mark};
+
+/// Has a running daemon attach a volume.
+pub fn attach(volume: &str, depth: Option<u32>, change: &Change) -> Result<(), Failure> {
+    let section = Section::default()
+        .text("ublk", volume)
+        .number("depth", depth);
+    let attach = section.finish();
+    change.carry_out(&Request::Attach { attach })
+}
 
 /// Lists the devices of hotset's volumes.
 pub fn list(json: bool) -> Result<(), Failure> {

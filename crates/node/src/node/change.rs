@@ -8,7 +8,8 @@ use super::{Node, Pool};
 use crate::arrays::Source;
 use crate::nanos;
 use crate::platform::Platform;
-use control::config::{self, At, Device, Name, VolumeMode};
+use control::check;
+use control::config::{self, At, Attach, Device, Name, VolumeMode};
 use control::plan::Change;
 use control::protocol::{NamedOrNew, Request};
 
@@ -76,6 +77,31 @@ impl<P: Platform> Node<P> {
         names.iter().map(find).collect()
     }
 
+    /// Makes a volume a block device, also where the configuration has that and it was removed.
+    async fn attach(&self, attach: Attach) -> Result<(), Refusal> {
+        let volume = &attach.ublk.value;
+        let before = self.devices.config();
+        let mut known = before.attachments.iter();
+        if let Some(known) = known.find(|known| known.ublk.value == *volume)
+            && known.depth.value != attach.depth.value
+        {
+            return Err(format!(
+                "volume {volume} is attached with a depth of {}; have it changed in the \
+                 configuration, by `hotset reload` without its section and then with it",
+                known.depth.value
+            ));
+        }
+        let change = Change::Attach(Box::new(attach.clone()));
+        let mut after = (*before).clone();
+        change.record(&mut after);
+        let mut problems = Vec::new();
+        check::doors_of_volumes(&after, &mut problems);
+        match problems.first() {
+            Some(problem) => Err(format!("{}; {}", problem.what, problem.remedy)),
+            None => self.apply(&change).await,
+        }
+    }
+
     /// Does what is asked.
     pub(super) async fn change(&self, request: Request) -> Result<(), Refusal> {
         match request {
@@ -112,6 +138,7 @@ impl<P: Platform> Node<P> {
                 self.note(&Change::AddVolume(Box::new(volume)));
                 Ok(())
             }
+            Request::Attach { attach } => self.attach(Attach::parse(&attach)?).await,
             Request::RemoveVolume { volume } => {
                 let volume = Name::new(&volume)?;
                 self.apply(&Change::RemoveVolume(volume)).await
