@@ -1,11 +1,13 @@
 //! A change as an edit of the file's text.
 
-use control::config::{self, Attach, Device, Volume};
+use crate::sections::{
+    add, append, append_new, contains, drop_if_empty, find, has_door, is_door, is_named, known,
+    list, remove, section, sections, set,
+};
+use control::config::{self, Attach, Volume};
 use control::job::{JobKind, JobName};
-use control::protocol::{NamedOrNew, Request};
-use std::ffi::OsStr;
-use std::path::Path;
-use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, Value, value};
+use control::protocol::Request;
+use toml_edit::{DocumentMut, Value};
 
 /// Whether a file says what `request` changes.
 pub fn is_kept(request: &Request) -> bool {
@@ -187,154 +189,10 @@ fn holder(files: &[DocumentMut], request: &Request) -> Result<usize, String> {
     find(files, kind, &name).ok_or_else(why)
 }
 
-/// The first file that has a section of a kind and name.
-fn find(files: &[DocumentMut], kind: &str, name: &str) -> Option<usize> {
-    files
-        .iter()
-        .position(|file| named(file, kind, name).is_some())
-}
-
-fn named<'a>(file: &'a DocumentMut, kind: &str, name: &str) -> Option<&'a Table> {
-    let all = file.get(kind)?.as_array_of_tables()?;
-    all.iter().find(|table| is_named(table, name))
-}
-
-/// Whether a file has a door of a volume's own, by sections of this kind.
-fn has_door(file: &DocumentMut, kind: &str, volume: &str) -> bool {
-    let sections = file.get(kind).and_then(Item::as_array_of_tables);
-    sections.is_some_and(|all| all.iter().any(|table| is_door(table, volume)))
-}
-
-/// Whether a section is one.
-fn is_door(table: &Table, volume: &str) -> bool {
-    let text = |key| table.get(key).and_then(Item::as_str);
-    let socket = text("vhost_user").map(Path::new);
-    let stem = socket.and_then(Path::file_stem).and_then(OsStr::to_str);
-    let guest = text("volume").or(stem).filter(|_| socket.is_some());
-    text("ublk") == Some(volume) || guest == Some(volume)
-}
-
-/// Every section of a kind; made if there is none.
-fn sections<'a>(file: &'a mut DocumentMut, kind: &str) -> Result<&'a mut ArrayOfTables, String> {
-    let item = file
-        .entry(kind)
-        .or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
-    let inline = || format!("`{kind}` is not written as [[{kind}]]");
-    item.as_array_of_tables_mut().ok_or_else(inline)
-}
-
-fn is_named(table: &Table, name: &str) -> bool {
-    table.get("name").and_then(Item::as_str) == Some(name)
-}
-
-fn section<'a>(file: &'a mut DocumentMut, kind: &str, name: &str) -> Result<&'a mut Table, String> {
-    let mut all = sections(file, kind)?.iter_mut();
-    let found = all.find(|table| is_named(table, name));
-    found.ok_or_else(|| format!("no {kind} is named {name}"))
-}
-
-fn remove(file: &mut DocumentMut, kind: &str, name: &str) -> Result<(), String> {
-    let all = sections(file, kind)?;
-    let at = all.iter().position(|table| is_named(table, name));
-    all.remove(at.ok_or_else(|| format!("no {kind} is named {name}"))?);
-    Ok(())
-}
-
-/// Appends a section that a request carries.
-fn append(file: &mut DocumentMut, kind: &str, text: &str) -> Result<(), String> {
-    let new: DocumentMut = text.parse().map_err(|error| format!("{error}"))?;
-    let mut table = Table::new();
-    for (key, item) in new.iter() {
-        table.insert(key, item.clone());
-    }
-    table.decor_mut().set_prefix("\n");
-    sections(file, kind)?.push(table);
-    Ok(())
-}
-
-/// Appends a device, unless this file or another has it already; its name.
-fn append_new(
-    file: &mut DocumentMut,
-    others: &[DocumentMut],
-    text: &str,
-) -> Result<String, String> {
-    let name = Device::parse(text)?.name.value.to_string();
-    let new: DocumentMut = text.parse().map_err(|error| format!("{error}"))?;
-    sections(file, "device")?;
-    let old = {
-        let mut all = others.iter().chain([&*file]);
-        all.find_map(|file| named(file, "device", &name)).cloned()
-    };
-    let Some(old) = old else {
-        append(file, "device", text)?;
-        return Ok(name);
-    };
-    let place = |table: &Table, key| table.get(key).and_then(Item::as_str).map(str::to_owned);
-    let same = ["path", "nbd"]
-        .iter()
-        .all(|key| place(&old, key) == place(&new, key));
-    if same {
-        Ok(name)
-    } else {
-        Err(format!("another device is named {name} in it"))
-    }
-}
-
-/// The name of a device, which the file has in the end.
-fn known(
-    file: &mut DocumentMut,
-    others: &[DocumentMut],
-    device: &NamedOrNew,
-) -> Result<String, String> {
-    match device {
-        NamedOrNew::Named(name) => Ok(name.clone()),
-        NamedOrNew::New(text) => append_new(file, others, text),
-    }
-}
-
-fn list<'a>(table: &'a mut Table, key: &str) -> Result<&'a mut Array, String> {
-    let item = table.entry(key).or_insert(value(Array::new()));
-    item.as_array_mut()
-        .ok_or_else(|| format!("`{key}` is no list"))
-}
-
-fn contains(list: &Array, name: &str) -> bool {
-    list.iter().any(|other| other.as_str() == Some(name))
-}
-
-fn add(list: &mut Array, name: &str) {
-    if !contains(list, name) {
-        list.push(name);
-    }
-}
-
-fn drop_if_empty(table: &mut Table, key: &str) {
-    if table
-        .get(key)
-        .and_then(Item::as_array)
-        .is_some_and(Array::is_empty)
-    {
-        table.remove(key);
-    }
-}
-
-/// Sets a value and leaves what stands around it.
-fn set(table: &mut Table, key: &str, text: &str) {
-    match table.get_mut(key).and_then(Item::as_value_mut) {
-        Some(old) => {
-            let decor = old.decor().clone();
-            *old = Value::from(text);
-            *old.decor_mut() = decor;
-        }
-        None => {
-            table.insert(key, value(text));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use control::protocol::NamedOrNew;
     use proptest::prelude::*;
 
     const TEXT: &str = r#"# The archive's cache.

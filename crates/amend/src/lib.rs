@@ -12,6 +12,7 @@
 //! file says, such as a quiesced volume.
 
 mod edit;
+mod sections;
 
 pub use edit::edit;
 

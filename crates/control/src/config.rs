@@ -349,26 +349,6 @@ fn alone<T>(
     section.ok_or_else(messages)
 }
 
-impl Config {
-    /// The volumes that are disks of virtual machines, each with its socket.
-    pub fn guests(&self) -> impl Iterator<Item = (String, &Listen)> {
-        self.listeners
-            .iter()
-            .filter_map(|listen| Some((listen.guest_volume()?, listen)))
-    }
-}
-
-impl Listen {
-    /// The volume that a virtual machine has here; none if this is for NBD.
-    pub fn guest_volume(&self) -> Option<String> {
-        let socket = self.vhost_user.as_ref()?;
-        let stem = socket.value.file_stem();
-        let stem = stem.map(|stem| stem.to_string_lossy().into_owned());
-        let named = self.volume.as_ref().map(|name| name.value.to_string());
-        named.or(stem)
-    }
-}
-
 impl Device {
     /// Reads the parameters of a device, as TOML.
     pub fn parse(text: &str) -> Result<Device, String> {

@@ -1,6 +1,6 @@
 //! By what volumes are reached, as a configuration says.
 
-use crate::config::Config;
+use crate::config::{Config, Listen};
 use std::path::PathBuf;
 
 /// The doors of a volume.
@@ -41,6 +41,13 @@ impl Doors {
 }
 
 impl Config {
+    /// The volumes that are disks of virtual machines, each with its socket.
+    pub fn guests(&self) -> impl Iterator<Item = (String, &Listen)> {
+        self.listeners
+            .iter()
+            .filter_map(|listen| Some((listen.guest_volume()?, listen)))
+    }
+
     /// The doors of a volume: NBD unless it has another, or if it is shared.
     pub fn doors(&self, volume: &str) -> Doors {
         let attached = self.attachments.iter().find(|a| a.ublk.as_str() == volume);
@@ -66,5 +73,16 @@ impl Config {
     /// How many doors there are that are not NBD.
     pub fn own_doors(&self) -> usize {
         self.attachments.len() + self.guests().count()
+    }
+}
+
+impl Listen {
+    /// The volume that a virtual machine has here; none if this is for NBD.
+    pub fn guest_volume(&self) -> Option<String> {
+        let socket = self.vhost_user.as_ref()?;
+        let stem = socket.value.file_stem();
+        let stem = stem.map(|stem| stem.to_string_lossy().into_owned());
+        let named = self.volume.as_ref().map(|name| name.value.to_string());
+        named.or(stem)
     }
 }
