@@ -5,8 +5,9 @@
 //!     a tag waits ⟹ no ring has a request, or one that does was woken for it  (`rouse`)
 
 use crate::layout;
+use crate::memory::Memory;
 use crate::request::{self, Asked, Pieces, Unmapped};
-use crate::ring::{Memory, Ring, RingBroken};
+use crate::ring::{Ring, RingBroken};
 use crate::shape::{Counters, Log, QUEUES_MAX, RING_MAX, Shape};
 use block::{Answer, Buf, Fua, IoError, IoResult, Kind, Request, Tag};
 use std::collections::VecDeque;
@@ -200,8 +201,9 @@ impl Device {
             false => Fua::Yes,
         };
         let table = self.rings[ring].table();
-        let parsed = request::parse(memory.as_ref(), table, head, &self.shape, fua);
-        let Ok(parsed) = parsed else {
+        let parsed = request::parse(memory.parts(), table, head, &self.shape, fua);
+        // Zeroes in the place of what it was are no request.
+        let Some(parsed) = parsed.ok().filter(|_| !memory.is_lost()) else {
             self.push(ring, &memory, head, 0);
             return Begun::Done;
         };
@@ -217,7 +219,7 @@ impl Device {
                     taken: false,
                 }));
             }
-            Asked::Id(data) => match data.write(memory.as_ref(), &self.id()) {
+            Asked::Id(data) => match data.write(memory.parts(), &self.id()) {
                 Ok(()) => (blk::VIRTIO_BLK_S_OK as u8, layout::ID_BYTES as u32),
                 Err(Unmapped) => (blk::VIRTIO_BLK_S_IOERR as u8, 0),
             },
@@ -246,7 +248,7 @@ impl Device {
         }
         let (status, written) = match (answer, held.request) {
             (Ok(Some(data)), Request::Read(_)) => {
-                match held.data.write(held.memory.as_ref(), &data) {
+                match held.data.write(held.memory.parts(), &data) {
                     Ok(()) => (blk::VIRTIO_BLK_S_OK, held.request.bytes()),
                     Err(Unmapped) => (blk::VIRTIO_BLK_S_IOERR, 0),
                 }
@@ -274,7 +276,11 @@ impl Device {
             return Err(self.invalid("no write of this length to take"));
         }
         held.taken = true;
-        let copied = held.data.read(held.memory.as_ref(), buf);
+        let copied = held.data.read(held.memory.parts(), buf);
+        let copied = copied.and(match held.memory.is_lost() {
+            true => Err(Unmapped),
+            false => Ok(()),
+        });
         copied.map_err(|Unmapped| {
             let what = "the guest gave no memory for its bytes";
             IoError::new(Kind::Other, what).on(self.shape.name.clone())

@@ -2,10 +2,10 @@
 
 use crate::device::Door;
 use crate::inflight::Marks;
-use crate::ring::Memory;
+use crate::memory::Memory;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering::*, fence};
-use vm_memory::{Bytes, GuestAddress};
+use vm_memory::{Bytes, GuestAddress, MmapRegion};
 
 /// Where its memory begins, and its bytes.
 pub(crate) const BASE: u64 = 1 << 20;
@@ -37,9 +37,13 @@ pub(crate) struct Guest {
 
 impl Guest {
     pub(crate) fn new(len: u16) -> Guest {
-        let ranges = [(GuestAddress(BASE), BYTES as usize)];
+        Guest::with(len, MmapRegion::new(BYTES as usize).unwrap())
+    }
+
+    /// With this memory.
+    pub(crate) fn with(len: u16, map: MmapRegion) -> Guest {
         Guest {
-            memory: Arc::new(Memory::from_ranges(&ranges).unwrap()),
+            memory: Arc::new(Memory::new(vec![(GuestAddress(BASE), map)]).unwrap()),
             len,
             offered: 0,
             seen: 0,

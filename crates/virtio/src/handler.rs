@@ -3,7 +3,8 @@
 use crate::device::Door;
 use crate::inflight::{self, Marks};
 use crate::layout;
-use crate::ring::{Memory, RingBroken};
+use crate::memory::Memory;
+use crate::ring::RingBroken;
 use crate::shape::{QUEUES_MAX, RING_MAX};
 use std::fs::File;
 use std::io;
@@ -17,7 +18,7 @@ use vhost::vhost_user::message::{
 };
 use vhost::vhost_user::{Backend, Error, GpuBackend, Result, VhostUserBackendReqHandlerMut};
 use virtio_queue::QueueT;
-use vm_memory::{FileOffset, GuestAddress, GuestRegionMmap, MmapRegion};
+use vm_memory::{FileOffset, GuestAddress, MmapRegion};
 
 /// The bytes of the configuration space that a monitor may ask for; those that are not used
 /// are zero.
@@ -134,17 +135,14 @@ impl VhostUserBackendReqHandlerMut for Handler {
             }
             let map = MmapRegion::from_file(FileOffset::new(file, offset), len as usize);
             let map = map.map_err(|cause| failed(io::Error::other(cause)))?;
-            let part = GuestRegionMmap::new(map, GuestAddress(region.guest_phys_addr));
-            parts.push(part.ok_or(Error::InvalidParam)?);
+            parts.push((GuestAddress(region.guest_phys_addr), map));
             regions.push(Region {
                 theirs: region.user_addr,
                 guest: region.guest_phys_addr,
                 len,
             });
         }
-        parts.sort_by_key(vm_memory::GuestMemoryRegion::start_addr);
-        let memory = Memory::from_regions(parts);
-        let memory = Arc::new(memory.map_err(|cause| failed(io::Error::other(cause)))?);
+        let memory = Arc::new(Memory::new(parts).map_err(failed)?);
         let mut device = self.door.lock();
         for ring in &mut device.rings {
             ring.move_to(&memory);

@@ -8,6 +8,7 @@
 //!
 //! What lies there is the monitor's as much as ours, so what is read back is checked.
 
+use crate::fault::Watch;
 use std::fs::File;
 use std::io;
 use std::os::fd::FromRawFd;
@@ -53,10 +54,17 @@ pub(crate) fn create(rings: u16, len: u16) -> io::Result<(File, usize)> {
     }
 }
 
+/// Memory of a file that may be made shorter, if it is not one of `create`.
+struct Mapped {
+    /// Dropped before what it watches.
+    watch: Watch,
+    region: MmapRegion,
+}
+
 /// The marks of all rings.
 #[derive(Clone)]
 pub(crate) struct Marks {
-    map: Arc<MmapRegion>,
+    map: Arc<Mapped>,
     rings: u16,
     len: u16,
 }
@@ -69,9 +77,13 @@ impl Marks {
         if bytes == 0 || end.is_none_or(|end| end > file.metadata().map_or(0, |m| m.len())) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let map = MmapRegion::from_file(FileOffset::new(file, offset), bytes);
+        let region = MmapRegion::from_file(FileOffset::new(file, offset), bytes);
+        let region = region.map_err(io::Error::other)?;
+        // SAFETY: a mapping of its own, which outlives the watch and is reached by atomic
+        // accesses alone.
+        let watch = unsafe { Watch::begin(region.as_ptr(), region.size()) }?;
         Ok(Marks {
-            map: Arc::new(map.map_err(io::Error::other)?),
+            map: Arc::new(Mapped { watch, region }),
             rings,
             len,
         })
@@ -90,7 +102,7 @@ impl Marks {
 
 /// The marks of one ring.
 pub(crate) struct RingMarks {
-    map: Arc<MmapRegion>,
+    map: Arc<Mapped>,
     at: usize,
     len: u16,
     counter: u64,
@@ -122,6 +134,11 @@ impl RingMarks {
         left.into_iter().map(|(_, head)| head).collect()
     }
 
+    /// Whether they were taken away.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.map.watch.is_lost()
+    }
+
     /// `head` was taken from the ring.
     pub(crate) fn begin(&mut self, head: u16) {
         self.count(head).store(self.counter, Relaxed);
@@ -141,17 +158,20 @@ impl RingMarks {
     }
 
     fn short(&self, at: usize) -> &AtomicU16 {
-        let place = self.map.get_atomic_ref(self.at + at);
+        let place = self.map.region.get_atomic_ref(self.at + at);
         place.expect("inside the mapping, and aligned")
     }
 
     fn mark(&self, head: u16) -> &AtomicU8 {
-        let place = self.map.get_atomic_ref(self.entry(head));
+        let place = self.map.region.get_atomic_ref(self.entry(head));
         place.expect("inside the mapping")
     }
 
     fn count(&self, head: u16) -> &AtomicU64 {
-        let place = self.map.get_atomic_ref(self.entry(head) + COUNTER_AT);
+        let place = self
+            .map
+            .region
+            .get_atomic_ref(self.entry(head) + COUNTER_AT);
         place.expect("inside the mapping, and aligned")
     }
 

@@ -11,15 +11,14 @@
 //!     a request is marked as in flight before it is served, and until its answer can be
 //!     seen, in memory that the monitor keeps: the next daemon serves it (`inflight`)
 //!     a connection begins only once every request of the one before has ended
-//!
-//! Trusted is the monitor: one that truncates the memory it has passed ends the daemon (by
-//! SIGBUS), as it could end its guest.
+//!     memory that is taken away while it is used fails that guest at most   (`fault`)
 //!
 //! Not here: packed rings, live migration's log of dirty pages, the toggle of the write cache
 //! (QEMU does not repeat it to the next daemon).
 
 mod control;
 mod device;
+mod fault;
 #[cfg(any(test, feature = "fuzzing"))]
 #[cfg_attr(not(test), allow(dead_code, reason = "tests use more of it"))]
 mod guest;
@@ -28,6 +27,7 @@ mod handler;
 mod hostile;
 mod inflight;
 mod layout;
+mod memory;
 mod port;
 mod request;
 mod ring;

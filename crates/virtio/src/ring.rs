@@ -3,9 +3,11 @@
 //! Invariants:
 //!     a head is marked as in flight from `pop` to `push`
 //!     a ring that is broken gives nothing until its guest sets it up again
+//!     its memory was taken away ⟹ it is broken, and nothing that was read since is served
 //!     answers to what was popped before a stop still reach the ring
 
 use crate::inflight::RingMarks;
+use crate::memory::Memory;
 use crate::request::Table;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -13,10 +15,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use virtio_queue::{Queue, QueueOwnedT, QueueT};
-use vm_memory::{GuestAddress, GuestMemoryMmap};
-
-/// A guest's memory.
-pub(crate) type Memory = GuestMemoryMmap<()>;
+use vm_memory::GuestAddress;
 
 /// Why a ring cannot be gone on with.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,10 +66,10 @@ impl Ring {
             return Err(RingBroken("it is served already".into()));
         }
         self.queue.set_ready(true);
-        if !self.queue.is_valid(memory.as_ref()) {
+        if !self.queue.is_valid(memory.parts()) {
             return Err(RingBroken("it does not lie in the guest's memory".into()));
         }
-        let used = self.queue.used_idx(memory.as_ref(), Ordering::Acquire);
+        let used = self.queue.used_idx(memory.parts(), Ordering::Acquire);
         let used = used.map_err(broken)?.0;
         self.queue.set_next_used(used);
         if let Some(marks) = &mut marks {
@@ -108,11 +107,12 @@ impl Ring {
         let Some(memory) = self.memory.as_ref().filter(|_| self.enabled) else {
             return Ok(None);
         };
+        self.is_there(memory)?;
         let head = match self.left.pop_front() {
             // Its mark is still there.
             Some(head) => head,
             None => {
-                let mut chains = self.queue.iter(memory.clone()).map_err(broken)?;
+                let mut chains = self.queue.iter(memory.parts()).map_err(broken)?;
                 let Some(chain) = chains.next() else {
                     return Ok(None);
                 };
@@ -126,8 +126,18 @@ impl Ring {
                 head
             }
         };
+        // What was read may be zeroes in the place of a number.
+        self.is_there(memory)?;
         self.in_hand += 1;
         Ok(Some((head, memory.clone())))
+    }
+
+    /// An error if its memory, or that of its marks, was taken away.
+    fn is_there(&self, memory: &Memory) -> Result<(), RingBroken> {
+        match memory.is_lost() || self.marks.as_ref().is_some_and(RingMarks::is_lost) {
+            true => Err(RingBroken("its memory was taken away".into())),
+            false => Ok(()),
+        }
     }
 
     /// Whether there is a request to pop; if not, the guest will ring for the next.
@@ -135,11 +145,12 @@ impl Ring {
         let Some(memory) = self.memory.as_ref().filter(|_| self.enabled) else {
             return Ok(false);
         };
+        self.is_there(memory)?;
         if !self.left.is_empty() {
             return Ok(true);
         }
         self.queue
-            .enable_notification(memory.as_ref())
+            .enable_notification(memory.parts())
             .map_err(broken)
     }
 
@@ -155,11 +166,17 @@ impl Ring {
         if let Some(marks) = &self.marks {
             marks.ending(head);
         }
-        self.queue.add_used(memory, head, written).map_err(broken)?;
+        self.queue
+            .add_used(memory.parts(), head, written)
+            .map_err(broken)?;
         if let Some(marks) = &self.marks {
             marks.ended(head, self.queue.next_used());
         }
-        if self.queue.needs_notification(memory).map_err(broken)? {
+        if self
+            .queue
+            .needs_notification(memory.parts())
+            .map_err(broken)?
+        {
             ring(&self.call);
         }
         Ok(())

@@ -1,10 +1,13 @@
 //! Guests that behave, and guests that do not.
 
 use crate::device::Door;
-use crate::guest::{BASE, BUFFERS, Guest, INDIRECT, NEXT, Raw, WRITE};
+use crate::fault::tests::file;
+use crate::guest::{BASE, BUFFERS, BYTES, Guest, INDIRECT, NEXT, Raw, WRITE};
 use crate::hostile::{FLUSH, door, header, hostile, offer_read, poll, serve, serve_all, was_read};
 use crate::inflight::{self, Marks};
 use crate::port::VirtioPort;
+use crate::ring::Ring;
+use crate::shape::RING_MAX;
 use block::conformance::Asker;
 use block::{
     Answer, Buf, Env, Extent, Fua, IoResult, Lba, Nanos, Pool, Port, Request, Sectors, Tag,
@@ -14,7 +17,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
-use vm_memory::{Bytes, GuestAddress};
+use vm_memory::{Bytes, FileOffset, GuestAddress, MmapRegion};
 
 #[test]
 fn what_a_dead_daemon_left_is_served_again_and_what_it_answered_is_not() {
@@ -68,6 +71,52 @@ fn without_flushes_every_write_is_durable_at_once() {
             request,
             Request::Write(Extent::new(Lba(8), Sectors(1)), expected)
         );
+    }
+}
+
+/// A guest whose monitor makes the file of its memory shorter, at each point of a write's way.
+#[test]
+fn memory_that_is_taken_away_fails_its_guest_alone() {
+    for point in 0..3 {
+        let pool = Pool::new(4 << 20);
+        let file = file(BYTES as usize);
+        let backed = FileOffset::new(file.try_clone().unwrap(), 0);
+        let map = MmapRegion::from_file(backed, BYTES as usize).unwrap();
+        let (door, mut guest) = (door(), Guest::with(16, map));
+        guest.attach(&door, None);
+        let is_lost = |at: i32| at == point && file.set_len(0).is_ok();
+        header(&guest, BUFFERS, 1, 8);
+        let raw = |at, len, flags, next| Raw {
+            at,
+            len,
+            flags,
+            next,
+        };
+        guest.put(BASE, 0, raw(BUFFERS, 16 + 512, NEXT, 1));
+        guest.put(BASE, 1, raw(BUFFERS + 4096, 1, WRITE, 0));
+        guest.offer(0);
+        let lost = is_lost(0);
+        match poll(&door, Tag(0)) {
+            None => assert!(lost, "what is there is served"),
+            Some(request) => {
+                assert!(!lost, "{request:?} of zeroes");
+                let lost = is_lost(1);
+                let mut buf = pool.take(512);
+                let taken = door.take(Tag(0), &mut buf);
+                assert_eq!(taken.is_err(), lost, "{taken:?}");
+                is_lost(2);
+                door.answer(Tag(0), taken.map(|()| None)).unwrap();
+                assert!(poll(&door, Tag(0)).is_none());
+            }
+        }
+        assert_eq!(door.lock().counters.broken, 1, "at {point}");
+        // The next one has memory of its own.
+        door.lock().rings[0] = Ring::new(RING_MAX);
+        let mut next = Guest::new(16);
+        next.attach(&door, None);
+        offer_read(&mut next, 0, 3);
+        assert_eq!(serve_all(&door, &pool).len(), 1);
+        assert!(was_read(&next, 0));
     }
 }
 
