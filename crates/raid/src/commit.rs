@@ -10,6 +10,8 @@
 //!     two members have an event ⟹ they have the same of it, but for who they are
 //!     who is in the array changes ⟹ it is not committed any more (`block::Durable`)
 //!     what is sealed is on every member that was live in it, in a copy at least
+//!     an event without a member is written ⟹ what the others acknowledged of stripes before is
+//!                            durable, so that its chunks follow from theirs
 
 use crate::core::Core;
 use crate::member::Member;
@@ -50,6 +52,8 @@ pub(crate) struct Commits {
     history: Vec<Position>,
     /// The last event that every member which was live in it has, in a copy at least.
     sealed: Cell<u64>,
+    /// The roles without which what was acknowledged is durable, a bit each.
+    flushed_without: Cell<u64>,
     committing: Mutex,
 }
 
@@ -59,6 +63,7 @@ impl Commits {
             generation: past.generation,
             history: past.history.clone(),
             sealed: Cell::new(past.sealed),
+            flushed_without: Cell::new(0),
             committing: Mutex::default(),
         }
     }
@@ -143,6 +148,9 @@ impl Core {
             // What each gets, and who gets it, is decided here, before anything is
             // waited for.
             let (event, live) = (self.roster.begin(), self.live());
+            if !self.flush_without(&live, &event.table).await? {
+                continue;
+            }
             let mut image = self.superblock(&event, event.number());
             if !self.write_copies(&live, &image).await? {
                 // The image counts one as live that is not: it stays unsealed.
@@ -156,6 +164,39 @@ impl Core {
                 return Ok(event.written());
             }
         }
+    }
+
+    /// Makes durable on the members that are left what was written to stripes as a whole, of
+    /// which the journal has no bytes: else a loss of power now would take the missing one's chunks.
+    /// Whether all of them have.
+    async fn flush_without(
+        self: &Rc<Core>,
+        live: &[(usize, Rc<Member>)],
+        table: &[MemberEntry],
+    ) -> IoResult<bool> {
+        let out = table.iter().enumerate();
+        let out = out.filter(|(_, entry)| entry.state != MemberState::InSync);
+        let without = out.fold(0, |bits, (role, _)| bits | 1 << role);
+        let new = without & !self.commits.flushed_without.get();
+        if new == 0 || self.journals.is_empty() {
+            self.commits.flushed_without.set(without);
+            return Ok(true);
+        }
+        let mut all = true;
+        let flushes = live.iter().map(|(_, member)| member.flush());
+        for ((_, member), result) in live.iter().zip(join_all(flushes).await) {
+            if let Err(error) = result {
+                all = false;
+                if !self.fail(member, &error) {
+                    self.flush_errors.record(&error);
+                    return Err(error);
+                }
+            }
+        }
+        if all {
+            self.commits.flushed_without.set(without);
+        }
+        Ok(all)
     }
 
     /// Writes `image` to a copy of the superblock of each of `live`; whether all took it.

@@ -178,7 +178,12 @@ impl Core {
             self.flush_members().await?;
         }
         let image = self.new_parity(&update, whole, &grant).await?;
-        let put = self.put(&update, image, whole).await;
+        let mut put = self.put(&update, image, whole).await;
+        if whole && put.is_ok() && !self.is_whole() {
+            // Its record has no bytes for the chunk of a member that was lost meanwhile.
+            self.flush_members().await?;
+            put = self.committed().await;
+        }
         if put.is_err() {
             self.mark_out_of_sync(extent);
         }

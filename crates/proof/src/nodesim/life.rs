@@ -23,8 +23,8 @@ pub(super) struct Volume {
     troubled: Cell<bool>,
     /// How often its origin may have lost what was not flushed.
     pub losses: Cell<u64>,
-    /// Writes that have not ended.
-    writing: RefCell<Vec<(Range<u64>, Value)>>,
+    /// Writes that have not ended, and how often it had been lost when they began.
+    writing: RefCell<Vec<(Range<u64>, Value, u64)>>,
 }
 
 impl Volume {
@@ -45,7 +45,9 @@ impl Volume {
         let mut model = self.model.borrow_mut();
         let value = value.unwrap_or_else(|| model.version());
         model.begin(sectors.clone(), value);
-        self.writing.borrow_mut().push((sectors.clone(), value));
+        let losses = self.losses.get();
+        let writing = (sectors.clone(), value, losses);
+        self.writing.borrow_mut().push(writing);
         value
     }
 
@@ -54,10 +56,14 @@ impl Volume {
         let mut writing = self.writing.borrow_mut();
         let at = writing
             .iter()
-            .position(|(s, v)| (s, *v) == (sectors, value));
-        writing.swap_remove(at.expect("it began"));
+            .position(|(s, v, _)| (s, *v) == (sectors, value));
+        let (.., losses) = writing.swap_remove(at.expect("it began"));
         let mut model = self.model.borrow_mut();
         model.end(sectors.clone(), value, good, durable);
+        // What one disk had of it may have gone with that disk while another was waited for.
+        if losses != self.losses.get() {
+            model.lose_unflushed();
+        }
     }
 
     /// Its origin may lose what it was not asked to make durable, and fail requests.
@@ -93,7 +99,7 @@ impl Volume {
         if cut {
             model.cut(0);
         } else {
-            for (sectors, value) in writing {
+            for (sectors, value, _) in writing {
                 model.end(sectors, value, false, false);
             }
         }

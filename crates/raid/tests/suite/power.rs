@@ -1,10 +1,10 @@
 //! Losses of power together with a lost member or sectors that cannot be read.
 //! What a disk's cache keeps is by chance: each case is tried often.
 
-use crate::common::{Bench, after_power, drive, run, spoil, strike};
+use crate::common::{Bench, after_power, drive, options, run, spoil, strike};
 use block::{Device, Extent, Fua, IoResult, Kind, Lba, Nanos, Sectors, TargetId};
 use futures_util::future::{join, join_all};
-use raid::{Array, Level};
+use raid::{Array, Level, Options};
 use sim::{Domain, Effect, Ops, Plan, Rule, Sim, When};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -381,5 +381,71 @@ fn what_was_durable_outlives_a_cut_that_spoils_all_that_was_being_written() {
                 assert!(read.iter().all(|b| *b == 7), "{level:?}, {cut} us");
             });
         }
+    }
+}
+
+/// A stripe that was written whole, and that no flush has covered, outlives a loss of power once
+/// a member is missing, whether it failed after the write, or while that waited for it, or for
+/// another.
+#[test]
+fn a_whole_stripe_outlives_power_once_the_array_runs_without_a_member() {
+    let tries = (0..TRIES).flat_map(|seed| (0..3).map(move |lost| (seed, lost)));
+    for ((seed, lost), during) in tries.flat_map(|try_| (0..3).map(move |during| (try_, during))) {
+        let (mut sim, disks) = run(seed, 1, &[8; 3], async move |bench| {
+            let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
+            let old = write(&bench, &array, (0, 128), 1, Fua::No).await;
+            old.and(array.close().await).unwrap();
+        });
+        let rule = |role: usize, effect| Rule {
+            disk: disks[role],
+            ops: Ops::Writes,
+            within: Some(Extent::new(Lba(4096), Sectors(4096))),
+            when: When::Always,
+            effect,
+        };
+        let hangs = Effect::Delay(Nanos::from_secs(5));
+        let takes = Effect::Delay(Nanos::from_millis(5));
+        strike(
+            &mut sim,
+            match during {
+                0 => Vec::new(),
+                1 => vec![rule(lost, hangs)],
+                _ => vec![rule((lost + 1) % 3, takes)],
+            },
+        );
+        let control = sim.world().control();
+        drive(&mut sim, &control, &disks, async move |bench| {
+            let options = Options {
+                timeout: Some(Nanos::from_millis(10)),
+                ..options()
+            };
+            let candidates = bench.candidates(&[0, 1, 2]);
+            let array = bench.assemble_with(candidates, options).await.unwrap();
+            let written = write(&bench, &array, (0, 128), 2, Fua::No);
+            let failed = async {
+                bench.sleep(2).await;
+                if during != 1 {
+                    array.fail(lost).await.unwrap();
+                }
+            };
+            let (written, ()) = join(written, failed).await;
+            written.unwrap();
+            bench.control.cut_power(None);
+            bench.sleep(1).await;
+        });
+        strike(&mut sim, Vec::new());
+        let left: Vec<_> = (0..3).filter(|disk| *disk != lost).collect();
+        after_power(&mut sim, &disks, &left, async move |bench, array| {
+            let read = bench.read(&array, 0, 128).await;
+            let read =
+                read.unwrap_or_else(|error| panic!("seed {seed}, {lost}, {during}: {error}"));
+            for (sector, bytes) in (0..).zip(read.chunks(512)) {
+                let is_new = bytes.iter().all(|b| *b == byte(sector, 2));
+                assert!(
+                    is_new,
+                    "seed {seed}, disk {lost}, {during}, sector {sector}"
+                );
+            }
+        });
     }
 }
