@@ -196,13 +196,14 @@ impl<P: Platform> Node<P> {
             done = self.turn(name, &served, &is).await;
         }
         if let Err(error) = done {
-            let mut why = refusal(error);
-            for about in [common, was] {
-                if let Err(error) = self.turn(name, &served, &about).await {
-                    why = format!("{why}; and it is not offered as before: {error}");
-                }
-            }
-            return Err(why);
+            let why = refusal(error);
+            // What could not be closed cannot be now.
+            let _ = self.turn(name, &served, &common).await;
+            let back = self.turn(name, &served, &was).await;
+            return Err(match back {
+                Ok(()) => why,
+                Err(error) => format!("{why}; and it is not offered as before: {error}"),
+            });
         }
         Ok(())
     }
