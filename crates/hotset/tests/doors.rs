@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Daemon, Place, USUAL, copy_out, run, tool, until};
+use common::{Daemon, Place, USUAL, copy_out, hotset, run, tool, until};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -86,4 +86,36 @@ fn strangers_at_one_listener_keep_nobody_from_another() {
     let log = daemon.stop();
     assert!(log.lines().count() < 40, "{log}");
     assert!(log.contains("more NBD connections were closed"), "{log}");
+}
+
+#[test]
+fn a_volume_becomes_a_virtual_machines_disk_and_an_export_again() {
+    let place = Place::usual();
+    let daemon = place.serve();
+    let is_export = || {
+        let mut info = tool("nbdinfo", "libnbd-bin");
+        let asked = info.args(["--size", &daemon.uri("vol")]).output();
+        asked.unwrap().status.success()
+    };
+    let is_disk = || place.path("vol.sock").exists();
+    assert!(is_export() && !is_disk());
+    let guest = USUAL.to_owned() + "[[listen]]\nvhost_user = \"$/vol.sock\"\n";
+    place.config(&guest);
+    run(&mut place.command("reload"));
+    assert!(is_disk() && !is_export());
+    place.config(USUAL);
+    run(&mut place.command("reload"));
+    assert!(is_export() && !is_disk());
+    // It goes with its door, from the file too.
+    place.config(&guest);
+    run(&mut place.command("reload"));
+    run(&mut place.command("volume remove vol"));
+    assert!(!is_disk() && !is_export());
+    let kept = fs::read_to_string(place.path("hotset.toml")).unwrap();
+    assert!(
+        !kept.contains("vol.sock") && kept.contains("/nbd\""),
+        "{kept}"
+    );
+    daemon.stop();
+    run(hotset().arg("check").arg(place.path("hotset.toml")));
 }
