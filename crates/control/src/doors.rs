@@ -62,11 +62,8 @@ impl Config {
             ublk: attached.map(|attach| attach.depth.value),
             guests: guests.collect(),
         };
-        let is_shared = |name: &str| {
-            let volume = self.volumes.iter().find(|v| v.name.as_str() == name);
-            volume.is_some_and(|volume| volume.shared.value)
-        };
-        doors.nbd = !doors.has_own() || is_shared(volume);
+        let served = self.volumes.iter().find(|v| v.name.as_str() == volume);
+        doors.nbd = !doors.has_own() || served.is_some_and(|v| v.shared.value);
         doors
     }
 

@@ -182,6 +182,15 @@ impl Core {
             self.commits.flushed_without.set(without);
             return Ok(true);
         }
+        let all = self.flush_each(live).await?;
+        if all {
+            self.commits.flushed_without.set(without);
+        }
+        Ok(all)
+    }
+
+    /// Flushes each of `live`; whether all did. Who did not has failed, or it is an error.
+    pub async fn flush_each(self: &Rc<Core>, live: &[(usize, Rc<Member>)]) -> IoResult<bool> {
         let mut all = true;
         let flushes = live.iter().map(|(_, member)| member.flush());
         for ((_, member), result) in live.iter().zip(join_all(flushes).await) {
@@ -192,9 +201,6 @@ impl Core {
                     return Err(error);
                 }
             }
-        }
-        if all {
-            self.commits.flushed_without.set(without);
         }
         Ok(all)
     }

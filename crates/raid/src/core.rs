@@ -21,7 +21,6 @@ use block::{
     Device, Durable, Env, Extent, FlushErrors, Geometry, IoError, IoResult, Kind, Mutex, Nanos,
     RangeLock, Reserve, Sectors, Seen, Signal, Version,
 };
-use futures_util::future::join_all;
 use layout::Uuid;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -418,16 +417,7 @@ impl Core {
         self.check_up()?;
         let done: Vec<u64> = self.journals.iter().map(|j| j.done_before()).collect();
         let failed: Vec<_> = self.journals.iter().map(Journal::failed).collect();
-        let live = self.live();
-        let results = join_all(live.iter().map(|(_, member)| member.flush())).await;
-        for ((_, member), result) in live.iter().zip(results) {
-            if let Err(error) = result
-                && !self.fail(member, &error)
-            {
-                self.flush_errors.record(&error);
-                return Err(error);
-            }
-        }
+        self.flush_each(&self.live()).await?;
         self.commit().await?;
         for (journal, failed) in self.journals.iter().zip(failed) {
             journal.revoke(self, &failed).await?;

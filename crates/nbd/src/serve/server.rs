@@ -142,11 +142,11 @@ impl<D: Device> Server<D> {
         let size = geometry.sectors.bytes();
         let info = ExportInfo::new(name, &options.description, size, features, block)
             .map_err(|e| IoError::new(Kind::Invalid, e.to_string()))?;
-        let mut exports = self.exports.borrow_mut();
-        if exports.infos.iter().any(|e| e.name() == name) {
+        if self.offers(name) {
             let what = format!("an NBD export named {name:?} exists already");
             return Err(IoError::new(Kind::Busy, what));
         }
+        let mut exports = self.exports.borrow_mut();
         exports.infos.push(info);
         exports.exports.push(Rc::new(Export {
             gate,

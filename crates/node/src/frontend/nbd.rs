@@ -62,10 +62,10 @@ impl<D: Device> Frontend<D> for NbdFrontend<D> {
         grace: Nanos,
     ) -> Later<'a, IoResult> {
         Box::pin(async move {
-            match (self.server.offers(name), about.doors.nbd) {
-                (false, true) => self.add(name, gate.clone(), about),
-                (true, false) => self.server.remove(name, grace).await,
-                (true, true) | (false, false) => Ok(()),
+            match about.doors.nbd {
+                true if self.server.offers(name) => Ok(()),
+                true => self.add(name, gate.clone(), about),
+                false => self.withdraw(name, grace).await,
             }
         })
     }
