@@ -3,9 +3,11 @@
 # Sourced, never run.
 
 VM=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+# Of Debian, which has the guest's kernel.
+KERNEL=${VM_KERNEL:-bookworm-backports}
 # Everything in it can be deleted at any time; `prepare` makes it again.
 # shellcheck disable=SC2034  # for those who source this file
-CACHE=$(dirname -- "$VM")/var/vm
+CACHE=$(dirname -- "$VM")/var/vm/$KERNEL
 # A directory that the loader searches by default.
 LIBRARIES=lib/x86_64-linux-gnu
 
