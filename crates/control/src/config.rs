@@ -139,8 +139,10 @@ sections! {
     Attach, "[[attach]]" {
         ublk: Name = required,
             "The volume. `/dev/hotset/NAME` leads to its device where the udev rule in `contrib` is installed.";
+        queues: u32 = 1,
+            "Hardware queues, from 1 to 64. With several, processors of this machine that submit at a time do not wait for each other.";
         depth: u32 = 128,
-            "Requests in flight; from 1 to 256. More wait in the kernel.";
+            "Requests in flight of each queue; from 1 to 256, and 4096 of all queues. More wait in the kernel.";
     }
 
     /// A socket on which every volume that has no door of its own is offered as an NBD export,

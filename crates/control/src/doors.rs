@@ -1,6 +1,6 @@
 //! By what volumes are reached, as a configuration says.
 
-use crate::config::{Config, Listen};
+use crate::config::{Attach, Config, Listen};
 use std::path::PathBuf;
 
 /// The doors of a volume.
@@ -8,10 +8,19 @@ use std::path::PathBuf;
 pub struct Doors {
     /// It is an NBD export.
     pub nbd: bool,
-    /// It is a block device of this machine, for so many requests at a time.
-    pub ublk: Option<u32>,
+    /// It is a block device of this machine.
+    pub ublk: Option<Queues>,
     /// It is a disk of virtual machines.
     pub guests: Vec<Guest>,
+}
+
+/// The hardware queues of a block device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Queues {
+    /// How many.
+    pub count: u32,
+    /// Requests at a time, of each.
+    pub depth: u32,
 }
 
 /// A virtual machine's disk.
@@ -59,7 +68,7 @@ impl Config {
         });
         let mut doors = Doors {
             nbd: false,
-            ublk: attached.map(|attach| attach.depth.value),
+            ublk: attached.map(Attach::queues),
             guests: guests.collect(),
         };
         let served = self.volumes.iter().find(|v| v.name.as_str() == volume);
@@ -70,6 +79,16 @@ impl Config {
     /// How many doors there are that are not NBD.
     pub fn own_doors(&self) -> usize {
         self.attachments.len() + self.guests().count()
+    }
+}
+
+impl Attach {
+    /// Those of its device.
+    pub fn queues(&self) -> Queues {
+        Queues {
+            count: self.queues.value,
+            depth: self.depth.value,
+        }
     }
 }
 

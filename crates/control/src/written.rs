@@ -111,6 +111,7 @@ mode = "write-back"
 size = 512
 [[attach]]
 ublk = "v"
+queues = 2
 [[listen]]
 tcp = "[::1]:10809"
 [[listen]]

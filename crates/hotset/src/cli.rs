@@ -90,7 +90,10 @@ pub enum Command {
     Attach {
         /// The volume; without it, the devices of all are listed
         volume: Option<String>,
-        /// Requests at a time; 128 unless given
+        /// Hardware queues; 1 unless given
+        #[arg(long, requires = "volume")]
+        queues: Option<u32>,
+        /// Requests at a time of each queue; 128 unless given
         #[arg(long, requires = "volume")]
         depth: Option<u32>,
         #[command(flatten)]
@@ -187,10 +190,11 @@ impl Command {
             Command::Array(command) => commands::array::run(command),
             Command::Attach {
                 volume: Some(volume),
+                queues,
                 depth,
                 change,
                 ..
-            } => commands::attach::attach(&volume, depth, &change),
+            } => commands::attach::attach(&volume, queues, depth, &change),
             Command::Attach { json, .. } => commands::attach::list(json),
             Command::Detach { volume, force } => commands::attach::detach(&volume, force),
             Command::Drill(command) => commands::drill::run(&command),

@@ -1,7 +1,7 @@
 //! The executor: one per shard, the same on every driver.
 //!
 //! Invariants:
-//!     operations in flight on one target <= its depth; the rest wait in order
+//!     operations in flight on one target <= its depth, but for a port; the rest wait in order
 //!     an operation, once polled, is carried out even if its future is dropped
 //!     a wake is never lost: a shard that sleeps is unparked by who wakes it
 //!

@@ -4,7 +4,7 @@ use crate::disk::Disk;
 use crate::executor::Core;
 use crate::mesh::Mesh;
 use crate::queue::Queue;
-use crate::stream::{Connect, Listen};
+use crate::stream::{Connect, Listen, Socket};
 use block::{Driver, Env, IoError, IoResult, Kind, ShardId, TargetId};
 use futures_channel::oneshot;
 use std::any::TypeId;
@@ -63,7 +63,12 @@ impl<D: Driver> Local<D> {
         Listen::new(self.0.clone(), target)
     }
 
-    /// The port that the host has opened. Its tags are fewer than the depth of a target.
+    /// A stream that the host has opened.
+    pub fn stream(&self, target: TargetId) -> Socket<D> {
+        Socket::new(self.0.clone(), target)
+    }
+
+    /// The port that the host has opened.
     pub fn port(&self, target: TargetId) -> IoResult<Queue<D>> {
         let tags = self.0.ops.driver().borrow().tags(target);
         match tags {

@@ -1,7 +1,7 @@
 //! Operation slots: what is in flight, what waits for its target, who waits.
 //!
 //! Invariants:
-//!     in flight on a target <= depth
+//!     in flight on a target <= depth; on a port, one for each of its tags
 //!     an operation waits ⟹ its target is full, and it is submitted in order
 //!     a slot is freed by its completion or its future, whichever is later
 //!     `given_up_ended` has ended ⟹ no change that was given up before can still land
@@ -121,10 +121,6 @@ impl<D: Driver> Ops<D> {
         self.table.borrow_mut().queue(target).in_flight
     }
 
-    pub(crate) fn depth(&self) -> u32 {
-        self.depth
-    }
-
     pub(crate) fn new(driver: D, depth: u32) -> Ops<D> {
         assert!(depth > 0, "a target needs a depth of at least 1");
         Ops {
@@ -144,7 +140,8 @@ impl<D: Driver> Ops<D> {
         let mut table = self.table.borrow_mut();
         let token = table.take_slot(target, &op, waiter);
         let queue = table.queue(target);
-        if queue.in_flight < self.depth {
+        // A tag that waits for a request is an operation in flight; it must keep none from answering.
+        if queue.in_flight < self.depth || matches!(op, Op::Next(..) | Op::Take(..)) {
             queue.in_flight += 1;
             drop(table);
             self.driver.borrow_mut().submit(token, target, op);

@@ -56,6 +56,12 @@ impl<D: Driver> Drop for Owned<D> {
 /// One end of a connection.
 pub struct Socket<D: Driver>(Owned<D>);
 
+impl<D: Driver> Socket<D> {
+    pub(crate) fn new(core: Rc<Core<D>>, target: TargetId) -> Socket<D> {
+        Socket(Owned::new(core, target))
+    }
+}
+
 impl<D: Driver> Stream for Socket<D> {
     async fn recv(&self, buf: Buf) -> (Buf, IoResult<usize>) {
         match self.0.perform(Op::Recv(buf)).await {
@@ -96,7 +102,7 @@ impl<D: Driver> Listener for Listen<D> {
     async fn accept(&self) -> IoResult<Socket<D>> {
         let (result, _) = self.0.perform(Op::Accept).await;
         let target = TargetId(result? as u32);
-        Ok(Socket(Owned::new(self.0.core.clone(), target)))
+        Ok(Socket::new(self.0.core.clone(), target))
     }
 
     fn close(&self) {
@@ -119,6 +125,6 @@ impl<D: Driver> Connector for Connect<D> {
     async fn connect(&self, address: Address) -> IoResult<Socket<D>> {
         let (result, _) = self.0.perform(TargetId::NONE, Op::Connect(address)).await;
         let target = TargetId(result? as u32);
-        Ok(Socket(Owned::new(self.0.clone(), target)))
+        Ok(Socket::new(self.0.clone(), target))
     }
 }

@@ -4,7 +4,7 @@
 //! driver to make a device, to take over that of a dead server, and to remove one.
 //!
 //! Not here: asking (`uring`), serving requests (`port`), zoned devices, zero copy (a
-//! server could not verify checksums), several queues.
+//! server could not verify checksums).
 
 pub mod life;
 pub mod uapi;

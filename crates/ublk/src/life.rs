@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //!     a device is taken over ⟹ its mark is that of the name, its shape is the wanted one
-//!     and nobody serves it any more
+//!     or smaller, and nobody serves it any more
+//!     it grows only once it is served: what waits in it lies within its former size
 //!     the driver permits a recovery only once every I/O of the dead server has ended
 //!     (`uring` keeps the device open until then): a request that is given out again is
 //!     never overtaken by what its first server still had in flight
@@ -40,7 +41,9 @@ pub struct Wanted {
     pub mark: u64,
     /// The process that will serve it.
     pub pid: u32,
-    /// Its tags.
+    /// Its hardware queues.
+    pub queues: u16,
+    /// The tags of each.
     pub depth: u16,
     /// Its shape.
     pub params: Params,
@@ -125,8 +128,9 @@ impl fmt::Display for Refusal {
             ),
             Refusal::Reshaped(id) => write!(
                 f,
-                "/dev/ublkb{id} is left from a server that died, and the volume has another size \
-                 or logical block by now; unmount it and remove it with `hotset detach`"
+                "/dev/ublkb{id} is left from a server that died, and the volume has shrunk since, \
+                 has another logical block, or has grown on a kernel before 6.16, which cannot tell \
+                 the device; unmount it and remove it with `hotset detach`"
             ),
             Refusal::Failed(command, number) => write!(
                 f,
@@ -140,6 +144,10 @@ impl fmt::Display for Refusal {
 /// Makes a device, or takes it over.
 pub struct Attach {
     wanted: Wanted,
+    /// What the driver can do.
+    features: Features,
+    /// A device that is taken over has to grow.
+    grows: bool,
     stage: Stage,
     waited: Nanos,
 }
@@ -156,6 +164,7 @@ enum Stage {
     Add,
     SetParams(DeviceInfo),
     Starting(u32),
+    Growing(u32),
     End,
 }
 
@@ -164,6 +173,8 @@ impl Attach {
     pub fn new(wanted: Wanted) -> Attach {
         Attach {
             wanted,
+            features: Features(0),
+            grows: false,
             stage: Stage::Features,
             waited: Nanos::ZERO,
         }
@@ -210,7 +221,16 @@ impl Attach {
             }
             (Stage::Recovering(id), Event::Serving) => self.start(Command::EndRecovery, id),
             (Stage::Starting(id), Event::Serving) => self.start(Command::Start, id),
-            (Stage::Recovering(id) | Stage::Starting(id), Event::Answer(Ok(_))) => {
+            (Stage::Recovering(id), Event::Answer(Ok(_))) if self.grows => {
+                self.stage = Stage::Growing(id);
+                let mut ask = Control::of(Command::UpdateSize, id);
+                ask.data = self.wanted.params.sectors.0;
+                Step::Control(ask)
+            }
+            (
+                Stage::Recovering(id) | Stage::Starting(id) | Stage::Growing(id),
+                Event::Answer(Ok(_)),
+            ) => {
                 self.stage = Stage::End;
                 Step::Live(id)
             }
@@ -220,13 +240,13 @@ impl Attach {
     }
 
     fn features(&mut self, answer: Result<Vec<u8>, i32>) -> Step {
-        let has_all = match answer {
+        self.features = match answer {
             Err(EPERM | EACCES) => return self.refuse(Refusal::Denied, None),
-            Err(_) => false,
-            Ok(bytes) => Features::decode(&bytes).is_some_and(|has| has.has(Features::NEEDED)),
+            Err(_) => Features(0),
+            Ok(bytes) => Features::decode(&bytes).unwrap_or(Features(0)),
         };
         match self.wanted.known {
-            _ if !has_all => self.refuse(Refusal::TooOld, None),
+            _ if !self.features.has(Features::NEEDED) => self.refuse(Refusal::TooOld, None),
             None => self.add(),
             Some(id) => {
                 self.stage = Stage::Info;
@@ -259,7 +279,13 @@ impl Attach {
             Ok(bytes) => Params::decode_size(&bytes),
             Err(number) => return self.failed(self.stage, number),
         };
-        if shape != Params::decode_size(&self.wanted.params.encode()) {
+        let wanted = Params::decode_size(&self.wanted.params.encode());
+        let (Some((is, block)), Some((wanted, wanted_block))) = (shape, wanted) else {
+            return self.refuse(Refusal::Reshaped(info.id), None);
+        };
+        self.grows = wanted > is;
+        let is_possible = !self.grows || self.features.has(Features::UPDATE_SIZE);
+        if wanted < is || block != wanted_block || !is_possible {
             return self.refuse(Refusal::Reshaped(info.id), None);
         }
         self.stage = Stage::Look(info);
@@ -274,7 +300,7 @@ impl Attach {
     fn add(&mut self) -> Step {
         self.stage = Stage::Add;
         let info = DeviceInfo {
-            queues: 1,
+            queues: self.wanted.queues,
             depth: self.wanted.depth,
             state: State::Dead,
             bytes_max: REQUEST_MAX.bytes() as u32,
@@ -316,6 +342,7 @@ impl Attach {
             Stage::Look(_) | Stage::StartRecovery(_) => (Command::StartRecovery, None),
             // What waits in a device that is taken over is not to be lost.
             Stage::Recovering(_) => (Command::EndRecovery, None),
+            Stage::Growing(_) => (Command::UpdateSize, None),
             Stage::Removing => (Command::Delete, None),
             Stage::Add => (Command::Add, None),
             Stage::SetParams(info) => (Command::SetParams, Some(info.id)),

@@ -8,12 +8,17 @@
 #[cfg(test)]
 mod tests;
 
-use block::{Extent, Fua, Lba, Request, SECTOR_BYTES, Sectors};
+use block::{Extent, Fua, Lba, PAGE_BYTES, Request, SECTOR_BYTES, Sectors};
 
 /// Where control commands go.
 pub const CONTROL: &str = "/dev/ublk-control";
 /// The most tags of a queue.
-pub const DEPTH_MAX: u16 = 4096;
+const DEPTH_MAX: u64 = 4096;
+/// Where the descriptors of a queue begin in the mapping of a device, of queue 0 at its start.
+pub const fn descriptors_at(queue: u16) -> u64 {
+    const BYTES: u64 = DEPTH_MAX * Descriptor::BYTES as u64;
+    queue as u64 * BYTES.next_multiple_of(PAGE_BYTES as u64)
+}
 
 /// The path of the character device by which device `id` is served.
 pub fn character_device(id: u32) -> String {
@@ -56,6 +61,8 @@ pub enum Command {
     StartRecovery,
     /// Ends that; waits until each tag waits for a request.
     EndRecovery,
+    /// Gives a device that is there the size that `data` has in sectors; Linux 6.16.
+    UpdateSize,
 }
 
 impl Command {
@@ -72,6 +79,7 @@ impl Command {
             Command::StartRecovery => (READ_WRITE, 0x10),
             Command::EndRecovery => (READ_WRITE, 0x11),
             Command::GetFeatures => (READ, 0x13),
+            Command::UpdateSize => (READ_WRITE, 0x15),
         };
         ioctl(direction, number, Control::BYTES as u32)
     }
@@ -84,7 +92,7 @@ pub struct Control {
     pub command: Command,
     /// Of which device; [`Control::ANY`] to add one.
     pub device: u32,
-    /// The process that serves, of a start and the end of a recovery.
+    /// The process that serves, of a start and the end of a recovery; or the size.
     pub data: u64,
     /// What the kernel reads, or has written.
     pub buffer: Vec<u8>,
@@ -132,8 +140,10 @@ impl Features {
     pub const USER_RECOVERY_REISSUE: Features = Features(1 << 4);
     /// Commands are numbered as ioctls are.
     pub const CMD_IOCTL_ENCODE: Features = Features(1 << 6);
+    /// A device can get another size.
+    pub const UPDATE_SIZE: Features = Features(1 << 10);
 
-    /// All of these.
+    /// All without which there is no device.
     pub const NEEDED: Features = Features(
         Self::NEED_GET_DATA.0
             | Self::USER_RECOVERY.0
@@ -334,10 +344,10 @@ impl IoCommand {
         ioctl(READ_WRITE, number, Self::BYTES as u32)
     }
 
-    /// `struct ublksrv_io_cmd` of queue 0: the result is bytes, or a negative error number.
-    pub fn encode(tag: u16, result: i32, address: u64) -> [u8; Self::BYTES] {
+    /// `struct ublksrv_io_cmd` of a tag of a queue: the result is bytes, or a negative error number.
+    pub fn encode(queue: u16, tag: u16, result: i32, address: u64) -> [u8; Self::BYTES] {
         let mut out = Encoder::new();
-        out.u16(0);
+        out.u16(queue);
         out.u16(tag);
         out.u32(result as u32);
         out.u64(address);

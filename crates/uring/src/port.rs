@@ -25,7 +25,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
-use ublk::uapi::{NEED_GET_DATA, block_device, character_device};
+use ublk::uapi::{NEED_GET_DATA, block_device, character_device, descriptors_at};
 use ublk::{Descriptor, DeviceInfo, IoCommand};
 
 /// Ports that a ring can hold open; there are few.
@@ -34,13 +34,16 @@ pub(crate) const PORTS_MAX: u32 = 64;
 /// A device that is served here.
 pub(crate) struct Port {
     file: File,
-    descriptors: Descriptors,
+    /// Of each queue.
+    queues: Vec<Descriptors>,
+    /// The tags of a queue; those of the port count through its queues.
+    depth: u16,
     pub(crate) tags: u16,
     name: String,
     closed: AtomicBool,
 }
 
-/// What the kernel writes about the request that each tag holds.
+/// What the kernel writes about the request that each tag of a queue holds.
 struct Descriptors {
     start: NonNull<u8>,
     bytes: usize,
@@ -52,13 +55,13 @@ unsafe impl Send for Descriptors {}
 unsafe impl Sync for Descriptors {}
 
 impl Descriptors {
-    fn map(file: &File, tags: u16) -> io::Result<Descriptors> {
+    fn map(file: &File, queue: u16, tags: u16) -> io::Result<Descriptors> {
         let bytes = (usize::from(tags) * Descriptor::BYTES).next_multiple_of(PAGE_BYTES);
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
-        let fd = file.as_raw_fd();
+        let (fd, at) = (file.as_raw_fd(), descriptors_at(queue) as libc::off_t);
         // SAFETY: a new mapping, which overlays nothing.
         let start =
-            unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, flags, fd, 0) };
+            unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, flags, fd, at) };
         match NonNull::new(start.cast::<u8>()) {
             Some(start) if start.as_ptr().cast() != libc::MAP_FAILED => {
                 Ok(Descriptors { start, bytes })
@@ -67,8 +70,8 @@ impl Descriptors {
         }
     }
 
-    fn get(&self, tag: Tag) -> Descriptor {
-        let at = usize::from(tag.0) * Descriptor::BYTES;
+    fn get(&self, tag: u16) -> Descriptor {
+        let at = usize::from(tag) * Descriptor::BYTES;
         assert!(at + Descriptor::BYTES <= self.bytes);
         // SAFETY: inside the mapping; the kernel writes it before it completes the command
         // that reported it, and not again while the tag holds the request.
@@ -94,15 +97,32 @@ impl Port {
             .custom_flags(libc::O_CLOEXEC)
             .open(&path)
             .map_err(|cause| named(errno::error(cause, "cannot be opened to serve it")))?;
-        let descriptors = Descriptors::map(&file, info.depth)
-            .map_err(|cause| named(errno::error(cause, "its requests cannot be mapped")))?;
+        let queues = (0..info.queues).map(|queue| Descriptors::map(&file, queue, info.depth));
+        let queues: io::Result<_> = queues.collect();
+        let queues =
+            queues.map_err(|cause| named(errno::error(cause, "its requests cannot be mapped")))?;
+        let Some(tags) = info.queues.checked_mul(info.depth).filter(|tags| *tags > 0) else {
+            return Err(named(IoError::new(Kind::Unsupported, "too many tags")));
+        };
         Ok(Port {
             file,
-            descriptors,
-            tags: info.depth,
+            queues,
+            depth: info.depth,
+            tags,
             name: format!("/dev/{}", block_device(info.id)),
             closed: AtomicBool::new(false),
         })
+    }
+
+    /// The queue that has `tag`, and what it is called there.
+    fn place(&self, tag: Tag) -> (u16, u16) {
+        (tag.0 / self.depth, tag.0 % self.depth)
+    }
+
+    /// What the kernel has written about what `tag` holds.
+    fn descriptor(&self, tag: Tag) -> Descriptor {
+        let (queue, tag) = self.place(tag);
+        self.queues[usize::from(queue)].get(tag)
     }
 
     fn fd(&self) -> RawFd {
@@ -263,7 +283,9 @@ impl Ports {
 
     /// The next request to the kernel.
     pub(crate) fn entry(&mut self, op: &mut PortOp, arena: &Arena) -> squeue::Entry {
-        let fd = types::Fd(self.list[op.port].port.fd());
+        let port = &self.list[op.port].port;
+        let fd = types::Fd(port.fd());
+        let (queue, tag) = port.place(op.tag);
         let (command, result, address) = match &mut op.action {
             Action::Next(None) => (IoCommand::Fetch, 0, 0),
             Action::Next(Some(answer)) => {
@@ -287,7 +309,7 @@ impl Ports {
             Action::Left => unreachable!("the kernel has it"),
         };
         opcode::UringCmd16::new(fd, command.op())
-            .cmd(IoCommand::encode(op.tag.0, result, address))
+            .cmd(IoCommand::encode(queue, tag, result, address))
             .build()
     }
 
@@ -301,7 +323,7 @@ impl Ports {
         match &op.action {
             Action::Next(_) => {
                 debug_assert!(answer <= NEED_GET_DATA);
-                let Some(request) = local.port.descriptors.get(op.tag).request() else {
+                let Some(request) = local.port.descriptor(op.tag).request() else {
                     let what = "not offered by this device";
                     op.held = None;
                     op.action = Action::Next(Some(Err(IoError::new(Kind::Unsupported, what))));

@@ -1,11 +1,16 @@
 //! Whether the ways to reach volumes agree with each other.
 
 use crate::config::{Attach, Config, Listen};
+use crate::doors::Queues;
 use crate::problem::Problem;
 use std::collections::HashMap;
 
-/// The most requests of an attached volume: a shard's bound for one target.
+/// Requests in flight of a queue of a block device.
 const ATTACH_DEPTH_MAX: u32 = 256;
+/// Hardware queues of a block device.
+const QUEUES_MAX: u32 = 64;
+/// Requests in flight of all queues of a block device.
+const TAGS_MAX: u32 = 4096;
 /// The most requests of a virtual machine's: as many as its ring holds.
 const GUEST_DEPTH_MAX: u32 = 1024;
 
@@ -116,6 +121,14 @@ fn attachments(config: &Config, problems: &mut Vec<Problem>) {
             let what = format!("a `depth` of {} is not possible", attach.depth.value);
             let remedy = format!("choose from 1 to {ATTACH_DEPTH_MAX}");
             problems.push(Problem::new(attach.depth.line, what, remedy));
+            continue;
+        }
+        let Queues { count, depth } = attach.queues();
+        let most = QUEUES_MAX.min(TAGS_MAX / depth);
+        if !(1..=most).contains(&count) {
+            let what = format!("{count} `queues` of {depth} requests each are not possible");
+            let remedy = format!("choose from 1 to {most}");
+            problems.push(Problem::new(attach.queues.line, what, remedy));
         }
     }
 }
@@ -219,6 +232,14 @@ mod tests {
             (
                 "[[attach]]\nublk='c'\n",
                 "10: [[attach]] names a volume c that does not exist",
+            ),
+            (
+                "[[attach]]\nublk='a'\nqueues=65\n",
+                "12: 65 `queues` of 128 requests each are not possible; choose from 1 to 32",
+            ),
+            (
+                "[[attach]]\nublk='a'\nqueues=0\ndepth=1\n",
+                "12: 0 `queues` of 1 requests each are not possible; choose from 1 to 64",
             ),
             (
                 "[[listen]]\nvhost_user='/x/a.sock'\nunix='/x/b'\n",

@@ -12,9 +12,15 @@ use ublk::uapi::block_device;
 use ublk::{Command, Control, DeviceInfo, State, mark};
 
 /// Has a running daemon attach a volume.
-pub fn attach(volume: &str, depth: Option<u32>, change: &Change) -> Result<(), Failure> {
+pub fn attach(
+    volume: &str,
+    queues: Option<u32>,
+    depth: Option<u32>,
+    change: &Change,
+) -> Result<(), Failure> {
     let section = Section::default()
         .text("ublk", volume)
+        .number("queues", queues)
         .number("depth", depth);
     let attach = section.finish();
     change.carry_out(&Request::Attach { attach })
@@ -30,6 +36,7 @@ pub fn list(json: bool) -> Result<(), Failure> {
                 "device": format!("/dev/{}", block_device(info.id)),
                 "state": state(info),
                 "pid": info.pid,
+                "queues": info.queues,
                 "depth": info.depth,
             })
         });
@@ -37,13 +44,15 @@ pub fn list(json: bool) -> Result<(), Failure> {
         println!("{}", serde_json::Value::from(rows));
         return Ok(());
     }
-    let mut table = Table::new(&["volume", "device", "state", "pid", "depth"]).text(&[1, 2]);
+    let mut table =
+        Table::new(&["volume", "device", "state", "pid", "queues", "depth"]).text(&[1, 2]);
     for (name, info) in &found {
         table.row([
             name.clone(),
             format!("/dev/{}", block_device(info.id)),
             state(info).into(),
             info.pid.to_string(),
+            info.queues.to_string(),
             info.depth.to_string(),
         ]);
     }

@@ -13,6 +13,7 @@ use block::{
     Device, Gate, Geometry, IoError, IoResult, Kind, Nanos, PAGE_BYTES, SECTOR_BYTES, Sectors,
 };
 use control::config::Config;
+use control::doors::Queues;
 use control::status::Status;
 use node::{About, Door, Event as NodeEvent, Frontend, Later, Platform};
 use port::{Options, Server};
@@ -94,12 +95,12 @@ impl Inner {
     async fn attach(
         self: Rc<Self>,
         name: String,
-        depth: u16,
+        queues: Queues,
         gate: Gate<Door<UringDriver>>,
         options: Options,
     ) {
         let mut progress = Progress::default();
-        let made = self.make(&name, depth, gate, options, &mut progress);
+        let made = self.make(&name, queues, gate, options, &mut progress);
         let state = match (made.await, progress.served.take()) {
             (Ok(id), Some(served)) => State::Live(id, served),
             (Ok(_), None) => unreachable!("a device is live once it is served"),
@@ -126,7 +127,7 @@ impl Inner {
     async fn make(
         &self,
         name: &str,
-        depth: u16,
+        queues: Queues,
         gate: Gate<Door<UringDriver>>,
         options: Options,
         progress: &mut Progress,
@@ -137,7 +138,8 @@ impl Inner {
         let mut machine = Attach::new(Wanted {
             mark: mark(name),
             pid: std::process::id(),
-            depth,
+            queues: queues.count as u16,
+            depth: queues.depth as u16,
             params: shape(gate.device().geometry(), options.read_only),
             known,
         });
@@ -232,7 +234,7 @@ impl Inner {
 
 impl Frontend<Door<UringDriver>> for UblkFrontend {
     fn add(&self, name: &str, gate: Gate<Door<UringDriver>>, about: &About) -> IoResult {
-        let Some(depth) = about.doors.ublk else {
+        let Some(queues) = about.doors.ublk else {
             return Ok(());
         };
         uring::ublk_available()?;
@@ -250,7 +252,7 @@ impl Frontend<Door<UringDriver>> for UblkFrontend {
         let attaching = self
             .0
             .clone()
-            .attach(name.to_owned(), depth as u16, gate, options);
+            .attach(name.to_owned(), queues, gate, options);
         self.0.platform.local().env().spawn.spawn(attaching);
         Ok(())
     }

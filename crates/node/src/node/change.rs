@@ -10,6 +10,7 @@ use crate::nanos;
 use crate::platform::Platform;
 use control::check;
 use control::config::{self, At, Attach, Device, Name, VolumeMode};
+use control::doors::Queues;
 use control::plan::Change;
 use control::protocol::{NamedOrNew, Request};
 
@@ -83,12 +84,12 @@ impl<P: Platform> Node<P> {
         let before = self.devices.config();
         let mut known = before.attachments.iter();
         if let Some(known) = known.find(|known| known.ublk.value == *volume)
-            && known.depth.value != attach.depth.value
+            && known.queues() != attach.queues()
         {
+            let Queues { count, depth } = known.queues();
             return Err(format!(
-                "volume {volume} is attached with a depth of {}; have it changed in the \
-                 configuration, by `hotset reload` without its section and then with it",
-                known.depth.value
+                "volume {volume} is attached with {count} queues of depth {depth}; have it changed in \
+                 the configuration, by `hotset reload` without its section and then with it"
             ));
         }
         let change = Change::Attach(Box::new(attach.clone()));

@@ -7,6 +7,7 @@ fn wanted(known: Option<u32>) -> Wanted {
     Wanted {
         mark: mark("data"),
         pid: 77,
+        queues: 2,
         depth: 64,
         params: Params {
             sectors: Sectors(1 << 20),
@@ -90,6 +91,10 @@ impl Driver {
                 assert_eq!(control.data, 77);
                 Ok(control.buffer)
             }
+            Command::UpdateSize => {
+                assert_eq!(control.data, 1 << 20);
+                Ok(control.buffer)
+            }
             _ => Ok(control.buffer),
         }
     }
@@ -120,7 +125,8 @@ impl Driver {
 fn a_new_device_is_started_once_it_is_served() {
     let mut driver = Driver::new();
     let (served, end) = driver.run(None);
-    assert_eq!((served.unwrap().id, served.unwrap().depth), (9, 64));
+    let served = served.unwrap();
+    assert_eq!((served.id, served.queues, served.depth), (9, 2, 64));
     assert_eq!(end, Step::Live(9));
     let order = [
         Command::GetFeatures,
@@ -137,7 +143,8 @@ fn a_device_of_a_dead_server_is_taken_over_when_it_is_released() {
         let mut driver = Driver::new().left_by("data", state);
         driver.busy = 3;
         let (served, end) = driver.run(Some(5));
-        assert_eq!((served.unwrap().id, served.unwrap().depth), (5, 32));
+        let served = served.unwrap();
+        assert_eq!((served.id, served.queues, served.depth), (5, 1, 32));
         assert_eq!(end, Step::Live(5));
         let asked = &driver.asked;
         assert_eq!(asked.last(), Some(&Command::EndRecovery));
@@ -172,11 +179,39 @@ fn a_device_that_was_never_started_is_made_again() {
 }
 
 #[test]
-fn a_device_of_another_size_is_not_taken_over() {
-    let mut driver = Driver::new().left_by("data", State::Quiesced);
-    driver.params[24] ^= 1;
+fn a_device_that_would_shrink_or_have_another_block_is_not_taken_over() {
     let refused = Step::Refused(Refusal::Reshaped(5), None);
+    for (at, changed) in [(24, 1), (12, 12)] {
+        let mut driver = Driver::new().left_by("data", State::Quiesced);
+        driver.params[at] = changed;
+        assert_eq!(driver.run(Some(5)), (None, refused.clone()));
+    }
+    let mut driver = Driver::new().left_by("data", State::Quiesced);
+    driver.params.truncate(31);
     assert_eq!(driver.run(Some(5)), (None, refused));
+}
+
+#[test]
+fn a_device_that_is_taken_over_grows_once_it_is_served_where_the_driver_can() {
+    let smaller = |features: u64| {
+        let mut driver = Driver::new().left_by("data", State::Quiesced);
+        driver.params[24..32].copy_from_slice(&(1_u64 << 19).to_ne_bytes());
+        driver.features = Ok(features);
+        let (served, end) = driver.run(Some(5));
+        (served.map(|info| info.id), end, driver.asked)
+    };
+    let (served, end, asked) = smaller(u64::MAX);
+    assert_eq!((served, end), (Some(5), Step::Live(5)));
+    let last = [Command::EndRecovery, Command::UpdateSize];
+    assert_eq!(asked[asked.len() - 2..], last);
+    let (served, end, _) = smaller(!Features::UPDATE_SIZE.0);
+    assert_eq!(
+        (served, end),
+        (None, Step::Refused(Refusal::Reshaped(5), None))
+    );
+    let mut same = Driver::new().left_by("data", State::Quiesced);
+    same.run(Some(5));
+    assert!(!same.asked.contains(&Command::UpdateSize));
 }
 
 #[test]

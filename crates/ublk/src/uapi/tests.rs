@@ -9,6 +9,7 @@ fn commands_have_the_kernels_numbers() {
     assert_eq!(Command::GetInfo.op(), 0x8020_7502);
     assert_eq!(Command::GetFeatures.op(), 0x8020_7513);
     assert_eq!(Command::EndRecovery.op(), 0xc020_7511);
+    assert_eq!(Command::UpdateSize.op(), 0xc020_7515);
     assert_eq!(IoCommand::Fetch.op(), 0xc010_7520);
     assert_eq!(IoCommand::CommitAndFetch.op(), 0xc010_7521);
     assert_eq!(IoCommand::GetData.op(), 0xc010_7522);
