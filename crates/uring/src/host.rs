@@ -8,11 +8,12 @@ use crate::open::{self, Disk, DiskOptions};
 use crate::port::Port;
 use crate::ring::{Mode, Ring};
 use crate::shared::{Opening, Options, Shared};
-use crate::socket;
+use crate::socket::{self, Socket};
 use crate::targets::{Target, Targets};
 use block::{
     Address, Geometry, Host, IoError, IoResult, Kind, Nanos, Progress, ShardId, TargetId, Turn,
 };
+use std::os::fd::OwnedFd;
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::*};
@@ -100,6 +101,12 @@ impl Uring {
         let (socket, bound) = socket::listen(address)?;
         let id = self.insert(Target::Listener(Arc::new(socket)))?;
         Ok((id, bound))
+    }
+
+    /// An eventfd, which others raise, as a stream that is received from alone: each receive
+    /// waits until it is raised, and gives its count, of 8 bytes.
+    pub fn open_event(&self, event: OwnedFd) -> IoResult<TargetId> {
+        self.insert(Target::Stream(Arc::new(Socket::event(event))))
     }
 
     /// Opens the ublk device that `info` describes, to serve it on one shard.

@@ -1,4 +1,5 @@
-//! Sockets before their first operation: addresses, listening, closing.
+//! Sockets before their first operation, and events in their place: addresses, listening,
+//! closing.
 
 use crate::errno;
 use block::{Address, IoError, IoResult, Kind};
@@ -27,6 +28,8 @@ const TCP_OPTIONS: [(libc::c_int, libc::c_int, libc::c_int); 6] = [
 pub(crate) struct Socket {
     fd: OwnedFd,
     is_tcp: bool,
+    /// It is an eventfd: what is received is its count, of 8 bytes.
+    is_event: bool,
     closed: AtomicBool,
     /// The file of a unix listener, removed when it closes.
     path: Option<PathBuf>,
@@ -37,6 +40,7 @@ impl Socket {
         let socket = Socket {
             fd,
             is_tcp,
+            is_event: false,
             closed: AtomicBool::new(false),
             path: None,
         };
@@ -45,6 +49,13 @@ impl Socket {
                 socket.set(level, option, value);
             }
         }
+        socket
+    }
+
+    /// An eventfd, which others raise.
+    pub(crate) fn event(fd: OwnedFd) -> Socket {
+        let mut socket = Socket::stream(fd, false);
+        socket.is_event = true;
         socket
     }
 
@@ -70,6 +81,24 @@ impl Socket {
         self.is_tcp
     }
 
+    pub(crate) fn is_event(&self) -> bool {
+        self.is_event
+    }
+
+    /// Takes an event's count, without waiting for it.
+    pub(crate) fn take_count(&self, into: &mut [u8; 8]) -> io::Result<()> {
+        let vector = libc::iovec {
+            iov_base: into.as_mut_ptr().cast(),
+            iov_len: into.len(),
+        };
+        // SAFETY: the vector is one of 8 bytes, which are writable.
+        match unsafe { libc::preadv2(self.fd(), &raw const vector, 1, -1, libc::RWF_NOWAIT) } {
+            8 => Ok(()),
+            0.. => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Relaxed)
     }
@@ -90,6 +119,11 @@ impl Socket {
     /// Ends both directions; what waits on any shard completes.
     pub(crate) fn close(&self) {
         self.closed.store(true, Relaxed);
+        if self.is_event {
+            let one = 1_u64.to_ne_bytes();
+            // SAFETY: 8 bytes are readable. An event that is full is raised already.
+            unsafe { libc::write(self.fd(), one.as_ptr().cast(), one.len()) };
+        }
         // SAFETY: no pointers are involved. A peer gone first is no error here.
         unsafe { libc::shutdown(self.fd(), libc::SHUT_RDWR) };
         if let Some(path) = &self.path {
@@ -138,6 +172,7 @@ pub(crate) fn listen(address: &Address) -> IoResult<(Socket, Address)> {
     };
     let socket = Socket {
         fd,
+        is_event: false,
         is_tcp: path.is_none(),
         closed: AtomicBool::new(false),
         path,

@@ -11,12 +11,15 @@ use crate::socket::{RawAddress, Socket, describe};
 use crate::targets::{Target, Targets};
 use block::{Address, Buf, IoError, IoResult, Kind, Op, Payload, Shared};
 use io_uring::{opcode, squeue, types};
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
 /// The most parts that one `sendmsg` takes (`UIO_MAXIOV`).
 const PARTS_MAX: usize = 1024;
+/// The bytes of an event's count.
+const COUNT_BYTES: usize = 8;
 
 /// A stream operation in progress.
 pub(crate) enum StreamOp {
@@ -148,11 +151,12 @@ impl StreamOp {
         match op {
             Op::Accept if is_listener => Ok(StreamOp::Accept(socket)),
             Op::Recv(buf) if !is_listener => {
-                if buf.is_empty() {
-                    return invalid(Op::Recv(buf), "a receive into an empty buffer");
+                if buf.len() < if socket.is_event() { COUNT_BYTES } else { 1 } {
+                    return invalid(Op::Recv(buf), "a receive into too small a buffer");
                 }
                 Ok(StreamOp::Recv(socket, buf))
             }
+            op @ Op::Send(_) if socket.is_event() => invalid(op, "an event is received from"),
             Op::Send(parts) if !is_listener => {
                 let message = spare.pop().unwrap_or_else(Message::new);
                 let sending = Sending {
@@ -180,6 +184,9 @@ impl StreamOp {
                 let (address, fd) = connect.attempt.as_ref().expect("an address is chosen");
                 let fd = types::Fd(fd.as_raw_fd());
                 opcode::Connect::new(fd, address.as_ptr(), address.len()).build()
+            }
+            StreamOp::Recv(event, _) if event.is_event() => {
+                opcode::PollAdd::new(types::Fd(event.fd()), libc::POLLIN as u32).build()
             }
             StreamOp::Recv(socket, buf) => {
                 let fd = types::Fd(socket.fd());
@@ -223,6 +230,19 @@ impl StreamOp {
                     Err(error) => Step::Done(Err(error)),
                 },
             },
+            StreamOp::Recv(event, _) if event.is_closed() && event.is_event() => Step::Done(Ok(0)),
+            StreamOp::Recv(event, buf) if result >= 0 && event.is_event() => {
+                let count = buf.first_chunk_mut().expect("checked as it began");
+                match event.take_count(count) {
+                    Ok(()) => Step::Done(Ok(COUNT_BYTES as u64)),
+                    // Somebody else has taken it.
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => Step::Again,
+                    Err(error) => {
+                        let number = error.raw_os_error().unwrap_or(libc::EINVAL);
+                        Step::Done(Err(broken("event", number, "receive failed")))
+                    }
+                }
+            }
             StreamOp::Recv(..) => match result {
                 0.. => Step::Done(Ok(result as u64)),
                 _ => Step::Done(Err(broken("stream", -result, "receive failed"))),
