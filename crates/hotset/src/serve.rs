@@ -184,8 +184,8 @@ async fn run(
     let to_message = |error: block::IoError| error.to_string();
     let nbd = NbdSockets::new(&config, &platform, host.clone()).map_err(to_message)?;
     let nbd = Rc::new(nbd);
-    let attached = UblkFrontend::new(&config, &platform, host).map_err(to_message)?;
-    let guests = Rc::new(VirtioFrontend::new(&platform));
+    let attached = UblkFrontend::new(&config, &platform, host.clone()).map_err(to_message)?;
+    let guests = Rc::new(VirtioFrontend::new(&platform, host));
     let frontends: Frontends<UringDriver> =
         vec![nbd.clone(), Rc::new(attached.clone()), guests.clone()];
     let mut first = config.clone();

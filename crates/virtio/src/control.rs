@@ -1,18 +1,23 @@
-//! The thread of one disk: takes a monitor's connection, its messages, and its guest's kicks.
+//! The thread of one disk: takes a monitor's connection and its messages.
 //!
 //! Messages carry descriptors, which a `Stream` cannot, and `vhost` reads them from a socket
-//! that it waits for: hence a thread, which touches no data.
+//! that it waits for: hence a thread, which touches no data. A guest's kicks it hands over.
 
+#[cfg(test)]
+mod tests;
+
+use crate::channel::Channel;
 use crate::device::Door;
 use crate::handler::Handler;
+use crate::kicks::{self, Kicks, Sender};
 use crate::port::VirtioPort;
 use crate::ring::Ring;
 use crate::shape::{Counters, Log, RING_MAX, Shape};
 use block::{IoError, IoResult, Kind};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::Shutdown;
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -34,7 +39,9 @@ struct Shared {
 impl Listener {
     /// Offers a disk of this shape at the unix socket `path`: to one monitor at a time, and
     /// to the next when it has gone.
-    pub fn begin(path: &Path, shape: Shape, log: Log) -> IoResult<(Listener, VirtioPort)> {
+    ///
+    /// The port's server takes the kicks from `Kicks`.
+    pub fn begin(path: &Path, shape: Shape, log: Log) -> IoResult<(Listener, VirtioPort, Kicks)> {
         let named = |error: IoError| error.on(path.display().to_string());
         let socket = bind(path).map_err(named)?;
         let failed = |what: &'static str| {
@@ -46,11 +53,13 @@ impl Listener {
             connection: Mutex::default(),
         });
         let door = Arc::new(Door::new(shape, log.clone()));
+        let (sender, kicks) = kicks::channel(&door);
         let thread = Thread {
             door: door.clone(),
             socket,
             shared: shared.clone(),
             log,
+            kicks: sender,
         };
         let spawned = std::thread::Builder::new()
             .name("vhost-user".into())
@@ -58,7 +67,7 @@ impl Listener {
         spawned.map_err(failed("no thread for it; raise ulimit -u"))?;
         let port = VirtioPort::new(door.clone());
         let path = path.to_owned();
-        Ok((Listener { path, door, shared }, port))
+        Ok((Listener { path, door, shared }, port, kicks))
     }
 
     /// What happened so far.
@@ -115,6 +124,7 @@ struct Thread {
     socket: UnixListener,
     shared: Arc<Shared>,
     log: Log,
+    kicks: Sender,
 }
 
 /// Waits until one of `fds` is ready: those that are.
@@ -147,6 +157,9 @@ impl Thread {
     }
 
     fn serve(&self, connection: UnixStream) {
+        let Ok(peeked) = connection.try_clone() else {
+            return;
+        };
         *self.connection() = connection.try_clone().ok();
         let name = {
             let mut device = self.door.lock();
@@ -154,9 +167,12 @@ impl Thread {
             device.counters.connected = true;
             device.shape.name.clone()
         };
-        let handler = Arc::new(Mutex::new(Handler::new(self.door.clone())));
+        let handler = Arc::new(Mutex::new(Handler::new(
+            self.door.clone(),
+            self.kicks.clone(),
+        )));
         let mut messages = BackendReqHandler::from_stream(connection, handler);
-        let ended = self.follow(&mut messages);
+        let ended = self.follow(&mut messages, &peeked);
         drop(messages);
         *self.connection() = None;
         let mut device = self.door.stop(|_| true);
@@ -176,57 +192,45 @@ impl Thread {
     }
 
     /// Follows a connection to its end: why it ended.
-    fn follow(&self, messages: &mut BackendReqHandler<Mutex<Handler>>) -> Error {
+    fn follow(
+        &self,
+        messages: &mut BackendReqHandler<Mutex<Handler>>,
+        socket: &UnixStream,
+    ) -> Error {
+        let mut channel = None;
         loop {
             let fixed = [
                 self.shared.stop.as_raw_fd(),
                 self.socket.as_raw_fd(),
                 messages.as_raw_fd(),
             ];
-            let (mut fds, mut kicked) = (fixed.to_vec(), false);
-            let device = self.door.lock();
-            for ring in &device.rings {
-                fds.extend(ring.kick.as_ref().map(|kick| kick.as_raw_fd()));
-            }
-            drop(device);
-            let ready = match wait(&fds) {
+            let ready = match wait(&fixed) {
                 Ok(ready) => ready,
                 Err(cause) => return Error::SocketError(cause),
             };
             if ready[0] {
                 return Error::Disconnected;
             }
-            if ready[1] && self.socket.accept().is_ok() {
+            if ready[2] {
+                channel = Channel::peek(socket.as_fd()).or(channel);
+                match messages.handle_request() {
+                    Ok(()) | Err(Error::SocketRetry(_)) => {}
+                    Err(error) => return error,
+                }
+            }
+            // Only when it has no message: a monitor that has gone may be back.
+            if ready[1] && !ready[2] && self.socket.accept().is_ok() {
                 let device = self.door.lock();
                 let name = &device.shape.name;
                 (self.log)(format!(
                     "volume {name} has a virtual machine; another that connected was turned away"
                 ));
             }
-            if ready[2]
-                && let Err(error) = messages.handle_request()
+            // The monitor read the size from the daemon before, and does not look again by itself.
+            if let Some(channel) = &mut channel
+                && self.door.lock().rings.iter().any(Ring::is_served)
             {
-                match error {
-                    Error::SocketRetry(_) => {}
-                    error => return error,
-                }
-            }
-            let mut device = self.door.lock();
-            for ring in &mut device.rings {
-                let Some(kick) = &mut ring.kick else { continue };
-                let at = fds[fixed.len()..]
-                    .iter()
-                    .position(|fd| *fd == kick.as_raw_fd());
-                if at.is_some_and(|at| ready[fixed.len() + at]) {
-                    kicked = true;
-                    if matches!(kick.read(&mut [0; 8]), Ok(0)) {
-                        // Its other end is gone.
-                        ring.kick = None;
-                    }
-                }
-            }
-            if kicked {
-                device.rouse();
+                channel.announce();
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::device::Door;
 use crate::inflight::{self, Marks};
+use crate::kicks::{self, Sender};
 use crate::layout;
 use crate::memory::Memory;
 use crate::ring::RingBroken;
@@ -11,10 +12,11 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use vhost::vhost_user::message::{
-    VhostTransferStateDirection, VhostTransferStatePhase, VhostUserConfigFlags, VhostUserInflight,
-    VhostUserLog, VhostUserMemoryRegion, VhostUserProtocolFeatures, VhostUserShMemConfig,
-    VhostUserSharedMsg, VhostUserSingleMemoryRegion, VhostUserVirtioFeatures,
-    VhostUserVringAddrFlags, VhostUserVringState,
+    VHOST_USER_CONFIG_OFFSET, VhostTransferStateDirection, VhostTransferStatePhase,
+    VhostUserConfigFlags, VhostUserInflight, VhostUserLog, VhostUserMemoryRegion,
+    VhostUserProtocolFeatures, VhostUserShMemConfig, VhostUserSharedMsg,
+    VhostUserSingleMemoryRegion, VhostUserVirtioFeatures, VhostUserVringAddrFlags,
+    VhostUserVringState,
 };
 use vhost::vhost_user::{Backend, Error, GpuBackend, Result, VhostUserBackendReqHandlerMut};
 use virtio_queue::QueueT;
@@ -22,11 +24,12 @@ use vm_memory::{FileOffset, GuestAddress, MmapRegion};
 
 /// The bytes of the configuration space that a monitor may ask for; those that are not used
 /// are zero.
-const CONFIG_BYTES_MAX: usize = 256;
+const CONFIG_BYTES_MAX: u32 = 256;
 
 /// One connection of a monitor.
 pub(crate) struct Handler {
     door: Arc<Door>,
+    kicks: Sender,
     memory: Option<Arc<Memory>>,
     regions: Vec<Region>,
     marks: Option<Marks>,
@@ -40,9 +43,10 @@ struct Region {
 }
 
 impl Handler {
-    pub(crate) fn new(door: Arc<Door>) -> Handler {
+    pub(crate) fn new(door: Arc<Door>, kicks: Sender) -> Handler {
         Handler {
             door,
+            kicks,
             memory: None,
             regions: Vec::new(),
             marks: None,
@@ -197,7 +201,7 @@ impl VhostUserBackendReqHandlerMut for Handler {
     fn set_vring_kick(&mut self, index: u8, fd: Option<File>) -> Result<()> {
         let at = ring(index.into())?;
         // Nobody polls a ring here.
-        let kick = fd.ok_or(Error::InvalidParam)?;
+        let kick = fd.filter(kicks::is_event).ok_or(Error::InvalidParam)?;
         let memory = self.memory.clone().ok_or(Error::InvalidParam)?;
         let mut device = self.door.lock();
         let ring = &mut device.rings[at];
@@ -207,9 +211,10 @@ impl VhostUserBackendReqHandlerMut for Handler {
             None => None,
         };
         let repeated = ring.start(memory, marks).map_err(broken)?;
-        ring.kick = Some(kick);
         device.counters.repeated += repeated as u64;
         device.rouse();
+        drop(device);
+        self.kicks.send(index.into(), kick);
         Ok(())
     }
 
@@ -228,6 +233,7 @@ impl VhostUserBackendReqHandlerMut for Handler {
     fn get_protocol_features(&mut self) -> Result<VhostUserProtocolFeatures> {
         Ok(VhostUserProtocolFeatures::MQ
             | VhostUserProtocolFeatures::CONFIG
+            | VhostUserProtocolFeatures::BACKEND_REQ
             | VhostUserProtocolFeatures::INFLIGHT_SHMFD)
     }
 
@@ -252,7 +258,12 @@ impl VhostUserBackendReqHandlerMut for Handler {
         size: u32,
         _flags: VhostUserConfigFlags,
     ) -> Result<Vec<u8>> {
-        let mut bytes = [0; CONFIG_BYTES_MAX];
+        // QEMU counts from where the space begins; cloud-hypervisor, from where that of old devices had it.
+        let offset = match offset {
+            VHOST_USER_CONFIG_OFFSET.. => offset - VHOST_USER_CONFIG_OFFSET,
+            _ => offset,
+        };
+        let mut bytes = [0; CONFIG_BYTES_MAX as usize];
         let known = layout::config(&self.door.lock().shape.geometry, QUEUES_MAX);
         bytes[..known.len()].copy_from_slice(&known);
         let asked = bytes
@@ -265,6 +276,7 @@ impl VhostUserBackendReqHandlerMut for Handler {
         Err(Error::InvalidOperation("not offered"))
     }
 
+    /// See `channel`.
     fn set_backend_req_fd(&mut self, _backend: Backend) {}
 
     fn set_gpu_socket(&mut self, _gpu: GpuBackend) -> Result<()> {

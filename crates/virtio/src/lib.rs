@@ -1,8 +1,9 @@
 //! vhost-user-blk: a volume as the virtio disk of a virtual machine, over shared memory.
 //!
 //! A virtual machine monitor connects to a unix socket and passes the guest's memory, a ring
-//! a queue, and events to notify by. One thread a volume speaks with it (`control`); requests
-//! are taken out of the rings, and answered, on the shard that serves the volume (`port`).
+//! a queue, and events to notify by. One thread a volume speaks with it (`control`); events are
+//! waited for, and requests taken out of the rings and answered, on the shard that serves the
+//! volume (`kicks`, `port`).
 //!
 //! Invariants:
 //!     what a guest writes into its memory fails that guest at most   (`request`, `ring`)
@@ -16,6 +17,7 @@
 //! Not here: packed rings, live migration's log of dirty pages, the toggle of the write cache
 //! (QEMU does not repeat it to the next daemon).
 
+mod channel;
 mod control;
 mod device;
 mod fault;
@@ -26,6 +28,7 @@ mod handler;
 #[cfg(any(test, feature = "fuzzing"))]
 mod hostile;
 mod inflight;
+mod kicks;
 mod layout;
 mod memory;
 mod port;
@@ -38,5 +41,6 @@ mod tests;
 pub use control::Listener;
 #[cfg(feature = "fuzzing")]
 pub use hostile::hostile;
+pub use kicks::{Kick, Kicks};
 pub use port::VirtioPort;
 pub use shape::{Counters, Log, QUEUES_MAX, RING_MAX, Shape};

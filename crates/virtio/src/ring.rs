@@ -27,8 +27,6 @@ pub(crate) struct Ring {
     /// Where it lies; set once it is served.
     memory: Option<Arc<Memory>>,
     pub(crate) enabled: bool,
-    /// Rings when there are requests.
-    pub(crate) kick: Option<File>,
     /// Rung when there are answers.
     pub(crate) call: Option<File>,
     /// Rung when it is broken.
@@ -46,7 +44,6 @@ impl Ring {
             queue: Queue::new(len_max).expect("a power of two"),
             memory: None,
             enabled: false,
-            kick: None,
             call: None,
             err: None,
             marks: None,
@@ -84,7 +81,11 @@ impl Ring {
     /// Takes nothing more from it; what is in hand is answered all the same.
     pub(crate) fn stop(&mut self) {
         self.memory = None;
-        self.kick = None;
+    }
+
+    /// Whether its requests are taken.
+    pub(crate) fn is_served(&self) -> bool {
+        self.memory.is_some() && self.enabled
     }
 
     /// Has its requests in other memory from now on.

@@ -1,22 +1,27 @@
 //! Volumes as disks of virtual machines: the frontend of vhost-user-blk.
 
 use super::UringPlatform;
-use block::{Device, Gate, IoResult, Nanos};
+use block::{Device, Gate, IoResult, Nanos, Stream};
 use control::doors::Guest;
 use control::status::Status;
 use futures_util::future::join_all;
 use node::{About, Door, Frontend, Later, Platform};
 use port::{Options, Server};
+use shard::Local;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use uring::UringDriver;
-use virtio::{Listener, Shape, VirtioPort};
+use uring::{Uring, UringDriver};
+use virtio::{Kick, Kicks, Listener, Shape, VirtioPort};
+
+/// What an event gives when it is received.
+const COUNT_BYTES: usize = 8;
 
 /// Offers each volume at its sockets for virtual machines.
 pub struct VirtioFrontend {
     platform: UringPlatform,
+    host: Uring,
     open: RefCell<BTreeMap<String, Vec<Open>>>,
 }
 
@@ -36,9 +41,10 @@ impl Open {
 
 impl VirtioFrontend {
     /// With no volume yet.
-    pub fn new(platform: &UringPlatform) -> VirtioFrontend {
+    pub fn new(platform: &UringPlatform, host: Uring) -> VirtioFrontend {
         VirtioFrontend {
             platform: platform.clone(),
+            host,
             open: RefCell::default(),
         }
     }
@@ -67,18 +73,50 @@ impl VirtioFrontend {
         };
         // Of a thread, which the platform is not for.
         let log = Arc::new(|line: String| eprintln!("hotset: {line}"));
-        let (listener, port) = Listener::begin(&guest.socket, shape, log)?;
+        let (listener, port, kicks) = Listener::begin(&guest.socket, shape, log)?;
         let options = Options {
             read_only: about.read_only,
             memory_bytes_max: about.memory_bytes_max,
         };
-        let env = self.platform.local().env();
+        let local = self.platform.local();
+        let env = local.env();
+        let waiting = follow(kicks, local.clone(), self.host.clone());
+        env.spawn.spawn(waiting);
         Ok(Open {
             guest: guest.clone(),
             listener,
             server: Server::begin(port, gate, options, env),
         })
     }
+}
+
+/// Waits for the events of a disk's rings until it is not offered any more.
+async fn follow(mut kicks: Kicks, local: Local<UringDriver>, host: Uring) {
+    let mut rings = BTreeMap::new();
+    while let Some(Kick { ring, event }) = kicks.next().await {
+        let event = match host.open_event(event) {
+            Ok(event) => Rc::new(local.stream(event)),
+            Err(error) => {
+                eprintln!("hotset: queue {ring} of a virtual machine is not served: {error}");
+                continue;
+            }
+        };
+        let (raised, waiting, pool) = (kicks.raised(), event.clone(), local.env().pool);
+        local.env().spawn.spawn(async move {
+            let mut count = pool.get(COUNT_BYTES).await;
+            loop {
+                match waiting.recv(count).await {
+                    (back, Ok(COUNT_BYTES)) => count = back,
+                    _ => return,
+                }
+                raised();
+            }
+        });
+        if let Some(before) = rings.insert(ring, event) {
+            before.close();
+        }
+    }
+    rings.into_values().for_each(|event| event.close());
 }
 
 impl Frontend<Door<UringDriver>> for VirtioFrontend {

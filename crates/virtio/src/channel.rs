@@ -1,0 +1,63 @@
+//! The channel by which a monitor hears from its disk: that the configuration has changed.
+//!
+//! It comes as a descriptor of one of the monitor's messages. `vhost` keeps that, and has no
+//! such word; so the descriptor is duplicated before `vhost` reads the message.
+
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use std::io::{IoSliceMut, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
+use std::os::unix::net::UnixStream;
+
+/// The bytes before the body of a message: its kind, flags and the body's length.
+const HEADER_BYTES: usize = 12;
+/// `VHOST_USER_SET_BACKEND_REQ_FD`.
+const SET_CHANNEL: [u8; 4] = 21_u32.to_ne_bytes();
+/// `VHOST_USER_BACKEND_CONFIG_CHANGE_MSG`, version 1, without a body.
+const CONFIG_CHANGE: [u8; HEADER_BYTES] = [2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
+
+/// A monitor's channel, open for as long as its connection.
+pub(crate) struct Channel {
+    socket: UnixStream,
+    has_announced: bool,
+}
+
+impl Channel {
+    /// The channel that the next message of `socket` gives, if it is one that does. The
+    /// message is left where it is.
+    pub(crate) fn peek(socket: BorrowedFd<'_>) -> Option<Channel> {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        let mut header = [0; HEADER_BYTES];
+        let mut peek = |room: &mut RecvAncillaryBuffer<'_>| {
+            let got = recvmsg(socket, &mut [IoSliceMut::new(&mut header)], room, flags);
+            got.is_ok_and(|got| got.bytes == HEADER_BYTES) && header[..4] == SET_CHANNEL
+        };
+        // Descriptors of other messages are not asked for, so that none is duplicated.
+        if !peek(&mut RecvAncillaryBuffer::default()) {
+            return None;
+        }
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut room = RecvAncillaryBuffer::new(&mut space);
+        if !peek(&mut room) {
+            return None;
+        }
+        let mut given = room.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+            _ => None,
+        });
+        let socket = UnixStream::from(given.next()?);
+        socket.set_nonblocking(true).ok()?;
+        Some(Channel {
+            socket,
+            has_announced: false,
+        })
+    }
+
+    /// Has the monitor read the configuration space again, once. One that does not listen is
+    /// left with what it knows.
+    pub(crate) fn announce(&mut self) {
+        if !std::mem::replace(&mut self.has_announced, true) {
+            let _ = self.socket.write_all(&CONFIG_CHANGE);
+        }
+    }
+}
