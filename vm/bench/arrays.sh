@@ -15,10 +15,13 @@ make_array() {
                 --level="$array_level" --raid-devices=$# "$@" >&2
             device=/dev/md0
             ;;
-        hotset)
-            array_sections "$array_level" "$@" | configure_hotset
+        hotset | hotset-ublk)
+            {
+                array_sections "$array_level" "$@"
+                [ "$array_kind" = hotset ] || printf '[[attach]]\nublk = "volume"\n'
+            } | configure_hotset
             hotset array create --config /run/hotset.toml array --yes >&2
-            serve_hotset
+            if [ "$array_kind" = hotset ]; then serve_hotset; else serve_hotset_by_ublk; fi
             ;;
         *) fail "unknown array $array_kind" ;;
     esac

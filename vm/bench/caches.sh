@@ -28,6 +28,12 @@ make_cache() {
             qemu-nbd --fork --persistent --format=raw --cache=none --aio=io_uring --socket=/run/nbd "$2"
             attach_nbd
             ;;
+        ublk-floor) # no cache: what any server of ublk that verifies what it reads must cost
+            modprobe ublk_drv
+            ublk_floor "$2" >&2 &
+            wait_until 10 test -b /dev/ublkb0
+            device=/dev/ublkb0
+            ;;
         hotset | hotset-ublk)
             configure_hotset <<END
 [[device]]
@@ -39,7 +45,6 @@ path = "$3"
 [[pool]]
 name = "pool"
 devices = ["fast"]
-sequential = 0
 [[volume]]
 name = "volume"
 origin = "slow"
