@@ -16,7 +16,7 @@ PACKAGES_TEST := fio libnbd-bin nbdkit qemu-utils e2fsprogs fuse3 mount openssl 
 PACKAGES_STACK := postgresql libnbd-bin e2fsprogs fuse3 mount util-linux
 PACKAGES_BENCH := fio valgrind nbdkit qemu-utils jq
 PACKAGES_DEMO := nginx-light libnbd-bin e2fsprogs fuse3 mount util-linux util-linux-extra
-SHELL_SCRIPTS := tools/install contrib/snapshot vm/prepare vm/run vm/test vm/with-forwards vm/guest/init $(filter-out %.jq,$(wildcard vm/tests/* vm/bench/*))
+SHELL_SCRIPTS := tools/install contrib/snapshot vm/prepare vm/run vm/test vm/with-forwards vm/guest/init $(filter-out %.jq,$(wildcard vm/tests/* vm/soak/* vm/bench/*))
 
 .PHONY: demo test lint clippy shellcheck unit unit-first unit-second unit-third guest bench soak fuzz mutants models page page-pictures page-audit deps-test
 
@@ -82,6 +82,9 @@ soak:
 	tools/install $(PACKAGES_STACK)
 	cargo run --release --quiet -p hotset -- lab stack
 	cargo run --release --quiet -p hotset -- lab stack --kills 200
+	KILLS=100 vm/tests/hotset-ublk
+	KILLS=100 vm/tests/hotset-vhost-user
+	vm/soak/ublk-file-systems
 	HOTSET_ROUNDS=100 cargo test --release --quiet -p hotset --test ext4 volume_is_a_file_system
 
 # A target is its directory and its name.
@@ -101,7 +104,7 @@ mutants:
 	cargo run --release --quiet -p hotset -- lab crash --cases 1000 --mutations crates/proof/mutations/crash.toml --json
 	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/node.toml node --seeds 400 --first
 	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/durable.toml node
-	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/port.toml port --seeds 3000
+	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/port.toml port --seeds 3000 --first
 	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/writeback.toml writeback --seeds 2000
 	cargo mutants --version >/dev/null 2>&1 || cargo install --locked cargo-mutants
 	cargo mutants --package cache --jobs 1 --output target/cargo-mutants
