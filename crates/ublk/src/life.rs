@@ -129,8 +129,8 @@ impl fmt::Display for Refusal {
             Refusal::Reshaped(id) => write!(
                 f,
                 "/dev/ublkb{id} is left from a server that died, and the volume has shrunk since, \
-                 has another logical block, or has grown on a kernel before 6.16, which cannot tell \
-                 the device; unmount it and remove it with `hotset detach`"
+                 has another logical block, or has grown on a kernel before 6.16, which keeps \
+                 devices as they are; unmount it and remove it with `hotset detach`"
             ),
             Refusal::Failed(command, number) => write!(
                 f,

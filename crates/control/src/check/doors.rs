@@ -235,11 +235,11 @@ mod tests {
             ),
             (
                 "[[attach]]\nublk='a'\nqueues=65\n",
-                "12: 65 `queues` of 128 requests each are not possible; choose from 1 to 32",
+                "11: 65 `queues` of 128 requests each are not possible; choose from 1 to 32",
             ),
             (
                 "[[attach]]\nublk='a'\nqueues=0\ndepth=1\n",
-                "12: 0 `queues` of 1 requests each are not possible; choose from 1 to 64",
+                "11: 0 `queues` of 1 requests each are not possible; choose from 1 to 64",
             ),
             (
                 "[[listen]]\nvhost_user='/x/a.sock'\nunix='/x/b'\n",
