@@ -14,6 +14,7 @@ use block::{Extent, Fua, Lba, PAGE_BYTES, Request, SECTOR_BYTES, Sectors};
 pub const CONTROL: &str = "/dev/ublk-control";
 /// The most tags of a queue.
 const DEPTH_MAX: u64 = 4096;
+
 /// Where the descriptors of a queue begin in the mapping of a device, of queue 0 at its start.
 pub const fn descriptors_at(queue: u16) -> u64 {
     const BYTES: u64 = DEPTH_MAX * Descriptor::BYTES as u64;

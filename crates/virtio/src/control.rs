@@ -197,14 +197,14 @@ impl Thread {
         messages: &mut BackendReqHandler<Mutex<Handler>>,
         socket: &UnixStream,
     ) -> Error {
+        let fds = [
+            self.shared.stop.as_raw_fd(),
+            self.socket.as_raw_fd(),
+            messages.as_raw_fd(),
+        ];
         let mut channel = None;
         loop {
-            let fixed = [
-                self.shared.stop.as_raw_fd(),
-                self.socket.as_raw_fd(),
-                messages.as_raw_fd(),
-            ];
-            let ready = match wait(&fixed) {
+            let ready = match wait(&fds) {
                 Ok(ready) => ready,
                 Err(cause) => return Error::SocketError(cause),
             };

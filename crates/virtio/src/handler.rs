@@ -24,7 +24,7 @@ use vm_memory::{FileOffset, GuestAddress, MmapRegion};
 
 /// The bytes of the configuration space that a monitor may ask for; those that are not used
 /// are zero.
-const CONFIG_BYTES_MAX: u32 = 256;
+const CONFIG_BYTES_MAX: usize = 256;
 
 /// One connection of a monitor.
 pub(crate) struct Handler {
@@ -259,11 +259,9 @@ impl VhostUserBackendReqHandlerMut for Handler {
         _flags: VhostUserConfigFlags,
     ) -> Result<Vec<u8>> {
         // QEMU counts from where the space begins; cloud-hypervisor, from where that of old devices had it.
-        let offset = match offset {
-            VHOST_USER_CONFIG_OFFSET.. => offset - VHOST_USER_CONFIG_OFFSET,
-            _ => offset,
-        };
-        let mut bytes = [0; CONFIG_BYTES_MAX as usize];
+        let of_old = offset.checked_sub(VHOST_USER_CONFIG_OFFSET);
+        let offset = of_old.unwrap_or(offset);
+        let mut bytes = [0; CONFIG_BYTES_MAX];
         let known = layout::config(&self.door.lock().shape.geometry, QUEUES_MAX);
         bytes[..known.len()].copy_from_slice(&known);
         let asked = bytes
