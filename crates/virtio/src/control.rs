@@ -33,7 +33,7 @@ pub struct Listener {
 struct Shared {
     /// Raised when the thread is to end.
     stop: File,
-    connection: Mutex<Option<UnixStream>>,
+    connection: Mutex<Option<Arc<UnixStream>>>,
 }
 
 impl Listener {
@@ -157,10 +157,10 @@ impl Thread {
     }
 
     fn serve(&self, connection: UnixStream) {
-        let Ok(peeked) = connection.try_clone() else {
+        let Ok(socket) = connection.try_clone().map(Arc::new) else {
             return;
         };
-        *self.connection() = connection.try_clone().ok();
+        *self.connection() = Some(socket.clone());
         let name = {
             let mut device = self.door.lock();
             device.counters.connections += 1;
@@ -172,7 +172,7 @@ impl Thread {
             self.kicks.clone(),
         )));
         let mut messages = BackendReqHandler::from_stream(connection, handler);
-        let ended = self.follow(&mut messages, &peeked);
+        let ended = self.follow(&mut messages, &socket);
         drop(messages);
         *self.connection() = None;
         let mut device = self.door.stop(|_| true);
@@ -235,7 +235,7 @@ impl Thread {
         }
     }
 
-    fn connection(&self) -> std::sync::MutexGuard<'_, Option<UnixStream>> {
+    fn connection(&self) -> std::sync::MutexGuard<'_, Option<Arc<UnixStream>>> {
         let connection = self.shared.connection.lock();
         connection.expect("no panic under this lock")
     }
