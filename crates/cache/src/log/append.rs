@@ -4,21 +4,24 @@
 //! opening reads up to the first hole. So both copies are flushed after it unless
 //! nothing before it was left to flush.
 //!
-//! Writes wait as `pace` says before there is room for them, then for the limits.
+//! Writes wait as `pace` says before there is room for them, then for others that they
+//! `join`, then for the limits.
 //!
 //! Without one of the copies nothing new is acknowledged that the origin has not: what is
 //! on the way waits until it has been cleaned, later writes go to the origin once nothing
 //! is owed.
 
 use super::Inner;
+use super::join::Write;
 use super::pace::seconds;
 use super::stage::Stage;
 use super::state::{Flight, RESERVE};
-use block::{Device, Extent, Fua, IoError, IoResult, Kind, Nanos, Shared};
+use block::{Buf, Device, Extent, Fua, IoError, IoResult, Kind, Nanos, Shared};
 use layout::{
     BLOCK_BYTES, Became, RECORD_BLOCKS_MAX, Record, RecordExtent, SEGMENT_BLOCKS, Segment,
     SegmentCopy, block_crc,
 };
+use std::rc::Rc;
 
 /// Where a write goes.
 enum Room {
@@ -73,17 +76,16 @@ impl<P: Device> Inner<P> {
         fua: Fua,
         durable: Fua,
     ) -> IoResult {
-        let blocks = data.as_ref().map_or(0, |data| data.len() / BLOCK_BYTES) as u64;
-        self.paced(blocks.max(1)).await;
-        match self.room(1 + blocks as u32, blocks).await? {
-            Room::Origin => {
+        let write = Write::new(extent, data, fua);
+        self.paced(write.changes()).await;
+        match self.logged(&write).await? {
+            None => {
                 let _under = self.stages.enter(Stage::Degraded);
                 self.retire_journal().await;
-                self.directly(extent, data, durable).await
+                self.directly(&write, durable).await
             }
-            _ => {
+            Some(number) => {
                 let _forced = (fua == Fua::Yes).then(|| self.stages.enter(Stage::Forced));
-                let number = self.append(vec![extent], data, fua).await;
                 self.answerable(number).await?;
                 let is_durable = || self.state.borrow().durable_to > number;
                 if fua == Fua::Yes && self.copies.are_both() && !is_durable() {
@@ -128,6 +130,44 @@ impl<P: Device> Inner<P> {
     /// Blocks of the log that clients may fill.
     pub(super) fn room_blocks(&self) -> u32 {
         (self.copies.segments() - RESERVE as u32) * SEGMENT_BLOCKS
+    }
+
+    /// The record that a write is in, once no copy is on its way; none if the origin is to be
+    /// written.
+    async fn logged(&self, write: &Rc<Write>) -> IoResult<Option<u64>> {
+        let is_full = {
+            let queue = &mut self.state.borrow_mut().queue;
+            queue.push(write);
+            queue.is_full()
+        };
+        if is_full {
+            self.changed.notify();
+        }
+        let turn = || {
+            let record = write.record.get();
+            let leads = || self.state.borrow().queue.leads(write).then_some(None);
+            record.map(Some).or_else(leads)
+        };
+        if let Some(number) = self.changed.until_some(turn).await {
+            return Ok(Some(number));
+        }
+        let room = self.room(1 + write.blocks, u64::from(write.blocks)).await;
+        if !matches!(room, Ok(Room::Log)) {
+            self.state.borrow_mut().queue.leave(write);
+            self.changed.notify();
+            return room.map(|_| None);
+        }
+        let joined = {
+            let state = &mut *self.state.borrow_mut();
+            let (owed, dirty_max) = (state.index.blocks(), self.config.dirty_max);
+            let left = SEGMENT_BLOCKS - state.segments.back().expect("it has room").used - 1;
+            let dirty = (dirty_max / BLOCK_BYTES as u64).saturating_sub(owed);
+            state
+                .queue
+                .take(left.min(dirty.try_into().unwrap_or(u32::MAX)))
+        };
+        let _join = (joined.len() > 1).then(|| self.stages.enter(Stage::Join));
+        Ok(Some(self.append(&joined).await))
     }
 
     /// Waits until there is room in the log for a client's record, or until the origin is
@@ -233,36 +273,25 @@ impl<P: Device> Inner<P> {
         }
     }
 
-    /// Appends a record, for which there is room; its number, once no copy is on its way.
-    pub(super) async fn append(
-        &self,
-        extents: Vec<RecordExtent>,
-        data: Option<Shared>,
-        fua: Fua,
-    ) -> u64 {
+    /// Appends a record of writes, for which there is room; its number, once no copy is on its
+    /// way.
+    async fn append(&self, writes: &[Rc<Write>]) -> u64 {
         let done_to = self.state.borrow().done_to;
-        self.append_done(extents, data, fua, done_to).await
+        self.append_done(writes, done_to, Fua::No).await
     }
 
-    /// The same, with what is done; nothing less than is known of it yet.
-    pub(super) async fn append_done(
-        &self,
-        extents: Vec<RecordExtent>,
-        data: Option<Shared>,
-        fua: Fua,
-        done_to: u64,
-    ) -> u64 {
+    /// A record that changes nothing, forced: a note of what is done, or a fence.
+    pub(super) async fn append_note(&self, done_to: u64) -> u64 {
+        self.append_done(&[], done_to, Fua::Yes).await
+    }
+
+    async fn append_done(&self, writes: &[Rc<Write>], done_to: u64, fua: Fua) -> u64 {
         let _under = self.stages.enter(Stage::Append);
-        let data_bytes = data.as_ref().map_or(0, |data| data.len());
-        let mut buf = self.env.pool.take(BLOCK_BYTES + data_bytes);
-        if let Some(data) = data {
-            buf[BLOCK_BYTES..].copy_from_slice(&data);
-        }
-        let crcs: Vec<u32> = buf[BLOCK_BYTES..]
-            .chunks(BLOCK_BYTES)
-            .map(block_crc)
-            .collect();
-        let (number, at) = {
+        let forced = writes.last().is_some_and(|write| write.fua == Fua::Yes);
+        let _forced = forced.then(|| self.stages.enter(Stage::Forced));
+        let fua = if forced { Fua::Yes } else { fua };
+        let (mut buf, crcs) = self.record_of(writes);
+        let (number, at, is_full) = {
             let state = &mut *self.state.borrow_mut();
             let now = self.clock();
             let spot = state.place(1 + crcs.len() as u32);
@@ -275,16 +304,17 @@ impl<P: Device> Inner<P> {
                 fence: state.fence,
                 written_at: now.0,
                 log: self.config.log,
-                extents,
+                extents: writes.iter().map(|write| write.extent).collect(),
                 crcs,
             };
             record.encode(self.config.pool, &mut buf[..BLOCK_BYTES]);
-            if !record.extents.is_empty() {
+            if !writes.is_empty() {
                 state.age(spot.number, now, self.config.max_lag);
                 state.interval_used = true;
-                if fua == Fua::Yes {
+                if forced {
                     state.close_interval();
                 }
+                state.queue.sent(writes, spot.number);
             }
             state.flights.push_back(Flight {
                 extents: record.extents,
@@ -293,12 +323,33 @@ impl<P: Device> Inner<P> {
                 forced: fua == Fua::Yes,
                 ended: None,
             });
-            (spot.number, spot.at)
+            (spot.number, spot.at, state.queue.is_full())
         };
+        if is_full {
+            self.changed.notify();
+        }
         let copies = self.copies.write(at, buf.share(), fua).await;
-        self.state.borrow_mut().end(number, copies);
+        {
+            let state = &mut *self.state.borrow_mut();
+            state.queue.ended(writes);
+            state.end(number, copies);
+        }
         self.changed.notify();
         number
+    }
+
+    /// Memory for a record with the data of writes, and the checksum of each block.
+    fn record_of(&self, writes: &[Rc<Write>]) -> (Buf, Vec<u32>) {
+        let blocks: u32 = writes.iter().map(|write| write.blocks).sum();
+        let mut buf = self.env.pool.take((1 + blocks as usize) * BLOCK_BYTES);
+        let mut at = BLOCK_BYTES;
+        for data in writes.iter().filter_map(|write| write.data.take()) {
+            buf[at..at + data.len()].copy_from_slice(&data);
+            at += data.len();
+        }
+        let crcs = buf[BLOCK_BYTES..].chunks(BLOCK_BYTES).map(block_crc);
+        let crcs = crcs.collect();
+        (buf, crcs)
     }
 
     /// Waits until `number` and all before it are where they have to be.
@@ -327,9 +378,10 @@ impl<P: Device> Inner<P> {
         self.answerable(number).await
     }
 
-    async fn directly(&self, extent: RecordExtent, data: Option<Shared>, fua: Fua) -> IoResult {
+    async fn directly(&self, write: &Write, fua: Fua) -> IoResult {
+        let extent = write.extent;
         let at = Self::extent(extent.block..extent.block + u64::from(extent.count));
-        match (data, extent.became) {
+        match (write.data.take(), extent.became) {
             (Some(data), _) => self.origin.write(at.start, data, fua).await,
             (None, Became::Discarded) => self.origin.discard(at).await,
             (None, _) => self.origin.zero(at).await,

@@ -228,7 +228,7 @@ impl<P: Device> Inner<P> {
             }
             self.turn().await?;
         }
-        let number = self.append_done(Vec::new(), None, Fua::Yes, to).await;
+        let number = self.append_note(to).await;
         let ended = || {
             let complete = self.state.borrow().completed_to > number;
             (complete || self.copies.are_gone()).then_some(())

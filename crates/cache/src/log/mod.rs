@@ -31,6 +31,7 @@ mod clean;
 mod cleaning;
 mod copies;
 mod index;
+mod join;
 mod journal;
 mod journaling;
 mod ledger;

@@ -10,7 +10,7 @@ use super::journal::Journal;
 use super::stage::Stage;
 use super::state::{Cursor, Flight, Live, SEGMENTS_MIN, State};
 use super::{Config, Inner, Members, WriteBack, clean};
-use block::{BoxDevice, Device, Env, Fua, IoError, IoResult, Kind, Nanos, Sectors};
+use block::{BoxDevice, Device, Env, IoError, IoResult, Kind, Nanos, Sectors};
 use layout::{BLOCK_BYTES, BLOCK_SECTORS, Record, SEGMENT_BLOCKS, Segment};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -279,6 +279,7 @@ fn state(scan: &Scan, slots: u32, max_lag: Nanos) -> State {
         durable_to: scan.done_to,
         done_to: scan.done_to,
         owed_to: 0,
+        queue: Default::default(),
         flights: VecDeque::new(),
         segments: VecDeque::new(),
         free: VecDeque::new(),
@@ -378,7 +379,8 @@ impl<P: Device> Inner<P> {
         } else if !self.state.borrow().has_room(1) {
             self.turn().await?;
         }
-        self.append(Vec::new(), None, Fua::Yes).await;
+        let done_to = self.state.borrow().done_to;
+        self.append_note(done_to).await;
         self.flush_log().await
     }
 }

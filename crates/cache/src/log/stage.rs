@@ -1,6 +1,7 @@
 //! What is under way in a log: for reports, and for whoever cuts the power in the midst.
 
 use super::cleaning::Cleaning;
+use block::Signal;
 use std::cell::Cell;
 
 /// Something that takes time.
@@ -8,6 +9,8 @@ use std::cell::Cell;
 pub enum Stage {
     /// A record is on its way to all copies.
     Append,
+    /// A record of several writes is on its way.
+    Join,
     /// One copy has a record and another has not.
     BetweenCopies,
     /// A write that forces unit access is on its way.
@@ -56,8 +59,9 @@ pub enum Stage {
 
 impl Stage {
     /// Every stage: those of any log, of one that takes windows, and of one with a journal.
-    pub const ALL: [Stage; 23] = [
+    pub const ALL: [Stage; 24] = [
         Stage::Append,
+        Stage::Join,
         Stage::BetweenCopies,
         Stage::Forced,
         Stage::Turn,
@@ -85,8 +89,8 @@ impl Stage {
     /// Those that a log may be in.
     pub fn of(cleaning: Cleaning) -> &'static [Stage] {
         match cleaning {
-            Cleaning::Ordered => &Stage::ALL[..15],
-            Cleaning::Coalesced => &Stage::ALL[..17],
+            Cleaning::Ordered => &Stage::ALL[..16],
+            Cleaning::Coalesced => &Stage::ALL[..18],
             Cleaning::Journaled => &Stage::ALL,
         }
     }
@@ -94,7 +98,10 @@ impl Stage {
 
 /// How often each is under way.
 #[derive(Default)]
-pub struct Stages([Cell<u32>; Stage::ALL.len()]);
+pub struct Stages {
+    counts: [Cell<u32>; Stage::ALL.len()],
+    entered: Signal,
+}
 
 impl Stages {
     /// Those that are.
@@ -104,14 +111,20 @@ impl Stages {
     }
 
     /// Whether `stage` is.
-    pub(super) fn is(&self, stage: Stage) -> bool {
-        self.0[stage as usize].get() > 0
+    pub fn is(&self, stage: Stage) -> bool {
+        self.counts[stage as usize].get() > 0
+    }
+
+    /// Waits until `stage` is.
+    pub async fn until(&self, stage: Stage) {
+        self.entered.until(|| self.is(stage)).await;
     }
 
     /// It is under way until the guard is dropped.
     pub(super) fn enter(&self, stage: Stage) -> Under<'_> {
-        let count = &self.0[stage as usize];
+        let count = &self.counts[stage as usize];
         count.set(count.get() + 1);
+        self.entered.notify();
         Under(count)
     }
 }

@@ -6,6 +6,7 @@
 //!     the front of `ages` is no newer than the oldest record that is owed
 
 use super::index::Index;
+use super::join::Queue;
 use block::Nanos;
 use layout::{RecordExtent, SEGMENT_BLOCKS};
 use std::collections::VecDeque;
@@ -69,6 +70,8 @@ pub(super) struct State {
     pub(super) done_to: u64,
     /// After the last record that changes anything.
     pub(super) owed_to: u64,
+    /// Writes that wait for a record.
+    pub(super) queue: Queue,
     /// From `completed_to` on.
     pub(super) flights: VecDeque<Flight>,
     /// The last is being filled.

@@ -2,6 +2,7 @@
 //!
 //! What holds over crashes is the laboratory's (`proof::writeback`).
 
+mod join;
 mod journal;
 mod rig;
 

@@ -18,6 +18,8 @@ use std::rc::Rc;
 
 /// Sectors that are read at once when everything is.
 const PIECE: u64 = 128;
+/// What is under way is cut within so many nanoseconds from when it is seen, a power of two.
+const AMID_LOG: u64 = 17;
 /// Attempts to flush the origin before a life begins.
 const ATTEMPTS: u32 = 50;
 
@@ -62,10 +64,13 @@ fn watch(bench: &Rc<Bench>, local: &Local<SimDriver>, cut: Option<Cut>) {
     let (bench, timer) = (bench.clone(), local.env().timer);
     let mut rng = Rng::fork(bench.case.seed, 33 + cut.after);
     local.env().spawn.spawn(async move {
-        let begin = timer.now() + Nanos::from_micros(cut.after);
+        timer.sleep(Nanos::from_micros(cut.after)).await;
+        // Early in it or late; of what ends before, the next.
         loop {
-            timer.sleep(Nanos(rng.between(200, 2000))).await;
-            if timer.now() >= begin && bench.stages.now().any(|now| now == stage) {
+            bench.stages.until(stage).await;
+            let most = 1 << rng.between(1, AMID_LOG);
+            timer.sleep(Nanos(rng.below(most))).await;
+            if bench.stages.is(stage) {
                 break;
             }
         }
