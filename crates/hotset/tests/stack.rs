@@ -43,3 +43,25 @@ fn a_database_recovers_from_kills_of_the_daemon() {
     assert_eq!(report["kills_under_load"], 2);
     assert!(report["commits"].as_u64().unwrap() > 0, "{report}");
 }
+
+/// Of a write-back volume what is promised holds with the log, and without it on the origin alone.
+#[test]
+fn a_database_on_a_write_back_volume_recovers_from_kills_and_from_the_loss_of_all_but_the_origin() {
+    for (mode, destroys) in [("coalesced", false), ("ordered", true), ("journaled", true)] {
+        let Some(place) = place() else { return };
+        let mut command = hotset();
+        command.args(["lab", "stack", "--kills", "2", "--mode", mode]);
+        command
+            .args(destroys.then_some("--destroy"))
+            .arg("--directory");
+        let report = run(command.arg(place.path("stack")));
+        println!("{report}");
+        let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+        assert_eq!(
+            (&report["rounds"], &report["kills_under_load"]),
+            (&2.into(), &2.into())
+        );
+        assert!(report["commits"].as_u64().unwrap() > 0, "{report}");
+        assert!(destroys || report["commits_lost"] == 0, "{report}");
+    }
+}

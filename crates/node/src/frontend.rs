@@ -8,7 +8,7 @@
 pub mod nbd;
 
 use crate::Later;
-use block::{Env, Gate, IoResult, Nanos};
+use block::{Env, Gate, IoResult, Nanos, Sectors};
 use control::config::{Config, Listen};
 use control::doors::Doors;
 use control::status::Status;
@@ -24,6 +24,9 @@ pub struct About {
     pub doors: Doors,
     /// Bytes of requests that each door of its own may have in hand.
     pub memory_bytes_max: usize,
+    /// The logical block of its disk. Less than that of the volume behind the gate, which
+    /// merges, if a log has larger ones.
+    pub block: Sectors,
 }
 
 /// Offers devices of type `D` to clients.

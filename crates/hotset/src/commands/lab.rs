@@ -107,6 +107,13 @@ pub enum Lab {
         /// Kill so many daemons under the database instead, and let it recover through the next
         #[arg(long, value_name = "N", conflicts_with_all = ["transactions", "between", "cuts"])]
         kills: Option<u64>,
+        /// With --kills: the volume is write-back, in this mode
+        #[arg(long, value_name = "MODE", value_parser = ["ordered", "journaled", "coalesced"], requires = "kills")]
+        mode: Option<String>,
+        /// With --mode: pool, log and state are removed under each daemon, and the database has to recover on the
+        /// origin alone
+        #[arg(long, requires = "mode")]
+        destroy: bool,
         /// Draws the cuts, and what each leaves; or when each daemon is killed
         #[arg(long, value_name = "S", default_value_t = 0)]
         seed: u64,
@@ -188,16 +195,25 @@ pub fn run(command: Lab) -> Result<(), Failure> {
             between,
             cuts,
             kills,
+            mode,
+            destroy,
             seed,
             directory,
         } => {
             let program = std::env::current_exe().map_err(Failure::runtime)?;
+            if destroy && mode.as_deref() == Some(Cleaning::Coalesced.name()) {
+                let what = "hotset: nothing is promised of the origin alone of a coalesced log; leave out --destroy, \
+                            or take another --mode";
+                return Err(Failure::Usage(what.into()));
+            }
             match kills {
                 Some(rounds) => kill_stack(stack::KillRequest {
                     rounds,
                     seed,
                     directory,
                     program,
+                    order: mode.as_deref().and_then(Cleaning::from_name),
+                    destroys: destroy,
                 }),
                 None => cut_stack(stack::Request {
                     transactions,

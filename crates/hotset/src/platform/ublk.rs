@@ -98,9 +98,10 @@ impl Inner {
         queues: Queues,
         gate: Gate<Door<UringDriver>>,
         options: Options,
+        params: Params,
     ) {
         let mut progress = Progress::default();
-        let made = self.make(&name, queues, gate, options, &mut progress);
+        let made = self.make(&name, queues, gate, options, params, &mut progress);
         let state = match (made.await, progress.served.take()) {
             (Ok(id), Some(served)) => State::Live(id, served),
             (Ok(_), None) => unreachable!("a device is live once it is served"),
@@ -130,6 +131,7 @@ impl Inner {
         queues: Queues,
         gate: Gate<Door<UringDriver>>,
         options: Options,
+        params: Params,
         progress: &mut Progress,
     ) -> Result<u32, String> {
         let known = devices::all().map_err(to_message)?;
@@ -140,7 +142,7 @@ impl Inner {
             pid: std::process::id(),
             queues: queues.count as u16,
             depth: queues.depth as u16,
-            params: shape(gate.device().geometry(), options.read_only),
+            params,
             known,
         });
         let mut event = Event::Begin;
@@ -246,13 +248,14 @@ impl Frontend<Door<UringDriver>> for UblkFrontend {
             read_only: about.read_only,
             memory_bytes_max: about.memory_bytes_max,
         };
+        let params = shape(gate.device().geometry(), about);
         let mut states = self.0.states.borrow_mut();
         states.insert(name.into(), State::Attaching);
         drop(states);
         let attaching = self
             .0
             .clone()
-            .attach(name.to_owned(), queues, gate, options);
+            .attach(name.to_owned(), queues, gate, options, params);
         self.0.platform.local().env().spawn.spawn(attaching);
         Ok(())
     }
@@ -313,13 +316,13 @@ impl Frontend<Door<UringDriver>> for UblkFrontend {
 }
 
 /// What the kernel gets of a device with this geometry.
-fn shape(geometry: &Geometry, read_only: bool) -> Params {
+fn shape(geometry: &Geometry, about: &About) -> Params {
     let page = Sectors(PAGE_BYTES as u64 / SECTOR_BYTES);
     let physical = page.max(geometry.block);
     let optimal = geometry.optimal;
     Params {
         sectors: geometry.sectors,
-        block: geometry.block,
+        block: about.block,
         physical,
         optimal: match optimal.0.is_power_of_two() && optimal > physical {
             true => optimal,
@@ -328,7 +331,7 @@ fn shape(geometry: &Geometry, read_only: bool) -> Params {
         request_max: REQUEST_MAX,
         discard_max: DISCARD_MAX,
         volatile: geometry.volatile,
-        read_only,
+        read_only: about.read_only,
         rotational: geometry.rotational,
     }
 }

@@ -65,8 +65,10 @@ impl VirtioFrontend {
         gate: Gate<Door<UringDriver>>,
         about: &About,
     ) -> IoResult<Open> {
+        let mut geometry = gate.device().geometry().clone();
+        geometry.block = about.block;
         let shape = Shape {
-            geometry: gate.device().geometry().clone(),
+            geometry,
             read_only: about.read_only,
             name: name.to_owned(),
             depth: guest.depth as u16,

@@ -130,11 +130,13 @@ impl<P: Platform> Node<P> {
             },
         };
         let timer = self.env().timer;
+        let block = cached.geometry().block;
         let fronted = Fronted::new(cached, log);
         let exported = Profiled::new(fronted, pool.line_bytes, timer.now());
         let about = About {
             description: format!("{} cached in pool {}", opened.place, pool.name),
             read_only: volume.read_only.value,
+            block,
             ..self.about(name, &self.devices.config())
         };
         let timed = Timed::timed(exported.clone(), &LATENCY_BOUNDS_US, timer.clone());
@@ -184,6 +186,7 @@ impl<P: Platform> Node<P> {
         let [was, is] = [&before, &after].map(|config| About {
             description: served.about.description.clone(),
             read_only: served.about.read_only,
+            block: served.about.block,
             ..self.about(name, config)
         });
         // What goes is gone before anything comes, so that no two doors are open that may not be.

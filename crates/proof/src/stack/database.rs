@@ -5,6 +5,7 @@
 //! sum of the accounts is the number of rows whatever was cut off.
 
 use super::host::postgresql;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use testbed::tools::{outcome, run, tool};
 
 const ACCOUNTS: u64 = 50;
 /// Numbers of one client's transactions are below those of the next.
-const CLIENT: u64 = 1 << 32;
+pub(super) const CLIENT: u64 = 1 << 32;
 /// Small enough for a volume of 192 MiB, and checkpoints often.
 const CONFIGURATION: &str = "
 listen_addresses = ''
@@ -126,18 +127,23 @@ impl Server {
 
     /// Every row of `committed` is there, and no part of a transaction.
     pub(super) fn verify(&self, committed: impl Iterator<Item = u64>) -> Result<u64, String> {
+        let rows = self.rows()?;
+        let lost: Vec<u64> = committed.filter(|number| !rows.contains(number)).collect();
+        match lost.is_empty() {
+            true => Ok(rows.len() as u64),
+            false => Err(format!("committed rows are lost: {lost:?}")),
+        }
+    }
+
+    /// The rows that are there; no part of a transaction is.
+    pub(super) fn rows(&self) -> Result<BTreeSet<u64>, String> {
         let one = |query: &str| run(psql(&self.sockets).args(["-c", query]));
         let rows = one("select id from history where what = repeat(md5(id::text), 8)")?;
-        let rows: Result<std::collections::BTreeSet<u64>, _> =
-            rows.lines().map(str::parse).collect();
+        let rows: Result<BTreeSet<u64>, _> = rows.lines().map(str::parse).collect();
         let rows = rows.map_err(|error| format!("a row's number: {error}"))?;
-        let lost: Vec<u64> = committed.filter(|number| !rows.contains(number)).collect();
-        if !lost.is_empty() {
-            return Err(format!("committed rows are lost: {lost:?}"));
-        }
         let sums = one("select (select sum(n) from account), (select count(*) from history)")?;
         match sums.trim() == format!("{0}|{0}", rows.len()) {
-            true => Ok(rows.len() as u64),
+            true => Ok(rows),
             false => Err(format!("{} rows, but sum and count are {sums}", rows.len())),
         }
     }

@@ -2,16 +2,20 @@
 //!
 //! The kernel keeps what the daemon had written, so that after each kill the file
 //! system must be sound once its journal is replayed, the database must recover,
-//! and every row whose commit had been acknowledged must be there.
+//! and every row whose commit had been acknowledged must be there. Where all but the origin
+//! of a write-back volume is destroyed with the daemon, that holds as far as it is promised
+//! of the origin alone ([`super::destroyed`]).
 
 use super::database::{Client, Server, check_file_system};
+use super::destroyed::{self, Commit};
 use super::host::obstacle;
 use super::place::Place;
+use cache::log::Cleaning;
 use serde::Serialize;
 use sim::Rng;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use testbed::mounted::Mounted;
 use testbed::namespace;
 
@@ -28,6 +32,10 @@ pub struct KillRequest {
     pub directory: PathBuf,
     /// The executable of hotset.
     pub program: PathBuf,
+    /// The order of a volume that is write-back; none of one that writes through.
+    pub order: Option<Cleaning>,
+    /// Whether all but the origin goes with each daemon.
+    pub destroys: bool,
 }
 
 /// What rounds have found.
@@ -41,6 +49,10 @@ pub struct StackKills {
     pub commits: u64,
     /// Committed rows that were asked for after all kills together.
     pub rows: u64,
+    /// Those of them that were lost with all but the origin.
+    pub commits_lost: u64,
+    /// How long before the last of its round the oldest of these was acknowledged, in milliseconds.
+    pub lost_age_ms: u64,
     /// What was wrong.
     pub violations: Vec<String>,
 }
@@ -51,10 +63,11 @@ pub fn kills(request: &KillRequest) -> Result<StackKills, String> {
         return Err(obstacle);
     }
     namespace::enter()?;
-    let place = Place::new(&request.directory, |dir| format!("path = \"{dir}/origin\""))?;
+    let origin = |dir: std::path::Display| format!("path = \"{dir}/origin\"");
+    let place = Place::new(&request.directory, request.order, origin)?;
     place.make()?;
     let mut rng = Rng::fork(request.seed, 32);
-    let committed = Mutex::new(Vec::new());
+    let committed = Mutex::new(Vec::<Commit>::new());
     let mut kills = StackKills::default();
     for round in 0..=request.rounds {
         let daemon = place.serve(&request.program)?;
@@ -80,28 +93,54 @@ pub fn kills(request: &KillRequest) -> Result<StackKills, String> {
             let client = |number| {
                 let (committed, sockets) = (&committed, place.path("sockets"));
                 scope.spawn(move || {
-                    let committed = |id| committed.lock().expect(SOUND).push(id);
+                    let committed = |id| {
+                        let now = Instant::now();
+                        committed.lock().expect(SOUND).push((id, now));
+                    };
                     Client::start(round * CLIENTS + number, &sockets)?.commit(u64::MAX, committed)
                 })
             };
             let clients: Vec<_> = (0..CLIENTS).map(client).collect();
             std::thread::sleep(pause);
             let at_work = clients.iter().all(|client| !client.is_finished());
-            let killed = daemon.kill();
+            let destroyed = match request.destroys {
+                true => place.destroy(),
+                false => Ok(()),
+            };
+            let killed = daemon.kill().map_err(|error| error.to_string());
             // The database may have ended by itself, for its disk is gone.
             let _ = server.stop("immediate");
             let ends = clients
                 .into_iter()
                 .map(|client| client.join().expect(SOUND));
             let cut_off = ends.filter(Result::is_err).count() as u64;
-            killed.map(|()| at_work && cut_off == CLIENTS)
+            destroyed
+                .and(killed)
+                .map(|()| at_work && cut_off == CLIENTS)
         });
         kills.rounds += 1;
-        kills.kills_under_load += u64::from(cut_off.map_err(|error| error.to_string())?);
+        kills.kills_under_load += u64::from(cut_off?);
         // A file system whose disk is gone may not be unmounted in order.
         let _ = mounted.unmount();
+        drop(attached);
+        if request.destroys {
+            let committed = &mut *committed.lock().expect(SOUND);
+            match destroyed::recover(&place, &request.program, committed) {
+                Ok(alone) => {
+                    kills.commits_lost += alone.lost;
+                    kills.lost_age_ms = kills.lost_age_ms.max(alone.oldest.as_millis() as u64);
+                    committed.retain(|(id, _)| alone.rows.contains(id));
+                }
+                Err(what) => {
+                    let what = format!("the origin alone, after {} kills: {what}", round + 1);
+                    kills.violations.push(what);
+                    break;
+                }
+            }
+            place.blank()?;
+        }
     }
-    kills.commits = committed.into_inner().expect(SOUND).len() as u64;
+    kills.commits = committed.into_inner().expect(SOUND).len() as u64 + kills.commits_lost;
     Ok(kills)
 }
 
@@ -111,11 +150,11 @@ const SOUND: &str = "no panic";
 fn recover(
     place: &Place,
     device: &Path,
-    committed: &[u64],
+    committed: &[Commit],
 ) -> Result<(Mounted, Server, u64), String> {
     check_file_system(device)?;
     let mounted = Mounted::new(device, &place.path("mount"))?;
     let server = Server::start(&mounted.at().join("data"), &place.path("sockets"))?;
-    let rows = server.verify(committed.iter().copied())?;
+    let rows = server.verify(committed.iter().map(|(id, _)| *id))?;
     Ok((mounted, server, rows))
 }

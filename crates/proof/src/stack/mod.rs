@@ -8,11 +8,13 @@
 //! acknowledged must be there.
 //!
 //! In another form ([`kills`]) the origin is a file, and the daemon is killed in
-//! rounds under the database, which must recover through the next one.
+//! rounds under the database, which must recover through the next one. Or, of a
+//! write-back volume, all but the origin is destroyed, on which alone it must recover.
 //!
 //! Not here: the pool under losses of power (`crash`).
 
 mod database;
+mod destroyed;
 mod host;
 mod kills;
 mod place;

@@ -3,62 +3,117 @@
 
 use super::database::create;
 use crate::kill::daemon::{Process, start};
+use cache::log::Cleaning;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 use testbed::attached::Attached;
 use testbed::mounted::Mounted;
 use testbed::tools::{run, tool};
 
 const VOLUME_BYTES: u64 = 192 << 20;
 const POOL_BYTES: u64 = 96 << 20;
+const LOG_BYTES: u64 = 64 << 20;
+/// Both copies of the log of a volume that is write-back.
+const LOGS: [&str; 2] = ["log0", "log1"];
+/// What else such a volume may lag by.
+pub(super) const MAX_LAG: Duration = Duration::from_secs(2);
 
 /// The directory of a stack.
-pub(super) struct Place(PathBuf);
+pub(super) struct Place {
+    dir: PathBuf,
+    /// Of a volume that is write-back.
+    order: Option<Cleaning>,
+}
 
 impl Place {
     /// Makes the files in `directory`; `origin` is the line of the configuration
     /// that says where the origin is, given the directory.
     pub(super) fn new(
         directory: &Path,
+        order: Option<Cleaning>,
         origin: impl Fn(std::path::Display) -> String,
     ) -> Result<Place, String> {
         let text = |error: std::io::Error| format!("{}: {error}", directory.display());
         fs::create_dir_all(directory).map_err(text)?;
-        let place = Place(directory.canonicalize().map_err(text)?);
-        for (name, bytes) in [("origin", VOLUME_BYTES), ("pool", POOL_BYTES)] {
-            let file = File::create(place.path(name)).map_err(text)?;
-            file.set_len(bytes).map_err(text)?;
-        }
+        let dir = directory.canonicalize().map_err(text)?;
+        let place = Place { dir, order };
+        let file = File::create(place.path("origin")).map_err(text)?;
+        file.set_len(VOLUME_BYTES).map_err(text)?;
+        place.blank()?;
         // The database's user comes here too.
         let all = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(&place.0, all).map_err(text)?;
+        fs::set_permissions(&place.dir, all).map_err(text)?;
         for left in ["recorder", "nbd", "control"] {
             // It is there only if an earlier run was killed.
             let _ = fs::remove_file(place.path(left));
         }
-        let _ = fs::remove_dir_all(place.path("state"));
         fs::create_dir_all(place.path("sockets")).map_err(text)?;
         fs::write(
             place.path("hotset.toml"),
-            place.configuration(&origin(place.0.display())),
+            place.configuration(&origin(place.dir.display())),
         )
         .map_err(text)?;
         Ok(place)
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.dir.join(name)
+    }
+
+    /// Everything but the origin is new.
+    pub(super) fn blank(&self) -> Result<(), String> {
+        let files = [("pool", POOL_BYTES), ("journal", LOG_BYTES)];
+        let logs = LOGS.map(|name| (name, LOG_BYTES));
+        for (name, bytes) in files.into_iter().chain(logs) {
+            let made = File::create(self.path(name)).and_then(|file| file.set_len(bytes));
+            made.map_err(|error| format!("{name}: {error}"))?;
+        }
+        let _ = fs::remove_dir_all(self.path("state"));
+        Ok(())
+    }
+
+    /// Nothing fast is left, nor what the daemon knew of it; a daemon that runs goes on with
+    /// files that nobody finds any more.
+    pub(super) fn destroy(&self) -> Result<(), String> {
+        for name in LOGS.into_iter().chain(["pool"]) {
+            fs::remove_file(self.path(name)).map_err(|error| format!("{name}: {error}"))?;
+        }
+        fs::remove_dir_all(self.path("state")).map_err(|error| format!("state: {error}"))
+    }
+
+    /// Gives up a log that is lost, once its journal is replayed; what the command says.
+    pub(super) fn recover(&self, program: &Path) -> Result<String, String> {
+        let mut command = Command::new(program);
+        command.args(["pool", "recover", "vol", "--rewind", "--config"]);
+        run(command.arg(self.path("hotset.toml")))
     }
 
     fn configuration(&self, origin: &str) -> String {
-        let dir = self.0.display();
+        let dir = self.dir.display();
+        let mut log = String::new();
+        let mut devices = String::new();
+        if let Some(order) = self.order {
+            let order = order.name();
+            log = format!(
+                "mode = \"write-back\"\nwrite_back = \"{order}\"\nlog = [\"log0\", \"log1\"]\n\
+                 journal = \"journal\"\nmax_lag = \"{}s\"\n",
+                MAX_LAG.as_secs()
+            );
+            for name in LOGS.into_iter().chain(["journal"]) {
+                devices += &format!(
+                    "[[device]]\nname = \"{name}\"\npath = \"{dir}/{name}\"\ncontroller = \"{name}\"\n"
+                );
+            }
+        }
         format!(
             "[daemon]\ncontrol = \"{dir}/control\"\nstate = \"{dir}/state\"\n\
              [[device]]\nname = \"origin\"\n{origin}\n\
              [[device]]\nname = \"pool\"\npath = \"{dir}/pool\"\n\
-             [[pool]]\nname = \"fast\"\ndevices = [\"pool\"]\nhit_latency_max = \"10s\"\n\
-             [[volume]]\nname = \"vol\"\norigin = \"origin\"\npool = \"fast\"\n\
+             {devices}[[pool]]\nname = \"fast\"\ndevices = [\"pool\"]\nhit_latency_max = \"10s\"\n\
+             [[volume]]\nname = \"vol\"\norigin = \"origin\"\npool = \"fast\"\n{log}\
              [[listen]]\nunix = \"{dir}/nbd\"\n"
         )
     }

@@ -60,7 +60,7 @@ pub fn run(request: &Request) -> Result<Stack, String> {
         return Err(obstacle);
     }
     namespace::enter()?;
-    let place = Place::new(&request.directory, |dir| {
+    let place = Place::new(&request.directory, None, |dir| {
         format!("nbd = \"nbd+unix:///?socket={dir}/recorder\"")
     })?;
     let (disk, shelf) = place.load(request)?;

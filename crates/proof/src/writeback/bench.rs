@@ -45,6 +45,8 @@ pub(super) struct Bench {
     whole: [Cell<bool>; 2],
     /// In this life something was acknowledged that the log does not have.
     direct: Cell<bool>,
+    /// Such changes went with the origin's power, and nobody has read yet what is there instead.
+    unread: Cell<bool>,
     landed: RefCell<Vec<Landing>>,
     /// Clients are served.
     pub(super) serving: Cell<bool>,
@@ -108,6 +110,7 @@ impl Bench {
             lost: Default::default(),
             whole: [Cell::new(true), Cell::new(true)],
             direct: Cell::new(false),
+            unread: Cell::new(false),
             landed: RefCell::default(),
             serving: Cell::new(false),
             case,
@@ -219,6 +222,11 @@ impl Bench {
         }
     }
 
+    /// What is left of changes that may have been lost has been read.
+    pub(super) fn was_read(&self) {
+        self.unread.set(false);
+    }
+
     fn look(&self) {
         let mut landed = self.landed.borrow_mut();
         landed.clear();
@@ -251,7 +259,9 @@ impl Bench {
             }
         }
         let sound = |copy: usize| self.whole[copy].get();
-        (sound(0) || sound(1)) && !(cut.loss.origin && self.direct.get())
+        let direct_lost = cut.loss.origin && self.direct.get();
+        self.unread.set(self.unread.get() || direct_lost);
+        (sound(0) || sound(1)) && !direct_lost
     }
 
     /// The origin has durably what was acknowledged without the log.
@@ -320,7 +330,7 @@ impl Bench {
             Cleaning::Coalesced => (history.judge_apart(&image), "nothing that was written"),
         };
         match judged {
-            Ok(earlier) if self.direct.get() => earlier.lag().min(self.case.max_lag),
+            Ok(earlier) if self.direct.get() || self.unread.get() => earlier.lag().min(self.case.max_lag),
             Ok(earlier) => earlier.lag(),
             Err(what) => {
                 self.violate(format!("the origin alone{after} is {no}: {what}"));

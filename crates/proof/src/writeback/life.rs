@@ -40,6 +40,7 @@ pub(super) async fn live(bench: Rc<Bench>, local: Local<SimDriver>, cut: Option<
     log.begin();
     let gate = Gate::new(log.clone(), local.env());
     read_back(&bench, &gate).await;
+    bench.was_read();
     bench.serving.set(true);
     let clients = (0..bench.case.clients).map(|_| client(&bench, &local, &log, &gate));
     join_all(clients).await;
