@@ -11,10 +11,14 @@ use super::stage::Stage;
 use super::state::{Cursor, Flight, Live, SEGMENTS_MIN, State};
 use super::{Config, Inner, Members, WriteBack, clean};
 use block::{BoxDevice, Device, Env, IoError, IoResult, Kind, Nanos, Sectors};
+use futures_util::future::join_all;
 use layout::{BLOCK_BYTES, BLOCK_SECTORS, Record, SEGMENT_BLOCKS, Segment};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
+
+/// Slots that are read at once, of both copies: enough for a fast device, and 8 MiB.
+const SLOTS_AT_ONCE: usize = 4;
 
 /// A record that was found.
 struct Found {
@@ -179,36 +183,59 @@ async fn scan<P: Device>(config: &Config, copies: &Copies<P>, env: &Env) -> IoRe
     let mut scan = Scan::default();
     let trusted = |copy: &usize| copies.areas[*copy].as_ref().is_some_and(|a| a.trusted);
     let trusted: Vec<usize> = (0..2).filter(trusted).collect();
+    let slots: Vec<u32> = (0..copies.segments()).collect();
+    for slots in slots.chunks(SLOTS_AT_ONCE) {
+        let works = slots
+            .iter()
+            .map(|slot| read_slot(config, copies, env, &trusted, *slot));
+        for (slot, read) in slots.iter().zip(join_all(works).await) {
+            let (headers, segments) = read?;
+            let numbers = headers.iter().flatten().map(|header| header.number);
+            let numbers: BTreeSet<u64> = numbers.collect();
+            for number in numbers {
+                scan.segment(config, number, *slot, &segments);
+            }
+            scan.headers.insert(*slot, headers);
+        }
+    }
+    scan.void();
+    Ok(scan)
+}
+
+/// What each copy has of a slot: the header, and all of it if either has one of this log.
+type Slot = ([Option<Segment>; 2], [Option<Vec<u8>>; 2]);
+
+async fn read_slot<P: Device>(
+    config: &Config,
+    copies: &Copies<P>,
+    env: &Env,
+    trusted: &[usize],
+    slot: u32,
+) -> IoResult<Slot> {
     let ours = |bytes: &[u8]| {
         let segment = Segment::decode(bytes, config.pool).ok();
         segment.filter(|segment| segment.log == config.log)
     };
-    for slot in 0..copies.segments() {
-        let mut headers = [None, None];
-        for copy in &trusted {
-            let buf = env.pool.take(BLOCK_BYTES);
-            headers[*copy] = match copies.read(*copy, slot * SEGMENT_BLOCKS, buf).await {
-                (buf, Ok(())) => ours(&buf),
-                (_, Err(error)) if error.kind() == Kind::Media => None,
-                (_, Err(error)) => return Err(error),
-            };
+    let header = async |copy: &usize| {
+        let buf = env.pool.get(BLOCK_BYTES).await;
+        match copies.read(*copy, slot * SEGMENT_BLOCKS, buf).await {
+            (buf, Ok(())) => Ok(ours(&buf)),
+            (_, Err(error)) if error.kind() == Kind::Media => Ok(None),
+            (_, Err(error)) => Err(error),
         }
-        let mut segments: [Option<Vec<u8>>; 2] = [None, None];
-        for copy in trusted
-            .iter()
-            .filter(|_| headers.iter().any(Option::is_some))
-        {
-            segments[*copy] = Some(copies.read_segment(*copy, slot).await?);
-        }
-        let numbers = headers.iter().flatten().map(|header| header.number);
-        let numbers: BTreeSet<u64> = numbers.collect();
-        for number in numbers {
-            scan.segment(config, number, slot, &segments);
-        }
-        scan.headers.insert(slot, headers);
+    };
+    let (mut headers, mut segments) = ([None, None], [None, None]);
+    let read = join_all(trusted.iter().map(header)).await;
+    for (copy, read) in trusted.iter().zip(read) {
+        headers[*copy] = read?;
     }
-    scan.void();
-    Ok(scan)
+    if headers.iter().any(Option::is_some) {
+        let whole = trusted.iter().map(|copy| copies.read_segment(*copy, slot));
+        for (copy, read) in trusted.iter().zip(join_all(whole).await) {
+            segments[*copy] = Some(read?);
+        }
+    }
+    Ok((headers, segments))
 }
 
 impl Scan {

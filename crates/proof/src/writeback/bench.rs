@@ -330,7 +330,9 @@ impl Bench {
             Cleaning::Coalesced => (history.judge_apart(&image), "nothing that was written"),
         };
         match judged {
-            Ok(earlier) if self.direct.get() || self.unread.get() => earlier.lag().min(self.case.max_lag),
+            Ok(earlier) if self.direct.get() || self.unread.get() => {
+                earlier.lag().min(self.case.max_lag)
+            }
             Ok(earlier) => earlier.lag(),
             Err(what) => {
                 self.violate(format!("the origin alone{after} is {no}: {what}"));
