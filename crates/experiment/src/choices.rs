@@ -12,6 +12,7 @@ use crate::load::Load;
 use crate::rig::{Plug, Rig};
 use crate::visitors::{Curve, Tally};
 use block::Nanos;
+use cache::log::Cleaning;
 use control::observed::Observed;
 use futures_util::future::join;
 
@@ -39,6 +40,9 @@ pub struct Choice {
     pub flash_percent: u64,
     /// Whether it takes two flash drives, of half the size each where the experiment has one.
     pub is_split: bool,
+    /// The order of volumes that are write-back, each with a log on two flash drives of its own;
+    /// none of those that write through.
+    pub order: Option<Cleaning>,
     /// What happens.
     pub event: Event,
 }
@@ -49,7 +53,15 @@ const fn pool(name: &'static str, pool: &'static str) -> Choice {
         pool,
         flash_percent: 100,
         is_split: false,
+        order: None,
         event: Event::None,
+    }
+}
+
+const fn write_back(name: &'static str, order: Cleaning) -> Choice {
+    Choice {
+        order: Some(order),
+        ..pool(name, "")
     }
 }
 
@@ -57,7 +69,7 @@ const fn pool(name: &'static str, pool: &'static str) -> Choice {
 pub const AUTO: Choice = pool("auto", "");
 
 /// Every choice, the default first.
-pub const ALL: [Choice; 21] = [
+pub const ALL: [Choice; 24] = [
     AUTO,
     pool("auto-endurance", "policy = \"auto-endurance\""),
     pool("lru", "policy = \"lru\""),
@@ -72,6 +84,9 @@ pub const ALL: [Choice; 21] = [
     pool("s3-fifo", "policy = \"s3-fifo\""),
     pool("streams admitted", "sequential = \"0B\""),
     pool("few streams admitted", "sequential = \"256KiB\""),
+    write_back("write-back ordered", Cleaning::Ordered),
+    write_back("write-back journaled", Cleaning::Journaled),
+    write_back("write-back coalesced", Cleaning::Coalesced),
     Choice {
         name: "half the flash",
         flash_percent: 50,
@@ -117,7 +132,7 @@ const SECOND: &str = "second";
 impl Choice {
     /// Whether it is another policy or admission, all else being equal.
     pub fn is_fixed(&self) -> bool {
-        let same = self.flash_percent == 100 && !self.is_split;
+        let same = self.flash_percent == 100 && !self.is_split && self.order.is_none();
         *self != AUTO && same && self.event == Event::None
     }
 
@@ -129,6 +144,10 @@ impl Choice {
             .filter(|line| set.is_empty() || !line.trim_start().starts_with(&format!("{set} =")));
         let text: String = kept.map(|line| format!("{line}\n")).collect();
         let text = text.replace("[[pool]]\n", &format!("[[pool]]\n{}\n", self.pool));
+        let text = match self.order {
+            Some(order) => logged(&text, order),
+            None => text,
+        };
         match self.is_split {
             true => split(&text),
             false => text,
@@ -136,18 +155,74 @@ impl Choice {
     }
 }
 
-/// The same with two flash drives, if it has one.
-fn split(text: &str) -> String {
-    let one = text.split_once("devices = [\"").and_then(|(_, rest)| {
-        let (list, _) = rest.split_once("\"]")?;
-        (!list.contains('"')).then_some(list)
-    });
-    let Some(name) = one else {
+/// The same with its cached volumes write-back: the log of each on two drives as the pool's, a journal
+/// on one as the first that is not.
+fn logged(text: &str, order: Cleaning) -> String {
+    let Some(ssd) = flash(text).first().map(|name| model_of(text, name)) else {
         return text.to_owned();
     };
-    let model = text.split_once(&format!("[[device]]\nname = \"{name}\"\n"));
-    let model = model.and_then(|(_, rest)| rest.lines().find(|line| line.starts_with("model =")));
-    let model = model.expect("a flash drive has a model");
+    let mut models = text.lines().filter(|line| line.starts_with("model ="));
+    let disk = models
+        .find(|line| *line != ssd)
+        .expect("an origin has a model");
+    let mut devices = String::new();
+    let mut device = |name: &str, model: &str| {
+        devices += &format!(
+            "[[device]]\nname = \"{name}\"\npath = \"/dev/{name}\"\ncontroller = \"{name}\"\n{model}\n\n"
+        );
+    };
+    let mut sections = text.split("[[volume]]\n");
+    let mut out = sections.next().unwrap_or_default().to_owned();
+    for section in sections {
+        let (own, _) = section.split_once("[[").unwrap_or((section, ""));
+        let name = own
+            .split("name = \"")
+            .nth(1)
+            .and_then(|rest| rest.split('"').next());
+        let name = name.filter(|_| !own.contains("mode ="));
+        out += "[[volume]]\n";
+        if let Some(name) = name {
+            let names = ["a", "b", "c"].map(|part| format!("log-{part}-{name}"));
+            for (name, model) in names.iter().zip([ssd, ssd, disk]) {
+                device(name, model);
+            }
+            let [first, second, third] = names;
+            out += &format!(
+                "mode = \"write-back\"\nwrite_back = \"{}\"\nlog = [\"{first}\", \"{second}\"]\n\
+                 journal = \"{third}\"\n",
+                order.name()
+            );
+        }
+        out += section;
+    }
+    out.replacen("[[device]]", &format!("{devices}[[device]]"), 1)
+}
+
+/// The names of the pool's drives.
+fn flash(text: &str) -> Vec<&str> {
+    let list = text
+        .split_once("devices = [")
+        .and_then(|(_, rest)| rest.split_once(']'));
+    let names = list.map_or("", |(list, _)| list).split(',');
+    let names = names.map(|name| name.trim().trim_matches('"'));
+    names.filter(|name| !name.is_empty()).collect()
+}
+
+/// The line that says what a drive is a model of.
+fn model_of<'a>(text: &'a str, name: &str) -> &'a str {
+    let section = text.split_once(&format!("[[device]]\nname = \"{name}\"\n"));
+    let mut lines = section.map_or("", |(_, rest)| rest).lines();
+    lines
+        .find(|line| line.starts_with("model ="))
+        .expect("a drive has a model")
+}
+
+/// The same with two flash drives, if it has one.
+fn split(text: &str) -> String {
+    let [name] = flash(text)[..] else {
+        return text.to_owned();
+    };
+    let model = model_of(text, name);
     let second = format!("[[device]]\nname = \"{SECOND}\"\npath = \"/dev/{SECOND}\"\n{model}\n\n");
     let both = format!("devices = [\"{name}\", \"{SECOND}\"]");
     let text = text.replace(&format!("devices = [\"{name}\"]"), &both);
@@ -261,6 +336,10 @@ mod tests {
                 let config = rig::topology(&text);
                 let config = config.unwrap_or_else(|error| panic!("{}: {error}", choice.name));
                 assert!(text.contains(choice.pool), "{}", choice.name);
+                let is_logged = choice.order.is_some();
+                let has_log = |v: &control::config::Volume| !v.log.value.is_empty();
+                let logged = config.volumes.iter().filter(|v| has_log(v)).count();
+                assert_eq!(logged > 0, is_logged, "{}", choice.name);
                 let drives = config.pools[0].devices.value.len();
                 let split = choice.is_split || topology == cachecade;
                 assert_eq!(drives > 1, split, "{}", choice.name);

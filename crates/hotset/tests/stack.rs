@@ -44,6 +44,36 @@ fn a_database_recovers_from_kills_of_the_daemon() {
     assert!(report["commits"].as_u64().unwrap() > 0, "{report}");
 }
 
+#[test]
+fn pgbench_runs_on_a_modelled_disk_in_each_mode() {
+    let Some(place) = place() else { return };
+    let mut command = hotset();
+    command.args([
+        "lab",
+        "stack",
+        "--pgbench",
+        "1",
+        "--seconds",
+        "2",
+        "--directory",
+    ]);
+    let report = run(command.arg(place.path("stack")));
+    println!("{report}");
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let modes: Vec<_> = report["volumes"].as_array().unwrap().iter().collect();
+    let names: Vec<_> = modes.iter().map(|v| v["mode"].as_str().unwrap()).collect();
+    assert_eq!(
+        names,
+        ["write-through", "ordered", "journaled", "coalesced"]
+    );
+    for volume in modes {
+        assert!(
+            volume["transactions_per_s"][0].as_f64().unwrap() > 0.0,
+            "{volume}"
+        );
+    }
+}
+
 /// Of a write-back volume what is promised holds with the log, and without it on the origin alone.
 #[test]
 fn a_database_on_a_write_back_volume_recovers_from_kills_and_from_the_loss_of_all_but_the_origin() {

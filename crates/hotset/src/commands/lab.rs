@@ -107,6 +107,23 @@ pub enum Lab {
         /// Kill so many daemons under the database instead, and let it recover through the next
         #[arg(long, value_name = "N", conflicts_with_all = ["transactions", "between", "cuts"])]
         kills: Option<u64>,
+        /// Measure so many rounds of pgbench instead, on an origin as slow as a disk, write-through and in each mode
+        /// of write-back
+        #[arg(long, value_name = "ROUNDS", conflicts_with_all = ["transactions", "between", "cuts", "kills"],
+              value_parser = clap::value_parser!(u64).range(1..))]
+        pgbench: Option<u64>,
+        /// With --pgbench: for how long each, in seconds
+        #[arg(long, value_name = "SECONDS", default_value_t = 30, requires = "pgbench",
+              value_parser = clap::value_parser!(u64).range(1..))]
+        seconds: u64,
+        /// With --pgbench: what the origin is a model of
+        #[arg(
+            long,
+            value_name = "DRIVE",
+            default_value = "ST3500320AS",
+            requires = "pgbench"
+        )]
+        model: String,
         /// With --kills: the volume is write-back, in this mode
         #[arg(long, value_name = "MODE", value_parser = ["ordered", "journaled", "coalesced"], requires = "kills")]
         mode: Option<String>,
@@ -195,6 +212,9 @@ pub fn run(command: Lab) -> Result<(), Failure> {
             between,
             cuts,
             kills,
+            pgbench,
+            seconds,
+            model,
             mode,
             destroy,
             seed,
@@ -205,6 +225,15 @@ pub fn run(command: Lab) -> Result<(), Failure> {
                 let what = "hotset: nothing is promised of the origin alone of a coalesced log; leave out --destroy, \
                             or take another --mode";
                 return Err(Failure::Usage(what.into()));
+            }
+            if let Some(rounds) = pgbench {
+                return bench_stack(&stack::BenchRequest {
+                    rounds,
+                    seconds,
+                    model,
+                    directory,
+                    program,
+                });
             }
             match kills {
                 Some(rounds) => kill_stack(stack::KillRequest {
@@ -269,6 +298,11 @@ fn cut_stack(request: stack::Request) -> Result<(), Failure> {
 fn kill_stack(request: stack::KillRequest) -> Result<(), Failure> {
     let kills = stack::kills(&request).map_err(Failure::Runtime)?;
     print(&kills, kills.violations.len(), "kills lost something")
+}
+
+fn bench_stack(request: &stack::BenchRequest) -> Result<(), Failure> {
+    let bench = stack::pgbench(request, &|line| eprintln!("{line}"));
+    print(&bench.map_err(Failure::Runtime)?, 0, "")
 }
 
 /// Prints a report; an error if something was wrong.

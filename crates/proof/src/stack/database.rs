@@ -125,6 +125,24 @@ impl Server {
         stopped
     }
 
+    /// Makes pgbench's tables, of so many hundred thousand accounts.
+    pub(super) fn fill(&self, scale: u32) -> Result<(), String> {
+        let scale = scale.to_string();
+        run(self.pgbench()?.args(["-i", "-q", "-s", &scale])).map(drop)
+    }
+
+    /// Runs pgbench's own transactions for a while; what it prints.
+    pub(super) fn bench(&self, clients: u32, seconds: u64) -> Result<String, String> {
+        let (clients, seconds) = (clients.to_string(), seconds.to_string());
+        run(self.pgbench()?.args(["-n", "-c", &clients, "-T", &seconds]))
+    }
+
+    fn pgbench(&self) -> Result<Command, String> {
+        let mut command = as_postgres(&postgresql()?.join("pgbench"));
+        command.args(["-d", "postgres", "-h"]).arg(&self.sockets);
+        Ok(command)
+    }
+
     /// Every row of `committed` is there, and no part of a transaction.
     pub(super) fn verify(&self, committed: impl Iterator<Item = u64>) -> Result<u64, String> {
         let rows = self.rows()?;

@@ -5,12 +5,14 @@
 //! last.
 
 use super::database::{CLIENT, Server, check_file_system};
-use super::place::{MAX_LAG, Place};
+use super::place::Place;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use testbed::mounted::Mounted;
 
+/// What the volume may lag by.
+pub(super) const MAX_LAG: Duration = Duration::from_secs(2);
 /// How late a client's process may see an answer on a busy machine.
 const LATE: Duration = Duration::from_secs(1);
 

@@ -9,7 +9,7 @@
 use super::database::{Client, Server, check_file_system};
 use super::destroyed::{self, Commit};
 use super::host::obstacle;
-use super::place::Place;
+use super::place::{Place, WriteBack};
 use cache::log::Cleaning;
 use serde::Serialize;
 use sim::Rng;
@@ -64,7 +64,12 @@ pub fn kills(request: &KillRequest) -> Result<StackKills, String> {
     }
     namespace::enter()?;
     let origin = |dir: std::path::Display| format!("path = \"{dir}/origin\"");
-    let place = Place::new(&request.directory, request.order, origin)?;
+    let log = request.order.map(|order| WriteBack {
+        order,
+        max_lag: destroyed::MAX_LAG,
+        journal: String::new(),
+    });
+    let place = Place::new(&request.directory, log, origin)?;
     place.make()?;
     let mut rng = Rng::fork(request.seed, 32);
     let committed = Mutex::new(Vec::<Commit>::new());

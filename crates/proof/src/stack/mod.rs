@@ -11,12 +11,15 @@
 //! rounds under the database, which must recover through the next one. Or, of a
 //! write-back volume, all but the origin is destroyed, on which alone it must recover.
 //!
+//! In a third ([`pgbench`]) nothing fails, and pgbench says what write-back is worth.
+//!
 //! Not here: the pool under losses of power (`crash`).
 
 mod database;
 mod destroyed;
 mod host;
 mod kills;
+mod pgbench;
 mod place;
 mod record;
 mod recorder;
@@ -24,4 +27,5 @@ mod run;
 
 pub use host::obstacle;
 pub use kills::{KillRequest, StackKills, kills};
+pub use pgbench::{BenchRequest, StackBench, pgbench};
 pub use run::{Request, Stack, run};

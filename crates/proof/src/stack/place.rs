@@ -18,14 +18,20 @@ const POOL_BYTES: u64 = 96 << 20;
 const LOG_BYTES: u64 = 64 << 20;
 /// Both copies of the log of a volume that is write-back.
 const LOGS: [&str; 2] = ["log0", "log1"];
-/// What else such a volume may lag by.
-pub(super) const MAX_LAG: Duration = Duration::from_secs(2);
+
+/// A volume's log.
+pub(super) struct WriteBack {
+    pub(super) order: Cleaning,
+    pub(super) max_lag: Duration,
+    /// Lines of the journal's section, beside its path.
+    pub(super) journal: String,
+}
 
 /// The directory of a stack.
 pub(super) struct Place {
     dir: PathBuf,
     /// Of a volume that is write-back.
-    order: Option<Cleaning>,
+    log: Option<WriteBack>,
 }
 
 impl Place {
@@ -33,13 +39,13 @@ impl Place {
     /// that says where the origin is, given the directory.
     pub(super) fn new(
         directory: &Path,
-        order: Option<Cleaning>,
+        log: Option<WriteBack>,
         origin: impl Fn(std::path::Display) -> String,
     ) -> Result<Place, String> {
         let text = |error: std::io::Error| format!("{}: {error}", directory.display());
         fs::create_dir_all(directory).map_err(text)?;
         let dir = directory.canonicalize().map_err(text)?;
-        let place = Place { dir, order };
+        let place = Place { dir, log };
         let file = File::create(place.path("origin")).map_err(text)?;
         file.set_len(VOLUME_BYTES).map_err(text)?;
         place.blank()?;
@@ -95,16 +101,17 @@ impl Place {
         let dir = self.dir.display();
         let mut log = String::new();
         let mut devices = String::new();
-        if let Some(order) = self.order {
-            let order = order.name();
+        if let Some(log_of) = &self.log {
+            let order = log_of.order.name();
             log = format!(
                 "mode = \"write-back\"\nwrite_back = \"{order}\"\nlog = [\"log0\", \"log1\"]\n\
                  journal = \"journal\"\nmax_lag = \"{}s\"\n",
-                MAX_LAG.as_secs()
+                log_of.max_lag.as_secs()
             );
-            for name in LOGS.into_iter().chain(["journal"]) {
+            let logs = LOGS.map(|name| (name, ""));
+            for (name, more) in logs.into_iter().chain([("journal", &log_of.journal[..])]) {
                 devices += &format!(
-                    "[[device]]\nname = \"{name}\"\npath = \"{dir}/{name}\"\ncontroller = \"{name}\"\n"
+                    "[[device]]\nname = \"{name}\"\npath = \"{dir}/{name}\"\ncontroller = \"{name}\"\n{more}"
                 );
             }
         }

@@ -1,0 +1,144 @@
+//! pgbench on a volume whose origin is as slow as a disk: what each order of write-back is
+//! worth beside write-through, in the same run.
+//!
+//! The daemon is the real one; its origin, and a journal, are files that answer as slowly as a model of a
+//! disk, in real time. Every round has each volume once, with new files, so that what else the
+//! machine does meets all alike.
+//!
+//! Not here: reads that the server's memory does not have; the tables fit into the pool.
+
+use super::database::Server;
+use super::host::obstacle;
+use super::place::{Place, WriteBack};
+use cache::log::Cleaning;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::Duration;
+use testbed::mounted::Mounted;
+use testbed::namespace;
+
+/// Accounts, in hundred thousands: 60 MB with their index.
+const SCALE: u32 = 4;
+const CLIENTS: u32 = 8;
+/// The default of the configuration.
+const MAX_LAG: Duration = Duration::from_secs(30);
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct BenchRequest {
+    /// How often each volume is measured.
+    pub rounds: u64,
+    /// For how long, each time.
+    pub seconds: u64,
+    /// What the origin is a model of.
+    pub model: String,
+    /// Where the files go, half a gigabyte.
+    pub directory: PathBuf,
+    /// The executable of hotset.
+    pub program: PathBuf,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct StackBench {
+    /// What the origin is a model of.
+    pub model: String,
+    /// For how long each was measured, each time.
+    pub seconds: u64,
+    /// Write-through first.
+    pub volumes: Vec<Volume>,
+}
+
+/// What one way to write is worth.
+#[derive(Clone, Debug, Serialize)]
+pub struct Volume {
+    /// `write-through`, or the order of a log.
+    pub mode: &'static str,
+    /// Transactions a second, each round.
+    pub transactions_per_s: Vec<f64>,
+    /// Their mean latency in milliseconds, each round.
+    pub latency_ms: Vec<f64>,
+    /// Transactions a second beside write-through of the same round: the least, the median, the most.
+    pub ratio: [f64; 3],
+}
+
+/// Measures; the error says what keeps it from being done.
+pub fn pgbench(request: &BenchRequest, done: &dyn Fn(&str)) -> Result<StackBench, String> {
+    if let Some(obstacle) = obstacle() {
+        return Err(obstacle);
+    }
+    namespace::enter()?;
+    let orders = [None].into_iter().chain(Cleaning::ALL.map(Some));
+    let orders: Vec<Option<Cleaning>> = orders.collect();
+    let mut found: Vec<Vec<(f64, f64)>> = vec![Vec::new(); orders.len()];
+    for round in 0..request.rounds {
+        for (order, found) in orders.iter().zip(&mut found) {
+            let (rate, latency) = measure(request, *order)?;
+            let mode = mode(*order);
+            done(&format!(
+                "round {round}, {mode}: {rate:.0} transactions a second"
+            ));
+            found.push((rate, latency));
+        }
+    }
+    let through = found[0].clone();
+    let volumes = orders.iter().zip(found).map(|(order, found)| {
+        let pairs = found.iter().zip(&through);
+        let mut ratios: Vec<f64> = pairs.map(|((rate, _), (base, _))| rate / base).collect();
+        ratios.sort_by(f64::total_cmp);
+        let last = ratios.len() - 1;
+        Volume {
+            mode: mode(*order),
+            transactions_per_s: found.iter().map(|(rate, _)| *rate).collect(),
+            latency_ms: found.iter().map(|(_, latency)| *latency).collect(),
+            ratio: [ratios[0], ratios[last / 2], ratios[last]],
+        }
+    });
+    Ok(StackBench {
+        model: request.model.clone(),
+        seconds: request.seconds,
+        volumes: volumes.collect(),
+    })
+}
+
+fn mode(order: Option<Cleaning>) -> &'static str {
+    order.map_or("write-through", Cleaning::name)
+}
+
+/// Transactions a second, and their latency in milliseconds.
+fn measure(request: &BenchRequest, order: Option<Cleaning>) -> Result<(f64, f64), String> {
+    let model = &request.model;
+    let log = order.map(|order| WriteBack {
+        order,
+        max_lag: MAX_LAG,
+        journal: format!("model = \"{model}\"\n"),
+    });
+    let place = Place::new(&request.directory, log, |dir| {
+        format!("path = \"{dir}/origin\"\nmodel = \"{model}\"")
+    })?;
+    place.make()?;
+    let (mount, sockets) = (place.path("mount"), place.path("sockets"));
+    let start = |mounted: &Mounted| Server::start(&mounted.at().join("data"), &sockets);
+    // On the file itself, which takes no time.
+    let mounted = Mounted::new(&place.path("origin"), &mount)?;
+    let server = start(&mounted)?;
+    server.fill(SCALE)?;
+    server.stop("fast")?;
+    mounted.unmount()?;
+    let daemon = place.serve(&request.program)?;
+    let attached = place.attach()?;
+    let mounted = Mounted::new(attached.device(), &mount)?;
+    let server = start(&mounted)?;
+    let printed = server.bench(CLIENTS, request.seconds)?;
+    server.stop("immediate")?;
+    mounted.unmount()?;
+    drop(attached);
+    daemon.kill().map_err(|error| error.to_string())?;
+    let figure = |name: &str| {
+        let rest = printed.split_once(name).map_or("", |(_, rest)| rest);
+        let word = rest.split_whitespace().next();
+        let figure = word.and_then(|word| word.parse().ok());
+        figure.ok_or_else(|| format!("pgbench prints no {name:?}: {printed}"))
+    };
+    Ok((figure("tps =")?, figure("latency average =")?))
+}
