@@ -13,6 +13,7 @@ mod load;
 mod page;
 mod play;
 mod real;
+mod remote;
 mod row;
 mod setup;
 mod sim;
@@ -45,12 +46,18 @@ pub fn real(
     directory: &Path,
     done: &dyn Fn(&Row),
 ) -> Result<Vec<Row>, String> {
-    if let Some(obstacle) = kind.obstacle() {
+    let volumes = setup.write_back();
+    // A log has its devices in this machine, whatever the rest is.
+    let most = match volumes.is_empty() {
+        true => kind,
+        false => DriveKind::Loop,
+    };
+    if let Some(obstacle) = most.obstacle() {
         return Err(obstacle);
     }
-    kind.prepare()?;
-    let mut stage = None;
+    most.prepare()?;
     let mut rows = Vec::new();
+    let mut stage = None;
     for cell in setup.cells() {
         let ready = match stage.take() {
             Some(ready) => ready,
@@ -62,6 +69,18 @@ pub fn real(
         if row.is_right() && !setup.has_spares() {
             stage = Some(ready);
         }
+        rows.push(row);
+    }
+    drop(stage);
+    let mut stage = None;
+    for cell in volumes.cells() {
+        let mut ready = match stage.take() {
+            Some(ready) => ready,
+            None => write_back::Stage::new(volumes, kind, program, directory)?,
+        };
+        let row = ready.run(cell)?;
+        done(&row);
+        stage = row.is_right().then_some(ready);
         rows.push(row);
     }
     Ok(rows)

@@ -8,9 +8,11 @@
 //! Not here: doors, and volumes of other modes.
 
 mod play;
+mod real;
 mod sim;
 mod standing;
 
+pub(super) use real::Stage;
 pub(super) use sim::run as simulated;
 #[cfg(test)]
 pub(super) use sim::{run_altered, run_dropping};
