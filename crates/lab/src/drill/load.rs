@@ -10,7 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// The unit of the load.
-const BLOCK_BYTES: usize = 4096;
+pub const BLOCK_BYTES: usize = 4096;
 /// Blocks of one transfer when all content is written or read.
 const RUN_BLOCKS: u64 = 64;
 /// Requests at one time on each volume.

@@ -17,7 +17,7 @@ pub(super) use sim::run as simulated;
 #[cfg(test)]
 pub(super) use sim::{run_altered, run_dropping};
 
-use super::load::Habit;
+use super::load::{BLOCK_BYTES, Habit};
 use block::{Nanos, SECTOR_BYTES, Sectors};
 use cache::log::Cleaning;
 use control::check::domain;
@@ -55,7 +55,7 @@ const LINES: u64 = 5;
 const HABIT: Habit = Habit {
     rest: Nanos::from_millis(8),
     flush_every: 64,
-    quiet_blocks: (QUIET_MIB << 20) / 4096,
+    quiet_blocks: (QUIET_MIB << 20) / BLOCK_BYTES as u64,
 };
 
 /// What a drive is for.

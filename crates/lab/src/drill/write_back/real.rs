@@ -22,7 +22,7 @@ const SERVED_MAX: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A daemon and its drives.
-pub(in crate::drill) struct Stage {
+pub struct Stage {
     volumes: Volumes,
     kind: Kind,
     program: PathBuf,
@@ -40,7 +40,7 @@ fn kind_of(part: Part, kind: Kind) -> Kind {
 }
 
 impl Stage {
-    pub(in crate::drill) fn new(
+    pub fn new(
         volumes: &Volumes,
         kind: Kind,
         program: &Path,
@@ -102,7 +102,7 @@ impl Stage {
     }
 
     /// Runs one cell.
-    pub(in crate::drill) fn run(&mut self, cell: Cell) -> Result<Row, String> {
+    pub fn run(&mut self, cell: Cell) -> Result<Row, String> {
         let socket = self.directory.join("nbd").display().to_string();
         let plan = (socket, self.volumes.clone(), cell.clone());
         let work = async move |local, remote| live(local, remote, plan).await;

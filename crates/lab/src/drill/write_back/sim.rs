@@ -39,13 +39,13 @@ struct Canary {
 }
 
 /// Runs one cell.
-pub(in crate::drill) fn run(volumes: &Volumes, seed: u64, cell: Cell) -> Result<Row, String> {
+pub fn run(volumes: &Volumes, seed: u64, cell: Cell) -> Result<Row, String> {
     world(volumes, seed, cell, Canary::default())
 }
 
 /// A cell in which the origin loses a write.
 #[cfg(test)]
-pub(in crate::drill) fn run_dropping(volumes: &Volumes, seed: u64) -> Result<Row, String> {
+pub fn run_dropping(volumes: &Volumes, seed: u64) -> Result<Row, String> {
     let dropped = Canary {
         dropped: Some(3),
         ..Canary::default()
@@ -55,7 +55,7 @@ pub(in crate::drill) fn run_dropping(volumes: &Volumes, seed: u64) -> Result<Row
 
 /// A cell in which a byte of the origin alone is another.
 #[cfg(test)]
-pub(in crate::drill) fn run_altered(volumes: &Volumes, seed: u64) -> Result<Row, String> {
+pub fn run_altered(volumes: &Volumes, seed: u64) -> Result<Row, String> {
     let altered = Canary {
         altered: true,
         ..Canary::default()
