@@ -136,7 +136,7 @@ pub enum Command {
               value_parser = PossibleValuesParser::new(POLICIES.iter().map(|(name, _)| *name)))]
         policy: String,
     },
-    /// Pull parts of a mirrored server, put them back, and check every byte
+    /// Pull parts of arrays and of write-back volumes, put them back, and check every byte
     Drill(commands::drill::Drill),
     /// Run verification campaigns and experiments
     #[command(subcommand)]

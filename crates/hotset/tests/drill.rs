@@ -16,6 +16,15 @@ fn every_drill_is_survived_in_both_worlds() {
     survived(&[], 24);
 }
 
+#[test]
+fn a_write_back_volume_is_drilled_in_both_worlds() {
+    if let Some(why) = lab::drill::DriveKind::Loop.obstacle() {
+        println!("skipped: {why}");
+        return;
+    }
+    survived(&["--set-up", "write-back"], 28);
+}
+
 /// A RAID 10 that loses half of itself, of which a spare takes a place.
 fn raid10_with_a_spare(place: &Place) -> String {
     let mut text = String::from("[[listen]]\nunix = '/nonexistent/nbd'\n");

@@ -165,6 +165,12 @@ impl Machine {
         }
     }
 
+    /// The disk behind `path` loses what it has not made durable and goes on, as a server that is
+    /// killed and found again.
+    pub fn forget(&self, path: &str) {
+        self.control.forget(self.place(path).target());
+    }
+
     /// The power goes, and is back for whoever starts next.
     pub fn cut_power(&self) {
         self.places

@@ -28,8 +28,10 @@ impl<P: Device> Inner<P> {
         let (segment, from) = (cursor.segment, cursor.offset);
         let first = slot * SEGMENT_BLOCKS;
         let mut found = Vec::new();
+        // One may be lost meanwhile, and is not to be tried twice.
+        let copies = self.readable();
         let data = self.memory((used - from) as usize * BLOCK_BYTES).await;
-        let mut data = self.read_area(first + from, data, 0).await;
+        let mut data = self.read_area(copies[0], first + from, data).await;
         while cursor.number < limit && cursor.offset < used {
             let (number, offset) = (cursor.number, cursor.offset);
             let at = (offset - from) as usize * BLOCK_BYTES;
@@ -38,7 +40,7 @@ impl<P: Device> Inner<P> {
                 None => {
                     // The other copy of all that is left of the segment.
                     let other = self.memory(data.len()).await;
-                    let other = self.read_area(first + from, other, 1).await;
+                    let other = self.read_area(copies[1], first + from, other).await;
                     match sound(&other[at..], number, segment, self) {
                         Some(record) => {
                             let end = at + record.blocks() as usize * BLOCK_BYTES;
@@ -65,20 +67,22 @@ impl<P: Device> Inner<P> {
         Ok(found)
     }
 
-    /// Blocks of the area from a copy, `skip` others after the first; zeroes if it cannot.
-    async fn read_area(&self, at: u32, buf: Buf, skip: usize) -> Buf {
-        let online = self.copies.online();
-        let lost = (0..2).filter(|copy| self.copies.areas[*copy].is_some());
-        let mut copies: Vec<usize> = online.collect();
-        copies.extend(lost);
-        copies.dedup();
-        let Some(copy) = copies.get(skip) else {
-            let mut buf = buf;
-            buf.fill(0);
-            return buf;
-        };
-        let (mut buf, read) = self.copies.read(*copy, at, buf).await;
-        if read.is_err() {
+    /// The copies that there are, those that take part first.
+    fn readable(&self) -> [Option<usize>; 2] {
+        let mut copies = [0, 1];
+        copies.sort_by_key(|copy| !self.copies.online().any(|online| online == *copy));
+        copies.map(|copy| self.copies.areas[copy].is_some().then_some(copy))
+    }
+
+    /// Blocks of the area from a copy; zeroes if it cannot.
+    async fn read_area(&self, copy: Option<usize>, at: u32, mut buf: Buf) -> Buf {
+        let mut read = false;
+        if let Some(copy) = copy {
+            let result;
+            (buf, result) = self.copies.read(copy, at, buf).await;
+            read = result.is_ok();
+        }
+        if !read {
             buf.fill(0);
         }
         buf

@@ -2,15 +2,19 @@
 
 use super::table::Table;
 use crate::Failure;
+use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use lab::drill::{self, DriveKind, Row, Setup};
 use std::path::PathBuf;
 
 #[derive(Args)]
 pub struct Drill {
-    /// Drill the arrays of this configuration, on drives of the drill's own, instead of the published set-up
-    #[arg(long, value_name = "FILE")]
+    /// Drill the arrays and the write-back volumes of this configuration, on drives of the drill's own, instead of a set-up
+    #[arg(long, value_name = "FILE", conflicts_with = "set_up")]
     config: Option<PathBuf>,
+    /// A set-up that is there: of a published evaluation of arrays, or a write-back volume
+    #[arg(long, value_name = "NAME", default_value = "published", value_parser = PossibleValuesParser::new(Setup::names()))]
+    set_up: String,
     /// Where the drills run
     #[arg(long = "where", value_enum, default_value_t = Place::Both)]
     place: Place,
@@ -52,16 +56,14 @@ enum Drives {
 pub fn run(command: &Drill) -> Result<(), Failure> {
     let setup = match &command.config {
         Some(file) => Setup::new(crate::configuration::read_alone(file)?),
-        None => Setup::published(),
+        None => Setup::named(&command.set_up),
     };
     let setup = setup.map_err(Failure::Usage)?;
-    let scenarios = setup.scenarios();
-    for why in &scenarios.not_run {
+    for why in setup.not_run() {
         eprintln!("not run: {why}");
     }
-    if scenarios.run.is_empty() {
-        let what =
-            "hotset: nothing can be taken from these arrays without stopping one; add redundancy";
+    if !setup.has_cells() {
+        let what = "hotset: nothing can be taken from this without stopping an array or a volume; add redundancy";
         return Err(Failure::Usage(what.into()));
     }
     let done = |row: &Row| {

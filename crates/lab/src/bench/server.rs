@@ -110,10 +110,18 @@ impl Server {
         number.ok_or_else(|| io::Error::other("/proc/PID/io has another form"))
     }
 
+    /// Sends it a signal.
+    pub fn signal(&self, signal: libc::c_int) -> io::Result<()> {
+        // SAFETY: no pointers are involved; the child has not been waited for.
+        match unsafe { libc::kill(self.child.id() as libc::pid_t, signal) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
     /// Ends it in order, and waits for that.
     pub fn stop(mut self) -> io::Result<()> {
-        // SAFETY: no pointers are involved; the child has not been waited for.
-        unsafe { libc::kill(self.child.id() as libc::pid_t, libc::SIGTERM) };
+        self.signal(libc::SIGTERM)?;
         let status = self.child.wait()?;
         match status.success() {
             true => Ok(()),

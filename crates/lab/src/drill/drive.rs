@@ -84,6 +84,16 @@ impl Drive {
         Ok(Drive { server, attached })
     }
 
+    /// Leaves what is asked of it without an answer.
+    pub(super) fn stop(&self) -> Result<(), String> {
+        self.server.signal(libc::SIGSTOP).map_err(to_message)
+    }
+
+    /// Answers it.
+    pub(super) fn go_on(&self) -> Result<(), String> {
+        self.server.signal(libc::SIGCONT).map_err(to_message)
+    }
+
     /// Pulls it: what is in flight to it, or asked of it later, fails.
     pub(super) fn pull(self) -> Result<(), String> {
         if let Some((attached, link)) = self.attached {

@@ -2,21 +2,54 @@
 //!
 //! Each worker has blocks of its own, so that what a block must hold is known at
 //! any time. A write that failed may have happened or not.
+//!
+//! Invariant: while reads are narrowed, none is asked for that an origin would have to answer.
 
 use block::{BoxDevice, Device, Env, Fua, IoResult, Lba, Nanos, SECTOR_BYTES};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// The unit of the load.
-const BLOCK_BYTES: usize = 4096;
+pub const BLOCK_BYTES: usize = 4096;
 /// Blocks of one transfer when all content is written or read.
 const RUN_BLOCKS: u64 = 64;
 /// Requests at one time on each volume.
 const WORKERS: u64 = 4;
-/// What a worker rests between requests.
-const REST: Nanos = Nanos::from_millis(1);
+/// How often the end of the workers is looked for.
+const LOOK: Nanos = Nanos::from_millis(1);
 /// The width of a point of the time line.
 pub const POINT: Nanos = Nanos::from_millis(250);
+
+/// How clients go about it.
+#[derive(Clone, Copy)]
+pub struct Habit {
+    /// What a worker rests between requests.
+    pub rest: Nanos,
+    /// One of so many requests is a flush; none is, if 0.
+    pub flush_every: u32,
+    /// Blocks at the beginning of a volume that are only read once they are filled.
+    pub quiet_blocks: u64,
+}
+
+impl Default for Habit {
+    fn default() -> Habit {
+        Habit {
+            rest: Nanos::from_millis(1),
+            flush_every: 0,
+            quiet_blocks: 0,
+        }
+    }
+}
+
+/// What clients may read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Reads {
+    All,
+    /// What is only read.
+    Quiet,
+    /// That, and what was written since.
+    Since(Nanos),
+}
 
 /// What was seen.
 #[derive(Clone, Debug, Default)]
@@ -37,12 +70,32 @@ pub struct Seen {
 struct Held {
     version: u32,
     maybe: Option<u32>,
+    /// When that version was acknowledged.
+    written: Nanos,
+}
+
+impl Held {
+    /// A version was written, or may have been.
+    fn write(&mut self, version: u32, acknowledged: bool, now: Nanos) {
+        *self = match acknowledged {
+            true => Held {
+                version,
+                maybe: None,
+                written: now,
+            },
+            false => Held {
+                maybe: Some(version),
+                ..*self
+            },
+        };
+    }
 }
 
 /// A volume, and what is known of it.
 struct Volume {
     number: u64,
-    device: BoxDevice,
+    /// While it is served.
+    device: RefCell<Option<BoxDevice>>,
     blocks: u64,
     held: RefCell<Vec<Held>>,
 }
@@ -50,7 +103,9 @@ struct Volume {
 /// The load of one drill.
 pub struct Load {
     env: Env,
+    habit: Habit,
     volumes: Vec<Rc<Volume>>,
+    reads: Cell<Reads>,
     pub seen: RefCell<Seen>,
     began: Cell<Nanos>,
     running: Cell<bool>,
@@ -63,6 +118,24 @@ fn content(volume: u64, block: u64, version: u32, out: &mut [u8]) {
 }
 
 impl Volume {
+    fn device(&self) -> BoxDevice {
+        let device = self.device.borrow();
+        device.clone().expect("it is served")
+    }
+
+    /// The content of the blocks from `first` on, each a version later than `later` says.
+    fn fill(&self, first: u64, later: u32, buf: &mut [u8]) {
+        let held = self.held.borrow();
+        for (block, out) in (first..).zip(buf.chunks_mut(BLOCK_BYTES)) {
+            content(
+                self.number,
+                block,
+                held[block as usize].version + later,
+                out,
+            );
+        }
+    }
+
     /// Bytes of `data`, read from `block`, that are not what they must be.
     fn wrong(&self, block: u64, data: &[u8]) -> u64 {
         let held = self.held.borrow()[block as usize];
@@ -78,18 +151,20 @@ impl Volume {
 }
 
 impl Load {
-    pub fn new(env: Env, devices: Vec<BoxDevice>) -> Rc<Load> {
+    pub fn new(env: Env, habit: Habit, devices: Vec<BoxDevice>) -> Rc<Load> {
         let volume = |(number, device): (usize, BoxDevice)| {
             let blocks = device.geometry().sectors.bytes() / BLOCK_BYTES as u64;
             Rc::new(Volume {
                 number: number as u64,
-                device,
+                device: RefCell::new(Some(device)),
                 blocks,
                 held: RefCell::new(vec![Held::default(); blocks as usize]),
             })
         };
         Rc::new(Load {
             env,
+            habit,
+            reads: Cell::new(Reads::All),
             volumes: devices.into_iter().enumerate().map(volume).collect(),
             seen: RefCell::default(),
             began: Cell::new(Nanos::ZERO),
@@ -98,50 +173,121 @@ impl Load {
         })
     }
 
+    /// Nothing is served any more.
+    pub fn detach(&self) {
+        self.volumes
+            .iter()
+            .for_each(|volume| *volume.device.borrow_mut() = None);
+    }
+
+    /// The same volumes are served again, by others.
+    pub fn attach(&self, devices: Vec<BoxDevice>) {
+        for (volume, device) in self.volumes.iter().zip(devices) {
+            *volume.device.borrow_mut() = Some(device);
+        }
+    }
+
+    /// Clients read no more than `reads` from their next request on.
+    pub fn narrow(&self, reads: Reads) {
+        self.reads.set(reads);
+    }
+
+    fn may_read(&self, volume: &Volume, block: u64) -> bool {
+        let quiet = block < self.habit.quiet_blocks;
+        match self.reads.get() {
+            Reads::All => true,
+            Reads::Quiet => quiet,
+            Reads::Since(at) => quiet || volume.held.borrow()[block as usize].written >= at,
+        }
+    }
+
     /// Writes all content for the first time.
     pub async fn fill(&self) -> IoResult {
         for volume in &self.volumes {
             for first in (0..volume.blocks).step_by(RUN_BLOCKS as usize) {
                 let blocks = RUN_BLOCKS.min(volume.blocks - first);
                 let mut buf = self.env.pool.get(blocks as usize * BLOCK_BYTES).await;
-                for (block, out) in (first..).zip(buf.chunks_mut(BLOCK_BYTES)) {
-                    content(volume.number, block, 0, out);
-                }
+                volume.fill(first, 0, &mut buf);
                 let at = Lba(first * BLOCK_BYTES as u64 / SECTOR_BYTES);
-                volume.device.write(at, buf.share(), Fua::No).await?;
+                volume.device().write(at, buf.share(), Fua::No).await?;
             }
-            volume.device.flush().await?;
+            volume.device().flush().await?;
         }
         Ok(())
     }
 
-    /// Reads all content and compares it.
+    /// A client comes, writes the last blocks of each volume, flushes and leaves.
+    pub async fn visit(&self) {
+        for volume in &self.volumes {
+            let first = volume.blocks.saturating_sub(RUN_BLOCKS);
+            let mut buf = self
+                .env
+                .pool
+                .get((volume.blocks - first) as usize * BLOCK_BYTES)
+                .await;
+            volume.fill(first, 1, &mut buf);
+            let at = Lba(first * BLOCK_BYTES as u64 / SECTOR_BYTES);
+            let began = self.env.timer.now();
+            let result = volume.device().write(at, buf.share(), Fua::No).await;
+            let written = self.ended(began, result);
+            for held in &mut volume.held.borrow_mut()[first as usize..] {
+                held.write(held.version + 1, written, self.env.timer.now());
+            }
+        }
+        self.flush().await;
+    }
+
+    /// Flushes every volume.
+    pub async fn flush(&self) {
+        for volume in &self.volumes {
+            let began = self.env.timer.now();
+            let result = volume.device().flush().await;
+            self.ended(began, result);
+        }
+    }
+
+    /// Reads all content that may be read, and compares it.
     pub async fn verify(&self) {
         for volume in &self.volumes {
             for first in (0..volume.blocks).step_by(RUN_BLOCKS as usize) {
                 let blocks = RUN_BLOCKS.min(volume.blocks - first);
+                if (first..first + blocks).any(|block| !self.may_read(volume, block)) {
+                    continue;
+                }
                 let buf = self.env.pool.get(blocks as usize * BLOCK_BYTES).await;
                 let at = Lba(first * BLOCK_BYTES as u64 / SECTOR_BYTES);
                 let began = self.env.timer.now();
-                let (buf, result) = volume.device.read(at, buf).await;
+                let (buf, result) = volume.device().read(at, buf).await;
                 if self.ended(began, result) {
                     for (block, data) in (first..).zip(buf.chunks(BLOCK_BYTES)) {
-                        self.compare(volume, block, data);
+                        self.compare(volume, block, data, "volume");
                     }
                 }
             }
         }
     }
 
+    /// Compares what the origin of each volume holds by itself.
+    pub fn verify_origins(&self, images: &[Vec<u8>]) {
+        for (volume, image) in self.volumes.iter().zip(images) {
+            let blocks = image.chunks_exact(BLOCK_BYTES).take(volume.blocks as usize);
+            let missing = volume.blocks - blocks.len() as u64;
+            self.seen.borrow_mut().wrong_bytes += missing * BLOCK_BYTES as u64;
+            for (block, data) in (0..).zip(blocks) {
+                self.compare(volume, block, data, "the origin of volume");
+            }
+        }
+    }
+
     /// Notes what is wrong of a block that was read.
-    fn compare(&self, volume: &Volume, block: u64, data: &[u8]) {
+    fn compare(&self, volume: &Volume, block: u64, data: &[u8], whose: &str) {
         let wrong = volume.wrong(block, data);
         if wrong > 0 {
             let mut seen = self.seen.borrow_mut();
             seen.wrong_bytes += wrong;
             let what = || {
                 format!(
-                    "{wrong} bytes of block {block} of volume {} are wrong",
+                    "{wrong} bytes of block {block} of {whose} {} are wrong",
                     volume.number
                 )
             };
@@ -198,45 +344,43 @@ impl Load {
     pub async fn stop(&self) {
         self.running.set(false);
         while self.workers.get() > 0 {
-            self.env.timer.sleep(REST).await;
+            self.env.timer.sleep(LOOK).await;
         }
     }
 
     async fn work(&self, volume: &Volume, worker: u64) {
+        let (device, habit) = (volume.device(), self.habit);
         let mut rng = fastrand::Rng::with_seed(worker);
         while self.running.get() {
+            if habit.flush_every > 0 && rng.u32(0..habit.flush_every) == 0 {
+                let began = self.env.timer.now();
+                let result = device.flush().await;
+                self.ended(began, result);
+            }
             let block = rng.u64(0..volume.blocks / WORKERS) * WORKERS + worker;
             let at = Lba(block * BLOCK_BYTES as u64 / SECTOR_BYTES);
             let mut buf = self.env.pool.get(BLOCK_BYTES).await;
-            let is_read = rng.bool();
+            let is_read = rng.bool() && self.may_read(volume, block);
             let began = self.env.timer.now();
-            if is_read {
-                let (buf, result) = volume.device.read(at, buf).await;
+            if is_read || block < habit.quiet_blocks {
+                let (buf, result) = device.read(at, buf).await;
                 if self.ended(began, result) {
-                    self.compare(volume, block, &buf);
+                    self.compare(volume, block, &buf, "volume");
                     self.point(true);
                 }
             } else {
                 let held = volume.held.borrow()[block as usize];
                 let version = held.version.max(held.maybe.unwrap_or(0)) + 1;
                 content(volume.number, block, version, &mut buf);
-                let result = volume.device.write(at, buf.share(), Fua::No).await;
+                let result = device.write(at, buf.share(), Fua::No).await;
                 let written = self.ended(began, result);
-                volume.held.borrow_mut()[block as usize] = match written {
-                    true => Held {
-                        version,
-                        maybe: None,
-                    },
-                    false => Held {
-                        maybe: Some(version),
-                        ..held
-                    },
-                };
+                let now = self.env.timer.now();
+                volume.held.borrow_mut()[block as usize].write(version, written, now);
                 if written {
                     self.point(false);
                 }
             }
-            self.env.timer.sleep(REST).await;
+            self.env.timer.sleep(habit.rest).await;
         }
     }
 }

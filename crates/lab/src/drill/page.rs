@@ -13,7 +13,7 @@ const TEXT: (&str, i32) = ("sans-serif", 14);
 /// The page.
 pub fn page(setup: &Setup, rows: &[Row]) -> Result<String, Box<dyn Error>> {
     let about = format!(
-        "{}. Parts of one controller are pulled and come back; every byte is read back and compared.",
+        "{}. Parts are pulled and come back; every byte is read back and compared.",
         setup.about()
     );
     let mut page = Page::new("Availability drills", &about);
@@ -23,15 +23,16 @@ pub fn page(setup: &Setup, rows: &[Row]) -> Result<String, Box<dyn Error>> {
         .iter()
         .map(|row| row.longest_stall_ms)
         .fold(0.0, f64::max);
+    let limit = rows
+        .iter()
+        .map(|row| row.detail.limit_ms)
+        .fold(0.0, f64::max);
     page.facts(&[
         ("cells", rows.len().to_string()),
         ("errors", errors.to_string()),
         ("wrong bytes", wrong.to_string()),
         ("longest stall", format!("{longest:.0} ms")),
-        (
-            "detection time",
-            format!("{} ms", setup.detection().0 / 1_000_000),
-        ),
+        ("longest stall allowed", format!("{limit:.0} ms")),
     ]);
     let failed = rows.iter().filter(|row| !row.is_right());
     let failed = failed.map(|row| {
@@ -39,11 +40,11 @@ pub fn page(setup: &Setup, rows: &[Row]) -> Result<String, Box<dyn Error>> {
         format!("{}: {why}", title(row))
     });
     page.warnings(&failed.collect::<Vec<_>>());
-    let not_run = setup.scenarios().not_run;
+    let not_run = setup.not_run();
     if !not_run.is_empty() {
         let not_run = not_run.into_iter().map(|why| (vec![why], false));
         let not_run = table(&["not run"], &not_run.collect::<Vec<_>>(), &[]);
-        page.section("What these arrays cannot survive", &not_run);
+        page.section("What this set-up cannot survive", &not_run);
     }
     let cells = rows.iter().map(|row| {
         let cells = vec![
@@ -78,15 +79,15 @@ pub fn page(setup: &Setup, rows: &[Row]) -> Result<String, Box<dyn Error>> {
             ([name.clone()].into_iter().chain(rates).collect(), false)
         });
         let head = [
-            "member",
+            "part",
             "reads/s before",
             "writes/s before",
             "reads/s without",
             "writes/s without",
         ];
         let members = table(&head, &members.collect::<Vec<_>>(), &[]);
-        let text = "Reads (first colour) and writes a second of clients; the lines mark the loss, the return, and the \
-                    end of the rebuild.";
+        let text = "Reads (first colour) and writes a second of clients; the lines mark the loss, the return, and when \
+                    all was whole again.";
         page.section(
             &title(row),
             &format!("{chart}<p class=\"soft\">{text}</p>{members}"),

@@ -1,17 +1,17 @@
 //! The script of every cell, in whichever world it is played.
 
-use super::load::Load;
+use super::load::{Habit, Load};
 use super::row::{Detail, Row, to_message};
 use super::setup::{Cell, Setup};
 use block::{BoxDevice, Env, Nanos, Timer};
 
 /// The load before something is pulled.
-const BEFORE: Nanos = Nanos::from_secs(1);
+pub(super) const BEFORE: Nanos = Nanos::from_secs(1);
 
-/// How long arrays may take to be whole again.
-const SETTLE_MAX: Nanos = Nanos::from_secs(120);
+/// How long it may take until all is whole again.
+pub(super) const SETTLE_MAX: Nanos = Nanos::from_secs(120);
 
-/// Members of arrays with their reads and writes so far.
+/// Members of arrays, or drives, with their reads and writes so far.
 pub(super) type Counts = Vec<(String, u64, u64)>;
 
 /// The world that a drill runs in.
@@ -59,7 +59,7 @@ pub(super) async fn play(
     place: &'static str,
 ) -> Result<Row, String> {
     let timer = &env.timer;
-    let load = Load::new(env.clone(), volumes);
+    let load = Load::new(env.clone(), Habit::default(), volumes);
     load.fill().await.map_err(to_message)?;
     let began = timer.now();
     let mut snapshots = vec![site.counts().await?];
@@ -141,7 +141,11 @@ async fn settle(timer: &Timer, site: &impl Site) -> Result<bool, String> {
 }
 
 /// What members did a second, before the loss and during it.
-fn rates(snapshots: &[Counts], before_s: f64, away_s: f64) -> Vec<(String, [f64; 2], [f64; 2])> {
+pub(super) fn rates(
+    snapshots: &[Counts],
+    before_s: f64,
+    away_s: f64,
+) -> Vec<(String, [f64; 2], [f64; 2])> {
     let find = |counts: &Counts, name: &str| {
         let found = counts.iter().find(|(n, ..)| n == name);
         found.map_or((0, 0), |(_, reads, writes)| (*reads, *writes))

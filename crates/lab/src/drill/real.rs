@@ -3,29 +3,21 @@
 
 use super::drive::{Drive, Kind, image};
 use super::play::{Counts, Site, look, play};
+use super::remote::{Daemon, Remote, beside};
 use super::row::{Row, to_message};
 use super::setup::{Cell, Setup};
-use block::{Address, BoxDevice, Env, Nanos};
-use control::client::Client;
+use block::{Address, BoxDevice};
 use control::config::Name;
 use control::protocol::Request;
 use control::status::Array;
-use shard::{Local, run_alone};
-use std::cell::RefCell;
+use shard::Local;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use std::time::{Duration, Instant};
-use testbed::tools::bound;
-use uring::{Options, Uring, UringDriver};
-
-/// How long a daemon may take to serve.
-const START_MAX: Duration = Duration::from_secs(60);
-/// How often an answer of the helper thread is looked for.
-const LOOK: Nanos = Nanos::from_millis(2);
+use std::time::Duration;
+use uring::UringDriver;
 
 /// The drives that are not pulled.
 type Drives = BTreeMap<Name, Drive>;
@@ -37,16 +29,6 @@ pub struct Stage {
     kind: Kind,
     drives: Mutex<Drives>,
     daemon: Daemon,
-}
-
-struct Daemon(Child);
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 impl Stage {
@@ -81,58 +63,26 @@ impl Stage {
                 return Err(format!("array {array} cannot be made: {message}"));
             }
         }
-        let log = File::create(directory.join("log")).map_err(to_message)?;
-        let mut daemon = bound(program);
-        daemon.args(["serve", "--config"]).arg(&config);
-        daemon.stdin(Stdio::null()).stderr(log);
-        let daemon = Daemon(daemon.spawn().map_err(to_message)?);
-        let stage = Stage {
+        let daemon = Daemon::start(program, &directory)?;
+        Ok(Stage {
             setup: setup.clone(),
             directory,
             kind,
             drives: Mutex::new(drives),
             daemon,
-        };
-        let began = Instant::now();
-        while stage.arrays().is_err() {
-            if began.elapsed() > START_MAX {
-                let log = fs::read_to_string(stage.directory.join("log")).unwrap_or_default();
-                let number = stage.daemon.0.id();
-                return Err(format!(
-                    "the daemon {number} does not serve: {}",
-                    log.trim()
-                ));
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        Ok(stage)
-    }
-
-    fn client(&self) -> Result<Client, String> {
-        Client::connect(&self.directory.join("control")).map_err(to_message)
+        })
     }
 
     fn arrays(&self) -> Result<Vec<Array>, String> {
-        Ok(self.client()?.status().map_err(to_message)?.arrays)
+        Ok(self.daemon.status()?.arrays)
     }
 
     /// Runs one cell.
     pub fn run(&self, cell: Cell) -> Result<Row, String> {
-        let (jobs, of_load) = channel();
-        let (answers, to_load) = channel();
         let socket = self.directory.join("nbd").display().to_string();
-        std::thread::scope(|scope| {
-            let plan = (self.setup.clone(), cell.clone());
-            let load = scope.spawn(move || client(socket, plan, jobs, to_load));
-            // Ends when the load has, and has dropped its end.
-            for job in of_load {
-                let answer = self.carry_out(&cell, job);
-                if answers.send(answer).is_err() {
-                    break;
-                }
-            }
-            load.join().map_err(|_| "the load panicked".to_owned())?
-        })
+        let plan = (self.setup.clone(), cell.clone());
+        let script = async move |local, other| live(local, Other(other), socket, plan).await;
+        beside(script, |job| self.carry_out(&cell, job))
     }
 
     fn carry_out(&self, cell: &Cell, job: Job) -> Result<Answer, String> {
@@ -180,7 +130,10 @@ impl Stage {
             array: array.to_owned(),
             repair: false,
         };
-        self.client()?.command(&request).map_err(to_message)?;
+        self.daemon
+            .client()?
+            .command(&request)
+            .map_err(to_message)?;
         loop {
             let arrays = self.arrays()?;
             let found = arrays.into_iter().find(|found| found.name == array);
@@ -211,77 +164,39 @@ struct Answer {
     differ: Vec<(String, u64)>,
 }
 
-/// The other thread, as the script sees it.
-struct Remote {
-    env: Env,
-    jobs: Sender<Job>,
-    answers: RefCell<Receiver<Result<Answer, String>>>,
-}
+/// The thread with the servers, as the script sees it.
+struct Other(Remote<Job, Answer>);
 
-impl Remote {
-    async fn ask(&self, job: Job) -> Result<Answer, String> {
-        self.jobs.send(job).map_err(to_message)?;
-        loop {
-            let answer = self.answers.borrow().try_recv();
-            match answer {
-                Ok(answer) => return answer,
-                Err(TryRecvError::Empty) => self.env.timer.sleep(LOOK).await,
-                Err(TryRecvError::Disconnected) => return Err("the drill was ended".into()),
-            }
-        }
-    }
-}
-
-impl Site for Remote {
+impl Site for Other {
     async fn pull(&self) -> Result<(), String> {
-        self.ask(Job::Pull).await.map(drop)
+        self.0.ask(Job::Pull).await.map(drop)
     }
     async fn give_back(&self) -> Result<(), String> {
-        self.ask(Job::GiveBack).await.map(drop)
+        self.0.ask(Job::GiveBack).await.map(drop)
     }
     async fn is_whole(&self) -> Result<bool, String> {
-        Ok(self.ask(Job::Look).await?.whole)
+        Ok(self.0.ask(Job::Look).await?.whole)
     }
     async fn scrub(&self) -> Result<Vec<(String, u64)>, String> {
-        Ok(self.ask(Job::Scrub).await?.differ)
+        Ok(self.0.ask(Job::Scrub).await?.differ)
     }
     async fn counts(&self) -> Result<Counts, String> {
-        Ok(self.ask(Job::Look).await?.counts)
+        Ok(self.0.ask(Job::Look).await?.counts)
     }
-}
-
-type Ends = (Sender<Job>, Receiver<Result<Answer, String>>);
-
-/// The client's whole life on a thread of its own.
-fn client(
-    socket: String,
-    plan: (Setup, Cell),
-    jobs: Sender<Job>,
-    answers: Receiver<Result<Answer, String>>,
-) -> Result<Row, String> {
-    let mut host = Uring::new(Options::default()).map_err(to_message)?;
-    let work = async move |local| live(local, &socket, &plan, (jobs, answers)).await;
-    let ended = run_alone(&mut host, work);
-    ended.unwrap_or_else(|| Err("the load did not end".into()))
 }
 
 async fn live(
     local: Local<UringDriver>,
-    socket: &str,
-    (setup, cell): &(Setup, Cell),
-    (jobs, answers): Ends,
+    other: Other,
+    socket: String,
+    (setup, cell): (Setup, Cell),
 ) -> Result<Row, String> {
     let mut volumes = Vec::new();
     for array in setup.volumes() {
         let export = array.name.as_str();
-        let options = nbd::client::Options::new(Address::Unix(socket.into()), export);
+        let options = nbd::client::Options::new(Address::Unix(socket.clone().into()), export);
         let client = nbd::client::Client::connect(local.env(), local.connector(), options);
         volumes.push(BoxDevice::new(client.await.map_err(to_message)?));
     }
-    let site = Remote {
-        env: local.env(),
-        jobs,
-        answers: RefCell::new(answers),
-    };
-    play(local.env(), volumes, &site, setup, cell, "real").await
+    play(local.env(), volumes, &other, &setup, &cell, "real").await
 }

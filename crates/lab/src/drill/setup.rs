@@ -1,8 +1,11 @@
-//! What is drilled: the arrays of a configuration, on drives of the drill's own.
+//! What is drilled: the arrays and the write-back volumes of a configuration, on drives of the
+//! drill's own.
 //!
-//! Not here: the user's devices, of which only names and controllers count.
+//! Not here: the user's devices, of which only names and controllers count; what is drilled of
+//! volumes (`write_back`).
 
 use super::row::to_message;
+use super::write_back::Volumes;
 use block::{Nanos, SECTOR_BYTES, Sectors};
 use control::check::{check_alone, domain, survives};
 use control::config::{Array, Config, Device, Name};
@@ -16,45 +19,52 @@ pub(super) struct Cell {
     pub(super) io: bool,
 }
 
-/// The set-up of the published evaluation.
-const PUBLISHED: &str = include_str!("published.toml");
+/// Configurations that are drilled by their names; without one, the first.
+const SETUPS: [(&str, &str); 2] = [
+    ("published", include_str!("published.toml")),
+    ("write-back", include_str!("write_back.toml")),
+];
 /// The least size of a drive.
 const DRIVE_MIB: u64 = 6;
 /// How much longer than the detection time parts stay away.
 const LONGER: Nanos = Nanos::from_secs(1);
 
-/// The arrays of a configuration.
+/// The arrays and the write-back volumes of a configuration.
 #[derive(Clone)]
 pub struct Setup {
     config: Config,
     /// Those within others first.
     arrays: Vec<Array>,
+    write_back: Volumes,
 }
 
 /// Something to pull.
 #[derive(Clone, Debug)]
-pub struct Scenario {
+pub(super) struct Scenario {
     /// What it is.
-    pub name: String,
+    pub(super) name: String,
     /// Of which controller.
-    pub side: String,
+    pub(super) side: String,
     /// The drives.
-    pub drives: Vec<Name>,
+    pub(super) drives: Vec<Name>,
 }
 
 /// What there is to run, and a sentence for each that no array could survive.
-pub struct Scenarios {
+struct Scenarios {
     /// Those that are run.
-    pub run: Vec<Scenario>,
+    run: Vec<Scenario>,
     /// Those that are not, and why.
-    pub not_run: Vec<String>,
+    not_run: Vec<String>,
 }
 
 impl Setup {
-    /// The arrays of a configuration that agrees with itself.
+    /// Those of a configuration that agrees with itself.
     pub fn new(config: Config) -> Result<Setup, String> {
-        if config.arrays.is_empty() {
-            return Err("hotset: the configuration has no [[array]] to be drilled; add one".into());
+        let write_back = Volumes::new(config.clone());
+        if config.arrays.is_empty() && write_back.is_empty() {
+            let what = "hotset: the configuration has no [[array]] and no [[volume]] that is \
+                        write-back to be drilled; add one";
+            return Err(what.into());
         }
         let mut left = config.arrays.clone();
         let mut arrays: Vec<Array> = Vec::new();
@@ -68,13 +78,29 @@ impl Setup {
             arrays.extend(now);
             left = later;
         }
-        Ok(Setup { config, arrays })
+        Ok(Setup {
+            config,
+            arrays,
+            write_back,
+        })
     }
 
-    /// The set-up of the published evaluation.
-    pub fn published() -> Result<Setup, String> {
-        let config = check_alone(PUBLISHED, &[]);
+    /// The names of set-ups that are there.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        SETUPS.iter().map(|(name, _)| *name)
+    }
+
+    /// The set-up of that name.
+    pub fn named(name: &str) -> Result<Setup, String> {
+        let found = SETUPS.iter().find(|(known, _)| *known == name);
+        let (_, text) = found.ok_or_else(|| format!("hotset: no set-up is named {name:?}"))?;
+        let config = check_alone(*text, &[]);
         Setup::new(config.map_err(|problems| problems.iter().map(to_message).collect::<String>())?)
+    }
+
+    /// The write-back volumes.
+    pub(super) fn write_back(&self) -> &Volumes {
+        &self.write_back
     }
 
     /// The arrays, those within others first.
@@ -173,7 +199,7 @@ impl Setup {
     }
 
     /// One line.
-    pub fn about(&self) -> String {
+    pub(super) fn about(&self) -> String {
         let each = self.arrays.iter().map(|array| {
             let members: Vec<&str> = array.members.value.iter().map(Name::as_str).collect();
             format!(
@@ -183,7 +209,19 @@ impl Setup {
                 members.join(", ")
             )
         });
-        each.collect::<Vec<_>>().join("; ")
+        let all: Vec<_> = each.chain(self.write_back.about()).collect();
+        all.join("; ")
+    }
+
+    /// Whether there is anything to run.
+    pub fn has_cells(&self) -> bool {
+        !self.scenarios().run.is_empty() || !self.write_back.scenarios().0.is_empty()
+    }
+
+    /// What is not run, and why: a sentence for each.
+    pub fn not_run(&self) -> Vec<String> {
+        let arrays = self.scenarios().not_run;
+        [arrays, self.write_back.scenarios().1].concat()
     }
 
     fn survives(&self, volume: &Array, lost: &[Name]) -> bool {
@@ -201,7 +239,7 @@ impl Setup {
 
     /// For each controller in turn: two drives of one group, or a single drive of
     /// what cannot lose two; and all of its drives.
-    pub fn scenarios(&self) -> Scenarios {
+    fn scenarios(&self) -> Scenarios {
         let sides: BTreeSet<String> = self
             .drives()
             .iter()
@@ -326,7 +364,7 @@ pub mod tests {
 
     #[test]
     fn the_published_set_up_has_twelve_cells() {
-        let published = Setup::published().unwrap();
+        let published = Setup::named("published").unwrap();
         assert_eq!(published.cells().len(), 12);
         assert_eq!(published.scenarios().not_run, Vec::<String>::new());
         assert_eq!(published.drives().len(), 16);
