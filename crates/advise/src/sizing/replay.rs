@@ -369,7 +369,7 @@ mod tests {
             op,
             offset_bytes: i % lines * 7919 % 100_000 * 65536,
             len_bytes: 8192,
-            volume: 0,
+            ..Record::default()
         };
         (0..count).map(record).collect()
     }
