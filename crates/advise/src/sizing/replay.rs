@@ -11,10 +11,8 @@
 //! the origin is called saturated. It also waits while fills are far behind, so
 //! that memory is bounded however slow the pool is.
 
-mod array;
-
 use super::Estimate;
-use array::{Array, ID_BITS};
+use crate::array::{Array, ID_BITS};
 use block::{Extent, IoResult, Lba, Nanos, Sectors};
 use hdrhistogram::Histogram;
 use policy::{Instruction, Key, Parts, Policy, Unpinned, registry};
