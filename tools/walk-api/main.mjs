@@ -45,17 +45,18 @@ const walked = new Set();
 async function check(method, path, response) {
   const operation = spec.paths[path]?.[method.toLowerCase()];
   if (!operation) end(`${method} ${path} is not in the specification`);
-  if (!operation.responses[response.status]) {
+  const status = response.ok ? `${response.status}` : "default";
+  if (!operation.responses[status]) {
     end(`${method} ${path}: answered ${response.status}: ${await response.text()}`);
   }
   walked.add(`${method} ${path}`);
-  const kinds = Object.keys(operation.responses[response.status].content ?? {});
+  const kinds = Object.keys(operation.responses[status].content ?? {});
   if (kinds.length === 0) return;
   const kind = response.headers.get("content-type");
   if (!kinds.includes(kind)) end(`${method} ${path}: ${kind}, not ${kinds}`);
   if (kind !== "application/json") return;
   const at = (part) => part.replaceAll("~", "~0").replaceAll("/", "~1");
-  const place = ["paths", path, method.toLowerCase(), "responses", `${response.status}`, "content", kind, "schema"];
+  const place = ["paths", path, method.toLowerCase(), "responses", status, "content", kind, "schema"];
   const fits = ajv.getSchema(`spec#/${place.map(at).map(encodeURIComponent).join("/")}`);
   if (!fits(await response.json())) end(`${method} ${path}: ${JSON.stringify(fits.errors)}`);
 }

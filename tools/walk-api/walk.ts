@@ -32,8 +32,8 @@ export async function walk(origin: string, token: string, files: Files, check: C
   client.setConfig({ baseUrl: origin, auth: () => token, throwOnError: true });
   const seen = async (method: string, path: string, response: Response) => check(method, path, response.clone());
   client.interceptors.response.use(async (response, request, options) => {
-    // What is refused is thrown, with what it says.
-    if (response.ok) await seen(request.method, options.url, response);
+    // What is refused is thrown, with what it says, unless that is what is walked.
+    if (response.ok || options.throwOnError === false) await seen(request.method, options.url, response);
     return response;
   });
 
@@ -86,6 +86,13 @@ export async function walk(origin: string, token: string, files: Files, check: C
     await api.scrub<true>({ path: { array }, body: { repair: false } });
     await api.cancel<true>({ path: { job: `scrub:${array}` } });
   });
+  // Only a volume that gives up a log pauses, and there is none.
+  const paused = await api.setPaused<false>({
+    path: { job: `scrub:${array}` },
+    body: { paused: true },
+    throwOnError: false,
+  });
+  if (paused.response?.status !== 409) throw new Error("a scrub was paused");
   // As it was, for who walks next.
   await put(`${files.prefix}-member`, { name: device });
 }

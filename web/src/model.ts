@@ -57,6 +57,7 @@ export interface ArrayState {
 /** Long work of the daemon. */
 export interface Job {
   name: string;
+  kind: string;
   state: string;
   percent: number | null;
   left_s: number | null;

@@ -5,8 +5,10 @@
 //!
 //! Not here: where profiles come from (`policy`), trace formats (`trace`), the command line.
 
+mod array;
 pub mod heatmap;
 pub mod page;
 pub mod replay;
 pub mod sizing;
 pub mod tracesim;
+pub mod writeback;

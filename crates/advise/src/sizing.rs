@@ -15,6 +15,7 @@ pub mod volume;
 pub use page::page;
 pub use price::{Cost, EXAMPLE as EXAMPLE_PRICES, PriceBook};
 
+use crate::writeback::WriteBack;
 use block::Nanos;
 use policy::profile::{Profile, Profiler, blocks, part_bytes};
 use serde::Serialize;
@@ -90,6 +91,8 @@ pub struct Advice {
     pub profile: Profile,
     /// What the costs were computed with.
     pub prices: PriceBook,
+    /// What write-back would bring; of a trace alone.
+    pub write_back: Option<WriteBack>,
 }
 
 /// What the advice is about.
@@ -192,6 +195,7 @@ pub fn advise(
         sizes: outcomes,
         profile,
         prices,
+        write_back: None,
     }
 }
 

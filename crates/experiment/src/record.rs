@@ -120,7 +120,8 @@ mod tests {
             assert!(records.len() > 100, "{name}: {}", records.len());
             assert!(records.is_sorted_by_key(|record| record.time), "{name}");
             assert_eq!(records[0].time, Nanos::ZERO, "{name}");
-            let writes = records.iter().any(|record| record.op == trace::Op::Write);
+            let requests = records.iter().filter(|record| !record.is_flush());
+            let writes = requests.clone().any(|record| record.op == trace::Op::Write);
             let has_writes = name.starts_with("perc") || name == "redskin";
             assert_eq!(writes, has_writes, "{name}");
             let volumes = records.iter().map(|record| record.volume).max();

@@ -39,7 +39,7 @@ fn write(path: &Path, requests: u64) {
             op: if i % 4 == 0 { Op::Write } else { Op::Read },
             offset_bytes: block * 4096,
             len_bytes: 4096,
-            volume: 0,
+            ..Record::default()
         };
         writer.write(&record).unwrap();
     }

@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::browser::Browser;
 use common::site::Site;
 use common::{Daemon, Place, Process, all, copy_out, hotset, noise, refused, run, tool, until};
 use serde_json::Value;
@@ -174,6 +175,58 @@ fn work_on_an_array_is_listed_and_cancelled() {
     assert!(log.contains("job replace:disk was cancelled"), "{log}");
 }
 
+/// Has the job pause and go on by the API and by the page, which only an operator may.
+fn paused_by_the_api(place: &Place, daemon: &Daemon<'_>) {
+    const PATH: &str = "/api/v1/jobs/detach:vol/paused";
+    let site = Site::start(place);
+    for (token, path, body, status, what) in [
+        (&site.reader, PATH, r#"{"paused": true}"#, 403, "look"),
+        (
+            &site.operator,
+            PATH,
+            r#"{"paused": 1}"#,
+            422,
+            "openapi.json",
+        ),
+        (&site.operator, PATH, "{}", 422, "paused"),
+        (
+            &site.operator,
+            "/api/v1/jobs/scrub:vol/paused",
+            r#"{"paused": true}"#,
+            409,
+            "no job scrub:vol goes on",
+        ),
+    ] {
+        let answer = site.with(token, "PUT", path, body);
+        assert!(
+            answer.status == status && answer.body.contains(what),
+            "{answer:?}"
+        );
+    }
+    let state = |wanted: &str| {
+        until(wanted, || {
+            job(daemon, "detach:vol").is_some_and(|job| job["state"] == wanted)
+        });
+    };
+    state("running");
+    site.operate("PUT", PATH, r#"{"paused": true}"#);
+    state("paused");
+    {
+        let mut browser = Browser::start();
+        browser.sign_in(&site);
+        browser.click("//nav//a[text()='Pools']");
+        let button = |name: &str| format!("//section[@aria-label='Jobs']//button[text()='{name}']");
+        browser.shows("section[aria-label='Jobs'] .state", "paused");
+        browser.click(&button("Resume"));
+        state("running");
+        browser.click(&button("Pause"));
+        browser.shows("section[aria-label='Jobs'] .state", "paused");
+    }
+    state("paused");
+    site.operate("PUT", PATH, r#"{"paused": false}"#);
+    state("running");
+}
+
 #[test]
 fn a_volume_that_is_to_give_up_its_log_keeps_it_when_that_is_cancelled() {
     let place = Place::new();
@@ -245,6 +298,7 @@ log = ["l0", "l1"]
     run(&mut place.command("job resume detach:vol"));
     let before = owed();
     until("the job to go on", || owed() < before);
+    paused_by_the_api(&place, &daemon);
     let cancelled = "job pause scrub:vol";
     refused(
         &mut place.command(cancelled),

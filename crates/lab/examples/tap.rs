@@ -48,7 +48,7 @@ impl Begin for Sink {
             op: Op::Read,
             offset_bytes: access.extent.start.byte(),
             len_bytes: access.extent.len.bytes() as u32,
-            volume: 0,
+            ..Record::default()
         });
     }
 }

@@ -6,7 +6,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use block::Nanos;
+use block::{Fua, Nanos};
 use control::config::Name;
 use control::protocol::Records;
 use filter::{Access, Begin, Tap, Verb};
@@ -23,7 +23,8 @@ impl Begin for Sink {
         let op = match access.verb {
             Verb::Read => Op::Read,
             Verb::Write | Verb::Zero => Op::Write,
-            Verb::Flush | Verb::Discard | Verb::Extents => return,
+            Verb::Flush => return self.0.push(&Record::flush(now, 0)),
+            Verb::Discard | Verb::Extents => return,
         };
         // A request of no bytes has no place in a trace; a longer one than fits
         // is as long as fits.
@@ -35,6 +36,7 @@ impl Begin for Sink {
                 offset_bytes: access.extent.start.byte(),
                 len_bytes: u32::try_from(len).unwrap_or(u32::MAX),
                 volume: 0,
+                forced: access.fua == Fua::Yes,
             });
         }
     }

@@ -16,7 +16,7 @@ pub(crate) use line::{
     Line, LineParser, fields, length, number, op, seconds, sectors, volume_of_name,
 };
 
-use crate::Record;
+use crate::{Op, Record};
 
 /// A trace format.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -128,6 +128,14 @@ impl Format {
         })
     }
 
+    /// Whether a trace of this format may have flushes and forced writes.
+    pub const fn has_flushes(self) -> bool {
+        matches!(
+            self,
+            Format::Csv | Format::Binary | Format::Parquet | Format::Blkparse
+        )
+    }
+
     /// The parser of a text format.
     pub(crate) fn line_parser(self) -> Option<LineParser> {
         Some(match self {
@@ -145,7 +153,10 @@ impl Format {
 
 /// Refuses what no reader may yield.
 pub(crate) fn validate(record: &Record) -> Result<(), String> {
-    if record.len_bytes == 0 {
+    if record.forced && record.op == Op::Read {
+        return Err("a read that is forced".into());
+    }
+    if record.is_flush() && !record.forced {
         return Err("a request of zero bytes".into());
     }
     match record.offset_bytes.checked_add(u64::from(record.len_bytes)) {

@@ -15,6 +15,10 @@ pub struct Info {
     pub requests: u64,
     /// Of them, reads.
     pub reads: u64,
+    /// Of them, writes that are forced.
+    pub forced: u64,
+    /// Flushes, which are no requests here.
+    pub flushes: u64,
     /// Bytes asked for, reads and writes.
     pub bytes: u64,
     /// Of them, bytes read.
@@ -49,8 +53,13 @@ struct Ends {
 }
 
 impl Info {
-    /// Counts one request.
+    /// Counts one request, or a flush.
     pub fn add(&mut self, record: &Record) {
+        if record.is_flush() {
+            self.flushes += 1;
+            return;
+        }
+        self.forced += u64::from(record.forced);
         if self.requests == 0 {
             self.first = record.time;
         }
@@ -155,6 +164,9 @@ mod tests {
         info.add(&record(Op::Read, 0, 8192));
         info.add(&record(Op::Read, 8192, 4096));
         info.add(&record(Op::Write, 100, 512));
+        info.add(&Record::flush(Nanos(5), 0));
+        let forced = |info: &Info| (info.flushes, info.forced);
+        assert_eq!((forced(&info), info.last), ((1, 0), Nanos(0)));
         assert_eq!((info.requests, info.reads, info.sequential), (3, 2, 1));
         assert_eq!((info.block_accesses, info.unique_blocks()), (4, 3));
         assert_eq!((info.reused_blocks(), info.end_bytes), (1, 12_288));

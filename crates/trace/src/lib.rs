@@ -5,7 +5,8 @@
 //! binary record) to a record, one file each under `format/`.
 //!
 //! Invariants of what a reader yields:
-//!     len_bytes > 0; offset_bytes + len_bytes does not overflow
+//!     len_bytes > 0, or it is a flush and they were asked for
+//!     forced ⟹ it is a write; offset_bytes + len_bytes does not overflow
 //!     time never runs back
 //!
 //! Input that breaks them is one error that names the file and the line, or
@@ -48,13 +49,31 @@ pub struct Record {
     pub op: Op,
     /// Where on the volume, in bytes.
     pub offset_bytes: u64,
-    /// How much, in bytes.
+    /// How much, in bytes; zero of a flush.
     pub len_bytes: u32,
     /// Which volume; an identifier of the trace's own.
     pub volume: u32,
+    /// Of a write, whether it has to be durable once answered (FUA).
+    pub forced: bool,
 }
 
 impl Record {
+    /// A flush: a forced write of no bytes.
+    pub fn flush(time: Nanos, volume: u32) -> Record {
+        Record {
+            time,
+            op: Op::Write,
+            volume,
+            forced: true,
+            ..Record::default()
+        }
+    }
+
+    /// Whether it is a flush.
+    pub fn is_flush(&self) -> bool {
+        self.len_bytes == 0
+    }
+
     /// Where it ends, in bytes; what a reader yields does not overflow.
     pub fn end_bytes(&self) -> u64 {
         self.offset_bytes + u64::from(self.len_bytes)

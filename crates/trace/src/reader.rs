@@ -64,6 +64,7 @@ pub struct Reader {
     latest: Nanos,
     text: Vec<u8>,
     end_bytes: u64,
+    flushes: bool,
     ended: bool,
 }
 
@@ -183,6 +184,7 @@ impl Reader {
             latest: Nanos::ZERO,
             text: Vec::new(),
             end_bytes: u64::MAX,
+            flushes: false,
             ended: false,
         }
     }
@@ -190,6 +192,12 @@ impl Reader {
     /// Takes requests that end beyond `end_bytes` for bad input.
     pub fn with_end(mut self, end_bytes: u64) -> Reader {
         self.end_bytes = end_bytes;
+        self
+    }
+
+    /// Yields flushes too, which are left out otherwise.
+    pub fn with_flushes(mut self) -> Reader {
+        self.flushes = true;
         self
     }
 
@@ -291,6 +299,9 @@ impl Iterator for Reader {
                     }
                     Ok(()) => {
                         self.latest = record.time;
+                        if record.is_flush() && !self.flushes {
+                            continue;
+                        }
                         return Some(Ok(record));
                     }
                 },

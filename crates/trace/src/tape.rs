@@ -86,6 +86,7 @@ mod tests {
             offset_bytes: i * 7919 % 1000 * 4096,
             len_bytes: 4096,
             volume: 0,
+            forced: i.is_multiple_of(6),
         }
     }
 

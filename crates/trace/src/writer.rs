@@ -53,7 +53,7 @@ impl<W: Write + Send> Writer<W> {
         })
     }
 
-    /// Appends one request. Text forms keep whole microseconds.
+    /// Appends one request. Text forms keep whole microseconds; libCacheSim's has no flushes.
     pub fn write(&mut self, record: &Record) -> Result<(), Error> {
         let result = match &mut self.encoder {
             Encoder::Csv(output) => writeln!(output, "{}", csv::print(record)),
@@ -62,6 +62,7 @@ impl<W: Write + Send> Writer<W> {
                 binary::encode(last, record, buffer);
                 output.write_all(buffer)
             }
+            Encoder::OracleGeneral(_) if record.is_flush() => Ok(()),
             Encoder::OracleGeneral(output) => record
                 .blocks(oracle_general::OBJECT_BYTES)
                 .try_for_each(|block| output.write_all(&oracle_general::print(record.time, block))),

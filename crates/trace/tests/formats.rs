@@ -11,7 +11,8 @@ fn read(bytes: Vec<u8>, format: Option<Format>, strictness: Strictness) -> Reade
 }
 
 fn all(bytes: Vec<u8>, format: Format) -> Result<Vec<Record>, trace::Error> {
-    read(bytes, Some(format), Strictness::Strict).collect()
+    let reader = read(bytes, Some(format), Strictness::Strict);
+    reader.with_flushes().collect()
 }
 
 fn written(records: &[Record], format: Format) -> Vec<u8> {
@@ -29,18 +30,24 @@ fn records() -> impl Strategy<Value = Vec<Record>> {
         0u64..1 << 50,
         1u32..,
         any::<u32>(),
+        0u8..4,
     );
     prop::collection::vec(one, 0..60).prop_map(|raw| {
         let mut time = 0;
         raw.into_iter()
-            .map(|(us, write, offset_bytes, len_bytes, volume)| {
+            .map(|(us, write, offset_bytes, len_bytes, volume, kind)| {
                 time += us;
+                let time = Nanos::from_micros(time);
+                if kind == 0 {
+                    return Record::flush(time, volume);
+                }
                 Record {
-                    time: Nanos::from_micros(time),
+                    time,
                     op: if write { Op::Write } else { Op::Read },
                     offset_bytes,
                     len_bytes,
                     volume,
+                    forced: write && kind == 1,
                 }
             })
             .collect()
@@ -50,11 +57,12 @@ fn records() -> impl Strategy<Value = Vec<Record>> {
 proptest! {
     #[test]
     fn what_is_written_is_read_back(records in records()) {
-        for format in [Format::Csv, Format::Binary] {
+        for format in [Format::Csv, Format::Binary, Format::Parquet] {
             let bytes = written(&records, format);
             prop_assert_eq!(&all(bytes.clone(), format).unwrap(), &records);
             let zipped = zstd::encode_all(&bytes[..], 1).unwrap();
-            let guessed: Result<Vec<_>, _> = read(zipped, None, Strictness::Strict).collect();
+            let reader = read(zipped, None, Strictness::Strict).with_flushes();
+            let guessed: Result<Vec<_>, _> = reader.collect();
             prop_assert_eq!(&guessed.unwrap(), &records);
         }
     }
@@ -64,7 +72,8 @@ proptest! {
         prop_assume!(!records.is_empty());
         let mut bytes = written(&records, Format::Binary);
         bytes.truncate((bytes.len() - cut.min(bytes.len() - 9)).max(9));
-        let mut lenient = read(bytes.clone(), Some(Format::Binary), Strictness::Lenient);
+        let lenient = read(bytes.clone(), Some(Format::Binary), Strictness::Lenient);
+        let mut lenient = lenient.with_flushes();
         let kept: Vec<_> = lenient.by_ref().map(|r| r.unwrap()).collect();
         prop_assert!(lenient.skipped().truncated);
         prop_assert_eq!(&kept[..], &records[..kept.len()]);
@@ -150,6 +159,29 @@ fn bad_input_is_one_error_with_its_place_or_a_counted_skip() {
         back.to_string(),
         "t:2: time runs back from 2000 ns to 1000 ns"
     );
+}
+
+#[test]
+fn flushes_are_for_those_who_ask_for_them() {
+    let records = [
+        Record {
+            op: Op::Write,
+            len_bytes: 512,
+            forced: true,
+            ..Record::default()
+        },
+        Record::flush(Nanos(1000), 3),
+    ];
+    for format in [Format::Csv, Format::Binary, Format::Parquet] {
+        let bytes = written(&records, format);
+        assert_eq!(all(bytes.clone(), format).unwrap(), records, "{format:?}");
+        let usual = read(bytes, None, Strictness::Strict).map(Result::unwrap);
+        assert_eq!(usual.collect::<Vec<_>>(), records[..1], "{format:?}");
+    }
+    let bytes = written(&records, Format::OracleGeneral);
+    assert_eq!(all(bytes, Format::OracleGeneral).unwrap().len(), 1);
+    let error = all("5,W,0,0,0\n".into(), Format::Csv).unwrap_err();
+    assert!(error.to_string().contains("zero bytes"), "{error}");
 }
 
 #[test]

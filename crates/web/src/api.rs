@@ -79,6 +79,7 @@ pub fn resources() -> OpenApiRouter<App> {
         .routes(routes!(arrays::replace_member))
         .routes(routes!(arrays::scrub))
         .routes(routes!(jobs::jobs))
+        .routes(routes!(jobs::set_paused))
         .routes(routes!(jobs::cancel));
     describe_answers(router.get_openapi_mut());
     router

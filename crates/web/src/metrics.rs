@@ -184,6 +184,30 @@ mod tests {
     }
 
     #[test]
+    fn the_log_of_a_write_back_volume_has_its_order() {
+        let mut report = crate::sample::report();
+        let info = "hotset_volume_write_back_info{";
+        assert!(!encode(Some(Arc::new(crate::sample::report()))).contains(info));
+        report.status.volumes[0].write_back = Some(control::status::WriteBack {
+            order: "journaled".into(),
+            owed_bytes: 8192,
+            lag_s: 1.5,
+            rate_bytes: None,
+            copies: 2,
+            trouble: None,
+        });
+        let text = encode(Some(Arc::new(report)));
+        assert_eq!(promtool(&text), "", "in:\n{text}");
+        for line in [
+            r#"hotset_volume_write_back_info{volume="<script>",order="journaled"} 1.0"#,
+            r#"hotset_volume_owed_bytes{volume="<script>"} 8192.0"#,
+            r#"hotset_volume_lag_seconds{volume="<script>"} 1.5"#,
+        ] {
+            assert!(text.contains(line), "no {line} in:\n{text}");
+        }
+    }
+
+    #[test]
     fn canary_promtool_finds_a_counter_by_the_wrong_name() {
         let found =
             promtool("# HELP hotset_reads Reads.\n# TYPE hotset_reads counter\nhotset_reads 1\n");

@@ -5,6 +5,19 @@ import type { Job } from "../model";
 import { Action, Card, State, Table } from "../parts";
 import { figure, span } from "../text";
 
+/** Detachments alone can stop for a while. */
+function Pause(props: { job: Job }) {
+  const { kind, name, state } = props.job;
+  if (kind !== "detach" || (state !== "running" && state !== "paused")) return null;
+  const paused = state === "running";
+  return (
+    <Action
+      label={paused ? "Pause" : "Resume"}
+      run={() => change("PUT", `/api/v1/jobs/${segment(name)}/paused`, { paused })}
+    />
+  );
+}
+
 function Row(props: { job: Job }) {
   const { job } = props;
   const running = job.state === "running";
@@ -22,6 +35,7 @@ function Row(props: { job: Job }) {
       <td>{span(job.running_s)}</td>
       <td class="about">{job.about}</td>
       <td>
+        <Pause job={job} />{" "}
         {job.can_cancel && (
           <Action label="Cancel" run={() => change("DELETE", `/api/v1/jobs/${segment(job.name)}`)} />
         )}

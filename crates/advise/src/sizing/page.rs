@@ -53,6 +53,9 @@ pub fn page(advice: &Advice) -> Drawn<String> {
             &format!("{chart}<p class=\"soft\">{text}</p>"),
         );
     }
+    if let Some(write_back) = &advice.write_back {
+        crate::writeback::section(&mut page, write_back);
+    }
     let prices = &advice.prices;
     let text = format!(
         "Net present value over {} years at {:.1}% a year: hardware at {} {} a gigabyte and its replacements once the \

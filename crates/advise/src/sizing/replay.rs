@@ -11,10 +11,8 @@
 //! the origin is called saturated. It also waits while fills are far behind, so
 //! that memory is bounded however slow the pool is.
 
-mod array;
-
 use super::Estimate;
-use array::{Array, ID_BITS};
+use crate::array::{Array, ID_BITS};
 use block::{Extent, IoResult, Lba, Nanos, Sectors};
 use hdrhistogram::Histogram;
 use policy::{Instruction, Key, Parts, Policy, Unpinned, registry};
@@ -369,7 +367,7 @@ mod tests {
             op,
             offset_bytes: i % lines * 7919 % 100_000 * 65536,
             len_bytes: 8192,
-            volume: 0,
+            ..Record::default()
         };
         (0..count).map(record).collect()
     }

@@ -1,11 +1,14 @@
 //! `hotset advise`: how large the pool should be.
 
+mod write_back;
+
 use super::table::{Table, bytes};
 use crate::Failure;
 use crate::commands::daemon::Control;
 use advise::sizing::replay::{Devices, replay};
 use advise::sizing::{Advice, EXAMPLE_PRICES, PriceBook, Subject};
 use advise::sizing::{advise, page, profile, sizes, volume};
+use advise::writeback::{Collector, Takes};
 use clap::Args;
 use control::client::Client;
 use control::config::Bytes;
@@ -15,13 +18,15 @@ use std::fmt::Write as _;
 use std::io::{Write as _, stdout};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-use trace::{Format, Reader, Strictness};
+use trace::{Format, Reader, Record, Strictness};
 
 /// Bounds of a line: those of a pool's.
 const LINE_BYTES_MIN: u64 = 4096;
 const LINE_BYTES_MAX: u64 = 1 << 20;
 /// Drives of an origin, at the most.
 const DRIVES_MAX: i64 = 64;
+/// The least that an origin may be said to take a second.
+const RATE_MIN: u64 = 4096;
 /// Rows of the curve in the table, about.
 const ROWS: usize = 16;
 /// Columns of the bar of a row.
@@ -53,6 +58,10 @@ pub struct Advise {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=DRIVES_MAX))]
     origin_drives: u32,
+    /// What the origin takes a second of writes to random places, such as 2MiB, instead of
+    /// what its model takes
+    #[arg(long, value_name = "SIZE", value_parser = rate, conflicts_with = "volume")]
+    origin_rate: Option<u64>,
     /// The drive model of the pool
     #[arg(long, value_name = "MODEL", default_value = "Nytro 400", value_parser = drive)]
     ssd: Drive,
@@ -82,6 +91,14 @@ fn line(text: &str) -> Result<u64, String> {
         Ok(line)
     } else {
         Err("choose a power of two from 4KiB to 1MiB".into())
+    }
+}
+
+fn rate(text: &str) -> Result<u64, String> {
+    let Bytes(rate) = Bytes::parse(text)?;
+    match rate >= RATE_MIN {
+        true => Ok(rate),
+        false => Err("choose 4KiB or more".into()),
     }
 }
 
@@ -191,8 +208,19 @@ fn of_trace(command: &Advise, path: &Path, prices: PriceBook) -> Result<Advice, 
         Strictness::Strict
     };
     let open = || Reader::open(path, command.format, strictness).map_err(Failure::runtime);
-    let mut reader = open()?;
-    let profile = profile(reader.by_ref(), command.line).map_err(Failure::runtime)?;
+    let takes = match command.origin_rate {
+        Some(rate) => Takes::Rate(rate),
+        None => Takes::Drives(Box::new(command.origin.clone()), command.origin_drives),
+    };
+    let mut written = Collector::new(&takes).map_err(Failure::runtime)?;
+    let mut reader = open()?.with_flushes();
+    let records = reader.by_ref().inspect(|record| {
+        if let Ok(record) = record {
+            written.add(record);
+        }
+    });
+    let requests = records.filter(|record| !record.as_ref().is_ok_and(Record::is_flush));
+    let profile = profile(requests, command.line).map_err(Failure::runtime)?;
     let skipped = reader.skipped();
     if profile.accesses() == 0 {
         return Err(Failure::runtime(format!(
@@ -242,6 +270,7 @@ fn of_trace(command: &Advise, path: &Path, prices: PriceBook) -> Result<Advice, 
         pool_bytes,
     };
     let mut advice = advise(profile, subject, &estimates, prices);
+    advice.write_back = Some(written.finish());
     if skipped.malformed + skipped.out_of_order > 0 || skipped.truncated {
         let end = if skipped.truncated {
             ", and its end is cut off"
@@ -288,6 +317,7 @@ fn text(advice: &Advice) -> String {
         "recommended: a pool of {}, the smallest with 95% of the hits of an endless one",
         bytes(recommended.pool_bytes)
     );
+    let _ = write!(out, "\n{}", write_back::section(advice.write_back.as_ref()));
     for warning in &advice.warnings {
         let _ = writeln!(out, "warning: {warning}");
     }

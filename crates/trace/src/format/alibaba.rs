@@ -18,6 +18,7 @@ pub(crate) fn parse(line: &str) -> Result<Line, String> {
         offset_bytes: number(offset, "offset")?,
         len_bytes: length(number(len, "length")?)?,
         volume: number(device, "device_id")?,
+        forced: false,
     }))
 }
 

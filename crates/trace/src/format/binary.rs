@@ -3,12 +3,13 @@
 //!
 //! ```text
 //! time_ns - last            (unsigned)
-//! len_bytes << 1 | write    (unsigned)
+//! forced << 33 | len_bytes << 1 | write    (unsigned)
 //! offset - end of last      (zigzag)
 //! volume ^ last volume      (unsigned)
 //! ```
 //!
-//! About six bytes a request before compression.
+//! About six bytes a request before compression. A flush is where the record before it ended,
+//! so that its third number is zero.
 
 use crate::{Op, Record};
 use block::Nanos;
@@ -16,6 +17,9 @@ use std::io::{self, Read};
 
 /// The first bytes of a file.
 pub const MAGIC: [u8; 8] = *b"HOTTRC1\n";
+
+/// Of a record's second number: the write is forced.
+const FORCED: u64 = 1 << 33;
 
 /// What a record is relative to.
 #[derive(Clone, Copy, Default, Debug)]
@@ -28,19 +32,26 @@ pub(crate) struct Last {
 impl Last {
     fn set(&mut self, record: &Record) {
         self.time = record.time.0;
+        self.volume = record.volume;
+        if record.is_flush() {
+            return;
+        }
         self.end = record
             .offset_bytes
             .wrapping_add(u64::from(record.len_bytes));
-        self.volume = record.volume;
     }
 }
 
 /// Appends `record` to `out`.
 pub(crate) fn encode(last: &mut Last, record: &Record, out: &mut Vec<u8>) {
     let write = u64::from(record.op == Op::Write);
-    let seek = record.offset_bytes.wrapping_sub(last.end) as i64;
+    let forced = if record.forced { FORCED } else { 0 };
+    let seek = match record.is_flush() {
+        true => 0,
+        false => record.offset_bytes.wrapping_sub(last.end) as i64,
+    };
     put(out, record.time.0.wrapping_sub(last.time));
-    put(out, u64::from(record.len_bytes) << 1 | write);
+    put(out, forced | u64::from(record.len_bytes) << 1 | write);
     put(out, ((seek << 1) ^ (seek >> 63)) as u64);
     put(out, u64::from(record.volume ^ last.volume));
     last.set(record);
@@ -55,13 +66,18 @@ pub(crate) fn decode(last: &mut Last, from: &mut impl Read) -> io::Result<Option
     let (shape, zigzag, volume) = (more()?, more()?, more()?);
     let bad = |what| io::Error::new(io::ErrorKind::InvalidData, what);
     let seek = (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64);
-    let record = Record {
+    let mut record = Record {
         time: Nanos(last.time.wrapping_add(ticks)),
         op: if shape & 1 == 1 { Op::Write } else { Op::Read },
         offset_bytes: last.end.wrapping_add(seek as u64),
-        len_bytes: u32::try_from(shape >> 1).map_err(|_| bad("a length beyond 32 bits"))?,
+        len_bytes: u32::try_from((shape & !FORCED) >> 1)
+            .map_err(|_| bad("a length beyond 32 bits"))?,
         volume: last.volume ^ u32::try_from(volume).map_err(|_| bad("a volume beyond 32 bits"))?,
+        forced: shape & FORCED != 0,
     };
+    if record.is_flush() {
+        record.offset_bytes = 0;
+    }
     last.set(&record);
     Ok(Some(record))
 }
@@ -113,25 +129,25 @@ mod tests {
                 op: Op::Write,
                 offset_bytes: 8192,
                 len_bytes: 4096,
-                volume: 0,
+                ..Record::default()
             },
             Record {
                 time: Nanos(1005),
                 op: Op::Read,
                 offset_bytes: 12_288,
                 len_bytes: 4096,
-                volume: 0,
+                ..Record::default()
             },
+            Record::flush(Nanos(1005), 0),
         ];
         let (mut last, mut bytes) = (Last::default(), Vec::new());
         for record in &records {
             encode(&mut last, record, &mut bytes);
         }
-        let first = [0xe8, 0x07, 0x81, 0x40, 0x80, 0x80, 0x01, 0x00];
-        assert_eq!(
-            bytes,
-            [&first[..], &[0x05, 0x80, 0x40, 0x00, 0x00]].concat()
-        );
+        let write = [0xe8, 0x07, 0x81, 0x40, 0x80, 0x80, 0x01, 0x00];
+        let read = [0x05, 0x80, 0x40, 0x00, 0x00];
+        let flush = [0x00, 0x81, 0x80, 0x80, 0x80, 0x20, 0x00, 0x00];
+        assert_eq!(bytes, [&write[..], &read, &flush].concat());
         let (mut last, mut bytes) = (Last::default(), &bytes[..]);
         for record in records {
             assert_eq!(decode(&mut last, &mut bytes).unwrap(), Some(record));

@@ -1,7 +1,8 @@
 //! The default text output of blkparse(1), queue events only:
 //! `8,0 3 1 0.000000000 697 Q WS 223490 + 8 [kjournald]`. Sector numbers and
-//! lengths count 512 bytes. Other events, discards, flushes without data and
-//! the closing summary are passed over.
+//! lengths count 512 bytes. `F` is a flush, and of what has data a forced write, whether it
+//! comes before the data or after. Other events, discards and the closing summary are passed
+//! over.
 
 use super::{Line, length, seconds, sectors};
 use crate::{Op, Record};
@@ -18,24 +19,29 @@ pub(crate) fn parse(line: &str) -> Result<Line, String> {
     let (_cpu, _sequence) = (next("cpu")?, next("sequence")?);
     let time = seconds(next("time")?, "time")?;
     let (_pid, action, rwbs) = (next("pid")?, next("action")?, next("RWBS")?);
+    let (volume, forced) = (major << 20 | minor, rwbs.contains('F'));
     let op = match (rwbs.contains('R'), rwbs.contains('W')) {
         _ if action != "Q" || rwbs.contains('D') => return Ok(Line::Other),
         (true, false) => Op::Read,
         (false, true) => Op::Write,
+        (false, false) if forced => return Ok(Line::Record(Record::flush(time, volume))),
         _ => return Ok(Line::Other),
     };
     let sector = next("sector")?;
-    let plus = next("length")?;
-    if plus != "+" {
-        return Ok(Line::Other);
+    if words.next() != Some("+") {
+        return Ok(match forced {
+            true => Line::Record(Record::flush(time, volume)),
+            false => Line::Other,
+        });
     }
-    let len = sectors(next("length")?, "length")?;
+    let len = words.next().ok_or("no column length")?;
     Ok(Line::Record(Record {
         time,
         op,
         offset_bytes: sectors(sector, "sector")?,
-        len_bytes: length(len)?,
-        volume: major << 20 | minor,
+        len_bytes: length(sectors(len, "length")?)?,
+        volume,
+        forced: forced && op == Op::Write,
     }))
 }
 
@@ -56,7 +62,6 @@ mod tests {
         assert_eq!((record.time.0, record.volume), (1, 8 << 20));
         let others = [
             "  8,0    3        2     0.000001829   697  G   W 223490 + 8 [kjournald]",
-            "  8,0    3        2     0.000001829   697  Q  FN [kjournald]",
             "CPU0 (sda):",
             " Reads Queued:           0,        0KiB",
             "  8,0    3       11     0.009507758     0  Q   D 223518 + 8 [swapper]",
@@ -65,5 +70,23 @@ mod tests {
             assert_eq!(parse(line), Ok(Line::Other), "{line}");
         }
         assert!(parse("8,0 3 1 0.0 697 Q W x + 8 [a]").is_err());
+    }
+
+    #[test]
+    fn takes_flushes_and_forced_writes() {
+        let record = |line: &str| match parse(line) {
+            Ok(Line::Record(record)) => record,
+            other => panic!("{line}: {other:?}"),
+        };
+        let flush = Record::flush(crate::Record::default().time, 8 << 20);
+        for rwbs in ["FN", "FF", "FWS"] {
+            let line = format!("8,0 3 2 0.0 697 Q {rwbs} [kjournald]");
+            assert_eq!(record(&line), flush, "{rwbs}");
+            assert_eq!(parse(&line.replace(" Q ", " G ")), Ok(Line::Other));
+        }
+        for (rwbs, forced) in [("WS", false), ("WFS", true), ("FWFS", true), ("RF", false)] {
+            let line = format!("8,0 3 2 0.0 697 Q {rwbs} 8 + 8 [kjournald]");
+            assert_eq!(record(&line).forced, forced, "{rwbs}");
+        }
     }
 }

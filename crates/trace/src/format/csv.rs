@@ -1,8 +1,9 @@
 //! hotset's text form, one request a line under this header:
-//! `ts_us,op,offset_bytes,len_bytes,volume`.
+//! `ts_us,op,offset_bytes,len_bytes,volume`. The operation `F` is a forced write, and of no
+//! bytes a flush.
 
 use super::{Line, fields, number, op};
-use crate::Record;
+use crate::{Op, Record};
 use block::Nanos;
 
 pub(crate) const HEADER: &str = "ts_us,op,offset_bytes,len_bytes,volume";
@@ -13,19 +14,22 @@ pub(crate) fn parse(line: &str) -> Result<Line, String> {
     }
     let [ts, kind, offset, len, volume] = fields(line)?;
     let ts_us: u64 = number(ts, "ts_us")?;
+    let forced = kind == "F";
     Ok(Line::Record(Record {
         time: Nanos::from_micros(ts_us),
-        op: op(kind)?,
+        op: if forced { Op::Write } else { op(kind)? },
         offset_bytes: number(offset, "offset_bytes")?,
         len_bytes: number(len, "len_bytes")?,
         volume: number(volume, "volume")?,
+        forced,
     }))
 }
 
 pub(crate) fn print(record: &Record) -> String {
     let op = match record.op {
-        crate::Op::Read => 'R',
-        crate::Op::Write => 'W',
+        Op::Read => 'R',
+        Op::Write if record.forced => 'F',
+        Op::Write => 'W',
     };
     format!(
         "{},{op},{},{},{}",
@@ -42,7 +46,12 @@ mod tests {
 
     #[test]
     fn prints_what_it_parses() {
-        for line in ["0,R,0,512,0", "17,W,8796093022208,4294967295,7"] {
+        for line in [
+            "0,R,0,512,0",
+            "17,W,8796093022208,4294967295,7",
+            "17,F,4096,512,7",
+            "18,F,0,0,7",
+        ] {
             let Ok(Line::Record(record)) = parse(line) else {
                 panic!("{line} not parsed");
             };

@@ -21,6 +21,7 @@ pub(crate) fn parse(line: &str) -> Result<Line, String> {
         offset_bytes: number(offset, "Offset")?,
         len_bytes: length(number(size, "Size")?)?,
         volume: volume_of_name(&[host, disk]),
+        forced: false,
     }))
 }
 

@@ -27,6 +27,7 @@ pub(crate) fn parse(raw: &[u8; RECORD_BYTES]) -> Result<Record, String> {
         offset_bytes,
         len_bytes: length(u64::from(word(12)))?,
         volume: 0,
+        forced: false,
     })
 }
 

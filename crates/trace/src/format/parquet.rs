@@ -6,10 +6,11 @@
 //! offset_bytes  INT64, unsigned
 //! len_bytes     INT32, unsigned
 //! volume        INT32, unsigned
+//! is_forced     BOOLEAN               a write that is forced; of no bytes a flush
 //! ```
 //!
-//! All are required and flat. Others are an error, or ignored if reading is
-//! lenient. What is held in memory is one batch of rows when reading and one
+//! All are required and flat, but `is_forced` may be left out if no write is. Others are an
+//! error, or ignored if reading is lenient. What is held in memory is one batch of rows when reading and one
 //! row group when writing.
 
 use crate::{Op, Record};
@@ -40,16 +41,20 @@ const SCHEMA: &str = "message trace {
     required int64 offset_bytes (integer(64,false));
     required int32 len_bytes (integer(32,false));
     required int32 volume (integer(32,false));
+    required boolean is_forced;
 }";
 
 /// The columns in the order in which they are kept here.
-const COLUMNS: [(&str, Type); 5] = [
+const COLUMNS: [(&str, Type); 6] = [
     ("time_ns", Type::INT64),
     ("is_write", Type::BOOLEAN),
     ("offset_bytes", Type::INT64),
     ("len_bytes", Type::INT32),
     ("volume", Type::INT32),
+    (FORCED, Type::BOOLEAN),
 ];
+/// The column that may be left out.
+const FORCED: &str = "is_forced";
 
 /// A batch of rows, column by column.
 #[derive(Default)]
@@ -59,6 +64,7 @@ struct Batch {
     offset_bytes: Vec<i64>,
     len_bytes: Vec<i32>,
     volume: Vec<i32>,
+    is_forced: Vec<bool>,
 }
 
 impl Batch {
@@ -68,6 +74,7 @@ impl Batch {
         self.offset_bytes.push(record.offset_bytes as i64);
         self.len_bytes.push(record.len_bytes as i32);
         self.volume.push(record.volume as i32);
+        self.is_forced.push(record.forced);
     }
 
     fn row(&self, at: usize) -> Record {
@@ -81,6 +88,7 @@ impl Batch {
             offset_bytes: self.offset_bytes[at] as u64,
             len_bytes: self.len_bytes[at] as u32,
             volume: self.volume[at] as u32,
+            forced: self.is_forced[at],
         }
     }
 
@@ -90,6 +98,7 @@ impl Batch {
         self.offset_bytes.clear();
         self.len_bytes.clear();
         self.volume.clear();
+        self.is_forced.clear();
     }
 }
 
@@ -100,6 +109,7 @@ struct Group {
     offset_bytes: ColumnReaderImpl<Int64Type>,
     len_bytes: ColumnReaderImpl<Int32Type>,
     volume: ColumnReaderImpl<Int32Type>,
+    is_forced: Option<ColumnReaderImpl<BoolType>>,
 }
 
 impl Group {
@@ -112,11 +122,16 @@ impl Group {
         read_column(&mut self.len_bytes, &mut batch.len_bytes)?;
         read_column(&mut self.volume, &mut batch.volume)?;
         let rows = batch.time_ns.len();
+        match &mut self.is_forced {
+            Some(column) => read_column(column, &mut batch.is_forced)?,
+            None => batch.is_forced.resize(rows, false),
+        }
         let others = [
             batch.is_write.len(),
             batch.offset_bytes.len(),
             batch.len_bytes.len(),
             batch.volume.len(),
+            batch.is_forced.len(),
         ];
         if others.iter().any(|len| *len != rows) {
             return Err("the columns differ in length: the file is damaged".into());
@@ -137,7 +152,7 @@ fn read_column<T: DataType>(
 pub(crate) struct Input {
     file: Box<dyn FileReader + Send>,
     /// Where each of [`COLUMNS`] is in the file.
-    places: [usize; 5],
+    places: [Option<usize>; 6],
     next_group: usize,
     group: Option<Group>,
     batch: Batch,
@@ -150,7 +165,7 @@ impl Input {
     pub(crate) fn open(from: impl ChunkReader + 'static, lenient: bool) -> Result<Input, String> {
         let file = SerializedFileReader::new(from).map_err(to_message)?;
         let schema = file.metadata().file_metadata().schema_descr_ptr();
-        let mut places = [usize::MAX; 5];
+        let mut places = [None; 6];
         for (at, column) in schema.columns().iter().enumerate() {
             let name = column.path().string();
             let known = COLUMNS.iter().position(|(known, _)| *known == name);
@@ -167,10 +182,12 @@ impl Input {
                 let wanted = COLUMNS[known].1;
                 return Err(format!("column {name} is no required {wanted}"));
             }
-            places[known] = at;
+            places[known] = Some(at);
         }
-        if let Some(missing) = places.iter().position(|place| *place == usize::MAX) {
-            return Err(format!("no column {}", COLUMNS[missing].0));
+        let named = COLUMNS.iter().map(|(name, _)| *name).zip(&places);
+        let mut missing = named.filter(|(name, place)| place.is_none() && *name != FORCED);
+        if let Some((name, _)) = missing.next() {
+            return Err(format!("no column {name}"));
         }
         Ok(Input {
             file: Box::new(file),
@@ -205,15 +222,18 @@ impl Input {
 
     fn open_group(&self, number: usize) -> Result<Group, String> {
         let group = self.file.get_row_group(number).map_err(to_message)?;
-        let column = |at: usize| -> Result<ColumnReader, String> {
-            group.get_column_reader(self.places[at]).map_err(to_message)
+        let reader = |place: usize| -> Result<ColumnReader, String> {
+            group.get_column_reader(place).map_err(to_message)
         };
+        let column = |at: usize| reader(self.places[at].expect("only the last may be missing"));
+        let forced = self.places[5].map(reader).transpose()?;
         Ok(Group {
             time_ns: get_typed_column_reader(column(0)?),
             is_write: get_typed_column_reader(column(1)?),
             offset_bytes: get_typed_column_reader(column(2)?),
             len_bytes: get_typed_column_reader(column(3)?),
             volume: get_typed_column_reader(column(4)?),
+            is_forced: forced.map(get_typed_column_reader),
         })
     }
 }
@@ -260,6 +280,7 @@ impl<W: Write + Send> Output<W> {
         write_column::<Int64Type, W>(&mut group, &self.batch.offset_bytes)?;
         write_column::<Int32Type, W>(&mut group, &self.batch.len_bytes)?;
         write_column::<Int32Type, W>(&mut group, &self.batch.volume)?;
+        write_column::<BoolType, W>(&mut group, &self.batch.is_forced)?;
         group.close().map_err(to_message)?;
         self.batch.clear();
         Ok(())
@@ -286,4 +307,42 @@ fn write_column<T: DataType, W: Write + Send>(
 
 fn to_message(error: ParquetError) -> String {
     error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of one row, with the columns of before there were forced writes.
+    fn of_before() -> Vec<u8> {
+        let schema = SCHEMA.replace("required boolean is_forced;", "");
+        assert!(schema.len() < SCHEMA.len());
+        let schema = parse_message_type(&schema).expect("a sound schema");
+        let properties = Arc::new(WriterProperties::builder().build());
+        let file = SerializedFileWriter::new(Vec::new(), Arc::new(schema), properties);
+        let mut file = file.expect("it is sound");
+        let mut group = file.next_row_group().expect("room");
+        write_column::<Int64Type, _>(&mut group, &[5]).expect("room");
+        write_column::<BoolType, _>(&mut group, &[true]).expect("room");
+        write_column::<Int64Type, _>(&mut group, &[4096]).expect("room");
+        write_column::<Int32Type, _>(&mut group, &[512]).expect("room");
+        write_column::<Int32Type, _>(&mut group, &[7]).expect("room");
+        group.close().expect("room");
+        file.into_inner().expect("room")
+    }
+
+    #[test]
+    fn a_file_without_forced_writes_needs_no_column_of_them() {
+        let mut input = Input::open(bytes::Bytes::from(of_before()), false).unwrap();
+        let record = Record {
+            time: Nanos(5),
+            op: Op::Write,
+            offset_bytes: 4096,
+            len_bytes: 512,
+            volume: 7,
+            forced: false,
+        };
+        assert_eq!(input.next(), Ok(Some(record)));
+        assert_eq!(input.next(), Ok(None));
+    }
 }

@@ -17,6 +17,7 @@ pub(crate) fn parse(line: &str) -> Result<Line, String> {
         offset_bytes: sectors(lba, "LBA")?,
         len_bytes: length(number(size, "Size")?)?,
         volume: number(asu, "ASU")?,
+        forced: false,
     }))
 }
 

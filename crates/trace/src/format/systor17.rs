@@ -19,6 +19,7 @@ pub(crate) fn parse(line: &str) -> Result<Line, String> {
         offset_bytes: number(offset, "Offset")?,
         len_bytes: length(number(size, "Size")?)?,
         volume: number(lun, "LUN")?,
+        forced: false,
     }))
 }
 

@@ -21,6 +21,7 @@ pub(crate) fn parse(line: &str) -> Result<Line, String> {
         offset_bytes: sectors(offset, "offset")?,
         len_bytes: length(sectors(size, "size")?)?,
         volume: number(volume, "volume")?,
+        forced: false,
     }))
 }
 

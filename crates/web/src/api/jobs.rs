@@ -1,6 +1,6 @@
 //! Jobs: long work of the daemon.
 
-use super::body::Path;
+use super::body::{Body, Path};
 use super::change::change;
 use crate::app::App;
 use crate::gate::{Operator, Reader};
@@ -10,6 +10,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use control::job::Job;
 use control::protocol::Request;
+use serde::Deserialize;
+use utoipa::ToSchema;
 
 /// Long work that goes on, then what ended last
 #[utoipa::path(get, path = "/api/v1/jobs", tag = "jobs", responses(
@@ -18,6 +20,28 @@ use control::protocol::Request;
 pub async fn jobs(_: Reader, State(app): State<App>) -> Result<Json<Vec<Job>>, Problem> {
     let report = app.daemon.report().await?;
     Ok(Json(report.status.jobs.clone()))
+}
+
+/// Whether a job stops for a while.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Paused {
+    /// Leave it as far as it is; or let it go on.
+    paused: bool,
+}
+
+/// Have a detachment stop for a while, or go on
+#[utoipa::path(put, path = "/api/v1/jobs/{job}/paused", tag = "jobs",
+    params(("job" = String, Path, description = "Its name, such as detach:db")), request_body = Paused, responses(
+    (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
+))]
+pub async fn set_paused(
+    operator: Operator,
+    State(app): State<App>,
+    Path(job): Path<String>,
+    Body(Paused { paused }): Body<Paused>,
+) -> Result<StatusCode, Problem> {
+    change(&app, &operator, Request::PauseJob { job, paused }).await
 }
 
 /// End a job before it is done

@@ -109,10 +109,13 @@ fn send(
             Ok(taken) => taken,
             Err(cause) => break Err(io::Error::other(cause)),
         };
-        for record in taken.iter().take(left) {
+        for record in &taken {
+            if left == 0 {
+                break;
+            }
             trace.write(record).map_err(io::Error::other)?;
+            left -= usize::from(!record.is_flush());
         }
-        left -= left.min(taken.len());
         if sender.is_closed() {
             break Err(io::ErrorKind::BrokenPipe.into());
         }

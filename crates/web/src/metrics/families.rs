@@ -223,10 +223,20 @@ fn volumes<'a>(status: &'a Status, to: &mut Families<'a>) {
         |v| labels([("volume", &v.name)]),
         |v| Value::Gauge(v.size_bytes as f64),
     );
+    let logs = volumes
+        .iter()
+        .filter_map(|v| Some((v, v.write_back.as_ref()?)));
+    let order = logs.clone().map(|(volume, log)| Sample {
+        labels: labels([("volume", &volume.name), ("order", &log.order)]),
+        value: Value::Gauge(1.0),
+    });
+    to.add(
+        "volume_write_back_info",
+        "In what order the origin of a write-back volume gets writes.",
+        order,
+    );
     for (name, help, value) in LOG {
-        let logs = volumes
-            .iter()
-            .filter_map(|v| Some((v, v.write_back.as_ref()?)));
+        let logs = logs.clone();
         let sample = move |(volume, log): (&'a Volume, &'a WriteBack)| Sample {
             labels: labels([("volume", volume.name.as_str())]),
             value: Value::Gauge(value(log)),

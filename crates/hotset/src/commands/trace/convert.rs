@@ -31,12 +31,13 @@ pub struct Convert {
 
 pub fn run(convert: &Convert) -> Result<(), Failure> {
     let format = output_format(&convert.to, convert.to_format)?;
-    let mut reader = convert.input.open(&convert.from)?;
+    let mut reader = convert.input.open(&convert.from)?.with_flushes();
     let mut output = Output::create(&convert.to, format, convert.force)?;
     let mut requests = 0u64;
     for record in reader.by_ref() {
-        output.write(&record.map_err(Failure::runtime)?)?;
-        requests += 1;
+        let record = record.map_err(Failure::runtime)?;
+        output.write(&record)?;
+        requests += u64::from(!record.is_flush());
     }
     output.finish()?;
     convert.input.input.report(&convert.from, &reader.skipped());

@@ -10,7 +10,7 @@ use trace::{Info, Skipped};
 pub fn run(traces: &[PathBuf], input: &OnDevice, json: bool) -> Result<(), Failure> {
     let mut reports = Vec::new();
     for path in traces {
-        let mut reader = input.open(path)?;
+        let mut reader = input.open(path)?.with_flushes();
         let mut info = Info::default();
         for record in reader.by_ref() {
             info.add(&record.map_err(Failure::runtime)?);
@@ -46,6 +46,8 @@ fn object(path: &Path, format: &str, info: &Info, skipped: &Skipped) -> serde_js
         "requests": info.requests,
         "reads": info.reads,
         "writes": info.requests - info.reads,
+        "forced_writes": info.forced,
+        "flushes": info.flushes,
         "read_share": share(info.reads, info.requests),
         "bytes": info.bytes,
         "read_bytes": info.read_bytes,
@@ -106,6 +108,13 @@ fn table(path: &Path, format: &str, info: &Info) -> Table {
             percent(writes, info.requests),
             bytes(write_bytes),
             mean(write_bytes, writes)
+        ),
+    );
+    row(
+        "flushes",
+        format!(
+            "{}, and {} of the writes are forced",
+            info.flushes, info.forced
         ),
     );
     let of_blocks = |blocks: u64| bytes(blocks * 4096);

@@ -68,7 +68,7 @@ pub fn run(record: &Record) -> Result<(), Failure> {
                 break;
             }
             output.write(&request)?;
-            requests += 1;
+            requests += u64::from(!request.is_flush());
         }
         if over || requests == record.requests {
             break None;

@@ -47,7 +47,7 @@ pub fn run(workload: &Workload) -> Result<(), Failure> {
     let sink = {
         let (output, failed, requests) = (output.clone(), failed.clone(), requests.clone());
         Box::new(move |record: &trace::Record| {
-            requests.set(requests.get() + 1);
+            requests.set(requests.get() + usize::from(!record.is_flush()));
             output.borrow_mut().write(record).map_err(|failure| {
                 failed.set(Some(failure));
                 "the trace could not be written".to_owned()

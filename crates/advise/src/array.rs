@@ -7,11 +7,11 @@ use sim::model::{Completed, Model, Op, Request, Wear};
 /// Bytes on one drive before the next.
 const STRIPE: Sectors = Sectors(128);
 /// Bits of a model's id that name the request; its piece is above.
-pub(super) const ID_BITS: u32 = 40;
+pub(crate) const ID_BITS: u32 = 40;
 
 /// Drives of one kind, striped. Addresses past their end start over: a trace of
 /// a larger device keeps its distances between requests but for that.
-pub(super) struct Array {
+pub(crate) struct Array {
     drives: Vec<Box<dyn Model + Send>>,
     capacity: u64,
     in_flight: u32,
@@ -21,7 +21,7 @@ pub(super) struct Array {
 }
 
 impl Array {
-    pub(super) fn new(drive: &Drive, drives: u32) -> IoResult<Array> {
+    pub(crate) fn new(drive: &Drive, drives: u32) -> IoResult<Array> {
         let phase = |i: u32| f64::from(i) / f64::from(drives);
         let model = |i| drive.model(phase(i), Wear::Steady);
         Ok(Array {
@@ -36,7 +36,7 @@ impl Array {
 
     /// Sends `extent` to the drives in pieces numbered from `first` on, so that
     /// ids are unique in each model; returns how many there are.
-    pub(super) fn submit(
+    pub(crate) fn submit(
         &mut self,
         now: Nanos,
         id: u64,
@@ -80,11 +80,34 @@ impl Array {
         pieces
     }
 
-    pub(super) fn next_event(&self) -> Option<Nanos> {
+    /// Has each drive make what it has answered durable: as many pieces as there are drives.
+    pub(crate) fn flush(&mut self, now: Nanos, id: u64) {
+        if self.in_flight == 0 {
+            self.busy_since = now;
+        }
+        for (drive, piece) in self.drives.iter_mut().zip(0u64..) {
+            let request = Request {
+                id: id | piece << ID_BITS,
+                unit: 0,
+                op: Op::Flush,
+                extent: Extent::new(Lba::ZERO, Sectors::ZERO),
+                fua: Fua::No,
+            };
+            drive.arrive(now, request);
+            self.in_flight += 1;
+        }
+    }
+
+    /// Pieces that have not ended.
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    pub(crate) fn next_event(&self) -> Option<Nanos> {
         self.drives.iter().filter_map(|d| d.next_event()).min()
     }
 
-    pub(super) fn advance(&mut self, now: Nanos, done: &mut Vec<Completed>) {
+    pub(crate) fn advance(&mut self, now: Nanos, done: &mut Vec<Completed>) {
         let before = done.len();
         for drive in &mut self.drives {
             if drive.next_event().is_some_and(|at| at <= now) {
@@ -99,12 +122,12 @@ impl Array {
     }
 
     /// Bytes submitted.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// The time in which something was in flight.
-    pub(super) fn busy(&self) -> Nanos {
+    pub(crate) fn busy(&self) -> Nanos {
         self.busy
     }
 }

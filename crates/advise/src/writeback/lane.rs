@@ -1,0 +1,287 @@
+//! What an origin gets from the cleaner of a log, and what the log holds meanwhile.
+//!
+//! The cleaner is that of `cache::log`, played through at the times of the writes: it takes
+//! a batch once the oldest write of it has waited for `gather`, or later, when the batch before
+//! is at the origin. A batch has the records that were there by then: of one interval in one
+//! segment if order is kept, else as many segments as a window may have. Of each block the
+//! newest version is carried, by address, and a flush follows. Then a note is written to the log.
+//!
+//! The log has room for everything and writes never wait: those that would are counted.
+//!
+//! Invariants:
+//!     batches begin in the order of their writes, one after the other
+//!     memory is bounded: one batch is open, and what is owed is kept in [`ENTRIES_MAX`] pieces
+//!
+//! Left out: the origin's time for clients' reads, the journal's time, a cleaner that does not
+//! gather once half of a limit is reached, and that a note may be the first of a segment.
+
+use super::origin::Origin;
+use block::Nanos;
+use layout::{BLOCK_BYTES, RECORD_BLOCKS_MAX, SEGMENT_BLOCKS};
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
+
+/// The span of acknowledged writes that may be lost, unless it is configured.
+pub(super) const MAX_LAG: Nanos = Nanos::from_secs(30);
+/// A window carries at most so many blocks, and a quarter of what the origin takes within
+/// `max_lag`: as `cache::log::load`.
+const WINDOW_BLOCKS: u64 = (64 << 20) / BLOCK_BYTES as u64;
+const PART: u64 = 4;
+/// Of a write to the origin at most: 1 MiB.
+const RUN_BLOCKS: u64 = (1 << 20) / BLOCK_BYTES as u64;
+const SEGMENT: u64 = SEGMENT_BLOCKS as u64;
+/// Blocks of the log that hold a note, or a segment's header.
+const HEADER: u64 = 1;
+/// From here on, as a part of each limit, writes wait: as `cache::log::pace`.
+const PACED: u64 = 2;
+/// Batches that are kept apart; more are merged in pairs, and held until both are done.
+const ENTRIES_MAX: usize = 4096;
+
+/// Which records a batch may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Takes {
+    /// Of one interval, in one segment.
+    Interval,
+    /// Of any.
+    Window,
+}
+
+impl Takes {
+    /// How long writes gather before they are carried: as `node::log`.
+    fn gather(self) -> Nanos {
+        let part = Nanos(MAX_LAG.0 / 8);
+        match self {
+            Takes::Interval => part.min(Nanos::from_secs(1)),
+            Takes::Window => part,
+        }
+    }
+}
+
+/// Records that the cleaner has not taken yet.
+#[derive(Default)]
+struct Batch {
+    since: Nanos,
+    blocks: BTreeSet<u64>,
+    changed: u64,
+    log_blocks: u64,
+}
+
+/// A batch until it is at the origin.
+#[derive(Clone, Copy)]
+struct Owed {
+    since: Nanos,
+    ends: Nanos,
+    log_blocks: u64,
+}
+
+/// What has been summed of a lane.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(super) struct Sums {
+    /// Writes of clients, and those that no limit held back.
+    pub(super) asked: u64,
+    pub(super) answered: u64,
+    /// Blocks that clients wrote, and those that were carried.
+    pub(super) changed: u64,
+    pub(super) carried: u64,
+    /// Writes to the origin, and flushes of it.
+    pub(super) writes: u64,
+    pub(super) flushes: u64,
+    pub(super) busy: Nanos,
+    /// Time in which the oldest write that is owed is older than half of `max_lag`.
+    pub(super) behind: Nanos,
+    /// Written to each device of the log.
+    pub(super) log_written: u64,
+    /// The most blocks of the log that were owed while no limit was reached.
+    pub(super) log_owed_max: u64,
+    /// And that one batch had.
+    pub(super) log_batch_max: u64,
+}
+
+pub(super) struct Lane {
+    takes: Takes,
+    origin: Origin,
+    open: Batch,
+    /// Blocks in use of the segment that is being filled.
+    segment_used: u64,
+    free_at: Nanos,
+    behind_to: Nanos,
+    owed: VecDeque<Owed>,
+    owed_blocks: u64,
+    sums: Sums,
+}
+
+impl Lane {
+    pub(super) fn new(takes: Takes, origin: Origin) -> Lane {
+        Lane {
+            takes,
+            origin,
+            open: Batch::default(),
+            segment_used: SEGMENT,
+            free_at: Nanos::ZERO,
+            behind_to: Nanos::ZERO,
+            owed: VecDeque::new(),
+            owed_blocks: 0,
+            sums: Sums::default(),
+        }
+    }
+
+    /// A write of `blocks`.
+    pub(super) fn write(&mut self, now: Nanos, blocks: Range<u64>, forced: bool) {
+        self.pass(now);
+        let oldest = self.oldest().unwrap_or(now);
+        let waits = [now.since(oldest), self.free_at.since(now)];
+        let limit = Nanos(MAX_LAG.0 / PACED);
+        self.sums.asked += 1;
+        self.sums.answered += u64::from(waits.iter().all(|wait| *wait <= limit));
+        let mut at = blocks.start;
+        while at < blocks.end {
+            let end = blocks.end.min(at + u64::from(RECORD_BLOCKS_MAX));
+            self.append(now, at..end);
+            at = end;
+        }
+        // What comes later than that is stopped: the log need not hold it.
+        let oldest = self.oldest().unwrap_or(now);
+        if now.since(oldest) <= MAX_LAG {
+            let owed = self.owed_blocks + self.open.log_blocks;
+            self.sums.log_owed_max = self.sums.log_owed_max.max(owed);
+        }
+        if forced {
+            self.flush();
+        }
+    }
+
+    /// A flush.
+    pub(super) fn flush(&mut self) {
+        if self.takes == Takes::Interval {
+            self.close();
+        }
+    }
+
+    /// All that is owed is carried; then what was summed, and when that ends.
+    pub(super) fn finish(mut self) -> (Sums, Nanos) {
+        self.close();
+        (self.sums, self.free_at)
+    }
+
+    /// When the oldest write that is owed came.
+    fn oldest(&self) -> Option<Nanos> {
+        let open = (!self.open.blocks.is_empty()).then_some(self.open.since);
+        self.owed.front().map(|owed| owed.since).or(open)
+    }
+
+    /// What has happened by `now`.
+    fn pass(&mut self, now: Nanos) {
+        if !self.open.blocks.is_empty() && self.begins() <= now {
+            self.close();
+        }
+        while let Some(owed) = self.owed.front().filter(|owed| owed.ends <= now) {
+            self.owed_blocks -= owed.log_blocks;
+            self.owed.pop_front();
+        }
+    }
+
+    /// When the cleaner takes the open batch.
+    fn begins(&self) -> Nanos {
+        let gathered = self.open.since + self.takes.gather();
+        gathered.max(self.free_at)
+    }
+
+    fn append(&mut self, now: Nanos, blocks: Range<u64>) {
+        let count = blocks.end - blocks.start;
+        if self.segment_used + HEADER + count > SEGMENT {
+            self.turn();
+            if self.takes == Takes::Interval || !self.has_room() {
+                self.close();
+            }
+        }
+        if self.open.blocks.is_empty() {
+            self.open.since = now;
+        }
+        self.open.blocks.extend(blocks);
+        self.open.changed += count;
+        self.fill(HEADER + count);
+    }
+
+    /// Whether the open window may have another segment.
+    fn has_room(&self) -> bool {
+        let seconds = self.sums.busy.as_secs_f64();
+        let rate = match seconds > 0.0 {
+            true => self.sums.carried as f64 / seconds,
+            false => 0.0,
+        };
+        let in_time = (rate * MAX_LAG.as_secs_f64()) as u64 / PART;
+        let most = WINDOW_BLOCKS.min(in_time).max(SEGMENT);
+        self.open.blocks.len() as u64 + SEGMENT <= most
+    }
+
+    /// Begins another segment; what is left of the last is in use without being written.
+    fn turn(&mut self) {
+        self.open.log_blocks += SEGMENT - self.segment_used;
+        self.segment_used = 0;
+        self.fill(HEADER);
+    }
+
+    fn fill(&mut self, blocks: u64) {
+        self.segment_used += blocks;
+        self.open.log_blocks += blocks;
+        self.sums.log_written += blocks;
+    }
+
+    /// The cleaner takes the open batch as it is.
+    fn close(&mut self) {
+        if self.open.blocks.is_empty() {
+            return;
+        }
+        let begins = self.begins();
+        let batch = std::mem::take(&mut self.open);
+        let runs = runs(&batch.blocks);
+        let ends = self.origin.carry(begins, &runs);
+        let sums = &mut self.sums;
+        sums.changed += batch.changed;
+        sums.carried += batch.blocks.len() as u64;
+        sums.writes += runs.len() as u64;
+        sums.flushes += 1;
+        sums.busy += ends - begins;
+        sums.log_batch_max = sums.log_batch_max.max(batch.log_blocks);
+        let from = (batch.since + Nanos(MAX_LAG.0 / PACED)).max(self.behind_to);
+        sums.behind += ends.since(from);
+        self.behind_to = self.behind_to.max(ends);
+        self.free_at = ends;
+        self.owe(Owed {
+            since: batch.since,
+            ends,
+            log_blocks: batch.log_blocks,
+        });
+        self.open.log_blocks += HEADER;
+        self.sums.log_written += HEADER;
+    }
+
+    fn owe(&mut self, owed: Owed) {
+        self.owed_blocks += owed.log_blocks;
+        self.owed.push_back(owed);
+        if self.owed.len() > ENTRIES_MAX {
+            let all: Vec<Owed> = self.owed.drain(..).collect();
+            let merged = all.chunks(2).map(|pair| Owed {
+                since: pair[0].since,
+                ends: pair[pair.len() - 1].ends,
+                log_blocks: pair.iter().map(|owed| owed.log_blocks).sum(),
+            });
+            self.owed.extend(merged);
+        }
+    }
+}
+
+/// Runs of blocks side by side.
+fn runs(blocks: &BTreeSet<u64>) -> Vec<Range<u64>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for block in blocks {
+        match runs.last_mut() {
+            Some(run) if run.end == *block && run.end - run.start < RUN_BLOCKS => run.end += 1,
+            _ => runs.push(*block..block + 1),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,50 @@
+//! The part of the advice about write-back, as text.
+
+use crate::commands::table::Table;
+use advise::writeback::{WriteBack, mode_rows, pattern, rate_rows};
+use std::fmt::Write as _;
+
+const MODES: [&str; 12] = [
+    "MODE",
+    "ORIGIN WRITES/s",
+    "FLUSHES/s",
+    "MB/s",
+    "TAKES MB/s",
+    "BUSY %",
+    "ABSORBED %",
+    "LOG'S TIME %",
+    "BEHIND %",
+    "LOG",
+    "LOG GB/day",
+    "JOURNAL MB/s",
+];
+
+/// The section; the verdict comes after the figures. A trace has it alone.
+pub fn section(write_back: Option<&WriteBack>) -> String {
+    let Some(write_back) = write_back else {
+        return "write-back: not known of a running volume; record it with `hotset trace record` \
+                and name the trace\n"
+            .into();
+    };
+    let mut out = String::new();
+    if !write_back.modes.is_empty() {
+        let rates = table(&["WRITES", "A SECOND", "MB/s"], rate_rows(write_back));
+        let modes = table(&MODES, mode_rows(&write_back.modes));
+        let _ = writeln!(out, "{rates}");
+        for line in pattern(write_back) {
+            let _ = writeln!(out, "{line}");
+        }
+        let _ = writeln!(out, "\n{modes}");
+    }
+    let _ = writeln!(out, "write-back: {}", write_back.verdict);
+    for note in &write_back.notes {
+        let _ = writeln!(out, "note: {note}");
+    }
+    out
+}
+
+fn table(head: &[&str], rows: Vec<Vec<String>>) -> Table {
+    let mut table = Table::new(head);
+    rows.into_iter().for_each(|row| table.row(row));
+    table
+}
