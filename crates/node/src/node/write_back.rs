@@ -135,8 +135,8 @@ impl<P: Platform> Node<P> {
         })
     }
 
-    /// What was found becomes the log in front of `cached`; `record` is what the pool had of
-    /// the origin.
+    /// What was found becomes the log in front of `cached`, which gets nothing of it before the
+    /// log begins; `record` is what the pool had of the origin.
     pub(super) async fn open_log(
         &self,
         volume: &config::Volume,
@@ -164,7 +164,6 @@ impl<P: Platform> Node<P> {
                  {name}`: `--keep` overwrites it with what is owed, and `--rewind` gives that up"
             ));
         }
-        log.begin().await.map_err(refusal)?;
         Ok(log)
     }
 
