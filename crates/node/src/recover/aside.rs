@@ -99,3 +99,50 @@ impl<D: Device> Device for Aside<D> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use block::{BoxDevice, Pool};
+    use futures_util::FutureExt;
+
+    fn filled(memory: &Pool, sectors: u64, byte: u8) -> Buf {
+        let mut buf = memory.take((sectors * SECTOR_BYTES) as usize);
+        buf.fill(byte);
+        buf
+    }
+
+    fn held(device: &impl Device, memory: &Pool) -> Vec<u8> {
+        let buf = filled(memory, device.geometry().sectors.0, 0xff);
+        let (buf, read) = device.read(Lba::ZERO, buf).now_or_never().unwrap();
+        read.unwrap();
+        let (sectors, _) = buf.as_chunks::<{ SECTOR_BYTES as usize }>();
+        sectors
+            .iter()
+            .map(|sector| sector[0] | sector[511])
+            .collect()
+    }
+
+    #[test]
+    fn changes_are_found_above_and_never_below() {
+        let memory = Pool::new(1 << 20);
+        let below = Aside::<BoxDevice>::blank("below", Sectors(8));
+        let write = |device: &dyn Fn(Lba, Shared) -> IoResult, at, sectors, byte| {
+            device(Lba(at), filled(&memory, sectors, byte).share()).unwrap();
+        };
+        let now = |device: Aside<_>| {
+            move |at, data| device.write(at, data, Fua::No).now_or_never().unwrap()
+        };
+        write(&now(below.clone()), 0, 8, 1);
+        let above = Aside::of(BoxDevice::new(below.clone()));
+        write(&now(above.clone()), 2, 3, 2);
+        let zeroed = Extent::new(Lba(4), Sectors(2));
+        above.zero(zeroed).now_or_never().unwrap().unwrap();
+        above.flush().now_or_never().unwrap().unwrap();
+        assert_eq!(held(&above, &memory), [1, 1, 2, 2, 0, 0, 1, 1]);
+        assert_eq!(held(&below, &memory), [1; 8]);
+        let past = filled(&memory, 2, 3).share();
+        let refused = above.write(Lba(7), past, Fua::No).now_or_never().unwrap();
+        refused.unwrap_err();
+    }
+}
