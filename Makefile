@@ -88,7 +88,7 @@ soak:
 	HOTSET_ROUNDS=100 cargo test --release --quiet -p hotset --test ext4 volume_is_a_file_system
 
 # A target is its directory and its name.
-FUZZ_TARGETS := nbd/server nbd/client control/text trace/formats layout/blocks raid/members virtio/guest web/requests
+FUZZ_TARGETS := nbd/server nbd/client control/text trace/formats layout/blocks layout/sealed raid/members virtio/guest web/requests
 SECONDS := 60
 
 fuzz:

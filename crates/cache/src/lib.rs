@@ -58,7 +58,7 @@ pub use cache::Cache;
 pub use config::{Config, LINE_BYTES_MAX, LINE_BYTES_MIN};
 pub use counters::{Counter, Snapshot};
 pub use devices::{DeviceId, DeviceReport, DeviceState};
-pub use durable::{Durability, Found, OpenReport, Opened};
+pub use durable::{Durability, Found, OpenReport, Opened, origin_record_on};
 pub use explain::{LineReport, Residence};
 pub use health::Fault;
 pub use history::{Decision, HISTORY_BYTES, Noted};

@@ -157,6 +157,10 @@ impl Platform for UringPlatform {
         machine::identity(place)
     }
 
+    fn is_same(&self, one: &Path, other: &Path) -> bool {
+        machine::is_same(one, other)
+    }
+
     async fn wear(&self, place: &str) -> Option<Wear> {
         if !wear::is_nvme(place) {
             return None;

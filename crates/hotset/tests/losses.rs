@@ -304,7 +304,7 @@ fn what_owes_something_is_served_by_its_log_or_not_at_all() {
     let end = WRITE_BACK.find("[[listen]]").unwrap();
     config(&(WRITE_BACK[..begin].to_owned() + &WRITE_BACK[end..]));
     let why = "volume vol may owe something to its origin, which is on log0 and log1";
-    refused(&mut serve(), 1, &[why, "vol.log"]);
+    refused(&mut serve(), 1, &[why, "vol.log", "--rewind"]);
     config(&WRITE_BACK.replace("mode = \"write-back\"", ""));
     refused(&mut serve(), 1, &[why]);
     // Its log as a pool's device.
@@ -318,7 +318,7 @@ fn what_owes_something_is_served_by_its_log_or_not_at_all() {
     format
         .args(["pool", "format", "--yes"])
         .arg(place.path("log1"));
-    refused(&mut format, 1, &["vol may owe its origin"]);
+    refused(&mut format, 1, &["vol may owe its origin", "--keep"]);
     config(WRITE_BACK);
     // Both devices away, or one and the file that would say whether the other is current.
     let away = |name: &str| place.path(&format!("{name}.away"));
@@ -424,5 +424,72 @@ fn a_log_that_is_lost_is_given_up_and_its_journal_replayed() {
     assert_eq!(log_of(&daemon)["order"], "journaled", "{}", daemon.status());
     let held = copy_out(&daemon.uri("vol"), &place.path("out"));
     assert!(held == bytes, "it is not what its origin was");
+    daemon.stop();
+}
+
+/// The log of a volume that the daemon does not serve, since nothing says that its one device is
+/// current: written elsewhere, and then carried out, by a command.
+#[test]
+fn what_is_owed_is_carried_out_by_a_command_or_written_elsewhere() {
+    let (place, server) = write_back();
+    let bytes = owe(&place, &server);
+    server.signal(libc::SIGCONT);
+    for lost in ["log1", "state/vol.log"] {
+        std::fs::remove_file(place.path(lost)).unwrap();
+    }
+    let recover = |more: &[&str]| {
+        let mut command = hotset();
+        command.args(["pool", "recover", "--config"]);
+        command.arg(place.path("hotset.toml")).arg("vol").args(more);
+        command
+    };
+    let doubt = "log1 may have what its origin does not have";
+    let daemon = place.serve();
+    let why = daemon.status()["waiting"][0]["why"].clone();
+    let why = why.as_str().unwrap();
+    let named = [doubt, "`hotset pool recover vol`", "`--keep`", "`--rewind`"];
+    assert!(named.iter().all(|text| why.contains(text)), "{why}");
+    refused(&mut recover(&["--keep"]), 1, &["a daemon runs"]);
+    daemon.stop();
+
+    let files = ["origin", "log0", "pool", "state/vol.log"];
+    let all = || files.map(|name| std::fs::read(place.path(name)).unwrap());
+    let before = all();
+    let said = run(&mut recover(&["--check"]));
+    let expected = [doubt, "vol owes origin 4 MiB", "`--keep` carries it out"];
+    assert!(expected.iter().all(|text| said.contains(text)), "{said}");
+    assert_eq!(said, run(&mut recover(&[])));
+    refused(&mut recover(&["--keep", "--rewind"]), 2, &["--rewind"]);
+    let image = place.text("image");
+    refused(&mut recover(&["--to", &image]), 2, &["give `--keep`"]);
+    let to = |path: &str| recover(&["--keep", "--to", &place.text(path)]);
+    std::os::unix::fs::symlink(place.path("log0"), place.path("link")).unwrap();
+    refused(&mut to("link"), 1, &["is log0 of the configuration"]);
+    refused(&mut to("pool"), 1, &["is pool of the configuration"]);
+    refused(&mut to("later"), 1, &["has 4 MiB, and the origin 24 MiB"]);
+    refused(&mut to("first"), 1, &["holds"]);
+    refused(&mut to("none/image"), 1, &["cannot be made"]);
+    let rewind = ["--rewind", "--to", &image];
+    refused(&mut recover(&rewind), 1, &["copy origin as it is"]);
+    std::fs::rename(place.path("log0"), place.path("away")).unwrap();
+    let nothing = ["nothing can be carried out", "`--rewind` gives that up"];
+    refused(&mut to("image"), 1, &nothing);
+    std::fs::rename(place.path("away"), place.path("log0")).unwrap();
+    assert!(!place.path("image").exists());
+    let said = run(&mut to("image"));
+    assert!(said.contains("the 4 MiB that vol owes it"), "{said}");
+    let written = std::fs::read(place.path("image")).unwrap();
+    assert!(written == bytes, "the image lacks something");
+    assert!(all() == before, "something else was changed");
+
+    let said = run(&mut recover(&["--keep"]));
+    assert!(said.contains("4 MiB that vol owed it"), "{said}");
+    let origin = || std::fs::read(place.path("origin")).unwrap();
+    assert!(origin() == bytes, "the origin lacks something");
+    place.file("log1", 24);
+    let daemon = place.serve();
+    assert_eq!(log_of(&daemon)["copies"], 2, "{}", daemon.status());
+    let held = copy_out(&daemon.uri("vol"), &place.path("out"));
+    assert!(held == bytes, "acknowledged bytes are lost");
     daemon.stop();
 }

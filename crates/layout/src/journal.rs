@@ -18,7 +18,7 @@ use crate::page::{PageError, PageHeader, kind, open, seal};
 use crate::record::record;
 use crate::signature::{JOURNAL_MAGIC, foreign};
 use crate::superblock::{has_checksum, name_field, name_of, set_checksum};
-use crate::{BLOCK_BYTES, IDENTITY_BYTES_MAX, LOG_AREA, SuperblockError, Uuid};
+use crate::{BLOCK_BYTES, BLOCK_SECTORS, IDENTITY_BYTES_MAX, LOG_AREA, SuperblockError, Uuid};
 
 /// The version of the format of journals.
 pub const JOURNAL_VERSION: u32 = 1;
@@ -26,6 +26,8 @@ pub const JOURNAL_VERSION: u32 = 1;
 pub const COMMIT_BLOCKS: u64 = 2;
 /// The fewest blocks that a half may have.
 pub const JOURNAL_HALF_MIN: u64 = 1024;
+/// The most: both end where a sector still has an address.
+const HALF_MAX: u64 = (u64::MAX / BLOCK_SECTORS - LOG_AREA) / 2;
 
 const COMMIT_KIND: u32 = kind(*b"HSCM");
 
@@ -121,6 +123,9 @@ impl JournalSuperblock {
         let Some(identity) = row.identity.get(..row.identity_bytes as usize) else {
             return damaged("the origin's identity is too long");
         };
+        if !(JOURNAL_HALF_MIN..=HALF_MAX).contains(&row.half) {
+            return damaged("its halves make no sense");
+        }
         Ok(JournalSuperblock {
             journal: Uuid(row.journal),
             log: Uuid(row.log),

@@ -15,7 +15,7 @@
 
 use crate::page::{BODY_BYTES, PageError, PageHeader, kind, open, seal};
 use crate::record::record;
-use crate::{BLOCK_BYTES, Uuid};
+use crate::{BLOCK_BYTES, BLOCK_SECTORS, Uuid};
 
 const SEGMENT_KIND: u32 = kind(*b"HSSG");
 const RECORD_KIND: u32 = kind(*b"HSRC");
@@ -275,7 +275,8 @@ fn extent(bytes: &[u8]) -> Result<RecordExtent, PageError> {
         _ => return Err(PageError::Nonsense),
     };
     let end = row.block.checked_add(u64::from(row.count));
-    if row.count == 0 || end.is_none() {
+    // Its sectors have addresses.
+    if row.count == 0 || end.is_none_or(|end| end > u64::MAX / BLOCK_SECTORS) {
         return Err(PageError::Nonsense);
     }
     Ok(RecordExtent {

@@ -1,9 +1,9 @@
 //! The write-back log: what was written is read again, and damage is detected.
 
 use layout::{
-    BLOCK_BYTES, Became, JournalCommit, JournalSuperblock, LogSuperblock, PageError, PageHeader,
-    RECORD_BLOCKS_MAX, Record, RecordExtent, RecordExtentRow, RecordRow, Segment, SegmentCopy,
-    SuperblockError, Uuid, block_crc,
+    BLOCK_BYTES, Became, JOURNAL_HALF_MIN, JournalCommit, JournalSuperblock, LogSuperblock,
+    PageError, PageHeader, RECORD_BLOCKS_MAX, Record, RecordExtent, RecordExtentRow, RecordRow,
+    Segment, SegmentCopy, SuperblockError, Uuid, block_crc,
 };
 use proptest::prelude::*;
 
@@ -221,7 +221,7 @@ proptest! {
             log: Uuid(u128::from(ids[1])),
             sequence: ids[2],
             retired: ids[3],
-            half: ids[4],
+            half: JOURNAL_HALF_MIN + (ids[4] >> 6),
             sectors: ids[4] ^ 7,
             volume: text.clone(),
             identity: text.into_bytes(),

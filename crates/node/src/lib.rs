@@ -35,7 +35,7 @@ pub use leaf::Leaf;
 pub use node::{Controlled, Door, Export, Frontends, Node};
 pub use place::{CLAIM_ATTEMPTS, CLAIM_PAUSE, Opened, Role, claimed, open, retried};
 pub use platform::{LogWitness, Platform, Process, Remembered};
-pub use recover::{Recovery, recover};
+pub use recover::{Recovery, Target, Wish, recover};
 pub use report::Session;
 pub use sink::Sink;
 

@@ -9,16 +9,18 @@
 use crate::leaf::Leaf;
 use crate::nanos;
 use crate::patient::Patient;
-use block::{BoxDevice, Driver, Env, IoResult, Nanos};
-use cache::log::{Cleaning, Config, Ledger, Opened, WriteBack};
+use crate::platform::Platform;
+use block::{BoxDevice, Driver, Env, IoResult, Nanos, Sectors};
+use cache::log::{Cleaning, Config, Ledger, Opened, Wanted, WriteBack};
 use control::config::{self, Name};
+use layout::Uuid;
 use std::any::Any;
 use std::rc::Rc;
 
 /// How long a device of a log may take at the least before it counts as lost.
-pub(crate) const ANSWER_MAX: Nanos = Nanos::from_secs(5);
+const ANSWER_MAX: Nanos = Nanos::from_secs(5);
 /// And as so many times the longest hit of the pool: as a pool's device for metadata.
-pub(crate) const ANSWER_HITS: u64 = 10;
+const ANSWER_HITS: u64 = 10;
 /// The longest that writes gather before they go to the origin in order, while nothing presses.
 const GATHER_MAX: Nanos = Nanos::from_secs(1);
 /// And as a part of what may be lost.
@@ -28,6 +30,62 @@ const ONLY: u32 = 1;
 
 /// A device that holds a copy of a log.
 pub(crate) type Copy<D> = Patient<Leaf<D>>;
+
+/// How long a device of the log of `volume` may take before it counts as lost.
+pub(crate) fn patience(config: &config::Config, volume: &config::Volume) -> Nanos {
+    let mut pools = config.pools.iter();
+    let pool = pools.find(|p| p.name.value == volume.pool.value);
+    let hit = pool.map_or(Nanos::ZERO, |p| nanos(p.hit_latency_max.value));
+    ANSWER_MAX.max(Nanos(hit.0.saturating_mul(ANSWER_HITS)))
+}
+
+/// The device of its journal, if it is to have one.
+pub(crate) fn journal_of(volume: &config::Volume) -> Option<&Name> {
+    let journaled = volume.write_back.value == Cleaning::Journaled;
+    let journal = volume.journal.as_ref().filter(|_| journaled);
+    journal.map(|journal| &journal.value)
+}
+
+/// Whose log is to be opened, for an origin at `place`; `keep` as [`Wanted`] has it.
+pub(crate) fn wanted<P: Platform>(
+    platform: &P,
+    volume: &config::Volume,
+    size: Sectors,
+    place: &str,
+    keep: bool,
+) -> Wanted {
+    Wanted {
+        volume: volume.name.value.to_string(),
+        sectors: size.0,
+        identity: platform.identity(place).bytes().to_vec(),
+        host: platform.host(),
+        uuid: Uuid(platform.uuid()),
+        now: platform.clock(),
+        keep,
+    }
+}
+
+/// How the log of `volume` goes on from what was `found`.
+pub(crate) fn engine<C>(volume: &config::Volume, found: &Opened<C>, env: &Env) -> Config {
+    let max_lag = nanos(volume.max_lag.value);
+    let cleaning = volume.write_back.value;
+    Config {
+        pool: found.log,
+        log: ONLY,
+        volume: ONLY,
+        incarnation: found.incarnation,
+        epoch: found.now - env.timer.now(),
+        dirty_max: volume.dirty_max.value.0,
+        max_lag,
+        clean_after: match cleaning {
+            Cleaning::Ordered => GATHER_MAX.min(Nanos(max_lag.0 / GATHER_PART)),
+            // The longer, the more replaces what came before.
+            Cleaning::Coalesced | Cleaning::Journaled => Nanos(max_lag.0 / GATHER_PART),
+        },
+        cleaning,
+        stages: Rc::default(),
+    }
+}
 
 /// A log that is open; clones are the same.
 pub(crate) struct Log<D: Driver>(Rc<Inner<D>>);
@@ -51,7 +109,7 @@ impl<D: Driver> Clone for Log<D> {
 }
 
 impl<D: Driver> Log<D> {
-    /// What was `found` becomes the log of `volume`, in front of `cached`. It serves nobody
+    /// What was `found` becomes the log of `volume`, in front of `origin`. It serves nobody
     /// before [`Log::begin`].
     pub(crate) async fn open(
         volume: &config::Volume,
@@ -59,26 +117,9 @@ impl<D: Driver> Log<D> {
         devices: Vec<Name>,
         witness: Box<dyn Any>,
         env: Env,
-        cached: cache::Volume<Leaf<D>>,
+        origin: BoxDevice,
     ) -> IoResult<Log<D>> {
-        let max_lag = nanos(volume.max_lag.value);
-        let cleaning = volume.write_back.value;
-        let config = Config {
-            pool: found.log,
-            log: ONLY,
-            volume: ONLY,
-            incarnation: found.incarnation,
-            epoch: found.now - env.timer.now(),
-            dirty_max: volume.dirty_max.value.0,
-            max_lag,
-            clean_after: match cleaning {
-                Cleaning::Ordered => GATHER_MAX.min(Nanos(max_lag.0 / GATHER_PART)),
-                // The longer, the more replaces what came before.
-                Cleaning::Coalesced | Cleaning::Journaled => Nanos(max_lag.0 / GATHER_PART),
-            },
-            cleaning,
-            stages: Rc::default(),
-        };
+        let config = engine(volume, &found, &env);
         let ledger = found.ledger.clone();
         let here = found.areas.each_ref().map(Option::is_some);
         let copy = |copy: usize| {
@@ -86,7 +127,6 @@ impl<D: Driver> Log<D> {
             devices.iter().find(named).filter(|_| here[copy]).cloned()
         };
         let copies = [copy(0), copy(1)];
-        let origin = BoxDevice::new(cached);
         let (areas, journal) = (found.areas, found.journal);
         let had_journal = journal.is_some();
         let engine =

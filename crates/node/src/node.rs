@@ -24,7 +24,9 @@ mod wear;
 mod write_back;
 
 pub use controlled::Controlled;
+pub(crate) use pool::Absent;
 pub use pool::Pool;
+pub(crate) use write_back::changed;
 
 use crate::arrays::{Devices, Source};
 use crate::fronted::Fronted;
@@ -39,7 +41,6 @@ use cache::PoolDevice;
 use control::config::{self, Config, Name};
 use filter::{Latencies, Profiled, Tap, Tapped, Timed};
 use job::{Detaching, Jobs};
-use pool::Absent;
 use refusal::{Refusal, refusal};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -41,6 +41,8 @@ impl<D: Driver> Origin<D> {
         let (name, place) = (volume.as_str(), &opened.place);
         let env = platform.local().env();
         let identity = platform.identity(place);
+        let seed = platform.uuid() as u64;
+        let record = take(&opened.leaf, &env.pool, identity.clone(), seed).await?;
         let remembered = cache.remembered();
         let before = remembered.iter().find(|(known, _)| known == name);
         if let Some(before) = before.map(|(_, size)| *size).filter(|b| *b != size) {
@@ -58,10 +60,10 @@ impl<D: Driver> Origin<D> {
                 origin: place.clone(),
                 why,
             });
+            // Nothing is awaited from here on, so that no superblock lacks the volume that its
+            // caller is about to add again, with what is known of the origin.
             cache.forget(name);
         }
-        let seed = platform.uuid() as u64;
-        let record = take(&opened.leaf, &env.pool, identity.clone(), seed).await?;
         let (leaf, keep) = (opened.leaf.clone(), keep(cache, name));
         Ok(Origin {
             device: Guarded::new(leaf, env, record, keep),

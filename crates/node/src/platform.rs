@@ -59,6 +59,9 @@ pub trait Platform: Clone + 'static {
     /// Who is behind `place`, a path or a URI.
     fn identity(&self, place: &str) -> Identity;
 
+    /// Whether both places are the same file or device.
+    fn is_same(&self, one: &Path, other: &Path) -> bool;
+
     /// How worn the device behind `place` says that it is; `None` if it does not say.
     async fn wear(&self, _place: &str) -> Option<Wear> {
         None

@@ -1,33 +1,74 @@
-//! A write-back volume whose log cannot serve it, without a node: what is left, and giving the
-//! log up.
+//! A write-back volume whose log cannot serve it, without a node: what is left, carrying it out,
+//! and giving the log up.
 //!
 //! Invariants:
-//!     looking changes nothing
+//!     looking changes nothing, nor does what is written to another place
 //!     a log is given up ⟹ what its journal has is at the origin, durably
+//!     a log is kept ⟹ what it has is at the origin, durably, before it owes nothing
+//!     the origin is written without its pool ⟹ the pool has forgotten the volume, durably
+//!     what is refused is as it was
 //!
 //! What is done in order so that a cut leaves something that can be recovered again: replay,
 //! retire, blank the log's superblocks. The file beside the log is the caller's to remove, last.
 
+mod aside;
+mod carry;
+mod report;
+mod target;
+
+pub use target::Target;
+
 use crate::arrays::{Devices, Lease};
-use crate::place::Role;
+use crate::place::{Opened, Role};
 use crate::platform::{LogWitness, Platform};
-use block::{Device, Fua, IoError, Lba, Nanos};
+use block::{Device, Fua, IoError, Lba, Nanos, SECTOR_BYTES, Sectors};
 use cache::log::{Cleaning, Journal, superblock_of};
-use control::config::{self, Name};
+use control::config::{self, Bytes, Name};
 use layout::{BLOCK_BYTES, BLOCK_SECTORS, LOG_SUPERBLOCKS, LogSuperblock};
-use std::fmt;
 use std::rc::Rc;
 
-/// What is left of a log.
+/// What is done about a log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wish {
+    /// Nothing: what is left is shown.
+    Look,
+    /// It is given up, once its journal is replayed.
+    Rewind,
+    /// What it has goes to the origin.
+    Keep,
+}
+
+/// What is left of a log, and what was done.
 pub struct Recovery {
     volume: Name,
     origin: Name,
     cleaning: Cleaning,
     /// What is known of the log; none if nothing is.
     known: Option<LogSuperblock>,
+    /// That was of another.
+    is_other_origin: bool,
     /// Each device of the log, and what is there.
     copies: Vec<(Name, CopyState)>,
     journal: Option<(Name, JournalState)>,
+    /// What can be carried out, or why nothing can.
+    log: Result<Owed, String>,
+    outcome: Outcome,
+}
+
+/// What a log has.
+struct Owed {
+    owed: Bytes,
+    lag: Nanos,
+    /// Why a node refuses it.
+    doubts: Vec<String>,
+}
+
+enum Outcome {
+    Looked,
+    Rewound,
+    RewoundTo(String),
+    Kept(Bytes),
+    KeptTo(String, Bytes),
 }
 
 enum CopyState {
@@ -53,70 +94,23 @@ enum JournalState {
     Replayed(Nanos),
 }
 
-impl fmt::Display for Recovery {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (volume, origin) = (&self.volume, &self.origin);
-        for (name, state) in &self.copies {
-            match state {
-                CopyState::Absent(why) => writeln!(f, "{name}: away: {why}")?,
-                CopyState::Nothing => writeln!(f, "{name}: nothing of the log of {volume}")?,
-                CopyState::Stale => writeln!(f, "{name}: a copy that has been overtaken")?,
-                CopyState::Current => writeln!(f, "{name}: a copy that counts")?,
-            }
-        }
-        let seconds = |age: &Nanos| age.0 / 1_000_000_000;
-        if let Some((name, state)) = &self.journal {
-            match state {
-                JournalState::Absent(why) => writeln!(f, "{name}: away: {why}")?,
-                JournalState::Nothing => writeln!(f, "{name}: no journal of {volume}")?,
-                JournalState::Void => writeln!(f, "{name}: a journal that was given up")?,
-                JournalState::Done => writeln!(f, "{name}: a journal with nothing to replay")?,
-                JournalState::Pending(age) => writeln!(
-                    f,
-                    "{name}: a journal with a group to replay, its newest write {} s old",
-                    seconds(age)
-                )?,
-                JournalState::Replayed(age) => writeln!(
-                    f,
-                    "{name}: replayed a group, its newest write {} s old",
-                    seconds(age)
-                )?,
-            }
-        }
-        let lost = match &self.known {
-            Some(known) if !known.owes => return write!(f, "{volume} owes {origin} nothing"),
-            Some(_)
-                if self
-                    .copies
-                    .iter()
-                    .any(|(_, c)| matches!(c, CopyState::Current)) =>
-            {
-                return write!(
-                    f,
-                    "{volume} owes {origin} what the log has: `hotset serve` carries it out, and \
-                     `--rewind` gives it up"
-                );
-            }
-            Some(_) => format!("what {volume} owes {origin} is lost"),
-            None => format!("nothing says what {volume} owes {origin}"),
-        };
-        let journal = self.journal.as_ref().map(|(_, state)| state);
-        let promise = match (self.cleaning, journal) {
-            (_, Some(JournalState::Pending(_))) => {
-                "may have half of a group: `--rewind` replays that, and makes it an earlier state"
-            }
-            (_, Some(JournalState::Replayed(_))) => "is an earlier state now",
-            (Cleaning::Coalesced, _) => "is promised nothing of: verify it, or restore a backup",
-            (Cleaning::Journaled, Some(JournalState::Absent(_) | JournalState::Nothing)) => {
-                "may have half of a group, which its journal would have: attach that"
-            }
-            _ => "is an earlier state as it is",
-        };
-        write!(f, "{lost}; {origin} {promise}")
-    }
+type Leased<P> = (Name, Result<Lease<P>, IoError>);
+
+/// A log's devices, and its origin.
+struct Found<'a, P: Platform> {
+    platform: &'a P,
+    devices: &'a Rc<Devices<P>>,
+    volume: &'a config::Volume,
+    origin: &'a Lease<P>,
+    /// Of the volume.
+    size: Sectors,
+    logs: &'a [Leased<P>],
+    journal: Option<&'a Leased<P>>,
 }
 
-type Leased<P> = (Name, Result<Lease<P>, String>);
+fn said(error: IoError) -> String {
+    error.to_string()
+}
 
 async fn lease<P: Platform>(
     devices: &Rc<Devices<P>>,
@@ -127,31 +121,49 @@ async fn lease<P: Platform>(
     devices.open(&source, role).await
 }
 
-/// Looks at the log of `volume`; with `rewind` gives it up, after a replay of its journal. `logs` are the
-/// files beside logs.
+/// Does what is wished about the log of `volume`; with a `target` there, instead of at the origin.
+/// `logs` are the files beside logs.
 pub async fn recover<P: Platform>(
     devices: &Rc<Devices<P>>,
     platform: &P,
     volume: &config::Volume,
     logs: &[LogWitness],
-    rewind: bool,
+    wish: Wish,
+    target: Option<&Target<'_>>,
 ) -> Result<Recovery, String> {
-    let said = |error: IoError| error.to_string();
+    if volume.log.value.len() != 2 {
+        let name = &volume.name.value;
+        return Err(format!(
+            "volume {name} has no `log` of two devices: give the one that it had"
+        ));
+    }
     let origin = lease(devices, &volume.origin.value, Role::Origin).await;
     let origin = origin.map_err(said)?;
     let mut leases: Vec<Leased<P>> = Vec::new();
     for name in &volume.log.value {
-        let device = lease(devices, name, Role::Log).await;
-        leases.push((name.clone(), device.map_err(said)));
+        leases.push((name.clone(), lease(devices, name, Role::Log).await));
     }
     let journal = match &volume.journal {
         None => None,
-        Some(name) => {
-            let device = lease(devices, &name.value, Role::Log).await;
-            Some((name.value.clone(), device.map_err(said)))
-        }
+        Some(name) => Some((
+            name.value.clone(),
+            lease(devices, &name.value, Role::Log).await,
+        )),
     };
-    let done = with(platform, volume, logs, rewind, &origin, &leases, &journal).await;
+    let size = volume
+        .size
+        .as_ref()
+        .map(|size| Sectors(size.value.0 / SECTOR_BYTES));
+    let found = Found {
+        platform,
+        devices,
+        volume,
+        size: size.unwrap_or(origin.leaf.geometry().sectors),
+        origin: &origin,
+        logs: &leases,
+        journal: journal.as_ref(),
+    };
+    let done = with(&found, logs, wish, target).await;
     for lease in leases.into_iter().chain(journal) {
         if let (_, Ok(lease)) = lease {
             lease.release().await;
@@ -162,70 +174,136 @@ pub async fn recover<P: Platform>(
 }
 
 async fn with<P: Platform>(
-    platform: &P,
-    volume: &config::Volume,
+    found: &Found<'_, P>,
     logs: &[LogWitness],
-    rewind: bool,
-    origin: &Lease<P>,
-    leases: &[Leased<P>],
-    journal: &Option<Leased<P>>,
+    wish: Wish,
+    target: Option<&Target<'_>>,
 ) -> Result<Recovery, String> {
-    let said = |error: IoError| error.to_string();
+    let (platform, volume, origin) = (found.platform, found.volume, found.origin);
     let (name, env) = (&volume.name.value, platform.local().env());
-    let mut found = Vec::new();
-    for (device, lease) in leases {
+    let mut copies = Vec::new();
+    for (device, lease) in found.logs {
         let superblock = match lease {
             Ok(lease) => superblock_of(&lease.leaf, &env).await.map_err(said)?,
             Err(_) => None,
         };
         let ours = superblock.filter(|superblock| superblock.volume == name.as_str());
-        found.push((device, lease, ours));
+        copies.push((device, lease, ours));
     }
-    let witness = logs.iter().map(|log| &log.superblock);
-    let witness = witness.filter(|superblock| superblock.volume == name.as_str());
-    let all = found
-        .iter()
-        .filter_map(|(.., ours)| ours.as_ref())
-        .chain(witness);
-    let known = all.max_by_key(|superblock| superblock.sequence).cloned();
+    let mut witness = logs.iter().map(|log| &log.superblock);
+    let witness = witness.find(|superblock| superblock.volume == name.as_str());
+    let ours = copies.iter().filter_map(|(.., ours)| ours.as_ref());
+    let known = ours
+        .chain(witness)
+        .max_by_key(|superblock| superblock.sequence);
+    let known = known.cloned();
     let identity = platform.identity(&origin.place);
-    if let Some(known) = &known
-        && known.identity != identity.bytes()
-    {
-        return Err(format!(
-            "{} is not the origin that volume {name} had: give it its own back",
-            origin.place
-        ));
-    }
-    let copies = found.iter().map(|(device, lease, ours)| {
+    let states = copies.iter().map(|(device, lease, ours)| {
         let state = match (lease, ours, &known) {
-            (Err(why), ..) => CopyState::Absent(why.clone()),
+            (Err(why), ..) => CopyState::Absent(why.to_string()),
             (Ok(_), Some(ours), Some(known)) if counts(ours, known) => CopyState::Current,
             (Ok(_), Some(_), _) => CopyState::Stale,
             (Ok(_), None, _) => CopyState::Nothing,
         };
         ((*device).clone(), state)
     });
+    let look = carry::look(found, witness).await;
     let mut recovery = Recovery {
         volume: name.clone(),
         origin: volume.origin.value.clone(),
         cleaning: volume.write_back.value,
-        copies: copies.collect(),
+        is_other_origin: known
+            .as_ref()
+            .is_some_and(|known| known.identity != identity.bytes()),
+        copies: states.collect(),
         journal: None,
         known,
+        log: look.as_ref().map_err(String::clone).map(|look| {
+            let status = look.engine.status();
+            Owed {
+                owed: Bytes(status.dirty_bytes),
+                lag: status.lag,
+                doubts: look.doubts.clone(),
+            }
+        }),
+        outcome: Outcome::Looked,
     };
-    if let Some((device, lease)) = journal {
-        let state = look_at(platform, lease, origin, &recovery, rewind).await?;
+    let replays = wish == Wish::Rewind && target.is_none();
+    if let Some((device, lease)) = found.journal {
+        let state = look_at(found, lease, &recovery, replays).await?;
         recovery.journal = Some((device.clone(), state));
     }
-    if rewind {
-        for (_, lease, ours) in &found {
-            if let (Ok(lease), Some(_)) = (lease, ours) {
-                blank(&lease.leaf, &env).await.map_err(said)?;
+    recovery.outcome = match (wish, target) {
+        (Wish::Look, _) => Outcome::Looked,
+        (Wish::Rewind, None) => {
+            for (_, lease, ours) in &copies {
+                if let (Ok(lease), Some(_)) = (lease, ours) {
+                    blank(&lease.leaf, &env).await.map_err(said)?;
+                }
+            }
+            Outcome::Rewound
+        }
+        (Wish::Rewind, Some(target)) => rewind_to(found, &recovery, target).await?,
+        (Wish::Keep, _) => {
+            let look = look.map_err(|why| format!("nothing can be carried out: {why}"))?;
+            // One that somebody else has, or that is refused to us, is not away.
+            let mut all = found.logs.iter().chain(found.journal);
+            if let Some(why) = all
+                .find_map(|(_, lease)| lease.as_ref().err().filter(|error| !error.kind().is_loss()))
+            {
+                return Err(why.to_string());
+            }
+            match target {
+                None => {
+                    drop(look);
+                    carry::forget(found.devices, volume).await?;
+                    Outcome::Kept(carry::keep(found).await?)
+                }
+                Some(target) => {
+                    let owed = Bytes(look.engine.status().dirty_bytes);
+                    let to = open_target(found, target).await?;
+                    let zeroes = target.make.is_some();
+                    let copied = carry::copy(&look.engine, &to.leaf, zeroes, &env).await;
+                    copied.map_err(said)?;
+                    Outcome::KeptTo(target.path.display().to_string(), owed)
+                }
             }
         }
-    }
+    };
     Ok(recovery)
+}
+
+async fn open_target<P: Platform>(
+    found: &Found<'_, P>,
+    target: &Target<'_>,
+) -> Result<Opened<P>, String> {
+    let sectors = found.origin.leaf.geometry().sectors;
+    target::open(found.devices, target, sectors).await
+}
+
+/// A copy of the origin, in which the journal's group is replayed.
+async fn rewind_to<P: Platform>(
+    found: &Found<'_, P>,
+    recovery: &Recovery,
+    target: &Target<'_>,
+) -> Result<Outcome, String> {
+    let env = found.platform.local().env();
+    let origin = &found.volume.origin.value;
+    let pending = recovery.journal.as_ref();
+    let pending = pending.filter(|(_, state)| matches!(state, JournalState::Pending(_)));
+    let (Some(_), Some((_, Ok(lease)))) = (pending, found.journal) else {
+        return Err(format!(
+            "no journal has anything to replay: copy {origin} as it is"
+        ));
+    };
+    let journal = Journal::open(lease.leaf.clone(), env.pool.clone()).await;
+    let journal = journal.map_err(said)?.map_err(|error| error.to_string())?;
+    let to = open_target(found, target).await?;
+    let zeroes = target.make.is_some();
+    let copied = carry::copy(&found.origin.leaf, &to.leaf, zeroes, &env).await;
+    copied.map_err(said)?;
+    journal.replay(&to.leaf).await.map_err(said)?;
+    Ok(Outcome::RewoundTo(target.path.display().to_string()))
 }
 
 fn counts(copy: &LogSuperblock, known: &LogSuperblock) -> bool {
@@ -233,18 +311,17 @@ fn counts(copy: &LogSuperblock, known: &LogSuperblock) -> bool {
     copy.log == known.log && copy.epoch == known.epoch && in_mask
 }
 
-/// What a journal has; with `rewind` the origin gets that, and the journal is void.
+/// What a journal has; with `replays` the origin gets that, and the journal is void.
 async fn look_at<P: Platform>(
-    platform: &P,
-    lease: &Result<Lease<P>, String>,
-    origin: &Lease<P>,
+    found: &Found<'_, P>,
+    lease: &Result<Lease<P>, IoError>,
     recovery: &Recovery,
-    rewind: bool,
+    replays: bool,
 ) -> Result<JournalState, String> {
-    let said = |error: IoError| error.to_string();
+    let (platform, origin) = (found.platform, found.origin);
     let (lease, memory) = match lease {
         Ok(lease) => (lease, platform.local().env().pool),
-        Err(why) => return Ok(JournalState::Absent(why.clone())),
+        Err(why) => return Ok(JournalState::Absent(why.to_string())),
     };
     let Ok(journal) = Journal::open(lease.leaf.clone(), memory)
         .await
@@ -266,15 +343,16 @@ async fn look_at<P: Platform>(
         return Ok(JournalState::Done);
     };
     let age = platform.clock() - Nanos(pending.written_at);
+    if !replays {
+        return Ok(JournalState::Pending(age));
+    }
     if superblock.identity != platform.identity(&origin.place).bytes() {
         return Err(format!(
             "{} is not the origin that the journal is of: give it its own back",
             origin.place
         ));
     }
-    if !rewind {
-        return Ok(JournalState::Pending(age));
-    }
+    carry::forget(found.devices, found.volume).await?;
     journal.replay(&origin.leaf).await.map_err(said)?;
     journal.retire().await.map_err(said)?;
     Ok(JournalState::Replayed(age))

@@ -350,6 +350,10 @@ impl Platform for SimPlatform {
         Identity::new(place)
     }
 
+    fn is_same(&self, one: &Path, other: &Path) -> bool {
+        one == other
+    }
+
     fn host(&self) -> String {
         "simulated".into()
     }

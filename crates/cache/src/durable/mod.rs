@@ -35,7 +35,7 @@ mod warm;
 
 pub(crate) use bitmap::Marking;
 pub use durability::Durability;
-pub use open::{Found, OpenReport, Opened};
+pub use open::{Found, OpenReport, Opened, origin_record_on};
 pub(crate) use store::{NewStore, Store};
 use table::Bits;
 

@@ -126,6 +126,21 @@ async fn probe<D: Device>(
     ))
 }
 
+/// What a pool that nobody has open recorded of the origin of `volume`, by one of its devices, and
+/// a number: of several devices the greater holds. Nothing is written.
+pub async fn origin_record_on<D: Device>(
+    device: &D,
+    env: &Env,
+    volume: &str,
+) -> IoResult<Option<(u64, Vec<u8>)>> {
+    let superblock = probe(device, device.geometry().extent(), env).await?.ok();
+    Ok(superblock.and_then(|superblock| {
+        let mut volumes = superblock.volumes.into_iter();
+        let found = volumes.find(|known| known.name == volume)?;
+        Some((superblock.sequence, found.origin))
+    }))
+}
+
 /// The area of the bitmap; zeroes for blocks that cannot be read, which are no bitmap.
 async fn bitmap_area<D: Device>(device: &D, start: Lba, env: &Env) -> IoResult<Vec<u8>> {
     let bytes = BITMAP_BLOCKS as usize * BLOCK_BYTES;

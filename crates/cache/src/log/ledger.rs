@@ -52,6 +52,8 @@ pub struct Opened<P> {
     pub owes: bool,
     /// Devices that it goes without, and why.
     pub absent: Vec<(String, String)>,
+    /// Why it would have been refused, had the operator not asked for it.
+    pub doubts: Vec<String>,
 }
 
 /// What is known durably of a log.
@@ -164,6 +166,7 @@ impl<P: Device + Clone + 'static> Ledger<P> {
             now: Nanos(opened.2),
             owes,
             absent,
+            doubts: chosen.doubts,
         })
     }
 

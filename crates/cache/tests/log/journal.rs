@@ -49,6 +49,7 @@ async fn open(rig: &Rig, journal: Option<Candidate<BoxDevice>>) -> IoResult<Open
         host: "here".into(),
         uuid: Uuid(77 + u128::from(rig.now().0)),
         now: Nanos(1),
+        keep: false,
     };
     let copies = [candidate(rig, 1, "ssd0"), candidate(rig, 2, "ssd1")];
     let witness = BoxDevice::new(rig.leaf(WITNESS));

@@ -2,12 +2,15 @@
 
 use super::arrays::{domain, shares};
 use crate::config::{At, Config, Name, Volume, VolumeMode};
+use crate::parameter::Parameter;
 use crate::problem::Problem;
 use cache::log::Cleaning;
 use std::time::Duration;
 
 /// The least that the origin may be let lack: a record of the largest write, twice.
 const DIRTY_BYTES_MIN: u64 = 1 << 20;
+/// What the origin may need for what it gets at once: 256 blocks anywhere on a disk of 7,200 rpm.
+const LOAD_TIME: Duration = Duration::from_secs(1);
 
 /// Appends what is wrong.
 pub(super) fn agree(config: &Config, problems: &mut Vec<Problem>) {
@@ -25,7 +28,8 @@ pub(super) fn agree(config: &Config, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Appends what is possible and reported each time: the origin alone is worth nothing then.
+/// Appends what is possible and reported each time: that the origin alone is worth nothing after
+/// a loss, or that the log is faster than nothing.
 pub(super) fn warn(config: &Config, found: &mut Vec<Problem>) {
     let all = config.volumes.iter();
     for volume in all.filter(|v| v.mode.value == VolumeMode::WriteBack) {
@@ -37,6 +41,17 @@ pub(super) fn warn(config: &Config, found: &mut Vec<Problem>) {
             );
             let remedy = "have a backup, or leave `write_back` at \"ordered\"";
             found.push(Problem::new(volume.write_back.line, what, remedy));
+        }
+        let max_lag = &volume.max_lag;
+        if max_lag.value < LOAD_TIME {
+            let what = format!(
+                "volume {}: within a `max_lag` of {} an origin that is a disk may not take what it \
+                 gets at once: writes will mostly wait for it",
+                volume.name.value,
+                max_lag.value.written()
+            );
+            let remedy = "give `max_lag` at least 1s, or leave write-back";
+            found.push(Problem::new(max_lag.line, what, remedy));
         }
     }
 }
@@ -342,7 +357,7 @@ unix = "/none/socket"
     }
 
     #[test]
-    fn what_keeps_no_order_is_reported_for_as_long_as_it_counts() {
+    fn what_promises_less_than_it_seems_is_reported_for_as_long_as_it_counts() {
         let warnings = |text: &str| {
             let config = check_alone(text, &[]).expect("it is sound");
             let warnings = crate::check::warnings(&config).into_iter();
@@ -356,5 +371,14 @@ unix = "/none/socket"
         assert!(found[0].starts_with(what), "{found:?}");
         let off = coalesced.replace("mode = \"write-back\"\n", "");
         assert_eq!(warnings(&off), Vec::<String>::new());
+        for (max_lag, expected) in [("999ms", 1), ("1s", 0)] {
+            let text = GOOD.replace("log =", &format!("max_lag = \"{max_lag}\"\nlog ="));
+            let found = warnings(&text);
+            assert_eq!(found.len(), expected, "{found:?}");
+            let what = "22: volume db: within a `max_lag` of \"999ms\" an origin";
+            assert!(found.iter().all(|w| w.starts_with(what)), "{found:?}");
+            let off = text.replace("mode = \"write-back\"\n", "");
+            assert_eq!(warnings(&off), Vec::<String>::new());
+        }
     }
 }

@@ -40,17 +40,20 @@ pub fn run(path: &Path, yes: bool, rewind: bool) -> Result<(), Failure> {
     if let Some(log) = log_of(&image).filter(|log| log.owes && !rewind) {
         return Err(Failure::Runtime(format!(
             "{}: it has what volume {} may owe its origin; serve the volume until it has ended in \
-             order, or give that up with --rewind: the origin stays as it is, an earlier state",
+             order, carry that out with `hotset pool recover {} --keep`, or give it up with \
+             --rewind: the origin stays as it is",
             path.display(),
+            log.volume,
             log.volume
         )));
     }
     if let Some(journal) = pending_of(&image).filter(|_| !rewind) {
         return Err(Failure::Runtime(format!(
             "{}: it is the journal of volume {}, whose origin may have half of what it has; serve the \
-             volume until it has ended in order, see `hotset pool recover`, or give that up with \
-             --rewind",
+             volume until it has ended in order, replay it with `hotset pool recover {} --rewind`, or \
+             give that up with --rewind here",
             path.display(),
+            journal.volume,
             journal.volume
         )));
     }

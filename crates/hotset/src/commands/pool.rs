@@ -79,16 +79,16 @@ pub enum Pool {
         #[arg(long)]
         rewind: bool,
     },
-    /// Show what is left of a write-back volume that its log cannot serve, while no daemon runs
+    /// Show what is left of a write-back volume that its log cannot serve, while no daemon runs;
+    /// carry it out, or give it up
     Recover {
         /// The configuration
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
         /// The volume
         volume: String,
-        /// Give its log up: replay its journal, if it has one, and go on from the origin
-        #[arg(long)]
-        rewind: bool,
+        #[command(flatten)]
+        options: super::recover::Options,
     },
     /// Take a device out of a pool
     RemoveDevice {
@@ -116,8 +116,8 @@ pub fn run(command: Pool) -> Result<(), Failure> {
         Pool::Recover {
             config,
             volume,
-            rewind,
-        } => return super::recover::run(&config, &volume, rewind),
+            options,
+        } => return super::recover::run(&config, &volume, options),
         Pool::List { control } => {
             let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
             let status = client.status().map_err(Failure::runtime)?;

@@ -1,12 +1,16 @@
 //! `hotset pool recover`: what is left of a write-back volume that its log cannot serve.
+//!
+//! Invariant: a file that was made is whole, or gone.
 
 use super::array::alone;
 use crate::Failure;
+use clap::Args;
 use control::client::{Client, Error};
-use node::Platform;
+use node::{Platform, Target, Wish};
+use std::cell::RefCell;
 use std::fs::{self, File};
-use std::io::ErrorKind;
-use std::path::Path;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 
 /// Whether a daemon answers there. What one had open that was killed the kernel ends a while
 /// later, and until then a question to it waits.
@@ -23,7 +27,40 @@ fn answers(control: &Path) -> bool {
     }
 }
 
-pub fn run(file: &Path, volume: &str, rewind: bool) -> Result<(), Failure> {
+/// What is done: one at most.
+#[derive(Args)]
+pub struct Options {
+    /// Change nothing; as without an option
+    #[arg(long)]
+    check: bool,
+    /// Give its log up: replay its journal, if it has one, and go on from the origin
+    #[arg(long, conflicts_with = "check")]
+    rewind: bool,
+    /// Carry out what the log has, also if it may be overtaken, or of another origin
+    #[arg(long, conflicts_with_all = ["check", "rewind"])]
+    keep: bool,
+    /// Write that to another file or block device, and leave origin and log as they are
+    #[arg(long, value_name = "PATH", conflicts_with = "check")]
+    to: Option<PathBuf>,
+}
+
+impl Options {
+    fn wish(&self) -> Result<Wish, Failure> {
+        match (self.rewind, self.keep, &self.to) {
+            (true, ..) => Ok(Wish::Rewind),
+            (_, true, _) => Ok(Wish::Keep),
+            (false, false, None) => Ok(Wish::Look),
+            (false, false, Some(_)) => {
+                let what =
+                    "hotset: `--to` says where, and not what: give `--keep` or `--rewind` too";
+                Err(Failure::Usage(what.into()))
+            }
+        }
+    }
+}
+
+pub fn run(file: &Path, volume: &str, options: Options) -> Result<(), Failure> {
+    let wish = options.wish()?;
     let config = crate::configuration::read_alone(file)?;
     if answers(&config.daemon.control.value) {
         let what = "a daemon runs by this configuration: stop it, and try again";
@@ -37,25 +74,72 @@ pub fn run(file: &Path, volume: &str, rewind: bool) -> Result<(), Failure> {
     };
     let found = found.clone();
     let name = found.name.value.clone();
+    let gives_up = wish == Wish::Rewind && options.to.is_none();
     let (text, witness) = alone(&config, async move |devices, platform| {
         let logs = platform.logs().map_err(|error| error.to_string())?;
-        let recovered = node::recover(devices, platform, &found, &logs, rewind).await?;
+        let recovered = match &options.to {
+            None => node::recover(devices, platform, &found, &logs, wish, None).await?,
+            Some(path) => {
+                let made = New::default();
+                let make = |bytes| made.make(path, bytes);
+                let make: &dyn Fn(u64) -> Result<(), String> = &make;
+                let target = Target {
+                    path,
+                    make: (!path.exists()).then_some(make),
+                };
+                let done = node::recover(devices, platform, &found, &logs, wish, Some(&target));
+                let done = done.await?;
+                made.keep();
+                done
+            }
+        };
         let mut logs = logs.into_iter();
         let witness = logs.find(|log| log.superblock.volume == name.as_str());
         Ok((recovered.to_string(), witness.map(|witness| witness.file)))
     })?;
-    if let (true, Some(witness)) = (rewind, witness) {
-        let gone = fs::remove_file(&witness).and_then(|()| {
-            let directory = witness.parent().unwrap_or(Path::new("."));
-            File::open(directory)?.sync_all()
-        });
+    if let (true, Some(witness)) = (gives_up, witness) {
+        let gone = fs::remove_file(&witness).and_then(|()| synced(&witness));
         gone.map_err(|cause| {
             Failure::Runtime(format!("{}: cannot be removed: {cause}", witness.display()))
         })?;
     }
     println!("{text}");
-    if rewind {
+    if gives_up {
         println!("{volume} owes nothing any more: its log is given up");
     }
     Ok(())
+}
+
+/// Makes what became of a name durable.
+fn synced(path: &Path) -> io::Result<()> {
+    let directory = path.parent().filter(|parent| *parent != Path::new(""));
+    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// A file that is removed again, unless it is kept.
+#[derive(Default)]
+struct New(RefCell<Option<PathBuf>>);
+
+impl New {
+    fn make(&self, path: &Path, bytes: u64) -> Result<(), String> {
+        let made = File::create_new(path).and_then(|file| {
+            *self.0.borrow_mut() = Some(path.to_owned());
+            file.set_len(bytes)?;
+            synced(path)
+        });
+        made.map_err(|cause| format!("{}: cannot be made: {cause}", path.display()))
+    }
+
+    fn keep(&self) {
+        self.0.take();
+    }
+}
+
+impl Drop for New {
+    fn drop(&mut self) {
+        if let Some(path) = self.0.take() {
+            // What failed before is reported.
+            let _ = fs::remove_file(path);
+        }
+    }
 }

@@ -18,7 +18,9 @@ pub(super) fn refuse_owing<P: Platform>(config: &Config, platform: &P) -> Result
             return Err(format!(
                 "volume {} may owe something to its origin, which is on {first} and {second}, \
                  and the configuration does not serve it as write-back; put it back until it has \
-                 ended in order, or give that up by removing {}",
+                 ended in order, or give that up with `hotset pool recover {} --rewind`, or, if it \
+                 is not to be in the configuration, by removing {}",
+                superblock.volume,
                 superblock.volume,
                 log.file.display()
             ));

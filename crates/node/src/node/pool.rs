@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 /// What becomes of a pool one of whose devices cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Absent {
+pub(crate) enum Absent {
     /// It does without, which is reported.
     Reported,
     /// It is not opened.
@@ -38,7 +38,7 @@ pub struct Pool<D: Driver> {
 impl<D: Driver> Pool<D> {
     /// Opens the pool that `pool` describes on its devices, which `sources` are, and says
     /// what was found there.
-    pub(super) async fn open<P: Platform<Driver = D>>(
+    pub(crate) async fn open<P: Platform<Driver = D>>(
         pool: &config::Pool,
         sources: &[Source],
         all: &Devices<P>,

@@ -118,7 +118,8 @@ impl<P: Platform> Node<P> {
         let guarded = guarded.map_err(refusal)?;
         let below = BoxDevice::new(guarded.device());
         let cached = pool.cache.add_volume(config, below).map_err(refusal)?;
-        guarded.begin().await;
+        // If it is refused for what is owed, the next start is to find the same.
+        pool.cache.set_origin_record(name.as_str(), &record);
         let log = match found {
             None => None,
             Some(found) => match self.open_log(volume, found, &cached, opened, &record).await {
@@ -129,6 +130,13 @@ impl<P: Platform> Node<P> {
                 }
             },
         };
+        guarded.begin().await;
+        if let Some(log) = &log
+            && let Err(error) = log.begin().await
+        {
+            cached.close().await;
+            return Err(refusal(error));
+        }
         let timer = self.env().timer;
         let block = cached.geometry().block;
         let fronted = Fronted::new(cached, log);

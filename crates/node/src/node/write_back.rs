@@ -14,17 +14,15 @@ use crate::arrays::Lease;
 use crate::event::Event;
 use crate::fronted::Fronted;
 use crate::leaf::Leaf;
-use crate::log::{ANSWER_HITS, ANSWER_MAX, Copy, Log};
-use crate::nanos;
+use crate::log::{Copy, Log, journal_of, patience, wanted};
 use crate::patient::Patient;
 use crate::place::{Opened, Role};
 use crate::platform::Platform;
-use block::{Nanos, Sectors};
-use cache::log::{Candidate, Cleaning, Ledger, Wanted};
+use block::{BoxDevice, Driver, Extent, Sectors};
+use cache::log::{Candidate, Ledger};
 use control::config::{self, Bytes, Name, VolumeMode};
 use futures_util::future::{Either, pending, select};
-use layout::Uuid;
-use origin::{Reason, Record, Verdict, again, judge};
+use origin::{Identity, Reason, Record, Verdict, again, judge};
 use std::any::Any;
 use std::pin::pin;
 
@@ -81,13 +79,7 @@ impl<P: Platform> Node<P> {
     ) -> Result<FoundLog<P>, Refusal> {
         let (platform, env) = (&self.platform, self.env());
         let name = &volume.name.value;
-        let config = self.devices.config();
-        let pool = config
-            .pools
-            .iter()
-            .find(|p| p.name.value == volume.pool.value);
-        let hit = pool.map_or(Nanos::ZERO, |p| nanos(p.hit_latency_max.value));
-        let limit = ANSWER_MAX.max(Nanos(hit.0.saturating_mul(ANSWER_HITS)));
+        let limit = patience(&self.devices.config(), volume);
         let candidate = |at: usize| {
             let (name, device) = &devices[at];
             let device = device.as_ref().map_err(String::clone);
@@ -117,14 +109,7 @@ impl<P: Platform> Node<P> {
             ));
         }
         let (witness, hold) = platform.log_witness(name).await.map_err(refusal)?;
-        let wanted = Wanted {
-            volume: name.to_string(),
-            sectors: size.0,
-            identity: platform.identity(&origin.place).bytes().to_vec(),
-            host: platform.host(),
-            uuid: Uuid(platform.uuid()),
-            now: platform.clock(),
-        };
+        let wanted = wanted(platform, volume, size, &origin.place, false);
         let found = Ledger::open(wanted, env, witness, candidates, journal).await;
         let found = found.map_err(refusal)?;
         for (device, why) in &found.absent {
@@ -150,8 +135,8 @@ impl<P: Platform> Node<P> {
         })
     }
 
-    /// What was found becomes the log in front of `cached`; `record` is what the pool had of
-    /// the origin.
+    /// What was found becomes the log in front of `cached`, which gets nothing of it before the
+    /// log begins; `record` is what the pool had of the origin.
     pub(super) async fn open_log(
         &self,
         volume: &config::Volume,
@@ -167,17 +152,18 @@ impl<P: Platform> Node<P> {
             found.devices,
             found.witness,
             self.env(),
-            cached.clone(),
+            BoxDevice::new(cached.clone()),
         );
         let log = log.await.map_err(refusal)?;
         if owes && let Some(why) = self.is_changed(&log, origin, record).await {
+            let (place, name) = (&origin.place, &volume.name.value);
+            let owed = Bytes(log.engine().status().dirty_bytes);
             return Err(format!(
-                "{} was changed elsewhere ({why}), and what volume {} owes it would overwrite \
-                 that; give the volume its origin back as it was",
-                origin.place, volume.name.value
+                "{name} is not served: {place} was changed elsewhere ({why}); {owed} would \
+                 overwrite it: give it its origin back as it was, or see `hotset pool recover \
+                 {name}`: `--keep` overwrites it with what is owed, and `--rewind` gives that up"
             ));
         }
-        log.begin().await.map_err(refusal)?;
         Ok(log)
     }
 
@@ -192,17 +178,9 @@ impl<P: Platform> Node<P> {
         if log.engine().is_drained() {
             return None;
         }
-        // Without a record the identity that the log has is all there is to compare.
-        let mut record = Record::decode(record).ok()?;
-        record
-            .watched
-            .retain(|place| !log.engine().owes(place.extent));
         let identity = self.platform.identity(&origin.place);
-        let now = again(&origin.leaf, &self.env().pool, identity, &record).await;
-        match judge(&record, &now) {
-            Verdict::Same | Verdict::Unknown(Reason::NothingLeft) => None,
-            Verdict::Changed(why) | Verdict::Unknown(why) => Some(why),
-        }
+        let owes = |extent| log.engine().owes(extent);
+        changed(&origin.leaf, &self.env().pool, identity, record, owes).await
     }
 
     /// Brings a volume to rest, with nothing owed; `release` lets it go on.
@@ -349,13 +327,6 @@ impl<P: Platform> Node<P> {
     }
 }
 
-/// The device of its journal, if it is to have one.
-fn journal_of(volume: &config::Volume) -> Option<&Name> {
-    let journaled = volume.write_back.value == Cleaning::Journaled;
-    let journal = volume.journal.as_ref().filter(|_| journaled);
-    journal.map(|journal| &journal.value)
-}
-
 fn as_it_was(name: &Name, why: &str) -> Refusal {
     format!("volume {name} is as it was: {why}; try again")
 }
@@ -368,6 +339,24 @@ fn still_owed<P: Platform>(served: &Served<P>, log: &Log<P::Driver>) -> String {
         .map_or("it is slow".into(), |e| e.to_string());
     let owed = Bytes(status.dirty_bytes);
     format!("{owed} are still to go to {}: {trouble}", served.origin)
+}
+
+/// Why an origin is not what it was by `record`, but for what it is owed.
+pub(crate) async fn changed<D: Driver>(
+    origin: &Leaf<D>,
+    memory: &block::Pool,
+    identity: Identity,
+    record: &[u8],
+    owes: impl Fn(Extent) -> bool,
+) -> Option<Reason> {
+    // Without a record the identity that the log has is all there is to compare.
+    let mut record = Record::decode(record).ok()?;
+    record.watched.retain(|place| !owes(place.extent));
+    let now = again(origin, memory, identity, &record).await;
+    match judge(&record, &now) {
+        Verdict::Same | Verdict::Unknown(Reason::NothingLeft) => None,
+        Verdict::Changed(why) | Verdict::Unknown(why) => Some(why),
+    }
 }
 
 /// Gives up devices of a log.

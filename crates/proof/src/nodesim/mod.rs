@@ -14,6 +14,8 @@ mod chaos;
 mod client;
 mod life;
 mod mistakes;
+#[cfg(test)]
+mod recover;
 mod reloads;
 mod report;
 mod run;

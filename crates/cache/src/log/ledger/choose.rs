@@ -1,7 +1,8 @@
 //! Whether a log may be opened with the devices that are there, and what holds then.
 //!
 //! Of all superblocks of one log the newest holds. It is known to be the newest if the
-//! witness is there, or every copy that it names.
+//! witness is there, or every copy that it names. Where nothing says so, or the origin is another,
+//! only the operator may have what is owed carried out; what is known to be overtaken, nobody.
 
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,9 @@ pub struct Wanted {
     pub uuid: Uuid,
     /// Since 1970.
     pub now: Nanos,
+    /// The operator has asked for what is owed to be carried out, though it may be overtaken, or
+    /// of another origin.
+    pub keep: bool,
 }
 
 /// What a device is.
@@ -47,6 +51,8 @@ pub(super) struct Chosen {
     pub(super) superblock: LogSuperblock,
     /// Nobody has had it before.
     pub(super) is_new: bool,
+    /// Why it would be refused, had the operator not asked for it.
+    pub(super) doubts: Vec<String>,
 }
 
 pub(super) fn choose(
@@ -77,7 +83,11 @@ pub(super) fn choose(
     if let [Some(a), Some(b)] = logs
         && a.copy == b.copy
     {
-        return Err(format!("{} and {} hold the same copy", names[0], names[1]));
+        return Err(format!(
+            "{volume} is not served: {} and {} hold the same copy; take away the older, or see \
+             `hotset pool recover {volume}`: `--rewind` gives both up",
+            names[0], names[1]
+        ));
     }
     let all = || logs.into_iter().flatten().chain(witness);
     let newest = |log| all().filter(|s| s.log == log).max_by_key(|s| s.sequence);
@@ -88,7 +98,8 @@ pub(super) fn choose(
     {
         return Err(format!(
             "{volume} is not served: {} and {} have logs that know nothing of each other, and \
-             owe something to its origin",
+             owe something to its origin; take away the one that does not count, or see `hotset \
+             pool recover {volume}`: `--rewind` gives both up",
             names[0], names[1]
         ));
     }
@@ -104,36 +115,65 @@ pub(super) fn choose(
         now.mask[copy] && log.is_some_and(|s| s.sequence >= least)
     };
     let trusted = [is_trusted(0), is_trusted(1)];
+    let mut doubts = Vec::new();
+    let mut doubt = |what: String, remedy: String| match wanted.keep {
+        true => {
+            doubts.push(what);
+            Ok(())
+        }
+        false => Err(format!("{volume} is not served: {what}; {remedy}")),
+    };
     let remembered = witness.is_some_and(|witness| witness.log == now.log);
     if !remembered && trusted != now.mask {
-        return Err(format!(
-            "{volume} is not served: {} may have what its origin does not have, and the file of \
-             the log in `state` is lost, which would say; attach it",
-            missing(names, now.mask, trusted)
-        ));
+        let away = missing(names, now.mask, trusted);
+        let what = format!(
+            "{away} may have what its origin does not have, and the file of the log in `state` is \
+             lost, which would say"
+        );
+        let remedy = format!(
+            "attach it, or see `hotset pool recover {volume}`: without what {away} has, `--keep` \
+             carries out what is owed, and `--rewind` gives that up"
+        );
+        doubt(what, remedy)?;
     }
     if trusted == [false; 2] {
         return match now.owes {
             false => new(wanted, now.sequence, names, found),
             true => Err(format!(
                 "{volume} is not served: what its origin does not have yet is on {}; attach one \
-                 of them, or see what is left with `hotset pool recover`",
+                 of them, or see what is left with `hotset pool recover {volume}`: `--rewind` \
+                 gives that up",
                 missing(names, now.mask, trusted)
             )),
         };
     }
-    if now.owes && now.sectors != wanted.sectors {
+    if now.owes && now.sectors > wanted.sectors {
         return Err(format!(
-            "{volume} owes something to its origin and had {} sectors; {} are wanted: give it \
-             its size back",
+            "{volume} is not served: it owes something to its origin and had {} sectors; {} are \
+             wanted: give it its size back, or see `hotset pool recover {volume}`: `--rewind` \
+             gives that up",
             now.sectors, wanted.sectors
         ));
     }
+    if now.owes && now.sectors < wanted.sectors {
+        let what = format!(
+            "it owes something to its origin and had {} sectors; {} are wanted",
+            now.sectors, wanted.sectors
+        );
+        let remedy = format!(
+            "give it its size back, or see `hotset pool recover {volume}`: `--keep` carries out \
+             what is owed all the same, and `--rewind` gives that up"
+        );
+        doubt(what, remedy)?;
+    }
     if now.owes && now.identity != wanted.identity {
-        return Err(format!(
-            "{volume} owes something to its origin, and this is another device: give it its own \
-             back"
-        ));
+        let what = "this is another device than the origin that it owes something, which would \
+                    overwrite it";
+        let remedy = format!(
+            "give it its own back, or see `hotset pool recover {volume}`: `--keep` overwrites \
+             this one with what is owed, and `--rewind` gives that up"
+        );
+        doubt(what.into(), remedy)?;
     }
     for (name, found) in names.iter().zip(found) {
         let (Found::Log { room, .. } | Found::Blank { room }) = found else {
@@ -167,6 +207,7 @@ pub(super) fn choose(
             ..superblock
         },
         is_new: false,
+        doubts,
     })
 }
 
@@ -185,6 +226,11 @@ fn new(
     found: [&Found; 2],
 ) -> Result<Chosen, String> {
     let volume = &wanted.volume;
+    if wanted.keep {
+        return Err(format!(
+            "nothing says that {volume} owes its origin anything"
+        ));
+    }
     let mut segments = u32::MAX;
     for (name, found) in names.iter().zip(found) {
         match found {
@@ -222,5 +268,6 @@ fn new(
             journal: None,
         },
         is_new: true,
+        doubts: Vec::new(),
     })
 }

@@ -13,6 +13,7 @@ fn wanted() -> Wanted {
         host: "host".into(),
         uuid: Uuid(99),
         now: Nanos(1000),
+        keep: false,
     }
 }
 
@@ -67,9 +68,17 @@ fn blank() -> Found {
 }
 
 fn chosen(witness: Option<LogSuperblock>, found: [Found; 2]) -> Result<Chosen, String> {
+    chosen_by(&wanted(), witness, found)
+}
+
+fn chosen_by(
+    wanted: &Wanted,
+    witness: Option<LogSuperblock>,
+    found: [Found; 2],
+) -> Result<Chosen, String> {
     let names = ["ssd0".to_owned(), "ssd1".to_owned()];
     let [first, second] = &found;
-    choose(&wanted(), witness.as_ref(), &names, [first, second])
+    choose(wanted, witness.as_ref(), &names, [first, second])
 }
 
 /// Which copies are trusted, and whether the log is a new one.
@@ -303,4 +312,113 @@ fn another_volume_size_origin_or_room_is_refused() {
         (chosen.sectors, &chosen.identity[..]),
         (800, &b"archive"[..])
     );
+}
+
+/// Which copies are trusted once the operator has asked for it, and what is doubted.
+fn kept(witness: Option<LogSuperblock>, found: [Found; 2]) -> Result<([bool; 2], String), String> {
+    let wanted = Wanted {
+        keep: true,
+        ..wanted()
+    };
+    let chosen = chosen_by(&wanted, witness, found)?;
+    assert!(!chosen.is_new && chosen.superblock.sectors == wanted.sectors);
+    assert_eq!(chosen.superblock.identity, wanted.identity);
+    Ok((chosen.superblock.mask, chosen.doubts.join("; ")))
+}
+
+#[test]
+fn the_operator_may_ask_for_what_nothing_says_is_current() {
+    assert_eq!(
+        kept(Some(witness()), [current(0), current(1)]),
+        Ok((BOTH, String::new()))
+    );
+    let lost = "the file of the log in `state` is lost, which would say";
+    for other in [gone, blank] {
+        let (mask, doubt) = kept(None, [current(0), other()]).unwrap();
+        assert_eq!(mask, [true, false]);
+        let expected = "ssd1 may have what its origin does not have";
+        assert!(
+            doubt.starts_with(expected) && doubt.ends_with(lost),
+            "{doubt}"
+        );
+    }
+    // The one that was away is not trusted by anybody from then on.
+    let wanted = Wanted {
+        keep: true,
+        ..wanted()
+    };
+    let chosen = chosen_by(&wanted, None, [current(0), gone()]).unwrap();
+    assert_eq!(chosen.superblock.epoch, 3);
+}
+
+#[test]
+fn the_operator_may_ask_for_another_origin_to_be_overwritten() {
+    let with = |change: fn(&mut LogSuperblock)| {
+        let mut all = [0, 1].map(|copy| superblock(Some(copy), 10, 2, BOTH));
+        all.iter_mut().for_each(change);
+        all.map(device)
+    };
+    let (mask, doubt) = kept(None, with(|s| s.identity = b"other".to_vec())).unwrap();
+    assert_eq!(mask, BOTH);
+    assert!(doubt.starts_with("this is another device"), "{doubt}");
+    let (_, doubt) = kept(None, with(|s| s.sectors = 792)).unwrap();
+    assert!(doubt.contains("had 792 sectors; 800 are wanted"), "{doubt}");
+    // What it would owe past the end cannot be carried out.
+    let smaller = kept(None, with(|s| s.sectors = 808)).unwrap_err();
+    assert!(smaller.contains("`--rewind` gives that up"), "{smaller}");
+}
+
+/// What is known to be overtaken is not doubted but known.
+#[test]
+fn nobody_can_ask_for_what_is_overtaken_or_somebody_elses() {
+    let refused = |witness, found, why: &str| {
+        let refusal = kept(witness, found).unwrap_err();
+        assert!(refusal.contains(why), "{refusal}");
+    };
+    let knows = || superblock(None, 12, 3, [false, true]);
+    refused(Some(knows()), [current(0), gone()], "is on ssd1");
+    let image = device(superblock(Some(0), 9, 2, BOTH));
+    refused(Some(witness()), [image, gone()], "is on ssd0 and ssd1");
+    refused(Some(witness()), [gone(), gone()], "is on ssd0 and ssd1");
+    refused(None, [current(0), current(0)], "hold the same copy");
+    let mut other = superblock(Some(1), 30, 2, BOTH);
+    other.log = Uuid(8);
+    refused(
+        None,
+        [current(0), device(other)],
+        "know nothing of each other",
+    );
+    let foreign = Found::Other("holds swap space".into());
+    refused(Some(witness()), [current(0), foreign], "holds swap space");
+    let nothing = "nothing says that db owes";
+    refused(None, [blank(), blank()], nothing);
+    refused(Some(clean(witness())), [blank(), blank()], nothing);
+}
+
+/// Whoever reads a refusal learns by what it can be lifted.
+#[test]
+fn each_refusal_names_the_command_that_accepts_it() {
+    let with = |change: fn(&mut LogSuperblock)| {
+        let mut all = [0, 1].map(|copy| superblock(Some(copy), 10, 2, BOTH));
+        all.iter_mut().for_each(change);
+        all.map(device)
+    };
+    let mut other = superblock(Some(1), 30, 2, BOTH);
+    other.log = Uuid(8);
+    for (witness, found, keeps) in [
+        (None, [current(0), gone()], true),
+        (None, with(|s| s.identity = b"other".to_vec()), true),
+        (None, with(|s| s.sectors = 792), true),
+        (None, with(|s| s.sectors = 808), false),
+        (Some(witness()), [gone(), gone()], false),
+        (None, [current(0), current(0)], false),
+        (None, [current(0), device(other)], false),
+    ] {
+        let refusal = chosen(witness, found).err().expect("it is refused");
+        let named = |text: &str| refusal.contains(text);
+        assert!(named("db is not served"), "{refusal}");
+        assert!(named("`hotset pool recover db`"), "{refusal}");
+        assert!(named("`--rewind`"), "{refusal}");
+        assert_eq!(named("`--keep`"), keeps, "{refusal}");
+    }
 }

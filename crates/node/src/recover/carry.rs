@@ -1,0 +1,225 @@
+//! A log that is opened without a node: to look at it, to read the volume by it, and to carry
+//! out what it has.
+//!
+//! The engine is that of the node, and so is who chooses what is trusted. Where nothing is to be
+//! changed it runs on devices whose changes stay in memory.
+
+use super::aside::Aside;
+use super::{Devices, Found, Leased, said};
+use crate::arrays::Source;
+use crate::leaf::Leaf;
+use crate::log::{Copy, Log, engine, journal_of, patience, wanted};
+use crate::node::{Absent, Pool, changed};
+use crate::patient::Patient;
+use crate::place::Role;
+use crate::platform::Platform;
+use block::{
+    BoxDevice, Device, Driver, Env, Fua, IoError, IoResult, Lba, Nanos, SECTOR_BYTES, Sectors,
+};
+use cache::log::{Candidate, Ledger, WriteBack};
+use cache::origin_record_on;
+use control::config::{self, Bytes};
+use futures_util::future::{Either, select};
+use layout::{BLOCK_BYTES, LOG_WITNESS_BYTES, LogSuperblock};
+use std::pin::pin;
+use std::rc::Rc;
+
+/// For how long an origin may fail, though it is tried again, before it is given up.
+const TROUBLE_MAX: Nanos = Nanos::from_secs(10);
+/// How often that is looked at.
+const LOOK: Nanos = Nanos::from_millis(500);
+/// What is copied at once.
+const COPY: Sectors = Sectors(2048);
+
+/// A log as it was found, and an engine that changes nothing.
+pub(super) struct Look<D: Driver> {
+    pub(super) engine: WriteBack<Aside<Copy<D>>>,
+    /// Why a node refuses it.
+    pub(super) doubts: Vec<String>,
+}
+
+/// What could be the devices of the log, and its journal.
+fn candidates<P: Platform, T>(
+    found: &Found<'_, P>,
+    wrap: impl Fn(Copy<P::Driver>) -> T,
+) -> ([Candidate<T>; 2], Option<Candidate<T>>) {
+    let env = found.platform.local().env();
+    let limit = patience(&found.devices.config(), found.volume);
+    let candidate = |(name, device): &Leased<P>| Candidate {
+        name: name.to_string(),
+        domain: device.as_ref().map_or("", |lease| &lease.controller).into(),
+        device: match device {
+            Ok(lease) => Ok(wrap(Patient::new(lease.leaf.clone(), env.clone(), limit))),
+            Err(error) => Err(error.to_string()),
+        },
+    };
+    let copies = [candidate(&found.logs[0]), candidate(&found.logs[1])];
+    let journal = found.journal.filter(|_| journal_of(found.volume).is_some());
+    (copies, journal.map(candidate))
+}
+
+/// Opens the log, though only in memory.
+pub(super) async fn look<P: Platform>(
+    found: &Found<'_, P>,
+    remembered: Option<&LogSuperblock>,
+) -> Result<Look<P::Driver>, String> {
+    let (platform, env) = (found.platform, found.platform.local().env());
+    let (copies, journal) = candidates(found, Aside::of);
+    let witness = Sectors(LOG_WITNESS_BYTES / SECTOR_BYTES);
+    let witness = Aside::<Copy<P::Driver>>::blank("witness", witness);
+    if let Some(superblock) = remembered {
+        let mut buf = env.pool.take(BLOCK_BYTES);
+        superblock.encode(&mut buf);
+        let written = witness.write(Lba::ZERO, buf.share(), Fua::Yes).await;
+        written.map_err(said)?;
+    }
+    let (volume, place) = (found.volume, &found.origin.place);
+    let wanted = wanted(platform, volume, found.size, place, true);
+    let witness = BoxDevice::new(witness);
+    let opened = Ledger::open(wanted, env.clone(), witness, copies, journal).await;
+    let mut opened = opened.map_err(said)?;
+    for area in &mut opened.areas {
+        // It would get all that it lacks.
+        area.take_if(|area| !area.trusted);
+    }
+    let config = engine(volume, &opened, &env);
+    let (ledger, areas, journal) = (opened.ledger, opened.areas, opened.journal);
+    let origin = BoxDevice::new(found.origin.leaf.clone());
+    let engine = WriteBack::open(config, env, ledger, areas, journal, origin).await;
+    let engine = engine.map_err(said)?;
+    let mut doubts = opened.doubts;
+    if let Some(why) = is_changed(found, &engine).await {
+        let owed = Bytes(engine.status().dirty_bytes);
+        let origin = &volume.origin.value;
+        doubts.push(format!(
+            "{origin} was changed elsewhere ({why}); {owed} would overwrite it"
+        ));
+    }
+    Ok(Look { engine, doubts })
+}
+
+/// Why the origin is not what the volume's pool knows, if what is here of that says so.
+async fn is_changed<P: Platform>(
+    found: &Found<'_, P>,
+    engine: &WriteBack<Aside<Copy<P::Driver>>>,
+) -> Option<String> {
+    let (platform, env) = (found.platform, found.platform.local().env());
+    let name = found.volume.name.as_str();
+    let mut newest = None;
+    for source in sources(found.devices, found.volume) {
+        // An array would be changed by its start.
+        let Source::Device(_) = source else { continue };
+        let Ok(lease) = found.devices.open(&source, Role::Pool).await else {
+            continue;
+        };
+        let record = origin_record_on(&lease.leaf, &env, name).await;
+        newest = newest.max(record.ok().flatten());
+        lease.release().await;
+    }
+    let (_, record) = newest.filter(|_| !engine.is_drained())?;
+    let origin = found.origin;
+    let identity = platform.identity(&origin.place);
+    let owes = |extent| engine.owes(extent);
+    let why = changed(&origin.leaf, &env.pool, identity, &record, owes).await;
+    why.map(|why| why.to_string())
+}
+
+/// The devices of the volume's pool.
+fn sources<P: Platform>(devices: &Rc<Devices<P>>, volume: &config::Volume) -> Vec<Source> {
+    let config = devices.config();
+    let pool = config.pools.iter();
+    let pool = pool.filter(|pool| pool.name.value == volume.pool.value);
+    let names = pool.flat_map(|pool| &pool.devices.value);
+    names.filter_map(|name| devices.find(name)).collect()
+}
+
+/// The pool of `volume` holds nothing of it any more, durably: its origin is about to be written
+/// without the pool.
+pub(super) async fn forget<P: Platform>(
+    devices: &Rc<Devices<P>>,
+    volume: &config::Volume,
+) -> Result<(), String> {
+    let config = devices.config();
+    let mut pools = config.pools.iter();
+    let pool = pools.find(|pool| pool.name.value == volume.pool.value);
+    let pool = pool.expect("checked with the configuration");
+    let sources = sources(devices, volume);
+    let opened = Pool::open(pool, &sources, devices, Absent::Reported).await?;
+    opened.cache.forget(volume.name.as_str());
+    opened.cache.remember().await;
+    opened.cache.close().await;
+    let names: Vec<_> = opened.devices.borrow().keys().cloned().collect();
+    for name in names {
+        devices.close(&name).await.map_err(said)?;
+    }
+    Ok(())
+}
+
+/// Carries out what the log has; what that was.
+pub(super) async fn keep<P: Platform>(found: &Found<'_, P>) -> Result<Bytes, String> {
+    let (platform, env) = (found.platform, found.platform.local().env());
+    let volume = found.volume;
+    let witness = platform.log_witness(&volume.name.value).await;
+    let (witness, hold) = witness.map_err(said)?;
+    let (copies, journal) = candidates(found, |copy| copy);
+    let place = &found.origin.place;
+    let wanted = wanted(platform, volume, found.size, place, true);
+    let opened = Ledger::open(wanted, env.clone(), witness, copies, journal).await;
+    let opened = opened.map_err(said)?;
+    let names = found.logs.iter().map(|(name, _)| name.clone()).collect();
+    let origin = BoxDevice::new(found.origin.leaf.clone());
+    let log = Log::open(volume, opened, names, Box::new(hold), env.clone(), origin).await;
+    let log = log.map_err(said)?;
+    let owed = Bytes(log.engine().status().dirty_bytes);
+    log.begin().await.map_err(said)?;
+    let carried = {
+        let (rested, trouble) = (pin!(log.rest()), pin!(trouble(&log, &env)));
+        match select(rested, trouble).await {
+            Either::Left((rested, _)) => rested.map_err(said),
+            Either::Right((why, _)) => Err(format!(
+                "{} of {owed} are still to go to {}: {why}; what is owed is in the log, and can \
+                 be carried out once that is mended",
+                Bytes(log.engine().status().dirty_bytes),
+                volume.origin.value
+            )),
+        }
+    };
+    log.engine().close().await;
+    carried.map(|()| owed)
+}
+
+/// Returns once something has been in the way of the cleaner for long.
+async fn trouble<D: Driver>(log: &Log<D>, env: &Env) -> IoError {
+    let mut since = None;
+    loop {
+        env.timer.sleep(LOOK).await;
+        let now = env.timer.now();
+        match log.engine().status().trouble {
+            None => since = None,
+            Some(error) if now - *since.get_or_insert(now) >= TROUBLE_MAX => return error,
+            Some(_) => {}
+        }
+    }
+}
+
+/// Copies all of `from` to `to`, durably. Zeroes are left out where `to` is known to have them.
+pub(super) async fn copy<D: Driver>(
+    from: &impl Device,
+    to: &Leaf<D>,
+    zeroes: bool,
+    env: &Env,
+) -> IoResult {
+    let end = from.geometry().sectors;
+    let mut at = Sectors::ZERO;
+    while at < end {
+        let len = Sectors(COPY.0.min(end.0 - at.0));
+        let buf = env.pool.get(len.bytes() as usize).await;
+        let (buf, read) = from.read(Lba(at.0), buf).await;
+        read?;
+        if !zeroes || buf.iter().any(|byte| *byte != 0) {
+            to.write(Lba(at.0), buf.share(), Fua::No).await?;
+        }
+        at = Sectors(at.0 + len.0);
+    }
+    to.flush().await
+}

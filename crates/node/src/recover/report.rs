@@ -1,0 +1,132 @@
+//! What is reported of a log and its recovery.
+
+use super::{CopyState, JournalState, Outcome, Recovery};
+use block::Nanos;
+use cache::log::Cleaning;
+use std::fmt;
+
+impl fmt::Display for Recovery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.devices(f)?;
+        let (volume, origin) = (&self.volume, &self.origin);
+        match &self.outcome {
+            Outcome::Kept(owed) => write!(
+                f,
+                "{origin} has the {owed} that {volume} owed it; the log owes nothing any more"
+            ),
+            Outcome::KeptTo(path, owed) => write!(
+                f,
+                "{path} has what {origin} has, and the {owed} that {volume} owes it; {origin} and \
+                 the log are as they were"
+            ),
+            Outcome::RewoundTo(path) => write!(
+                f,
+                "{path} has what {origin} has, and what its journal has: an earlier state; \
+                 {origin}, the log and the journal are as they were"
+            ),
+            Outcome::Looked => self.left(f),
+            Outcome::Rewound => {
+                if let Ok(log) = &self.log {
+                    write!(f, "{} that {volume} owed {origin} are given up; ", log.owed)?;
+                }
+                self.promise(f)
+            }
+        }
+    }
+}
+
+impl Recovery {
+    fn devices(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let volume = &self.volume;
+        for (name, state) in &self.copies {
+            match state {
+                CopyState::Absent(why) => writeln!(f, "{name}: away: {why}")?,
+                CopyState::Nothing => writeln!(f, "{name}: nothing of the log of {volume}")?,
+                CopyState::Stale => writeln!(f, "{name}: a copy that has been overtaken")?,
+                CopyState::Current => writeln!(f, "{name}: a copy that counts")?,
+            }
+        }
+        let seconds = |age: &Nanos| age.0 / 1_000_000_000;
+        let Some((name, state)) = &self.journal else {
+            return Ok(());
+        };
+        match state {
+            JournalState::Absent(why) => writeln!(f, "{name}: away: {why}"),
+            JournalState::Nothing => writeln!(f, "{name}: no journal of {volume}"),
+            JournalState::Void => writeln!(f, "{name}: a journal that was given up"),
+            JournalState::Done => writeln!(f, "{name}: a journal with nothing to replay"),
+            JournalState::Pending(age) => writeln!(
+                f,
+                "{name}: a journal with a group to replay, its newest write {} s old",
+                seconds(age)
+            ),
+            JournalState::Replayed(age) => writeln!(
+                f,
+                "{name}: replayed a group, its newest write {} s old",
+                seconds(age)
+            ),
+        }
+    }
+
+    /// What is left, and what can be done.
+    fn left(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (volume, origin) = (&self.volume, &self.origin);
+        match &self.log {
+            Ok(log) if !log.doubts.is_empty() => {
+                for doubt in &log.doubts {
+                    writeln!(f, "{doubt}")?;
+                }
+                write!(
+                    f,
+                    "{volume} owes {origin} {}, and is not served for that: `--keep` carries it \
+                     out all the same, `--rewind` gives it up",
+                    log.owed
+                )
+            }
+            Ok(log) if log.owed.0 > 0 => write!(
+                f,
+                "{volume} owes {origin} {}, the oldest {} s old: `hotset serve` carries it out, \
+                 and so does `--keep`; `--rewind` gives it up",
+                log.owed,
+                log.lag.0 / 1_000_000_000
+            ),
+            Ok(_) => write!(f, "{volume} owes {origin} nothing"),
+            Err(why) if self.has_copy() => f.write_str(why),
+            Err(_) => match &self.known {
+                Some(known) if !known.owes => write!(f, "{volume} owes {origin} nothing"),
+                Some(_) => {
+                    write!(f, "what {volume} owes {origin} is lost; ")?;
+                    self.promise(f)
+                }
+                None => {
+                    write!(f, "nothing says what {volume} owes {origin}; ")?;
+                    self.promise(f)
+                }
+            },
+        }
+    }
+
+    /// What the origin alone is.
+    fn promise(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let origin = &self.origin;
+        let journal = self.journal.as_ref().map(|(_, state)| state);
+        let promise = match (self.cleaning, journal) {
+            (_, Some(JournalState::Pending(_))) => {
+                "may have half of a group: `--rewind` replays that, and makes it an earlier state"
+            }
+            (_, Some(JournalState::Replayed(_))) => "is an earlier state now",
+            _ if self.is_other_origin => "is not the origin that it had",
+            (Cleaning::Coalesced, _) => "is promised nothing of: verify it, or restore a backup",
+            (Cleaning::Journaled, Some(JournalState::Absent(_) | JournalState::Nothing)) => {
+                "may have half of a group, which its journal would have: attach that"
+            }
+            _ => "is an earlier state as it is",
+        };
+        write!(f, "{origin} {promise}")
+    }
+
+    fn has_copy(&self) -> bool {
+        let mut copies = self.copies.iter();
+        copies.any(|(_, copy)| matches!(copy, CopyState::Current))
+    }
+}

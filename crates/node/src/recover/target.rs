@@ -1,0 +1,73 @@
+//! Where a recovered image is written instead of its origin.
+//!
+//! Invariant: what is refused is as it was.
+
+use super::{Devices, said};
+use crate::place::{self, Opened, Role};
+use crate::platform::Platform;
+use block::{Device, Lba, Sectors};
+use control::config::{self, Bytes};
+use control::section::Section;
+use layout::{PROBE_BYTES, foreign};
+use std::path::Path;
+use std::rc::Rc;
+
+/// A file or block device that gets an image.
+pub struct Target<'a> {
+    /// Where it is.
+    pub path: &'a Path,
+    /// Makes it with so many bytes, if it does not exist.
+    pub make: Option<&'a dyn Fn(u64) -> Result<(), String>>,
+}
+
+/// Opens it for an image of so many sectors.
+pub(super) async fn open<P: Platform>(
+    devices: &Rc<Devices<P>>,
+    target: &Target<'_>,
+    sectors: Sectors,
+) -> Result<Opened<P>, String> {
+    let path = target.path.display().to_string();
+    let platform = &devices.platform;
+    match target.make {
+        Some(make) => make(sectors.bytes())?,
+        None => refuse_configured(devices, target.path)?,
+    }
+    let section = Section::default().text("name", "to").text("path", &path);
+    let device = config::Device::parse(&section.finish())?;
+    let opened = place::open(platform, &device, Role::Origin).await;
+    let opened = opened.map_err(said)?;
+    let room = opened.leaf.geometry().sectors;
+    if room < sectors {
+        return Err(format!(
+            "{path} has {}, and the origin {}: give one that is as large",
+            Bytes(room.bytes()),
+            Bytes(sectors.bytes())
+        ));
+    }
+    let probe = platform.local().env().pool.take(PROBE_BYTES);
+    let (first, read) = opened.leaf.read(Lba::ZERO, probe).await;
+    read.map_err(said)?;
+    if let Some(foreign) = foreign(&first) {
+        return Err(format!(
+            "{path} holds {foreign}: give a blank device, or a file that does not exist yet"
+        ));
+    }
+    Ok(opened)
+}
+
+/// Refuses a place that the configuration uses.
+fn refuse_configured<P: Platform>(devices: &Rc<Devices<P>>, path: &Path) -> Result<(), String> {
+    let config = devices.config();
+    let is_it = |device: &&config::Device| {
+        let known = device.path.as_ref();
+        known.is_some_and(|known| devices.platform.is_same(&known.value, path))
+    };
+    match config.devices.iter().find(is_it) {
+        None => Ok(()),
+        Some(device) => Err(format!(
+            "{} is {} of the configuration: give another place",
+            path.display(),
+            device.name.value
+        )),
+    }
+}
