@@ -12,7 +12,6 @@ use crate::load::Load;
 use crate::rig::{Plug, Rig};
 use crate::visitors::{Curve, Tally};
 use block::Nanos;
-use cache::log::Cleaning;
 use control::observed::Observed;
 use futures_util::future::join;
 
@@ -42,7 +41,7 @@ pub struct Choice {
     pub is_split: bool,
     /// The order of volumes that are write-back, each with a log on two flash drives of its own;
     /// none of those that write through.
-    pub order: Option<Cleaning>,
+    pub order: Option<&'static str>,
     /// What happens.
     pub event: Event,
 }
@@ -58,7 +57,7 @@ const fn pool(name: &'static str, pool: &'static str) -> Choice {
     }
 }
 
-const fn write_back(name: &'static str, order: Cleaning) -> Choice {
+const fn write_back(name: &'static str, order: &'static str) -> Choice {
     Choice {
         order: Some(order),
         ..pool(name, "")
@@ -84,9 +83,9 @@ pub const ALL: [Choice; 24] = [
     pool("s3-fifo", "policy = \"s3-fifo\""),
     pool("streams admitted", "sequential = \"0B\""),
     pool("few streams admitted", "sequential = \"256KiB\""),
-    write_back("write-back ordered", Cleaning::Ordered),
-    write_back("write-back journaled", Cleaning::Journaled),
-    write_back("write-back coalesced", Cleaning::Coalesced),
+    write_back("write-back ordered", "ordered"),
+    write_back("write-back journaled", "journaled"),
+    write_back("write-back coalesced", "coalesced"),
     Choice {
         name: "half the flash",
         flash_percent: 50,
@@ -157,7 +156,7 @@ impl Choice {
 
 /// The same with its cached volumes write-back: the log of each on two drives as the pool's, a journal
 /// on one as the first that is not.
-fn logged(text: &str, order: Cleaning) -> String {
+fn logged(text: &str, order: &str) -> String {
     let Some(ssd) = flash(text).first().map(|name| model_of(text, name)) else {
         return text.to_owned();
     };
@@ -190,7 +189,7 @@ fn logged(text: &str, order: Cleaning) -> String {
             out += &format!(
                 "mode = \"write-back\"\nwrite_back = \"{}\"\nlog = [\"{first}\", \"{second}\"]\n\
                  journal = \"{third}\"\n",
-                order.name()
+                order
             );
         }
         out += section;

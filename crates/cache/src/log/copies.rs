@@ -201,7 +201,7 @@ impl<P: Device> Copies<P> {
     /// All blocks of a segment of a copy; what cannot be read is zeroes.
     pub(super) async fn read_segment(&self, copy: usize, slot: u32) -> IoResult<Vec<u8>> {
         let (first, bytes) = (slot * SEGMENT_BLOCKS, SEGMENT_BLOCKS as usize * BLOCK_BYTES);
-        let (buf, read) = self.read(copy, first, self.env.pool.get(bytes).await).await;
+        let (buf, read) = self.read(copy, first, self.env.pool.take(bytes)).await;
         match read {
             Ok(()) => return Ok(buf.to_vec()),
             Err(error) if error.kind() != Kind::Media => return Err(error),

@@ -217,7 +217,7 @@ async fn read_slot<P: Device>(
         segment.filter(|segment| segment.log == config.log)
     };
     let header = async |copy: &usize| {
-        let buf = env.pool.get(BLOCK_BYTES).await;
+        let buf = env.pool.take(BLOCK_BYTES);
         match copies.read(*copy, slot * SEGMENT_BLOCKS, buf).await {
             (buf, Ok(())) => Ok(ours(&buf)),
             (_, Err(error)) if error.kind() == Kind::Media => Ok(None),
