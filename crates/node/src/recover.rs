@@ -13,6 +13,7 @@
 
 mod aside;
 mod carry;
+mod found;
 mod report;
 mod target;
 
@@ -24,6 +25,7 @@ use crate::platform::{LogWitness, Platform};
 use block::{Device, Fua, IoError, Lba, Nanos, SECTOR_BYTES, Sectors};
 use cache::log::{Cleaning, Journal, superblock_of};
 use control::config::{self, Bytes, Name};
+use found::{Found, Leased, said};
 use layout::{BLOCK_BYTES, BLOCK_SECTORS, LOG_SUPERBLOCKS, LogSuperblock};
 use std::rc::Rc;
 
@@ -92,24 +94,6 @@ enum JournalState {
     Pending(Nanos),
     /// The origin has got that.
     Replayed(Nanos),
-}
-
-type Leased<P> = (Name, Result<Lease<P>, IoError>);
-
-/// A log's devices, and its origin.
-struct Found<'a, P: Platform> {
-    platform: &'a P,
-    devices: &'a Rc<Devices<P>>,
-    volume: &'a config::Volume,
-    origin: &'a Lease<P>,
-    /// Of the volume.
-    size: Sectors,
-    logs: &'a [Leased<P>],
-    journal: Option<&'a Leased<P>>,
-}
-
-fn said(error: IoError) -> String {
-    error.to_string()
 }
 
 async fn lease<P: Platform>(

@@ -124,7 +124,7 @@ fn what_cannot_be_a_journal_is_left_as_it_is() {
         refused(
             &rig,
             journal(),
-            "of a log that is not here; `hotset pool recover`",
+            "of a log that is not here; `hotset pool recover db --rewind`",
         )
         .await;
         reopened(&rig).await.retire().await.unwrap();

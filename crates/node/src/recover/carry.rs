@@ -5,8 +5,8 @@
 //! changed it runs on devices whose changes stay in memory.
 
 use super::aside::Aside;
-use super::{Devices, Found, Leased, said};
-use crate::arrays::Source;
+use super::found::{Found, Leased, said};
+use crate::arrays::{Devices, Source};
 use crate::leaf::Leaf;
 use crate::log::{Copy, Log, engine, journal_of, patience, wanted};
 use crate::node::{Absent, Pool, changed};

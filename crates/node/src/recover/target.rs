@@ -2,7 +2,8 @@
 //!
 //! Invariant: what is refused is as it was.
 
-use super::{Devices, said};
+use super::found::said;
+use crate::arrays::Devices;
 use crate::place::{self, Opened, Role};
 use crate::platform::Platform;
 use block::{Device, Lba, Sectors};

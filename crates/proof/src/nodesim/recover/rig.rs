@@ -1,0 +1,368 @@
+//! A machine whose volume owes something to its origin, and no daemon runs.
+
+use block::{Device, Fua, Geometry, IoResult, Lba, Nanos, SECTOR_BYTES, Sectors};
+use cache::log::Cleaning;
+use control::check::check_alone;
+use control::config::Config;
+use node::{Devices, Platform, Target, Wish, recover};
+use sim::{Budget, DiskSpec, Outcome, Service, Sim, Span, World};
+use simnode::{Direct, Machine, Running, SimPlatform, run_alone};
+use std::path::Path;
+use std::rc::Rc;
+
+pub(super) const CONFIG: &str = r#"
+[[device]]
+name = "archive"
+path = "/archive"
+[[device]]
+name = "ssd"
+path = "/ssd"
+[[device]]
+name = "log0"
+path = "/log0"
+controller = "pcie0"
+[[device]]
+name = "log1"
+path = "/log1"
+controller = "pcie1"
+[[device]]
+name = "journal"
+path = "/journal"
+controller = "sas0"
+[[pool]]
+name = "fast"
+devices = ["ssd"]
+[[volume]]
+name = "db"
+origin = "archive"
+pool = "fast"
+mode = "write-back"
+write_back = "ORDER"
+log = ["log0", "log1"]
+journal = "journal"
+max_lag = "10min"
+[[listen]]
+unix = "/nbd"
+"#;
+
+/// What the machine has besides.
+const SPARES: [&str; 3] = ["/spare", "/small", "/other"];
+pub(super) const ALL: [&str; 8] = [
+    "/archive", "/ssd", "/log0", "/log1", "/journal", "/spare", "/small", "/other",
+];
+/// Of the volume: what a record of its origin has is next to nothing of it.
+const MIB: usize = 32;
+pub(super) const SIZE: usize = MIB << 20;
+/// What is written at first, and cached.
+pub(super) const BYTES: usize = 1 << 20;
+const LOG_MIB: u64 = 10;
+const BUFFER_BYTES: usize = 24 << 20;
+/// What is owed, in bytes of the volume.
+pub(super) const OWED: std::ops::Range<usize> = 256 << 10..512 << 10;
+
+/// A machine, and what its volume has to hold.
+pub(super) struct Rig {
+    sim: Sim,
+    pub(super) machine: Rc<Machine>,
+    pub(super) config: Rc<Config>,
+    pub(super) holds: Vec<u8>,
+}
+
+pub(super) fn noise(seed: u8, bytes: usize) -> Vec<u8> {
+    let next = |state: &u32| Some(state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
+    let states = std::iter::successors(Some(u32::from(seed)), next).skip(1);
+    states
+        .map(|state| (state >> 24) as u8)
+        .take(bytes)
+        .collect()
+}
+
+pub(super) fn configured(text: &str) -> Rc<Config> {
+    Rc::new(check_alone(text, &[]).expect("a sound configuration"))
+}
+
+impl Rig {
+    pub(super) fn new(cleaning: Cleaning) -> Rig {
+        let text = CONFIG.replace("ORDER", cleaning.name());
+        let config = configured(&text);
+        let spare = |path: &str| {
+            let name = path.trim_start_matches('/');
+            format!("[[device]]\nname = \"{name}\"\npath = \"{path}\"\n")
+        };
+        let spares: String = SPARES.into_iter().map(spare).collect();
+        let all = configured(&(text + &spares));
+        let mut world = World::new(7);
+        let machine = Machine::new(&mut world, &all, |device| {
+            let (mib, micros) = match device.name.as_str() {
+                "archive" | "other" => (MIB as u64, 3000),
+                "spare" => (MIB as u64 + 1, 100),
+                "small" => (MIB as u64 - 1, 100),
+                "ssd" => (4, 100),
+                _ => (LOG_MIB, 100),
+            };
+            let name = device.name.as_str();
+            let geometry = Geometry::new(name, Sectors::from_mib(mib), Sectors(1));
+            let mut spec = DiskSpec::new(geometry);
+            spec.service = Service::uniform(Span::exactly(Nanos::from_micros(micros)));
+            Ok(spec)
+        });
+        let mut holds = noise(1, BYTES);
+        holds.resize(SIZE, 0);
+        let mut rig = Rig {
+            machine: machine.expect("a sound world"),
+            sim: Sim::new(world).pool_bytes(BUFFER_BYTES),
+            config,
+            holds,
+        };
+        rig.live();
+        rig
+    }
+
+    /// Runs `work` on the machine, until it ends or the power is cut.
+    pub(super) fn run<T: 'static, F: Future<Output = T> + 'static>(
+        &mut self,
+        work: impl FnOnce(SimPlatform) -> F + 'static,
+    ) -> Option<T> {
+        let now = self.sim.world().now();
+        self.sim.set_budget(Budget {
+            time_max: now + Nanos::from_secs(600),
+            ..Budget::default()
+        });
+        let machine = self.machine.clone();
+        let (outcome, came) = run_alone(&mut self.sim, move |local| {
+            work(SimPlatform::new(machine, local))
+        });
+        assert!(
+            matches!(outcome, Outcome::Done | Outcome::PowerCut),
+            "{outcome:?}"
+        );
+        drop(self.sim.driver());
+        came
+    }
+
+    /// A daemon that is killed while the volume owes what `OWED` has; all of it is cached as it
+    /// was before.
+    fn live(&mut self) {
+        let (config, first) = (self.config.clone(), self.holds[..BYTES].to_vec());
+        let later = noise(2, OWED.len());
+        self.holds[OWED].copy_from_slice(&later);
+        let lived = self.run(async move |platform| {
+            let env = platform.local().env();
+            let frontend = Direct::new(env.clone());
+            let node = Running::start(&config, platform, frontend.clone());
+            let node = node.await.expect("it starts");
+            let client = frontend.client("db").expect("it is served");
+            let owed = async || {
+                let status = node.status().await.expect("a status");
+                status.volumes[0]
+                    .write_back
+                    .as_ref()
+                    .expect("its log")
+                    .owed_bytes
+            };
+            let write = async |at: usize, bytes: &[u8]| {
+                for (n, piece) in bytes.chunks(64 << 10).enumerate() {
+                    let mut buf = env.pool.get(piece.len()).await;
+                    buf.copy_from_slice(piece);
+                    let at = (at + (n * (64 << 10))) as u64;
+                    let written = client.gate().write(at, buf.share(), Fua::No).await;
+                    written.expect("a write");
+                }
+            };
+            write(0, &first).await;
+            while owed().await > 0 {
+                env.timer.sleep(Nanos::from_millis(100)).await;
+            }
+            for _ in 0..3 {
+                for at in (0..BYTES as u64).step_by(64 << 10) {
+                    client.gate().read(at, 64 << 10).await.expect("a read");
+                }
+                // The region of it is written no more, and what is cached survives a kill.
+                env.timer.sleep(Nanos::from_secs(15)).await;
+            }
+            write(OWED.start, &later).await;
+            client.gate().flush().await.expect("a flush");
+            assert_eq!(owed().await, OWED.len() as u64);
+        });
+        lived.expect("nothing cuts its power");
+        assert!(self.bytes("/archive") != self.holds, "it owes nothing");
+    }
+
+    pub(super) fn medium(&self, path: &str, durable: bool) -> Vec<u8> {
+        let target = self.machine.target(path);
+        let medium = self.sim.world().medium(target).expect("it keeps its bytes");
+        let bytes = match path {
+            "/archive" | "/other" => SIZE,
+            "/spare" => (MIB + 1) << 20,
+            "/small" => (MIB - 1) << 20,
+            "/ssd" => 4 << 20,
+            _ => (LOG_MIB as usize) << 20,
+        };
+        let mut all = vec![0; bytes];
+        match durable {
+            true => medium.durable(Lba::ZERO, &mut all),
+            false => medium.latest(Lba::ZERO, &mut all),
+        }
+        all
+    }
+
+    pub(super) fn bytes(&self, path: &str) -> Vec<u8> {
+        self.medium(path, false)
+    }
+
+    /// All that there is, but for what is away.
+    pub(super) fn everything(&mut self) -> Vec<Vec<u8>> {
+        let mut all: Vec<_> = ALL.iter().map(|path| self.bytes(path)).collect();
+        let beside = self.run(async |platform| {
+            let volume = control::config::Name::new("db").unwrap();
+            let pool = control::config::Name::new("fast").unwrap();
+            let (log, _held) = platform.log_witness(&volume).await.unwrap();
+            let (pool, _held_too) = platform.witness(&pool).await.unwrap();
+            let mut all = Vec::new();
+            for device in [log, pool] {
+                let bytes = device.geometry().sectors.bytes() as usize;
+                let buf = platform.local().env().pool.get(bytes).await;
+                let (buf, read) = device.read(Lba::ZERO, buf).await;
+                read.unwrap();
+                all.push(buf.to_vec());
+            }
+            all
+        });
+        all.extend(beside.expect("nothing cuts its power"));
+        all
+    }
+
+    /// What `pool recover` says.
+    pub(super) fn recover(
+        &mut self,
+        wish: Wish,
+        to: Option<&'static str>,
+    ) -> Result<String, String> {
+        let work = recovered(self.config.clone(), wish, to);
+        self.run(work).expect("nothing cuts its power")
+    }
+
+    #[track_caller]
+    pub(super) fn refused(&mut self, wish: Wish, to: Option<&'static str>, why: &[&str]) {
+        let before = self.everything();
+        let refusal = self.recover(wish, to).expect_err("it is refused");
+        let named = |text: &&str| refusal.contains(text);
+        assert!(why.iter().all(named), "{refusal}");
+        assert!(
+            self.everything() == before,
+            "{refusal}: it changed something"
+        );
+    }
+
+    #[track_caller]
+    pub(super) fn looks(&mut self, expected: &[&str]) {
+        let before = self.everything();
+        let said = self.recover(Wish::Look, None).expect("it is looked at");
+        let named = |text: &&str| said.contains(text);
+        assert!(expected.iter().all(named), "{said}");
+        assert!(self.everything() == before, "{said}: it changed something");
+    }
+
+    /// Writes `bytes` to a disk, as somebody else.
+    pub(super) fn overwrite(&mut self, path: &'static str, bytes: Vec<u8>) {
+        let work = async move |platform: SimPlatform| -> IoResult {
+            let device = control::config::Device::parse("name = \"a\"\npath = \"/a\"").unwrap();
+            let (disk, _hold) = platform.open_disk(&device, Path::new(path)).await?;
+            for (n, piece) in bytes.chunks(64 << 10).enumerate() {
+                let mut buf = platform.local().env().pool.get(piece.len()).await;
+                buf.copy_from_slice(piece);
+                let at = Lba((n * (64 << 10)) as u64 / SECTOR_BYTES);
+                disk.write(at, buf.share(), Fua::Yes).await?;
+            }
+            Ok(())
+        };
+        self.run(work).expect("nothing cuts its power").unwrap();
+    }
+
+    /// The file beside the log is lost.
+    pub(super) fn lose_witness(&mut self) {
+        let work = async |platform: SimPlatform| {
+            let volume = control::config::Name::new("db").unwrap();
+            let (witness, _hold) = platform.log_witness(&volume).await.unwrap();
+            let mut buf = platform.local().env().pool.get(8192).await;
+            buf.fill(0);
+            witness
+                .write(Lba::ZERO, buf.share(), Fua::Yes)
+                .await
+                .unwrap();
+        };
+        self.run(work).expect("nothing cuts its power");
+    }
+
+    /// Starts a daemon: the first of what it holds, and how many copies there are; or why it is not served.
+    pub(super) fn serve(&mut self) -> Result<(Vec<u8>, u32), String> {
+        let config = self.config.clone();
+        let served = self.run(async move |platform| {
+            let env = platform.local().env();
+            let frontend = Direct::new(env.clone());
+            let node = Running::start(&config, platform, frontend.clone());
+            let node = node.await.expect("it starts");
+            let status = node.status().await.expect("a status");
+            let Some(client) = frontend.client("db") else {
+                return Err(status.waiting[0].why.clone());
+            };
+            let log = status.volumes[0].write_back.as_ref();
+            let copies = log.expect("its log").copies;
+            // What the pool has of it is loaded meanwhile.
+            env.timer.sleep(Nanos::from_secs(1)).await;
+            let mut held = Vec::new();
+            for at in (0..BYTES as u64).step_by(64 << 10) {
+                let read = client.gate().read(at, 64 << 10).await.expect("a read");
+                held.extend_from_slice(&read);
+            }
+            drop(client);
+            node.stop().await.expect("it ends");
+            Ok((held, copies))
+        });
+        served.expect("nothing cuts its power")
+    }
+
+    /// The origin has what the volume held, also after a cut of the power, and is served.
+    fn owes(&mut self) -> bool {
+        let logs = self.run(async |platform| platform.logs().unwrap());
+        let logs = logs.expect("nothing cuts its power");
+        logs.iter().any(|log| log.superblock.owes)
+    }
+
+    #[track_caller]
+    pub(super) fn has_it_all(&mut self, copies: u32) {
+        assert!(
+            self.medium("/archive", true) == self.holds,
+            "it lacks something"
+        );
+        assert!(!self.owes(), "it owes something");
+        let (held, here) = self.serve().expect("it is served");
+        assert!(held == self.holds[..BYTES], "something else is served");
+        assert_eq!(here, copies);
+    }
+}
+
+pub(super) type Recovered = std::pin::Pin<Box<dyn Future<Output = Result<String, String>>>>;
+
+pub(super) fn recovered(
+    config: Rc<Config>,
+    wish: Wish,
+    to: Option<&'static str>,
+) -> impl FnOnce(SimPlatform) -> Recovered {
+    move |platform| {
+        Box::pin(async move {
+            let devices = Devices::new(&config, platform.clone());
+            let logs = platform.logs().map_err(|error| error.to_string())?;
+            let target = to.map(|path| Target {
+                path: Path::new(path),
+                make: None,
+            });
+            let target = target.as_ref();
+            let volume = &config.volumes[0];
+            let done = recover(&devices, &platform, volume, &logs, wish, target).await;
+            let ended = devices.stop().await;
+            ended.map_err(|error| error.to_string())?;
+            Ok(done?.to_string())
+        })
+    }
+}
