@@ -184,18 +184,22 @@ impl<P: Device> Inner<P> {
                     if self.copies.are_gone() && !drained {
                         return Some(Err(self.copies.error()));
                     }
+                    if let Some(error) = self.unreadable().filter(|_| !drained) {
+                        return Some(Err(error));
+                    }
                     let ready = drained && self.copies.are_losses_durable();
                     return ready.then_some(Ok(Room::Origin));
                 }
                 let state = self.state.borrow();
                 let dirty = (state.index.blocks() + dirty) * BLOCK_BYTES as u64;
-                if dirty > self.config.dirty_max {
-                    return None;
-                }
-                if state.may_fill(blocks) {
+                let fits = dirty <= self.config.dirty_max;
+                if fits && state.may_fill(blocks) {
                     return Some(Ok(Room::Log));
                 }
-                state.may_turn(false).then_some(Ok(Room::Turn))
+                match fits && state.may_turn(false) {
+                    true => Some(Ok(Room::Turn)),
+                    false => self.unreadable().map(Err),
+                }
             });
             match room.await? {
                 Room::Turn => self.turn().await?,
@@ -362,9 +366,22 @@ impl<P: Device> Inner<P> {
             if self.copies.are_both() {
                 return (state.completed_to > number).then_some(Ok(()));
             }
-            (state.done_to > number && self.copies.are_losses_durable()).then_some(Ok(()))
+            if state.done_to <= number {
+                return self.unreadable().map(Err);
+            }
+            self.copies.are_losses_durable().then_some(Ok(()))
         };
         self.changed.until_some(ended).await
+    }
+
+    /// Why the cleaner cannot go on though the origin may be well: what waits for it would wait
+    /// for ever.
+    fn unreadable(&self) -> Option<IoError> {
+        let trouble = self.trouble.borrow();
+        let trouble = trouble
+            .as_ref()
+            .filter(|error| error.kind() == Kind::Corrupt);
+        trouble.map(IoError::duplicate)
     }
 
     /// Waits until the answer of `number` is not too far ahead of the oldest that is owed.
@@ -373,8 +390,14 @@ impl<P: Device> Inner<P> {
             let oldest = self.state.borrow().oldest();
             oldest.is_none_or(|at| self.clock() - at <= self.config.max_lag)
         };
-        self.pressing(|| (in_time() || self.copies.are_gone()).then_some(()))
-            .await;
+        let look = || {
+            let waits = !in_time() && !self.copies.are_gone();
+            match self.unreadable().filter(|_| waits) {
+                Some(error) => Some(Err(error)),
+                None => (!waits).then_some(Ok(())),
+            }
+        };
+        self.pressing(look).await?;
         self.answerable(number).await
     }
 

@@ -59,6 +59,7 @@ pub(super) async fn run<P: Device>(log: Rc<Inner<P>>) {
             Ok(()) => backoff = BACKOFF[0],
             Err(error) => {
                 *log.trouble.borrow_mut() = Some(error);
+                changed.notify();
                 if left(&load) != before {
                     backoff = BACKOFF[0];
                 }

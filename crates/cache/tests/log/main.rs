@@ -224,6 +224,49 @@ fn the_last_copy_is_never_reported_lost() {
     });
 }
 
+/// Nobody writes to the last copy then: that it is gone shows to the cleaner's reads alone.
+#[test]
+fn writes_fail_once_the_last_copy_cannot_be_read() {
+    run(|rig| async move {
+        let log = rig.open(1, rig.both()).await.unwrap();
+        for block in 0..200u64 {
+            let data = rig.data(1, 1).await;
+            log.write(Lba(block * 16), data, Fua::No).await.unwrap();
+        }
+        rig.control.kill(rig.disks[1]);
+        let timer = rig.local.env().timer;
+        let write = async || log.write(Lba(8), rig.data(1, 2).await, Fua::No).await;
+        let fails = async {
+            let (first, ()) = join(write(), async {
+                timer.sleep(Nanos::from_millis(30)).await;
+                rig.control.kill(rig.disks[2]);
+            })
+            .await;
+            (first.unwrap_err(), write().await.unwrap_err())
+        };
+        let failed = timer.timeout(Nanos::from_secs(10), fails).await;
+        let (first, second) = failed.expect("the writes hang");
+        for error in [first, second] {
+            assert!(
+                matches!(error.kind(), Kind::Corrupt | Kind::Gone),
+                "{error}"
+            );
+        }
+        assert_eq!(*rig.reported.lost.borrow(), [0]);
+        // Once it is back, so are writes: at the origin.
+        rig.control.revive(rig.disks[2]);
+        let again = async {
+            while write().await.is_err() {
+                timer.sleep(Nanos::from_secs(1)).await;
+            }
+        };
+        let again = timer.timeout(Nanos::from_secs(200), again).await;
+        again.expect("the cleaner does not go on");
+        rig.expect(&rig.leaf(0), 1, 1, 2).await;
+        log.close().await;
+    });
+}
+
 #[test]
 fn what_is_owed_comes_back_at_the_next_opening_from_either_copy() {
     run(|rig| async move {
