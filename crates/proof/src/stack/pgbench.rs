@@ -5,14 +5,16 @@
 //! disk, in real time. Every round has each volume once, with new files, so that what else the
 //! machine does meets all alike.
 //!
-//! Not here: reads that the server's memory does not have; the tables fit into the pool.
+//! Not here: reads that the server's memory does not have; all is read before.
 
 use super::database::Server;
 use super::host::obstacle;
 use super::place::{Place, WriteBack};
 use cache::log::Cleaning;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use testbed::mounted::Mounted;
 use testbed::namespace;
@@ -101,6 +103,20 @@ pub fn pgbench(request: &BenchRequest, done: &dyn Fn(&str)) -> Result<StackBench
     })
 }
 
+/// Has the server's memory hold all files below `at`.
+fn read_all(at: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(at)? {
+        let path = entry?.path();
+        let kind = fs::symlink_metadata(&path)?.file_type();
+        if kind.is_dir() {
+            read_all(&path)?;
+        } else if kind.is_file() {
+            fs::read(&path)?;
+        }
+    }
+    Ok(())
+}
+
 fn mode(order: Option<Cleaning>) -> &'static str {
     order.map_or("write-through", Cleaning::name)
 }
@@ -128,6 +144,7 @@ fn measure(request: &BenchRequest, order: Option<Cleaning>) -> Result<(f64, f64)
     let daemon = place.serve(&request.program)?;
     let attached = place.attach()?;
     let mounted = Mounted::new(attached.device(), &mount)?;
+    read_all(mounted.at()).map_err(|error| format!("the tables: {error}"))?;
     let server = start(&mounted)?;
     let printed = server.bench(CLIENTS, request.seconds)?;
     server.stop("immediate")?;
