@@ -16,8 +16,9 @@ wait_until() {
     done
 }
 
-# null_device NAME MIB LATENCY_NS: makes /dev/NAME, a RAM disk that answers each request after LATENCY_NS.
-# With 0 it answers at once; otherwise by a high-resolution timer. It takes O_DIRECT and keeps what is written.
+# null_device NAME MIB LATENCY_NS [ATTRIBUTE=VALUE...]: makes /dev/NAME, a RAM disk that answers each request after LATENCY_NS.
+# With 0 it answers at once; otherwise by a high-resolution timer. It takes O_DIRECT and keeps what is written. The attributes
+# are those of null_blk in configfs.
 null_device() {
     [ -d /sys/kernel/config/nullb ] || {
         modprobe configfs
@@ -36,6 +37,10 @@ null_device() {
     else
         echo 0 >"$device/irqmode"
     fi
+    shift 3
+    for attribute in "$@"; do
+        echo "${attribute#*=}" >"$device/${attribute%%=*}"
+    done
     echo 1 >"$device/power"
 }
 

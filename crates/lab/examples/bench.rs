@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let loss_span = Duration::from_secs(if quick { 6 } else { 10 });
     let in_guest = |script: &str| guest::rows(Path::new(script), &hotset);
-    let groups: [(&str, Measure); 19] = [
+    let groups: [(&str, Measure); 21] = [
         ("executor", &|| Ok(nop::rows(runs, &program("nop"))?)),
         ("hits", &|| {
             Ok(hits::rows(&program("hits"), &program("nop"))?)
@@ -85,6 +85,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("guest-arrays", &|| Ok(in_guest("vm/bench/arrays")?)),
         ("guest-vhost-user", &|| Ok(in_guest("vm/bench/vhost-user")?)),
         ("guest-loss", &|| Ok(in_guest("vm/bench/lost-pool")?)),
+        ("guest-write-back", &|| Ok(in_guest("vm/bench/write-back")?)),
+        ("guest-write-back-loss", &|| {
+            Ok(in_guest("vm/bench/lost-write-back")?)
+        }),
     ];
     let known = |name: &String| groups.iter().any(|(known, _)| known == name);
     if let Some(unknown) = chosen.iter().find(|name| !known(name)) {
