@@ -215,7 +215,7 @@ fn tried_and_left_out(out: &Path) {
         let row = rows.iter().find(|row| row["choice"] == name);
         row.unwrap()["hit_percent"].as_f64().unwrap()
     };
-    assert_eq!(rows.len(), 21);
+    assert_eq!(rows.len(), experiment::choices::ALL.len());
     assert!(hits("restarted cold") + 3.0 < hits("restarted warm"));
     // Half of what is cached is gone with one of two; it is promoted again where there is room.
     assert!(hits("all flash drives lost") < 1.0 && hits("auto") > 90.0);

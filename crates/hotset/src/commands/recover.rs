@@ -63,7 +63,8 @@ pub fn run(file: &Path, volume: &str, options: Options) -> Result<(), Failure> {
     let wish = options.wish()?;
     let config = crate::configuration::read_alone(file)?;
     if answers(&config.daemon.control.value) {
-        let what = "a daemon runs by this configuration: stop it, and try again";
+        let what = "a daemon runs by this configuration, or the kernel is still ending what one \
+                    that was killed had in flight: stop it, and try again";
         return Err(Failure::Runtime(format!("{}: {what}", file.display())));
     }
     let mut volumes = config.volumes.iter();
