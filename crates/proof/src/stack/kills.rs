@@ -20,6 +20,8 @@ use testbed::mounted::Mounted;
 use testbed::namespace;
 
 const CLIENTS: u64 = 3;
+/// Small, so that it goes round.
+const LOG_BYTES: u64 = 64 << 20;
 
 /// What is asked.
 #[derive(Clone, Debug)]
@@ -67,6 +69,7 @@ pub fn kills(request: &KillRequest) -> Result<StackKills, String> {
     let log = request.order.map(|order| WriteBack {
         order,
         max_lag: destroyed::MAX_LAG,
+        bytes: LOG_BYTES,
         journal: String::new(),
     });
     let place = Place::new(&request.directory, log, origin)?;

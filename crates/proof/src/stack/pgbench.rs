@@ -24,6 +24,8 @@ const SCALE: u32 = 4;
 const CLIENTS: u32 = 8;
 /// The default of the configuration.
 const MAX_LAG: Duration = Duration::from_secs(30);
+/// Half of it takes what is written within `MAX_LAG`.
+const LOG_BYTES: u64 = 1 << 30;
 
 /// What is asked.
 #[derive(Clone, Debug)]
@@ -34,7 +36,7 @@ pub struct BenchRequest {
     pub seconds: u64,
     /// What the origin is a model of.
     pub model: String,
-    /// Where the files go, half a gigabyte.
+    /// Where the files go, three gigabytes at most.
     pub directory: PathBuf,
     /// The executable of hotset.
     pub program: PathBuf,
@@ -127,6 +129,7 @@ fn measure(request: &BenchRequest, order: Option<Cleaning>) -> Result<(f64, f64)
     let log = order.map(|order| WriteBack {
         order,
         max_lag: MAX_LAG,
+        bytes: LOG_BYTES,
         journal: format!("model = \"{model}\"\n"),
     });
     let place = Place::new(&request.directory, log, |dir| {

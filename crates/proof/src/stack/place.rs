@@ -17,7 +17,6 @@ use testbed::tools::{run, tool};
 
 const VOLUME_BYTES: u64 = 192 << 20;
 const POOL_BYTES: u64 = 96 << 20;
-const LOG_BYTES: u64 = 64 << 20;
 /// Both copies of the log of a volume that is write-back.
 const LOGS: [&str; 2] = ["log0", "log1"];
 
@@ -28,6 +27,8 @@ const ENDED_MAX: Duration = Duration::from_secs(300);
 pub(super) struct WriteBack {
     pub(super) order: Cleaning,
     pub(super) max_lag: Duration,
+    /// Of each of its devices.
+    pub(super) bytes: u64,
     /// Lines of the journal's section, beside its path.
     pub(super) journal: String,
 }
@@ -76,8 +77,9 @@ impl Place {
 
     /// Everything but the origin is new.
     pub(super) fn blank(&self) -> Result<(), String> {
-        let files = [("pool", POOL_BYTES), ("journal", LOG_BYTES)];
-        let logs = LOGS.map(|name| (name, LOG_BYTES));
+        let log = self.log.as_ref().map_or(0, |log| log.bytes);
+        let files = [("pool", POOL_BYTES), ("journal", log)];
+        let logs = LOGS.map(|name| (name, log));
         for (name, bytes) in files.into_iter().chain(logs) {
             let made = File::create(self.path(name)).and_then(|file| file.set_len(bytes));
             made.map_err(|error| format!("{name}: {error}"))?;
