@@ -81,6 +81,18 @@ plug() {
 END
 }
 
+# begin: starts the daemon that /tmp/hotset.toml configures, as $daemon; what it says is appended to /tmp/log.
+begin() {
+    hotset serve --config /tmp/hotset.toml 2>>/tmp/log &
+    # shellcheck disable=SC2034  # for the caller
+    daemon=$!
+}
+
+# is_served: whether a volume of that daemon is attached, and served.
+is_served() {
+    hotset attach --json 2>/dev/null | grep -q '"state":"served"'
+}
+
 # qmp <COMMANDS: gives QEMU commands, a line each, without regard to its answers.
 qmp() {
     # Each command's answer must arrive before the next is sent, and the connection must outlive the last.
