@@ -34,8 +34,16 @@ make_cache() {
             wait_until 10 test -b /dev/ublkb0
             device=/dev/ublkb0
             ;;
-        hotset | hotset-ublk)
-            configure_hotset <<END
+        hotset | hotset-ublk) make_hotset "$1" "$2" "$3" ;;
+        *) fail "unknown cache $1" ;;
+    esac
+}
+
+# make_hotset CACHE FAST SLOW [LINES]: hotset with SLOW cached in FAST, over NBD or ublk. LINES are the volume's besides; what they
+# name is in $hotset_devices, sections of the configuration.
+make_hotset() {
+    configure_hotset <<END
+${hotset_devices:-}
 [[device]]
 name = "fast"
 path = "$2"
@@ -49,12 +57,10 @@ devices = ["fast"]
 name = "volume"
 origin = "slow"
 pool = "pool"
+${4:-}
 $([ "$1" = hotset ] || printf '[[attach]]\nublk = "volume"')
 END
-            if [ "$1" = hotset ]; then serve_hotset; else serve_hotset_by_ublk; fi
-            ;;
-        *) fail "unknown cache $1" ;;
-    esac
+    if [ "$1" = hotset ]; then serve_hotset; else serve_hotset_by_ublk; fi
 }
 
 # configure_hotset <SECTIONS: makes /run/hotset.toml.

@@ -22,33 +22,18 @@ make_write_back() {
             device=/dev/mapper/cached
             ;;
         hotset | hotset-ublk)
-            configure_hotset <<END
+            # shellcheck disable=SC2034  # for make_hotset
+            hotset_devices="
 [[device]]
-name = "log0"
-path = "$2"
-controller = "first"
+name = \"log0\"
+path = \"$2\"
+controller = \"first\"
 [[device]]
-name = "log1"
-path = "$3"
-controller = "second"
-[[device]]
-name = "fast"
-path = "$4"
-[[device]]
-name = "slow"
-path = "$5"
-[[pool]]
-name = "pool"
-devices = ["fast"]
-[[volume]]
-name = "volume"
-origin = "slow"
-pool = "pool"
-mode = "write-back"
-log = ["log0", "log1"]
-$([ "$1" = hotset ] || printf '[[attach]]\nublk = "volume"')
-END
-            if [ "$1" = hotset ]; then serve_hotset; else serve_hotset_by_ublk; fi
+name = \"log1\"
+path = \"$3\"
+controller = \"second\""
+            make_hotset "$1" "$4" "$5" 'mode = "write-back"
+log = ["log0", "log1"]'
             ;;
         *) fail "unknown cache $1" ;;
     esac
