@@ -6,11 +6,11 @@ mod common;
 use common::{Daemon, Place, USUAL, attaches, hotset, noise, run, tool, until};
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::JoinHandle;
 use testbed::attached::Attached;
+use testbed::killed::until_ended;
 use testbed::mounted::Mounted;
 
 fn attach(daemon: &Daemon<'_>) -> Attached {
@@ -185,12 +185,7 @@ fn destroy(round: u64, order: &str, and_state: bool) {
     drop(attached);
     writer.join().unwrap();
 
-    // On a busy disk the kernel takes a while to end what it had in flight.
-    let begun = std::time::Instant::now();
-    while UnixStream::connect(place.path("control")).is_ok() {
-        assert!(begun.elapsed().as_secs() < 300, "the daemon is not ended");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    until_ended(&place.path("control")).unwrap();
     let mut recover = hotset();
     recover.args(["pool", "recover", "--config"]).arg(&config);
     let recovered = run(recover.args(["vol", "--rewind"]));

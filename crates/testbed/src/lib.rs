@@ -4,6 +4,7 @@
 //! Invariant: what is attached or mounted goes with the process that did it, killed or not.
 
 pub mod attached;
+pub mod killed;
 pub mod mounted;
 pub mod namespace;
 pub mod tools;

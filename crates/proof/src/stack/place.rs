@@ -6,12 +6,11 @@ use crate::kill::daemon::{Process, start};
 use cache::log::Cleaning;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use testbed::attached::Attached;
+use testbed::killed::until_ended;
 use testbed::mounted::Mounted;
 use testbed::tools::{run, tool};
 
@@ -19,9 +18,6 @@ const VOLUME_BYTES: u64 = 192 << 20;
 const POOL_BYTES: u64 = 96 << 20;
 /// Both copies of the log of a volume that is write-back.
 const LOGS: [&str; 2] = ["log0", "log1"];
-
-/// How long the kernel may take with a daemon that was killed, on a busy disk.
-const ENDED_MAX: Duration = Duration::from_secs(300);
 
 /// A volume's log.
 pub(super) struct WriteBack {
@@ -97,16 +93,10 @@ impl Place {
         fs::remove_dir_all(self.path("state")).map_err(|error| format!("state: {error}"))
     }
 
-    /// Gives up a log that is lost, once its journal is replayed and the kernel has ended what a
-    /// killed daemon had in flight, which is when its socket goes; what the command says.
+    /// Gives up a log that is lost, once its journal is replayed and the daemon, which was killed, has
+    /// ended; what the command says.
     pub(super) fn recover(&self, program: &Path) -> Result<String, String> {
-        let begun = Instant::now();
-        while UnixStream::connect(self.path("control")).is_ok() {
-            if begun.elapsed() > ENDED_MAX {
-                return Err("a daemon that was killed is not ended".into());
-            }
-            sleep(Duration::from_millis(10));
-        }
+        until_ended(&self.path("control"))?;
         let mut command = Command::new(program);
         command.args(["pool", "recover", "vol", "--rewind", "--config"]);
         run(command.arg(self.path("hotset.toml")))
