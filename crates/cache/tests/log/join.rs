@@ -1,10 +1,10 @@
 //! Writes that wait join one record: what that saves, and what it must not change.
 
-use super::rig::{Leaf, run};
+use super::rig::{Leaf, config, run};
 use block::{Buf, Content, Device, Extent, Fua, Geometry, IoResult, Lba, Nanos, Shared};
-use cache::log::{Area, Cleaning, Config, WriteBack};
+use cache::log::{Area, Config, WriteBack};
 use futures_util::future::join_all;
-use layout::{BLOCK_BYTES, Uuid};
+use layout::BLOCK_BYTES;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -67,16 +67,9 @@ fn bytes_a_byte(clients: u64) -> f64 {
                 })
             };
             let config = Config {
-                pool: Uuid(1),
-                log: 1,
-                volume: 1,
-                incarnation: 1,
-                epoch: Nanos::ZERO,
-                dirty_max: 8 << 20,
                 max_lag: Nanos::from_secs(3600),
                 clean_after: Nanos::ZERO,
-                cleaning: Cleaning::Ordered,
-                stages: Rc::default(),
+                ..config(1)
             };
             let origin = block::BoxDevice::new(rig.leaf(0));
             let areas = [area(0, "pcie0"), area(1, "pcie1")];

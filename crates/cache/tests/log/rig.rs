@@ -56,6 +56,22 @@ pub fn run<F: Future<Output = ()> + 'static>(test: impl Fn(Rig) -> F + 'static) 
     sim
 }
 
+/// A log that keeps order.
+pub fn config(incarnation: u32) -> Config {
+    Config {
+        pool: Uuid(1),
+        log: 1,
+        volume: 1,
+        incarnation,
+        epoch: Nanos::ZERO,
+        dirty_max: 8 << 20,
+        max_lag: Nanos::from_secs(30),
+        clean_after: Nanos::from_secs(1),
+        cleaning: Cleaning::Ordered,
+        stages: Rc::default(),
+    }
+}
+
 #[derive(Clone)]
 pub struct Rig {
     pub local: Local<SimDriver>,
@@ -130,19 +146,11 @@ impl Rig {
         journal: Option<Journal<Leaf>>,
     ) -> IoResult<WriteBack<Leaf>> {
         let config = Config {
-            pool: Uuid(1),
-            log: 1,
-            volume: 1,
-            incarnation,
-            epoch: Nanos::ZERO,
-            dirty_max: 8 << 20,
-            max_lag: Nanos::from_secs(30),
-            clean_after: Nanos::from_secs(1),
             cleaning: match journal {
                 Some(_) => Cleaning::Journaled,
                 None => Cleaning::Ordered,
             },
-            stages: Rc::default(),
+            ..config(incarnation)
         };
         let origin = BoxDevice::new(self.leaf(0));
         let env = self.local.env();
