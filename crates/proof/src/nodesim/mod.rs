@@ -13,6 +13,8 @@
 mod chaos;
 mod client;
 mod life;
+#[cfg(test)]
+mod logged;
 mod mistakes;
 #[cfg(test)]
 mod recover;

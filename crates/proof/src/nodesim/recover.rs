@@ -6,7 +6,7 @@ mod rig;
 use block::Nanos;
 use cache::log::Cleaning;
 use node::{Platform, Wish};
-use rig::{ALL, BYTES, CONFIG, OWED, Rig, SIZE, configured, noise, recovered};
+use rig::{ALL, BYTES, OWED, Rig, SIZE, configured, noise, recovered, text_of};
 use simnode::{Direct, Running, SimPlatform};
 
 const ORDERS: [Cleaning; 3] = [Cleaning::Ordered, Cleaning::Coalesced, Cleaning::Journaled];
@@ -85,7 +85,7 @@ fn an_origin_that_was_changed_elsewhere_is_overwritten_if_that_is_asked_for() {
 #[test]
 fn another_origin_gets_what_is_owed_if_that_is_asked_for() {
     let mut rig = Rig::new(Cleaning::Ordered);
-    let text = CONFIG.replace("ORDER", "ordered");
+    let text = text_of(Cleaning::Ordered);
     rig.config = configured(&text.replace("path = \"/archive\"", "path = \"/other\""));
     let other = noise(9, SIZE);
     rig.overwrite("/other", other.clone());
@@ -110,7 +110,7 @@ fn another_origin_gets_what_is_owed_if_that_is_asked_for() {
 #[test]
 fn another_origin_is_gone_on_from_if_that_is_asked_for() {
     let mut rig = Rig::new(Cleaning::Ordered);
-    let text = CONFIG.replace("ORDER", "ordered");
+    let text = text_of(Cleaning::Ordered);
     rig.config = configured(&text.replace("path = \"/archive\"", "path = \"/other\""));
     let other = noise(9, SIZE);
     rig.overwrite("/other", other.clone());
@@ -161,7 +161,7 @@ fn what_is_known_to_be_overtaken_is_not_carried_out() {
 #[test]
 fn what_an_origin_has_no_room_for_is_not_carried_out() {
     let mut rig = Rig::new(Cleaning::Ordered);
-    let text = CONFIG.replace("ORDER", "ordered");
+    let text = text_of(Cleaning::Ordered);
     let smaller = "name = \"db\"\nsize = \"512KiB\"";
     rig.config = configured(&text.replace("name = \"db\"", smaller));
     let why = ["had 65536 sectors; 1024 are wanted", "`--rewind`"];

@@ -5,64 +5,27 @@
 //! What the engine does at each of its steps is the campaign's of `writeback`; here its
 //! superblocks, its witness and the cache behind it take part.
 
+use super::logged::{BUFFER_BYTES, LOG_MIB, configuration, disk};
 use crate::stamp;
 use crate::writeback::{History, replay_journal as replay};
-use block::{Env, Fua, Geometry, Lba, Nanos, Pool, SECTOR_BYTES, Sectors};
+use block::{Env, Fua, Lba, Nanos, Pool, SECTOR_BYTES, Sectors};
 use cache::log::Cleaning;
 use control::check::check_alone;
 use control::config::Config;
 use node::{Event, Platform};
 use shard::Local;
-use sim::{Budget, DiskSpec, Medium, Outcome, Rng, Service, Sim, SimDriver, Span, World};
+use sim::{Budget, Medium, Outcome, Rng, Sim, SimDriver, World};
 use simnode::{Client, Direct, Machine, Running, SimPlatform, run_alone};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
-const CONFIG: &str = r#"
-[[device]]
-name = "origin"
-path = "/origin"
-[[device]]
-name = "ssd"
-path = "/ssd"
-[[device]]
-name = "log0"
-path = "/log0"
-controller = "pcie0"
-[[device]]
-name = "log1"
-path = "/log1"
-controller = "pcie1"
-[[device]]
-name = "journal"
-path = "/journal"
-controller = "sas0"
-[[pool]]
-name = "fast"
-devices = ["ssd"]
-[[volume]]
-name = "db"
-origin = "origin"
-pool = "fast"
-mode = "write-back"
-write_back = "ORDER"
-log = ["log0", "log1"]
-journal = "journal"
-max_lag = "500ms"
-dirty_max = "1MiB"
-[[listen]]
-unix = "/nbd"
-"#;
-
 const LOGS: [&str; 2] = ["/log0", "/log1"];
 const MAX_LAG: Nanos = Nanos::from_millis(500);
 const SECTORS: u64 = 2048;
 const CLIENTS: u64 = 3;
-const LOG_MIB: u64 = 10;
 const CASES: u64 = 4;
 const LIVES: u64 = 5;
-const BUFFER_BYTES: usize = 24 << 20;
 const PIECE: u64 = 128;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -273,7 +236,11 @@ async fn live(outside: Outside, local: Local<SimDriver>, life: u64, end: End, aw
 
 /// How many groups of the journal were replayed.
 fn run(seed: u64, cleaning: Cleaning) -> u64 {
-    let text = CONFIG.replace("ORDER", cleaning.name());
+    let text = configuration(
+        "origin",
+        cleaning,
+        "max_lag = \"500ms\"\ndirty_max = \"1MiB\"",
+    );
     let config = Rc::new(check_alone(&text[..], &[]).expect("a sound configuration"));
     let mut world = World::new(seed);
     let machine = Machine::new(&mut world, &config, |device| {
@@ -282,11 +249,7 @@ fn run(seed: u64, cleaning: Cleaning) -> u64 {
             "ssd" => (4, 100),
             _ => (LOG_MIB, 100),
         };
-        let name = device.name.as_str();
-        let geometry = Geometry::new(name, Sectors::from_mib(mib), Sectors(1));
-        let mut spec = DiskSpec::new(geometry);
-        spec.service = Service::uniform(Span::exactly(Nanos::from_micros(micros)));
-        Ok(spec)
+        Ok(disk(device.name.as_str(), mib, micros))
     });
     let machine = machine.expect("a sound world");
     let medium = |path| {

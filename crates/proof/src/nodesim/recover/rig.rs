@@ -1,49 +1,20 @@
 //! A machine whose volume owes something to its origin, and no daemon runs.
 
-use block::{Device, Fua, Geometry, IoResult, Lba, Nanos, SECTOR_BYTES, Sectors};
+use crate::nodesim::logged::{BUFFER_BYTES, LOG_MIB, configuration, disk};
+use block::{Device, Fua, IoResult, Lba, Nanos, SECTOR_BYTES};
 use cache::log::Cleaning;
 use control::check::check_alone;
 use control::config::Config;
 use node::{Devices, Platform, Target, Wish, recover};
-use sim::{Budget, DiskSpec, Outcome, Service, Sim, Span, World};
+use sim::{Budget, Outcome, Sim, World};
 use simnode::{Direct, Machine, Running, SimPlatform, run_alone};
 use std::path::Path;
 use std::rc::Rc;
 
-pub(super) const CONFIG: &str = r#"
-[[device]]
-name = "archive"
-path = "/archive"
-[[device]]
-name = "ssd"
-path = "/ssd"
-[[device]]
-name = "log0"
-path = "/log0"
-controller = "pcie0"
-[[device]]
-name = "log1"
-path = "/log1"
-controller = "pcie1"
-[[device]]
-name = "journal"
-path = "/journal"
-controller = "sas0"
-[[pool]]
-name = "fast"
-devices = ["ssd"]
-[[volume]]
-name = "db"
-origin = "archive"
-pool = "fast"
-mode = "write-back"
-write_back = "ORDER"
-log = ["log0", "log1"]
-journal = "journal"
-max_lag = "10min"
-[[listen]]
-unix = "/nbd"
-"#;
+/// The configuration, with what is owed for longer than a test takes.
+pub(super) fn text_of(cleaning: Cleaning) -> String {
+    configuration("archive", cleaning, "max_lag = \"10min\"")
+}
 
 /// What the machine has besides.
 const SPARES: [&str; 3] = ["/spare", "/small", "/other"];
@@ -55,8 +26,6 @@ const MIB: usize = 32;
 pub(super) const SIZE: usize = MIB << 20;
 /// What is written at first, and cached.
 pub(super) const BYTES: usize = 1 << 20;
-const LOG_MIB: u64 = 10;
-const BUFFER_BYTES: usize = 24 << 20;
 /// What is owed, in bytes of the volume.
 pub(super) const OWED: std::ops::Range<usize> = 256 << 10..512 << 10;
 
@@ -83,7 +52,7 @@ pub(super) fn configured(text: &str) -> Rc<Config> {
 
 impl Rig {
     pub(super) fn new(cleaning: Cleaning) -> Rig {
-        let text = CONFIG.replace("ORDER", cleaning.name());
+        let text = text_of(cleaning);
         let config = configured(&text);
         let spare = |path: &str| {
             let name = path.trim_start_matches('/');
@@ -100,11 +69,7 @@ impl Rig {
                 "ssd" => (4, 100),
                 _ => (LOG_MIB, 100),
             };
-            let name = device.name.as_str();
-            let geometry = Geometry::new(name, Sectors::from_mib(mib), Sectors(1));
-            let mut spec = DiskSpec::new(geometry);
-            spec.service = Service::uniform(Span::exactly(Nanos::from_micros(micros)));
-            Ok(spec)
+            Ok(disk(device.name.as_str(), mib, micros))
         });
         let mut holds = noise(1, BYTES);
         holds.resize(SIZE, 0);
