@@ -2,7 +2,8 @@
 
 use super::row::to_message;
 use crate::bench::server::Server;
-use std::fs;
+use block::Sectors;
+use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use testbed::attached::{self, Attached};
@@ -63,7 +64,27 @@ pub(super) struct Drive {
     attached: Option<(Attached, PathBuf)>,
 }
 
+/// The directory of a drill, made if missing, without what an earlier daemon kept there.
+pub(super) fn fresh(directory: &Path) -> Result<PathBuf, String> {
+    fs::create_dir_all(directory).map_err(to_message)?;
+    let directory = directory.canonicalize().map_err(to_message)?;
+    let _ = fs::remove_dir_all(directory.join("state"));
+    Ok(directory)
+}
+
 impl Drive {
+    /// The drive `name`, blank and of that size.
+    pub(super) fn blank(
+        kind: Kind,
+        directory: &Path,
+        name: &str,
+        size: Sectors,
+    ) -> Result<Drive, String> {
+        let file = File::create(image(directory, name)).map_err(to_message)?;
+        file.set_len(size.bytes()).map_err(to_message)?;
+        Drive::give(kind, directory, name)
+    }
+
     /// The drive `name`, on its image in `directory`.
     pub(super) fn give(kind: Kind, directory: &Path, name: &str) -> Result<Drive, String> {
         let file = image(directory, name).display().to_string();

@@ -1,7 +1,7 @@
 //! The drill's world on this machine: a daemon whose drives are pulled by killing
 //! the processes behind them.
 
-use super::drive::{Drive, Kind, image};
+use super::drive::{Drive, Kind, fresh};
 use super::play::{Counts, Site, look, play};
 use super::remote::{Daemon, Remote, beside};
 use super::row::{Row, to_message};
@@ -12,7 +12,7 @@ use control::protocol::Request;
 use control::status::Array;
 use shard::Local;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -38,16 +38,12 @@ impl Stage {
         program: &Path,
         directory: &Path,
     ) -> Result<Stage, String> {
-        fs::create_dir_all(directory).map_err(to_message)?;
-        let directory = directory.canonicalize().map_err(to_message)?;
-        let _ = fs::remove_dir_all(directory.join("state"));
+        let directory = fresh(directory)?;
         let mut drives = Drives::new();
         for drive in setup.drives() {
             let name = &drive.name.value;
-            let file = File::create(image(&directory, name.as_str())).map_err(to_message)?;
-            file.set_len(setup.drive_size().bytes())
-                .map_err(to_message)?;
-            let drive = Drive::give(kind, &directory, name.as_str())?;
+            let size = setup.drive_size();
+            let drive = Drive::blank(kind, &directory, name.as_str(), size)?;
             drives.insert(name.clone(), drive);
         }
         let config = directory.join("hotset.toml");

@@ -4,7 +4,7 @@
 use super::play::{Site, play};
 use super::standing::Standing;
 use super::{Cell, Loss, Part, Volumes};
-use crate::drill::drive::{Drive, Kind, image};
+use crate::drill::drive::{Drive, Kind, fresh, image};
 use crate::drill::remote::{Daemon, Remote, beside};
 use crate::drill::row::{Row, to_message};
 use block::{Address, BoxDevice};
@@ -12,7 +12,7 @@ use control::config::Name;
 use control::status::Status;
 use shard::Local;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use uring::UringDriver;
@@ -46,9 +46,7 @@ impl Stage {
         program: &Path,
         directory: &Path,
     ) -> Result<Stage, String> {
-        fs::create_dir_all(directory).map_err(to_message)?;
-        let directory = directory.canonicalize().map_err(to_message)?;
-        let _ = fs::remove_dir_all(directory.join("state"));
+        let directory = fresh(directory)?;
         let mut stage = Stage {
             volumes: volumes.clone(),
             kind,
@@ -58,11 +56,9 @@ impl Stage {
             daemon: None,
         };
         for (name, part) in &volumes.drives {
-            let file = image(&stage.directory, name.as_str());
-            let file = File::create(file).map_err(to_message)?;
-            let bytes = volumes.size(*part).bytes();
-            file.set_len(bytes).map_err(to_message)?;
-            stage.give(name)?;
+            let (kind, size) = (kind_of(*part, kind), volumes.size(*part));
+            let drive = Drive::blank(kind, &stage.directory, name.as_str(), size)?;
+            stage.drives.insert(name.clone(), drive);
         }
         let source = |name: &str, part| kind_of(part, kind).source(&stage.directory, name);
         let text = volumes.configuration(&stage.directory, source);
