@@ -31,6 +31,7 @@ mod plan;
 mod record;
 mod segment;
 mod signature;
+mod summary;
 mod superblock;
 
 pub use bitmap::{BITMAP_BITS, Bitmap, BitmapRow, newest_bitmap};
@@ -54,6 +55,7 @@ pub use segment::{
     RecordRow, SEGMENT_BLOCKS, Segment, SegmentCopy, SegmentRow, block_crc,
 };
 pub use signature::{Foreign, PROBE_BYTES, foreign};
+pub use summary::{Summary, SummaryRow, SummaryWriter};
 pub use superblock::{
     MEMBERS_MAX, Member, MemberRow, NAME_BYTES_MAX, ORIGIN_RECORD_BYTES_MAX, Role, Superblock,
     SuperblockError, SuperblockRow, VOLUME_QUIESCED, VOLUMES_MAX, Volume, VolumeRow, fitting,

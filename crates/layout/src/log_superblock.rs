@@ -16,7 +16,9 @@ use crate::superblock::{has_checksum, name_field, name_of, set_checksum};
 use crate::{BLOCK_BYTES, SEGMENT_BLOCKS, SuperblockError, Uuid};
 
 /// The version of the format of write-back logs, and that of one with a journal.
-pub const LOG_VERSIONS: [u32; 2] = [1, 2];
+pub const LOG_VERSIONS: [u32; 2] = [3, 4];
+/// Likewise, of logs whose segments have no summaries.
+const FORMER: [u32; 2] = [1, 2];
 /// The blocks of both superblocks of a device.
 pub const LOG_SUPERBLOCKS: [u64; 2] = [0, 16];
 /// The block that the first segment begins at.
@@ -34,7 +36,7 @@ record! {
     /// the block.
     LogSuperblockRow, 480 {
         0 magic: [u8; 8], "`WRITEBAK`";
-        8 version: u32, "2 with a journal, else 1; any other is refused";
+        8 version: u32, "4 with a journal, else 3; 2 and 1 if segments have no summaries; any other is refused";
         12 role: u8, "0 the first copy, 1 the second, 2 the witness";
         13 flags: u8, "bit 0: the volume may owe something to its origin";
         14 mask: u8, "bits 0 and 1: the copies that hold what is owed";
@@ -143,7 +145,11 @@ impl LogSuperblock {
         if !has_checksum(block) {
             return damaged("the superblock's checksum does not match");
         }
-        if !LOG_VERSIONS.contains(&row.version) {
+        if !LOG_VERSIONS
+            .iter()
+            .chain(&FORMER)
+            .any(|v| *v == row.version)
+        {
             return Err(SuperblockError::Version(row.version));
         }
         let copy = match row.role {
@@ -154,7 +160,7 @@ impl LogSuperblock {
         let Some(identity) = row.identity.get(..usize::from(row.identity_bytes)) else {
             return damaged("the origin's identity is too long");
         };
-        let unused = row.version == LOG_VERSIONS[0];
+        let unused = [LOG_VERSIONS[0], FORMER[0]].contains(&row.version);
         if row.flags & !FLAG_OWES != 0
             || row.mask > 3
             || row.reserved != 0

@@ -8,6 +8,8 @@
 //! segment: header | record | record | ...          record: header | block | block ...
 //! ```
 //!
+//! The header also has the summary of the segment before (`summary`).
+//!
 //! Invariants:
 //!     a record of another segment, log or pool, or with a torn block, is none
 //!     of two records with one number the one of the later incarnation holds
@@ -15,6 +17,7 @@
 
 use crate::page::{BODY_BYTES, PageError, PageHeader, kind, open, seal};
 use crate::record::record;
+use crate::summary::Summary;
 use crate::{BLOCK_BYTES, BLOCK_SECTORS, Uuid};
 
 const SEGMENT_KIND: u32 = kind(*b"HSSG");
@@ -81,7 +84,7 @@ pub struct SegmentCopy {
 }
 
 /// The header of a segment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Segment {
     /// Counts the segments of the log; never given twice.
     pub number: u64,
@@ -93,6 +96,8 @@ pub struct Segment {
     pub volume: u32,
     /// Both copies.
     pub copies: [SegmentCopy; 2],
+    /// Of the segment before.
+    pub summary: Option<Summary>,
 }
 
 impl Segment {
@@ -109,18 +114,24 @@ impl Segment {
             reserved: 0,
             reserved2: 0,
         };
-        row.encode(&mut out[PageHeader::BYTES..]);
-        let used = SegmentRow::BYTES;
+        let body = &mut out[PageHeader::BYTES..];
+        row.encode(body);
+        let mut used = SegmentRow::BYTES;
+        if let Some(summary) = &self.summary {
+            summary.encode(&mut body[used..]);
+            used += summary.bytes();
+        }
         seal(out, SEGMENT_KIND, pool, self.number, used, self.incarnation);
     }
 
     /// Reads one.
     pub fn decode(block: &[u8], pool: Uuid) -> Result<Segment, PageError> {
         let (header, body) = open(block, SEGMENT_KIND, pool)?;
-        if body.len() != SegmentRow::BYTES {
-            return Err(PageError::Nonsense);
-        }
-        let row = SegmentRow::decode(body);
+        let (row, rest) = body
+            .split_at_checked(SegmentRow::BYTES)
+            .ok_or(PageError::Nonsense)?;
+        let row = SegmentRow::decode(row);
+        let summary = (!rest.is_empty()).then(|| Summary::decode(rest));
         let copy = |member, slot| SegmentCopy { member, slot };
         Ok(Segment {
             number: header.number,
@@ -128,6 +139,7 @@ impl Segment {
             log: row.log,
             volume: row.volume,
             copies: [copy(row.member, row.slot), copy(row.mate, row.mate_slot)],
+            summary: summary.transpose()?,
         })
     }
 }
@@ -182,8 +194,7 @@ pub struct Record {
 impl Record {
     /// Writes it to a block.
     pub fn encode(&self, pool: Uuid, out: &mut [u8]) {
-        let data = self.extents.iter().filter(|e| e.became == Became::Data);
-        let blocks: u64 = data.map(|e| u64::from(e.count)).sum();
+        let blocks = data_blocks(&self.extents);
         assert!(blocks == self.crcs.len() as u64 && blocks <= u64::from(RECORD_BLOCKS_MAX));
         assert!(self.extents.len() <= RECORD_EXTENTS_MAX as usize);
         let row = RecordRow {
@@ -232,8 +243,7 @@ impl Record {
         let (extents, crcs) = rest.split_at(extents_bytes);
         let extents = extents.chunks_exact(RecordExtentRow::BYTES).map(extent);
         let extents = extents.collect::<Result<Vec<_>, _>>()?;
-        let data = extents.iter().filter(|e| e.became == Became::Data);
-        if data.map(|e| u64::from(e.count)).sum::<u64>() != u64::from(blocks) {
+        if data_blocks(&extents) != u64::from(blocks) {
             return Err(PageError::Nonsense);
         }
         let crcs = crcs.chunks_exact(4);
@@ -268,22 +278,34 @@ impl Record {
 
 fn extent(bytes: &[u8]) -> Result<RecordExtent, PageError> {
     let row = RecordExtentRow::decode(bytes);
-    let became = match row.what {
-        0 => Became::Data,
-        1 => Became::Zero,
-        2 => Became::Discarded,
-        _ => return Err(PageError::Nonsense),
-    };
-    let end = row.block.checked_add(u64::from(row.count));
-    // Its sectors have addresses.
-    if row.count == 0 || end.is_none_or(|end| end > u64::MAX / BLOCK_SECTORS) {
-        return Err(PageError::Nonsense);
+    RecordExtent::new(row.block, row.count, row.what)
+}
+
+impl RecordExtent {
+    pub(crate) fn new(block: u64, count: u32, what: u32) -> Result<RecordExtent, PageError> {
+        let became = match what {
+            0 => Became::Data,
+            1 => Became::Zero,
+            2 => Became::Discarded,
+            _ => return Err(PageError::Nonsense),
+        };
+        let end = block.checked_add(u64::from(count));
+        // Its sectors have addresses.
+        if count == 0 || end.is_none_or(|end| end > u64::MAX / BLOCK_SECTORS) {
+            return Err(PageError::Nonsense);
+        }
+        Ok(RecordExtent {
+            block,
+            count,
+            became,
+        })
     }
-    Ok(RecordExtent {
-        block: row.block,
-        count: row.count,
-        became,
-    })
+}
+
+/// Blocks of data that extents have.
+pub(crate) fn data_blocks(extents: &[RecordExtent]) -> u64 {
+    let data = extents.iter().filter(|e| e.became == Became::Data);
+    data.map(|e| u64::from(e.count)).sum()
 }
 
 /// The checksum that a record has of a block.

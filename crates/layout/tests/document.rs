@@ -3,7 +3,8 @@
 use layout::array::{bitmap, journal, superblock};
 use layout::{
     BitmapRow, EntryRow, HintRow, JournalCommitRow, JournalSuperblockRow, LogSuperblockRow,
-    MemberRow, PageHeader, RecordExtentRow, RecordRow, Row, SegmentRow, SuperblockRow, VolumeRow,
+    MemberRow, PageHeader, RecordExtentRow, RecordRow, Row, SegmentRow, SummaryRow, SuperblockRow,
+    VolumeRow,
 };
 use std::fmt::Write;
 
@@ -44,6 +45,7 @@ fn the_tables_are_those_of_the_definitions() {
         HintRow::ROWS,
         LogSuperblockRow::ROWS,
         SegmentRow::ROWS,
+        SummaryRow::ROWS,
         RecordRow::ROWS,
         RecordExtentRow::ROWS,
         JournalSuperblockRow::ROWS,

@@ -9,13 +9,33 @@ use decoders::{Kind, OWNER, is_taken, reads_alike, seal};
 use layout::array::{bitmap, journal, superblock};
 use layout::{
     BLOCK_BYTES, Became, JOURNAL_HALF_MIN, JournalCommit, JournalSuperblock, LogSuperblock, Record,
-    RecordExtent, Segment, SegmentCopy, Uuid, block_crc,
+    RecordExtent, Segment, SegmentCopy, SummaryWriter, Uuid, block_crc,
 };
 use proptest::prelude::*;
 
+fn record() -> Record {
+    let extent = |block, became| RecordExtent {
+        block,
+        count: 1,
+        became,
+    };
+    Record {
+        number: 1,
+        incarnation: 1,
+        segment: 1,
+        interval: 1,
+        done_to: 0,
+        fence: 0,
+        written_at: 0,
+        log: 0,
+        extents: vec![extent(7, Became::Data), extent(9, Became::Zero)],
+        crcs: vec![block_crc(&[0; BLOCK_BYTES])],
+    }
+}
+
 fn sound(kind: Kind) -> Vec<u8> {
     let mut block = vec![0; BLOCK_BYTES];
-    let (text, zeroes) = (String::from("db"), block.clone());
+    let text = String::from("db");
     match kind {
         Kind::LogSuperblock => LogSuperblock {
             copy: Some(1),
@@ -37,35 +57,19 @@ fn sound(kind: Kind) -> Vec<u8> {
         .encode(&mut block),
         Kind::Segment => {
             let copy = |member, slot| SegmentCopy { member, slot };
+            let mut summary = SummaryWriter::new(0, 0, 1);
+            summary.push(&record());
             let segment = Segment {
                 number: 1,
                 incarnation: 2,
                 log: 3,
                 volume: 4,
                 copies: [copy(0, 5), copy(1, 6)],
+                summary: Some(summary.finish(1, 1)),
             };
             segment.encode(OWNER, &mut block);
         }
-        Kind::Record => {
-            let extent = |block, became| RecordExtent {
-                block,
-                count: 1,
-                became,
-            };
-            let record = Record {
-                number: 1,
-                incarnation: 1,
-                segment: 1,
-                interval: 1,
-                done_to: 0,
-                fence: 0,
-                written_at: 0,
-                log: 0,
-                extents: vec![extent(7, Became::Data), extent(9, Became::Zero)],
-                crcs: vec![block_crc(&zeroes)],
-            };
-            record.encode(OWNER, &mut block);
-        }
+        Kind::Record => record().encode(OWNER, &mut block),
         Kind::JournalSuperblock => JournalSuperblock {
             journal: Uuid(1),
             log: Uuid(2),

@@ -3,7 +3,7 @@
 use layout::{
     BLOCK_BYTES, Became, JOURNAL_HALF_MIN, JournalCommit, JournalSuperblock, LogSuperblock,
     PageError, PageHeader, RECORD_BLOCKS_MAX, Record, RecordExtent, RecordExtentRow, RecordRow,
-    Segment, SegmentCopy, SuperblockError, Uuid, block_crc,
+    SEGMENT_BLOCKS, Segment, SegmentCopy, SummaryWriter, SuperblockError, Uuid, block_crc,
 };
 use proptest::prelude::*;
 
@@ -74,7 +74,28 @@ proptest! {
     }
 
     #[test]
-    fn segments(ids in any::<[u64; 3]>(), members in any::<[u16; 2]>(), flip in 0..BLOCK_BYTES * 8) {
+    fn segments(
+        ids in any::<[u64; 3]>(),
+        members in any::<[u16; 2]>(),
+        records in prop::collection::vec(record(), 0..12),
+        incarnations in prop::collection::vec(1..4u32, 12),
+        flip in 0..BLOCK_BYTES * 8,
+    ) {
+        let mut records: Vec<Record> = records.into_iter().map(|(record, _)| record).collect();
+        let mut offset = 3;
+        let mut summary = SummaryWriter::new(ids[0], 1 << 40, offset);
+        for ((number, record), incarnation) in (1 << 40..).zip(&mut records).zip(incarnations) {
+            record.number = number;
+            record.incarnation = incarnation;
+            record.fence = 100 + u64::from(incarnation);
+            record.segment = ids[0];
+            record.done_to = ids[1];
+            record.log = 9;
+            summary.push(record);
+        }
+        let blocks: u32 = records.iter().map(Record::blocks).sum();
+        let summary = summary.finish(ids[2], ids[1]);
+        prop_assert_eq!(summary.end(), (!records.is_empty()).then_some((1 << 40) + records.len() as u64));
         let copy = |member, slot| SegmentCopy { member, slot };
         let segment = Segment {
             number: ids[0],
@@ -82,10 +103,24 @@ proptest! {
             log: (ids[1] >> 32) as u32,
             volume: ids[2] as u32,
             copies: [copy(members[0], (ids[2] >> 32) as u32), copy(members[1], ids[0] as u32)],
+            summary: (ids[2] & 1 == 0).then_some(summary),
         };
         let mut block = vec![0xa5; BLOCK_BYTES];
         segment.encode(POOL, &mut block);
-        prop_assert_eq!(Segment::decode(&block, POOL), Ok(segment));
+        let decoded = Segment::decode(&block, POOL);
+        prop_assert_eq!(&decoded, &Ok(segment));
+        if let Some(summary) = decoded.unwrap().summary {
+            prop_assert_eq!((summary.durable_to, summary.done_to), (ids[2], ids[1]));
+            let listed = summary.records(9);
+            if offset + blocks > SEGMENT_BLOCKS {
+                prop_assert_eq!(listed, Err(PageError::Nonsense));
+            } else {
+                for ((at, found), record) in listed.unwrap().iter().zip(&records) {
+                    prop_assert_eq!((*at, found), (offset, record));
+                    offset += record.blocks();
+                }
+            }
+        }
         prop_assert_eq!(Record::decode(&block, POOL), Err(PageError::Foreign));
         block[flip / 8] ^= 1 << (flip % 8);
         prop_assert_eq!(Segment::decode(&block, POOL), Err(PageError::Checksum));
@@ -101,12 +136,57 @@ proptest! {
             block[32 + 44..32 + 48].copy_from_slice(&[counts[0], 0, counts[1], 0]);
             let crc = crc32c::crc32c(&block[4..]);
             block[..4].copy_from_slice(&crc.to_le_bytes());
-            let _ = Segment::decode(&block, POOL);
+            if let Ok(Segment { summary: Some(summary), .. }) = Segment::decode(&block, POOL) {
+                let _ = summary.records(1);
+            }
             if let Ok(record) = Record::decode(&block, POOL) {
                 prop_assert!(record.blocks() <= 1 + RECORD_BLOCKS_MAX);
             }
         }
     }
+}
+
+/// At most what a segment has room for, each as short as it can be.
+#[test]
+fn a_summary_has_room_for_the_records_of_databases_and_says_if_it_has_not() {
+    let filled = |blocks: u32, extents: u32, step: u64| {
+        let mut summary = SummaryWriter::new(0, 0, 1);
+        let (mut at, mut number) = (1, 0);
+        while at + 1 + blocks <= SEGMENT_BLOCKS {
+            let each = blocks / extents;
+            let extents = (0..u64::from(extents)).map(|i| RecordExtent {
+                block: (number * 1000 + i) * step,
+                count: each.max(1),
+                became: if blocks == 0 {
+                    Became::Zero
+                } else {
+                    Became::Data
+                },
+            });
+            let record = Record {
+                number,
+                incarnation: 1 << 20,
+                segment: 0,
+                interval: number,
+                done_to: 0,
+                fence: 0,
+                written_at: number * 10_000_000,
+                log: 0,
+                extents: extents.collect(),
+                crcs: vec![u32::MAX; blocks as usize],
+            };
+            summary.push(&record);
+            at += record.blocks();
+            number += 1;
+        }
+        (summary.finish(0, 0).end(), number)
+    };
+    // Single blocks anywhere on 1 PiB, in records of their own and of many; and longer runs.
+    for (blocks, extents) in [(1, 1), (32, 32), (127, 127), (127, 1), (0, 1)] {
+        let (end, number) = filled(blocks, extents, 1 << 21);
+        assert_eq!(end, Some(number), "{blocks} in {extents}");
+    }
+    assert_eq!(filled(0, 8, 1 << 40).0, None);
 }
 
 fn sealed(change: impl FnOnce(&mut [u8])) -> Result<Record, PageError> {

@@ -17,11 +17,17 @@ use super::pace::seconds;
 use super::stage::Stage;
 use super::state::{Flight, RESERVE};
 use block::{Buf, Device, Extent, Fua, IoError, IoResult, Kind, Nanos, Shared};
+use futures_util::future::join;
 use layout::{
     BLOCK_BYTES, Became, RECORD_BLOCKS_MAX, Record, RecordExtent, SEGMENT_BLOCKS, Segment,
-    SegmentCopy, block_crc,
+    SegmentCopy, Summary, SummaryWriter, block_crc,
 };
 use std::rc::Rc;
+
+/// Segments that get no flush at most: a part of the log, and 256 MiB. An opening reads them
+/// whole.
+const UNFLUSHED_PART: u32 = 4;
+const UNFLUSHED_MAX: u32 = 256;
 
 /// Where a write goes.
 enum Room {
@@ -220,10 +226,11 @@ impl<P: Device> Inner<P> {
         found
     }
 
-    /// Begins a segment. Its header is durable before any record is written to it.
+    /// Begins a segment. Its header is durable before any record is written to it. What is read
+    /// whole at an opening stays a part of the log.
     pub(super) async fn turn(&self) -> IoResult {
         let _under = self.stages.enter(Stage::Turn);
-        let (slot, number) = {
+        let (segment, is_unflushed) = {
             let state = &mut *self.state.borrow_mut();
             let Some(slot) = state.free.pop_front() else {
                 let what = "the write-back log is full";
@@ -232,15 +239,33 @@ impl<P: Device> Inner<P> {
             state.turning = true;
             let number = state.next_segment;
             state.next_segment += 1;
-            (slot, number)
+            // What one copy has counts for nothing at an opening that has both.
+            let durable_to = if self.copies.are_both() {
+                state.durable_to
+            } else {
+                0
+            };
+            let full = state.summary.take();
+            let full = full.map(|summary| summary.finish(durable_to, state.done_to));
+            let most = (self.copies.segments() / UNFLUSHED_PART).min(UNFLUSHED_MAX);
+            (
+                self.segment(number, slot, full),
+                state.is_unflushed(most as usize),
+            )
         };
         let mut buf = self.env.pool.take(BLOCK_BYTES);
-        self.segment(number, slot)
-            .encode(self.config.pool, &mut buf);
+        segment.encode(self.config.pool, &mut buf);
+        let slot = segment.copies[0].slot;
         let written = self
             .copies
             .write(slot * SEGMENT_BLOCKS, buf.share(), Fua::Yes);
-        let copies = written.await;
+        let flushed = async {
+            if is_unflushed {
+                self.flush_log().await?;
+            }
+            Ok(())
+        };
+        let (copies, flushed) = join(written, flushed).await;
         let state = &mut *self.state.borrow_mut();
         state.turning = false;
         self.changed.notify();
@@ -248,18 +273,20 @@ impl<P: Device> Inner<P> {
             state.free.push_front(slot);
             return Err(self.copies.error());
         }
+        let first = state.next;
+        state.summary = Some(SummaryWriter::new(segment.number, first, 1));
         state.segments.push_back(super::state::Live {
-            number,
+            number: segment.number,
             slot,
-            first: state.next,
+            first,
             used: 1,
             readers: 0,
         });
         state.free_segments();
-        Ok(())
+        flushed
     }
 
-    pub(super) fn segment(&self, number: u64, slot: u32) -> Segment {
+    fn segment(&self, number: u64, slot: u32, summary: Option<Summary>) -> Segment {
         let member = |copy: usize| {
             self.copies.areas[copy]
                 .as_ref()
@@ -274,6 +301,7 @@ impl<P: Device> Inner<P> {
                 member: member(copy),
                 slot,
             }),
+            summary,
         }
     }
 
@@ -312,6 +340,11 @@ impl<P: Device> Inner<P> {
                 crcs,
             };
             record.encode(self.config.pool, &mut buf[..BLOCK_BYTES]);
+            state
+                .summary
+                .as_mut()
+                .expect("a segment is being filled")
+                .push(&record);
             if !writes.is_empty() {
                 state.age(spot.number, now, self.config.max_lag);
                 state.interval_used = true;

@@ -40,6 +40,7 @@ mod pace;
 mod read;
 mod records;
 mod recover;
+mod scan;
 mod share;
 mod stage;
 mod state;

@@ -1,53 +1,20 @@
-//! An opening: what both copies hold becomes the log again.
+//! An opening: what was found (`scan`) becomes the log again.
 //!
-//! The log is the union of both copies' records from the greatest `done_to` on, up to the
-//! first number that neither has. Before anything is served, what one copy has is written to
+//! Before anything is served, what one copy has is written to
 //! the other, all of it is flushed, and a fence is durable: records past the hole, and those
 //! of a copy that was away, are void from then on.
 
 use super::copies::{Area, Copies};
 use super::journal::Journal;
+use super::scan::{Scan, scan};
 use super::stage::Stage;
 use super::state::{Cursor, Flight, Live, SEGMENTS_MIN, State};
 use super::{Config, Inner, Members, WriteBack, clean};
 use block::{BoxDevice, Device, Env, IoError, IoResult, Kind, Nanos, Sectors};
-use futures_util::future::join_all;
-use layout::{BLOCK_BYTES, BLOCK_SECTORS, Record, SEGMENT_BLOCKS, Segment};
+use layout::{BLOCK_BYTES, BLOCK_SECTORS, SEGMENT_BLOCKS, SummaryWriter};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
-
-/// Slots that are read at once, of both copies: enough for a fast device, and 8 MiB.
-const SLOTS_AT_ONCE: usize = 4;
-
-/// A record that was found.
-struct Found {
-    record: Record,
-    slot: u32,
-    offset: u32,
-}
-
-/// Blocks of a segment that are a record, and which copies have it whole.
-struct Part {
-    offset: u32,
-    blocks: u32,
-    sound: [bool; 2],
-}
-
-/// All that was found.
-#[derive(Default)]
-struct Scan {
-    /// What each segment holds, from its beginning on: what is done with is the way to the
-    /// rest.
-    parts: BTreeMap<u64, Vec<Part>>,
-    /// For each slot the headers of its copies.
-    headers: BTreeMap<u32, [Option<Segment>; 2]>,
-    /// The best record of each number.
-    records: BTreeMap<u64, Found>,
-    /// The fence of each incarnation.
-    fences: BTreeMap<u32, u64>,
-    done_to: u64,
-}
 
 impl<P: Device> WriteBack<P> {
     /// Opens a log, or begins one in areas that hold none, in front of `origin`, which gets
@@ -179,126 +146,8 @@ fn fits<P: Device>(journal: &Journal<P>, config: &Config, state: &State) -> IoRe
     }
 }
 
-async fn scan<P: Device>(config: &Config, copies: &Copies<P>, env: &Env) -> IoResult<Scan> {
-    let mut scan = Scan::default();
-    let trusted = |copy: &usize| copies.areas[*copy].as_ref().is_some_and(|a| a.trusted);
-    let trusted: Vec<usize> = (0..2).filter(trusted).collect();
-    let slots: Vec<u32> = (0..copies.segments()).collect();
-    for slots in slots.chunks(SLOTS_AT_ONCE) {
-        let works = slots
-            .iter()
-            .map(|slot| read_slot(config, copies, env, &trusted, *slot));
-        for (slot, read) in slots.iter().zip(join_all(works).await) {
-            let (headers, segments) = read?;
-            let numbers = headers.iter().flatten().map(|header| header.number);
-            let numbers: BTreeSet<u64> = numbers.collect();
-            for number in numbers {
-                scan.segment(config, number, *slot, &segments);
-            }
-            scan.headers.insert(*slot, headers);
-        }
-    }
-    scan.void();
-    Ok(scan)
-}
-
-/// What each copy has of a slot: the header, and all of it if either has one of this log.
-type Slot = ([Option<Segment>; 2], [Option<Vec<u8>>; 2]);
-
-async fn read_slot<P: Device>(
-    config: &Config,
-    copies: &Copies<P>,
-    env: &Env,
-    trusted: &[usize],
-    slot: u32,
-) -> IoResult<Slot> {
-    let ours = |bytes: &[u8]| {
-        let segment = Segment::decode(bytes, config.pool).ok();
-        segment.filter(|segment| segment.log == config.log)
-    };
-    let header = async |copy: &usize| {
-        let buf = env.pool.take(BLOCK_BYTES);
-        match copies.read(*copy, slot * SEGMENT_BLOCKS, buf).await {
-            (buf, Ok(())) => Ok(ours(&buf)),
-            (_, Err(error)) if error.kind() == Kind::Media => Ok(None),
-            (_, Err(error)) => Err(error),
-        }
-    };
-    let (mut headers, mut segments) = ([None, None], [None, None]);
-    let read = join_all(trusted.iter().map(header)).await;
-    for (copy, read) in trusted.iter().zip(read) {
-        headers[*copy] = read?;
-    }
-    if headers.iter().any(Option::is_some) {
-        let whole = trusted.iter().map(|copy| copies.read_segment(*copy, slot));
-        for (copy, read) in trusted.iter().zip(join_all(whole).await) {
-            segments[*copy] = Some(read?);
-        }
-    }
-    Ok((headers, segments))
-}
-
-impl Scan {
-    /// The records of segment `number`, as far as either copy has them.
-    fn segment(&mut self, config: &Config, number: u64, slot: u32, copies: &[Option<Vec<u8>>; 2]) {
-        let mut offset = 1;
-        while offset < SEGMENT_BLOCKS {
-            let whole = |copy: &Option<Vec<u8>>| {
-                let rest = &copy.as_ref()?[offset as usize * BLOCK_BYTES..];
-                let record = Record::decode(&rest[..BLOCK_BYTES], config.pool).ok()?;
-                let data = rest.get(BLOCK_BYTES..record.blocks() as usize * BLOCK_BYTES)?;
-                let ours = record.segment == number && record.log == config.log;
-                (ours && record.has(data)).then_some(record)
-            };
-            let found = copies.each_ref().map(whole);
-            let newest = found
-                .iter()
-                .flatten()
-                .max_by_key(|record| record.incarnation);
-            let Some(record) = newest.cloned() else {
-                break;
-            };
-            let sound = found.map(|found| found.as_ref() == Some(&record));
-            let next = offset + record.blocks();
-            self.done_to = self.done_to.max(record.done_to);
-            self.fences.insert(record.incarnation, record.fence);
-            self.parts.entry(number).or_default().push(Part {
-                offset,
-                blocks: record.blocks(),
-                sound,
-            });
-            let known = self.records.get(&record.number);
-            if known.is_none_or(|known| known.record.incarnation < record.incarnation) {
-                let found = Found {
-                    slot,
-                    offset,
-                    record,
-                };
-                self.records.insert(found.record.number, found);
-            }
-            offset = next;
-        }
-    }
-
-    /// Leaves the log: records from `done_to` on, up to the first hole.
-    fn void(&mut self) {
-        let (done_to, fences) = (self.done_to, &self.fences);
-        let void = |record: &Record| {
-            let later = fences.range(record.incarnation + 1..);
-            later.into_iter().any(|(_, fence)| record.number >= *fence)
-        };
-        self.records
-            .retain(|number, found| *number >= done_to && !void(&found.record));
-        let numbers = self.records.keys().zip(done_to..);
-        let hole = numbers.take_while(|(number, next)| *number == next).count();
-        let end = done_to + hole as u64;
-        self.records.retain(|number, _| *number < end);
-    }
-}
-
 /// The state that the log is in, before its fence.
 fn state(scan: &Scan, slots: u32, max_lag: Nanos) -> State {
-    let numbers = scan.headers.values().flatten().flatten().map(|s| s.number);
     let mut state = State {
         next: scan.done_to,
         fence: scan.done_to,
@@ -309,8 +158,9 @@ fn state(scan: &Scan, slots: u32, max_lag: Nanos) -> State {
         queue: Default::default(),
         flights: VecDeque::new(),
         segments: VecDeque::new(),
+        summary: None,
         free: VecDeque::new(),
-        next_segment: numbers.max().map_or(0, |number| number + 1),
+        next_segment: scan.next_segment,
         cursor: Cursor {
             segment: 0,
             offset: 1,
@@ -336,7 +186,10 @@ fn state(scan: &Scan, slots: u32, max_lag: Nanos) -> State {
                 used: found.offset,
                 readers: 0,
             });
+            let summary = SummaryWriter::new(record.segment, *number, found.offset);
+            state.summary = Some(summary);
         }
+        state.summary.as_mut().expect("it is begun").push(record);
         if *number == scan.done_to {
             (state.cursor.segment, state.cursor.offset) = (record.segment, found.offset);
         }
@@ -374,14 +227,6 @@ impl<P: Device> Inner<P> {
             .into_iter()
             .flat_map(|segment| copies.iter().map(move |copy| (segment, *copy)))
         {
-            let header = scan.headers[&slot][copy].as_ref();
-            if header.is_none_or(|header| header.number != number) {
-                let mut buf = self.env.pool.take(BLOCK_BYTES);
-                let segment = self.segment(number, slot);
-                segment.encode(self.config.pool, &mut buf);
-                let at = slot * SEGMENT_BLOCKS;
-                self.copies.write_one(copy, at, buf.share()).await;
-            }
             let parts = scan.parts[&number].iter();
             let wanting = parts.filter(|part| part.offset < used && !part.sound[copy]);
             for part in wanting {
@@ -392,18 +237,26 @@ impl<P: Device> Inner<P> {
                 self.copies.write_one(copy, at, buf.share()).await;
             }
         }
+        // It would count at another opening that can read it.
+        let free = |slot: &u32| self.state.borrow().free.contains(slot);
+        for (slot, copy) in scan.unreadable.iter().filter(|(slot, _)| free(slot)) {
+            let mut buf = self.env.pool.take(BLOCK_BYTES);
+            buf.fill(0);
+            let at = slot * SEGMENT_BLOCKS;
+            self.copies.write_one(*copy, at, buf.share()).await;
+        }
         self.flush_log().await
     }
 
     /// What earlier incarnations had from here on is void, durably. It follows the last record
-    /// that holds, so that an opening costs a block and no segment.
+    /// that holds, if it may, so that an opening costs a block and no segment.
     async fn fence(&self) -> IoResult {
         let begun = !self.state.borrow().segments.is_empty();
         if !begun {
             self.turn().await?;
             let state = &mut *self.state.borrow_mut();
             state.cursor.segment = state.segments[0].number;
-        } else if !self.state.borrow().has_room(1) {
+        } else if !self.state.borrow().may_resume() {
             self.turn().await?;
         }
         let done_to = self.state.borrow().done_to;

@@ -8,7 +8,7 @@
 use super::index::Index;
 use super::join::Queue;
 use block::Nanos;
-use layout::{RecordExtent, SEGMENT_BLOCKS};
+use layout::{RecordExtent, SEGMENT_BLOCKS, SummaryWriter};
 use std::collections::VecDeque;
 
 /// Segments that only the cleaner and openings may begin. The notes of what was in a segment
@@ -78,6 +78,8 @@ pub(super) struct State {
     pub(super) segments: VecDeque<Live>,
     pub(super) free: VecDeque<u32>,
     pub(super) next_segment: u64,
+    /// Of the last segment.
+    pub(super) summary: Option<SummaryWriter>,
     /// Where the cleaner goes on. Past `done_to` by notes alone.
     pub(super) cursor: Cursor,
     pub(super) interval: u64,
@@ -101,6 +103,19 @@ impl State {
     pub(super) fn has_room(&self, blocks: u32) -> bool {
         let used = self.segments.back().expect("one is being filled").used;
         !self.turning && used + blocks <= SEGMENT_BLOCKS
+    }
+
+    /// Whether an opening may go on with the last segment: there is room, and no header after it
+    /// that may have its summary.
+    pub(super) fn may_resume(&self) -> bool {
+        let last = self.segments.back().expect("one is being filled").number;
+        last + 1 == self.next_segment && self.has_room(1)
+    }
+
+    /// Whether so many segments have nothing that is durable.
+    pub(super) fn is_unflushed(&self, segments: usize) -> bool {
+        let first = self.segments.len().checked_sub(segments);
+        first.is_some_and(|first| self.segments[first].first >= self.durable_to)
     }
 
     /// Whether a client's record of so many blocks may be in it. What the cleaner has begun of

@@ -5,6 +5,7 @@
 mod join;
 mod journal;
 mod rig;
+mod summary;
 
 use block::{Content, Device, Extent, Fua, Kind, Lba, Nanos, Sectors};
 use cache::log::Area;
@@ -316,6 +317,7 @@ fn left_behind(fence: u64) -> Vec<(u32, Vec<u8>)> {
             log: 1,
             volume: 1,
             copies: [0, 1].map(|member| SegmentCopy { member, slot }),
+            summary: None,
         };
         block(&|out| segment.encode(Uuid(1), out))
     };

@@ -5,7 +5,7 @@ use block::Sectors;
 use layout::array::{bitmap, journal, superblock};
 use layout::{
     BLOCK_BYTES, BLOCK_SECTORS, Became, JournalCommit, JournalSuperblock, LogSuperblock,
-    RECORD_BLOCKS_MAX, RECORD_EXTENTS_MAX, Record, Segment, Uuid, journal_half,
+    RECORD_BLOCKS_MAX, RECORD_EXTENTS_MAX, Record, SEGMENT_BLOCKS, Segment, Uuid, journal_half,
 };
 
 /// What all blocks are salted with.
@@ -75,6 +75,14 @@ fn page(name: [u8; 4], block: &mut [u8]) {
     block[..4].copy_from_slice(&sum.to_le_bytes());
 }
 
+fn summarizes_its_bounds(segment: &Segment) {
+    let records = segment.summary.as_ref().map(|summary| summary.records(1));
+    for (at, record) in records.into_iter().flatten().flatten() {
+        assert!(at > 0 && at + record.blocks() <= SEGMENT_BLOCKS);
+        in_bounds(&record);
+    }
+}
+
 fn of_array<const N: usize>(magic: [u8; N], sum_at: usize, uuid: Option<usize>, at: &mut [u8]) {
     at[..N].copy_from_slice(&magic);
     if let Some(uuid) = uuid {
@@ -98,12 +106,11 @@ pub fn is_taken(kind: Kind, block: &[u8]) -> bool {
             LogSuperblock::encode,
         )
         .is_some(),
-        Kind::Segment => reads_alike(
-            block,
-            |block| Segment::decode(block, OWNER).ok(),
-            |segment, out| segment.encode(OWNER, out),
-        )
-        .is_some(),
+        Kind::Segment => {
+            let decode = |block: &[u8]| Segment::decode(block, OWNER).ok();
+            let segment = reads_alike(block, decode, |segment, out| segment.encode(OWNER, out));
+            segment.inspect(summarizes_its_bounds).is_some()
+        }
         Kind::Record => {
             let decode = |block: &[u8]| Record::decode(block, OWNER).ok();
             let record = reads_alike(block, decode, |record, out| record.encode(OWNER, out));

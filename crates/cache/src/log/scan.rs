@@ -1,0 +1,266 @@
+//! What both copies of a log hold.
+//!
+//! The log is the union of both copies' records from the greatest `done_to` on, up to the
+//! first number that neither has. Headers of segments say what was durable on both copies, and
+//! what the segment before has: of that nothing more is read. The rest is read whole, of both
+//! copies, and verified.
+//!
+//! Invariants:
+//!     a record is taken from a summary ⟹ it was durable on both copies, and each that is there
+//!                                        is trusted
+//!     a record is taken from its segment ⟹ a copy has it whole
+//!     a header with a later number is on a copy that is there ⟹ no incarnation adds to a segment
+//!
+//! The last keeps a summary true whatever is lost of what follows it: a copy that has been
+//! away may have the header of a segment that the log has gone on without.
+
+use super::Config;
+use super::copies::Copies;
+use block::{Buf, Device, Env, IoResult, Kind};
+use futures_util::future::join_all;
+use layout::{BLOCK_BYTES, Record, SEGMENT_BLOCKS, Segment};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Headers that are read at once, of both copies: enough for a fast device, and 1 MiB.
+const HEADERS_AT_ONCE: usize = 128;
+/// Slots that are read whole at once, of both copies: likewise, and 8 MiB.
+const SLOTS_AT_ONCE: usize = 4;
+
+/// A record that was found.
+pub(super) struct Found {
+    pub(super) record: Record,
+    pub(super) slot: u32,
+    pub(super) offset: u32,
+}
+
+/// Blocks of a segment that belong together, and which copies have them whole.
+pub(super) struct Part {
+    pub(super) offset: u32,
+    pub(super) blocks: u32,
+    pub(super) sound: [bool; 2],
+}
+
+/// A segment, by its header.
+struct Headed {
+    slot: u32,
+    header: Segment,
+}
+
+/// All that was found.
+#[derive(Default)]
+pub(super) struct Scan {
+    /// What each segment holds, from its header on: what is done with is the way to the rest.
+    /// Of what a summary has, the header alone.
+    pub(super) parts: BTreeMap<u64, Vec<Part>>,
+    /// The best record of each number.
+    pub(super) records: BTreeMap<u64, Found>,
+    pub(super) done_to: u64,
+    /// The number of the next segment.
+    pub(super) next_segment: u64,
+    /// Slots whose header a copy cannot read.
+    pub(super) unreadable: Vec<(u32, usize)>,
+    segments: BTreeMap<u64, Headed>,
+    /// The fence of each incarnation.
+    fences: BTreeMap<u32, u64>,
+}
+
+/// Reads what there is of the log.
+pub(super) async fn scan<P: Device>(
+    config: &Config,
+    copies: &Copies<P>,
+    env: &Env,
+) -> IoResult<Scan> {
+    let mut scan = Scan::default();
+    let area = |copy: usize| copies.areas[copy].as_ref();
+    let there: Vec<usize> = (0..2).filter(|copy| area(*copy).is_some()).collect();
+    let is_trusted = |copy: usize| area(copy).is_some_and(|area| area.trusted);
+    let trusted: Vec<usize> = (0..2).filter(|copy| is_trusted(*copy)).collect();
+    let slots: Vec<u32> = (0..copies.segments()).collect();
+    for slots in slots.chunks(HEADERS_AT_ONCE) {
+        let works = slots.iter();
+        let works = works.map(|slot| read_headers(copies, env, &there, *slot));
+        for (slot, read) in slots.iter().zip(join_all(works).await) {
+            for (copy, block) in there.iter().zip(read?) {
+                scan.header(config, *slot, *copy, is_trusted(*copy), block);
+            }
+        }
+    }
+    // A copy that is to be made whole needs all that the other has.
+    let summarized = match there == trusted {
+        true => scan.summaries(config),
+        false => BTreeSet::new(),
+    };
+    let rest = scan.segments.iter();
+    let rest = rest.filter(|(number, _)| !summarized.contains(number));
+    let rest: Vec<(u64, u32)> = rest.map(|(number, found)| (*number, found.slot)).collect();
+    for segments in rest.chunks(SLOTS_AT_ONCE) {
+        let works = segments.iter();
+        let works = works.map(|(_, slot)| read_whole(copies, &trusted, *slot));
+        for ((number, slot), read) in segments.iter().zip(join_all(works).await) {
+            scan.segment(config, *number, *slot, &read?);
+        }
+    }
+    scan.void();
+    Ok(scan)
+}
+
+/// The first block of a slot of each copy, as far as it can be read.
+async fn read_headers<P: Device>(
+    copies: &Copies<P>,
+    env: &Env,
+    there: &[usize],
+    slot: u32,
+) -> IoResult<Vec<Option<Buf>>> {
+    let header = async |copy: &usize| {
+        let buf = env.pool.take(BLOCK_BYTES);
+        match copies.read(*copy, slot * SEGMENT_BLOCKS, buf).await {
+            (buf, Ok(())) => Ok(Some(buf)),
+            (_, Err(error)) if error.kind() == Kind::Media => Ok(None),
+            (_, Err(error)) => Err(error),
+        }
+    };
+    let headers = join_all(there.iter().map(header)).await;
+    headers.into_iter().collect()
+}
+
+/// All of a slot, as each copy that counts has it.
+async fn read_whole<P: Device>(
+    copies: &Copies<P>,
+    trusted: &[usize],
+    slot: u32,
+) -> IoResult<[Option<Vec<u8>>; 2]> {
+    let mut segments = [None, None];
+    let whole = trusted.iter().map(|copy| copies.read_segment(*copy, slot));
+    for (copy, read) in trusted.iter().zip(join_all(whole).await) {
+        segments[*copy] = Some(read?);
+    }
+    Ok(segments)
+}
+
+impl Scan {
+    /// What a copy has at the beginning of a slot. One that does not count tells of numbers
+    /// alone.
+    fn header(
+        &mut self,
+        config: &Config,
+        slot: u32,
+        copy: usize,
+        is_trusted: bool,
+        block: Option<Buf>,
+    ) {
+        let Some(block) = block else {
+            self.unreadable.push((slot, copy));
+            return;
+        };
+        let header = Segment::decode(&block, config.pool).ok();
+        let Some(header) = header.filter(|header| header.log == config.log) else {
+            return;
+        };
+        let number = header.number;
+        self.next_segment = self.next_segment.max(number + 1);
+        if !is_trusted {
+            return;
+        }
+        // One that a single copy got may have been made again by a later incarnation, which
+        // could not know of it.
+        match self.segments.get(&number).map(|known| &known.header) {
+            Some(known) if known.incarnation > header.incarnation => {}
+            Some(known) if known.incarnation == header.incarnation => {
+                self.parts.get_mut(&number).expect("it is known")[0].sound[copy] = true;
+            }
+            _ => {
+                let part = Part {
+                    offset: 0,
+                    blocks: 1,
+                    sound: [copy == 0, copy == 1],
+                };
+                self.parts.insert(number, vec![part]);
+                self.segments.insert(number, Headed { slot, header });
+            }
+        }
+    }
+
+    /// Takes what summaries say of segments that are durable on both copies; which.
+    fn summaries(&mut self, config: &Config) -> BTreeSet<u64> {
+        let headers = self.segments.values_mut();
+        let summaries = headers.filter_map(|found| found.header.summary.take());
+        let (mut of, mut durable_to) = (BTreeMap::new(), 0);
+        for summary in summaries {
+            durable_to = durable_to.max(summary.durable_to);
+            self.done_to = self.done_to.max(summary.done_to);
+            // A header that was made later has what became of the segment.
+            of.insert(summary.segment, summary);
+        }
+        of.retain(|_, summary| summary.end().is_some_and(|end| end <= durable_to));
+        let mut summarized = BTreeSet::new();
+        for (number, summary) in of {
+            let slot = self.segments.get(&number).map(|found| found.slot);
+            if let (Some(slot), Ok(records)) = (slot, summary.records(config.log)) {
+                for (offset, record) in records {
+                    self.found(slot, offset, record);
+                }
+                summarized.insert(number);
+            }
+        }
+        summarized
+    }
+
+    /// The records of segment `number`, as far as either copy has them.
+    fn segment(&mut self, config: &Config, number: u64, slot: u32, copies: &[Option<Vec<u8>>; 2]) {
+        let mut offset = 1;
+        while offset < SEGMENT_BLOCKS {
+            let whole = |copy: &Option<Vec<u8>>| {
+                let rest = &copy.as_ref()?[offset as usize * BLOCK_BYTES..];
+                let record = Record::decode(&rest[..BLOCK_BYTES], config.pool).ok()?;
+                let data = rest.get(BLOCK_BYTES..record.blocks() as usize * BLOCK_BYTES)?;
+                let ours = record.segment == number && record.log == config.log;
+                (ours && record.has(data)).then_some(record)
+            };
+            let found = copies.each_ref().map(whole);
+            let newest = found
+                .iter()
+                .flatten()
+                .max_by_key(|record| record.incarnation);
+            let Some(record) = newest.cloned() else {
+                break;
+            };
+            let blocks = record.blocks();
+            self.parts.entry(number).or_default().push(Part {
+                offset,
+                blocks,
+                sound: found.map(|found| found.as_ref() == Some(&record)),
+            });
+            self.found(slot, offset, record);
+            offset += blocks;
+        }
+    }
+
+    fn found(&mut self, slot: u32, offset: u32, record: Record) {
+        self.done_to = self.done_to.max(record.done_to);
+        self.fences.insert(record.incarnation, record.fence);
+        let known = self.records.get(&record.number);
+        if known.is_none_or(|known| known.record.incarnation < record.incarnation) {
+            let found = Found {
+                slot,
+                offset,
+                record,
+            };
+            self.records.insert(found.record.number, found);
+        }
+    }
+
+    /// Leaves the log: records from `done_to` on, up to the first hole.
+    fn void(&mut self) {
+        let (done_to, fences) = (self.done_to, &self.fences);
+        let void = |record: &Record| {
+            let later = fences.range(record.incarnation + 1..);
+            later.into_iter().any(|(_, fence)| record.number >= *fence)
+        };
+        self.records
+            .retain(|number, found| *number >= done_to && !void(&found.record));
+        let numbers = self.records.keys().zip(done_to..);
+        let hole = numbers.take_while(|(number, next)| *number == next).count();
+        let end = done_to + hole as u64;
+        self.records.retain(|number, _| *number < end);
+    }
+}

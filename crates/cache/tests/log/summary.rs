@@ -1,0 +1,250 @@
+//! Openings from summaries: what they save, and that no later record is overlooked for them.
+
+use crate::rig::{Leaf, Rig, config, run};
+use block::{
+    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Shared,
+};
+use cache::log::{Area, WriteBack};
+use layout::{BLOCK_BYTES, SEGMENT_BLOCKS, Segment, SegmentCopy, Uuid};
+
+/// Two records of so many blocks are in a segment.
+const BLOCKS: u64 = 100;
+/// Where the first of them begins in the first segment, after its fence.
+const FIRST: u32 = 2;
+
+async fn write(rig: &Rig, log: &impl Device, nth: u64, blocks: u64, byte: u8) {
+    let data = rig.data(blocks as usize, byte).await;
+    let at = Lba(nth * BLOCKS * 8);
+    log.write(at, data, Fua::No).await.unwrap();
+}
+
+/// Overwrites a block of a segment on a copy.
+async fn put(rig: &Rig, copy: usize, slot: u32, block: u32, bytes: &[u8]) {
+    let mut buf = rig.local.env().pool.get(BLOCK_BYTES).await;
+    buf.copy_from_slice(bytes);
+    let at = Lba(u64::from(slot * SEGMENT_BLOCKS + block) * 8);
+    let leaf = rig.leaf(1 + copy);
+    leaf.write(at, buf.share(), Fua::Yes).await.unwrap();
+}
+
+async fn wipe(rig: &Rig, copy: usize, slot: u32, block: u32) {
+    put(rig, copy, slot, block, &[0; BLOCK_BYTES]).await;
+}
+
+fn without(rig: &Rig, copy: usize) -> [Option<Area<Leaf>>; 2] {
+    let mut areas = rig.both();
+    areas[copy] = None;
+    areas
+}
+
+fn untrusted(rig: &Rig, copy: usize) -> [Option<Area<Leaf>>; 2] {
+    let mut areas = rig.both();
+    areas[copy].as_mut().unwrap().trusted = false;
+    areas
+}
+
+/// Three segments of two records each, and the header of a fourth, which has one.
+async fn filled(rig: &Rig, flushed: bool) {
+    let log = rig.open(1, rig.both()).await.unwrap();
+    for nth in 0..6 {
+        write(rig, &log, nth, BLOCKS, 1 + nth as u8).await;
+    }
+    if flushed {
+        log.flush().await.unwrap();
+    }
+    write(rig, &log, 6, BLOCKS, 7).await;
+    log.close().await;
+}
+
+#[test]
+fn headers_of_durable_records_are_not_read() {
+    run(|rig| async move {
+        filled(&rig, true).await;
+        for copy in [0, 1] {
+            wipe(&rig, copy, 0, FIRST).await;
+            wipe(&rig, copy, 1, 1).await;
+            wipe(&rig, copy, 2, 1 + 1 + BLOCKS as u32).await;
+        }
+        let log = rig.open(2, rig.both()).await.unwrap();
+        for nth in 0..7 {
+            let byte = 1 + nth as u8;
+            rig.expect(&log, nth * BLOCKS, BLOCKS as usize, byte).await;
+        }
+        log.close().await;
+    });
+}
+
+#[test]
+fn records_that_may_not_be_durable_are_verified() {
+    run(|rig| async move {
+        filled(&rig, false).await;
+        for copy in [0, 1] {
+            wipe(&rig, copy, 1, 7).await;
+        }
+        let log = rig.open(2, rig.both()).await.unwrap();
+        rig.expect(&log, BLOCKS, BLOCKS as usize, 2).await;
+        // The first hole ends the log.
+        rig.expect(&log, 2 * BLOCKS, BLOCKS as usize, 0).await;
+        rig.expect(&log, 6 * BLOCKS, BLOCKS as usize, 0).await;
+        log.close().await;
+    });
+}
+
+#[test]
+fn a_copy_is_made_whole_though_summaries_have_all_that_is_owed() {
+    run(|rig| async move {
+        filled(&rig, true).await;
+        for slot in 0..4 {
+            for block in 0..SEGMENT_BLOCKS {
+                wipe(&rig, 0, slot, block).await;
+            }
+        }
+        rig.open(2, untrusted(&rig, 0)).await.unwrap().close().await;
+        let log = rig.open(3, without(&rig, 1)).await.unwrap();
+        for nth in 0..7 {
+            let byte = 1 + nth as u8;
+            rig.expect(&log, nth * BLOCKS, BLOCKS as usize, byte).await;
+        }
+        log.close().await;
+    });
+}
+
+/// Two records are durable, and a power cut took all but the header of the next segment.
+async fn turned(rig: &Rig) {
+    let log = rig.open(1, rig.both()).await.unwrap();
+    write(rig, &log, 0, BLOCKS, 1).await;
+    write(rig, &log, 1, BLOCKS, 2).await;
+    log.flush().await.unwrap();
+    write(rig, &log, 2, BLOCKS, 3).await;
+    log.close().await;
+    for copy in [0, 1] {
+        wipe(rig, copy, 1, 1).await;
+    }
+}
+
+#[test]
+fn what_follows_a_segment_that_has_a_summary_is_not_overlooked() {
+    run(|rig| async move {
+        turned(&rig).await;
+        let log = rig.open(2, rig.both()).await.unwrap();
+        // The first segment would have room for it.
+        write(&rig, &log, 3, 10, 4).await;
+        log.flush().await.unwrap();
+        log.close().await;
+        let log = rig.open(3, rig.both()).await.unwrap();
+        rig.expect(&log, BLOCKS, BLOCKS as usize, 2).await;
+        rig.expect(&log, 2 * BLOCKS, BLOCKS as usize, 0).await;
+        rig.expect(&log, 3 * BLOCKS, 10, 4).await;
+        log.close().await;
+    });
+}
+
+#[test]
+fn nor_is_it_if_a_copy_that_was_away_has_the_summary() {
+    run(|rig| async move {
+        turned(&rig).await;
+        wipe(&rig, 1, 1, 0).await;
+        rig.open(2, without(&rig, 0)).await.unwrap().close().await;
+        let log = rig.open(3, untrusted(&rig, 0)).await.unwrap();
+        write(&rig, &log, 3, 10, 4).await;
+        log.flush().await.unwrap();
+        log.close().await;
+        let log = rig.open(4, rig.both()).await.unwrap();
+        rig.expect(&log, BLOCKS, BLOCKS as usize, 2).await;
+        rig.expect(&log, 3 * BLOCKS, 10, 4).await;
+        log.close().await;
+    });
+}
+
+/// A device that cannot read the header of its second segment.
+struct Spoiled(Leaf);
+
+impl Device for Spoiled {
+    fn geometry(&self) -> &Geometry {
+        self.0.geometry()
+    }
+
+    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
+        if at == Lba(u64::from(SEGMENT_BLOCKS) * 8) {
+            let error = IoError::new(Kind::Media, "an unreadable sector");
+            return (buf, Err(error));
+        }
+        self.0.read(at, buf).await
+    }
+
+    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+        self.0.write(at, data, fua).await
+    }
+
+    async fn zero(&self, extent: Extent) -> IoResult {
+        self.0.zero(extent).await
+    }
+
+    async fn flush(&self) -> IoResult {
+        self.0.flush().await
+    }
+
+    async fn discard(&self, extent: Extent) -> IoResult {
+        self.0.discard(extent).await
+    }
+
+    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        self.0.extents(extent, out).await
+    }
+}
+
+#[test]
+fn nor_is_it_if_a_copy_could_not_read_the_summary_for_once() {
+    run(|rig| async move {
+        turned(&rig).await;
+        wipe(&rig, 1, 1, 0).await;
+        let areas = rig.both().map(|area| {
+            let area = area.unwrap();
+            Some(Area {
+                device: Spoiled(area.device),
+                base: area.base,
+                segments: area.segments,
+                member: area.member,
+                domain: area.domain,
+                trusted: area.trusted,
+            })
+        });
+        let (env, origin) = (rig.local.env(), BoxDevice::new(rig.leaf(0)));
+        let log = WriteBack::open(config(2), env, rig.reported.clone(), areas, None, origin);
+        let log = log.await.unwrap();
+        write(&rig, &log, 3, 10, 4).await;
+        log.flush().await.unwrap();
+        let log = rig.open(3, rig.both()).await.unwrap();
+        rig.expect(&log, 3 * BLOCKS, 10, 4).await;
+        log.close().await;
+    });
+}
+
+/// A segment that one copy alone began, and a later incarnation once more without that copy.
+#[test]
+fn of_two_segments_with_one_number_the_later_holds() {
+    run(|rig| async move {
+        turned(&rig).await;
+        for copy in [0, 1] {
+            wipe(&rig, copy, 1, 0).await;
+        }
+        let log = rig.open(2, rig.both()).await.unwrap();
+        write(&rig, &log, 2, BLOCKS, 4).await;
+        log.flush().await.unwrap();
+        log.close().await;
+        let stale = Segment {
+            number: 1,
+            incarnation: 1,
+            log: 1,
+            volume: 1,
+            copies: [0, 1].map(|member| SegmentCopy { member, slot: 5 }),
+            summary: None,
+        };
+        let mut block = [0; BLOCK_BYTES];
+        stale.encode(Uuid(1), &mut block);
+        put(&rig, 0, 5, 0, &block).await;
+        let log = rig.open(3, rig.both()).await.unwrap();
+        rig.expect(&log, 2 * BLOCKS, BLOCKS as usize, 4).await;
+        log.close().await;
+    });
+}

@@ -1,0 +1,246 @@
+//! The summary of a segment of the write-back log: what its records changed, so that an opening
+//! need not read them. The header of the next segment has it, which has room for it.
+//!
+//! After [`SummaryRow`] each record has, as LEB128 of at most 64 bits but for the last: the
+//! incarnations since the record before (the first: its incarnation) and, unless that is 0, its
+//! `fence`; the intervals and the nanoseconds since the record before (the first: its own); its
+//! extents; of each its block, and four times its count plus what became of it; and then a
+//! CRC32C of four bytes for each block of data.
+//!
+//! Invariant: a summary with records has all that its segment got since `offset`.
+//!
+//! Not here: whether the records were whole on both copies, which `durable_to` says.
+
+use crate::page::{BODY_BYTES, PageError};
+use crate::record::record;
+use crate::segment::{
+    RECORD_BLOCKS_MAX, RECORD_EXTENTS_MAX, Record, RecordExtent, SEGMENT_BLOCKS, SegmentRow,
+    data_blocks,
+};
+use unsigned_varint::{decode, encode};
+
+record! {
+    /// What follows in the header of a segment that is not the first.
+    SummaryRow, 48 {
+        0 segment: u64, "the number of the segment before, which the summary is of";
+        8 first: u64, "the number of the first record that it has";
+        16 durable_to: u64, "every record before this number was durable on both copies when the header was written; 0 without one of them";
+        24 done_to: u64, "every record before this number was at the origin then, durably";
+        32 offset: u32, "the block of the segment that the first record begins at";
+        36 records: u32, "how many records follow; 0 also if there is no room for all";
+        40 reserved: u64, "zero";
+    }
+}
+
+/// Bytes that the records may have.
+const ROOM: usize = BODY_BYTES - SegmentRow::BYTES - SummaryRow::BYTES;
+
+/// The summary of a segment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Summary {
+    /// The number of the segment.
+    pub segment: u64,
+    /// Every record of the log before this number was durable on both copies.
+    pub durable_to: u64,
+    /// And before this one at the origin, durably.
+    pub done_to: u64,
+    first: u64,
+    offset: u32,
+    records: u32,
+    bytes: Vec<u8>,
+}
+
+/// The summary of a segment that is being filled.
+pub struct SummaryWriter {
+    summary: Summary,
+    /// What the next record is counted from.
+    last: Last,
+    /// There is no room for all.
+    is_full: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Last {
+    incarnation: u32,
+    fence: u64,
+    interval: u64,
+    written_at: u64,
+}
+
+impl SummaryWriter {
+    /// Of a segment whose next record, number `first`, begins at its block `offset`.
+    pub fn new(segment: u64, first: u64, offset: u32) -> SummaryWriter {
+        SummaryWriter {
+            summary: Summary {
+                segment,
+                durable_to: 0,
+                done_to: 0,
+                first,
+                offset,
+                records: 0,
+                bytes: Vec::with_capacity(ROOM),
+            },
+            last: Last::default(),
+            is_full: false,
+        }
+    }
+
+    /// Adds the next record.
+    pub fn push(&mut self, record: &Record) {
+        if self.is_full {
+            return;
+        }
+        let last = self.last;
+        let incarnations = record.incarnation.wrapping_sub(last.incarnation);
+        self.put(incarnations.into());
+        if incarnations != 0 {
+            self.put(record.fence);
+        }
+        self.put(record.interval.wrapping_sub(last.interval));
+        self.put(record.written_at.wrapping_sub(last.written_at));
+        self.put(record.extents.len() as u64);
+        for extent in &record.extents {
+            self.put(extent.block);
+            self.put(u64::from(extent.count) << 2 | extent.became as u64);
+        }
+        let bytes = &mut self.summary.bytes;
+        bytes.extend(record.crcs.iter().flat_map(|crc| crc.to_le_bytes()));
+        self.last = Last {
+            incarnation: record.incarnation,
+            fence: record.fence,
+            interval: record.interval,
+            written_at: record.written_at,
+        };
+        self.summary.records += 1;
+        if bytes.len() > ROOM {
+            self.is_full = true;
+            bytes.clear();
+            self.summary.records = 0;
+        }
+    }
+
+    fn put(&mut self, number: u64) {
+        let mut buf = encode::u64_buffer();
+        self.summary.bytes.extend(encode::u64(number, &mut buf));
+    }
+
+    /// The summary, in whose time the log was durable and done up to these numbers.
+    pub fn finish(mut self, durable_to: u64, done_to: u64) -> Summary {
+        (self.summary.durable_to, self.summary.done_to) = (durable_to, done_to);
+        self.summary
+    }
+}
+
+impl Summary {
+    /// Bytes that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        SummaryRow::BYTES + self.bytes.len()
+    }
+
+    pub(crate) fn encode(&self, out: &mut [u8]) {
+        let row = SummaryRow {
+            segment: self.segment,
+            first: self.first,
+            durable_to: self.durable_to,
+            done_to: self.done_to,
+            offset: self.offset,
+            records: self.records,
+            reserved: 0,
+        };
+        row.encode(out);
+        out[SummaryRow::BYTES..][..self.bytes.len()].copy_from_slice(&self.bytes);
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Summary, PageError> {
+        let (row, bytes) = bytes
+            .split_at_checked(SummaryRow::BYTES)
+            .ok_or(PageError::Nonsense)?;
+        let row = SummaryRow::decode(row);
+        Ok(Summary {
+            segment: row.segment,
+            durable_to: row.durable_to,
+            done_to: row.done_to,
+            first: row.first,
+            offset: row.offset,
+            records: row.records,
+            bytes: bytes.to_vec(),
+        })
+    }
+
+    /// Its records, of `log`, each with the block of the segment that it begins at. Their `done_to`
+    /// is the summary's.
+    pub fn records(&self, log: u32) -> Result<Vec<(u32, Record)>, PageError> {
+        let mut last = Last::default();
+        let (mut rest, mut at) = (&self.bytes[..], self.offset);
+        let mut records = Vec::new();
+        let end = self.first.checked_add(u64::from(self.records));
+        for number in self.first..end.ok_or(PageError::Nonsense)? {
+            let incarnations = u32::try_from(take(&mut rest)?);
+            let incarnations = incarnations.map_err(|_| PageError::Nonsense)?;
+            last.incarnation = last.incarnation.wrapping_add(incarnations);
+            if incarnations != 0 {
+                last.fence = take(&mut rest)?;
+            }
+            last.interval = last.interval.wrapping_add(take(&mut rest)?);
+            last.written_at = last.written_at.wrapping_add(take(&mut rest)?);
+            let extents = take(&mut rest)?;
+            if extents > u64::from(RECORD_EXTENTS_MAX) {
+                return Err(PageError::Nonsense);
+            }
+            let extents = (0..extents).map(|_| extent(&mut rest));
+            let extents = extents.collect::<Result<Vec<_>, _>>()?;
+            let blocks = data_blocks(&extents);
+            if blocks > u64::from(RECORD_BLOCKS_MAX) {
+                return Err(PageError::Nonsense);
+            }
+            let (crcs, after) = rest
+                .split_at_checked(4 * blocks as usize)
+                .ok_or(PageError::Nonsense)?;
+            rest = after;
+            let crcs = crcs.chunks_exact(4);
+            let record = Record {
+                number,
+                incarnation: last.incarnation,
+                segment: self.segment,
+                interval: last.interval,
+                done_to: self.done_to,
+                fence: last.fence,
+                written_at: last.written_at,
+                log,
+                extents,
+                crcs: crcs
+                    .map(|c| u32::from_le_bytes(c.try_into().expect("four bytes")))
+                    .collect(),
+            };
+            let end = at.checked_add(record.blocks());
+            let end = end.filter(|end| *end <= SEGMENT_BLOCKS && at > 0);
+            records.push((at, record));
+            at = end.ok_or(PageError::Nonsense)?;
+        }
+        match rest {
+            [] => Ok(records),
+            _ => Err(PageError::Nonsense),
+        }
+    }
+
+    /// After its last record; none if it has none.
+    pub fn end(&self) -> Option<u64> {
+        let has = self.records > 0;
+        self.first
+            .checked_add(u64::from(self.records))
+            .filter(|_| has)
+    }
+}
+
+fn take(rest: &mut &[u8]) -> Result<u64, PageError> {
+    let (number, after) = decode::u64(rest).map_err(|_| PageError::Nonsense)?;
+    *rest = after;
+    Ok(number)
+}
+
+fn extent(rest: &mut &[u8]) -> Result<RecordExtent, PageError> {
+    let block = take(rest)?;
+    let what = take(rest)?;
+    let count = u32::try_from(what >> 2).map_err(|_| PageError::Nonsense)?;
+    RecordExtent::new(block, count, (what & 3) as u32)
+}
