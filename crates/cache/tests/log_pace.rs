@@ -31,6 +31,10 @@ impl Members for Unharmed {
     fn forsake_journal(&self) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
         panic!("the journal is lost")
     }
+
+    fn owe_nothing(&self) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
+        panic!("a copy is lost")
+    }
 }
 
 /// When writes began, and how long they took.

@@ -13,6 +13,7 @@
 //! Not here: what a load may have (`load`).
 
 use super::Inner;
+use super::copies::RETRY;
 use super::index::Index;
 use super::journaling::Journaled;
 use super::load::Load;
@@ -37,11 +38,14 @@ pub(super) async fn run<P: Device>(log: Rc<Inner<P>>) {
     let mut load = None;
     loop {
         let changed = &log.changed;
-        changed
-            .until_some(|| (log.closing.get() || log.may_clean()).then_some(()))
-            .await;
+        let next = || log.closing.get() || log.may_clean() || log.may_settle();
+        changed.until_some(|| next().then_some(())).await;
         if log.closing.get() {
             break;
+        }
+        if log.may_settle() {
+            log.settle().await;
+            continue;
         }
         let due = log.state.borrow().oldest().unwrap_or_default() + log.config.clean_after;
         let wait = log.env.timer.sleep(due - log.clock());
@@ -80,6 +84,23 @@ impl<P: Device> Inner<P> {
     fn may_clean(&self) -> bool {
         let state = self.state.borrow();
         state.done_to < state.completed_to.min(state.owed_to) && !self.copies.are_gone()
+    }
+
+    /// Whether all that is owed was carried out without one of the copies.
+    fn may_settle(&self) -> bool {
+        let alone = self.copies.online().count() == 1 && self.copies.are_losses_durable();
+        alone && self.is_drained() && !self.settled.get() && !self.sealed.get()
+    }
+
+    /// Has later incarnations know that nothing is owed, now that nothing will be: they need
+    /// no copy then.
+    async fn settle(&self) {
+        self.retire_journal().await;
+        self.settled.set(true);
+        if self.copies.members.owe_nothing().await.is_err() {
+            self.env.timer.sleep(RETRY).await;
+            self.settled.set(false);
+        }
     }
 
     fn is_urgent(&self) -> bool {

@@ -24,6 +24,9 @@ pub trait Members {
     /// Returns once the journal will never be replayed: it fails, and the origin is to be
     /// written without.
     fn forsake_journal(&self) -> Pin<Box<dyn Future<Output = IoResult> + '_>>;
+
+    /// Returns once later incarnations know that nothing is owed: the last copy may be lost.
+    fn owe_nothing(&self) -> Pin<Box<dyn Future<Output = IoResult> + '_>>;
 }
 
 /// A part of a pool device that holds one copy of a log.
@@ -80,6 +83,13 @@ impl<P: Device> Copies<P> {
     /// Those that take part.
     pub(super) fn online(&self) -> impl Iterator<Item = usize> {
         (0..2).filter(|copy| self.online[*copy].get())
+    }
+
+    /// Those that are there, the ones that take part first.
+    pub(super) fn readable(&self) -> impl Iterator<Item = usize> {
+        let there = |copy: &usize| self.areas[*copy].is_some();
+        let lost = (0..2).filter(|copy| !self.online[*copy].get());
+        self.online().chain(lost).filter(there)
     }
 
     /// Whether writes may be acknowledged that the log alone has.

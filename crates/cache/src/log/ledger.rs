@@ -256,4 +256,8 @@ impl<P: Device + Clone + 'static> Members for Ledger<P> {
     fn forsake_journal(&self) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
         Box::pin(self.change(|next| next.journal = None))
     }
+
+    fn owe_nothing(&self) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
+        Box::pin(self.set_owes(false))
+    }
 }

@@ -119,6 +119,8 @@ struct Inner<P> {
     retiring: Cell<bool>,
     /// No change is taken.
     sealed: Cell<bool>,
+    /// Without one copy, later incarnations know that nothing is owed.
+    settled: Cell<bool>,
     cleaner_ended: Cell<bool>,
     /// What keeps the cleaner from going on.
     trouble: RefCell<Option<IoError>>,
@@ -224,6 +226,8 @@ impl<P: Device> WriteBack<P> {
     /// Refuses changes from now on, or takes them again: what is to be drained stays so.
     pub fn seal(&self, sealed: bool) {
         self.0.sealed.set(sealed);
+        // Whoever sealed it may have made known that, and the contrary.
+        self.0.settled.set(false);
         self.0.changed.notify();
     }
 

@@ -75,9 +75,9 @@ impl<P: Device> Inner<P> {
     }
 
     async fn read_log(&self, run: Range<u64>, spots: &[Spot], mut part: Buf) -> (Buf, IoResult) {
-        let online = self.copies.online();
-        let lost = (0..2).filter(|copy| self.copies.areas[*copy].is_some());
-        for copy in online.chain(lost) {
+        // One may be lost meanwhile, and is not to be tried twice.
+        let copies: Vec<usize> = self.copies.readable().collect();
+        for copy in copies {
             let (buf, read) = self.copies.read(copy, spots[0].at, part).await;
             part = buf;
             let blocks = || part.chunks(BLOCK_BYTES).zip(spots);

@@ -29,7 +29,8 @@ impl<P: Device> Inner<P> {
         let first = slot * SEGMENT_BLOCKS;
         let mut found = Vec::new();
         // One may be lost meanwhile, and is not to be tried twice.
-        let copies = self.readable();
+        let mut copies = self.copies.readable();
+        let copies = [copies.next(), copies.next()];
         let data = self.memory((used - from) as usize * BLOCK_BYTES).await;
         let mut data = self.read_area(copies[0], first + from, data).await;
         while cursor.number < limit && cursor.offset < used {
@@ -65,13 +66,6 @@ impl<P: Device> Inner<P> {
             cursor.offset += blocks;
         }
         Ok(found)
-    }
-
-    /// The copies that there are, those that take part first.
-    fn readable(&self) -> [Option<usize>; 2] {
-        let mut copies = [0, 1];
-        copies.sort_by_key(|copy| !self.copies.online().any(|online| online == *copy));
-        copies.map(|copy| self.copies.areas[copy].is_some().then_some(copy))
     }
 
     /// Blocks of the area from a copy; zeroes if it cannot.

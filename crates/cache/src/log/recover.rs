@@ -69,6 +69,7 @@ impl<P: Device> WriteBack<P> {
             closing: Cell::new(false),
             retiring: Cell::new(false),
             sealed: Cell::new(false),
+            settled: Cell::new(false),
             cleaner_ended: Cell::new(true),
             trouble: RefCell::new(None),
         });

@@ -3,7 +3,8 @@
 
 mod rig;
 
-use block::Nanos;
+use super::logged::LOG_MIB;
+use block::{Fua, Nanos};
 use cache::log::Cleaning;
 use node::{Platform, Wish};
 use rig::{ALL, BYTES, OWED, Rig, SIZE, configured, noise, recovered, text_of};
@@ -124,17 +125,50 @@ fn another_origin_is_gone_on_from_if_that_is_asked_for() {
     assert!(held == other[..BYTES] && copies == 2);
 }
 
+/// A daemon without the first device carries out all, and then the second fails: two blank ones
+/// are all it takes.
+#[test]
+fn what_has_carried_out_all_by_one_copy_needs_neither() {
+    for order in ORDERS {
+        let mut rig = Rig::new(order);
+        rig.machine.pull("/log0");
+        let (config, machine) = (rig.config.clone(), rig.machine.clone());
+        let lived = rig.run(async move |platform| {
+            let env = platform.local().env();
+            let frontend = Direct::new(env.clone());
+            let node = Running::start(&config, platform, frontend.clone());
+            let _node = node.await.expect("it starts");
+            frontend.client("db").expect("by the other copy");
+            env.timer.sleep(Nanos::from_secs(5)).await;
+            machine.pull("/log1");
+        });
+        lived.expect("nothing cuts its power");
+        let why = rig.serve().unwrap_err();
+        assert!(why.contains("needs both devices at first"), "{why}");
+        for log in ["/log0", "/log1"] {
+            rig.machine.give_back(log);
+            rig.overwrite(log, vec![0; (LOG_MIB as usize) << 20]);
+        }
+        rig.has_it_all(2);
+    }
+}
+
 #[test]
 fn what_is_known_to_be_overtaken_is_not_carried_out() {
     let mut rig = Rig::new(Cleaning::Ordered);
-    // A life without the first device, which is lost in it, is cut short.
-    rig.machine.pull("/log0");
-    let config = rig.config.clone();
+    // The first device is lost, and the power is cut before the origin has anything.
+    let (config, machine) = (rig.config.clone(), rig.machine.clone());
     let lived = rig.run(async move |platform| {
-        let frontend = Direct::new(platform.local().env());
+        let env = platform.local().env();
+        let frontend = Direct::new(env.clone());
         let node = Running::start(&config, platform, frontend.clone());
         let _node = node.await.expect("it starts");
-        frontend.client("db").expect("by the other copy");
+        let client = frontend.client("db").expect("it is served");
+        machine.pull("/log0");
+        let data = env.pool.get(4096).await.share();
+        let written = client.gate().write(0, data, Fua::No);
+        let soon = env.timer.timeout(Nanos::from_millis(2), written);
+        assert!(soon.await.is_none(), "the origin has all");
     });
     lived.expect("nothing cuts its power");
     rig.machine.give_back("/log0");

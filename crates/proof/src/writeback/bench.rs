@@ -1,8 +1,8 @@
 //! What outlives a daemon in a case: the script's progress, the history of its volume,
 //! which devices hold what is true, and the report.
 
-use super::History;
 use super::case::{Case, Cut, SECTORS};
+use super::history::{Earlier, History};
 use super::replay::replay;
 use super::report::{Landing, Report};
 use crate::stamp::{self, Value};
@@ -222,6 +222,20 @@ impl Bench {
         }
     }
 
+    /// Without one copy, nothing is owed: both may be lost.
+    fn owes_nothing(&self) {
+        let mut bytes = vec![0; (SECTORS * SECTOR_BYTES) as usize];
+        self.medium.latest(block::Lba::ZERO, &mut bytes);
+        match self.judged(&bytes) {
+            Ok(earlier) if earlier.lag() == Nanos::ZERO => {}
+            Ok(earlier) => {
+                let lag = earlier.lag();
+                self.violate(format!("nothing is owed, and the origin lacks {lag}"));
+            }
+            Err(what) => self.violate(format!("nothing is owed, and of the origin {what}")),
+        }
+    }
+
     /// What is left of changes that may have been lost has been read.
     pub(super) fn was_read(&self) {
         self.unread.set(false);
@@ -318,18 +332,25 @@ impl Bench {
         lag
     }
 
-    fn judge(&self, bytes: &[u8], after: &str) -> Nanos {
+    fn judged(&self, bytes: &[u8]) -> Result<Earlier, String> {
         let sectors = bytes.chunks_exact(SECTOR_BYTES as usize);
         let image: Vec<Option<Value>> = sectors
             .zip(0..)
             .map(|(b, sector)| stamp::read(b, sector))
             .collect();
         let history = self.history.borrow();
-        let (judged, no) = match self.case.cleaning {
-            Cleaning::Ordered | Cleaning::Journaled => (history.judge(&image), "no earlier state"),
-            Cleaning::Coalesced => (history.judge_apart(&image), "nothing that was written"),
+        match self.case.cleaning {
+            Cleaning::Ordered | Cleaning::Journaled => history.judge(&image),
+            Cleaning::Coalesced => history.judge_apart(&image),
+        }
+    }
+
+    fn judge(&self, bytes: &[u8], after: &str) -> Nanos {
+        let no = match self.case.cleaning {
+            Cleaning::Ordered | Cleaning::Journaled => "no earlier state",
+            Cleaning::Coalesced => "nothing that was written",
         };
-        match judged {
+        match self.judged(bytes) {
             Ok(earlier) if self.direct.get() || self.unread.get() => {
                 earlier.lag().min(self.case.max_lag)
             }
@@ -359,6 +380,14 @@ impl Members for Ledger {
         Box::pin(async move {
             self.1.sleep(self.0.case.reporting).await;
             self.0.begin_journal(None);
+            Ok(())
+        })
+    }
+
+    fn owe_nothing(&self) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
+        Box::pin(async move {
+            self.1.sleep(self.0.case.reporting).await;
+            self.0.owes_nothing();
             Ok(())
         })
     }
