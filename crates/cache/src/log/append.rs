@@ -240,10 +240,9 @@ impl<P: Device> Inner<P> {
             let number = state.next_segment;
             state.next_segment += 1;
             // What one copy has counts for nothing at an opening that has both.
-            let durable_to = if self.copies.are_both() {
-                state.durable_to
-            } else {
-                0
+            let durable_to = match self.copies.are_both() {
+                true => state.durable_to,
+                false => 0,
             };
             let full = state.summary.take();
             let full = full.map(|summary| summary.finish(durable_to, state.done_to));

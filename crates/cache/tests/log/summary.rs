@@ -2,7 +2,8 @@
 
 use crate::rig::{Leaf, Rig, config, run};
 use block::{
-    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Shared,
+    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos,
+    Shared,
 };
 use cache::log::{Area, WriteBack};
 use layout::{BLOCK_BYTES, SEGMENT_BLOCKS, Segment, SegmentCopy, Uuid};
@@ -105,6 +106,36 @@ fn a_copy_is_made_whole_though_summaries_have_all_that_is_owed() {
             let byte = 1 + nth as u8;
             rig.expect(&log, nth * BLOCKS, BLOCKS as usize, byte).await;
         }
+        log.close().await;
+    });
+}
+
+/// The loss of a device is not known durably, and what the other went on with alone is on both
+/// again once both are there.
+#[test]
+fn what_one_copy_has_alone_is_not_taken_from_a_summary() {
+    run(|rig| async move {
+        rig.reported.stuck.set(true);
+        let log = rig.open(1, rig.both()).await.unwrap();
+        // With the next one, and what both have before them, all of a segment.
+        let (first, second) = (127, SEGMENT_BLOCKS as usize - 2 - 128 - 1);
+        let data = rig.data(first, 1).await;
+        log.write(Lba(0), data, Fua::No).await.unwrap();
+        rig.control.kill(rig.disks[2]);
+        let (data, lone) = (rig.data(second, 2).await, log.clone());
+        let spawn = rig.local.env().spawn;
+        let at = Lba(first as u64 * 8);
+        spawn.spawn(async move { drop(lone.write(at, data, Fua::No).await) });
+        // It waits for that for ever from then on.
+        rig.local.env().timer.sleep(Nanos::from_secs(3)).await;
+        // The note that all is done did not get as far.
+        wipe(&rig, 0, 1, 1).await;
+        let nothing = rig.data(second, 0).await;
+        rig.leaf(0).write(at, nothing, Fua::Yes).await.unwrap();
+        rig.control.revive(rig.disks[2]);
+        rig.open(2, rig.both()).await.unwrap().close().await;
+        let log = rig.open(3, without(&rig, 0)).await.unwrap();
+        rig.expect(&log, first as u64, second, 2).await;
         log.close().await;
     });
 }
