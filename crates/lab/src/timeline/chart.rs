@@ -11,6 +11,8 @@ const SIZE: (u32, u32) = (900, 640);
 /// Of it, for the names of what happens.
 const HEAD: u32 = 44;
 const TEXT: (&str, i32) = ("sans-serif", 14);
+/// Above the recovery, where no line is.
+const LEGEND: (i32, i32) = (300, 6);
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
@@ -45,10 +47,10 @@ pub fn chart(timeline: &Timeline) -> Result<String, Box<dyn Error>> {
 fn panels(timeline: &Timeline) -> [Panel; 3] {
     [
         Panel {
-            unit: "writes/s",
+            unit: "4 KiB writes/s",
             lines: &[
-                ("answered", |sample| sample.writes_per_s),
-                ("at the origin, 4 KiB", |sample| sample.origin_blocks_per_s),
+                ("answered to clients", |sample| sample.writes_per_s),
+                ("at the origin", |sample| sample.origin_blocks_per_s),
             ],
             limit: None,
         },
@@ -105,9 +107,15 @@ fn draw(
         mesh.x_desc("seconds");
     }
     mesh.y_desc(panel.unit)
-        .x_labels(if is_last { 12 } else { 0 })
+        .x_labels(12)
         .y_labels(5)
-        .x_label_formatter(&|x| format!("{x:.0}"))
+        .x_label_formatter(&|x| {
+            if is_last {
+                format!("{x:.0}")
+            } else {
+                String::new()
+            }
+        })
         .y_label_formatter(&|y| format!("{y:.0}"))
         .label_style(TEXT.into_font().color(&INK))
         .axis_style(INK)
@@ -132,7 +140,7 @@ fn draw(
     if panel.lines.len() > 1 {
         chart
             .configure_series_labels()
-            .position(SeriesLabelPosition::UpperRight)
+            .position(SeriesLabelPosition::Coordinate(LEGEND.0, LEGEND.1))
             .label_font(TEXT.into_font().color(&INK))
             .background_style(PAPER)
             .border_style(GRID)
