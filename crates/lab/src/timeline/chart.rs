@@ -151,7 +151,7 @@ fn draw(
         chart.draw_series(DashedLineSeries::new(line, 6, 4, INK.stroke_width(1)))?;
         let label = Text::new(
             name.clone(),
-            (0.5, *limit * 0.98),
+            (end / 2.0, *limit * 0.98),
             TEXT.into_font().color(&INK),
         );
         chart.draw_series([label])?;

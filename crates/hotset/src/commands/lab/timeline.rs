@@ -1,6 +1,5 @@
 //! `hotset lab timeline`.
 
-use super::print;
 use crate::Failure;
 use crate::commands::table::Table;
 use clap::Args;
@@ -31,15 +30,16 @@ pub fn run(command: &Timeline) -> Result<(), Failure> {
             ))
         })?;
     }
-    let what = "things are not as they must be";
     if command.json {
-        return print(&measured, measured.violations.len(), what);
+        let text = serde_json::to_string_pretty(&measured).map_err(Failure::runtime)?;
+        println!("{text}");
+    } else {
+        print!("{}", table(&measured));
     }
-    print!("{}", table(&measured));
     match measured.violations.as_slice() {
         [] => Ok(()),
         all => Err(Failure::Runtime(format!(
-            "{} {what}: {}",
+            "{} things are not as they must be: {}",
             all.len(),
             all.join("; ")
         ))),
