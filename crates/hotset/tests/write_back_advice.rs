@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Place, Process, faultless, fio, hotset, refused, run};
+use common::{Place, Process, USUAL, faultless, fio, hotset, refused, run};
 use serde_json::Value;
 use std::fmt::Write;
 use std::fs;
@@ -219,4 +219,31 @@ fn a_recording_of_a_volume_has_its_flushes() {
     ] {
         assert!(text.contains(expected), "no {expected:?} in\n{text}");
     }
+}
+
+#[test]
+fn a_volume_on_a_disk_takes_what_the_disk_has_shown() {
+    let place = Place::usual();
+    let disk = "path = \"$/origin\"\nmodel = \"ST3500320AS\"";
+    place.config(&USUAL.replacen("path = \"$/origin\"", disk, 1));
+    let daemon = place.serve();
+    let words = ["--rw=randwrite", "--bs=4k", "--size=64m", "--fsync=4"];
+    let words = [&words[..], &["--time_based", "--runtime=4"]].concat();
+    faultless(&fio(&place, "writes", &daemon.uri("vol"), &words));
+    let advice = run(&mut place.command("advise --volume vol --json"));
+    let found: Value = serde_json::from_str(&advice).unwrap();
+    daemon.stop();
+    let found = &found["write_back"];
+    assert_eq!(found["intervals"]["blocks_median"], 4);
+    let takes = |mode: usize| {
+        let log = &found["modes"][mode]["log"];
+        log["origin_bytes_per_second_max"].as_f64().unwrap()
+    };
+    // Some hundred blocks a second at the most, and more with fewer flushes.
+    assert!((40_000.0..4_000_000.0).contains(&takes(1)), "{found}");
+    assert!(takes(3) > takes(1), "{found}");
+    let busy = found["modes"][1]["log"]["origin_busy"].as_f64().unwrap();
+    assert!((0.1..=1.0).contains(&busy), "{found}");
+    let notes = found["notes"].to_string();
+    assert!(notes.contains("and flushes in"), "{notes}");
 }

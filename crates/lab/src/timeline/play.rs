@@ -224,7 +224,7 @@ impl Played {
             longest_gap_ms: gaps.max().map_or(0.0, |gap| gap.as_secs_f64() * 1e3),
             dirty_bytes_max: here().map(|sample| sample.dirty_bytes).max().unwrap_or(0),
             lag_s_max: here().map(|sample| sample.lag_s).fold(0.0, f64::max),
-            copies: here().last().map_or(0, |sample| sample.copies),
+            copies: here().next_back().map_or(0, |sample| sample.copies),
         }
     }
 }
