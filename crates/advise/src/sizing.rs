@@ -91,7 +91,7 @@ pub struct Advice {
     pub profile: Profile,
     /// What the costs were computed with.
     pub prices: PriceBook,
-    /// What write-back would bring; of a trace alone.
+    /// What write-back would bring; nothing of a daemon that does not count writes.
     pub write_back: Option<WriteBack>,
 }
 

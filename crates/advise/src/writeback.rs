@@ -1,5 +1,6 @@
 //! What write-back would bring for a volume, and how large its log should be: from the writes
-//! and flushes of a trace, in one pass and in bounded memory.
+//! and flushes of a trace, in one pass and in bounded memory, or from what the daemon has counted
+//! of a running volume (`volume`).
 //!
 //! What each order of write-back gives the origin is played through (`lane`) with the limits of
 //! a volume that is not configured otherwise, above all a `max_lag` of 30 s.
@@ -13,12 +14,14 @@ mod overwritten;
 mod rates;
 mod shown;
 mod verdict;
+mod volume;
 
 pub use found::{Journal, Log, Mode, WriteBack};
 pub use origin::Takes;
 pub use rates::{Intervals, Rate};
 pub(crate) use shown::section;
 pub use shown::{mode_rows, pattern, rate_rows};
+pub(crate) use volume::of_volume;
 
 use block::{IoResult, Nanos};
 use lane::{Lane, MAX_LAG, Sums};
@@ -155,7 +158,7 @@ impl Collector {
             busiest_second,
             busiest_30_seconds,
             intervals: self.intervals.finish(),
-            overwritten_share: self.overwritten.share(),
+            overwritten_share: Some(self.overwritten.share()),
             modes: match timed && self.writes > 0 {
                 true => vec![through, ordered, journaled, coalesced],
                 false => Vec::new(),
@@ -175,8 +178,7 @@ fn mode(name: &'static str, seconds: f64, (sums, end): (Sums, Nanos), batches: u
     // What is owed at the end is carried after it.
     let whole = seconds.max(end.as_secs_f64());
     let held_bytes_max = sums.log_owed_max * BLOCK;
-    let room = (PACED * sums.log_owed_max).max(batches * sums.log_batch_max) * BLOCK;
-    let device = room.next_multiple_of(SEGMENT_BYTES) + BESIDE_BYTES;
+    let batch_bytes_max = sums.log_batch_max * BLOCK;
     Mode {
         mode: name,
         origin_writes_per_second: sums.writes as f64 / whole,
@@ -191,13 +193,21 @@ fn mode(name: &'static str, seconds: f64, (sums, end): (Sums, Nanos), batches: u
             } else {
                 0.0
             },
-            absorbed_share: share(sums.changed - sums.carried, sums.changed),
+            absorbed_share: Some(share(sums.changed - sums.carried, sums.changed)),
             held_bytes_max,
-            device_bytes: device.max(DEVICE_BYTES_MIN),
+            device_bytes: device_bytes(held_bytes_max, batch_bytes_max, batches),
             device_bytes_per_day: (sums.log_written * BLOCK) as f64 / seconds * DAY_SECONDS,
             journal: None,
         }),
     }
+}
+
+/// What a device of a log has to have that holds so much at most, and so much in a batch, of
+/// which one has `1 / batches` of the room.
+fn device_bytes(held_bytes_max: u64, batch_bytes_max: u64, batches: u64) -> u64 {
+    let room = (PACED * held_bytes_max).max(batches * batch_bytes_max);
+    let device = room.next_multiple_of(SEGMENT_BYTES) + BESIDE_BYTES;
+    device.max(DEVICE_BYTES_MIN)
 }
 
 /// As `coalesced`, by a journal that gets all of it before.

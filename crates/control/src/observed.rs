@@ -3,6 +3,7 @@
 
 use crate::status::Total;
 use policy::profile::Profile;
+use policy::written::Written;
 use serde::{Deserialize, Serialize};
 
 /// Quantiles reported of a latency.
@@ -27,6 +28,10 @@ pub struct Observed {
     /// The stream of requests of this volume.
     #[cfg_attr(feature = "schema", schema(value_type = Object))]
     pub profile: Profile,
+    /// How its clients write and flush; nothing of a daemon that does not count it.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<Object>))]
+    pub written: Option<Written>,
     /// 4 KiB blocks read that were in the pool.
     pub blocks_hit: u64,
     /// Those that were not.
@@ -55,8 +60,14 @@ pub struct Service {
     pub reads: Kind,
     /// Writes.
     pub writes: Kind,
+    /// Flushes.
+    #[serde(default)]
+    pub flushes: Kind,
     /// The part of the time in which a request was in flight.
     pub busy: f64,
+    /// For how long they were observed, on average.
+    #[serde(default)]
+    pub span_s: f64,
 }
 
 /// Requests of one kind that succeeded.

@@ -1,5 +1,5 @@
-//! A device whose reads and writes are profiled: how large a cache of it should
-//! be, and which parts of it are hot.
+//! A device whose requests are profiled: how large a cache of it should be, which parts of
+//! it are hot, and how it is written and flushed.
 //!
 //! Costs some dozen instructions for each line that a request touches (the
 //! example `profiled` counts them) and at most a mebibyte. No request reads the
@@ -7,10 +7,11 @@
 
 use crate::access::{Access, Verb};
 use crate::observe::{Observe, Observed};
-use block::{Device, Extent, Nanos, SECTOR_BYTES};
+use block::{Device, Extent, Fua, Nanos, SECTOR_BYTES};
 use policy::Op;
 use policy::profile::{Profile, Profiler, blocks, part_bytes};
 use policy::regions::Regions;
+use policy::written::{Writes, Written};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -30,6 +31,7 @@ pub struct Profiling(Rc<RefCell<State>>);
 struct State {
     profiler: Profiler,
     regions: Regions,
+    writes: Writes,
     /// Sectors of a line, as a power of two.
     line: u32,
     /// Sectors of a part of a line that is distinguished, as a power of two.
@@ -46,6 +48,7 @@ impl<D: Device> Profiled<D> {
         let mut state = State {
             profiler: Profiler::new(u64::from(line_bytes), one_in),
             regions: Regions::new(lines),
+            writes: Writes::default(),
             line: line_sectors.ilog2(),
             part: part_sectors.ilog2(),
         };
@@ -63,6 +66,11 @@ impl<D: Device> Profiled<D> {
         self.observer.0.borrow().profiler.profile()
     }
 
+    /// How it was written and flushed by now.
+    pub fn written(&self) -> Written {
+        self.observer.0.borrow().writes.written()
+    }
+
     /// Which parts are hot.
     pub fn regions(&self) -> Regions {
         self.observer.0.borrow().regions.clone()
@@ -71,7 +79,8 @@ impl<D: Device> Profiled<D> {
     /// Memory held, in bytes.
     pub fn state_bytes(&self) -> usize {
         let state = self.observer.0.borrow();
-        state.profiler.state_bytes() + state.regions.state_bytes()
+        let written = state.writes.state_bytes();
+        state.profiler.state_bytes() + state.regions.state_bytes() + written
     }
 }
 
@@ -79,6 +88,7 @@ impl State {
     fn tick(&mut self, now: Nanos) {
         self.profiler.tick(now);
         self.regions.tick(now);
+        self.writes.tick(now);
     }
 
     #[inline]
@@ -103,11 +113,16 @@ impl State {
 impl Observe for Profiling {
     #[inline]
     fn begins(&self, access: Access) {
-        let op = match access.verb {
-            Verb::Read => Op::Read,
-            Verb::Write => Op::Write,
-            Verb::Zero | Verb::Flush | Verb::Discard | Verb::Extents => return,
-        };
-        self.0.borrow_mut().access(access.extent, op);
+        let mut state = self.0.borrow_mut();
+        match access.verb {
+            Verb::Read => state.access(access.extent, Op::Read),
+            Verb::Write => {
+                state.access(access.extent, Op::Write);
+                let bytes = access.extent.len.0.saturating_mul(SECTOR_BYTES);
+                state.writes.write(bytes, access.fua == Fua::Yes);
+            }
+            Verb::Flush => state.writes.flush(),
+            Verb::Zero | Verb::Discard | Verb::Extents => {}
+        }
     }
 }

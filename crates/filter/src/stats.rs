@@ -216,6 +216,11 @@ impl Interval {
         bytes / 1e6 * self.per_second()
     }
 
+    /// How long it is.
+    pub fn span(&self) -> Nanos {
+        self.span
+    }
+
     /// The mean number of requests in flight.
     pub fn queue_mean(&self) -> f64 {
         self.weighted.as_secs_f64() * self.per_second()

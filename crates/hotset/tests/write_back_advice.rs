@@ -2,12 +2,13 @@
 
 mod common;
 
-use common::{Place, Process, faultless, fio, hotset, refused, run};
+use common::{Place, Process, USUAL, faultless, fio, hotset, refused, run};
 use serde_json::Value;
 use std::fmt::Write;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
+use std::time::Duration;
 
 const HEADER: &str = "ts_us,op,offset_bytes,len_bytes,volume\n";
 /// 100 blocks a second.
@@ -156,8 +157,11 @@ fn a_recording_of_a_volume_has_its_flushes() {
     faultless(&fio(&place, "writes", &daemon.uri("vol"), &words));
     recorder.signal(libc::SIGINT);
     assert!(recorder.0.wait().unwrap().success());
-    let volume = run(&mut place.command("advise --volume vol"));
-    assert!(volume.contains("write-back: not known of a running volume"));
+    // The daemon counts by the second.
+    std::thread::sleep(Duration::from_millis(2100));
+    let text = run(&mut place.command("advise --volume vol"));
+    let volume = run(&mut place.command("advise --volume vol --json"));
+    let volume: Value = serde_json::from_str(&volume).unwrap();
     daemon.stop();
     let info = run(hotset().args(["trace", "info", "--json", &trace]));
     let info: Value = serde_json::from_str(&info).unwrap();
@@ -174,4 +178,72 @@ fn a_recording_of_a_volume_has_its_flushes() {
     );
     assert_eq!(found["intervals"]["blocks_median"], 5);
     assert_eq!(found["modes"].as_array().unwrap().len(), 4);
+
+    // What the daemon has counted itself is the same, without the recording.
+    let ours = &volume["write_back"];
+    for what in ["writes", "flushes", "forced_writes", "intervals"] {
+        assert_eq!(ours[what], found[what], "{what}: {ours}");
+    }
+    assert_eq!(ours["overwritten_share"], Value::Null);
+    let bytes = |of: &Value| of["mean"]["bytes_per_second"].as_f64().unwrap();
+    let written = bytes(ours) * ours["seconds"].as_f64().unwrap();
+    assert!((written - 409_600.0).abs() < 1.0, "{ours}");
+    let busiest = ours["busiest_second"]["writes_per_second"].as_f64();
+    assert!((20.0..=100.0).contains(&busiest.unwrap()), "{ours}");
+    let names = ours["modes"].as_array().unwrap().iter();
+    let names: Vec<_> = names.map(|mode| mode["mode"].as_str().unwrap()).collect();
+    assert_eq!(
+        names,
+        ["write-through", "ordered", "journaled", "coalesced"]
+    );
+    let ordered = &ours["modes"][1]["log"];
+    assert!(
+        ordered["device_bytes"].as_u64().unwrap() >= 9 << 20,
+        "{ours}"
+    );
+    assert!(
+        ordered["origin_bytes_per_second_max"].as_f64().unwrap() > 0.0,
+        "{ours}"
+    );
+    let verdict = ours["verdict"].as_str().unwrap();
+    assert!(
+        verdict.starts_with("`ordered` would answer 100% of writes"),
+        "{verdict}"
+    );
+    for expected in [
+        verdict,
+        "LOG'S TIME %",
+        "5 blocks of 4 KiB between two (median",
+        "note: the origin answered writes in",
+        "note: clients wait for the origin in write-through",
+    ] {
+        assert!(text.contains(expected), "no {expected:?} in\n{text}");
+    }
+}
+
+#[test]
+fn a_volume_on_a_disk_takes_what_the_disk_has_shown() {
+    let place = Place::usual();
+    let disk = "path = \"$/origin\"\nmodel = \"ST3500320AS\"";
+    place.config(&USUAL.replacen("path = \"$/origin\"", disk, 1));
+    let daemon = place.serve();
+    let words = ["--rw=randwrite", "--bs=4k", "--size=64m", "--fsync=4"];
+    let words = [&words[..], &["--time_based", "--runtime=4"]].concat();
+    faultless(&fio(&place, "writes", &daemon.uri("vol"), &words));
+    let advice = run(&mut place.command("advise --volume vol --json"));
+    let found: Value = serde_json::from_str(&advice).unwrap();
+    daemon.stop();
+    let found = &found["write_back"];
+    assert_eq!(found["intervals"]["blocks_median"], 4);
+    let takes = |mode: usize| {
+        let log = &found["modes"][mode]["log"];
+        log["origin_bytes_per_second_max"].as_f64().unwrap()
+    };
+    // Some hundred blocks a second at the most, and more with fewer flushes.
+    assert!((40_000.0..4_000_000.0).contains(&takes(1)), "{found}");
+    assert!(takes(3) > takes(1), "{found}");
+    let busy = found["modes"][1]["log"]["origin_busy"].as_f64().unwrap();
+    assert!((0.1..=1.0).contains(&busy), "{found}");
+    let notes = found["notes"].to_string();
+    assert!(notes.contains("and flushes in"), "{notes}");
 }

@@ -278,6 +278,7 @@ mod tests {
                 volumes_in_pool: 1,
                 pool_bytes: 80 * 4096,
                 profile: profiler.profile(),
+                written: None,
                 blocks_hit: 50,
                 blocks_missed: 50,
                 promoted_bytes: 0,

@@ -11,4 +11,5 @@ pub mod drill;
 mod ownership;
 pub mod perc;
 pub mod report;
+pub mod timeline;
 pub mod web;

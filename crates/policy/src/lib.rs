@@ -48,6 +48,7 @@ mod sketch;
 mod slots;
 mod tinylfu;
 mod twoq;
+pub mod written;
 
 pub use arc::Arc;
 pub use auto::{Auto, Expert};

@@ -6,6 +6,7 @@
 //! pool will be slower than estimated here where it loads the origin more.
 
 use super::{Advice, Estimate, PriceBook, Subject, advise, sizes};
+use crate::writeback::of_volume;
 use control::observed::{Kind, Observed};
 
 /// What was observed for less than this may be a warm-up, or one job of many.
@@ -43,6 +44,7 @@ pub fn advice(observed: &Observed, prices: PriceBook) -> Result<Advice, String> 
     };
     let seconds = profile.seconds;
     let mut advice = advise(profile, subject, &estimates, prices);
+    advice.write_back = of_volume(observed);
     if seconds < SPAN_SECONDS_MIN {
         advice.warnings.push(format!(
             "the volume was observed for {} only: this holds for what was asked of it then; come \
@@ -145,6 +147,7 @@ mod tests {
             reads: kind(us, bytes),
             writes: Kind::default(),
             busy: 0.5,
+            ..Service::default()
         };
         let mut profile = crate::sizing::tests::loop_of(1024, 10_001, true);
         (profile.reads, profile.writes) = (10_001, 0);
@@ -156,6 +159,7 @@ mod tests {
             volumes_in_pool: 1,
             pool_bytes: 512 * 4096,
             profile,
+            written: None,
             blocks_hit: 50,
             blocks_missed: 50,
             promoted_bytes: 5000,

@@ -8,7 +8,7 @@ use serde::Serialize;
 pub struct WriteBack {
     /// All of it in a sentence.
     pub verdict: String,
-    /// How long the trace is; zero if it has no times, and no rates or modes then.
+    /// How long the trace is, or the volume was observed; zero if there are no times, and no rates or modes then.
     pub seconds: f64,
     /// Reads and writes.
     pub requests: u64,
@@ -26,8 +26,8 @@ pub struct WriteBack {
     pub busiest_30_seconds: Rate,
     /// What lies between flushes; nothing without any.
     pub intervals: Option<Intervals>,
-    /// Share of the 4 KiB blocks written that are overwritten within 30 s.
-    pub overwritten_share: f64,
+    /// Share of the 4 KiB blocks written that are overwritten within 30 s; nothing of a volume.
+    pub overwritten_share: Option<f64>,
     /// Write-through, then each order of write-back.
     pub modes: Vec<Mode>,
     /// What is not known, or limits this.
@@ -60,8 +60,9 @@ pub struct Log {
     pub origin_busy: f64,
     /// What the origin takes of such writes at the most.
     pub origin_bytes_per_second_max: f64,
-    /// Share of the 4 KiB blocks written that the origin never gets, for a later one is there.
-    pub absorbed_share: f64,
+    /// Share of the 4 KiB blocks written that the origin never gets, for a later one is there;
+    /// nothing of a volume.
+    pub absorbed_share: Option<f64>,
     /// The most that the log holds, on each device, while no write is stopped.
     pub held_bytes_max: u64,
     /// What each device of the log should have.

@@ -25,7 +25,8 @@ use std::ops::Range;
 pub(super) const MAX_LAG: Nanos = Nanos::from_secs(30);
 /// A window carries at most so many blocks, and a quarter of what the origin takes within
 /// `max_lag`: as `cache::log::load`.
-const WINDOW_BLOCKS: u64 = (64 << 20) / BLOCK_BYTES as u64;
+pub(super) const WINDOW_BYTES: u64 = 64 << 20;
+const WINDOW_BLOCKS: u64 = WINDOW_BYTES / BLOCK_BYTES as u64;
 const PART: u64 = 4;
 /// Of a write to the origin at most: 1 MiB.
 const RUN_BLOCKS: u64 = (1 << 20) / BLOCK_BYTES as u64;
@@ -48,7 +49,7 @@ pub(super) enum Takes {
 
 impl Takes {
     /// How long writes gather before they are carried: as `node::log`.
-    fn gather(self) -> Nanos {
+    pub(super) fn gather(self) -> Nanos {
         let part = Nanos(MAX_LAG.0 / 8);
         match self {
             Takes::Interval => part.min(Nanos::from_secs(1)),

@@ -50,10 +50,13 @@ pub fn pattern(write_back: &WriteBack) -> [String; 2] {
     };
     [
         format!("flushes and forced writes: {between}"),
-        format!(
-            "overwritten within 30 s: {:.1}% of the blocks written",
-            100.0 * write_back.overwritten_share
-        ),
+        match write_back.overwritten_share {
+            Some(share) => format!(
+                "overwritten within 30 s: {:.1}% of the blocks written",
+                100.0 * share
+            ),
+            None => "overwritten within 30 s: not known".into(),
+        },
     ]
 }
 
@@ -71,7 +74,7 @@ pub fn mode_rows(modes: &[Mode]) -> Vec<Vec<String>> {
             mega(mode.origin_bytes_per_second),
             log(|log| mega(log.origin_bytes_per_second_max)),
             log(|log| percent(log.origin_busy)),
-            log(|log| percent(log.absorbed_share)),
+            log(|log| log.absorbed_share.map_or(NONE.to_owned(), percent)),
             log(|log| percent(log.unpaced_share)),
             log(|log| percent(log.behind_share)),
             log(|log| bytes(log.device_bytes as f64)),

@@ -67,7 +67,7 @@ fn rates_intervals_and_modes_by_hand() {
         (10, 2, 2.0)
     );
     // Block 7 but for the last time.
-    assert!((found.overwritten_share - 9.0 / 20.0).abs() < 1e-12);
+    assert!((found.overwritten_share.unwrap() - 9.0 / 20.0).abs() < 1e-12);
     let through = &found.modes[0];
     assert_eq!(
         (
@@ -86,7 +86,10 @@ fn rates_intervals_and_modes_by_hand() {
         ),
         (2.0, 1.0)
     );
-    assert_eq!((ordered.unpaced_share, ordered.absorbed_share), (1.0, 0.0));
+    assert_eq!(
+        (ordered.unpaced_share, ordered.absorbed_share),
+        (1.0, Some(0.0))
+    );
     assert!((ordered.origin_busy - 0.02).abs() < 1e-9);
     assert!((ordered.origin_bytes_per_second_max - 409_600.0).abs() < 1.0);
     // A segment's header, 20 records of two blocks and 10 notes in 10 s.
@@ -102,7 +105,7 @@ fn rates_intervals_and_modes_by_hand() {
         ),
         (1.2, 0.2)
     );
-    assert!((coalesced.absorbed_share - 8.0 / 20.0).abs() < 1e-12);
+    assert!((coalesced.absorbed_share.unwrap() - 8.0 / 20.0).abs() < 1e-12);
     let (mode, journaled) = log(&found, "journaled");
     let journal = journaled.journal.unwrap();
     assert_eq!(journal.bytes_per_second, 12.0 * 4096.0 / 10.0);
@@ -201,7 +204,7 @@ fn volumes_are_apart() {
         other(write(2, 0, 1)),
         write(9000, 5, 1),
     ]);
-    assert_eq!(found.overwritten_share, 0.0);
+    assert_eq!(found.overwritten_share, Some(0.0));
     assert!(found.notes.iter().any(|note| note.starts_with("2 volumes")));
     // Blocks 0 and 1 of the other volume are one run.
     let (mode, _) = log(&found, "coalesced");

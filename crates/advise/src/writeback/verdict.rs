@@ -23,7 +23,7 @@ pub(super) fn of(write_back: &WriteBack) -> String {
     };
     let percent = |share: f64| format!("{:.0}%", 100.0 * share);
     if ordered.unpaced_share >= ENOUGH {
-        let absorbed = coalesced.absorbed_share;
+        let absorbed = coalesced.absorbed_share.unwrap_or(0.0);
         let more = if absorbed >= ABSORBED {
             format!(
                 "; `journaled` or `coalesced` would spare the origin {} of the blocks",

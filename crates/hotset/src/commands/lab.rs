@@ -7,6 +7,7 @@ mod perc;
 mod run;
 mod side;
 mod store;
+mod timeline;
 
 use crate::Failure;
 use cache::log::Cleaning;
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 pub use ablate::Ablate;
 pub use choices::Choices;
 pub use run::{Report, Run};
+pub use timeline::Timeline;
 
 #[derive(Args)]
 pub struct Campaign {
@@ -157,6 +159,11 @@ pub enum Lab {
         #[arg(long, value_name = "DIRECTORY", default_value = "var/kill")]
         directory: PathBuf,
     },
+    /// Show a write-back volume over time, in virtual time: a burst, the loss of a device of its log, a detach
+    ///
+    /// Writes, lag and dirty bytes on models of a disk and SSDs, as a table, a chart or JSON. Exits with status 1 if a
+    /// promise of write-back did not hold.
+    Timeline(Timeline),
     /// List the published evaluations that can be run again
     List,
     /// Run published evaluations again in virtual time, and compare
@@ -262,6 +269,7 @@ pub fn run(command: Lab) -> Result<(), Failure> {
             seed,
             directory,
         } => kill(rounds, seed, &directory),
+        Lab::Timeline(command) => timeline::run(&command),
         Lab::List => run::list(),
         Lab::Run(command) => run::run(&command),
         Lab::Choices(command) => choices::run(&command),

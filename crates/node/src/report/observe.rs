@@ -32,6 +32,7 @@ impl<P: Platform> Node<P> {
             volumes_in_pool: sharing.count() as u32,
             pool_bytes: pool_bytes(pool),
             profile: profile(self, served),
+            written: Some(served.volume.written()),
             blocks_hit: counters.get(Counter::BlocksHit),
             blocks_missed: counters.get(Counter::BlocksMissed),
             promoted_bytes: counters.get(Counter::BlocksPromoted) * BLOCK_BYTES,
@@ -53,10 +54,14 @@ impl<P: Platform> Node<P> {
             .map(|(_, opened)| opened.leaf.meter().snapshot(now).since(&opened.at_first))
             .collect();
         let busy: f64 = intervals.iter().map(Interval::utilisation).sum();
+        let span_s: f64 = intervals.iter().map(|i| i.span().as_secs_f64()).sum();
+        let devices = intervals.len().max(1) as f64;
         Service {
             reads: kind(&intervals, Verb::Read),
             writes: kind(&intervals, Verb::Write),
-            busy: busy / intervals.len().max(1) as f64,
+            flushes: kind(&intervals, Verb::Flush),
+            busy: busy / devices,
+            span_s: span_s / devices,
         }
     }
 }

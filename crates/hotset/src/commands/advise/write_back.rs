@@ -19,11 +19,11 @@ const MODES: [&str; 12] = [
     "JOURNAL MB/s",
 ];
 
-/// The section; the verdict comes after the figures. A trace has it alone.
+/// The section; the verdict comes after the figures. A daemon that counts no writes has none.
 pub fn section(write_back: Option<&WriteBack>) -> String {
     let Some(write_back) = write_back else {
-        return "write-back: not known of a running volume; record it with `hotset trace record` \
-                and name the trace\n"
+        return "write-back: this daemon does not count writes; start a newer one, or record the \
+                volume with `hotset trace record` and name the trace\n"
             .into();
     };
     let mut out = String::new();

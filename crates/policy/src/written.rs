@@ -1,0 +1,414 @@
+//! A stream of writes and flushes in numbers from which follows what write-back would bring: how
+//! much is written, how often it is flushed, and what an origin of each speed would be owed.
+//!
+//! For each of [`Backlog`]'s rates the backlog of an origin that takes so much is kept, as Lindley's
+//! recursion has it (Proc. Camb. Phil. Soc. 48, 1952): with `w` bytes written in a span of `t`
+//! seconds, `backlog = max(0, backlog + w - rate * t)`. So nothing has to be known of the origin
+//! while it is counted.
+//!
+//! Invariant: a write or a flush allocates nothing and reads no clock; `tick` passes the time.
+//!
+//! Not here: how soon blocks are overwritten, where they are, and opinions.
+
+use block::Nanos;
+use serde::{Deserialize, Serialize};
+
+/// The unit of a log.
+const BLOCK_BYTES: u64 = 4096;
+/// The least rate of a backlog, in bytes a second, and how many there are to an octave.
+const RATE_MIN: f64 = 4096.0;
+const PER_OCTAVE: u32 = 4;
+const RATES: usize = 96;
+/// What the origin is owed is too much from half of the default `max_lag` on, in seconds.
+const PACED_S: f64 = 15.0;
+/// And writes are stopped from all of it on.
+const STOPPED_S: f64 = 30.0;
+/// Writes are summed for so long at least.
+const TICK: Nanos = Nanos::from_millis(900);
+/// Seconds of the longer of the busiest spans.
+const SPAN_SECONDS: usize = 30;
+/// Sizes of intervals: exact up to so many blocks, and then as many to an octave.
+const FINE: u64 = 16;
+const SIZES: usize = (FINE + FINE / 2 * 60) as usize;
+
+/// Writes in some time.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Load {
+    /// Writes a second.
+    pub writes_per_second: f64,
+    /// What they write, in bytes a second.
+    pub bytes_per_second: f64,
+}
+
+/// What an origin of one speed would be owed.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Backlog {
+    /// Bytes a second that it takes.
+    pub rate: f64,
+    /// Share of the bytes written while what it was owed is what it takes in half of `max_lag`, or more.
+    pub paced_share: f64,
+    /// Share of the time in which it was.
+    pub behind_share: f64,
+    /// The most that it was owed, in bytes, writes beyond what it takes within `max_lag` left out.
+    pub owed_bytes_max: f64,
+}
+
+/// What is known at one moment.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Written {
+    /// From the first to the last tick; zero if there was none.
+    pub seconds: f64,
+    /// Of these, in which something was written.
+    pub active_seconds: f64,
+    /// Writes; zeroes and discards are not among them.
+    pub writes: u64,
+    /// What they wrote.
+    pub bytes: u64,
+    /// Writes that were forced (FUA), among them.
+    pub forced_writes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// The busiest second.
+    pub busiest_second: Load,
+    /// The busiest 30 seconds.
+    pub busiest_30_seconds: Load,
+    /// Intervals between flushes and forced writes, in which something was written.
+    pub intervals: u64,
+    /// 4 KiB blocks of them together.
+    pub interval_blocks: u64,
+    /// The median of their blocks: exact up to 16, and 12 % beyond.
+    pub interval_blocks_median: u64,
+    /// By rising rate; those between which nothing changes are left out.
+    pub backlogs: Vec<Backlog>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    writes: u64,
+    bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Queue {
+    owed: f64,
+    paced: f64,
+    behind_s: f64,
+    owed_max: f64,
+}
+
+/// Gathers it.
+#[derive(Debug)]
+pub struct Writes {
+    /// The first tick, the last that was as long as [`TICK`], and the last of all.
+    span: Option<(Nanos, Nanos, Nanos)>,
+    active: Nanos,
+    total: Sum,
+    /// Since the last tick.
+    current: Sum,
+    forced: u64,
+    flushes: u64,
+    /// The ticks before, and how long each took.
+    recent: [(Sum, Nanos); SPAN_SECONDS],
+    ticks: usize,
+    busiest_second: Load,
+    busiest_span: Load,
+    /// Blocks of the interval that is open.
+    open: u64,
+    sizes: [u64; SIZES],
+    intervals: u64,
+    interval_blocks: u64,
+    queues: [Queue; RATES],
+}
+
+impl Default for Writes {
+    fn default() -> Writes {
+        Writes {
+            span: None,
+            active: Nanos::ZERO,
+            total: Sum::default(),
+            current: Sum::default(),
+            forced: 0,
+            flushes: 0,
+            recent: [(Sum::default(), Nanos::ZERO); SPAN_SECONDS],
+            ticks: 0,
+            busiest_second: Load::default(),
+            busiest_span: Load::default(),
+            open: 0,
+            sizes: [0; SIZES],
+            intervals: 0,
+            interval_blocks: 0,
+            queues: [Queue::default(); RATES],
+        }
+    }
+}
+
+/// The rate of a number, in bytes a second.
+fn rate(number: usize) -> f64 {
+    RATE_MIN * (number as f64 / f64::from(PER_OCTAVE)).exp2()
+}
+
+/// Where intervals of so many blocks are counted.
+fn place(blocks: u64) -> usize {
+    if blocks < FINE {
+        return blocks as usize;
+    }
+    let shift = blocks.ilog2() - FINE.ilog2() + 1;
+    (u64::from(shift) * FINE / 2 + (blocks >> shift)) as usize
+}
+
+/// The least number of blocks that is counted there.
+fn least(place: usize) -> u64 {
+    let (place, half) = (place as u64, FINE / 2);
+    if place < FINE {
+        return place;
+    }
+    let shift = (place - half) / half;
+    (place - shift * half) << shift
+}
+
+fn load(sum: Sum, span: Nanos) -> Load {
+    let seconds = span.as_secs_f64().max(1.0);
+    Load {
+        writes_per_second: sum.writes as f64 / seconds,
+        bytes_per_second: sum.bytes as f64 / seconds,
+    }
+}
+
+impl Load {
+    fn raise(&mut self, other: Load) {
+        self.writes_per_second = self.writes_per_second.max(other.writes_per_second);
+        self.bytes_per_second = self.bytes_per_second.max(other.bytes_per_second);
+    }
+}
+
+impl Writes {
+    /// A write of so many bytes.
+    #[inline]
+    pub fn write(&mut self, bytes: u64, forced: bool) {
+        self.current.writes += 1;
+        self.current.bytes += bytes;
+        self.open += bytes.div_ceil(BLOCK_BYTES);
+        if forced {
+            self.forced += 1;
+            self.close();
+        }
+    }
+
+    /// A flush.
+    #[inline]
+    pub fn flush(&mut self) {
+        self.flushes += 1;
+        self.close();
+    }
+
+    fn close(&mut self) {
+        if self.open > 0 {
+            self.sizes[place(self.open).min(SIZES - 1)] += 1;
+            self.intervals += 1;
+            self.interval_blocks += self.open;
+            self.open = 0;
+        }
+    }
+
+    /// Passes the time, such as once a second; calls in between sum nothing. The first begins.
+    pub fn tick(&mut self, now: Nanos) {
+        let (first, last, _) = self.span.unwrap_or((now, now, now));
+        let took = now.since(last);
+        let is_whole = took >= TICK;
+        self.span = Some((first, if is_whole { now } else { last }, now));
+        if !is_whole {
+            return;
+        }
+        let sum = std::mem::take(&mut self.current);
+        self.total.writes += sum.writes;
+        self.total.bytes += sum.bytes;
+        if sum.writes > 0 {
+            self.active += took;
+        }
+        self.busiest_second.raise(load(sum, took));
+        self.recent[self.ticks % SPAN_SECONDS] = (sum, took);
+        self.ticks += 1;
+        self.busiest_span.raise(self.span());
+        let (bytes, seconds) = (sum.bytes as f64, took.as_secs_f64());
+        for (number, queue) in self.queues.iter_mut().enumerate() {
+            queue.pass(rate(number), bytes, seconds);
+        }
+    }
+
+    /// The last ticks, up to 30 s.
+    fn span(&self) -> Load {
+        let (mut sum, mut span) = (Sum::default(), Nanos::ZERO);
+        for back in 1..=self.ticks.min(SPAN_SECONDS) {
+            let (tick, took) = self.recent[(self.ticks - back) % SPAN_SECONDS];
+            if back > 1 && (span + took).as_secs_f64() > STOPPED_S + 0.5 {
+                break;
+            }
+            sum.writes += tick.writes;
+            sum.bytes += tick.bytes;
+            span += took;
+        }
+        load(sum, span)
+    }
+
+    /// Memory held, in bytes.
+    pub fn state_bytes(&self) -> usize {
+        size_of::<Writes>()
+    }
+
+    /// What is known by now; the busiest spans and the backlogs up to the last whole second.
+    pub fn written(&self) -> Written {
+        let seconds = self
+            .span
+            .map_or(0.0, |(first, _, now)| (now - first).as_secs_f64());
+        let median = self.intervals.div_ceil(2);
+        let mut below = 0;
+        let median = self.sizes.iter().position(|count| {
+            below += count;
+            below >= median
+        });
+        Written {
+            seconds,
+            active_seconds: self.active.as_secs_f64(),
+            writes: self.total.writes + self.current.writes,
+            bytes: self.total.bytes + self.current.bytes,
+            forced_writes: self.forced,
+            flushes: self.flushes,
+            busiest_second: self.busiest_second,
+            busiest_30_seconds: self.busiest_span,
+            intervals: self.intervals,
+            interval_blocks: self.interval_blocks,
+            interval_blocks_median: median.map_or(0, least),
+            backlogs: self.backlogs(seconds),
+        }
+    }
+
+    fn backlogs(&self, seconds: f64) -> Vec<Backlog> {
+        let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
+        let each = self
+            .queues
+            .iter()
+            .enumerate()
+            .map(|(number, queue)| Backlog {
+                rate: rate(number),
+                paced_share: share(queue.paced, self.total.bytes as f64),
+                behind_share: share(queue.behind_s, seconds),
+                owed_bytes_max: queue.owed_max,
+            });
+        let mut all: Vec<Backlog> = each.collect();
+        all.dedup_by(|next, kept| {
+            Backlog {
+                rate: kept.rate,
+                ..*next
+            } == *kept
+        });
+        all
+    }
+}
+
+impl Queue {
+    /// So much was written in a span of so many seconds, at whose end it had all come.
+    fn pass(&mut self, rate: f64, bytes: f64, seconds: f64) {
+        let came = self.owed + bytes;
+        if came >= rate * PACED_S {
+            let over = (came - rate * PACED_S).min(bytes);
+            self.paced += over;
+        }
+        self.owed_max = self.owed_max.max(came.min(rate * STOPPED_S));
+        self.owed = (came - rate * seconds).max(0.0);
+        if self.owed >= rate * PACED_S {
+            self.behind_s += seconds;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Nanos {
+        Nanos::from_secs(seconds)
+    }
+
+    #[test]
+    fn intervals_are_counted_where_they_belong() {
+        for blocks in (0..5000).chain([1 << 20, (1 << 40) + 7]) {
+            let least = least(place(blocks));
+            assert!(
+                least <= blocks && blocks - least <= blocks / 8,
+                "{blocks}: {least}"
+            );
+            assert!(blocks >= FINE || least == blocks);
+        }
+        assert!(place(u64::MAX) < SIZES);
+    }
+
+    #[test]
+    fn writes_flushes_and_intervals_by_hand() {
+        let mut writes = Writes::default();
+        writes.tick(at(10));
+        for blocks in [1, 1, 5] {
+            writes.write(4096 * blocks, false);
+            writes.flush();
+            writes.flush();
+        }
+        writes.write(100, true);
+        writes.write(4096, false);
+        writes.tick(at(11));
+        writes.tick(at(50));
+        let written = writes.written();
+        assert_eq!((written.writes, written.bytes), (5, 8 * 4096 + 100));
+        assert_eq!((written.flushes, written.forced_writes), (6, 1));
+        assert_eq!((written.intervals, written.interval_blocks), (4, 8));
+        assert_eq!(written.interval_blocks_median, 1);
+        assert_eq!((written.seconds, written.active_seconds), (40.0, 1.0));
+        assert_eq!(written.busiest_second.writes_per_second, 5.0);
+    }
+
+    #[test]
+    fn the_busiest_30_seconds_are_as_long_as_that() {
+        let mut writes = Writes::default();
+        for second in 0..100 {
+            writes.tick(at(second));
+            let bytes = if (40..50).contains(&second) {
+                3 << 20
+            } else {
+                0
+            };
+            if bytes > 0 {
+                writes.write(bytes, false);
+            }
+        }
+        let written = writes.written();
+        assert_eq!(written.busiest_second.bytes_per_second, f64::from(3 << 20));
+        assert_eq!(
+            written.busiest_30_seconds.bytes_per_second,
+            f64::from(1 << 20)
+        );
+    }
+
+    #[test]
+    fn an_origin_that_takes_it_is_not_behind_and_one_that_does_not_is() {
+        let mut writes = Writes::default();
+        writes.tick(at(0));
+        for second in 1..=1000 {
+            writes.write(1 << 20, false);
+            writes.tick(at(second));
+        }
+        let written = writes.written();
+        let of = |bytes: f64| written.backlogs.iter().rfind(|b| b.rate <= bytes).unwrap();
+        let enough = of(f64::from(1 << 20));
+        assert_eq!((enough.paced_share, enough.behind_share), (0.0, 0.0));
+        assert_eq!(enough.owed_bytes_max, f64::from(1 << 20));
+        // It takes a half: behind once 15 s of it are owed, after 15 s.
+        let half = of(f64::from(1 << 19));
+        assert!((half.behind_share - 0.985).abs() < 0.002, "{half:?}");
+        assert!((half.paced_share - 0.985).abs() < 0.002, "{half:?}");
+        assert_eq!(half.owed_bytes_max, 30.0 * f64::from(1 << 19));
+    }
+
+    #[test]
+    fn memory_is_little_whatever_is_written() {
+        assert!(Writes::default().state_bytes() < 16 << 10);
+        assert!(Writes::default().written().backlogs.len() <= 1 + RATES);
+    }
+}
