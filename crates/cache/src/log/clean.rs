@@ -29,8 +29,9 @@ use std::rc::Rc;
 
 /// After an error of the origin, at first and at most.
 const BACKOFF: [Nanos; 2] = [Nanos::from_secs(1), Nanos::from_secs(60)];
-/// Writes that are at the origin at once.
-const DEPTH: usize = 4;
+/// Writes that are at the origin at once: beside clients that read from it, and alone, where a disk
+/// orders them.
+const DEPTH: [usize; 2] = [4, 16];
 
 pub(super) async fn run<P: Device>(log: Rc<Inner<P>>) {
     let mut backoff = BACKOFF[0];
@@ -199,7 +200,8 @@ impl<P: Device> Inner<P> {
     /// The next runs of a load, at once.
     async fn carry_some(&self, load: &mut Load) -> IoResult {
         let begun = self.env.timer.now();
-        let next = DEPTH.min(load.left.len());
+        let depth = DEPTH[usize::from(!self.gives_way())];
+        let next = depth.min(load.left.len());
         let runs: Vec<_> = load.left.drain(..next).collect();
         let works = runs
             .iter()
@@ -224,11 +226,16 @@ impl<P: Device> Inner<P> {
         self.origin.write(at.start, buf.share(), Fua::No).await
     }
 
-    /// Leaves the origin to clients that read from it, unless something presses.
-    async fn give_way(&self, took: Nanos) {
+    /// Whether clients read from the origin, and nothing presses.
+    fn gives_way(&self) -> bool {
         let now = self.env.timer.now();
         let reads = self.read_at.get().is_some_and(|at| now - at <= EXPECTED);
-        if reads && !self.is_pressed() {
+        reads && !self.is_pressed()
+    }
+
+    /// Leaves the origin to clients that read from it, unless something presses.
+    async fn give_way(&self, took: Nanos) {
+        if self.gives_way() {
             let rest = self.env.timer.sleep(rest(took, self.fullness()));
             let pressed = self.changed.until_some(|| self.is_pressed().then_some(()));
             select(pin!(rest), pin!(pressed)).await;
