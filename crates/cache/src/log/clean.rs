@@ -156,7 +156,7 @@ impl<P: Device> Inner<P> {
         state.index.forget(&load.newest);
         state.done(load.next);
         if state.done_to < state.owed_to {
-            let took = load.took + (self.env.timer.now() - begun);
+            let took = load.took + (self.env.timer.now() - begun) - load.rested;
             let mut pace = self.pace.borrow_mut();
             pace.carried(load.blocks, load.carries(), took);
         }
@@ -213,7 +213,9 @@ impl<P: Device> Inner<P> {
                 result = carried;
             }
         }
-        self.give_way(self.env.timer.now() - begun).await;
+        let ended = self.env.timer.now();
+        self.give_way(ended - begun).await;
+        load.rested += self.env.timer.now() - ended;
         result
     }
 

@@ -59,6 +59,8 @@ pub(super) struct Load {
     pub(super) left: VecDeque<Range<u64>>,
     /// How long it has been tried.
     pub(super) took: Nanos,
+    /// And left the origin to clients meanwhile, which it could have had.
+    pub(super) rested: Nanos,
 }
 
 impl<P: Device> Inner<P> {

@@ -25,6 +25,8 @@ const DELAY_MAX: f64 = 0.1;
 const WAIT_MAX: Nanos = Nanos::from_secs(1);
 /// The part of the rate that writes have while the log is to get empty.
 const RETIRING: f64 = 0.25;
+/// Blocks a second before anything was measured: random writes of one slow disk.
+const UNMEASURED: f64 = 100.0;
 /// How long what was measured counts, in seconds.
 const MEMORY: f64 = 5.0;
 
@@ -65,10 +67,10 @@ impl Pace {
     /// When a write of so many blocks may go on, to a log that may be on its way to be empty.
     pub(super) fn turn(&mut self, now: Nanos, fullness: f64, retiring: bool, blocks: u64) -> Nanos {
         let rate = self.rate();
-        let full = match rate.filter(|_| fullness > HALF) {
-            Some(rate) if fullness < 1.0 => (fullness - HALF) / (1.0 - fullness) / rate,
-            Some(_) => DELAY_MAX,
-            None => 0.0,
+        let full = match fullness {
+            ..=HALF => 0.0,
+            1.0.. => DELAY_MAX,
+            _ => (fullness - HALF) / (1.0 - fullness) / rate.unwrap_or(UNMEASURED),
         };
         let part = match rate.filter(|_| retiring) {
             Some(rate) => 1.0 / (RETIRING * rate),
@@ -94,15 +96,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_waits_below_a_half_or_before_anything_was_measured() {
+    fn nothing_waits_below_a_half() {
         let mut pace = Pace::default();
-        assert_eq!(pace.turn(Nanos(7), 0.9, false, 1), Nanos(7));
+        assert_eq!(pace.turn(Nanos(7), 0.5, false, 1), Nanos(7));
         pace.carried(100, 100, Nanos::from_secs(1));
         assert_eq!(pace.turn(Nanos(7), 0.5, false, 1), Nanos(7));
     }
 
     #[test]
     fn at_three_quarters_writes_go_at_the_rate_one_after_the_other() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.turn(Nanos::ZERO, 0.75, false, 1), Nanos::from_millis(10));
         let mut pace = Pace::default();
         pace.carried(100, 100, Nanos::from_secs(1));
         let at = |millis| Nanos::from_millis(millis);

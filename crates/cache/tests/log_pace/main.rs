@@ -1,0 +1,255 @@
+//! Write-back on modelled drives: writes go at the SSDs' speed until the log is half full, and
+//! from then on at the disk's, without a pause.
+
+mod flushes;
+mod outages;
+mod rig;
+
+use block::{Device, Fua, Lba, Nanos};
+use cache::log::Cleaning;
+use futures_util::future::{join, join_all};
+use rig::{DEPTH, Rig, Setup, anywhere, run};
+use sim::Rng;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+const RUN: Nanos = Nanos::from_secs(120);
+/// The longest that pacing holds a write back, and the write itself.
+const WAIT_MAX: Nanos = Nanos::from_millis(1020);
+
+/// When writes began, and how long they took.
+type Writes = Rc<RefCell<Vec<(Nanos, Nanos)>>>;
+
+async fn write_at_random(rig: Rig, client: u64, writes: Writes) {
+    let mut rng = Rng::fork(7, client);
+    while rig.now() < RUN {
+        let begun = rig.now();
+        rig.write(anywhere(&mut rng)).await.unwrap();
+        writes.borrow_mut().push((begun, rig.now() - begun));
+    }
+}
+
+fn longest<'a>(writes: impl IntoIterator<Item = &'a (Nanos, Nanos)>) -> Nanos {
+    let took = writes.into_iter().map(|(_, took)| *took);
+    took.max().expect("there are some")
+}
+
+/// Writes a second of as many clients to the devices of the log alone, each to both, one behind
+/// the other as a log does.
+fn bare_writes() -> u64 {
+    let count = Rc::new(Cell::new(0));
+    let all = count.clone();
+    run(Setup::new(Cleaning::Ordered, 68), move |rig| {
+        let (next, count) = (Rc::new(Cell::new(0)), count.clone());
+        let end = Nanos::from_secs(1);
+        async move {
+            let clients = (0..DEPTH).map(|_| {
+                let (rig, next, count) = (rig.clone(), next.clone(), count.clone());
+                async move {
+                    let [first, second] = [rig.leaf(1), rig.leaf(2)];
+                    while rig.now() < end {
+                        let at = Lba(next.replace(next.get() + 8) % (64 << 11));
+                        let data = rig.local.env().pool.get(4096).await.share();
+                        let writes = join(
+                            first.write(at, data.clone(), Fua::No),
+                            second.write(at, data, Fua::No),
+                        );
+                        let (first, second) = writes.await;
+                        first.and(second).unwrap();
+                        count.set(count.get() + 1);
+                    }
+                }
+            });
+            join_all(clients).await;
+        }
+    });
+    all.get()
+}
+
+/// What writers of a log see, in writes a second and the longest of them.
+struct Paced {
+    /// Until it is half full.
+    free: (u64, Nanos),
+    /// In the second half of the run.
+    settled: (u64, Nanos),
+    /// The longest of all.
+    longest: Nanos,
+}
+
+fn random_writes(cleaning: Cleaning, segments: u32) -> Paced {
+    let writes = Writes::default();
+    let all = writes.clone();
+    run(Setup::new(cleaning, segments), move |rig| {
+        let client = |client| write_at_random(rig.clone(), client, all.clone());
+        let clients: Vec<_> = (0..DEPTH).map(client).collect();
+        async move {
+            join_all(clients).await;
+        }
+    });
+    let writes = writes.take();
+    // Four segments are the cleaner's. A record of one block takes two blocks.
+    let free = &writes[..(segments as usize - 4) / 2 * 127];
+    let (begun, took) = free[free.len() - 1];
+    let later = Nanos(RUN.0 / 2);
+    let settled: Vec<_> = writes.iter().filter(|(begun, _)| *begun >= later).collect();
+    let paced = Paced {
+        free: (
+            free.len() as u64 * 1_000_000_000 / (begun + took - free[0].0).0,
+            longest(free),
+        ),
+        settled: (settled.len() as u64 / 60, longest(settled)),
+        longest: longest(&writes),
+    };
+    println!(
+        "{cleaning:?}, {segments} MiB: below a half {:?}, settled {:?}, the longest of all {:?}",
+        paced.free, paced.settled, paced.longest
+    );
+    paced
+}
+
+#[test]
+fn random_writes_slow_down_to_the_disk_s_rate_without_a_pause() {
+    for cleaning in Cleaning::ALL {
+        let Paced { free, settled, .. } = random_writes(cleaning, 68);
+        assert!(
+            free.1 < Nanos::from_millis(20),
+            "{cleaning:?}, below a half: {free:?}"
+        );
+        assert!(
+            (200..400).contains(&settled.0),
+            "{cleaning:?}: {settled:?} to a disk"
+        );
+        // Where writes are stopped until a segment is free, the longest takes 545 ms.
+        assert!(
+            settled.1 < Nanos::from_millis(150),
+            "{cleaning:?}, the longest: {settled:?}"
+        );
+    }
+}
+
+/// A smaller log is full before the cleaner's rate is known, and writes are stopped once.
+#[test]
+fn random_writes_go_at_the_ssds_speed_until_a_half_and_none_is_stopped_then() {
+    let bare = bare_writes();
+    println!("the SSDs alone: {bare} a second");
+    for cleaning in Cleaning::ALL {
+        let Paced { free, longest, .. } = random_writes(cleaning, 260);
+        // Each waits for the record before its own, and has a part of its header.
+        assert!(
+            free.0 * 2 >= bare && free.1 < Nanos::from_millis(20),
+            "{cleaning:?}, below a half: {free:?} of {bare}"
+        );
+        assert!(
+            longest < Nanos::from_millis(150),
+            "{cleaning:?}, the longest of all: {longest:?}"
+        );
+    }
+}
+
+/// Random reads in ten seconds from the disk by so many readers, after `burst` writes that it lacks.
+fn reads_after(burst: u64, readers: u64, max_lag: Nanos) -> u64 {
+    let reads = Rc::new(Cell::new(0));
+    let count = reads.clone();
+    let setup = Setup {
+        max_lag,
+        ..Setup::new(Cleaning::Ordered, 68)
+    };
+    run(setup, move |rig| {
+        let count = count.clone();
+        async move {
+            let env = rig.local.env();
+            rig.owe(burst).await;
+            env.timer.sleep(Nanos::from_secs(2)).await;
+            let end = rig.now() + Nanos::from_secs(10);
+            let read = |reader| {
+                let (rig, env, count) = (&rig, &env, &count);
+                async move {
+                    let mut rng = Rng::fork(10, reader);
+                    while rig.now() < end {
+                        let buf = env.pool.get(4096).await;
+                        rig.log.read(anywhere(&mut rng), buf).await.1.unwrap();
+                        count.set(count.get() + 1);
+                    }
+                }
+            };
+            join_all((0..readers).map(read)).await;
+            let owed = rig.log.status().dirty_bytes;
+            assert!(burst == 0 || owed > 0, "nothing is left to clean");
+        }
+    });
+    reads.get()
+}
+
+#[test]
+fn reads_from_the_origin_keep_most_of_their_rate_while_the_log_is_cleaned() {
+    let mut left = Vec::new();
+    for (readers, lag_s) in [(1, 600), (4, 600), (1, 30), (4, 30)] {
+        let max_lag = Nanos::from_secs(lag_s);
+        let alone = reads_after(0, readers, max_lag);
+        let beside = reads_after(3000, readers, max_lag);
+        println!("{readers} readers, max_lag {lag_s} s: {beside} of {alone}");
+        left.push(beside * 100 / alone);
+    }
+    // A cleaner that never rests leaves one of them 49 %.
+    assert!(left[..2].iter().all(|left| *left >= 80), "{left:?}");
+}
+
+/// Writes at random until `over`.
+async fn write_until(rig: Rig, client: u64, over: Rc<Cell<bool>>) {
+    let mut rng = Rng::fork(13, client);
+    while !over.get() && rig.now() < RUN {
+        rig.write(anywhere(&mut rng)).await.unwrap();
+    }
+}
+
+/// How long a log that owes much takes to get empty beside writing clients, and how long that
+/// seemed after a while.
+fn retired(cleaning: Cleaning) -> (Nanos, Nanos) {
+    let took = Rc::new(Cell::new((Nanos::ZERO, Nanos::ZERO)));
+    let taken = took.clone();
+    run(Setup::new(cleaning, 68), move |rig| {
+        let (env, taken, over) = (rig.local.env(), taken.clone(), Rc::new(Cell::new(false)));
+        async move {
+            rig.owe(3500).await;
+            let clients: Vec<_> = (0..DEPTH)
+                .map(|client| write_until(rig.clone(), client, over.clone()))
+                .collect();
+            let log = rig.log.clone();
+            let drained = async {
+                let (begun, owed) = (env.timer.now(), log.status().dirty_bytes);
+                log.retire(true);
+                env.timer.sleep(Nanos::from_secs(5)).await;
+                // A window is done with as a whole.
+                while log.status().dirty_bytes >= owed {
+                    env.timer.sleep(Nanos::from_millis(100)).await;
+                }
+                let gone = owed - log.status().dirty_bytes;
+                let all = (env.timer.now() - begun).0 * owed / gone;
+                log.drain().await.unwrap();
+                taken.set((env.timer.now() - begun, Nanos(all)));
+                over.set(true);
+            };
+            join(join_all(clients), drained).await;
+        }
+    });
+    took.get()
+}
+
+#[test]
+fn a_log_that_is_given_up_is_empty_when_it_was_said_though_clients_write() {
+    for cleaning in Cleaning::ALL {
+        let (took, said) = retired(cleaning);
+        println!("{cleaning:?}: {took:?}, said {said:?}");
+        assert!(took < Nanos(RUN.0 / 2), "{cleaning:?}: {took:?}");
+        let apart = took.0.abs_diff(said.0);
+        // The first window that is journaled is done with sooner than those after it.
+        let part = match cleaning {
+            Cleaning::Journaled => 4,
+            Cleaning::Ordered | Cleaning::Coalesced => 5,
+        };
+        assert!(
+            apart * part <= took.0,
+            "{cleaning:?}: {took:?}, said {said:?}"
+        );
+    }
+}

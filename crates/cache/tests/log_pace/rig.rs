@@ -1,0 +1,244 @@
+//! A log on two modelled flash drives before a modelled disk, with a journal or without.
+
+use block::{BoxDevice, Fua, Geometry, IoResult, Lba, Nanos, Sectors, ShardId, TargetId};
+use cache::log::{Area, Cleaning, Config, Journal, Members, WriteBack};
+use layout::{JournalSuperblock, Uuid};
+use shard::{Config as ShardConfig, Disk, Local, Mesh, Shard};
+use sim::model::catalogue::hdd::SAS7K2;
+use sim::model::catalogue::ssd::X25_E;
+use sim::model::{Completed, Hdd, Model, Op, Request, Ssd, Wear};
+use sim::{Control, DiskSpec, ModelId, Outcome, Rng, Service, Sim, SimDriver, World};
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::rc::Rc;
+
+pub const DEPTH: u64 = 16;
+pub const ORIGIN: Sectors = Sectors::from_mib(2048);
+/// Two halves of what a window carries at most, and what is before them.
+const JOURNAL: Sectors = Sectors::from_mib(132);
+
+pub type Leaf = Disk<SimDriver>;
+
+/// Where a journal is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JournalOn {
+    /// A disk like the origin's.
+    Own,
+    /// The origin's disk, behind the origin.
+    Origins,
+}
+
+/// What a log is like.
+#[derive(Clone, Copy)]
+pub struct Setup {
+    pub cleaning: Cleaning,
+    /// MiB of each of its devices.
+    pub segments: u32,
+    /// Of a journaled one.
+    pub journal: JournalOn,
+    pub max_lag: Nanos,
+}
+
+impl Setup {
+    pub const fn new(cleaning: Cleaning, segments: u32) -> Setup {
+        Setup {
+            cleaning,
+            segments,
+            journal: JournalOn::Own,
+            max_lag: Nanos::from_secs(600),
+        }
+    }
+}
+
+/// One shard with such a log.
+#[derive(Clone)]
+pub struct Rig {
+    pub local: Local<SimDriver>,
+    pub log: WriteBack<Leaf>,
+    pub control: Control,
+    /// The origin, the devices of the log, the journal.
+    pub disks: [TargetId; 4],
+    pub lost: Rc<Lost>,
+}
+
+/// Devices of the log that were reported lost.
+#[derive(Default)]
+pub struct Lost(pub RefCell<Vec<u16>>);
+
+impl Members for Lost {
+    fn lose(&self, member: u16) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
+        self.0.borrow_mut().push(member);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn forsake_journal(&self) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
+        panic!("the journal is lost")
+    }
+}
+
+/// A disk of which unit 0 is the beginning, and unit 1 what is behind the origin.
+struct Parted(Hdd);
+
+impl Model for Parted {
+    fn arrive(&mut self, now: Nanos, mut request: Request) {
+        if request.op != Op::Flush && request.unit == 1 {
+            request.extent.start.0 += ORIGIN.0;
+        }
+        self.0.arrive(now, request);
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        self.0.next_event()
+    }
+
+    fn advance(&mut self, now: Nanos, done: &mut Vec<Completed>) {
+        self.0.advance(now, done);
+    }
+}
+
+fn disk(world: &mut World, phase: f64) -> ModelId {
+    world.add_model(Parted(Hdd::new(&SAS7K2, phase).unwrap()))
+}
+
+fn flash(world: &mut World) -> ModelId {
+    world.add_model(Ssd::new(&X25_E, Wear::Steady).unwrap())
+}
+
+fn add(world: &mut World, name: &str, sectors: Sectors, model: ModelId, unit: u32) -> TargetId {
+    let mut spec = DiskSpec::new(Geometry::new(name, sectors, Sectors(8)));
+    spec.service = Service::Model { model, unit };
+    world.add_disk(spec).unwrap()
+}
+
+/// Runs `clients` until they have ended.
+pub fn run<F: Future<Output = ()> + 'static>(
+    setup: Setup,
+    clients: impl Fn(Rig) -> F + Clone + 'static,
+) {
+    let mut world = World::new(1);
+    let log = Sectors::from_mib(u64::from(setup.segments));
+    let origin = disk(&mut world, 0.0);
+    let (journal, unit) = match setup.journal {
+        JournalOn::Own => (disk(&mut world, 0.4), 0),
+        JournalOn::Origins => (origin, 1),
+    };
+    let ssds = [flash(&mut world), flash(&mut world)];
+    let disks = [
+        add(&mut world, "origin", ORIGIN, origin, 0),
+        add(&mut world, "ssd0", log, ssds[0], 0),
+        add(&mut world, "ssd1", log, ssds[1], 0),
+        add(&mut world, "hdd9", JOURNAL, journal, unit),
+    ];
+    let control = world.control();
+    let mut sim = Sim::new(world);
+    let outcome = sim.drive(1, |_, driver| {
+        let (clients, control) = (clients.clone(), control.clone());
+        let config = ShardConfig::default();
+        Shard::boot(
+            ShardId(0),
+            driver,
+            Mesh::new(1),
+            config,
+            async move |local| {
+                let lost = Rc::new(Lost::default());
+                let log = open(&local, disks, setup, lost.clone()).await;
+                let rig = Rig {
+                    local,
+                    log: log.clone(),
+                    control,
+                    disks,
+                    lost,
+                };
+                clients(rig).await;
+                log.close().await;
+            },
+        )
+    });
+    assert_eq!(outcome, Outcome::Done);
+}
+
+async fn open(
+    local: &Local<SimDriver>,
+    disks: [TargetId; 4],
+    setup: Setup,
+    lost: Rc<Lost>,
+) -> WriteBack<Leaf> {
+    let env = local.env();
+    let area = |copy: usize, domain: &str| {
+        Some(Area {
+            device: local.disk(disks[1 + copy]).unwrap(),
+            base: Lba(0),
+            segments: setup.segments,
+            member: copy as u16,
+            domain: domain.into(),
+            trusted: true,
+        })
+    };
+    let config = Config {
+        pool: Uuid(1),
+        log: 1,
+        volume: 1,
+        incarnation: 1,
+        epoch: Nanos::ZERO,
+        dirty_max: 1 << 30,
+        max_lag: setup.max_lag,
+        clean_after: Nanos::from_secs(1),
+        cleaning: setup.cleaning,
+        stages: Rc::default(),
+    };
+    let journal = match setup.cleaning {
+        Cleaning::Journaled => {
+            let device = local.disk(disks[3]).unwrap();
+            let journal = Journal::format(device, env.pool.clone(), superblock());
+            Some(journal.await.unwrap())
+        }
+        Cleaning::Ordered | Cleaning::Coalesced => None,
+    };
+    let origin = BoxDevice::new(local.disk(disks[0]).unwrap());
+    let areas = [area(0, "pcie0"), area(1, "pcie1")];
+    let log = WriteBack::open(config, env, lost, areas, journal, origin);
+    let log = log.await.unwrap();
+    log.begin();
+    log
+}
+
+fn superblock() -> JournalSuperblock {
+    JournalSuperblock {
+        journal: Uuid(9),
+        log: Uuid(1),
+        sequence: 1,
+        retired: 0,
+        half: layout::journal_half(JOURNAL.0 / 8).unwrap(),
+        sectors: ORIGIN.0,
+        volume: "db".into(),
+        identity: Vec::new(),
+    }
+}
+
+impl Rig {
+    pub fn now(&self) -> Nanos {
+        self.local.env().timer.now()
+    }
+
+    pub fn leaf(&self, disk: usize) -> Leaf {
+        self.local.disk(self.disks[disk]).unwrap()
+    }
+
+    /// Writes a block to the log.
+    pub async fn write(&self, at: Lba) -> IoResult {
+        let data = self.local.env().pool.get(4096).await.share();
+        block::Device::write(&self.log, at, data, Fua::No).await
+    }
+
+    /// Writes so many blocks at random places.
+    pub async fn owe(&self, blocks: u64) {
+        let mut rng = Rng::fork(9, 0);
+        for _ in 0..blocks {
+            self.write(anywhere(&mut rng)).await.unwrap();
+        }
+    }
+}
+
+pub fn anywhere(rng: &mut Rng) -> Lba {
+    Lba(rng.below(ORIGIN.0 / 8) * 8)
+}
