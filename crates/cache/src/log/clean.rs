@@ -17,7 +17,7 @@ use super::copies::RETRY;
 use super::index::Index;
 use super::journaling::Journaled;
 use super::load::Load;
-use super::pace::HALF;
+use super::pace::{HALF, seconds};
 use super::share::{EXPECTED, rest};
 use super::stage::Stage;
 use block::{Device, Fua, IoResult, Nanos};
@@ -277,12 +277,16 @@ impl<P: Device> Inner<P> {
         }
     }
 
-    /// Returns once nothing is owed, or the error that is in the way.
-    pub(super) async fn drain(&self) -> IoResult {
+    /// Returns once the origin takes what is owed within `span`, or the error that is in the way.
+    pub(super) async fn drain_to(&self, span: Nanos) -> IoResult {
         let _under = self.stages.enter(Stage::Drain);
         self.changed.notify();
+        let is_little = || {
+            let rate = self.pace.borrow().origin_rate().unwrap_or(0.0);
+            self.state.borrow().index.changes() as f64 <= rate * seconds(span)
+        };
         let drained = || {
-            if self.is_drained() {
+            if self.is_drained() || span > Nanos::ZERO && is_little() {
                 return Some(Ok(()));
             }
             let gone = self.copies.are_gone();

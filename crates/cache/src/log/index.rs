@@ -3,20 +3,11 @@
 //! Invariants:
 //!     a block is in `data` or in one run of `zeroes`, never in both
 //!     an entry names the newest record of its block that all copies have
-//!
-//! An entry of `data` is 16 bytes, so that a B-tree that is filled at random keeps below 32
-//! a block.
 
+use super::blocks::{Blocks, Spot};
 use layout::{Became, RecordExtent};
 use std::collections::BTreeMap;
 use std::ops::Range;
-
-/// Where a block is: its place in the area, counted in blocks, and its checksum.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Spot {
-    pub(super) at: u32,
-    pub(super) crc: u32,
-}
 
 /// A run of blocks, as a read finds it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,7 +22,7 @@ pub(super) enum Piece {
 
 #[derive(Default)]
 pub(super) struct Index {
-    data: BTreeMap<u64, Spot>,
+    data: Blocks,
     /// By their first blocks.
     zeroes: BTreeMap<u64, Cleared>,
 }
@@ -48,12 +39,12 @@ struct Cleared {
 impl Index {
     /// Blocks with data.
     pub(super) fn blocks(&self) -> u64 {
-        self.data.len() as u64
+        self.data.count()
     }
 
     /// Blocks with data, and runs that were cleared.
     pub(super) fn changes(&self) -> u64 {
-        (self.data.len() + self.zeroes.len()) as u64
+        self.data.count() + self.zeroes.len() as u64
     }
 
     /// The record `number` holds from now on; its data begins at block `at` of the area.
@@ -65,7 +56,9 @@ impl Index {
             match extent.became {
                 Became::Data => {
                     let spots = spots.by_ref().map(|(at, crc)| Spot { at, crc: *crc });
-                    self.data.extend(blocks.zip(spots));
+                    blocks
+                        .zip(spots)
+                        .for_each(|(block, spot)| self.data.insert(block, spot));
                 }
                 Became::Zero | Became::Discarded => {
                     let cleared = Cleared {
@@ -82,7 +75,7 @@ impl Index {
     /// Some records have been carried out, of which `carried` is the index: they are not owed
     /// any more, but for what later ones say.
     pub(super) fn forget(&mut self, carried: &Index) {
-        for (block, spot) in &carried.data {
+        for (block, spot) in carried.data.iter() {
             if self.data.get(block).is_some_and(|held| held.at == spot.at) {
                 self.data.remove(block);
             }
@@ -110,10 +103,10 @@ impl Index {
     /// Runs of at most `most` blocks with data, by address.
     pub(super) fn runs(&self, most: u64) -> Vec<Range<u64>> {
         let mut runs: Vec<Range<u64>> = Vec::new();
-        for block in self.data.keys() {
+        for (block, _) in self.data.iter() {
             match runs.last_mut() {
-                Some(run) if run.end == *block && run.end - run.start < most => run.end += 1,
-                _ => runs.push(*block..block + 1),
+                Some(run) if run.end == block && run.end - run.start < most => run.end += 1,
+                _ => runs.push(block..block + 1),
             }
         }
         runs
@@ -121,11 +114,9 @@ impl Index {
 
     /// Nothing of `blocks` is in it any more.
     fn cut(&mut self, blocks: &Range<u64>) {
-        let mut covered = self.data.range(blocks.clone()).map(|(b, _)| *b).peekable();
-        if covered.peek().is_some() {
-            for block in covered.collect::<Vec<_>>() {
-                self.data.remove(&block);
-            }
+        let covered = self.data.range(blocks.clone()).map(|(block, _)| block);
+        for block in covered.collect::<Vec<_>>() {
+            self.data.remove(block);
         }
         while let Some((start, run)) = self.last_zeroes_before(blocks.end) {
             if run.end <= blocks.start {
@@ -173,15 +164,15 @@ impl Index {
             let follows = spots.last().is_none_or(|last| {
                 last.at + 1 == spot.at && !spot.at.is_multiple_of(layout::SEGMENT_BLOCKS)
             });
-            if *next != block || !follows {
+            if next != block || !follows {
                 break;
             }
-            spots.push(*spot);
+            spots.push(spot);
         }
         if !spots.is_empty() {
             return Piece::Log(from..from + spots.len() as u64, spots);
         }
-        let data = self.data.range(from..end).next().map(|(block, _)| *block);
+        let data = self.data.range(from..end).next().map(|(block, _)| block);
         let zeroes = self.zeroes.range(from..end).next().map(|(start, _)| *start);
         Piece::Origin(from..data.unwrap_or(end).min(zeroes.unwrap_or(end)))
     }

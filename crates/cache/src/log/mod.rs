@@ -27,6 +27,7 @@
 //! `block::Gate`'s to keep apart, as everywhere.
 
 mod append;
+mod blocks;
 mod clean;
 mod cleaning;
 mod copies;
@@ -139,6 +140,8 @@ pub struct Status {
     pub lag: Nanos,
     /// Bytes a second that the origin takes of it, as lately measured while more was owed.
     pub rate: Option<u64>,
+    /// How long it takes to get empty once it is given up, as far as that was measured.
+    pub empty_in: Option<Nanos>,
     /// Copies that take part.
     pub copies: usize,
     /// What keeps the cleaner from going on.
@@ -171,13 +174,15 @@ impl<P: Device> WriteBack<P> {
     pub fn status(&self) -> Status {
         let state = self.0.state.borrow();
         let oldest = state.oldest();
-        let rate = self.0.pace.borrow().origin_rate();
+        let pace = self.0.pace.borrow();
+        let rate = pace.origin_rate();
         Status {
             cleaning: self.0.config.cleaning,
             forsaken: self.0.cleaning() != self.0.config.cleaning,
             dirty_bytes: state.index.blocks() * BLOCK_BYTES as u64,
             lag: oldest.map_or(Nanos::ZERO, |at| self.0.clock() - at),
             rate: rate.map(|blocks| (blocks * BLOCK_BYTES as f64) as u64),
+            empty_in: pace.empty_in(state.index.blocks()),
             copies: self.0.copies.online().count(),
             trouble: self.0.trouble.borrow().as_ref().map(IoError::duplicate),
         }
@@ -186,7 +191,13 @@ impl<P: Device> WriteBack<P> {
     /// Returns once the origin has everything, durably, or the error that is in the way.
     /// Errors of the origin are waited for.
     pub async fn drain(&self) -> IoResult {
-        self.0.drain().await
+        self.0.drain_to(Nanos::ZERO).await
+    }
+
+    /// As [`WriteBack::drain`], until so little is owed that the origin takes it within `span`:
+    /// beside clients that write, a log is next to never empty.
+    pub async fn drain_to(&self, span: Nanos) -> IoResult {
+        self.0.drain_to(span).await
     }
 
     /// What the journal has is void from now on, durably: others may write to the origin, once

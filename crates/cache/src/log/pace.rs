@@ -64,6 +64,13 @@ impl Pace {
         (self.seconds > 0.0).then(|| self.at_origin / self.seconds)
     }
 
+    /// How long it takes until none of so many blocks is owed, beside writes that have a part of
+    /// the rate.
+    pub(super) fn empty_in(&self, blocks: u64) -> Option<Nanos> {
+        let left = self.origin_rate()? * (1.0 - RETIRING);
+        Some(Nanos((blocks as f64 / left * 1e9) as u64))
+    }
+
     /// When a write of so many blocks may go on, to a log that may be on its way to be empty.
     pub(super) fn turn(&mut self, now: Nanos, fullness: f64, retiring: bool, blocks: u64) -> Nanos {
         let rate = self.rate();
@@ -106,7 +113,10 @@ mod tests {
     #[test]
     fn at_three_quarters_writes_go_at_the_rate_one_after_the_other() {
         let mut pace = Pace::default();
-        assert_eq!(pace.turn(Nanos::ZERO, 0.75, false, 1), Nanos::from_millis(10));
+        assert_eq!(
+            pace.turn(Nanos::ZERO, 0.75, false, 1),
+            Nanos::from_millis(10)
+        );
         let mut pace = Pace::default();
         pace.carried(100, 100, Nanos::from_secs(1));
         let at = |millis| Nanos::from_millis(millis);

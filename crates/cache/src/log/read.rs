@@ -4,7 +4,8 @@
 //! fails; never from the origin.
 
 use super::Inner;
-use super::index::{Piece, Spot};
+use super::blocks::Spot;
+use super::index::Piece;
 use super::share::HIT_MAX;
 use block::{Buf, Content, Device, Extent, IoError, IoResult, Kind};
 use futures_util::future::join_all;

@@ -32,21 +32,30 @@ async fn wipe(rig: &Rig, copy: usize, slot: u32, block: u32) {
     put(rig, copy, slot, block, &[0; BLOCK_BYTES]).await;
 }
 
+/// With room for all of it below a half, where nothing presses.
+fn both(rig: &Rig) -> [Option<Area<Leaf>>; 2] {
+    let area = |copy, domain| Area {
+        segments: 16,
+        ..rig.area(copy, domain)
+    };
+    [Some(area(0, "pcie0")), Some(area(1, "pcie1"))]
+}
+
 fn without(rig: &Rig, copy: usize) -> [Option<Area<Leaf>>; 2] {
-    let mut areas = rig.both();
+    let mut areas = both(rig);
     areas[copy] = None;
     areas
 }
 
 fn untrusted(rig: &Rig, copy: usize) -> [Option<Area<Leaf>>; 2] {
-    let mut areas = rig.both();
+    let mut areas = both(rig);
     areas[copy].as_mut().unwrap().trusted = false;
     areas
 }
 
 /// Three segments of two records each, and the header of a fourth, which has one.
 async fn filled(rig: &Rig, flushed: bool) {
-    let log = rig.open(1, rig.both()).await.unwrap();
+    let log = rig.open(1, both(rig)).await.unwrap();
     for nth in 0..6 {
         write(rig, &log, nth, BLOCKS, 1 + nth as u8).await;
     }
@@ -66,7 +75,7 @@ fn headers_of_durable_records_are_not_read() {
             wipe(&rig, copy, 1, 1).await;
             wipe(&rig, copy, 2, 1 + 1 + BLOCKS as u32).await;
         }
-        let log = rig.open(2, rig.both()).await.unwrap();
+        let log = rig.open(2, both(&rig)).await.unwrap();
         for nth in 0..7 {
             let byte = 1 + nth as u8;
             rig.expect(&log, nth * BLOCKS, BLOCKS as usize, byte).await;
@@ -82,7 +91,7 @@ fn records_that_may_not_be_durable_are_verified() {
         for copy in [0, 1] {
             wipe(&rig, copy, 1, 7).await;
         }
-        let log = rig.open(2, rig.both()).await.unwrap();
+        let log = rig.open(2, both(&rig)).await.unwrap();
         rig.expect(&log, BLOCKS, BLOCKS as usize, 2).await;
         // The first hole ends the log.
         rig.expect(&log, 2 * BLOCKS, BLOCKS as usize, 0).await;
@@ -116,7 +125,7 @@ fn a_copy_is_made_whole_though_summaries_have_all_that_is_owed() {
 fn what_one_copy_has_alone_is_not_taken_from_a_summary() {
     run(|rig| async move {
         rig.reported.stuck.set(true);
-        let log = rig.open(1, rig.both()).await.unwrap();
+        let log = rig.open(1, both(&rig)).await.unwrap();
         // With the next one, and what both have before them, all of a segment.
         let (first, second) = (127, SEGMENT_BLOCKS as usize - 2 - 128 - 1);
         let data = rig.data(first, 1).await;
@@ -133,7 +142,7 @@ fn what_one_copy_has_alone_is_not_taken_from_a_summary() {
         let nothing = rig.data(second, 0).await;
         rig.leaf(0).write(at, nothing, Fua::Yes).await.unwrap();
         rig.control.revive(rig.disks[2]);
-        rig.open(2, rig.both()).await.unwrap().close().await;
+        rig.open(2, both(&rig)).await.unwrap().close().await;
         let log = rig.open(3, without(&rig, 0)).await.unwrap();
         rig.expect(&log, first as u64, second, 2).await;
         log.close().await;
@@ -142,7 +151,7 @@ fn what_one_copy_has_alone_is_not_taken_from_a_summary() {
 
 /// Two records are durable, and a power cut took all but the header of the next segment.
 async fn turned(rig: &Rig) {
-    let log = rig.open(1, rig.both()).await.unwrap();
+    let log = rig.open(1, both(rig)).await.unwrap();
     write(rig, &log, 0, BLOCKS, 1).await;
     write(rig, &log, 1, BLOCKS, 2).await;
     log.flush().await.unwrap();
@@ -157,12 +166,12 @@ async fn turned(rig: &Rig) {
 fn what_follows_a_segment_that_has_a_summary_is_not_overlooked() {
     run(|rig| async move {
         turned(&rig).await;
-        let log = rig.open(2, rig.both()).await.unwrap();
+        let log = rig.open(2, both(&rig)).await.unwrap();
         // The first segment would have room for it.
         write(&rig, &log, 3, 10, 4).await;
         log.flush().await.unwrap();
         log.close().await;
-        let log = rig.open(3, rig.both()).await.unwrap();
+        let log = rig.open(3, both(&rig)).await.unwrap();
         rig.expect(&log, BLOCKS, BLOCKS as usize, 2).await;
         rig.expect(&log, 2 * BLOCKS, BLOCKS as usize, 0).await;
         rig.expect(&log, 3 * BLOCKS, 10, 4).await;
@@ -180,7 +189,7 @@ fn nor_is_it_if_a_copy_that_was_away_has_the_summary() {
         write(&rig, &log, 3, 10, 4).await;
         log.flush().await.unwrap();
         log.close().await;
-        let log = rig.open(4, rig.both()).await.unwrap();
+        let log = rig.open(4, both(&rig)).await.unwrap();
         rig.expect(&log, BLOCKS, BLOCKS as usize, 2).await;
         rig.expect(&log, 3 * BLOCKS, 10, 4).await;
         log.close().await;
@@ -229,7 +238,7 @@ fn nor_is_it_if_a_copy_could_not_read_the_summary_for_once() {
     run(|rig| async move {
         turned(&rig).await;
         wipe(&rig, 1, 1, 0).await;
-        let areas = rig.both().map(|area| {
+        let areas = both(&rig).map(|area| {
             let area = area.unwrap();
             Some(Area {
                 device: Spoiled(area.device),
@@ -245,7 +254,7 @@ fn nor_is_it_if_a_copy_could_not_read_the_summary_for_once() {
         let log = log.await.unwrap();
         write(&rig, &log, 3, 10, 4).await;
         log.flush().await.unwrap();
-        let log = rig.open(3, rig.both()).await.unwrap();
+        let log = rig.open(3, both(&rig)).await.unwrap();
         rig.expect(&log, 3 * BLOCKS, 10, 4).await;
         log.close().await;
     });
@@ -259,7 +268,7 @@ fn of_two_segments_with_one_number_the_later_holds() {
         for copy in [0, 1] {
             wipe(&rig, copy, 1, 0).await;
         }
-        let log = rig.open(2, rig.both()).await.unwrap();
+        let log = rig.open(2, both(&rig)).await.unwrap();
         write(&rig, &log, 2, BLOCKS, 4).await;
         log.flush().await.unwrap();
         log.close().await;
@@ -274,7 +283,7 @@ fn of_two_segments_with_one_number_the_later_holds() {
         let mut block = [0; BLOCK_BYTES];
         stale.encode(Uuid(1), &mut block);
         put(&rig, 0, 5, 0, &block).await;
-        let log = rig.open(3, rig.both()).await.unwrap();
+        let log = rig.open(3, both(&rig)).await.unwrap();
         rig.expect(&log, 2 * BLOCKS, BLOCKS as usize, 4).await;
         log.close().await;
     });

@@ -116,7 +116,7 @@ fn random_writes_slow_down_to_the_disk_s_rate_without_a_pause() {
             "{cleaning:?}, below a half: {free:?}"
         );
         assert!(
-            (200..400).contains(&settled.0),
+            (200..800).contains(&settled.0),
             "{cleaning:?}: {settled:?} to a disk"
         );
         // Where writes are stopped until a segment is free, the longest takes 545 ms.
@@ -207,27 +207,25 @@ async fn write_until(rig: Rig, client: u64, over: Rc<Cell<bool>>) {
 fn retired(cleaning: Cleaning) -> (Nanos, Nanos) {
     let took = Rc::new(Cell::new((Nanos::ZERO, Nanos::ZERO)));
     let taken = took.clone();
-    run(Setup::new(cleaning, 68), move |rig| {
+    run(Setup::new(cleaning, 260), move |rig| {
         let (env, taken, over) = (rig.local.env(), taken.clone(), Rc::new(Cell::new(false)));
         async move {
-            rig.owe(3500).await;
+            rig.owe(14_000).await;
             let clients: Vec<_> = (0..DEPTH)
                 .map(|client| write_until(rig.clone(), client, over.clone()))
                 .collect();
             let log = rig.log.clone();
             let drained = async {
-                let (begun, owed) = (env.timer.now(), log.status().dirty_bytes);
+                let begun = env.timer.now();
                 log.retire(true);
                 env.timer.sleep(Nanos::from_secs(5)).await;
-                // A window is done with as a whole.
-                while log.status().dirty_bytes >= owed {
-                    env.timer.sleep(Nanos::from_millis(100)).await;
-                }
-                let gone = owed - log.status().dirty_bytes;
-                let all = (env.timer.now() - begun).0 * owed / gone;
-                log.drain().await.unwrap();
-                taken.set((env.timer.now() - begun, Nanos(all)));
+                let left = log.status().empty_in.expect("it was measured");
+                let said = env.timer.now() - begun + left;
+                log.drain_to(Nanos::from_millis(500)).await.unwrap();
+                // The node lets clients wait for the rest.
                 over.set(true);
+                log.drain().await.unwrap();
+                taken.set((env.timer.now() - begun, said));
             };
             join(join_all(clients), drained).await;
         }
@@ -242,14 +240,6 @@ fn a_log_that_is_given_up_is_empty_when_it_was_said_though_clients_write() {
         println!("{cleaning:?}: {took:?}, said {said:?}");
         assert!(took < Nanos(RUN.0 / 2), "{cleaning:?}: {took:?}");
         let apart = took.0.abs_diff(said.0);
-        // The first window that is journaled is done with sooner than those after it.
-        let part = match cleaning {
-            Cleaning::Journaled => 4,
-            Cleaning::Ordered | Cleaning::Coalesced => 5,
-        };
-        assert!(
-            apart * part <= took.0,
-            "{cleaning:?}: {took:?}, said {said:?}"
-        );
+        assert!(apart * 5 <= took.0, "{cleaning:?}: {took:?}, said {said:?}");
     }
 }

@@ -197,7 +197,7 @@ fn writers_wait_for_an_origin_that_is_away_past_the_limits_and_get_no_error() {
 #[test]
 #[should_panic(expected = "is not what was written last")]
 fn what_an_origin_has_lost_is_found() {
-    clients(Cleaning::Ordered, HEAVY, Fault::OriginLies);
+    clients(Cleaning::Coalesced, HEAVY, Fault::OriginLies);
 }
 
 #[test]

@@ -30,8 +30,8 @@ pub struct Detaching {
     pub(super) cancelled: Cell<bool>,
     pub(super) paused: Cell<bool>,
     pub(super) changed: Signal,
-    /// Since when it goes on, and what was owed then.
-    since: Cell<(Nanos, u64)>,
+    /// Since when it goes on.
+    since: Cell<Nanos>,
 }
 
 /// For how long it has to go on before it is reported how long it takes still.
@@ -44,14 +44,14 @@ impl Detaching {
             cancelled: Cell::new(false),
             paused: Cell::new(false),
             changed: Signal::default(),
-            since: Cell::new((now, owed)),
+            since: Cell::new(now),
         })
     }
 
-    /// Stops it, or has it go on from what is owed now.
-    pub(super) fn pause(&self, paused: bool, now: Nanos, owed: u64) {
+    /// Stops it, or has it go on.
+    pub(super) fn pause(&self, paused: bool, now: Nanos) {
         self.paused.set(paused);
-        self.since.set((now, owed));
+        self.since.set(now);
         self.changed.notify();
     }
 
@@ -60,12 +60,10 @@ impl Detaching {
         self.changed.until(|| self.paused.get() != paused).await;
     }
 
-    /// How many seconds it takes still, at the rate at which what is owed has shrunk.
-    pub(super) fn left_s(&self, now: Nanos, owed: u64) -> Option<f64> {
-        let (since, before) = self.since.get();
-        let gone = before.checked_sub(owed).filter(|gone| *gone > 0)?;
-        let took = now - since;
-        (took >= SEEN_MIN).then(|| took.as_secs_f64() * owed as f64 / gone as f64)
+    /// How many seconds it takes still, if the log takes so long to get empty.
+    pub(super) fn left_s(&self, now: Nanos, empty_in: Option<Nanos>) -> Option<f64> {
+        let goes_on = !self.paused.get() && now - self.since.get() >= SEEN_MIN;
+        empty_in.filter(|_| goes_on).map(|left| left.as_secs_f64())
     }
 
     /// Ends it.
@@ -120,14 +118,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_reported_by_what_has_gone_since_it_goes_on() {
+    fn what_is_left_is_reported_once_it_goes_on_for_a_while() {
         let at = Nanos::from_secs;
         let detaching = Detaching::new(at(10), 1000);
-        assert_eq!(detaching.left_s(at(14), 500), None, "too soon");
-        assert_eq!(detaching.left_s(at(20), 800), Some(40.0));
-        assert_eq!(detaching.left_s(at(20), 1200), None, "it has grown");
-        detaching.pause(true, at(20), 800);
-        detaching.pause(false, at(100), 900);
-        assert_eq!(detaching.left_s(at(110), 800), Some(80.0));
+        assert_eq!(detaching.left_s(at(14), Some(at(40))), None, "too soon");
+        assert_eq!(detaching.left_s(at(20), Some(at(40))), Some(40.0));
+        assert_eq!(detaching.left_s(at(20), None), None);
+        detaching.pause(true, at(20));
+        assert_eq!(detaching.left_s(at(100), Some(at(40))), None, "it waits");
+        detaching.pause(false, at(100));
+        assert_eq!(detaching.left_s(at(110), Some(at(80))), Some(80.0));
     }
 }

@@ -64,7 +64,7 @@ impl<P: Platform> Node<P> {
             if let Some(log) = self.log_status(name).filter(|_| detaching.owed > 0) {
                 let owed = log.dirty_bytes.min(detaching.owed);
                 seen.job.percent = Some(100.0 - 100.0 * owed as f64 / detaching.owed as f64);
-                seen.job.left_s = detaching.left_s(now, log.dirty_bytes);
+                seen.job.left_s = detaching.left_s(now, log.empty_in);
             }
             if detaching.paused.get() {
                 seen.job.state = JobState::Paused;
@@ -195,13 +195,12 @@ impl<P: Platform> Node<P> {
         if !self.jobs.borrow().running.contains_key(&name) {
             return Err(ended(&name));
         }
-        let Some((of, detaching)) = self.detaching(&name) else {
+        let Some((_, detaching)) = self.detaching(&name) else {
             return Err(format!(
                 "job {name} is not paused: only one that gives up a log is"
             ));
         };
-        let owed = self.log_status(&of).map_or(0, |log| log.dirty_bytes);
-        detaching.pause(paused, self.env().timer.now(), owed);
+        detaching.pause(paused, self.env().timer.now());
         Ok(())
     }
 

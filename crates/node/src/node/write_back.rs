@@ -18,13 +18,16 @@ use crate::log::{Copy, Log, journal_of, patience, wanted};
 use crate::patient::Patient;
 use crate::place::{Opened, Role};
 use crate::platform::Platform;
-use block::{BoxDevice, Driver, Extent, Sectors};
+use block::{BoxDevice, Driver, Extent, Nanos, Sectors};
 use cache::log::{Candidate, Ledger};
 use control::config::{self, Bytes, Name, VolumeMode};
 use futures_util::future::{Either, pending, select};
 use origin::{Identity, Reason, Record, Verdict, again, judge};
 use std::any::Any;
 use std::pin::pin;
+
+/// For how long clients may wait for what is owed at last.
+const LAST: Nanos = Nanos::from_millis(500);
 
 /// The devices of a log, as far as they can be used; of one that cannot, why.
 pub(super) type LogDevices<P> = Vec<(Name, Result<Lease<P>, String>)>;
@@ -202,7 +205,7 @@ impl<P: Platform> Node<P> {
         let timer = self.env().timer;
         let work = async {
             // Most of it while clients are served.
-            log.engine().drain().await?;
+            log.engine().drain_to(LAST).await?;
             fronted.hold().await;
             log.rest().await
         };
@@ -217,7 +220,7 @@ impl<P: Platform> Node<P> {
         Err(as_it_was(name, &why))
     }
 
-    /// Returns once nothing is owed for a moment, though clients are served. It may take as long
+    /// Returns once next to nothing is owed, though clients are served. It may take as long
     /// as it likes while the origin takes something.
     async fn empty(
         &self,
@@ -235,7 +238,7 @@ impl<P: Platform> Node<P> {
                 if paused {
                     return pending().await;
                 }
-                let drained = engine.drain();
+                let drained = engine.drain_to(LAST);
                 self.env().timer.timeout(self.stop.get(), drained).await
             };
             let drained = pin!(drained);
