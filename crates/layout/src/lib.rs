@@ -13,7 +13,7 @@
 //!     a single flipped bit in anything encoded here is an error to `decode`
 //!     a version other than [`VERSION`] is refused, never guessed
 //!
-//! The log of write-back (`log_superblock`, `segment`) and its journal have devices of their own.
+//! The log of write-back (`log_superblock`, `segment`, `log_record`, `summary`) and its journal have devices of their own.
 //! What members of arrays carry is `array`.
 //!
 //! Not here: when what is written, and what follows from damage (`cache`, `raid`).
@@ -24,6 +24,7 @@ mod copies;
 mod hints;
 mod journal;
 mod log;
+mod log_record;
 mod log_superblock;
 mod map;
 mod page;
@@ -42,6 +43,10 @@ pub use journal::{
     JournalSuperblock, JournalSuperblockRow, journal_half,
 };
 pub use log::{Change, LogBlock, LogReader};
+pub use log_record::{
+    Became, RECORD_BLOCKS_MAX, RECORD_EXTENTS_MAX, Record, RecordExtent, RecordExtentRow,
+    RecordRow, SEGMENT_BLOCKS, block_crc,
+};
 pub use log_superblock::{
     IDENTITY_BYTES_MAX, LOG_AREA, LOG_SUPERBLOCKS, LOG_VERSIONS, LOG_WITNESS_BYTES, LogSuperblock,
     LogSuperblockRow, log_segments,
@@ -50,10 +55,7 @@ pub use map::{Entry, EntryRow, MapPage, Mask, entries_per_page, is_checksum};
 pub use page::{PageError, PageHeader};
 pub use plan::{Area, BITMAP_BLOCKS, Plan, PlanError, SUPERBLOCK_BLOCKS};
 pub use record::Row;
-pub use segment::{
-    Became, RECORD_BLOCKS_MAX, RECORD_EXTENTS_MAX, Record, RecordExtent, RecordExtentRow,
-    RecordRow, SEGMENT_BLOCKS, Segment, SegmentCopy, SegmentRow, block_crc,
-};
+pub use segment::{Segment, SegmentCopy, SegmentRow};
 pub use signature::{Foreign, PROBE_BYTES, foreign};
 pub use summary::{Summary, SummaryRow, SummaryWriter};
 pub use superblock::{

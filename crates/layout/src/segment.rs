@@ -15,20 +15,12 @@
 //!     of two records with one number the one of the later incarnation holds
 //!     a record at or past the fence of a later incarnation than its own is void
 
-use crate::page::{BODY_BYTES, PageError, PageHeader, kind, open, seal};
+use crate::Uuid;
+use crate::page::{PageError, PageHeader, kind, open, seal};
 use crate::record::record;
-use crate::summary::Summary;
-use crate::{BLOCK_BYTES, BLOCK_SECTORS, Uuid};
+use crate::summary::{SUMMARY_AT, Summary};
 
 const SEGMENT_KIND: u32 = kind(*b"HSSG");
-const RECORD_KIND: u32 = kind(*b"HSRC");
-
-/// Blocks of a segment.
-pub const SEGMENT_BLOCKS: u32 = 256;
-/// Blocks that a record has at most beside its header.
-pub const RECORD_BLOCKS_MAX: u32 = 128;
-/// Extents that a record has at most.
-pub const RECORD_EXTENTS_MAX: u32 = 128;
 
 record! {
     /// What a segment's header has after the header of every block.
@@ -44,35 +36,7 @@ record! {
     }
 }
 
-record! {
-    /// What a record's header has after the header of every block; its extents follow,
-    /// then a CRC32C for each of its blocks.
-    RecordRow, 64 {
-        0 segment: u64, "the number of the segment that it is in";
-        8 interval: u64, "the interval of the volume, between two flushes, that it belongs to";
-        16 done_to: u64, "every record before this number is at the origin, durably";
-        24 fence: u64, "the first number of its incarnation: what earlier ones had from there on is void";
-        32 written_at: u64, "when it was written, in nanoseconds of a clock that all incarnations share";
-        40 log: u32, "the log that it belongs to";
-        44 extents: u16, "extents that follow, at most 128";
-        46 blocks: u16, "blocks after the header, at most 128";
-        48 reserved: u128, "zero";
-    }
-}
-
-record! {
-    /// An extent of a record.
-    RecordExtentRow, 16 {
-        0 block: u64, "the volume's first block";
-        8 count: u32, "how many";
-        12 what: u32, "0: they have data, in order; 1: they are zeroes; 2: they were discarded";
-    }
-}
-
-const HEADER_BYTES_MAX: usize = RecordRow::BYTES
-    + RECORD_EXTENTS_MAX as usize * RecordExtentRow::BYTES
-    + RECORD_BLOCKS_MAX as usize * 4;
-const _: () = assert!(HEADER_BYTES_MAX <= BODY_BYTES);
+const _: () = assert!(SegmentRow::BYTES == SUMMARY_AT);
 
 /// Where one copy of a segment is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -142,173 +106,4 @@ impl Segment {
             summary: summary.transpose()?,
         })
     }
-}
-
-/// What an extent's blocks became.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Became {
-    /// Data, which the record has.
-    Data,
-    /// Zeroes.
-    Zero,
-    /// Of no matter.
-    Discarded,
-}
-
-/// An extent of a record.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RecordExtent {
-    /// The volume's first block.
-    pub block: u64,
-    /// How many; not none.
-    pub count: u32,
-    /// What they became.
-    pub became: Became,
-}
-
-/// The header of a record.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Record {
-    /// Counts the records of the log.
-    pub number: u64,
-    /// The incarnation that wrote it.
-    pub incarnation: u32,
-    /// The number of its segment.
-    pub segment: u64,
-    /// The volume's interval.
-    pub interval: u64,
-    /// Every record before it is at the origin, durably.
-    pub done_to: u64,
-    /// The first number of its incarnation.
-    pub fence: u64,
-    /// When it was written, in nanoseconds of a clock that all incarnations share.
-    pub written_at: u64,
-    /// The log.
-    pub log: u32,
-    /// What became of which blocks; later ones hold.
-    pub extents: Vec<RecordExtent>,
-    /// A CRC32C for each block of data.
-    pub crcs: Vec<u32>,
-}
-
-impl Record {
-    /// Writes it to a block.
-    pub fn encode(&self, pool: Uuid, out: &mut [u8]) {
-        let blocks = data_blocks(&self.extents);
-        assert!(blocks == self.crcs.len() as u64 && blocks <= u64::from(RECORD_BLOCKS_MAX));
-        assert!(self.extents.len() <= RECORD_EXTENTS_MAX as usize);
-        let row = RecordRow {
-            segment: self.segment,
-            interval: self.interval,
-            done_to: self.done_to,
-            fence: self.fence,
-            written_at: self.written_at,
-            log: self.log,
-            extents: self.extents.len() as u16,
-            blocks: self.crcs.len() as u16,
-            reserved: 0,
-        };
-        let body = &mut out[PageHeader::BYTES..];
-        row.encode(body);
-        let mut at = RecordRow::BYTES;
-        for extent in &self.extents {
-            let row = RecordExtentRow {
-                block: extent.block,
-                count: extent.count,
-                what: extent.became as u32,
-            };
-            row.encode(&mut body[at..]);
-            at += RecordExtentRow::BYTES;
-        }
-        for crc in &self.crcs {
-            body[at..at + 4].copy_from_slice(&crc.to_le_bytes());
-            at += 4;
-        }
-        seal(out, RECORD_KIND, pool, self.number, at, self.incarnation);
-    }
-
-    /// Reads a header.
-    pub fn decode(block: &[u8], pool: Uuid) -> Result<Record, PageError> {
-        let (header, body) = open(block, RECORD_KIND, pool)?;
-        let (row, rest) = body
-            .split_at_checked(RecordRow::BYTES)
-            .ok_or(PageError::Nonsense)?;
-        let row = RecordRow::decode(row);
-        let (extents, blocks) = (u32::from(row.extents), u32::from(row.blocks));
-        let extents_bytes = extents as usize * RecordExtentRow::BYTES;
-        let fits = extents <= RECORD_EXTENTS_MAX && blocks <= RECORD_BLOCKS_MAX;
-        if !fits || rest.len() != extents_bytes + 4 * blocks as usize {
-            return Err(PageError::Nonsense);
-        }
-        let (extents, crcs) = rest.split_at(extents_bytes);
-        let extents = extents.chunks_exact(RecordExtentRow::BYTES).map(extent);
-        let extents = extents.collect::<Result<Vec<_>, _>>()?;
-        if data_blocks(&extents) != u64::from(blocks) {
-            return Err(PageError::Nonsense);
-        }
-        let crcs = crcs.chunks_exact(4);
-        Ok(Record {
-            number: header.number,
-            incarnation: header.generation,
-            segment: row.segment,
-            interval: row.interval,
-            done_to: row.done_to,
-            fence: row.fence,
-            written_at: row.written_at,
-            log: row.log,
-            extents,
-            crcs: crcs
-                .map(|c| u32::from_le_bytes(c.try_into().expect("four bytes")))
-                .collect(),
-        })
-    }
-
-    /// Blocks that it takes in its segment, with its header.
-    pub fn blocks(&self) -> u32 {
-        1 + self.crcs.len() as u32
-    }
-
-    /// Whether `data`, which follows it, is its blocks.
-    pub fn has(&self, data: &[u8]) -> bool {
-        let blocks = data.chunks_exact(BLOCK_BYTES).zip(&self.crcs);
-        data.len() == self.crcs.len() * BLOCK_BYTES
-            && blocks.into_iter().all(|(b, crc)| block_crc(b) == *crc)
-    }
-}
-
-fn extent(bytes: &[u8]) -> Result<RecordExtent, PageError> {
-    let row = RecordExtentRow::decode(bytes);
-    RecordExtent::new(row.block, row.count, row.what)
-}
-
-impl RecordExtent {
-    pub(crate) fn new(block: u64, count: u32, what: u32) -> Result<RecordExtent, PageError> {
-        let became = match what {
-            0 => Became::Data,
-            1 => Became::Zero,
-            2 => Became::Discarded,
-            _ => return Err(PageError::Nonsense),
-        };
-        let end = block.checked_add(u64::from(count));
-        // Its sectors have addresses.
-        if count == 0 || end.is_none_or(|end| end > u64::MAX / BLOCK_SECTORS) {
-            return Err(PageError::Nonsense);
-        }
-        Ok(RecordExtent {
-            block,
-            count,
-            became,
-        })
-    }
-}
-
-/// Blocks of data that extents have.
-pub(crate) fn data_blocks(extents: &[RecordExtent]) -> u64 {
-    let data = extents.iter().filter(|e| e.became == Became::Data);
-    data.map(|e| u64::from(e.count)).sum()
-}
-
-/// The checksum that a record has of a block.
-pub fn block_crc(block: &[u8]) -> u32 {
-    crc_fast::crc32_iscsi(block)
 }

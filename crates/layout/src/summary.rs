@@ -11,12 +11,11 @@
 //!
 //! Not here: whether the records were whole on both copies, which `durable_to` says.
 
+use crate::log_record::{
+    RECORD_BLOCKS_MAX, RECORD_EXTENTS_MAX, Record, RecordExtent, SEGMENT_BLOCKS, data_blocks,
+};
 use crate::page::{BODY_BYTES, PageError};
 use crate::record::record;
-use crate::segment::{
-    RECORD_BLOCKS_MAX, RECORD_EXTENTS_MAX, Record, RecordExtent, SEGMENT_BLOCKS, SegmentRow,
-    data_blocks,
-};
 use unsigned_varint::{decode, encode};
 
 record! {
@@ -32,8 +31,10 @@ record! {
     }
 }
 
+/// Where it begins in the body of a header.
+pub(crate) const SUMMARY_AT: usize = 32;
 /// Bytes that the records may have.
-const ROOM: usize = BODY_BYTES - SegmentRow::BYTES - SummaryRow::BYTES;
+const ROOM: usize = BODY_BYTES - SUMMARY_AT - SummaryRow::BYTES;
 
 /// The summary of a segment.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -138,8 +138,8 @@ async fn read_whole<P: Device>(
 }
 
 impl Scan {
-    /// What a copy has at the beginning of a slot. One that does not count tells of numbers
-    /// alone.
+    /// What a copy has at the beginning of a slot. Of one that does not count the number alone
+    /// matters.
     fn header(
         &mut self,
         config: &Config,
