@@ -408,7 +408,7 @@ impl<P: Device> Inner<P> {
 
     /// Why the cleaner cannot go on though the origin may be well: what waits for it would wait
     /// for ever.
-    fn unreadable(&self) -> Option<IoError> {
+    pub(super) fn unreadable(&self) -> Option<IoError> {
         let trouble = self.trouble.borrow();
         let trouble = trouble
             .as_ref()

@@ -290,7 +290,8 @@ impl<P: Device> Inner<P> {
                 return Some(Ok(()));
             }
             let gone = self.copies.are_gone();
-            gone.then(|| Err(self.copies.error()))
+            let error = gone.then(|| self.copies.error());
+            error.or_else(|| self.unreadable()).map(Err)
         };
         self.changed.until_some(drained).await
     }

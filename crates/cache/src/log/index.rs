@@ -52,7 +52,7 @@ impl Index {
         let mut spots = (at..).zip(crcs);
         for extent in extents {
             let blocks = extent.block..extent.block + u64::from(extent.count);
-            self.cut(&blocks);
+            self.cut_zeroes(&blocks);
             match extent.became {
                 Became::Data => {
                     let spots = spots.by_ref().map(|(at, crc)| Spot { at, crc: *crc });
@@ -61,6 +61,7 @@ impl Index {
                         .for_each(|(block, spot)| self.data.insert(block, spot));
                 }
                 Became::Zero | Became::Discarded => {
+                    self.cut_data(&blocks);
                     let cleared = Cleared {
                         end: blocks.end,
                         number,
@@ -112,12 +113,16 @@ impl Index {
         runs
     }
 
-    /// Nothing of `blocks` is in it any more.
-    fn cut(&mut self, blocks: &Range<u64>) {
+    /// None of `blocks` has data any more.
+    fn cut_data(&mut self, blocks: &Range<u64>) {
         let covered = self.data.range(blocks.clone()).map(|(block, _)| block);
         for block in covered.collect::<Vec<_>>() {
             self.data.remove(block);
         }
+    }
+
+    /// None of `blocks` is in a run of zeroes any more.
+    fn cut_zeroes(&mut self, blocks: &Range<u64>) {
         while let Some((start, run)) = self.last_zeroes_before(blocks.end) {
             if run.end <= blocks.start {
                 break;

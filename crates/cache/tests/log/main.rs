@@ -253,6 +253,8 @@ fn writes_fail_once_the_last_copy_cannot_be_read() {
                 "{error}"
             );
         }
+        let drained = timer.timeout(Nanos::from_secs(10), log.drain()).await;
+        drained.expect("it waits for ever").unwrap_err();
         assert_eq!(*rig.reported.lost.borrow(), [0]);
         // Once it is back, so are writes: at the origin.
         rig.control.revive(rig.disks[2]);
