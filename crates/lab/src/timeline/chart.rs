@@ -77,7 +77,7 @@ fn event(stretch: Stretch) -> Option<&'static str> {
         Stretch::Burst => Some("burst"),
         Stretch::Recovery => Some("burst ends"),
         Stretch::Loss => Some("log SSD lost"),
-        Stretch::Restart => Some("restart, both SSDs"),
+        Stretch::Restart => Some("both SSDs"),
         Stretch::Again => None,
         Stretch::Detach => Some("detach"),
         Stretch::WriteThrough => Some("detached"),

@@ -9,7 +9,9 @@ const BURST_TIMES: f64 = 4.0;
 /// Of a burst: until the log slows it down, in seconds, and what it is faster than the origin by
 /// until then.
 const HEAD_S: f64 = 2.0;
-const HEAD_TIMES: f64 = 2.0;
+const HEAD_TIMES: f64 = 1.5;
+/// And once the log has slowed it down for sure.
+const TAIL_S: f64 = 5.0;
 /// Writes that are slowed down go at the origin's speed, within a factor.
 const PACED_TIMES: f64 = 1.3;
 
@@ -86,7 +88,7 @@ fn missing(timeline: &Timeline) -> Option<String> {
         (writes / count, origin / count)
     };
     let (head, _) = mean(burst.from_s, burst.from_s + HEAD_S);
-    let (paced, takes) = mean((burst.from_s + burst.to_s) / 2.0, burst.to_s);
+    let (paced, takes) = mean(burst.to_s - TAIL_S, burst.to_s);
     let near = |rate: f64, other: f64| rate < PACED_TIMES * other && other < PACED_TIMES * rate;
     let shown = [
         (

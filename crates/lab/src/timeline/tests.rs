@@ -38,7 +38,7 @@ fn a_write_back_volume_keeps_its_promises_over_time() {
 
 #[test]
 fn canary_a_write_that_the_origin_loses_is_found() {
-    let timeline = run_dropping(1, Some(400)).unwrap();
+    let timeline = run_dropping(1, Some(10_000)).unwrap();
     assert!(timeline.lost_blocks > 0, "{timeline:#?}");
     assert!(!timeline.violations.is_empty());
 }
