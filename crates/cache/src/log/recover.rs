@@ -6,9 +6,9 @@
 
 use super::copies::{Area, Copies};
 use super::journal::Journal;
-use super::scan::{Scan, scan};
+use super::scan::{Found, Scan, scan};
 use super::stage::Stage;
-use super::state::{Cursor, Flight, Live, SEGMENTS_MIN, State};
+use super::state::{Cursor, Live, SEGMENTS_MIN, State};
 use super::{Config, Inner, Members, WriteBack, clean};
 use block::{BoxDevice, Device, Env, IoError, IoResult, Kind, Nanos, Sectors};
 use layout::{BLOCK_BYTES, BLOCK_SECTORS, SEGMENT_BLOCKS, SummaryWriter};
@@ -200,15 +200,12 @@ fn state(scan: &Scan, slots: u32, max_lag: Nanos) -> State {
         }
         state.interval = state.interval.max(record.interval + 1);
         state.next = number + 1;
-        state.flights.push_back(Flight {
-            extents: record.extents.clone(),
-            crcs: record.crcs.clone(),
-            at: found.slot * SEGMENT_BLOCKS + found.offset + 1,
-            forced: false,
-            ended: None,
-        });
-        state.end(*number, 2);
     }
+    let data_at = |found: &Found| found.slot * SEGMENT_BLOCKS + found.offset + 1;
+    let records = scan.records.values();
+    let records = records.map(|found| (&found.record, data_at(found)));
+    state.index.fill(records);
+    state.completed_to = state.next;
     state.fence = state.next;
     let live: BTreeSet<u32> = state.segments.iter().map(|live| live.slot).collect();
     state.free = (0..slots).filter(|slot| !live.contains(slot)).collect();
