@@ -183,6 +183,13 @@ fn what_follows_a_segment_that_has_a_summary_is_not_overlooked() {
 fn nor_is_it_if_a_copy_that_was_away_has_the_summary() {
     run(|rig| async move {
         turned(&rig).await;
+        // In a slot that is not used again soon.
+        let at = Lba(u64::from(SEGMENT_BLOCKS) * 8);
+        let header = rig.local.env().pool.get(BLOCK_BYTES).await;
+        let (header, read) = rig.leaf(1).read(at, header).await;
+        read.unwrap();
+        put(&rig, 0, 5, 0, &header).await;
+        wipe(&rig, 0, 1, 0).await;
         wipe(&rig, 1, 1, 0).await;
         rig.open(2, without(&rig, 0)).await.unwrap().close().await;
         let log = rig.open(3, untrusted(&rig, 0)).await.unwrap();
