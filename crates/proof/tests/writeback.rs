@@ -33,6 +33,14 @@ fn what_was_acknowledged_survives_without_order_and_the_origin_lacks_no_more_tha
     campaign(Cleaning::Coalesced);
 }
 
+/// One copy was lost, which was not known durably yet, and the other was missing at the next
+/// start: the journal had a record that the first had lost with its cache.
+#[test]
+fn a_journal_is_never_ahead_of_a_copy_that_is_trusted() {
+    let report = run(&Case::new(21_010_578, Cleaning::Journaled));
+    assert_eq!(report.violation, None);
+}
+
 #[test]
 fn a_seed_is_a_case() {
     for (seed, cleaning) in [3, 17, 29].into_iter().zip(Cleaning::ALL) {

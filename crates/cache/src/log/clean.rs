@@ -135,6 +135,8 @@ impl<P: Device> Inner<P> {
             self.flush_log().await?;
         }
         assert!(self.state.borrow().durable_to >= to);
+        // One that is lost may not have it, and is trusted until then.
+        self.copies.losses_durable().await;
         if !load.committed {
             match self.commit(load).await? {
                 Journaled::Committed => load.committed = true,
