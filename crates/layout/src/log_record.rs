@@ -148,7 +148,6 @@ impl Record {
         if data_blocks(&extents) != u64::from(blocks) {
             return Err(PageError::Nonsense);
         }
-        let crcs = crcs.chunks_exact(4);
         Ok(Record {
             number: header.number,
             incarnation: header.generation,
@@ -159,9 +158,7 @@ impl Record {
             written_at: row.written_at,
             log: row.log,
             extents,
-            crcs: crcs
-                .map(|c| u32::from_le_bytes(c.try_into().expect("four bytes")))
-                .collect(),
+            crcs: crcs_of(crcs),
         })
     }
 
@@ -202,6 +199,13 @@ impl RecordExtent {
             became,
         })
     }
+}
+
+/// Checksums of blocks, four bytes each.
+pub(crate) fn crcs_of(bytes: &[u8]) -> Vec<u32> {
+    let crcs = bytes.chunks_exact(4);
+    crcs.map(|crc| u32::from_le_bytes(crc.try_into().expect("four bytes")))
+        .collect()
 }
 
 /// Blocks of data that extents have.

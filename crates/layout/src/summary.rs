@@ -12,7 +12,8 @@
 //! Not here: whether the records were whole on both copies, which `durable_to` says.
 
 use crate::log_record::{
-    RECORD_BLOCKS_MAX, RECORD_EXTENTS_MAX, Record, RecordExtent, SEGMENT_BLOCKS, data_blocks,
+    RECORD_BLOCKS_MAX, RECORD_EXTENTS_MAX, Record, RecordExtent, SEGMENT_BLOCKS, crcs_of,
+    data_blocks,
 };
 use crate::page::{BODY_BYTES, PageError};
 use crate::record::record;
@@ -198,7 +199,6 @@ impl Summary {
                 .split_at_checked(4 * blocks as usize)
                 .ok_or(PageError::Nonsense)?;
             rest = after;
-            let crcs = crcs.chunks_exact(4);
             let record = Record {
                 number,
                 incarnation: last.incarnation,
@@ -209,9 +209,7 @@ impl Summary {
                 written_at: last.written_at,
                 log,
                 extents,
-                crcs: crcs
-                    .map(|c| u32::from_le_bytes(c.try_into().expect("four bytes")))
-                    .collect(),
+                crcs: crcs_of(crcs),
             };
             let end = at.checked_add(record.blocks());
             let end = end.filter(|end| *end <= SEGMENT_BLOCKS && at > 0);

@@ -29,9 +29,10 @@ use std::rc::Rc;
 
 /// After an error of the origin, at first and at most.
 const BACKOFF: [Nanos; 2] = [Nanos::from_secs(1), Nanos::from_secs(60)];
-/// Writes that are at the origin at once: beside clients that read from it, and alone, where a disk
-/// orders them.
-const DEPTH: [usize; 2] = [4, 16];
+/// Writes that are at the origin at once beside clients that read from it.
+const DEPTH_BESIDE: usize = 4;
+/// And alone, where a disk orders them.
+const DEPTH_ALONE: usize = 16;
 
 pub(super) async fn run<P: Device>(log: Rc<Inner<P>>) {
     let mut backoff = BACKOFF[0];
@@ -202,7 +203,10 @@ impl<P: Device> Inner<P> {
     /// The next runs of a load, at once.
     async fn carry_some(&self, load: &mut Load) -> IoResult {
         let begun = self.env.timer.now();
-        let depth = DEPTH[usize::from(!self.gives_way())];
+        let depth = match self.gives_way() {
+            true => DEPTH_BESIDE,
+            false => DEPTH_ALONE,
+        };
         let next = depth.min(load.left.len());
         let runs: Vec<_> = load.left.drain(..next).collect();
         let works = runs

@@ -86,10 +86,13 @@ impl<P: Device> Copies<P> {
     }
 
     /// Those that are there, the ones that take part first.
-    pub(super) fn readable(&self) -> impl Iterator<Item = usize> {
-        let there = |copy: &usize| self.areas[*copy].is_some();
-        let lost = (0..2).filter(|copy| !self.online[*copy].get());
-        self.online().chain(lost).filter(there)
+    pub(super) fn readable(&self) -> [Option<usize>; 2] {
+        let order = if self.online[0].get() || !self.online[1].get() {
+            [0, 1]
+        } else {
+            [1, 0]
+        };
+        order.map(|copy| self.areas[copy].is_some().then_some(copy))
     }
 
     /// Whether writes may be acknowledged that the log alone has.

@@ -77,8 +77,8 @@ impl<P: Device> Inner<P> {
 
     async fn read_log(&self, run: Range<u64>, spots: &[Spot], mut part: Buf) -> (Buf, IoResult) {
         // One may be lost meanwhile, and is not to be tried twice.
-        let copies: Vec<usize> = self.copies.readable().collect();
-        for copy in copies {
+        let copies = self.copies.readable();
+        for copy in copies.into_iter().flatten() {
             let (buf, read) = self.copies.read(copy, spots[0].at, part).await;
             part = buf;
             let blocks = || part.chunks(BLOCK_BYTES).zip(spots);

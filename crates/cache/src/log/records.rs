@@ -29,8 +29,7 @@ impl<P: Device> Inner<P> {
         let first = slot * SEGMENT_BLOCKS;
         let mut found = Vec::new();
         // One may be lost meanwhile, and is not to be tried twice.
-        let mut copies = self.copies.readable();
-        let copies = [copies.next(), copies.next()];
+        let copies = self.copies.readable();
         let data = self.memory((used - from) as usize * BLOCK_BYTES).await;
         let mut data = self.read_area(copies[0], first + from, data).await;
         while cursor.number < limit && cursor.offset < used {

@@ -187,10 +187,7 @@ fn state(scan: &Scan, slots: u32, max_lag: Nanos) -> State {
                 used: found.offset,
                 readers: 0,
             });
-            let summary = SummaryWriter::new(record.segment, *number, found.offset);
-            state.summary = Some(summary);
         }
-        state.summary.as_mut().expect("it is begun").push(record);
         if *number == scan.done_to {
             (state.cursor.segment, state.cursor.offset) = (record.segment, found.offset);
         }
@@ -201,6 +198,10 @@ fn state(scan: &Scan, slots: u32, max_lag: Nanos) -> State {
         state.interval = state.interval.max(record.interval + 1);
         state.next = number + 1;
     }
+    if let Some(last) = state.segments.back() {
+        let records = scan.records.range(last.first..);
+        state.summary = Some(summary(records.map(|(_, found)| found)));
+    }
     let data_at = |found: &Found| found.slot * SEGMENT_BLOCKS + found.offset + 1;
     let records = scan.records.values();
     let records = records.map(|found| (&found.record, data_at(found)));
@@ -210,6 +211,15 @@ fn state(scan: &Scan, slots: u32, max_lag: Nanos) -> State {
     let live: BTreeSet<u32> = state.segments.iter().map(|live| live.slot).collect();
     state.free = (0..slots).filter(|slot| !live.contains(slot)).collect();
     state
+}
+
+/// The summary of a segment that is to be filled further, which has these records.
+fn summary<'a>(records: impl Iterator<Item = &'a Found> + Clone) -> SummaryWriter {
+    let first = records.clone().next().expect("a live segment has one");
+    let (segment, number) = (first.record.segment, first.record.number);
+    let mut summary = SummaryWriter::new(segment, number, first.offset);
+    records.for_each(|found| summary.push(&found.record));
+    summary
 }
 
 impl<P: Device> Inner<P> {

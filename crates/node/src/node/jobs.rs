@@ -68,7 +68,6 @@ impl<P: Platform> Node<P> {
             }
             if detaching.paused.get() {
                 seen.job.state = JobState::Paused;
-                seen.job.left_s = None;
             }
             seen
         });
@@ -82,11 +81,11 @@ impl<P: Platform> Node<P> {
     }
 
     /// What a job does that gives up a log.
-    fn detaching(&self, name: &JobName) -> Option<(Name, Rc<Detaching>)> {
+    fn detaching(&self, name: &JobName) -> Option<Rc<Detaching>> {
         let detaching = self.detaching.borrow();
         let mut all = detaching.iter().filter(|_| name.kind == JobKind::Detach);
-        let (of, found) = all.find(|(of, _)| of.as_str() == name.of)?;
-        Some((of.clone(), found.clone()))
+        let (_, found) = all.find(|(of, _)| of.as_str() == name.of)?;
+        Some(found.clone())
     }
 
     /// Looks at what goes on, and at what came of what does no more.
@@ -195,7 +194,7 @@ impl<P: Platform> Node<P> {
         if !self.jobs.borrow().running.contains_key(&name) {
             return Err(ended(&name));
         }
-        let Some((_, detaching)) = self.detaching(&name) else {
+        let Some(detaching) = self.detaching(&name) else {
             return Err(format!(
                 "job {name} is not paused: only one that gives up a log is"
             ));
@@ -257,7 +256,7 @@ impl<P: Platform> Node<P> {
                 ));
             }
             JobKind::Detach => {
-                if let Some((_, detaching)) = self.detaching(name) {
+                if let Some(detaching) = self.detaching(name) {
                     detaching.cancel();
                 }
             }
