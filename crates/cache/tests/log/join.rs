@@ -1,46 +1,12 @@
 //! Writes that wait join one record: what that saves, and what it must not change.
 
-use super::rig::{Leaf, config, run};
-use block::{Buf, Content, Device, Extent, Fua, Geometry, IoResult, Lba, Nanos, Shared};
-use cache::log::{Area, Config, WriteBack};
+use super::rig::{Tapped, config, run};
+use block::{Device, Fua, Lba, Nanos};
+use cache::log::{Config, WriteBack};
 use futures_util::future::join_all;
 use layout::BLOCK_BYTES;
 use std::cell::Cell;
 use std::rc::Rc;
-
-/// A device, and the bytes that were written to it.
-struct Counted(Leaf, Rc<Cell<u64>>);
-
-impl Device for Counted {
-    fn geometry(&self) -> &Geometry {
-        self.0.geometry()
-    }
-
-    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
-        self.0.read(at, buf).await
-    }
-
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
-        self.1.set(self.1.get() + data.len() as u64);
-        self.0.write(at, data, fua).await
-    }
-
-    async fn zero(&self, extent: Extent) -> IoResult {
-        self.0.zero(extent).await
-    }
-
-    async fn flush(&self) -> IoResult {
-        self.0.flush().await
-    }
-
-    async fn discard(&self, extent: Extent) -> IoResult {
-        self.0.discard(extent).await
-    }
-
-    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
-        self.0.extents(extent, out).await
-    }
-}
 
 /// Blocks that each measurement writes: less than half of the log, so that nothing is paced.
 const BLOCKS: u64 = 640;
@@ -55,24 +21,18 @@ fn bytes_a_byte(clients: u64) -> f64 {
         let found = out.clone();
         async move {
             let written: Rc<Cell<u64>> = Rc::default();
-            let area = |copy: usize, domain: &str| {
-                let whole = rig.area(copy, domain);
-                Some(Area {
-                    device: Counted(whole.device, written.clone()),
-                    base: whole.base,
-                    segments: SEGMENTS,
-                    member: whole.member,
-                    domain: whole.domain,
-                    trusted: true,
-                })
+            let tapped = |leaf| Tapped {
+                leaf,
+                written: written.clone(),
+                unreadable: None,
             };
+            let areas = rig.areas(SEGMENTS, tapped);
             let config = Config {
                 max_lag: Nanos::from_secs(3600),
                 clean_after: Nanos::ZERO,
                 ..config(1)
             };
             let origin = block::BoxDevice::new(rig.leaf(0));
-            let areas = [area(0, "pcie0"), area(1, "pcie1")];
             let env = rig.local.env();
             let members = rig.reported.clone();
             let log = WriteBack::open(config, env, members, areas, None, origin);

@@ -1,8 +1,8 @@
 //! One shard in a world of an origin, the two devices of a log, a journal and a witness.
 
 use block::{
-    BoxDevice, Device, Geometry, IoError, IoResult, Kind, Lba, Nanos, Sectors, ShardId, Shared,
-    TargetId,
+    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos,
+    Sectors, ShardId, Shared, TargetId,
 };
 use cache::log::{Area, Cleaning, Config, Journal, Members, WriteBack};
 use layout::Uuid;
@@ -136,6 +136,21 @@ impl Rig {
         [Some(self.area(0, "pcie0")), Some(self.area(1, "pcie1"))]
     }
 
+    /// Both areas with so many segments, on what `device` makes of their disks.
+    pub fn areas<D>(&self, segments: u32, device: impl Fn(Leaf) -> D) -> [Option<Area<D>>; 2] {
+        self.both().map(|area| {
+            let area = area.expect("both are there");
+            Some(Area {
+                device: device(area.device),
+                base: area.base,
+                segments,
+                member: area.member,
+                domain: area.domain,
+                trusted: area.trusted,
+            })
+        })
+    }
+
     pub async fn open(
         &self,
         incarnation: u32,
@@ -185,5 +200,47 @@ impl Rig {
 
     pub fn now(&self) -> Nanos {
         self.local.env().timer.now()
+    }
+}
+
+/// A disk, the bytes that were written to it, and where it cannot be read.
+pub struct Tapped {
+    pub leaf: Leaf,
+    pub written: Rc<Cell<u64>>,
+    pub unreadable: Option<Lba>,
+}
+
+impl Device for Tapped {
+    fn geometry(&self) -> &Geometry {
+        self.leaf.geometry()
+    }
+
+    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
+        if self.unreadable == Some(at) {
+            let error = IoError::new(Kind::Media, "an unreadable sector");
+            return (buf, Err(error));
+        }
+        self.leaf.read(at, buf).await
+    }
+
+    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+        self.written.set(self.written.get() + data.len() as u64);
+        self.leaf.write(at, data, fua).await
+    }
+
+    async fn zero(&self, extent: Extent) -> IoResult {
+        self.leaf.zero(extent).await
+    }
+
+    async fn flush(&self) -> IoResult {
+        self.leaf.flush().await
+    }
+
+    async fn discard(&self, extent: Extent) -> IoResult {
+        self.leaf.discard(extent).await
+    }
+
+    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        self.leaf.extents(extent, out).await
     }
 }

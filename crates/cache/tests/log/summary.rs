@@ -1,15 +1,15 @@
 //! Openings from summaries: what they save, and that no later record is overlooked for them.
 
-use crate::rig::{Leaf, Rig, config, run};
-use block::{
-    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos,
-    Shared,
-};
+use crate::rig::{Leaf, Rig, Tapped, config, run};
+use block::{BoxDevice, Device, Fua, Lba, Nanos};
 use cache::log::{Area, WriteBack};
 use layout::{BLOCK_BYTES, SEGMENT_BLOCKS, Segment, SegmentCopy, Uuid};
+use std::rc::Rc;
 
 /// Two records of so many blocks are in a segment.
 const BLOCKS: u64 = 100;
+/// Room for all of it below a half, where nothing presses.
+const SEGMENTS: u32 = 16;
 /// Where the first of them begins in the first segment, after its fence.
 const FIRST: u32 = 2;
 
@@ -32,13 +32,8 @@ async fn wipe(rig: &Rig, copy: usize, slot: u32, block: u32) {
     put(rig, copy, slot, block, &[0; BLOCK_BYTES]).await;
 }
 
-/// With room for all of it below a half, where nothing presses.
 fn both(rig: &Rig) -> [Option<Area<Leaf>>; 2] {
-    let area = |copy, domain| Area {
-        segments: 16,
-        ..rig.area(copy, domain)
-    };
-    [Some(area(0, "pcie0")), Some(area(1, "pcie1"))]
+    rig.areas(SEGMENTS, |leaf| leaf)
 }
 
 fn without(rig: &Rig, copy: usize) -> [Option<Area<Leaf>>; 2] {
@@ -203,59 +198,17 @@ fn nor_is_it_if_a_copy_that_was_away_has_the_summary() {
     });
 }
 
-/// A device that cannot read the header of its second segment.
-struct Spoiled(Leaf);
-
-impl Device for Spoiled {
-    fn geometry(&self) -> &Geometry {
-        self.0.geometry()
-    }
-
-    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
-        if at == Lba(u64::from(SEGMENT_BLOCKS) * 8) {
-            let error = IoError::new(Kind::Media, "an unreadable sector");
-            return (buf, Err(error));
-        }
-        self.0.read(at, buf).await
-    }
-
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
-        self.0.write(at, data, fua).await
-    }
-
-    async fn zero(&self, extent: Extent) -> IoResult {
-        self.0.zero(extent).await
-    }
-
-    async fn flush(&self) -> IoResult {
-        self.0.flush().await
-    }
-
-    async fn discard(&self, extent: Extent) -> IoResult {
-        self.0.discard(extent).await
-    }
-
-    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
-        self.0.extents(extent, out).await
-    }
-}
-
 #[test]
 fn nor_is_it_if_a_copy_could_not_read_the_summary_for_once() {
     run(|rig| async move {
         turned(&rig).await;
         wipe(&rig, 1, 1, 0).await;
-        let areas = both(&rig).map(|area| {
-            let area = area.unwrap();
-            Some(Area {
-                device: Spoiled(area.device),
-                base: area.base,
-                segments: area.segments,
-                member: area.member,
-                domain: area.domain,
-                trusted: area.trusted,
-            })
-        });
+        let spoiled = |leaf| Tapped {
+            leaf,
+            written: Rc::default(),
+            unreadable: Some(Lba(u64::from(SEGMENT_BLOCKS) * 8)),
+        };
+        let areas = rig.areas(SEGMENTS, spoiled);
         let (env, origin) = (rig.local.env(), BoxDevice::new(rig.leaf(0)));
         let log = WriteBack::open(config(2), env, rig.reported.clone(), areas, None, origin);
         let log = log.await.unwrap();

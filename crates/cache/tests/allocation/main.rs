@@ -1,4 +1,6 @@
-//! What a hit and a pool cost in memory, counted by the allocator.
+//! What a hit, a pool and a log cost in memory, counted by the allocator.
+
+mod log;
 
 use block::{
     BoxDevice, Buf, Content, Device, Env, Executor, Extent, Fua, Geometry, IoResult, Lba, Nanos,
@@ -68,29 +70,35 @@ impl Still {
     }
 }
 
-/// Reads as zeroes, and as any disk does makes its caller wait.
-struct Zeroes(Geometry);
+/// Reads as zeroes, and may make its caller wait, as any disk does.
+struct Zeroes {
+    geometry: Geometry,
+    waits: bool,
+}
 
-async fn wait_once() {
-    let mut waited = false;
-    poll_fn(|_| match std::mem::replace(&mut waited, true) {
-        true => Poll::Ready(()),
-        false => Poll::Pending,
-    })
-    .await;
+impl Zeroes {
+    /// Once.
+    async fn wait(&self) {
+        let mut waited = !self.waits;
+        poll_fn(|_| match std::mem::replace(&mut waited, true) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
+    }
 }
 
 impl Device for Zeroes {
     fn geometry(&self) -> &Geometry {
-        &self.0
+        &self.geometry
     }
     async fn read(&self, _: Lba, mut buf: Buf) -> (Buf, IoResult) {
-        wait_once().await;
+        self.wait().await;
         buf.fill(0);
         (buf, Ok(()))
     }
     async fn write(&self, _: Lba, _: Shared, _: Fua) -> IoResult {
-        wait_once().await;
+        self.wait().await;
         Ok(())
     }
     async fn zero(&self, _: Extent) -> IoResult {
@@ -109,20 +117,21 @@ impl Device for Zeroes {
 }
 
 fn zeroes(gib: u64) -> Zeroes {
-    Zeroes(Geometry::new(
-        "zeroes",
-        Sectors::from_mib(gib << 10),
-        Sectors(1),
-    ))
+    let sectors = Sectors::from_mib(gib << 10);
+    Zeroes {
+        geometry: Geometry::new("zeroes", sectors, Sectors(1)),
+        waits: true,
+    }
 }
 
 fn finish<T>(work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
-    loop {
+    for _ in 0..1_000_000 {
         if let Poll::Ready(done) = work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             return done;
         }
     }
+    panic!("it waits for something")
 }
 
 fn cache(policy: &str, config: Config) -> (Cache<Zeroes>, Rc<Still>, Pool) {
