@@ -9,7 +9,7 @@
 //!
 //! Invariant: a summary with records has all that its segment got since `offset`.
 //!
-//! Not here: whether the records were whole on both copies, which `durable_to` says.
+//! Not here: whether the copies have the records whole, which `durable_to` says.
 
 use crate::log_record::{
     RECORD_BLOCKS_MAX, RECORD_EXTENTS_MAX, Record, RecordExtent, SEGMENT_BLOCKS, crcs_of,
@@ -24,7 +24,7 @@ record! {
     SummaryRow, 48 {
         0 segment: u64, "the number of the segment before, which the summary is of";
         8 first: u64, "the number of the first record that it has";
-        16 durable_to: u64, "every record before this number was durable on both copies when the header was written; 0 without one of them";
+        16 durable_to: u64, "every record before this number was durable when the header was written, on each copy that was trusted";
         24 done_to: u64, "every record before this number was at the origin then, durably";
         32 offset: u32, "the block of the segment that the first record begins at";
         36 records: u32, "how many records follow; 0 also if there is no room for all";
@@ -42,7 +42,7 @@ const ROOM: usize = BODY_BYTES - SUMMARY_AT - SummaryRow::BYTES;
 pub struct Summary {
     /// The number of the segment.
     pub segment: u64,
-    /// Every record of the log before this number was durable on both copies.
+    /// Every record of the log before this number was durable on each copy that was trusted.
     pub durable_to: u64,
     /// And before this one at the origin, durably.
     pub done_to: u64,

@@ -239,13 +239,8 @@ impl<P: Device> Inner<P> {
             state.turning = true;
             let number = state.next_segment;
             state.next_segment += 1;
-            // What one copy has counts for nothing at an opening that has both.
-            let durable_to = match self.copies.are_both() {
-                true => state.durable_to,
-                false => 0,
-            };
             let full = state.summary.take();
-            let full = full.map(|summary| summary.finish(durable_to, state.done_to));
+            let full = full.map(|summary| summary.finish(state.durable_to, state.done_to));
             let most = (self.copies.segments() / UNFLUSHED_PART).min(UNFLUSHED_MAX);
             (
                 self.segment(number, slot, full),

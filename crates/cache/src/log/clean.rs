@@ -136,8 +136,6 @@ impl<P: Device> Inner<P> {
             self.flush_log().await?;
         }
         assert!(self.state.borrow().durable_to >= to);
-        // One that is lost may not have it, and is trusted until then.
-        self.copies.losses_durable().await;
         if !load.committed {
             match self.commit(load).await? {
                 Journaled::Committed => load.committed = true,
@@ -275,8 +273,6 @@ impl<P: Device> Inner<P> {
         if self.state.borrow().durable_to <= number {
             self.flush_log().await?;
         }
-        // Whoever trusted a lost copy would carry out again what is done.
-        self.copies.losses_durable().await;
         match self.copies.are_gone() {
             true => Err(self.copies.error()),
             false => Ok(()),

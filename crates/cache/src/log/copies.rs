@@ -1,9 +1,10 @@
 //! The two copies of a log: writes to both, and what follows from the loss of one.
 //!
-//! A copy that fails at anything but a read is lost until the next opening. Nothing is
-//! acknowledged after that, nor is it done with, before [`Members`] has it durably, so
-//! that no later incarnation trusts what the copy holds. The last copy is never reported
-//! lost: what is owed is there alone.
+//! A copy that fails at anything but a read is lost until the next opening. No write or flush
+//! ends after that before [`Members`] has it durably, so that no later incarnation trusts what
+//! the copy holds. The last copy is never reported lost: what is owed is there alone.
+//!
+//! Invariant: a write or a flush has ended ⟹ each copy that a later incarnation trusts has it
 
 use super::stage::{Stage, Stages};
 use block::{Buf, Device, Env, Fua, IoError, IoResult, Kind, Lba, Nanos, Sectors, Shared, Signal};
@@ -129,28 +130,32 @@ impl<P: Device> Copies<P> {
         }
     }
 
-    /// Writes the same to all copies; how many have it.
-    pub(super) async fn write(&self, at: u32, data: Shared, fua: Fua) -> usize {
+    /// Does the same with each copy that takes part; how many have it.
+    async fn each(&self, between: Stage, work: impl AsyncFn(&P, usize) -> IoResult) -> usize {
         let done = Cell::new(0);
         let one = async |copy: usize| {
-            if !self.online[copy].get() {
-                return;
+            if self.online[copy].get() {
+                match work(&self.area(copy).device, copy).await {
+                    Ok(()) if self.online[copy].get() => done.set(done.get() + 1),
+                    Ok(()) => {}
+                    Err(_) => self.lose(copy).await,
+                }
             }
-            let device = &self.area(copy).device;
-            let written = device.write(self.lba(copy, at), data.clone(), fua).await;
-            match written {
-                Ok(()) if self.online[copy].get() => done.set(done.get() + 1),
-                Ok(()) => {}
-                Err(_) => self.lose(copy).await,
-            }
-        };
-        let between = async |copy: usize| {
-            one(copy).await;
             let other = self.online[1 - copy].get();
-            (done.get() == 1 && other).then(|| self.stages.enter(Stage::BetweenCopies))
+            (done.get() == 1 && other).then(|| self.stages.enter(between))
         };
-        let _ = join(between(0), between(1)).await;
+        let _ = join(one(0), one(1)).await;
+        self.losses_durable().await;
         done.get()
+    }
+
+    /// Writes the same to all copies; how many have it.
+    pub(super) async fn write(&self, at: u32, data: Shared, fua: Fua) -> usize {
+        let write = async |device: &P, copy: usize| {
+            let at = self.lba(copy, at);
+            device.write(at, data.clone(), fua).await
+        };
+        self.each(Stage::BetweenCopies, write).await
     }
 
     /// Writes to one copy, which has to be online.
@@ -165,26 +170,16 @@ impl<P: Device> Copies<P> {
     /// Flushes all copies; fails if none is left.
     pub(super) async fn flush(&self) -> IoResult {
         let _under = self.stages.enter(Stage::Flush);
-        let flushed = Cell::new(0);
-        let one = async |copy: usize| {
-            if self.online[copy].get() {
-                match self.area(copy).device.flush().await {
-                    Ok(()) => flushed.set(flushed.get() + 1),
-                    Err(_) => self.lose(copy).await,
-                }
-            }
-            let first = flushed.get() == 1 && self.online[1 - copy].get();
-            first.then(|| self.stages.enter(Stage::BetweenFlushes))
-        };
-        let _ = join(one(0), one(1)).await;
+        let flush = async |device: &P, _| device.flush().await;
+        self.each(Stage::BetweenFlushes, flush).await;
         match self.are_gone() {
             true => Err(self.error()),
             false => Ok(()),
         }
     }
 
-    /// It takes no part any more; returns when that is known durably.
-    pub(super) async fn lose(&self, copy: usize) {
+    /// It takes no part any more; the first that finds it lost has that made durable.
+    async fn lose(&self, copy: usize) {
         if self.online[copy].replace(false) && !self.are_gone() {
             let _under = self.stages.enter(Stage::Loss);
             self.reporting.set(self.reporting.get() + 1);
@@ -196,11 +191,10 @@ impl<P: Device> Copies<P> {
             self.reporting.set(self.reporting.get() - 1);
         }
         self.changed.notify();
-        self.losses_durable().await;
     }
 
     /// Waits until each loss is known durably.
-    pub(super) async fn losses_durable(&self) {
+    async fn losses_durable(&self) {
         self.changed
             .until_some(|| self.are_losses_durable().then_some(()))
             .await;

@@ -1,13 +1,13 @@
 //! What both copies of a log hold.
 //!
 //! The log is the union of both copies' records from the greatest `done_to` on, up to the
-//! first number that neither has. Headers of segments say what was durable on both copies, and
-//! what the segment before has: of that nothing more is read. The rest is read whole, of both
+//! first number that neither has. Headers of segments say what was durable, and what the
+//! segment before has: of that nothing more is read. The rest is read whole, of both
 //! copies, and verified.
 //!
 //! Invariants:
-//!     a record is taken from a summary ⟹ it was durable on both copies, and each that is there
-//!                                        is trusted
+//!     a record is taken from a summary ⟹ it was durable on each copy that was trusted, and each
+//!                                        that is there is
 //!     a record is taken from its segment ⟹ a copy has it whole
 //!     a header with a later number is on a copy that is there ⟹ no incarnation adds to a segment
 //!
@@ -180,7 +180,7 @@ impl Scan {
         }
     }
 
-    /// Takes what summaries say of segments that are durable on both copies; which.
+    /// Takes what summaries say of segments that are durable; which.
     fn summaries(&mut self, config: &Config) -> BTreeSet<u64> {
         let headers = self.segments.values_mut();
         let summaries = headers.filter_map(|found| found.header.summary.take());

@@ -132,6 +132,8 @@ fn without_one_copy_writes_are_answered_by_the_origin_and_the_loss_is_durable_fi
         let write = log.write(Lba(8), rig.data(1, 2).await, Fua::No);
         let answered = timer.timeout(Nanos::from_secs(5), write).await;
         assert!(answered.is_none(), "before the loss was durable");
+        // The lost copy is trusted until then, and may not have it.
+        rig.expect(&rig.leaf(0), 0, 1, 0).await;
         rig.reported.stuck.set(false);
         log.write(Lba(16), rig.data(1, 3).await, Fua::No)
             .await
