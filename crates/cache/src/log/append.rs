@@ -17,17 +17,18 @@ use super::pace::seconds;
 use super::stage::Stage;
 use super::state::{Flight, RESERVE};
 use block::{Buf, Device, Extent, Fua, IoError, IoResult, Kind, Nanos, Shared};
-use futures_util::future::join;
+use futures_util::future::{Either, join, select};
 use layout::{
     BLOCK_BYTES, Became, RECORD_BLOCKS_MAX, Record, RecordExtent, SEGMENT_BLOCKS, Segment,
     SegmentCopy, Summary, SummaryWriter, block_crc,
 };
+use std::pin::pin;
 use std::rc::Rc;
 
-/// Segments that get no flush at most: a part of the log, and 256 MiB. An opening reads them
+/// Segments that get no flush at most: a part of the log, and 64 MiB. An opening reads them
 /// whole.
 const UNFLUSHED_PART: u32 = 4;
-const UNFLUSHED_MAX: u32 = 256;
+const UNFLUSHED_MAX: u32 = 64;
 
 /// Where a write goes.
 enum Room {
@@ -110,8 +111,15 @@ impl<P: Device> Inner<P> {
         let (now, fullness) = (self.env.timer.now(), self.fullness());
         let retiring = self.retiring.get();
         let turn = self.pace.borrow_mut().turn(now, fullness, retiring, blocks);
-        if turn > now {
-            self.env.timer.sleep(turn - now).await;
+        let Some(turn) = turn else {
+            return;
+        };
+        let joins = || self.pace.borrow().joins(turn).then_some(());
+        let wait = pin!(self.env.timer.sleep(turn.at - now));
+        let joined = pin!(self.turns.until_some(joins));
+        if let Either::Left(_) = select(wait, joined).await {
+            self.pace.borrow_mut().goes_on(turn);
+            self.turns.notify();
         }
     }
 

@@ -111,6 +111,8 @@ struct Inner<P> {
     changed: Rc<Signal>,
     stages: Rc<Stages>,
     pace: RefCell<Pace>,
+    /// Wakes writes that wait for their turn.
+    turns: Signal,
     /// When a client's read from the origin last ended.
     read_at: Cell<Option<Nanos>>,
     /// Writes that wait for the cleaner.

@@ -11,6 +11,9 @@
 //! `dmu_tx.c`). Writes that come faster than the origin takes them settle at x = 3/4, where
 //! they go at its rate.
 //!
+//! Writes that wait go on with the first of them, if their turns come soon after: a log that
+//! carries one interval after the other has more of them in one, as nobody flushes between them.
+//!
 //! While a log is to get empty, writes have a quarter of the rate, however full it is.
 //!
 //! Invariant: a write waits `WAIT_MAX` at most, if no limit stops it.
@@ -23,6 +26,9 @@ pub(super) const HALF: f64 = 0.5;
 const DELAY_MAX: f64 = 0.1;
 /// The longest that a write waits for its turn.
 const WAIT_MAX: Nanos = Nanos::from_secs(1);
+/// How soon after another a write has its turn that goes on with it. A disk is as fast as it gets
+/// with what comes in that time, and few notice it.
+const TOGETHER: Nanos = Nanos::from_millis(100);
 /// The part of the rate that writes have while the log is to get empty.
 const RETIRING: f64 = 0.25;
 /// Blocks a second before anything was measured: random writes of one slow disk.
@@ -41,6 +47,17 @@ pub(super) struct Pace {
     seconds: f64,
     /// When the last write that waits is to go on.
     turn: Nanos,
+    /// How often writes went on together, and up to whose turn the last time.
+    went: u64,
+    went_to: Nanos,
+}
+
+/// A write that waits for its turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Turn {
+    pub(super) at: Nanos,
+    /// How often writes had gone on before it came.
+    after: u64,
 }
 
 impl Pace {
@@ -71,8 +88,15 @@ impl Pace {
         Some(Nanos((blocks as f64 / left * 1e9) as u64))
     }
 
-    /// When a write of so many blocks may go on, to a log that may be on its way to be empty.
-    pub(super) fn turn(&mut self, now: Nanos, fullness: f64, retiring: bool, blocks: u64) -> Nanos {
+    /// When a write of so many blocks may go on, to a log that may be on its way to be empty;
+    /// none if now.
+    pub(super) fn turn(
+        &mut self,
+        now: Nanos,
+        fullness: f64,
+        retiring: bool,
+        blocks: u64,
+    ) -> Option<Turn> {
         let rate = self.rate();
         let full = match fullness {
             ..=HALF => 0.0,
@@ -86,11 +110,25 @@ impl Pace {
         };
         let wait = full.min(DELAY_MAX).max(part) * blocks as f64;
         if wait == 0.0 {
-            return now;
+            return None;
         }
         let turn = self.turn.max(now) + Nanos((wait * 1e9) as u64);
         self.turn = turn.min(now + WAIT_MAX);
-        self.turn
+        Some(Turn {
+            at: self.turn,
+            after: self.went,
+        })
+    }
+
+    /// A write goes on whose turn has come, and others with it.
+    pub(super) fn goes_on(&mut self, turn: Turn) {
+        self.went += 1;
+        self.went_to = turn.at + TOGETHER;
+    }
+
+    /// Whether a write that waits goes on with one whose turn has come.
+    pub(super) fn joins(&self, turn: Turn) -> bool {
+        self.went > turn.after && turn.at <= self.went_to
     }
 }
 
@@ -102,34 +140,39 @@ pub(super) fn seconds(time: Nanos) -> f64 {
 mod tests {
     use super::*;
 
+    fn turn(pace: &mut Pace, now: Nanos, fullness: f64, retiring: bool, blocks: u64) -> Nanos {
+        let turn = pace.turn(now, fullness, retiring, blocks);
+        turn.expect("it waits").at
+    }
+
     #[test]
     fn nothing_waits_below_a_half() {
         let mut pace = Pace::default();
-        assert_eq!(pace.turn(Nanos(7), 0.5, false, 1), Nanos(7));
+        assert_eq!(pace.turn(Nanos(7), 0.5, false, 1), None);
         pace.carried(100, 100, Nanos::from_secs(1));
-        assert_eq!(pace.turn(Nanos(7), 0.5, false, 1), Nanos(7));
+        assert_eq!(pace.turn(Nanos(7), 0.5, false, 1), None);
     }
 
     #[test]
     fn at_three_quarters_writes_go_at_the_rate_one_after_the_other() {
         let mut pace = Pace::default();
         assert_eq!(
-            pace.turn(Nanos::ZERO, 0.75, false, 1),
+            turn(&mut pace, Nanos::ZERO, 0.75, false, 1),
             Nanos::from_millis(10)
         );
         let mut pace = Pace::default();
         pace.carried(100, 100, Nanos::from_secs(1));
         let at = |millis| Nanos::from_millis(millis);
-        assert_eq!(pace.turn(at(0), 0.75, false, 1), at(10));
-        assert_eq!(pace.turn(at(0), 0.75, false, 2), at(30));
-        assert_eq!(pace.turn(at(50), 0.75, false, 1), at(60));
+        assert_eq!(turn(&mut pace, at(0), 0.75, false, 1), at(10));
+        assert_eq!(turn(&mut pace, at(0), 0.75, false, 2), at(30));
+        assert_eq!(turn(&mut pace, at(50), 0.75, false, 1), at(60));
         assert_eq!(
-            pace.turn(at(60), 1.0, false, 1),
+            turn(&mut pace, at(60), 1.0, false, 1),
             at(160),
             "the longest of a block"
         );
         assert_eq!(
-            pace.turn(at(200), 1.0, false, 128),
+            turn(&mut pace, at(200), 1.0, false, 128),
             at(1200),
             "the longest of a write"
         );
@@ -141,7 +184,7 @@ mod tests {
         pace.carried(1000, 10, Nanos::from_secs(1));
         assert_eq!(pace.origin_rate(), Some(10.0));
         assert_eq!(
-            pace.turn(Nanos::ZERO, 0.75, false, 1),
+            turn(&mut pace, Nanos::ZERO, 0.75, false, 1),
             Nanos::from_millis(1)
         );
     }
@@ -151,8 +194,12 @@ mod tests {
         let mut pace = Pace::default();
         pace.carried(100, 100, Nanos::from_secs(1));
         let at = |millis| Nanos::from_millis(millis);
-        assert_eq!(pace.turn(at(0), 0.1, true, 1), at(40));
-        assert_eq!(pace.turn(at(100), 0.9, true, 1), at(140), "as by the law");
+        assert_eq!(turn(&mut pace, at(0), 0.1, true, 1), at(40));
+        assert_eq!(
+            turn(&mut pace, at(100), 0.9, true, 1),
+            at(140),
+            "as by the law"
+        );
     }
 
     #[test]
@@ -166,5 +213,21 @@ mod tests {
             pace.carried(25, 25, Nanos::from_secs(1));
         }
         assert!((pace.rate().unwrap() - 25.0).abs() < 3.0);
+    }
+
+    #[test]
+    fn writes_that_wait_go_on_with_the_first_of_them_if_theirs_is_soon() {
+        let mut pace = Pace::default();
+        let came = |pace: &mut Pace| pace.turn(Nanos::ZERO, 0.75, false, 1).expect("it waits");
+        let waiting: Vec<Turn> = (0..20).map(|_| came(&mut pace)).collect();
+        assert!(!waiting.iter().any(|turn| pace.joins(*turn)));
+        pace.goes_on(waiting[0]);
+        let joined = waiting.iter().filter(|turn| pace.joins(**turn));
+        assert_eq!(joined.count(), 11);
+        let later = came(&mut pace);
+        assert_eq!(later.at, Nanos::from_millis(210), "the rate stays");
+        assert!(!pace.joins(later));
+        pace.goes_on(waiting[11]);
+        assert!(pace.joins(later), "it came before that");
     }
 }

@@ -10,7 +10,7 @@ use super::scan::{Found, Scan, scan};
 use super::stage::Stage;
 use super::state::{Cursor, Live, SEGMENTS_MIN, State};
 use super::{Config, Inner, Members, WriteBack, clean};
-use block::{BoxDevice, Device, Env, IoError, IoResult, Kind, Nanos, Sectors};
+use block::{BoxDevice, Device, Env, IoError, IoResult, Kind, Nanos, Sectors, Signal};
 use layout::{BLOCK_BYTES, BLOCK_SECTORS, SEGMENT_BLOCKS, SummaryWriter};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -64,6 +64,7 @@ impl<P: Device> WriteBack<P> {
             changed,
             stages,
             pace: RefCell::default(),
+            turns: Signal::default(),
             read_at: Cell::new(None),
             pressed: Cell::new(0),
             closing: Cell::new(false),

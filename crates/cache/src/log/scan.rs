@@ -192,14 +192,19 @@ impl Scan {
             of.insert(summary.segment, summary);
         }
         of.retain(|_, summary| summary.end().is_some_and(|end| end <= durable_to));
-        let mut summarized = BTreeSet::new();
+        let mut summarized: BTreeSet<u64> = of.keys().copied().collect();
+        // What is done is passed over, fences and all: what they make void is so by a record that
+        // is not done, of a later incarnation with its number, or with a fence before it.
+        let done_to = self.done_to;
+        of.retain(|_, summary| summary.end() > Some(done_to));
         for (number, summary) in of {
             let slot = self.segments.get(&number).map(|found| found.slot);
-            if let (Some(slot), Ok(records)) = (slot, summary.records(config.log)) {
-                for (offset, record) in records {
-                    self.found(slot, offset, record);
-                }
-                summarized.insert(number);
+            let (Some(slot), Ok(records)) = (slot, summary.records(config.log)) else {
+                summarized.remove(&number);
+                continue;
+            };
+            for (offset, record) in records {
+                self.found(slot, offset, record);
             }
         }
         summarized
