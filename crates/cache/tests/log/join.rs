@@ -2,7 +2,7 @@
 
 use super::rig::{Tapped, config, run};
 use block::{Device, Fua, Lba, Nanos};
-use cache::log::{Config, WriteBack};
+use cache::log::Config;
 use futures_util::future::join_all;
 use layout::BLOCK_BYTES;
 use std::cell::Cell;
@@ -22,9 +22,8 @@ fn bytes_a_byte(clients: u64) -> f64 {
         async move {
             let written: Rc<Cell<u64>> = Rc::default();
             let tapped = |leaf| Tapped {
-                leaf,
                 written: written.clone(),
-                unreadable: None,
+                ..Tapped::new(leaf)
             };
             let areas = rig.areas(SEGMENTS, tapped);
             let config = Config {
@@ -32,10 +31,7 @@ fn bytes_a_byte(clients: u64) -> f64 {
                 clean_after: Nanos::ZERO,
                 ..config(1)
             };
-            let origin = block::BoxDevice::new(rig.leaf(0));
-            let env = rig.local.env();
-            let members = rig.reported.clone();
-            let log = WriteBack::open(config, env, members, areas, None, origin);
+            let log = rig.open_before(rig.leaf(0), config, areas, None);
             let log = log.await.unwrap();
             log.begin();
             let before = written.get();

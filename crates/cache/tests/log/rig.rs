@@ -173,12 +173,24 @@ impl Rig {
             },
             ..config(incarnation)
         };
-        let origin = BoxDevice::new(self.leaf(0));
-        let env = self.local.env();
-        let log =
-            WriteBack::open(config, env, self.reported.clone(), areas, journal, origin).await?;
+        let log = self
+            .open_before(self.leaf(0), config, areas, journal)
+            .await?;
         log.begin();
         Ok(log)
+    }
+
+    /// In front of a device that stands for the origin, which gets nothing before it is begun.
+    pub async fn open_before<D: Device>(
+        &self,
+        origin: impl Device,
+        config: Config,
+        areas: [Option<Area<D>>; 2],
+        journal: Option<Journal<D>>,
+    ) -> IoResult<WriteBack<D>> {
+        let (env, origin) = (self.local.env(), BoxDevice::new(origin));
+        let members = self.reported.clone();
+        WriteBack::open(config, env, members, areas, journal, origin).await
     }
 
     pub async fn data(&self, blocks: usize, byte: u8) -> Shared {
@@ -203,11 +215,24 @@ impl Rig {
     }
 }
 
-/// A disk, the bytes that were written to it, and where it cannot be read.
+/// A disk, the bytes that were written to it, where it cannot be read, and whether it says that
+/// it has nothing but a hole.
 pub struct Tapped {
     pub leaf: Leaf,
     pub written: Rc<Cell<u64>>,
     pub unreadable: Option<Lba>,
+    pub hollow: bool,
+}
+
+impl Tapped {
+    pub fn new(leaf: Leaf) -> Tapped {
+        Tapped {
+            leaf,
+            written: Rc::default(),
+            unreadable: None,
+            hollow: false,
+        }
+    }
 }
 
 impl Device for Tapped {
@@ -241,6 +266,10 @@ impl Device for Tapped {
     }
 
     async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        if self.hollow {
+            out.push((extent, Content::Hole));
+            return Ok(());
+        }
         self.leaf.extents(extent, out).await
     }
 }

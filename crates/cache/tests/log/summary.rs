@@ -1,10 +1,9 @@
 //! Openings from summaries: what they save, and that no later record is overlooked for them.
 
 use crate::rig::{Leaf, Rig, Tapped, config, run};
-use block::{BoxDevice, Device, Fua, Lba};
-use cache::log::{Area, WriteBack};
+use block::{Device, Fua, Lba};
+use cache::log::Area;
 use layout::{BLOCK_BYTES, SEGMENT_BLOCKS, Segment, SegmentCopy, Uuid};
-use std::rc::Rc;
 
 /// Two records of so many blocks are in a segment.
 const BLOCKS: u64 = 100;
@@ -186,13 +185,11 @@ fn nor_is_it_if_a_copy_could_not_read_the_summary_for_once() {
         turned(&rig).await;
         wipe(&rig, 1, 1, 0).await;
         let spoiled = |leaf| Tapped {
-            leaf,
-            written: Rc::default(),
             unreadable: Some(Lba(u64::from(SEGMENT_BLOCKS) * 8)),
+            ..Tapped::new(leaf)
         };
         let areas = rig.areas(SEGMENTS, spoiled);
-        let (env, origin) = (rig.local.env(), BoxDevice::new(rig.leaf(0)));
-        let log = WriteBack::open(config(2), env, rig.reported.clone(), areas, None, origin);
+        let log = rig.open_before(rig.leaf(0), config(2), areas, None);
         let log = log.await.unwrap();
         write(&rig, &log, 3, 10, 4).await;
         log.flush().await.unwrap();
