@@ -8,6 +8,7 @@ pub mod about;
 pub mod bench;
 pub mod choices;
 pub mod drill;
+mod modelled;
 mod ownership;
 pub mod perc;
 pub mod report;

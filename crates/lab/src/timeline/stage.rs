@@ -1,17 +1,14 @@
 //! The node of a timeline: a write-back volume on models of drives.
 
 use super::{BLOCK_BYTES, Sample};
-use block::{BoxDevice, Geometry, IoResult, Nanos, Sectors};
-use control::check::check_alone;
+use crate::modelled::{self, Daemon, Modelled};
+use block::{BoxDevice, Nanos, Sectors};
 use control::config::{Config, Device};
 use control::protocol::Request;
 use control::status::Status;
 use shard::Local;
-use sim::model::Wear;
-use sim::model::catalogue::Drive;
-use sim::{DiskSpec, Effect, Medium, Ops, Plan, Rule, Service, SimDriver, When, World};
-use simnode::{Client, Direct, Machine, Running, SimPlatform};
-use std::cell::RefCell;
+use sim::{Medium, SimDriver, World};
+use simnode::Machine;
 use std::rc::Rc;
 
 /// The set-up of the drill: two copies of a log, each beside a half of a cache, before a disk.
@@ -26,12 +23,7 @@ const ORIGIN_SIZE: Sectors = Sectors::from_mib(2048);
 const LOG_SIZE: Sectors = Sectors::from_mib(128);
 const CACHE_SIZE: Sectors = Sectors::from_mib(64);
 
-pub(super) struct Stage {
-    config: Config,
-    machine: Rc<Machine>,
-    local: Local<SimDriver>,
-    node: RefCell<Option<(Running, Client)>>,
-}
+pub(super) struct Stage(Daemon);
 
 /// The disks, before anything runs on them.
 pub(super) struct Disks {
@@ -44,44 +36,19 @@ impl Disks {
     /// In `world`; the origin acknowledges the write of the number `dropped`, counted from 1,
     /// and loses it.
     pub(super) fn new(world: &mut World, dropped: Option<u64>) -> Result<Disks, String> {
-        let config = check_alone(SET_UP, &[]).map_err(|problems| {
-            let problems = problems.iter().map(ToString::to_string);
-            problems.collect::<Vec<_>>().join("; ")
+        let config = modelled::configuration(SET_UP)?;
+        let machine = modelled::machine(world, &config, |_, device| {
+            let (drive, size) = match device.name.as_str() {
+                ORIGIN => (DISK, ORIGIN_SIZE),
+                name if LOGS.contains(&name) => (FLASH, LOG_SIZE),
+                _ => (FLASH, CACHE_SIZE),
+            };
+            let phase = 0.0;
+            Modelled { drive, phase, size }
         })?;
-        let mut models = Vec::new();
-        for device in &config.devices {
-            let name = if device.name.as_str() == ORIGIN {
-                DISK
-            } else {
-                FLASH
-            };
-            let model = Drive::named(name).and_then(|drive| drive.model(0.0, Wear::Steady));
-            models.push(world.add_model(model.map_err(|error| error.to_string())?));
-        }
-        let mut models = models.into_iter();
-        let machine = Machine::new(world, &config, |device| {
-            let size = match device.name.as_str() {
-                ORIGIN => ORIGIN_SIZE,
-                name if LOGS.contains(&name) => LOG_SIZE,
-                _ => CACHE_SIZE,
-            };
-            let mut spec = DiskSpec::new(Geometry::new(device.name.as_str(), size, Sectors(1)));
-            let model = models.next().expect("one for each");
-            spec.service = Service::Model { model, unit: 0 };
-            IoResult::Ok(spec)
-        });
-        let machine = machine.map_err(|error| error.to_string())?;
         let target = machine.target(&path(&config, ORIGIN));
         let origin = world.medium(target).expect("it keeps its bytes");
-        let mut plan = Plan::default();
-        plan.rules.extend(dropped.map(|write| Rule {
-            disk: target,
-            ops: Ops::Writes,
-            within: None,
-            when: When::Nth(write),
-            effect: Effect::Drop,
-        }));
-        world.set_plan(plan).map_err(|error| error.to_string())?;
+        modelled::drop_write(world, target, dropped)?;
         Ok(Disks {
             config,
             machine,
@@ -91,12 +58,7 @@ impl Disks {
 
     /// A stage that they are on; nothing runs yet.
     pub(super) fn stage(self, local: Local<SimDriver>) -> Stage {
-        Stage {
-            config: self.config,
-            machine: self.machine,
-            local,
-            node: RefCell::default(),
-        }
+        Stage(Daemon::new(self.config, self.machine, local))
     }
 }
 
@@ -111,57 +73,42 @@ fn path(config: &Config, name: &str) -> String {
 impl Stage {
     /// The limit of the lag that is configured.
     pub(super) fn max_lag_s(&self) -> f64 {
-        self.config.volumes[0].max_lag.value.as_secs_f64()
+        self.0.config.volumes[0].max_lag.value.as_secs_f64()
     }
 
     /// Starts the daemon; the volume.
     pub(super) async fn start(&self) -> Result<BoxDevice, String> {
-        let platform = SimPlatform::new(self.machine.clone(), self.local.clone());
-        let frontend = Direct::new(self.local.env());
-        let node = Running::start(&self.config, platform, frontend.clone()).await?;
-        let name = self.config.volumes[0].name.as_str();
-        let client = frontend.client(name);
-        let client = client.ok_or_else(|| format!("volume {name} is not served"))?;
-        let device = BoxDevice::new(client.gate().device().clone());
-        *self.node.borrow_mut() = Some((node, client));
-        Ok(device)
+        let mut volumes = self.0.start().await?;
+        Ok(volumes.remove(0))
     }
 
     /// Ends it in order.
     pub(super) async fn stop(&self) -> Result<(), String> {
-        let (node, client) = self.node.take().ok_or("the node does not run")?;
-        drop(client);
-        node.stop().await
-    }
-
-    fn node(&self) -> Result<Running, String> {
-        let node = self.node.borrow();
-        let (node, _) = node.as_ref().ok_or("the node does not run")?;
-        Ok(node.clone())
+        self.0.stop().await
     }
 
     /// Unplugs the second device of the log.
     pub(super) fn lose(&self) {
-        self.machine.pull(&path(&self.config, LOGS[1]));
+        self.0.machine.pull(&path(&self.0.config, LOGS[1]));
     }
 
     pub(super) fn give_back(&self) {
-        self.machine.give_back(&path(&self.config, LOGS[1]));
+        self.0.machine.give_back(&path(&self.0.config, LOGS[1]));
     }
 
     /// Gives the log up; returns once the origin answers writes.
     pub(super) async fn detach(&self) -> Result<(), String> {
         let request = Request::SetMode {
-            volume: self.config.volumes[0].name.to_string(),
+            volume: self.0.config.volumes[0].name.to_string(),
             mode: "write-through".into(),
         };
-        self.node()?.ask(request).await.map(drop)
+        self.0.node()?.ask(request).await.map(drop)
     }
 
     /// How the volume stands, and the blocks that the origin has got since the daemon started;
     /// nothing while none runs.
     pub(super) async fn look(&self, now: Nanos) -> Result<Option<(Sample, u64)>, String> {
-        match self.node() {
+        match self.0.node() {
             Err(_) => Ok(None),
             Ok(node) => Ok(Some(sample(&node.status().await?, now))),
         }

@@ -3,18 +3,13 @@
 use super::play::{Site, play};
 use super::standing::Standing;
 use super::{Cell, Loss, Part, Volumes};
-use crate::drill::row::{Row, to_message};
-use block::{BoxDevice, Geometry, IoResult, Lba, Sectors};
-use control::check::check_alone;
-use control::config::{Config, Name};
-use shard::Local;
-use sim::model::Wear;
-use sim::model::catalogue::Drive;
-use sim::{DiskSpec, Effect, Medium, Ops, Plan, Rule, Service, Sim, SimDriver, When, World};
-use simnode::{Client, Direct, Machine, Running, SimPlatform, run_alone};
-use std::cell::RefCell;
+use crate::drill::row::Row;
+use crate::modelled::{self, Daemon, Modelled};
+use block::{BoxDevice, Lba};
+use control::config::Name;
+use sim::{Medium, Sim, World};
+use simnode::{Machine, run_alone};
 use std::path::Path;
-use std::rc::Rc;
 
 /// What origins and journals are, and what logs and pools are on.
 const DISK: &str = "ST3500320AS";
@@ -66,46 +61,24 @@ pub fn run_altered(volumes: &Volumes, seed: u64) -> Result<Row, String> {
 fn world(volumes: &Volumes, seed: u64, cell: Cell, canary: Canary) -> Result<Row, String> {
     let source = |name: &str, _| format!("path = {:?}", path(name));
     let text = volumes.configuration(Path::new("/simulated"), source);
-    let config = check_alone(&text[..], &[]).map_err(|problems| {
-        let problems = problems.iter().map(to_message);
-        problems.collect::<Vec<_>>().join("; ")
-    })?;
+    let config = modelled::configuration(&text)?;
     let mut world = World::new(seed);
-    let mut models = Vec::new();
-    for (number, device) in config.devices.iter().enumerate() {
+    let machine = modelled::machine(&mut world, &config, |number, device| {
         let part = volumes.drives[&device.name.value];
-        let name = match part {
+        let drive = match part {
             Part::Origin | Part::Journal => DISK,
             Part::Log | Part::Pool => FLASH,
         };
-        // Spindles turn independently of each other.
-        let phase = (number as f64 / 17.0).fract();
-        let model = Drive::named(name).and_then(|drive| drive.model(phase, Wear::Steady));
-        models.push((part, world.add_model(model.map_err(to_message)?)));
-    }
-    let mut models = models.into_iter();
-    let machine = Machine::new(&mut world, &config, |device| {
-        let (part, model) = models.next().expect("one for each");
-        let geometry = Geometry::new(device.name.as_str(), volumes.size(part), Sectors(1));
-        let mut spec = DiskSpec::new(geometry);
-        spec.service = Service::Model { model, unit: 0 };
-        IoResult::Ok(spec)
-    });
-    let machine = machine.map_err(to_message)?;
+        let (phase, size) = (modelled::phase(number), volumes.size(part));
+        Modelled { drive, phase, size }
+    })?;
     let origins = volumes.volumes.iter().map(|volume| {
         let target = machine.target(&path(volume.origin.value.as_str()));
         world.medium(target).expect("it keeps its bytes")
     });
     let origins = origins.collect();
-    let mut plan = Plan::default();
-    plan.rules.extend(canary.dropped.map(|write| Rule {
-        disk: machine.target(&path(volumes.volumes[0].origin.value.as_str())),
-        ops: Ops::Writes,
-        within: None,
-        when: When::Nth(write),
-        effect: Effect::Drop,
-    }));
-    world.set_plan(plan).map_err(to_message)?;
+    let origin = machine.target(&path(volumes.volumes[0].origin.value.as_str()));
+    modelled::drop_write(&mut world, origin, canary.dropped)?;
     let mut sim = Sim::new(world).pool_bytes(BUFFER_BYTES);
     let volumes = volumes.clone();
     let (outcome, ended) = run_alone(&mut sim, async move |local| {
@@ -113,11 +86,8 @@ fn world(volumes: &Volumes, seed: u64, cell: Cell, canary: Canary) -> Result<Row
             volumes,
             cell,
             canary,
-            config,
-            machine,
-            local,
+            daemon: Daemon::new(config, machine, local),
             origins,
-            node: RefCell::default(),
         };
         live(&bench).await
     });
@@ -128,32 +98,31 @@ struct Bench {
     volumes: Volumes,
     cell: Cell,
     canary: Canary,
-    config: Config,
-    machine: Rc<Machine>,
-    local: Local<SimDriver>,
+    daemon: Daemon,
     /// Of each volume.
     origins: Vec<Medium>,
-    node: RefCell<Option<(Running, Vec<Client>)>>,
 }
 
 async fn live(bench: &Bench) -> Result<Row, String> {
-    let devices = bench.start().await?;
+    let devices = bench.daemon.start().await?;
     let (volumes, cell) = (&bench.volumes, &bench.cell);
-    let row = play(bench.local.env(), devices, bench, volumes, cell, "sim").await?;
-    bench.stop().await?;
+    let row = play(
+        bench.daemon.local.env(),
+        devices,
+        bench,
+        volumes,
+        cell,
+        "sim",
+    )
+    .await?;
+    bench.daemon.stop().await?;
     Ok(row)
 }
 
 impl Bench {
-    fn node(&self) -> Result<Running, String> {
-        let node = self.node.borrow();
-        let node = node.as_ref().ok_or("the node does not run")?;
-        Ok(node.0.clone())
-    }
-
     fn each(&self, names: &[Name], what: impl Fn(&Machine, &str)) {
         for name in names {
-            what(&self.machine, &path(name.as_str()));
+            what(&self.daemon.machine, &path(name.as_str()));
         }
     }
 }
@@ -183,13 +152,14 @@ impl Site for Bench {
     }
 
     async fn standing(&self) -> Result<Standing, String> {
-        Ok(Standing::of(&self.volumes, &self.node()?.status().await?))
+        Ok(Standing::of(
+            &self.volumes,
+            &self.daemon.node()?.status().await?,
+        ))
     }
 
     async fn stop(&self) -> Result<Vec<Vec<u8>>, String> {
-        let (node, clients) = self.node.take().ok_or("the node does not run")?;
-        drop(clients);
-        node.stop().await?;
+        self.daemon.stop().await?;
         let bytes = self.volumes.size(Part::Origin).bytes() as usize;
         let images = self.origins.iter().map(|origin| {
             let mut image = vec![0; bytes];
@@ -201,19 +171,6 @@ impl Site for Bench {
     }
 
     async fn start(&self) -> Result<Vec<BoxDevice>, String> {
-        let platform = SimPlatform::new(self.machine.clone(), self.local.clone());
-        let frontend = Direct::new(self.local.env());
-        let node = Running::start(&self.config, platform, frontend.clone()).await?;
-        let mut devices = Vec::new();
-        let mut clients = Vec::new();
-        for volume in &self.volumes.volumes {
-            let name = volume.name.value.as_str();
-            let client = frontend.client(name);
-            let client = client.ok_or_else(|| format!("volume {name} is not served"))?;
-            devices.push(BoxDevice::new(client.gate().device().clone()));
-            clients.push(client);
-        }
-        *self.node.borrow_mut() = Some((node, clients));
-        Ok(devices)
+        self.daemon.start().await
     }
 }
