@@ -84,6 +84,9 @@ fn flushes_of_hot_pages_are_absorbed_where_windows_are_carried() {
             "{journaled} and {coalesced}"
         );
     }
-    // The disk gets intervals of one page, one after the other.
-    assert!(ordered < through, "{ordered} and {through}");
+    // The disk gets intervals of a few pages, one after the other; of one page each, a fifth.
+    assert!(
+        (through / 2..through).contains(&ordered),
+        "{ordered} and {through}"
+    );
 }
