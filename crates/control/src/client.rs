@@ -12,13 +12,13 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a daemon may take to answer. Removing a volume waits for its
-/// requests in flight.
+/// How long a daemon that does anything may take to answer what takes no time.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A connection to a daemon.
 pub struct Client {
     path: PathBuf,
+    timeout: Duration,
     stream: BufReader<UnixStream>,
 }
 
@@ -69,28 +69,58 @@ impl std::error::Error for Error {}
 impl Client {
     /// Connects to the daemon whose control socket is `path`.
     pub fn connect(path: &Path) -> Result<Client, Error> {
+        Client::within(path, TIMEOUT)
+    }
+
+    fn within(path: &Path, timeout: Duration) -> Result<Client, Error> {
         let connect = || {
             let stream = UnixStream::connect(path)?;
-            stream.set_read_timeout(Some(TIMEOUT))?;
-            stream.set_write_timeout(Some(TIMEOUT))?;
+            stream.set_read_timeout(Some(timeout))?;
+            stream.set_write_timeout(Some(timeout))?;
             Ok(stream)
         };
         let stream = connect().map_err(|cause| Error::Unreachable(path.to_owned(), cause))?;
         Ok(Client {
             path: path.to_owned(),
+            timeout,
             stream: BufReader::new(stream),
         })
     }
 
-    fn exchange(&mut self, request: &Request) -> io::Result<Reply> {
+    fn send(&mut self, request: &Request) -> io::Result<()> {
         let mut line = serde_json::to_string(request)?;
         line.push('\n');
-        self.stream.get_mut().write_all(line.as_bytes())?;
-        line.clear();
-        if self.stream.read_line(&mut line)? == 0 {
+        self.stream.get_mut().write_all(line.as_bytes())
+    }
+
+    /// The rest of a line, of which that is there already.
+    fn receive(&mut self, line: &mut String) -> io::Result<Reply> {
+        if self.stream.read_line(line)? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        Ok(serde_json::from_str(&line)?)
+        Ok(serde_json::from_str(line)?)
+    }
+
+    /// A volume may take hours to give up its log: whoever answers others is waited for.
+    fn exchange(&mut self, request: &Request) -> io::Result<Reply> {
+        self.send(request)?;
+        let mut line = String::new();
+        loop {
+            match self.receive(&mut line) {
+                Err(cause) if cause.kind() == io::ErrorKind::WouldBlock && self.answers() => {}
+                reply => return reply,
+            }
+        }
+    }
+
+    /// Whether the daemon answers what takes no time.
+    fn answers(&self) -> bool {
+        let other = Client::within(&self.path, self.timeout);
+        other.is_ok_and(|mut other| {
+            let sent = other.send(&Request::Status);
+            sent.and_then(|()| other.receive(&mut String::new()))
+                .is_ok()
+        })
     }
 
     /// Sends `request`; a reply that refuses it is an error.
@@ -163,4 +193,45 @@ fn unexpected(reply: &Reply) -> Error {
     Error::Refused(format!(
         "the daemon answered {reply:?} to another question; is it of this version?"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+    use std::thread;
+
+    /// Asks a daemon that takes ten times as long as is waited for, and in the middle of a line;
+    /// others it answers at once, or not at all.
+    fn asked(others: bool) -> Result<Reply, Error> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control");
+        let listener = UnixListener::bind(&path).unwrap();
+        let timeout = Duration::from_millis(50);
+        let mut client = Client::within(&path, timeout).unwrap();
+        let (mut first, _) = listener.accept().unwrap();
+        thread::spawn(move || {
+            first.write_all(b"\"do").unwrap();
+            thread::sleep(10 * timeout);
+            // Whoever has given up does not read it.
+            let _ = first.write_all(b"ne\"\n");
+        });
+        thread::spawn(move || {
+            for other in listener.incoming() {
+                let mut other = other.unwrap();
+                match others {
+                    true => other.write_all(b"\"done\"\n").unwrap(),
+                    false => thread::sleep(100 * timeout),
+                }
+            }
+        });
+        client.ask(&Request::Reload)
+    }
+
+    #[test]
+    fn a_daemon_that_answers_others_is_waited_for() {
+        assert!(matches!(asked(true), Ok(Reply::Done)));
+        let error = asked(false).unwrap_err();
+        assert!(error.to_string().contains("does not answer; see its log"));
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::rig::{Leaf, Rig, run};
 use block::{BoxDevice, Device, Fua, IoResult, Kind, Lba, Nanos};
-use cache::log::{Candidate, Journal, Ledger, Opened, Wanted};
+use cache::log::{Candidate, Journal, Ledger, Opened, Wanted, WriteBack};
 use layout::{JOURNAL_HALF_MIN, JournalCommit, JournalSuperblock, Uuid};
 
 const JOURNAL: usize = 3;
@@ -227,6 +227,69 @@ fn a_journal_of_another_log_or_of_what_the_log_does_not_have_is_refused() {
             what.to_string()
                 .contains("what is missing in the write-back log")
         );
+    });
+}
+
+#[test]
+fn a_group_that_a_former_incarnation_committed_is_carried_out_as_it_is() {
+    run(|rig| async move {
+        let journal = format(&rig, superblock("db", Uuid(1))).await;
+        let areas = || rig.areas(16, |leaf| leaf);
+        let log = rig.open_by(1, areas(), Some(journal)).await.unwrap();
+        let write = async |log: &WriteBack<Leaf>, block: u64, byte: u8| {
+            let data = rig.data(200, byte).await;
+            log.write(Lba(block * 8), data, Fua::No).await.unwrap();
+        };
+        // At first a group has one of them. Once its rate is known the origin gets more at once.
+        for block in [0, 300] {
+            write(&log, block, 1).await;
+        }
+        log.drain().await.unwrap();
+        rig.control.kill(rig.disks[0]);
+        for block in [0, 300] {
+            write(&log, block, 2).await;
+        }
+        rig.local.env().timer.sleep(Nanos::from_secs(5)).await;
+        log.close().await;
+        let journal = reopened(&rig).await;
+        let log = rig.open_by(2, areas(), Some(journal)).await.unwrap();
+        rig.local.env().timer.sleep(Nanos::from_secs(5)).await;
+        log.close().await;
+        rig.control.revive(rig.disks[0]);
+        let replayed = reopened(&rig).await.replay(&rig.leaf(0)).await.unwrap();
+        assert_eq!(replayed.expect("one is pending").group, 3);
+        for block in [0, 300] {
+            rig.expect(&rig.leaf(0), block, 200, 2).await;
+        }
+    });
+}
+
+#[test]
+fn the_origin_gets_nothing_directly_before_groups_are_void() {
+    run(|rig| async move {
+        let journal = format(&rig, superblock("db", Uuid(1))).await;
+        let log = rig.open_by(1, rig.both(), Some(journal)).await.unwrap();
+        let (env, timer) = (rig.local.env(), rig.local.env().timer);
+        rig.control.kill(rig.disks[2]);
+        let (data, first) = (rig.data(1, 1).await, log.clone());
+        env.spawn
+            .spawn(async move { first.write(Lba(0), data, Fua::No).await.unwrap() });
+        // It is committed, and on its way to the origin.
+        timer.sleep(Nanos::from_millis(3)).await;
+        rig.control.hang(rig.disks[JOURNAL]);
+        timer.sleep(Nanos::from_secs(1)).await;
+        rig.expect(&rig.leaf(0), 0, 1, 1).await;
+        assert_eq!(log.status().dirty_bytes, 0);
+        let write = log.write(Lba(0), rig.data(1, 2).await, Fua::No);
+        let answered = timer.timeout(Nanos::from_secs(1), write).await;
+        assert!(answered.is_none(), "a replay would undo it");
+        rig.expect(&rig.leaf(0), 0, 1, 1).await;
+        rig.control.release(rig.disks[JOURNAL]);
+        log.write(Lba(0), rig.data(1, 3).await, Fua::No)
+            .await
+            .unwrap();
+        rig.expect(&rig.leaf(0), 0, 1, 3).await;
+        log.close().await;
     });
 }
 
