@@ -91,14 +91,15 @@ fn detached(place: &Place, daemon: &Daemon<'_>) -> Child {
     mode
 }
 
-/// Waits for its end, which is an error that says `what`.
-fn fails(command: Child, what: &str) {
+/// Waits for its end, which is an error that says `what`; all that it said.
+fn fails(command: Child, what: &str) -> String {
     let output = command.wait_with_output().unwrap();
     let said = all(&output);
     assert!(
         output.status.code() == Some(1) && said.contains(what),
         "{said}"
     );
+    said
 }
 
 fn array(daemon: &Daemon<'_>) -> Value {
@@ -306,7 +307,9 @@ log = ["l0", "l1"]
         &["no job scrub:vol goes on"],
     );
     run(&mut place.command("job cancel detach:vol"));
-    fails(mode, "that was cancelled");
+    let what = "that vol owes it first; `hotset job list` shows how far that is";
+    let said = fails(mode, "that was cancelled");
+    assert!(said.contains(what), "{said}");
     ended(&daemon, "detach:vol", "cancelled");
     assert_eq!(daemon.status()["volumes"][0]["mode"], "write-back");
     // Nothing is lost by it, and it can be had again.

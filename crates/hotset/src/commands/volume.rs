@@ -2,6 +2,7 @@
 
 use super::daemon::{Change, Control};
 use super::status::volumes;
+use super::table::bytes;
 use super::text::{Argument, argument};
 use crate::Failure;
 use clap::Subcommand;
@@ -91,7 +92,10 @@ pub fn run(command: Volume) -> Result<(), Failure> {
             change,
             volume,
             mode,
-        } => (change, Request::SetMode { volume, mode }),
+        } => {
+            announce(&change.control, &volume)?;
+            (change, Request::SetMode { volume, mode })
+        }
         Volume::Quiesce { control, volume } => (control.once(), Request::Quiesce { volume }),
         Volume::Resume { control, volume } => (control.once(), Request::Resume { volume }),
         Volume::Invalidate { control, volume } => (control.once(), Request::Invalidate { volume }),
@@ -121,7 +125,28 @@ pub fn run(command: Volume) -> Result<(), Failure> {
                 .finish();
             (change, Request::AddVolume { volume, device })
         }
-        Volume::Remove { change, volume } => (change, Request::RemoveVolume { volume }),
+        Volume::Remove { change, volume } => {
+            announce(&change.control, &volume)?;
+            (change, Request::RemoveVolume { volume })
+        }
     };
     change.carry_out(&request)
+}
+
+/// Says what a volume owes that is to give up its log, which may take hours.
+fn announce(control: &Control, volume: &str) -> Result<(), Failure> {
+    let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
+    let status = client.status().map_err(Failure::runtime)?;
+    let mut volumes = status.volumes.iter();
+    let log = volumes
+        .find(|found| found.name == volume)
+        .and_then(|found| found.write_back.as_ref());
+    if let Some(log) = log.filter(|log| log.owed_bytes > 0) {
+        eprintln!(
+            "hotset: the origin gets the {} that {volume} owes it first; `hotset job list` shows how \
+             far that is, and `hotset job cancel detach:{volume}` keeps the log",
+            bytes(log.owed_bytes)
+        );
+    }
+    Ok(())
 }
