@@ -4,6 +4,8 @@ mod common;
 
 use common::{Daemon, Place, USUAL, copy_out, refused, run, tool, until};
 use std::process::Command;
+use std::sync::mpsc::{self, TryRecvError};
+use std::thread;
 
 /// A terminal of tmux with a server of its own, which ends with it.
 struct Terminal<'a>(&'a Place);
@@ -106,10 +108,19 @@ pool = "fast"
     // By activity, what is read comes first.
     top.type_keys(&["s"]);
     top.shows("the order", |screen| screen.contains("sorts by (activity)"));
-    until("vol before busy", || {
-        copy_out(&daemon.uri("vol"), &place.path("copy"));
-        names(&top.screen(), "Volumes", &volumes) == ["vol", "busy"]
+    let (uri, copy) = (daemon.uri("vol"), place.path("copy"));
+    let (seen, gone) = mpsc::channel::<()>();
+    // It is read all the while: a rate is over the last second.
+    let reader = thread::spawn(move || {
+        while gone.try_recv() == Err(TryRecvError::Empty) {
+            copy_out(&uri, &copy);
+        }
     });
+    top.shows("vol before busy", |screen| {
+        names(screen, "Volumes", &volumes) == ["vol", "busy"]
+    });
+    drop(seen);
+    reader.join().unwrap();
     top.type_keys(&["/", "b", "u"]);
     let screen = top.shows("the filter", |screen| screen.contains("filter: bu_"));
     assert_eq!(names(&screen, "Volumes", &volumes), ["busy"], "{screen}");
