@@ -18,29 +18,30 @@ async fn write(rig: &Rig, log: &impl Device, nth: u64, blocks: u64, byte: u8) {
     log.write(at, data, Fua::No).await.unwrap();
 }
 
+fn at(slot: u32, block: u32) -> Lba {
+    Lba(u64::from(slot * SEGMENT_BLOCKS + block) * 8)
+}
+
 /// Overwrites a block of a segment on a copy.
 async fn put(rig: &Rig, copy: usize, slot: u32, block: u32, bytes: &[u8]) {
     let mut buf = rig.local.env().pool.get(BLOCK_BYTES).await;
     buf.copy_from_slice(bytes);
-    let at = Lba(u64::from(slot * SEGMENT_BLOCKS + block) * 8);
     let leaf = rig.leaf(1 + copy);
-    leaf.write(at, buf.share(), Fua::Yes).await.unwrap();
+    let written = leaf.write(at(slot, block), buf.share(), Fua::Yes);
+    written.await.unwrap();
+}
+
+/// Has a block of a segment be in another slot of a copy.
+async fn relocate(rig: &Rig, copy: usize, block: u32, from: u32, to: u32) {
+    let buf = rig.local.env().pool.get(BLOCK_BYTES).await;
+    let (buf, read) = rig.leaf(1 + copy).read(at(from, block), buf).await;
+    read.unwrap();
+    put(rig, copy, to, block, &buf).await;
+    wipe(rig, copy, from, block).await;
 }
 
 async fn wipe(rig: &Rig, copy: usize, slot: u32, block: u32) {
     put(rig, copy, slot, block, &[0; BLOCK_BYTES]).await;
-}
-
-/// Has a segment be in another slot.
-async fn relocate(rig: &Rig, copy: usize, from: u32, to: u32) {
-    for block in 0..SEGMENT_BLOCKS {
-        let buf = rig.local.env().pool.get(BLOCK_BYTES).await;
-        let at = Lba(u64::from(from * SEGMENT_BLOCKS + block) * 8);
-        let (buf, read) = rig.leaf(1 + copy).read(at, buf).await;
-        read.unwrap();
-        put(rig, copy, to, block, &buf).await;
-        wipe(rig, copy, from, block).await;
-    }
 }
 
 fn both(rig: &Rig) -> [Option<Area<Leaf>>; 2] {
@@ -160,12 +161,7 @@ fn nor_is_it_if_a_copy_that_was_away_has_the_summary() {
     run(|rig| async move {
         turned(&rig).await;
         // In a slot that is not used again soon.
-        let at = Lba(u64::from(SEGMENT_BLOCKS) * 8);
-        let header = rig.local.env().pool.get(BLOCK_BYTES).await;
-        let (header, read) = rig.leaf(1).read(at, header).await;
-        read.unwrap();
-        put(&rig, 0, 5, 0, &header).await;
-        wipe(&rig, 0, 1, 0).await;
+        relocate(&rig, 0, 0, 1, 5).await;
         wipe(&rig, 1, 1, 0).await;
         rig.open(2, without(&rig, 0)).await.unwrap().close().await;
         let log = rig.open(3, untrusted(&rig, 0)).await.unwrap();
@@ -185,7 +181,7 @@ fn nor_is_it_if_a_copy_could_not_read_the_summary_for_once() {
         turned(&rig).await;
         wipe(&rig, 1, 1, 0).await;
         let spoiled = |leaf| Tapped {
-            unreadable: Some(Lba(u64::from(SEGMENT_BLOCKS) * 8)),
+            unreadable: Some(at(1, 0)),
             ..Tapped::new(leaf)
         };
         let areas = rig.areas(SEGMENTS, spoiled);
@@ -213,7 +209,9 @@ fn of_two_segments_with_one_number_the_later_holds() {
         log.close().await;
         // The stale one is seen first.
         for copy in [0, 1] {
-            relocate(&rig, copy, 1, 5).await;
+            for block in 0..SEGMENT_BLOCKS {
+                relocate(&rig, copy, block, 1, 5).await;
+            }
         }
         let stale = Segment {
             number: 1,
