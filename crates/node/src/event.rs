@@ -66,6 +66,12 @@ pub enum Event {
     LogDeviceLost {
         volume: Name,
         device: Name,
+        why: String,
+        /// No other is left, and something may be owed.
+        is_last: bool,
+    },
+    LogLost {
+        volume: Name,
     },
     JournalAbsent {
         volume: Name,
@@ -180,13 +186,30 @@ impl fmt::Display for Event {
                 why,
             } => write!(
                 f,
-                "the log of volume {volume} goes without {device}: {why}; what is owed goes to the \
-                 origin, which answers later writes; the next start has both again"
+                "the log of volume {volume} goes without {device} ({why}). Dirty data goes to the \
+                 origin, which answers later writes. Mend the device, or give another, and start \
+                 again."
             ),
-            Event::LogDeviceLost { volume, device } => write!(
+            Event::LogDeviceLost {
+                volume,
+                device,
+                why,
+                is_last: true,
+            } => write!(f, "the log of volume {volume} has lost {device} ({why})."),
+            Event::LogDeviceLost {
+                volume,
+                device,
+                why,
+                is_last: false,
+            } => write!(
                 f,
-                "the log of volume {volume} has lost {device}: what is owed goes to the origin, \
-                 which answers later writes; mend it, and start again"
+                "the log of volume {volume} has lost {device} ({why}). Dirty data goes to the \
+                 origin, which answers later writes. Mend the device, and start again."
+            ),
+            Event::LogLost { volume } => write!(
+                f,
+                "volume {volume}: writes and flushes fail (both devices of its log are lost). \
+                 Mend one of them: the log is opened again."
             ),
             Event::JournalAbsent {
                 volume,

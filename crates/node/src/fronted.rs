@@ -2,12 +2,12 @@
 //!
 //! Invariants:
 //!     there is a log ⟹ every request goes by it, and nothing else writes to the volume
-//!     changes are held ⟹ none is under way once `hold` has returned
+//!     a `Held` lives ⟹ no change begins, and none is under way once `hold` has returned
 //!
 //! Without a log a read is the cache's own future.
 
 use crate::leaf::Leaf;
-use crate::log::Log;
+use crate::log::{Log, Resting};
 use block::{Buf, Content, Device, Driver, Extent, Fua, Geometry, IoResult, Lba, Shared, Signal};
 use cache::log::Status;
 use control::config::{Name, VolumeMode};
@@ -22,9 +22,39 @@ struct Inner<D: Driver> {
     cached: cache::Volume<Leaf<D>>,
     log: RefCell<Option<Log<D>>>,
     geometry: Geometry,
-    held: Cell<bool>,
+    /// How many hold changes.
+    held: Cell<u32>,
     changing: Cell<u32>,
     signal: Signal,
+    /// What a volume that is quiesced is held by.
+    quiesced: RefCell<Option<AtRest<D>>>,
+}
+
+/// Changes wait until this is dropped.
+pub(crate) struct Held<D: Driver>(Fronted<D>);
+
+impl<D: Driver> Drop for Held<D> {
+    fn drop(&mut self) {
+        let inner = &self.0.0;
+        inner.held.set(inner.held.get() - 1);
+        inner.signal.notify();
+    }
+}
+
+/// A volume at rest: nothing is owed, and changes wait, until this is dropped.
+pub(crate) struct AtRest<D: Driver> {
+    // The log goes on first.
+    _resting: Resting<D>,
+    _held: Held<D>,
+}
+
+impl<D: Driver> AtRest<D> {
+    pub(crate) fn new(held: Held<D>, resting: Resting<D>) -> AtRest<D> {
+        AtRest {
+            _resting: resting,
+            _held: held,
+        }
+    }
 }
 
 impl<D: Driver> Clone for Fronted<D> {
@@ -54,9 +84,10 @@ impl<D: Driver> Fronted<D> {
             cached,
             log: RefCell::new(log),
             geometry,
-            held: Cell::new(false),
+            held: Cell::new(0),
             changing: Cell::new(0),
             signal: Signal::default(),
+            quiesced: RefCell::new(None),
         }))
     }
 
@@ -75,8 +106,8 @@ impl<D: Driver> Fronted<D> {
         self.log().map(|log| log.engine().status())
     }
 
-    /// Devices of its log that were lost since it was opened.
-    pub(crate) fn lost_copies(&self) -> Vec<Name> {
+    /// Devices of its log that were lost since it was opened, and why.
+    pub(crate) fn lost_copies(&self) -> Vec<(Name, String)> {
         self.log().map(|log| log.lost()).unwrap_or_default()
     }
 
@@ -99,19 +130,25 @@ impl<D: Driver> Fronted<D> {
     }
 
     /// Lets changes wait that begin from now on; returns once those before have ended.
-    pub(crate) async fn hold(&self) {
-        self.0.held.set(true);
+    pub(crate) async fn hold(&self) -> Held<D> {
+        self.0.held.set(self.0.held.get() + 1);
+        let held = Held(self.clone());
         self.0.signal.until(|| self.0.changing.get() == 0).await;
+        held
     }
 
-    /// Lets them go on.
-    pub(crate) fn release(&self) {
-        self.0.held.set(false);
-        self.0.signal.notify();
+    /// It stays at rest until [`Fronted::go_on`].
+    pub(crate) fn stay(&self, at_rest: Option<AtRest<D>>) {
+        self.0.quiesced.replace(at_rest);
+    }
+
+    /// It goes on, if it was to stay at rest.
+    pub(crate) fn go_on(&self) {
+        self.0.quiesced.take();
     }
 
     async fn changing(&self) -> (Changing<'_, D>, Option<Log<D>>) {
-        self.0.signal.until(|| !self.0.held.get()).await;
+        self.0.signal.until(|| self.0.held.get() == 0).await;
         self.0.changing.set(self.0.changing.get() + 1);
         (Changing(&self.0), self.log())
     }

@@ -11,7 +11,7 @@ use crate::nanos;
 use crate::patient::Patient;
 use crate::platform::Platform;
 use block::{BoxDevice, Driver, Env, IoResult, Nanos, Sectors};
-use cache::log::{Cleaning, Config, Ledger, Opened, Wanted, WriteBack};
+use cache::log::{Cleaning, Config, Opened, Wanted, WriteBack};
 use control::config::{self, Name};
 use layout::Uuid;
 use std::any::Any;
@@ -92,8 +92,6 @@ pub(crate) struct Log<D: Driver>(Rc<Inner<D>>);
 
 struct Inner<D: Driver> {
     engine: WriteBack<Copy<D>>,
-    ledger: Rc<Ledger<Copy<D>>>,
-    env: Env,
     devices: Vec<Name>,
     /// By copies: the device, if it was there.
     copies: [Option<Name>; 2],
@@ -120,7 +118,6 @@ impl<D: Driver> Log<D> {
         origin: BoxDevice,
     ) -> IoResult<Log<D>> {
         let config = engine(volume, &found, &env);
-        let ledger = found.ledger.clone();
         let here = found.areas.each_ref().map(Option::is_some);
         let copy = |copy: usize| {
             let named = |name: &&Name| name.as_str() == found.names[copy];
@@ -129,12 +126,9 @@ impl<D: Driver> Log<D> {
         let copies = [copy(0), copy(1)];
         let (areas, journal) = (found.areas, found.journal);
         let had_journal = journal.is_some();
-        let engine =
-            WriteBack::open(config, env.clone(), found.ledger, areas, journal, origin).await?;
+        let engine = WriteBack::open(config, env, found.ledger, areas, journal, origin).await?;
         Ok(Log(Rc::new(Inner {
             engine,
-            ledger,
-            env,
             devices,
             copies,
             had_journal,
@@ -152,11 +146,14 @@ impl<D: Driver> Log<D> {
         &self.0.devices
     }
 
-    /// Those that were lost since it was opened.
-    pub(crate) fn lost(&self) -> Vec<Name> {
-        let online = self.0.engine.online().into_iter();
-        let lost = online.zip(&self.0.copies).filter(|(online, _)| !online);
-        lost.filter_map(|(_, name)| name.clone()).collect()
+    /// Those that were lost since it was opened, and why.
+    pub(crate) fn lost(&self) -> Vec<(Name, String)> {
+        let copies = self.0.copies.iter().enumerate();
+        let lost = copies.filter_map(|(copy, name)| {
+            let why = self.0.engine.lost_by(copy)?;
+            Some((name.clone()?, why.to_string()))
+        });
+        lost.collect()
     }
 
     /// Whether its journal was lost since it was opened.
@@ -166,28 +163,22 @@ impl<D: Driver> Log<D> {
 
     /// What is owed goes to the origin from now on, and clients may be served.
     pub(crate) async fn begin(&self) -> IoResult {
-        self.0.ledger.begin(self.0.engine.online()).await?;
-        self.0.engine.begin();
-        Ok(())
+        self.0.engine.begin().await
     }
 
-    /// Takes no change any more; returns once nothing is owed, durably. If it does not get
-    /// so far, [`Log::resume`] has it go on.
-    pub(crate) async fn rest(&self) -> IoResult {
-        self.0.engine.seal(true);
-        self.0.engine.drain().await?;
-        self.0.engine.retire_journal().await;
-        // Whoever gives up waiting for it is not to cut it short: another change may follow.
-        let ledger = self.0.ledger.clone();
-        let spawn = self.0.env.spawn.clone();
-        let change = async move { ledger.set_owes(false).await };
-        spawn.persist(change).await
+    /// Takes no change any more; returns once nothing is owed, durably.
+    pub(crate) async fn rest(&self) -> IoResult<Resting<D>> {
+        let resting = Resting(self.clone());
+        self.0.engine.rest().await?;
+        Ok(resting)
     }
+}
 
-    /// Takes changes again.
-    pub(crate) async fn resume(&self) -> IoResult {
-        self.0.ledger.set_owes(true).await?;
-        self.0.engine.seal(false);
-        Ok(())
+/// A log that takes no change, until this is dropped.
+pub(crate) struct Resting<D: Driver>(Log<D>);
+
+impl<D: Driver> Drop for Resting<D> {
+    fn drop(&mut self) {
+        self.0.engine().go_on();
     }
 }

@@ -88,7 +88,7 @@ impl<P: Device> Inner<P> {
         match self.logged(&write).await? {
             None => {
                 let _under = self.stages.enter(Stage::Degraded);
-                self.retire_journal().await;
+                self.retire_journal().await?;
                 self.directly(&write, durable).await
             }
             Some(number) => {
@@ -195,14 +195,17 @@ impl<P: Device> Inner<P> {
                 }
                 if !self.copies.are_both() {
                     let drained = self.is_drained();
-                    if self.copies.are_gone() && !drained {
+                    if self.copies.are_stuck() {
                         return Some(Err(self.copies.error()));
                     }
-                    if let Some(error) = self.unreadable().filter(|_| !drained) {
+                    if let Some(error) = self.refusal().filter(|_| !drained) {
                         return Some(Err(error));
                     }
                     let ready = drained && self.copies.are_losses_durable();
                     return ready.then_some(Ok(Room::Origin));
+                }
+                if !self.copies.standing.may_owe() {
+                    return None;
                 }
                 let state = self.state.borrow();
                 let dirty = (state.index.blocks() + dirty) * BLOCK_BYTES as u64;
@@ -212,7 +215,7 @@ impl<P: Device> Inner<P> {
                 }
                 match fits && state.may_turn(false) {
                     true => Some(Ok(Room::Turn)),
-                    false => self.unreadable().map(Err),
+                    false => self.refusal().map(Err),
                 }
             });
             match room.await? {
@@ -402,20 +405,21 @@ impl<P: Device> Inner<P> {
                 return (state.completed_to > number).then_some(Ok(()));
             }
             if state.done_to <= number {
-                return self.unreadable().map(Err);
+                return self.refusal().map(Err);
             }
             self.copies.are_losses_durable().then_some(Ok(()))
         };
         self.changed.until_some(ended).await
     }
 
-    /// Why the cleaner cannot go on though the origin may be well: what waits for it would wait
-    /// for ever.
-    pub(super) fn unreadable(&self) -> Option<IoError> {
+    /// Why the cleaner does not go on by itself: neither copy can be read, or the origin refuses
+    /// what it is given. What waits for it would wait for ever.
+    pub(super) fn refusal(&self) -> Option<IoError> {
         let trouble = self.trouble.borrow();
-        let trouble = trouble
-            .as_ref()
-            .filter(|error| error.kind() == Kind::Corrupt);
+        let trouble = trouble.as_ref().filter(|error| match error.kind() {
+            Kind::Corrupt | Kind::NoSpace | Kind::ReadOnly => true,
+            kind => matches!(kind, Kind::Unsupported | Kind::Denied | Kind::Invalid),
+        });
         trouble.map(IoError::duplicate)
     }
 
@@ -427,7 +431,7 @@ impl<P: Device> Inner<P> {
         };
         let look = || {
             let waits = !in_time() && !self.copies.are_gone();
-            match self.unreadable().filter(|_| waits) {
+            match self.refusal().filter(|_| waits) {
                 Some(error) => Some(Err(error)),
                 None => (!waits).then_some(Ok(())),
             }

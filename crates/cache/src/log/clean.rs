@@ -13,7 +13,6 @@
 //! Not here: what a load may have (`load`).
 
 use super::Inner;
-use super::copies::RETRY;
 use super::index::Index;
 use super::journaling::Journaled;
 use super::load::Load;
@@ -25,7 +24,6 @@ use futures_util::future::{join_all, select};
 use layout::Became;
 use std::ops::Range;
 use std::pin::pin;
-use std::rc::Rc;
 
 /// After an error of the origin, at first and at most.
 const BACKOFF: [Nanos; 2] = [Nanos::from_secs(1), Nanos::from_secs(60)];
@@ -34,7 +32,7 @@ const DEPTH_BESIDE: usize = 4;
 /// And alone, where a disk orders them.
 const DEPTH_ALONE: usize = 16;
 
-pub(super) async fn run<P: Device>(log: Rc<Inner<P>>) {
+pub(super) async fn run<P: Device>(log: &Inner<P>) {
     let mut backoff = BACKOFF[0];
     // What an error has left of a load is all that is tried again.
     let mut load = None;
@@ -78,8 +76,6 @@ pub(super) async fn run<P: Device>(log: Rc<Inner<P>>) {
         }
         *log.trouble.borrow_mut() = None;
     }
-    log.cleaner_ended.set(true);
-    log.changed.notify();
 }
 
 impl<P: Device> Inner<P> {
@@ -91,17 +87,16 @@ impl<P: Device> Inner<P> {
     /// Whether all that is owed was carried out without one of the copies.
     fn may_settle(&self) -> bool {
         let alone = self.copies.online().count() == 1 && self.copies.are_losses_durable();
-        alone && self.is_drained() && !self.settled.get() && !self.sealed.get()
+        let open = self.copies.standing.wants_owing();
+        alone && self.is_drained() && open && !self.sealed.get()
     }
 
     /// Has later incarnations know that nothing is owed, now that nothing will be: they need
     /// no copy then.
     async fn settle(&self) {
-        self.retire_journal().await;
-        self.settled.set(true);
-        if self.copies.members.owe_nothing().await.is_err() {
-            self.env.timer.sleep(RETRY).await;
-            self.settled.set(false);
+        if self.retire_journal().await.is_ok() {
+            let standing = &self.copies.standing;
+            standing.want(|wanted| wanted.owes = false);
         }
     }
 
@@ -256,9 +251,13 @@ impl<P: Device> Inner<P> {
             if !may_turn {
                 let room = || {
                     let state = self.state.borrow();
-                    (state.has_room(1) || state.may_turn(true)).then_some(())
+                    let room = state.has_room(1) || state.may_turn(true);
+                    (room || self.copies.are_gone()).then_some(())
                 };
                 self.changed.until_some(room).await;
+                if self.copies.are_gone() {
+                    return Err(self.copies.error());
+                }
                 continue;
             }
             self.turn().await?;
@@ -293,7 +292,7 @@ impl<P: Device> Inner<P> {
             }
             let gone = self.copies.are_gone();
             let error = gone.then(|| self.copies.error());
-            error.or_else(|| self.unreadable()).map(Err)
+            error.or_else(|| self.refusal()).map(Err)
         };
         self.changed.until_some(drained).await
     }

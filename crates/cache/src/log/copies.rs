@@ -1,34 +1,19 @@
 //! The two copies of a log: writes to both, and what follows from the loss of one.
 //!
-//! A copy that fails at anything but a read is lost until the next opening. No write or flush
-//! ends after that before [`Members`] has it durably, so that no later incarnation trusts what
+//! A copy that fails at anything but a read is lost until the log is opened again. No write or
+//! flush ends after that before later incarnations know (`standing`), so that none trusts what
 //! the copy holds. The last copy is never reported lost: what is owed is there alone.
 //!
-//! Invariant: a write or a flush has ended ⟹ each copy that a later incarnation trusts has it
+//! Invariant: a write or a flush has ended, and a copy is left
+//!                ⟹ each copy that a later incarnation trusts has it
 
 use super::stage::{Stage, Stages};
-use block::{Buf, Device, Env, Fua, IoError, IoResult, Kind, Lba, Nanos, Sectors, Shared, Signal};
+use super::standing::{Members, Standings, gone};
+use block::{Buf, Device, Env, Fua, IoError, IoResult, Kind, Lba, Sectors, Shared, Signal};
 use futures_util::future::join;
 use layout::{BLOCK_BYTES, BLOCK_SECTORS, SEGMENT_BLOCKS};
 use std::cell::Cell;
-use std::pin::Pin;
 use std::rc::Rc;
-
-/// How long until the loss of a member is reported again, if it could not be made durable.
-pub(super) const RETRY: Nanos = Nanos::from_secs(1);
-
-/// Who knows durably which members hold what is true.
-pub trait Members {
-    /// Returns once no later incarnation trusts `member`, whatever is lost then.
-    fn lose(&self, member: u16) -> Pin<Box<dyn Future<Output = IoResult> + '_>>;
-
-    /// Returns once the journal will never be replayed: it fails, and the origin is to be
-    /// written without.
-    fn forsake_journal(&self) -> Pin<Box<dyn Future<Output = IoResult> + '_>>;
-
-    /// Returns once later incarnations know that nothing is owed: the last copy may be lost.
-    fn owe_nothing(&self) -> Pin<Box<dyn Future<Output = IoResult> + '_>>;
-}
 
 /// A part of a pool device that holds one copy of a log.
 pub struct Area<P> {
@@ -48,10 +33,7 @@ pub struct Area<P> {
 
 pub(super) struct Copies<P> {
     pub(super) areas: [Option<Area<P>>; 2],
-    online: [Cell<bool>; 2],
-    /// Losses that are not durable yet.
-    reporting: Cell<u32>,
-    pub(super) members: Rc<dyn Members>,
+    pub(super) standing: Standings,
     env: Env,
     pub(super) changed: Rc<Signal>,
     pub(super) stages: Rc<Stages>,
@@ -65,11 +47,11 @@ impl<P: Device> Copies<P> {
         changed: Rc<Signal>,
         stages: Rc<Stages>,
     ) -> Copies<P> {
+        let here = areas.each_ref().map(Option::is_some);
+        let (signal, under) = (changed.clone(), stages.clone());
         Copies {
-            online: areas.each_ref().map(|area| Cell::new(area.is_some())),
+            standing: Standings::new(here, members, env.clone(), signal, under),
             areas,
-            reporting: Cell::new(0),
-            members,
             env,
             changed,
             stages,
@@ -81,34 +63,43 @@ impl<P: Device> Copies<P> {
         areas.map(|area| area.segments).min().unwrap_or(0)
     }
 
+    fn is_online(&self, copy: usize) -> bool {
+        self.standing.online()[copy]
+    }
+
     /// Those that take part.
     pub(super) fn online(&self) -> impl Iterator<Item = usize> {
-        (0..2).filter(|copy| self.online[*copy].get())
+        (0..2).filter(|copy| self.is_online(*copy))
     }
 
     /// Those that are there, the ones that take part first.
     pub(super) fn readable(&self) -> [Option<usize>; 2] {
-        let order = if self.online[0].get() || !self.online[1].get() {
-            [0, 1]
-        } else {
-            [1, 0]
+        let order = match self.standing.online() {
+            [false, true] => [1, 0],
+            _ => [0, 1],
         };
         order.map(|copy| self.areas[copy].is_some().then_some(copy))
     }
 
     /// Whether writes may be acknowledged that the log alone has.
     pub(super) fn are_both(&self) -> bool {
-        self.online().count() == 2
+        self.standing.online() == [true; 2]
     }
 
     /// Whether no copy is left.
     pub(super) fn are_gone(&self) -> bool {
-        self.online().next().is_none()
+        self.standing.are_gone()
     }
 
     /// Whether each loss is known durably.
     pub(super) fn are_losses_durable(&self) -> bool {
-        self.reporting.get() == 0
+        self.standing.are_losses_durable()
+    }
+
+    /// Whether the log cannot go on before it is opened again: no copy is left, and not even
+    /// that nothing is owed is known durably.
+    pub(super) fn are_stuck(&self) -> bool {
+        self.are_gone() && !self.standing.is_settled()
     }
 
     fn area(&self, copy: usize) -> &Area<P> {
@@ -134,14 +125,14 @@ impl<P: Device> Copies<P> {
     async fn each(&self, between: Stage, work: impl AsyncFn(&P, usize) -> IoResult) -> usize {
         let done = Cell::new(0);
         let one = async |copy: usize| {
-            if self.online[copy].get() {
+            if self.is_online(copy) {
                 match work(&self.area(copy).device, copy).await {
-                    Ok(()) if self.online[copy].get() => done.set(done.get() + 1),
+                    Ok(()) if self.is_online(copy) => done.set(done.get() + 1),
                     Ok(()) => {}
-                    Err(_) => self.lose(copy).await,
+                    Err(error) => self.standing.lose(copy, error),
                 }
             }
-            let other = self.online[1 - copy].get();
+            let other = self.is_online(1 - copy);
             (done.get() == 1 && other).then(|| self.stages.enter(between))
         };
         let _ = join(one(0), one(1)).await;
@@ -162,8 +153,8 @@ impl<P: Device> Copies<P> {
     pub(super) async fn write_one(&self, copy: usize, at: u32, data: Shared) {
         let device = &self.area(copy).device;
         let written = device.write(self.lba(copy, at), data, Fua::Yes).await;
-        if written.is_err() {
-            self.lose(copy).await;
+        if let Err(error) = written {
+            self.standing.lose(copy, error);
         }
     }
 
@@ -178,31 +169,14 @@ impl<P: Device> Copies<P> {
         }
     }
 
-    /// It takes no part any more; the first that finds it lost has that made durable.
-    async fn lose(&self, copy: usize) {
-        if self.online[copy].replace(false) && !self.are_gone() {
-            let _under = self.stages.enter(Stage::Loss);
-            self.reporting.set(self.reporting.get() + 1);
-            self.changed.notify();
-            let member = self.area(copy).member;
-            while self.members.lose(member).await.is_err() {
-                self.env.timer.sleep(RETRY).await;
-            }
-            self.reporting.set(self.reporting.get() - 1);
-        }
-        self.changed.notify();
-    }
-
-    /// Waits until each loss is known durably.
+    /// Waits until each loss is known durably, as far as a copy is left.
     async fn losses_durable(&self) {
-        self.changed
-            .until_some(|| self.are_losses_durable().then_some(()))
-            .await;
+        let known = || self.are_losses_durable() || self.are_gone();
+        self.changed.until(known).await;
     }
 
     pub(super) fn error(&self) -> IoError {
-        let what = "no copy of the write-back log can be written: its devices are lost";
-        IoError::new(Kind::Gone, what)
+        gone()
     }
 
     /// All blocks of a segment of a copy; what cannot be read is zeroes.

@@ -4,7 +4,6 @@
 //! A journal that fails is given up until the next opening. That is known durably before the
 //! origin gets anything else, and it gets what is owed in order from then on.
 
-use super::copies::RETRY;
 use super::index::Index;
 use super::journal::Journal;
 use super::load::Load;
@@ -85,7 +84,7 @@ impl<P: Device> Inner<P> {
             written = journal.commit(commit).await;
         }
         if written.is_err() {
-            self.forsake(journal).await;
+            self.forsake(journal).await?;
             return Ok(Journaled::Forsaken);
         }
         Ok(Journaled::Committed)
@@ -126,30 +125,30 @@ impl<P: Device> Inner<P> {
         Ok(Buf::join(vec![head, data], &self.env.pool))
     }
 
-    /// The origin may get what no group has.
-    pub(super) async fn retire_journal(&self) {
+    /// The origin may get what no group has. `Err`: no copy is left that could say so.
+    pub(super) async fn retire_journal(&self) -> IoResult {
         let Some(journal) = &self.journal else {
-            return;
+            return Ok(());
         };
         if journal.pending().is_none() {
-            return;
+            return Ok(());
         }
         let _held = journal.changing.lock().await;
         if journal.pending().is_some() {
             let _under = self.stages.enter(Stage::Retire);
             if journal.retire().await.is_err() {
-                self.forsake(journal).await;
+                return self.forsake(journal).await;
             }
         }
+        Ok(())
     }
 
-    async fn forsake(&self, journal: &Journal<P>) {
+    async fn forsake(&self, journal: &Journal<P>) -> IoResult {
         let _under = self.stages.enter(Stage::Forsake);
-        while self.copies.members.forsake_journal().await.is_err() {
-            self.env.timer.sleep(RETRY).await;
-        }
+        self.copies.standing.forsake().await?;
         journal.forsaken();
         self.changed.notify();
+        Ok(())
     }
 }
 

@@ -14,9 +14,10 @@ mod choose;
 mod journal;
 mod look;
 
-use super::copies::{Area, Members};
+use super::copies::Area;
 use super::journal::Journal;
-use block::{BoxDevice, Device, Env, Fua, IoError, IoResult, Kind, Lba, Mutex, Nanos};
+use super::standing::{Members, NotRecorded, Standing};
+use block::{BoxDevice, Device, Env, Fua, IoError, IoResult, Kind, Lba, Nanos};
 pub use choose::Wanted;
 use choose::{Found, choose};
 use journal::Choice;
@@ -62,10 +63,6 @@ pub struct Ledger<P> {
     witness: BoxDevice,
     devices: [Option<P>; 2],
     now: RefCell<LogSuperblock>,
-    lost: [Cell<bool>; 2],
-    /// Something may have been answered.
-    begun: Cell<bool>,
-    changing: Mutex,
     /// A change failed, and may be durable in some places.
     unsure: Cell<bool>,
 }
@@ -147,15 +144,23 @@ impl<P: Device + Clone + 'static> Ledger<P> {
             witness,
             devices,
             now: RefCell::new(superblock),
-            lost: Default::default(),
-            begun: Cell::new(false),
-            changing: Mutex::default(),
             unsure: Cell::new(false),
         };
         if chosen.is_new {
-            ledger.change(|next| next.mask = [false; 2]).await?;
+            let begun = ledger.change(|next| next.mask = [false; 2]).await;
+            begun.map_err(NotRecorded::into_error)?;
         }
-        ledger.change(|next| next.mask = mask).await?;
+        let mut held = mask;
+        while let Err(error) = ledger.change(|next| next.mask = held).await {
+            match error {
+                // The other has all that this one has.
+                NotRecorded::Copy(copy, why) if !chosen.is_new && held[1 - copy] => {
+                    absent.push((names[copy].clone(), why.to_string()));
+                    (held[copy], areas[copy]) = (false, None);
+                }
+                error => return Err(error.into_error()),
+            }
+        }
         Ok(Opened {
             ledger: Rc::new(ledger),
             areas,
@@ -170,40 +175,16 @@ impl<P: Device + Clone + 'static> Ledger<P> {
         })
     }
 
-    /// From now on `copies` hold what is owed, and something may be.
-    pub async fn begin(&self, copies: [bool; 2]) -> IoResult {
-        if !(0..2).any(|copy| copies[copy] && !self.lost[copy].get()) {
-            let what = "both devices of the write-back log are lost";
-            return Err(IoError::new(Kind::Gone, what));
-        }
-        let begun = self.change(|next| {
-            for (copy, holds) in copies.into_iter().enumerate() {
-                next.mask[copy] = holds && !self.lost[copy].get();
-            }
-            next.owes = true;
-            self.begun.set(true);
-        });
-        begun.await
-    }
-
-    /// Whether something may be owed from now on.
-    pub async fn set_owes(&self, owes: bool) -> IoResult {
-        // One that goes on may say otherwise.
-        drop(self.changing.lock().await);
-        if self.now.borrow().owes == owes && !self.unsure.get() {
-            return Ok(());
-        }
-        self.change(|next| next.owes = owes).await
-    }
-
     /// Makes a change durable on the copies and in the witness.
-    async fn change(&self, change: impl FnOnce(&mut LogSuperblock)) -> IoResult {
-        let _held = self.changing.lock().await;
+    async fn change(&self, change: impl FnOnce(&mut LogSuperblock)) -> Result<(), NotRecorded> {
         let mut next = self.now.borrow().clone();
         let before = next.mask;
         change(&mut next);
         if (0..2).any(|copy| before[copy] && !next.mask[copy]) {
             next.epoch += 1;
+        }
+        if self.now.borrow().owes && !next.owes {
+            self.try_witness().await?;
         }
         next.sequence += 1;
         // Whatever becomes of it, no other has this number.
@@ -212,14 +193,27 @@ impl<P: Device + Clone + 'static> Ledger<P> {
         for copy in 0..2 {
             if let (true, Some(device)) = (next.mask[copy], &self.devices[copy]) {
                 next.copy = Some(copy as u8);
-                self.write(device, LOG_SUPERBLOCKS, &next).await?;
+                let written = self.write(device, LOG_SUPERBLOCKS, &next).await;
+                written.map_err(|error| NotRecorded::Copy(copy, error))?;
             }
         }
         next.copy = None;
-        self.write(&self.witness, WITNESS_BLOCKS, &next).await?;
+        let written = self.write(&self.witness, WITNESS_BLOCKS, &next).await;
+        written.map_err(NotRecorded::Unsure)?;
         *self.now.borrow_mut() = next;
         self.unsure.set(false);
         Ok(())
+    }
+
+    /// Writes to the witness what it has: where that fails, nothing is to be changed, and writes
+    /// go on.
+    async fn try_witness(&self) -> Result<(), NotRecorded> {
+        if self.unsure.get() {
+            return Ok(());
+        }
+        let now = self.now.borrow().clone();
+        let written = self.write(&self.witness, WITNESS_BLOCKS, &now).await;
+        written.map_err(NotRecorded::Unchanged)
     }
 
     /// The second block first, so that a cut leaves one of the two.
@@ -241,23 +235,15 @@ impl<P: Device + Clone + 'static> Ledger<P> {
 }
 
 impl<P: Device + Clone + 'static> Members for Ledger<P> {
-    fn lose(&self, member: u16) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
-        let member = usize::from(member);
-        self.lost[member].set(true);
-        Box::pin(async move {
-            // Before that nothing is acknowledged, and `begin` makes it durable.
-            if !self.begun.get() {
-                return Ok(());
+    fn record(
+        &self,
+        standing: Standing,
+    ) -> Pin<Box<dyn Future<Output = Result<(), NotRecorded>> + '_>> {
+        Box::pin(self.change(move |next| {
+            (next.mask, next.owes) = (standing.copies, standing.owes);
+            if standing.forsaken {
+                next.journal = None;
             }
-            self.change(|next| next.mask[member] = false).await
-        })
-    }
-
-    fn forsake_journal(&self) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
-        Box::pin(self.change(|next| next.journal = None))
-    }
-
-    fn owe_nothing(&self) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
-        Box::pin(self.set_owes(false))
+        }))
     }
 }

@@ -44,13 +44,15 @@ mod recover;
 mod scan;
 mod share;
 mod stage;
+mod standing;
 mod state;
 
 pub use cleaning::Cleaning;
-pub use copies::{Area, Members};
+pub use copies::Area;
 pub use journal::Journal;
 pub use ledger::{Candidate, Ledger, Opened, Wanted, superblock_of};
 pub use stage::{Stage, Stages};
+pub use standing::{Members, NotRecorded, Standing};
 
 use block::{
     BoxDevice, Buf, Content, Device, Env, Extent, Fua, Geometry, IoError, IoResult, Lba, Nanos,
@@ -60,6 +62,7 @@ use copies::Copies;
 use index::Piece;
 use layout::{BLOCK_BYTES, BLOCK_SECTORS, Became, Uuid};
 use pace::Pace;
+use standing::Standings;
 use state::State;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -122,9 +125,8 @@ struct Inner<P> {
     retiring: Cell<bool>,
     /// No change is taken.
     sealed: Cell<bool>,
-    /// Without one copy, later incarnations know that nothing is owed.
-    settled: Cell<bool>,
-    cleaner_ended: Cell<bool>,
+    /// Tasks that run: the cleaner, and who makes the standing durable.
+    tasks: Cell<u32>,
     /// What keeps the cleaner from going on.
     trouble: RefCell<Option<IoError>>,
 }
@@ -146,11 +148,17 @@ pub struct Status {
     pub empty_in: Option<Nanos>,
     /// Copies that take part.
     pub copies: usize,
-    /// What keeps the cleaner from going on.
+    /// What keeps the cleaner, or writes, from going on.
     pub trouble: Option<IoError>,
 }
 
 impl<P: Device> Inner<P> {
+    fn trouble(&self) -> Option<IoError> {
+        let trouble = self.trouble.borrow();
+        let trouble = trouble.as_ref().map(IoError::duplicate);
+        trouble.or_else(|| self.copies.standing.trouble())
+    }
+
     fn blocks(extent: Extent) -> Range<u64> {
         extent.start.0 / BLOCK_SECTORS..extent.end().0 / BLOCK_SECTORS
     }
@@ -186,7 +194,7 @@ impl<P: Device> WriteBack<P> {
             rate: rate.map(|blocks| (blocks * BLOCK_BYTES as f64) as u64),
             empty_in: pace.empty_in(state.index.blocks()),
             copies: self.0.copies.online().count(),
-            trouble: self.0.trouble.borrow().as_ref().map(IoError::duplicate),
+            trouble: self.0.trouble(),
         }
     }
 
@@ -204,8 +212,8 @@ impl<P: Device> WriteBack<P> {
 
     /// What the journal has is void from now on, durably: others may write to the origin, once
     /// nothing is owed.
-    pub async fn retire_journal(&self) {
-        self.0.retire_journal().await;
+    pub async fn retire_journal(&self) -> IoResult {
+        self.0.retire_journal().await
     }
 
     /// Leaves writes of clients a part of the cleaner's rate alone from now on, so that the log
@@ -217,9 +225,18 @@ impl<P: Device> WriteBack<P> {
 
     /// The copies that take part.
     pub fn online(&self) -> [bool; 2] {
-        let mut online = [false; 2];
-        self.0.copies.online().for_each(|copy| online[copy] = true);
-        online
+        self.0.copies.standing.online()
+    }
+
+    /// What a copy was lost by since the log was opened.
+    pub fn lost_by(&self, copy: usize) -> Option<IoError> {
+        self.0.copies.standing.lost_by(copy)
+    }
+
+    /// Whether it has lost both copies, and something may be owed: it goes on once it is opened
+    /// again.
+    pub fn is_stuck(&self) -> bool {
+        self.0.copies.are_stuck()
     }
 
     /// Whether the origin lacks nothing.
@@ -236,20 +253,32 @@ impl<P: Device> WriteBack<P> {
             .any(|piece| !matches!(piece, Piece::Origin(_)))
     }
 
-    /// Refuses changes from now on, or takes them again: what is to be drained stays so.
-    pub fn seal(&self, sealed: bool) {
-        self.0.sealed.set(sealed);
-        // Whoever sealed it may have made known that, and the contrary.
-        self.0.settled.set(false);
+    /// Takes no change from now on; returns once nothing is owed, durably. If that fails, or is
+    /// given up, [`WriteBack::go_on`] takes changes again.
+    pub async fn rest(&self) -> IoResult {
+        self.0.sealed.set(true);
         self.0.changed.notify();
+        self.drain().await?;
+        self.retire_journal().await?;
+        let standing = &self.0.copies.standing;
+        standing.want(|wanted| wanted.owes = false);
+        standing.until(Standings::is_settled).await
+    }
+
+    /// Takes changes again, each once it is durable that something may be owed.
+    pub fn go_on(&self) {
+        self.0.sealed.set(false);
+        let both = self.0.copies.are_both();
+        // Without one copy nothing new is owed.
+        let standing = &self.0.copies.standing;
+        standing.want(|wanted| wanted.owes |= both);
     }
 
     /// Ends the cleaner. What is owed stays in the log.
     pub async fn close(&self) {
         self.0.closing.set(true);
         self.0.changed.notify();
-        let ended = || self.0.cleaner_ended.get().then_some(());
-        self.0.changed.until_some(ended).await;
+        self.0.changed.until(|| self.0.tasks.get() == 0).await;
     }
 
     /// Carried through once begun: a record that nobody waits for is on its way all the same.

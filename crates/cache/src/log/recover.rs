@@ -8,6 +8,7 @@ use super::copies::{Area, Copies};
 use super::journal::Journal;
 use super::scan::{Found, Scan, scan};
 use super::stage::Stage;
+use super::standing::Standings;
 use super::state::{Cursor, Live, SEGMENTS_MIN, State};
 use super::{Config, Inner, Members, WriteBack, clean};
 use block::{BoxDevice, Device, Env, IoError, IoResult, Kind, Nanos, Sectors, Signal};
@@ -70,8 +71,7 @@ impl<P: Device> WriteBack<P> {
             closing: Cell::new(false),
             retiring: Cell::new(false),
             sealed: Cell::new(false),
-            settled: Cell::new(false),
-            cleaner_ended: Cell::new(true),
+            tasks: Cell::new(0),
             trouble: RefCell::new(None),
         });
         {
@@ -85,11 +85,27 @@ impl<P: Device> WriteBack<P> {
         Ok(WriteBack(log))
     }
 
-    /// Begins to carry what is owed to the origin.
-    pub fn begin(&self) {
-        if self.0.cleaner_ended.replace(false) {
-            self.0.env.spawn.spawn(clean::run(self.0.clone()));
+    /// Makes durable that the copies that are here hold what is owed, and that something may be;
+    /// then begins to carry it to the origin. `Err`: nothing runs.
+    pub async fn begin(&self) -> IoResult {
+        self.0.copies.standing.begin();
+        self.run(async |log| log.copies.standing.run(|| log.closing.get()).await);
+        let begun = self.0.copies.standing.until(Standings::is_durable).await;
+        match begun {
+            Ok(()) => self.run(async |log| clean::run(log).await),
+            Err(_) => self.close().await,
         }
+        begun
+    }
+
+    fn run(&self, work: impl AsyncFnOnce(&Rc<Inner<P>>) + 'static) {
+        let log = self.0.clone();
+        log.tasks.set(log.tasks.get() + 1);
+        self.0.env.spawn.spawn(async move {
+            work(&log).await;
+            log.tasks.set(log.tasks.get() - 1);
+            log.changed.notify();
+        });
     }
 }
 

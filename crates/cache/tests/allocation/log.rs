@@ -1,8 +1,8 @@
 //! What a block that a log owes costs in memory.
 
 use super::{LIVE_BYTES, Still, Zeroes, finish, zeroes};
-use block::{BoxDevice, Device, Env, Fua, IoResult, Lba, Nanos, Pool};
-use cache::log::{Area, Cleaning, Config, Members, WriteBack};
+use block::{BoxDevice, Device, Env, Fua, Lba, Nanos, Pool};
+use cache::log::{Area, Cleaning, Config, Members, NotRecorded, Standing, WriteBack};
 use layout::Uuid;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -10,14 +10,8 @@ use std::rc::Rc;
 struct Unharmed;
 
 impl Members for Unharmed {
-    fn lose(&self, member: u16) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
-        panic!("member {member} is lost")
-    }
-    fn forsake_journal(&self) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
-        panic!("there is none")
-    }
-    fn owe_nothing(&self) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
-        panic!("a copy is lost")
+    fn record(&self, _: Standing) -> Pin<Box<dyn Future<Output = Result<(), NotRecorded>> + '_>> {
+        panic!("it is not begun")
     }
 }
 

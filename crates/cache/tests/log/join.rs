@@ -33,7 +33,7 @@ fn bytes_a_byte(clients: u64) -> f64 {
             };
             let log = rig.open_before(rig.leaf(0), config, areas, None);
             let log = log.await.unwrap();
-            log.begin();
+            log.begin().await.unwrap();
             let before = written.get();
             let all = (0..clients).map(|client| {
                 let (rig, log) = (rig.clone(), log.clone());

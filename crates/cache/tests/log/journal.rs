@@ -2,7 +2,7 @@
 
 use crate::rig::{Leaf, Rig, run};
 use block::{BoxDevice, Device, Fua, IoResult, Kind, Lba, Nanos};
-use cache::log::{Candidate, Journal, Ledger, Opened, Wanted, WriteBack};
+use cache::log::{Candidate, Journal, Ledger, Members as _, Opened, Standing, Wanted, WriteBack};
 use layout::{JOURNAL_HALF_MIN, JournalCommit, JournalSuperblock, Uuid};
 
 const JOURNAL: usize = 3;
@@ -138,10 +138,10 @@ fn what_owes_by_its_journal_keeps_it_and_one_that_is_away_is_given_up_durably() 
     run(|rig| async move {
         let journal = || Some(candidate(&rig, JOURNAL, "hdd9"));
         let opened = open(&rig, journal()).await.unwrap();
-        opened.ledger.begin([true; 2]).await.unwrap();
+        opened.ledger.record(standing(true)).await.unwrap();
         let what = "db is not served: hdd9 is its journal";
         refused(&rig, None, what).await;
-        opened.ledger.set_owes(false).await.unwrap();
+        opened.ledger.record(standing(false)).await.unwrap();
         let first = opened.journal.unwrap().superblock().journal;
         let again = open(&rig, journal()).await.unwrap();
         assert_eq!(again.journal.unwrap().superblock().journal, first);
@@ -149,15 +149,23 @@ fn what_owes_by_its_journal_keeps_it_and_one_that_is_away_is_given_up_durably() 
             device: Err("it is not there".into()),
             ..candidate(&rig, JOURNAL, "hdd9")
         };
-        again.ledger.begin([true; 2]).await.unwrap();
+        again.ledger.record(standing(true)).await.unwrap();
         let without = open(&rig, Some(away)).await.unwrap();
         assert!(without.journal.is_none());
         assert_eq!(without.absent, [("hdd9".into(), "it is not there".into())]);
         // What it has is void when it is back: the origin has been written without.
         let journal = journal_of(open(&rig, journal()).await.unwrap());
         assert_ne!(journal, first);
-        opened.ledger.set_owes(false).await.unwrap();
+        opened.ledger.record(standing(false)).await.unwrap();
     });
+}
+
+fn standing(owes: bool) -> Standing {
+    Standing {
+        copies: [true; 2],
+        owes,
+        forsaken: false,
+    }
 }
 
 fn journal_of(opened: Opened<BoxDevice>) -> Uuid {

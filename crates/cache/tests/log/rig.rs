@@ -4,7 +4,7 @@ use block::{
     BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos,
     Sectors, ShardId, Shared, TargetId,
 };
-use cache::log::{Area, Cleaning, Config, Journal, Members, WriteBack};
+use cache::log::{Area, Cleaning, Config, Journal, Members, NotRecorded, Standing, WriteBack};
 use layout::Uuid;
 use shard::{Config as ShardConfig, Disk, Local, Mesh, Shard};
 use sim::{Control, DiskSpec, Outcome, Service, Sim, SimDriver, Span, World};
@@ -90,29 +90,25 @@ pub struct Reported {
 }
 
 impl Members for Reported {
-    fn lose(&self, member: u16) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
+    fn record(
+        &self,
+        standing: Standing,
+    ) -> Pin<Box<dyn Future<Output = Result<(), NotRecorded>> + '_>> {
         Box::pin(async move {
             if self.stuck.get() {
-                return Err(IoError::new(Kind::NoSpace, "the witness is full"));
+                let error = IoError::new(Kind::NoSpace, "the witness is full");
+                return Err(NotRecorded::Unsure(error));
             }
-            self.lost.borrow_mut().push(member);
+            let lost = &mut *self.lost.borrow_mut();
+            for (member, here) in (0..).zip(standing.copies) {
+                if !here && !lost.contains(&member) {
+                    lost.push(member);
+                }
+            }
+            self.forsaken.set(standing.forsaken);
+            self.settled.set(!standing.owes);
             Ok(())
         })
-    }
-
-    fn forsake_journal(&self) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
-        Box::pin(async move {
-            if self.stuck.get() {
-                return Err(IoError::new(Kind::NoSpace, "the witness is full"));
-            }
-            self.forsaken.set(true);
-            Ok(())
-        })
-    }
-
-    fn owe_nothing(&self) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
-        self.settled.set(true);
-        Box::pin(async { Ok(()) })
     }
 }
 
@@ -176,7 +172,7 @@ impl Rig {
         let log = self
             .open_before(self.leaf(0), config, areas, journal)
             .await?;
-        log.begin();
+        log.begin().await?;
         Ok(log)
     }
 

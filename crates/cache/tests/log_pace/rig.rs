@@ -1,7 +1,7 @@
 //! A log on two modelled flash drives before a modelled disk, with a journal or without.
 
 use block::{BoxDevice, Fua, Geometry, IoResult, Lba, Nanos, Sectors, ShardId, TargetId};
-use cache::log::{Area, Cleaning, Config, Journal, Members, WriteBack};
+use cache::log::{Area, Cleaning, Config, Journal, Members, NotRecorded, Standing, WriteBack};
 use layout::{JournalSuperblock, Uuid};
 use shard::{Config as ShardConfig, Disk, Local, Mesh, Shard};
 use sim::model::catalogue::hdd::SAS7K2;
@@ -66,16 +66,13 @@ pub struct Rig {
 pub struct Lost(pub RefCell<Vec<u16>>);
 
 impl Members for Lost {
-    fn lose(&self, member: u16) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
-        self.0.borrow_mut().push(member);
-        Box::pin(async { Ok(()) })
-    }
-
-    fn forsake_journal(&self) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
-        panic!("the journal is lost")
-    }
-
-    fn owe_nothing(&self) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
+    fn record(
+        &self,
+        standing: Standing,
+    ) -> Pin<Box<dyn Future<Output = Result<(), NotRecorded>> + '_>> {
+        assert!(!standing.forsaken, "the journal is lost");
+        let lost = (0..).zip(standing.copies).filter(|(_, here)| !here);
+        *self.0.borrow_mut() = lost.map(|(member, _)| member).collect();
         Box::pin(async { Ok(()) })
     }
 }
@@ -202,7 +199,7 @@ async fn open(
     let areas = [area(0, "pcie0"), area(1, "pcie1")];
     let log = WriteBack::open(config, env, lost, areas, journal, origin);
     let log = log.await.unwrap();
-    log.begin();
+    log.begin().await.unwrap();
     log
 }
 

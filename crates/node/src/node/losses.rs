@@ -19,6 +19,7 @@ impl<P: Platform> Node<P> {
         let mut ejected: HashSet<(Name, DeviceId)> = HashSet::new();
         let mut lost = HashSet::new();
         let mut forsaken = HashSet::new();
+        let mut stuck = HashSet::new();
         while !node.stopped.get() {
             timer.sleep(PERIOD).await;
             let before = std::mem::take(&mut ejected);
@@ -43,13 +44,23 @@ impl<P: Platform> Node<P> {
                     let volume = name.clone();
                     node.platform.event(Event::JournalLost { volume });
                 }
-                for device in served.volume.inner().lost_copies() {
+                let fronted = served.volume.inner();
+                let is_stuck = fronted.log().is_some_and(|log| log.engine().is_stuck());
+                for (device, why) in fronted.lost_copies() {
                     if lost.insert((name.clone(), device.clone())) {
                         node.platform.event(Event::LogDeviceLost {
                             volume: name.clone(),
                             device,
+                            why,
+                            is_last: is_stuck,
                         });
                     }
+                }
+                if !is_stuck {
+                    stuck.remove(name);
+                } else if stuck.insert(name.clone()) {
+                    let volume = name.clone();
+                    node.platform.event(Event::LogLost { volume });
                 }
             }
         }

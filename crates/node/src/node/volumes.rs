@@ -257,6 +257,7 @@ impl<P: Platform> Node<P> {
         self.detach(name).await?;
         // What is held back for a snapshot goes on: it is to end.
         let _ = volume.inner().cached().resume();
+        volume.inner().go_on();
         // Clients' writes that were acknowledged are made durable before the
         // device is released.
         self.withdraw(name, self.frontends.len())
@@ -305,15 +306,13 @@ impl<P: Platform> Node<P> {
     pub(super) async fn quiesce(&self, name: &str) -> Result<(), Refusal> {
         let (name, served) = self.served(name)?;
         let fronted = served.volume.inner();
-        if !fronted.cached().is_quiesced() {
-            self.rest(&name, &served).await?;
+        if fronted.cached().is_quiesced() {
+            return fronted.cached().quiesce().await.map_err(refusal);
         }
+        let at_rest = self.rest(&name, &served).await?;
         let quiesced = fronted.cached().quiesce().await.map_err(refusal);
-        if quiesced.is_err()
-            && !fronted.cached().is_quiesced()
-            && let Some(log) = fronted.log()
-        {
-            self.go_on(fronted, &log).await?;
+        if fronted.cached().is_quiesced() {
+            fronted.stay(at_rest);
         }
         quiesced
     }
@@ -322,10 +321,9 @@ impl<P: Platform> Node<P> {
     pub(super) async fn resume(&self, name: &str) -> Result<(), Refusal> {
         let volume = self.volume(name)?;
         let fronted = volume.inner();
-        if let (true, Some(log)) = (fronted.cached().is_quiesced(), fronted.log()) {
-            self.go_on(fronted, &log).await?;
-        }
-        fronted.cached().resume().map_err(refusal)
+        let resumed = fronted.cached().resume().map_err(refusal);
+        fronted.go_on();
+        resumed
     }
 
     /// Forgets what is cached of a volume, and identifies its origin again.

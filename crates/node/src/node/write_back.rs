@@ -12,7 +12,7 @@ use super::refusal::{Refusal, refusal};
 use super::{Node, Served};
 use crate::arrays::Lease;
 use crate::event::Event;
-use crate::fronted::Fronted;
+use crate::fronted::AtRest;
 use crate::leaf::Leaf;
 use crate::log::{Copy, Log, journal_of, patience, wanted};
 use crate::patient::Patient;
@@ -186,8 +186,12 @@ impl<P: Platform> Node<P> {
         changed(&origin.leaf, &self.env().pool, identity, record, owes).await
     }
 
-    /// Brings a volume to rest, with nothing owed; `release` lets it go on.
-    pub(super) async fn rest(&self, name: &Name, served: &Served<P>) -> Result<(), Refusal> {
+    /// Brings a volume to rest, with nothing owed, if it has a log.
+    pub(super) async fn rest(
+        &self,
+        name: &Name,
+        served: &Served<P>,
+    ) -> Result<Option<AtRest<P::Driver>>, Refusal> {
         self.rest_unless(name, served, pending()).await
     }
 
@@ -197,26 +201,25 @@ impl<P: Platform> Node<P> {
         name: &Name,
         served: &Served<P>,
         cancelled: impl Future<Output = ()>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Option<AtRest<P::Driver>>, Refusal> {
         let fronted = served.volume.inner();
         let Some(log) = fronted.log() else {
-            return Ok(());
+            return Ok(None);
         };
         let timer = self.env().timer;
         let work = async {
             // Most of it while clients are served.
             log.engine().drain_to(LAST).await?;
-            fronted.hold().await;
-            log.rest().await
+            let held = fronted.hold().await;
+            log.rest().await.map(|resting| AtRest::new(held, resting))
         };
         let work = timer.timeout(self.stop.get(), work);
         let why = match select(pin!(work), pin!(cancelled)).await {
-            Either::Left((Some(Ok(())), _)) => return Ok(()),
+            Either::Left((Some(Ok(at_rest)), _)) => return Ok(Some(at_rest)),
             Either::Left((Some(Err(error)), _)) => error.to_string(),
             Either::Right(_) => "that was cancelled".into(),
             Either::Left((None, _)) => still_owed(served, &log),
         };
-        self.go_on(fronted, &log).await?;
         Err(as_it_was(name, &why))
     }
 
@@ -258,17 +261,6 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// Has a volume go on that was at rest.
-    pub(super) async fn go_on(
-        &self,
-        fronted: &Fronted<P::Driver>,
-        log: &Log<P::Driver>,
-    ) -> Result<(), Refusal> {
-        log.resume().await.map_err(refusal)?;
-        fronted.release();
-        Ok(())
-    }
-
     /// Gives up the log of a volume, once nothing is owed. It goes on without.
     pub(super) async fn detach(&self, name: &Name) -> Result<(), Refusal> {
         let served = self.volumes.borrow().get(name).cloned();
@@ -280,20 +272,20 @@ impl<P: Platform> Node<P> {
         let detaching = Detaching::new(self.env().timer.now(), owed);
         let all = &self.detaching;
         all.borrow_mut().insert(name.clone(), detaching.clone());
-        let mut rested = self.empty(name, &served, &log, &detaching).await;
-        if rested.is_ok() {
-            rested = self.rest_unless(name, &served, detaching.cancelled()).await;
-        }
+        let rested = match self.empty(name, &served, &log, &detaching).await {
+            Ok(()) => self.rest_unless(name, &served, detaching.cancelled()).await,
+            Err(why) => Err(why),
+        };
         if rested.is_err() {
             log.engine().retire(false);
             self.look_at_jobs();
             all.borrow_mut().remove(name);
         }
-        rested?;
+        let at_rest = rested?;
         log.engine().close().await;
         served.volume.inner().forget_log();
         all.borrow_mut().remove(name);
-        served.volume.inner().release();
+        drop(at_rest);
         for device in log.devices() {
             // It may have been absent.
             let _ = self.devices.close(device).await;
@@ -311,7 +303,8 @@ impl<P: Platform> Node<P> {
         };
         let timer = self.env().timer;
         let rested = timer.timeout(self.stop.get(), log.rest()).await;
-        let rested = matches!(rested, Some(Ok(())));
+        let at_rest = rested.and_then(Result::ok);
+        let rested = at_rest.is_some();
         let close = async {
             log.engine().close().await;
             if !rested {
@@ -331,7 +324,7 @@ impl<P: Platform> Node<P> {
 }
 
 fn as_it_was(name: &Name, why: &str) -> Refusal {
-    format!("volume {name} is as it was: {why}; try again")
+    format!("volume {name}: unchanged, {why}. Try again.")
 }
 
 /// What is in the way of a log that does not get empty.

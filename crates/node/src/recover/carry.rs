@@ -175,8 +175,8 @@ pub(super) async fn keep<P: Platform>(found: &Found<'_, P>) -> Result<Bytes, Str
     let carried = {
         let (rested, trouble) = (pin!(log.rest()), pin!(trouble(&log, &env)));
         match select(rested, trouble).await {
-            Either::Left((rested, _)) => rested.map_err(said),
-            Either::Right((why, _)) => Err(format!(
+            Either::Left((Ok(resting), _)) => Ok(resting),
+            Either::Left((Err(why), _)) | Either::Right((why, _)) => Err(format!(
                 "{} of {owed} are still to go to {}: {why}; what is owed is in the log, and can \
                  be carried out once that is mended",
                 Bytes(log.engine().status().dirty_bytes),
@@ -185,7 +185,7 @@ pub(super) async fn keep<P: Platform>(found: &Found<'_, P>) -> Result<Bytes, Str
         }
     };
     log.engine().close().await;
-    carried.map(|()| owed)
+    carried.map(|_| owed)
 }
 
 /// Returns once something has been in the way of the cleaner for long.

@@ -6,8 +6,8 @@ use super::history::{Earlier, History};
 use super::replay::replay;
 use super::report::{Landing, Report};
 use crate::stamp::{self, Value};
-use block::{IoResult, Nanos, Pool, RangeLock, SECTOR_BYTES, Sectors, TargetId, Timer};
-use cache::log::{Cleaning, Members, Stages};
+use block::{Nanos, Pool, RangeLock, SECTOR_BYTES, Sectors, TargetId, Timer};
+use cache::log::{Cleaning, Members, NotRecorded, Stages, Standing};
 use layout::{BLOCK_SECTORS, LOG_AREA, Uuid};
 use sim::{Control, Medium, World};
 use std::cell::{Cell, RefCell};
@@ -368,27 +368,22 @@ impl Bench {
 pub(super) struct Ledger(pub(super) Rc<Bench>, pub(super) Timer);
 
 impl Members for Ledger {
-    fn lose(&self, member: u16) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
+    fn record(
+        &self,
+        standing: Standing,
+    ) -> Pin<Box<dyn Future<Output = Result<(), NotRecorded>> + '_>> {
         Box::pin(async move {
             self.1.sleep(self.0.case.reporting).await;
-            self.0.lost[usize::from(member)].set(true);
-            self.0.write_direct();
-            Ok(())
-        })
-    }
-
-    fn forsake_journal(&self) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
-        Box::pin(async move {
-            self.1.sleep(self.0.case.reporting).await;
-            self.0.begin_journal(None);
-            Ok(())
-        })
-    }
-
-    fn owe_nothing(&self) -> Pin<Box<dyn Future<Output = IoResult> + '_>> {
-        Box::pin(async move {
-            self.1.sleep(self.0.case.reporting).await;
-            self.0.owes_nothing();
+            for copy in (0..2).filter(|copy| !standing.copies[*copy]) {
+                self.0.lost[copy].set(true);
+                self.0.write_direct();
+            }
+            if standing.forsaken {
+                self.0.begin_journal(None);
+            }
+            if !standing.owes {
+                self.0.owes_nothing();
+            }
             Ok(())
         })
     }

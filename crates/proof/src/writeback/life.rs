@@ -37,7 +37,9 @@ pub(super) async fn live(bench: Rc<Bench>, local: Local<SimDriver>, cut: Option<
         Err(error) => return bench.violate(format!("the log cannot be opened: {error}")),
     };
     bench.opened(log.status().copies);
-    log.begin();
+    if let Err(error) = log.begin().await {
+        return bench.violate(format!("the log cannot begin: {error}"));
+    }
     let gate = Gate::new(log.clone(), local.env());
     read_back(&bench, &gate).await;
     bench.was_read();
@@ -50,7 +52,9 @@ pub(super) async fn live(bench: Rc<Bench>, local: Local<SimDriver>, cut: Option<
             bench.violate(format!("it does not drain: {error}"));
         }
         bench.drained(log.status().dirty_bytes);
-        log.retire_journal().await;
+        if let Err(error) = log.retire_journal().await {
+            bench.violate(format!("its journal is not void: {error}"));
+        }
         bench.drained(log.status().dirty_bytes);
         read_back(&bench, &gate).await;
     }

@@ -1,0 +1,305 @@
+//! What later incarnations know of a log: which copies hold what is true, whether something may
+//! be owed, and whether the journal was given up.
+//!
+//! One task makes it durable ([`Standings::run`]). Whoever changes it says what is wanted, and
+//! waits.
+//!
+//! Invariants:
+//!     a copy fails the write of its superblock ⟹ it is lost, as by any other write
+//!     an attempt fails ⟹ another follows, until what is wanted is durable or no copy is left
+//!     a field of `Durable` is set ⟹ every later incarnation finds that
+//!
+//! Not here: the superblocks (`ledger`).
+
+use super::stage::{Stage, Stages};
+use block::{Env, IoError, IoResult, Kind, Nanos, Signal};
+use futures_util::future::select;
+use std::cell::{Cell, RefCell};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+
+/// The pause before the next attempt.
+const RETRY: Nanos = Nanos::from_secs(1);
+
+/// What later incarnations are to know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Standing {
+    /// Copies that hold what is true.
+    pub copies: [bool; 2],
+    /// Something may be owed.
+    pub owes: bool,
+    /// The journal will never be replayed.
+    pub forsaken: bool,
+}
+
+/// Why a standing was not made durable.
+#[derive(Debug)]
+pub enum NotRecorded {
+    /// This copy cannot be written: it is to be left out.
+    Copy(usize, IoError),
+    /// Nothing has changed.
+    Unchanged(IoError),
+    /// Some places may say so, and others not.
+    Unsure(IoError),
+}
+
+impl NotRecorded {
+    /// The error of it.
+    pub(super) fn into_error(self) -> IoError {
+        match self {
+            NotRecorded::Copy(_, error)
+            | NotRecorded::Unchanged(error)
+            | NotRecorded::Unsure(error) => error,
+        }
+    }
+}
+
+/// Who makes a standing durable.
+pub trait Members {
+    /// Returns once later incarnations know `standing`, whatever is lost then. One call at a
+    /// time, which is carried through.
+    fn record(
+        &self,
+        standing: Standing,
+    ) -> Pin<Box<dyn Future<Output = Result<(), NotRecorded>> + '_>>;
+}
+
+/// What is known to be durable.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct Durable {
+    copies: Option<[bool; 2]>,
+    owes: Option<bool>,
+    forsaken: Option<bool>,
+}
+
+impl Durable {
+    fn of(standing: Standing) -> Durable {
+        Durable {
+            copies: Some(standing.copies),
+            owes: Some(standing.owes),
+            forsaken: Some(standing.forsaken),
+        }
+    }
+
+    /// What holds still while `standing` is being written.
+    fn amid(self, standing: Standing) -> Durable {
+        let next = Durable::of(standing);
+        Durable {
+            copies: self.copies.filter(|_| self.copies == next.copies),
+            owes: self.owes.filter(|_| self.owes == next.owes),
+            forsaken: self.forsaken.filter(|_| self.forsaken == next.forsaken),
+        }
+    }
+}
+
+pub(super) struct Standings {
+    members: Rc<dyn Members>,
+    env: Env,
+    changed: Rc<Signal>,
+    stages: Rc<Stages>,
+    wanted: Cell<Standing>,
+    durable: Cell<Durable>,
+    /// Attempts that failed, and the last error.
+    failures: Cell<u64>,
+    trouble: RefCell<Option<IoError>>,
+    /// Something may be acknowledged: until then a loss need not be durable.
+    begun: Cell<bool>,
+    /// The task that makes it durable has ended.
+    ended: Cell<bool>,
+    /// What each copy was lost by.
+    lost_by: RefCell<[Option<IoError>; 2]>,
+}
+
+impl Standings {
+    /// Of a log of which later incarnations know nothing for sure.
+    pub(super) fn new(
+        copies: [bool; 2],
+        members: Rc<dyn Members>,
+        env: Env,
+        changed: Rc<Signal>,
+        stages: Rc<Stages>,
+    ) -> Standings {
+        Standings {
+            members,
+            env,
+            changed,
+            stages,
+            wanted: Cell::new(Standing {
+                copies,
+                owes: true,
+                forsaken: false,
+            }),
+            durable: Cell::default(),
+            failures: Cell::new(0),
+            trouble: RefCell::new(None),
+            begun: Cell::new(false),
+            ended: Cell::new(false),
+            lost_by: RefCell::default(),
+        }
+    }
+
+    /// The copies that take part.
+    pub(super) fn online(&self) -> [bool; 2] {
+        self.wanted.get().copies
+    }
+
+    /// A copy takes no part any more.
+    pub(super) fn lose(&self, copy: usize, error: IoError) {
+        self.lost_by.borrow_mut()[copy].get_or_insert(error);
+        self.want(|wanted| wanted.copies[copy] = false);
+    }
+
+    /// What a copy was lost by since the log was opened.
+    pub(super) fn lost_by(&self, copy: usize) -> Option<IoError> {
+        self.lost_by.borrow()[copy].as_ref().map(IoError::duplicate)
+    }
+
+    /// Changes what is wanted.
+    pub(super) fn want(&self, change: impl FnOnce(&mut Standing)) {
+        let mut wanted = self.wanted.get();
+        change(&mut wanted);
+        self.wanted.set(wanted);
+        self.changed.notify();
+    }
+
+    /// Whether no copy takes part.
+    pub(super) fn are_gone(&self) -> bool {
+        self.online() == [false; 2]
+    }
+
+    /// Whether no later incarnation trusts a copy that is lost, or needs any.
+    pub(super) fn are_losses_durable(&self) -> bool {
+        let durable = self.durable.get();
+        !self.begun.get() || durable.copies == Some(self.online()) || self.is_settled()
+    }
+
+    /// Whether later incarnations know for sure that something may be owed.
+    pub(super) fn may_owe(&self) -> bool {
+        !self.begun.get() || self.durable.get().owes == Some(true)
+    }
+
+    /// Whether they are to know that.
+    pub(super) fn wants_owing(&self) -> bool {
+        self.wanted.get().owes
+    }
+
+    /// Whether later incarnations know for sure that nothing is owed.
+    pub(super) fn is_settled(&self) -> bool {
+        self.durable.get().owes == Some(false)
+    }
+
+    /// Whether what is wanted is not durable yet, and can be.
+    fn is_due(&self) -> bool {
+        !self.is_durable() && !self.are_gone()
+    }
+
+    /// What keeps it from being durable.
+    pub(super) fn trouble(&self) -> Option<IoError> {
+        let trouble = self.trouble.borrow();
+        let trouble = trouble.as_ref().filter(|_| self.is_due());
+        trouble.map(IoError::duplicate)
+    }
+
+    /// Whether all that is wanted is durable.
+    pub(super) fn is_durable(&self) -> bool {
+        self.durable.get() == Durable::of(self.wanted.get())
+    }
+
+    /// Returns once `holds`, or with the error of an attempt that has failed since.
+    pub(super) async fn until(&self, holds: impl Fn(&Standings) -> bool) -> IoResult {
+        let failures = self.failures.get();
+        let ended = || {
+            if holds(self) {
+                return Some(Ok(()));
+            }
+            if self.are_gone() {
+                return Some(Err(gone()));
+            }
+            let over = self.ended.get() || self.failures.get() != failures;
+            over.then(|| Err(self.last_error()))
+        };
+        self.changed.until_some(ended).await
+    }
+
+    fn last_error(&self) -> IoError {
+        let trouble = self.trouble.borrow();
+        let trouble = trouble.as_ref().map(IoError::duplicate);
+        trouble.unwrap_or_else(|| IoError::new(Kind::Gone, "the write-back log was closed"))
+    }
+
+    /// Returns once the journal will never be replayed, durably. `Err`: no copy is left, or the
+    /// log was closed.
+    pub(super) async fn forsake(&self) -> IoResult {
+        self.want(|wanted| wanted.forsaken = true);
+        loop {
+            let forsaken = self.until(|all| all.durable.get().forsaken == Some(true));
+            let forsaken = forsaken.await;
+            if forsaken.is_ok() || self.are_gone() || self.ended.get() {
+                return forsaken;
+            }
+        }
+    }
+
+    /// From here on losses are made durable before anything is acknowledged.
+    pub(super) fn begin(&self) {
+        self.begun.set(true);
+    }
+
+    /// Makes what is wanted durable, whenever it is not, until `closing`; what is due then is
+    /// tried once more.
+    pub(super) async fn run(&self, closing: impl Fn() -> bool) {
+        loop {
+            self.changed.until(|| closing() || self.is_due()).await;
+            if !self.is_due() {
+                break;
+            }
+            let loses = self.lost_by.borrow().iter().any(Option::is_some);
+            let loses = loses && !self.are_losses_durable();
+            let _under = loses.then(|| self.stages.enter(Stage::Loss));
+            if let Err(error) = self.record().await {
+                self.trouble.replace(Some(error));
+                self.failures.set(self.failures.get() + 1);
+                self.changed.notify();
+                if closing() {
+                    break;
+                }
+                let pause = self.env.timer.sleep(RETRY);
+                let closes = self.changed.until(&closing);
+                select(pin!(pause), pin!(closes)).await;
+            }
+        }
+        self.ended.set(true);
+        self.changed.notify();
+    }
+
+    async fn record(&self) -> IoResult {
+        let (wanted, before) = (self.wanted.get(), self.durable.get());
+        self.durable.set(before.amid(wanted));
+        let recorded = self.members.record(wanted).await;
+        let ended = match recorded {
+            Ok(()) => {
+                self.durable.set(Durable::of(wanted));
+                self.trouble.replace(None);
+                Ok(())
+            }
+            // The next attempt leaves it out.
+            Err(NotRecorded::Copy(copy, error)) => {
+                self.lose(copy, error);
+                Ok(())
+            }
+            Err(NotRecorded::Unchanged(error)) => {
+                self.durable.set(before);
+                Err(error)
+            }
+            Err(NotRecorded::Unsure(error)) => Err(error),
+        };
+        self.changed.notify();
+        ended
+    }
+}
+
+/// No copy is left.
+pub(super) fn gone() -> IoError {
+    let what = "no copy of the write-back log can be written: its devices are lost";
+    IoError::new(Kind::Gone, what)
+}
