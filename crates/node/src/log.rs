@@ -10,7 +10,7 @@ use crate::leaf::Leaf;
 use crate::nanos;
 use crate::patient::Patient;
 use crate::platform::Platform;
-use block::{BoxDevice, Driver, Env, IoResult, Nanos, Sectors};
+use block::{BoxDevice, Driver, Env, IoError, IoResult, Kind, Nanos, Sectors};
 use cache::log::{Cleaning, Config, Opened, Wanted, WriteBack};
 use control::config::{self, Name};
 use layout::Uuid;
@@ -161,9 +161,28 @@ impl<D: Driver> Log<D> {
         self.0.had_journal && self.0.engine.status().forsaken
     }
 
-    /// What is owed goes to the origin from now on, and clients may be served.
+    /// What is owed goes to the origin from now on, and clients may be served. Before, nothing is
+    /// written. A log without room is carried out instead, and another begun at the next attempt.
     pub(crate) async fn begin(&self) -> IoResult {
-        self.0.engine.begin().await
+        let engine = &self.0.engine;
+        if engine.is_full() {
+            self.carry_out().await?;
+            let what = "the write-back log was full: all of it is written back, and another is \
+                        begun at the next attempt";
+            return Err(IoError::new(Kind::NoSpace, what));
+        }
+        engine.establish().await?;
+        engine.begin().await
+    }
+
+    /// Writes all back at once, in no order, and gives the log up.
+    async fn carry_out(&self) -> IoResult {
+        let lost = self.0.engine.carry_out().await?;
+        if let Some(lost) = lost.first() {
+            let what = format!("block {} of the write-back log cannot be read", lost.start);
+            return Err(IoError::new(Kind::Corrupt, what));
+        }
+        self.0.engine.end().await
     }
 
     /// Takes no change any more; returns once nothing is owed, durably.

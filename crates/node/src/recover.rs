@@ -11,7 +11,6 @@
 //! What is done in order so that a cut leaves something that can be recovered again: replay,
 //! retire, blank the log's superblocks. The file beside the log is the caller's to remove, last.
 
-mod aside;
 mod carry;
 mod found;
 mod report;

@@ -182,7 +182,7 @@ impl<P: Device> Inner<P> {
         Ok(())
     }
 
-    async fn carry_cleared(&self, newest: &Index) -> IoResult {
+    pub(super) async fn carry_cleared(&self, newest: &Index) -> IoResult {
         for (blocks, became) in newest.cleared() {
             let at = Self::extent(blocks);
             match became {
@@ -219,7 +219,7 @@ impl<P: Device> Inner<P> {
     }
 
     /// Each run has memory of its own only, so that none waits for what another has.
-    async fn carry_run(&self, newest: &Index, run: Range<u64>) -> IoResult {
+    pub(super) async fn carry_run(&self, newest: &Index, run: Range<u64>) -> IoResult {
         let at = Self::extent(run.clone());
         let buf = self.memory(at.len.bytes() as usize).await;
         let (buf, read) = self.read_pieces(newest.pieces(run), buf).await;

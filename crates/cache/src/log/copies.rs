@@ -67,6 +67,11 @@ impl<P: Device> Copies<P> {
         self.standing.online()[copy]
     }
 
+    /// Whether what a copy holds may be read.
+    pub(super) fn is_trusted(&self, copy: usize) -> bool {
+        self.areas[copy].as_ref().is_some_and(|area| area.trusted)
+    }
+
     /// Those that take part.
     pub(super) fn online(&self) -> impl Iterator<Item = usize> {
         (0..2).filter(|copy| self.is_online(*copy))

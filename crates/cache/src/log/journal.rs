@@ -26,6 +26,8 @@ pub struct Journal<P> {
     /// The newest group, unless it is retired.
     pending: Cell<Option<JournalCommit>>,
     newest: Cell<u64>,
+    /// Its device is not a journal yet.
+    is_new: Cell<bool>,
     /// It takes part.
     online: Cell<bool>,
     /// Held by whoever writes to it.
@@ -33,19 +35,34 @@ pub struct Journal<P> {
 }
 
 impl<P: Device> Journal<P> {
-    /// Makes a device a journal, whatever it held.
-    pub async fn format(device: P, memory: Pool, superblock: JournalSuperblock) -> IoResult<Self> {
-        let journal = Journal {
+    /// A device that [`Journal::establish`] makes a journal, whatever it holds.
+    pub fn new(device: P, memory: Pool, superblock: JournalSuperblock) -> Self {
+        Journal {
             device,
             memory,
             newest: Cell::new(superblock.retired),
             superblock: RefCell::new(superblock),
             pending: Cell::new(None),
+            is_new: Cell::new(true),
             online: Cell::new(true),
             changing: Mutex::default(),
-        };
-        journal.write_superblock().await?;
+        }
+    }
+
+    /// Makes a device a journal, whatever it held.
+    pub async fn format(device: P, memory: Pool, superblock: JournalSuperblock) -> IoResult<Self> {
+        let journal = Journal::new(device, memory, superblock);
+        journal.establish().await?;
         Ok(journal)
+    }
+
+    /// Returns once the device says durably that it is this journal.
+    pub async fn establish(&self) -> IoResult {
+        if self.is_new.get() {
+            self.write_superblock().await?;
+            self.is_new.set(false);
+        }
+        Ok(())
     }
 
     /// Reads a journal; what was written to it is durable then. The inner error says what the
@@ -78,6 +95,7 @@ impl<P: Device> Journal<P> {
             newest: Cell::new(newest.map_or(retired, |commit| commit.group.max(retired))),
             pending: Cell::new(newest.filter(|commit| commit.group > retired)),
             superblock: RefCell::new(superblock),
+            is_new: Cell::new(false),
             online: Cell::new(true),
             changing: Mutex::default(),
         }))

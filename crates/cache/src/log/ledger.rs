@@ -20,7 +20,6 @@ use super::standing::{Members, NotRecorded, Standing};
 use block::{BoxDevice, Device, Env, Fua, IoError, IoResult, Kind, Lba, Nanos};
 pub use choose::Wanted;
 use choose::{Found, choose};
-use journal::Choice;
 use layout::{
     BLOCK_BYTES, BLOCK_SECTORS, LOG_AREA, LOG_SUPERBLOCKS, LogSuperblock, SuperblockError, Uuid,
 };
@@ -33,7 +32,15 @@ use std::rc::Rc;
 /// Blocks of both superblocks in the witness.
 const WITNESS_BLOCKS: [u64; 2] = [0, 1];
 
-/// What was found, and has been made durable of it.
+/// The file beside a log.
+pub enum Witness {
+    /// It is there, or a new one.
+    Kept(BoxDevice),
+    /// What it says, of a log that is looked at and never begun.
+    Says(Option<Box<LogSuperblock>>),
+}
+
+/// What was found of a log. Nothing of it is durable before [`Members::establish`].
 pub struct Opened<P> {
     /// Who knows the members from now on.
     pub ledger: Rc<Ledger<P>>,
@@ -60,28 +67,32 @@ pub struct Opened<P> {
 /// What is known durably of a log.
 pub struct Ledger<P> {
     env: Env,
-    witness: BoxDevice,
+    /// None of a log that is looked at.
+    witness: Option<BoxDevice>,
     devices: [Option<P>; 2],
+    /// Nobody has had it before.
+    is_new: bool,
     now: RefCell<LogSuperblock>,
     /// A change failed, and may be durable in some places.
     unsure: Cell<bool>,
 }
 
 impl<P: Device + Clone + 'static> Ledger<P> {
-    /// Reads what is known of the log, refuses what may not be opened, and makes this
-    /// incarnation durable. What was refused is as it was.
+    /// Reads what is known of the log, and refuses what may not be opened. Nothing is written.
     pub async fn open(
         wanted: Wanted,
         env: Env,
-        witness: BoxDevice,
+        witness: Witness,
         candidates: [Candidate<P>; 2],
         journal: Option<Candidate<P>>,
     ) -> IoResult<Opened<P>> {
         let invalid = |what: String| IoError::new(Kind::Invalid, what);
-        let remembered = match read(&witness, &env, WITNESS_BLOCKS).await? {
-            Ok(superblock) => Some(superblock),
-            Err(SuperblockError::Blank | SuperblockError::Damaged(_)) => None,
-            Err(error) => return Err(invalid(format!("{}: {error}", witness.geometry().name))),
+        let (witness, remembered) = match witness {
+            Witness::Says(superblock) => (None, superblock.map(|boxed| *boxed)),
+            Witness::Kept(file) => {
+                let remembered = remembered(&file, &env).await?;
+                (Some(file), remembered)
+            }
         };
         let (mut found, mut absent) = (Vec::new(), Vec::new());
         for candidate in candidates {
@@ -105,9 +116,8 @@ impl<P: Device + Clone + 'static> Ledger<P> {
         let seen = [&found[0].1, &found[1].1];
         let chosen = choose(&wanted, remembered.as_ref(), &names, seen).map_err(invalid)?;
         let journal_name = journal.as_ref().map(|journal| journal.name.clone());
-        let (next, is_new) = (&chosen.superblock, chosen.is_new);
-        let journal = journal::choose(&wanted, next, is_new, journal, &env);
-        let journal = journal.await.map_err(invalid)?;
+        let journal = journal::choose(&wanted, &chosen, journal, &env);
+        let (journal, journal_absent) = journal.await.map_err(invalid)?;
         let mut areas = [None, None];
         let mut devices = [None, None];
         for (at, (candidate, seen)) in found.into_iter().enumerate() {
@@ -125,42 +135,19 @@ impl<P: Device + Clone + 'static> Ledger<P> {
             });
         }
         let mut superblock = chosen.superblock;
-        let journal = match journal {
-            Choice::None(why) => {
-                absent.extend(why);
-                None
-            }
-            Choice::Use(journal) => Some(journal),
-            Choice::Format(device, superblock) => {
-                Some(Journal::format(device, env.pool.clone(), superblock).await?)
-            }
-        };
+        absent.extend(journal_absent);
         let uuid = journal.as_ref().map(|journal| journal.superblock().journal);
         superblock.journal = uuid.zip(journal_name);
         let opened = (superblock.log, superblock.incarnation, superblock.opened_at);
-        let (mask, owes) = (superblock.mask, superblock.owes);
+        let owes = superblock.owes;
         let ledger = Ledger {
             env,
             witness,
             devices,
+            is_new: chosen.is_new,
             now: RefCell::new(superblock),
             unsure: Cell::new(false),
         };
-        if chosen.is_new {
-            let begun = ledger.change(|next| next.mask = [false; 2]).await;
-            begun.map_err(NotRecorded::into_error)?;
-        }
-        let mut held = mask;
-        while let Err(error) = ledger.change(|next| next.mask = held).await {
-            match error {
-                // The other has all that this one has.
-                NotRecorded::Copy(copy, why) if !chosen.is_new && held[1 - copy] => {
-                    absent.push((names[copy].clone(), why.to_string()));
-                    (held[copy], areas[copy]) = (false, None);
-                }
-                error => return Err(error.into_error()),
-            }
-        }
         Ok(Opened {
             ledger: Rc::new(ledger),
             areas,
@@ -173,6 +160,11 @@ impl<P: Device + Clone + 'static> Ledger<P> {
             absent,
             doubts: chosen.doubts,
         })
+    }
+
+    fn witness(&self) -> &BoxDevice {
+        let witness = self.witness.as_ref();
+        witness.expect("a log that is looked at is not begun")
     }
 
     /// Makes a change durable on the copies and in the witness.
@@ -198,7 +190,8 @@ impl<P: Device + Clone + 'static> Ledger<P> {
             }
         }
         next.copy = None;
-        let written = self.write(&self.witness, WITNESS_BLOCKS, &next).await;
+        let witness = self.witness();
+        let written = self.write(witness, WITNESS_BLOCKS, &next).await;
         written.map_err(NotRecorded::Unsure)?;
         *self.now.borrow_mut() = next;
         self.unsure.set(false);
@@ -212,7 +205,7 @@ impl<P: Device + Clone + 'static> Ledger<P> {
             return Ok(());
         }
         let now = self.now.borrow().clone();
-        let written = self.write(&self.witness, WITNESS_BLOCKS, &now).await;
+        let written = self.write(self.witness(), WITNESS_BLOCKS, &now).await;
         written.map_err(NotRecorded::Unchanged)
     }
 
@@ -234,7 +227,37 @@ impl<P: Device + Clone + 'static> Ledger<P> {
     }
 }
 
+/// What the witness says.
+async fn remembered(witness: &BoxDevice, env: &Env) -> IoResult<Option<LogSuperblock>> {
+    match read(witness, env, WITNESS_BLOCKS).await? {
+        Ok(superblock) => Ok(Some(superblock)),
+        Err(SuperblockError::Blank | SuperblockError::Damaged(_)) => Ok(None),
+        Err(error) => {
+            let what = format!("{}: {error}", witness.geometry().name);
+            Err(IoError::new(Kind::Invalid, what))
+        }
+    }
+}
+
 impl<P: Device + Clone + 'static> Members for Ledger<P> {
+    /// A new log is in the witness before it is anywhere else.
+    fn establish(
+        &self,
+        copies: [bool; 2],
+    ) -> Pin<Box<dyn Future<Output = Result<(), NotRecorded>> + '_>> {
+        Box::pin(async move {
+            let trusted = self.now.borrow().mask;
+            if !self.is_new {
+                let mask = [0, 1].map(|copy| trusted[copy] && copies[copy]);
+                return self.change(|next| next.mask = mask).await;
+            }
+            self.change(|next| next.mask = [false; 2]).await?;
+            let begun = self.change(|next| next.mask = trusted).await;
+            // Neither has what the other has yet.
+            begun.map_err(|error| NotRecorded::Unsure(error.into_error()))
+        })
+    }
+
     fn record(
         &self,
         standing: Standing,

@@ -36,7 +36,7 @@ const SEGMENT_CHANGES: u64 = 2 * SEGMENT;
 /// What is read at once has no more.
 const SEGMENT: u64 = SEGMENT_BLOCKS as u64;
 /// A write to the origin at most: 1 MiB.
-const RUN_BLOCKS: u64 = 1 << 20 >> BLOCK_BYTES.trailing_zeros();
+pub(super) const RUN_BLOCKS: u64 = 1 << 20 >> BLOCK_BYTES.trailing_zeros();
 
 /// What the origin gets at once.
 #[derive(Default)]

@@ -16,6 +16,7 @@
 //!     a segment is used again ⟹ a `done_to` beyond it is durable ⟹ the origin was flushed
 //!     owed ⟹ no other path touches that block's origin
 //!     served ⟹ all that is owed is indexed, on both copies, and fenced
+//!     a device is written ⟹ all that an opening may be refused for was judged
 //!     newest answer - oldest owed <= `max_lag`
 //!
 //! So, if every copy of an ordered log is lost, the origin alone is an earlier state, and of a
@@ -28,6 +29,7 @@
 
 mod append;
 mod blocks;
+mod carry_out;
 mod clean;
 mod cleaning;
 mod copies;
@@ -50,7 +52,7 @@ mod state;
 pub use cleaning::Cleaning;
 pub use copies::Area;
 pub use journal::Journal;
-pub use ledger::{Candidate, Ledger, Opened, Wanted, superblock_of};
+pub use ledger::{Candidate, Ledger, Opened, Wanted, Witness, superblock_of};
 pub use stage::{Stage, Stages};
 pub use standing::{Members, NotRecorded, Standing};
 
@@ -62,6 +64,7 @@ use copies::Copies;
 use index::Piece;
 use layout::{BLOCK_BYTES, BLOCK_SECTORS, Became, Uuid};
 use pace::Pace;
+use scan::Scan;
 use standing::Standings;
 use state::State;
 use std::cell::{Cell, RefCell};
@@ -127,6 +130,8 @@ struct Inner<P> {
     sealed: Cell<bool>,
     /// Tasks that run: the cleaner, and who makes the standing durable.
     tasks: Cell<u32>,
+    /// What an opening has found, until it is established.
+    found: RefCell<Option<Scan>>,
     /// What keeps the cleaner from going on.
     trouble: RefCell<Option<IoError>>,
 }

@@ -1,12 +1,13 @@
 //! An opening: what was found (`scan`) becomes the log again.
 //!
-//! Before anything is served, what one copy has is written to
-//! the other, all of it is flushed, and a fence is durable: records past the hole, and those
-//! of a copy that was away, are void from then on.
+//! It writes nothing until whoever opens the log has judged all that it may be refused for, so
+//! that any number of refused attempts leave it as it was. Before anything is served, what one
+//! copy has is written to the other, all of it is flushed, and a fence is durable: records past
+//! the hole, and those of a copy that was away, are void from then on.
 
 use super::copies::{Area, Copies};
 use super::journal::Journal;
-use super::scan::{Found, Scan, scan};
+use super::scan::{Found, Ours, Scan, scan};
 use super::stage::Stage;
 use super::standing::Standings;
 use super::state::{Cursor, Live, SEGMENTS_MIN, State};
@@ -18,9 +19,9 @@ use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 impl<P: Device> WriteBack<P> {
-    /// Opens a log, or begins one in areas that hold none, in front of `origin`, which gets
-    /// nothing before [`WriteBack::begin`]. An area that is not there has been reported to
-    /// `members` as lost.
+    /// Opens a log, or begins one in areas that hold none, in front of `origin`. Nothing is
+    /// written before [`WriteBack::establish`], and it can be read. An area that is not there is
+    /// lost, as far as `members` know.
     pub async fn open(
         mut config: Config,
         env: Env,
@@ -41,7 +42,8 @@ impl<P: Device> WriteBack<P> {
         );
         let scan = {
             let _under = stages.enter(Stage::Scan);
-            scan(&config, &copies, &env).await?
+            let (pool, log) = (config.pool, config.log);
+            scan(&Ours { pool, log }, &copies, &env).await?
         };
         let written_at = scan.records.values().map(|found| found.record.written_at);
         // A clock that was set back would make what is owed younger.
@@ -72,17 +74,39 @@ impl<P: Device> WriteBack<P> {
             retiring: Cell::new(false),
             sealed: Cell::new(false),
             tasks: Cell::new(0),
+            found: RefCell::new(Some(scan)),
             trouble: RefCell::new(None),
         });
+        Ok(WriteBack(log))
+    }
+
+    /// Returns once later incarnations know of this one, and each copy has what was found. It may
+    /// be written from then on.
+    pub async fn establish(&self) -> IoResult {
+        let log = &self.0;
+        if let Some(journal) = &log.journal {
+            journal.establish().await?;
+        }
+        let copies = &log.copies;
+        copies
+            .standing
+            .establish(|copy| copies.is_trusted(copy))
+            .await?;
+        let found = log.found.take().expect("it is established once");
         {
             let _under = log.stages.enter(Stage::Double);
-            log.double(&scan).await?;
+            log.double(&found).await?;
         }
-        {
-            let _under = log.stages.enter(Stage::Fence);
-            log.fence().await?;
-        }
-        Ok(WriteBack(log))
+        let _under = log.stages.enter(Stage::Fence);
+        log.fence().await
+    }
+
+    /// Whether there is no room to go on with it: for a fence, and a note of what is done.
+    pub fn is_full(&self) -> bool {
+        let state = self.0.state.borrow();
+        let last = state.segments.back().filter(|_| state.may_resume());
+        let rest = last.map_or(0, |last| SEGMENT_BLOCKS - last.used);
+        rest < 2 && state.free.is_empty()
     }
 
     /// Makes durable that the copies that are here hold what is owed, and that something may be;

@@ -14,17 +14,22 @@
 //! The last keeps a summary true whatever is lost of what follows it: a copy that has been
 //! away may have the header of a segment that the log has gone on without.
 
-use super::Config;
 use super::copies::Copies;
 use block::{Buf, Device, Env, IoResult, Kind};
 use futures_util::future::join_all;
-use layout::{BLOCK_BYTES, Record, SEGMENT_BLOCKS, Segment};
+use layout::{BLOCK_BYTES, Record, SEGMENT_BLOCKS, Segment, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Headers that are read at once, of both copies: enough for a fast device, and 1 MiB.
 const HEADERS_AT_ONCE: usize = 128;
 /// Slots that are read whole at once, of both copies: likewise, and 8 MiB.
 const SLOTS_AT_ONCE: usize = 4;
+
+/// What each block of a log names.
+pub(super) struct Ours {
+    pub(super) pool: Uuid,
+    pub(super) log: u32,
+}
 
 /// A record that was found.
 pub(super) struct Found {
@@ -65,11 +70,7 @@ pub(super) struct Scan {
 }
 
 /// Reads what there is of the log.
-pub(super) async fn scan<P: Device>(
-    config: &Config,
-    copies: &Copies<P>,
-    env: &Env,
-) -> IoResult<Scan> {
+pub(super) async fn scan<P: Device>(ours: &Ours, copies: &Copies<P>, env: &Env) -> IoResult<Scan> {
     let mut scan = Scan::default();
     let area = |copy: usize| copies.areas[copy].as_ref();
     let there: Vec<usize> = (0..2).filter(|copy| area(*copy).is_some()).collect();
@@ -81,13 +82,13 @@ pub(super) async fn scan<P: Device>(
         let works = works.map(|slot| read_headers(copies, env, &there, *slot));
         for (slot, read) in slots.iter().zip(join_all(works).await) {
             for (copy, block) in there.iter().zip(read?) {
-                scan.header(config, *slot, *copy, is_trusted(*copy), block);
+                scan.header(ours, *slot, *copy, is_trusted(*copy), block);
             }
         }
     }
     // A copy that is to be made whole needs all that the other has.
     let summarized = match there == trusted {
-        true => scan.summaries(config),
+        true => scan.summaries(ours),
         false => BTreeSet::new(),
     };
     let rest = scan.segments.iter();
@@ -97,7 +98,7 @@ pub(super) async fn scan<P: Device>(
         let works = segments.iter();
         let works = works.map(|(_, slot)| read_whole(copies, &trusted, *slot));
         for ((number, slot), read) in segments.iter().zip(join_all(works).await) {
-            scan.segment(config, *number, *slot, &read?);
+            scan.segment(ours, *number, *slot, &read?);
         }
     }
     scan.void();
@@ -142,7 +143,7 @@ impl Scan {
     /// matters.
     fn header(
         &mut self,
-        config: &Config,
+        ours: &Ours,
         slot: u32,
         copy: usize,
         is_trusted: bool,
@@ -152,8 +153,8 @@ impl Scan {
             self.unreadable.push((slot, copy));
             return;
         };
-        let header = Segment::decode(&block, config.pool).ok();
-        let Some(header) = header.filter(|header| header.log == config.log) else {
+        let header = Segment::decode(&block, ours.pool).ok();
+        let Some(header) = header.filter(|header| header.log == ours.log) else {
             return;
         };
         let number = header.number;
@@ -181,7 +182,7 @@ impl Scan {
     }
 
     /// Takes what summaries say of segments that are durable; which.
-    fn summaries(&mut self, config: &Config) -> BTreeSet<u64> {
+    fn summaries(&mut self, ours: &Ours) -> BTreeSet<u64> {
         let headers = self.segments.values_mut();
         let summaries = headers.filter_map(|found| found.header.summary.take());
         let (mut of, mut durable_to) = (BTreeMap::new(), 0);
@@ -199,7 +200,7 @@ impl Scan {
         of.retain(|_, summary| summary.end() > Some(done_to));
         for (number, summary) in of {
             let slot = self.segments.get(&number).map(|found| found.slot);
-            let (Some(slot), Ok(records)) = (slot, summary.records(config.log)) else {
+            let (Some(slot), Ok(records)) = (slot, summary.records(ours.log)) else {
                 summarized.remove(&number);
                 continue;
             };
@@ -211,15 +212,15 @@ impl Scan {
     }
 
     /// The records of segment `number`, as far as either copy has them.
-    fn segment(&mut self, config: &Config, number: u64, slot: u32, copies: &[Option<Vec<u8>>; 2]) {
+    fn segment(&mut self, ours: &Ours, number: u64, slot: u32, copies: &[Option<Vec<u8>>; 2]) {
         let mut offset = 1;
         while offset < SEGMENT_BLOCKS {
             let whole = |copy: &Option<Vec<u8>>| {
                 let rest = &copy.as_ref()?[offset as usize * BLOCK_BYTES..];
-                let record = Record::decode(&rest[..BLOCK_BYTES], config.pool).ok()?;
+                let record = Record::decode(&rest[..BLOCK_BYTES], ours.pool).ok()?;
                 let data = rest.get(BLOCK_BYTES..record.blocks() as usize * BLOCK_BYTES)?;
-                let ours = record.segment == number && record.log == config.log;
-                (ours && record.has(data)).then_some(record)
+                let is_ours = record.segment == number && record.log == ours.log;
+                (is_ours && record.has(data)).then_some(record)
             };
             let found = copies.each_ref().map(whole);
             let newest = found

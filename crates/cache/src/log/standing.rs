@@ -56,6 +56,15 @@ impl NotRecorded {
 
 /// Who makes a standing durable.
 pub trait Members {
+    /// Returns once later incarnations know of this one, and that of `copies` those that are
+    /// trusted hold what is true. Nothing of it is written before.
+    fn establish(
+        &self,
+        _copies: [bool; 2],
+    ) -> Pin<Box<dyn Future<Output = Result<(), NotRecorded>> + '_>> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Returns once later incarnations know `standing`, whatever is lost then. One call at a
     /// time, which is carried through.
     fn record(
@@ -238,6 +247,34 @@ impl Standings {
                 return forsaken;
             }
         }
+    }
+
+    /// Has later incarnations know of this one. A copy whose superblock cannot be written is lost,
+    /// while the other `may` go on alone.
+    pub(super) async fn establish(&self, may: impl Fn(usize) -> bool) -> IoResult {
+        while let Err(error) = self.members.establish(self.online()).await {
+            match error {
+                NotRecorded::Copy(copy, why) if may(1 - copy) && self.online()[1 - copy] => {
+                    self.lose(copy, why);
+                }
+                error => return Err(error.into_error()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing is owed, durably, and no copy counts any more: the next opening begins a new log.
+    pub(super) async fn end(&self, trusted: [bool; 2]) -> IoResult {
+        for copies in [trusted, [false; 2]] {
+            let standing = Standing {
+                copies,
+                owes: false,
+                forsaken: false,
+            };
+            let ended = self.members.record(standing).await;
+            ended.map_err(NotRecorded::into_error)?;
+        }
+        Ok(())
     }
 
     /// From here on losses are made durable before anything is acknowledged.

@@ -108,8 +108,8 @@ impl State {
     /// Whether an opening may go on with the last segment: there is room, and no header after it
     /// that may have its summary.
     pub(super) fn may_resume(&self) -> bool {
-        let last = self.segments.back().expect("one is being filled").number;
-        last + 1 == self.next_segment && self.has_room(1)
+        let last = self.segments.back().map(|last| last.number);
+        last.is_some_and(|last| last + 1 == self.next_segment && self.has_room(1))
     }
 
     /// Whether so many segments have nothing that is durable.

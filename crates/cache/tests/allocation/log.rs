@@ -57,7 +57,9 @@ fn log(still: &Rc<Still>, pool: &Pool) -> WriteBack<Zeroes> {
     let env = Env::new(still.clone(), pool.clone());
     let areas = [area(0, "pcie0"), area(1, "pcie1")];
     let log = WriteBack::open(config, env, Rc::new(Unharmed), areas, None, origin);
-    finish(log).unwrap()
+    let log = finish(log).unwrap();
+    finish(log.establish()).unwrap();
+    log
 }
 
 /// Bytes that are live for each block that is owed, once all of `blocks` were written.

@@ -2,11 +2,13 @@
 
 use crate::rig::{Leaf, Rig, run};
 use block::{BoxDevice, Device, Fua, IoResult, Kind, Lba, Nanos};
-use cache::log::{Candidate, Journal, Ledger, Members as _, Opened, Standing, Wanted, WriteBack};
+use cache::log::{
+    Candidate, Journal, Ledger, Members as _, Opened, Standing, Wanted, Witness, WriteBack,
+};
 use layout::{JOURNAL_HALF_MIN, JournalCommit, JournalSuperblock, Uuid};
 
 const JOURNAL: usize = 3;
-const WITNESS: usize = 4;
+pub const WITNESS: usize = 4;
 
 fn superblock(volume: &str, log: Uuid) -> JournalSuperblock {
     JournalSuperblock {
@@ -32,7 +34,7 @@ async fn reopened(rig: &Rig) -> Journal<Leaf> {
     journal.unwrap().unwrap()
 }
 
-fn candidate(rig: &Rig, disk: usize, name: &str) -> Candidate<BoxDevice> {
+pub fn candidate(rig: &Rig, disk: usize, name: &str) -> Candidate<BoxDevice> {
     Candidate {
         name: name.into(),
         domain: name.into(),
@@ -52,8 +54,14 @@ async fn open(rig: &Rig, journal: Option<Candidate<BoxDevice>>) -> IoResult<Open
         keep: false,
     };
     let copies = [candidate(rig, 1, "ssd0"), candidate(rig, 2, "ssd1")];
-    let witness = BoxDevice::new(rig.leaf(WITNESS));
-    Ledger::open(wanted, rig.local.env(), witness, copies, journal).await
+    let witness = Witness::Kept(BoxDevice::new(rig.leaf(WITNESS)));
+    let opened = Ledger::open(wanted, rig.local.env(), witness, copies, journal).await?;
+    if let Some(journal) = &opened.journal {
+        journal.establish().await?;
+    }
+    let established = opened.ledger.establish([true; 2]).await;
+    established.expect("it can be written");
+    Ok(opened)
 }
 
 async fn put(rig: &Rig, disk: usize, block: u64, bytes: impl FnOnce(&mut [u8])) {
@@ -65,7 +73,7 @@ async fn put(rig: &Rig, disk: usize, block: u64, bytes: impl FnOnce(&mut [u8])) 
     written.await.unwrap();
 }
 
-async fn all(rig: &Rig, disk: usize) -> Vec<u8> {
+pub async fn all(rig: &Rig, disk: usize) -> Vec<u8> {
     let buf = rig.local.env().pool.get(1 << 20).await;
     let (buf, read) = rig.leaf(disk).read(Lba(0), buf).await;
     read.unwrap();
@@ -160,7 +168,7 @@ fn what_owes_by_its_journal_keeps_it_and_one_that_is_away_is_given_up_durably() 
     });
 }
 
-fn standing(owes: bool) -> Standing {
+pub fn standing(owes: bool) -> Standing {
     Standing {
         copies: [true; 2],
         owes,

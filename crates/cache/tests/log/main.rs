@@ -4,6 +4,7 @@
 
 mod join;
 mod journal;
+mod opening;
 mod rig;
 mod standing;
 mod summary;

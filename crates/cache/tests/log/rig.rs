@@ -177,7 +177,21 @@ impl Rig {
     }
 
     /// In front of a device that stands for the origin, which gets nothing before it is begun.
+    /// It is established.
     pub async fn open_before<D: Device>(
+        &self,
+        origin: impl Device,
+        config: Config,
+        areas: [Option<Area<D>>; 2],
+        journal: Option<Journal<D>>,
+    ) -> IoResult<WriteBack<D>> {
+        let log = self.attempt(origin, config, areas, journal).await?;
+        log.establish().await?;
+        Ok(log)
+    }
+
+    /// Likewise, before it is established.
+    pub async fn attempt<D: Device>(
         &self,
         origin: impl Device,
         config: Config,

@@ -6,7 +6,7 @@ use block::{
     BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos,
     Shared,
 };
-use cache::log::{Candidate, Ledger, Wanted, WriteBack};
+use cache::log::{Candidate, Ledger, Wanted, Witness, WriteBack};
 use layout::{BLOCK_SECTORS, LOG_AREA, Uuid};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -138,7 +138,7 @@ impl Life {
             now: Nanos(1),
             keep: false,
         };
-        let witness = BoxDevice::new(device(WITNESS, 4));
+        let witness = Witness::Kept(BoxDevice::new(device(WITNESS, 4)));
         let copies = [candidate(0), candidate(1)];
         let opened = Ledger::open(wanted, env.clone(), witness, copies, None).await?;
         let config = cache::log::Config {
@@ -147,6 +147,7 @@ impl Life {
         };
         let origin = BoxDevice::new(rig.leaf(0));
         let log = WriteBack::open(config, env, opened.ledger, opened.areas, None, origin).await?;
+        log.establish().await?;
         log.begin().await.map(|()| log)
     }
 

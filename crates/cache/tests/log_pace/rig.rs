@@ -199,6 +199,7 @@ async fn open(
     let areas = [area(0, "pcie0"), area(1, "pcie1")];
     let log = WriteBack::open(config, env, lost, areas, journal, origin);
     let log = log.await.unwrap();
+    log.establish().await.unwrap();
     log.begin().await.unwrap();
     log
 }

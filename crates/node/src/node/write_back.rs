@@ -19,7 +19,7 @@ use crate::patient::Patient;
 use crate::place::{Opened, Role};
 use crate::platform::Platform;
 use block::{BoxDevice, Driver, Extent, Nanos, Sectors};
-use cache::log::{Candidate, Ledger};
+use cache::log::{Candidate, Ledger, Witness};
 use control::config::{self, Bytes, Name, VolumeMode};
 use futures_util::future::{Either, pending, select};
 use origin::{Identity, Reason, Record, Verdict, again, judge};
@@ -113,6 +113,7 @@ impl<P: Platform> Node<P> {
         }
         let (witness, hold) = platform.log_witness(name).await.map_err(refusal)?;
         let wanted = wanted(platform, volume, size, &origin.place, false);
+        let witness = Witness::Kept(witness);
         let found = Ledger::open(wanted, env, witness, candidates, journal).await;
         let found = found.map_err(refusal)?;
         for (device, why) in &found.absent {

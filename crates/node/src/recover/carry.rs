@@ -1,10 +1,9 @@
 //! A log that is opened without a node: to look at it, to read the volume by it, and to carry
 //! out what it has.
 //!
-//! The engine is that of the node, and so is who chooses what is trusted. Where nothing is to be
-//! changed it runs on devices whose changes stay in memory.
+//! The engine is that of the node, and so is who chooses what is trusted. A log that is looked at
+//! is not begun, so that nothing is written.
 
-use super::aside::Aside;
 use super::found::{Found, Leased, said};
 use crate::arrays::{Devices, Source};
 use crate::leaf::Leaf;
@@ -13,14 +12,12 @@ use crate::node::{Absent, Pool, changed};
 use crate::patient::Patient;
 use crate::place::Role;
 use crate::platform::Platform;
-use block::{
-    BoxDevice, Device, Driver, Env, Fua, IoError, IoResult, Lba, Nanos, SECTOR_BYTES, Sectors,
-};
-use cache::log::{Candidate, Ledger, WriteBack};
+use block::{BoxDevice, Device, Driver, Env, Fua, IoError, IoResult, Lba, Nanos, Sectors};
+use cache::log::{Candidate, Ledger, Witness, WriteBack};
 use cache::origin_record_on;
 use control::config::{self, Bytes};
 use futures_util::future::{Either, select};
-use layout::{BLOCK_BYTES, LOG_WITNESS_BYTES, LogSuperblock};
+use layout::LogSuperblock;
 use std::pin::pin;
 use std::rc::Rc;
 
@@ -33,23 +30,22 @@ const COPY: Sectors = Sectors(2048);
 
 /// A log as it was found, and an engine that changes nothing.
 pub(super) struct Look<D: Driver> {
-    pub(super) engine: WriteBack<Aside<Copy<D>>>,
+    pub(super) engine: WriteBack<Copy<D>>,
     /// Why a node refuses it.
     pub(super) doubts: Vec<String>,
 }
 
 /// What could be the devices of the log, and its journal.
-fn candidates<P: Platform, T>(
-    found: &Found<'_, P>,
-    wrap: impl Fn(Copy<P::Driver>) -> T,
-) -> ([Candidate<T>; 2], Option<Candidate<T>>) {
+type Candidates<D> = ([Candidate<Copy<D>>; 2], Option<Candidate<Copy<D>>>);
+
+fn candidates<P: Platform>(found: &Found<'_, P>) -> Candidates<P::Driver> {
     let env = found.platform.local().env();
     let limit = patience(&found.devices.config(), found.volume);
     let candidate = |(name, device): &Leased<P>| Candidate {
         name: name.to_string(),
         domain: device.as_ref().map_or("", |lease| &lease.controller).into(),
         device: match device {
-            Ok(lease) => Ok(wrap(Patient::new(lease.leaf.clone(), env.clone(), limit))),
+            Ok(lease) => Ok(Patient::new(lease.leaf.clone(), env.clone(), limit)),
             Err(error) => Err(error.to_string()),
         },
     };
@@ -58,30 +54,18 @@ fn candidates<P: Platform, T>(
     (copies, journal.map(candidate))
 }
 
-/// Opens the log, though only in memory.
+/// Opens the log, which is not begun.
 pub(super) async fn look<P: Platform>(
     found: &Found<'_, P>,
     remembered: Option<&LogSuperblock>,
 ) -> Result<Look<P::Driver>, String> {
     let (platform, env) = (found.platform, found.platform.local().env());
-    let (copies, journal) = candidates(found, Aside::of);
-    let witness = Sectors(LOG_WITNESS_BYTES / SECTOR_BYTES);
-    let witness = Aside::<Copy<P::Driver>>::blank("witness", witness);
-    if let Some(superblock) = remembered {
-        let mut buf = env.pool.take(BLOCK_BYTES);
-        superblock.encode(&mut buf);
-        let written = witness.write(Lba::ZERO, buf.share(), Fua::Yes).await;
-        written.map_err(said)?;
-    }
+    let (copies, journal) = candidates(found);
     let (volume, place) = (found.volume, &found.origin.place);
     let wanted = wanted(platform, volume, found.size, place, true);
-    let witness = BoxDevice::new(witness);
+    let witness = Witness::Says(remembered.cloned().map(Box::new));
     let opened = Ledger::open(wanted, env.clone(), witness, copies, journal).await;
-    let mut opened = opened.map_err(said)?;
-    for area in &mut opened.areas {
-        // It would get all that it lacks.
-        area.take_if(|area| !area.trusted);
-    }
+    let opened = opened.map_err(said)?;
     let config = engine(volume, &opened, &env);
     let (ledger, areas, journal) = (opened.ledger, opened.areas, opened.journal);
     let origin = BoxDevice::new(found.origin.leaf.clone());
@@ -101,7 +85,7 @@ pub(super) async fn look<P: Platform>(
 /// Why the origin is not what the volume's pool knows, if what is here of that says so.
 async fn is_changed<P: Platform>(
     found: &Found<'_, P>,
-    engine: &WriteBack<Aside<Copy<P::Driver>>>,
+    engine: &WriteBack<Copy<P::Driver>>,
 ) -> Option<String> {
     let (platform, env) = (found.platform, found.platform.local().env());
     let name = found.volume.name.as_str();
@@ -161,9 +145,10 @@ pub(super) async fn keep<P: Platform>(found: &Found<'_, P>) -> Result<Bytes, Str
     let volume = found.volume;
     let witness = platform.log_witness(&volume.name.value).await;
     let (witness, hold) = witness.map_err(said)?;
-    let (copies, journal) = candidates(found, |copy| copy);
+    let (copies, journal) = candidates(found);
     let place = &found.origin.place;
     let wanted = wanted(platform, volume, found.size, place, true);
+    let witness = Witness::Kept(witness);
     let opened = Ledger::open(wanted, env.clone(), witness, copies, journal).await;
     let opened = opened.map_err(said)?;
     let names = found.logs.iter().map(|(name, _)| name.clone()).collect();

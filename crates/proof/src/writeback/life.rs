@@ -140,7 +140,10 @@ async fn open(bench: &Rc<Bench>, local: &Local<SimDriver>) -> IoResult<WriteBack
     let members = Rc::new(Ledger(bench.clone(), env.timer.clone()));
     let areas = [area(0), area(1)];
     let journal = journal(bench, local, config.incarnation).await?;
-    WriteBack::open(config, env, members, areas, journal, BoxDevice::new(origin)).await
+    let origin = BoxDevice::new(origin);
+    let log = WriteBack::open(config, env, members, areas, journal, origin).await?;
+    log.establish().await?;
+    Ok(log)
 }
 
 /// The journal that is known durably, else a new one, unless that fails.

@@ -3,47 +3,37 @@
 //! Invariant: a journal that holds a part of what an origin lacks is used by its own log, or
 //! left as it is; one that was given up is void.
 
-use super::choose::Wanted;
+use super::choose::{Chosen, Wanted};
 use super::look::{Candidate, probe};
 use crate::log::journal::Journal;
 use block::{Device, Env};
-use layout::{
-    BLOCK_SECTORS, JournalSuperblock, LogSuperblock, SuperblockError, Uuid, journal_half,
-};
+use layout::{BLOCK_SECTORS, JournalSuperblock, SuperblockError, Uuid, journal_half};
 
-/// What the journal is from now on.
-pub(super) enum Choice<P> {
-    /// There is none. Of one that cannot be used: why.
-    None(Option<(String, String)>),
-    /// What it holds counts.
-    Use(Journal<P>),
-    /// It is reinitialised.
-    Format(P, JournalSuperblock),
-}
+/// The journal, which counts or is to be made one. Of one that cannot be used, its name and why.
+type Choice<P> = (Option<Journal<P>>, Option<(String, String)>);
 
-/// What becomes of the journal of a log that is about to be what `next` says.
+/// What becomes of the journal of a log that is about to be what was `chosen`.
 pub(super) async fn choose<P: Device + Clone>(
     wanted: &Wanted,
-    next: &LogSuperblock,
-    is_new: bool,
+    chosen: &Chosen,
     candidate: Option<Candidate<P>>,
     env: &Env,
 ) -> Result<Choice<P>, String> {
-    let volume = &wanted.volume;
+    let (volume, next) = (&wanted.volume, &chosen.superblock);
     let Some(Candidate { name, device, .. }) = candidate else {
         return match &next.journal {
             Some((_, name)) if next.owes => Err(format!(
                 "{volume} is not served: {name} is its journal, which may have a part of what its \
                  origin has half; give it as `journal` until an end in order has drained the log"
             )),
-            _ => Ok(Choice::None(None)),
+            _ => Ok((None, None)),
         };
     };
-    let absent = |why: String| match is_new {
+    let absent = |why: String| match chosen.is_new {
         true => Err(format!(
             "the log of {volume} needs its journal at first: {name}: {why}"
         )),
-        false => Ok(Choice::None(Some((name.clone(), why)))),
+        false => Ok((None, Some((name.clone(), why)))),
     };
     let device = match device {
         Ok(device) => device,
@@ -70,7 +60,8 @@ pub(super) async fn choose<P: Device + Clone>(
             volume: volume.clone(),
             identity: wanted.identity.clone(),
         };
-        Ok(Choice::Format(device.clone(), superblock))
+        let (device, memory) = (device.clone(), env.pool.clone());
+        Ok((Some(Journal::new(device, memory, superblock)), None))
     };
     let journal = match Journal::open(device.clone(), env.pool.clone()).await {
         Ok(Ok(journal)) => journal,
@@ -100,7 +91,7 @@ pub(super) async fn choose<P: Device + Clone>(
         if found.half_at(1) + found.half > blocks {
             return absent(format!("it has {blocks} blocks, and had more"));
         }
-        return Ok(Choice::Use(journal));
+        return Ok((Some(journal), None));
     }
     if found.log != next.log && journal.pending().is_some() {
         return Err(format!(
