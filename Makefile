@@ -123,4 +123,4 @@ page-audit:
 	HOTSET=$(CURDIR)/target/release/hotset cargo test --workspace --test watching -- --ignored --nocapture --test-threads 1
 
 models:
-	cargo run --release --quiet -p sim --example plot_models
+	cargo run --release --quiet -p drives --example plot_models

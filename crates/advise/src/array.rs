@@ -1,8 +1,8 @@
 //! Models of drives of one kind, striped, as one device.
 
 use block::{Extent, Fua, IoResult, Lba, Nanos, Sectors};
-use sim::model::catalogue::Drive;
-use sim::model::{Completed, Model, Op, Request, Wear};
+use drives::catalogue::Drive;
+use drives::{Completed, Model, Op, Request, Wear};
 
 /// Bytes on one drive before the next.
 const STRIPE: Sectors = Sectors(128);

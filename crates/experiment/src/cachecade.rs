@@ -29,8 +29,8 @@ use crate::wire::Team;
 use block::{IoResult, Nanos, Sectors};
 use control::config::Config;
 use control::status::Counters;
+use drives::catalogue::link::GIGABIT;
 use ninths::compare;
-use sim::model::catalogue::link::GIGABIT;
 use sim::{Rng, World};
 use std::cell::RefCell;
 

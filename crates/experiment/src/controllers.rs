@@ -11,10 +11,10 @@ use crate::rig::{Below, Disks, Rig, Volume};
 use crate::visitors::Curve;
 use block::{Env, IoResult, Nanos, Sectors};
 use control::config::Config;
-use sim::model::catalogue::controller::H710P;
-use sim::model::catalogue::hdd::SAS10K_300;
-use sim::model::catalogue::ssd::X25_E;
-use sim::model::{Controller, ControllerParameters, Hdd, HddParameters, Ssd, Wear};
+use drives::catalogue::controller::H710P;
+use drives::catalogue::hdd::SAS10K_300;
+use drives::catalogue::ssd::X25_E;
+use drives::{Controller, ControllerParameters, Hdd, HddParameters, Ssd, Wear};
 use sim::{Rng, Service, World};
 
 /// The topology, as `hotset check` reads it.

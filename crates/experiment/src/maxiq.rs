@@ -25,8 +25,8 @@ use crate::visitors::{Curve, Load, Tally, visit};
 use crate::wire::Team;
 use block::{Nanos, Sectors};
 use control::config::Config;
+use drives::catalogue::link::GIGABIT;
 use sim::World;
-use sim::model::catalogue::link::GIGABIT;
 use std::rc::Rc;
 
 /// The name under which it is run.

@@ -19,9 +19,9 @@ use crate::visitors::Curve;
 use block::{Fua, Lba, Nanos, SECTOR_BYTES, Sectors};
 use control::config::Config;
 use control::protocol::Request;
-use sim::model::catalogue::Drive;
-use sim::model::catalogue::link::TEN_GIGABIT;
-use sim::model::{Link, Wear};
+use drives::catalogue::Drive;
+use drives::catalogue::link::TEN_GIGABIT;
+use drives::{Link, Wear};
 use sim::{Rng, Service, World};
 
 /// The name under which it is run.

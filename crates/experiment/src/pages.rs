@@ -148,7 +148,7 @@ impl Site for Web {
 mod tests {
     use super::*;
     use crate::fixed::on_disk;
-    use sim::model::catalogue::link::GIGABIT;
+    use drives::catalogue::link::GIGABIT;
     use std::collections::{HashMap, HashSet};
 
     const SHAPE: Shape = Shape {

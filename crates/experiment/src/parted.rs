@@ -3,7 +3,7 @@
 //! A request's unit is the number of its partition, from 0.
 
 use block::{Nanos, Sectors};
-use sim::model::{Completed, Model, Op, Request};
+use drives::{Completed, Model, Op, Request};
 
 /// A drive, and how long each of its partitions is.
 pub struct Parted<M> {
@@ -40,8 +40,8 @@ impl<M: Model> Model for Parted<M> {
 mod tests {
     use super::*;
     use block::{Extent, Fua, Lba};
-    use sim::model::Hdd;
-    use sim::model::catalogue::hdd::ST3500320AS;
+    use drives::Hdd;
+    use drives::catalogue::hdd::ST3500320AS;
 
     const PARTITION: Sectors = Sectors(1 << 26);
 

@@ -10,8 +10,8 @@ use crate::host::{Host, WINDOW_PAGES};
 use crate::site::File;
 use crate::visitors::{Answer, Curve, Tally};
 use block::{Env, IoResult, Nanos};
+use drives::LinkParameters;
 use serde::Serialize;
-use sim::model::LinkParameters;
 
 /// The server and the way to it.
 #[derive(Clone, Copy, PartialEq, Debug)]

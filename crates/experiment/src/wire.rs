@@ -4,7 +4,7 @@
 //! Invariant: what a link carries leaves one behind the other.
 
 use block::Nanos;
-use sim::model::LinkParameters;
+use drives::LinkParameters;
 use std::cell::Cell;
 
 /// Links, and when each is free.
@@ -34,7 +34,7 @@ impl Team {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sim::model::catalogue::link::GIGABIT;
+    use drives::catalogue::link::GIGABIT;
 
     /// When 1,000 answers of 117 KB, which take 1 ms each, have left over so many links.
     fn sent(links: usize, flows: u32) -> Nanos {

@@ -5,7 +5,7 @@ use control::check::{check, check_alone, check_to_serve};
 use control::config::Config;
 use control::files::Files;
 use control::problem::Problem;
-use sim::model::catalogue::Drive;
+use drives::catalogue::Drive;
 use std::path::Path;
 
 type Judge = fn(&Files, &[&str]) -> Result<Config, Vec<Problem>>;

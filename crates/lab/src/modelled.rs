@@ -5,9 +5,9 @@
 use block::{BoxDevice, Geometry, IoResult, Sectors, TargetId};
 use control::check::check_alone;
 use control::config::{Config, Device};
+use drives::Wear;
+use drives::catalogue::Drive;
 use shard::Local;
-use sim::model::Wear;
-use sim::model::catalogue::Drive;
 use sim::{DiskSpec, Effect, Ops, Plan, Rule, Service, SimDriver, When, World};
 use simnode::{Client, Direct, Machine, Running, SimPlatform};
 use std::cell::RefCell;

@@ -8,12 +8,12 @@
 //! file smaller than the drives lies on their outermost tracks.
 
 use block::{Extent, IoResult, Lba, Nanos, Sectors};
+use drives::catalogue::Drive;
+use drives::{Completed, Model, Op, Request, Wear};
 use filter::{Access, Pacer, Verb};
-use sim::model::catalogue::Drive;
-use sim::model::{self, Completed, Model, Op, Request, Wear};
 use std::collections::HashMap;
 
-type DrivePacer = model::Pacer<Box<dyn Model + Send>>;
+type DrivePacer = drives::Pacer<Box<dyn Model + Send>>;
 
 /// Drives of one kind, striped.
 pub struct Stripe {
@@ -33,7 +33,7 @@ impl Stripe {
         let pacers = (0..drives).map(|i| {
             // Spindles turn independently; evenly spread phases stand for that.
             let phase = f64::from(i) / f64::from(drives);
-            Ok(model::Pacer::new(drive.model(phase, Wear::Steady)?))
+            Ok(drives::Pacer::new(drive.model(phase, Wear::Steady)?))
         });
         Ok(Stripe {
             drives: pacers.collect::<IoResult<_>>()?,

@@ -6,8 +6,8 @@
 
 use block::{Buf, Completion, Driver, Fua, Geometry, IoResult, Lba, Nanos, Op, Payload, Sectors};
 use block::{TargetId, Token};
-use sim::model::Hdd;
-use sim::model::catalogue::hdd::SAS15K;
+use drives::Hdd;
+use drives::catalogue::hdd::SAS15K;
 use sim::{DiskSpec, Keep, Rng, Service, Sim, SimDriver, World};
 use std::time::Instant;
 

@@ -2,12 +2,12 @@
 //! are advanced at every event of theirs.
 
 use crate::flight::FlightId;
-use crate::model::{Completed, Model, Op, Request};
 use crate::plan::check_span;
 use crate::rng::Rng;
 use crate::service::{ModelId, Service};
 use crate::verb::Verb;
 use block::{Extent, Fua, IoError, IoResult, Kind, Nanos};
+use drives::{Completed, Model, Op, Request};
 
 /// What the world has to hear of next.
 pub(crate) enum Wake {

@@ -1,6 +1,6 @@
 //! The driver in virtual time: one seeded world of disks and streams, in which
-//! shards run on one thread, things go wrong by plan, and the power can be cut;
-//! and the service-time models of the devices that it pretends to have.
+//! shards run on one thread, things go wrong by plan, and the power can be cut.
+//! Disks may be as slow as a model of `drives` says.
 //!
 //! Same seed, same program, same [`World::trace_hash`], on any machine.
 //!
@@ -17,7 +17,6 @@ mod heap;
 mod host;
 mod ledger;
 mod medium;
-pub mod model;
 mod operation;
 mod pages;
 mod pipe;

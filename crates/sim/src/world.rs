@@ -17,7 +17,6 @@ use crate::flight::{FlightId, Flights};
 use crate::heap::EventHeap;
 use crate::ledger::Ledger;
 use crate::medium::Medium;
-use crate::model::{Completed, Model};
 use crate::plan::Agenda;
 use crate::port::Port;
 use crate::rng::Rng;
@@ -28,6 +27,7 @@ use block::{
     Address, Completion, Geometry, IoError, IoResult, Lba, Nanos, Sectors, ShardId, TargetId,
     Unpark,
 };
+use drives::{Completed, Model};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 

@@ -6,9 +6,9 @@ use block::{
     Address, Completion, Driver, Extent, Fua, Geometry, Host, Kind, Lba, Nanos, Op, Progress,
     Sectors, ShardId, TargetId, Token, Turn,
 };
+use drives::catalogue::{controller::WRITE_THROUGH, hdd::SAS15K};
+use drives::{Controller, Hdd};
 use hand::{Hand, one_disk, small_disk};
-use sim::model::catalogue::{controller::WRITE_THROUGH, hdd::SAS15K};
-use sim::model::{Controller, Hdd};
 use sim::{
     Budget, Class, DiskSpec, Domain, Effect, LinkSpec, Ops, Outcome, Plan, Point, PowerCut, Rng,
     Rule, Service, Sim, SimDriver, Survival, When, World,

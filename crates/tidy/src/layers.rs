@@ -17,7 +17,7 @@ enum May {
 }
 
 /// Every crate, from the ground up.
-const LAYERS: [(&str, May); 27] = [
+const LAYERS: [(&str, May); 28] = [
     ("block", May::Nothing),
     ("policy", May::Use(&["block"])),
     ("layout", May::Use(&["block"])),
@@ -25,7 +25,8 @@ const LAYERS: [(&str, May); 27] = [
     ("ublk", May::Use(&["block"])),
     // Of ublk, uring takes how the kernel is spoken to.
     ("uring", May::Use(&["block", "ublk"])),
-    ("sim", May::Use(&["block"])),
+    ("drives", May::Use(&["block"])),
+    ("sim", May::Use(&["block", "drives"])),
     ("shard", May::Use(&["block"])),
     ("trace", May::Use(&["block"])),
     ("cache", May::Use(&["block", "policy", "layout"])),
@@ -37,22 +38,22 @@ const LAYERS: [(&str, May); 27] = [
     (
         "experiment",
         May::Use(&[
-            "block", "control", "node", "policy", "raid", "shard", "sim", "simnode", "trace",
+            "block", "control", "drives", "node", "policy", "raid", "shard", "sim", "simnode",
+            "trace",
         ]),
     ),
-    // Of sim, control takes the names of the drives that a device may imitate.
     (
         "control",
         May::AllBut(&[
-            "uring", "virtio", "node", "simnode", "advise", "proof", "testbed", "lab", "web",
-            "hotset",
+            "uring", "virtio", "sim", "node", "simnode", "advise", "proof", "testbed", "lab",
+            "web", "hotset",
         ]),
     ),
-    // Of sim, node takes the models that a device may imitate.
     (
         "node",
         May::AllBut(&[
-            "uring", "virtio", "simnode", "advise", "proof", "testbed", "lab", "web", "hotset",
+            "uring", "virtio", "sim", "simnode", "advise", "proof", "testbed", "lab", "web",
+            "hotset",
         ]),
     ),
     (

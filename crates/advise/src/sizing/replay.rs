@@ -14,10 +14,10 @@
 use super::Estimate;
 use crate::array::{Array, ID_BITS};
 use block::{Extent, IoResult, Lba, Nanos, Sectors};
+use drives::catalogue::Drive;
+use drives::{Completed, Op};
 use hdrhistogram::Histogram;
 use policy::{Instruction, Key, Parts, Policy, Unpinned, registry};
-use sim::model::catalogue::Drive;
-use sim::model::{Completed, Op};
 use std::collections::HashMap;
 use trace::Record;
 

@@ -2,7 +2,7 @@
 //! a drive. A request across a border ends with its last piece.
 
 use block::{Extent, Nanos, Sectors};
-use sim::model::{Completed, Model, Op, Request};
+use drives::{Completed, Model, Op, Request};
 use std::collections::HashMap;
 
 /// Drives end to end.
@@ -75,8 +75,8 @@ impl Model for Linear {
 mod tests {
     use super::*;
     use block::{Fua, Lba};
-    use sim::model::Wear;
-    use sim::model::catalogue::Drive;
+    use drives::Wear;
+    use drives::catalogue::Drive;
 
     #[test]
     fn requests_across_a_border_end_once() {

@@ -2,8 +2,8 @@
 
 use crate::array::Array;
 use block::{Extent, IoResult, Lba, Nanos, Sectors};
-use sim::model::catalogue::Drive;
-use sim::model::{Completed, Op};
+use drives::catalogue::Drive;
+use drives::{Completed, Op};
 use std::ops::Range;
 
 /// Writes that are at the origin at once: as `cache::log::clean`.

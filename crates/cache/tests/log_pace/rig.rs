@@ -2,11 +2,11 @@
 
 use block::{BoxDevice, Fua, Geometry, IoResult, Lba, Nanos, Sectors, ShardId, TargetId};
 use cache::log::{Area, Cleaning, Config, Journal, Members, NotRecorded, Standing, WriteBack};
+use drives::catalogue::hdd::SAS7K2;
+use drives::catalogue::ssd::X25_E;
+use drives::{Completed, Hdd, Model, Op, Request, Ssd, Wear};
 use layout::{JournalSuperblock, Uuid};
 use shard::{Config as ShardConfig, Disk, Local, Mesh, Shard};
-use sim::model::catalogue::hdd::SAS7K2;
-use sim::model::catalogue::ssd::X25_E;
-use sim::model::{Completed, Hdd, Model, Op, Request, Ssd, Wear};
 use sim::{Control, DiskSpec, ModelId, Outcome, Rng, Service, Sim, SimDriver, World};
 use std::cell::RefCell;
 use std::pin::Pin;

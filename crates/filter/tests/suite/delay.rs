@@ -2,9 +2,9 @@
 
 use crate::common::on_exact_disk;
 use block::{Device, Env, Extent, Fua, Lba, Nanos, Sectors};
+use drives::catalogue::hdd;
+use drives::{Hdd, Model};
 use filter::{Access, Delayed, Pacer, Verb};
-use sim::model::catalogue::hdd;
-use sim::model::{self, Hdd, Model};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -100,19 +100,19 @@ fn refused_requests_and_extents_are_not_paced() {
 
 /// A drive model of the simulator, as the lab plugs one in.
 struct Drive {
-    pacer: model::Pacer<Hdd>,
-    done: Vec<model::Completed>,
+    pacer: drives::Pacer<Hdd>,
+    done: Vec<drives::Completed>,
 }
 
 impl Pacer for Drive {
     fn arrive(&mut self, now: Nanos, id: u64, access: &Access) {
         let op = match access.verb {
-            Verb::Read => model::Op::Read,
-            Verb::Write | Verb::Zero => model::Op::Write,
-            Verb::Flush => model::Op::Flush,
-            Verb::Discard | Verb::Extents => model::Op::Discard,
+            Verb::Read => drives::Op::Read,
+            Verb::Write | Verb::Zero => drives::Op::Write,
+            Verb::Flush => drives::Op::Flush,
+            Verb::Discard | Verb::Extents => drives::Op::Discard,
         };
-        let request = model::Request {
+        let request = drives::Request {
             id,
             unit: 0,
             op,
@@ -132,10 +132,10 @@ impl Pacer for Drive {
 
 /// What `access` costs an idle drive, asked of the model itself.
 fn cost(mut drive: Hdd, began: Nanos, access: Access) -> Nanos {
-    let request = model::Request {
+    let request = drives::Request {
         id: 0,
         unit: 0,
-        op: model::Op::Read,
+        op: drives::Op::Read,
         extent: access.extent,
         fua: access.fua,
     };
@@ -153,7 +153,7 @@ fn a_drive_of_the_simulator_plugs_in() {
     on_exact_disk(Nanos(1), async |disk, env| {
         let drive = || Hdd::new(&hdd::ST3500320AS, 0.25).expect("a drive of the catalogue");
         let pacer = Drive {
-            pacer: model::Pacer::new(drive()),
+            pacer: drives::Pacer::new(drive()),
             done: Vec::new(),
         };
         let device = Delayed::new(disk, pacer, env.clone());

@@ -3,8 +3,8 @@
 
 use super::{Goal, Row, alone};
 use block::{Buf, Driver, Geometry, IoResult, Lba, Nanos, Op, Payload, Sectors, TargetId, Token};
-use sim::model::Hdd;
-use sim::model::catalogue::hdd::SAS15K;
+use drives::Hdd;
+use drives::catalogue::hdd::SAS15K;
 use sim::{DiskSpec, Keep, Service, Sim, World};
 use std::time::Instant;
 

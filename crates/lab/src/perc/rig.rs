@@ -6,11 +6,11 @@
 use super::scale::DRIVE;
 use block::Env;
 use control::status::Member;
+use drives::catalogue::controller::H710P;
+use drives::{ControllerParameters, Figure};
 use experiment::controllers::{SIDES, TOPOLOGY, VOLUME, machine};
 use experiment::rig::{Rig as Node, Volume, run_on, topology};
 use sim::World;
-use sim::model::catalogue::controller::H710P;
-use sim::model::{ControllerParameters, Figure};
 
 /// The array over both controllers.
 const MIRROR: &str = "mirror";

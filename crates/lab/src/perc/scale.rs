@@ -1,8 +1,8 @@
 //! What was evaluated: the drives, and how long and large each part is.
 
-use sim::model::Figure;
-use sim::model::HddParameters;
-use sim::model::catalogue::hdd::SAS10K_300;
+use drives::Figure;
+use drives::HddParameters;
+use drives::catalogue::hdd::SAS10K_300;
 
 /// The one parameter that was fitted; see [`compare`].
 pub(super) const RATE_OUTER_MB_S: f64 = 157.0;

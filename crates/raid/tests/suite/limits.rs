@@ -3,10 +3,10 @@
 
 use crate::common::{Bench, drive, plan, run, strike};
 use block::{Device, Extent, Fua, Geometry, Lba, Nanos, Sectors, TargetId};
+use drives::catalogue::hdd::{ST3500320AS, WD10EADS};
+use drives::{Hdd, HddParameters};
 use futures_util::future::join_all;
 use raid::{Level, MemberState, Options, Plan, create};
-use sim::model::catalogue::hdd::{ST3500320AS, WD10EADS};
-use sim::model::{Hdd, HddParameters};
 use sim::{DiskSpec, Effect, Ops, Rule, Service, Sim, When, World};
 
 fn hdds(world: &mut World, parameters: &HddParameters, gib: u64) -> Vec<TargetId> {

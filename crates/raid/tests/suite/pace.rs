@@ -3,9 +3,9 @@
 
 use crate::common::{Bench, drive};
 use block::{Device, Fua, Geometry, Lba, Nanos, Sectors, TargetId};
+use drives::Hdd;
+use drives::catalogue::hdd::SAS15K;
 use raid::{Array, Level, MemberState, Options, Plan, create};
-use sim::model::Hdd;
-use sim::model::catalogue::hdd::SAS15K;
 use sim::{DiskSpec, Rng, Service, Sim, World};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

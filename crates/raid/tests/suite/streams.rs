@@ -2,10 +2,10 @@
 
 use crate::common::{Bench, drive};
 use block::{Device, Geometry, Lba, Nanos, Sectors};
+use drives::Hdd;
+use drives::catalogue::hdd::SAS15K;
 use futures_util::future::join_all;
 use raid::{Array, Level, Options, Plan, create};
-use sim::model::Hdd;
-use sim::model::catalogue::hdd::SAS15K;
 use sim::{DiskSpec, Keep, Service, Sim, World};
 use std::cell::Cell;
 use std::rc::Rc;

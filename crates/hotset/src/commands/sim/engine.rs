@@ -3,7 +3,7 @@
 use cache::Mode;
 use clap::Args;
 use control::config::Bytes;
-use sim::model::catalogue::Drive;
+use drives::catalogue::Drive;
 
 #[derive(Args)]
 pub struct Engine {

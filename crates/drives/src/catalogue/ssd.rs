@@ -1,6 +1,6 @@
 //! Flash drives.
 
-use crate::model::{Figure, SsdParameters};
+use crate::{Figure, SsdParameters};
 
 const ENGINEERING: &str = "engineering estimate";
 const UNVERIFIED: &str = "engineering estimate, unverified";

@@ -2,8 +2,8 @@
 //! of them with random requests; canaries show that each check can fail.
 
 use block::{Extent, Fua, Lba, Nanos, Sectors};
-use sim::model::catalogue::{Drive, controller, hdd, link, ssd};
-use sim::model::{
+use drives::catalogue::{Drive, controller, hdd, link, ssd};
+use drives::{
     Completed, Controller, ControllerParameters, Hdd, Link, Model, Op, Pacer, Request, Ssd, Wear,
 };
 use std::collections::HashMap;

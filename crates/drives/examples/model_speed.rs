@@ -1,12 +1,12 @@
 //! How fast the models run: simulated seconds a wall second for 16 hard disks,
 //! each with 32 random 4 KiB reads in flight.
 //!
-//! `cargo run --release -p sim --example model_speed`
+//! `cargo run --release -p drives --example model_speed`
 
 use block::{IoResult, Nanos, Sectors};
-use sim::model::catalogue::hdd::SAS15K;
-use sim::model::measure::random;
-use sim::model::{Hdd, Model, Op, Request};
+use drives::catalogue::hdd::SAS15K;
+use drives::measure::random;
+use drives::{Hdd, Model, Op, Request};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Instant;

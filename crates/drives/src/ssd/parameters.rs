@@ -1,6 +1,6 @@
 //! What describes a flash drive, and which descriptions are possible.
 
-use crate::model::{Figure, Request, nanos, transfer};
+use crate::{Figure, Request, nanos, transfer};
 use block::{IoResult, Nanos};
 
 /// The bytes of a page, the unit in which channels sense and program.

@@ -1,7 +1,7 @@
 //! What describes a hard disk, and which descriptions are possible.
 
 use super::{SeekCurve, Shape, Surface};
-use crate::model::Figure;
+use crate::Figure;
 use block::{IoResult, SECTOR_BYTES};
 
 /// A hard disk's description. MB are 10^6 bytes.

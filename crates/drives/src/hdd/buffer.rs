@@ -9,7 +9,7 @@
 //! Left out: the turn a paused head waits before it reads on.
 
 use super::{Shape, Waiting};
-use crate::model::Op;
+use crate::Op;
 use std::ops::RangeInclusive;
 
 /// One segment: sectors `first..end` have been read, and the head reads on.

@@ -1,7 +1,7 @@
 //! Draws what the device models do, and tabulates their parameters, for
 //! `docs/models.md`.
 //!
-//! `cargo run --release -p sim --example plot_models` writes `docs/img/model-*.svg`
+//! `cargo run --release -p drives --example plot_models` writes `docs/img/model-*.svg`
 //! and `docs/models-figures.md`; the same sources give the same bytes.
 
 mod disk;
@@ -9,10 +9,10 @@ mod figures;
 mod flash;
 mod panel;
 
+use drives::catalogue::{hdd, ssd};
+use drives::measure::Measured;
 use panel::Panel;
 use plotters::prelude::*;
-use sim::model::catalogue::{hdd, ssd};
-use sim::model::measure::Measured;
 use std::error::Error;
 use std::path::Path;
 

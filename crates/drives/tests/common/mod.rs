@@ -1,6 +1,6 @@
 //! Comparing what a model did with a figure whose basis is known.
 
-use sim::model::Figure;
+use drives::Figure;
 
 /// `Err` with the difference and the figure's source if `got` is further from
 /// `expected` than the share `tolerance`.

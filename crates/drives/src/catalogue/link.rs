@@ -1,6 +1,6 @@
 //! Links.
 
-use crate::model::{Figure, LinkParameters};
+use crate::{Figure, LinkParameters};
 
 const ENGINEERING: &str = "engineering estimate";
 

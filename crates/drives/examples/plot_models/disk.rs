@@ -3,8 +3,8 @@
 use crate::panel::{Axis, COLORS, Line, Panel, Scale};
 use crate::{DEPTHS, SEED, cumulative};
 use block::{IoResult, Nanos, Sectors};
-use sim::model::measure::{ClosedLoop, Measured, random};
-use sim::model::{Figure, Hdd, HddParameters, Op};
+use drives::measure::{ClosedLoop, Measured, random};
+use drives::{Figure, Hdd, HddParameters, Op};
 
 /// Runs random 4 KiB reads over the whole drive.
 pub fn random_reads(drive: &HddParameters, depth: u64) -> IoResult<Measured> {

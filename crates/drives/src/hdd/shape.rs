@@ -2,7 +2,7 @@
 
 use super::seek::SeekCurve;
 use super::surface::Surface;
-use crate::model::{Op, Request, float};
+use crate::{Op, Request, float};
 use block::Nanos;
 
 /// What never changes in a drive; nanoseconds and bytes a nanosecond.

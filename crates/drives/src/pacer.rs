@@ -61,7 +61,7 @@ impl<M: Model> Pacer<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Hdd, Op, catalogue::hdd, measure::request};
+    use crate::{Hdd, Op, catalogue::hdd, measure::request};
     use block::{Extent, Lba, Sectors};
 
     #[test]

@@ -1,6 +1,6 @@
 //! Controllers.
 
-use crate::model::{ControllerParameters, Figure};
+use crate::{ControllerParameters, Figure};
 
 const ENGINEERING: &str = "engineering estimate";
 

@@ -3,16 +3,16 @@
 use crate::disk::random_reads;
 use crate::flash::random_pages;
 use block::IoResult;
-use sim::model::catalogue::{Drive, controller, hdd, link, ssd};
-use sim::model::{Figure, Op, Wear};
+use drives::catalogue::{Drive, controller, hdd, link, ssd};
+use drives::{Figure, Op, Wear};
 use std::fmt::Write;
 
 /// The page as Markdown.
 pub fn page() -> IoResult<String> {
     let mut page = String::from(
         "# Device models: figures\n\n\
-         Written by `cargo run --release -p sim --example plot_models` from the catalogue\n\
-         in `crates/sim/src/model/catalogue/`; [models.md](models.md) explains the models.\n\n\
+         Written by `cargo run --release -p drives --example plot_models` from the catalogue\n\
+         in `crates/drives/src/catalogue/`; [models.md](models.md) explains the models.\n\n\
          ## What the models give\n\n\
          Random 4 KiB requests over the whole drive, computed by the models and not\n\
          measured on the drives. Latencies are means.\n\n",

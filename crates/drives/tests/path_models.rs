@@ -4,12 +4,12 @@ mod common;
 
 use block::{Extent, Fua, Lba, Nanos, Sectors};
 use common::{derived, near, varied};
-use sim::model::catalogue::controller::{DRIVE_CACHE, H710P, WRITE_THROUGH};
-use sim::model::catalogue::hdd::SAS10K_146;
-use sim::model::catalogue::link::{GIGABIT, TEN_GIGABIT};
-use sim::model::catalogue::ssd::{NYTRO_400, X25_E};
-use sim::model::measure::{ClosedLoop, random, request, sequential};
-use sim::model::{
+use drives::catalogue::controller::{DRIVE_CACHE, H710P, WRITE_THROUGH};
+use drives::catalogue::hdd::SAS10K_146;
+use drives::catalogue::link::{GIGABIT, TEN_GIGABIT};
+use drives::catalogue::ssd::{NYTRO_400, X25_E};
+use drives::measure::{ClosedLoop, random, request, sequential};
+use drives::{
     Completed, Controller, ControllerParameters, Hdd, Link, LinkParameters, Model, Op, Request,
     Ssd, Wear,
 };

@@ -4,9 +4,9 @@ mod common;
 
 use block::{Extent, Lba, Nanos, Sectors};
 use common::{derived, near, varied};
-use sim::model::catalogue::ssd::{self, X25_E, X25_M};
-use sim::model::measure::{ClosedLoop, Measured, random, request, sequential};
-use sim::model::{Figure, Model, Op, Ssd, SsdParameters, Wear};
+use drives::catalogue::ssd::{self, X25_E, X25_M};
+use drives::measure::{ClosedLoop, Measured, random, request, sequential};
+use drives::{Figure, Model, Op, Ssd, SsdParameters, Wear};
 
 const PAGE: Sectors = Sectors(8);
 const READ_IOPS: Figure =

@@ -1,9 +1,9 @@
 //! The catalogue: its devices can be built, and it agrees with the project's
 //! reference parameters where `HOTSET_SHARED` names the folder that holds them.
 
+use drives::catalogue::{Drive, controller, hdd, link, ssd};
+use drives::{Basis, Controller, Figure, Hdd, Link, Wear};
 use serde_json::Value;
-use sim::model::catalogue::{Drive, controller, hdd, link, ssd};
-use sim::model::{Basis, Controller, Figure, Hdd, Link, Wear};
 use std::collections::HashSet;
 
 fn every_table() -> Vec<(&'static str, Vec<(&'static str, Figure)>)> {

@@ -3,8 +3,8 @@
 use crate::panel::{Axis, COLORS, Line, Panel, Scale};
 use crate::{DEPTHS, SEED, cumulative};
 use block::{IoResult, Nanos, Sectors};
-use sim::model::measure::{ClosedLoop, Measured, random};
-use sim::model::{Figure, Op, Request, Ssd, SsdParameters, Wear};
+use drives::measure::{ClosedLoop, Measured, random};
+use drives::{Figure, Op, Request, Ssd, SsdParameters, Wear};
 
 const PAGE: Sectors = Sectors(8);
 

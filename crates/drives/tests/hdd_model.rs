@@ -7,9 +7,9 @@ mod common;
 
 use block::{Extent, Lba, Nanos, Sectors};
 use common::{derived, near, varied};
-use sim::model::catalogue::hdd;
-use sim::model::measure::{ClosedLoop, Measured, random, request, sequential};
-use sim::model::{Hdd, HddFirmware, HddParameters, Model, Op, SeekCurve};
+use drives::catalogue::hdd;
+use drives::measure::{ClosedLoop, Measured, random, request, sequential};
+use drives::{Hdd, HddFirmware, HddParameters, Model, Op, SeekCurve};
 
 const MIB: Sectors = Sectors::from_mib(1);
 const PAGE: Sectors = Sectors(8);

@@ -1,6 +1,6 @@
 //! Hard disks.
 
-use crate::model::{Figure, HddFirmware, HddParameters};
+use crate::{Figure, HddFirmware, HddParameters};
 
 const ENGINEERING: &str = "engineering estimate";
 const CAPACITY: &str = "nominal capacity by the IDEMA LBA count";
