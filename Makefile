@@ -22,8 +22,9 @@ SHELL_SCRIPTS := tools/install tools/time-write-back contrib/snapshot vm/prepare
 
 demo:
 	tools/install $(PACKAGES_DEMO)
-	cargo build --release --quiet -p hotset
-	target/release/hotset demo
+	cargo build --profile demo --quiet -p hotset
+	cargo build --profile demo --quiet -p hotset-lab --no-default-features
+	target/demo/hotset-lab demo
 
 # Packages come while what needs none of them is checked.
 test:
@@ -40,6 +41,7 @@ clippy:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
 	cargo clippy -p proof --no-default-features --features nodes --examples --quiet -- -D warnings
+	cargo clippy -p hotset -p hotset-lab --no-default-features --quiet -- -D warnings
 
 shellcheck:
 	shellcheck --external-sources $(SHELL_SCRIPTS)
@@ -69,19 +71,20 @@ bench:
 	target/release/examples/bench
 
 soak:
+	cargo build --release --quiet -p hotset
 	cargo run --release --quiet -p proof --example seam -- --seeds 100000 --start 10000
 	cargo run --release --quiet -p proof --example cachesim -- --seeds 100000 --start 0
 	cargo run --release --quiet -p proof --example raidsim -- --seeds 100000 --start 0
-	cargo run --release --quiet -p hotset -- lab crash --cases 100000 --threads "$$(nproc)" --json
-	cargo run --release --quiet -p hotset -- lab crash --cases 100 --boundaries
+	cargo run --release --quiet -p hotset-lab -- crash --cases 100000 --threads "$$(nproc)" --json
+	cargo run --release --quiet -p hotset-lab -- crash --cases 100 --boundaries
 	for mode in ordered journaled coalesced; do \
-		cargo run --release --quiet -p hotset -- lab crash --mode $$mode --cases 70000 --threads "$$(nproc)" --json || exit 1; done
-	cargo run --release --quiet -p hotset -- lab node --cases 50000 --threads "$$(nproc)" --json
-	cargo run --release --quiet -p hotset -- lab flips --flips 10000
-	cargo run --release --quiet -p hotset -- lab kill --rounds 200
+		cargo run --release --quiet -p hotset-lab -- crash --mode $$mode --cases 70000 --threads "$$(nproc)" --json || exit 1; done
+	cargo run --release --quiet -p hotset-lab -- node --cases 50000 --threads "$$(nproc)" --json
+	cargo run --release --quiet -p hotset-lab -- flips --flips 10000
+	cargo run --release --quiet -p hotset-lab -- kill --rounds 200
 	tools/install $(PACKAGES_STACK)
-	cargo run --release --quiet -p hotset -- lab stack
-	cargo run --release --quiet -p hotset -- lab stack --kills 200
+	cargo run --release --quiet -p hotset-lab -- stack
+	cargo run --release --quiet -p hotset-lab -- stack --kills 200
 	KILLS=100 vm/tests/hotset-ublk
 	KILLS=100 vm/tests/hotset-vhost-user
 	vm/soak/ublk-file-systems
@@ -101,7 +104,7 @@ fuzz:
 mutants:
 	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/cache.toml cachesim --seeds 400
 	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/raid.toml raidsim --seeds 4000 --first
-	cargo run --release --quiet -p hotset -- lab crash --cases 1000 --mutations crates/proof/mutations/crash.toml --json
+	cargo run --release --quiet -p hotset-lab -- crash --cases 1000 --mutations crates/proof/mutations/crash.toml --json
 	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/node.toml node --seeds 400 --first
 	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/durable.toml node
 	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/port.toml port --seeds 3000 --first

@@ -10,5 +10,4 @@ pub mod heatmap;
 pub mod page;
 pub mod replay;
 pub mod sizing;
-pub mod tracesim;
 pub mod writeback;

@@ -2,12 +2,10 @@
 //! are made.
 
 use crate::commands::daemon::{Control, interval};
-use crate::commands::lab::Lab;
+use crate::commands::elsewhere::Elsewhere;
 use crate::commands::volume::Volume;
-use crate::{Failure, commands, demo, serve};
-use clap::builder::PossibleValuesParser;
+use crate::{Failure, commands, serve};
 use clap::{CommandFactory, Parser, Subcommand};
-use policy::registry::POLICIES;
 use std::path::PathBuf;
 
 /// Keeps the hot set of slow storage on fast storage.
@@ -119,36 +117,20 @@ pub enum Command {
     Advise(Box<commands::advise::Advise>),
     /// Explain why a volume, or a range of it, is cached or not
     Explain(commands::explain::Explain),
-    /// Run a web server on slow disks, without and with the cache
-    ///
-    /// Needs root, nginx, nbdfuse, FUSE and loop devices; takes about two
-    /// minutes. The disks are simulated in real time; everything else is real.
-    Demo {
-        /// Where its files go; made if missing
-        #[arg(long, value_name = "DIRECTORY", default_value = "var/demo")]
-        directory: PathBuf,
-        /// Pages that each of the two runs loads
-        #[arg(long, value_name = "N", default_value_t = 4500,
-              value_parser = clap::value_parser!(u32).range(20..))]
-        pages: u32,
-        /// The policy that decides what stays in the pool
-        #[arg(long, value_name = "NAME", default_value = "auto",
-              value_parser = PossibleValuesParser::new(POLICIES.iter().map(|(name, _)| *name)))]
-        policy: String,
-    },
     /// Pull parts of arrays and of write-back volumes, put them back, and check every byte
     Drill(commands::drill::Drill),
-    /// Run verification campaigns and experiments
-    #[command(subcommand)]
-    Lab(Lab),
     /// Import, convert and look at recorded traces
     #[command(subcommand)]
     Trace(commands::trace::Trace),
-    /// Simulate policies and pool sizes on recorded traces
-    ///
-    /// Runs the policies of the engine over each trace, all cells at once on
-    /// all processors. The result depends on the trace alone.
-    Sim(Box<commands::sim::Sim>),
+    /// A command of hotset-lab
+    #[command(hide = true, disable_help_flag = true)]
+    Lab(Elsewhere),
+    /// A command of hotset-lab
+    #[command(hide = true, disable_help_flag = true)]
+    Sim(Elsewhere),
+    /// A command of hotset-lab
+    #[command(hide = true, disable_help_flag = true)]
+    Demo(Elsewhere),
     /// Print the reference of the configuration file, in Markdown
     #[command(hide = true)]
     Reference,
@@ -201,14 +183,10 @@ impl Command {
             Command::Web(command) => commands::web::run(command),
             Command::Advise(command) => commands::advise::run(&command),
             Command::Explain(command) => commands::explain::run(&command),
-            Command::Demo {
-                directory,
-                pages,
-                policy,
-            } => demo::run(&directory, pages as usize, &policy),
-            Command::Lab(command) => commands::lab::run(command),
+            Command::Lab(words) => Err(words.refused("hotset lab", "hotset-lab")),
+            Command::Sim(words) => Err(words.refused("hotset sim", "hotset-lab sim")),
+            Command::Demo(words) => Err(words.refused("hotset demo", "hotset-lab demo")),
             Command::Trace(command) => commands::trace::run(command),
-            Command::Sim(command) => commands::sim::run(&command),
             Command::Reference => commands::documents::reference(),
             Command::Openapi => commands::documents::openapi(),
             Command::Completions { shell } => {

@@ -5,29 +5,15 @@
 
 mod cli;
 mod commands;
-mod configuration;
-mod demo;
-mod failure;
 mod platform;
 mod serve;
 
 use clap::Parser;
-use failure::Failure;
+use command::{Failure, configuration};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     // Clap ends the process with status 2 for a wrong command line.
     let cli = cli::Cli::parse();
-    match cli.command.run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Usage(what)) => {
-            eprintln!("{what}");
-            ExitCode::from(2)
-        }
-        Err(Failure::Runtime(what)) => {
-            eprintln!("hotset: {what}");
-            ExitCode::FAILURE
-        }
-        Err(Failure::Answered(status)) => ExitCode::from(status),
-    }
+    command::exit("hotset", cli.command.run())
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Place, hotset, run};
+use common::{Place, hotset, refused, run};
 use control::config;
 use std::fs;
 use std::path::PathBuf;
@@ -56,8 +56,8 @@ fn the_examples_are_right() {
 #[test]
 fn every_command_has_a_page_and_help() {
     for command in [
-        "serve", "check", "status", "volume", "pool", "array", "attach", "drill", "demo", "sim",
-        "web", "top", "reload", "job",
+        "serve", "check", "status", "volume", "pool", "array", "attach", "drill", "web", "top",
+        "reload", "job",
     ] {
         let page = fs::read_to_string(docs(&format!("commands/{command}.md"))).unwrap();
         assert!(page.starts_with(&format!("# hotset {command}\n")));
@@ -65,8 +65,31 @@ fn every_command_has_a_page_and_help() {
         assert!(help.contains("Usage: hotset"), "{help}");
     }
     let help = run(hotset().arg("--help"));
-    for hidden in ["reference", "completions", "man", "openapi"] {
+    for hidden in [
+        "reference",
+        "completions",
+        "man",
+        "openapi",
+        "lab",
+        "sim",
+        "demo",
+    ] {
         assert!(!help.contains(&format!("\n  {hidden}")), "{help}");
+    }
+}
+
+#[test]
+fn commands_of_the_laboratory_are_named_with_their_program() {
+    for (typed, known) in [
+        ("lab crash --cases 5", "run `hotset-lab crash --cases 5`"),
+        ("sim --help", "run `hotset-lab sim --help`"),
+        ("demo", "run `hotset-lab demo`"),
+        (
+            "trace workload nytro f",
+            "run `hotset-lab trace workload nytro f`",
+        ),
+    ] {
+        refused(hotset().args(typed.split(' ')), 2, &[known]);
     }
 }
 

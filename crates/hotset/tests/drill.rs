@@ -1,4 +1,4 @@
-//! The availability drills, in the simulator and on a real daemon.
+//! The availability drills on a real daemon.
 
 mod common;
 
@@ -12,17 +12,17 @@ use std::thread;
 use std::time::Duration;
 
 #[test]
-fn every_drill_is_survived_in_both_worlds() {
-    survived(&[], 24);
+fn every_drill_is_survived() {
+    survived(&[], 12);
 }
 
 #[test]
-fn a_write_back_volume_is_drilled_in_both_worlds() {
-    if let Some(why) = lab::drill::DriveKind::Loop.obstacle() {
+fn a_write_back_volume_is_drilled() {
+    if let Some(why) = drill::DriveKind::Loop.obstacle() {
         println!("skipped: {why}");
         return;
     }
-    survived(&["--set-up", "write-back"], 28);
+    survived(&["--set-up", "write-back"], 14);
 }
 
 /// A RAID 10 that loses half of itself, of which a spare takes a place.
@@ -43,7 +43,7 @@ fn raid10_with_a_spare(place: &Place) -> String {
 #[test]
 fn other_arrays_are_drilled_and_no_configured_device_is_opened() {
     let place = Place::new();
-    survived(&["--config", &raid10_with_a_spare(&place)], 16);
+    survived(&["--config", &raid10_with_a_spare(&place)], 8);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn mirror_of(place: &Place, sides: [(&str, usize); 2]) -> String {
 fn an_array_within_another_that_stopped_comes_back() {
     let place = Place::new();
     let config = mirror_of(&place, [("raid5", 3), ("raid5", 3)]);
-    let options = ["--where", "real", "--config", &config];
+    let options = ["--config", &config];
     survived_with(&options, 8, stalled);
 }
 
@@ -152,7 +152,7 @@ fn named(directory: &str) -> Vec<String> {
 
 #[test]
 fn a_killed_drill_leaves_no_mount_no_loop_device_and_no_process() {
-    if let Some(why) = lab::drill::DriveKind::Loop.obstacle() {
+    if let Some(why) = drill::DriveKind::Loop.obstacle() {
         println!("skipped: {why}");
         return;
     }
@@ -161,7 +161,7 @@ fn a_killed_drill_leaves_no_mount_no_loop_device_and_no_process() {
     let named = || named(directory.to_str().unwrap());
     let config = raid10_with_a_spare(&place);
     let mut drill = hotset();
-    drill.args(["drill", "--where", "real", "--drives", "loop", "--config"]);
+    drill.args(["drill", "--drives", "loop", "--config"]);
     drill.args([&config, "--directory"]).arg(&directory);
     let drill = Process(drill.stderr(Stdio::null()).spawn().unwrap());
     let number = drill.0.id();
@@ -198,16 +198,13 @@ fn what_cannot_be_survived_is_reported() {
 
 /// Runs a drill of eight cells on loop devices, if they can be had here.
 fn survived_on_loop_devices(config: impl FnOnce(&Place) -> String) {
-    if let Some(why) = lab::drill::DriveKind::Loop.obstacle() {
+    if let Some(why) = drill::DriveKind::Loop.obstacle() {
         println!("skipped: {why}");
         return;
     }
     let place = Place::new();
     let config = config(&place);
-    survived(
-        &["--where", "real", "--drives", "loop", "--config", &config],
-        8,
-    );
+    survived(&["--drives", "loop", "--config", &config], 8);
 }
 
 /// Runs a drill of so many cells.

@@ -329,7 +329,7 @@ mod tests {
             quick: false,
             seed: 1,
             seeds: 2,
-            command: "hotset lab run x".into(),
+            command: "hotset-lab run x".into(),
             commit: "abc".into(),
             virtual_seconds: 10.0,
             wall_seconds: 1.0,

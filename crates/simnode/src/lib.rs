@@ -3,13 +3,16 @@
 //!
 //! [`Machine`] is what outlives a node: its disks by their paths. [`SimPlatform`] is the
 //! machine as the node of one boot sees it, [`Running`] that node, and [`Direct`] a frontend
-//! for clients that are tasks beside it. [`run_alone`] runs one shard of such a world.
+//! for clients that are tasks beside it. [`run_alone`] runs one shard of such a world, and [`modelled`] has its disks be
+//! models of drives.
 
 mod alone;
 #[cfg(feature = "node")]
 mod direct;
 #[cfg(feature = "node")]
 mod machine;
+#[cfg(feature = "node")]
+pub mod modelled;
 #[cfg(feature = "node")]
 mod running;
 

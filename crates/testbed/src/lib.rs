@@ -7,4 +7,5 @@ pub mod attached;
 pub mod killed;
 pub mod mounted;
 pub mod namespace;
+pub mod server;
 pub mod tools;

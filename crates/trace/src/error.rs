@@ -13,7 +13,8 @@ pub struct Error {
 }
 
 impl Error {
-    pub(crate) fn new(path: &Path, line: Option<u64>, what: impl Into<String>) -> Error {
+    /// `what` is a clause.
+    pub fn new(path: &Path, line: Option<u64>, what: impl Into<String>) -> Error {
         Error {
             path: path.to_path_buf(),
             line,

@@ -7,7 +7,6 @@ pub(crate) mod csv;
 mod line;
 pub(crate) mod msr;
 pub(crate) mod oracle_general;
-pub(crate) mod parquet;
 pub(crate) mod spc;
 pub(crate) mod systor17;
 pub(crate) mod tencent;
@@ -18,6 +17,9 @@ pub(crate) use line::{
 
 use crate::{Op, Record};
 
+/// The first bytes of an Apache Parquet file.
+pub const PARQUET_MAGIC: [u8; 4] = *b"PAR1";
+
 /// A trace format.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Format {
@@ -25,7 +27,8 @@ pub enum Format {
     Csv,
     /// hotset's compressed binary form.
     Binary,
-    /// Apache Parquet with hotset's columns.
+    /// Apache Parquet with hotset's columns; known by name here, read and written by
+    /// `trace-formats`.
     Parquet,
     /// The default text output of blkparse(1); queue events.
     Blkparse,
@@ -100,7 +103,7 @@ impl Format {
         if start.starts_with(&binary::MAGIC) {
             return Some(Format::Binary);
         }
-        if start.starts_with(&parquet::MAGIC) {
+        if start.starts_with(&PARQUET_MAGIC) {
             return Some(Format::Parquet);
         }
         let text = &start[..start.len().min(4096)];

@@ -12,7 +12,7 @@
 //! Input that breaks them is one error that names the file and the line, or
 //! with [`Strictness::Lenient`] a counted skip.
 //!
-//! Not here: what a trace is replayed against, or any opinion of caches.
+//! Not here: Parquet (`trace-formats`), what a trace is replayed against, or any opinion of caches.
 
 mod error;
 mod format;
@@ -22,11 +22,11 @@ mod tape;
 mod writer;
 
 pub use error::Error;
-pub use format::{Format, binary::MAGIC as BINARY_MAGIC};
+pub use format::{Format, PARQUET_MAGIC, binary::MAGIC as BINARY_MAGIC};
 pub use info::Info;
-pub use reader::{Reader, Skipped, Strictness};
+pub use reader::{Input, Reader, Records, Skipped, Strictness, plain};
 pub use tape::{Tape, TapeReader};
-pub use writer::Writer;
+pub use writer::{Rows, Writer};
 
 use block::Nanos;
 
@@ -87,4 +87,4 @@ impl Record {
 }
 
 /// zstd's default level: 400 MB/s here, far above any recording.
-pub(crate) const ZSTD_LEVEL: i32 = 3;
+pub const ZSTD_LEVEL: i32 = 3;

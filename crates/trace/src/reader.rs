@@ -1,10 +1,10 @@
 //! A streaming reader of any format, plain or compressed by zstd or gzip.
 
-use crate::format::{Line, binary, oracle_general, parquet, validate};
+use crate::format::{Line, binary, oracle_general, validate};
 use crate::{Error, Format, Record};
 use block::Nanos;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 /// Longest line accepted, so that a file without newlines cannot fill memory.
@@ -12,8 +12,6 @@ const LINE_BYTES_MAX: u64 = 1 << 16;
 const BUFFER_BYTES: usize = 1 << 16;
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
-/// The longest Parquet that is read from what is no file: it has to be in memory.
-const PARQUET_BYTES_MAX: u64 = 1 << 30;
 
 /// What to do with input that makes no sense.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -38,7 +36,14 @@ pub struct Skipped {
     pub truncated: bool,
 }
 
-type Input = Box<dyn BufRead + Send>;
+/// Bytes of a trace.
+pub type Input = Box<dyn BufRead + Send>;
+
+/// Records of a format that is decoded elsewhere.
+pub trait Records: Send {
+    /// The next; `None` at the end. `Err` is a clause, and the end.
+    fn next(&mut self) -> Result<Option<Record>, String>;
+}
 
 enum Decoder {
     Text {
@@ -50,7 +55,7 @@ enum Decoder {
         last: binary::Last,
     },
     OracleGeneral(Input),
-    Parquet(Box<parquet::Input>),
+    Elsewhere(Box<dyn Records>),
 }
 
 /// Streams the records of one trace.
@@ -86,25 +91,10 @@ impl Reader {
         strictness: Strictness,
     ) -> Result<Reader, Error> {
         let fail = |e: io::Error| Error::new(path, None, e.to_string());
-        let mut file = File::open(path).map_err(fail)?;
-        let mut start = [0; parquet::MAGIC.len()];
+        let file = File::open(path).map_err(fail)?;
         // Without a header, only its name distinguishes it from noise.
         let headless = Format::from_path(path).filter(|named| *named == Format::OracleGeneral);
-        let format = format.or(headless);
-        let is_file = file.metadata().map_err(fail)?.is_file();
-        if is_file && file.read_exact(&mut start).is_ok() && start == parquet::MAGIC {
-            let format = format.unwrap_or(Format::Parquet);
-            if format == Format::Parquet {
-                let input = parquet::Input::open(file, strictness == Strictness::Lenient);
-                let input = input.map_err(|what| Error::new(path, None, what))?;
-                let decoder = Decoder::Parquet(Box::new(input));
-                return Ok(Reader::with(path, decoder, format, strictness));
-            }
-        }
-        if is_file {
-            file.rewind().map_err(fail)?;
-        }
-        Reader::new(path, file, format, strictness)
+        Reader::new(path, file, format.or(headless), strictness)
     }
 
     /// Reads from `input`; `path` is for error messages only.
@@ -115,24 +105,7 @@ impl Reader {
         strictness: Strictness,
     ) -> Result<Reader, Error> {
         let fail = |e: io::Error| Error::new(path, None, e.to_string());
-        let (mut start, input) = peek(input).map_err(fail)?;
-        let mut input: Input = Box::new(BufReader::with_capacity(BUFFER_BYTES, input));
-        let plain: Option<Box<dyn Read + Send>> = if start.starts_with(&ZSTD_MAGIC) {
-            let zstd = zstd::Decoder::with_buffer(input).map_err(fail)?;
-            input = Box::new(io::empty());
-            Some(Box::new(zstd))
-        } else if start.starts_with(&GZIP_MAGIC) {
-            let gzip = flate2::bufread::MultiGzDecoder::new(input);
-            input = Box::new(io::empty());
-            Some(Box::new(gzip))
-        } else {
-            None
-        };
-        if let Some(plain) = plain {
-            let (plain_start, plain) = peek(plain).map_err(fail)?;
-            start = plain_start;
-            input = Box::new(BufReader::with_capacity(BUFFER_BYTES, plain));
-        }
+        let (start, mut input) = plain(input).map_err(fail)?;
         let format = match format.or_else(|| Format::sniff(&start)) {
             Some(format) => format,
             None if start.is_empty() => Format::Csv,
@@ -157,20 +130,22 @@ impl Reader {
                 }
             }
             (Format::Parquet, _) => {
-                let mut bytes = Vec::new();
-                let mut limited = input.take(PARQUET_BYTES_MAX);
-                if limited.read_to_end(&mut bytes).map_err(fail)? as u64 == PARQUET_BYTES_MAX {
-                    let what = "too long to be read as a stream: name the uncompressed file";
-                    return Err(Error::new(path, None, what));
-                }
-                let lenient = strictness == Strictness::Lenient;
-                let input = parquet::Input::open(bytes::Bytes::from(bytes), lenient);
-                let input = input.map_err(|what| Error::new(path, None, what))?;
-                Decoder::Parquet(Box::new(input))
+                let what = "Parquet is not read here; convert it: `hotset-lab trace convert FILE FILE.hottrace`";
+                return Err(Error::new(path, None, what));
             }
             _ => Decoder::OracleGeneral(input),
         };
         Ok(Reader::with(path, decoder, format, strictness))
+    }
+
+    /// Reads what is decoded elsewhere, which is of `format`.
+    pub fn elsewhere(
+        path: &Path,
+        records: Box<dyn Records>,
+        format: Format,
+        strictness: Strictness,
+    ) -> Reader {
+        Reader::with(path, Decoder::Elsewhere(records), format, strictness)
     }
 
     fn with(path: &Path, decoder: Decoder, format: Format, strictness: Strictness) -> Reader {
@@ -243,7 +218,7 @@ impl Reader {
                 Ok(None) => Step::End,
                 Err(e) => Step::Broken(e.to_string()),
             },
-            Decoder::Parquet(input) => match input.next() {
+            Decoder::Elsewhere(records) => match records.next() {
                 Ok(Some(record)) => Step::Record(record),
                 Ok(None) => Step::End,
                 Err(what) => Step::Broken(what),
@@ -323,6 +298,22 @@ impl Iterator for Reader {
         self.ended = true;
         None
     }
+}
+
+/// What `input` is, decompressed: its first bytes, and a reader that still yields them.
+pub fn plain(input: impl Read + Send + 'static) -> io::Result<(Vec<u8>, Input)> {
+    let (start, input) = peek(input)?;
+    let input: Input = Box::new(BufReader::with_capacity(BUFFER_BYTES, input));
+    let plain: Box<dyn Read + Send> = if start.starts_with(&ZSTD_MAGIC) {
+        Box::new(zstd::Decoder::with_buffer(input)?)
+    } else if start.starts_with(&GZIP_MAGIC) {
+        Box::new(flate2::bufread::MultiGzDecoder::new(input))
+    } else {
+        return Ok((start, input));
+    };
+    let (start, plain) = peek(plain)?;
+    let plain = BufReader::with_capacity(BUFFER_BYTES, plain);
+    Ok((start, Box::new(plain)))
 }
 
 /// The first bytes of `input`, and a reader that still yields them.

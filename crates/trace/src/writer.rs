@@ -1,15 +1,23 @@
 //! A streaming writer of the formats that hotset exports.
 
-use crate::format::{binary, csv, oracle_general, parquet};
+use crate::format::{binary, csv, oracle_general};
 use crate::{Error, Format, Record, ZSTD_LEVEL};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+
+/// Encodes records in a format that is encoded elsewhere.
+pub trait Rows<W> {
+    /// Appends one; `Err` is a clause.
+    fn write(&mut self, record: &Record) -> Result<(), String>;
+    /// Completes the trace; its output.
+    fn finish(self: Box<Self>) -> Result<W, String>;
+}
 
 enum Encoder<W: Write + Send> {
     Csv(W),
     Binary(zstd::Encoder<'static, W>, binary::Last, Vec<u8>),
     OracleGeneral(W),
-    Parquet(Box<parquet::Output<W>>),
+    Elsewhere(Box<dyn Rows<W> + Send>),
 }
 
 /// Writes records one by one; call [`Writer::finish`] at the end.
@@ -34,14 +42,9 @@ impl<W: Write + Send> Writer<W> {
                 Encoder::Binary(zstd, binary::Last::default(), Vec::new())
             }
             Format::OracleGeneral => Encoder::OracleGeneral(output),
-            Format::Parquet => {
-                let file = parquet::Output::new(output);
-                let file = file.map_err(|what| Error::new(path, None, what))?;
-                Encoder::Parquet(Box::new(file))
-            }
             other => {
                 let what = format!(
-                    "{} can be read but not written; write csv, binary, parquet or oracle-general",
+                    "{} can be read but not written; write csv, binary or oracle-general",
                     other.name()
                 );
                 return Err(Error::new(path, None, what));
@@ -51,6 +54,14 @@ impl<W: Write + Send> Writer<W> {
             path: path.to_path_buf(),
             encoder,
         })
+    }
+
+    /// Writes what is encoded elsewhere; `path` is for error messages only.
+    pub fn elsewhere(path: &Path, rows: Box<dyn Rows<W> + Send>) -> Writer<W> {
+        Writer {
+            path: path.to_path_buf(),
+            encoder: Encoder::Elsewhere(rows),
+        }
     }
 
     /// Appends one request. Text forms keep whole microseconds; libCacheSim's has no flushes.
@@ -66,8 +77,8 @@ impl<W: Write + Send> Writer<W> {
             Encoder::OracleGeneral(output) => record
                 .blocks(oracle_general::OBJECT_BYTES)
                 .try_for_each(|block| output.write_all(&oracle_general::print(record.time, block))),
-            Encoder::Parquet(output) => {
-                let written = output.write(record);
+            Encoder::Elsewhere(rows) => {
+                let written = rows.write(record);
                 return written.map_err(|what| Error::new(&self.path, None, what));
             }
         };
@@ -81,8 +92,8 @@ impl<W: Write + Send> Writer<W> {
         let mut output = match self.encoder {
             Encoder::Csv(output) | Encoder::OracleGeneral(output) => output,
             Encoder::Binary(output, ..) => output.finish().map_err(fail)?,
-            Encoder::Parquet(output) => {
-                let output = output.finish();
+            Encoder::Elsewhere(rows) => {
+                let output = rows.finish();
                 output.map_err(|what| Error::new(&path, None, what))?
             }
         };

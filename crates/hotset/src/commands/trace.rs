@@ -1,15 +1,14 @@
 //! `hotset trace`.
 
-mod convert;
 mod info;
 mod record;
 mod replay;
-mod workload;
 
-use super::traces::OnDevice;
+use super::elsewhere::Elsewhere;
+use super::traces::{OWN, OnDevice};
 use crate::Failure;
 use clap::Subcommand;
-use convert::Convert;
+use command::convert::{self, Convert};
 use std::path::PathBuf;
 
 #[derive(Subcommand)]
@@ -32,11 +31,9 @@ pub enum Trace {
     /// Sends the reads only, unless --writes says otherwise. The load is open:
     /// requests are sent when they are due, and latencies count from then.
     Replay(replay::ReplayCommand),
-    /// Write the workload of a published evaluation as a trace
-    ///
-    /// In virtual time, with nothing cached: what clients of the models ask of
-    /// their volumes. The volumes of the trace are numbered as documented.
-    Workload(workload::Workload),
+    /// A command of hotset-lab
+    #[command(hide = true, disable_help_flag = true)]
+    Workload(Elsewhere),
     /// Describe a trace: requests, footprint, mix, order, reuse
     Info {
         /// The traces; - for standard input
@@ -52,10 +49,12 @@ pub enum Trace {
 
 pub fn run(command: Trace) -> Result<(), Failure> {
     match command {
-        Trace::Import(convert) | Trace::Convert(convert) => convert::run(&convert),
+        Trace::Import(convert) | Trace::Convert(convert) => convert::run(&convert, &OWN),
         Trace::Record(record) => record::run(&record),
         Trace::Replay(replay) => replay::run(&replay),
-        Trace::Workload(workload) => workload::run(&workload),
+        Trace::Workload(words) => {
+            Err(words.refused("hotset trace workload", "hotset-lab trace workload"))
+        }
         Trace::Info {
             traces,
             input,

@@ -17,9 +17,15 @@ use tempfile::TempDir;
 /// one that was killed still holds.
 const TIMEOUT: Duration = Duration::from_secs(180);
 
-/// The command under test: what was built with the tests, unless `HOTSET` names another.
+/// The command under test: what was built with the tests, or is beside what was, unless `HOTSET`
+/// names another.
 pub fn hotset() -> Command {
-    let built = || env!("CARGO_BIN_EXE_hotset").into();
+    let beside = || Path::new(env!("CARGO_TARGET_TMPDIR")).join("../debug/hotset");
+    let built = || {
+        option_env!("CARGO_BIN_EXE_hotset")
+            .map_or_else(beside, PathBuf::from)
+            .into()
+    };
     Command::new(std::env::var_os("HOTSET").unwrap_or_else(built))
 }
 

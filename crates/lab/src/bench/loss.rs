@@ -2,12 +2,13 @@
 
 use super::fio::{self, Load};
 use super::reads::make_file;
-use super::server::{Hotset, Server, Setup, direct, nbd};
+use super::server::{Hotset, Setup, direct, nbd};
 use super::{Goal, Row, alone};
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
+use testbed::server::Server;
 
 const HOT_BYTES: u64 = 64 << 20;
 const DEPTH: u64 = 16;

@@ -4,12 +4,13 @@
 //! Every run of hotset's hits proves by its counters that all reads were hits.
 
 use super::fio::{self, Load, Measured};
-use super::server::{self, Hotset, Server, Setup};
+use super::server::{self, Hotset, Setup};
 use super::{Goal, Row, paired, reads};
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use testbed::server::Server;
 
 /// Passes over the hot set until none of it is missed.
 const WARMING_PASSES_MAX: u32 = 20;
@@ -145,7 +146,7 @@ fn direct(plan: &Plan) -> io::Result<Vec<Row>> {
     };
     let hotset = Hotset::start(&plan.hotset, &setup)?;
     let options = ["--cache=none", "--aio=io_uring"];
-    let on_pool = Server::qemu_nbd(&pool, &plan.disk_dir, &options)?;
+    let on_pool = server::qemu_nbd(&pool, &plan.disk_dir, &options)?;
     warm(&hotset, plan)?;
     let case = Case {
         name: "hits over NBD, pool on a direct file",
@@ -155,7 +156,7 @@ fn direct(plan: &Plan) -> io::Result<Vec<Row>> {
     };
     let ours = |depth| measure_hits(&hotset, plan, depth);
     let mut rows = compare(plan, &case, &[&on_pool], ours)?;
-    let on_origin = Server::qemu_nbd(&plan.data, &plan.disk_dir, &options)?;
+    let on_origin = server::qemu_nbd(&plan.data, &plan.disk_dir, &options)?;
     hotset.set_mode("pass-through")?;
     let case = Case {
         name: "pass-through over NBD, beside the same origin served directly",
@@ -182,7 +183,7 @@ fn in_memory(plan: &Plan) -> io::Result<Vec<Row>> {
     };
     let hotset = Hotset::start(&plan.hotset, &setup)?;
     warm(&hotset, plan)?;
-    let qemu = Server::qemu_nbd(&pool, dir, &["--cache=writeback", "--aio=io_uring"])?;
+    let qemu = server::qemu_nbd(&pool, dir, &["--cache=writeback", "--aio=io_uring"])?;
     let file = Server::nbdkit(
         "nbdkit file",
         dir,

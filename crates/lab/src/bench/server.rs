@@ -1,170 +1,38 @@
-//! NBD servers as processes of their own: hotset and its peers.
+//! NBD servers that are measured: hotset and its peers.
 
 use serde_json::Value;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use testbed::server::{Server, uri};
 
-/// How long a server may take to begin.
-const TIMEOUT: Duration = Duration::from_secs(30);
-
-/// A server, which is ended when dropped.
-pub struct Server {
-    /// What reports call it.
-    pub name: String,
-    /// Its export.
-    pub uri: String,
-    child: Child,
+/// qemu-nbd on `file`, read-only, with `options`.
+pub fn qemu_nbd(file: &Path, dir: &Path, options: &[&str]) -> io::Result<Server> {
+    let socket = dir.join(format!("qemu-nbd-{}", stem(file)));
+    let mut command = Command::new("qemu-nbd");
+    command
+        .args(["--persistent", "--shared=0", "--read-only", "--format=raw"])
+        .args(options)
+        .arg(format!("--socket={}", socket.display()))
+        .arg(file);
+    let name = format!("qemu-nbd {}", options.join(" "));
+    Server::start(&name, command, &socket, uri(&socket, ""), "qemu-utils")
 }
 
-impl Server {
-    /// Runs `command`, which listens on the unix socket `socket`.
-    fn start(
-        name: &str,
-        mut command: Command,
-        socket: &Path,
-        uri: String,
-        package: &str,
-    ) -> io::Result<Server> {
-        // What an earlier run left behind would be taken for readiness.
-        match fs::remove_file(socket) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let log = socket.with_extension("log");
-        command.stdin(Stdio::null()).stderr(fs::File::create(&log)?);
-        let child = command.spawn().map_err(|e| {
-            io::Error::other(format!(
-                "{name} (Debian package {package}) did not start: {e}"
-            ))
-        })?;
-        let mut server = Server {
-            name: name.into(),
-            uri,
-            child,
-        };
-        let begin = Instant::now();
-        while std::os::unix::net::UnixStream::connect(socket).is_err() {
-            let ended = server.child.try_wait()?;
-            if ended.is_some() || begin.elapsed() > TIMEOUT {
-                let message = fs::read_to_string(&log)?;
-                let what = format!("{name} does not serve ({ended:?}): {}", message.trim());
-                return Err(io::Error::other(what));
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Ok(server)
-    }
-
-    /// qemu-nbd on `file`, read-only, with `options`.
-    pub fn qemu_nbd(file: &Path, dir: &Path, options: &[&str]) -> io::Result<Server> {
-        let socket = dir.join(format!("qemu-nbd-{}", stem(file)));
-        let mut command = Command::new("qemu-nbd");
-        command
-            .args(["--persistent", "--shared=0", "--read-only", "--format=raw"])
-            .args(options)
-            .arg(format!("--socket={}", socket.display()))
-            .arg(file);
-        let name = format!("qemu-nbd {}", options.join(" "));
-        Server::start(&name, command, &socket, uri(&socket, ""), "qemu-utils")
-    }
-
-    /// nbdkit with `arguments`; `name` is what reports call it.
-    pub fn nbdkit(name: &str, dir: &Path, arguments: &[&str]) -> io::Result<Server> {
-        let socket = dir.join(name.replace([' ', '='], "-"));
-        let mut command = Command::new("nbdkit");
-        command
-            .args(["--foreground", "--exit-with-parent", "--unix"])
-            .arg(&socket)
-            .args(arguments)
-            // The cache filter keeps its file there.
-            .env("TMPDIR", dir);
-        Server::start(name, command, &socket, uri(&socket, ""), "nbdkit")
-    }
-
-    /// `binary`, a hotset, on a configuration that serves `export` on the socket
-    /// `hotset` of `dir`.
-    pub fn hotset(binary: &Path, config: &Path, dir: &Path, export: &str) -> io::Result<Server> {
-        let socket = dir.join("hotset");
-        let mut command = Command::new(binary);
-        command.arg("serve").arg("--config").arg(config);
-        let uri = uri(&socket, export);
-        Server::start("hotset", command, &socket, uri, "none; build it")
-    }
-
-    /// CPU time of the process so far, user and system, its dead threads too.
-    pub fn cpu(&self) -> io::Result<Duration> {
-        let text = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        ticks(&text)
-            .map(|ticks| Duration::from_secs_f64(ticks as f64 / TICKS_PER_S))
-            .ok_or_else(|| io::Error::other("/proc/PID/stat has another form"))
-    }
-
-    /// Bytes that it has read from files.
-    pub fn bytes_read(&self) -> io::Result<u64> {
-        let text = fs::read_to_string(format!("/proc/{}/io", self.child.id()))?;
-        let line = text.lines().find_map(|line| line.strip_prefix("rchar: "));
-        let number = line.and_then(|number| number.parse().ok());
-        number.ok_or_else(|| io::Error::other("/proc/PID/io has another form"))
-    }
-
-    /// Sends it a signal.
-    pub fn signal(&self, signal: libc::c_int) -> io::Result<()> {
-        // SAFETY: no pointers are involved; the child has not been waited for.
-        match unsafe { libc::kill(self.child.id() as libc::pid_t, signal) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-
-    /// Ends it in order, and waits for that.
-    pub fn stop(mut self) -> io::Result<()> {
-        self.signal(libc::SIGTERM)?;
-        let status = self.child.wait()?;
-        match status.success() {
-            true => Ok(()),
-            false => Err(io::Error::other(format!(
-                "{} ends with {status}",
-                self.name
-            ))),
-        }
-    }
-
-    /// Ends it at once, as a crash would.
-    pub fn kill(mut self) -> io::Result<()> {
-        self.child.kill()?;
-        self.child.wait().map(drop)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Linux shows every program a clock of 100 Hz, whatever its own.
-const TICKS_PER_S: f64 = 100.0;
-
-/// The fields utime and stime of proc(5); the name before them may hold blanks.
-fn ticks(stat: &str) -> Option<u64> {
-    let (_, fields) = stat.rsplit_once(')')?;
-    let fields: Vec<&str> = fields.split_whitespace().collect();
-    let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
-    Some(number(11)? + number(12)?)
+/// `binary`, a hotset, on a configuration that serves `export` on the socket
+/// `hotset` of `dir`.
+pub fn hotset(binary: &Path, config: &Path, dir: &Path, export: &str) -> io::Result<Server> {
+    let socket = dir.join("hotset");
+    let mut command = Command::new(binary);
+    command.arg("serve").arg("--config").arg(config);
+    let uri = uri(&socket, export);
+    Server::start("hotset", command, &socket, uri, "none; build it")
 }
 
 fn stem(file: &Path) -> String {
     let stem = file.file_name().unwrap_or_default();
     stem.to_string_lossy().into_owned()
-}
-
-fn uri(socket: &Path, export: &str) -> String {
-    format!("nbd+unix:///{export}?socket={}", socket.display())
 }
 
 /// A daemon of hotset with one volume, `volume`.
@@ -244,7 +112,7 @@ unix = "{}"
         );
         let file = dir.join("hotset.toml");
         fs::write(&file, config)?;
-        let server = Server::hotset(binary, &file, dir, "volume")?;
+        let server = hotset(binary, &file, dir, "volume")?;
         Ok(Hotset {
             server,
             binary: binary.into(),
@@ -287,17 +155,5 @@ unix = "{}"
     pub fn set_mode(&self, mode: &str) -> io::Result<()> {
         self.command(&["volume", "set-mode", "--temporary", "volume", mode])
             .map(drop)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ticks_are_found_behind_a_strange_name() {
-        let stat = "12 (a b) c) S 1 2 3 4 5 6 7 8 9 10 70 8 0 0 20 0 1 0 5";
-        assert_eq!(ticks(stat), Some(78));
-        assert_eq!(ticks("12 (short) S 1"), None);
     }
 }

@@ -8,13 +8,14 @@ use super::scale::{Scale, to_message};
 use super::scale::{WORKLOADS, Workload};
 use super::sweep::Point;
 use crate::bench::fio::{self, Load, Measured};
-use crate::bench::server::Server;
+use crate::bench::server;
 use experiment::controllers::{DRIVES, SIDES};
 use serde::Serialize;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
+use testbed::server::Server;
 
 /// The size of a file that stands for a drive.
 const DRIVE_MIB: u64 = 128;
@@ -168,7 +169,7 @@ impl Stage {
                 return Err(format!("array {array} cannot be made: {message}"));
             }
         }
-        let server = Server::hotset(program, &config, directory, "volume").map_err(to_message)?;
+        let server = server::hotset(program, &config, directory, "volume").map_err(to_message)?;
         // Reads of files that hold nothing reach no disk.
         fio::run_load(&Load::nbd_sweep(&server.uri, bytes(), "write")).map_err(to_message)?;
         Ok(Stage { server, sides })

@@ -1,7 +1,6 @@
 //! The node of a timeline: a write-back volume on models of drives.
 
 use super::{BLOCK_BYTES, Sample};
-use crate::modelled::{self, Daemon, Modelled};
 use block::{BoxDevice, Nanos, Sectors};
 use control::config::{Config, Device};
 use control::protocol::Request;
@@ -9,10 +8,11 @@ use control::status::Status;
 use shard::Local;
 use sim::{Medium, SimDriver, World};
 use simnode::Machine;
+use simnode::modelled::{self, Daemon, Modelled};
 use std::rc::Rc;
 
 /// The set-up of the drill: two copies of a log, each beside a half of a cache, before a disk.
-const SET_UP: &str = include_str!("../drill/write_back.toml");
+const SET_UP: &str = drill::WRITE_BACK;
 const ORIGIN: &str = "origin";
 const LOGS: [&str; 2] = ["log-a", "log-b"];
 /// What the origin is, and what logs and caches are on.

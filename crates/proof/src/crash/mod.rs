@@ -44,5 +44,5 @@ pub use sweep::{Swept, campaign, sweep};
 
 /// The command that repeats the case of `seed` and prints it made smaller.
 pub fn replay(seed: u64) -> String {
-    format!("hotset lab crash --cases 1 --seed {seed}")
+    format!("hotset-lab crash --cases 1 --seed {seed}")
 }

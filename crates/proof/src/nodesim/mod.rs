@@ -36,5 +36,5 @@ pub fn command(request: &Request) -> Result<(), String> {
 
 /// The command that repeats the case of `seed`.
 pub fn replay(seed: u64) -> String {
-    format!("hotset lab node --cases 1 --seed {seed}")
+    format!("hotset-lab node --cases 1 --seed {seed}")
 }

@@ -23,5 +23,5 @@ pub fn command(request: &Request) -> Result<(), String> {
 
 /// The command that runs the case of `seed` again.
 pub fn replay(seed: u64) -> String {
-    format!("hotset lab port --cases 1 --seed {seed}")
+    format!("hotset-lab port --cases 1 --seed {seed}")
 }

@@ -34,5 +34,5 @@ pub use run::{campaign, run};
 /// The command that repeats the case of `seed`.
 pub fn replay(seed: u64, cleaning: Cleaning) -> String {
     let mode = cleaning.name();
-    format!("hotset lab crash --mode {mode} --cases 1 --seed {seed}")
+    format!("hotset-lab crash --mode {mode} --cases 1 --seed {seed}")
 }

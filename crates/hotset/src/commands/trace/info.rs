@@ -3,6 +3,7 @@
 use super::OnDevice;
 use crate::Failure;
 use crate::commands::table::{Table, bytes};
+use crate::commands::traces::OWN;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use trace::{Info, Skipped};
@@ -10,7 +11,7 @@ use trace::{Info, Skipped};
 pub fn run(traces: &[PathBuf], input: &OnDevice, json: bool) -> Result<(), Failure> {
     let mut reports = Vec::new();
     for path in traces {
-        let mut reader = input.open(path)?.with_flushes();
+        let mut reader = input.open(&OWN, path)?.with_flushes();
         let mut info = Info::default();
         for record in reader.by_ref() {
             info.add(&record.map_err(Failure::runtime)?);

@@ -1,11 +1,11 @@
 //! `hotset trace record`.
 
-use super::convert::{Output, output_format};
 use crate::Failure;
 use crate::commands::daemon::Control;
 use crate::commands::table::count;
-use crate::commands::traces::format;
+use crate::commands::traces::{OWN, format};
 use clap::Args;
+use command::convert::{Output, output_format};
 use control::client::Client;
 use control::recording::{PERIOD, Recording};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -21,7 +21,7 @@ pub struct Record {
     control: Control,
     /// The volume
     volume: String,
-    /// The file to write: .hottrace, .parquet, .csv or .csv.zst
+    /// The file to write: .hottrace, .csv or .csv.zst
     file: PathBuf,
     /// The form to write, if the file's ending does not name it
     #[arg(long, value_name = "FORMAT", value_parser = format)]
@@ -44,9 +44,9 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 pub fn run(record: &Record) -> Result<(), Failure> {
-    let format = output_format(&record.file, record.to_format)?;
+    let format = output_format(&record.file, record.to_format, &OWN)?;
     let client = Client::connect(&record.control.control).map_err(Failure::runtime)?;
-    let mut output = Output::create(&record.file, format, record.force)?;
+    let mut output = Output::create(&record.file, format, record.force, &OWN)?;
     let mut recording = Recording::begin(client, &record.volume).map_err(Failure::runtime)?;
     let ended = end_on_signals().map_err(Failure::runtime)?;
     eprintln!("hotset: recording {}; interrupt to end", record.volume);

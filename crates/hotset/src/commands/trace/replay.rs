@@ -2,13 +2,13 @@
 
 use super::OnDevice;
 use crate::Failure;
-use crate::commands::sim::speed;
 use crate::commands::table::{Table, bytes, count};
 use crate::commands::text::{Argument, argument};
 use crate::platform::UringPlatform;
 use advise::replay::{Figures, Options, Pace, Replay};
 use block::{Device, Gate, Nanos};
 use clap::Args;
+use command::traces::{OWN, speed};
 use control::config::Device as DeviceSection;
 use hdrhistogram::Histogram;
 use node::{Platform as _, Role};
@@ -59,7 +59,7 @@ pub fn run(command: &ReplayCommand) -> Result<(), Failure> {
             command.target
         )));
     }
-    let reader = command.input.open(&command.trace)?;
+    let reader = command.input.open(&OWN, &command.trace)?;
     let section = section(&command.target, !command.writes)?;
     let options = Options {
         pace: match command.depth {

@@ -1,0 +1,151 @@
+//! From any format of traces to one that can be written.
+
+use crate::Failure;
+use crate::table::count;
+use crate::traces::{Formats, OnDevice, format};
+use clap::Args;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use trace::{Format, Record, Writer};
+
+/// zstd's default level.
+const ZSTD_LEVEL: i32 = 3;
+
+/// A trace, and what to make of it.
+#[derive(Args)]
+pub struct Convert {
+    /// The trace; - for standard input
+    from: PathBuf,
+    /// The file to write; its ending names the format: .hottrace, .csv, .csv.zst, .oracleGeneral,
+    /// or with hotset-lab .parquet
+    to: PathBuf,
+    #[command(flatten)]
+    input: OnDevice,
+    /// The form to write: binary, csv, oracle-general, or with hotset-lab parquet
+    #[arg(long, value_name = "FORMAT", value_parser = format)]
+    to_format: Option<Format>,
+    /// Replace the file if there is one
+    #[arg(long)]
+    force: bool,
+}
+
+/// Converts it.
+pub fn run(convert: &Convert, formats: &Formats) -> Result<(), Failure> {
+    let format = output_format(&convert.to, convert.to_format, formats)?;
+    let mut reader = convert.input.open(formats, &convert.from)?.with_flushes();
+    let mut output = Output::create(&convert.to, format, convert.force, formats)?;
+    let mut requests = 0u64;
+    for record in reader.by_ref() {
+        let record = record.map_err(Failure::runtime)?;
+        output.write(&record)?;
+        requests += u64::from(!record.is_flush());
+    }
+    output.finish()?;
+    convert.input.input.report(&convert.from, &reader.skipped());
+    println!(
+        "{}: {}, {} to {}",
+        convert.to.display(),
+        count(requests as usize, "request"),
+        reader.format().name(),
+        format.name()
+    );
+    Ok(())
+}
+
+/// What to write to `path`: as asked, or as its ending says.
+pub fn output_format(
+    path: &Path,
+    asked: Option<Format>,
+    formats: &Formats,
+) -> Result<Format, Failure> {
+    let writable = formats.writable;
+    match asked.or_else(|| Format::from_path(path)) {
+        Some(format) if writable.contains(&format) => Ok(format),
+        Some(Format::Parquet) => Err(Failure::Usage(
+            "hotset: parquet is not written here; choose binary, csv or oracle-general, and convert \
+             that with `hotset-lab trace convert`"
+                .into(),
+        )),
+        Some(format) => {
+            let names: Vec<&str> = writable.iter().map(|format| format.name()).collect();
+            Err(Failure::Usage(format!(
+                "hotset: {} can be read but not written; choose one of {}",
+                format.name(),
+                names.join(", ")
+            )))
+        }
+        None => Err(Failure::Usage(format!(
+            "hotset: the ending of {} names no format; end it in .hottrace, .csv, .csv.zst, \
+             .oracleGeneral or .parquet, or add --to-format",
+            path.display()
+        ))),
+    }
+}
+
+/// A trace being written beside its place, which it takes when it is whole: a
+/// failure leaves nothing behind and what was there as it was.
+pub struct Output {
+    writer: Option<Writer<Box<dyn Write + Send>>>,
+    partial: PathBuf,
+    path: PathBuf,
+}
+
+impl Output {
+    /// Begins it, in one of `formats`; what is at `path` is replaced only by `force`.
+    pub fn create(
+        path: &Path,
+        format: Format,
+        force: bool,
+        formats: &Formats,
+    ) -> Result<Output, Failure> {
+        let fail = |cause: io::Error| Failure::Runtime(format!("{}: {cause}", path.display()));
+        if path.exists() && !force {
+            return Err(Failure::Runtime(format!(
+                "{} exists; choose another name, or add --force",
+                path.display()
+            )));
+        }
+        let mut partial = path.as_os_str().to_owned();
+        partial.push(format!(".{}.partial", std::process::id()));
+        let partial = PathBuf::from(partial);
+        let file = BufWriter::new(File::create(&partial).map_err(fail)?);
+        // Binary and Parquet are compressed in themselves.
+        let plain = matches!(format, Format::Csv | Format::OracleGeneral);
+        let file: Box<dyn Write + Send> = if plain && path.extension().is_some_and(|e| e == "zst") {
+            let zstd = zstd::Encoder::new(file, ZSTD_LEVEL).map_err(fail)?;
+            Box::new(zstd.auto_finish())
+        } else {
+            Box::new(file)
+        };
+        let mut output = Output {
+            writer: None,
+            partial,
+            path: path.to_owned(),
+        };
+        output.writer = Some((formats.write)(path, file, format).map_err(Failure::runtime)?);
+        Ok(output)
+    }
+
+    /// Appends a request.
+    pub fn write(&mut self, record: &Record) -> Result<(), Failure> {
+        let writer = self.writer.as_mut().expect("open until finished");
+        writer.write(record).map_err(Failure::runtime)
+    }
+
+    /// Completes it, and has it take its place.
+    pub fn finish(mut self) -> Result<(), Failure> {
+        let writer = self.writer.take().expect("open until finished");
+        drop(writer.finish().map_err(Failure::runtime)?);
+        fs::rename(&self.partial, &self.path)
+            .map_err(|cause| Failure::Runtime(format!("{}: {cause}", self.path.display())))
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        drop(self.writer.take());
+        // It is gone if it was finished.
+        let _ = fs::remove_file(&self.partial);
+    }
+}

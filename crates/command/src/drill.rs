@@ -1,0 +1,126 @@
+//! Drills as they are asked for and shown, wherever they run.
+
+use crate::Failure;
+use crate::configuration::read_alone;
+use crate::table::Table;
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use drill::{Row, Setup};
+use std::path::PathBuf;
+
+/// What is drilled, and how that is shown.
+#[derive(Args)]
+pub struct Asked {
+    /// Drill the arrays and the write-back volumes of this configuration, on drives of the drill's own, instead of a set-up
+    #[arg(long, value_name = "FILE", conflicts_with = "set_up")]
+    config: Option<PathBuf>,
+    /// A set-up that is there: of a published evaluation of arrays, or a write-back volume
+    #[arg(long, value_name = "NAME", default_value = "published", value_parser = PossibleValuesParser::new(Setup::names()))]
+    set_up: String,
+    /// Write a page with charts
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Print JSON: an array with an object for each cell
+    #[arg(long)]
+    json: bool,
+}
+
+impl Asked {
+    /// What is drilled; what of it is not is printed.
+    pub fn setup(&self) -> Result<Setup, Failure> {
+        let setup = match &self.config {
+            Some(file) => Setup::new(read_alone(file)?),
+            None => Setup::named(&self.set_up),
+        };
+        let setup = setup.map_err(Failure::Usage)?;
+        for why in setup.not_run() {
+            eprintln!("not run: {why}");
+        }
+        if !setup.has_cells() {
+            let what = "hotset: nothing can be taken from this without stopping an array or a volume; add redundancy";
+            return Err(Failure::Usage(what.into()));
+        }
+        Ok(setup)
+    }
+
+    /// Reports a cell that has ended, unless JSON is printed.
+    pub fn report(&self, row: &Row) {
+        if !self.json {
+            let load = if row.io { "with I/O" } else { "idle" };
+            eprintln!(
+                "{}: {} of side {}, {load}: {}",
+                row.place,
+                row.scenario,
+                row.side,
+                if row.is_right() { "survived" } else { "FAILED" }
+            );
+        }
+    }
+
+    /// Shows all cells of `setup`; an error if one was not survived.
+    pub fn end(&self, setup: &Setup, rows: &[Row]) -> Result<(), Failure> {
+        if self.json {
+            let text = serde_json::to_string_pretty(rows).map_err(Failure::runtime)?;
+            println!("{text}");
+        } else {
+            print!("{}", table(rows));
+        }
+        if let Some(report) = &self.report {
+            let page = drill::page(setup, rows).map_err(Failure::runtime)?;
+            std::fs::write(report, page)
+                .map_err(|cause| Failure::Runtime(format!("{}: {cause}", report.display())))?;
+        }
+        let wrong: Vec<&Row> = rows.iter().filter(|row| !row.is_right()).collect();
+        match wrong.first() {
+            None => Ok(()),
+            Some(first) => Err(Failure::Runtime(format!(
+                "{} of {} drills failed, the first: {}",
+                wrong.len(),
+                rows.len(),
+                failed(first)
+            ))),
+        }
+    }
+}
+
+fn failed(row: &Row) -> String {
+    let why = row.error.as_ref();
+    format!(
+        "{} of side {} ({}): {} errors, {} wrong bytes, longest stall {:.0} ms{}",
+        row.scenario,
+        row.side,
+        row.place,
+        row.errors,
+        row.wrong_bytes,
+        row.longest_stall_ms,
+        why.map_or(String::new(), |why| format!(" ({why})"))
+    )
+}
+
+fn table(rows: &[Row]) -> Table {
+    let mut table = Table::new(&[
+        "SCENARIO",
+        "SIDE",
+        "LOAD",
+        "WHERE",
+        "STALL ms",
+        "ERRORS",
+        "WRONG BYTES",
+        "r/s",
+        "w/s",
+    ]);
+    for row in rows {
+        table.row([
+            row.scenario.clone(),
+            row.side.clone(),
+            if row.io { "I/O" } else { "idle" }.to_owned(),
+            row.place.to_owned(),
+            format!("{:.1}", row.longest_stall_ms),
+            row.errors.to_string(),
+            row.wrong_bytes.to_string(),
+            format!("{:.0}", row.reads_per_s),
+            format!("{:.0}", row.writes_per_s),
+        ]);
+    }
+    table
+}

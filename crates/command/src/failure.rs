@@ -1,0 +1,38 @@
+//! How a command ends without success.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// Why a command ends without success.
+#[derive(Debug)]
+pub enum Failure {
+    /// The command line or the configuration is wrong; one line for each error.
+    Usage(String),
+    /// It could not be done.
+    Runtime(String),
+    /// What was asked has been answered; the exit status says it too.
+    Answered(u8),
+}
+
+impl Failure {
+    /// It could not be done, for this cause.
+    pub fn runtime(cause: impl fmt::Display) -> Failure {
+        Failure::Runtime(cause.to_string())
+    }
+}
+
+/// The exit status of `program`, whose command has ended so; why it failed is printed.
+pub fn exit(program: &str, ended: Result<(), Failure>) -> ExitCode {
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Usage(what)) => {
+            eprintln!("{what}");
+            ExitCode::from(2)
+        }
+        Err(Failure::Runtime(what)) => {
+            eprintln!("{program}: {what}");
+            ExitCode::FAILURE
+        }
+        Err(Failure::Answered(status)) => ExitCode::from(status),
+    }
+}

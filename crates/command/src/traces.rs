@@ -1,0 +1,121 @@
+//! How commands read traces: their format and what becomes of bad input.
+
+use crate::Failure;
+use clap::Args;
+use control::config::Bytes;
+use std::io::{Read, Write};
+use std::path::Path;
+use trace::{Error, Format, Reader, Skipped, Strictness, Writer};
+
+type Bytewise = Box<dyn Write + Send>;
+
+/// The formats that a program reads and writes.
+#[derive(Clone, Copy)]
+pub struct Formats {
+    /// As [`Reader::open`].
+    pub open: fn(&Path, Option<Format>, Strictness) -> Result<Reader, Error>,
+    /// As [`Reader::new`].
+    pub read: fn(&Path, Box<dyn Read + Send>, Option<Format>, Strictness) -> Result<Reader, Error>,
+    /// As [`Writer::new`].
+    pub write: fn(&Path, Bytewise, Format) -> Result<Writer<Bytewise>, Error>,
+    /// What can be written.
+    pub writable: &'static [Format],
+}
+
+/// Those of `trace`.
+pub const OWN: Formats = Formats {
+    open: Reader::open,
+    read: Reader::new,
+    write: Writer::new,
+    writable: &[Format::Binary, Format::Csv, Format::OracleGeneral],
+};
+
+/// How many times as fast as they were recorded requests are sent.
+pub fn speed(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(speed) if (1e-3..=1e6).contains(&speed) => Ok(speed),
+        _ => Err("choose from 0.001 to 1000000".into()),
+    }
+}
+
+/// How traces are to be read.
+#[derive(Args)]
+pub struct Input {
+    /// The traces' format; recognised by their first line unless given
+    #[arg(long, value_name = "FORMAT", value_parser = format)]
+    pub format: Option<Format>,
+    /// Leave out and count what makes no sense, instead of ending with an error
+    #[arg(long)]
+    pub lenient: bool,
+}
+
+/// The format called `text`.
+pub fn format(text: &str) -> Result<Format, String> {
+    Format::from_name(text).ok_or_else(|| {
+        let names: Vec<&str> = Format::ALL.iter().map(|format| format.name()).collect();
+        format!("choose from {}", names.join(", "))
+    })
+}
+
+impl Input {
+    /// What to do with bad input.
+    pub fn strictness(&self) -> Strictness {
+        if self.lenient {
+            Strictness::Lenient
+        } else {
+            Strictness::Strict
+        }
+    }
+
+    /// Opens the trace at `path`, which is of one of `formats`; `-` is standard input.
+    pub fn open(&self, formats: &Formats, path: &Path) -> Result<Reader, Failure> {
+        let reader = if path == Path::new("-") {
+            let (path, input) = (Path::new("standard input"), Box::new(std::io::stdin()));
+            (formats.read)(path, input, self.format, self.strictness())
+        } else {
+            (formats.open)(path, self.format, self.strictness())
+        };
+        reader.map_err(Failure::runtime)
+    }
+
+    /// Reports on standard error what was left out of `path`, if anything.
+    pub fn report(&self, path: &Path, skipped: &Skipped) {
+        if *skipped == Skipped::default() {
+            return;
+        }
+        let end = if skipped.truncated {
+            "; its end is damaged or cut off"
+        } else {
+            ""
+        };
+        eprintln!(
+            "hotset: {}: left out {} malformed, {} out of order and {} beyond the device{end}",
+            path.display(),
+            skipped.malformed,
+            skipped.out_of_order,
+            skipped.beyond_end
+        );
+    }
+}
+
+/// Input whose requests lie on a device.
+#[derive(Args)]
+pub struct OnDevice {
+    /// How they are read.
+    #[command(flatten)]
+    pub input: Input,
+    /// Take requests that end beyond this size, such as 1TiB, for bad input
+    #[arg(long, value_name = "SIZE", value_parser = Bytes::parse)]
+    device_size: Option<Bytes>,
+}
+
+impl OnDevice {
+    /// Opens the trace at `path`, which is of one of `formats`; `-` is standard input.
+    pub fn open(&self, formats: &Formats, path: &Path) -> Result<Reader, Failure> {
+        let reader = self.input.open(formats, path)?;
+        Ok(match self.device_size {
+            None => reader,
+            Some(Bytes(end)) => reader.with_end(end),
+        })
+    }
+}

@@ -1,0 +1,157 @@
+//! The drill's world in virtual time: a node whose drives are models of drives.
+
+use super::play::{Counts, Site, look, play};
+use super::row::{Row, to_message};
+use super::setup::{Cell, Setup};
+use block::{Device, Fua, Lba, Nanos};
+use control::config::Name;
+use control::protocol::{Reply, Request};
+use control::status::Array;
+use node::Before;
+use sim::{Sim, World};
+use simnode::modelled::{self, Daemon, Modelled};
+use simnode::{create_array, run_alone};
+use std::path::Path;
+
+/// What every drive is.
+const MODEL: &str = "ST3500320AS";
+/// Buffers of the simulated daemon.
+const BUFFER_BYTES: usize = 64 << 20;
+/// How often the end of a scrub is looked for.
+const LOOK: Nanos = Nanos::from_millis(50);
+
+fn path(drive: &str) -> String {
+    format!("/simulated/{drive}")
+}
+
+/// Runs one cell.
+pub fn run(setup: &Setup, seed: u64, cell: Cell) -> Result<Row, String> {
+    world(setup, seed, cell, None)
+}
+
+/// A cell in which somebody changes content behind the arrays' back.
+#[cfg(test)]
+pub fn run_corrupt(setup: &Setup, seed: u64) -> Result<Row, String> {
+    let cells = setup.cells().into_iter();
+    let mut singles = cells.filter(|cell| cell.scenario.drives.len() == 1);
+    let cell = singles.next().ok_or("no single drive is pulled")?;
+    world(setup, seed, cell, Some(Name::new("b0")?))
+}
+
+fn world(setup: &Setup, seed: u64, cell: Cell, corrupt: Option<Name>) -> Result<Row, String> {
+    let source = |name: &str| format!("path = {:?}", path(name));
+    let text = setup.configuration(Path::new("/simulated"), source);
+    let config = modelled::configuration(&text)?;
+    let mut world = World::new(seed);
+    let machine = modelled::machine(&mut world, &config, |number, _| Modelled {
+        drive: MODEL,
+        phase: modelled::phase(number),
+        size: setup.drive_size(),
+    })?;
+    let mut sim = Sim::new(world).pool_bytes(BUFFER_BYTES);
+    let setup = setup.clone();
+    let (outcome, ended) = run_alone(&mut sim, async move |local| {
+        live(Daemon::new(config, machine, local), &setup, &cell, corrupt).await
+    });
+    ended.unwrap_or_else(|| Err(format!("the simulation did not end: {outcome:?}")))
+}
+
+struct Bench<'a> {
+    setup: &'a Setup,
+    daemon: Daemon,
+    /// The paths of what the cell pulls.
+    pulled: Vec<String>,
+}
+
+async fn live(
+    daemon: Daemon,
+    setup: &Setup,
+    cell: &Cell,
+    corrupt: Option<Name>,
+) -> Result<Row, String> {
+    let env = daemon.local.env();
+    for array in setup.arrays() {
+        let name = &array.name.value;
+        create_array(&daemon.config, daemon.platform(), name, Before::Used).await?;
+    }
+    let volumes = daemon.start().await?;
+    if let Some(name) = corrupt {
+        let victim = daemon.machine.target(&path(name.as_str()));
+        let victim = daemon.local.disk(victim).map_err(to_message)?;
+        let env = env.clone();
+        env.spawn.clone().spawn(async move {
+            // After the content is there, and before it is read.
+            env.timer.sleep(Nanos::from_secs(3)).await;
+            let mut buf = env.pool.get(4096).await;
+            buf.fill(0);
+            // What it says does not matter: the drill must see the bytes.
+            let _ = victim.write(Lba(4096), buf.share(), Fua::No).await;
+        });
+    }
+    let drives = cell.scenario.drives.iter();
+    let site = Bench {
+        setup,
+        daemon,
+        pulled: drives.map(|drive| path(drive.as_str())).collect(),
+    };
+    let row = play(env, volumes, &site, setup, cell, "sim").await?;
+    site.daemon.stop().await?;
+    Ok(row)
+}
+
+impl Bench<'_> {
+    async fn ask(&self, request: Request) -> Result<Vec<Array>, String> {
+        match self.daemon.node()?.ask(request).await? {
+            Reply::Status(status) => Ok(status.arrays),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    async fn scrub_one(&self, array: &str) -> Result<u64, String> {
+        let request = Request::Scrub {
+            array: array.to_owned(),
+            repair: false,
+        };
+        self.ask(request).await?;
+        loop {
+            let arrays = self.ask(Request::Status).await?;
+            let found = arrays.into_iter().find(|found| found.name == array);
+            match found.and_then(|found| found.scrub) {
+                Some(scrub) if scrub.running => self.daemon.local.env().timer.sleep(LOOK).await,
+                Some(scrub) => return scrub.error.map_or(Ok(scrub.mismatches), Err),
+                None => return Err(format!("array {array} runs no more")),
+            }
+        }
+    }
+}
+
+impl Site for Bench<'_> {
+    async fn pull(&self) -> Result<(), String> {
+        self.pulled
+            .iter()
+            .for_each(|path| self.daemon.machine.pull(path));
+        Ok(())
+    }
+
+    async fn give_back(&self) -> Result<(), String> {
+        let pulled = self.pulled.iter();
+        pulled.for_each(|path| self.daemon.machine.give_back(path));
+        Ok(())
+    }
+
+    async fn is_whole(&self) -> Result<bool, String> {
+        Ok(look(self.setup, &self.ask(Request::Status).await?).0)
+    }
+
+    async fn scrub(&self) -> Result<Vec<(String, u64)>, String> {
+        let mut differ = Vec::new();
+        for name in self.setup.redundant() {
+            differ.push((name.to_string(), self.scrub_one(name.as_str()).await?));
+        }
+        Ok(differ)
+    }
+
+    async fn counts(&self) -> Result<Counts, String> {
+        Ok(look(self.setup, &self.ask(Request::Status).await?).1)
+    }
+}

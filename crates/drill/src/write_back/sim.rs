@@ -1,0 +1,176 @@
+//! A drill of write-back volumes in virtual time: a node on models of drives.
+
+use super::play::{Site, play};
+use super::standing::Standing;
+use super::{Cell, Loss, Part, Volumes};
+use crate::row::Row;
+use block::{BoxDevice, Lba};
+use control::config::Name;
+use sim::{Medium, Sim, World};
+use simnode::modelled::{self, Daemon, Modelled};
+use simnode::{Machine, run_alone};
+use std::path::Path;
+
+/// What origins and journals are, and what logs and pools are on.
+const DISK: &str = "ST3500320AS";
+const FLASH: &str = "X25-E";
+/// Buffers of the simulated daemon.
+const BUFFER_BYTES: usize = 64 << 20;
+
+/// Which byte a canary alters.
+const ALTERED: usize = 5_000_000;
+
+fn path(drive: &str) -> String {
+    format!("/simulated/{drive}")
+}
+
+/// What is made to go wrong.
+#[derive(Clone, Copy, Default)]
+struct Canary {
+    /// The origin acknowledges this write of all, counted from 1, and loses it.
+    dropped: Option<u64>,
+    /// A byte of what the origin holds by itself is another.
+    altered: bool,
+}
+
+/// Runs one cell.
+pub fn run(volumes: &Volumes, seed: u64, cell: Cell) -> Result<Row, String> {
+    world(volumes, seed, cell, Canary::default())
+}
+
+/// A cell in which the origin loses a write.
+#[cfg(test)]
+pub fn run_dropping(volumes: &Volumes, seed: u64) -> Result<Row, String> {
+    let dropped = Canary {
+        dropped: Some(3),
+        ..Canary::default()
+    };
+    world(volumes, seed, volumes.cells().remove(0), dropped)
+}
+
+/// A cell in which a byte of the origin alone is another.
+#[cfg(test)]
+pub fn run_altered(volumes: &Volumes, seed: u64) -> Result<Row, String> {
+    let altered = Canary {
+        altered: true,
+        ..Canary::default()
+    };
+    world(volumes, seed, volumes.cells().remove(0), altered)
+}
+
+fn world(volumes: &Volumes, seed: u64, cell: Cell, canary: Canary) -> Result<Row, String> {
+    let source = |name: &str, _| format!("path = {:?}", path(name));
+    let text = volumes.configuration(Path::new("/simulated"), source);
+    let config = modelled::configuration(&text)?;
+    let mut world = World::new(seed);
+    let machine = modelled::machine(&mut world, &config, |number, device| {
+        let part = volumes.drives[&device.name.value];
+        let drive = match part {
+            Part::Origin | Part::Journal => DISK,
+            Part::Log | Part::Pool => FLASH,
+        };
+        let (phase, size) = (modelled::phase(number), volumes.size(part));
+        Modelled { drive, phase, size }
+    })?;
+    let origins = volumes.volumes.iter().map(|volume| {
+        let target = machine.target(&path(volume.origin.value.as_str()));
+        world.medium(target).expect("it keeps its bytes")
+    });
+    let origins = origins.collect();
+    let origin = machine.target(&path(volumes.volumes[0].origin.value.as_str()));
+    modelled::drop_write(&mut world, origin, canary.dropped)?;
+    let mut sim = Sim::new(world).pool_bytes(BUFFER_BYTES);
+    let volumes = volumes.clone();
+    let (outcome, ended) = run_alone(&mut sim, async move |local| {
+        let bench = Bench {
+            volumes,
+            cell,
+            canary,
+            daemon: Daemon::new(config, machine, local),
+            origins,
+        };
+        live(&bench).await
+    });
+    ended.unwrap_or_else(|| Err(format!("the simulation did not end: {outcome:?}")))
+}
+
+struct Bench {
+    volumes: Volumes,
+    cell: Cell,
+    canary: Canary,
+    daemon: Daemon,
+    /// Of each volume.
+    origins: Vec<Medium>,
+}
+
+async fn live(bench: &Bench) -> Result<Row, String> {
+    let devices = bench.daemon.start().await?;
+    let (volumes, cell) = (&bench.volumes, &bench.cell);
+    let row = play(
+        bench.daemon.local.env(),
+        devices,
+        bench,
+        volumes,
+        cell,
+        "sim",
+    )
+    .await?;
+    bench.daemon.stop().await?;
+    Ok(row)
+}
+
+impl Bench {
+    fn each(&self, names: &[Name], what: impl Fn(&Machine, &str)) {
+        for name in names {
+            what(&self.daemon.machine, &path(name.as_str()));
+        }
+    }
+}
+
+impl Site for Bench {
+    async fn lose(&self, step: usize) -> Result<(), String> {
+        let scenario = &self.cell.scenario;
+        self.each(&scenario.steps[step], |machine, path| match scenario.loss {
+            Loss::Drives => machine.pull(path),
+            Loss::Path => machine.silence(path),
+        });
+        Ok(())
+    }
+
+    async fn give_back(&self) -> Result<(), String> {
+        let scenario = &self.cell.scenario;
+        for names in &scenario.steps {
+            self.each(names, |machine, path| match scenario.loss {
+                Loss::Drives => machine.give_back(path),
+                Loss::Path => {
+                    machine.forget(path);
+                    machine.unsilence(path);
+                }
+            });
+        }
+        Ok(())
+    }
+
+    async fn standing(&self) -> Result<Standing, String> {
+        Ok(Standing::of(
+            &self.volumes,
+            &self.daemon.node()?.status().await?,
+        ))
+    }
+
+    async fn stop(&self) -> Result<Vec<Vec<u8>>, String> {
+        self.daemon.stop().await?;
+        let bytes = self.volumes.size(Part::Origin).bytes() as usize;
+        let images = self.origins.iter().map(|origin| {
+            let mut image = vec![0; bytes];
+            origin.durable(Lba::ZERO, &mut image);
+            image[ALTERED] ^= u8::from(self.canary.altered);
+            image
+        });
+        Ok(images.collect())
+    }
+
+    async fn start(&self) -> Result<Vec<BoxDevice>, String> {
+        self.daemon.start().await
+    }
+}

@@ -1,0 +1,47 @@
+//! How the volumes of a drill stand, of a status.
+
+use super::{Part, Volumes};
+use crate::play::Counts;
+use cache::Counter;
+use control::status::Status;
+
+/// How all volumes stand.
+pub(super) struct Standing {
+    /// Both devices of each log and all of the pools take part.
+    pub(super) whole: bool,
+    /// Some log goes without a device.
+    pub(super) lost: bool,
+    /// Bytes that origins do not have yet.
+    pub(super) owed: u64,
+    /// The age of the oldest of them.
+    pub(super) lag_s: f64,
+    /// Blocks that clients' reads did not find in a pool.
+    pub(super) missed: u64,
+    /// What the drives have done.
+    pub(super) counts: Counts,
+}
+
+impl Standing {
+    pub(super) fn of(volumes: &Volumes, status: &Status) -> Standing {
+        let served = status.volumes.len() == volumes.volumes.len();
+        let logs = || status.volumes.iter().filter_map(|v| v.write_back.as_ref());
+        let copies = || logs().map(|log| log.copies);
+        let pools = status.pools.iter().flat_map(|pool| &pool.devices);
+        let online = pools.filter(|device| device.state == "online").count();
+        let here = online == volumes.drives_of(Part::Pool).len();
+        let missed = |v: &control::status::Volume| v.counters.value(Counter::BlocksMissed);
+        let counts = status.devices.iter().map(|device| {
+            let name = format!("{} ({})", device.name, device.role);
+            let (read, write) = (device.read_total.requests, device.write_total.requests);
+            (name, read, write)
+        });
+        Standing {
+            whole: served && here && copies().all(|copies| copies == 2),
+            lost: copies().any(|copies| copies < 2),
+            owed: logs().map(|log| log.owed_bytes).sum(),
+            lag_s: logs().map(|log| log.lag_s).fold(0.0, f64::max),
+            missed: status.volumes.iter().map(missed).sum(),
+            counts: counts.collect(),
+        }
+    }
+}

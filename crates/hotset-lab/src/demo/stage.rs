@@ -1,0 +1,203 @@
+//! One set-up: the daemon, its export mounted, nginx on it. Taken down again
+//! however the run ends.
+
+use super::host::MemoryGroup;
+use super::site::Site;
+use super::workspace::Workspace;
+use crate::Failure;
+use control::client::Client;
+use control::status::Status;
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+use testbed::attached::Attached;
+use testbed::mounted::Mounted;
+use testbed::tools::{bound, run, tool};
+
+/// What nginx and its page cache may take: a small part of the site, as the
+/// memory of a real server is of its data.
+const MEMORY_BYTES: u64 = 48 << 20;
+const READY_MAX: Duration = Duration::from_secs(20);
+
+/// The parts, in the order in which they are taken down.
+pub struct Stage {
+    nginx: Option<Child>,
+    group: Option<MemoryGroup>,
+    mounted: Option<Mounted>,
+    attached: Option<Attached>,
+    daemon: Option<Child>,
+    directory: PathBuf,
+    control: PathBuf,
+    port: u16,
+}
+
+impl Stage {
+    /// Raises everything; the volume is served in `mode`.
+    pub fn raise(workspace: &Workspace, mode: &str) -> Result<Stage, Failure> {
+        let mut stage = Stage {
+            nginx: None,
+            group: None,
+            mounted: None,
+            attached: None,
+            daemon: None,
+            directory: workspace.directory.clone(),
+            control: workspace.control(),
+            port: free_port()?,
+        };
+        stage.serve(workspace, mode)?;
+        stage.mount(&workspace.socket())?;
+        fs::write("/proc/sys/vm/drop_caches", "3").map_err(Failure::runtime)?;
+        stage.start_nginx()?;
+        Ok(stage)
+    }
+
+    /// Where the site is served.
+    pub fn base(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// What the daemon says.
+    pub fn status(&self) -> Result<Status, Failure> {
+        let mut client = Client::connect(&self.control).map_err(Failure::runtime)?;
+        client.status().map_err(Failure::runtime)
+    }
+
+    fn mount_point(&self) -> PathBuf {
+        self.directory.join("mnt")
+    }
+
+    fn serve(&mut self, workspace: &Workspace, mode: &str) -> Result<(), Failure> {
+        let config = workspace.configure(mode)?;
+        let program = crate::program::hotset()?;
+        let log = fs::File::create(self.directory.join("daemon.log")).map_err(Failure::runtime)?;
+        let mut command = bound(&program);
+        command.arg("serve").arg("--config").arg(config);
+        command.stdout(Stdio::null()).stderr(log);
+        self.daemon = Some(command.spawn().map_err(Failure::runtime)?);
+        let said = self.directory.join("daemon.log");
+        wait("the daemon", &said, || {
+            Client::connect(&workspace.control()).is_ok()
+        })
+    }
+
+    fn mount(&mut self, socket: &Path) -> Result<(), Failure> {
+        let uri = format!("nbd+unix:///site?socket={}", socket.display());
+        let attached = Attached::new(&uri, &self.directory.join("fuse"), &["--direct-io=on"]);
+        let attached = self.attached.insert(attached.map_err(Failure::Runtime)?);
+        let mounted = Mounted::new(attached.device(), &self.directory.join("mnt"));
+        self.mounted = Some(mounted.map_err(Failure::Runtime)?);
+        Ok(())
+    }
+
+    fn start_nginx(&mut self) -> Result<(), Failure> {
+        let (root, here) = (self.mount_point(), self.directory.display().to_string());
+        let config = self.directory.join("nginx.conf");
+        let text = format!(
+            "daemon off;\nuser root;\nworker_processes 2;\npid {here}/nginx.pid;\n\
+             error_log {here}/nginx.log;\nevents {{ worker_connections 256; }}\n\
+             http {{\n  types {{ text/html html; image/jpeg jpg; image/png png; }}\n  \
+             access_log off;\n  sendfile on;\n  aio threads;\n  keepalive_requests 1000000;\n  \
+             client_body_temp_path {here}/nginx-body;\n  proxy_temp_path {here}/nginx-proxy;\n  \
+             fastcgi_temp_path {here}/nginx-fastcgi;\n  uwsgi_temp_path {here}/nginx-uwsgi;\n  \
+             scgi_temp_path {here}/nginx-scgi;\n  \
+             server {{ listen 127.0.0.1:{}; root {}; }}\n}}\n",
+            self.port,
+            root.display()
+        );
+        fs::write(&config, text).map_err(Failure::runtime)?;
+        let group = MemoryGroup::new(MEMORY_BYTES)?;
+        let mut nginx = bound(Path::new("nginx"));
+        nginx.arg("-c").arg(&config);
+        let mut nginx = group.command(nginx);
+        nginx.stdout(Stdio::null()).stderr(Stdio::null());
+        self.group = Some(group);
+        self.nginx = Some(nginx.spawn().map_err(Failure::runtime)?);
+        let at = ("127.0.0.1", self.port);
+        let log = self.directory.join("nginx.log");
+        wait("nginx", &log, || std::net::TcpStream::connect(at).is_ok())
+    }
+
+    /// Fails unless the pool and the page cache hold nothing of the site.
+    pub fn prove_cold(&self) -> Result<(), Failure> {
+        let used: u32 = self
+            .status()?
+            .pools
+            .iter()
+            .map(|pool| pool.lines_used)
+            .sum();
+        let mut look = tool("fincore");
+        look.args(["--noheadings", "--raw", "--bytes", "--output", "RES"]);
+        // One page in a hundred is enough; all of them would warm the directories.
+        look.args((0..40).map(|i| self.mount_point().join(Site::page_path(i * 100))));
+        let text = run(&mut look).map_err(Failure::Runtime)?;
+        let cached: u64 = text
+            .lines()
+            .filter_map(|line| line.trim().parse::<u64>().ok())
+            .sum();
+        if cached > 0 {
+            let what = format!("the page cache is not cold: {cached} bytes of pages are in it");
+            return Err(Failure::Runtime(what));
+        }
+        println!("cold: {used} lines in the pool from mounting, no page of the site in memory");
+        Ok(())
+    }
+
+    /// Takes everything down and reports what could not be.
+    pub fn strike(mut self) -> Result<(), Failure> {
+        self.take_down()
+    }
+
+    fn take_down(&mut self) -> Result<(), Failure> {
+        let mut failed = Ok(());
+        if let Some(nginx) = self.nginx.take() {
+            failed = failed.and(end(nginx));
+        }
+        if let Some(mounted) = self.mounted.take() {
+            failed = failed.and(mounted.unmount().map_err(Failure::Runtime));
+        }
+        drop(self.attached.take());
+        drop(self.group.take());
+        if let Some(daemon) = self.daemon.take() {
+            failed = failed.and(end(daemon));
+        }
+        failed
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if let Err(Failure::Runtime(what) | Failure::Usage(what)) = self.take_down() {
+            eprintln!("while taking down: {what}");
+        }
+    }
+}
+
+fn free_port() -> Result<u16, Failure> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(Failure::runtime)?;
+    Ok(listener.local_addr().map_err(Failure::runtime)?.port())
+}
+
+/// Waits until `ready`; if it never is, prints what the log says.
+fn wait(what: &str, log: &Path, ready: impl Fn() -> bool) -> Result<(), Failure> {
+    let start = Instant::now();
+    while !ready() {
+        if start.elapsed() > READY_MAX {
+            let said = fs::read_to_string(log).unwrap_or_default();
+            return Err(Failure::Runtime(format!(
+                "{what} did not start: {}",
+                said.trim()
+            )));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+/// Ends a process by SIGTERM and waits for it.
+fn end(mut child: Child) -> Result<(), Failure> {
+    // SAFETY: the process is our child and has not been waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+    child.wait().map(drop).map_err(Failure::runtime)
+}

@@ -1,0 +1,126 @@
+//! The files of the demonstration, made once: the site, its ext4 image, the
+//! SSD, the configuration.
+
+use super::site::Site;
+use crate::Failure;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use testbed::tools::{run, tool};
+
+/// The drives that the origin is as slow as.
+pub const DRIVE: &str = "ST3500320AS";
+const DRIVES: u32 = 4;
+const IMAGE_BYTES: u64 = 768 << 20;
+const SSD_BYTES: u64 = 512 << 20;
+const SITE: Site = Site {
+    seed: 1,
+    pages: 4000,
+    images: 12_000,
+};
+
+/// Where everything is.
+pub struct Workspace {
+    /// All of it is below here.
+    pub directory: PathBuf,
+    /// What is served.
+    pub site: Site,
+    policy: String,
+}
+
+impl Workspace {
+    /// Makes what is missing in `directory`; the pool is under `policy`.
+    pub fn prepare(directory: &Path, policy: &str) -> Result<Workspace, Failure> {
+        fs::create_dir_all(directory).map_err(Failure::runtime)?;
+        let directory = directory.canonicalize().map_err(Failure::runtime)?;
+        let workspace = Workspace {
+            directory,
+            site: SITE,
+            policy: policy.to_owned(),
+        };
+        workspace.make_image()?;
+        let ssd = fs::File::create(workspace.ssd()).map_err(Failure::runtime)?;
+        ssd.set_len(SSD_BYTES).map_err(Failure::runtime)?;
+        Ok(workspace)
+    }
+
+    /// The image of the site's file system.
+    pub fn image(&self) -> PathBuf {
+        self.directory.join("site.ext4")
+    }
+
+    fn ssd(&self) -> PathBuf {
+        self.directory.join("ssd")
+    }
+
+    /// The control socket of the daemon.
+    pub fn control(&self) -> PathBuf {
+        self.directory.join("control.sock")
+    }
+
+    /// The NBD socket of the daemon.
+    pub fn socket(&self) -> PathBuf {
+        self.directory.join("nbd.sock")
+    }
+
+    fn make_image(&self) -> Result<(), Failure> {
+        if self.image().exists() {
+            return Ok(());
+        }
+        let (pages, images) = (self.site.pages, self.site.images);
+        println!("making a site of {pages} pages and {images} images, once");
+        let root = self.directory.join("site");
+        match fs::remove_dir_all(&root) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(Failure::runtime(error));
+            }
+            _ => {}
+        }
+        let bytes = self.site.write(&root).map_err(Failure::runtime)?;
+        println!("  {} MB", bytes / 1_000_000);
+        let draft = self.directory.join("site.ext4.new");
+        let file = fs::File::create(&draft).map_err(Failure::runtime)?;
+        file.set_len(IMAGE_BYTES).map_err(Failure::runtime)?;
+        let mut mkfs = tool("mkfs.ext4");
+        run(mkfs.args(["-q", "-F", "-d"]).arg(&root).arg(&draft)).map_err(Failure::Runtime)?;
+        fs::rename(&draft, self.image()).map_err(Failure::runtime)?;
+        fs::remove_dir_all(&root).map_err(Failure::runtime)
+    }
+
+    /// Writes the daemon's configuration; `mode` is the volume's.
+    pub fn configure(&self, mode: &str) -> Result<PathBuf, Failure> {
+        let (image, ssd) = (self.image(), self.ssd());
+        let (control, socket) = (self.control(), self.socket());
+        let state = self.directory.join("state");
+        let policy = &self.policy;
+        let text = format!(
+            "[daemon]\n\
+             control = {control:?}\n\
+             state = {state:?}\n\n\
+             [[device]]\n\
+             name = \"disks\"\n\
+             path = {image:?}\n\
+             model = \"{DRIVE}\"\n\
+             model_disks = {DRIVES}\n\n\
+             [[device]]\n\
+             name = \"ssd\"\n\
+             path = {ssd:?}\n\n\
+             [[pool]]\n\
+             name = \"fast\"\n\
+             devices = [\"ssd\"]\n\
+             policy = {policy:?}\n\
+             hit_latency_max = \"1s\"\n\
+             cold = true\n\n\
+             [[volume]]\n\
+             name = \"site\"\n\
+             origin = \"disks\"\n\
+             pool = \"fast\"\n\
+             mode = \"{mode}\"\n\n\
+             [[listen]]\n\
+             unix = {socket:?}\n"
+        );
+        let path = self.directory.join("hotset.toml");
+        fs::write(&path, text).map_err(Failure::runtime)?;
+        Ok(path)
+    }
+}

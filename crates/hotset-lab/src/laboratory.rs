@@ -1,0 +1,373 @@
+//! The commands that need the laboratory: campaigns, experiments, drills, simulators.
+
+mod ablate;
+mod choices;
+mod drill;
+mod formats;
+mod origin;
+mod perc;
+mod run;
+mod side;
+mod sim;
+mod store;
+mod timeline;
+mod workload;
+
+use crate::Failure;
+use crate::program::hotset;
+use cache::log::Cleaning;
+use clap::{Args, Subcommand};
+use command::convert::{self, Convert};
+use formats::ALL_FORMATS;
+use proof::campaign;
+use proof::crash::{self, Request};
+use proof::{kill, nodesim, portsim, stack, writeback};
+use std::path::{Path, PathBuf};
+
+use ablate::Ablate;
+use choices::Choices;
+use drill::Drill;
+use run::{Report, Run};
+use sim::Sim;
+use timeline::Timeline;
+use workload::Workload;
+
+#[derive(Args)]
+pub struct Campaign {
+    /// How many cases
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub cases: u64,
+    /// The first case's seed; the next have the numbers after it
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub seed: u64,
+    /// Threads
+    #[arg(long, value_name = "T", default_value_t = 1,
+          value_parser = clap::value_parser!(u64).range(1..=256))]
+    pub threads: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Subcommand)]
+pub enum Laboratory {
+    /// Kill simulated daemons and cut their power, and check every answer
+    ///
+    /// Exits with status 1 if an answer was wrong, or if the cuts of 1000 cases
+    /// or more never landed in one of the situations that are counted.
+    Crash {
+        /// How many cases; one that fails alone is made smaller and printed
+        #[arg(long, value_name = "N", default_value_t = 1000)]
+        cases: u64,
+        /// The first case's seed; the next have the numbers after it
+        #[arg(long, value_name = "S", default_value_t = 0)]
+        seed: u64,
+        /// Threads
+        #[arg(long, value_name = "T", default_value_t = 1,
+              value_parser = clap::value_parser!(u64).range(1..=256))]
+        threads: u64,
+        /// Short cases that are cut at every boundary of every disk operation instead
+        #[arg(long)]
+        boundaries: bool,
+        /// Also try the mutations of this file on a copy of the source tree that is the
+        /// current directory
+        #[arg(long, value_name = "FILE")]
+        mutations: Option<PathBuf>,
+        /// Cases of the log of write-back instead, in this mode
+        #[arg(long, value_name = "MODE", value_parser = ["ordered", "journaled", "coalesced"],
+              conflicts_with_all = ["boundaries", "mutations"])]
+        mode: Option<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Change simulated nodes while their disks are lost, and check every answer
+    ///
+    /// Exits with status 1 if an answer was wrong, or if 1000 cases or more never met
+    /// one of the situations that are counted.
+    Node(Campaign),
+    /// Kill the servers of a simulated kernel's block device, and check every answer
+    ///
+    /// Exits with status 1 if an answer was wrong, or if 1000 cases or more never met
+    /// one of the situations that are counted.
+    Port(Campaign),
+    /// Flip single bits in images of pools, and check what is served from each
+    ///
+    /// Exits with status 1 if an answer was wrong.
+    Flips {
+        /// How many bits, one at a time
+        #[arg(long, value_name = "N", default_value_t = 10_000)]
+        flips: u64,
+        /// The first flip's seed; the next have the numbers after it
+        #[arg(long, value_name = "S", default_value_t = 0)]
+        seed: u64,
+    },
+    /// Cut the power of PostgreSQL on ext4 on a volume, on paper, and recover each image
+    ///
+    /// Needs root, loop devices, nbdfuse and PostgreSQL. Exits with status 1 if a file
+    /// system or a database did not recover.
+    Stack {
+        /// How many transactions each of three clients commits
+        #[arg(long, value_name = "N", default_value_t = 200)]
+        transactions: u64,
+        /// How many random cuts, beside one after each flush
+        #[arg(long, value_name = "N", default_value_t = 200)]
+        between: usize,
+        /// At most so many of all these cuts, spread over the record
+        #[arg(long, value_name = "N", default_value_t = 1000)]
+        cuts: usize,
+        /// Kill so many daemons under the database instead, and let it recover through the next
+        #[arg(long, value_name = "N", conflicts_with_all = ["transactions", "between", "cuts"])]
+        kills: Option<u64>,
+        /// Measure so many rounds of pgbench instead, on an origin as slow as a disk, write-through and in each mode
+        /// of write-back
+        #[arg(long, value_name = "ROUNDS", conflicts_with_all = ["transactions", "between", "cuts", "kills"],
+              value_parser = clap::value_parser!(u64).range(1..))]
+        pgbench: Option<u64>,
+        /// With --pgbench: for how long each, in seconds
+        #[arg(long, value_name = "SECONDS", default_value_t = 30, requires = "pgbench",
+              value_parser = clap::value_parser!(u64).range(1..))]
+        seconds: u64,
+        /// With --pgbench: what the origin is a model of
+        #[arg(
+            long,
+            value_name = "DRIVE",
+            default_value = "ST3500320AS",
+            requires = "pgbench"
+        )]
+        model: String,
+        /// With --kills: the volume is write-back, in this mode
+        #[arg(long, value_name = "MODE", value_parser = ["ordered", "journaled", "coalesced"], requires = "kills")]
+        mode: Option<String>,
+        /// With --mode: pool, log and state are removed under each daemon, and the database has to recover on the
+        /// origin alone
+        #[arg(long, requires = "mode")]
+        destroy: bool,
+        /// Draws the cuts, and what each leaves; or when each daemon is killed
+        #[arg(long, value_name = "S", default_value_t = 0)]
+        seed: u64,
+        /// Where its files go, 500 MB, in a place that the user postgres can reach; made
+        /// if missing, and overwritten
+        #[arg(
+            long,
+            value_name = "DIRECTORY",
+            default_value = "/var/tmp/hotset-stack"
+        )]
+        directory: PathBuf,
+    },
+    /// Kill real daemons under load, and check every answer
+    ///
+    /// Needs fio. Exits with status 1 if an answer was wrong.
+    Kill {
+        /// How many daemons
+        #[arg(long, value_name = "N", default_value_t = 200)]
+        rounds: u64,
+        /// Draws the load and the moments
+        #[arg(long, value_name = "S", default_value_t = 0)]
+        seed: u64,
+        /// Where its files go, 200 MB; made if missing, and overwritten
+        #[arg(long, value_name = "DIRECTORY", default_value = "var/kill")]
+        directory: PathBuf,
+    },
+    /// Show a write-back volume over time, in virtual time: a burst, the loss of a device of its log, a detach
+    ///
+    /// Writes, lag and dirty bytes on models of a disk and SSDs, as a table, a chart or JSON. Exits with status 1 if a
+    /// promise of write-back did not hold.
+    Timeline(Timeline),
+    /// List the published evaluations that can be run again
+    List,
+    /// Run published evaluations again in virtual time, and compare
+    ///
+    /// On models of the drives, controllers and links that were evaluated. Prints what was
+    /// published beside what came out; a figure that is out of tolerance is printed as such,
+    /// and is no failure.
+    Run(Run),
+    /// Run the load of published evaluations with each choice of today, one at a time
+    ///
+    /// Policies, admission, half and twice the flash, a flash drive lost, a restart: each
+    /// against the default over the same seeds, and the advice of the first minutes against
+    /// what was measured. Nothing outside the process is touched but DIRECTORY.
+    Choices(Choices),
+    /// Run published evaluations without one part of their models at a time, to see what it moves
+    Ablate(Ablate),
+    /// Write one page, report.html, of what `hotset-lab run --out` has kept in a directory
+    Report(Report),
+    /// Pull parts of simulated arrays and write-back volumes, put them back, and check every byte
+    ///
+    /// In virtual time, on models of drives; `hotset drill` does it on a daemon.
+    Drill(Drill),
+    /// Simulate policies and pool sizes on recorded traces
+    ///
+    /// Runs the policies of the engine over each trace, all cells at once on
+    /// all processors. The result depends on the trace alone.
+    Sim(Box<Sim>),
+    /// Make and convert traces
+    #[command(subcommand)]
+    Trace(Trace),
+}
+
+#[derive(Subcommand)]
+pub enum Trace {
+    /// Convert a trace to another form, as `hotset trace convert` does, and from and to Parquet
+    Convert(Convert),
+    /// Write the workload of a published evaluation as a trace
+    ///
+    /// In virtual time, with nothing cached: what clients of the models ask of
+    /// their volumes. The volumes of the trace are numbered as documented.
+    Workload(Workload),
+}
+
+pub fn run(command: Laboratory) -> Result<(), Failure> {
+    match command {
+        Laboratory::Crash {
+            cases,
+            seed,
+            threads,
+            boundaries,
+            mutations,
+            mode,
+            json,
+        } => {
+            if let Some(cleaning) = mode.as_deref().and_then(Cleaning::from_name) {
+                let request = campaign::Request {
+                    cases,
+                    seed,
+                    threads,
+                    json,
+                };
+                return writeback::command(&request, cleaning).map_err(Failure::Runtime);
+            }
+            let request = Request {
+                cases,
+                seed,
+                threads,
+                boundaries,
+                mutations,
+                json,
+            };
+            crash::command(&request).map_err(Failure::Runtime)
+        }
+        Laboratory::Stack {
+            transactions,
+            between,
+            cuts,
+            kills,
+            pgbench,
+            seconds,
+            model,
+            mode,
+            destroy,
+            seed,
+            directory,
+        } => {
+            let program = hotset()?;
+            if destroy && mode.as_deref() == Some(Cleaning::Coalesced.name()) {
+                let what = "hotset: nothing is promised of the origin alone of a coalesced log; leave out --destroy, \
+                            or take another --mode";
+                return Err(Failure::Usage(what.into()));
+            }
+            if let Some(rounds) = pgbench {
+                return bench_stack(&stack::BenchRequest {
+                    rounds,
+                    seconds,
+                    model,
+                    directory,
+                    program,
+                });
+            }
+            match kills {
+                Some(rounds) => kill_stack(stack::KillRequest {
+                    rounds,
+                    seed,
+                    directory,
+                    program,
+                    order: mode.as_deref().and_then(Cleaning::from_name),
+                    destroys: destroy,
+                }),
+                None => cut_stack(stack::Request {
+                    transactions,
+                    between,
+                    cuts_max: cuts,
+                    seed,
+                    directory,
+                    program,
+                }),
+            }
+        }
+        Laboratory::Node(campaign) => {
+            nodesim::command(&request(&campaign)).map_err(Failure::Runtime)
+        }
+        Laboratory::Port(campaign) => {
+            portsim::command(&request(&campaign)).map_err(Failure::Runtime)
+        }
+        Laboratory::Flips { flips, seed } => flip(flips, seed),
+        Laboratory::Kill {
+            rounds,
+            seed,
+            directory,
+        } => kill(rounds, seed, &directory),
+        Laboratory::Timeline(command) => timeline::run(&command),
+        Laboratory::List => run::list(),
+        Laboratory::Run(command) => run::run(&command),
+        Laboratory::Choices(command) => choices::run(&command),
+        Laboratory::Ablate(command) => ablate::run(&command),
+        Laboratory::Report(command) => run::write_report(&command),
+        Laboratory::Drill(command) => drill::run(&command),
+        Laboratory::Sim(command) => sim::run(&command),
+        Laboratory::Trace(Trace::Convert(command)) => convert::run(&command, &ALL_FORMATS),
+        Laboratory::Trace(Trace::Workload(command)) => workload::run(&command),
+    }
+}
+
+fn request(asked: &Campaign) -> campaign::Request {
+    campaign::Request {
+        cases: asked.cases,
+        seed: asked.seed,
+        threads: asked.threads,
+        json: asked.json,
+    }
+}
+
+fn flip(flips: u64, seed: u64) -> Result<(), Failure> {
+    let flips = crash::flips(seed..seed + flips);
+    print(&flips, flips.violations.len(), "flips did harm")?;
+    match flips.missed() {
+        missed if missed.is_empty() => Ok(()),
+        missed => Err(Failure::Runtime(format!(
+            "no bit was flipped in {missed:?}"
+        ))),
+    }
+}
+
+fn cut_stack(request: stack::Request) -> Result<(), Failure> {
+    let stack = stack::run(&request).map_err(Failure::Runtime)?;
+    print(&stack, stack.violations.len(), "images did not recover")
+}
+
+fn kill_stack(request: stack::KillRequest) -> Result<(), Failure> {
+    let kills = stack::kills(&request).map_err(Failure::Runtime)?;
+    print(&kills, kills.violations.len(), "kills lost something")
+}
+
+fn bench_stack(request: &stack::BenchRequest) -> Result<(), Failure> {
+    let bench = stack::pgbench(request, &|line| eprintln!("{line}"));
+    print(&bench.map_err(Failure::Runtime)?, 0, "")
+}
+
+/// Prints a report; an error if something was wrong.
+fn print(report: &impl serde::Serialize, wrong: usize, what: &str) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(report).expect("plain data");
+    println!("{text}");
+    match wrong {
+        0 => Ok(()),
+        _ => Err(Failure::Runtime(format!("{wrong} {what}"))),
+    }
+}
+
+fn kill(rounds: u64, seed: u64, directory: &Path) -> Result<(), Failure> {
+    let program = hotset()?;
+    std::fs::create_dir_all(directory).map_err(Failure::runtime)?;
+    let directory = directory.canonicalize().map_err(Failure::runtime)?;
+    let kills = kill::rounds(rounds, seed, &directory, &program).map_err(Failure::Runtime)?;
+    print(&kills, kills.violations.len(), "answers were wrong")
+}

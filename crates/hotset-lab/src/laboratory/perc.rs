@@ -1,0 +1,171 @@
+//! `hotset-lab run perc`.
+
+use super::origin::{again, commit};
+use crate::Failure;
+use command::table::Table;
+use experiment::figures::{Fitted, Status};
+use experiment::finished::{FORMAT, Finished};
+use experiment::verdict::Row;
+use lab::perc::{self, POINT_HEAD, Place, Point, Report};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// The name under which it is run.
+pub const NAME: &str = "perc";
+/// Where its figures were printed.
+pub const SOURCE: &str =
+    "Demartek, Dell PERC H710P controllers mirrored, March 2014: text and captions";
+/// The commit whose arrays are run, of blind rows.
+const ENGINE: &str = "98ed6d5";
+/// Memory, and about how long it takes.
+pub const NEEDS: &str = "600 MB; 2 minutes";
+
+/// The sweep on this machine.
+pub struct Perc {
+    pub json: bool,
+    pub quick: bool,
+    pub real: Option<PathBuf>,
+    pub device: Option<PathBuf>,
+}
+
+/// Runs the sweep by fio.
+pub fn real(command: &Perc) -> Result<(), Failure> {
+    let done = |part: &str| {
+        if !command.json {
+            eprintln!("done: {part}");
+        }
+    };
+    let place = command.real.clone().map(Place::Files);
+    let place = place.or(command.device.clone().map(Place::Device));
+    let place = place.expect("one of them was given");
+    let program = crate::program::hotset()?;
+    let report = perc::real(&program, &place, command.quick, &done);
+    let report = report.map_err(Failure::Runtime)?;
+    match command.json {
+        true => json(serde_json::to_string_pretty(&report)),
+        false => {
+            print!("{}", table(&report.points));
+            Ok(())
+        }
+    }
+}
+
+/// Runs it in virtual time: as every experiment is kept, and all that was measured.
+pub fn run(seed: u64, quick: bool, done: &dyn Fn(&str)) -> Result<(Finished, Report), Failure> {
+    let begun = Instant::now();
+    let named = |part: &str| done(&format!("{NAME}: {part}"));
+    let report = perc::run(seed, quick, &named).map_err(Failure::Runtime)?;
+    let measured = report.points.iter();
+    let measured = measured.map(|point| point.operations as f64 / point.iops);
+    let virtual_seconds = measured.sum::<f64>() + report.loss.seconds.len() as f64;
+    let wall_seconds = begun.elapsed().as_secs_f64();
+    let row = |row: &perc::Row| {
+        let (published, ours) = row.value;
+        let error_percent = match published {
+            0.0 => 100.0 * ours,
+            published => (ours / published - 1.0) * 100.0,
+        };
+        Row {
+            experiment: NAME.into(),
+            figure: row.what.clone(),
+            unit: String::new(),
+            published,
+            ours,
+            ours_min: ours,
+            ours_max: ours,
+            seeds: 1,
+            error_percent,
+            status: match row.label {
+                "blind" => Status::Blind,
+                "shape" => Status::Shape,
+                _ => Status::Calibrated,
+            },
+            tolerance: None,
+            bound: None,
+            met: row.within,
+            interval: None,
+            inconclusive: false,
+            note: format!("{}; within {}; {}", row.ours, row.tolerance, row.note),
+            engine: (row.label == "blind").then(|| ENGINE.into()),
+            virtual_seconds,
+            wall_seconds,
+        }
+    };
+    let fitted = report.fitted.iter().map(|fitted| Fitted {
+        parameter: fitted.what.into(),
+        value: fitted.value,
+        figure: fitted.on.into(),
+    });
+    let finished = Finished {
+        format: FORMAT,
+        experiment: NAME.into(),
+        title: "two mirrored controllers of seven drives against one, and the loss of a drive"
+            .into(),
+        source: SOURCE.into(),
+        quick,
+        seed,
+        seeds: 1,
+        command: again(NAME, quick, seed, None),
+        commit: commit(),
+        virtual_seconds,
+        wall_seconds,
+        rows: report.rows.iter().map(row).collect(),
+        fitted: fitted.collect(),
+        assumed: Vec::new(),
+        contradictions: Vec::new(),
+        curves: Vec::new(),
+        charts: perc::charts(&report).map_err(Failure::runtime)?,
+    };
+    Ok((finished, report))
+}
+
+/// Writes its page and charts.
+pub fn keep(report: &Report, directory: &Path) -> Result<(), Failure> {
+    perc::write(report, directory)
+        .map_err(|cause| Failure::Runtime(format!("{}: {cause}", directory.display())))
+}
+
+/// Prints all that was measured.
+pub fn show(report: &Report, as_json: bool) -> Result<(), Failure> {
+    match as_json {
+        true => json(serde_json::to_string_pretty(report))?,
+        false => print(report),
+    }
+    Ok(())
+}
+
+fn json(text: serde_json::Result<String>) -> Result<(), Failure> {
+    println!("{}", text.map_err(Failure::runtime)?);
+    Ok(())
+}
+
+fn table(points: &[Point]) -> Table {
+    let mut table = Table::new(&POINT_HEAD);
+    for point in points {
+        table.row(perc::figures(point));
+    }
+    table
+}
+
+fn print(report: &Report) {
+    println!("{}", table(&report.points));
+    for fitted in &report.fitted {
+        println!(
+            "fitted: {} = {}, on {}",
+            fitted.what, fitted.value, fitted.on
+        );
+    }
+    if report.quick {
+        println!("the quick form: too few requests to judge by");
+    }
+    for row in &report.rows {
+        let [what, label, published, ours, tolerance, within, note] = perc::cells(row);
+        println!("\n{what} [{label}]");
+        println!("  published  {published}");
+        println!("  ours       {ours}");
+        println!("  within {tolerance}: {within}");
+        if !note.is_empty() {
+            println!("  note: {note}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! `hotset-lab sim`.
+
+mod asked;
+mod engine;
+mod served;
+mod shown;
+mod size;
+
+pub use asked::Sim;
+
+use shown::{percent, policies, progress, significant, threads};
+
+use crate::Failure;
+use command::table::{Table, bytes};
+use command::traces::Input;
+use std::io::{Write, stdout};
+use std::path::Path;
+use tracesim::{BELADY, Plan, Row, Source, chart};
+
+/// How miss ratios are counted elsewhere.
+const PLAIN_LINE_BYTES: u64 = 4096;
+
+pub fn run(command: &Sim) -> Result<(), Failure> {
+    if command.engine.engine {
+        if command.policy.iter().any(|name| name == BELADY) {
+            let what = "hotset: belady needs to know the future, the engine does not; leave it out";
+            return Err(Failure::Usage(what.into()));
+        }
+        return print(&served::run(command)?);
+    }
+    let plan = Plan {
+        policies: policies(&command.policy),
+        sizes: command.size.iter().map(|size| size.blocks()).collect(),
+        threads: threads(command.threads),
+    };
+    let lines = command
+        .line
+        .clone()
+        .unwrap_or_else(|| vec![PLAIN_LINE_BYTES]);
+    let inputs: Vec<(&Path, u64)> = command
+        .traces
+        .iter()
+        .flat_map(|trace| lines.iter().map(|line| (trace.as_path(), *line)))
+        .collect();
+    let rows = simulate(&plan, &inputs, &command.input)?;
+    let text = if command.json {
+        serde_json::to_string_pretty(&rows).map_err(Failure::runtime)? + "\n"
+    } else if command.csv {
+        csv(&rows)
+    } else {
+        table(&rows).to_string()
+    };
+    print(&text)?;
+    match &command.chart {
+        None => Ok(()),
+        Some(path) => chart::draw(path, &rows)
+            .map_err(|cause| Failure::Runtime(format!("{}: {cause}", path.display()))),
+    }
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    stdout()
+        .write_all(text.as_bytes())
+        .map_err(Failure::runtime)
+}
+
+/// The rows of every input in order. The next is read while one is simulated.
+fn simulate(plan: &Plan, inputs: &[(&Path, u64)], input: &Input) -> Result<Vec<Row>, Failure> {
+    let cells = inputs.len() * plan.sizes.len() * plan.policies.len();
+    let bar = progress(cells as u64);
+    let open = |(path, line): (&Path, u64)| {
+        bar.set_message(format!("reading {}", path.display()));
+        let source = Source::open(path, input.format, input.strictness(), line);
+        bar.set_message("");
+        source.map_err(Failure::runtime)
+    };
+    let mut rows = Vec::with_capacity(cells);
+    let mut inputs = inputs.iter();
+    let mut next = inputs.next().map(|first| open(*first));
+    while let Some(source) = next {
+        let source = source?;
+        input.report(source.path(), &source.skipped());
+        next = std::thread::scope(|scope| {
+            let reading = inputs.next().map(|ahead| scope.spawn(|| open(*ahead)));
+            let done = plan.run(&source, &|| bar.inc(1));
+            rows.extend(done.map_err(Failure::runtime)?);
+            let read = reading.map(|thread| thread.join().expect("reading does not panic"));
+            Ok::<_, Failure>(read)
+        })?;
+    }
+    bar.finish_and_clear();
+    Ok(rows)
+}
+
+fn table(rows: &[Row]) -> Table {
+    let head = [
+        "TRACE",
+        "LINE",
+        "SIZE",
+        "BLOCKS",
+        "POLICY",
+        "MISS %",
+        "READ HIT %",
+        "REQ HIT %",
+        "BYTE HIT %",
+        "FILLED",
+    ];
+    let mut table = Table::new(&head);
+    for row in rows {
+        table.row([
+            row.trace.clone(),
+            row.line_bytes.to_string(),
+            format!("{}%", significant(100.0 * row.size_fraction)),
+            row.cache_blocks.to_string(),
+            row.policy.clone(),
+            percent(row.miss_ratio),
+            percent(row.read_hit_ratio),
+            percent(row.request_hit_ratio),
+            percent(row.byte_hit_ratio),
+            bytes(row.admitted_bytes),
+        ]);
+    }
+    table
+}
+
+fn csv(rows: &[Row]) -> String {
+    let mut text = "trace,policy,size_fraction,cache_blocks,accesses,misses,miss_ratio,\
+                    admitted_bytes,seconds,line_bytes,request_hit_ratio,read_hit_ratio,\
+                    byte_hit_ratio\n"
+        .to_owned();
+    for row in rows {
+        // A file's name may hold anything.
+        let trace = match row.trace.contains([',', '"', '\n', '\r']) {
+            true => format!("\"{}\"", row.trace.replace('"', "\"\"")),
+            false => row.trace.clone(),
+        };
+        text += &format!(
+            "{trace},{},{},{},{},{},{},{},{},{},{},{},{}\n",
+            row.policy,
+            row.size_fraction,
+            row.cache_blocks,
+            row.accesses,
+            row.misses,
+            row.miss_ratio,
+            row.admitted_bytes,
+            row.seconds,
+            row.line_bytes,
+            row.request_hit_ratio,
+            row.read_hit_ratio,
+            row.byte_hit_ratio,
+        );
+    }
+    text
+}

@@ -1,0 +1,188 @@
+//! What experiments came to, a file each in a directory.
+//!
+//! Invariant: a file under its own name is whole; what is being written has another name.
+
+use crate::Failure;
+use experiment::finished::Finished;
+use lab::ablation::Ablated;
+use lab::choices::Tried;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+/// Makes the directory.
+pub fn prepare(directory: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(directory).map_err(|cause| {
+        Failure::Runtime(format!(
+            "{}: {cause}; choose a directory that can be written",
+            directory.display()
+        ))
+    })
+}
+
+/// Names what a run has begun, until it ends: what stays when it is killed.
+pub struct Begun(PathBuf);
+
+/// Of how much of an experiment's flash choices are tried.
+pub const FLASH_PERCENT: RangeInclusive<u64> = 1..=400;
+
+const BEGUN: &str = "begun";
+
+/// Says in `directory` that `names` are being run.
+pub fn begin(directory: &Path, names: &[&str]) -> Result<Begun, Failure> {
+    let path = directory.join(BEGUN);
+    replace(&path, names.join(" ").as_bytes())?;
+    Ok(Begun(path))
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        // It is no more than a note; without it a report names what is missing.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// An error if a run in `directory` has begun and not ended.
+pub fn ended(directory: &Path) -> Result<(), Failure> {
+    let path = directory.join(BEGUN);
+    match fs::read_to_string(&path) {
+        Ok(names) => Err(Failure::Usage(format!(
+            "a run of {names} has not ended in {0}; run them again with --out {0}, which does what \
+             is missing, or remove {1}",
+            directory.display(),
+            path.display()
+        ))),
+        Err(_) => Ok(()),
+    }
+}
+
+/// What `name` came to, if it is there, and where.
+pub fn find(directory: &Path, name: &str) -> Result<Option<(PathBuf, Finished)>, Failure> {
+    let parse = |text: &str| Finished::parse(text).map(|f| (f.experiment.clone(), f));
+    read(directory, name, name, parse)
+}
+
+/// What choices came to in `name` on so much of its flash, if it is there, and where.
+pub fn find_tried(
+    directory: &Path,
+    name: &str,
+    flash_percent: u64,
+) -> Result<Option<(PathBuf, Tried)>, Failure> {
+    let parse = |text: &str| Tried::parse(text).map(|t| (t.experiment.clone(), t));
+    read(directory, &tried(name, flash_percent), name, parse)
+}
+
+/// What choices came to in `name` on any part of its flash, the most first.
+pub fn all_tried(directory: &Path, name: &str) -> Result<Vec<Tried>, Failure> {
+    let percents = FLASH_PERCENT.rev();
+    let found = percents.map(|percent| find_tried(directory, name, percent));
+    let found: Vec<_> = found.collect::<Result<_, _>>()?;
+    Ok(found
+        .into_iter()
+        .flatten()
+        .map(|(_, tried)| tried)
+        .collect())
+}
+
+/// An error if what is at `path` is of another run than was asked for.
+pub fn is_of(path: &Path, same: bool) -> Result<(), Failure> {
+    match same {
+        true => Ok(()),
+        false => Err(Failure::Usage(format!(
+            "{} is of other seeds or another form; remove it, or choose another directory",
+            path.display()
+        ))),
+    }
+}
+
+/// What the parts of `name` move, if it is there, and where.
+pub fn find_ablated(directory: &Path, name: &str) -> Result<Option<(PathBuf, Ablated)>, Failure> {
+    let parse = |text: &str| Ablated::parse(text).map(|a| (a.experiment.clone(), a));
+    read(directory, &ablated(name), name, parse)
+}
+
+fn ablated(name: &str) -> String {
+    format!("ablation-{name}")
+}
+
+fn tried(name: &str, flash_percent: u64) -> String {
+    match flash_percent {
+        100 => format!("choices-{name}"),
+        percent => format!("choices-{name}-flash-{percent}"),
+    }
+}
+
+/// Reads the file called `stem` if it is there, which `parse` knows to be of `name`.
+fn read<T>(
+    directory: &Path,
+    stem: &str,
+    name: &str,
+    parse: impl Fn(&str) -> Result<(String, T), String>,
+) -> Result<Option<(PathBuf, T)>, Failure> {
+    let path = directory.join(format!("{stem}.json"));
+    let refused = |what: String| {
+        Failure::Runtime(format!(
+            "{}: {what}; remove it to have {name} run again",
+            path.display()
+        ))
+    };
+    match fs::read_to_string(&path) {
+        Err(cause) if cause.kind() == ErrorKind::NotFound && directory.is_dir() => Ok(None),
+        Err(cause) if cause.kind() == ErrorKind::NotFound => Err(Failure::Usage(format!(
+            "{} is no directory; fill one with `hotset-lab run all --out`",
+            directory.display()
+        ))),
+        Err(cause) => Err(refused(cause.to_string())),
+        Ok(text) => match parse(&text) {
+            Ok((of, read)) if of == name => Ok(Some((path, read))),
+            Ok((of, _)) => Err(refused(format!("it is of {of}"))),
+            Err(what) => Err(refused(format!(
+                "it is not what an experiment came to: {what}"
+            ))),
+        },
+    }
+}
+
+/// Keeps what an experiment came to.
+pub fn keep(directory: &Path, finished: &Finished) -> Result<(), Failure> {
+    write(directory, &finished.experiment, finished)
+}
+
+/// Keeps what choices came to.
+pub fn keep_tried(directory: &Path, came: &Tried) -> Result<(), Failure> {
+    write(
+        directory,
+        &tried(&came.experiment, came.flash_percent),
+        came,
+    )
+}
+
+/// Keeps what the parts of an experiment move.
+pub fn keep_ablated(directory: &Path, came: &Ablated) -> Result<(), Failure> {
+    write(directory, &ablated(&came.experiment), came)
+}
+
+fn write(directory: &Path, stem: &str, what: &impl serde::Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(what).map_err(Failure::runtime)? + "\n";
+    replace(&directory.join(format!("{stem}.json")), text.as_bytes())
+}
+
+/// Puts a file with these bytes at `path`, or leaves what was there.
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let part = path.with_extension("part");
+    let write = || {
+        let mut file = File::create(&part)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&part, path)
+    };
+    write().map_err(|cause| {
+        // What could not be written is not left behind.
+        let _ = fs::remove_file(&part);
+        Failure::Runtime(format!(
+            "{}: {cause}; make room, or choose another directory",
+            path.display()
+        ))
+    })
+}

@@ -1,0 +1,75 @@
+//! `hotset-lab timeline`.
+
+use crate::Failure;
+use clap::Args;
+use command::table::Table;
+use lab::timeline::{self, Timeline as Measured};
+use std::path::PathBuf;
+
+#[derive(Args)]
+pub struct Timeline {
+    /// Draws what the simulator leaves open
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Write a chart, as SVG
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Print JSON: every sample
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(command: &Timeline) -> Result<(), Failure> {
+    let measured = timeline::run(command.seed).map_err(Failure::Runtime)?;
+    if let Some(file) = &command.svg {
+        let chart = timeline::chart(&measured).map_err(Failure::runtime)?;
+        std::fs::write(file, chart).map_err(|cause| {
+            let place = file.display();
+            Failure::Runtime(format!(
+                "{place} cannot be written ({cause}); choose another place"
+            ))
+        })?;
+    }
+    if command.json {
+        let text = serde_json::to_string_pretty(&measured).map_err(Failure::runtime)?;
+        println!("{text}");
+    } else {
+        print!("{}", table(&measured));
+    }
+    match measured.violations.as_slice() {
+        [] => Ok(()),
+        all => Err(Failure::Runtime(format!(
+            "{} things are not as they must be: {}",
+            all.len(),
+            all.join("; ")
+        ))),
+    }
+}
+
+fn table(measured: &Measured) -> Table {
+    let mut table = Table::new(&[
+        "PHASE",
+        "FROM s",
+        "TO s",
+        "WRITES/s",
+        "ORIGIN 4 KiB/s",
+        "LONGEST GAP ms",
+        "DIRTY MB",
+        "LAG s",
+        "COPIES",
+    ]);
+    for phase in &measured.phases {
+        table.row([
+            phase.stretch.name().to_owned(),
+            format!("{:.1}", phase.from_s),
+            format!("{:.1}", phase.to_s),
+            format!("{:.0}", phase.writes_per_s),
+            format!("{:.0}", phase.origin_blocks_per_s),
+            format!("{:.0}", phase.longest_gap_ms),
+            format!("{:.1}", phase.dirty_bytes_max as f64 / 1e6),
+            format!("{:.1}", phase.lag_s_max),
+            phase.copies.to_string(),
+        ]);
+    }
+    table
+}

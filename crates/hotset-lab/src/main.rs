@@ -1,0 +1,66 @@
+//! The laboratory of hotset: what proves it, measures it and shows it, on simulated machines
+//! and on real daemons.
+//!
+//! The daemon and its command line are another program, `hotset`, which is looked for beside
+//! this one. With the feature `laboratory` left out the demonstration is all there is, which is
+//! quick to build.
+//!
+//! Exit status: as of `hotset`.
+
+mod demo;
+#[cfg(feature = "laboratory")]
+mod laboratory;
+mod program;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Parser, Subcommand};
+use command::Failure;
+use policy::registry::POLICIES;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Proves, measures and shows hotset.
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a web server on slow disks, without and with the cache
+    ///
+    /// Needs root, nginx, nbdfuse, FUSE and loop devices; takes about two
+    /// minutes. The disks are simulated in real time; everything else is real.
+    Demo {
+        /// Where its files go; made if missing
+        #[arg(long, value_name = "DIRECTORY", default_value = "var/demo")]
+        directory: PathBuf,
+        /// Pages that each of the two runs loads
+        #[arg(long, value_name = "N", default_value_t = 4500,
+              value_parser = clap::value_parser!(u32).range(20..))]
+        pages: u32,
+        /// The policy that decides what stays in the pool
+        #[arg(long, value_name = "NAME", default_value = "auto",
+              value_parser = PossibleValuesParser::new(POLICIES.iter().map(|(name, _)| *name)))]
+        policy: String,
+    },
+    #[cfg(feature = "laboratory")]
+    #[command(flatten)]
+    Laboratory(laboratory::Laboratory),
+}
+
+fn main() -> ExitCode {
+    // Clap ends the process with status 2 for a wrong command line.
+    let ended = match Cli::parse().command {
+        Command::Demo {
+            directory,
+            pages,
+            policy,
+        } => demo::run(&directory, pages as usize, &policy),
+        #[cfg(feature = "laboratory")]
+        Command::Laboratory(command) => laboratory::run(command),
+    };
+    command::exit("hotset-lab", ended)
+}

@@ -1,0 +1,22 @@
+//! Commands that another program has.
+
+use crate::Failure;
+use clap::Args;
+
+/// What was typed after the name of a command that `hotset-lab` has.
+#[derive(Args)]
+pub struct Elsewhere {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<String>,
+}
+
+impl Elsewhere {
+    /// The command is `typed` here and `known` there.
+    pub fn refused(&self, typed: &str, known: &str) -> Failure {
+        let words = self.words.iter().map(|word| format!(" {word}"));
+        let words: String = words.collect();
+        Failure::Usage(format!(
+            "hotset: `{typed}` is in another program: run `{known}{words}`"
+        ))
+    }
+}

@@ -1,0 +1,131 @@
+//! Nodes on models of drives, in virtual time.
+//!
+//! Not here: which device is a model of which drive, and what is done to it.
+
+use crate::{Client, Direct, Machine, Running, SimPlatform};
+use block::{BoxDevice, Geometry, IoResult, Sectors, TargetId};
+use control::check::check_alone;
+use control::config::{Config, Device};
+use drives::Wear;
+use drives::catalogue::Drive;
+use shard::Local;
+use sim::{DiskSpec, Effect, Ops, Plan, Rule, Service, SimDriver, When, World};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// What a device of a node is.
+pub struct Modelled {
+    /// A drive of the catalogue.
+    pub drive: &'static str,
+    /// How far its platters have turned at first: a part of a turn.
+    pub phase: f64,
+    /// How large it is.
+    pub size: Sectors,
+}
+
+/// A configuration, or all that is wrong with it.
+pub fn configuration(text: &str) -> Result<Config, String> {
+    check_alone(text, &[]).map_err(|problems| {
+        let problems = problems.iter().map(ToString::to_string);
+        problems.collect::<Vec<_>>().join("; ")
+    })
+}
+
+/// The phase of the drive of this number: spindles turn independently of each other.
+pub fn phase(number: usize) -> f64 {
+    (number as f64 / 17.0).fract()
+}
+
+/// The devices of a configuration, each as `modelled` says of it and of its number.
+pub fn machine(
+    world: &mut World,
+    config: &Config,
+    modelled: impl Fn(usize, &Device) -> Modelled,
+) -> Result<Rc<Machine>, String> {
+    let mut specs = Vec::new();
+    for (number, device) in config.devices.iter().enumerate() {
+        let Modelled { drive, phase, size } = modelled(number, device);
+        let model = Drive::named(drive).and_then(|drive| drive.model(phase, Wear::Steady));
+        let model = world.add_model(model.map_err(|error| error.to_string())?);
+        let mut spec = DiskSpec::new(Geometry::new(device.name.as_str(), size, Sectors(1)));
+        spec.service = Service::Model { model, unit: 0 };
+        specs.push(spec);
+    }
+    let mut specs = specs.into_iter();
+    let spec = |_: &Device| IoResult::Ok(specs.next().expect("one for each"));
+    Machine::new(world, config, spec).map_err(|error| error.to_string())
+}
+
+/// Has a disk acknowledge its write of this number, counted from 1, and lose it.
+pub fn drop_write(world: &mut World, disk: TargetId, number: Option<u64>) -> Result<(), String> {
+    let rule = number.map(|write| Rule {
+        disk,
+        ops: Ops::Writes,
+        within: None,
+        when: When::Nth(write),
+        effect: Effect::Drop,
+    });
+    let mut plan = Plan::default();
+    plan.rules.extend(rule);
+    world.set_plan(plan).map_err(|error| error.to_string())
+}
+
+/// A daemon on such a machine, which is started and ended any number of times.
+pub struct Daemon {
+    /// What it is started with.
+    pub config: Config,
+    /// Its disks.
+    pub machine: Rc<Machine>,
+    /// The shard that it runs on.
+    pub local: Local<SimDriver>,
+    running: RefCell<Option<(Running, Vec<Client>)>>,
+}
+
+impl Daemon {
+    /// One that does not run yet.
+    pub fn new(config: Config, machine: Rc<Machine>, local: Local<SimDriver>) -> Daemon {
+        Daemon {
+            config,
+            machine,
+            local,
+            running: RefCell::default(),
+        }
+    }
+
+    /// Its machine as the next node sees it.
+    pub fn platform(&self) -> SimPlatform {
+        SimPlatform::new(self.machine.clone(), self.local.clone())
+    }
+
+    /// Starts it; its volumes, in the order of the configuration.
+    pub async fn start(&self) -> Result<Vec<BoxDevice>, String> {
+        let frontend = Direct::new(self.local.env());
+        let node = Running::start(&self.config, self.platform(), frontend.clone()).await?;
+        let mut devices = Vec::new();
+        let mut clients = Vec::new();
+        for volume in &self.config.volumes {
+            let name = volume.name.as_str();
+            let client = frontend.client(name);
+            let client = client.ok_or_else(|| format!("volume {name} is not served"))?;
+            devices.push(BoxDevice::new(client.gate().device().clone()));
+            clients.push(client);
+        }
+        *self.running.borrow_mut() = Some((node, clients));
+        Ok(devices)
+    }
+
+    /// The node that runs.
+    pub fn node(&self) -> Result<Running, String> {
+        let running = self.running.borrow();
+        let (node, _) = running.as_ref().ok_or("the daemon does not run")?;
+        Ok(node.clone())
+    }
+
+    /// Ends it in order.
+    pub async fn stop(&self) -> Result<(), String> {
+        let running = self.running.take().ok_or("the daemon does not run")?;
+        let (node, clients) = running;
+        drop(clients);
+        node.stop().await
+    }
+}

@@ -1,0 +1,352 @@
+//! A trace as accesses to densely numbered lines.
+
+use block::Nanos;
+use policy::belady::NEVER;
+use policy::{Op, Parts, Request};
+use rustc_hash::FxHashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use trace::{Format, Info, Record, Skipped, Strictness};
+
+/// Bytes up to which a trace is kept in memory between cells: some ten million
+/// requests.
+pub const KEPT_BYTES_MAX: usize = 256 << 20;
+
+/// Accesses in a chunk, about.
+const CHUNK_ACCESSES: usize = 1 << 20;
+
+/// The granularity in which sizes and footprints are stated.
+pub(crate) const BLOCK_BYTES: u64 = 4096;
+
+/// Requests, and the lines each of them touches, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Chunk {
+    /// The requests.
+    pub requests: Vec<ChunkRequest>,
+    /// The dense numbers of the lines they touch.
+    pub lines: Vec<u32>,
+}
+
+impl Chunk {
+    fn bytes(&self) -> usize {
+        self.requests.capacity() * size_of::<ChunkRequest>()
+            + self.lines.capacity() * size_of::<u32>()
+    }
+}
+
+/// One request of a chunk.
+#[derive(Clone, Copy, Debug)]
+pub struct ChunkRequest {
+    /// When.
+    pub time: Nanos,
+    /// What the policy is given of it.
+    pub request: Request,
+    /// How many of the chunk's lines are its own.
+    pub lines: u32,
+    /// Where in the first of them it begins.
+    pub head_bytes: u32,
+}
+
+/// Why a trace cannot be simulated.
+#[derive(Debug)]
+pub enum SourceError {
+    /// It cannot be read.
+    Trace(trace::Error),
+    /// It touches more lines than a slot number can count.
+    TooManyLines(PathBuf),
+    /// The offline optimum was asked for over more than 2^32 accesses.
+    TooLongForOptimum(PathBuf),
+    /// It holds no request.
+    Empty(PathBuf),
+}
+
+impl std::fmt::Display for SourceError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            SourceError::Trace(e) => e.fmt(f),
+            SourceError::TooManyLines(path) => {
+                write!(
+                    f,
+                    "{}: more than 2^32 lines; use longer lines",
+                    path.display()
+                )
+            }
+            SourceError::TooLongForOptimum(path) => write!(
+                f,
+                "{}: too long for the offline optimum; leave out that policy",
+                path.display()
+            ),
+            SourceError::Empty(path) => write!(f, "{}: no requests", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for SourceError {}
+
+impl From<trace::Error> for SourceError {
+    fn from(e: trace::Error) -> SourceError {
+        SourceError::Trace(e)
+    }
+}
+
+/// A trace, read once to number its lines.
+pub struct Source {
+    path: PathBuf,
+    format: Format,
+    strictness: Strictness,
+    line_bytes: u64,
+    numbers: FxHashMap<(u32, u64), u32>,
+    info: Info,
+    accesses: u64,
+    skipped: Skipped,
+    kept: Option<Vec<Chunk>>,
+}
+
+impl Source {
+    /// Reads the trace at `path` in lines of `line_bytes`.
+    pub fn open(
+        path: &Path,
+        format: Option<Format>,
+        strictness: Strictness,
+        line_bytes: u64,
+    ) -> Result<Source, SourceError> {
+        Source::open_keeping(path, format, strictness, line_bytes, KEPT_BYTES_MAX)
+    }
+
+    fn open_keeping(
+        path: &Path,
+        format: Option<Format>,
+        strictness: Strictness,
+        line_bytes: u64,
+        kept_bytes_max: usize,
+    ) -> Result<Source, SourceError> {
+        let mut reader = trace_formats::open(path, format, strictness)?;
+        let mut source = Source {
+            path: path.to_path_buf(),
+            format: reader.format(),
+            strictness,
+            line_bytes,
+            numbers: FxHashMap::default(),
+            info: Info::default(),
+            accesses: 0,
+            skipped: Skipped::default(),
+            kept: Some(Vec::new()),
+        };
+        let mut builder = Builder::new(line_bytes);
+        let mut room = kept_bytes_max;
+        for record in reader.by_ref() {
+            let record = record?;
+            source.info.add(&record);
+            let numbers = &mut source.numbers;
+            builder.add(&record, |key| {
+                let next = u32::try_from(numbers.len()).ok()?;
+                Some(*numbers.entry(key).or_insert(next))
+            });
+            if numbers.len() >= u32::MAX as usize {
+                return Err(SourceError::TooManyLines(path.to_path_buf()));
+            }
+            if builder.chunk.lines.len() >= CHUNK_ACCESSES {
+                source.keep(builder.take(), &mut room);
+            }
+        }
+        source.keep(builder.take(), &mut room);
+        source.skipped = reader.skipped();
+        if source.accesses == 0 {
+            return Err(SourceError::Empty(path.to_path_buf()));
+        }
+        Ok(source)
+    }
+
+    fn keep(&mut self, mut chunk: Chunk, room: &mut usize) {
+        self.accesses += chunk.lines.len() as u64;
+        chunk.requests.shrink_to_fit();
+        chunk.lines.shrink_to_fit();
+        match (&mut self.kept, room.checked_sub(chunk.bytes())) {
+            (Some(kept), Some(left)) => {
+                kept.push(chunk);
+                *room = left;
+            }
+            _ => self.kept = None,
+        }
+    }
+
+    /// What rows call it.
+    pub fn name(&self) -> String {
+        trace_name(&self.path)
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The length of a line.
+    pub fn line_bytes(&self) -> u64 {
+        self.line_bytes
+    }
+
+    /// Distinct lines.
+    pub fn unique_lines(&self) -> u32 {
+        self.numbers.len() as u32
+    }
+
+    /// Accesses to lines.
+    pub fn accesses(&self) -> u64 {
+        self.accesses
+    }
+
+    /// The trace in numbers.
+    pub fn info(&self) -> &Info {
+        &self.info
+    }
+
+    /// What lenient reading left out.
+    pub fn skipped(&self) -> Skipped {
+        self.skipped
+    }
+
+    /// The lines that a pool of `size` holds: below 1 a share of the trace's
+    /// unique 4 KiB blocks, from 1 on a number of such blocks. At least one.
+    pub fn pool_lines(&self, size: f64) -> u32 {
+        let blocks = pool_blocks(size, &self.info);
+        let lines = blocks * BLOCK_BYTES as f64 / self.line_bytes as f64;
+        (lines.round() as u32).max(1)
+    }
+
+    /// For each access, the index of the next one to the same line. Takes four
+    /// bytes an access.
+    pub(crate) fn next_use(&self) -> Result<Arc<Vec<u32>>, SourceError> {
+        if self.accesses >= u64::from(NEVER) {
+            return Err(SourceError::TooLongForOptimum(self.path.clone()));
+        }
+        let mut next = vec![NEVER; self.accesses as usize];
+        let mut last = vec![NEVER; self.numbers.len()];
+        let mut at = 0u32;
+        self.for_each_chunk(|chunk| {
+            for line in &chunk.lines {
+                let earlier = std::mem::replace(&mut last[*line as usize], at);
+                if earlier != NEVER {
+                    next[earlier as usize] = at;
+                }
+                at += 1;
+            }
+        })?;
+        Ok(Arc::new(next))
+    }
+
+    /// Calls `each` with every chunk in order.
+    pub fn for_each_chunk(&self, mut each: impl FnMut(&Chunk)) -> Result<(), SourceError> {
+        if let Some(kept) = &self.kept {
+            kept.iter().for_each(each);
+            return Ok(());
+        }
+        let reader = trace_formats::open(&self.path, Some(self.format), self.strictness)?;
+        let mut builder = Builder::new(self.line_bytes);
+        for record in reader {
+            builder.add(&record?, |key| self.numbers.get(&key).copied());
+            if builder.chunk.lines.len() >= CHUNK_ACCESSES {
+                each(&builder.take());
+            }
+        }
+        each(&builder.take());
+        Ok(())
+    }
+}
+
+/// The 4 KiB blocks of a pool of `size`, which is below 1 a share of those that
+/// the trace touches, and from 1 on their number.
+pub(crate) fn pool_blocks(size: f64, info: &Info) -> f64 {
+    if size < 1.0 {
+        size * info.unique_blocks() as f64
+    } else {
+        size
+    }
+}
+
+/// What rows call the trace at `path`: its name without directory and endings.
+pub fn trace_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.split('.').next().unwrap_or_default().to_string()
+}
+
+/// Collects records into a chunk.
+struct Builder {
+    line_bytes: u64,
+    chunk: Chunk,
+    ends: FxHashMap<u32, u64>,
+}
+
+impl Builder {
+    fn new(line_bytes: u64) -> Builder {
+        Builder {
+            line_bytes,
+            chunk: Chunk::default(),
+            ends: FxHashMap::default(),
+        }
+    }
+
+    fn take(&mut self) -> Chunk {
+        std::mem::take(&mut self.chunk)
+    }
+
+    fn add(&mut self, record: &Record, mut number: impl FnMut((u32, u64)) -> Option<u32>) {
+        let before = self.chunk.lines.len();
+        let lines = record.blocks(self.line_bytes);
+        self.chunk
+            .lines
+            .extend(lines.filter_map(|line| number((record.volume, line))));
+        let end = record.offset_bytes + u64::from(record.len_bytes);
+        let last_end = self.ends.insert(record.volume, end);
+        self.chunk.requests.push(ChunkRequest {
+            time: record.time,
+            request: Request {
+                op: match record.op {
+                    trace::Op::Read => Op::Read,
+                    trace::Op::Write => Op::Write,
+                },
+                len_bytes: record.len_bytes,
+                sequential: last_end == Some(record.offset_bytes),
+                // The simulator's lines are there as a whole or not at all.
+                parts: Parts::WHOLE,
+            },
+            lines: (self.chunk.lines.len() - before) as u32,
+            head_bytes: (record.offset_bytes % self.line_bytes) as u32,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::Writer;
+
+    #[test]
+    fn a_trace_too_long_to_be_kept_is_read_again() {
+        let path = std::env::temp_dir().join(format!("source-{}.hottrace", std::process::id()));
+        let file = std::fs::File::create(&path).expect("a writable directory");
+        let mut writer = Writer::new(&path, file, Format::Binary).expect("a writable form");
+        for i in 0..3000u64 {
+            let record = Record {
+                time: Nanos(i),
+                offset_bytes: i * 7919 % 500 * 4096,
+                len_bytes: 8192,
+                ..Record::default()
+            };
+            writer.write(&record).expect("room");
+        }
+        writer.finish().expect("room");
+        let read = |kept_bytes_max| {
+            let strict = Strictness::Strict;
+            let source = Source::open_keeping(&path, None, strict, 4096, kept_bytes_max);
+            let source = source.expect("a sound trace");
+            let mut lines = Vec::new();
+            let walk = source.for_each_chunk(|chunk| lines.extend_from_slice(&chunk.lines));
+            walk.expect("a sound trace");
+            (source.kept.is_some(), lines)
+        };
+        let (kept, again) = (read(KEPT_BYTES_MAX), read(1000));
+        assert!(kept.0 && !again.0);
+        assert_eq!((kept.1.len(), &kept.1), (6000, &again.1));
+        std::fs::remove_file(&path).expect("it was made above");
+    }
+}
