@@ -103,18 +103,26 @@ impl Timer {
     }
 
     /// Runs `work` until `span` has passed; `None` if it did not end by then,
-    /// in which case it is dropped.
+    /// in which case it is dropped. For what a device is given: [`crate::Deadline`].
     pub async fn timeout<T>(&self, span: Nanos, work: impl Future<Output = T>) -> Option<T> {
-        let mut work = std::pin::pin!(work);
-        let mut limit = std::pin::pin!(self.sleep(span));
-        std::future::poll_fn(|cx| {
-            if let Poll::Ready(value) = work.as_mut().poll(cx) {
-                return Poll::Ready(Some(value));
-            }
-            limit.as_mut().poll(cx).map(|()| None)
-        })
-        .await
+        first_of(work, self.sleep(span)).await
     }
+}
+
+/// What `work` comes to, unless `limit` ends before it.
+pub(crate) async fn first_of<T>(
+    work: impl Future<Output = T>,
+    limit: impl Future<Output = ()>,
+) -> Option<T> {
+    let mut work = std::pin::pin!(work);
+    let mut limit = std::pin::pin!(limit);
+    std::future::poll_fn(|cx| {
+        if let Poll::Ready(value) = work.as_mut().poll(cx) {
+            return Poll::Ready(Some(value));
+        }
+        limit.as_mut().poll(cx).map(|()| None)
+    })
+    .await
 }
 
 /// A sleep in progress; dropping it cancels the timer.
@@ -122,6 +130,22 @@ pub struct Sleep {
     executor: Rc<dyn Executor>,
     at: Nanos,
     key: Option<TimerKey>,
+}
+
+impl Sleep {
+    /// How much later than it was set for it is now.
+    pub(crate) fn overshot(&self) -> Nanos {
+        self.executor.now().since(self.at)
+    }
+
+    /// After its end: sleeps for `span`, from when it was to end if `in_time`, else from now.
+    pub(crate) fn again(&mut self, span: Nanos, in_time: bool) {
+        let from = match in_time {
+            true => self.at,
+            false => self.executor.now(),
+        };
+        self.at = from + span;
+    }
 }
 
 impl Future for Sleep {

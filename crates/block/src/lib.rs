@@ -11,6 +11,7 @@ mod buddy;
 mod buf;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod deadline;
 mod device;
 mod driver;
 mod durable;
@@ -31,6 +32,7 @@ mod stream;
 mod units;
 
 pub use buf::{Buf, Shared};
+pub use deadline::{Deadline, WithDeadline};
 pub use device::{BoxDevice, Content, Device, Fut, Geometry};
 pub use driver::{
     Address, Completion, Driver, Host, Op, Payload, Progress, ShardId, TargetId, Token, Turn,

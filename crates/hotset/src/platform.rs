@@ -9,7 +9,7 @@ pub mod virtio;
 mod wear;
 
 use crate::configuration::read_again;
-use block::{BoxDevice, IoError, IoResult, Kind, Nanos, TargetId};
+use block::{BoxDevice, Deadline, IoError, IoResult, Kind, Nanos, TargetId};
 use claim::Claim;
 use control::address::NbdUri;
 use control::config::{self, Config, Name};
@@ -104,7 +104,8 @@ impl Platform for UringPlatform {
         let timer = self.local.env().timer;
         let open = async || {
             let opening = self.host.open_disk_aside(path, &options);
-            timer.timeout(OPEN_MAX, opening).await.unwrap_or_else(|| {
+            let opened = Deadline::new(&timer, OPEN_MAX).bound(opening).await;
+            opened.unwrap_or_else(|| {
                 let what =
                     "does not answer when it is opened; see to its file system or controller";
                 let name = options.name.clone().unwrap_or_default();

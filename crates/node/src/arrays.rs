@@ -28,7 +28,7 @@ use crate::event::Event;
 use crate::place::{self, Opened, Role};
 use crate::platform::Platform;
 use crate::{Later, nanos};
-use block::{BoxDevice, Device as _, IoError, IoResult, Kind, Nanos, Sectors};
+use block::{BoxDevice, Deadline, Device as _, IoError, IoResult, Kind, Nanos, Sectors};
 use control::check::domain;
 use control::config::{self, Name};
 use filter::Swappable;
@@ -226,7 +226,8 @@ impl<P: Platform> Devices<P> {
         device: &BoxDevice,
     ) -> IoResult<Option<Superblock>> {
         let (env, limit) = (self.env(), nanos(array.detection.value));
-        let examined = env.timer.timeout(limit, raid::examine(&env, device)).await;
+        let deadline = Deadline::new(&env.timer, limit);
+        let examined = deadline.bound(raid::examine(&env, device)).await;
         examined.unwrap_or_else(|| {
             let what = format!("has not answered for {limit}");
             Err(IoError::new(Kind::Timeout, what).on(device.geometry().name.to_string()))

@@ -18,7 +18,6 @@ mod log;
 mod model;
 mod node;
 mod origins;
-mod patient;
 mod place;
 mod platform;
 mod record;

@@ -8,9 +8,8 @@
 
 use crate::leaf::Leaf;
 use crate::nanos;
-use crate::patient::Patient;
 use crate::platform::Platform;
-use block::{BoxDevice, Driver, Env, IoError, IoResult, Kind, Nanos, Sectors};
+use block::{BoxDevice, Driver, Env, IoError, IoResult, Kind, Nanos, Sectors, WithDeadline};
 use cache::log::{Cleaning, Config, Opened, Wanted, WriteBack};
 use control::config::{self, Name};
 use layout::Uuid;
@@ -29,7 +28,7 @@ const GATHER_PART: u64 = 8;
 const ONLY: u32 = 1;
 
 /// A device that holds a copy of a log.
-pub(crate) type Copy<D> = Patient<Leaf<D>>;
+pub(crate) type Copy<D> = WithDeadline<Leaf<D>>;
 
 /// How long a device of the log of `volume` may take before it counts as lost.
 pub(crate) fn patience(config: &config::Config, volume: &config::Volume) -> Nanos {

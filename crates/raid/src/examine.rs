@@ -5,7 +5,7 @@
 
 use crate::membership::Known;
 use crate::superblock::Superblock;
-use block::{BoxDevice, Device, Env, IoResult, Kind, Lba, Nanos, Sectors};
+use block::{BoxDevice, Deadline, Device, Env, IoResult, Kind, Lba, Nanos, Sectors};
 use layout::BLOCK_BYTES;
 use layout::array::SUPERBLOCKS;
 
@@ -65,10 +65,8 @@ async fn read_copy(env: &Env, device: &BoxDevice, at: Sectors, timeout: Nanos) -
     loop {
         tries -= 1;
         let buf = env.pool.take(BLOCK_BYTES);
-        let read = env
-            .timer
-            .timeout(timeout, device.read(Lba(at.0), buf))
-            .await;
+        let deadline = Deadline::new(&env.timer, timeout);
+        let read = deadline.bound(device.read(Lba(at.0), buf)).await;
         match read {
             Some((buf, Ok(()))) => {
                 return match Superblock::decode(&buf) {

@@ -7,7 +7,7 @@
 
 use crate::core::Core;
 use crate::member::Member;
-use block::{BoxDevice, Device, Env, IoResult, Kind, Nanos, Signal};
+use block::{BoxDevice, Deadline, Device, Env, IoResult, Kind, Nanos, Signal};
 use std::cell::Cell;
 use std::rc::{Rc, Weak};
 
@@ -105,7 +105,8 @@ impl Member {
 /// has answered: one that fails flushes shows that to the first commit.
 pub(crate) async fn ended_on(env: &Env, device: &BoxDevice, timeout: Nanos) -> IoResult {
     let limit = crate::turn::limit(timeout, UNFLUSHED_MAX);
-    let flushed = env.timer.timeout(limit, device.flush()).await;
+    let deadline = Deadline::new(&env.timer, limit);
+    let flushed = deadline.bound(device.flush()).await;
     match flushed {
         Some(Err(error)) if error.kind() == Kind::Timeout => Err(error),
         Some(_) => Ok(()),

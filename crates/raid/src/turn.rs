@@ -7,7 +7,7 @@
 //! Not here: what becomes of a member that is late (`core`).
 
 use crate::member::Member;
-use block::{Device, IoResult, Kind, Nanos, Sleep};
+use block::{Deadline, Device, IoResult, Kind, Nanos};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -74,7 +74,7 @@ pub(crate) fn limit(timeout: Nanos, bytes: u64) -> Nanos {
 enum Stage {
     New,
     Waiting(Rc<Ticket>),
-    Asked(Option<Sleep>),
+    Asked(Option<Deadline>),
 }
 
 /// An operation of a member, for as long as the array waits for it; written out, for
@@ -120,7 +120,7 @@ impl<'a, F: Future + Unpin> Within<'a, F> {
 
     fn asked(&self) -> Stage {
         let (timer, timeout) = (&self.member.env.timer, self.member.timeout);
-        Stage::Asked(timeout.map(|span| timer.sleep(limit(span, self.bytes))))
+        Stage::Asked(timeout.map(|span| Deadline::new(timer, limit(span, self.bytes))))
     }
 
     /// Ready once the device is to be asked; `Err` if it was lost meanwhile.
@@ -168,7 +168,7 @@ impl<F: Future + Unpin> Future for Within<'_, F> {
                 return Poll::Ready(Err(error));
             }
             // Another may be in sync by then.
-            let next = self.member.env.timer.sleep(timeout.max(Nanos(1)));
+            let next = Deadline::new(&self.member.env.timer, timeout.max(Nanos(1)));
             self.stage = Stage::Asked(Some(next));
         }
         Poll::Pending

@@ -1,7 +1,7 @@
 //! How a test program acts on the world while its shards run.
 
 use crate::fault::Domain;
-use block::TargetId;
+use block::{Nanos, TargetId};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Mutex};
@@ -16,6 +16,7 @@ pub(crate) enum Command {
     Release(TargetId),
     Break(TargetId),
     Forget(TargetId),
+    Pause(Nanos),
 }
 
 /// A handle on the world; takes effect at the next submission of an operation or
@@ -68,6 +69,13 @@ impl Control {
     /// next flush to end fails, and those after it know nothing of it.
     pub fn forget(&self, disk: TargetId) {
         self.send(Command::Forget(disk));
+    }
+
+    /// From now on no shard runs for `span`, while the clock does: a signal, a freezer or a
+    /// suspended machine. Of the operations that end meanwhile some wait to be noticed, as those
+    /// that hardware carries out. The others are served no further before the shards run.
+    pub fn pause(&self, span: Nanos) {
+        self.send(Command::Pause(span));
     }
 
     /// Breaks a stream, named by either end.

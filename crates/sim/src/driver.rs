@@ -56,19 +56,25 @@ impl Driver for SimDriver {
         let world = &mut *world;
         loop {
             world.obey();
+            let paused = world.is_paused();
             let seat = &mut world.seats[self.seat];
-            let unparked = self.unparked.take();
-            if !seat.ready.is_empty() || unparked || !seat.live {
+            let runs = !paused || !seat.live;
+            let unparked = runs && self.unparked.take();
+            if runs && (!seat.ready.is_empty() || unparked || !seat.live) {
                 done.append(&mut seat.ready);
                 return;
             }
             if world.happen() {
                 continue;
             }
-            if deadline <= world.now() {
+            if runs && deadline <= world.now() {
                 return;
             }
-            let next = world.next_at().unwrap_or(Nanos::MAX).min(deadline);
+            let until = match runs {
+                true => deadline,
+                false => world.paused.end,
+            };
+            let next = world.next_at().unwrap_or(Nanos::MAX).min(until);
             assert!(
                 next < Nanos::MAX,
                 "seed {}: parked for ever, and nothing is left to happen",

@@ -62,11 +62,13 @@ pub enum Class {
     Forgotten,
     /// A flush failed, once, since the disk had lost writes.
     LossReported,
+    /// No shard ran for a while, though the clock did.
+    Paused,
 }
 
 impl Class {
     /// Every class.
-    pub const ALL: [Class; 22] = [
+    pub const ALL: [Class; 23] = [
         Class::Delay,
         Class::Error,
         Class::LatentSector,
@@ -89,6 +91,7 @@ impl Class {
         Class::LateWrite,
         Class::Forgotten,
         Class::LossReported,
+        Class::Paused,
     ];
 }
 

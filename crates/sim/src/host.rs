@@ -191,6 +191,7 @@ impl Sim {
         runnable.clear();
         let (mut deadline, mut dead) = (Nanos::MAX, false);
         let mut waiting = false;
+        let (now, paused) = (world.now(), world.paused.end);
         for (index, resident) in residents.iter_mut().enumerate() {
             let seat = &world.seats[resident.seat];
             if !seat.live {
@@ -198,10 +199,14 @@ impl Sim {
                 continue;
             }
             let due = match resident.progress {
+                _ if now < paused => {
+                    deadline = paused;
+                    false
+                }
                 Progress::Ready => true,
                 Progress::Idle(at) => {
                     deadline = deadline.min(at);
-                    at <= world.now() || !seat.ready.is_empty() || seat.unparked.is_set()
+                    at <= now || !seat.ready.is_empty() || seat.unparked.is_set()
                 }
                 Progress::Done => continue,
             };

@@ -114,6 +114,9 @@ impl World {
     /// A disk operation has been served; unless a fault holds it, it ends.
     #[inline]
     pub(crate) fn served(&mut self, id: FlightId) {
+        if let Some(at) = self.after_pause() {
+            return self.push(at, Due::Served(id));
+        }
         let Some(flight) = self.flights.get(id) else {
             return;
         };

@@ -8,7 +8,7 @@ use crate::operation::is_disk_op;
 use crate::plan::Action;
 use crate::trace_hash::Event;
 use crate::world::{Target, World};
-use block::{Kind, TargetId};
+use block::{Kind, Nanos, TargetId};
 
 impl World {
     /// Carries out what the test program has asked for.
@@ -24,6 +24,7 @@ impl World {
                 Command::Release(target) => self.release(target),
                 Command::Break(target) => self.break_stream(target),
                 Command::Forget(disk) => self.forget(disk),
+                Command::Pause(span) => self.pause(span),
             }
         }
         if !self.ports.is_empty() {
@@ -119,6 +120,25 @@ impl World {
             let survival = self.agenda.survival;
             self.disks[unit].forget(survival, &mut self.ledger);
         }
+    }
+
+    fn pause(&mut self, span: Nanos) {
+        let now = self.ledger.now;
+        self.ledger.strike(Class::Paused, TargetId::NONE, span.0);
+        self.paused = now..self.paused.end.max(now + span);
+    }
+
+    /// When an operation that has been served ends, if not now: half of them are of threads, which
+    /// were paused too.
+    pub(crate) fn after_pause(&mut self) -> Option<Nanos> {
+        let (now, paused) = (self.ledger.now, &self.paused);
+        let ends = paused.end + now.since(paused.start);
+        (self.is_paused() && self.ledger.rng.chance(0.5)).then_some(ends)
+    }
+
+    /// Whether no shard runs.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.ledger.now < self.paused.end
     }
 
     fn hang(&mut self, target: TargetId) {

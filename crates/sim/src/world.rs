@@ -28,6 +28,7 @@ use block::{
     Unpark,
 };
 use drives::{Completed, Model};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -107,6 +108,8 @@ pub struct World {
     /// Orders what happens at one instant, and shards.
     pub(crate) order: Rng,
     pub(crate) clockwork: Clockwork,
+    /// While no shard runs, or ran.
+    pub(crate) paused: Range<Nanos>,
     /// Kept to be used again.
     pub(crate) served: Vec<Completed>,
     pub(crate) submitted: u64,
@@ -137,6 +140,7 @@ impl World {
             control: Control::default(),
             order: Rng::fork(seed, 3),
             clockwork: Clockwork::new(Rng::fork(seed, 4)),
+            paused: Nanos::ZERO..Nanos::ZERO,
             served: Vec::new(),
             submitted: 0,
             steps: 0,

@@ -3,7 +3,7 @@
 
 mod hand;
 
-use block::{Kind, Lba, Nanos, Op};
+use block::{Driver as _, Kind, Lba, Nanos, Op};
 use hand::{Hand, one_disk};
 use sim::{Class, Effect, Ops, Plan, Rule, Sim, Survival, When};
 
@@ -120,4 +120,24 @@ fn what_is_behind_a_disk_can_be_looked_at_saved_and_put_back() {
     medium.restore(&saved);
     assert_eq!((first(false), first(true)), (1, 1));
     assert_eq!(hand.read(disk, 0, 2).unwrap(), [1, 0]);
+}
+
+#[test]
+fn while_the_process_is_paused_the_clock_runs_and_threads_do_not() {
+    let (world, disk) = one_disk(1);
+    let control = world.control();
+    let mut sim = Sim::new(world);
+    let mut hand = Hand::new(&mut sim);
+    let pause = Nanos::from_secs(40);
+    let flushes: Vec<_> = (0..64).map(|_| hand.start(disk, Op::Flush)).collect();
+    control.pause(pause);
+    hand.sleep(Nanos(1));
+    assert_eq!(hand.driver.now(), pause, "it was paused for that long");
+    let noticed = hand.park(pause).len();
+    assert!(noticed > 10 && noticed < 54, "{noticed} ended meanwhile");
+    for _ in noticed..flushes.len() {
+        let ended = hand.park(pause + Nanos::from_secs(1));
+        assert!(!ended.is_empty(), "the others end soon after");
+    }
+    assert_eq!(sim.world().tally().count(Class::Paused), 1);
 }

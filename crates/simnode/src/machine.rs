@@ -171,6 +171,11 @@ impl Machine {
         self.control.forget(self.place(path).target());
     }
 
+    /// The processes of the machine stand still for `span`, while the clock runs on.
+    pub fn pause(&self, span: Nanos) {
+        self.control.pause(span);
+    }
+
     /// The power goes, and is back for whoever starts next.
     pub fn cut_power(&self) {
         self.places

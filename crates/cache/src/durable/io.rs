@@ -5,7 +5,7 @@ use crate::core::Core;
 use crate::counters::Counter;
 use crate::devices::{DeviceState, Member};
 use crate::health::Fault;
-use block::{Buf, Device, Env, Fua, IoResult, Kind, Lba, Nanos, Shared};
+use block::{Buf, Deadline, Device, Env, Fua, IoResult, Kind, Lba, Nanos, Shared};
 use std::rc::Rc;
 
 /// Attempts before a write counts as failed: one sector may have been bad, and
@@ -43,12 +43,8 @@ pub(crate) async fn perform<P: Device>(
             device.operations.end();
             result
         });
-        let fault = match core
-            .env
-            .timer
-            .timeout(core.metadata_timeout(), working)
-            .await
-        {
+        let deadline = Deadline::new(&core.env.timer, core.metadata_timeout());
+        let fault = match deadline.bound(working).await {
             Some(Ok(())) => {
                 if let Do::Write(_, data, _) = &what {
                     core.counters.add(Counter::MetadataBytes, data.len() as u64);
@@ -86,7 +82,8 @@ pub(crate) async fn read<D: Device>(
     let mut attempt = 1;
     loop {
         let reading = device.read(at, env.pool.take(bytes));
-        let Some((buf, result)) = env.timer.timeout(limit, reading).await else {
+        let deadline = Deadline::new(&env.timer, limit);
+        let Some((buf, result)) = deadline.bound(reading).await else {
             let what = "it does not answer: check the device, or leave it out of the pool";
             return Err(device.geometry().error(Kind::Timeout, what));
         };

@@ -25,7 +25,7 @@ use crate::core::Core;
 use crate::devices::{DeviceId, Member};
 use crate::health::Fault;
 use crate::pool_device::PoolDevice;
-use block::{Device, Env, Extent, IoError, IoResult, Kind, Lba, Mutex, Signal};
+use block::{Deadline, Device, Env, Extent, IoError, IoResult, Kind, Lba, Mutex, Signal};
 use layout::{
     BITMAP_BLOCKS, BLOCK_BYTES, BLOCK_SECTORS, Bitmap, MEMBERS_MAX, NAME_BYTES_MAX, PROBE_BYTES,
     Role, SUPERBLOCK_BLOCKS, Superblock, SuperblockError, Uuid, current_superblock,
@@ -362,11 +362,8 @@ impl<P: Device> Cache<P> {
         let Some(durable) = &core.durable else {
             return;
         };
-        let settled = core
-            .env
-            .timer
-            .timeout(core.metadata_timeout(), self.settle());
-        if settled.await.is_none() {
+        let deadline = Deadline::new(&core.env.timer, core.metadata_timeout());
+        if deadline.bound(self.settle()).await.is_none() {
             let state = &mut *core.state.borrow_mut();
             let silent = |member: &Rc<Member<P>>| member.operations.count() > 0;
             for member in state.devices.kept().into_iter().filter(silent) {
@@ -388,7 +385,7 @@ impl<P: Device> Cache<P> {
 
 /// Claims a device that is reinitialised, so that what follows is known for ours if
 /// the power goes; then writes both pairs of the bitmap, so that no older one is left.
-async fn write_new_bitmap<P: Device>(
+pub(super) async fn write_new_bitmap<P: Device>(
     core: &Rc<Core<P>>,
     durable: &Durable,
     member: &Rc<Member<P>>,

@@ -16,7 +16,7 @@ use crate::protocol::wire::cmd;
 use crate::tls::TlsStream;
 use crate::until_stopped::until_stopped;
 use block::Signal;
-use block::{Address, Connector, Env, IoError, IoResult, Kind, Nanos, Stream};
+use block::{Address, Connector, Deadline, Env, IoError, IoResult, Kind, Nanos, Stream};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
@@ -259,7 +259,7 @@ async fn connect<C: Connector>(
         let stream = connector.connect(address.clone()).await?;
         shake(env, Rc::new(stream), options).await
     };
-    match env.timer.timeout(span, work).await {
+    match Deadline::new(&env.timer, span).bound(work).await {
         Some(result) => result,
         None => Err(IoError::new(
             Kind::Timeout,
@@ -324,9 +324,9 @@ async fn keep<C: Connector>(link: Rc<Link>, connector: C, mut wire: Wire<C::Stre
 
 async fn reconnect<C: Connector>(link: &Link, connector: &C) -> Option<Wire<C::Stream>> {
     let options = &link.options;
-    let since = link.env.timer.now();
-    let mut pause = options.retry_pause;
+    let (mut sought, mut pause) = (Nanos::ZERO, options.retry_pause);
     while !link.closed.get() {
+        let began = link.env.timer.now();
         let closed = link.breaks.until_some(|| link.closed.get().then_some(()));
         let attempt = async {
             link.env.timer.sleep(pause).await;
@@ -338,7 +338,10 @@ async fn reconnect<C: Connector>(link: &Link, connector: &C) -> Option<Wire<C::S
             Ok(wire) => return Some(wire),
             Err(error) => *link.last_error.borrow_mut() = Some(error),
         }
-        if link.env.timer.now().since(since) >= options.give_up_after {
+        // What goes beyond an attempt's own limits is time in which the process was paused.
+        let took = link.env.timer.now().since(began);
+        sought += took.min(pause + options.connect_timeout);
+        if sought >= options.give_up_after {
             link.health.set(Health::GivenUp);
             link.changed.notify();
         }
@@ -457,7 +460,7 @@ async fn watch(link: Weak<Link>, env: Env) {
         let Some(span) = link.upgrade().map(|l| l.options.reply_timeout) else {
             return;
         };
-        env.timer.sleep(span).await;
+        Deadline::new(&env.timer, span).await;
         let Some(link) = link.upgrade() else {
             return;
         };

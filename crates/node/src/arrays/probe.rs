@@ -4,7 +4,7 @@ use super::Devices;
 use crate::place::Opened;
 use crate::platform::Platform;
 use crate::seconds;
-use block::{Device as _, IoError, IoResult, Kind, Lba, Nanos};
+use block::{Deadline, Device as _, IoError, IoResult, Kind, Lba, Nanos};
 
 /// How long a pool device may take for its first answer.
 const ANSWER_MAX: Nanos = Nanos::from_secs(10);
@@ -16,7 +16,7 @@ impl<P: Platform> Devices<P> {
         let geometry = opened.leaf.geometry();
         let buf = env.pool.get(geometry.block.bytes() as usize).await;
         let reading = opened.leaf.read(Lba::ZERO, buf);
-        match env.timer.timeout(ANSWER_MAX, reading).await {
+        match Deadline::new(&env.timer, ANSWER_MAX).bound(reading).await {
             // What it answers, its user sees.
             Some(_) => Ok(()),
             None => {

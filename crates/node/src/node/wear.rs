@@ -4,7 +4,7 @@
 
 use super::Node;
 use crate::platform::Platform;
-use block::Nanos;
+use block::{Deadline, Nanos};
 use control::config::Name;
 use std::rc::Rc;
 
@@ -35,8 +35,8 @@ impl<P: Platform> Node<P> {
                 if node.stopped.get() {
                     break;
                 }
-                let timer = node.env().timer;
-                let wear = timer.timeout(ANSWER_MAX, node.platform.wear(&place)).await;
+                let deadline = Deadline::new(&node.env().timer, ANSWER_MAX);
+                let wear = deadline.bound(node.platform.wear(&place)).await;
                 // It may have been closed meanwhile.
                 if let Some(opened) = node.devices.open.borrow().get(&name)
                     && opened.place == place

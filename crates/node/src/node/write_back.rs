@@ -15,10 +15,9 @@ use crate::event::Event;
 use crate::fronted::AtRest;
 use crate::leaf::Leaf;
 use crate::log::{Copy, Log, journal_of, patience, wanted};
-use crate::patient::Patient;
 use crate::place::{Opened, Role};
 use crate::platform::Platform;
-use block::{BoxDevice, Driver, Extent, Nanos, Sectors};
+use block::{BoxDevice, Driver, Extent, Nanos, Sectors, WithDeadline};
 use cache::log::{Candidate, Ledger, Witness};
 use control::config::{self, Bytes, Name, VolumeMode};
 use futures_util::future::{Either, pending, select};
@@ -90,7 +89,8 @@ impl<P: Platform> Node<P> {
             Candidate {
                 name: name.to_string(),
                 domain: domain.into(),
-                device: device.map(|lease| Patient::new(lease.leaf.clone(), self.env(), limit)),
+                device: device
+                    .map(|lease| WithDeadline::new(lease.leaf.clone(), self.env(), limit)),
             }
         };
         let candidates = [candidate(0), candidate(1)];

@@ -9,10 +9,11 @@ use crate::arrays::{Devices, Source};
 use crate::leaf::Leaf;
 use crate::log::{Copy, Log, engine, journal_of, patience, wanted};
 use crate::node::{Absent, Pool, changed};
-use crate::patient::Patient;
 use crate::place::Role;
 use crate::platform::Platform;
-use block::{BoxDevice, Device, Driver, Env, Fua, IoError, IoResult, Lba, Nanos, Sectors};
+use block::{
+    BoxDevice, Device, Driver, Env, Fua, IoError, IoResult, Lba, Nanos, Sectors, WithDeadline,
+};
 use cache::log::{Candidate, Ledger, Witness, WriteBack};
 use cache::origin_record_on;
 use control::config::{self, Bytes};
@@ -45,7 +46,7 @@ fn candidates<P: Platform>(found: &Found<'_, P>) -> Candidates<P::Driver> {
         name: name.to_string(),
         domain: device.as_ref().map_or("", |lease| &lease.controller).into(),
         device: match device {
-            Ok(lease) => Ok(Patient::new(lease.leaf.clone(), env.clone(), limit)),
+            Ok(lease) => Ok(WithDeadline::new(lease.leaf.clone(), env.clone(), limit)),
             Err(error) => Err(error.to_string()),
         },
     };

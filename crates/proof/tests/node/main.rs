@@ -1,5 +1,7 @@
 //! A bounded part of the campaign of nodes.
 
+mod pauses;
+
 use proof::nodesim::{replay, run};
 
 const CASES: u64 = 25;
