@@ -16,6 +16,7 @@
 //! errors of a device, checksums.
 
 mod aside;
+mod bell;
 mod control;
 mod disk;
 mod disks;
@@ -38,6 +39,7 @@ mod targets;
 mod tests;
 mod waker;
 
+pub use bell::Bell;
 pub use control::{ublk_available, ublk_control};
 pub use driver::UringDriver;
 pub use errno::without_descriptor;

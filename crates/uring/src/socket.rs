@@ -1,6 +1,7 @@
 //! Sockets before their first operation, and events in their place: addresses, listening,
 //! closing.
 
+use crate::bell::Bell;
 use crate::errno;
 use block::{Address, IoError, IoResult, Kind};
 use std::io;
@@ -119,10 +120,10 @@ impl Socket {
     /// Ends both directions; what waits on any shard completes.
     pub(crate) fn close(&self) {
         self.closed.store(true, Relaxed);
-        if self.is_event {
-            let one = 1_u64.to_ne_bytes();
-            // SAFETY: 8 bytes are readable. An event that is full is raised already.
-            unsafe { libc::write(self.fd(), one.as_ptr().cast(), one.len()) };
+        if self.is_event
+            && let Ok(mut bell) = Bell::new(&self.fd)
+        {
+            bell.raise();
         }
         // SAFETY: no pointers are involved. A peer gone first is no error here.
         unsafe { libc::shutdown(self.fd(), libc::SHUT_RDWR) };

@@ -3,22 +3,44 @@
 //! It comes as a descriptor of one of the monitor's messages. `vhost` keeps that, and has no
 //! such word; so the descriptor is duplicated before `vhost` reads the message.
 
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-use std::io::{IoSliceMut, Write};
+use rustix::io::ioctl_fionread;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
+use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
-use std::os::fd::BorrowedFd;
-use std::os::unix::net::UnixStream;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// The bytes before the body of a message: its kind, flags and the body's length.
 const HEADER_BYTES: usize = 12;
+/// The longest body; `vhost` refuses a longer one.
+const BODY_BYTES_MAX: u32 = 4096;
 /// `VHOST_USER_SET_BACKEND_REQ_FD`.
 const SET_CHANNEL: [u8; 4] = 21_u32.to_ne_bytes();
 /// `VHOST_USER_BACKEND_CONFIG_CHANGE_MSG`, version 1, without a body.
 const CONFIG_CHANGE: [u8; HEADER_BYTES] = [2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
 
+/// Whether the next message of `socket` is there whole, or will never be because its peer has
+/// gone, so that reading it does not wait.
+pub(crate) fn is_whole(socket: BorrowedFd<'_>) -> bool {
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    let mut header = [0; HEADER_BYTES];
+    let mut room = RecvAncillaryBuffer::default();
+    let got = recvmsg(
+        socket,
+        &mut [IoSliceMut::new(&mut header)],
+        &mut room,
+        flags,
+    );
+    let Ok(got) = got.map(|got| got.bytes) else {
+        return false;
+    };
+    let body = u32::from_ne_bytes([header[8], header[9], header[10], header[11]]);
+    let whole = HEADER_BYTES as u64 + u64::from(body.min(BODY_BYTES_MAX));
+    got == 0 || got == HEADER_BYTES && ioctl_fionread(socket).is_ok_and(|there| there >= whole)
+}
+
 /// A monitor's channel, open for as long as its connection.
 pub(crate) struct Channel {
-    socket: UnixStream,
+    socket: OwnedFd,
     has_announced: bool,
 }
 
@@ -45,10 +67,8 @@ impl Channel {
             RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
             _ => None,
         });
-        let socket = UnixStream::from(given.next()?);
-        socket.set_nonblocking(true).ok()?;
         Some(Channel {
-            socket,
+            socket: given.next()?,
             has_announced: false,
         })
     }
@@ -57,7 +77,8 @@ impl Channel {
     /// left with what it knows.
     pub(crate) fn announce(&mut self) {
         if !std::mem::replace(&mut self.has_announced, true) {
-            let _ = self.socket.write_all(&CONFIG_CHANGE);
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            let _ = send(&self.socket, &CONFIG_CHANGE, flags);
         }
     }
 }

@@ -6,22 +6,33 @@
 #[cfg(test)]
 mod tests;
 
-use crate::channel::Channel;
+use crate::channel::{Channel, is_whole};
 use crate::device::Door;
 use crate::handler::Handler;
 use crate::kicks::{self, Kicks, Sender};
+use crate::log_limiter::Topic;
 use crate::port::VirtioPort;
 use crate::ring::Ring;
-use crate::shape::{Counters, Log, RING_MAX, Shape};
+use crate::shape::{Bells, Counters, Log, RING_MAX, Shape};
 use block::{IoError, IoResult, Kind};
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, RawFd};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 use vhost::vhost_user::{BackendReqHandler, Error};
+
+/// How long the rest of a message may take, and room for an answer: both are little, and whoever
+/// waits for it is no one but the next monitor.
+const MESSAGE_MAX: Duration = Duration::from_secs(2);
+/// How often it is looked meanwhile.
+const LOOK: Duration = Duration::from_millis(5);
+/// How often it is looked whether there is something to say of what was left out.
+const SUM_UP: Duration = Duration::from_secs(1);
 
 /// A socket at which a disk is offered, until dropped.
 pub struct Listener {
@@ -40,8 +51,13 @@ impl Listener {
     /// Offers a disk of this shape at the unix socket `path`: to one monitor at a time, and
     /// to the next when it has gone.
     ///
-    /// The port's server takes the kicks from `Kicks`.
-    pub fn begin(path: &Path, shape: Shape, log: Log) -> IoResult<(Listener, VirtioPort, Kicks)> {
+    /// The port's server takes the kicks from `Kicks`; `bells` ring the monitors.
+    pub fn begin(
+        path: &Path,
+        shape: Shape,
+        bells: Bells,
+        log: Log,
+    ) -> IoResult<(Listener, VirtioPort, Kicks)> {
         let named = |error: IoError| error.on(path.display().to_string());
         let socket = bind(path).map_err(named)?;
         let failed = |what: &'static str| {
@@ -52,14 +68,14 @@ impl Listener {
             stop,
             connection: Mutex::default(),
         });
-        let door = Arc::new(Door::new(shape, log.clone()));
+        let door = Arc::new(Door::new(shape, log));
         let (sender, kicks) = kicks::channel(&door);
         let thread = Thread {
             door: door.clone(),
             socket,
             shared: shared.clone(),
-            log,
             kicks: sender,
+            bells,
         };
         let spawned = std::thread::Builder::new()
             .name("vhost-user".into())
@@ -84,16 +100,27 @@ impl Drop for Listener {
         if let Some(connection) = &*connection.expect("no panic under this lock") {
             let _ = connection.shutdown(Shutdown::Both);
         }
-        let _ = std::fs::remove_file(&self.path);
+        if is_socket(&self.path) {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
-/// Listens at `path`; the file of a socket that no process listens on is replaced.
+fn is_socket(path: &Path) -> bool {
+    let file = std::fs::symlink_metadata(path);
+    file.is_ok_and(|file| file.file_type().is_socket())
+}
+
+/// Listens at `path`; the file of a socket that no process listens on is replaced, and no other.
 fn bind(path: &Path) -> IoResult<UnixListener> {
     let mut bound = UnixListener::bind(path);
     if let Err(error) = &bound
         && error.kind() == io::ErrorKind::AddrInUse
     {
+        if !is_socket(path) {
+            let what = "a file that is no socket is in the way; remove it, or choose another path";
+            return Err(IoError::new(Kind::Busy, what));
+        }
         if UnixStream::connect(path).is_ok() {
             let what = "a process listens on this socket; stop it, or choose another path";
             return Err(IoError::new(Kind::Busy, what));
@@ -123,12 +150,13 @@ struct Thread {
     door: Arc<Door>,
     socket: UnixListener,
     shared: Arc<Shared>,
-    log: Log,
     kicks: Sender,
+    bells: Bells,
 }
 
-/// Waits until one of `fds` is ready: those that are.
-fn wait(fds: &[RawFd]) -> io::Result<Vec<bool>> {
+/// Waits until one of `fds` is ready, or for `time`: those that are.
+fn wait(fds: &[RawFd], time: Option<Duration>) -> io::Result<Vec<bool>> {
+    let time = time.map_or(-1, |time| time.as_millis() as libc::c_int);
     let poll = |fd: &RawFd| libc::pollfd {
         fd: *fd,
         events: libc::POLLIN,
@@ -136,7 +164,7 @@ fn wait(fds: &[RawFd]) -> io::Result<Vec<bool>> {
     };
     let mut polled: Vec<_> = fds.iter().map(poll).collect();
     // SAFETY: so many entries are there.
-    while unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, -1) } < 0 {
+    while unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, time) } < 0 {
         let error = io::Error::last_os_error();
         if error.kind() != io::ErrorKind::Interrupted {
             return Err(error);
@@ -145,18 +173,38 @@ fn wait(fds: &[RawFd]) -> io::Result<Vec<bool>> {
     Ok(polled.iter().map(|entry| entry.revents != 0).collect())
 }
 
+/// Whether a message that is sent now does not wait for its peer.
+fn has_room(socket: &UnixStream) -> bool {
+    let mut poll = libc::pollfd {
+        fd: socket.as_raw_fd(),
+        events: libc::POLLOUT,
+        revents: 0,
+    };
+    // SAFETY: `poll` is one entry, writable; without a time it does not wait.
+    unsafe { libc::poll(&raw mut poll, 1, 0) != 0 }
+}
+
 impl Thread {
-    fn run(self) {
-        while let Ok(ready) = wait(&[self.shared.stop.as_raw_fd(), self.socket.as_raw_fd()])
+    fn run(mut self) {
+        let fds = [self.shared.stop.as_raw_fd(), self.socket.as_raw_fd()];
+        while let Ok(ready) = wait(&fds, self.sum_up())
             && !ready[0]
         {
-            if let Ok((connection, _)) = self.socket.accept() {
+            if ready[1]
+                && let Ok((connection, _)) = self.socket.accept()
+            {
                 self.serve(connection);
             }
         }
     }
 
-    fn serve(&self, connection: UnixStream) {
+    /// Says what was left out; when to look again.
+    fn sum_up(&self) -> Option<Duration> {
+        let is_more = self.door.lock().log.sum_up();
+        is_more.then_some(SUM_UP)
+    }
+
+    fn serve(&mut self, connection: UnixStream) {
         let Ok(socket) = connection.try_clone().map(Arc::new) else {
             return;
         };
@@ -170,11 +218,13 @@ impl Thread {
         let handler = Arc::new(Mutex::new(Handler::new(
             self.door.clone(),
             self.kicks.clone(),
+            self.bells.clone(),
         )));
         let mut messages = BackendReqHandler::from_stream(connection, handler);
         let ended = self.follow(&mut messages, &socket);
         drop(messages);
         *self.connection() = None;
+        self.kicks.end();
         let mut device = self.door.stop(|_| true);
         device.counters.connected = false;
         device.features = 0;
@@ -184,9 +234,8 @@ impl Thread {
                 .iter_mut()
                 .for_each(|ring| *ring = Ring::new(RING_MAX));
             if !matches!(ended, Error::Disconnected | Error::SocketBroken(_)) {
-                (self.log)(format!(
-                    "the virtual machine of volume {name} was cut off: {ended}"
-                ));
+                let line = format!("the virtual machine of volume {name} was cut off: {ended}");
+                device.log.say(Topic::CutOff, &line);
             }
         }
     }
@@ -204,7 +253,7 @@ impl Thread {
         ];
         let mut channel = None;
         loop {
-            let ready = match wait(&fds) {
+            let ready = match wait(&fds, self.sum_up()) {
                 Ok(ready) => ready,
                 Err(cause) => return Error::SocketError(cause),
             };
@@ -212,19 +261,22 @@ impl Thread {
                 return Error::Disconnected;
             }
             if ready[2] {
+                if !self.is_answerable(socket) {
+                    return Error::PartialMessage;
+                }
                 channel = Channel::peek(socket.as_fd()).or(channel);
-                match messages.handle_request() {
-                    Ok(()) | Err(Error::SocketRetry(_)) => {}
-                    Err(error) => return error,
+                if let Err(error) = messages.handle_request() {
+                    return error;
                 }
             }
             // Only when it has no message: a monitor that has gone may be back.
             if ready[1] && !ready[2] && self.socket.accept().is_ok() {
-                let device = self.door.lock();
+                let mut device = self.door.lock();
                 let name = &device.shape.name;
-                (self.log)(format!(
+                let line = format!(
                     "volume {name} has a virtual machine; another that connected was turned away"
-                ));
+                );
+                device.log.say(Topic::TurnedAway, &line);
             }
             // The monitor read the size from the daemon before, and does not look again by itself.
             if let Some(channel) = &mut channel
@@ -233,6 +285,20 @@ impl Thread {
                 channel.announce();
             }
         }
+    }
+
+    /// Whether the next message is whole and its answer has room, in good time: neither is waited
+    /// for by whoever reads it.
+    fn is_answerable(&self, socket: &UnixStream) -> bool {
+        let begun = Instant::now();
+        while !is_whole(socket.as_fd()) || !has_room(socket) {
+            let stop = [self.shared.stop.as_raw_fd()];
+            let stops = wait(&stop, Some(LOOK)).is_ok_and(|ready| ready[0]);
+            if stops || begun.elapsed() > MESSAGE_MAX {
+                return false;
+            }
+        }
+        true
     }
 
     fn connection(&self) -> std::sync::MutexGuard<'_, Option<Arc<UnixStream>>> {

@@ -5,6 +5,7 @@
 //!     a tag waits ⟹ no ring has a request, or one that does was woken for it  (`rouse`)
 
 use crate::layout;
+use crate::log_limiter::{LogLimiter, Topic};
 use crate::memory::Memory;
 use crate::request::{self, Asked, Pieces, Unmapped};
 use crate::ring::{Ring, RingBroken};
@@ -32,7 +33,7 @@ pub(crate) struct Device {
     /// The features that the guest took.
     pub(crate) features: u64,
     pub(crate) counters: Counters,
-    log: Log,
+    pub(crate) log: LogLimiter,
     closed: bool,
     held: Vec<Option<Held>>,
     /// Tags that wait, in order.
@@ -62,7 +63,7 @@ impl Door {
                 rings,
                 features: 0,
                 counters: Counters::default(),
-                log,
+                log: LogLimiter::new(log),
                 closed: false,
                 held,
                 idle: VecDeque::new(),
@@ -156,14 +157,11 @@ impl Device {
         Poll::Pending
     }
 
-    /// Wakes a tag if there is a request for it, which wakes the next.
-    pub(crate) fn rouse(&mut self) {
-        if !self.idle.is_empty()
-            && self.has_more()
-            && let Some((_, waker)) = self.idle.pop_front()
-        {
-            waker.wake();
-        }
+    /// Wakes a tag if there is a request for it, which wakes the next: whether there was.
+    pub(crate) fn rouse(&mut self) -> bool {
+        let wakes = !self.idle.is_empty() && self.has_more();
+        let next = wakes.then(|| self.idle.pop_front()).flatten();
+        next.map(|(_, waker)| waker.wake()).is_some()
     }
 
     fn has_more(&mut self) -> bool {
@@ -315,9 +313,8 @@ impl Device {
         self.rings[ring].give_up();
         self.counters.broken += 1;
         let name = &self.shape.name;
-        (self.log)(format!(
-            "queue {ring} of the guest of volume {name} makes no sense: {why}"
-        ));
+        let line = format!("queue {ring} of the guest of volume {name} makes no sense: {why}");
+        self.log.say(Topic::Broken, &line);
     }
 
     fn gone(&self) -> IoError {

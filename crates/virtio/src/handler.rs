@@ -6,9 +6,10 @@ use crate::kicks::{self, Sender};
 use crate::layout;
 use crate::memory::Memory;
 use crate::ring::RingBroken;
-use crate::shape::{QUEUES_MAX, RING_MAX};
+use crate::shape::{Bell, Bells, QUEUES_MAX, RING_MAX};
 use std::fs::File;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use vhost::vhost_user::message::{
@@ -30,6 +31,7 @@ const CONFIG_BYTES_MAX: usize = 256;
 pub(crate) struct Handler {
     door: Arc<Door>,
     kicks: Sender,
+    bells: Bells,
     memory: Option<Arc<Memory>>,
     regions: Vec<Region>,
     marks: Option<Marks>,
@@ -43,14 +45,21 @@ struct Region {
 }
 
 impl Handler {
-    pub(crate) fn new(door: Arc<Door>, kicks: Sender) -> Handler {
+    pub(crate) fn new(door: Arc<Door>, kicks: Sender, bells: Bells) -> Handler {
         Handler {
             door,
             kicks,
+            bells,
             memory: None,
             regions: Vec::new(),
             marks: None,
         }
+    }
+
+    /// What rings a monitor, if it wants to be rung.
+    fn bell(&self, event: Option<File>) -> Result<Option<Bell>> {
+        let bell = event.map(|event| (self.bells)(event.into()));
+        bell.transpose().map_err(failed)
     }
 
     fn guest_address(&self, theirs: u64) -> Result<GuestAddress> {
@@ -77,16 +86,26 @@ fn broken(RingBroken(why): RingBroken) -> Error {
     failed(io::Error::other(why))
 }
 
-/// Lets no write to `event` wait.
-fn without_waiting(event: &File) -> Result<()> {
-    // SAFETY: no pointers are involved.
-    let set = unsafe {
-        let flags = libc::fcntl(event.as_raw_fd(), libc::F_GETFL);
-        libc::fcntl(event.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK)
+/// Refuses memory that is not the kernel's own: whoever touches a page of another file waits for
+/// its file system, which may be a process that does not answer.
+fn is_memory(file: &File) -> Result<()> {
+    const HUGETLBFS: libc::c_long = 0x9584_58f6;
+    let mut about = MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: the structure is writable, and all zeroes is a valid one.
+    let (failure, kind) = unsafe {
+        let failure = libc::fstatfs(file.as_raw_fd(), about.as_mut_ptr());
+        (failure, about.assume_init().f_type)
     };
-    match set {
-        0 => Ok(()),
-        _ => Err(failed(io::Error::last_os_error())),
+    if failure != 0 {
+        return Err(failed(io::Error::last_os_error()));
+    }
+    match kind as libc::c_long {
+        libc::TMPFS_MAGIC | HUGETLBFS => Ok(()),
+        _ => {
+            let what = "its memory is of a file system other than tmpfs and hugetlbfs; give the \
+                        virtual machine memory of memory-backend-memfd";
+            Err(failed(io::Error::other(what)))
+        }
     }
 }
 
@@ -132,6 +151,7 @@ impl VhostUserBackendReqHandlerMut for Handler {
         let mut parts = Vec::new();
         let mut regions = Vec::new();
         for (region, file) in table.iter().zip(files) {
+            is_memory(&file)?;
             let (len, offset) = (region.memory_size, region.mmap_offset);
             let bytes = file.metadata().map_err(failed)?.len();
             if offset.checked_add(len).is_none_or(|end| end > bytes) {
@@ -160,7 +180,7 @@ impl VhostUserBackendReqHandlerMut for Handler {
     fn set_vring_num(&mut self, index: u32, num: u32) -> Result<()> {
         let len = u16::try_from(num).map_err(|_| Error::InvalidParam)?;
         let mut device = self.door.lock();
-        let queue = &mut device.rings[ring(index)?].queue;
+        let queue = device.rings[ring(index)?].unserved().map_err(broken)?;
         queue.try_set_size(len).map_err(|_| Error::InvalidParam)
     }
 
@@ -176,7 +196,7 @@ impl VhostUserBackendReqHandlerMut for Handler {
         let descriptors = self.guest_address(descriptor)?;
         let (used, available) = (self.guest_address(used)?, self.guest_address(available)?);
         let mut device = self.door.lock();
-        let queue = &mut device.rings[ring(index)?].queue;
+        let queue = device.rings[ring(index)?].unserved().map_err(broken)?;
         queue
             .try_set_desc_table_address(descriptors)
             .and_then(|()| queue.try_set_avail_ring_address(available))
@@ -187,7 +207,8 @@ impl VhostUserBackendReqHandlerMut for Handler {
     fn set_vring_base(&mut self, index: u32, base: u32) -> Result<()> {
         let base = u16::try_from(base).map_err(|_| Error::InvalidParam)?;
         let mut device = self.door.lock();
-        device.rings[ring(index)?].queue.set_next_avail(base);
+        let queue = device.rings[ring(index)?].unserved().map_err(broken)?;
+        queue.set_next_avail(base);
         Ok(())
     }
 
@@ -205,13 +226,16 @@ impl VhostUserBackendReqHandlerMut for Handler {
         let memory = self.memory.clone().ok_or(Error::InvalidParam)?;
         let mut device = self.door.lock();
         let ring = &mut device.rings[at];
-        let len = ring.queue.size();
-        let marks = match &self.marks {
-            Some(marks) => Some(marks.ring(index.into(), len).ok_or(Error::InvalidParam)?),
-            None => None,
-        };
-        let repeated = ring.start(memory, marks).map_err(broken)?;
-        device.counters.repeated += repeated as u64;
+        // One that is served gets another event, and nothing else.
+        if !ring.has_started() {
+            let len = ring.queue.size();
+            let marks = self.marks.as_ref().map(|marks| {
+                let marks = marks.ring(index.into(), len);
+                marks.ok_or(Error::InvalidParam)
+            });
+            let repeated = ring.start(memory, marks.transpose()?).map_err(broken)?;
+            device.counters.repeated += repeated as u64;
+        }
         device.rouse();
         drop(device);
         self.kicks.send(index.into(), kick);
@@ -219,14 +243,14 @@ impl VhostUserBackendReqHandlerMut for Handler {
     }
 
     fn set_vring_call(&mut self, index: u8, fd: Option<File>) -> Result<()> {
-        fd.as_ref().map_or(Ok(()), without_waiting)?;
-        self.door.lock().rings[ring(index.into())?].call = fd;
+        let bell = self.bell(fd)?;
+        self.door.lock().rings[ring(index.into())?].call = bell;
         Ok(())
     }
 
     fn set_vring_err(&mut self, index: u8, fd: Option<File>) -> Result<()> {
-        fd.as_ref().map_or(Ok(()), without_waiting)?;
-        self.door.lock().rings[ring(index.into())?].err = fd;
+        let bell = self.bell(fd)?;
+        self.door.lock().rings[ring(index.into())?].err = bell;
         Ok(())
     }
 
@@ -299,6 +323,7 @@ impl VhostUserBackendReqHandlerMut for Handler {
         if !(1..=QUEUES_MAX).contains(&rings) || !(1..=RING_MAX).contains(&len) {
             return Err(Error::InvalidParam);
         }
+        is_memory(&file)?;
         let marks = Marks::map(file, given.mmap_offset, rings, len).map_err(failed)?;
         self.marks = Some(marks);
         Ok(())

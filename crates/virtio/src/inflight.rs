@@ -134,6 +134,11 @@ impl RingMarks {
         left.into_iter().map(|(_, head)| head).collect()
     }
 
+    /// The descriptors that have marks.
+    pub(crate) fn len(&self) -> u16 {
+        self.len
+    }
+
     /// Whether they were taken away.
     pub(crate) fn is_lost(&self) -> bool {
         self.map.watch.is_lost()

@@ -5,54 +5,71 @@
 //! that is stopped rouses the port for nothing, which harms nobody.
 
 use crate::device::Door;
-use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use crate::shape::QUEUES_MAX;
+use futures_channel::mpsc;
 use futures_util::StreamExt;
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
-/// A ring's event.
-pub struct Kick {
-    /// The number of the ring.
-    pub ring: u16,
-    /// An eventfd.
-    pub event: OwnedFd,
+/// What becomes of the rings' events.
+pub enum Kick {
+    /// The ring of that number has this eventfd from now on.
+    Of(u16, OwnedFd),
+    /// Their monitor has gone: no ring has one.
+    Gone,
 }
 
 /// The events of a disk's rings, as its monitors give them.
 pub struct Kicks {
-    given: UnboundedReceiver<Kick>,
+    given: mpsc::Receiver<Kick>,
     door: Arc<Door>,
 }
 
 impl Kicks {
-    /// The next event, which takes the place of an earlier one of the same ring; `None` once the
-    /// disk is not offered any more.
+    /// What is next; `None` once the disk is not offered any more.
     pub async fn next(&mut self) -> Option<Kick> {
         self.given.next().await
     }
 
-    /// What is to be called when an event was raised.
-    pub fn raised(&self) -> impl Fn() + use<> {
+    /// What is to be called when an event was raised: whether that brought a request.
+    pub fn raised(&self) -> impl Fn() -> bool + use<> {
         let door = self.door.clone();
         move || door.lock().rouse()
     }
 }
 
-/// Where the disk's thread puts events.
+/// Where the disk's thread puts events. One that has no room waits: a monitor that gives events
+/// faster than they are taken holds up itself.
 #[derive(Clone)]
-pub(crate) struct Sender(UnboundedSender<Kick>);
+pub(crate) struct Sender(mpsc::Sender<Kick>);
+
+/// How long is waited for room.
+const ROOM: Duration = Duration::from_millis(1);
 
 impl Sender {
-    pub(crate) fn send(&self, ring: u16, event: File) {
+    pub(crate) fn send(&mut self, ring: u16, event: File) {
+        self.put(Kick::Of(ring, event.into()));
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.put(Kick::Gone);
+    }
+
+    fn put(&mut self, mut kick: Kick) {
         // Nobody waits for a disk that ends.
-        let event = event.into();
-        let _ = self.0.unbounded_send(Kick { ring, event });
+        while let Err(full) = self.0.try_send(kick)
+            && full.is_full()
+        {
+            kick = full.into_inner();
+            std::thread::sleep(ROOM);
+        }
     }
 }
 
 pub(crate) fn channel(door: &Arc<Door>) -> (Sender, Kicks) {
-    let (sender, given) = unbounded();
+    let (sender, given) = mpsc::channel(usize::from(QUEUES_MAX));
     let door = door.clone();
     (Sender(sender), Kicks { given, door })
 }

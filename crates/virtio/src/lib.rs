@@ -7,6 +7,9 @@
 //!
 //! Invariants:
 //!     what a guest writes into its memory fails that guest at most   (`request`, `ring`)
+//!     what a monitor says, or leaves half said, costs its guest at most: its descriptors are
+//!     eventfds and memory that no other process answers for, and none is waited for on the
+//!     shard   (`handler`, `control`)
 //!     bytes are copied before they are checked, written or answered: a guest may change
 //!     its memory meanwhile
 //!     a request is marked as in flight before it is served, and until its answer can be
@@ -30,6 +33,7 @@ mod hostile;
 mod inflight;
 mod kicks;
 mod layout;
+mod log_limiter;
 mod memory;
 mod port;
 mod request;
@@ -43,4 +47,4 @@ pub use control::Listener;
 pub use hostile::hostile;
 pub use kicks::{Kick, Kicks};
 pub use port::VirtioPort;
-pub use shape::{Counters, Log, QUEUES_MAX, RING_MAX, Shape};
+pub use shape::{Bell, Bells, Counters, Log, QUEUES_MAX, RING_MAX, Shape};

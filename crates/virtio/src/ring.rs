@@ -3,15 +3,15 @@
 //! Invariants:
 //!     a head is marked as in flight from `pop` to `push`
 //!     a ring that is broken gives nothing until its guest sets it up again
+//!     a ring is served ⟹ its size, place and indices are those it was started with
 //!     its memory was taken away ⟹ it is broken, and nothing that was read since is served
 //!     answers to what was popped before a stop still reach the ring
 
 use crate::inflight::RingMarks;
 use crate::memory::Memory;
 use crate::request::Table;
+use crate::shape::Bell;
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use virtio_queue::{Queue, QueueOwnedT, QueueT};
@@ -28,9 +28,9 @@ pub(crate) struct Ring {
     memory: Option<Arc<Memory>>,
     pub(crate) enabled: bool,
     /// Rung when there are answers.
-    pub(crate) call: Option<File>,
+    pub(crate) call: Option<Bell>,
     /// Rung when it is broken.
-    pub(crate) err: Option<File>,
+    pub(crate) err: Option<Bell>,
     marks: Option<RingMarks>,
     /// Heads that the daemon before has left.
     left: VecDeque<u16>,
@@ -83,6 +83,19 @@ impl Ring {
         self.memory = None;
     }
 
+    /// The queue, to be set up: not while it is served, for its requests lie where it was.
+    pub(crate) fn unserved(&mut self) -> Result<&mut Queue, RingBroken> {
+        match self.has_started() || self.in_hand > 0 {
+            true => Err(RingBroken("it is served, and may not be changed".into())),
+            false => Ok(&mut self.queue),
+        }
+    }
+
+    /// Whether it was started and not stopped.
+    pub(crate) fn has_started(&self) -> bool {
+        self.memory.is_some()
+    }
+
     /// Whether its requests are taken.
     pub(crate) fn is_served(&self) -> bool {
         self.memory.is_some() && self.enabled
@@ -118,7 +131,8 @@ impl Ring {
                     return Ok(None);
                 };
                 let head = chain.head_index();
-                if head >= self.queue.size() {
+                let marked = self.marks.as_ref().map_or(u16::MAX, RingMarks::len);
+                if head >= self.queue.size().min(marked) {
                     return Err(RingBroken(format!("it has no descriptor {head}")));
                 }
                 if let Some(marks) = &mut self.marks {
@@ -178,7 +192,7 @@ impl Ring {
             .needs_notification(memory.parts())
             .map_err(broken)?
         {
-            ring(&self.call);
+            ring(&mut self.call);
         }
         Ok(())
     }
@@ -186,14 +200,13 @@ impl Ring {
     /// Serves it no longer: it makes no sense.
     pub(crate) fn give_up(&mut self) {
         self.stop();
-        ring(&self.err);
+        ring(&mut self.err);
     }
 }
 
-/// Raises an event's counter. One that is full is raised already.
-fn ring(event: &Option<File>) {
-    if let Some(mut event) = event.as_ref() {
-        let _ = event.write(&1u64.to_ne_bytes());
+fn ring(bell: &mut Option<Bell>) {
+    if let Some(bell) = bell {
+        bell();
     }
 }
 

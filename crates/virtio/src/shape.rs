@@ -1,10 +1,17 @@
 //! What a disk is, for all who have to do with it.
 
 use block::Geometry;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Where lines for who operates the daemon go.
 pub type Log = Arc<dyn Fn(String) + Send + Sync>;
+
+/// Raises an event of a monitor's, and never waits.
+pub type Bell = Box<dyn FnMut() + Send>;
+/// Makes one of an eventfd.
+pub type Bells = Arc<dyn Fn(OwnedFd) -> io::Result<Bell> + Send + Sync>;
 
 /// The most queues that a guest may have.
 pub const QUEUES_MAX: u16 = 64;

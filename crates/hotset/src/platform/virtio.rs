@@ -1,7 +1,7 @@
 //! Volumes as disks of virtual machines: the frontend of vhost-user-blk.
 
 use super::UringPlatform;
-use block::{Device, Gate, IoResult, Nanos, Stream};
+use block::{Device, Env, Gate, IoResult, Nanos, Stream};
 use control::doors::Guest;
 use control::status::Status;
 use futures_util::future::join_all;
@@ -12,11 +12,16 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use uring::{Uring, UringDriver};
-use virtio::{Kick, Kicks, Listener, Shape, VirtioPort};
+use uring::{Bell, Uring, UringDriver};
+use virtio::{Bells, Kick, Kicks, Listener, Shape, VirtioPort};
 
 /// What an event gives when it is received.
 const COUNT_BYTES: usize = 8;
+/// Events in a row that bring no request, after which the next are waited for more slowly. A busy
+/// guest has some, whose requests were found before their event.
+const IDLE_EVENTS_MAX: u32 = 1024;
+/// How long each of those waits.
+const IDLE_PAUSE: Nanos = Nanos::from_millis(2);
 
 /// Offers each volume at its sockets for virtual machines.
 pub struct VirtioFrontend {
@@ -75,7 +80,11 @@ impl VirtioFrontend {
         };
         // Of a thread, which the platform is not for.
         let log = Arc::new(|line: String| eprintln!("hotset: {line}"));
-        let (listener, port, kicks) = Listener::begin(&guest.socket, shape, log)?;
+        let bells: Bells = Arc::new(|event| {
+            let mut bell = Bell::new(event)?;
+            Ok(Box::new(move || bell.raise()))
+        });
+        let (listener, port, kicks) = Listener::begin(&guest.socket, shape, bells, log)?;
         let options = Options {
             read_only: about.read_only,
             memory_bytes_max: about.memory_bytes_max,
@@ -94,8 +103,16 @@ impl VirtioFrontend {
 
 /// Waits for the events of a disk's rings until it is not offered any more.
 async fn follow(mut kicks: Kicks, local: Local<UringDriver>, host: Uring) {
-    let mut rings = BTreeMap::new();
-    while let Some(Kick { ring, event }) = kicks.next().await {
+    let mut rings: BTreeMap<_, Rc<shard::Socket<UringDriver>>> = BTreeMap::new();
+    while let Some(kick) = kicks.next().await {
+        let (ring, event) = match kick {
+            Kick::Of(ring, event) => (ring, event),
+            Kick::Gone => {
+                let gone = std::mem::take(&mut rings);
+                gone.into_values().for_each(|event| event.close());
+                continue;
+            }
+        };
         let event = match host.open_event(event) {
             Ok(event) => Rc::new(local.stream(event)),
             Err(error) => {
@@ -103,22 +120,34 @@ async fn follow(mut kicks: Kicks, local: Local<UringDriver>, host: Uring) {
                 continue;
             }
         };
-        let (raised, waiting, pool) = (kicks.raised(), event.clone(), local.env().pool);
-        local.env().spawn.spawn(async move {
-            let mut count = pool.get(COUNT_BYTES).await;
-            loop {
-                match waiting.recv(count).await {
-                    (back, Ok(COUNT_BYTES)) => count = back,
-                    _ => return,
-                }
-                raised();
-            }
-        });
+        let env = local.env();
+        env.spawn
+            .spawn(listen(event.clone(), kicks.raised(), local.env()));
         if let Some(before) = rings.insert(ring, event) {
             before.close();
         }
     }
     rings.into_values().for_each(|event| event.close());
+}
+
+/// Waits for one ring's event until it is closed. A monitor may raise it for ever and ask for
+/// nothing: that is to cost the shard little.
+async fn listen(event: Rc<impl Stream>, raised: impl Fn() -> bool, env: Env) {
+    let mut count = env.pool.get(COUNT_BYTES).await;
+    let mut idle = 0;
+    loop {
+        match event.recv(count).await {
+            (back, Ok(COUNT_BYTES)) => count = back,
+            _ => return,
+        }
+        idle = if raised() { 0 } else { idle + 1 };
+        if idle > IDLE_EVENTS_MAX {
+            idle = IDLE_EVENTS_MAX;
+            env.timer.sleep(IDLE_PAUSE).await;
+            // What came before the pause, and what comes with the next event, is found by that.
+            raised();
+        }
+    }
 }
 
 impl Frontend<Door<UringDriver>> for VirtioFrontend {

@@ -135,11 +135,22 @@ fn shape(sectors: u64) -> Shape {
     }
 }
 
+fn begin(path: &Path, sectors: u64) -> (Listener, VirtioPort, Kicks) {
+    Listener::begin(path, shape(sectors), bells(), Arc::new(|_| ())).unwrap()
+}
+
+fn bells() -> Bells {
+    Arc::new(|event| {
+        let mut bell = uring::Bell::new(event)?;
+        Ok(Box::new(move || bell.raise()))
+    })
+}
+
 #[test]
 fn a_monitor_that_counts_its_configuration_from_0x100_is_served() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("data.sock");
-    let (listener, _port, _kicks) = Listener::begin(&path, shape(4096), Arc::new(|_| ())).unwrap();
+    let (listener, _port, _kicks) = begin(&path, 4096);
     let pool = Pool::new(4 << 20);
     for round in 1..3 {
         let mut monitor = Monitor::connect(&path);
@@ -165,7 +176,7 @@ fn a_monitor_that_counts_its_configuration_from_0x100_is_served() {
 fn a_monitor_hears_once_it_is_served_that_the_size_may_be_another() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("data.sock");
-    let (_listener, _port, _kicks) = Listener::begin(&path, shape(8192), Arc::new(|_| ())).unwrap();
+    let (_listener, _port, _kicks) = begin(&path, 8192);
     let mut monitor = Monitor::connect(&path);
     let (offered, size) = monitor.negotiate();
     assert!(offered.contains(VhostUserProtocolFeatures::BACKEND_REQ));
@@ -193,4 +204,233 @@ fn a_monitor_hears_once_it_is_served_that_the_size_may_be_another() {
         io::ErrorKind::WouldBlock,
         "said twice"
     );
+}
+
+/// Whether the monitor was cut off, once what it sent was taken in.
+fn is_cut_off(monitor: &mut Monitor) -> bool {
+    monitor.frontend.get_features().is_err()
+}
+
+/// Whether a sound monitor is served now.
+fn serves(path: &Path, listener: &Listener) -> bool {
+    let mut monitor = Monitor::connect(path);
+    monitor.negotiate();
+    monitor.activate();
+    offer_read(&mut monitor.guest, 0, 3);
+    let pool = Pool::new(4 << 20);
+    until("a request", || {
+        Some(serve_all(&listener.door, &pool)).filter(|served| !served.is_empty())
+    });
+    was_read(&monitor.guest, 0)
+}
+
+type Deed = fn(&mut Monitor);
+
+/// What a monitor may not do to a ring that is served: each is refused, and the daemon lives.
+#[test]
+fn a_ring_that_is_served_is_not_changed() {
+    let deeds: [(&str, Deed); 3] = [
+        ("longer", |m| m.frontend.set_vring_num(0, 1024).unwrap()),
+        ("elsewhere", |m| {
+            let start = m.memory.userspace_addr;
+            let ring = VringConfigData {
+                queue_max_size: RING,
+                queue_size: RING,
+                flags: 0,
+                desc_table_addr: start + 0x4_0000,
+                avail_ring_addr: start + 0x1_0000,
+                used_ring_addr: start + 0x2_0000,
+                log_addr: None,
+            };
+            m.frontend.set_vring_addr(0, &ring).unwrap();
+        }),
+        ("at another index", |m| {
+            m.frontend.set_vring_base(0, 7).unwrap()
+        }),
+    ];
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("data.sock");
+    let (listener, _port, _kicks) = begin(&path, 4096);
+    for (what, deed) in deeds {
+        let mut monitor = Monitor::connect(&path);
+        monitor.negotiate();
+        monitor.activate();
+        deed(&mut monitor);
+        // A head beyond the marks of what is in flight.
+        offer_read(&mut monitor.guest, 500, 3);
+        assert!(is_cut_off(&mut monitor), "{what}");
+        assert!(
+            serve_all(&listener.door, &Pool::new(4 << 20)).is_empty(),
+            "{what}"
+        );
+        assert!(serves(&path, &listener), "after {what}");
+    }
+    // Before it is served, and once it was stopped, it is set up as its guest likes.
+    let mut monitor = Monitor::connect(&path);
+    monitor.negotiate();
+    monitor.activate();
+    monitor.frontend.get_vring_base(0).unwrap();
+    monitor.frontend.set_vring_num(0, 8).unwrap();
+    assert!(!is_cut_off(&mut monitor));
+}
+
+#[test]
+fn a_ring_that_is_served_may_get_another_event() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("data.sock");
+    let (listener, _port, _kicks) = begin(&path, 4096);
+    let mut monitor = Monitor::connect(&path);
+    monitor.negotiate();
+    monitor.activate();
+    offer_read(&mut monitor.guest, 0, 3);
+    let kick = EventFd::new(0).unwrap();
+    monitor.frontend.set_vring_kick(0, &kick).unwrap();
+    assert!(!is_cut_off(&mut monitor));
+    let served = serve_all(&listener.door, &Pool::new(4 << 20));
+    assert_eq!((served.len(), listener.counters().repeated), (1, 0));
+}
+
+/// Files of a disk stand for those of a file system in another process, which need not answer.
+#[test]
+fn what_another_process_answers_for_is_neither_memory_nor_an_event() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("data.sock");
+    let (listener, _port, _kicks) = begin(&path, 4096);
+    let mut disk = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    disk.write_all(&vec![0; BYTES as usize]).unwrap();
+    let as_event = || {
+        // SAFETY: a descriptor that nobody else owns.
+        unsafe { EventFd::from_raw_fd(disk.try_clone().unwrap().into_raw_fd()) }
+    };
+    let marks = VhostUserInflight::new(4096, 0, 1, RING);
+    type Given<'a> = &'a dyn Fn(&mut Monitor);
+    let given: [(&str, Given<'_>); 5] = [
+        ("memory", &|m| {
+            m.memory.mmap_handle = disk.as_raw_fd();
+            m.frontend.set_mem_table(&[m.memory]).unwrap();
+        }),
+        ("marks", &|m| {
+            m.frontend
+                .set_inflight_fd(&marks, disk.as_raw_fd())
+                .unwrap();
+        }),
+        ("call", &|m| {
+            m.frontend.set_vring_call(0, &as_event()).unwrap()
+        }),
+        ("err", &|m| {
+            m.frontend.set_vring_err(0, &as_event()).unwrap()
+        }),
+        ("kick", &|m| {
+            m.frontend.set_mem_table(&[m.memory]).unwrap();
+            m.frontend.set_vring_kick(0, &as_event()).unwrap();
+        }),
+    ];
+    for (what, give) in given {
+        let mut monitor = Monitor::connect(&path);
+        monitor.negotiate();
+        give(&mut monitor);
+        assert!(is_cut_off(&mut monitor), "{what}");
+        drop(monitor);
+        assert!(serves(&path, &listener), "after {what}");
+    }
+}
+
+/// The flag that a write does not wait is the open file's, so that a monitor can take it away.
+#[test]
+fn a_notification_that_would_wait_is_not_waited_for() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("data.sock");
+    let (listener, _port, _kicks) = begin(&path, 4096);
+    let mut monitor = Monitor::connect(&path);
+    monitor.negotiate();
+    monitor.activate();
+    assert!(!is_cut_off(&mut monitor));
+    // SAFETY: no pointers are involved.
+    unsafe { libc::fcntl(monitor.call.as_raw_fd(), libc::F_SETFL, 0) };
+    let full = u64::MAX - 1;
+    (&monitor.call).write_all(&full.to_ne_bytes()).unwrap();
+    let pool = Pool::new(4 << 20);
+    for head in [0, 3, 6] {
+        offer_read(&mut monitor.guest, head, 3);
+        assert_eq!(serve_all(&listener.door, &pool).len(), 1);
+        assert!(was_read(&monitor.guest, head));
+    }
+}
+
+#[test]
+fn half_a_message_keeps_the_next_monitor_waiting_for_a_moment_alone() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("data.sock");
+    let (listener, _port, _kicks) = begin(&path, 4096);
+    // Of a header, and of a body.
+    let header = [1_u32, 1, 8].map(u32::to_ne_bytes);
+    for half in [&header.as_flattened()[..5], header.as_flattened()] {
+        let mut first = UnixStream::connect(&path).unwrap();
+        first.write_all(half).unwrap();
+        let began = Instant::now();
+        assert!(serves(&path, &listener));
+        assert!(began.elapsed() < Duration::from_secs(15));
+        drop(first);
+    }
+}
+
+#[test]
+fn a_monitor_that_takes_no_answers_is_cut_off() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("data.sock");
+    let (listener, _port, _kicks) = begin(&path, 4096);
+    let mut deaf = UnixStream::connect(&path).unwrap();
+    let features = [1_u32, 1, 0].map(u32::to_ne_bytes);
+    // Until it is cut off, or nothing more is taken of it.
+    deaf.set_write_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    while deaf.write_all(features.as_flattened()).is_ok() {}
+    assert!(serves(&path, &listener));
+}
+
+#[test]
+fn only_a_socket_is_replaced() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("data.sock");
+    let refused = |path: &Path| {
+        let begun = Listener::begin(path, shape(4096), bells(), Arc::new(|_| ()));
+        begun.err().unwrap().to_string()
+    };
+    std::fs::write(&path, "precious").unwrap();
+    assert!(refused(&path).contains("no socket"), "{}", refused(&path));
+    let link = place.path().join("link.sock");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    assert!(refused(&link).contains("no socket"));
+    assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    std::fs::remove_file(&path).unwrap();
+    // One whose process has ended.
+    drop(UnixListener::bind(&path).unwrap());
+    let (listener, _port, _kicks) = begin(&path, 4096);
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, "precious").unwrap();
+    drop(listener);
+    assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+}
+
+#[test]
+fn strangers_do_not_fill_the_log() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("data.sock");
+    let lines: Arc<Mutex<Vec<String>>> = Arc::default();
+    let into = lines.clone();
+    let log: Log = Arc::new(move |line| into.lock().unwrap().push(line));
+    let begun = Listener::begin(&path, shape(4096), bells(), log);
+    let (_listener, _port, _kicks) = begun.unwrap();
+    let mut monitor = Monitor::connect(&path);
+    monitor.negotiate();
+    for _ in 0..500 {
+        drop(UnixStream::connect(&path).unwrap());
+    }
+    until("a line", || {
+        (!lines.lock().unwrap().is_empty()).then_some(())
+    });
+    assert!(!is_cut_off(&mut monitor));
+    let lines = lines.lock().unwrap();
+    assert!(lines[0].contains("turned away"), "{lines:?}");
+    assert!(lines.len() <= 6, "{} lines", lines.len());
 }
